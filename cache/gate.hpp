@@ -1,0 +1,95 @@
+// The gate: who may read and who may write one LMDB file that is opened MDB_NOLOCK.
+//
+// Open-file-description locks on three bytes far behind the end of data.mdb itself, so that lock and data cannot be
+// separated: turnstile T, readers R, writer W.
+//   read   shared T, shared R, drop T; read and copy out; drop R
+//   write  exclusive W for the whole transaction and its sync; T then R exclusive only for the instant of mdb_txn_begin
+// Why that is enough: with MDB_NOLOCK a writer reuses pages freed before the previous transaction, so the only reader it
+// can hurt is one older than its begin; those are drained there.
+// OFD locks belong to the open file description: every operation uses a descriptor of its own, never one that another
+// thread is using. Every wait has a deadline.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/fd.hpp"
+
+namespace kiln::cache {
+
+/// Descriptors of one file, each used by one operation at a time. Thread-safe.
+class FdPool {
+ public:
+  FdPool(std::string path, int open_flags) : path_(std::move(path)), flags_(open_flags) {}
+  class Lease;
+  /// An invalid lease when the file cannot be opened (errno says why).
+  Lease lease();
+
+ private:
+  friend class Lease;
+  std::string path_;
+  int flags_;
+  std::mutex mutex_;
+  std::vector<base::Fd> idle_;
+};
+
+class FdPool::Lease {
+ public:
+  Lease() = default;
+  Lease(FdPool* pool, base::Fd fd) : pool_(pool), fd_(std::move(fd)) {}
+  Lease(Lease&&) = default;
+  Lease& operator=(Lease&&) = default;
+  ~Lease();
+  int get() const noexcept { return fd_.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+
+ private:
+  FdPool* pool_ = nullptr;
+  base::Fd fd_;
+};
+
+/// An OFD lock on a byte range of a leased descriptor, released on destruction. Polled (OFD waits cannot be bounded).
+class RangeLock {
+ public:
+  enum class Mode { shared, exclusive };
+  RangeLock() = default;
+  RangeLock(RangeLock&& other) noexcept;
+  RangeLock& operator=(RangeLock&& other) noexcept;
+  ~RangeLock() { release(); }
+  /// Nothing when the deadline passed first. Throws Error(io) when the filesystem has no such locks (EINVAL, ENOLCK).
+  static std::optional<RangeLock> acquire(int fd, std::int64_t offset, Mode mode, base::Deadline deadline);
+  void release() noexcept;
+
+ private:
+  RangeLock(int fd, std::int64_t offset) : fd_(fd), offset_(offset) {}
+  int fd_ = -1;
+  std::int64_t offset_ = 0;
+};
+
+inline constexpr std::int64_t kGateOffset = std::int64_t{1} << 62;  ///< T, R, W at +0, +1, +2
+
+/// A reader's right to have a transaction open. Holds R shared.
+std::optional<RangeLock> enter_reader(int fd, base::Deadline deadline);
+
+/// A writer's right: W exclusive until destruction; `drained()` brackets mdb_txn_begin.
+class WriterPass {
+ public:
+  static std::optional<WriterPass> enter(int fd, base::Deadline deadline);
+  /// Holds T and R exclusive; release it right after mdb_txn_begin. A writer holds T at most 20 ms in 100: between
+  /// attempts it lets new readers in.
+  struct Drained {
+    RangeLock turnstile, readers;
+  };
+  std::optional<Drained> drain(base::Deadline deadline);
+
+ private:
+  WriterPass(int fd, RangeLock writer) : fd_(fd), writer_(std::move(writer)) {}
+  int fd_;
+  RangeLock writer_;
+};
+
+}  // namespace kiln::cache

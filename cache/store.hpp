@@ -1,0 +1,89 @@
+// The writable (or read-only) store: one LMDB environment behind the gate, records verified on read.
+// Bytes in, bytes out; knows no CUDA. Thread-safe; safe between processes and containers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/deadline.hpp"
+#include "cache/record.hpp"
+#include "kiln/digest.hpp"
+
+namespace kiln::cache {
+
+enum class Access { read_only, read_write };
+
+struct StoreOptions {
+  std::string directory;                           ///< DIR; the file is DIR/v1/data.mdb. Created 0700 when writable
+  Access access = Access::read_write;
+  std::uint64_t map_bytes = std::uint64_t{64} << 30;  ///< address space reserved; halved until the system grants it
+  std::chrono::milliseconds put_wait{500};         ///< a put that cannot get the gate in this time is skipped
+};
+
+/// Why a get returned nothing.
+enum class Miss { absent, damaged, other_key_text, gate_timeout, unreadable };
+std::string_view to_string(Miss miss) noexcept;
+/// How a put ended; everything but stored and present is a skipped put, with `detail` saying why.
+enum class Put { stored, present, read_only, gate_timeout, full, failed };
+std::string_view to_string(Put put) noexcept;
+
+struct GetResult {
+  std::optional<Record> record;
+  Miss miss = Miss::absent;  ///< meaningless with a record
+};
+struct PutResult {
+  Put put = Put::failed;
+  std::string detail;
+};
+
+/// One entry as a listing shows it; `facts` is what the record's owner wrote.
+struct Entry {
+  Key key;
+  std::string facts;
+  std::uint64_t stored_bytes = 0, image_bytes = 0;
+};
+
+struct StoreStats {
+  std::uint64_t entries = 0, live_bytes = 0, file_bytes = 0;
+};
+
+class Store {
+ public:
+  /// Opens or creates. Throws Error(io) that names directory, reason and what to do; the caller decides what a cache
+  /// without a store means. A read-only store that has no file yet also throws.
+  /// A second open of the same file in one process (any spelling of the path) returns the same environment.
+  static std::shared_ptr<Store> open(const StoreOptions& options);
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  /// The record of exactly this key whose key text is exactly `key_text`. Never throws; a fault is a miss.
+  GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
+  /// Every intact record of a specialisation, whatever the toolchain.
+  std::vector<std::pair<Key, Record>> find(const Digest& specialisation, base::Deadline deadline) noexcept;
+  /// One record by key alone (inspection); nothing when absent or damaged.
+  std::optional<Record> peek(const Key& key, base::Deadline deadline) noexcept;
+  /// One transaction, synced. Replaces a damaged record or one with another key text. Never throws.
+  PutResult put(const Key& key, const Record& record) noexcept;
+  /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in batches
+  /// (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read.
+  void list(const std::function<void(const Entry&)>& each);
+  StoreStats stats();
+
+  const std::string& directory() const noexcept;
+  /// Identity of the file for lock names: equal in all processes that see the same file.
+  std::string identity() const;
+  bool writable() const noexcept;
+
+ private:
+  struct Impl;
+  explicit Store(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,35 @@
+// Element types of kernel parameters and pointers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace kiln {
+inline namespace v1 {
+
+/// Ordinals are part of the C ABI and of manifests' expressions: append only.
+enum class Dtype : std::int32_t { f32 = 0, f16, bf16, e4m3, e5m2, f64, i8, u8, i32, u32, i64, u64 };
+
+inline constexpr std::string_view kDtypeNames[] = {"f32", "f16", "bf16", "e4m3", "e5m2", "f64",
+                                                   "i8",  "u8",  "i32",  "u32",  "i64",  "u64"};
+inline constexpr int kDtypeCount = 12;
+
+constexpr std::string_view to_string(Dtype type) noexcept { return kDtypeNames[static_cast<int>(type)]; }
+
+/// Bytes of one element.
+constexpr std::size_t size_of(Dtype type) noexcept {
+  constexpr std::size_t sizes[] = {4, 2, 2, 1, 1, 8, 1, 1, 4, 4, 8, 8};
+  return sizes[static_cast<int>(type)];
+}
+
+/// The dtype of that name ("bf16"), or nothing.
+constexpr std::optional<Dtype> dtype_from(std::string_view name) noexcept {
+  for (int i = 0; i < kDtypeCount; ++i)
+    if (kDtypeNames[i] == name) return static_cast<Dtype>(i);
+  return std::nullopt;
+}
+
+}  // namespace v1
+}  // namespace kiln

@@ -1,0 +1,63 @@
+// What a caller asks a template for: parameter values in, a canonical specialisation out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "kiln/dtype.hpp"
+
+namespace kiln {
+inline namespace v1 {
+
+/// One parameter value as a caller gives it; converts from integers, bool, Dtype and text. Text ("bf16", "4096",
+/// "true", the name of an enum value) is accepted for every kind of parameter and is not owned.
+struct Value {
+  enum class Kind : std::int32_t { unset = 0, integer = 1, boolean = 2, dtype = 3, text = 4 };
+
+  Kind kind = Kind::unset;  ///< unset: use the manifest's default
+  std::int64_t integer = 0;
+  std::string_view text;
+
+  constexpr Value() = default;
+  constexpr Value(bool value) : kind(Kind::boolean), integer(value) {}
+  constexpr Value(Dtype value) : kind(Kind::dtype), integer(static_cast<std::int64_t>(value)) {}
+  template <class T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
+  constexpr Value(T value) : kind(Kind::integer), integer(static_cast<std::int64_t>(value)) {}
+  constexpr Value(const char* value) : kind(Kind::text), text(value) {}
+  constexpr Value(std::string_view value) : kind(Kind::text), text(value) {}
+  Value(const std::string& value) : kind(Kind::text), text(value) {}
+};
+
+/// {"H", 4096}.
+struct NamedValue {
+  std::string_view name;
+  Value value;
+};
+
+/// A parameter with its resolved value in canonical text: {"T", "bf16"}, {"H", "4096"}, {"GEMMA", "false"}.
+struct Parameter {
+  std::string name, value;
+  friend bool operator==(const Parameter& a, const Parameter& b) { return a.name == b.name && a.value == b.value; }
+};
+
+/// A template's name with every parameter resolved, in manifest order.
+struct Specialization {
+  std::string template_name;
+  std::vector<Parameter> parameters;
+
+  /// "rms_norm T=bf16 H=4096".
+  std::string to_string() const {
+    std::string out = template_name;
+    for (const Parameter& p : parameters) out += ' ' + p.name + '=' + p.value;
+    return out;
+  }
+  friend bool operator==(const Specialization& a, const Specialization& b) {
+    return a.template_name == b.template_name && a.parameters == b.parameters;
+  }
+};
+
+}  // namespace v1
+}  // namespace kiln

@@ -1,0 +1,113 @@
+#include "base/file.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "base/fd.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::base {
+namespace fs = std::filesystem;
+
+FileStamp FileStamp::of(const struct stat& st) noexcept {
+  const auto ns = [](const timespec& t) { return t.tv_sec * 1'000'000'000LL + t.tv_nsec; };
+  return {st.st_dev, st.st_ino, static_cast<std::uint64_t>(st.st_size), ns(st.st_mtim), ns(st.st_ctim)};
+}
+
+std::optional<FileStamp> FileStamp::of(const std::string& path) noexcept {
+  struct stat st;
+  if (::stat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode)) return std::nullopt;
+  return of(st);
+}
+
+bool FileStamp::settled() const noexcept {
+  timespec now;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  const std::int64_t now_ns = now.tv_sec * 1'000'000'000LL + now.tv_nsec;
+  constexpr std::int64_t margin = 2'000'000'000;
+  return modified_ns < now_ns - margin && changed_ns < now_ns - margin;
+}
+
+std::optional<FileContent> read_file(const std::string& path, std::size_t limit) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat st;
+  if (!fd || ::fstat(fd.get(), &st) != 0) return std::nullopt;
+  if (!S_ISREG(st.st_mode)) {
+    errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
+    return std::nullopt;
+  }
+  if (static_cast<std::size_t>(st.st_size) > limit) {
+    errno = EFBIG;
+    return std::nullopt;
+  }
+  FileContent out{FileStamp::of(st), std::string(static_cast<std::size_t>(st.st_size), '\0')};
+  std::size_t done = 0;
+  while (done < out.bytes.size()) {
+    const ssize_t n = ::read(fd.get(), out.bytes.data() + done, out.bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return std::nullopt;
+    if (n == 0) break;  // shrank while being read: the stamp no longer fits, and whoever compares it will notice
+    done += static_cast<std::size_t>(n);
+  }
+  out.bytes.resize(done);
+  return out;
+}
+
+void write_file(const std::string& path, std::string_view bytes, unsigned mode) {
+  std::string temporary = path + ".XXXXXX";
+  const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  const auto fail = [&](const char* what) {
+    const int error = errno;
+    if (fd) ::unlink(temporary.c_str());
+    throw Error(Errc::io, std::string("cannot ") + what + " '" + path + "': " + std::strerror(error));
+  };
+  if (!fd) fail("create");
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("write");
+    done += static_cast<std::size_t>(n);
+  }
+  if (::fchmod(fd.get(), mode) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) fail("write");
+}
+
+TempDir::TempDir(std::string_view prefix) {
+  const char* base = std::getenv("TMPDIR");
+  path_ = (base && *base == '/' ? std::string(base) : std::string("/tmp")) + '/' + std::string(prefix) + "XXXXXX";
+  if (!::mkdtemp(path_.data())) {
+    throw Error(Errc::io, "cannot create a private directory '" + path_ + "': " + std::strerror(errno) +
+                              "; set TMPDIR to a writable directory");
+  }
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::string normalized(std::string_view path) { return fs::path(path).lexically_normal().string(); }
+
+std::string directory_of(std::string_view path) {
+  const auto slash = path.rfind('/');
+  return slash == std::string_view::npos ? "." : slash == 0 ? "/" : std::string(path.substr(0, slash));
+}
+
+std::string own_object_directory() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&own_object_directory), &info) && info.dli_fname) {
+    std::error_code error;
+    const auto real = fs::canonical(info.dli_fname, error);
+    if (!error && real.is_absolute() && fs::is_regular_file(real, error)) return real.parent_path().string();
+  }
+  std::error_code error;
+  const auto exe = fs::read_symlink("/proc/self/exe", error);  // a main program's dli_fname may be a bare name
+  return error ? std::string(".") : exe.parent_path().string();
+}
+
+}  // namespace kiln::base

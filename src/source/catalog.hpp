@@ -1,0 +1,57 @@
+// Templates by name: from the directories of the template path, or registered from memory.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "source/manifest.hpp"
+
+namespace kiln::source {
+
+/// Text that is read again at every instantiation when it lies in a file, so that an edit is noticed.
+struct SourceText {
+  std::string name;  ///< as in the manifest
+  std::string path;  ///< absolute; empty for memory
+  std::string memory;
+  /// Throws Error(source) naming the template's file.
+  std::string read() const;
+};
+
+/// A parsed manifest and where its sources are. Immutable.
+struct Template {
+  Manifest manifest;
+  std::string directory;  ///< absolute; empty for memory
+  SourceText kernel;
+  SourceText reference;  ///< name empty when there is none
+};
+
+struct MemoryTemplate {
+  std::string manifest, source, reference;  ///< texts; the manifest's `source` names are only names
+};
+
+class Catalog {
+ public:
+  /// Directories in order; those that do not exist are ignored. NAME.toml holds the template NAME: another name inside is an
+  /// error, and so are two files for one name.
+  explicit Catalog(std::vector<std::string> directories);
+
+  /// Parsed anew when the manifest file's stamp changed. Throws Error(unknown_template) naming what there is, or Error(manifest).
+  std::shared_ptr<const Template> open(std::string_view name);
+  /// Throws Error(manifest), also when the name is taken.
+  std::shared_ptr<const Template> add(const MemoryTemplate& in);
+  /// Names, sorted; memory templates included. Does not parse.
+  std::vector<std::string> names() const;
+  const std::vector<std::string>& directories() const noexcept { return directories_; }
+
+ private:
+  struct Loaded;
+  std::vector<std::string> directories_;
+  mutable std::mutex mutex_;
+  std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> loaded_;
+};
+
+}  // namespace kiln::source

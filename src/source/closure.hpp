@@ -1,0 +1,82 @@
+// The include closure of a translation unit: every file that may reach the compiler, hashed, under names that do not depend
+// on where it lies.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/file.hpp"
+#include "kiln/digest.hpp"
+#include "source/include_scan.hpp"
+
+namespace kiln::source {
+
+/// Absolute directories. A directory that is also a toolkit one (same device and inode) counts as toolkit; repeats and
+/// directories that do not exist are dropped.
+struct SearchPath {
+  std::vector<std::string> project;  ///< the template's own directory first, then [compile] include_dirs, then the configured ones
+  std::vector<std::string> toolkit;  ///< searched last
+};
+
+/// A search directory under the name that the compiler sees: ".k0" (project) or ".t0" (toolkit). Numbered by first use in
+/// the scan, so that neither prefix nor order nor unrelated directories reach the image through __FILE__.
+struct Root {
+  std::string name, path;
+  bool toolkit = false;
+};
+
+struct ClosureFile {
+  std::string path;      ///< absolute
+  std::string symbolic;  ///< ".k0/kiln/dtype.cuh": how the compiler spells it
+  Digest digest;
+  base::FileStamp stamp;
+  bool toolkit = false;      ///< lies in a toolkit directory
+  bool via_toolkit = false;  ///< reached only through toolkit files
+};
+
+/// One include directive of a project file whose target was found outside the toolkit.
+struct ProjectEdge {
+  std::string includer;  ///< symbolic; "" for the template's source itself
+  std::string spelling;  ///< "\"x.h\"" or "<x.h>"
+  std::size_t file = 0;  ///< index into files
+};
+
+struct Closure {
+  std::vector<Root> roots;          ///< in search order; only those used, or all when `computed`
+  std::vector<ClosureFile> files;   ///< in scan order, the source itself not included
+  std::vector<ProjectEdge> edges;   ///< in scan order
+  std::vector<std::string> missing; ///< spellings in project files that were found nowhere
+  bool computed = false;            ///< a project file has a computed include: what is read must be compared after the compile
+  std::vector<std::string> date_time;  ///< files (symbolic; "" is the source) that mention __DATE__ and the like
+
+  /// First file whose content is no longer what was hashed: stamps are compared, and files younger than 2 s are hashed
+  /// again. Nothing when all are as they were.
+  std::optional<std::string> changed() const;
+};
+
+/// Remembers stamp, digest and scan of files within a process, for settled files only. Thread-safe.
+class ScanCache {
+ public:
+  ScanCache();
+  ~ScanCache();
+  struct Entry {
+    base::FileStamp stamp;
+    Digest digest;
+    std::shared_ptr<const ScanResult> scan;
+  };
+  /// Nothing when the file does not exist or is not a regular file. Throws Error(source) when it exists and cannot be read.
+  std::optional<Entry> look(const std::string& path);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// `extra` are spellings that count as quoted includes of the source ([compile] extra_includes, preinclude).
+/// Quoted names are searched in the includer's directory first (the source itself has none), then as bracketed ones: project, toolkit.
+/// Throws Error(source): an absolute include, one that leaves its search directory through "..", an unreadable file.
+Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search, ScanCache& cache);
+
+}  // namespace kiln::source

@@ -1,0 +1,48 @@
+// Integer expressions of the manifest: compiled once, evaluated without allocation.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kiln::source {
+
+/// What names mean while an expression is compiled.
+struct Symbols {
+  std::map<std::string, int, std::less<>> slots;               ///< index into the values given to evaluate()
+  std::map<std::string, std::int64_t, std::less<>> constants;  ///< dtype names, "ACT.silu"
+  std::map<std::string, std::vector<std::string>, std::less<>> strides;  ///< argument -> stride expressions, for stride(x, i)
+};
+
+/// 64-bit signed, C precedence, short-circuit; functions and rules in docs/templates.md. Immutable, thread-safe.
+class Expression {
+ public:
+  Expression() = default;
+  /// Throws Error(manifest) naming `where`, the text, the column and what was expected (an unknown name lists what is known).
+  static Expression compile(std::string_view text, const Symbols& symbols, std::string_view where);
+  static Expression constant(std::int64_t value);
+
+  /// Throws Error(requirement) "overflow", "division by zero" with the expression's text.
+  std::int64_t evaluate(std::span<const std::int64_t> slots) const;
+  /// Slots that it reads, ascending, each once.
+  const std::vector<int>& reads() const noexcept { return reads_; }
+  const std::string& text() const noexcept { return text_; }
+  bool empty() const noexcept { return code_.empty(); }
+
+ private:
+  struct Instruction {
+    std::uint8_t op = 0;
+    std::int64_t operand = 0;
+  };
+  friend class ExpressionCompiler;
+  std::string text_;
+  std::vector<Instruction> code_;
+  std::vector<int> reads_;
+  int depth_ = 0;  ///< stack needed; compile refuses more than kMaxDepth
+  static constexpr int kMaxDepth = 64;
+};
+
+}  // namespace kiln::source

@@ -1,0 +1,149 @@
+// A template's manifest as data. The grammar is docs/templates.md; parse_manifest is the only reader of TOML manifests.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/arch.hpp"
+#include "kiln/dtype.hpp"
+#include "source/expression.hpp"
+
+namespace kiln::source {
+
+enum class ParameterKind { dtype, integer, boolean, enumeration };
+enum class Access { read, write, readwrite };
+
+struct ParameterSpec {
+  struct Choice {
+    std::string name;      ///< "silu", "bf16", "4096"
+    std::int64_t value{};  ///< dtype ordinal, integer, enum ordinal (order of declaration)
+    std::string cpp;       ///< how the name expression spells it
+  };
+  std::string name, doc;
+  ParameterKind kind = ParameterKind::integer;
+  std::vector<Choice> choices;                                 ///< empty for a range or an unbounded int, and for bool
+  std::optional<std::pair<std::int64_t, std::int64_t>> range;  ///< inclusive
+  Expression default_value;                                    ///< empty: must be given
+  std::vector<std::int64_t> tune;
+};
+
+/// dtype is set for pointers to elements (or the parameter that names it), size for structs.
+struct ArgumentType {
+  enum class Kind { pointer, i32, i64, u32, u64, f32, f64, structure, tensormap };
+  Kind kind = Kind::pointer;
+  std::optional<Dtype> dtype;    ///< ptr<f32>
+  int dtype_parameter = -1;      ///< ptr<T>: index of T; neither: ptr<void>
+  std::uint32_t struct_bytes = 0;
+  /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps.
+  std::uint32_t size() const noexcept;
+  std::string to_string(const std::vector<ParameterSpec>& parameters) const;  ///< as written: "ptr<T>"
+};
+
+struct ArgumentSpec {
+  struct Fill {
+    enum class Kind { normal, uniform, integer, constant } kind = Kind::normal;
+    double a = 0, b = 1;  ///< mean, sd | lo, hi | lo, hi (inclusive) | value
+  };
+  std::string name, doc;
+  ArgumentType type;
+  Access access = Access::read;
+  std::vector<Expression> shape, stride;  ///< elements; stride empty: contiguous
+  Expression align;                       ///< bytes; empty: that of the element
+  Expression value;                       ///< integers; empty: none
+  std::optional<double> float_value;      ///< for f32, f64
+  bool optional = false;
+  Expression exists;  ///< empty: always
+  Fill fill;
+};
+
+struct RuntimeValueSpec {
+  std::string name, doc;
+  Expression value;  ///< empty: `kiln run` must be told
+};
+
+struct LaunchSpec {
+  std::vector<Expression> grid, block, cluster;  ///< 1 to 3 each; cluster may be empty
+  Expression smem;                               ///< empty: 0
+  bool pdl = false, cooperative = false;
+};
+
+/// Source plus name expression plus geometry: the kernel itself, or its reference.
+struct EntryPoint {
+  std::string source;       ///< relative to the manifest
+  std::string instantiate;  ///< with {P}
+  LaunchSpec launch;
+};
+
+struct Requirement {
+  Expression expression;
+  std::string message;       ///< with {NAME}
+  bool at_launch = false;    ///< reads an argument, run-time value or device fact
+};
+
+struct PrewarmRow {
+  std::vector<std::pair<std::string, std::vector<std::string>>> values;  ///< parameter -> texts, in the row's order
+  int line = 0;
+};
+
+struct CompileSpec {
+  std::string std = "c++17";
+  std::vector<std::string> options, preinclude, include_dirs, extra_includes;
+  std::vector<std::pair<std::string, std::string>> define;
+  bool default_device = false, minimal = false;
+};
+
+struct Limits {
+  std::optional<std::int64_t> max_spill_bytes, performance_warnings, compile_seconds, compile_memory;
+};
+
+/// Where each name lives in the values that expressions read.
+struct SlotLayout {
+  int parameters = 0, derives = 0, arguments = 0, runtime = 0;  ///< counts, laid out in this order from slot 0
+  int derive_slot(int i) const noexcept { return parameters + i; }
+  int argument_slot(int i) const noexcept { return parameters + derives + i; }
+  int runtime_slot(int i) const noexcept { return parameters + derives + arguments + i; }
+  int arch_slot() const noexcept { return parameters + derives + arguments + runtime; }
+  int sms_slot() const noexcept { return arch_slot() + 1; }
+  int smem_optin_slot() const noexcept { return arch_slot() + 2; }
+  int l2_slot() const noexcept { return arch_slot() + 3; }
+  int occupancy_slot() const noexcept { return arch_slot() + 4; }
+  int total() const noexcept { return arch_slot() + 5; }
+};
+
+struct Manifest {
+  std::string file;  ///< for messages: a path, or "<memory>"
+  std::string name, summary, formula;
+  bool internal = false;
+  EntryPoint kernel;
+  std::optional<EntryPoint> reference;
+  std::optional<base::Arch> arch_min;
+  std::vector<base::Arch> arch_only;
+  std::vector<std::pair<Dtype, double>> tolerance;
+  CompileSpec compile;
+  std::vector<ParameterSpec> parameters;
+  std::vector<std::pair<std::string, Expression>> derives;  ///< in an order in which each needs only earlier ones
+  std::vector<Requirement> requirements;
+  std::vector<ArgumentSpec> arguments;
+  std::vector<RuntimeValueSpec> runtime;
+  Expression cost_read, cost_write, cost_flops;  ///< empty when the manifest has none
+  Limits limits;
+  std::vector<PrewarmRow> prewarm;
+  SlotLayout slots;
+
+  int parameter_index(std::string_view name) const noexcept;  ///< -1 when absent
+  int argument_index(std::string_view name) const noexcept;
+  std::vector<std::string> parameter_names() const;
+};
+
+/// Throws Error(manifest) "FILE:LINE: ..." for everything docs/templates.md forbids: TOML syntax, unknown table or key, wrong
+/// type, bad name, unknown name in an expression, cyclic derive or default, an option that is not whitelisted, ...
+Manifest parse_manifest(std::string_view toml, const std::string& file);
+
+/// Limits that a caller's request must respect.
+inline constexpr int kMaxParameters = 32, kMaxArguments = 64;
+
+}  // namespace kiln::source

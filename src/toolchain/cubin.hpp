@@ -1,0 +1,38 @@
+// What a cubin says about its kernels, without a driver.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kiln::toolchain {
+
+/// One kernel argument. Offsets shift between archs (64-aligned arguments follow the constant bank): compare ordinal and size.
+struct CubinArgument {
+  std::uint16_t ordinal = 0;
+  std::uint32_t offset = 0, size = 0;  ///< bytes
+};
+
+struct CubinKernel {
+  std::string name;                      ///< lowered (mangled)
+  std::vector<CubinArgument> arguments;  ///< by ordinal
+  std::uint32_t registers = 0;           ///< per thread
+  std::uint32_t stack_bytes = 0;         ///< local frame per thread (spills live there)
+  std::uint32_t shared_bytes = 0;        ///< static shared memory
+  std::uint32_t max_threads = 0;         ///< per block, from __launch_bounds__; 0 when not bounded
+  std::array<std::uint32_t, 3> required_block{}, cluster{};  ///< REQNTID, CTA_PER_CLUSTER; zeros when absent
+};
+
+struct CubinFacts {
+  int sm = 0;  ///< 90 for sm_90 and sm_90a
+  std::vector<CubinKernel> kernels;
+  const CubinKernel* kernel(std::string_view lowered_name) const noexcept;
+};
+
+/// Throws Error(io) when `image` is no CUDA ELF or is damaged.
+CubinFacts read_cubin(std::span<const std::byte> image);
+
+}  // namespace kiln::toolchain
