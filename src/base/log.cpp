@@ -1,6 +1,6 @@
 #include "base/log.hpp"
 
-#include <spdlog/sinks/callback_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -29,6 +29,18 @@ struct Log {
   }
 };
 
+class FunctionSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  explicit FunctionSink(std::function<void(Level, std::string_view)> function) : function_(std::move(function)) {}
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& msg) override {
+    function_(static_cast<Level>(msg.level), std::string_view(msg.payload.data(), msg.payload.size()));
+  }
+  void flush_() override {}
+  std::function<void(Level, std::string_view)> function_;
+};
+
 // Never destroyed: destructors of other objects may still log at exit. Not registered with spdlog, whose registry
 // belongs to the embedding program.
 Log& instance() {
@@ -44,10 +56,7 @@ void set_log_sink(std::function<void(Level, std::string_view)> sink) {
     instance().logger = Log::make_stderr();
     return;
   }
-  auto callback = std::make_shared<spdlog::sinks::callback_sink_mt>([sink](const spdlog::details::log_msg& msg) {
-    sink(static_cast<Level>(msg.level), std::string_view(msg.payload.data(), msg.payload.size()));
-  });
-  instance().logger = std::make_shared<spdlog::logger>("kiln", std::move(callback));
+  instance().logger = std::make_shared<spdlog::logger>("kiln", std::make_shared<FunctionSink>(std::move(sink)));
   instance().logger->set_level(spdlog::level::trace);
 }
 
