@@ -35,11 +35,12 @@ struct MemoryTemplate {
 
 class Catalog {
  public:
-  /// Directories in order; those that do not exist are ignored. NAME.toml holds the template NAME: another name inside is an
-  /// error, and so are two files for one name.
+  /// Directories in order; those that do not exist are ignored. NAME.toml holds the template NAME: another
+  /// name inside is an error, and so are two files for one name.
   explicit Catalog(std::vector<std::string> directories);
 
-  /// Parsed anew when the manifest file's stamp changed. Throws Error(unknown_template) naming what there is, or Error(manifest).
+  /// Parsed anew when the manifest file's stamp changed. Throws Error(unknown_template) naming what there is,
+  /// or Error(manifest).
   std::shared_ptr<const Template> open(std::string_view name);
   /// Throws Error(manifest), also when the name is taken.
   std::shared_ptr<const Template> add(const MemoryTemplate& in);
@@ -49,6 +50,7 @@ class Catalog {
 
  private:
   struct Loaded;
+  std::vector<std::string> names_locked() const;
   std::vector<std::string> directories_;
   mutable std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> loaded_;

@@ -1,5 +1,5 @@
-// The include closure of a translation unit: every file that may reach the compiler, hashed, under names that do not depend
-// on where it lies.
+// The include closure of a translation unit: every file that may reach the compiler, hashed, under names that
+// do not depend on where it lies.
 #pragma once
 
 #include <memory>
@@ -13,15 +13,17 @@
 
 namespace kiln::source {
 
-/// Absolute directories. A directory that is also a toolkit one (same device and inode) counts as toolkit; repeats and
-/// directories that do not exist are dropped.
+/// Absolute directories. A directory that is also a toolkit one (same device and inode) counts as toolkit;
+/// repeats and directories that do not exist are dropped.
 struct SearchPath {
-  std::vector<std::string> project;  ///< the template's own directory first, then [compile] include_dirs, then the configured ones
+  std::vector<std::string>
+      project;  ///< the template's own directory first, then [compile] include_dirs, then the configured ones
   std::vector<std::string> toolkit;  ///< searched last
 };
 
-/// A search directory under the name that the compiler sees: ".k0" (project) or ".t0" (toolkit). Numbered by first use in
-/// the scan, so that neither prefix nor order nor unrelated directories reach the image through __FILE__.
+/// A search directory under the name that the compiler sees: ".k0" (project) or ".t0" (toolkit). Numbered by
+/// first use in the scan, so that neither prefix nor order nor unrelated directories reach the image through
+/// __FILE__.
 struct Root {
   std::string name, path;
   bool toolkit = false;
@@ -44,15 +46,17 @@ struct ProjectEdge {
 };
 
 struct Closure {
-  std::vector<Root> roots;          ///< in search order; only those used, or all when `computed`
-  std::vector<ClosureFile> files;   ///< in scan order, the source itself not included
-  std::vector<ProjectEdge> edges;   ///< in scan order
-  std::vector<std::string> missing; ///< spellings in project files that were found nowhere
-  bool computed = false;            ///< a project file has a computed include: what is read must be compared after the compile
-  std::vector<std::string> date_time;  ///< files (symbolic; "" is the source) that mention __DATE__ and the like
+  std::vector<Root> roots;           ///< in search order; only those used, or all when `computed`
+  std::vector<ClosureFile> files;    ///< in scan order, the source itself not included
+  std::vector<ProjectEdge> edges;    ///< in scan order
+  std::vector<std::string> missing;  ///< spellings in project files that were found nowhere
+  bool computed =
+      false;  ///< a project file has a computed include: what is read must be compared after the compile
+  std::vector<std::string>
+      date_time;  ///< files (symbolic; "" is the source) that mention __DATE__ and the like
 
-  /// First file whose content is no longer what was hashed: stamps are compared, and files younger than 2 s are hashed
-  /// again. Nothing when all are as they were.
+  /// First file whose content is no longer what was hashed: stamps are compared, and files younger than 2 s
+  /// are hashed again. Nothing when all are as they were.
   std::optional<std::string> changed() const;
 };
 
@@ -66,7 +70,8 @@ class ScanCache {
     Digest digest;
     std::shared_ptr<const ScanResult> scan;
   };
-  /// Nothing when the file does not exist or is not a regular file. Throws Error(source) when it exists and cannot be read.
+  /// Nothing when the file does not exist or is not a regular file. Throws Error(source) when it exists and
+  /// cannot be read.
   std::optional<Entry> look(const std::string& path);
 
  private:
@@ -75,8 +80,10 @@ class ScanCache {
 };
 
 /// `extra` are spellings that count as quoted includes of the source ([compile] extra_includes, preinclude).
-/// Quoted names are searched in the includer's directory first (the source itself has none), then as bracketed ones: project, toolkit.
-/// Throws Error(source): an absolute include, one that leaves its search directory through "..", an unreadable file.
-Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search, ScanCache& cache);
+/// Quoted names are searched in the includer's directory first (the source itself has none), then as
+/// bracketed ones: project, toolkit. Throws Error(source): an absolute include, one that leaves its search
+/// directory through "..", an unreadable file.
+Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search,
+                     ScanCache& cache);
 
 }  // namespace kiln::source

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,14 +15,21 @@ namespace kiln::source {
 struct Symbols {
   std::map<std::string, int, std::less<>> slots;               ///< index into the values given to evaluate()
   std::map<std::string, std::int64_t, std::less<>> constants;  ///< dtype names, "ACT.silu"
-  std::map<std::string, std::vector<std::string>, std::less<>> strides;  ///< argument -> stride expressions, for stride(x, i)
+  std::map<std::string, std::vector<std::string>, std::less<>>
+      strides;                                  ///< argument -> stride expressions, for stride(x, i)
+  std::set<std::string, std::less<>> dtypes;    ///< names of slots and constants that sizeof() takes
+  std::set<std::string, std::less<>> pointers;  ///< slots that align() takes
+  std::map<std::string, std::string, std::less<>>
+      unavailable;  ///< names that exist but may not be used here -> why
 };
 
-/// 64-bit signed, C precedence, short-circuit; functions and rules in docs/templates.md. Immutable, thread-safe.
+/// 64-bit signed, C precedence, short-circuit; functions and rules in docs/templates.md. Immutable,
+/// thread-safe.
 class Expression {
  public:
   Expression() = default;
-  /// Throws Error(manifest) naming `where`, the text, the column and what was expected (an unknown name lists what is known).
+  /// Throws Error(manifest) naming `where`, the text, the column and what was expected (an unknown name lists
+  /// what is known).
   static Expression compile(std::string_view text, const Symbols& symbols, std::string_view where);
   static Expression constant(std::int64_t value);
 
@@ -44,5 +52,9 @@ class Expression {
   int depth_ = 0;  ///< stack needed; compile refuses more than kMaxDepth
   static constexpr int kMaxDepth = 64;
 };
+
+/// Names with a meaning of their own in expressions, which nothing in a manifest may be called: functions,
+/// dtypes, "arch", ...
+bool is_reserved_name(std::string_view name) noexcept;
 
 }  // namespace kiln::source

@@ -13,22 +13,26 @@
 
 namespace kiln::source {
 
-/// Every parameter resolved and checked. `slots` has the layout of Manifest::slots, with parameters, derives and arch filled
-/// in and the rest zero.
+/// Every parameter resolved and checked. `slots` has the layout of Manifest::slots, with parameters, derives
+/// and arch filled in and the rest zero.
 struct Resolved {
   Specialization specialization;
   std::vector<std::int64_t> slots;
   base::Arch arch;
 };
 
-/// Positional values (shorter lists and unset values take defaults). Checks kinds, whitelists, arch and every [[require]] that
-/// needs no argument. Throws Error(unknown_parameter | invalid_value | requirement | unsupported_arch | invalid_argument); the
-/// message names template, parameter, value and what is allowed.
+/// Positional values (shorter lists and unset values take defaults). Checks kinds, whitelists, arch and every
+/// [[require]] that needs no argument. Throws Error(unknown_parameter | invalid_value | requirement |
+/// unsupported_arch | invalid_argument); the message names template, parameter, value and what is allowed.
 Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::Arch arch);
-/// Named values into manifest order. Throws Error(unknown_parameter) for unknown and repeated names, with the nearest name.
+/// Named values into manifest order. Throws Error(unknown_parameter) for unknown and repeated names, with the
+/// nearest name.
 std::vector<Value> positional(const Manifest& manifest, std::span<const NamedValue> named);
 /// "T=bf16" pieces as the command line has them; the returned views point into `pieces`.
 std::vector<NamedValue> parse_assignments(std::span<const std::string> pieces);
+
+/// A [[require]]'s message with each {NAME} replaced by its value: dtypes and enum values by name, the rest as integers.
+std::string render_message(const Manifest& manifest, std::string_view message, std::span<const std::int64_t> slots);
 
 enum class Which { kernel, reference };
 
@@ -37,14 +41,18 @@ struct Instantiation {
   std::shared_ptr<const Template> origin;
   Which which = Which::kernel;
   Resolved resolved;
-  std::string unit;                  ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
+  std::string unit;  ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
   std::string name_expression;
-  std::vector<std::string> options;  ///< the manifest's, in order: -std=..., -default-device, --minimal, -D..., options
-  std::string source;                ///< bytes of the template's source file, with #include lines for `preinclude` never added to it
+  std::vector<std::string>
+      options;         ///< the manifest's, in order: -std=..., -default-device, --minimal, -D..., options
+  std::string source;  ///< bytes of the template's source file, with #include lines for `preinclude` never
+                       ///< added to it
 };
 
-/// Reads the source. Throws as resolve, and Error(source) when the file is missing or has no such entry point to read.
-Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resolved, Which which = Which::kernel);
+/// Reads the source. Throws as resolve, and Error(source) when the file is missing or has no such entry point
+/// to read.
+Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resolved,
+                          Which which = Which::kernel);
 
 /// The cross product of the manifest's [[prewarm]] rows, in order, repeats removed; values by name, as text.
 struct PlannedSpecialization {

@@ -1,8 +1,10 @@
-// A template's manifest as data. The grammar is docs/templates.md; parse_manifest is the only reader of TOML manifests.
+// A template's manifest as data. The grammar is docs/templates.md; parse_manifest is the only reader of TOML
+// manifests.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,7 +27,7 @@ struct ParameterSpec {
   };
   std::string name, doc;
   ParameterKind kind = ParameterKind::integer;
-  std::vector<Choice> choices;                                 ///< empty for a range or an unbounded int, and for bool
+  std::vector<Choice> choices;  ///< empty for a range or an unbounded int, and for bool
   std::optional<std::pair<std::int64_t, std::int64_t>> range;  ///< inclusive
   Expression default_value;                                    ///< empty: must be given
   std::vector<std::int64_t> tune;
@@ -35,8 +37,8 @@ struct ParameterSpec {
 struct ArgumentType {
   enum class Kind { pointer, i32, i64, u32, u64, f32, f64, structure, tensormap };
   Kind kind = Kind::pointer;
-  std::optional<Dtype> dtype;    ///< ptr<f32>
-  int dtype_parameter = -1;      ///< ptr<T>: index of T; neither: ptr<void>
+  std::optional<Dtype> dtype;  ///< ptr<f32>
+  int dtype_parameter = -1;    ///< ptr<T>: index of T; neither: ptr<void>
   std::uint32_t struct_bytes = 0;
   /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps.
   std::uint32_t size() const noexcept;
@@ -80,12 +82,13 @@ struct EntryPoint {
 
 struct Requirement {
   Expression expression;
-  std::string message;       ///< with {NAME}
-  bool at_launch = false;    ///< reads an argument, run-time value or device fact
+  std::string message;     ///< with {NAME}
+  bool at_launch = false;  ///< reads an argument, run-time value or device fact
 };
 
 struct PrewarmRow {
-  std::vector<std::pair<std::string, std::vector<std::string>>> values;  ///< parameter -> texts, in the row's order
+  std::vector<std::pair<std::string, std::vector<std::string>>>
+      values;  ///< parameter -> texts, in the row's order
   int line = 0;
 };
 
@@ -102,7 +105,8 @@ struct Limits {
 
 /// Where each name lives in the values that expressions read.
 struct SlotLayout {
-  int parameters = 0, derives = 0, arguments = 0, runtime = 0;  ///< counts, laid out in this order from slot 0
+  int parameters = 0, derives = 0, arguments = 0,
+      runtime = 0;  ///< counts, laid out in this order from slot 0
   int derive_slot(int i) const noexcept { return parameters + i; }
   int argument_slot(int i) const noexcept { return parameters + derives + i; }
   int runtime_slot(int i) const noexcept { return parameters + derives + arguments + i; }
@@ -125,7 +129,8 @@ struct Manifest {
   std::vector<std::pair<Dtype, double>> tolerance;
   CompileSpec compile;
   std::vector<ParameterSpec> parameters;
-  std::vector<std::pair<std::string, Expression>> derives;  ///< in an order in which each needs only earlier ones
+  std::vector<std::pair<std::string, Expression>>
+      derives;  ///< in an order in which each needs only earlier ones
   std::vector<Requirement> requirements;
   std::vector<ArgumentSpec> arguments;
   std::vector<RuntimeValueSpec> runtime;
@@ -133,14 +138,24 @@ struct Manifest {
   Limits limits;
   std::vector<PrewarmRow> prewarm;
   SlotLayout slots;
+  std::vector<int> resolve_order;  ///< slots of parameters and derives, in an order in which each default and
+                                   ///< derive needs only earlier ones
+  std::vector<int>
+      value_order;  ///< slots of arguments and run-time values that have a `value` expression, likewise
 
   int parameter_index(std::string_view name) const noexcept;  ///< -1 when absent
   int argument_index(std::string_view name) const noexcept;
+  /// Of anything that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
+  int slot_index(std::string_view name) const noexcept;
   std::vector<std::string> parameter_names() const;
+  /// The message with the values of these slots filled in: a parameter as its canonical text, a pointer in
+  /// hexadecimal.
+  std::string message_of(const Requirement& requirement, std::span<const std::int64_t> values) const;
 };
 
-/// Throws Error(manifest) "FILE:LINE: ..." for everything docs/templates.md forbids: TOML syntax, unknown table or key, wrong
-/// type, bad name, unknown name in an expression, cyclic derive or default, an option that is not whitelisted, ...
+/// Throws Error(manifest) "FILE:LINE: ..." for everything docs/templates.md forbids: TOML syntax, unknown
+/// table or key, wrong type, bad name, unknown name in an expression, cyclic derive or default, an option
+/// that is not whitelisted, ...
 Manifest parse_manifest(std::string_view toml, const std::string& file);
 
 /// Limits that a caller's request must respect.

@@ -1,0 +1,86 @@
+// A loaded kernel.
+#pragma once
+
+#include <string>
+
+#include "kiln/detail.hpp"
+
+namespace kiln {
+inline namespace v1 {
+
+/// How an image was obtained.
+enum class Outcome : int {
+  memory = KILN_OUTCOME_MEMORY,
+  disk = KILN_OUTCOME_DISK,
+  layer = KILN_OUTCOME_LAYER,
+  remote = KILN_OUTCOME_REMOTE,
+  compiled = KILN_OUTCOME_COMPILED,
+  waited = KILN_OUTCOME_WAITED,
+};
+
+/// Geometry of a raw launch, in CUDA's terms.
+struct LaunchConfig : kiln_launch_config {
+  LaunchConfig() : kiln_launch_config{} {
+    struct_size = sizeof(kiln_launch_config);
+    for (int i = 0; i < 3; ++i) grid[i] = block[i] = 1;
+  }
+};
+
+/// A view of a kernel that its Service owns: copy it freely, do not use it after the Service (or its context) is gone. Thread-safe.
+class Kernel {
+ public:
+  Kernel() = default;
+  explicit Kernel(const kiln_kernel* handle) noexcept : handle_(handle) {}
+
+  /// Launches with the manifest's geometry; arguments in manifest order, trailing optional ones may be left out. Pointers are device
+  /// pointers; integers and floats are converted to the declared type when the value fits. Wrong count or kind, an unaligned pointer
+  /// or a broken [[require]] throw Error before anything is launched. The kernel's context must be current.
+  template <class... Args>
+  void operator()(CUstream stream, const Args&... args) const {
+    const void* data[sizeof...(Args) + 1] = {static_cast<const void*>(&args)..., nullptr};
+    detail::check(kiln_kernel_launch(handle_, stream, detail::ArgTypes<Args...>::value, data, sizeof...(Args)));
+  }
+  /// Geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked.
+  void launch(const LaunchConfig& config, void** parameters) const {
+    detail::check(kiln_kernel_launch_raw(handle_, &config, parameters));
+  }
+
+  CUfunction function() const noexcept { return kiln_kernel_function(handle_); }
+  kiln_kernel_info info() const {
+    kiln_kernel_info out{};
+    out.struct_size = sizeof out;
+    detail::check(kiln_kernel_get_info(handle_, &out));
+    return out;
+  }
+  const kiln_kernel* handle() const noexcept { return handle_; }
+  explicit operator bool() const noexcept { return handle_ != nullptr; }
+
+ private:
+  const kiln_kernel* handle_ = nullptr;
+};
+
+/// The bytes of an image, without a GPU. Move-only owner.
+class Image {
+ public:
+  Image() { raw_.struct_size = sizeof raw_; }
+  Image(Image&& other) noexcept : raw_(other.raw_) { other.raw_.owner = nullptr; }
+  Image& operator=(Image&& other) noexcept {
+    std::swap(raw_, other.raw_);
+    return *this;
+  }
+  ~Image() { kiln_image_release(&raw_); }
+
+  Outcome outcome() const noexcept { return static_cast<Outcome>(raw_.outcome); }
+  std::string key() const { return raw_.key; }
+  std::string arch() const { return raw_.arch; }
+  std::string lowered_name() const { return raw_.lowered_name; }
+  std::string specialization() const { return raw_.specialization; }
+  std::string_view cubin() const noexcept { return {static_cast<const char*>(raw_.bytes), raw_.size}; }
+  kiln_image* raw() noexcept { return &raw_; }
+
+ private:
+  kiln_image raw_{};
+};
+
+}  // namespace v1
+}  // namespace kiln

@@ -1,0 +1,35 @@
+// How a Service is configured in code.
+#pragma once
+
+#include <string>
+
+#include "kiln/kiln.h"
+
+namespace kiln {
+inline namespace v1 {
+
+enum class Mode : int {
+  by_default = KILN_MODE_DEFAULT,  ///< KILN_MODE, else jit
+  jit = KILN_MODE_JIT,             ///< compile what is missing
+  warn = KILN_MODE_WARN,           ///< the same, and log each compile after seal()
+  sealed = KILN_MODE_SEALED,       ///< never compile: disk hits load until seal(), then memory only
+};
+
+/// Empty and zero mean: KILN_* environment, then the configuration file, then the default. See kiln_options in kiln.h.
+struct Options {
+  std::string cache_dir, template_path, include_path, cuda_home, toolchain, arch, worker;
+  Mode mode = Mode::by_default;
+  int jobs = 0;
+  double compile_deadline_s = 0;
+  bool ignore_environment = false;
+
+  /// Ignores environment and configuration files: what is not set here has its built-in default.
+  static Options hermetic() {
+    Options options;
+    options.ignore_environment = true;
+    return options;
+  }
+};
+
+}  // namespace v1
+}  // namespace kiln

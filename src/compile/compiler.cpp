@@ -1,0 +1,152 @@
+#include "compile/compiler.hpp"
+
+#include <algorithm>
+#include <ctime>
+#include <set>
+
+#include "base/text.hpp"
+#include "compile/nvrtc_log.hpp"
+#include "kiln/error.hpp"
+#include "toolchain/cubin.hpp"
+
+namespace kiln::compile {
+namespace {
+
+constexpr std::size_t kLogLimit = 16 << 10;
+
+std::string clipped(std::string text) {
+  if (text.size() > kLogLimit) {
+    text.resize(kLogLimit);
+    text += "\n[cut: the compiler's log is longer]";
+  }
+  return text;
+}
+
+std::string what(const CompileJob& job) {
+  return job.unit.resolved.specialization.to_string() + " (" + job.unit.unit + ") for " + job.unit.resolved.arch.name();
+}
+
+WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& toolkit) {
+  WorkerRequest request;
+  request.nvrtc = toolkit.nvrtc;
+  request.nvrtc_builtins = toolkit.nvrtc_builtins;
+  request.program_name = "/nonexistent/" + job.unit.unit + ".cu";
+  request.source = job.unit.source;
+  for (const source::Root& root : job.closure.roots) request.roots.emplace_back(root.name, root.path);
+  request.arch = job.unit.resolved.arch.name();
+  request.options = job.unit.options;
+  request.options.insert(request.options.end(), kiln_options().begin(), kiln_options().end());
+  request.random_seed = job.key.key.hex();
+  request.name_expressions = {job.unit.name_expression};
+  request.trace_headers = job.closure.computed;
+  request.want_ptx = job.want_ptx;
+  return request;
+}
+
+[[noreturn]] void fail(const CompileJob& job, Errc code, const std::string& why, const std::string& log) {
+  std::string message = "cannot compile " + what(job) + ": " + why;
+  const std::string shown = clipped(diagnostics_of(log));
+  if (!shown.empty()) message += '\n' + shown;
+  throw CompileError(code, message, job.unit.resolved.specialization.to_string(), base::join(job.unit.options, "\n"), clipped(log));
+}
+
+void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer) {
+  using Fate = WorkerProcess::Answer::Fate;
+  using Status = WorkerResponse::Status;
+  if (answer.fate == Fate::timed_out) fail(job, Errc::compile_timeout, "killed at its deadline (KILN_COMPILE_DEADLINE)", {});
+  if (answer.fate == Fate::died) fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
+  const WorkerResponse& r = answer.response;
+  switch (r.status) {
+    case Status::ok: return;
+    case Status::compile_failed: fail(job, Errc::compile_failed, "the compiler refused it", r.log);
+    case Status::out_of_memory: fail(job, Errc::compile_crashed, "the compiler ran out of memory", r.log);
+    case Status::unsupported_arch: throw Error(Errc::unsupported_arch, "cannot compile " + what(job) + ": " + r.message);
+    case Status::no_compiler: throw Error(Errc::no_compiler, "cannot compile " + what(job) + ": " + r.message);
+    case Status::failed: fail(job, Errc::compile_crashed, r.message, r.log);
+  }
+}
+
+Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
+  Facts facts;
+  facts.unit = job.unit.unit;
+  facts.parameters = job.unit.resolved.specialization.parameters;
+  facts.arch = job.unit.resolved.arch.name();
+  facts.name_expression = job.unit.name_expression;
+  facts.lowered_name = r.lowered_names.empty() ? "" : r.lowered_names.front();
+  const toolchain::CubinFacts cubin =
+      toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
+  const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
+  if (!kernel) {
+    fail(job, Errc::compile_failed, "'" + facts.name_expression + "' is no __global__ function: the image has no entry point '" +
+                                        facts.lowered_name + "'", r.log);
+  }
+  for (const toolchain::CubinArgument& a : kernel->arguments) facts.arguments.push_back({a.ordinal, a.size});
+  facts.registers = kernel->registers;
+  facts.stack_bytes = kernel->stack_bytes;
+  facts.shared_bytes = kernel->shared_bytes;
+  facts.max_threads = kernel->max_threads;
+  facts.required_block = kernel->required_block;
+  facts.cluster = kernel->cluster;
+  PtxasReport report = read_ptxas_report(r.log, facts.lowered_name);
+  facts.spill_store_bytes = report.spill_store_bytes;
+  facts.spill_load_bytes = report.spill_load_bytes;
+  facts.performance_warnings = std::move(report.performance_warnings);
+  facts.nvrtc_version = r.nvrtc_version;
+  facts.frontend_ms = r.frontend_ms;
+  facts.nvvm_ms = r.nvvm_ms;
+  facts.ptxas_ms = r.ptxas_ms;
+  facts.compile_ms = r.total_ms;
+  facts.created_s = std::time(nullptr);
+  facts.project_header_through_toolkit = job.key.project_header_through_toolkit;
+  facts.log = clipped(diagnostics_of(r.log));
+  return facts;
+}
+
+/// Invariants 1 and 2 of DESIGN 4, checked after the compile.
+std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse& r) {
+  if (const auto changed = job.closure.changed()) return "'" + *changed + "' changed while it was being compiled";
+  std::vector<std::string> host_paths{r.private_directory};
+  for (const source::Root& root : job.closure.roots) host_paths.push_back(root.path);
+  for (const std::string& path : host_paths) {
+    if (path.size() > 4 && r.image.find(path) != std::string::npos) return "the image contains the directory '" + path + "'";
+  }
+  if (job.closure.computed) {
+    std::set<std::string, std::less<>> hashed;
+    for (const source::ClosureFile& file : job.closure.files) hashed.insert(base::normalized(file.symbolic));
+    for (const std::string& read : r.headers_read) {
+      if (!hashed.contains(base::normalized(read))) {
+        return "a computed include read '" + read + "', which the key does not cover: name it in [compile] extra_includes";
+      }
+    }
+    if (r.headers_read.empty() && !job.closure.files.empty()) {
+      return "a computed include, and this NVRTC cannot tell which files it read";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string unpublishable_beforehand(const source::Closure& closure) {
+  if (closure.date_time.empty()) return {};
+  const std::string& file = closure.date_time.front();
+  return (file.empty() ? std::string("the source") : "'" + file + "'") + " mentions __DATE__, __TIME__ or __TIMESTAMP__";
+}
+
+Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool, base::Deadline deadline) {
+  if (!toolkit.has_compiler()) {
+    throw Error(Errc::no_compiler, "cannot compile " + what(job) + ": no NVRTC found; looked in " + base::join(toolkit.tried, ", ") +
+                                       ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
+  }
+  WorkerProcess::Answer answer = pool.run(make_request(job, toolkit), deadline);
+  check_answer(job, answer);
+  Compiled out;
+  out.facts = gather_facts(job, answer.response);
+  out.unpublishable = unpublishable_beforehand(job.closure);
+  if (out.unpublishable.empty()) out.unpublishable = unpublishable_afterwards(job, answer.response);
+  out.image = std::move(answer.response.image);
+  out.ptx = std::move(answer.response.ptx);
+  return out;
+}
+
+}  // namespace kiln::compile

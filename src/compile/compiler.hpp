@@ -1,0 +1,33 @@
+// Step 5 of the path: an instantiation with its closure and key in, an image with its facts out, or a CompileError.
+#pragma once
+
+#include <string>
+
+#include "base/deadline.hpp"
+#include "compile/facts.hpp"
+#include "compile/key.hpp"
+#include "compile/worker_pool.hpp"
+
+namespace kiln::compile {
+
+struct CompileJob {
+  const source::Instantiation& unit;
+  const source::Closure& closure;
+  const MadeKey& key;
+  bool want_ptx = false;
+};
+
+struct Compiled {
+  Facts facts;
+  std::string image, ptx;
+  /// Not empty: serve it, do not publish it, and this is why (DESIGN 4: what the key cannot see, it refuses).
+  std::string unpublishable;
+};
+
+/// Throws CompileError (failed, timed out, crashed) and Error(no_compiler | unsupported_arch | internal).
+Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool, base::Deadline deadline);
+
+/// Why this unit can never be published, known before compiling; empty when it can.
+std::string unpublishable_beforehand(const source::Closure& closure);
+
+}  // namespace kiln::compile

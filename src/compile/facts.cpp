@@ -1,0 +1,59 @@
+#include "compile/facts.hpp"
+
+#include "base/wire.hpp"
+
+namespace kiln::compile {
+namespace {
+
+// Version 1 of the facts; a record with another version is a miss.
+constexpr std::uint32_t kVersion = 1;
+
+}  // namespace
+
+std::string encode(const Facts& f) {
+  base::Writer out;
+  out.number(kVersion).bytes(f.unit);
+  out.list(f.parameters, [](base::Writer& w, const Parameter& p) { w.bytes(p.name).bytes(p.value); });
+  out.bytes(f.arch).bytes(f.name_expression).bytes(f.lowered_name);
+  out.list(f.arguments, [](base::Writer& w, const ArgumentFact& a) { w.number(a.ordinal).number(a.size); });
+  out.number(f.registers).number(f.stack_bytes).number(f.spill_store_bytes).number(f.spill_load_bytes);
+  out.number(f.shared_bytes).number(f.max_threads);
+  for (const auto v : f.required_block) out.number(v);
+  for (const auto v : f.cluster) out.number(v);
+  out.list(f.performance_warnings, [](base::Writer& w, const std::string& line) { w.bytes(line); });
+  out.bytes(f.nvrtc_version).number(f.frontend_ms).number(f.nvvm_ms).number(f.ptxas_ms).number(f.compile_ms);
+  out.number(f.created_s).number<std::uint8_t>(f.project_header_through_toolkit).bytes(f.log);
+  return std::move(out.str());
+}
+
+Facts decode_facts(std::string_view bytes) {
+  base::Reader in(bytes);
+  if (in.number<std::uint32_t>() != kVersion) throw base::Malformed("facts of another version");
+  Facts f;
+  f.unit = in.string();
+  in.list([&](base::Reader& r) {
+    std::string name = r.string();
+    f.parameters.push_back({std::move(name), r.string()});
+  });
+  f.arch = in.string();
+  f.name_expression = in.string();
+  f.lowered_name = in.string();
+  in.list([&](base::Reader& r) {
+    const auto ordinal = r.number<std::uint16_t>();
+    f.arguments.push_back({ordinal, r.number<std::uint32_t>()});
+  });
+  for (auto* v : {&f.registers, &f.stack_bytes, &f.spill_store_bytes, &f.spill_load_bytes, &f.shared_bytes, &f.max_threads}) {
+    *v = in.number<std::uint32_t>();
+  }
+  for (auto& v : f.required_block) v = in.number<std::uint32_t>();
+  for (auto& v : f.cluster) v = in.number<std::uint32_t>();
+  in.list([&](base::Reader& r) { f.performance_warnings.push_back(r.string()); });
+  f.nvrtc_version = in.string();
+  for (double* v : {&f.frontend_ms, &f.nvvm_ms, &f.ptxas_ms, &f.compile_ms}) *v = in.number<double>();
+  f.created_s = in.number<std::int64_t>();
+  f.project_header_through_toolkit = in.number<std::uint8_t>() != 0;
+  f.log = in.string();
+  return f;
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,107 @@
+#include "compile/key.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <initializer_list>
+
+#include "base/hash.hpp"
+
+namespace kiln::compile {
+namespace {
+
+constexpr std::string_view kToolchainLine = "toolchain 1:1\n";
+
+void field(std::string& out, std::string_view label, std::initializer_list<std::string_view> values) {
+  out += label;
+  for (const std::string_view value : values) {
+    out += ' ';
+    out += std::to_string(value.size());
+    out += ':';
+    out += value;
+  }
+  out += '\n';
+}
+
+}  // namespace
+
+const std::vector<std::string>& kiln_options() {
+  // --no-cache: NVRTC's own cache touches the driver and falsifies everything. -v and --time only write to the log.
+  static const std::vector<std::string> options{"--no-cache", "--modify-stack-limit=false", "--ptxas-options=-v", "--time=-"};
+  return options;
+}
+
+MadeKey make_key(const source::Instantiation& unit, const source::Closure& closure, const toolchain::Toolkit& toolkit) {
+  MadeKey made;
+  std::string& text = made.text;
+  text.reserve(512 + 160 * closure.files.size());
+  field(text, "kiln-key", {"1"});
+  field(text, "template", {unit.unit});
+  field(text, "arch", {unit.resolved.arch.name()});
+  field(text, "source", {base::digest_of(unit.source).hex()});
+  for (const source::ProjectEdge& edge : closure.edges) {
+    const source::ClosureFile& file = closure.files[edge.file];
+    field(text, "include", {edge.includer, edge.spelling, file.symbolic, file.digest.hex()});
+  }
+  field(text, "name", {unit.name_expression});
+  for (const std::string& option : unit.options) field(text, "option", {option});
+
+  made.toolchain_at = text.size();
+  text += kToolchainLine;
+  field(text, "nvrtc", {toolkit.nvrtc_build_id});
+  field(text, "builtins", {toolkit.builtins_build_id});
+  for (const std::string& option : kiln_options()) field(text, "kiln-option", {option});
+  for (const source::ClosureFile& file : closure.files) {
+    if (file.toolkit) field(text, "header", {file.symbolic, file.digest.hex()});
+    else if (file.via_toolkit) {
+      field(text, "project-header", {file.symbolic, file.digest.hex()});
+      made.project_header_through_toolkit = true;
+    }
+  }
+  made.key.specialisation = base::digest_of(made.specialisation_text());
+  made.key.toolchain = base::digest_of(std::string_view(text).substr(made.toolchain_at));
+  return made;
+}
+
+std::vector<KeyField> parse_key_text(std::string_view text) {
+  std::vector<KeyField> out;
+  while (!text.empty()) {
+    KeyField parsed;
+    const auto label_end = text.find_first_of(" \n");
+    if (label_end == std::string_view::npos) return out;
+    parsed.label = text.substr(0, label_end);
+    text.remove_prefix(label_end);
+    while (!text.empty() && text.front() == ' ') {
+      std::size_t size = 0;
+      const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), size);
+      const auto value_at = static_cast<std::size_t>(end - text.data()) + 1;
+      if (error != std::errc{} || value_at > text.size() || *end != ':' || size > text.size() - value_at) return out;
+      parsed.values.emplace_back(text.substr(value_at, size));
+      text.remove_prefix(value_at + size);
+    }
+    if (text.empty() || text.front() != '\n') return out;
+    text.remove_prefix(1);
+    out.push_back(std::move(parsed));
+  }
+  return out;
+}
+
+std::size_t toolchain_section(std::string_view text) noexcept {
+  // A value cannot imitate the line: it follows a newline that ends a field, and every value's length is known, so the
+  // fields before it are walked rather than searched.
+  std::size_t at = 0;
+  while (at < text.size() && text.substr(at, kToolchainLine.size()) != kToolchainLine) {
+    std::size_t here = text.find_first_of(" \n", at);
+    while (here < text.size() && text[here] == ' ') {
+      std::size_t size = 0;
+      const auto [end, error] = std::from_chars(text.data() + here + 1, text.data() + text.size(), size);
+      if (error != std::errc{}) return text.size();
+      here = static_cast<std::size_t>(end - text.data()) + 1;
+      here = size > text.size() - std::min(here, text.size()) ? text.size() : here + size;
+    }
+    if (here >= text.size()) return text.size();
+    at = here + 1;
+  }
+  return at;
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,106 @@
+#include "compile/nvrtc_log.hpp"
+
+#include <charconv>
+
+namespace kiln::compile {
+namespace {
+
+template <class Each>
+void for_each_line(std::string_view text, Each&& each) {
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    each(text.substr(0, end));
+    if (end == std::string_view::npos) return;
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// The number right before `word`, as in "16 bytes spill stores".
+std::uint32_t number_before(std::string_view line, std::string_view word) {
+  const auto at = line.find(word);
+  if (at == std::string_view::npos) return 0;
+  auto begin = at;
+  while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') --begin;
+  std::uint32_t value = 0;
+  std::from_chars(line.data() + begin, line.data() + at, value);
+  return value;
+}
+
+}  // namespace
+
+void take_phase_times(WorkerResponse& response) {
+  constexpr std::string_view heading = "File name, phase name, metric, unit";
+  const auto at = response.log.find(heading);
+  if (at == std::string::npos) return;
+  for_each_line(std::string_view(response.log).substr(at), [&](std::string_view line) {
+    const auto value_of = [&](std::string_view phase) {
+      const auto name = line.find(phase);
+      double ms = 0;
+      if (name != std::string_view::npos) std::from_chars(line.data() + name + phase.size(), line.data() + line.size(), ms);
+      return ms;
+    };
+    response.frontend_ms += value_of("CUDA C++ Frontend, ");
+    response.nvvm_ms += value_of("NVVM Optimizer, ");
+    response.ptxas_ms += value_of("PTX Translation, ");
+  });
+  response.log.erase(at);
+  while (!response.log.empty() && response.log.back() == '\n') response.log.pop_back();
+}
+
+bool says_out_of_memory(std::string_view log, std::string_view result) noexcept {
+  for (const std::string_view text : {log, result}) {
+    for (const std::string_view sign : {"out of memory", "OUT_OF_MEMORY", "Loop in catastrophic", "bad_alloc"}) {
+      if (text.find(sign) != std::string_view::npos) return true;
+    }
+  }
+  return false;
+}
+
+std::vector<std::string> traced_headers(std::string_view json) {
+  // {"args":{"detail":".t0/cuda_fp16.h"},"dur":9334,"name":"Processing Header File",...}
+  constexpr std::string_view detail = "{\"args\":{\"detail\":\"", event = "\"name\":\"Processing Header File\"";
+  std::vector<std::string> out;
+  for (auto at = json.find(event); at != std::string_view::npos; at = json.find(event, at + 1)) {
+    const auto begin = json.rfind(detail, at);
+    if (begin == std::string_view::npos) continue;
+    std::string name;
+    for (auto i = begin + detail.size(); i < at && json[i] != '"'; ++i) {
+      if (json[i] == '\\' && i + 1 < at) ++i;
+      name += json[i];
+    }
+    if (name != "__nv_nvrtc_builtin_header.h") out.push_back(std::move(name));
+  }
+  return out;
+}
+
+PtxasReport read_ptxas_report(std::string_view log, std::string_view lowered_name) {
+  PtxasReport report;
+  bool mine = false;
+  const std::string heading = "Function properties for " + std::string(lowered_name);
+  for_each_line(log, [&](std::string_view line) {
+    if (line.find("Function properties for ") != std::string_view::npos) mine = line.ends_with(heading);
+    if (mine && line.find("bytes spill") != std::string_view::npos) {
+      report.spill_store_bytes = number_before(line, " bytes spill stores");
+      report.spill_load_bytes = number_before(line, " bytes spill loads");
+      mine = false;
+    }
+    if (line.find("(C75") != std::string_view::npos) report.performance_warnings.emplace_back(line);
+  });
+  return report;
+}
+
+std::string diagnostics_of(std::string_view log) {
+  std::string out;
+  for_each_line(log, [&](std::string_view line) {
+    const bool is_info = line.starts_with("ptxas info ") || line.starts_with("ptxas         .");
+    const bool is_warning = line.find("(C75") != std::string_view::npos;
+    if (is_info && !is_warning) return;
+    if (out.empty() && line.empty()) return;
+    out += line;
+    out += '\n';
+  });
+  while (!out.empty() && out.back() == '\n') out.pop_back();
+  return out;
+}
+
+}  // namespace kiln::compile

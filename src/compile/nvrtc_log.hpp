@@ -1,0 +1,31 @@
+// What NVRTC's log and header trace say, read as text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compile/protocol.hpp"
+
+namespace kiln::compile {
+
+/// Takes the table that --time=- appends out of the log and into the response's phase times.
+void take_phase_times(WorkerResponse& response);
+
+/// Memory ran out, whatever the result code says: the front end reports it like an error of the source.
+bool says_out_of_memory(std::string_view log, std::string_view result) noexcept;
+
+/// Files of a --fdevice-time-trace, as the compiler spelled them; its built-in header left out.
+std::vector<std::string> traced_headers(std::string_view json);
+
+struct PtxasReport {
+  std::uint32_t spill_store_bytes = 0, spill_load_bytes = 0;
+  std::vector<std::string> performance_warnings;  ///< C75xx lines: success, and a kernel many times slower
+};
+/// For one kernel of a successful compile.
+PtxasReport read_ptxas_report(std::string_view log, std::string_view lowered_name);
+/// The log without ptxas' info lines: what a person wants to see.
+std::string diagnostics_of(std::string_view log);
+
+}  // namespace kiln::compile

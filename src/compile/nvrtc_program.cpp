@@ -1,0 +1,175 @@
+#include "compile/nvrtc_program.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <memory>
+
+#include "base/arch.hpp"
+#include "base/fd.hpp"
+#include "base/file.hpp"
+#include "compile/nvrtc_log.hpp"
+#include "kiln/error.hpp"
+#include "toolchain/nvrtc.hpp"
+
+namespace kiln::compile {
+namespace {
+
+using toolchain::Nvrtc;
+using Status = WorkerResponse::Status;
+
+constexpr std::size_t kStackBytes = std::size_t{256} << 20;
+
+void link_into(const std::string& directory, const std::string& name, const std::string& target) {
+  if (::symlink(target.c_str(), (directory + '/' + name).c_str()) != 0) {
+    throw Error(Errc::io, "cannot link '" + name + "' in '" + directory + "': " + std::strerror(errno));
+  }
+}
+
+/// The header trace goes to a memory file: NVRTC aborts on an unwritable path, and crashes on a full disk.
+struct HeaderTrace {
+  base::Fd memory;
+  HeaderTrace(const std::string& directory) : memory(::memfd_create("kiln-trace", MFD_CLOEXEC)) {
+    if (!memory) throw Error(Errc::io, std::string("memfd_create: ") + std::strerror(errno));
+    link_into(directory, "trace.json", "/proc/self/fd/" + std::to_string(memory.get()));
+  }
+  std::vector<std::string> headers() const {
+    std::string text(static_cast<std::size_t>(std::max<off_t>(0, ::lseek(memory.get(), 0, SEEK_END))), '\0');
+    if (::pread(memory.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) return {};
+    return traced_headers(text);
+  }
+};
+
+/// Options that this NVRTC knows: --no-cache exists since 12.9, --time and the stack limit since 12.x's early days.
+std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& request, const std::string& prefix, bool trace) {
+  std::vector<std::string> out{"--gpu-architecture=" + request.arch};
+  for (const auto& [name, path] : request.roots) out.push_back("-I" + prefix + name);
+  for (const std::string& option : request.options) {
+    if (option == "--no-cache" && !nvrtc.at_least(12, 9)) continue;
+    if (option == "--modify-stack-limit=false" && !nvrtc.at_least(12, 1)) continue;
+    if (option == "--time=-" && !nvrtc.at_least(12, 1)) continue;
+    out.push_back(option);
+  }
+  if (!request.random_seed.empty()) out.push_back("-frandom-seed=" + request.random_seed);
+  if (trace && nvrtc.at_least(12, 8)) out.push_back("--fdevice-time-trace=" + prefix + "trace");
+  return out;
+}
+
+struct Program {
+  const Nvrtc& nvrtc;
+  toolchain::nvrtcProgram handle = nullptr;
+  ~Program() {
+    if (handle) nvrtc.DestroyProgram(&handle);
+  }
+};
+
+std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, toolchain::nvrtcResult (*size_of)(toolchain::nvrtcProgram, size_t*),
+                  toolchain::nvrtcResult (*get)(toolchain::nvrtcProgram, char*), const char* call) {
+  std::size_t size = 0;
+  nvrtc.check(size_of(program, &size), call);
+  std::string out(size, '\0');
+  if (size) nvrtc.check(get(program, out.data()), call);
+  return out;
+}
+
+/// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
+void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request, WorkerResponse& response) {
+  const Nvrtc& nvrtc = Nvrtc::load(request.nvrtc, request.nvrtc_builtins);
+  response.nvrtc_version = std::to_string(nvrtc.major) + '.' + std::to_string(nvrtc.minor);
+  if (const int number = base::Arch::parse(request.arch).number;
+      std::find(nvrtc.archs.begin(), nvrtc.archs.end(), number) == nvrtc.archs.end()) {
+    response.status = Status::unsupported_arch;
+    response.message = "NVRTC " + response.nvrtc_version + " has no code for " + request.arch + "; it knows";
+    for (const int arch : nvrtc.archs) response.message += ' ' + base::Arch{arch}.name();
+    return;
+  }
+  for (const auto& [name, path] : request.roots) link_into(directory, name, path);
+  std::unique_ptr<HeaderTrace> trace;
+  if (request.trace_headers) trace = std::make_unique<HeaderTrace>(directory);
+
+  Program program{nvrtc};
+  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(), 0, nullptr, nullptr),
+              "nvrtcCreateProgram");
+  for (const std::string& name : request.name_expressions) {
+    nvrtc.check(nvrtc.AddNameExpression(program.handle, name.c_str()), "nvrtcAddNameExpression");
+  }
+  const std::vector<std::string> options = options_for(nvrtc, request, prefix, trace != nullptr);
+  std::vector<const char*> raw;
+  for (const std::string& option : options) raw.push_back(option.c_str());
+
+  const auto start = std::chrono::steady_clock::now();
+  const toolchain::nvrtcResult result = nvrtc.CompileProgram(program.handle, static_cast<int>(raw.size()), raw.data());
+  response.total_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+
+  response.log = fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
+  while (!response.log.empty() && response.log.back() == '\0') response.log.pop_back();
+  take_phase_times(response);
+  if (result != 0) {
+    response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory : Status::compile_failed;
+    if (response.log.empty()) response.log = nvrtc.GetErrorString(result);
+    return;
+  }
+  for (const std::string& name : request.name_expressions) {
+    const char* lowered = nullptr;
+    nvrtc.check(nvrtc.GetLoweredName(program.handle, name.c_str(), &lowered), "nvrtcGetLoweredName");
+    response.lowered_names.emplace_back(lowered);
+  }
+  response.image = fetch(nvrtc, program.handle, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, "nvrtcGetCUBIN");
+  if (request.want_ptx) response.ptx = fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX");
+  if (trace) response.headers_read = trace->headers();
+  response.status = Status::ok;
+}
+
+struct Job {
+  const WorkerRequest& request;
+  WorkerResponse& response;
+  WorkingDirectory whose;
+};
+
+void* thread_main(void* argument) noexcept {
+  const Job& job = *static_cast<Job*>(argument);
+  try {
+    const base::TempDir directory("kiln-compile-");
+    job.response.private_directory = directory.path();
+    const bool entered = (job.whose == WorkingDirectory::of_process || ::unshare(CLONE_FS) == 0) &&
+                         ::chdir(directory.path().c_str()) == 0;
+    compile_in(directory.path(), entered ? "" : directory.path() + '/', job.request, job.response);
+    if (entered && ::chdir("/") != 0) throw Error(Errc::io, "cannot leave the compile directory");
+  } catch (const Error& error) {
+    job.response.status = error.code() == Errc::no_compiler ? Status::no_compiler : Status::failed;
+    job.response.message = error.what();
+  } catch (const std::bad_alloc&) {
+    job.response.status = Status::out_of_memory;
+  } catch (const std::exception& error) {
+    job.response.status = Status::failed;
+    job.response.message = error.what();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+WorkerResponse run_nvrtc(const WorkerRequest& request, WorkingDirectory whose) noexcept {
+  WorkerResponse response;
+  Job job{request, response, whose};
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &attributes, thread_main, &job);
+  pthread_attr_destroy(&attributes);
+  if (error != 0) {
+    response.message = std::string("cannot start a compile thread with a 256 MiB stack: ") + std::strerror(error);
+  } else {
+    pthread_join(thread, nullptr);
+  }
+  return response;
+}
+
+}  // namespace kiln::compile

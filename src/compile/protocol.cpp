@@ -1,0 +1,157 @@
+#include "compile/protocol.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/wire.hpp"
+
+namespace kiln::compile {
+namespace {
+
+using base::Reader;
+using base::Writer;
+
+void put_strings(Writer& out, const std::vector<std::string>& items) {
+  out.list(items, [](Writer& w, const std::string& item) { w.bytes(item); });
+}
+std::vector<std::string> get_strings(Reader& in) {
+  std::vector<std::string> items;
+  in.list([&](Reader& r) { items.push_back(r.string()); });
+  return items;
+}
+
+struct Header {
+  char magic[4] = {'k', 'i', 'l', 'n'};
+  std::uint32_t version = kProtocolVersion;
+  std::uint64_t size = 0;
+};
+
+int poll_timeout(base::Deadline deadline) {
+  const auto left = deadline.left();
+  if (left == base::Clock::duration::max()) return -1;
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<long long>(ms, 0, 1 << 30));
+}
+
+Receive receive_exactly(int fd, char* into, std::size_t size, base::Deadline deadline) {
+  while (size > 0) {
+    pollfd poll_fd{fd, POLLIN, 0};
+    const int ready = ::poll(&poll_fd, 1, poll_timeout(deadline));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) return Receive::closed;
+    if (ready == 0) {
+      if (deadline.passed()) return Receive::deadline;
+      continue;
+    }
+    const ssize_t n = ::recv(fd, into, size, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return Receive::closed;
+    into += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return Receive::ok;
+}
+
+}  // namespace
+
+std::string encode(const WorkerRequest& r) {
+  Writer out;
+  out.bytes(r.nvrtc).bytes(r.nvrtc_builtins).bytes(r.program_name).bytes(r.source);
+  out.list(r.roots, [](Writer& w, const auto& root) { w.bytes(root.first).bytes(root.second); });
+  out.bytes(r.arch);
+  put_strings(out, r.options);
+  out.bytes(r.random_seed);
+  put_strings(out, r.name_expressions);
+  out.number<std::uint8_t>(r.trace_headers).number<std::uint8_t>(r.want_ptx);
+  return std::move(out.str());
+}
+
+WorkerRequest decode_request(std::string_view bytes) {
+  Reader in(bytes);
+  WorkerRequest r;
+  r.nvrtc = in.string();
+  r.nvrtc_builtins = in.string();
+  r.program_name = in.string();
+  r.source = in.string();
+  in.list([&](Reader& each) {
+    std::string name = each.string();
+    r.roots.emplace_back(std::move(name), each.string());
+  });
+  r.arch = in.string();
+  r.options = get_strings(in);
+  r.random_seed = in.string();
+  r.name_expressions = get_strings(in);
+  r.trace_headers = in.number<std::uint8_t>() != 0;
+  r.want_ptx = in.number<std::uint8_t>() != 0;
+  return r;
+}
+
+std::string encode(const WorkerResponse& r) {
+  Writer out;
+  out.number(r.status).bytes(r.message).bytes(r.image).bytes(r.ptx).bytes(r.log);
+  put_strings(out, r.lowered_names);
+  put_strings(out, r.headers_read);
+  out.bytes(r.private_directory).bytes(r.nvrtc_version);
+  out.number(r.frontend_ms).number(r.nvvm_ms).number(r.ptxas_ms).number(r.total_ms);
+  return std::move(out.str());
+}
+
+WorkerResponse decode_response(std::string_view bytes) {
+  Reader in(bytes);
+  WorkerResponse r;
+  r.status = in.number<WorkerResponse::Status>();
+  if (r.status > WorkerResponse::Status::failed) throw base::Malformed("unknown status");
+  r.message = in.string();
+  r.image = in.string();
+  r.ptx = in.string();
+  r.log = in.string();
+  r.lowered_names = get_strings(in);
+  r.headers_read = get_strings(in);
+  r.private_directory = in.string();
+  r.nvrtc_version = in.string();
+  for (double* ms : {&r.frontend_ms, &r.nvvm_ms, &r.ptxas_ms, &r.total_ms}) *ms = in.number<double>();
+  return r;
+}
+
+bool send_frame(int fd, std::string_view bytes) {
+  Header header;
+  header.size = bytes.size();
+  const auto send_all = [fd](const char* from, std::size_t size) {
+    while (size > 0) {
+      const ssize_t n = ::send(fd, from, size, MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      from += n;
+      size -= static_cast<std::size_t>(n);
+    }
+    return true;
+  };
+  char raw[sizeof header];
+  std::memcpy(raw, &header, sizeof header);
+  return send_all(raw, sizeof raw) && send_all(bytes.data(), bytes.size());
+}
+
+Receive receive_frame(int fd, std::string& bytes, base::Deadline deadline) {
+  Header header, expected;
+  char raw[sizeof header];
+  if (const Receive r = receive_exactly(fd, raw, sizeof raw, deadline); r != Receive::ok) return r;
+  std::memcpy(&header, raw, sizeof header);
+  if (std::memcmp(header.magic, expected.magic, 4) != 0 || header.version != expected.version || header.size > kMaxFrame) {
+    return Receive::malformed;
+  }
+  bytes.clear();
+  // Grown as bytes arrive: a length that lies costs no more memory than what was really sent.
+  constexpr std::size_t step = std::size_t{1} << 20;
+  while (bytes.size() < header.size) {
+    const std::size_t have = bytes.size(), want = std::min<std::size_t>(step, header.size - have);
+    bytes.resize(have + want);
+    if (const Receive r = receive_exactly(fd, bytes.data() + have, want, deadline); r != Receive::ok) return r;
+  }
+  return Receive::ok;
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,55 @@
+// What goes over the socket between a compile worker and its host: one request, one response, length-prefixed, versioned,
+// every length bounded. Both ends come from one build; a version that differs is refused, never guessed at.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.hpp"
+
+namespace kiln::compile {
+
+inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::size_t kMaxFrame = std::size_t{1} << 30;
+
+struct WorkerRequest {
+  std::string nvrtc, nvrtc_builtins;  ///< absolute paths
+  std::string program_name;           ///< "/nonexistent/rms_norm.cu"
+  std::string source;
+  std::vector<std::pair<std::string, std::string>> roots;  ///< {".k0", absolute directory}, in search order
+  std::string arch;                                        ///< "sm_90a"
+  std::vector<std::string> options;                        ///< the manifest's, then kiln's
+  std::string random_seed;
+  std::vector<std::string> name_expressions;
+  bool trace_headers = false;  ///< report which files were read
+  bool want_ptx = false;
+};
+
+struct WorkerResponse {
+  enum class Status : std::uint8_t { ok, compile_failed, out_of_memory, unsupported_arch, no_compiler, failed };
+  Status status = Status::failed;
+  std::string message;  ///< for the last three
+  std::string image, ptx, log;
+  std::vector<std::string> lowered_names;
+  std::vector<std::string> headers_read;  ///< as the compiler spells them
+  std::string private_directory;          ///< where the compile ran: must not show up in the image
+  std::string nvrtc_version;              ///< "13.0"
+  double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0, total_ms = 0;
+};
+
+std::string encode(const WorkerRequest& request);
+std::string encode(const WorkerResponse& response);
+/// Throw base::Malformed.
+WorkerRequest decode_request(std::string_view bytes);
+WorkerResponse decode_response(std::string_view bytes);
+
+/// Frame: magic "kiln", u32 version, u64 length, bytes. False on a broken connection.
+bool send_frame(int fd, std::string_view bytes);
+enum class Receive { ok, closed, deadline, malformed };
+Receive receive_frame(int fd, std::string& bytes, base::Deadline deadline);
+
+}  // namespace kiln::compile

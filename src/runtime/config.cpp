@@ -1,0 +1,187 @@
+#include "runtime/config.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "base/arch.hpp"
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+
+extern char** environ;
+
+namespace kiln::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Known {
+  const char* name;
+  const char* default_value;
+  const char* doc;
+  const std::string Options::*option;
+};
+
+constexpr Known kKnown[] = {
+    {"cache_dir", "", "directory of the writable store", &Options::cache_dir},
+    {"template_path", "", "directories of templates, before the installed ones", &Options::template_path},
+    {"include_path", "", "directories searched for includes after the template's own", &Options::include_path},
+    {"cuda_home", "", "where NVRTC and the toolkit's headers are", &Options::cuda_home},
+    {"toolchain", "", "whose records may be served: own, any or a toolchain's first hex digits", &Options::toolchain},
+    {"arch", "", "architecture when there is no GPU to ask", &Options::arch},
+    {"mode", "jit", "jit, warn or sealed", nullptr},
+    {"jobs", "0", "compile workers at once; 0: one per core", nullptr},
+    {"compile_deadline", "600", "seconds after which a compile is killed", nullptr},
+    {"worker", "", "the compile worker's executable", &Options::worker},
+    {"log", "warning", "trace, debug, info, warning, error or off", nullptr},
+    {"libcuda", "", "the driver library, for tests", nullptr},
+};
+
+std::string environment_name(std::string_view name) {
+  std::string out = "KILN_";
+  for (const char c : name) out += static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
+  return out;
+}
+
+/// What Options set for a name, as text; empty: nothing.
+std::string option_value(const Options& options, const Known& known) {
+  if (known.option) return options.*known.option;
+  const std::string_view name = known.name;
+  if (name == "mode" && options.mode != Mode::by_default) {
+    return options.mode == Mode::jit ? "jit" : options.mode == Mode::warn ? "warn" : "sealed";
+  }
+  if (name == "jobs" && options.jobs > 0) return std::to_string(options.jobs);
+  if (name == "compile_deadline" && options.compile_deadline_s > 0) return std::to_string(options.compile_deadline_s);
+  return {};
+}
+
+std::string config_path() {
+  if (const char* xdg = std::getenv("XDG_CONFIG_HOME"); xdg && *xdg == '/') return std::string(xdg) + "/kiln/config.toml";
+  if (const char* home = std::getenv("HOME"); home && *home == '/') return std::string(home) + "/.config/kiln/config.toml";
+  return {};
+}
+
+void warn_unknown_environment(const std::vector<std::string>& names) {
+  for (char** entry = environ; entry && *entry; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with("KILN_")) continue;
+    const std::string name(text.substr(0, text.find('=')));
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    if (name.starts_with("KILN_TEST_") || name.starts_with("KILN_FAKE_")) continue;  // the test suite's own
+    base::warn_once(name, "environment variable " + name + " is not known to this version of kiln" + base::did_you_mean(name, names));
+  }
+}
+
+[[noreturn]] void bad(const Setting& s, const std::string& allowed) {
+  throw Error(Errc::invalid_argument, s.name + " = '" + s.value + "' (from " + s.origin + "): expected " + allowed);
+}
+
+double number_of(const Setting& s, const std::string& allowed) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(s.value.data(), s.value.data() + s.value.size(), value);
+  if (error != std::errc{} || end != s.value.data() + s.value.size() || !std::isfinite(value) || value < 0) bad(s, allowed);
+  return value;
+}
+
+std::string find_installed_templates() {
+  const std::string own = base::own_object_directory();
+  std::error_code error;
+  for (const std::string& candidate : {own + "/share/kiln/templates", own + "/../share/kiln/templates",
+                                       own + "/../../share/kiln/templates", std::string(KILN_INSTALL_DATADIR "/kiln/templates")}) {
+    if (fs::is_directory(candidate, error)) return base::normalized(candidate);
+  }
+  return {};
+}
+
+}  // namespace
+
+Config Config::resolve(const Options& options) {
+  Config config;
+  config.hermetic_ = options.ignore_environment;
+  const std::string file = config.hermetic_ ? "" : config_path();
+  const auto from_file = file.empty() ? decltype(read_config_file(file)){} : read_config_file(file);
+
+  std::vector<std::string> environment_names, template_paths;
+  for (const Known& known : kKnown) {
+    Setting s{known.name, known.default_value, "default", known.doc};
+    environment_names.push_back(environment_name(known.name));
+    const bool accumulates = s.name == "template_path";
+    const auto take = [&](const std::string& value, const std::string& origin) {
+      if (value.empty()) return;
+      if (accumulates) template_paths.push_back(value);
+      if (s.origin == "default") s.value = value, s.origin = origin;
+    };
+    take(option_value(options, known), "option");
+    if (!config.hermetic_) {
+      const char* env = std::getenv(environment_names.back().c_str());
+      if (env) take(env, environment_names.back());
+      for (const auto& [name, value] : from_file) {
+        if (name == s.name) take(value, file);
+      }
+    }
+    config.settings_.push_back(std::move(s));
+  }
+  if (!config.hermetic_) {
+    warn_unknown_environment(environment_names);
+    for (const auto& [name, value] : from_file) {
+      const auto same = [&n = name](const Setting& s) { return s.name == n; };
+      if (std::none_of(config.settings_.begin(), config.settings_.end(), same)) {
+        base::warn_once(file + name, file + ": '" + name + "' is not known to this version of kiln");
+      }
+    }
+    if (!base::set_log_level(config.get("log"))) base::warn_once("log", "KILN_LOG = '" + config.get("log") + "': expected trace, debug, info, warning, error or off");
+  }
+  config.mode();
+  config.jobs();
+  config.compile_deadline_s();
+  if (!config.get("arch").empty()) base::Arch::parse(config.get("arch"));
+
+  config.installed_templates_ = find_installed_templates();
+  for (const std::string& path : template_paths) {
+    for (std::string& directory : base::split(path, ':')) config.template_directories_.push_back(std::move(directory));
+  }
+  if (!config.installed_templates_.empty()) config.template_directories_.push_back(config.installed_templates_);
+  return config;
+}
+
+const std::string& Config::get(std::string_view name) const {
+  for (const Setting& s : settings_) {
+    if (s.name == name) return s.value;
+  }
+  throw Error(Errc::internal, "no setting '" + std::string(name) + "'");
+}
+
+static const Setting& setting(const std::vector<Setting>& all, std::string_view name) {
+  return *std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.name == name; });
+}
+
+Mode Config::mode() const {
+  const Setting& s = setting(settings_, "mode");
+  if (s.value == "jit") return Mode::jit;
+  if (s.value == "warn") return Mode::warn;
+  if (s.value == "sealed") return Mode::sealed;
+  bad(s, "jit, warn or sealed");
+}
+
+int Config::jobs() const {
+  const double jobs = number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");
+  return jobs >= 1 ? static_cast<int>(std::min(jobs, 1024.0)) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+double Config::compile_deadline_s() const {
+  const Setting& s = setting(settings_, "compile_deadline");
+  const double seconds = number_of(s, "seconds, more than 0");
+  if (seconds <= 0) bad(s, "seconds, more than 0");
+  return seconds;
+}
+
+std::vector<std::string> Config::include_directories() const { return base::split(get("include_path"), ':'); }
+
+}  // namespace kiln::runtime

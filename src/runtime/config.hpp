@@ -1,0 +1,50 @@
+// Where a service's settings come from: code or flag, then KILN_*, then the configuration file, then the default.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kiln/options.hpp"
+
+namespace kiln::runtime {
+
+struct Setting {
+  std::string name;         ///< "cache_dir"; the environment's name is KILN_CACHE_DIR, the file's key cache_dir
+  std::string value;        ///< "" when nothing sets it
+  std::string origin;       ///< "option", "KILN_CACHE_DIR", "/home/u/.config/kiln/config.toml", "default"
+  std::string doc;
+};
+
+class Config {
+ public:
+  /// Warns about KILN_* variables and configuration keys that this version does not know. Throws Error(invalid_argument) for a value
+  /// that cannot be right (mode, jobs, compile_deadline), naming its origin.
+  static Config resolve(const Options& options);
+
+  const std::string& get(std::string_view name) const;
+  const std::vector<Setting>& settings() const noexcept { return settings_; }
+  bool hermetic() const noexcept { return hermetic_; }
+
+  Mode mode() const;
+  int jobs() const;  ///< at least 1
+  double compile_deadline_s() const;
+
+  /// Options, environment and file each add directories, in this order; the installed directory comes last.
+  const std::vector<std::string>& template_directories() const noexcept { return template_directories_; }
+  /// The installed templates: also where "kiln/*.cuh" is found. Empty when there is none.
+  const std::string& installed_templates() const noexcept { return installed_templates_; }
+  std::vector<std::string> include_directories() const;
+
+ private:
+  std::vector<Setting> settings_;
+  std::vector<std::string> template_directories_;
+  std::string installed_templates_;
+  bool hermetic_ = false;
+};
+
+/// The names and values of a configuration file; a missing file has none. Throws Error(invalid_argument) "FILE:LINE: ...".
+std::vector<std::pair<std::string, std::string>> read_config_file(const std::string& path);
+
+}  // namespace kiln::runtime

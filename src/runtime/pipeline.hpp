@@ -1,0 +1,99 @@
+// Steps 1 to 6 of the one path: an image for an instantiation, from memory, disk, somebody else's flight or the compiler.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "cache/flight.hpp"
+#include "cache/store.hpp"
+#include "compile/compiler.hpp"
+#include "kiln/kernel.hpp"
+#include "runtime/config.hpp"
+#include "runtime/counters.hpp"
+
+namespace kiln::runtime {
+
+/// An image with what is known about it. Immutable, shared.
+struct StoredImage {
+  Key key;
+  compile::Facts facts;
+  std::string bytes;
+};
+
+struct Obtained {
+  std::shared_ptr<const StoredImage> image;
+  Outcome outcome = Outcome::memory;
+  std::string unpublishable;  ///< not empty: served but not published, and why
+};
+
+struct ObtainOptions {
+  base::Deadline deadline = base::Deadline::never();
+  bool may_compile = true;   ///< false: memory and disk only
+  std::set<Key> rejected{};  ///< records that the driver refused
+};
+
+class Pipeline {
+ public:
+  explicit Pipeline(const Config& config);
+  /// Waits for the flights that it started. In a forked child: for nothing.
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  /// One compile per key, however many threads and processes ask. Throws CompileError and Error; a source that was refused is
+  /// remembered under its key, so that asking again costs nothing and says the same until a file changes.
+  Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
+  /// Memory and disk, counted by nobody: what obtain would find. For prewarm --check.
+  std::optional<Outcome> look(const source::Instantiation& unit);
+  /// Compiles without store, flight or memory; for --emit ptx and for benches.
+  compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx);
+
+  const toolchain::Toolkit& toolkit();
+  /// Null when no place for one was found.
+  std::shared_ptr<cache::Store> store();
+  Counters& counters() noexcept { return counters_; }
+  const Config& config() const noexcept { return config_; }
+
+ private:
+  struct Unit;  // an instantiation with its closure and key
+  struct Flight;
+  Unit prepare(const source::Instantiation& unit);
+  std::optional<Obtained> from_memory(const Key& key, const ObtainOptions& options);
+  std::optional<Obtained> from_disk(const Unit& unit, const ObtainOptions& options, bool count_misses);
+  std::optional<Obtained> from_foreign(const Unit& unit, const ObtainOptions& options);
+  Obtained fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options);
+  void run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
+  Obtained compile_now(const Unit& unit, cache::Record& record);
+  void land(const Unit& unit, Flight& flight, const Obtained* obtained, std::exception_ptr error) noexcept;
+  void publish(const Unit& unit, const cache::Record& record, const std::string& unpublishable) noexcept;
+  void remember(const std::shared_ptr<const StoredImage>& image);
+  cache::FlightFile* flight_file();
+
+  const Config config_;
+  Counters counters_;
+  const int host_pid_;
+  std::once_flag toolkit_once_, store_once_, flight_once_;
+  toolchain::Toolkit toolkit_;
+  std::shared_ptr<cache::Store> store_;
+  std::unique_ptr<cache::FlightFile> flight_file_;
+  source::ScanCache scans_;
+  compile::WorkerPool workers_;
+
+  std::mutex mutex_;  // guards what follows
+  std::map<Key, std::shared_ptr<const StoredImage>> memory_;
+  std::deque<Key> memory_order_;
+  std::size_t memory_bytes_ = 0;
+  std::map<Key, std::exception_ptr> refused_;
+  std::map<Key, std::shared_ptr<Flight>> flights_;
+  int running_ = 0;
+  std::condition_variable landed_;
+};
+
+}  // namespace kiln::runtime

@@ -1,0 +1,182 @@
+#include "source/catalog.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxManifest = std::size_t{4} << 20, kMaxSource = std::size_t{64} << 20;
+
+/// Names become file names, so they must not leave the directory.
+bool may_be_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= 200 && name[0] != '.' &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
+}
+
+Template from_file(const std::string& path, const std::string& directory, std::string_view text) {
+  Template out;
+  out.manifest = parse_manifest(text, path);
+  out.directory = directory;
+  const auto source = [&](const std::string& name) { return SourceText{name, directory + '/' + name, {}}; };
+  out.kernel = source(out.manifest.kernel.source);
+  if (out.manifest.reference) out.reference = source(out.manifest.reference->source);
+  return out;
+}
+
+Template from_memory(const MemoryTemplate& in) {
+  Template out;
+  out.manifest = parse_manifest(in.manifest, "<memory>");
+  out.kernel = {out.manifest.kernel.source, {}, in.source};
+  if (!out.manifest.reference) return out;
+  if (in.reference.empty()) {
+    throw Error(Errc::manifest, "<memory>: template " + quote(out.manifest.name) +
+                                    " has a [reference], but its source was not given");
+  }
+  out.reference = {out.manifest.reference->source, {}, in.reference};
+  return out;
+}
+
+}  // namespace
+
+struct Catalog::Loaded {
+  std::string path;  ///< empty for memory
+  std::string text;  ///< of the manifest, for files too young for their stamp to be trusted
+  base::FileStamp stamp;
+  bool settled = false;
+  std::shared_ptr<const Template> parsed;
+};
+
+std::string SourceText::read() const {
+  if (path.empty()) return memory;
+  auto content = base::read_file(path, kMaxSource);
+  if (!content)
+    throw Error(Errc::source, "source file " + quote(path, 4096) +
+                                  " of the template cannot be read: " + std::strerror(errno));
+  return std::move(content->bytes);
+}
+
+Catalog::Catalog(std::vector<std::string> directories) {
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    const fs::path absolute = fs::absolute(directory, error);
+    std::string path = error ? directory : absolute.lexically_normal().string();
+    if (path.size() > 1 && path.back() == '/') path.pop_back();
+    if (std::find(directories_.begin(), directories_.end(), path) == directories_.end())
+      directories_.push_back(std::move(path));
+  }
+}
+
+std::shared_ptr<const Template> Catalog::open(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  std::optional<base::FileStamp> stamp;
+  std::string path, directory;
+  if (may_be_file_name(name)) {
+    for (const std::string& candidate : directories_) {
+      std::string file = candidate + '/' + std::string(name) + ".toml";
+      const auto found = base::FileStamp::of(file);
+      if (!found) continue;
+      if (stamp && (stamp->device != found->device || stamp->inode != found->inode)) {
+        throw Error(Errc::manifest, "two templates are called " + quote(name) + ": " + quote(path, 4096) +
+                                        " and " + quote(file, 4096));
+      }
+      if (stamp) continue;  // one directory by two names
+      stamp = found, path = std::move(file), directory = candidate;
+    }
+  }
+  const auto known = loaded_.find(name);
+  if (known != loaded_.end() && known->second->path.empty()) {
+    if (stamp)
+      throw Error(Errc::manifest,
+                  "two templates are called " + quote(name) + ": one from memory and " + quote(path, 4096));
+    return known->second->parsed;
+  }
+  if (!stamp) {
+    if (known != loaded_.end()) loaded_.erase(known);
+    const std::vector<std::string> there = names_locked();
+    throw Error(Errc::unknown_template,
+                "no template is called " + quote(name) + base::did_you_mean(name, there) +
+                    "; there are: " + (there.empty() ? "none" : base::join(there, " ")) + " (searched: " +
+                    (directories_.empty() ? "no directory" : base::join(directories_, ", ")) + ')');
+  }
+  if (known != loaded_.end() && known->second->path == path && known->second->stamp == *stamp &&
+      known->second->settled) {
+    return known->second->parsed;
+  }
+  auto content = base::read_file(path, kMaxManifest);
+  if (!content) throw Error(Errc::manifest, path + ": cannot be read: " + std::strerror(errno));
+  auto loaded = std::make_shared<Loaded>();
+  loaded->path = path;
+  loaded->stamp = content->stamp;
+  loaded->settled = content->stamp.settled();
+  loaded->text = std::move(content->bytes);
+  if (known != loaded_.end() && known->second->path == path && known->second->text == loaded->text) {
+    loaded->parsed = known->second->parsed;
+  } else {
+    loaded->parsed = std::make_shared<const Template>(from_file(path, directory, loaded->text));
+  }
+  if (loaded->parsed->manifest.name != name) {
+    throw Error(Errc::manifest, path + ": [template] name is " + quote(loaded->parsed->manifest.name) +
+                                    ", and the file must be called " + loaded->parsed->manifest.name +
+                                    ".toml");
+  }
+  loaded_.insert_or_assign(std::string(name), loaded);
+  return loaded->parsed;
+}
+
+std::shared_ptr<const Template> Catalog::add(const MemoryTemplate& in) {
+  auto parsed = std::make_shared<const Template>(from_memory(in));
+  const std::string& name = parsed->manifest.name;
+  const std::lock_guard lock(mutex_);
+  const auto known = loaded_.find(name);
+  if (known != loaded_.end() && known->second->path.empty()) {
+    throw Error(Errc::manifest, "two templates are called " + quote(name) + ": both from memory");
+  }
+  for (const std::string& directory : directories_) {
+    const std::string file = directory + '/' + name + ".toml";
+    if (base::FileStamp::of(file)) {
+      throw Error(Errc::manifest,
+                  "two templates are called " + quote(name) + ": one from memory and " + quote(file, 4096));
+    }
+  }
+  auto loaded = std::make_shared<Loaded>();
+  loaded->parsed = parsed;
+  loaded_.insert_or_assign(name, std::move(loaded));
+  return parsed;
+}
+
+std::vector<std::string> Catalog::names() const {
+  const std::lock_guard lock(mutex_);
+  return names_locked();
+}
+
+std::vector<std::string> Catalog::names_locked() const {
+  std::vector<std::string> out;
+  for (const std::string& directory : directories_) {
+    std::error_code error;
+    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+      const fs::path& path = it->path();
+      std::error_code ignored;
+      if (path.extension() == ".toml" && path.filename().string()[0] != '.' && it->is_regular_file(ignored))
+        out.push_back(path.stem().string());
+    }
+  }
+  for (const auto& [name, loaded] : loaded_) {
+    if (loaded->path.empty()) out.push_back(name);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,218 @@
+#include "source/expression.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+#include "kiln/dtype.hpp"
+#include "kiln/error.hpp"
+#include "source/expression_code.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
+constexpr std::uint64_t kMaxAlignment = 4096;
+
+/// What arithmetic cannot do; caught in evaluate(), which knows the text.
+struct Fault {
+  const char* what;
+};
+constexpr Fault kOverflow{"overflow"};
+
+std::int64_t multiply(std::int64_t a, std::int64_t b) {
+  std::int64_t out;
+  return __builtin_mul_overflow(a, b, &out) ? throw kOverflow : out;
+}
+std::int64_t add(std::int64_t a, std::int64_t b) {
+  std::int64_t out;
+  return __builtin_add_overflow(a, b, &out) ? throw kOverflow : out;
+}
+std::int64_t subtract(std::int64_t a, std::int64_t b) {
+  std::int64_t out;
+  return __builtin_sub_overflow(a, b, &out) ? throw kOverflow : out;
+}
+void check_division(std::int64_t a, std::int64_t b) {
+  if (b == 0) throw Fault{"division by zero"};
+  if (a == kMin && b == -1) throw kOverflow;
+}
+std::int64_t shift(Op op, std::int64_t a, std::int64_t b) {
+  if (b < 0 || b > 63) throw Fault{"shift outside 0..63"};
+  if (op == Op::shift_right) return a >> b;
+  const auto out = static_cast<std::int64_t>(static_cast<std::uint64_t>(a) << b);
+  return out >> b == a ? out : throw kOverflow;
+}
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
+  check_division(a, b);
+  return a / b + (a % b != 0 && (a < 0) == (b < 0));
+}
+std::int64_t gcd(std::int64_t a, std::int64_t b) {
+  if (a == kMin || b == kMin) throw kOverflow;
+  return std::gcd(a, b);
+}
+std::int64_t next_pow2(std::int64_t a) {
+  if (a < 0) throw Fault{"next_pow2 of a negative number"};
+  if (a > std::int64_t{1} << 62) throw kOverflow;
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(a)));
+}
+std::int64_t log2(std::int64_t a) {
+  if (a <= 0) throw Fault{"log2 of a number that is not positive"};
+  return std::bit_width(static_cast<std::uint64_t>(a)) - 1;
+}
+std::int64_t size_of_ordinal(std::int64_t a) {
+  if (a < 0 || a >= kDtypeCount) throw Fault{"sizeof of what is no dtype"};
+  return static_cast<std::int64_t>(size_of(static_cast<Dtype>(a)));
+}
+std::int64_t alignment(std::int64_t a) {
+  const std::uint64_t bits = static_cast<std::uint64_t>(a) | kMaxAlignment;  // null: aligned to all
+  return static_cast<std::int64_t>(bits & -bits);
+}
+
+std::int64_t unary(Op op, std::int64_t a) {
+  switch (op) {
+    case Op::negate:
+      return subtract(0, a);
+    case Op::complement:
+      return ~a;
+    case Op::logical_not:
+      return a == 0;
+    case Op::to_bool:
+      return a != 0;
+    case Op::next_pow2:
+      return next_pow2(a);
+    case Op::log2:
+      return log2(a);
+    case Op::size_of:
+      return size_of_ordinal(a);
+    case Op::alignment:
+      return alignment(a);
+    default:
+      throw Fault{"bad instruction"};
+  }
+}
+
+std::int64_t binary(Op op, std::int64_t a, std::int64_t b) {
+  switch (op) {
+    case Op::multiply:
+      return multiply(a, b);
+    case Op::divide:
+      return check_division(a, b), a / b;
+    case Op::remainder:
+      return check_division(a, b), a % b;
+    case Op::add:
+      return add(a, b);
+    case Op::subtract:
+      return subtract(a, b);
+    case Op::shift_left:
+    case Op::shift_right:
+      return shift(op, a, b);
+    case Op::less:
+      return a < b;
+    case Op::less_equal:
+      return a <= b;
+    case Op::greater:
+      return a > b;
+    case Op::greater_equal:
+      return a >= b;
+    case Op::equal:
+      return a == b;
+    case Op::not_equal:
+      return a != b;
+    case Op::bit_and:
+      return a & b;
+    case Op::bit_xor:
+      return a ^ b;
+    case Op::bit_or:
+      return a | b;
+    case Op::minimum:
+      return std::min(a, b);
+    case Op::maximum:
+      return std::max(a, b);
+    case Op::ceil_div:
+      return ceil_div(a, b);
+    case Op::round_up:
+      return multiply(ceil_div(a, b), b);
+    case Op::gcd:
+      return gcd(a, b);
+    default:
+      throw Fault{"bad instruction"};
+  }
+}
+
+}  // namespace
+
+Expression Expression::constant(std::int64_t value) {
+  Expression out;
+  out.text_ = std::to_string(value);
+  out.code_.push_back({static_cast<std::uint8_t>(Op::push), value});
+  out.depth_ = 1;
+  return out;
+}
+
+std::int64_t Expression::evaluate(std::span<const std::int64_t> slots) const {
+  if (code_.empty()) throw Error(Errc::internal, "an empty expression has no value");
+  if (!reads_.empty() && static_cast<std::size_t>(reads_.back()) >= slots.size()) {
+    throw Error(Errc::internal, "expression " + quote(text_) + " reads slot " +
+                                    std::to_string(reads_.back()) + " of " + std::to_string(slots.size()));
+  }
+  std::array<std::int64_t, kMaxDepth> stack;
+  std::size_t size = 0;
+  try {
+    for (std::size_t at = 0; at < code_.size();) {
+      const Instruction& now = code_[at++];
+      const auto op = static_cast<Op>(now.op);
+      const auto target = static_cast<std::size_t>(now.operand);
+      switch (op) {
+        case Op::push:
+          stack[size++] = now.operand;
+          break;
+        case Op::load:
+          stack[size++] = slots[target];
+          break;
+        case Op::jump:
+          at = target;
+          break;
+        case Op::jump_if_zero:
+          if (stack[--size] == 0) at = target;
+          break;
+        case Op::and_then:
+          if (stack[size - 1] == 0)
+            at = target;
+          else
+            --size;
+          break;
+        case Op::or_else:
+          if (stack[size - 1] != 0)
+            stack[size - 1] = 1, at = target;
+          else
+            --size;
+          break;
+        case Op::clamp:
+          size -= 2;
+          stack[size - 1] = std::min(std::max(stack[size - 1], stack[size]), stack[size + 1]);
+          break;
+        case Op::negate:
+        case Op::complement:
+        case Op::logical_not:
+        case Op::to_bool:
+        case Op::next_pow2:
+        case Op::log2:
+        case Op::size_of:
+        case Op::alignment:
+          stack[size - 1] = unary(op, stack[size - 1]);
+          break;
+        default:
+          --size;
+          stack[size - 1] = binary(op, stack[size - 1], stack[size]);
+      }
+    }
+  } catch (const Fault& fault) {
+    throw Error(Errc::requirement, std::string(fault.what) + " in the expression " + quote(text_));
+  }
+  return stack[0];
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,101 @@
+#include "source/manifest.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "source/braces.hpp"
+#include "source/parameter_value.hpp"
+
+namespace kiln::source {
+namespace {
+
+/// Position of the element of that name, or -1.
+template <class Range>
+int index_of(const Range& items, std::string_view name) noexcept {
+  const auto found =
+      std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.name == name; });
+  return found == items.end() ? -1 : static_cast<int>(found - items.begin());
+}
+
+}  // namespace
+
+std::uint32_t ArgumentType::size() const noexcept {
+  switch (kind) {
+    case Kind::i32:
+    case Kind::u32:
+    case Kind::f32:
+      return 4;
+    case Kind::structure:
+      return struct_bytes;
+    case Kind::tensormap:
+      return 128;
+    default:
+      return 8;
+  }
+}
+
+std::string ArgumentType::to_string(const std::vector<ParameterSpec>& parameters) const {
+  switch (kind) {
+    case Kind::i32:
+      return "i32";
+    case Kind::i64:
+      return "i64";
+    case Kind::u32:
+      return "u32";
+    case Kind::u64:
+      return "u64";
+    case Kind::f32:
+      return "f32";
+    case Kind::f64:
+      return "f64";
+    case Kind::structure:
+      return "struct<" + std::to_string(struct_bytes) + '>';
+    case Kind::tensormap:
+      return "tensormap";
+    case Kind::pointer:
+      break;
+  }
+  if (dtype_parameter >= 0) return "ptr<" + parameters[static_cast<std::size_t>(dtype_parameter)].name + '>';
+  return "ptr<" + (dtype ? std::string(kiln::to_string(*dtype)) : std::string("void")) + '>';
+}
+
+int Manifest::parameter_index(std::string_view wanted) const noexcept { return index_of(parameters, wanted); }
+int Manifest::argument_index(std::string_view wanted) const noexcept { return index_of(arguments, wanted); }
+
+int Manifest::slot_index(std::string_view wanted) const noexcept {
+  if (const int i = parameter_index(wanted); i >= 0) return i;
+  for (std::size_t i = 0; i < derives.size(); ++i) {
+    if (derives[i].first == wanted) return slots.derive_slot(static_cast<int>(i));
+  }
+  if (const int i = argument_index(wanted); i >= 0) return slots.argument_slot(i);
+  if (const int i = index_of(runtime, wanted); i >= 0) return slots.runtime_slot(i);
+  constexpr std::string_view facts[] = {"arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
+  const auto found = std::find(std::begin(facts), std::end(facts), wanted);
+  return found == std::end(facts) ? -1 : slots.arch_slot() + static_cast<int>(found - std::begin(facts));
+}
+
+std::vector<std::string> Manifest::parameter_names() const {
+  std::vector<std::string> out;
+  for (const ParameterSpec& p : parameters) out.push_back(p.name);
+  return out;
+}
+
+std::string Manifest::message_of(const Requirement& requirement, std::span<const std::int64_t> values) const {
+  return fill_braces(requirement.message, [&](const std::string& wanted) -> std::string {
+    const int slot = slot_index(wanted);
+    if (slot < 0 || static_cast<std::size_t>(slot) >= values.size()) return '{' + wanted + '}';
+    const std::int64_t value = values[static_cast<std::size_t>(slot)];
+    if (slot < slots.parameters) return parameter_text(parameters[static_cast<std::size_t>(slot)], value);
+    const int argument = slot - slots.argument_slot(0);
+    if (argument < 0 || argument >= slots.arguments ||
+        arguments[static_cast<std::size_t>(argument)].type.kind != ArgumentType::Kind::pointer) {
+      return std::to_string(value);
+    }
+    std::string hex;
+    for (auto bits = static_cast<std::uint64_t>(value); bits || hex.empty(); bits >>= 4)
+      hex += "0123456789abcdef"[bits & 15];
+    return "0x" + std::string(hex.rbegin(), hex.rend());
+  });
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,58 @@
+// The steps of parse_manifest, in the order in which they run. Private to manifest*.cpp.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+
+#include "source/manifest.hpp"
+#include "source/table_reader.hpp"
+
+namespace kiln::source {
+
+struct Draft {
+  Manifest out;
+  std::set<std::string, std::less<>>
+      taken;  ///< names of parameters, derives, arguments and run-time values: one name space
+
+  // What expressions know, each more than the one before.
+  Symbols resolve;   ///< parameters, derives, arch: defaults and derives
+  Symbols launch;    ///< and arguments, run-time values, dev.*: everything else
+  Symbols geometry;  ///< and occupancy: [launch]
+};
+
+/// Throws unless `name` is an identifier that is not reserved and not taken; takes it.
+void take_name(Draft& draft, const TableReader& reader, std::string_view key, const std::string& name,
+               const char* what);
+
+void read_template(Draft& draft, const TableReader& root);
+void read_compile(Draft& draft, const TableReader& root);
+
+/// Counts every name, so that slots are known before the first expression is compiled.
+void lay_out_slots(Draft& draft, const TableReader& root);
+/// All of [param.*] but the defaults.
+void read_parameters(Draft& draft, const TableReader& root);
+/// Names and types of [[arg]], names of [runtime] and [derive]: what the Symbols need.
+void declare_arguments(Draft& draft, const TableReader& root);
+void make_symbols(Draft& draft, const TableReader& root);
+/// Defaults and derives: compiled, ordered, checked where they are constant.
+void read_defaults(Draft& draft, const TableReader& root);
+void read_arguments(Draft& draft, const TableReader& root);
+void read_launch(Draft& draft, const TableReader& root);
+void read_requirements(Draft& draft, const TableReader& root);
+void read_prewarm(Draft& draft, const TableReader& root);
+
+/// "a.b" of a file name that stays inside the manifest's directory; fails otherwise.
+std::string inner_path(const TableReader& reader, std::string_view key);
+/// Checks every {NAME} of a name expression.
+std::string name_expression(const Draft& draft, const TableReader& reader, std::string_view key);
+
+/// Indices in an order in which each comes after what it needs, earlier ones first among the free. When that
+/// is impossible, calls `cycle` with the indices of one, first and last equal.
+std::vector<int> topological_order(const std::vector<std::vector<int>>& needs,
+                                   const std::function<void(const std::vector<int>&)>& cycle);
+
+/// Scalar of a [[prewarm]] row as text; fails for anything that is no string, integer or bool.
+std::vector<std::string> prewarm_texts(const TableReader& row, std::string_view key);
+
+}  // namespace kiln::source

@@ -1,0 +1,88 @@
+// [launch], [reference], [cost] and [[require]].
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "source/braces.hpp"
+#include "source/manifest_draft.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+
+constexpr std::size_t kMaxDimensions = 3;
+
+void read_geometry(LaunchSpec& out, const TableReader& reader, const Symbols& symbols) {
+  reader.need("grid");
+  reader.need("block");
+  out.grid = reader.expressions("grid", symbols, kMaxDimensions);
+  out.block = reader.expressions("block", symbols, kMaxDimensions);
+}
+
+void read_cost(Draft& draft, const TableReader& root) {
+  const TomlValue* found = root.find("cost");
+  if (!found) return;
+  const TableReader reader(*found, "[cost]", root.file(), {"read", "write", "flops"});
+  draft.out.cost_read = reader.expression("read", draft.launch);
+  draft.out.cost_write = reader.expression("write", draft.launch);
+  draft.out.cost_flops = reader.expression("flops", draft.launch);
+}
+
+void check_message(const Draft& draft, const TableReader& reader, const Requirement& requirement) {
+  const Braces braces = split_braces(requirement.message);
+  if (!braces.problem.empty()) reader.fail("message", quote(requirement.message) + ' ' + braces.problem);
+  const Symbols& known = requirement.at_launch ? draft.launch : draft.resolve;
+  for (const Braces::Piece& piece : braces.pieces) {
+    if (!piece.is_name || known.slots.contains(piece.text)) continue;
+    if (const auto found = known.unavailable.find(piece.text); found != known.unavailable.end()) {
+      reader.fail("message", '{' + piece.text + "} has no value here: " + found->second);
+    }
+    std::vector<std::string> names;
+    for (const auto& [name, slot] : known.slots) names.push_back(name);
+    reader.fail("message", '{' + piece.text + "} is unknown" + base::did_you_mean(piece.text, names) +
+                               "; known: " + base::join(names, " "));
+  }
+}
+
+}  // namespace
+
+void read_launch(Draft& draft, const TableReader& root) {
+  const TableReader reader(root.need("launch"), "[launch]", root.file(),
+                           {"grid", "block", "smem", "cluster", "pdl", "cooperative"});
+  LaunchSpec& launch = draft.out.kernel.launch;
+  read_geometry(launch, reader, draft.geometry);
+  launch.cluster = reader.expressions("cluster", draft.geometry, kMaxDimensions);
+  launch.smem = reader.expression("smem", draft.geometry);
+  launch.pdl = reader.boolean_or("pdl", false);
+  launch.cooperative = reader.boolean_or("cooperative", false);
+  const TableReader entry(root.need("template"), "[template]", root.file());
+  draft.out.kernel.instantiate = name_expression(draft, entry, "instantiate");
+  read_cost(draft, root);
+  if (const TomlValue* found = root.find("reference")) {
+    const TableReader reference(*found, "[reference]", root.file(),
+                                {"source", "instantiate", "grid", "block"});
+    EntryPoint& out = draft.out.reference.emplace();
+    out.source = inner_path(reference, "source");
+    out.instantiate = name_expression(draft, reference, "instantiate");
+    read_geometry(out.launch, reference, draft.geometry);
+  }
+}
+
+void read_requirements(Draft& draft, const TableReader& root) {
+  const SlotLayout& slots = draft.out.slots;
+  for (const TomlValue* table : root.tables("require")) {
+    const TableReader reader(*table, "[[require]]", root.file(), {"expr", "message"});
+    Requirement out;
+    reader.need("expr");
+    out.expression = reader.expression("expr", draft.launch);
+    out.message = reader.need_line("message");
+    const auto& reads = out.expression.reads();
+    out.at_launch = std::any_of(reads.begin(), reads.end(), [&](int slot) {
+      return slot >= slots.argument_slot(0) && slot != slots.arch_slot();
+    });
+    check_message(draft, reader, out);
+    draft.out.requirements.push_back(std::move(out));
+  }
+}
+
+}  // namespace kiln::source

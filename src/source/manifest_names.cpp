@@ -1,0 +1,184 @@
+// What expressions know: every name with its slot.
+#include <array>
+
+#include "base/text.hpp"
+#include "source/manifest_draft.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+
+constexpr int kMaxDerives = 128, kMaxRuntime = 64;
+constexpr std::uint32_t kMaxStructBytes = 32764;  // of all arguments together, from CUDA 12.1 on
+
+int count_in(const TableReader& root, std::string_view key, int most) {
+  const TomlValue* found = root.find(key);
+  const std::size_t count = !found                                  ? 0
+                            : found->kind == TomlValue::Kind::array ? found->items.size()
+                                                                    : found->members.size();
+  if (count > static_cast<std::size_t>(most))
+    root.fail(key, std::to_string(count) + " entries; at most " + std::to_string(most));
+  return static_cast<int>(count);
+}
+
+ArgumentType pointer_type(const Draft& draft, const TableReader& reader, const std::string& element) {
+  ArgumentType out;
+  if (element == "void") return out;
+  if ((out.dtype = dtype_from(element))) return out;
+  out.dtype_parameter = draft.out.parameter_index(element);
+  if (out.dtype_parameter >= 0 &&
+      draft.out.parameters[static_cast<std::size_t>(out.dtype_parameter)].kind == ParameterKind::dtype) {
+    return out;
+  }
+  std::vector<std::string> known = {"void"};
+  for (const ParameterSpec& p : draft.out.parameters) {
+    if (p.kind == ParameterKind::dtype) known.push_back(p.name);
+  }
+  known.insert(known.end(), std::begin(kDtypeNames), std::end(kDtypeNames));
+  reader.fail("type", quote(element) + " is no dtype and no dtype parameter" +
+                          base::did_you_mean(element, known) + "; known: " + base::join(known, " "));
+}
+
+ArgumentType argument_type(const Draft& draft, const TableReader& reader) {
+  using Kind = ArgumentType::Kind;
+  constexpr std::pair<std::string_view, Kind> plain[] = {{"i32", Kind::i32},
+                                                         {"i64", Kind::i64},
+                                                         {"u32", Kind::u32},
+                                                         {"u64", Kind::u64},
+                                                         {"f32", Kind::f32},
+                                                         {"f64", Kind::f64},
+                                                         {"tensormap", Kind::tensormap}};
+  const std::string text = reader.need_line("type");
+  ArgumentType out;
+  for (const auto& [name, kind] : plain) {
+    if (name != text) continue;
+    out.kind = kind;
+    return out;
+  }
+  const auto inside = [&](std::string_view prefix) {
+    return text.substr(prefix.size(), text.size() - prefix.size() - 1);
+  };
+  if (text.starts_with("ptr<") && text.back() == '>') return pointer_type(draft, reader, inside("ptr<"));
+  if (text.starts_with("struct<") && text.back() == '>') {
+    const std::string bytes = inside("struct<");
+    const bool digits =
+        !bytes.empty() && bytes.size() <= 5 && bytes.find_first_not_of("0123456789") == std::string::npos;
+    out.struct_bytes = digits ? static_cast<std::uint32_t>(std::stoul(bytes)) : 0;
+    out.kind = Kind::structure;
+    if (out.struct_bytes >= 1 && out.struct_bytes <= kMaxStructBytes) return out;
+    reader.fail("type", quote(text) + " must be struct<BYTES> with 1 to " + std::to_string(kMaxStructBytes) +
+                            " bytes");
+  }
+  reader.fail(
+      "type",
+      quote(text) +
+          " is unknown; allowed: ptr<P> ptr<dtype> ptr<void> i32 i64 u32 u64 f32 f64 struct<N> tensormap");
+}
+
+/// The declared strides, or those of a contiguous array of the declared shape.
+std::vector<std::string> stride_texts(const TableReader& reader) {
+  std::vector<std::string> strides = reader.expression_texts("stride");
+  const std::vector<std::string> shape = reader.expression_texts("shape");
+  if (!strides.empty() || shape.empty()) return strides;
+  std::string product = "1";
+  for (auto it = shape.rbegin(); it != shape.rend(); ++it) {
+    strides.insert(strides.begin(), product);
+    product = product == "1" ? '(' + *it + ')' : '(' + *it + ") * " + product;
+  }
+  return strides;
+}
+
+}  // namespace
+
+void lay_out_slots(Draft& draft, const TableReader& root) {
+  draft.out.slots = {count_in(root, "param", kMaxParameters), count_in(root, "derive", kMaxDerives),
+                     count_in(root, "arg", kMaxArguments), count_in(root, "runtime", kMaxRuntime)};
+}
+
+void declare_arguments(Draft& draft, const TableReader& root) {
+  if (const TomlValue* derive = root.find("derive")) {
+    const TableReader reader(*derive, "[derive]", root.file());
+    for (const auto& [name, value] : derive->members) {
+      take_name(draft, reader, name, name, "a derive");
+      draft.out.derives.emplace_back(name, Expression());
+    }
+  }
+  for (const TomlValue* table : root.tables("arg")) {
+    const TomlValue* name = table->find("name");
+    const TableReader reader(
+        *table, "[[arg]]" + (name && name->kind == TomlValue::Kind::string ? ' ' + quote(name->string) : ""),
+        root.file(),
+        {"name", "type", "access", "shape", "stride", "align", "doc", "value", "optional", "exists", "fill"});
+    ArgumentSpec argument;
+    argument.name = reader.need_line("name");
+    take_name(draft, reader, "name", argument.name, "an argument");
+    argument.type = argument_type(draft, reader);
+    draft.out.arguments.push_back(std::move(argument));
+  }
+  if (const TomlValue* runtime = root.find("runtime")) {
+    const TableReader reader(*runtime, "[runtime]", root.file());
+    for (const auto& [name, value] : runtime->members) {
+      take_name(draft, reader, name, name, "a run-time value");
+      draft.out.runtime.push_back({name, "", {}});
+    }
+  }
+}
+
+void make_symbols(Draft& draft, const TableReader& root) {
+  const Manifest& m = draft.out;
+  Symbols symbols;
+  symbols.constants = {{"true", 1}, {"false", 0}};
+  for (int i = 0; i < kDtypeCount; ++i) {
+    symbols.constants.emplace(kDtypeNames[i], i);
+    symbols.dtypes.emplace(kDtypeNames[i]);
+  }
+  for (std::size_t i = 0; i < m.parameters.size(); ++i) {
+    const ParameterSpec& p = m.parameters[i];
+    symbols.slots.emplace(p.name, static_cast<int>(i));
+    if (p.kind == ParameterKind::dtype) symbols.dtypes.insert(p.name);
+    if (p.kind != ParameterKind::enumeration) continue;
+    for (const auto& choice : p.choices) symbols.constants.emplace(p.name + '.' + choice.name, choice.value);
+  }
+  for (std::size_t i = 0; i < m.derives.size(); ++i) {
+    symbols.slots.emplace(m.derives[i].first, m.slots.derive_slot(static_cast<int>(i)));
+  }
+  symbols.slots.emplace("arch", m.slots.arch_slot());
+
+  Symbols& launch = draft.launch = symbols;
+  const auto arguments = root.tables("arg");
+  for (std::size_t i = 0; i < m.arguments.size(); ++i) {
+    const ArgumentSpec& a = m.arguments[i];
+    using Kind = ArgumentType::Kind;
+    const Kind kind = a.type.kind;
+    if (kind == Kind::f32 || kind == Kind::f64 || kind == Kind::structure || kind == Kind::tensormap) {
+      launch.unavailable.emplace(
+          a.name, "expressions know integers and pointers, and it is " + a.type.to_string(m.parameters));
+      continue;
+    }
+    launch.slots.emplace(a.name, m.slots.argument_slot(static_cast<int>(i)));
+    if (kind != Kind::pointer) continue;
+    launch.pointers.insert(a.name);
+    const TableReader reader(*arguments[i], "[[arg]] " + quote(a.name), root.file());
+    if (auto strides = stride_texts(reader); !strides.empty())
+      launch.strides.emplace(a.name, std::move(strides));
+  }
+  for (std::size_t i = 0; i < m.runtime.size(); ++i) {
+    launch.slots.emplace(m.runtime[i].name, m.slots.runtime_slot(static_cast<int>(i)));
+  }
+  launch.slots.emplace("dev.sms", m.slots.sms_slot());
+  launch.slots.emplace("dev.smem_optin", m.slots.smem_optin_slot());
+  launch.slots.emplace("dev.l2", m.slots.l2_slot());
+
+  for (const auto& [name, slot] : launch.slots) {
+    if (!symbols.slots.contains(name))
+      symbols.unavailable.emplace(name, "it is known only when the kernel is launched");
+  }
+  for (const auto& [name, why] : launch.unavailable) symbols.unavailable.emplace(name, why);
+  symbols.unavailable.emplace("occupancy", "it is known only in [launch]");
+  draft.resolve = std::move(symbols);
+  draft.geometry = launch;
+  draft.geometry.slots.emplace("occupancy", m.slots.occupancy_slot());
+  launch.unavailable.emplace("occupancy", "it is known only in [launch]");
+}
+
+}  // namespace kiln::source

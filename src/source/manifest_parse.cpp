@@ -1,0 +1,129 @@
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "source/braces.hpp"
+#include "source/manifest_draft.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+
+void read_arch(Draft& draft, const TableReader& reader) {
+  const TomlValue* found = reader.find("arch");
+  if (!found) return;
+  const TableReader arch(*found, "[template] arch", reader.file(), {"min", "only"});
+  if (arch.has("min") == arch.has("only"))
+    reader.fail("arch", "expected { min = \"sm_80\" } or { only = [\"sm_90a\"] }");
+  const auto parse = [&](std::string_view key, const std::string& text) {
+    try {
+      return base::Arch::parse(text);
+    } catch (const Error& error) {
+      arch.fail(key, error.what());
+    }
+  };
+  if (arch.has("min")) draft.out.arch_min = parse("min", *arch.text("min"));
+  for (const std::string& text : arch.lines("only")) draft.out.arch_only.push_back(parse("only", text));
+  if (arch.has("only") && draft.out.arch_only.empty()) arch.fail("only", "must not be empty");
+}
+
+void read_tolerance(Draft& draft, const TableReader& reader) {
+  const TomlValue* found = reader.find("tolerance");
+  if (!found) return;
+  const TableReader tolerance(*found, "[template] tolerance", reader.file());
+  for (const auto& [name, value] : found->members) {
+    const auto dtype = dtype_from(name);
+    if (!dtype) {
+      const std::vector<std::string> known(std::begin(kDtypeNames), std::end(kDtypeNames));
+      tolerance.fail(name,
+                     "is no dtype" + base::did_you_mean(name, known) + "; known: " + base::join(known, " "));
+    }
+    const bool number = value.kind == TomlValue::Kind::real || value.kind == TomlValue::Kind::integer;
+    const double limit =
+        value.kind == TomlValue::Kind::integer ? static_cast<double>(value.integer) : value.real;
+    if (!number || !(limit >= 0)) tolerance.fail_wanted(name, value, "a number that is not negative");
+    draft.out.tolerance.emplace_back(*dtype, limit);
+  }
+}
+
+void read_limits(Draft& draft, const TableReader& root) {
+  const TomlValue* found = root.find("limits");
+  if (!found) return;
+  const TableReader reader(*found, "[limits]", root.file(),
+                           {"max_spill_bytes", "performance_warnings", "compile_seconds", "compile_memory"});
+  draft.out.limits = {reader.count("max_spill_bytes"), reader.count("performance_warnings"),
+                      reader.count("compile_seconds"), reader.count("compile_memory")};
+}
+
+}  // namespace
+
+void read_template(Draft& draft, const TableReader& root) {
+  const TableReader reader(
+      root.need("template"), "[template]", root.file(),
+      {"name", "source", "instantiate", "summary", "formula", "arch", "tolerance", "internal"}, {"fallback"});
+  Manifest& out = draft.out;
+  out.name = reader.need_line("name");
+  if (!base::is_identifier(out.name))
+    reader.fail("name", quote(out.name) + " must be [A-Za-z_][A-Za-z0-9_]*");
+  out.kernel.source = inner_path(reader, "source");
+  reader.need_line("instantiate");  // its {P} are read when the parameters are known
+  out.summary = reader.text_or("summary", "");
+  out.formula = reader.text_or("formula", "");
+  out.internal = reader.boolean_or("internal", false);
+  read_arch(draft, reader);
+  read_tolerance(draft, reader);
+}
+
+void take_name(Draft& draft, const TableReader& reader, std::string_view key, const std::string& name,
+               const char* what) {
+  if (!base::is_identifier(name))
+    reader.fail(key, std::string(what) + ' ' + quote(name) + " must be named [A-Za-z_][A-Za-z0-9_]*");
+  if (is_reserved_name(name))
+    reader.fail(key, quote(name) +
+                         " is a dtype, a function or another word of expressions, and cannot name " + what);
+  if (!draft.taken.insert(name).second) {
+    reader.fail(key,
+                "two of the parameters, derives, arguments and run-time values are called " + quote(name));
+  }
+}
+
+std::string name_expression(const Draft& draft, const TableReader& reader, std::string_view key) {
+  std::string text = reader.need_line(key);
+  const Braces braces = split_braces(text);
+  if (!braces.problem.empty()) reader.fail(key, quote(text) + ' ' + braces.problem);
+  std::vector<std::string> known = draft.out.parameter_names();
+  for (const auto& [name, expression] : draft.out.derives) known.push_back(name);
+  for (const Braces::Piece& piece : braces.pieces) {
+    if (!piece.is_name || std::find(known.begin(), known.end(), piece.text) != known.end()) continue;
+    reader.fail(key, "{" + piece.text + "} is no parameter or derive" +
+                         base::did_you_mean(piece.text, known) + "; known: " + base::join(known, " "));
+  }
+  return text;
+}
+
+Manifest parse_manifest(std::string_view toml, const std::string& file) {
+  const TomlValue tree = parse_toml(toml, file);
+  const TableReader root(tree, "", file,
+                         {"format", "template", "compile", "param", "derive", "require", "arg", "runtime",
+                          "launch", "reference", "cost", "limits", "prewarm"},
+                         {"kernel", "global", "export", "arch"});
+  const TomlValue& format = root.need("format");
+  if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
+  if (format.integer != 1)
+    root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format 1");
+  Draft draft;
+  draft.out.file = file;
+  read_template(draft, root);
+  read_compile(draft, root);
+  lay_out_slots(draft, root);
+  read_parameters(draft, root);
+  declare_arguments(draft, root);
+  make_symbols(draft, root);
+  read_defaults(draft, root);
+  read_arguments(draft, root);
+  read_requirements(draft, root);
+  read_launch(draft, root);
+  read_limits(draft, root);
+  read_prewarm(draft, root);
+  return std::move(draft.out);
+}
+
+}  // namespace kiln::source

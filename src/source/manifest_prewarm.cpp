@@ -1,0 +1,62 @@
+// [[prewarm]] rows of a manifest.
+#include "base/text.hpp"
+#include "source/manifest_draft.hpp"
+#include "source/parameter_value.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+using Kind = TomlValue::Kind;
+
+std::string scalar_text(const TableReader& row, std::string_view key, const TomlValue& value) {
+  if (value.kind == Kind::integer) return std::to_string(value.integer);
+  if (value.kind == Kind::boolean) return value.boolean ? "true" : "false";
+  if (value.kind != Kind::string)
+    row.fail_wanted(key, value, "a string, an integer, true, false, or a list of these");
+  return value.string;
+}
+
+}  // namespace
+
+std::vector<std::string> prewarm_texts(const TableReader& row, std::string_view key) {
+  const TomlValue& value = row.need(key);
+  std::vector<std::string> out;
+  if (value.kind == Kind::array) {
+    for (const TomlValue& item : value.items) out.push_back(scalar_text(row, key, item));
+    if (out.empty()) row.fail(key, "an empty list");
+  } else {
+    out.push_back(scalar_text(row, key, value));
+  }
+  return out;
+}
+
+void read_prewarm(Draft& draft, const TableReader& root) {
+  const Manifest& m = draft.out;
+  for (const TomlValue* table : root.tables("prewarm")) {
+    const TableReader row(*table, "[[prewarm]]", root.file());
+    PrewarmRow out;
+    out.line = table->line;
+    for (const auto& [name, value] : table->members) {
+      const int index = m.parameter_index(name);
+      if (index < 0) {
+        row.fail(name, "is no parameter of " + m.name + base::did_you_mean(name, m.parameter_names()) +
+                           "; known: " + base::join(m.parameter_names(), " "));
+      }
+      const ParameterSpec& spec = m.parameters[static_cast<std::size_t>(index)];
+      std::vector<std::string> texts = prewarm_texts(row, name);
+      for (std::string& text : texts) {
+        const auto known = parameter_value(spec, text);
+        if (!known) row.fail(name, quote(text) + " is not allowed; allowed: " + allowed_values(spec));
+        text = parameter_text(spec, *known);
+      }
+      out.values.emplace_back(name, std::move(texts));
+    }
+    for (const ParameterSpec& spec : m.parameters) {
+      if (spec.default_value.empty() && !table->find(spec.name))
+        row.fail(spec.name, "has no default and must be given");
+    }
+    draft.out.prewarm.push_back(std::move(out));
+  }
+}
+
+}  // namespace kiln::source

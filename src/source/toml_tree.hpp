@@ -1,0 +1,33 @@
+// TOML text as a plain tree in the order of the text, with lines. Keeps the parser's header in one file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace kiln::source {
+
+struct TomlValue {
+  enum class Kind { string, integer, real, boolean, array, table, date };
+
+  Kind kind = Kind::table;
+  int line = 0;
+  std::string string;
+  std::int64_t integer = 0;
+  double real = 0;
+  bool boolean = false;
+  std::vector<TomlValue> items;                            ///< of an array
+  std::vector<std::pair<std::string, TomlValue>> members;  ///< of a table, as declared
+
+  /// Null when there is no such member.
+  const TomlValue* find(std::string_view key) const noexcept;
+  /// "a string", "a table", ...
+  const char* kind_name() const noexcept;
+};
+
+/// Throws Error(manifest) "FILE:LINE: ..." for what is no TOML.
+TomlValue parse_toml(std::string_view text, const std::string& file);
+
+}  // namespace kiln::source

@@ -1,0 +1,79 @@
+// The identity of a shared library, from its headers and notes alone: libnvrtc is 100 MB.
+#include <elf.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/fd.hpp"
+#include "toolchain/elf.hpp"
+
+namespace kiln::toolchain {
+namespace {
+
+constexpr std::size_t kMaxProgramHeaders = 256, kMaxNoteBytes = 64 << 10, kMaxIdBytes = 64;
+
+bool read_at(int fd, std::uint64_t offset, void* out, std::size_t size) noexcept {
+  auto* bytes = static_cast<char*>(out);
+  if (offset > INT64_MAX - size) return false;
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t n = ::pread(fd, bytes + done, size - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+std::string hex(std::string_view bytes) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string out;
+  for (const char c : bytes) {
+    out += digits[static_cast<unsigned char>(c) >> 4];
+    out += digits[c & 15];
+  }
+  return out;
+}
+
+/// Elf64_Nhdr, name and descriptor, both padded to `align`, until the notes end.
+std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
+  const auto padded = [align](std::size_t n) { return (n + align - 1) / align * align; };
+  for (Elf64_Nhdr note; notes.size() >= sizeof note;) {
+    std::memcpy(&note, notes.data(), sizeof note);
+    const std::size_t descriptor = padded(sizeof note + std::size_t{note.n_namesz});
+    if (descriptor > notes.size() || note.n_descsz > notes.size() - descriptor) return std::nullopt;
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && notes.substr(sizeof note, 4) == std::string_view("GNU\0", 4) &&
+        note.n_descsz > 0 && note.n_descsz <= kMaxIdBytes) {
+      return hex(notes.substr(descriptor, note.n_descsz));
+    }
+    notes.remove_prefix(std::min(notes.size(), padded(descriptor + note.n_descsz)));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> build_id_of(const std::string& path) {
+  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat st;
+  if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return std::nullopt;
+
+  Elf64_Ehdr header;
+  if (!read_at(fd.get(), 0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
+      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxProgramHeaders) {
+    return std::nullopt;
+  }
+  std::vector<Elf64_Phdr> segments(header.e_phnum);
+  if (!read_at(fd.get(), header.e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr))) return std::nullopt;
+  for (const Elf64_Phdr& segment : segments) {
+    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNoteBytes) continue;
+    std::string notes(segment.p_filesz, '\0');
+    if (!read_at(fd.get(), segment.p_offset, notes.data(), notes.size())) continue;
+    if (auto id = id_in(notes, segment.p_align == 8 ? 8 : 4)) return id;
+  }
+  return std::nullopt;
+}
+
+}  // namespace kiln::toolchain

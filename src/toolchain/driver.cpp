@@ -1,0 +1,123 @@
+#include "toolchain/driver.hpp"
+
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+
+#include "kiln/error.hpp"
+#include "toolchain/driver_entries.hpp"
+#include "toolchain/shared_library.hpp"
+
+namespace kiln::toolchain {
+namespace {
+
+constexpr int kOldestVersion = 12000;
+
+struct Entry {
+  const char* name;
+  int version;
+  bool required;
+  std::size_t offset;  // of the slot in Driver
+};
+#define KILN_REQUIRED(name, version) {#name, version, true, offsetof(Driver, name)},
+#define KILN_OPTIONAL(name, version) {#name, version, false, offsetof(Driver, name)},
+constexpr Entry kEntries[] = {KILN_DRIVER_ENTRIES(KILN_REQUIRED, KILN_OPTIONAL)};
+#undef KILN_REQUIRED
+#undef KILN_OPTIONAL
+static_assert(std::size(kEntries) * sizeof(void*) == sizeof(Driver), "an entry of driver.hpp is not listed");
+
+using GetProcAddress = CUresult (*)(const char*, void**, int version, std::uint64_t flags, int* status);
+constexpr std::uint64_t kLegacyStream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM: stream 0 is the legacy default stream
+
+struct Loaded {
+  Driver driver{};
+  std::string error;
+  bool usable = false;
+
+  Loaded() noexcept {
+    try {
+      error = load();
+      usable = error.empty();
+    } catch (const std::exception& e) {
+      error = e.what();  // out of memory
+    }
+  }
+
+ private:
+  /// What is wrong, or "".
+  std::string load() {
+    const char* named = std::getenv("KILN_LIBCUDA");
+    const std::string path = named && *named ? named : "libcuda.so.1";
+    std::string why;
+    const SharedLibrary library = SharedLibrary::open(path, why);
+    if (!library) return "no CUDA driver: " + why;
+    GetProcAddress get = nullptr;
+    void* symbol = library.symbol("cuGetProcAddress_v2");
+    std::memcpy(&get, &symbol, sizeof get);
+    if (!get) return "the CUDA driver '" + path + "' is older than 12.0: it has no cuGetProcAddress_v2";
+
+    std::string missing;
+    for (const Entry& entry : kEntries) {
+      void* function = nullptr;
+      int status = 0;
+      if (get(entry.name, &function, entry.version, kLegacyStream, &status) != CUDA_SUCCESS) function = nullptr;
+      std::memcpy(reinterpret_cast<char*>(&driver) + entry.offset, &function, sizeof function);
+      if (!function && entry.required) missing += std::string(missing.empty() ? "" : ", ") + entry.name;
+    }
+    int version = 0;
+    if (driver.cuDriverGetVersion) driver.cuDriverGetVersion(&version);
+    if (version >= kOldestVersion && missing.empty()) return "";
+    return "the CUDA driver '" + path + "' (" + std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10) +
+           ") is not usable: " + (missing.empty() ? "12.0 or newer is needed" : "it lacks " + missing);
+  }
+};
+
+/// Never destroyed: objects that unload at exit still call through it.
+const Loaded& loaded() noexcept {
+  static const Loaded& once = *new Loaded;
+  return once;
+}
+
+}  // namespace
+
+const Driver* Driver::get() noexcept { return loaded().usable ? &loaded().driver : nullptr; }
+
+const std::string& Driver::load_error() noexcept { return loaded().error; }
+
+std::string Driver::describe(CUresult result) const {
+  const char *name = nullptr, *text = nullptr;
+  if (cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) return "CUresult " + std::to_string(result);
+  std::string out = std::string(name) + " (" + std::to_string(result) + ')';
+  if (cuGetErrorString(result, &text) == CUDA_SUCCESS && text) out += std::string(": ") + text;
+  return out;
+}
+
+void Driver::check(CUresult result, const char* call, const std::string& doing) const {
+  if (result == CUDA_SUCCESS) return;
+  throw Error(Errc::driver, call + (doing.empty() ? "" : " while " + doing) + ": " + describe(result));
+}
+
+DeviceFacts device_facts(const Driver& driver, int ordinal) {
+  const std::string doing = "asking about device " + std::to_string(ordinal);
+  CUdevice device = 0;
+  driver.check(driver.cuDeviceGet(&device, ordinal), "cuDeviceGet", doing);
+  const auto attribute = [&](int which) {
+    int value = 0;
+    driver.check(driver.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute", doing);
+    return value;
+  };
+  char name[256] = {};
+  driver.check(driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName", doing);
+  DeviceFacts facts;
+  facts.ordinal = ordinal;
+  facts.name = name;
+  facts.arch = base::Arch::of_capability(attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
+                                         attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR));
+  facts.sms = attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  facts.smem_optin = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  facts.l2 = attribute(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+  return facts;
+}
+
+}  // namespace kiln::toolchain

@@ -1,0 +1,128 @@
+#include "toolchain/locate.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "toolchain/elf.hpp"
+#include "toolchain/toolkit_layout.hpp"
+
+namespace kiln::toolchain {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string absolute(const std::string& path) {
+  std::error_code ignored;
+  const auto full = path.starts_with('/') ? std::filesystem::path(path) : std::filesystem::absolute(path, ignored);
+  std::string out = base::normalized(full.string());
+  while (out.size() > 1 && out.back() == '/') out.pop_back();
+  return out;
+}
+
+class Search {
+ public:
+  explicit Search(Toolkit& out) : out_(out) {}
+
+  bool done() const { return out_.has_compiler() && !out_.include_dirs.empty(); }
+
+  /// `origin` says in `tried` why this place was looked at.
+  void root(const std::string& path, const char* origin) {
+    if (path.empty() || done()) return;
+    const std::string root = absolute(path);
+    if (!note(root, origin)) return;
+    if (!out_.has_compiler()) {
+      for (const std::string& directory : library_dirs(root))
+        if (take_compiler(directory)) return take_headers_with(root);
+    }
+    take_headers(root);
+  }
+
+  /// A directory of the loader's path: libraries in it, headers beside it.
+  void library_directory(const std::string& path, const char* origin) {
+    if (path.empty() || done()) return;
+    const std::string directory = absolute(path);
+    if (!note(directory, origin)) return;
+    const std::string root = root_of_library_dir(directory);
+    if (!out_.has_compiler() && take_compiler(directory)) return take_headers_with(root);
+    take_headers(root);
+  }
+
+ private:
+  bool note(const std::string& path, const char* origin) {
+    for (const std::string& seen : seen_)
+      if (seen == path) return false;
+    seen_.push_back(path);
+    out_.tried.push_back(path + " (" + origin + ')');
+    return true;
+  }
+
+  bool take_compiler(const std::string& directory) {
+    CompilerFiles files = compiler_in(directory);
+    if (files.nvrtc.empty()) return false;
+    if (files.builtins.empty()) {
+      out_.tried.back() += ": " + files.nvrtc + " has no libnvrtc-builtins beside it";
+      if (out_.nvrtc.empty()) out_.nvrtc = std::move(files.nvrtc);
+      return false;
+    }
+    out_.nvrtc = std::move(files.nvrtc);
+    out_.nvrtc_builtins = std::move(files.builtins);
+    return true;
+  }
+
+  void take_headers(const std::string& root) {
+    if (out_.include_dirs.empty()) out_.include_dirs = header_dirs(root);
+  }
+
+  /// The compiler's own headers, even when an earlier place had some.
+  void take_headers_with(const std::string& root) {
+    if (auto own = header_dirs(root); !own.empty()) out_.include_dirs = std::move(own);
+  }
+
+  Toolkit& out_;
+  std::vector<std::string> seen_;
+};
+
+void search_all(const ToolkitSearch& options, Search& search) {
+  if (!options.cuda_home.empty()) return search.root(options.cuda_home, "the configured CUDA home");
+  const auto env = [&](const char* name) { return options.use_environment ? environment(name) : std::string(); };
+
+  search.root(env("CUDA_HOME"), "CUDA_HOME");
+  search.root(env("CUDA_PATH"), "CUDA_PATH");
+  for (const std::string& directory : base::split(env("LD_LIBRARY_PATH"), ':'))
+    search.library_directory(directory, "LD_LIBRARY_PATH");
+  for (const std::string& directory : {std::string("/usr/lib/") + kMultiarch, std::string("/usr/lib64")})
+    search.library_directory(directory, "the loader's path");
+  search.root("/usr/local/cuda", "the standard toolkit");
+
+  const std::string home = env("HOME");
+  const std::string prefixes[] = {env("VIRTUAL_ENV"), env("CONDA_PREFIX"), home.empty() ? "" : home + "/.local",
+                                  "/usr/local", "/usr"};
+  for (const std::string& prefix : prefixes) {
+    if (prefix.empty() || search.done()) continue;
+    if (prefix == prefixes[1]) search.root(prefix, "CONDA_PREFIX");
+    for (const std::string& root : wheel_roots(prefix)) search.root(root, "pip packages");
+  }
+}
+
+}  // namespace
+
+Toolkit locate_toolkit(const ToolkitSearch& options) {
+  Toolkit out;
+  try {
+    Search search(out);
+    search_all(options, search);
+    if (!out.nvrtc.empty()) out.nvrtc_build_id = build_id_of(out.nvrtc).value_or("");
+    if (!out.nvrtc_builtins.empty()) out.builtins_build_id = build_id_of(out.nvrtc_builtins).value_or("");
+  } catch (const std::exception&) {  // out of memory: what was found so far
+  }
+  return out;
+}
+
+}  // namespace kiln::toolchain

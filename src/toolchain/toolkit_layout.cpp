@@ -1,0 +1,133 @@
+#include "toolchain/toolkit_layout.hpp"
+
+#include <dirent.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+
+#include "base/file.hpp"
+
+namespace kiln::toolchain {
+namespace {
+
+// Majors are probed from the newest that may exist; minors only where a libnvrtc was found.
+constexpr int kNewestMajor = 16, kOldestMajor = 12, kNewestMinor = 9;
+
+#if defined(__aarch64__)
+constexpr const char* kTargets[] = {"targets/sbsa-linux", "targets/aarch64-linux"};
+const char* const kTriplet = "aarch64-linux-gnu";
+#else
+constexpr const char* kTargets[] = {"targets/x86_64-linux"};
+const char* const kTriplet = "x86_64-linux-gnu";
+#endif
+
+bool exists(const std::string& path) noexcept { return ::access(path.c_str(), R_OK) == 0; }
+
+/// "" when there is no such file.
+std::string resolved(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
+  return real ? real.get() : "";
+}
+
+/// "13.0.88" of ".../libnvrtc.so.13.0.88".
+std::string version_in(const std::string& path) {
+  const auto so = path.rfind(".so.");
+  return so == std::string::npos ? "" : path.substr(so + 4);
+}
+
+std::string builtins_in(const std::string& directory, int major, const std::string& exact) {
+  const std::string stem = directory + "/libnvrtc-builtins.so.";
+  // A directory may hold 13.0's and 13.1's: the full version in the library's own name decides, else the newest.
+  for (std::string version = exact; version.find('.') != std::string::npos; version.erase(version.rfind('.')))
+    if (auto path = resolved(stem + version); !path.empty()) return path;
+  for (int minor = kNewestMinor; minor >= 0; --minor)
+    if (auto path = resolved(stem + std::to_string(major) + '.' + std::to_string(minor)); !path.empty()) return path;
+  return "";
+}
+
+/// Number after the last "python3.", for the order of versions; "python3" itself is oldest.
+int python_minor(const std::string& name) { return name.size() > 8 ? std::atoi(name.c_str() + 8) : -1; }
+
+}  // namespace
+
+const char* const kMultiarch = kTriplet;
+
+CompilerFiles compiler_in(const std::string& directory) {
+  CompilerFiles incomplete;
+  for (int major = kNewestMajor; major >= kOldestMajor; --major) {
+    const std::string library = directory + "/libnvrtc.so." + std::to_string(major);
+    if (!exists(library)) continue;
+    CompilerFiles found;
+    found.nvrtc = resolved(library);
+    if (found.nvrtc.empty()) continue;
+    found.builtins = builtins_in(directory, major, version_in(found.nvrtc));
+    if (!found.builtins.empty()) return found;
+    if (incomplete.nvrtc.empty()) incomplete = found;
+  }
+  return incomplete;
+}
+
+std::vector<std::string> library_dirs(const std::string& root) {
+  std::vector<std::string> out;
+  const auto add = [&](const std::string& directory) {
+    if (exists(directory)) out.push_back(directory);
+  };
+  add(root + "/lib64");
+  for (const char* target : kTargets) add(root + '/' + target + "/lib");
+  add(root + "/lib");
+  if (!out.empty()) return out;
+  for (int major = kNewestMajor; major > 12; --major) add(root + "/cu" + std::to_string(major) + "/lib");
+  add(root + "/cuda_nvrtc/lib");
+  return out;
+}
+
+std::vector<std::string> header_dirs(const std::string& root) {
+  const auto with_cccl = [](const std::string& include) {
+    std::vector<std::string> out;
+    if (!exists(include + "/cuda_fp16.h")) return out;
+    out.push_back(base::normalized(include));
+    if (exists(include + "/cccl")) out.push_back(base::normalized(include + "/cccl"));
+    return out;
+  };
+  if (auto out = with_cccl(root + "/include"); !out.empty()) return out;
+  for (const char* target : kTargets)
+    if (auto out = with_cccl(root + '/' + target + "/include"); !out.empty()) return out;
+  for (int major = kNewestMajor; major > 12; --major)
+    if (auto out = with_cccl(root + "/cu" + std::to_string(major) + "/include"); !out.empty()) return out;
+  // CUDA 12's wheels are siblings; `root` is their parent or one of them.
+  for (const std::string& parent : {root, root + "/.."}) {
+    auto out = with_cccl(parent + "/cuda_runtime/include");
+    const std::string cccl = parent + "/cuda_cccl/include";
+    if (!out.empty() && exists(cccl)) out.push_back(base::normalized(cccl));
+    if (!out.empty()) return out;
+  }
+  return {};
+}
+
+std::string root_of_library_dir(const std::string& directory) {
+  const std::string parent = base::directory_of(directory);
+  // Debian's own packages: libraries in /usr/lib/<triplet>, headers in /usr/include.
+  return directory.ends_with(std::string("/lib/") + kTriplet) ? base::directory_of(parent) : parent;
+}
+
+std::vector<std::string> wheel_roots(const std::string& prefix) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> lib(::opendir((prefix + "/lib").c_str()), &::closedir);
+  std::vector<std::string> pythons, out;
+  while (const dirent* entry = lib ? ::readdir(lib.get()) : nullptr) {
+    const std::string name = entry->d_name;
+    if (name.starts_with("python3")) pythons.push_back(name);
+  }
+  std::sort(pythons.begin(), pythons.end(),
+            [](const auto& a, const auto& b) { return python_minor(a) > python_minor(b); });
+  for (const std::string& python : pythons) {
+    for (const char* packages : {"/site-packages/nvidia", "/dist-packages/nvidia"}) {
+      std::string root = prefix + "/lib/" + python + packages;
+      if (exists(root)) out.push_back(std::move(root));
+    }
+  }
+  return out;
+}
+
+}  // namespace kiln::toolchain

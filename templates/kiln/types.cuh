@@ -1,0 +1,37 @@
+// Fixed-width numbers and the compile-time arithmetic that templates share. No vendor or standard header is needed.
+#pragma once
+
+namespace kiln {
+
+using i8 = signed char;
+using i16 = short;
+using i32 = int;
+using i64 = long long;
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using f32 = float;
+using f64 = double;
+
+__host__ __device__ constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
+
+__host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
+__host__ __device__ constexpr int larger(int a, int b) { return a < b ? b : a; }
+
+__host__ __device__ constexpr int next_pow2(int n) {
+  int p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+// Second argument of __launch_bounds__: blocks so small that 1024 threads stay resident get at most 64 registers each.
+// Below that occupancy a streaming kernel has too few bytes in flight to cover the latency of device memory.
+__host__ __device__ constexpr int resident_blocks(int threads) { return threads >= 1024 ? 1 : 1024 / threads; }
+
+template <typename A, typename B>
+inline constexpr bool same = false;
+template <typename A>
+inline constexpr bool same<A, A> = true;
+
+}  // namespace kiln

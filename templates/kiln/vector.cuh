@@ -1,0 +1,130 @@
+// Vec<T, N>: N neighbouring elements, moved by as few memory instructions as their bytes allow (16 bytes each at most), kept packed in
+// 32-bit registers, and widened to float only where they are used.
+#pragma once
+#include "kiln/dtype.cuh"
+
+namespace kiln {
+
+template <typename T, int N>
+struct Vec {
+  static constexpr int BYTES = N * static_cast<int>(sizeof(T));
+  static_assert(BYTES <= 16 ? (BYTES & (BYTES - 1)) == 0 : BYTES % 16 == 0, "a vector has 1, 2, 4, 8 or a multiple of 16 bytes");
+  static constexpr int REGISTERS = BYTES <= 4 ? 1 : BYTES / 4;
+  u32 word[REGISTERS] = {};  // less than 4 bytes: the low ones of word[0]
+};
+
+// What the caches should expect. `once`: data that this launch does not touch again; it does not displace what stays useful in L1.
+enum class Cache { reuse, once };
+
+// REQUIRES: p is global memory, aligned to min(16, N * sizeof(T)) bytes. The loads are volatile: they are issued in program order and are
+// never moved over a store, a barrier or pdl_wait(), so that an output may overwrite its input in place. Coherent (never .nc) for the same reason.
+template <int N, Cache CACHE = Cache::reuse, typename T>
+__device__ __forceinline__ Vec<T, N> load(const T* p) {
+  Vec<T, N> v;
+  constexpr int BYTES = Vec<T, N>::BYTES;
+  constexpr bool ONCE = CACHE == Cache::once;
+  if constexpr (BYTES >= 16) {
+#pragma unroll
+    for (int i = 0; i < BYTES / 16; ++i) {
+      const char* q = reinterpret_cast<const char*>(p) + 16 * i;
+      u32* w = v.word + 4 * i;
+      if constexpr (ONCE) {
+        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(q));
+      } else {
+        asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(q));
+      }
+    }
+  } else if constexpr (BYTES == 8) {
+    if constexpr (ONCE) {
+      asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
+    } else {
+      asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
+    }
+  } else if constexpr (BYTES == 4) {
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(v.word[0]) : "l"(p));
+  } else if constexpr (BYTES == 2) {
+    asm volatile("ld.global.u16 %0, [%1];" : "=r"(v.word[0]) : "l"(p));
+  } else {
+    asm volatile("ld.global.u8 %0, [%1];" : "=r"(v.word[0]) : "l"(p));
+  }
+  return v;
+}
+
+// One element, in order like load: a value that an earlier kernel may have written is not read ahead of pdl_wait().
+__device__ __forceinline__ f32 load_one(const f32* p) { return __uint_as_float(load<1>(p).word[0]); }
+
+// REQUIRES: as load.
+template <Cache CACHE = Cache::reuse, typename T, int N>
+__device__ __forceinline__ void store(T* p, const Vec<T, N>& v) {
+  constexpr int BYTES = Vec<T, N>::BYTES;
+  if constexpr (BYTES >= 16) {
+#pragma unroll
+    for (int i = 0; i < BYTES / 16; ++i) {
+      char* q = reinterpret_cast<char*>(p) + 16 * i;
+      const u32* w = v.word + 4 * i;
+      if constexpr (CACHE == Cache::once) {
+        asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(q), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+      } else {
+        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(q), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+      }
+    }
+  } else if constexpr (BYTES == 8) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.word[0]), "r"(v.word[1]) : "memory");
+  } else if constexpr (BYTES == 4) {
+    asm volatile("st.global.u32 [%0], %1;" ::"l"(p), "r"(v.word[0]) : "memory");
+  } else if constexpr (BYTES == 2) {
+    asm volatile("st.global.u16 [%0], %1;" ::"l"(p), "r"(v.word[0]) : "memory");
+  } else {
+    asm volatile("st.global.u8 [%0], %1;" ::"l"(p), "r"(v.word[0]) : "memory");
+  }
+}
+
+// out[i] = element i, exactly (T: f32, f16, bf16, e4m3, e5m2).
+template <typename T, int N>
+__device__ __forceinline__ void widen(const Vec<T, N>& v, float (&out)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    if constexpr (sizeof(T) == 4) {
+      out[i] = __uint_as_float(v.word[i]);
+    } else if constexpr (same<T, bf16>) {
+      out[i] = __uint_as_float(i % 2 == 0 ? v.word[i / 2] << 16 : v.word[i / 2] & 0xffff0000u);
+    } else if constexpr (same<T, f16>) {
+      out[i] = to_float(f16{static_cast<u16>(v.word[i / 2] >> (16 * (i % 2)))});
+    } else {
+      out[i] = to_float(T{static_cast<u8>(v.word[i / 4] >> (8 * (i % 4)))});
+    }
+  }
+}
+
+// Rounds each value to T (f32, f16, bf16, e4m3, e5m2).
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> narrow(const float (&in)[N]) {
+  Vec<T, N> v;
+  constexpr int STEP = sizeof(T) == 4 ? 1 : 2;  // 16- and 8-bit types are converted in pairs
+#pragma unroll
+  for (int i = 0; i < N; i += STEP) {
+    const float low = in[i], high = i + 1 < N ? in[i + STEP - 1] : 0.0f;
+    if constexpr (sizeof(T) == 4) {
+      v.word[i] = __float_as_uint(low);
+    } else if constexpr (same<T, bf16>) {
+      v.word[i / 2] = bf16x2_bits(low, high);
+    } else if constexpr (same<T, f16>) {
+      v.word[i / 2] = f16x2_bits(low, high);
+    } else {
+      const u32 pair = same<T, e4m3> ? e4m3x2_bits(low, high) : e5m2x2_bits(low, high);
+      v.word[i / 4] |= pair << (8 * (i % 4));
+    }
+  }
+  return v;
+}
+
+// All elements f, rounded to T.
+template <typename T, int N>
+__device__ __forceinline__ Vec<T, N> splat(float f) {
+  float v[N];
+#pragma unroll
+  for (int i = 0; i < N; ++i) v[i] = f;
+  return narrow<T>(v);
+}
+
+}  // namespace kiln

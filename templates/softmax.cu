@@ -1,0 +1,114 @@
+// Softmax of rows with temperature, or its logarithm: y = exp((x - max) / t) / sum.
+//
+// THREADS threads of each of CLUSTER blocks share a row and hold it packed in registers, so that it is read once: a vocabulary of 128256
+// floats is more than one SM holds, and eight blocks of a cluster hold it while their neighbours stream. Each thread reduces its own part to
+// (max, sum), and these pairs are merged over threads, then over blocks. A row too long for that, or of run-time length, is read again.
+#include "kiln/cluster.cuh"
+#include "kiln/dtype.cuh"
+#include "kiln/math.cuh"
+#include "kiln/pdl.cuh"
+#include "kiln/reduce.cuh"
+#include "kiln/vector.cuh"
+
+namespace kiln {
+
+// H = 0: rows have `columns` elements. CLUSTER > 1 needs sm_90, and a launch with that cluster size along x.
+template <typename T, int H, bool LOG, typename OUT, int VEC, int THREADS, int ROWS, int CLUSTER>
+__global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
+    softmax(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature, const f32* temperatures, i32 columns) {
+  using Values = Vec<T, VEC>;
+  constexpr int TEAM = THREADS * CLUSTER;                          // threads of a row
+  constexpr int MINE = static_cast<int>(ceil_div(H / VEC, TEAM));  // chunks of a row per thread
+  constexpr bool HELD = H > 0 && MINE * VEC <= 40;  // more than that spills at two blocks of 512 threads per SM
+  constexpr int BATCH = HELD ? MINE : larger(1, 16 / Values::REGISTERS);  // chunks whose loads are in flight together
+  __shared__ MaxSum partial[reduce_slots(THREADS)];
+  __shared__ MaxSum parts[CLUSTER];
+  if constexpr (CLUSTER > 1) cluster_arrive();
+
+  const int chunks = (H > 0 ? H : columns) / VEC;
+  const int rank = CLUSTER > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const int thread = rank * THREADS + threadIdx.x;
+  const i64 own_row = static_cast<i64>(blockIdx.x / CLUSTER) * ROWS + threadIdx.y;
+  const i64 row = own_row < rows ? own_row : rows - 1;  // a thread without a row reads the last one and stores nothing
+  const T* x_row = x + row * stride_x;
+  OUT* out_row = out + row * stride_out;
+  const auto has = [&](int i) { return (H > 0 && (i + 1) * TEAM <= H / VEC) || thread + i * TEAM < chunks; };
+  const auto at = [&](int i) { return static_cast<i64>(thread + i * TEAM) * VEC; };
+
+  pdl_wait();
+  Values piece[BATCH];
+  const auto read = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) piece[i] = has(first + i) ? load<VEC, Cache::once>(x_row + at(first + i)) : splat<T, VEC>(-infinity());
+  };
+  if constexpr (HELD) read(0);
+  const f32 t = temperatures ? load_one(temperatures + row) : temperature;
+  pdl_launch_dependents();
+  const MergeMaxSum merge{LOG2_E * reciprocal_approx(t)};
+
+  MaxSum total = merge.identity();
+  const auto accumulate = [&](bool begun) {
+    f32 v[BATCH][VEC];
+    f32 largest = total.max;
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      widen(piece[i], v[i]);
+      for (int j = 0; j < VEC; ++j) largest = fmaxf(largest, v[i][j]);
+    }
+    const f32 shift = finite_shift(largest);
+    f32 even = 0.0f, odd = begun ? merge.rescaled(total, largest) : 0.0f;  // two chains of additions
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      for (int j = 0; j < VEC; ++j) ((i + j) % 2 ? odd : even) += exp2_approx((v[i][j] - shift) * merge.scale);
+    }
+    total = {largest, even + odd};
+  };
+  if constexpr (HELD) {
+    accumulate(false);
+  } else {
+#pragma unroll 1
+    for (int first = 0; first * TEAM < chunks; first += BATCH) {
+      read(first);
+      accumulate(true);
+    }
+  }
+
+  total = row_reduce<THREADS>(total, merge, partial, threadIdx.x);
+  if constexpr (CLUSTER > 1) {
+    cluster_wait();  // every block of the cluster runs: its shared memory may be written
+    if (threadIdx.x < CLUSTER) {
+      cluster_store(&parts[rank].max, threadIdx.x, total.max);
+      cluster_store(&parts[rank].sum, threadIdx.x, total.sum);
+    }
+    cluster_arrive();
+    cluster_wait();
+    total = reduce_all(parts, merge);
+  }
+
+  const f32 shift = finite_shift(total.max);
+  const f32 factor = LOG ? logf(total.sum) : reciprocal_approx(total.sum);
+  const auto finish = [&](int first) {
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i) {
+      if (own_row >= rows || !has(first + i)) continue;
+      f32 v[VEC];
+      widen(piece[i], v);
+      for (int j = 0; j < VEC; ++j) {
+        const f32 power = (v[j] - shift) * merge.scale;  // of 2
+        v[j] = LOG ? power * LN_2 - factor : exp2_approx(power) * factor;
+      }
+      store(out_row + at(first + i), narrow<OUT>(v));
+    }
+  };
+  if constexpr (HELD) {
+    finish(0);
+  } else {
+#pragma unroll 1
+    for (int first = 0; first * TEAM < chunks; first += BATCH) {
+      read(first);
+      finish(first);
+    }
+  }
+}
+
+}  // namespace kiln
