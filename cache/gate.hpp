@@ -1,13 +1,14 @@
 // The gate: who may read and who may write one LMDB file that is opened MDB_NOLOCK.
 //
-// Open-file-description locks on three bytes far behind the end of data.mdb itself, so that lock and data cannot be
-// separated: turnstile T, readers R, writer W.
+// Open-file-description locks on three bytes far behind the end of data.mdb itself, so that lock and data
+// cannot be separated: turnstile T, readers R, writer W.
 //   read   shared T, shared R, drop T; read and copy out; drop R
-//   write  exclusive W for the whole transaction and its sync; T then R exclusive only for the instant of mdb_txn_begin
-// Why that is enough: with MDB_NOLOCK a writer reuses pages freed before the previous transaction, so the only reader it
-// can hurt is one older than its begin; those are drained there.
-// OFD locks belong to the open file description: every operation uses a descriptor of its own, never one that another
-// thread is using. Every wait has a deadline.
+//   write  exclusive W for the whole transaction and its sync; T then R exclusive only for the instant of
+//   mdb_txn_begin
+// Why that is enough: with MDB_NOLOCK a writer reuses pages freed before the previous transaction, so the
+// only reader it can hurt is one older than its begin; those are drained there. OFD locks belong to the open
+// file description: every operation uses a descriptor of its own, never one that another thread is using.
+// Every wait has a deadline.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
+#include "cache/process.hpp"
 
 namespace kiln::cache {
 
@@ -25,34 +27,43 @@ namespace kiln::cache {
 class FdPool {
  public:
   FdPool(std::string path, int open_flags) : path_(std::move(path)), flags_(open_flags) {}
-  class Lease;
+  class Lease;  ///< must not outlive the pool
   /// An invalid lease when the file cannot be opened (errno says why).
   Lease lease();
 
  private:
   friend class Lease;
+  struct Idle {
+    std::mutex mutex;
+    std::vector<base::Fd> fds;
+    ~Idle();
+  };
+  void take_back(base::Fd fd) noexcept;
   std::string path_;
   int flags_;
-  std::mutex mutex_;
-  std::vector<base::Fd> idle_;
+  PerProcess<Idle> idle_;
 };
 
 class FdPool::Lease {
  public:
   Lease() = default;
-  Lease(FdPool* pool, base::Fd fd) : pool_(pool), fd_(std::move(fd)) {}
+  Lease(FdPool* pool, base::Fd fd) : pool_(pool), fd_(std::move(fd)), generation_(process_generation()) {}
   Lease(Lease&&) = default;
   Lease& operator=(Lease&&) = default;
   ~Lease();
   int get() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  /// Closes it instead of giving it back: it is of a file that the path no longer names.
+  void discard() noexcept;
 
  private:
   FdPool* pool_ = nullptr;
   base::Fd fd_;
+  std::uint64_t generation_ = 0;
 };
 
-/// An OFD lock on a byte range of a leased descriptor, released on destruction. Polled (OFD waits cannot be bounded).
+/// An OFD lock on a byte range of a leased descriptor, released on destruction. Polled (OFD waits cannot be
+/// bounded).
 class RangeLock {
  public:
   enum class Mode { shared, exclusive };
@@ -60,14 +71,16 @@ class RangeLock {
   RangeLock(RangeLock&& other) noexcept;
   RangeLock& operator=(RangeLock&& other) noexcept;
   ~RangeLock() { release(); }
-  /// Nothing when the deadline passed first. Throws Error(io) when the filesystem has no such locks (EINVAL, ENOLCK).
+  /// Nothing when the deadline passed first. Throws Error(io) when the filesystem has no such locks (EINVAL,
+  /// ENOLCK).
   static std::optional<RangeLock> acquire(int fd, std::int64_t offset, Mode mode, base::Deadline deadline);
   void release() noexcept;
 
  private:
-  RangeLock(int fd, std::int64_t offset) : fd_(fd), offset_(offset) {}
+  RangeLock(int fd, std::int64_t offset) : fd_(fd), offset_(offset), generation_(process_generation()) {}
   int fd_ = -1;
   std::int64_t offset_ = 0;
+  std::uint64_t generation_ = 0;
 };
 
 inline constexpr std::int64_t kGateOffset = std::int64_t{1} << 62;  ///< T, R, W at +0, +1, +2
@@ -79,8 +92,8 @@ std::optional<RangeLock> enter_reader(int fd, base::Deadline deadline);
 class WriterPass {
  public:
   static std::optional<WriterPass> enter(int fd, base::Deadline deadline);
-  /// Holds T and R exclusive; release it right after mdb_txn_begin. A writer holds T at most 20 ms in 100: between
-  /// attempts it lets new readers in.
+  /// Holds T and R exclusive; release it right after mdb_txn_begin. A writer holds T at most 20 ms in 100:
+  /// between attempts it lets new readers in.
   struct Drained {
     RangeLock turnstile, readers;
   };

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,6 +23,14 @@ struct Record {
 };
 
 std::string encode(const Record& record);
+
+/// How long a record and its head (fixed part and facts) say they are, from the record's first bytes. Not
+/// verified.
+struct RecordExtent {
+  std::uint64_t head = 0, total = 0;
+};
+/// Nothing when that is no record.
+std::optional<RecordExtent> extent_of(std::string_view prefix);
 
 /// The whole record, both checksums verified.
 std::optional<Record> decode(std::string_view bytes);

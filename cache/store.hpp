@@ -19,10 +19,11 @@ namespace kiln::cache {
 enum class Access { read_only, read_write };
 
 struct StoreOptions {
-  std::string directory;                           ///< DIR; the file is DIR/v1/data.mdb. Created 0700 when writable
+  std::string directory;  ///< DIR; the file is DIR/v1/data.mdb. Created 0700 when writable
   Access access = Access::read_write;
-  std::uint64_t map_bytes = std::uint64_t{64} << 30;  ///< address space reserved; halved until the system grants it
-  std::chrono::milliseconds put_wait{500};         ///< a put that cannot get the gate in this time is skipped
+  std::uint64_t map_bytes = std::uint64_t{64}
+                            << 30;          ///< address space reserved; halved until the system grants it
+  std::chrono::milliseconds put_wait{500};  ///< a put that cannot get the gate in this time is skipped
 };
 
 /// Why a get returned nothing.
@@ -54,9 +55,9 @@ struct StoreStats {
 
 class Store {
  public:
-  /// Opens or creates. Throws Error(io) that names directory, reason and what to do; the caller decides what a cache
-  /// without a store means. A read-only store that has no file yet also throws.
-  /// A second open of the same file in one process (any spelling of the path) returns the same environment.
+  /// Opens or creates. Throws Error(io) that names directory, reason and what to do; the caller decides what
+  /// a cache without a store means. A read-only store that has no file yet also throws. A second open of the
+  /// same file in one process (any spelling of the path) returns the same environment.
   static std::shared_ptr<Store> open(const StoreOptions& options);
   ~Store();
   Store(const Store&) = delete;
@@ -70,13 +71,14 @@ class Store {
   std::optional<Record> peek(const Key& key, base::Deadline deadline) noexcept;
   /// One transaction, synced. Replaces a damaged record or one with another key text. Never throws.
   PutResult put(const Key& key, const Record& record) noexcept;
-  /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in batches
-  /// (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read.
+  /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
+  /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read.
   void list(const std::function<void(const Entry&)>& each);
   StoreStats stats();
 
   const std::string& directory() const noexcept;
-  /// Identity of the file for lock names: equal in all processes that see the same file.
+  /// For lock names: equal in all processes that see the same store. That of DIR/v1, which stays when the
+  /// file in it is replaced (gc, clear).
   std::string identity() const;
   bool writable() const noexcept;
 

@@ -38,7 +38,7 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   request.options.insert(request.options.end(), kiln_options().begin(), kiln_options().end());
   request.random_seed = job.key.key.hex();
   request.name_expressions = {job.unit.name_expression};
-  request.trace_headers = job.closure.computed;
+  request.trace_headers = job.closure.computed || job.closure.toolkit_computed;
   request.want_ptx = job.want_ptx;
   return request;
 }
@@ -90,6 +90,10 @@ Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
   PtxasReport report = read_ptxas_report(r.log, facts.lowered_name);
   facts.spill_store_bytes = report.spill_store_bytes;
   facts.spill_load_bytes = report.spill_load_bytes;
+  if (facts.spill_store_bytes + facts.spill_load_bytes == 0) {
+    facts.spill_store_bytes = kernel->spill_store_bytes;  // an NVRTC whose log says nothing
+    facts.spill_load_bytes = kernel->spill_load_bytes;
+  }
   facts.performance_warnings = std::move(report.performance_warnings);
   facts.nvrtc_version = r.nvrtc_version;
   facts.frontend_ms = r.frontend_ms;
@@ -110,7 +114,7 @@ std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse
   for (const std::string& path : host_paths) {
     if (path.size() > 4 && r.image.find(path) != std::string::npos) return "the image contains the directory '" + path + "'";
   }
-  if (job.closure.computed) {
+  if (job.closure.computed || job.closure.toolkit_computed) {
     std::set<std::string, std::less<>> hashed;
     for (const source::ClosureFile& file : job.closure.files) hashed.insert(base::normalized(file.symbolic));
     for (const std::string& read : r.headers_read) {
@@ -127,7 +131,11 @@ std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse
 
 }  // namespace
 
-std::string unpublishable_beforehand(const source::Closure& closure) {
+std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit) {
+  if (toolkit.nvrtc_build_id.empty() || toolkit.builtins_build_id.empty()) {
+    return "the compiler cannot be identified: '" + (toolkit.nvrtc_build_id.empty() ? toolkit.nvrtc : toolkit.nvrtc_builtins) +
+           "' has no GNU build-id";
+  }
   if (closure.date_time.empty()) return {};
   const std::string& file = closure.date_time.front();
   return (file.empty() ? std::string("the source") : "'" + file + "'") + " mentions __DATE__, __TIME__ or __TIMESTAMP__";
@@ -142,7 +150,7 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
   check_answer(job, answer);
   Compiled out;
   out.facts = gather_facts(job, answer.response);
-  out.unpublishable = unpublishable_beforehand(job.closure);
+  out.unpublishable = unpublishable_beforehand(job.closure, toolkit);
   if (out.unpublishable.empty()) out.unpublishable = unpublishable_afterwards(job, answer.response);
   out.image = std::move(answer.response.image);
   out.ptx = std::move(answer.response.ptx);

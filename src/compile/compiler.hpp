@@ -28,6 +28,6 @@ struct Compiled {
 Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool, base::Deadline deadline);
 
 /// Why this unit can never be published, known before compiling; empty when it can.
-std::string unpublishable_beforehand(const source::Closure& closure);
+std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit);
 
 }  // namespace kiln::compile

@@ -16,8 +16,8 @@ namespace kiln::source {
 /// Absolute directories. A directory that is also a toolkit one (same device and inode) counts as toolkit;
 /// repeats and directories that do not exist are dropped.
 struct SearchPath {
-  std::vector<std::string>
-      project;  ///< the template's own directory first, then [compile] include_dirs, then the configured ones
+  /// The template's own directory first, then [compile] include_dirs, then the configured ones.
+  std::vector<std::string> project;
   std::vector<std::string> toolkit;  ///< searched last
 };
 
@@ -36,6 +36,8 @@ struct ClosureFile {
   base::FileStamp stamp;
   bool toolkit = false;      ///< lies in a toolkit directory
   bool via_toolkit = false;  ///< reached only through toolkit files
+  /// The stamp was older than 2 s when the file was hashed: an equal one proves equal content.
+  bool settled = false;
 };
 
 /// One include directive of a project file whose target was found outside the toolkit.
@@ -46,17 +48,21 @@ struct ProjectEdge {
 };
 
 struct Closure {
-  std::vector<Root> roots;           ///< in search order; only those used, or all when `computed`
+  /// In search order; only those used, or all when `computed` or `toolkit_computed`.
+  std::vector<Root> roots;
   std::vector<ClosureFile> files;    ///< in scan order, the source itself not included
   std::vector<ProjectEdge> edges;    ///< in scan order
   std::vector<std::string> missing;  ///< spellings in project files that were found nowhere
-  bool computed =
-      false;  ///< a project file has a computed include: what is read must be compared after the compile
-  std::vector<std::string>
-      date_time;  ///< files (symbolic; "" is the source) that mention __DATE__ and the like
+  /// A project file has a computed include: what is read must be compared after the compile.
+  bool computed = false;
+  /// A toolkit file has one. Its target is in `files` where a #define of some scanned file spells it out; a
+  /// name put together from pieces (Thrust's `<__THRUST_HOST_SYSTEM_ROOT/...>`) is seen only by comparing.
+  bool toolkit_computed = false;
+  /// Files (symbolic; "" is the source) that mention __DATE__ and the like.
+  std::vector<std::string> date_time;
 
-  /// First file whose content is no longer what was hashed: stamps are compared, and files younger than 2 s
-  /// are hashed again. Nothing when all are as they were.
+  /// Path of the first file whose content is no longer what was hashed: stamps are compared, and files whose
+  /// stamp differs or was younger than 2 s are hashed again. Nothing when all are as they were.
   std::optional<std::string> changed() const;
 };
 
@@ -69,9 +75,10 @@ class ScanCache {
     base::FileStamp stamp;
     Digest digest;
     std::shared_ptr<const ScanResult> scan;
+    bool settled = false;
   };
-  /// Nothing when the file does not exist or is not a regular file. Throws Error(source) when it exists and
-  /// cannot be read.
+  /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists and cannot
+  /// be read, is a FIFO or device, or is larger than 64 MB.
   std::optional<Entry> look(const std::string& path);
 
  private:

@@ -19,8 +19,8 @@ struct Symbols {
       strides;                                  ///< argument -> stride expressions, for stride(x, i)
   std::set<std::string, std::less<>> dtypes;    ///< names of slots and constants that sizeof() takes
   std::set<std::string, std::less<>> pointers;  ///< slots that align() takes
-  std::map<std::string, std::string, std::less<>>
-      unavailable;  ///< names that exist but may not be used here -> why
+  /// Names that exist but may not be used here -> why.
+  std::map<std::string, std::string, std::less<>> unavailable;
 };
 
 /// 64-bit signed, C precedence, short-circuit; functions and rules in docs/templates.md. Immutable,

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kiln::source {
@@ -10,15 +11,20 @@ namespace kiln::source {
 struct IncludeDirective {
   std::string name;  ///< without quotes or brackets
   bool quoted = false;
+  bool next = false;  ///< #include_next: any directory of the search path may serve it
   friend bool operator==(const IncludeDirective&, const IncludeDirective&) = default;
 };
 
 struct ScanResult {
-  /// In order of appearance, repeats removed: #include, #include_next, #import and their digraph and
-  /// line-spliced forms, anywhere in the text (comments and #if 0 too); arguments of __has_include and of any
-  /// macro whose name contains "include" in any case; and header-like strings in #define lines (what a
-  /// computed include may expand to).
+  /// In order of appearance, repeats removed: #include, #include_next, #import and their digraph, trigraph
+  /// and line-spliced forms, wherever a directive can stand (#if 0 and block comments too, but not behind
+  /// "//" or other text of the same line); arguments of __has_include and of any macro whose name contains
+  /// "include" in any case, anywhere; and header-like strings in #define, #if and #elif lines (what a
+  /// computed include may expand to, and what a wrapped __has_include may ask for), absolute ones excepted.
   std::vector<IncludeDirective> directives;
+  /// Object-like macros that stand for one word or path, in order: what a header-like string may be put
+  /// together from (Thrust: <__THRUST_HOST_SYSTEM_ROOT/detail/execution_policy.h>).
+  std::vector<std::pair<std::string, std::string>> definitions;
   bool computed = false;   ///< has #include MACRO
   bool date_time = false;  ///< mentions __DATE__, __TIME__ or __TIMESTAMP__
 };

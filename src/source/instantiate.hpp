@@ -31,8 +31,10 @@ std::vector<Value> positional(const Manifest& manifest, std::span<const NamedVal
 /// "T=bf16" pieces as the command line has them; the returned views point into `pieces`.
 std::vector<NamedValue> parse_assignments(std::span<const std::string> pieces);
 
-/// A [[require]]'s message with each {NAME} replaced by its value: dtypes and enum values by name, the rest as integers.
-std::string render_message(const Manifest& manifest, std::string_view message, std::span<const std::int64_t> slots);
+/// A [[require]]'s message with each {NAME} replaced by its value: parameters in canonical
+/// text, pointers in hexadecimal, the rest as integers.
+std::string render_message(const Manifest& manifest, std::string_view message,
+                           std::span<const std::int64_t> slots);
 
 enum class Which { kernel, reference };
 
@@ -43,10 +45,10 @@ struct Instantiation {
   Resolved resolved;
   std::string unit;  ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
   std::string name_expression;
-  std::vector<std::string>
-      options;         ///< the manifest's, in order: -std=..., -default-device, --minimal, -D..., options
-  std::string source;  ///< bytes of the template's source file, with #include lines for `preinclude` never
-                       ///< added to it
+  /// The manifest's, in order: -std=..., -default-device, --minimal, -D..., options, --pre-include=...
+  std::vector<std::string> options;
+  /// Bytes of the template's source file, with #include lines for `preinclude` never added to it.
+  std::string source;
 };
 
 /// Reads the source. Throws as resolve, and Error(source) when the file is missing or has no such entry point

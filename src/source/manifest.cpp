@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "source/braces.hpp"
-#include "source/parameter_value.hpp"
-
 namespace kiln::source {
 namespace {
 
@@ -78,24 +75,6 @@ std::vector<std::string> Manifest::parameter_names() const {
   std::vector<std::string> out;
   for (const ParameterSpec& p : parameters) out.push_back(p.name);
   return out;
-}
-
-std::string Manifest::message_of(const Requirement& requirement, std::span<const std::int64_t> values) const {
-  return fill_braces(requirement.message, [&](const std::string& wanted) -> std::string {
-    const int slot = slot_index(wanted);
-    if (slot < 0 || static_cast<std::size_t>(slot) >= values.size()) return '{' + wanted + '}';
-    const std::int64_t value = values[static_cast<std::size_t>(slot)];
-    if (slot < slots.parameters) return parameter_text(parameters[static_cast<std::size_t>(slot)], value);
-    const int argument = slot - slots.argument_slot(0);
-    if (argument < 0 || argument >= slots.arguments ||
-        arguments[static_cast<std::size_t>(argument)].type.kind != ArgumentType::Kind::pointer) {
-      return std::to_string(value);
-    }
-    std::string hex;
-    for (auto bits = static_cast<std::uint64_t>(value); bits || hex.empty(); bits >>= 4)
-      hex += "0123456789abcdef"[bits & 15];
-    return "0x" + std::string(hex.rbegin(), hex.rend());
-  });
 }
 
 }  // namespace kiln::source

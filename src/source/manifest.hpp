@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,8 +86,8 @@ struct Requirement {
 };
 
 struct PrewarmRow {
-  std::vector<std::pair<std::string, std::vector<std::string>>>
-      values;  ///< parameter -> texts, in the row's order
+  /// Parameter -> texts, in the row's order.
+  std::vector<std::pair<std::string, std::vector<std::string>>> values;
   int line = 0;
 };
 
@@ -105,8 +104,8 @@ struct Limits {
 
 /// Where each name lives in the values that expressions read.
 struct SlotLayout {
-  int parameters = 0, derives = 0, arguments = 0,
-      runtime = 0;  ///< counts, laid out in this order from slot 0
+  /// Counts, laid out in this order from slot 0.
+  int parameters = 0, derives = 0, arguments = 0, runtime = 0;
   int derive_slot(int i) const noexcept { return parameters + i; }
   int argument_slot(int i) const noexcept { return parameters + derives + i; }
   int runtime_slot(int i) const noexcept { return parameters + derives + arguments + i; }
@@ -129,8 +128,8 @@ struct Manifest {
   std::vector<std::pair<Dtype, double>> tolerance;
   CompileSpec compile;
   std::vector<ParameterSpec> parameters;
-  std::vector<std::pair<std::string, Expression>>
-      derives;  ///< in an order in which each needs only earlier ones
+  /// In an order in which each needs only earlier ones.
+  std::vector<std::pair<std::string, Expression>> derives;
   std::vector<Requirement> requirements;
   std::vector<ArgumentSpec> arguments;
   std::vector<RuntimeValueSpec> runtime;
@@ -138,19 +137,16 @@ struct Manifest {
   Limits limits;
   std::vector<PrewarmRow> prewarm;
   SlotLayout slots;
-  std::vector<int> resolve_order;  ///< slots of parameters and derives, in an order in which each default and
-                                   ///< derive needs only earlier ones
-  std::vector<int>
-      value_order;  ///< slots of arguments and run-time values that have a `value` expression, likewise
+  /// Slots of parameters and derives, in an order in which each default and derive needs only earlier ones.
+  std::vector<int> resolve_order;
+  /// Slots of arguments and run-time values that have a `value` expression, likewise.
+  std::vector<int> value_order;
 
   int parameter_index(std::string_view name) const noexcept;  ///< -1 when absent
   int argument_index(std::string_view name) const noexcept;
   /// Of anything that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
   int slot_index(std::string_view name) const noexcept;
   std::vector<std::string> parameter_names() const;
-  /// The message with the values of these slots filled in: a parameter as its canonical text, a pointer in
-  /// hexadecimal.
-  std::string message_of(const Requirement& requirement, std::span<const std::int64_t> values) const;
 };
 
 /// Throws Error(manifest) "FILE:LINE: ..." for everything docs/templates.md forbids: TOML syntax, unknown

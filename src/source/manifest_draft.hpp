@@ -12,8 +12,8 @@ namespace kiln::source {
 
 struct Draft {
   Manifest out;
-  std::set<std::string, std::less<>>
-      taken;  ///< names of parameters, derives, arguments and run-time values: one name space
+  /// Names of parameters, derives, arguments and run-time values: one name space.
+  std::set<std::string, std::less<>> taken;
 
   // What expressions know, each more than the one before.
   Symbols resolve;   ///< parameters, derives, arch: defaults and derives

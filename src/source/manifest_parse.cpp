@@ -77,8 +77,8 @@ void take_name(Draft& draft, const TableReader& reader, std::string_view key, co
   if (!base::is_identifier(name))
     reader.fail(key, std::string(what) + ' ' + quote(name) + " must be named [A-Za-z_][A-Za-z0-9_]*");
   if (is_reserved_name(name))
-    reader.fail(key, quote(name) +
-                         " is a dtype, a function or another word of expressions, and cannot name " + what);
+    reader.fail(
+        key, quote(name) + " is a dtype, a function or another word of expressions, and cannot name " + what);
   if (!draft.taken.insert(name).second) {
     reader.fail(key,
                 "two of the parameters, derives, arguments and run-time values are called " + quote(name));

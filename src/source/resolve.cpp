@@ -60,8 +60,8 @@ void check_arch(const Manifest& manifest, base::Arch arch) {
   if (only.empty() || std::find(only.begin(), only.end(), arch) != only.end()) return;
   std::vector<std::string> names;
   for (const base::Arch a : only) names.push_back(a.name());
-  throw Error(Errc::unsupported_arch, "template " + quote(manifest.name) + " does not run on " +
-                                          arch.name() + "; it runs on: " + base::join(names, " "));
+  throw Error(Errc::unsupported_arch, "template " + quote(manifest.name) + " does not run on " + arch.name() +
+                                          "; it runs on: " + base::join(names, " "));
 }
 
 /// Arithmetic that fails in a default or derive, with the names that the expression alone does not know.
@@ -87,7 +87,7 @@ void check_requirements(const Manifest& manifest, const Resolved& resolved) {
     if (requirement.at_launch) continue;
     if (evaluate(manifest, requirement.expression, resolved.slots, "[[require]]") != 0) continue;
     throw Error(Errc::requirement, resolved.specialization.to_string() + " (" + resolved.arch.name() +
-                                       "): " + manifest.message_of(requirement, resolved.slots) +
+                                       "): " + render_message(manifest, requirement.message, resolved.slots) +
                                        " (required: " + requirement.expression.text() + ')');
   }
 }

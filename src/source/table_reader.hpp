@@ -38,8 +38,8 @@ class TableReader {
   std::string text_or(std::string_view key, std::string fallback) const;
   bool boolean_or(std::string_view key, bool fallback) const;
   std::optional<std::int64_t> count(std::string_view key) const;  ///< an integer >= 0
-  std::vector<std::string> lines(
-      std::string_view key) const;  ///< array of strings, each without control characters
+  /// Array of strings, each without control characters.
+  std::vector<std::string> lines(std::string_view key) const;
   /// A string or integer as an expression; empty when the key is missing.
   Expression expression(std::string_view key, const Symbols& symbols) const;
   /// Array of them. An empty array is an error.

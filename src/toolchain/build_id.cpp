@@ -12,7 +12,7 @@
 namespace kiln::toolchain {
 namespace {
 
-constexpr std::size_t kMaxProgramHeaders = 256, kMaxNoteBytes = 64 << 10, kMaxIdBytes = 64;
+constexpr std::size_t kMaxEntries = 4096, kMaxNoteBytes = 64 << 10, kMaxIdBytes = 64;
 
 bool read_at(int fd, std::uint64_t offset, void* out, std::size_t size) noexcept {
   auto* bytes = static_cast<char*>(out);
@@ -43,14 +43,37 @@ std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
     std::memcpy(&note, notes.data(), sizeof note);
     const std::size_t descriptor = padded(sizeof note + std::size_t{note.n_namesz});
     if (descriptor > notes.size() || note.n_descsz > notes.size() - descriptor) return std::nullopt;
-    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && notes.substr(sizeof note, 4) == std::string_view("GNU\0", 4) &&
-        note.n_descsz > 0 && note.n_descsz <= kMaxIdBytes) {
+    if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+        notes.substr(sizeof note, 4) == std::string_view("GNU\0", 4) && note.n_descsz > 0 &&
+        note.n_descsz <= kMaxIdBytes) {
       return hex(notes.substr(descriptor, note.n_descsz));
     }
     notes.remove_prefix(std::min(notes.size(), padded(descriptor + note.n_descsz)));
   }
   return std::nullopt;
 }
+
+/// The id among the notes of one kind of table: segments or sections.
+template <class Entry, class Range>
+std::optional<std::string> id_through(int fd, std::uint64_t table, std::size_t count, std::size_t entry_size,
+                                      Range&& note_range) {
+  if (entry_size != sizeof(Entry) || count > kMaxEntries) return std::nullopt;
+  std::vector<Entry> entries(count);
+  if (!read_at(fd, table, entries.data(), count * sizeof(Entry))) return std::nullopt;
+  for (const Entry& entry : entries) {
+    const auto [is_note, offset, size, align] = note_range(entry);
+    if (!is_note || size > kMaxNoteBytes) continue;
+    std::string notes(size, '\0');
+    if (!read_at(fd, offset, notes.data(), notes.size())) continue;
+    if (auto id = id_in(notes, align == 8 ? 8 : 4)) return id;
+  }
+  return std::nullopt;
+}
+
+struct NoteRange {
+  bool is_note;
+  std::uint64_t offset, size, align;
+};
 
 }  // namespace
 
@@ -61,19 +84,21 @@ std::optional<std::string> build_id_of(const std::string& path) {
 
   Elf64_Ehdr header;
   if (!read_at(fd.get(), 0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
-      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum > kMaxProgramHeaders) {
+      header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB) {
     return std::nullopt;
   }
-  std::vector<Elf64_Phdr> segments(header.e_phnum);
-  if (!read_at(fd.get(), header.e_phoff, segments.data(), segments.size() * sizeof(Elf64_Phdr))) return std::nullopt;
-  for (const Elf64_Phdr& segment : segments) {
-    if (segment.p_type != PT_NOTE || segment.p_filesz > kMaxNoteBytes) continue;
-    std::string notes(segment.p_filesz, '\0');
-    if (!read_at(fd.get(), segment.p_offset, notes.data(), notes.size())) continue;
-    if (auto id = id_in(notes, segment.p_align == 8 ? 8 : 4)) return id;
+  if (auto id = id_through<Elf64_Phdr>(
+          fd.get(), header.e_phoff, header.e_phnum, header.e_phentsize, [](const auto& segment) {
+            return NoteRange{segment.p_type == PT_NOTE, segment.p_offset, segment.p_filesz, segment.p_align};
+          })) {
+    return id;
   }
-  return std::nullopt;
+  // patchelf moves the note's section and leaves the segment behind: so it is in the pip wheels of CUDA 12's
+  // libnvrtc.
+  return id_through<
+      Elf64_Shdr>(fd.get(), header.e_shoff, header.e_shnum, header.e_shentsize, [](const auto& section) {
+    return NoteRange{section.sh_type == SHT_NOTE, section.sh_offset, section.sh_size, section.sh_addralign};
+  });
 }
 
 }  // namespace kiln::toolchain

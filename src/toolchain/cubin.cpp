@@ -1,5 +1,5 @@
-// The attributes' numbers and layouts are not documented; they were read off cubins of NVRTC 12.0 to 13.0 (sm_52 to
-// sm_121) and agree with what cuobjdump --dump-elf and --dump-resource-usage print.
+// The attributes' numbers and layouts are not documented; they were read off cubins of NVRTC 12.0 to 13.0
+// (sm_52 to sm_121) and agree with what cuobjdump --dump-elf and --dump-resource-usage print.
 #include "toolchain/cubin.hpp"
 
 #include <elf.h>
@@ -16,8 +16,8 @@ namespace kiln::toolchain {
 namespace {
 
 constexpr std::uint8_t kStoCudaEntry = 0x10;  // st_other of a __global__ function
-/// From sm_90 on every block's shared memory begins with this much for the system: part of the section's size, but not of
-/// what cuFuncGetAttribute and ptxas -v call static shared memory.
+/// From sm_90 on every block's shared memory begins with this much for the system: part of the section's
+/// size, but not of what cuFuncGetAttribute and ptxas -v call static shared memory.
 constexpr std::uint64_t kReservedSharedBytes = 1024;
 
 enum Attribute : std::uint8_t {
@@ -45,7 +45,8 @@ T at(std::span<const std::byte> bytes, std::size_t offset) {
 }
 
 /// Calls each(attribute, payload) for every record of a .nv.info section that carries a sized payload.
-/// Grammar: format:8 attribute:8, then 16 bits of value (formats 1 to 3), or a 16-bit size and as many bytes (format 4).
+/// Grammar: format:8 attribute:8, then 16 bits of value (formats 1 to 3), or a 16-bit size and as many bytes
+/// (format 4).
 template <class Each>
 void for_each_attribute(std::span<const std::byte> info, Each&& each) {
   while (!info.empty()) {
@@ -64,8 +65,8 @@ std::array<std::uint32_t, 3> triple(std::span<const std::byte> payload) {
   return {at<std::uint32_t>(payload, 0), at<std::uint32_t>(payload, 4), at<std::uint32_t>(payload, 8)};
 }
 
-/// Adds the bytes that one spilling instruction moves. SASS since sm_70: 128 bits, the opcode in bits 0-11 (store or load,
-/// local or, with shared-memory spilling, shared), the operand's width in bits 73-75.
+/// Adds the bytes that one spilling instruction moves. SASS since sm_70: 128 bits, the opcode in bits 0-11
+/// (store or load, local or, with shared-memory spilling, shared), the operand's width in bits 73-75.
 void count_spill(CubinKernel& kernel, std::span<const std::byte> text, std::uint32_t offset) {
   static constexpr std::uint32_t kWidths[] = {1, 1, 2, 2, 4, 8, 16, 0};
   if (offset > text.size() || text.size() - offset < 16) damaged("a spill outside the code");
@@ -75,7 +76,8 @@ void count_spill(CubinKernel& kernel, std::span<const std::byte> text, std::uint
   if (opcode == 0x983 || opcode == 0x984) kernel.spill_load_bytes += bytes;
 }
 
-void read_kernel_attributes(CubinKernel& kernel, std::span<const std::byte> info, std::span<const std::byte> text) {
+void read_kernel_attributes(CubinKernel& kernel, std::span<const std::byte> info,
+                            std::span<const std::byte> text) {
   for_each_attribute(info, [&](std::uint8_t attribute, std::span<const std::byte> payload) {
     switch (attribute) {
       case KPARAM_INFO:
@@ -91,16 +93,22 @@ void read_kernel_attributes(CubinKernel& kernel, std::span<const std::byte> info
         kernel.max_threads = x * y * z;
         break;
       }
-      case REQNTID: kernel.required_block = triple(payload); break;
-      case CTA_PER_CLUSTER: kernel.cluster = triple(payload); break;
+      case REQNTID:
+        kernel.required_block = triple(payload);
+        break;
+      case CTA_PER_CLUSTER:
+        kernel.cluster = triple(payload);
+        break;
       case ANNOTATIONS:
         for (std::size_t i = 0; i + 8 <= payload.size(); i += 8)
-          if (at<std::uint32_t>(payload, i) == 1) count_spill(kernel, text, at<std::uint32_t>(payload, i + 4));
+          if (at<std::uint32_t>(payload, i) == 1)
+            count_spill(kernel, text, at<std::uint32_t>(payload, i + 4));
         break;
     }
   });
   auto& arguments = kernel.arguments;  // written last to first
-  std::sort(arguments.begin(), arguments.end(), [](const auto& a, const auto& b) { return a.ordinal < b.ordinal; });
+  std::sort(arguments.begin(), arguments.end(),
+            [](const auto& a, const auto& b) { return a.ordinal < b.ordinal; });
   for (std::size_t i = 0; i < arguments.size(); ++i)
     if (arguments[i].ordinal != i) damaged("arguments of '" + kernel.name + "' are not numbered from 0");
 }
@@ -144,7 +152,8 @@ CubinFacts read_cubin(std::span<const std::byte> image) {
       kernel.name = name_at(names, symbol.st_name);
       const ElfSection* text = find(".text." + kernel.name);
       if (!text) damaged("no code for '" + kernel.name + "'");
-      if (const ElfSection* info = find(".nv.info." + kernel.name)) read_kernel_attributes(kernel, info->bytes, text->bytes);
+      if (const ElfSection* info = find(".nv.info." + kernel.name))
+        read_kernel_attributes(kernel, info->bytes, text->bytes);
       if (const ElfSection* shared = find(".nv.shared." + kernel.name)) {
         const std::uint64_t reserved = facts.sm >= 90 ? std::min(kReservedSharedBytes, shared->size) : 0;
         kernel.shared_bytes = static_cast<std::uint32_t>(shared->size - reserved);
@@ -160,8 +169,10 @@ CubinFacts read_cubin(std::span<const std::byte> image) {
       if (it == kernel_of_symbol.end()) return;  // a device function
       CubinKernel& kernel = facts.kernels[it->second];
       const auto value = at<std::uint32_t>(payload, 4);
-      if (attribute == REGCOUNT) kernel.registers = value;
-      else kernel.stack_bytes = std::max(kernel.stack_bytes, value);
+      if (attribute == REGCOUNT)
+        kernel.registers = value;
+      else
+        kernel.stack_bytes = std::max(kernel.stack_bytes, value);
     });
   }
   return facts;

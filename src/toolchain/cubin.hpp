@@ -11,7 +11,8 @@
 
 namespace kiln::toolchain {
 
-/// One kernel argument. Offsets shift between archs (64-aligned arguments follow the constant bank): compare ordinal and size.
+/// One kernel argument. Offsets shift between archs (64-aligned arguments follow the constant bank): compare
+/// ordinal and size.
 struct CubinArgument {
   std::uint16_t ordinal = 0;
   std::uint32_t offset = 0, size = 0;  ///< bytes
@@ -21,11 +22,12 @@ struct CubinKernel {
   std::string name;                      ///< lowered (mangled)
   std::vector<CubinArgument> arguments;  ///< by ordinal
   std::uint32_t registers = 0;           ///< per thread
-  std::uint32_t stack_bytes = 0;         ///< local memory per thread, callees included; 0 when recursion hides it
-  std::uint32_t shared_bytes = 0;        ///< static shared memory, without the system's 1 KiB of sm_90 and later
-  std::uint32_t max_threads = 0;         ///< per block, from __launch_bounds__; 0 when not bounded
+  std::uint32_t stack_bytes = 0;   ///< local memory per thread, callees included; 0 when recursion hides it
+  std::uint32_t shared_bytes = 0;  ///< static shared memory, without the system's 1 KiB of sm_90 and later
+  std::uint32_t max_threads = 0;   ///< per block, from __launch_bounds__; 0 when not bounded
   std::array<std::uint32_t, 3> required_block{}, cluster{};  ///< REQNTID, CTA_PER_CLUSTER; zeros when absent
-  /// What ptxas -v reports, from the cubin itself; 0 in images of toolkits before 12.8 (which do not say) and below sm_70.
+  /// What ptxas -v reports, from the cubin itself; 0 in images of toolkits before 12.8 (which do not say) and
+  /// below sm_70.
   std::uint32_t spill_store_bytes = 0, spill_load_bytes = 0;
 };
 

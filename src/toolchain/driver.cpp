@@ -28,7 +28,8 @@ constexpr Entry kEntries[] = {KILN_DRIVER_ENTRIES(KILN_REQUIRED, KILN_OPTIONAL)}
 static_assert(std::size(kEntries) * sizeof(void*) == sizeof(Driver), "an entry of driver.hpp is not listed");
 
 using GetProcAddress = CUresult (*)(const char*, void**, int version, std::uint64_t flags, int* status);
-constexpr std::uint64_t kLegacyStream = 1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM: stream 0 is the legacy default stream
+constexpr std::uint64_t kLegacyStream =
+    1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM: stream 0 is the legacy default stream
 
 struct Loaded {
   Driver driver{};
@@ -61,14 +62,16 @@ struct Loaded {
     for (const Entry& entry : kEntries) {
       void* function = nullptr;
       int status = 0;
-      if (get(entry.name, &function, entry.version, kLegacyStream, &status) != CUDA_SUCCESS) function = nullptr;
+      if (get(entry.name, &function, entry.version, kLegacyStream, &status) != CUDA_SUCCESS)
+        function = nullptr;
       std::memcpy(reinterpret_cast<char*>(&driver) + entry.offset, &function, sizeof function);
       if (!function && entry.required) missing += std::string(missing.empty() ? "" : ", ") + entry.name;
     }
     int version = 0;
     if (driver.cuDriverGetVersion) driver.cuDriverGetVersion(&version);
     if (version >= kOldestVersion && missing.empty()) return "";
-    return "the CUDA driver '" + path + "' (" + std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10) +
+    return "the CUDA driver '" + path + "' (" + std::to_string(version / 1000) + '.' +
+           std::to_string(version % 1000 / 10) +
            ") is not usable: " + (missing.empty() ? "12.0 or newer is needed" : "it lacks " + missing);
   }
 };

@@ -93,8 +93,9 @@ struct Driver {
   CUresult (*cuCtxSetCurrent)(CUcontext);
   CUresult (*cuCtxGetDevice)(CUdevice*);
   CUresult (*cuCtxSynchronize)();
-  CUresult (*cuLibraryLoadData)(CUlibrary*, const void* code, int* jit_options, void** jit_values, unsigned jit_count,
-                                int* library_options, void** library_values, unsigned library_count);
+  CUresult (*cuLibraryLoadData)(CUlibrary*, const void* code, int* jit_options, void** jit_values,
+                                unsigned jit_count, int* library_options, void** library_values,
+                                unsigned library_count);
   CUresult (*cuLibraryUnload)(CUlibrary);
   CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
   CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
@@ -126,8 +127,9 @@ struct Driver {
   CUresult (*cuMemcpyDtoD)(CUdeviceptr, CUdeviceptr, size_t);
   CUresult (*cuMemsetD8)(CUdeviceptr, unsigned char, size_t);
 
-  /// Loads libcuda once (KILN_LIBCUDA, else libcuda.so.1). Null when there is none or it is too old (12.0 is the oldest);
-  /// `load_error()` says why. Calls nothing in the driver but cuGetProcAddress and cuDriverGetVersion: no cuInit.
+  /// Loads libcuda once (KILN_LIBCUDA, else libcuda.so.1). Null when there is none or it is too old (12.0 is
+  /// the oldest); `load_error()` says why. Calls nothing in the driver but cuGetProcAddress and
+  /// cuDriverGetVersion: no cuInit.
   static const Driver* get() noexcept;
   static const std::string& load_error() noexcept;
 

@@ -51,7 +51,8 @@ Elf::Elf(std::span<const std::byte> file) {
   if (header.e_shentsize != sizeof(Elf64_Shdr)) damaged("section headers of an unknown size");
 
   // Counts that do not fit the header's 16 bits are kept in section 0 (gABI, "Extended section numbering").
-  const auto first = read<Elf64_Shdr>(slice(file, header.e_shoff, 1, sizeof(Elf64_Shdr), "no section headers"));
+  const auto first =
+      read<Elf64_Shdr>(slice(file, header.e_shoff, 1, sizeof(Elf64_Shdr), "no section headers"));
   const std::uint64_t count = header.e_shnum ? header.e_shnum : first.sh_size;
   const std::uint32_t names_index = header.e_shstrndx == SHN_XINDEX ? first.sh_link : header.e_shstrndx;
   const auto table = slice(file, header.e_shoff, count, sizeof(Elf64_Shdr), "section headers out of bounds");
@@ -66,9 +67,10 @@ Elf::Elf(std::span<const std::byte> file) {
   for (std::uint64_t i = 0; i < count; ++i) {
     const auto section = read<Elf64_Shdr>(table, i);
     // Section 0 has no name, and may hold counts in its other fields.
-    const std::string_view name = section.sh_type == SHT_NULL ? std::string_view() : name_at(names, section.sh_name);
-    sections_.push_back({name, section.sh_type, section.sh_link, section.sh_info, section.sh_flags, section.sh_size,
-                         bytes_of(section)});
+    const std::string_view name =
+        section.sh_type == SHT_NULL ? std::string_view() : name_at(names, section.sh_name);
+    sections_.push_back({name, section.sh_type, section.sh_link, section.sh_info, section.sh_flags,
+                         section.sh_size, bytes_of(section)});
   }
 }
 

@@ -1,4 +1,5 @@
-// A bounded reader of little-endian ELF64 files: what build-ids and cubins need. Damage is an Error, never a crash.
+// A bounded reader of little-endian ELF64 files: what build-ids and cubins need. Damage is an Error, never a
+// crash.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@ struct ElfSection {
 
 class Elf {
  public:
-  /// A view of `file`, which must outlive it. Throws Error(io) when this is no ELF64 or a table is out of bounds.
+  /// A view of `file`, which must outlive it. Throws Error(io) when this is no ELF64 or a table is out of
+  /// bounds.
   explicit Elf(std::span<const std::byte> file);
 
   std::uint16_t machine() const noexcept { return machine_; }
@@ -36,8 +38,9 @@ class Elf {
   std::vector<ElfSection> sections_;
 };
 
-/// The GNU build-id of a shared library as hex, read from its PT_NOTE segments without loading the library and
-/// without reading more than headers and notes. Nothing when there is no such file or note.
+/// The GNU build-id of a shared library as hex, read from its notes without loading the library and without
+/// reading more than headers and notes. Nothing when there is no such file or note: then the library has no
+/// identity, and a key that depends on it must not be used.
 std::optional<std::string> build_id_of(const std::string& path);
 
 }  // namespace kiln::toolchain

@@ -20,7 +20,8 @@ std::string environment(const char* name) {
 
 std::string absolute(const std::string& path) {
   std::error_code ignored;
-  const auto full = path.starts_with('/') ? std::filesystem::path(path) : std::filesystem::absolute(path, ignored);
+  const auto full =
+      path.starts_with('/') ? std::filesystem::path(path) : std::filesystem::absolute(path, ignored);
   std::string out = base::normalized(full.string());
   while (out.size() > 1 && out.back() == '/') out.pop_back();
   return out;
@@ -91,7 +92,9 @@ class Search {
 
 void search_all(const ToolkitSearch& options, Search& search) {
   if (!options.cuda_home.empty()) return search.root(options.cuda_home, "the configured CUDA home");
-  const auto env = [&](const char* name) { return options.use_environment ? environment(name) : std::string(); };
+  const auto env = [&](const char* name) {
+    return options.use_environment ? environment(name) : std::string();
+  };
 
   search.root(env("CUDA_HOME"), "CUDA_HOME");
   search.root(env("CUDA_PATH"), "CUDA_PATH");
@@ -102,8 +105,8 @@ void search_all(const ToolkitSearch& options, Search& search) {
   search.root("/usr/local/cuda", "the standard toolkit");
 
   const std::string home = env("HOME");
-  const std::string prefixes[] = {env("VIRTUAL_ENV"), env("CONDA_PREFIX"), home.empty() ? "" : home + "/.local",
-                                  "/usr/local", "/usr"};
+  const std::string prefixes[] = {env("VIRTUAL_ENV"), env("CONDA_PREFIX"),
+                                  home.empty() ? "" : home + "/.local", "/usr/local", "/usr"};
   for (const std::string& prefix : prefixes) {
     if (prefix.empty() || search.done()) continue;
     if (prefix == prefixes[1]) search.root(prefix, "CONDA_PREFIX");

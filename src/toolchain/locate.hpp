@@ -8,8 +8,8 @@
 namespace kiln::toolchain {
 
 struct Toolkit {
-  std::string nvrtc;             ///< absolute path of libnvrtc.so.N; empty when none was found
-  std::string nvrtc_builtins;    ///< absolute path of the libnvrtc-builtins beside it; empty when none
+  std::string nvrtc;           ///< absolute path of libnvrtc.so.N; empty when none was found
+  std::string nvrtc_builtins;  ///< absolute path of the libnvrtc-builtins beside it; empty when none
   std::string nvrtc_build_id, builtins_build_id;  ///< hex
   std::vector<std::string> include_dirs;          ///< toolkit header directories, absolute, in search order
   std::vector<std::string> tried;                 ///< every place that was looked at, for the error text
@@ -18,13 +18,14 @@ struct Toolkit {
 };
 
 struct ToolkitSearch {
-  std::string cuda_home;  ///< KILN_CUDA_HOME or Options; when set, nothing else is searched
+  std::string cuda_home;        ///< KILN_CUDA_HOME or Options; when set, nothing else is searched
   bool use_environment = true;  ///< CUDA_HOME, CUDA_PATH, LD_LIBRARY_PATH and the python environment
 };
 
-/// Order (DESIGN 9): cuda_home, CUDA_HOME, CUDA_PATH, the loader's path, /usr/local/cuda, the pip packages' directories.
-/// The first place with a complete NVRTC (library, builtins) is the compiler; headers come from the same root when it
-/// has them, else from the first place that does. Never throws; what is missing is empty.
+/// Order (DESIGN 9): cuda_home, CUDA_HOME, CUDA_PATH, the loader's path, /usr/local/cuda, the pip packages'
+/// directories. The first place with a complete NVRTC (library, builtins) is the compiler; headers come from
+/// the same root when it has them, else from the first place that does. Never throws; what is missing is
+/// empty.
 Toolkit locate_toolkit(const ToolkitSearch& search);
 
 }  // namespace kiln::toolchain

@@ -31,8 +31,8 @@ void bind(Function*& slot, const SharedLibrary& library, const std::string& path
 }
 
 std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::string& builtins_path) {
-  // libnvrtc opens "libnvrtc-builtins.so.<version>" by soname when it first compiles. The loader answers with a library of
-  // that soname which is already there, RTLD_LOCAL or not, wherever its file lies.
+  // libnvrtc opens "libnvrtc-builtins.so.<version>" by soname when it first compiles. The loader answers with
+  // a library of that soname which is already there, RTLD_LOCAL or not, wherever its file lies.
   open_or_throw(builtins_path);
   const SharedLibrary library = open_or_throw(nvrtc_path);
   auto out = std::make_unique<Nvrtc>();

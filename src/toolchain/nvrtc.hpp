@@ -11,14 +11,15 @@ namespace kiln::toolchain {
 using nvrtcProgram = struct _nvrtcProgram*;
 using nvrtcResult = int;  ///< 0 is NVRTC_SUCCESS
 
-/// Declared here rather than included: kiln builds without a toolkit. tests/toolchain compares with nvrtc.h where there is one.
+/// Declared here rather than included: kiln builds without a toolkit. tests/toolchain compares with nvrtc.h
+/// where there is one.
 struct Nvrtc {
   const char* (*GetErrorString)(nvrtcResult);
   nvrtcResult (*Version)(int* major, int* minor);
   nvrtcResult (*GetNumSupportedArchs)(int*);
   nvrtcResult (*GetSupportedArchs)(int*);
-  nvrtcResult (*CreateProgram)(nvrtcProgram*, const char* src, const char* name, int headers, const char* const* sources,
-                               const char* const* include_names);
+  nvrtcResult (*CreateProgram)(nvrtcProgram*, const char* src, const char* name, int headers,
+                               const char* const* sources, const char* const* include_names);
   nvrtcResult (*DestroyProgram)(nvrtcProgram*);
   nvrtcResult (*CompileProgram)(nvrtcProgram, int count, const char* const* options);
   nvrtcResult (*GetCUBINSize)(nvrtcProgram, size_t*);

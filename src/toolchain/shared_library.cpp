@@ -14,6 +14,8 @@ SharedLibrary SharedLibrary::open(const std::string& path, std::string& why) {
   return library;
 }
 
-void* SharedLibrary::symbol(const char* name) const noexcept { return handle_ ? ::dlsym(handle_, name) : nullptr; }
+void* SharedLibrary::symbol(const char* name) const noexcept {
+  return handle_ ? ::dlsym(handle_, name) : nullptr;
+}
 
 }  // namespace kiln::toolchain

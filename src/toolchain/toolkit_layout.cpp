@@ -25,8 +25,9 @@ const char* const kTriplet = "x86_64-linux-gnu";
 
 bool exists(const std::string& path) noexcept { return ::access(path.c_str(), R_OK) == 0; }
 
-/// "" when there is no such file.
+/// "" when there is no such file. Asks first: resolving costs a syscall per path component.
 std::string resolved(const std::string& path) {
+  if (!exists(path)) return "";
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   return real ? real.get() : "";
 }
@@ -39,11 +40,13 @@ std::string version_in(const std::string& path) {
 
 std::string builtins_in(const std::string& directory, int major, const std::string& exact) {
   const std::string stem = directory + "/libnvrtc-builtins.so.";
-  // A directory may hold 13.0's and 13.1's: the full version in the library's own name decides, else the newest.
+  // A directory may hold 13.0's and 13.1's: the full version in the library's own name decides, else the
+  // newest.
   for (std::string version = exact; version.find('.') != std::string::npos; version.erase(version.rfind('.')))
     if (auto path = resolved(stem + version); !path.empty()) return path;
   for (int minor = kNewestMinor; minor >= 0; --minor)
-    if (auto path = resolved(stem + std::to_string(major) + '.' + std::to_string(minor)); !path.empty()) return path;
+    if (auto path = resolved(stem + std::to_string(major) + '.' + std::to_string(minor)); !path.empty())
+      return path;
   return "";
 }
 
@@ -57,10 +60,8 @@ const char* const kMultiarch = kTriplet;
 CompilerFiles compiler_in(const std::string& directory) {
   CompilerFiles incomplete;
   for (int major = kNewestMajor; major >= kOldestMajor; --major) {
-    const std::string library = directory + "/libnvrtc.so." + std::to_string(major);
-    if (!exists(library)) continue;
     CompilerFiles found;
-    found.nvrtc = resolved(library);
+    found.nvrtc = resolved(directory + "/libnvrtc.so." + std::to_string(major));
     if (found.nvrtc.empty()) continue;
     found.builtins = builtins_in(directory, major, version_in(found.nvrtc));
     if (!found.builtins.empty()) return found;

@@ -1,0 +1,127 @@
+#include "source/closure.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/hash.hpp"
+#include "kiln/error.hpp"
+#include "source/closure_macros.hpp"
+#include "source/include_search.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+
+class ClosureScan {
+ public:
+  ClosureScan(const SearchPath& search, ScanCache& cache) : search_(search, cache) {}
+
+  Closure run(std::string_view source, const std::vector<std::string>& extra) {
+    ScanResult scan = scan_includes(source);
+    for (const std::string& name : extra) scan.directives.push_back({name, true, false});
+    macros_.add(scan);
+    visit(scan, kNoFile);
+    // The project first, so that a file counts as reached through the toolkit only when nothing else reaches
+    // it.
+    follow([](const ClosureFile& file) { return !file.toolkit; });
+    for (const Unresolved& include : unresolved_) {
+      const std::string spelling = spelling_of(include.directive);
+      const bool listed = std::find(out_.missing.begin(), out_.missing.end(), spelling) != out_.missing.end();
+      if (include.tried.empty() && !listed) out_.missing.push_back(spelling);
+    }
+    search_.leave_project();
+    follow([](const ClosureFile&) { return true; });
+    out_.roots = search_.roots(out_.computed || out_.toolkit_computed);
+    out_.files = std::move(search_.files());
+    return std::move(out_);
+  }
+
+ private:
+  struct Unresolved {
+    IncludeDirective directive;
+    std::size_t includer;
+    std::set<std::string> tried;  ///< names that macros made of it, and that exist
+  };
+
+  /// Visits every file that `wanted` takes, and what it includes, until nothing new comes.
+  template <class Wanted>
+  void follow(Wanted&& wanted) {
+    std::size_t known = 0;
+    do {
+      known = search_.files().size();
+      visited_.resize(known);
+      for (std::size_t i = 0; i < visited_.size(); ++i) {
+        if (visited_[i] || !wanted(search_.files()[i])) continue;
+        visited_[i] = true;
+        visit(search_.scan(i), i);
+        visited_.resize(search_.files().size());
+      }
+      put_together();
+    } while (search_.files().size() > known);
+  }
+
+  void visit(const ScanResult& scan, std::size_t includer) {
+    const std::string who = includer == kNoFile ? "" : search_.files()[includer].symbolic;
+    if (scan.date_time) out_.date_time.push_back(who);
+    if (scan.computed) (search_.in_project() ? out_.computed : out_.toolkit_computed) = true;
+    for (const IncludeDirective& include : scan.directives) {
+      if (include.name[0] == '/') {
+        if (!search_.in_project()) continue;
+        throw Error(Errc::source, search_.name_of(includer) + " includes " + quote(spelling_of(include)) +
+                                      ": an absolute include would tie the cache to this machine; add its "
+                                      "directory to include_dirs");
+      }
+      if (!follow_edge(include, includer, include)) unresolved_.push_back({include, includer, {}});
+    }
+  }
+
+  /// False when `include` names no file. `written` is what the includer says.
+  bool follow_edge(const IncludeDirective& include, std::size_t includer, const IncludeDirective& written) {
+    const auto& found = search_.find(include, includer);
+    for (const std::size_t file : found) {
+      if (!search_.in_project() || search_.files()[file].toolkit) continue;
+      out_.edges.push_back(
+          {includer == kNoFile ? "" : search_.files()[includer].symbolic, spelling_of(written), file});
+    }
+    return !found.empty();
+  }
+
+  /// Where includes are computed, names that exist nowhere may be put together from macros: follows what they
+  /// may become.
+  void put_together() {
+    if (!out_.computed && !out_.toolkit_computed) return;
+    for (; macros_of_ < search_.files().size(); ++macros_of_) macros_.add(search_.scan(macros_of_));
+    for (Unresolved& include : unresolved_) {
+      for (const std::string& name : macros_.expand(include.directive.name)) {
+        if (name[0] == '/' || include.tried.contains(name)) continue;
+        const IncludeDirective expanded{name, include.directive.quoted, include.directive.next};
+        if (follow_edge(expanded, include.includer, include.directive)) include.tried.insert(name);
+      }
+    }
+  }
+
+  IncludeSearch search_;
+  Closure out_;
+  std::vector<bool> visited_;
+  std::vector<Unresolved> unresolved_;
+  HeaderMacros macros_;
+  std::size_t macros_of_ = 0;  ///< files whose definitions are known
+};
+
+}  // namespace
+
+std::optional<std::string> Closure::changed() const {
+  for (const ClosureFile& file : files) {
+    if (file.settled && base::FileStamp::of(file.path) == file.stamp) continue;
+    const auto content = base::read_file(file.path);
+    if (!content || base::digest_of(content->bytes) != file.digest) return file.path;
+  }
+  return std::nullopt;
+}
+
+Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search,
+                     ScanCache& cache) {
+  return ClosureScan(search, cache).run(source, extra);
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,301 @@
+#include "source/include_scan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <unordered_set>
+
+#include "source/interesting.hpp"
+
+namespace kiln::source {
+namespace {
+
+constexpr std::size_t kMaxName = 1024;
+
+constexpr bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
+}
+constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; }
+
+constexpr std::string_view kDateTime[] = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
+
+/// What a name in a #define line may consist of to be taken for a header's.
+constexpr std::array<bool, 256> kHeaderCharacter = [] {
+  std::array<bool, 256> out{};
+  for (int c = 0; c < 256; ++c) out[static_cast<std::size_t>(c)] = c >= 0x80 || is_word(static_cast<char>(c));
+  for (const char c : {'.', '/', '+', '-', '~', '@', '='}) out[static_cast<unsigned char>(c)] = true;
+  return out;
+}();
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
+  }
+  return out;
+}
+
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  ScanResult run() {
+    for_each_interesting(text_, [this](std::size_t at) {
+      switch (text_[at]) {
+        case '#':
+          return directive(at, at + 1);
+        case '%':
+          return digraph(at);
+        case '?':
+          return trigraph(at);
+        case '\\':
+          return splice(at);
+        case '_':
+          return date_time(at);
+        default:
+          return macro(at);
+      }
+    });
+    return std::move(out_);
+  }
+
+ private:
+  char at(std::size_t i) const { return i < text_.size() ? text_[i] : '\0'; }
+
+  /// Length of the line splice that begins at i, or 0. Trigraphs count: C++14 still has them.
+  std::size_t splice_length(std::size_t i) const {
+    const std::size_t slash = at(i) == '\\' ? 1 : text_.substr(i).starts_with("\?\?/") ? 3 : 0;
+    if (slash == 0) return 0;
+    if (at(i + slash) == '\n') return slash + 1;
+    return at(i + slash) == '\r' && at(i + slash + 1) == '\n' ? slash + 2 : 0;
+  }
+  /// Length of the line splice that ends before i, or 0.
+  std::size_t splice_before(std::size_t i) const {
+    if (i < 2 || text_[i - 1] != '\n') return 0;
+    const std::size_t end = i - (text_[i - 2] == '\r' ? 2 : 1);
+    const std::string_view before = text_.substr(0, end);
+    return before.ends_with('\\') ? i - end + 1 : before.ends_with("\?\?/") ? i - end + 3 : 0;
+  }
+  std::size_t skip_splices(std::size_t i) const {
+    while (at(i) == '\\' || at(i) == '?') {
+      const std::size_t length = splice_length(i);
+      if (length == 0) break;
+      i += length;
+    }
+    return i;
+  }
+  /// Past blanks, comments and splices; not past the end of the line.
+  std::size_t skip_blanks(std::size_t i) {
+    for (;;) {
+      i = skip_splices(i);
+      if (is_blank(at(i)) && i < text_.size()) {
+        ++i;
+      } else if (at(i) == '/' && at(skip_splices(i + 1)) == '*') {
+        i = comment_end(skip_splices(i + 1) + 1);
+      } else {
+        return i;
+      }
+    }
+  }
+  /// Past the "*/" that ends the comment whose inside begins at i; the end of the text when nothing does. The
+  /// last answer is kept: a text full of comment openings must not make this quadratic.
+  std::size_t comment_end(std::size_t i) {
+    if (i >= comment_from_ && i + 2 <= comment_end_) return comment_end_;
+    comment_from_ = i;
+    for (std::size_t star = i; (star = text_.find('*', star)) != std::string_view::npos; ++star) {
+      const std::size_t slash = skip_splices(star + 1);
+      if (at(slash) == '/') return comment_end_ = slash + 1;
+    }
+    return comment_end_ = text_.size();
+  }
+  /// The identifier at i without its splices; i moves past it. At most kMaxName characters are kept.
+  std::string_view word(std::size_t& i) {
+    const std::size_t start = i;
+    while (is_word(at(i))) ++i;
+    if (splice_length(i) == 0) return text_.substr(start, i - start);
+    word_.assign(text_.substr(start, i - start));
+    for (i = skip_splices(i); is_word(at(i)); i = skip_splices(i + 1)) {
+      if (word_.size() < kMaxName) word_ += at(i);
+    }
+    return word_;
+  }
+  /// The text from i to `close` on the same line, without splices; false when there is none of a sane length.
+  bool name(std::size_t i, char close, bool header_like) {
+    name_.clear();
+    while (i < text_.size() && name_.size() <= kMaxName) {
+      const char c = text_[i];
+      if (c == close) return !name_.empty() && name_.size() <= kMaxName;
+      if (const std::size_t length = c == '\\' || c == '?' ? splice_length(i) : 0) {
+        i += length;
+        continue;
+      }
+      if (c == '\n' || c == '\0' || (header_like && !kHeaderCharacter[static_cast<unsigned char>(c)]))
+        return false;
+      if (c == '\r' && at(i + 1) == '\n') return false;
+      name_ += c;
+      ++i;
+    }
+    return false;
+  }
+
+  void add(bool quoted, bool next) {
+    const auto same = [&](const IncludeDirective& d) {
+      return d.quoted == quoted && d.next == next && d.name == name_;
+    };
+    constexpr std::size_t kFew = 48;  // below, comparing is faster than hashing
+    if (out_.directives.size() < kFew) {
+      if (std::any_of(out_.directives.begin(), out_.directives.end(), same)) return;
+    } else {
+      const auto identity = [](const IncludeDirective& d) {
+        return std::string{d.quoted ? '"' : '<', d.next ? 'n' : ' '} + d.name;
+      };
+      if (seen_.empty()) {
+        for (const IncludeDirective& d : out_.directives) seen_.insert(identity(d));
+      }
+      if (!seen_.insert(identity({name_, quoted, next})).second) return;
+    }
+    out_.directives.push_back({name_, quoted, next});
+  }
+  /// A delimited name at i, if there is one.
+  bool target(std::size_t i, bool next) {
+    if (at(i) == '<' && name(i + 1, '>', false)) return add(false, next), true;
+    if (at(i) == '"' && name(i + 1, '"', false)) return add(true, next), true;
+    return false;
+  }
+
+  /// `hash` is where the '#' (in whatever form) begins, `i` what follows it.
+  void directive(std::size_t hash, std::size_t i) {
+    if (!may_be_first_on_line(hash)) return;
+    i = skip_blanks(i);
+    const char first = at(i);
+    if (first != 'i' && first != 'd' && first != 'e') return;
+    const std::string_view keyword = word(i);
+    if (keyword == "define") definition(i);
+    if (keyword == "define" || keyword == "if" || keyword == "elif") return strings(i);
+    const bool next = keyword == "include_next";
+    if (!next && keyword != "include" && keyword != "import") return;
+    i = skip_blanks(i);
+    if (target(i, next)) return;
+    const bool expression = is_word(at(i)) || at(i) == '(' || static_cast<unsigned char>(at(i)) >= 0x80;
+    if (expression) out_.computed = true;
+  }
+  void digraph(std::size_t i) {
+    const std::size_t colon = skip_splices(i + 1);
+    if (at(colon) == ':') directive(i, colon + 1);
+  }
+  void trigraph(std::size_t i) {
+    if (at(i + 1) != '?') return;
+    if (at(i + 2) == '=') directive(i, i + 3);
+    if (at(i + 2) == '/') splice(i);
+  }
+
+  /// `i` is past the "define".
+  void definition(std::size_t i) {
+    i = skip_blanks(i);
+    const std::size_t start = i;
+    while (is_word(at(i))) ++i;
+    const std::size_t end = i;
+    if (end == start || at(i) == '(') return;
+    i = skip_blanks(i);
+    const std::size_t value = i;
+    while (i < text_.size() && i - value <= kMaxName &&
+           kHeaderCharacter[static_cast<unsigned char>(text_[i])])
+      ++i;
+    const std::size_t value_end = i;
+    if (value_end == value || (at(value) >= '0' && at(value) <= '9') || at(value) == '-') return;
+    i = skip_blanks(i);
+    const bool alone =
+        i >= text_.size() || at(i) == '\n' || at(i) == '\r' || text_.substr(i).starts_with("//");
+    if (alone)
+      out_.definitions.emplace_back(text_.substr(start, end - start), text_.substr(value, value_end - value));
+  }
+
+  /// A directive's '#' is the first token of its line: before it stand only blanks and comments that end in
+  /// "*/" (which a splice may divide). So examples in "// ..." and " * ..." comments do not count; what is
+  /// not sure, does.
+  bool may_be_first_on_line(std::size_t hash) const {
+    while (hash > 0 && (is_blank(text_[hash - 1]) || text_[hash - 1] == '\r')) --hash;
+    if (hash == 0) return true;
+    const char before = text_[hash - 1];
+    if (before == '/') return hash == 1 || text_[hash - 2] == '*' || text_[hash - 2] == '\n';
+    return before == '\n' || before == '\0' || static_cast<unsigned char>(before) >= 0x80;
+  }
+
+  /// Header-like strings from i to the end of the logical line, comments included. What was looked at once is
+  /// not again: the strings that begin there do not depend on where the search began.
+  void strings(std::size_t i) {
+    if (i < strings_until_) return;
+    std::size_t comment_until = 0;
+    for (; i < text_.size(); ++i) {
+      const char c = text_[i];
+      if (c == '"') {
+        if (name(i + 1, '"', true) && name_[0] != '/' && name_.back() != '.' &&
+            name_.find_first_of("./") != std::string::npos)
+          add(true, false);
+      } else if (c == '<') {
+        const bool operand = is_word(at(i - 1)) || at(i - 1) == '<';  // static_cast<int>, <<
+        if (!operand && name(i + 1, '>', true) && name_[0] != '/') add(false, false);
+      } else if (c == '/' && at(i + 1) == '*' && i >= comment_until) {
+        comment_until = comment_end(i + 2);
+      } else if (c == '\n' && i >= comment_until && splice_before(i + 1) == 0) {
+        break;
+      }
+    }
+    strings_until_ = i;
+  }
+
+  /// The argument of a macro whose name contains "include"; `i` is where its "clu" begins.
+  void macro(std::size_t i) {
+    if (i < 2 || lower(text_.substr(i - 2, 7)) != "include") return;
+    argument(i + 5);
+  }
+  /// `i` is in the macro's name, past the "include".
+  void argument(std::size_t i) {
+    if (i < argument_until_) return;  // the same word
+    word(i);
+    argument_until_ = i;
+    i = skip_blanks(i);
+    if (at(i) == '(') target(skip_blanks(i + 1), false);
+  }
+
+  void date_time(std::size_t i) {
+    for (const std::string_view mark : kDateTime) {
+      if (text_.substr(i).starts_with(mark)) out_.date_time = true;
+    }
+  }
+
+  /// A word may go on over a splice: looks at what the two sides spell together.
+  void splice(std::size_t i) {
+    if (i == 0 || !is_word(text_[i - 1])) return;
+    std::size_t right = skip_splices(i);
+    if (right == i || !is_word(at(right))) return;
+    constexpr std::size_t kReach = 16;  // longer than any word that matters
+    std::string joined;
+    for (std::size_t left = i; joined.size() < kReach;) {
+      while (const std::size_t length = splice_before(left)) left -= length;
+      if (left == 0 || !is_word(text_[left - 1])) break;
+      joined += text_[--left];
+    }
+    std::reverse(joined.begin(), joined.end());
+    for (std::size_t n = 0; n < kReach && is_word(at(right)); ++n) {
+      joined += text_[right];
+      right = skip_splices(right + 1);
+    }
+    if (lower(joined).find("include") != std::string::npos) argument(right);
+    for (const std::string_view mark : kDateTime) {
+      if (joined.find(mark) != std::string::npos) out_.date_time = true;
+    }
+  }
+
+  std::string_view text_;
+  ScanResult out_;
+  std::string word_, name_;
+  std::unordered_set<std::string> seen_;
+  std::size_t strings_until_ = 0, argument_until_ = 0;
+  std::size_t comment_from_ = 1, comment_end_ = 0;
+};
+
+}  // namespace
+
+ScanResult scan_includes(std::string_view text) { return Scanner(text).run(); }
+
+}  // namespace kiln::source

@@ -1,0 +1,66 @@
+// The files of one closure: found along the search path, named after its directories.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "source/closure.hpp"
+
+namespace kiln::source {
+
+inline constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
+
+class IncludeSearch {
+ public:
+  IncludeSearch(const SearchPath& search, ScanCache& cache);
+
+  /// Files that the directive names: one, or none, or for #include_next every one that some directory has.
+  /// New ones are added to files(). `includer` is kNoFile for the template's source. The result is valid
+  /// until the next call. Throws Error(source) as scan_closure does.
+  const std::vector<std::size_t>& find(const IncludeDirective& include, std::size_t includer);
+  /// Files added from now on are reached only through the toolkit, and may leave their search directory.
+  void leave_project() noexcept { in_project_ = false; }
+  bool in_project() const noexcept { return in_project_; }
+
+  std::vector<ClosureFile>& files() noexcept { return files_; }
+  const ScanResult& scan(std::size_t file) const noexcept { return *scans_[file]; }
+  /// Directories in search order: those used, or all, numbering the rest.
+  std::vector<Root> roots(bool all);
+  /// For messages: the file's symbolic name, or "the template's source".
+  std::string name_of(std::size_t file) const;
+
+ private:
+  struct Directory {
+    std::string path;
+    bool toolkit = false;
+    std::uint64_t device = 0, inode = 0;
+    std::string name;                                    ///< empty until used
+    std::unordered_map<std::string, std::size_t> known;  ///< relative name -> file, or kNoFile
+  };
+  struct Place {
+    std::size_t directory;
+    std::string relative;
+  };
+  static std::vector<Directory> search_order(const SearchPath& search);
+  std::size_t look(std::size_t directory, const std::string& spelling, std::size_t includer);
+  std::string through_dots(const Directory& in, const std::string& spelling, std::string relative,
+                           std::size_t includer) const;
+  void name_root(Directory& root);
+
+  std::vector<Directory> directories_;
+  ScanCache& cache_;
+  std::vector<ClosureFile> files_;
+  std::vector<std::shared_ptr<const ScanResult>> scans_;  ///< of each file
+  std::vector<Place> places_;                             ///< of each file
+  std::unordered_map<std::string, std::size_t> by_name_;  ///< what a search through all directories found
+  std::vector<std::size_t> found_;                        ///< of the last find()
+  std::size_t project_roots_ = 0, toolkit_roots_ = 0;
+  bool in_project_ = true;
+};
+
+/// As written: "\"x.h\"" or "<x.h>".
+std::string spelling_of(const IncludeDirective& include);
+
+}  // namespace kiln::source

@@ -1,0 +1,60 @@
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "base/hash.hpp"
+#include "kiln/error.hpp"
+#include "source/closure.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::source {
+namespace {
+
+constexpr std::size_t kMaxFile = std::size_t{64} << 20;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw Error(Errc::source, "included file " + quote(path, 4096) + ' ' + why);
+}
+
+}  // namespace
+
+struct ScanCache::Impl {
+  std::mutex mutex;
+  std::unordered_map<std::string, Entry> entries;
+};
+
+ScanCache::ScanCache() : impl_(std::make_unique<Impl>()) {}
+ScanCache::~ScanCache() = default;
+
+std::optional<ScanCache::Entry> ScanCache::look(const std::string& path) {
+  std::optional<Entry> known;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    if (const auto found = impl_->entries.find(path); found != impl_->entries.end()) known = found->second;
+  }
+  if (known && base::FileStamp::of(path) == known->stamp) return known;
+
+  auto content = base::read_file(path, kMaxFile);
+  if (!content) {
+    const int error = errno;
+    if (error == ENOENT || error == ENOTDIR) return std::nullopt;
+    if (error == EFBIG) refuse(path, "is larger than 64 MB");
+    struct stat st;
+    // Not there, or behind a directory that cannot be searched: the compiler does not find it either.
+    if (::stat(path.c_str(), &st) != 0 || S_ISDIR(st.st_mode)) return std::nullopt;
+    if (!S_ISREG(st.st_mode)) refuse(path, "is not a regular file");
+    refuse(path, std::string("cannot be read: ") + std::strerror(error));
+  }
+  Entry entry{content->stamp, base::digest_of(content->bytes),
+              std::make_shared<const ScanResult>(scan_includes(content->bytes)), content->stamp.settled()};
+  if (entry.settled) {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->entries.insert_or_assign(path, entry);
+  }
+  return entry;
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,55 @@
+// Templates in a temporary tree, taken as far as a key or an image.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "compile/compiler.hpp"
+#include "support/tree.hpp"
+#include "toolchain/locate.hpp"
+
+namespace kiln::testing {
+
+struct MadeUnit {
+  source::Instantiation unit;
+  source::Closure closure;
+  compile::MadeKey made;
+};
+
+/// What a caller may vary.
+struct Ask {
+  std::string name = "scale";
+  std::vector<Value> values{Dtype::f32, 7};
+  std::string arch = "sm_90a";
+  std::vector<std::string> include_path{};
+  toolchain::Toolkit toolkit{};
+};
+
+inline toolchain::Toolkit fake_toolkit() {
+  toolchain::Toolkit t;
+  t.nvrtc_build_id = "aa11";
+  t.builtins_build_id = "bb22";
+  return t;
+}
+
+inline MadeUnit make_unit(const std::string& directory, const Ask& ask) {
+  source::Catalog catalog({directory});
+  auto origin = catalog.open(ask.name);
+  source::Resolved resolved = source::resolve(origin->manifest, ask.values, base::Arch::parse(ask.arch));
+  source::Instantiation unit = source::instantiate(origin, std::move(resolved));
+  source::SearchPath search;
+  search.project = {origin->directory};
+  for (const auto& d : origin->manifest.compile.include_dirs) search.project.push_back(origin->directory + '/' + d);
+  for (const auto& d : ask.include_path) search.project.push_back(d);
+  search.toolkit = ask.toolkit.include_dirs;
+  source::ScanCache cache;
+  source::Closure closure = source::scan_closure(unit.source, origin->manifest.compile.extra_includes, search, cache);
+  compile::MadeKey made = compile::make_key(unit, closure, ask.toolkit);
+  return {std::move(unit), std::move(closure), std::move(made)};
+}
+
+/// The machine's real toolkit; without one the test is skipped aloud.
+#define KILN_REAL_TOOLKIT(name)                                                          \
+  const kiln::toolchain::Toolkit name = kiln::toolchain::locate_toolkit({});             \
+  if (!name.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine"
+
+}  // namespace kiln::testing

@@ -1,0 +1,61 @@
+#include "compile/nvrtc_log.hpp"
+
+#include <gtest/gtest.h>
+
+namespace kiln::compile {
+namespace {
+
+// Logs as NVRTC 13.0.88 wrote them.
+constexpr const char* kPtxasLog =
+    "ptxas info    : 0 bytes gmem\n"
+    "ptxas info    : Compiling entry function '_Z1kILi4EEvPi' for 'sm_90a'\n"
+    "ptxas info    : Function properties for _Z1kILi4EEvPi\n"
+    "ptxas         .     0 bytes stack frame, 12 bytes spill stores, 16 bytes spill loads\n"
+    "ptxas info    : Used 4 registers, used 1 barriers\n"
+    "ptxas info    : Function properties for _Z1kILi5EEvPi\n"
+    "ptxas         .     0 bytes stack frame, 99 bytes spill stores, 99 bytes spill loads\n";
+
+TEST(NvrtcLog, TakesPhaseTimesOutOfTheLog) {
+  WorkerResponse r;
+  r.log = "a warning\n\nFile name, phase name, metric, unit\n/nonexistent/k.cu, CUDA C++ Frontend, 6, ms\n"
+          "/nonexistent/k.cu, NVVM Optimizer, 5.5, ms\n/nonexistent/k.cu, PTX Translation, 7, ms\n";
+  take_phase_times(r);
+  EXPECT_EQ(r.frontend_ms, 6);
+  EXPECT_EQ(r.nvvm_ms, 5.5);
+  EXPECT_EQ(r.ptxas_ms, 7);
+  EXPECT_EQ(r.log, "a warning");
+}
+
+TEST(NvrtcLog, ReadsTheSpillsOfTheKernelThatWasAskedFor) {
+  const PtxasReport report = read_ptxas_report(kPtxasLog, "_Z1kILi4EEvPi");
+  EXPECT_EQ(report.spill_store_bytes, 12u);
+  EXPECT_EQ(report.spill_load_bytes, 16u);
+  EXPECT_TRUE(report.performance_warnings.empty());
+}
+
+TEST(NvrtcLog, KeepsPerformanceWarningsOfASuccessfulCompile) {
+  const std::string log = std::string(kPtxasLog) + "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored\n";
+  EXPECT_EQ(read_ptxas_report(log, "_Z1kILi4EEvPi").performance_warnings.size(), 1u);
+  EXPECT_NE(diagnostics_of(log).find("C7508"), std::string::npos);
+}
+
+TEST(NvrtcLog, DiagnosticsLeaveOutWhatPtxasSaysAlways) {
+  EXPECT_EQ(diagnostics_of(kPtxasLog), "");
+  EXPECT_EQ(diagnostics_of(std::string("x.cu(3): error: no\n") + kPtxasLog), "x.cu(3): error: no");
+}
+
+TEST(NvrtcLog, TellsLackOfMemoryFromAFaultOfTheSource) {
+  EXPECT_TRUE(says_out_of_memory("catastrophic error: out of memory", "NVRTC_ERROR_COMPILATION"));
+  EXPECT_TRUE(says_out_of_memory("", "NVRTC_ERROR_OUT_OF_MEMORY"));
+  EXPECT_FALSE(says_out_of_memory("error: identifier \"x\" is undefined", "NVRTC_ERROR_COMPILATION"));
+}
+
+TEST(NvrtcLog, NamesTheHeadersOfATrace) {
+  const auto headers = traced_headers(
+      R"({"traceEvents":[{"args":{"detail":"__nv_nvrtc_builtin_header.h"},"dur":7,"name":"Processing Header File","ph":"X"},)"
+      R"({"args":{"detail":"f()"},"dur":1,"name":"Scanning Function Body"},{"args":{"detail":".k0/a.h"},"dur":9,"name":"Processing Header File"}]})");
+  EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
+}
+
+}  // namespace
+}  // namespace kiln::compile

@@ -1,0 +1,139 @@
+// The floors of the house (docs/architecture.md): includes point down, rooms on one floor never include each other. Computed over the
+// include closure of every file, so that a breach through a header is found as well.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path kRoot = KILN_SOURCE_DIR;
+
+struct Room {
+  std::string name;
+  std::set<std::string> may_use;
+};
+
+// Floor by floor. The value headers of include/kiln belong to base; the rest of include/kiln is "api", which runtime implements.
+const std::vector<Room> kRooms = {
+    {"values", {}},
+    {"base", {"values"}},
+    {"toolchain", {"base", "values"}},
+    {"source", {"base", "values"}},
+    {"cache", {"base", "values"}},
+    {"compile", {"toolchain", "source", "base", "values"}},
+    {"api", {"values"}},
+    {"runtime", {"api", "compile", "cache", "toolchain", "source", "base", "values"}},
+    {"tools", {"runtime", "api", "compile", "cache", "toolchain", "source", "base", "values"}},
+};
+const std::set<std::string> kValueHeaders = {"error.hpp", "dtype.hpp", "digest.hpp", "specialization.hpp"};
+
+std::string room_of(const fs::path& relative) {
+  auto part = relative.begin();
+  const std::string top = part->string();
+  if (top == "cache" || top == "tools") return top;
+  if (top == "src") return (++part)->string();
+  if (top == "include") return kValueHeaders.contains(relative.filename().string()) ? "values" : "api";
+  return "";
+}
+
+/// Includes of ours, as paths relative to the root.
+std::vector<fs::path> project_includes(const fs::path& file) {
+  static const std::regex directive(R"(^\s*#\s*include\s*"([^"]+)\")");
+  std::vector<fs::path> out;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) {
+    std::smatch match;
+    if (!std::regex_search(line, match, directive)) continue;
+    for (const fs::path& base : {file.parent_path(), kRoot / "src", kRoot / "include", kRoot}) {
+      if (fs::exists(base / match[1].str())) {
+        out.push_back(fs::relative(base / match[1].str(), kRoot));
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<fs::path> sources() {
+  std::vector<fs::path> out;
+  for (const char* top : {"src", "cache", "include", "tools"}) {
+    for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
+      const std::string extension = entry.path().extension().string();
+      if (extension == ".cpp" || extension == ".hpp" || extension == ".h") out.push_back(fs::relative(entry.path(), kRoot));
+    }
+  }
+  return out;
+}
+
+const std::set<std::string>& allowed(const std::string& room) {
+  for (const Room& r : kRooms) {
+    if (r.name == room) return r.may_use;
+  }
+  static const std::set<std::string> none;
+  return none;
+}
+
+}  // namespace
+
+TEST(Layout, EveryFileBelongsToARoom) {
+  std::set<std::string> known;
+  for (const Room& r : kRooms) known.insert(r.name);
+  for (const fs::path& file : sources()) EXPECT_TRUE(known.contains(room_of(file))) << file;
+}
+
+TEST(Layout, IncludesPointDownThroughEveryClosure) {
+  std::map<fs::path, std::vector<fs::path>> graph;
+  for (const fs::path& file : sources()) graph[file] = project_includes(kRoot / file);
+  ASSERT_GT(graph.size(), 50u);
+  int edges = 0;
+  for (const auto& [file, direct] : graph) {
+    const std::string room = room_of(file);
+    std::set<fs::path> seen;
+    std::vector<fs::path> todo(direct.begin(), direct.end());
+    while (!todo.empty()) {
+      const fs::path next = todo.back();
+      todo.pop_back();
+      if (!seen.insert(next).second) continue;
+      ++edges;
+      const std::string target = room_of(next);
+      EXPECT_TRUE(target == room || allowed(room).contains(target)) << file << " (" << room << ") reaches " << next << " (" << target << ")";
+      const auto& more = graph[next];
+      todo.insert(todo.end(), more.begin(), more.end());
+    }
+  }
+  EXPECT_GT(edges, 200);
+}
+
+TEST(Layout, CacheKnowsNoCuda) {
+  for (const fs::path& file : sources()) {
+    if (room_of(file) != "cache") continue;
+    std::ifstream in(kRoot / file);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    for (const char* word : {"cuLibrary", "nvrtc", "cubin\"", "cuda.h"}) EXPECT_EQ(text.find(word), std::string::npos) << file << " says " << word;
+  }
+}
+
+TEST(Layout, PublicHeadersAreSelfContainedCxx17) {
+  // Compiled for real in tests/runtime; here: nothing but the standard library and each other.
+  for (const auto& entry : fs::directory_iterator(kRoot / "include/kiln")) {
+    for (const fs::path& included : project_includes(entry.path())) EXPECT_EQ(included.begin()->string(), "include") << entry.path();
+  }
+}
+
+TEST(Layout, TopLevelIsFixed) {
+  const std::set<std::string> expected = {"CMakeLists.txt", "CMakePresets.json", "src", "templates", "include", "cache", "tests", "tools",
+                                          "README.md", "LICENSE", "docs", ".ci", ".git", ".gitignore", ".clang-format", ".clang-tidy", "build", "python"};
+  for (const auto& entry : fs::directory_iterator(kRoot)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") && !expected.contains(name)) continue;  // a developer's own
+    EXPECT_TRUE(expected.contains(name)) << name;
+  }
+}

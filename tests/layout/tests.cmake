@@ -1,0 +1,1 @@
+kiln_test(layout_test SOURCES layout/layout_test.cpp LABEL unit)

@@ -1,0 +1,23 @@
+// Small cubins made of bytes, with the sections that kiln and the fake driver read: for tests without NVRTC.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "toolchain/cubin.hpp"
+
+namespace kiln::test {
+
+struct CubinRecipe {
+  int sm = 90;
+  int elf_abi = 8;  ///< 7: as toolkit 12 writes it before sm_100
+  std::vector<toolchain::CubinKernel> kernels;
+};
+
+/// An image that read_cubin reads back as `recipe` says (spills excepted).
+std::string make_cubin(const CubinRecipe& recipe);
+
+/// A kernel with arguments of these sizes, laid out one after the other with natural alignment.
+toolchain::CubinKernel make_kernel(const std::string& name, const std::vector<std::uint32_t>& argument_sizes);
+
+}  // namespace kiln::test

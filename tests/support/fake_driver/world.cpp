@@ -1,0 +1,73 @@
+#include "tests/support/fake_driver/world.hpp"
+
+#include <pthread.h>
+
+#include <cstdlib>
+
+#include "base/text.hpp"
+
+namespace kiln::fake {
+namespace {
+
+int number_from(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text && *text ? std::atoi(text) : otherwise;
+}
+
+std::vector<std::string> list_from(const char* name) {
+  const char* text = std::getenv(name);
+  return base::split(text ? text : "", ',');
+}
+
+std::atomic<bool> forked{false};
+
+}  // namespace
+
+World::World()
+    : devices(number_from("KILN_FAKE_DEVICES", 1)),
+      arch(number_from("KILN_FAKE_ARCH", 90)),
+      version(number_from("KILN_FAKE_VERSION", 13000)),
+      strict_capture(number_from("KILN_FAKE_STRICT_CAPTURE", 0) != 0) {
+  for (const std::string& name : list_from("KILN_FAKE_MISSING")) missing.insert(name);
+  for (const std::string& item : list_from("KILN_FAKE_FAIL")) {
+    const auto equals = item.find('=');
+    if (equals != std::string::npos)
+      failures[item.substr(0, equals)] = {std::atoi(item.c_str() + equals + 1), 0, -1};
+  }
+  // As the real driver: unusable in a child once the parent had initialised it.
+  ::pthread_atfork(nullptr, nullptr, [] { forked = true; });
+}
+
+World& world() {
+  static World& w = *new World;
+  return w;
+}
+
+CUctx_st*& current_context() {
+  thread_local CUctx_st* context = nullptr;
+  return context;
+}
+
+int& capture_mode() {
+  thread_local int mode = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
+  return mode;
+}
+
+std::optional<CUresult> intercept(const char* name, bool needs_init) {
+  World& w = world();
+  ++w.calls[name];
+  if (w.deinitialized) return CUDA_ERROR_DEINITIALIZED;
+  if (const auto it = w.failures.find(name); it != w.failures.end()) {
+    Failure& failure = it->second;
+    if (failure.after > 0) {
+      --failure.after;
+    } else if (failure.times != 0) {
+      if (failure.times > 0) --failure.times;
+      return failure.result;
+    }
+  }
+  if (needs_init && (!w.initialized || forked)) return CUDA_ERROR_NOT_INITIALIZED;
+  return std::nullopt;
+}
+
+}  // namespace kiln::fake

@@ -1,0 +1,138 @@
+// The fake driver's state: everything behind one mutex, handles checked against what exists.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tests/support/fake_driver/kiln_fake.h"
+#include "toolchain/cubin.hpp"
+#include "toolchain/driver.hpp"
+#include "toolchain/driver_entries.hpp"
+
+struct CUctx_st {
+  int device = 0;
+  int references = 0;
+};
+struct CUlib_st {
+  kiln::toolchain::CubinFacts facts;
+  std::map<std::string, CUkern_st*> kernels;
+};
+struct CUkern_st {
+  CUlib_st* library = nullptr;
+  const kiln::toolchain::CubinKernel* facts = nullptr;
+  std::map<CUctx_st*, CUfunc_st*> functions;
+};
+struct CUfunc_st {
+  CUkern_st* kernel = nullptr;
+  CUctx_st* context = nullptr;
+  bool loaded = false, non_portable_cluster = false;
+  int max_dynamic_shared = 0;
+};
+
+namespace kiln::fake {
+
+using namespace toolchain;
+
+// Values of cuda.h that only the fake needs.
+inline constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
+inline constexpr CUresult CUDA_ERROR_NOT_INITIALIZED = 3;
+inline constexpr CUresult CUDA_ERROR_INVALID_DEVICE = 101;
+inline constexpr CUresult CUDA_ERROR_INVALID_HANDLE = 400;
+inline constexpr CUresult CUDA_ERROR_NOT_FOUND = 500;
+inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
+inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
+
+struct Launch {
+  std::string kernel;
+  LaunchConfig config;
+  unsigned cluster[3] = {};
+  bool cooperative = false, programmatic = false, captured = false;
+  std::vector<std::unique_ptr<std::max_align_t[]>> bytes;
+  std::vector<const void*> arguments;
+  std::vector<std::size_t> sizes;
+
+  kiln_fake_launch view() const;
+};
+
+struct Failure {
+  int result = 0, after = 0, times = 0;
+};
+
+struct World {
+  World();
+
+  std::recursive_mutex mutex;  // a launch callback may call the driver
+  int devices = 1, arch = 90, version = 13000;
+  std::set<std::string, std::less<>> missing;
+
+  std::atomic<bool> quiet{false};
+  bool initialized = false, deinitialized = false, strict_capture = false;
+  std::map<std::string, unsigned long, std::less<>> calls;
+  std::map<std::string, Failure, std::less<>> failures;
+
+  std::map<int, std::unique_ptr<CUctx_st>> contexts;  // primary, by device
+  std::map<CUlib_st*, std::unique_ptr<CUlib_st>> libraries;
+  std::map<CUkern_st*, std::unique_ptr<CUkern_st>> kernels;
+  std::map<CUfunc_st*, std::unique_ptr<CUfunc_st>> functions;
+  std::map<std::uintptr_t, std::size_t> memory;  // host addresses
+  std::map<CUstream_st*, std::unique_ptr<CUstream_st>> streams;
+  std::map<CUevent_st*, std::unique_ptr<CUevent_st>> events;
+  std::map<CUgraph_st*, std::unique_ptr<CUgraph_st>> graphs;
+  std::map<CUgraphExec_st*, std::unique_ptr<CUgraphExec_st>> execs;
+
+  std::deque<std::shared_ptr<const Launch>> launches;  // addresses stay
+  void (*callback)(const kiln_fake_launch*, void*) = nullptr;
+  void* callback_user = nullptr;
+};
+
+World& world();
+CUctx_st*& current_context();  // of this thread
+int& capture_mode();           // of this thread
+
+/// Counts a call of `name`; what it must return without doing anything, or nothing.
+std::optional<CUresult> intercept(const char* name, bool needs_init);
+
+/// The beginning of every entry point: takes the lock, counts, injects.
+#define KILN_FAKE_ENTER(name)                \
+  World& w = world();                        \
+  const std::lock_guard entry_lock(w.mutex); \
+  if (const auto forced = intercept(#name, true)) return *forced
+
+#define KILN_FAKE_DECLARE(name, version) std::remove_pointer_t<decltype(Driver::name)> name;
+KILN_DRIVER_ENTRIES(KILN_FAKE_DECLARE, KILN_FAKE_DECLARE)
+#undef KILN_FAKE_DECLARE
+
+/// CUDA_SUCCESS, or why nothing may be loaded now (strict capture); breaks the captures, as the driver does.
+CUresult loading_allowed(World& w);
+/// Runs or captures `launch` on `stream`.
+CUresult enqueue(World& w, CUstream stream, std::shared_ptr<Launch> launch);
+void run(World& w, const std::shared_ptr<const Launch>& launch);
+bool valid_stream(World& w, CUstream stream);
+
+}  // namespace kiln::fake
+
+struct CUstream_st {
+  bool capturing = false, invalidated = false;
+  int mode = 0;
+  std::vector<std::shared_ptr<kiln::fake::Launch>> captured;
+};
+struct CUevent_st {
+  bool recorded = false;
+  double at_ms = 0;
+};
+struct CUgraph_st {
+  std::vector<std::shared_ptr<kiln::fake::Launch>> nodes;
+};
+struct CUgraphExec_st {
+  std::vector<std::shared_ptr<kiln::fake::Launch>> nodes;
+};

@@ -1,0 +1,246 @@
+// The driver table through the fake driver, and the rules that the fake keeps for the rooms above.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "kiln/error.hpp"
+#include "tests/support/fake_driver/kiln_fake.h"
+#include "tests/support/fake_driver/make_cubin.hpp"
+#include "toolchain/driver.hpp"
+
+namespace kiln::toolchain {
+namespace {
+
+constexpr int kNotInitialized = 3, kInvalidHandle = 400, kNotFound = 500, kCaptureUnsupported = 900,
+              kCaptureInvalidated = 901;
+
+class FakeDriver : public testing::Test {
+ protected:
+  void SetUp() override {
+    ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+    kiln_fake_reset();
+    ASSERT_NE(Driver::get(), nullptr) << Driver::load_error();
+    ASSERT_EQ(cu().cuInit(0), CUDA_SUCCESS);
+    ASSERT_EQ(cu().cuDevicePrimaryCtxRetain(&context_, 0), CUDA_SUCCESS);
+    ASSERT_EQ(cu().cuCtxSetCurrent(context_), CUDA_SUCCESS);
+  }
+  static const Driver& cu() { return *Driver::get(); }
+
+  CUlibrary load(const test::CubinRecipe& recipe, CUresult expected = CUDA_SUCCESS) {
+    image_ = test::make_cubin(recipe);
+    CUlibrary library = nullptr;
+    EXPECT_EQ(cu().cuLibraryLoadData(&library, image_.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+              expected);
+    return library;
+  }
+  CUfunction function(CUlibrary library, const char* name) {
+    CUkernel kernel = nullptr;
+    CUfunction out = nullptr;
+    EXPECT_EQ(cu().cuLibraryGetKernel(&kernel, library, name), CUDA_SUCCESS);
+    EXPECT_EQ(cu().cuKernelGetFunction(&out, kernel), CUDA_SUCCESS);
+    return out;
+  }
+  CUfunction simple() {
+    return function(load({.sm = 90, .elf_abi = 8, .kernels = {test::make_kernel("k", {8, 4})}}), "k");
+  }
+  CUresult launch(CUfunction f, LaunchConfig config = {}) {
+    std::uint64_t pointer = 0x1122334455667788;
+    std::int32_t rows = 42;
+    void* params[] = {&pointer, &rows};
+    return cu().cuLaunchKernelEx(&config, f, params, nullptr);
+  }
+
+  CUcontext context_ = nullptr;
+  std::string image_;
+};
+
+TEST_F(FakeDriver, TellsAboutItsDevice) {
+  const DeviceFacts facts = device_facts(cu(), 0);
+  EXPECT_EQ(facts.arch.name(), "sm_90a");
+  EXPECT_EQ(facts.sms, 132);
+  EXPECT_EQ(facts.smem_optin, 232448);
+  EXPECT_EQ(facts.name, "Fake sm_90");
+  try {
+    device_facts(cu(), 5);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Errc::driver);
+    EXPECT_STREQ(
+        e.what(),
+        "cuDeviceGet while asking about device 5: CUDA_ERROR_INVALID_DEVICE (101): invalid device ordinal");
+  }
+}
+
+TEST_F(FakeDriver, DescribesErrors) {
+  EXPECT_EQ(cu().describe(CUDA_ERROR_INVALID_IMAGE),
+            "CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid");
+  EXPECT_EQ(cu().describe(12345), "CUresult 12345");
+  EXPECT_NO_THROW(cu().check(CUDA_SUCCESS, "cuInit"));
+  EXPECT_THROW(cu().check(CUDA_ERROR_INVALID_VALUE, "cuInit"), Error);
+}
+
+TEST_F(FakeDriver, CopiesThroughHostMemory) {
+  CUdeviceptr a = 0, b = 0;
+  ASSERT_EQ(cu().cuMemAlloc(&a, 100), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuMemAlloc(&b, 100), CUDA_SUCCESS);
+  char in[100] = "hello", out[100] = {};
+  EXPECT_EQ(cu().cuMemcpyHtoD(a, in, 100), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuMemsetD8(a + 1, 'u', 1), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuMemcpyDtoD(b, a, 100), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuMemcpyDtoH(out, b, 100), CUDA_SUCCESS);
+  EXPECT_STREQ(out, "hullo");
+  EXPECT_EQ(cu().cuMemcpyDtoH(out, b + 1, 100), CUDA_ERROR_INVALID_VALUE) << "past the end";
+  EXPECT_EQ(kiln_fake_live("bytes"), 200u);
+  EXPECT_EQ(cu().cuMemFree(a), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuMemFree(a), CUDA_ERROR_INVALID_VALUE) << "twice";
+  EXPECT_EQ(cu().cuMemFree(b), CUDA_SUCCESS);
+}
+
+TEST_F(FakeDriver, LoadsAndUnloadsLibraries) {
+  const CUlibrary library =
+      load({.sm = 80, .elf_abi = 7, .kernels = {test::make_kernel("k", {})}}, CUDA_ERROR_NO_BINARY_FOR_GPU);
+  EXPECT_EQ(library, nullptr);
+  const CUlibrary fits = load({.sm = 90, .elf_abi = 8, .kernels = {test::make_kernel("k", {})}});
+  CUkernel kernel = nullptr;
+  EXPECT_EQ(cu().cuLibraryGetKernel(&kernel, fits, "absent"), kNotFound);
+  EXPECT_EQ(kiln_fake_live("library"), 1u);
+  EXPECT_EQ(cu().cuLibraryUnload(fits), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuLibraryUnload(fits), kInvalidHandle);
+  EXPECT_EQ(
+      cu().cuLibraryLoadData(&kernel ? nullptr : nullptr, "x", nullptr, nullptr, 0, nullptr, nullptr, 0),
+      CUDA_ERROR_INVALID_VALUE);
+  CUlibrary none = nullptr;
+  EXPECT_EQ(cu().cuLibraryLoadData(&none, ".version 8.0", nullptr, nullptr, 0, nullptr, nullptr, 0),
+            CUDA_ERROR_INVALID_IMAGE);
+}
+
+TEST_F(FakeDriver, GivesFunctionsPerContext) {
+  const CUfunction f = simple();
+  ASSERT_EQ(cu().cuCtxSetCurrent(nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(launch(f), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+TEST_F(FakeDriver, RecordsLaunchesWithTheirArguments) {
+  const CUfunction f = simple();
+  LaunchAttribute attributes[2];
+  attributes[0].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+  attributes[0].value.cluster = {2, 1, 1};
+  attributes[1].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  attributes[1].value.value = 1;
+  LaunchConfig config{
+      .grid_x = 6, .block_x = 256, .shared_bytes = 1024, .attributes = attributes, .attribute_count = 2};
+  int called = 0;
+  kiln_fake_on_launch([](const kiln_fake_launch*, void* user) { ++*static_cast<int*>(user); }, &called);
+  ASSERT_EQ(launch(f, config), CUDA_SUCCESS);
+  EXPECT_EQ(called, 1);
+  kiln_fake_launch seen{};
+  ASSERT_EQ(kiln_fake_launches(), 1u);
+  ASSERT_TRUE(kiln_fake_launch_at(0, &seen));
+  EXPECT_STREQ(seen.kernel, "k");
+  EXPECT_EQ(seen.grid[0], 6u);
+  EXPECT_EQ(seen.cluster[0], 2u);
+  EXPECT_TRUE(seen.programmatic);
+  EXPECT_FALSE(seen.cooperative);
+  ASSERT_EQ(seen.argument_count, 2u);
+  EXPECT_EQ(seen.argument_sizes[1], 4u);
+  std::int32_t rows = 0;
+  std::memcpy(&rows, seen.arguments[1], sizeof rows);
+  EXPECT_EQ(rows, 42);
+  EXPECT_FALSE(kiln_fake_launch_at(1, &seen));
+}
+
+TEST_F(FakeDriver, RefusesGeometryThatTheDriverRefuses) {
+  const CUfunction f = simple();
+  EXPECT_EQ(launch(f, {.grid_x = 0}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(f, {.block_x = 1024, .block_y = 2}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(f, {.grid_y = 65536}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(launch(f, {.shared_bytes = 100 << 10}), CUDA_ERROR_INVALID_VALUE);
+  EXPECT_EQ(cu().cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 << 10),
+            CUDA_SUCCESS);
+  EXPECT_EQ(launch(f, {.shared_bytes = 100 << 10}), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 228 << 10),
+            CUDA_ERROR_INVALID_VALUE);
+  LaunchConfig config;
+  EXPECT_EQ(cu().cuLaunchKernelEx(&config, f, nullptr, nullptr), CUDA_ERROR_INVALID_VALUE)
+      << "arguments are missing";
+}
+
+TEST_F(FakeDriver, CapturesAndReplaysLaunches) {
+  const CUfunction f = simple();
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  int status = -1, ran = 0;
+  kiln_fake_on_launch([](const kiln_fake_launch*, void* user) { ++*static_cast<int*>(user); }, &ran);
+  ASSERT_EQ(cu().cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuStreamBeginCapture(stream, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuStreamIsCapturing(stream, &status), CUDA_SUCCESS);
+  EXPECT_NE(status, CU_STREAM_CAPTURE_STATUS_NONE);
+  EXPECT_EQ(launch(f, {.stream = stream}), CUDA_SUCCESS);
+  EXPECT_EQ(ran, 0);
+  ASSERT_EQ(cu().cuStreamEndCapture(stream, &graph), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuGraphLaunch(exec, stream), CUDA_SUCCESS);
+  EXPECT_EQ(ran, 2);
+  EXPECT_EQ(cu().cuGraphExecDestroy(exec), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuGraphDestroy(graph), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuStreamDestroy(stream), CUDA_SUCCESS);
+}
+
+TEST_F(FakeDriver, BreaksACaptureByLoadingOnlyWhenStrictAndNotRelaxed) {
+  CUstream stream = nullptr;
+  CUgraph graph = nullptr;
+  const test::CubinRecipe recipe{.sm = 90, .elf_abi = 8, .kernels = {test::make_kernel("k", {8, 4})}};
+  ASSERT_EQ(cu().cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuStreamBeginCapture(stream, 0), CUDA_SUCCESS);
+  load(recipe);
+  kiln_fake_strict_capture(1);
+  int mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  ASSERT_EQ(cu().cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  load(recipe);
+  ASSERT_EQ(cu().cuThreadExchangeStreamCaptureMode(&mode), CUDA_SUCCESS);
+  EXPECT_EQ(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+  load(recipe, kCaptureUnsupported);
+  EXPECT_EQ(cu().cuStreamEndCapture(stream, &graph), kCaptureInvalidated);
+}
+
+TEST_F(FakeDriver, InjectsErrorsAndCountsCalls) {
+  kiln_fake_fail("cuMemAlloc", 2, 1, 1);
+  CUdeviceptr p = 0;
+  EXPECT_EQ(cu().cuMemAlloc(&p, 8), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuMemAlloc(&p, 8), 2);
+  EXPECT_EQ(cu().cuMemAlloc(&p, 8), CUDA_SUCCESS);
+  EXPECT_EQ(kiln_fake_calls("cuMemAlloc"), 3u);
+  kiln_fake_deinitialize();
+  EXPECT_EQ(cu().cuMemAlloc(&p, 8), CUDA_ERROR_DEINITIALIZED);
+}
+
+TEST_F(FakeDriver, MeasuresEvents) {
+  CUevent a = nullptr, b = nullptr;
+  float ms = -1;
+  ASSERT_EQ(cu().cuEventCreate(&a, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuEventCreate(&b, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuEventElapsedTime(&ms, a, b), kInvalidHandle) << "not recorded";
+  ASSERT_EQ(cu().cuEventRecord(a, nullptr), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuEventRecord(b, nullptr), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuEventElapsedTime(&ms, a, b), CUDA_SUCCESS);
+  EXPECT_GE(ms, 0);
+}
+
+TEST_F(FakeDriver, IsUnusableInAForkedChild) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    int count = 0;
+    ::_exit(cu().cuDeviceGetCount(&count) == kNotInitialized ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace kiln::toolchain

@@ -1,0 +1,21 @@
+// The subcommands. Each adds itself to the application and, when chosen, sets the context's action.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace kiln::cli {
+
+class Context;
+
+void add_templates(CLI::App& app, Context& context);
+void add_compile(CLI::App& app, Context& context);
+void add_run(CLI::App& app, Context& context);
+void add_prewarm(CLI::App& app, Context& context);
+void add_ls(CLI::App& app, Context& context);
+void add_show(CLI::App& app, Context& context);
+void add_stats(CLI::App& app, Context& context);
+void add_doctor(CLI::App& app, Context& context);
+
+}  // namespace kiln::cli

@@ -1,0 +1,162 @@
+// kiln compile: one specialisation through the one path, without a GPU.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/deadline.hpp"
+#include "commands.hpp"
+#include "context.hpp"
+#include "disassemble.hpp"
+#include "kiln/error.hpp"
+#include "outcome.hpp"
+#include "output.hpp"
+#include "source/instantiate.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string name, output;
+  std::vector<std::string> values, emit;
+  int repeat = 1;
+};
+
+struct Ask {
+  runtime::Obtained obtained;
+  double total_ms = 0;
+};
+
+double since(base::Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
+}
+
+Json json_of(const Ask& ask, const std::string& name) {
+  const compile::Facts& f = ask.obtained.image->facts;
+  Json out;
+  out["key"] = ask.obtained.image->key.hex();
+  out["outcome"] = name_of(ask.obtained.outcome);
+  out["template"] = name;
+  out["arch"] = f.arch;
+  out["params"] = json_of(f.parameters);
+  out["cubin_bytes"] = ask.obtained.image->bytes.size();
+  out["registers"] = f.registers;
+  out["spill_bytes"] = f.spill_store_bytes + f.spill_load_bytes;
+  out["shared_bytes"] = f.shared_bytes;
+  out["compile_ms"] = ask.obtained.outcome == Outcome::compiled ? f.compile_ms : 0.0;
+  out["total_ms"] = ask.total_ms;
+  out["recorded_compile_ms"] = f.compile_ms;
+  out["name_expression"] = f.name_expression;
+  out["lowered_name"] = f.lowered_name;
+  out["nvrtc"] = f.nvrtc_version;
+  out["unpublishable"] =
+      ask.obtained.unpublishable.empty() ? Json(nullptr) : Json(ask.obtained.unpublishable);
+  out["performance_warnings"] = f.performance_warnings;
+  return out;
+}
+
+void print_ask(const Ask& ask) {
+  const runtime::StoredImage& image = *ask.obtained.image;
+  const compile::Facts& f = image.facts;
+  const Terminal terminal = standard_output();
+  const std::string outcome(name_of(ask.obtained.outcome));
+  print(paint(outcome, ask.obtained.outcome == Outcome::compiled ? Style::yellow : Style::green, terminal) +
+        "  " + paint(f.unit, Style::bold, terminal) + " for " + f.arch + " in " + human_ms(ask.total_ms) +
+        '\n');
+  print_definition("params", text_of(f.parameters), 13);
+  print_definition("key", image.key.hex(), 13);
+  print_definition("image", human_bytes(image.bytes.size()), 13);
+  print_definition("resources", resources_of(f), 13);
+  if (ask.obtained.outcome == Outcome::compiled) print_definition("compile", phases_of(f), 13);
+  for (const std::string& warning : f.performance_warnings) print_definition("warning", warning, 13);
+  if (!ask.obtained.unpublishable.empty()) print_definition("not cached", ask.obtained.unpublishable, 13);
+}
+
+/// What the flags ask for that can never be: before anything is compiled.
+void check(const Context& context, const Arguments& arguments) {
+  if (arguments.output.empty()) return;
+  if (arguments.emit.size() > 1)
+    throw Error(Errc::invalid_argument,
+                "-o names one file, and --emit asks for " + std::to_string(arguments.emit.size()));
+  if (arguments.output != "-") return;
+  if (context.json) throw Error(Errc::invalid_argument, "-o - and --json both want stdout");
+  if ((arguments.emit.empty() || arguments.emit[0] == "cubin") && ::isatty(STDOUT_FILENO)) {
+    throw Error(Errc::invalid_argument, "a cubin is no text: not written to a terminal; use -o FILE");
+  }
+}
+
+Json emit(Context& context, const Arguments& arguments, const source::Instantiation& unit,
+          const runtime::StoredImage& image) {
+  std::vector<std::string> kinds = arguments.emit;
+  if (kinds.empty() && !arguments.output.empty()) kinds = {"cubin"};
+  runtime::Pipeline& pipeline = context.service().pipeline();
+  Json files = Json::object();
+  for (const std::string& kind : kinds) {
+    const std::string path = arguments.output.empty() ? arguments.name + '.' + kind : arguments.output;
+    if (kind == "cubin") write_output(path, image.bytes);
+    if (kind == "ptx") write_output(path, pipeline.compile_alone(unit, true).ptx);
+    if (kind == "sass")
+      write_output(path, disassemble(image.bytes, pipeline.toolkit(), pipeline.config().get("cuda_home")));
+    files[kind] = path;
+  }
+  return files;
+}
+
+int run(Context& context, const Arguments& arguments) {
+  check(context, arguments);
+  const base::Arch arch = context.target_arch();
+  runtime::KernelTemplate& opened = context.service().open(arguments.name, KILN_DEVICE_NONE, arch.name());
+  const source::Manifest& manifest = opened.origin().manifest;
+  const std::vector<Value> values = source::positional(manifest, source::parse_assignments(arguments.values));
+
+  std::vector<Ask> asks;
+  for (int i = 0; i < arguments.repeat; ++i) {
+    const auto start = base::Clock::now();
+    Ask ask{opened.compile(values), 0};
+    ask.total_ms = since(start);
+    asks.push_back(std::move(ask));
+  }
+  const source::Instantiation unit =
+      source::instantiate(opened.shared_origin(), source::resolve(manifest, values, opened.target().arch));
+  const Json files = emit(context, arguments, unit, *asks.back().obtained.image);
+
+  if (arguments.output == "-") return kDone;
+  if (context.json) {
+    Json out{{"schema", context.schema()}};
+    if (asks.size() == 1)
+      out.update(json_of(asks.front(), arguments.name));
+    else
+      for (const Ask& ask : asks) out["results"].push_back(json_of(ask, arguments.name));
+    if (!files.empty()) out["files"] = files;
+    print_json(out);
+    return kDone;
+  }
+  print_ask(asks.front());
+  for (std::size_t i = 1; i < asks.size(); ++i) {
+    print(std::string(name_of(asks[i].obtained.outcome)) + "  again in " + human_ms(asks[i].total_ms) + '\n');
+  }
+  for (const auto& [kind, path] : files.items()) print_definition("wrote", path.get<std::string>(), 13);
+  return kDone;
+}
+
+}  // namespace
+
+void add_compile(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(app, "compile", "Compile one specialisation, or find it in the cache",
+                                      [&context, arguments] { return run(context, *arguments); });
+  sub->add_option("template", arguments->name, "The template")->type_name("NAME")->required();
+  sub->add_option("params", arguments->values, "Its parameters; those not given take their defaults")
+      ->type_name("P=V");
+  sub->add_option("-o,--output", arguments->output, "Write the image there; - is stdout")->type_name("FILE");
+  sub->add_option("--emit", arguments->emit, "cubin, ptx, sass; without -o written to NAME.KIND")
+      ->type_name("KIND,...")
+      ->delimiter(',')
+      ->expected(1)
+      ->check(CLI::IsMember({"cubin", "ptx", "sass"}));
+  sub->add_option("--repeat", arguments->repeat, "Ask N times in this process")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
+  sub->footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,99 @@
+#include "context.hpp"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <optional>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "toolchain/driver.hpp"
+
+namespace kiln::cli {
+namespace {
+
+std::optional<base::Arch> arch_of_this_gpu() {
+  const toolchain::Driver* driver = toolchain::Driver::get();
+  int count = 0;
+  if (!driver || driver->cuInit(0) != toolchain::CUDA_SUCCESS) return std::nullopt;
+  if (driver->cuDeviceGetCount(&count) != toolchain::CUDA_SUCCESS || count < 1) return std::nullopt;
+  try {
+    return toolchain::device_facts(*driver, 0).arch;
+  } catch (const Error& error) {
+    base::debug(std::string("no arch from device 0: ") + error.what());
+    return std::nullopt;
+  }
+}
+
+}  // namespace
+
+CLI::App* Context::add_command(CLI::App& app, const std::string& name, const std::string& summary,
+                               std::function<int()> run) {
+  CLI::App* sub = app.add_subcommand(name, summary);
+  add_common_flags(*sub);
+  sub->callback([this, name, run = std::move(run)] { command = name, action = run; });
+  return sub;
+}
+
+void Context::add_common_flags(CLI::App& app) {
+  constexpr const char* group = "Common options";
+  app.add_option("--cache-dir", cache_dir, "Directory of the cache (KILN_CACHE_DIR)")
+      ->type_name("DIR")
+      ->group(group);
+  app.add_option("--template-path", template_path,
+                 "Template directories, colon-separated (KILN_TEMPLATE_PATH)")
+      ->type_name("DIRS")
+      ->group(group);
+  app.add_option("--arch", arch, "90, sm_90 or sm_90a; default: this GPU's, else sm_90a")
+      ->type_name("ARCH")
+      ->group(group);
+  app.add_option("--log-level", log_level, "What is logged on stderr; default: warning")
+      ->type_name("LEVEL")
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}))
+      ->group(group);
+  app.add_flag("--json", json, "One JSON object on stdout")->group(group);
+}
+
+Options Context::options() const {
+  Options out;
+  out.cache_dir = cache_dir;
+  out.template_path = template_path;
+  out.jobs = jobs;
+  return out;
+}
+
+runtime::Config Context::config() const {
+  // Twice: resolving sets the configured level, and may itself warn.
+  if (!log_level.empty()) base::set_log_level(log_level);
+  runtime::Config config = runtime::Config::resolve(options());
+  if (!log_level.empty()) base::set_log_level(log_level);
+  return config;
+}
+
+runtime::Service& Context::service() {
+  if (!service_) {
+    if (!log_level.empty()) base::set_log_level(log_level);
+    service_ = std::make_unique<runtime::Service>(options());
+    if (!log_level.empty()) base::set_log_level(log_level);
+  }
+  return *service_;
+}
+
+base::Arch Context::target_arch() {
+  if (!arch.empty()) return base::Arch::parse(arch);
+  const std::string configured = service_ ? service_->config().get("arch") : config().get("arch");
+  if (!configured.empty()) return base::Arch::parse(configured);
+  return arch_of_this_gpu().value_or(base::Arch::parse("sm_90a"));
+}
+
+std::vector<base::Arch> Context::target_archs() {
+  std::vector<base::Arch> out;
+  for (const std::string& text : base::split(arch, ',')) {
+    const base::Arch parsed = base::Arch::parse(text);
+    if (std::find(out.begin(), out.end(), parsed) == out.end()) out.push_back(parsed);
+  }
+  if (out.empty()) out.push_back(target_arch());
+  return out;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,52 @@
+// What all subcommands share: the common flags, and configuration, service and arch made from them on first
+// use.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/service.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kiln::cli {
+
+/// Exit codes of DESIGN 8.
+enum Exit : int { kDone = 0, kFailed = 1, kUsage = 2, kPartly = 3, kDamaged = 4, kInterrupted = 130 };
+
+class Context {
+ public:
+  /// Common flags as given; empty: not given.
+  std::string cache_dir, template_path, arch, log_level;
+  bool json = false;
+  /// Compile workers, for subcommands with -j; to be set before `service` is called.
+  int jobs = 0;
+  /// The chosen subcommand's name, and what it does. Set by its CLI callback.
+  std::string command;
+  std::function<int()> action;
+
+  /// A subcommand with the common flags; `run` is its action.
+  CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& summary,
+                        std::function<int()> run);
+  void add_common_flags(CLI::App& app);
+
+  /// Throw Error(invalid_argument) for what cannot be right.
+  runtime::Config config() const;
+  runtime::Service& service();
+  /// --arch, KILN_ARCH or the configuration file, this machine's GPU, sm_90a. Throws Error(unsupported_arch).
+  base::Arch target_arch();
+  /// The same for commands whose --arch is a list, in order, repeats removed.
+  std::vector<base::Arch> target_archs();
+  /// "kiln.compile/1"
+  std::string schema() const { return "kiln." + command + "/1"; }
+
+ private:
+  Options options() const;
+  std::unique_ptr<runtime::Service> service_;
+};
+
+}  // namespace kiln::cli

@@ -1,0 +1,36 @@
+// The probes of `kiln doctor`: each does what kiln itself does, and says what it found.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "context.hpp"
+
+namespace kiln::cli {
+
+struct Finding {
+  enum class Status { ok, note, warning, error };
+  std::string name;
+  Status status = Status::ok;
+  std::string text;
+  std::string fix{};  ///< what to do; empty when nothing is to be done
+};
+using Findings = std::vector<Finding>;
+
+/// Libraries, headers, worker, a compile, driver, GPU, loading the image.
+void probe_toolchain(Context& context, Findings& out);
+/// Template path and every manifest.
+void probe_templates(Context& context, Findings& out);
+/// Directory, filesystem, a put and a get, locks between processes, /dev/shm, TMPDIR, clock. The user's
+/// entries are not touched.
+void probe_cache(Context& context, Findings& out);
+
+/// The image of the empty kernel, for the driver's probe.
+struct EmptyKernel {
+  std::string image, lowered_name, arch;
+};
+std::optional<EmptyKernel> probe_compile(Context& context, Findings& out);
+void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out);
+
+}  // namespace kiln::cli

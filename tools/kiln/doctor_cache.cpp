@@ -1,0 +1,224 @@
+// The cache: where it is, what lies under it, and whether its locks and transactions work there.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "cache/flight.hpp"
+#include "cache/gate.hpp"
+#include "child_process.hpp"
+#include "doctor.hpp"
+#include "entries.hpp"
+#include "errors.hpp"
+#include "filesystem.hpp"
+#include "lock_holder.hpp"
+#include "output.hpp"
+#include "runtime/places.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using Status = Finding::Status;
+using std::chrono::milliseconds;
+namespace fs = std::filesystem;
+
+/// A directory inside a candidate for the cache, made for the probes and removed with everything that they
+/// made on the way.
+class Scratch {
+ public:
+  explicit Scratch(const std::string& place) {
+    for (fs::path p = place; !p.empty() && !fs::exists(p); p = p.parent_path()) made_ = p;
+    std::error_code error;
+    fs::create_directories(place, error);
+    path_ = place + "/doctor-XXXXXX";
+    if (error || !::mkdtemp(path_.data())) {
+      const std::string why = error ? error.message() : std::strerror(errno);
+      remove_made();
+      throw Error(Errc::io, "'" + place + "' cannot be written: " + why);
+    }
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+    remove_made();
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  void remove_made() const {
+    std::error_code ignored;
+    if (!made_.empty()) fs::remove_all(made_, ignored);
+  }
+  fs::path made_;  // the topmost directory that was not there
+  std::string path_;
+};
+
+void probe_round_trip(const std::string& scratch, Findings& out) {
+  const auto start = base::Clock::now();
+  const auto store = cache::Store::open({.directory = scratch + "/store"});
+  const cache::Record record{"facts", "key text", std::string(50000, 'x')};
+  const Key key{base::digest_of("doctor"), base::digest_of("probe")};
+  const cache::PutResult put = store->put(key, record);
+  if (put.put != cache::Put::stored) {
+    out.push_back(
+        {"store", Status::error,
+         "a probe record could not be stored: " + std::string(to_string(put.put)) + ' ' + put.detail,
+         "free some space, or set KILN_CACHE_DIR to another filesystem"});
+    return;
+  }
+  const auto stored = base::Clock::now();
+  const cache::GetResult got =
+      store->get(key, record.key_text, base::Deadline::after(std::chrono::seconds(5)));
+  const auto read = base::Clock::now();
+  if (!got.record || got.record->image != record.image) {
+    out.push_back({"store", Status::error,
+                   "a probe record was stored and did not come back: " + std::string(to_string(got.miss)),
+                   "set KILN_CACHE_DIR to another filesystem"});
+    return;
+  }
+  const auto ms = [](auto d) { return std::chrono::duration<double, std::milli>(d).count(); };
+  out.push_back({"store", Status::ok,
+                 "put in " + human_ms(ms(stored - start)) + ", get in " + human_ms(ms(read - stored)) +
+                     " (50 KB, synced, verified)"});
+}
+
+/// Another process holds the range, this one must not get it; the other one ends, this one must.
+void probe_locks(const std::string& scratch, Findings& out) {
+  const std::string file = scratch + "/locks", other = "use another filesystem: set KILN_CACHE_DIR";
+  const base::Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd) throw Error(Errc::io, file + ": " + std::strerror(errno));
+  ChildProcess holder({"/proc/self/exe", kLockHolderCommand, file});
+  if (!holder.wait_for_byte(5000)) {
+    out.push_back({"locks", Status::error,
+                   "another process could not take an open-file-description lock in " + scratch, other});
+    return;
+  }
+  const auto take = [&](milliseconds patience) {
+    return cache::RangeLock::acquire(fd.get(), cache::kGateOffset, cache::RangeLock::Mode::exclusive,
+                                     base::Deadline::after(patience))
+        .has_value();
+  };
+  if (take(milliseconds(20))) {
+    out.push_back({"locks", Status::error,
+                   "two processes hold the same lock at once: this filesystem does not keep locks", other});
+    return;
+  }
+  holder.close_input();
+  const bool freed = take(milliseconds(5000));
+  out.push_back(freed ? Finding{"locks", Status::ok, "two processes exclude each other"}
+                      : Finding{"locks", Status::error, "a lock stays taken after its holder ended", other});
+}
+
+void probe_flight(const std::string& identity, Findings& out) {
+  try {
+    cache::FlightFile file("/dev/shm", "doctor-" + identity);
+    const bool taken = file.take(Key{}, base::Deadline::after(milliseconds(1000))).flight != nullptr;
+    ::unlink(file.path().c_str());
+    if (taken) {
+      out.push_back(
+          {"/dev/shm", Status::ok, "usable for the lock that makes one compile per kernel and host"});
+      return;
+    }
+    throw Error(Errc::io, "its lock could not be taken");
+  } catch (const Error& error) {
+    out.push_back({"/dev/shm", Status::warning,
+                   std::string(error.what()) + ": processes may compile the same kernel twice",
+                   "mount a writable tmpfs on /dev/shm"});
+  }
+}
+
+void probe_temporary(Findings& out) {
+  try {
+    const base::TempDir directory("kiln-doctor");
+    base::write_file(directory.path() + "/probe", "x");
+    out.push_back({"temporary", Status::ok, base::directory_of(directory.path()) + " can be written"});
+  } catch (const Error& error) {
+    out.push_back(
+        {"temporary", Status::error, error.what(), "set TMPDIR to a writable directory: compiles run there"});
+  }
+}
+
+void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
+  constexpr std::int64_t year_2024 = 1704067200, tolerance = 120;
+  const std::int64_t now = std::time(nullptr);
+  std::size_t future = 0;
+  for (const StoredEntry& e : entries) future += e.facts.created_s > now + tolerance;
+  if (now < year_2024)
+    out.push_back({"clock", Status::warning, "it says a time before 2024", "set the clock"});
+  else if (future)
+    out.push_back({"clock", Status::warning,
+                   counted(future, "entry is", "entries are") +
+                       " from the future: this clock, or that of a machine that shares the cache, is wrong",
+                   "set the clock"});
+  else
+    out.push_back({"clock", Status::ok, "no entry is from the future"});
+}
+
+/// The first candidate that can be used, as runtime::open_store chooses it.
+std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& directory, Findings& out) {
+  for (const std::string& candidate : runtime::store_candidates(config)) {
+    try {
+      struct stat st {};
+      if (::stat((candidate + "/v1/data.mdb").c_str(), &st) == 0)
+        cache::Store::open({.directory = candidate});
+      auto scratch = std::make_unique<Scratch>(candidate);
+      directory = candidate;
+      return scratch;
+    } catch (const Error& error) {
+      out.push_back({"directory", Status::warning, std::string(error.what()) + ": stepping down",
+                     "set KILN_CACHE_DIR to a directory that this user may write"});
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void probe_cache(Context& context, Findings& out) {
+  const runtime::Config& config = context.service().config();
+  std::string directory;
+  const auto scratch = choose(config, directory, out);
+  if (!scratch) {
+    out.push_back({"directory", Status::error, "no place for a cache: every process compiles anew",
+                   "set KILN_CACHE_DIR to a writable directory"});
+  } else {
+    const StoreView view = view_store(config);
+    std::vector<StoredEntry> entries;
+    if (view.store) entries = read_entries(*view.store);
+    out.push_back({"directory", Status::ok,
+                   directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
+                                           : ", nothing cached yet")});
+    const Filesystem filesystem = filesystem_of(directory);
+    if (filesystem.network) {
+      out.push_back({"filesystem", Status::warning,
+                     filesystem.name + ", a network filesystem: its locks and mappings are not to be trusted",
+                     "set KILN_CACHE_DIR to a local directory"});
+    } else {
+      out.push_back({"filesystem", filesystem.volatile_ ? Status::note : Status::ok,
+                     filesystem.name + (filesystem.volatile_ ? ": gone after a reboot" : "") + ", " +
+                         human_bytes(filesystem.free_bytes) + " free"});
+    }
+    const auto step = [&](const char* name, auto&& probe) {
+      try {
+        probe();
+      } catch (const std::exception& error) {
+        out.push_back({name, Status::error, error.what(), "set KILN_CACHE_DIR to another filesystem"});
+      }
+    };
+    step("store", [&] { probe_round_trip(scratch->path(), out); });
+    step("locks", [&] { probe_locks(scratch->path(), out); });
+    probe_clock(entries, out);
+  }
+  probe_flight(std::to_string(::getpid()), out);
+  probe_temporary(out);
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,90 @@
+// The driver, the devices, and whether the first one takes an image.
+#include "doctor.hpp"
+#include "kiln/error.hpp"
+#include "runtime/library.hpp"
+#include "toolchain/driver.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using Status = Finding::Status;
+using toolchain::Driver;
+
+/// A device's primary context, current in this thread while it lives.
+class PrimaryContext {
+ public:
+  PrimaryContext(const Driver& driver, int ordinal) : driver_(driver) {
+    driver_.check(driver_.cuDeviceGet(&device_, ordinal), "cuDeviceGet");
+    toolchain::CUcontext context = nullptr;
+    driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, device_), "cuDevicePrimaryCtxRetain");
+    driver_.cuCtxSetCurrent(context);
+  }
+  ~PrimaryContext() {
+    driver_.cuCtxSetCurrent(nullptr);
+    driver_.cuDevicePrimaryCtxRelease(device_);
+  }
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
+
+ private:
+  const Driver& driver_;
+  toolchain::CUdevice device_ = 0;
+};
+
+void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, const EmptyKernel& kernel,
+                Findings& out) {
+  if (device.arch.name() != kernel.arch) {
+    out.push_back(
+        {"load", Status::note,
+         "not tried: the probe was compiled for " + kernel.arch + ", device 0 is " + device.arch.name()});
+    return;
+  }
+  const PrimaryContext context(driver, device.ordinal);
+  std::string refusal;
+  if (runtime::Library::load(driver, kernel.image, kernel.lowered_name, "probing", refusal)) {
+    out.push_back({"load", Status::ok, "device 0 loads what was compiled"});
+  } else {
+    out.push_back({"load", Status::error, "the driver refuses the image: " + refusal,
+                   "update the driver, or set KILN_CUDA_HOME to a toolkit that is no newer than it"});
+  }
+}
+
+}  // namespace
+
+void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out) {
+  const Driver* driver = Driver::get();
+  if (!driver) {
+    out.push_back(
+        {"driver", Status::note,
+         "no CUDA driver (" + Driver::load_error() + "): kiln compiles and caches here, and cannot launch"});
+    return;
+  }
+  int version = 0, count = 0;
+  driver->cuDriverGetVersion(&version);
+  const std::string name =
+      "CUDA driver " + std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
+  if (const int result = driver->cuInit(0); result != toolchain::CUDA_SUCCESS) {
+    const bool no_device = result == toolchain::CUDA_ERROR_NO_DEVICE;
+    out.push_back({"driver", no_device ? Status::note : Status::error,
+                   name + ", and cuInit says " + driver->describe(result),
+                   no_device ? "" : "check nvidia-smi and the container's access to the device"});
+    return;
+  }
+  driver->cuDeviceGetCount(&count);
+  out.push_back({"driver", Status::ok, name});
+  if (count == 0)
+    out.push_back({"gpu", Status::note, "no device: kiln compiles and caches here, and cannot launch"});
+  for (int i = 0; i < count; ++i) {
+    try {
+      const toolchain::DeviceFacts device = toolchain::device_facts(*driver, i);
+      out.push_back({"gpu", Status::ok,
+                     std::to_string(i) + ": " + device.name + ", " + device.arch.name() + ", " +
+                         std::to_string(device.sms) + " SMs"});
+      if (i == 0 && kernel) probe_load(*driver, device, *kernel, out);
+    } catch (const Error& error) {
+      out.push_back({"gpu", Status::error, std::to_string(i) + ": " + error.what()});
+    }
+  }
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,103 @@
+#include "entries.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/wire.hpp"
+#include "runtime/places.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// The directory, or the nearest one above it that exists, can be written.
+bool could_be_made(std::string directory) {
+  struct stat st {};
+  while (::stat(directory.c_str(), &st) != 0 && directory.size() > 1)
+    directory = base::directory_of(directory);
+  return S_ISDIR(st.st_mode) && ::access(directory.c_str(), W_OK) == 0;
+}
+
+/// Numbers by value, everything else as text.
+bool value_less(const std::string& a, const std::string& b) {
+  std::int64_t x = 0, y = 0;
+  const auto number = [](const std::string& s, std::int64_t& out) {
+    return std::from_chars(s.data(), s.data() + s.size(), out).ptr == s.data() + s.size() && !s.empty();
+  };
+  return number(a, x) && number(b, y) ? x < y : a < b;
+}
+
+bool entry_less(const StoredEntry& a, const StoredEntry& b) {
+  if (a.facts.unit != b.facts.unit) return a.facts.unit < b.facts.unit;
+  if (a.facts.arch != b.facts.arch) return value_less(a.facts.arch.substr(3), b.facts.arch.substr(3));
+  const std::size_t common = std::min(a.facts.parameters.size(), b.facts.parameters.size());
+  for (std::size_t i = 0; i < common; ++i) {
+    const Parameter &p = a.facts.parameters[i], &q = b.facts.parameters[i];
+    if (p.name != q.name) return p.name < q.name;
+    if (p.value != q.value) return value_less(p.value, q.value);
+  }
+  if (a.facts.parameters.size() != b.facts.parameters.size())
+    return a.facts.parameters.size() < b.facts.parameters.size();
+  return a.key < b.key;
+}
+
+}  // namespace
+
+StoreView view_store(const runtime::Config& config) {
+  const std::vector<std::string> candidates = runtime::store_candidates(config);
+  for (const std::string& directory : candidates) {
+    struct stat st {};
+    if (::stat((directory + "/v1/data.mdb").c_str(), &st) == 0) {
+      return {directory, cache::Store::open({.directory = directory, .access = cache::Access::read_only})};
+    }
+    if (could_be_made(directory)) return {directory, nullptr};
+  }
+  return {candidates.empty() ? std::string() : candidates.front(), nullptr};
+}
+
+std::vector<StoredEntry> read_entries(cache::Store& store) {
+  std::vector<StoredEntry> out;
+  store.list([&](const cache::Entry& entry) {
+    try {
+      out.push_back({entry.key, compile::decode_facts(entry.facts), entry.image_bytes, entry.stored_bytes});
+    } catch (const base::Malformed&) {
+      base::debug("entry " + entry.key.hex() + " is of another version of kiln");
+    }
+  });
+  sort_entries(out);
+  return out;
+}
+
+void sort_entries(std::vector<StoredEntry>& entries) {
+  std::sort(entries.begin(), entries.end(), entry_less);
+}
+
+Json json_of(const StoredEntry& entry) {
+  const compile::Facts& f = entry.facts;
+  Json out;
+  out["key"] = entry.key.hex();
+  out["template"] = f.unit;
+  out["params"] = json_of(f.parameters);
+  out["arch"] = f.arch;
+  out["cubin_bytes"] = entry.cubin_bytes;
+  out["stored_bytes"] = entry.stored_bytes;
+  out["created"] = f.created_s;
+  out["registers"] = f.registers;
+  out["spill_bytes"] = f.spill_store_bytes + f.spill_load_bytes;
+  out["shared_bytes"] = f.shared_bytes;
+  out["compile_ms"] = f.compile_ms;
+  out["nvrtc"] = f.nvrtc_version;
+  return out;
+}
+
+std::string empty_store_text(const StoreView& view) {
+  if (view.directory.empty()) return "No directory for a cache was found; set KILN_CACHE_DIR.\n";
+  return "Nothing is cached in " + view.directory +
+         " yet. 'kiln prewarm', 'kiln compile' and every program that uses kiln fill it.\n";
+}
+
+}  // namespace kiln::cli

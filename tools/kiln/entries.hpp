@@ -1,0 +1,43 @@
+// The store as inspection sees it: opened read-only, never created, its entries with their facts.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cache/store.hpp"
+#include "compile/facts.hpp"
+#include "output.hpp"
+#include "runtime/config.hpp"
+
+namespace kiln::cli {
+
+struct StoreView {
+  std::string directory;                ///< where the store is, or would be made
+  std::shared_ptr<cache::Store> store;  ///< null: nothing has been cached there yet
+};
+/// The store that a compile with this configuration would use. Throws Error(io) when there is one and it
+/// cannot be read.
+StoreView view_store(const runtime::Config& config);
+
+struct StoredEntry {
+  Key key;
+  compile::Facts facts;
+  std::uint64_t cubin_bytes = 0, stored_bytes = 0;
+
+  /// "rms_norm"; a reference belongs to its template.
+  std::string template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
+};
+/// Sorted by template, arch and parameters (numbers as numbers). Entries of another version of the facts are
+/// left out.
+std::vector<StoredEntry> read_entries(cache::Store& store);
+void sort_entries(std::vector<StoredEntry>& entries);
+
+/// What the JSON of ls and show have in common.
+Json json_of(const StoredEntry& entry);
+
+/// "nothing is cached in DIR yet: ..." for people.
+std::string empty_store_text(const StoreView& view);
+
+}  // namespace kiln::cli

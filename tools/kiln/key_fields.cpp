@@ -1,0 +1,67 @@
+#include "key_fields.hpp"
+
+#include "compile/key.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::size_t kIndent = 17, kDigits = 16;
+
+/// Fields whose last value is a digest: long ones are cut, as nobody compares them by eye.
+bool ends_with_digest(const std::string& label) {
+  return label == "source" || label == "include" || label == "header" || label == "project-header";
+}
+
+std::string text_of(const compile::KeyField& field, bool full) {
+  if (field.label == "include" && field.values.size() == 4) {
+    const std::string digest = full ? field.values[3] : field.values[3].substr(0, kDigits);
+    return field.values[1] + " -> " + field.values[2] + "  " + digest +
+           (field.values[0].empty() ? "" : "  from " + field.values[0]);
+  }
+  std::string out;
+  for (std::size_t i = 0; i < field.values.size(); ++i) {
+    const bool cut = !full && ends_with_digest(field.label) && i + 1 == field.values.size();
+    out += (i ? "  " : "") + (cut ? field.values[i].substr(0, kDigits) : field.values[i]);
+  }
+  return out;
+}
+
+}  // namespace
+
+void print_key_fields(std::string_view key_text, bool full) {
+  std::size_t headers = 0;
+  std::string last;
+  for (const compile::KeyField& field : compile::parse_key_text(key_text)) {
+    if (field.label == "header" && !full) {
+      ++headers;
+      continue;
+    }
+    if (field.label == "toolchain")
+      print("\n"), print_heading("With the toolchain");
+    else
+      print_definition(field.label == last ? "" : field.label, text_of(field, full), kIndent);
+    last = field.label;
+  }
+  if (headers)
+    print_definition("headers", counted(headers, "file") + " of the toolkit (--full lists them)", kIndent);
+}
+
+void add_details(Json& out, const compile::Facts& f, std::string_view key_text) {
+  out["name_expression"] = f.name_expression;
+  out["lowered_name"] = f.lowered_name;
+  out["stack_bytes"] = f.stack_bytes;
+  out["max_threads"] = f.max_threads;
+  out["arguments"] = Json::array();
+  for (const auto& a : f.arguments) out["arguments"].push_back({{"ordinal", a.ordinal}, {"size", a.size}});
+  out["frontend_ms"] = f.frontend_ms;
+  out["nvvm_ms"] = f.nvvm_ms;
+  out["ptxas_ms"] = f.ptxas_ms;
+  out["performance_warnings"] = f.performance_warnings;
+  out["log"] = f.log;
+  out["key_fields"] = Json::array();
+  for (const compile::KeyField& field : compile::parse_key_text(key_text)) {
+    out["key_fields"].push_back({{"label", field.label}, {"values", field.values}});
+  }
+}
+
+}  // namespace kiln::cli

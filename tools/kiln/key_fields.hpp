@@ -1,0 +1,17 @@
+// A key text, field by field.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "compile/facts.hpp"
+#include "output.hpp"
+
+namespace kiln::cli {
+
+/// Toolkit headers are counted rather than listed unless `full`.
+void print_key_fields(std::string_view key_text, bool full);
+/// Adds what only `show` has: names, arguments, phase times, log, key fields.
+void add_details(Json& out, const compile::Facts& facts, std::string_view key_text);
+
+}  // namespace kiln::cli

@@ -1,0 +1,32 @@
+// What `kiln prewarm` is to make: plan files or the templates' own plans, resolved and without repeats.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "context.hpp"
+#include "source/instantiate.hpp"
+
+namespace kiln::cli {
+
+struct PlannedTask {
+  std::shared_ptr<const source::Template> origin;
+  source::Resolved resolved;
+  std::string label;  ///< "rms_norm T=bf16 H=4096 sm_90a": as the plan says it
+
+  const Specialization& specialization() const noexcept { return resolved.specialization; }
+};
+
+struct PrewarmPlan {
+  std::vector<PlannedTask> tasks;
+  std::vector<std::string> skipped;  ///< what the shipped plan has no kernel for on an arch, and why
+};
+
+/// Without `files`: the [[prewarm]] of every template that is not internal. Each row for its own arch, else
+/// for every one of `archs`. Throws Error before anything is compiled: an unreadable plan, an unknown
+/// template or parameter, a broken value.
+PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& files,
+                      const std::vector<base::Arch>& archs);
+
+}  // namespace kiln::cli

@@ -1,0 +1,16 @@
+// The summaries of `kiln prewarm`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "prewarm_run.hpp"
+
+namespace kiln::cli {
+
+void report_prewarm(const Context& context, const PrewarmPlan& plan, const PrewarmResult& result,
+                    const std::string& directory);
+/// Returns the exit code: kPartly when something is not covered.
+int report_coverage(const Context& context, const PrewarmPlan& plan, const std::vector<bool>& covered);
+
+}  // namespace kiln::cli

@@ -1,0 +1,124 @@
+#include "prewarm_run.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "errors.hpp"
+#include "interrupt.hpp"
+#include "outcome.hpp"
+#include "output.hpp"
+#include "progress.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using State = TaskResult::State;
+
+double since(base::Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
+}
+
+void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, TaskResult& out) {
+  const auto start = base::Clock::now();
+  try {
+    const runtime::Obtained obtained = pipeline.obtain(source::instantiate(task.origin, task.resolved), {});
+    out.state = State::done;
+    out.outcome = obtained.outcome;
+    out.key = obtained.image->key;
+    out.cubin_bytes = obtained.image->bytes.size();
+    if (obtained.outcome == Outcome::compiled) out.compile_ms = obtained.image->facts.compile_ms;
+    out.unpublishable = obtained.unpublishable;
+  } catch (const std::exception& error) {
+    const auto* known = dynamic_cast<const Error*>(&error);
+    out.state = State::failed;
+    out.error_code = name_of(known ? known->code() : Errc::internal);
+    out.error = error.what();
+    out.diagnostic = first_diagnostic(error);
+  }
+  out.total_ms = since(start);
+}
+
+std::string line_of(const PlannedTask& task, const TaskResult& result, const Terminal& terminal) {
+  if (result.state == State::failed) {
+    return paint("failed  ", Style::red, terminal) + ' ' + task.label + ": " + result.diagnostic;
+  }
+  const std::string outcome(name_of(result.outcome));
+  return outcome + std::string(8 - std::min<std::size_t>(8, outcome.size()), ' ') + ' ' + task.label + "  " +
+         human_ms(result.total_ms);
+}
+
+/// Images are published after their askers are answered: waits until every compile's put has ended. Returns
+/// those that were not stored.
+std::size_t wait_until_published(const runtime::Counters& counters) {
+  const auto ended = [&] {
+    return counters.puts + counters.puts_present + counters.puts_skipped + counters.unpublishable >=
+           counters.compiles;
+  };
+  base::poll_until(base::Deadline::after(std::chrono::seconds(10)), ended);
+  return counters.puts_skipped + counters.unpublishable;
+}
+
+}  // namespace
+
+std::size_t PrewarmResult::count(State state) const {
+  return static_cast<std::size_t>(
+      std::count_if(tasks.begin(), tasks.end(), [&](const TaskResult& t) { return t.state == state; }));
+}
+
+std::size_t PrewarmResult::count(Outcome outcome) const {
+  return static_cast<std::size_t>(std::count_if(tasks.begin(), tasks.end(), [&](const TaskResult& t) {
+    return t.state == State::done && t.outcome == outcome;
+  }));
+}
+
+PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
+                          const PrewarmOptions& options) {
+  PrewarmResult result;
+  result.tasks.resize(plan.tasks.size());
+  result.keep_going = options.keep_going;
+  result.jobs =
+      static_cast<int>(std::clamp<std::size_t>(plan.tasks.size(), 1, static_cast<std::size_t>(options.jobs)));
+
+  const PoliteInterrupt interrupt;
+  const auto start = base::Clock::now();
+  {
+    Progress progress(plan.tasks.size(), options.lines_on_stdout);
+    std::atomic<std::size_t> next{0};
+    std::atomic<bool> stop{false}, said{false};
+    const auto work = [&] {
+      for (;;) {
+        if (PoliteInterrupt::requested() && !said.exchange(true)) {
+          progress.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
+        }
+        if (stop || PoliteInterrupt::requested()) return;
+        const std::size_t i = next++;
+        if (i >= plan.tasks.size()) return;
+        const PlannedTask& task = plan.tasks[i];
+        progress.started(task.label);
+        run_task(pipeline, task, result.tasks[i]);
+        const bool failed = result.tasks[i].state == State::failed;
+        if (failed && !options.keep_going) stop = true;
+        progress.finished(task.label, line_of(task, result.tasks[i], standard_error()), failed);
+      }
+    };
+    std::vector<std::thread> threads;
+    for (int i = 1; i < result.jobs; ++i) threads.emplace_back(work);
+    work();
+    for (std::thread& thread : threads) thread.join();
+  }
+  result.uncached = wait_until_published(pipeline.counters());
+  result.interrupted = PoliteInterrupt::requested();
+  result.wall_ms = since(start);
+  return result;
+}
+
+std::vector<bool> check_coverage(runtime::Pipeline& pipeline, const PrewarmPlan& plan) {
+  std::vector<bool> out;
+  for (const PlannedTask& task : plan.tasks) {
+    out.push_back(pipeline.look(source::instantiate(task.origin, task.resolved)).has_value());
+  }
+  return out;
+}
+
+}  // namespace kiln::cli

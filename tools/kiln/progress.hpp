@@ -1,0 +1,46 @@
+// What a long command shows while it works: a bar on a terminal, one line per finished item elsewhere.
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "base/deadline.hpp"
+
+namespace kiln::cli {
+
+/// Thread-safe. The bar lives on stderr and is gone after destruction.
+class Progress {
+ public:
+  /// `lines_on_stdout`: false sends the lines to stderr (stdout is taken by JSON).
+  Progress(std::size_t total, bool lines_on_stdout);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void started(const std::string& what);
+  /// `what` as given to `started`. `line` is shown when there is no bar, or always when it `matters` (a
+  /// failure).
+  void finished(const std::string& what, const std::string& line, bool matters);
+  /// A remark above the bar.
+  void remark(const std::string& text);
+
+ private:
+  void draw_locked();
+  void clear_locked();
+  std::string bar_locked(std::size_t width) const;
+
+  const std::size_t total_;
+  const bool bar_, lines_on_stdout_;
+  const base::Clock::time_point start_ = base::Clock::now();
+  mutable std::mutex mutex_;
+  std::condition_variable stop_;
+  bool stopping_ = false, drawn_ = false;
+  std::size_t done_ = 0;
+  std::list<std::string> running_;  // oldest first
+  std::thread ticker_;
+};
+
+}  // namespace kiln::cli

@@ -1,0 +1,81 @@
+// One specialisation on generated data: values of its arguments, and sets of buffers to launch it on.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "device.hpp"
+#include "runtime/service.hpp"
+
+namespace kiln::cli {
+
+/// What the caller of `kiln run` set, by argument or run-time value name.
+using GivenArguments = std::map<std::string, std::string, std::less<>>;
+
+/// Buffers of one launch, by argument; null where the argument is no pointer or does not exist.
+using BufferSet = std::vector<Buffer>;
+
+class RunCase {
+ public:
+  /// Resolves every argument's value and every buffer's size. Throws Error (an unknown argument, a value that is no number, an
+  /// argument without a value).
+  RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened, const source::Resolved& resolved,
+          const GivenArguments& given);
+
+  /// Fresh buffers: inputs filled as the manifest says from `seed`, outputs poisoned.
+  BufferSet make_buffers(std::uint64_t seed);
+  /// Launches with the case's values; `addresses` has one entry per argument.
+  void launch(const runtime::LoadedKernel& kernel, const std::vector<toolchain::CUdeviceptr>& addresses, toolchain::CUstream stream) const;
+  static std::vector<toolchain::CUdeviceptr> addresses_of(const BufferSet& buffers);
+
+  const source::Manifest& manifest() const noexcept { return opened_.origin().manifest; }
+  const std::vector<std::int64_t>& slots() const noexcept { return slots_; }
+  Dtype dtype_of(std::size_t argument) const;
+  std::uint64_t elements_of(std::size_t argument) const { return elements_[argument]; }
+  bool is_written(std::size_t argument) const;
+  /// Bytes that one set takes.
+  std::uint64_t set_bytes() const noexcept;
+  /// "rows=64 stride_x=4096 eps=1e-06": what was launched with.
+  std::string describe() const;
+
+  /// A kernel of kiln's own (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
+  runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
+  PrimaryContext& gpu() const noexcept { return gpu_; }
+
+ private:
+  void set_integer(std::size_t slot, std::int64_t value) { slots_[slot] = value, known_[slot] = true; }
+  void resolve_arguments(const GivenArguments& given);
+  void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value, const GivenArguments& given);
+  void size_buffers();
+  void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
+
+  runtime::Service& service_;
+  PrimaryContext& gpu_;
+  runtime::KernelTemplate& opened_;
+  std::vector<std::int64_t> slots_;
+  std::vector<bool> known_;
+  std::vector<double> floats_;            // by argument
+  std::vector<std::uint64_t> elements_;   // by argument, 0: none
+};
+
+/// A typed argument list built at run time, for LoadedKernel::launch.
+class ArgumentList {
+ public:
+  ArgumentList& pointer(toolchain::CUdeviceptr value) { return add({KILN_ARG_POINTER, 8}, value); }
+  ArgumentList& integer(std::int64_t value) { return add({KILN_ARG_SIGNED, 8}, static_cast<std::uint64_t>(value)); }
+  ArgumentList& number(double value);
+  void launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const;
+
+ private:
+  ArgumentList& add(kiln_arg_type type, std::uint64_t bits) {
+    types_.push_back(type);
+    bits_.push_back(bits);
+    return *this;
+  }
+  std::vector<kiln_arg_type> types_;
+  std::vector<std::uint64_t> bits_;
+};
+
+}  // namespace kiln::cli

@@ -1,0 +1,139 @@
+#include "run_check.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kiln/error.hpp"
+
+namespace kiln::cli {
+
+using toolchain::CUdeviceptr;
+
+namespace {
+
+double tolerance_of(const source::Manifest& manifest, Dtype dtype) {
+  for (const auto& [type, tolerance] : manifest.tolerance) {
+    if (type == dtype) return tolerance;
+  }
+  return 0;  // exact: integers, and dtypes that the manifest says nothing about
+}
+
+}  // namespace
+
+std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& kernel, const runtime::LoadedKernel& reference,
+                                   std::uint64_t seed) {
+  const toolchain::Driver& driver = run.gpu().driver();
+  const auto synchronize = [&](const char* doing) { driver.check(driver.cuCtxSynchronize(), "cuCtxSynchronize", doing); };
+  BufferSet buffers = run.make_buffers(seed);
+  const auto& arguments = run.manifest().arguments;
+
+  // The reference writes doubles; what it also reads begins as the widened input.
+  BufferSet doubles(buffers.size());
+  std::vector<CUdeviceptr> for_reference = RunCase::addresses_of(buffers);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!run.is_written(i)) continue;
+    const auto n = static_cast<std::int64_t>(run.elements_of(i));
+    doubles[i] = Buffer(driver, run.elements_of(i) * sizeof(double));
+    if (arguments[i].access == source::Access::readwrite) {
+      ArgumentList().pointer(doubles[i].address()).pointer(buffers[i].address()).integer(n).launch(
+          run.own_kernel("kiln_widen", {run.dtype_of(i)}), nullptr);
+    }
+    for_reference[i] = doubles[i].address();
+  }
+  synchronize("preparing the reference");
+  run.launch(reference, for_reference, nullptr);
+  synchronize("running the reference");
+  run.launch(kernel, RunCase::addresses_of(buffers), nullptr);
+  synchronize("running the kernel");
+
+  std::vector<CheckedArgument> out;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (!run.is_written(i)) continue;
+    CheckedArgument result;
+    result.name = arguments[i].name;
+    result.dtype = to_string(run.dtype_of(i));
+    result.elements = run.elements_of(i);
+    result.tolerance = tolerance_of(run.manifest(), run.dtype_of(i));
+    Buffer sums(driver, 5 * sizeof(double));
+    driver.check(driver.cuMemsetD8(sums.address(), 0, sums.bytes()), "cuMemsetD8");
+    ArgumentList()
+        .pointer(sums.address())
+        .pointer(buffers[i].address())
+        .pointer(doubles[i].address())
+        .integer(static_cast<std::int64_t>(result.elements))
+        .launch(run.own_kernel("kiln_compare", {run.dtype_of(i)}), nullptr);
+    synchronize("comparing");
+    double host[5];
+    driver.check(driver.cuMemcpyDtoH(host, sums.address(), sizeof host), "cuMemcpyDtoH");
+    result.relative_rms = host[1] > 0 ? std::sqrt(host[0] / host[1]) : std::sqrt(host[0]);
+    result.max_abs = host[2];
+    result.mismatched_nonfinite = static_cast<std::uint64_t>(host[3]);
+    result.canaries = buffers[i].intact();
+    result.ok = result.canaries && result.mismatched_nonfinite == 0 && host[4] == static_cast<double>(result.elements) &&
+                result.relative_rms <= result.tolerance;
+    out.push_back(result);
+  }
+  for (const Buffer& buffer : buffers) {
+    if (buffer.bytes() && !buffer.intact()) {
+      for (CheckedArgument& result : out) result.canaries = result.ok = false;
+    }
+  }
+  return out;
+}
+
+BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed) {
+  const source::Manifest& manifest = run.manifest();
+  if (manifest.cost_read.empty() || manifest.cost_write.empty()) {
+    throw Error(Errc::manifest, manifest.file + ": --bench needs [cost] read and write");
+  }
+  BenchResult out;
+  out.read_bytes = static_cast<double>(manifest.cost_read.evaluate(run.slots()));
+  out.write_bytes = static_cast<double>(manifest.cost_write.evaluate(run.slots()));
+  if (!manifest.cost_flops.empty()) out.flops = static_cast<double>(manifest.cost_flops.evaluate(run.slots()));
+
+  const std::uint64_t cold = 4ull * static_cast<std::uint64_t>(run.gpu().facts().l2);
+  const std::uint64_t set = std::max<std::uint64_t>(1, run.set_bytes());
+  out.sets = static_cast<int>(std::clamp<std::uint64_t>((cold + set - 1) / set, 2, 512));
+  out.launches = std::max(20, out.sets);
+  out.replays = 21;
+  std::vector<BufferSet> sets;
+  for (int i = 0; i < out.sets; ++i) sets.push_back(run.make_buffers(seed + static_cast<std::uint64_t>(i)));
+
+  Timer timer(run.gpu().driver());
+  const auto record = [&](auto&& launch) {
+    return [&, launch] {
+      for (int i = 0; i < out.launches; ++i) launch(sets[static_cast<std::size_t>(i % out.sets)], i % out.sets);
+    };
+  };
+  run.launch(kernel, RunCase::addresses_of(sets[0]), timer.stream());  // attributes that a launch sets once are set outside the capture
+  const double total = timer.median_us(
+      record([&](const BufferSet& buffers, int) { run.launch(kernel, RunCase::addresses_of(buffers), timer.stream()); }), 3, out.replays);
+  out.us = total / out.launches;
+  sets.clear();
+
+  // The floor: as many bytes read and written, from buffers that are as cold.
+  auto& stream_kernel = run.own_kernel("kiln_stream", {});
+  const auto read = static_cast<std::int64_t>(out.read_bytes), write = static_cast<std::int64_t>(out.write_bytes);
+  std::vector<Buffer> sources, targets;
+  const auto stream_sets = static_cast<int>(std::clamp<std::uint64_t>(
+      (cold + static_cast<std::uint64_t>(read + write)) / std::max<std::uint64_t>(1, static_cast<std::uint64_t>(read + write)), 2, 512));
+  for (int i = 0; i < stream_sets; ++i) {
+    sources.emplace_back(run.gpu().driver(), static_cast<std::uint64_t>(std::max<std::int64_t>(read, 16)));
+    const auto words = static_cast<std::int64_t>(sources.back().bytes() / 4);
+    ArgumentList().pointer(sources.back().address()).integer(words).integer(i + 1).number(0).number(1).launch(
+        run.own_kernel("kiln_fill", {Dtype::f32}), timer.stream());
+    targets.emplace_back(run.gpu().driver(), static_cast<std::uint64_t>(std::max<std::int64_t>(write, 16)));
+  }
+  const double floor_total = timer.median_us(
+      [&] {
+        for (int i = 0; i < out.launches; ++i) {
+          const auto at = static_cast<std::size_t>(i % stream_sets);
+          ArgumentList().pointer(sources[at].address()).pointer(targets[at].address()).integer(read).integer(write).launch(stream_kernel, timer.stream());
+        }
+      },
+      3, out.replays);
+  out.stream_us = floor_total / out.launches;
+  return out;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,133 @@
+// kiln show: one cached entry whole.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <ctime>
+
+#include "commands.hpp"
+#include "compile/key.hpp"
+#include "context.hpp"
+#include "disassemble.hpp"
+#include "entries.hpp"
+#include "errors.hpp"
+#include "key_fields.hpp"
+#include "outcome.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string key, image;
+  bool full = false, sass = false, log = false;
+};
+
+/// The one entry whose key begins with `prefix`. Throws Error(invalid_argument) naming the candidates,
+/// Error(io) when there is none.
+StoredEntry find_entry(cache::Store& store, const StoreView& view, const std::string& prefix) {
+  std::vector<StoredEntry> found;
+  for (StoredEntry& entry : read_entries(store)) {
+    if (entry.key.hex().starts_with(prefix)) found.push_back(std::move(entry));
+  }
+  if (found.size() == 1) return std::move(found.front());
+  if (found.empty())
+    throw Error(Errc::io,
+                "no entry's key begins with '" + prefix + "' in " + view.directory + " (see 'kiln ls')");
+  std::string message = counted(found.size(), "key") + " begin with '" + prefix + "':";
+  constexpr std::size_t most = 10;
+  for (std::size_t i = 0; i < found.size() && i < most; ++i) {
+    message += "\n  " + found[i].key.hex().substr(0, std::max<std::size_t>(12, prefix.size() + 4)) + "  " +
+               found[i].facts.specialization().to_string() + ' ' + found[i].facts.arch;
+  }
+  if (found.size() > most) message += "\n  and " + std::to_string(found.size() - most) + " more";
+  throw Error(Errc::invalid_argument, message);
+}
+
+std::string date_of(std::int64_t seconds) {
+  char text[32];
+  std::tm local{};
+  const std::time_t time = seconds;
+  if (!::localtime_r(&time, &local)) return std::to_string(seconds);
+  std::strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &local);
+  return std::string(text) + " (" + human_age(std::time(nullptr) - seconds) + " ago)";
+}
+
+void print_entry(const StoredEntry& entry, const cache::Record& record, bool full) {
+  const compile::Facts& f = entry.facts;
+  constexpr std::size_t indent = 13;
+  print(paint(f.unit, Style::bold, standard_output()) + " for " + f.arch + '\n');
+  print_definition("key", entry.key.hex(), indent);
+  print_definition("params", text_of(f.parameters), indent);
+  print_definition("resources", resources_of(f), indent);
+  print_definition("sizes",
+                   human_bytes(entry.cubin_bytes) + " image, " + human_bytes(entry.stored_bytes) + " stored",
+                   indent);
+  print_definition("compile", phases_of(f), indent);
+  print_definition("created", date_of(f.created_s), indent);
+  print_definition("symbol", f.lowered_name, indent);
+  for (const std::string& warning : f.performance_warnings) print_definition("warning", warning, indent);
+  print("\n");
+  print_heading("What the key is made of");
+  print_key_fields(record.key_text, full);
+}
+
+int show(const Context& context, const Arguments& arguments) {
+  if (arguments.key.find_first_not_of("0123456789abcdef") != std::string::npos || arguments.key.size() > 64) {
+    throw Error(
+        Errc::invalid_argument,
+        "'" + arguments.key + "' is no key: expected up to 64 digits 0-9a-f, as 'kiln ls' shows them");
+  }
+  if (arguments.sass + arguments.log > (context.json ? 0 : 1)) {
+    throw Error(Errc::invalid_argument, context.json
+                                            ? "--json has no --sass and no --log: the log is in the object"
+                                            : "--sass and --log both want stdout");
+  }
+  if (arguments.image == "-" && (context.json || ::isatty(STDOUT_FILENO))) {
+    throw Error(Errc::invalid_argument,
+                "a cubin is not written to a terminal or beside JSON; use --image FILE");
+  }
+  const runtime::Config config = context.config();
+  const StoreView view = view_store(config);
+  if (!view.store) throw Error(Errc::io, empty_store_text(view).substr(0, empty_store_text(view).find('.')));
+  const StoredEntry entry = find_entry(*view.store, view, arguments.key);
+  const auto record = view.store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
+  if (!record) {
+    report(
+        context, Errc::io,
+        "entry " + entry.key.hex().substr(0, 12) + " is damaged; it is compiled again when it is asked for");
+    return kDamaged;
+  }
+  if (!arguments.image.empty()) write_output(arguments.image, record->image);
+  if (arguments.sass) {
+    const std::string& home = config.get("cuda_home");
+    print(disassemble(record->image, toolchain::locate_toolkit({home, !config.hermetic()}), home));
+  } else if (arguments.log) {
+    print(entry.facts.log.empty() ? "" : entry.facts.log + (entry.facts.log.back() == '\n' ? "" : "\n"));
+  } else if (context.json) {
+    Json out{{"schema", context.schema()}};
+    out.update(json_of(entry));
+    add_details(out, entry.facts, record->key_text);
+    print_json(out);
+  } else if (arguments.image.empty()) {
+    print_entry(entry, *record, arguments.full);
+  } else if (arguments.image != "-") {
+    print("wrote " + human_bytes(record->image.size()) + " to " + arguments.image + '\n');
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void add_show(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(app, "show", "Show one cached entry whole",
+                                      [&context, arguments] { return show(context, *arguments); });
+  sub->add_option("key", arguments->key, "Its key, or as many first digits as tell it apart")
+      ->type_name("KEY")
+      ->required();
+  sub->add_flag("--full", arguments->full, "Every field of the key, toolkit headers too");
+  sub->add_flag("--sass", arguments->sass, "The machine code (needs nvdisasm or cuobjdump)");
+  sub->add_flag("--log", arguments->log, "What the compiler said");
+  sub->add_option("--image", arguments->image, "Write the cubin there; - is stdout")->type_name("FILE");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,103 @@
+// kiln stats: how much is cached, and what it saves.
+#include <CLI/CLI.hpp>
+#include <map>
+
+#include "commands.hpp"
+#include "context.hpp"
+#include "entries.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Sum {
+  std::uint64_t entries = 0, cubin_bytes = 0, stored_bytes = 0;
+  double compile_ms = 0;
+
+  void add(const StoredEntry& e) {
+    ++entries;
+    cubin_bytes += e.cubin_bytes;
+    stored_bytes += e.stored_bytes;
+    compile_ms += e.facts.compile_ms;
+  }
+};
+
+Json json_of(const std::map<std::string, Sum>& groups) {
+  Json out = Json::object();
+  for (const auto& [name, sum] : groups) {
+    out[name] = {{"entries", sum.entries},
+                 {"cubin_bytes", sum.cubin_bytes},
+                 {"stored_bytes", sum.stored_bytes},
+                 {"compile_ms", sum.compile_ms}};
+  }
+  return out;
+}
+
+void print_groups(const std::string& title, const std::map<std::string, Sum>& groups) {
+  using Fit = Table::Fit;
+  Table table({{title},
+               {"ENTRIES", Fit::right},
+               {"IMAGES", Fit::right},
+               {"STORED", Fit::right},
+               {"COMPILE TIME", Fit::right}});
+  for (const auto& [name, sum] : groups) {
+    table.add({name, std::to_string(sum.entries), human_bytes(sum.cubin_bytes), human_bytes(sum.stored_bytes),
+               human_ms(sum.compile_ms)});
+  }
+  print("\n");
+  table.print();
+}
+
+int show_stats(const Context& context) {
+  const StoreView view = view_store(context.config());
+  std::map<std::string, Sum> templates, archs;
+  Sum all;
+  cache::StoreStats store;
+  if (view.store) {
+    store = view.store->stats();
+    for (const StoredEntry& e : read_entries(*view.store)) {
+      all.add(e);
+      templates[e.facts.unit].add(e);
+      archs[e.facts.arch].add(e);
+    }
+  }
+  if (context.json) {
+    print_json({{"schema", context.schema()},
+                {"directory", view.directory},
+                {"entries", store.entries},
+                {"cubin_bytes", all.cubin_bytes},
+                {"live_bytes", store.live_bytes},
+                {"file_bytes", store.file_bytes},
+                {"compile_ms", all.compile_ms},
+                {"by_template", json_of(templates)},
+                {"by_arch", json_of(archs)}});
+    return kDone;
+  }
+  if (store.entries == 0) {
+    print(empty_store_text(view));
+    return kDone;
+  }
+  print_definition("directory", view.directory, 16);
+  print_definition("entries", std::to_string(store.entries), 16);
+  print_definition("images", human_bytes(all.cubin_bytes), 16);
+  print_definition("on disk",
+                   human_bytes(store.live_bytes) + " live in a file of " + human_bytes(store.file_bytes), 16);
+  print_definition("saves", human_ms(all.compile_ms) + " of compile time per full warm start", 16);
+  if (store.entries > all.entries) {
+    print_definition("unreadable",
+                     counted(store.entries - all.entries, "entry", "entries") +
+                         ": damaged, or of another version of kiln; compiled again when asked for",
+                     16);
+  }
+  print_groups("TEMPLATE", templates);
+  print_groups("ARCH", archs);
+  return kDone;
+}
+
+}  // namespace
+
+void add_stats(CLI::App& app, Context& context) {
+  context.add_command(app, "stats", "How much is cached, and the compile time it saves",
+                      [&context] { return show_stats(context); });
+}
+
+}  // namespace kiln::cli

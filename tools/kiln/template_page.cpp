@@ -1,0 +1,158 @@
+#include "template_page.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "source/instantiate.hpp"
+
+namespace kiln::cli {
+
+using source::ArgumentSpec;
+using source::Expression;
+using source::Manifest;
+using source::ParameterKind;
+using source::ParameterSpec;
+
+namespace {
+
+std::string listed(const std::vector<Expression>& expressions, std::string_view separator) {
+  std::string out;
+  for (const Expression& e : expressions) out += (out.empty() ? "" : std::string(separator)) + e.text();
+  return out;
+}
+
+std::size_t indent_of(const std::vector<std::string>& names) {
+  std::size_t widest = 6;
+  for (const std::string& name : names) widest = std::max(widest, columns_of(name));
+  return std::min<std::size_t>(widest, 18) + 4;
+}
+
+/// An item whose first line says what it is, and whose others explain it.
+void print_item(const std::string& name, const std::vector<std::string>& paragraphs, std::size_t indent) {
+  std::string label = name;
+  for (const std::string& text : paragraphs) {
+    if (text.empty()) continue;
+    if (label.empty()) print("");
+    print_definition(label, text, indent);
+    label.clear();
+  }
+}
+
+void print_parameters(const Manifest& manifest) {
+  if (manifest.parameters.empty()) return;
+  print("\n");
+  print_heading("Parameters");
+  const std::size_t indent = indent_of(manifest.parameter_names());
+  for (const ParameterSpec& p : manifest.parameters) {
+    std::string tune;
+    for (const std::int64_t candidate : p.tune)
+      tune += (tune.empty() ? "tuned over: " : " ") + std::to_string(candidate);
+    const std::string first = std::string(to_string(p.kind)) + ": " + allowed_values(p);
+    const std::string fallback = p.default_value.empty() ? "" : "default: " + p.default_value.text();
+    print_item(p.name, {first + (fallback.empty() ? ", required" : ""), p.doc, fallback, tune}, indent);
+  }
+}
+
+void print_arguments(const Manifest& manifest) {
+  if (manifest.arguments.empty() && manifest.runtime.empty()) return;
+  print("\n");
+  print_heading("Arguments");
+  std::vector<std::string> names;
+  for (const auto& a : manifest.arguments) names.push_back(a.name);
+  for (const auto& r : manifest.runtime) names.push_back(r.name);
+  const std::size_t indent = indent_of(names);
+  for (const ArgumentSpec& a : manifest.arguments) {
+    std::string first = a.type.to_string(manifest.parameters);
+    if (a.type.kind == source::ArgumentType::Kind::pointer)
+      first += std::string(", ") + (a.access == source::Access::read    ? "read"
+                                    : a.access == source::Access::write ? "written"
+                                                                        : "read and written");
+    if (!a.shape.empty()) first += ", shape [" + listed(a.shape, ", ") + ']';
+    if (!a.stride.empty()) first += ", strides [" + listed(a.stride, ", ") + ']';
+    if (!a.align.empty()) first += ", aligned to " + a.align.text();
+    if (a.optional) first += ", optional";
+    if (!a.exists.empty()) first += ", present if " + a.exists.text();
+    print_item(a.name, {first, a.doc}, indent);
+  }
+  for (const auto& r : manifest.runtime)
+    print_item(r.name, {"run-time value, no kernel argument", r.doc}, indent);
+}
+
+void print_requirements(const Manifest& manifest) {
+  if (manifest.requirements.empty()) return;
+  print("\n");
+  print_heading("Requirements");
+  for (const auto& r : manifest.requirements) {
+    print_definition(r.at_launch ? "launch" : "compile", r.expression.text(), 11);
+  }
+}
+
+void print_launch(const source::LaunchSpec& launch) {
+  print("\n");
+  print_heading("Launch");
+  print_definition("grid", listed(launch.grid, " x "), 11);
+  print_definition("block", listed(launch.block, " x "), 11);
+  if (!launch.cluster.empty()) print_definition("cluster", listed(launch.cluster, " x "), 11);
+  if (!launch.smem.empty()) print_definition("smem", launch.smem.text() + " bytes", 11);
+  if (launch.pdl)
+    print_definition("pdl", "overlaps the end of the kernel before it (programmatic dependent launch)", 11);
+  if (launch.cooperative) print_definition("cooperative", "all blocks resident at once", 16);
+}
+
+}  // namespace
+
+std::string_view to_string(ParameterKind kind) noexcept {
+  constexpr std::string_view names[] = {"dtype", "int", "bool", "enum"};
+  return names[static_cast<int>(kind)];
+}
+
+std::string allowed_values(const ParameterSpec& p) {
+  if (p.kind == ParameterKind::boolean) return "false true";
+  if (p.range) return std::to_string(p.range->first) + ".." + std::to_string(p.range->second);
+  std::string out;
+  for (const auto& choice : p.choices) out += (out.empty() ? "" : " ") + choice.name;
+  return out.empty() ? "any" : out;
+}
+
+std::string short_parameters(const Manifest& manifest) {
+  std::vector<std::string> required, optional;
+  for (const ParameterSpec& p : manifest.parameters)
+    (p.default_value.empty() ? required : optional).push_back(p.name);
+  std::string out = base::join(required, " ");
+  if (!optional.empty()) out += (out.empty() ? "[" : " [") + base::join(optional, " ") + ']';
+  return out;
+}
+
+std::string supported_archs(const Manifest& manifest) {
+  std::string only;
+  for (const base::Arch& arch : manifest.arch_only) only += (only.empty() ? "" : " ") + arch.name();
+  if (!only.empty()) return only;
+  return manifest.arch_min ? manifest.arch_min->name() + " and later" : "any";
+}
+
+void print_page(const source::Template& origin) {
+  const Manifest& manifest = origin.manifest;
+  print(paint(manifest.name, Style::bold, standard_output()) + '\n');
+  if (!manifest.summary.empty()) print_definition("", manifest.summary, 2);
+  if (!manifest.formula.empty()) print("\n"), print_definition("", manifest.formula, 2);
+  print("\n");
+  print_definition("arch", supported_archs(manifest), 13);
+  print_definition("kernel", manifest.kernel.instantiate, 13);
+  print_definition("source", origin.kernel.path.empty() ? "memory" : origin.kernel.path, 13);
+  print_definition("reference", manifest.reference ? manifest.reference->instantiate : "none", 13);
+  print_definition("prewarm", counted(source::shipped_plan(manifest).size(), "specialisation"), 13);
+  print_parameters(manifest);
+  if (!manifest.derives.empty()) {
+    print("\n");
+    print_heading("Derived");
+    std::vector<std::string> names;
+    for (const auto& derive : manifest.derives) names.push_back(derive.first);
+    for (const auto& [name, expression] : manifest.derives)
+      print_definition(name, expression.text(), indent_of(names));
+  }
+  print_arguments(manifest);
+  print_requirements(manifest);
+  print_launch(manifest.kernel.launch);
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,26 @@
+// A template as text and as JSON.
+#pragma once
+
+#include <string>
+
+#include "output.hpp"
+#include "source/catalog.hpp"
+
+namespace kiln::cli {
+
+/// "T H [GEMMA VEC]": those in brackets have a default.
+std::string short_parameters(const source::Manifest& manifest);
+/// "f32 f16 bf16", "1..65536", "false true"
+std::string allowed_values(const source::ParameterSpec& parameter);
+std::string_view to_string(source::ParameterKind kind) noexcept;
+/// "sm_80 and later", "sm_90a", "any"
+std::string supported_archs(const source::Manifest& manifest);
+
+void print_page(const source::Template& origin);
+
+/// One element of the list.
+Json json_summary(const source::Template& origin);
+/// Everything.
+Json json_of(const source::Template& origin);
+
+}  // namespace kiln::cli

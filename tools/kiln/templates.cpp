@@ -1,0 +1,84 @@
+// kiln templates: what can be specialised.
+#include <CLI/CLI.hpp>
+
+#include "commands.hpp"
+#include "context.hpp"
+#include "errors.hpp"
+#include "output.hpp"
+#include "source/instantiate.hpp"
+#include "template_page.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string name;
+  bool all = false;
+};
+
+int one(Context& context, const std::string& name) {
+  const auto found = context.service().catalog().open(name);
+  if (context.json) {
+    Json out = json_of(*found);
+    Json object{{"schema", context.schema()}};
+    object.update(out);
+    print_json(object);
+  } else {
+    print_page(*found);
+  }
+  return kDone;
+}
+
+int list(Context& context, bool all) {
+  source::Catalog& catalog = context.service().catalog();
+  using Fit = Table::Fit;
+  Table table({{"NAME"}, {"PARAMETERS", Fit::flexible}, {"SUMMARY", Fit::flexible}});
+  Json out{{"schema", context.schema()},
+           {"directories", catalog.directories()},
+           {"templates", Json::array()},
+           {"broken", Json::array()}};
+  std::size_t shown = 0, hidden = 0;
+  for (const std::string& name : catalog.names()) {
+    try {
+      const auto found = catalog.open(name);
+      const source::Manifest& manifest = found->manifest;
+      if (manifest.internal && !all) {
+        ++hidden;
+        continue;
+      }
+      ++shown;
+      table.add({name, short_parameters(manifest), manifest.summary});
+      if (context.json) out["templates"].push_back(json_summary(*found));
+    } catch (const Error& error) {
+      // One broken manifest must not hide the others.
+      std::fprintf(stderr, "kiln: error: %s\n", error.what());
+      out["broken"].push_back({{"name", name}, {"code", name_of(error.code())}, {"message", error.what()}});
+    }
+  }
+  const int status = out["broken"].empty() ? kDone : kFailed;
+  if (context.json) return print_json(out), status;
+  if (shown > 0) table.print();
+  std::string footer =
+      counted(shown, "template") + " in " + (catalog.directories().empty() ? "no directory" : "");
+  for (const std::string& directory : catalog.directories())
+    footer += (&directory == &catalog.directories().front() ? "" : ", ") + directory;
+  if (hidden > 0) footer += " (" + std::to_string(hidden) + " internal: --all)";
+  print(paint(footer, Style::dim, standard_output()) + '\n');
+  if (shown + hidden == 0) print("Set KILN_TEMPLATE_PATH or --template-path to a directory of templates.\n");
+  return status;
+}
+
+}  // namespace
+
+void add_templates(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub =
+      context.add_command(app, "templates", "List the templates, or explain one", [&context, arguments] {
+        return arguments->name.empty() ? list(context, arguments->all) : one(context, arguments->name);
+      });
+  sub->add_option("name", arguments->name, "The template to explain")->type_name("NAME");
+  sub->add_flag("--all", arguments->all, "Also internal ones");
+  sub->footer("Parameters in [brackets] have a default.");
+}
+
+}  // namespace kiln::cli

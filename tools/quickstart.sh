@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# From a fresh clone to real kernels, compiled, cached and listed; on a GPU also launched, checked and timed.
+# Run it again: everything comes from disk.
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root" && mkdir -p build
+install_packages "${build_packages[@]}"
+find_toolkit
+if [ ! -x build/release/kiln ]; then
+  say "building kiln (release)"
+fi
+cmake --preset release >build/quickstart-cmake.log 2>&1 || { cat build/quickstart-cmake.log >&2; exit 1; }
+cmake --build --preset release --target kiln-cli kiln-worker
+
+say "compiling the shipped templates (what is in the cache already comes from disk)"
+build/release/kiln prewarm
+
+say "what is cached now"
+build/release/kiln ls
+
+if build/release/kiln doctor --json | grep -q '"gpu": *true'; then
+  say "on this GPU: launched, checked against a float64 reference, timed against a stream of the same bytes"
+  build/release/kiln run rms_norm T=bf16 H=4096 --check --bench
+  build/release/kiln run act_and_mul T=bf16 D=14336 --check --bench
+  build/release/kiln run softmax T=f32 H=32000 --check --bench
+else
+  say "no GPU here: kernels were compiled for sm_90a. On a GPU this script also launches, checks and times them."
+fi
+echo
+echo "kiln is build/release/kiln; try: build/release/kiln compile rms_norm T=bf16 H=3000 --json"

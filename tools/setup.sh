@@ -1,0 +1,42 @@
+# Sourced by quickstart.sh and test.sh: installs what is missing and finds a toolkit. Debian or Ubuntu, root or sudo.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+say() { printf '\n\033[1m==> %s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi; }
+
+# install_packages NAME...: only those that dpkg does not know; nothing to do costs no network.
+install_packages() {
+  local missing=() name as_root=()
+  for name in "$@"; do
+    dpkg-query -W -f='${Status}' "$name" 2>/dev/null | grep -q 'install ok installed' || missing+=("$name")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${missing[*]}"
+  if [ "$(id -u)" -ne 0 ]; then
+    command -v sudo >/dev/null || { echo "need root or sudo to install: ${missing[*]}" >&2; exit 1; }
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+build_packages=(g++ cmake ninja-build pkg-config liblmdb-dev libspdlog-dev libfmt-dev libxxhash-dev libcli11-dev
+                libtomlplusplus-dev nlohmann-json3-dev)
+
+# Finds NVRTC and the toolkit's headers where kiln itself looks first; else fetches the wheels into a private folder.
+find_toolkit() {
+  local place
+  for place in "${KILN_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
+    if [ -n "$place" ] && ls "$place"/lib64/libnvrtc.so.* >/dev/null 2>&1; then return 0; fi
+  done
+  local wheels=$root/build/cuda-wheels
+  if [ ! -e "$wheels/ready" ]; then
+    install_packages python3 python3-venv
+    say "no CUDA toolkit: fetching NVRTC and its headers as pip wheels into build/cuda-wheels"
+    python3 -m venv "$wheels"
+    "$wheels/bin/pip" install -q --disable-pip-version-check 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*'
+    touch "$wheels/ready"
+  fi
+  KILN_CUDA_HOME=$(echo "$wheels"/lib/python3*/site-packages/nvidia/cu13)
+  export KILN_CUDA_HOME
+}
