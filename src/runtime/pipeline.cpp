@@ -50,8 +50,10 @@ struct Pipeline::Flight {
 
 Pipeline::Pipeline(const Config& config) : config_(config), host_pid_(::getpid()), workers_(config.get("worker"), config.jobs()) {}
 
-Pipeline::~Pipeline() {
-  if (::getpid() != host_pid_) return;
+Pipeline::~Pipeline() { flush(); }
+
+void Pipeline::flush() {
+  if (::getpid() != host_pid_) return;  // a forked child has none of the threads that it would wait for
   std::unique_lock lock(mutex_);
   landed_.wait(lock, [&] { return running_ == 0; });
 }

@@ -50,6 +50,8 @@ class Pipeline {
   /// One compile per key, however many threads and processes ask. Throws CompileError and Error; a source that was refused is
   /// remembered under its key, so that asking again costs nothing and says the same until a file changes.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
+  /// Waits until what was compiled so far is published (callers are answered before).
+  void flush();
   /// Memory and disk, counted by nobody: what obtain would find. For prewarm --check.
   std::optional<Outcome> look(const source::Instantiation& unit);
   /// Compiles without store, flight or memory; for --emit ptx and for benches.

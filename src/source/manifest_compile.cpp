@@ -60,6 +60,7 @@ struct Refused {
 };
 /// Longer prefixes first.
 constexpr Refused kRefused[] = {
+    {"-include-path", "directories are named in include_dirs"},
     {"-include", "a header that comes first is named in preinclude"},
     {"-pre-include", "a header that comes first is named in preinclude"},
     {"-default-device", "write default_device = true"},
@@ -80,7 +81,6 @@ constexpr Refused kRefused[] = {
     {"-create-pch", "kiln alone manages precompiled headers: a stale one is not noticed by the compiler"},
     {"-no-source-include", "it breaks nested quoted includes"},
     {"-define-macro", "macros are named in define"},
-    {"-include-path", "directories are named in include_dirs"},
     {"-D", "macros are named in define"},
     {"-I", "directories are named in include_dirs"},
     {"-G", "debug information embeds directories in the image"},

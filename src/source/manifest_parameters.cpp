@@ -180,10 +180,6 @@ void read_parameters(Draft& draft, const TableReader& root) {
   const TomlValue* found = root.find("param");
   if (!found) return;
   const TableReader reader(*found, "[param]", root.file());
-  if (found->members.size() > kMaxParameters) {
-    root.fail("param", std::to_string(found->members.size()) + " parameters; at most " +
-                           std::to_string(kMaxParameters));
-  }
   for (const auto& [name, table] : found->members) {
     take_name(draft, reader, name, name, "a parameter");
     draft.out.parameters.push_back(read_parameter(name, table, root.file()));

@@ -83,7 +83,9 @@ const char* TomlValue::kind_name() const noexcept {
 
 TomlValue parse_toml(std::string_view text, const std::string& file) {
   try {
-    return convert(toml::parse(text));
+    TomlValue out = convert(toml::parse(text));
+    out.line = 1;
+    return out;
   } catch (const toml::parse_error& error) {
     throw Error(Errc::manifest, file + ':' + std::to_string(line_of(error.source())) + ": " +
                                     std::string(error.description()));

@@ -227,16 +227,18 @@ TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
         wrong += got.record ? !same(*got.record, record_of(number)) : got.miss != Miss::absent;
       }
     });
-  int bad = 0;
-  for (std::uint32_t i = 0; i < 60; ++i)
-    bad += in_child([&] {
-             ::alarm(20);
-             if (!holds(*store, 0)) return 1;
-             return store->put(key_of(1000 + i), record_of(1000 + i)).put == Put::stored ? 0 : 2;
-           }) != 0;
+  std::string bad;
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    const int status = in_child([&] {
+      ::alarm(20);
+      if (!holds(*store, 0)) return 1;
+      return 2 + static_cast<int>(store->put(key_of(1000 + i), record_of(1000 + i)).put);
+    });
+    if (status != 2) bad += ' ' + std::to_string(status);
+  }
   stop = true;
   for (auto& thread : threads) thread.join();
-  EXPECT_EQ(bad, 0);
+  EXPECT_EQ(bad, "");
   EXPECT_EQ(wrong, 0);
   for (std::uint32_t i = 0; i < 60; ++i) EXPECT_TRUE(holds(*store, 1000 + i)) << i;
 }

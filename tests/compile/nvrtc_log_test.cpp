@@ -53,7 +53,7 @@ TEST(NvrtcLog, TellsLackOfMemoryFromAFaultOfTheSource) {
 TEST(NvrtcLog, NamesTheHeadersOfATrace) {
   const auto headers = traced_headers(
       R"({"traceEvents":[{"args":{"detail":"__nv_nvrtc_builtin_header.h"},"dur":7,"name":"Processing Header File","ph":"X"},)"
-      R"({"args":{"detail":"f()"},"dur":1,"name":"Scanning Function Body"},{"args":{"detail":".k0/a.h"},"dur":9,"name":"Processing Header File"}]})");
+      R"x({"args":{"detail":"f()"},"dur":1,"name":"Scanning Function Body"},{"args":{"detail":".k0/a.h"},"dur":9,"name":"Processing Header File"}]})x");
   EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
 }
 

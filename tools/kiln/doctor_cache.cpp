@@ -173,7 +173,7 @@ std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& dire
       directory = candidate;
       return scratch;
     } catch (const Error& error) {
-      out.push_back({"directory", Status::warning, std::string(error.what()) + ": stepping down",
+      out.push_back({"directory", Status::warning, std::string(error.what()) + "; stepping down",
                      "set KILN_CACHE_DIR to a directory that this user may write"});
     }
   }

@@ -54,9 +54,8 @@ void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, cons
 void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out) {
   const Driver* driver = Driver::get();
   if (!driver) {
-    out.push_back(
-        {"driver", Status::note,
-         "no CUDA driver (" + Driver::load_error() + "): kiln compiles and caches here, and cannot launch"});
+    out.push_back({"driver", Status::note,
+                   Driver::load_error() + "; kiln compiles and caches here, and cannot launch"});
     return;
   }
   int version = 0, count = 0;

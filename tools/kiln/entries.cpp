@@ -31,9 +31,22 @@ bool value_less(const std::string& a, const std::string& b) {
   return number(a, x) && number(b, y) ? x < y : a < b;
 }
 
+}  // namespace
+
+bool arch_less(const std::string& a, const std::string& b) noexcept {
+  const auto number = [](const std::string& s) {
+    int out = 0;
+    if (s.size() > 3) std::from_chars(s.data() + 3, s.data() + s.size(), out);
+    return out;
+  };
+  return number(a) != number(b) ? number(a) < number(b) : a < b;
+}
+
+namespace {
+
 bool entry_less(const StoredEntry& a, const StoredEntry& b) {
   if (a.facts.unit != b.facts.unit) return a.facts.unit < b.facts.unit;
-  if (a.facts.arch != b.facts.arch) return value_less(a.facts.arch.substr(3), b.facts.arch.substr(3));
+  if (a.facts.arch != b.facts.arch) return arch_less(a.facts.arch, b.facts.arch);
   const std::size_t common = std::min(a.facts.parameters.size(), b.facts.parameters.size());
   for (std::size_t i = 0; i < common; ++i) {
     const Parameter &p = a.facts.parameters[i], &q = b.facts.parameters[i];
@@ -68,12 +81,14 @@ std::vector<StoredEntry> read_entries(cache::Store& store) {
       base::debug("entry " + entry.key.hex() + " is of another version of kiln");
     }
   });
-  sort_entries(out);
-  return out;
-}
-
-void sort_entries(std::vector<StoredEntry>& entries) {
-  std::sort(entries.begin(), entries.end(), entry_less);
+  std::vector<StoredEntry*> order;  // entries are large: moved once, not by the sort
+  for (StoredEntry& entry : out) order.push_back(&entry);
+  std::sort(order.begin(), order.end(),
+            [](const StoredEntry* a, const StoredEntry* b) { return entry_less(*a, *b); });
+  std::vector<StoredEntry> sorted;
+  sorted.reserve(out.size());
+  for (StoredEntry* entry : order) sorted.push_back(std::move(*entry));
+  return sorted;
 }
 
 Json json_of(const StoredEntry& entry) {

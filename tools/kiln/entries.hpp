@@ -32,7 +32,9 @@ struct StoredEntry {
 /// Sorted by template, arch and parameters (numbers as numbers). Entries of another version of the facts are
 /// left out.
 std::vector<StoredEntry> read_entries(cache::Store& store);
-void sort_entries(std::vector<StoredEntry>& entries);
+
+/// sm_80 before sm_90a before sm_100a.
+bool arch_less(const std::string& a, const std::string& b) noexcept;
 
 /// What the JSON of ls and show have in common.
 Json json_of(const StoredEntry& entry);

@@ -92,13 +92,18 @@ Exit report_current(const Context& context) {
 }
 
 std::string first_diagnostic(const std::exception& error) {
+  const std::string message = error.what();
+  std::string line = message.substr(0, message.find('\n'));
   if (const auto* compile = dynamic_cast<const CompileError*>(&error)) {
-    for (const std::string& line : base::split(compile->log(), '\n')) {
-      if (line.find("error") != std::string::npos) return line;
+    for (const std::string& said : base::split(compile->log(), '\n')) {
+      if (said.find("error") == std::string::npos) continue;
+      line = said;
+      break;
     }
   }
-  const std::string message = error.what();
-  return message.substr(0, message.find('\n'));
+  constexpr std::string_view place = "/nonexistent/";  // where the compiler believes the source to be
+  if (line.starts_with(place)) line.erase(0, place.size());
+  return line;
 }
 
 }  // namespace kiln::cli

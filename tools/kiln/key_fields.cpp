@@ -1,5 +1,8 @@
 #include "key_fields.hpp"
 
+#include <set>
+#include <tuple>
+
 #include "compile/key.hpp"
 
 namespace kiln::cli {
@@ -14,9 +17,10 @@ bool ends_with_digest(const std::string& label) {
 
 std::string text_of(const compile::KeyField& field, bool full) {
   if (field.label == "include" && field.values.size() == 4) {
-    const std::string digest = full ? field.values[3] : field.values[3].substr(0, kDigits);
-    return field.values[1] + " -> " + field.values[2] + "  " + digest +
-           (field.values[0].empty() ? "" : "  from " + field.values[0]);
+    const auto& [includer, spelling, symbolic, digest] =
+        std::tie(field.values[0], field.values[1], field.values[2], field.values[3]);
+    if (!full) return symbolic + "  " + digest.substr(0, kDigits);
+    return spelling + " -> " + symbolic + "  " + digest + (includer.empty() ? "" : "  from " + includer);
   }
   std::string out;
   for (std::size_t i = 0; i < field.values.size(); ++i) {
@@ -31,11 +35,15 @@ std::string text_of(const compile::KeyField& field, bool full) {
 void print_key_fields(std::string_view key_text, bool full) {
   std::size_t headers = 0;
   std::string last;
+  std::set<std::string> included;
   for (const compile::KeyField& field : compile::parse_key_text(key_text)) {
     if (field.label == "header" && !full) {
       ++headers;
       continue;
     }
+    if (field.label == "include" && !full && field.values.size() == 4 &&
+        !included.insert(field.values[2]).second)
+      continue;
     if (field.label == "toolchain")
       print("\n"), print_heading("With the toolchain");
     else

@@ -9,7 +9,7 @@
 
 namespace kiln::cli {
 
-/// Toolkit headers are counted rather than listed unless `full`.
+/// Unless `full`, each included file once, toolkit headers only counted, digests cut.
 void print_key_fields(std::string_view key_text, bool full);
 /// Adds what only `show` has: names, arguments, phase times, log, key fields.
 void add_details(Json& out, const compile::Facts& facts, std::string_view key_text);

@@ -87,7 +87,7 @@ void print_definition(std::string_view name, std::string_view text, std::size_t 
   std::string out = "  " + paint(name, Style::cyan, terminal);
   std::size_t at = 2 + columns_of(name);
   for (const std::string& line : wrapped(text, width)) {
-    if (at + 1 > indent) out += '\n', at = 0;
+    if (!name.empty() && at >= indent) out += '\n', at = 0;
     out += std::string(indent - at, ' ') + line + '\n';
     at = 0;
   }

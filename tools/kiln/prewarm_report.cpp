@@ -10,14 +10,14 @@ namespace {
 
 using State = TaskResult::State;
 
-Json json_of(const PlannedTask& task) {
+Json task_json(const PlannedTask& task) {
   return {{"template", task.specialization().template_name},
           {"params", json_of(task.specialization().parameters)},
           {"arch", task.resolved.arch.name()}};
 }
 
-Json json_of(const PlannedTask& task, const TaskResult& result) {
-  Json out = json_of(task);
+Json task_json(const PlannedTask& task, const TaskResult& result) {
+  Json out = task_json(task);
   out["outcome"] = result.state == State::done     ? std::string(name_of(result.outcome))
                    : result.state == State::failed ? "failed"
                                                    : "not_started";
@@ -55,7 +55,7 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
              {"wall_ms", result.wall_ms},  {"interrupted", result.interrupted},
              {"entries", Json::array()}};
     for (std::size_t i = 0; i < plan.tasks.size(); ++i)
-      out["entries"].push_back(json_of(plan.tasks[i], result.tasks[i]));
+      out["entries"].push_back(task_json(plan.tasks[i], result.tasks[i]));
     return print_json(out);
   }
   const Terminal terminal = standard_output();
@@ -68,11 +68,18 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
     line += ", " + paint(std::to_string(result.failed()) + " failed", Style::red, terminal);
   if (rest) line += ", " + std::to_string(rest) + " not started";
   print(line + "; " + human_bytes(bytes) + " in " + human_ms(result.wall_ms) + '\n');
-  for (std::size_t i = 0; i < plan.tasks.size(); ++i) {
+  // With a bar on this terminal, the failures stand right above.
+  const bool seen = terminal.interactive && standard_error().interactive;
+  for (std::size_t i = 0; i < plan.tasks.size() && !seen; ++i) {
     if (result.tasks[i].state == State::failed) {
       print(paint("failed", Style::red, terminal) + "  " + plan.tasks[i].label + ": " +
             result.tasks[i].diagnostic + '\n');
     }
+  }
+  if (result.failed()) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "kiln: error: %s failed%s\n", counted(result.failed(), "specialisation").c_str(),
+                 rest && !result.keep_going ? "; --keep-going compiles the rest" : "");
   }
   if (result.uncached) {
     std::fprintf(
@@ -89,7 +96,7 @@ int report_coverage(const Context& context, const PrewarmPlan& plan, const std::
              {"covered", there},           {"missing", missing}, {"skipped", plan.skipped},
              {"entries", Json::array()}};
     for (std::size_t i = 0; i < covered.size(); ++i) {
-      Json entry = json_of(plan.tasks[i]);
+      Json entry = task_json(plan.tasks[i]);
       entry["covered"] = static_cast<bool>(covered[i]);
       out["entries"].push_back(std::move(entry));
     }

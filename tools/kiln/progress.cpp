@@ -1,6 +1,7 @@
 #include "progress.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "output.hpp"
@@ -10,6 +11,13 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr std::size_t kBarColumns = 24;
+
+/// Whole seconds: more would only flicker.
+std::string time_left(double seconds) {
+  const auto whole = static_cast<long>(std::ceil(seconds));
+  return whole < 60 ? std::to_string(whole) + 's'
+                    : std::to_string(whole / 60) + 'm' + std::to_string(whole % 60) + 's';
+}
 
 }  // namespace
 
@@ -70,8 +78,7 @@ std::string Progress::bar_locked(std::size_t width) const {
     char text[64];
     std::snprintf(text, sizeof text, rate < 10 ? "  %.1f/s" : "  %.0f/s", rate);
     out += text;
-    if (done_ < total_)
-      out += "  " + human_ms(1000 * std::max(1.0, static_cast<double>(total_ - done_) / rate)) + " left";
+    if (done_ < total_) out += "  " + time_left(static_cast<double>(total_ - done_) / rate) + " left";
   }
   if (!running_.empty()) {
     out += "  " + running_.front();

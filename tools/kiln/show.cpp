@@ -87,7 +87,7 @@ int show(const Context& context, const Arguments& arguments) {
   }
   const runtime::Config config = context.config();
   const StoreView view = view_store(config);
-  if (!view.store) throw Error(Errc::io, empty_store_text(view).substr(0, empty_store_text(view).find('.')));
+  if (!view.store) throw Error(Errc::io, "nothing is cached in '" + view.directory + "' yet");
   const StoredEntry entry = find_entry(*view.store, view, arguments.key);
   const auto record = view.store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!record) {

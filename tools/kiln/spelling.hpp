@@ -4,7 +4,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "kiln/specialization.hpp"
 #include "runtime/config.hpp"
 #include "source/catalog.hpp"
 

@@ -21,7 +21,9 @@ struct Sum {
   }
 };
 
-Json json_of(const std::map<std::string, Sum>& groups) {
+using Groups = std::map<std::string, Sum, bool (*)(const std::string&, const std::string&)>;
+
+Json json_of(const Groups& groups) {
   Json out = Json::object();
   for (const auto& [name, sum] : groups) {
     out[name] = {{"entries", sum.entries},
@@ -32,7 +34,7 @@ Json json_of(const std::map<std::string, Sum>& groups) {
   return out;
 }
 
-void print_groups(const std::string& title, const std::map<std::string, Sum>& groups) {
+void print_groups(const std::string& title, const Groups& groups) {
   using Fit = Table::Fit;
   Table table({{title},
                {"ENTRIES", Fit::right},
@@ -49,7 +51,7 @@ void print_groups(const std::string& title, const std::map<std::string, Sum>& gr
 
 int show_stats(const Context& context) {
   const StoreView view = view_store(context.config());
-  std::map<std::string, Sum> templates, archs;
+  Groups templates([](const std::string&a, const std::string&b) { return a < b; }), archs(&arch_less);
   Sum all;
   cache::StoreStats store;
   if (view.store) {

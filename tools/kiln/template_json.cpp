@@ -25,7 +25,7 @@ Json json_of(const source::ParameterSpec& p) {
   for (const auto& choice : p.choices) out["values"].push_back(choice.name);
   if (p.range) out["range"] = {p.range->first, p.range->second};
   out["required"] = p.default_value.empty();
-  out["default"] = text_or_null(p.default_value);
+  out["default"] = p.default_value.empty() ? Json(nullptr) : Json(default_text(p));
   out["tune"] = p.tune;
   out["doc"] = p.doc;
   return out;

@@ -48,9 +48,25 @@ void print_parameters(const Manifest& manifest) {
     for (const std::int64_t candidate : p.tune)
       tune += (tune.empty() ? "tuned over: " : " ") + std::to_string(candidate);
     const std::string first = std::string(to_string(p.kind)) + ": " + allowed_values(p);
-    const std::string fallback = p.default_value.empty() ? "" : "default: " + p.default_value.text();
+    const std::string fallback = p.default_value.empty() ? "" : "default: " + default_text(p);
     print_item(p.name, {first + (fallback.empty() ? ", required" : ""), p.doc, fallback, tune}, indent);
   }
+}
+
+/// What `kiln run` passes when it is not told, and an optional argument that is left out gets.
+std::string given_text(const ArgumentSpec& a) {
+  if (a.float_value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", *a.float_value);
+    return std::string("value if not given: ") + text;
+  }
+  return a.value.empty() ? "" : "value if not given: " + a.value.text();
+}
+
+std::string exists_text(const ArgumentSpec& a) {
+  if (a.exists.empty()) return {};
+  return a.exists.text() == "0" ? "kiln run passes null"
+                                : "kiln run passes a buffer if " + a.exists.text() + ", else null";
 }
 
 void print_arguments(const Manifest& manifest) {
@@ -71,8 +87,7 @@ void print_arguments(const Manifest& manifest) {
     if (!a.stride.empty()) first += ", strides [" + listed(a.stride, ", ") + ']';
     if (!a.align.empty()) first += ", aligned to " + a.align.text();
     if (a.optional) first += ", optional";
-    if (!a.exists.empty()) first += ", present if " + a.exists.text();
-    print_item(a.name, {first, a.doc}, indent);
+    print_item(a.name, {first, a.doc, given_text(a), exists_text(a)}, indent);
   }
   for (const auto& r : manifest.runtime)
     print_item(r.name, {"run-time value, no kernel argument", r.doc}, indent);
@@ -121,6 +136,17 @@ std::string short_parameters(const Manifest& manifest) {
   std::string out = base::join(required, " ");
   if (!optional.empty()) out += (out.empty() ? "[" : " [") + base::join(optional, " ") + ']';
   return out;
+}
+
+std::string default_text(const ParameterSpec& p) {
+  const std::string& text = p.default_value.text();
+  if (p.kind == ParameterKind::integer || text.find_first_not_of("-0123456789") != std::string::npos)
+    return text;
+  if (p.kind == ParameterKind::boolean) return text == "0" ? "false" : "true";
+  for (const auto& choice : p.choices) {
+    if (std::to_string(choice.value) == text) return choice.name;
+  }
+  return text;
 }
 
 std::string supported_archs(const Manifest& manifest) {

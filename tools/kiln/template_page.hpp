@@ -12,6 +12,9 @@ namespace kiln::cli {
 std::string short_parameters(const source::Manifest& manifest);
 /// "f32 f16 bf16", "1..65536", "false true"
 std::string allowed_values(const source::ParameterSpec& parameter);
+/// Of a parameter that has a default: its text, with false, true and names for what the manifest's reader
+/// made numbers.
+std::string default_text(const source::ParameterSpec& parameter);
 std::string_view to_string(source::ParameterKind kind) noexcept;
 /// "sm_80 and later", "sm_90a", "any"
 std::string supported_archs(const source::Manifest& manifest);

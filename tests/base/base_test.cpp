@@ -1,0 +1,161 @@
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <thread>
+
+#include "base/arch.hpp"
+#include "base/deadline.hpp"
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "base/wire.hpp"
+#include "kiln/dtype.hpp"
+#include "kiln/error.hpp"
+#include "kiln/specialization.hpp"
+#include "support/tree.hpp"
+
+namespace kiln::base {
+namespace {
+
+TEST(Arch, SpellingsOfOneCapabilityAreTheSameArch) {
+  for (const char* text : {"90", "sm_90", "sm_90a"}) EXPECT_EQ(Arch::parse(text).name(), "sm_90a") << text;
+  EXPECT_EQ(Arch::parse("80").name(), "sm_80");
+  EXPECT_EQ(Arch::parse("sm_120").name(), "sm_120a");
+  EXPECT_EQ(Arch::of_capability(10, 3).name(), "sm_103a");
+}
+
+TEST(Arch, NonsenseIsAnErrorThatShowsTheValueAndWhatIsExpected) {
+  for (const char* text : {"", "sm_", "hopper", "9.0", "sm_80a", "sm_90b", "-90", "99999", "90 "}) {
+    try {
+      Arch::parse(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::unsupported_arch);
+      EXPECT_NE(std::string(error.what()).find("'" + std::string(text) + "'"), std::string::npos);
+    }
+  }
+}
+
+TEST(Hash, IsXxh3InCanonicalOrder) {
+  EXPECT_EQ(digest_of("").hex(), "99aa06d3014798d86001c324468d497f");  // XXH3_128bits of nothing, from xxHash's own vectors
+  EXPECT_NE(digest_of("a"), digest_of("b"));
+}
+
+TEST(Digest, HexRoundTripAndNothingElse) {
+  const Digest d = digest_of("kiln");
+  EXPECT_EQ(Digest::from_hex(d.hex()), d);
+  EXPECT_FALSE(Digest::from_hex("zz"));
+  EXPECT_FALSE(Digest::from_hex(std::string(32, 'G')));
+  const Key k{digest_of("a"), digest_of("b")};
+  EXPECT_EQ(Key::from_hex(k.hex()), k);
+  EXPECT_FALSE(Key::from_hex(k.hex().substr(1)));
+}
+
+TEST(Dtype, NamesAndSizes) {
+  EXPECT_EQ(dtype_from("bf16"), Dtype::bf16);
+  EXPECT_FALSE(dtype_from("bfloat16"));
+  EXPECT_EQ(size_of(Dtype::e4m3), 1u);
+  EXPECT_EQ(size_of(Dtype::u64), 8u);
+}
+
+TEST(ReadFile, NeverBlocksOnAFifoAndNamesTheReason) {
+  const kiln::testing::Tree tree;
+  ASSERT_EQ(::mkfifo(tree.at("fifo").c_str(), 0600), 0);
+  EXPECT_FALSE(read_file(tree.at("fifo")));
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_FALSE(read_file(tree.path()));
+  EXPECT_EQ(errno, EISDIR);
+  EXPECT_FALSE(read_file(tree.at("absent")));
+  EXPECT_EQ(errno, ENOENT);
+  tree.write("big", "12345");
+  EXPECT_FALSE(read_file(tree.at("big"), 4));
+  EXPECT_EQ(errno, EFBIG);
+  EXPECT_EQ(read_file(tree.at("big"))->bytes, "12345");
+}
+
+TEST(FileStamp, IsSettledOnlyWhenMtimeAndCtimeAreOld) {
+  const kiln::testing::Tree tree;
+  const std::string file = tree.write("f", "x");  // mtime a minute ago, ctime now
+  EXPECT_FALSE(FileStamp::of(file)->settled());
+  FileStamp old = *FileStamp::of(file);
+  old.changed_ns = old.modified_ns;
+  EXPECT_TRUE(old.settled());
+}
+
+TEST(WriteFile, ReplacesAtomicallyAndLeavesNoTemporary) {
+  const kiln::testing::Tree tree;
+  write_file(tree.at("f"), "one");
+  write_file(tree.at("f"), "two", 0600);
+  EXPECT_EQ(read_file(tree.at("f"))->bytes, "two");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(tree.path()), std::filesystem::directory_iterator()), 1);
+  EXPECT_THROW(write_file(tree.at("no/such/dir/f"), "x"), Error);
+}
+
+TEST(TempDir, IsPrivateAndGoesAway) {
+  std::string path;
+  {
+    const TempDir directory("kiln-base-test-");
+    path = directory.path();
+    struct stat st;
+    ASSERT_EQ(::stat(path.c_str(), &st), 0);
+    EXPECT_EQ(st.st_mode & 0777u, 0700u);
+  }
+  EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
+TEST(Wire, BoundsEveryLength) {
+  Writer w;
+  w.number<std::uint32_t>(7).bytes("abc");
+  Reader r(w.str());
+  EXPECT_EQ(r.number<std::uint32_t>(), 7u);
+  EXPECT_EQ(r.bytes(), "abc");
+  EXPECT_TRUE(r.empty());
+  EXPECT_THROW(r.number<char>(), Malformed);
+  Reader limited(std::string_view(w.str()).substr(4));
+  EXPECT_THROW(limited.bytes(2), Malformed);
+  const std::string huge("\xff\xff\xff\xff", 4);
+  Reader lies(huge);
+  EXPECT_THROW(lies.list([](Reader&) {}), Malformed);
+}
+
+TEST(Deadline, PollUntilReturnsWhatTheLastAttemptReturned) {
+  int calls = 0;
+  EXPECT_TRUE(poll_until(Deadline::never(), [&] { return ++calls == 3; }));
+  EXPECT_FALSE(poll_until(Deadline::after(std::chrono::milliseconds(5)), [] { return false; }));
+  EXPECT_TRUE(Deadline::after(Clock::duration::zero()).passed());
+  EXPECT_FALSE(Deadline::after(Clock::duration::max()).passed()) << "for ever does not overflow";
+}
+
+TEST(Text, SuggestsTheNearestName) {
+  EXPECT_EQ(did_you_mean("rms_nrom", {"softmax", "rms_norm"}), "; did you mean 'rms_norm'?");
+  EXPECT_EQ(did_you_mean("zzz", {"softmax", "rms_norm"}), "");
+  EXPECT_EQ(split("a::b:", ':'), (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(is_identifier("_a1"));
+  for (const char* text : {"", "1a", "a-b", "a b", "a\n"}) EXPECT_FALSE(is_identifier(text)) << text;
+}
+
+TEST(Log, GoesToTheSinkOnceByTopicAndRespectsTheLevel) {
+  std::vector<std::string> lines;
+  set_log_sink([&](Level, std::string_view line) { lines.emplace_back(line); });
+  warn_once("base-test-topic", "first");
+  warn_once("base-test-topic", "second");
+  debug("quiet");
+  warn("braces {} are text");
+  set_log_sink(nullptr);
+  EXPECT_EQ(lines, (std::vector<std::string>{"first", "braces {} are text"}));
+}
+
+TEST(Value, ConvertsFromWhatCallersHave) {
+  EXPECT_EQ(Value(4096).kind, Value::Kind::integer);
+  EXPECT_EQ(Value(std::uint64_t{7}).integer, 7);
+  EXPECT_EQ(Value(true).kind, Value::Kind::boolean);
+  EXPECT_EQ(Value(Dtype::bf16).kind, Value::Kind::dtype);
+  EXPECT_EQ(Value("bf16").text, "bf16");
+  EXPECT_EQ((Specialization{"t", {{"T", "bf16"}, {"H", "1"}}}.to_string()), "t T=bf16 H=1");
+}
+
+}  // namespace
+}  // namespace kiln::base

@@ -1,0 +1,1 @@
+kiln_test(base_test SOURCES base/base_test.cpp USES kiln_base LABEL unit)

@@ -1,0 +1,43 @@
+// Services on temporary directories, hermetic: nothing of the developer's environment reaches a test.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "runtime/service.hpp"
+#include "support/tree.hpp"
+
+namespace kiln::testing {
+
+class ServiceTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    toolkit_ = toolchain::locate_toolkit({});
+    if (!toolkit_.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+    tree_.write("t/scale.toml", small_manifest("scale"));
+    tree_.write("t/scale.cu", small_source("#include \"a.h\"\n", "out[i] = T(N + VALUE);"));
+    tree_.write("t/a.h", "#define VALUE 1\n");
+  }
+  Options options() const {
+    Options o = Options::hermetic();
+    o.cache_dir = tree_.at("cache");
+    o.template_path = tree_.at("t");
+    o.worker = KILN_BINARY_DIR "/kiln-worker";
+    if (const char* home = std::getenv("KILN_CUDA_HOME")) o.cuda_home = home;
+    return o;
+  }
+  /// Options of a machine without any compiler or headers.
+  Options slim_options() const {
+    Options o = options();
+    std::filesystem::create_directories(tree_.at("empty"));
+    o.cuda_home = tree_.at("empty");
+    return o;
+  }
+  static runtime::Obtained compile(runtime::Service& service, const std::string& name, std::vector<Value> values, const std::string& arch = "sm_90a") {
+    return service.open(name, KILN_DEVICE_NONE, arch).compile(values);
+  }
+
+  Tree tree_;
+  toolchain::Toolkit toolkit_;
+};
+
+}  // namespace kiln::testing

@@ -1,0 +1,171 @@
+#include "source/catalog.hpp"
+
+#include <thread>
+
+#include "manifest_text.hpp"
+#include "tree.hpp"
+
+namespace kiln::source {
+namespace {
+
+std::string minimal(const std::string& name, const std::string& more = "") {
+  return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name + ".cu\"\ninstantiate = \"" + name + "\"\n" + more +
+         "[launch]\ngrid = [1]\nblock = [1]\n";
+}
+
+TEST(Catalog, OpensATemplateByName) {
+  const Tree tree;
+  tree.write("a/one.toml", minimal("one", "[reference]\nsource = \"one.reference.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n"));
+  tree.write("a/one.cu", "kernel");
+  tree.write("a/one.reference.cu", "reference");
+  Catalog catalog({tree.path("missing"), tree.path("a/")});
+  const auto opened = catalog.open("one");
+  EXPECT_EQ(opened->manifest.name, "one");
+  EXPECT_EQ(opened->manifest.file, tree.path("a/one.toml"));
+  EXPECT_EQ(opened->directory, tree.path("a"));
+  EXPECT_EQ(opened->kernel.name, "one.cu");
+  EXPECT_EQ(opened->kernel.path, tree.path("a/one.cu"));
+  EXPECT_EQ(opened->kernel.read(), "kernel");
+  EXPECT_EQ(opened->reference.read(), "reference");
+  EXPECT_EQ(catalog.open("one"), opened);
+}
+
+TEST(Catalog, ParsesAgainWhenTheManifestChanged) {
+  const Tree tree;
+  tree.write("one.toml", minimal("one"));
+  Catalog catalog({tree.path()});
+  const auto before = catalog.open("one");
+  tree.write("one.toml", minimal("one", "summary = \"new\"\n"));
+  EXPECT_EQ(catalog.open("one")->manifest.summary, "new");
+  EXPECT_EQ(before->manifest.summary, "");
+  tree.remove("one.toml");
+  expect_error(Errc::unknown_template, {"'one'"}, [&] { catalog.open("one"); });
+}
+
+TEST(Catalog, NoticesAnEditWithinTheClocksTick) {
+  const Tree tree;
+  Catalog catalog({tree.path()});
+  for (int i = 0; i < 20; ++i) {  // same size, same directory, as fast as possible
+    tree.write("one.toml", minimal("one", "summary = \"" + std::to_string(10 + i) + "\"\n"));
+    EXPECT_EQ(catalog.open("one")->manifest.summary, std::to_string(10 + i));
+  }
+}
+
+TEST(Catalog, ReadsTheSourceAnew) {
+  const Tree tree;
+  tree.write("one.toml", minimal("one"));
+  tree.write("one.cu", "first");
+  Catalog catalog({tree.path()});
+  const auto opened = catalog.open("one");
+  EXPECT_EQ(opened->kernel.read(), "first");
+  tree.write("one.cu", "second");
+  EXPECT_EQ(opened->kernel.read(), "second");
+  tree.remove("one.cu");
+  expect_error(Errc::source, {tree.path("one.cu"), "No such file"}, [&] { opened->kernel.read(); });
+}
+
+TEST(Catalog, UnknownTemplatesListWhatThereIs) {
+  const Tree tree;
+  tree.write("rms_norm.toml", minimal("rms_norm"));
+  tree.write("softmax.toml", minimal("softmax"));
+  Catalog catalog({tree.path()});
+  expect_error(Errc::unknown_template, {"'rms_nom'", "did you mean 'rms_norm'?", "rms_norm softmax", tree.path()}, [&] { catalog.open("rms_nom"); });
+  for (const std::string& name : {std::string("../rms_norm"), std::string(""), std::string(".rms_norm"), std::string("rms_norm\0x", 10), std::string(5000, 'x')}) {
+    expect_error(Errc::unknown_template, {"no template is called"}, [&] { catalog.open(name); });
+  }
+  expect_error(Errc::unknown_template, {"there are: none", "searched: no directory"}, [] { Catalog({}).open("x"); });
+}
+
+TEST(Catalog, TwoTemplatesOfOneNameAreAnError) {
+  const Tree tree;
+  tree.write("a/one.toml", minimal("one"));
+  tree.write("b/one.toml", minimal("one"));
+  Catalog catalog({tree.path("a"), tree.path("b")});
+  expect_error(Errc::manifest, {"two templates are called 'one'", tree.path("a/one.toml"), tree.path("b/one.toml")}, [&] { catalog.open("one"); });
+}
+
+TEST(Catalog, OneDirectoryByTwoNamesIsOne) {
+  const Tree tree;
+  tree.write("a/one.toml", minimal("one"));
+  tree.link(tree.path("a"), "b");
+  Catalog catalog({tree.path("a"), tree.path("b"), tree.path("a/../a"), tree.path("a/")});
+  EXPECT_EQ(catalog.directories().size(), 2u);
+  EXPECT_EQ(catalog.open("one")->manifest.name, "one");
+  EXPECT_EQ(catalog.names(), std::vector<std::string>{"one"});
+}
+
+TEST(Catalog, TheNameInsideMustBeThatOfTheFile) {
+  const Tree tree;
+  tree.write("one.toml", minimal("two"));
+  Catalog catalog({tree.path()});
+  expect_error(Errc::manifest, {tree.path("one.toml"), "name is 'two'", "two.toml"}, [&] { catalog.open("one"); });
+  expect_error(Errc::manifest, {"name is 'two'"}, [&] { catalog.open("one"); });
+}
+
+TEST(Catalog, ManifestErrorsNameTheFile) {
+  const Tree tree;
+  tree.write("one.toml", "format = 2\n[template]\n");
+  Catalog catalog({tree.path()});
+  expect_error(Errc::manifest, {tree.path("one.toml") + ":1: format"}, [&] { catalog.open("one"); });
+}
+
+TEST(Catalog, NamesListsWithoutParsing) {
+  const Tree tree;
+  tree.write("b.toml", "not toml at all [");
+  tree.write("a.toml", minimal("a"));
+  tree.write(".hidden.toml", "");
+  tree.write("notes.txt", "");
+  tree.write("deeper/c.toml", "");
+  std::filesystem::create_directory(tree.path("directory.toml"));
+  Catalog catalog({tree.path(), tree.path("missing")});
+  catalog.add({minimal("z"), "source", ""});
+  EXPECT_EQ(catalog.names(), (std::vector<std::string>{"a", "b", "z"}));
+}
+
+TEST(Catalog, TakesTemplatesFromMemory) {
+  Catalog catalog({});
+  const auto added = catalog.add({minimal("m", "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n"), "kernel", "reference"});
+  EXPECT_EQ(catalog.open("m"), added);
+  EXPECT_EQ(added->kernel.read(), "kernel");
+  EXPECT_EQ(added->reference.read(), "reference");
+  EXPECT_EQ(added->directory, "");
+  EXPECT_EQ(added->manifest.file, "<memory>");
+}
+
+TEST(Catalog, MemoryTemplatesMustNotTakeANameThatIsThere) {
+  const Tree tree;
+  tree.write("one.toml", minimal("one"));
+  Catalog catalog({tree.path()});
+  expect_error(Errc::manifest, {"two templates are called 'one'", "memory", tree.path("one.toml")}, [&] { catalog.add({minimal("one"), "s", ""}); });
+  catalog.add({minimal("two"), "s", ""});
+  expect_error(Errc::manifest, {"two templates are called 'two'", "both from memory"}, [&] { catalog.add({minimal("two"), "s", ""}); });
+  tree.write("two.toml", minimal("two"));
+  expect_error(Errc::manifest, {"two templates are called 'two'", "memory"}, [&] { catalog.open("two"); });
+}
+
+TEST(Catalog, MemoryTemplatesNeedTheirReference) {
+  Catalog catalog({});
+  const std::string manifest = minimal("m", "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n");
+  expect_error(Errc::manifest, {"'m'", "[reference]", "not given"}, [&] { catalog.add({manifest, "kernel", ""}); });
+  expect_error(Errc::manifest, {"<memory>:1:"}, [&] { catalog.add({"format = 3", "", ""}); });
+}
+
+TEST(Catalog, ServesManyThreads) {
+  const Tree tree;
+  for (const char* name : {"a", "b", "c"}) tree.write(std::string(name) + ".toml", minimal(name));
+  Catalog catalog({tree.path()});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 50; ++i) {
+        const std::string name(1, static_cast<char>('a' + i % 3));
+        EXPECT_EQ(catalog.open(name)->manifest.name, name);
+        EXPECT_EQ(catalog.names().size(), 3u);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace kiln::source

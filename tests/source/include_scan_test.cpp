@@ -1,0 +1,282 @@
+#include "source/include_scan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+
+namespace kiln::source {
+namespace {
+
+/// "<a> \"b\" n<c>": every directive as written, n for #include_next.
+std::string shown(const ScanResult& scan) {
+  std::string out;
+  for (const IncludeDirective& d : scan.directives) {
+    out += (out.empty() ? "" : " ") + std::string(d.next ? "n" : "") + (d.quoted ? '"' + d.name + '"' : '<' + d.name + '>');
+  }
+  return out;
+}
+std::string scan(const std::string& text) { return shown(scan_includes(text)); }
+
+struct Row {
+  const char* text;
+  const char* expected;
+};
+void check(std::initializer_list<Row> rows) {
+  for (const Row& row : rows) {
+    EXPECT_EQ(scan(row.text), row.expected) << row.text;
+    // The same far inside a file: other alignment, other blocks of the vector search.
+    for (const std::size_t before : {1, 13, 29, 31, 64}) {
+      EXPECT_EQ(scan(std::string(before, 'x') + '\n' + row.text + "\nint tail;\n"), row.expected) << before << ": " << row.text;
+    }
+  }
+}
+
+TEST(IncludeScan, TakesPlainIncludesInOrder) {
+  EXPECT_EQ(scan("#include <b.h>\n#include \"a.h\"\nint x;\n#include <c/d.h>\n#include <b.h>\n#include \"b.h\"\n"), "<b.h> \"a.h\" <c/d.h> \"b.h\"");
+  EXPECT_EQ(scan(""), "");
+  EXPECT_EQ(scan("#include <x>"), "<x>");
+  EXPECT_EQ(scan("#"), "");
+  EXPECT_EQ(scan("#include"), "");
+  EXPECT_EQ(scan("#include <"), "");
+  EXPECT_EQ(scan("#include \"x"), "");
+  EXPECT_EQ(scan("#include <>\n#include \"\"\n"), "");
+}
+
+TEST(IncludeScan, TakesEveryFormOfTheDirective) {
+  check({
+      {"# include <x>", "<x>"},
+      {"  \t#\tinclude\t<x>", "<x>"},
+      {"#\vinclude\f<x>", "<x>"},
+      {"#include<x>", "<x>"},
+      {"#include\"x\"", "\"x\""},
+      {"%:include <x>", "<x>"},
+      {"%: include <x>", "<x>"},
+      {"\?\?=include <x>", "<x>"},
+      {"#include_next <x>", "n<x>"},
+      {"#import \"x\"", "\"x\""},
+      {"#/**/include/**/<x>", "<x>"},
+      {"/* c */ # /* c */ include /* c */ <x>", "<x>"},
+      {"/*\n*/ #include <x>", "<x>"},
+      {"#include /*\n\n*/ <x>", "<x>"},
+      {"#include <x> // why", "<x>"},
+      {"#include <x>junk", "<x>"},
+      {"\xef\xbb\xbf#include <x>", "<x>"},
+      {"#include <a b.h>", "<a b.h>"},
+      {"#include < x>", "< x>"},
+      {"#include \"a\\b.h\"", "\"a\\b.h\""},
+      {"#include \"//x.h\"", "\"//x.h\""},
+  });
+}
+
+TEST(IncludeScan, TakesDirectivesWithLineSplicesAnywhere) {
+  check({
+      {"#inc\\\nlude <x>", "<x>"},
+      {"#\\\ninclude <x>", "<x>"},
+      {"\\\n#include <x>", "<x>"},
+      {"#i\\\nn\\\nc\\\nl\\\nu\\\nd\\\ne <x>", "<x>"},
+      {"#include\\\n<x>", "<x>"},
+      {"#include <cuda_\\\nfp16.h>", "<cuda_fp16.h>"},
+      {"#include \"a\\\r\nb\"", "\"ab\""},
+      {"#inc\\\r\nlude <x>", "<x>"},
+      {"#inc\?\?/\nlude <x>", "<x>"},
+      {"%\\\n:include <x>", "<x>"},
+      {"%\?\?/\n:include <x>", "<x>"},
+      {"/* *\\\n/ #include <x>", "<x>"},
+      {"#/\\\n*c*\\\n/include <x>", "<x>"},
+      {"#define A \\\n B\n#include <x>", "<x>"},
+  });
+}
+
+TEST(IncludeScan, TakesDirectivesInDeadCodeAndBlockComments) {
+  check({
+      {"#if 0\n#include <x>\n#endif", "<x>"},
+      {"/*\n#include <x>\n*/", "<x>"},
+      {"R\"(\n#include <x>\n)\"", "<x>"},
+      {"// spliced \\\n#include <x>", "<x>"},
+  });
+}
+
+TEST(IncludeScan, LeavesOutWhatNoPreprocessorTakes) {
+  check({
+      {"// #include <x>", ""},
+      {"//! #include <cub/cub.cuh>", ""},
+      {" * #include <x>", ""},
+      {"int a; #include <x>", ""},
+      {"x / #include <x>", ""},
+      {"f(#include <x>)", ""},
+      {"#included <x>", ""},
+      {"#includes <x>", ""},
+      {"##include <x>", ""},
+      {"#pragma include <x>", ""},
+      {"#include <x\n>", ""},
+      {"#include \"x\ny\"", ""},
+      {"% :include <x>", ""},
+      {"#in clude <x>", ""},
+      {"#in\\ \nclude <x>", ""},
+  });
+}
+
+TEST(IncludeScan, TakesWhatCommentsEndBefore) {
+  check({{"// x */ #include <y>", "<y>"}, {"/* a */ /* b */ #include <y>", "<y>"}, {"/#include <y>", "<y>"}});
+}
+
+TEST(IncludeScan, TakesHasIncludeAndMacrosThatWrapIt) {
+  check({
+      {"#if __has_include(<x>)", "<x>"},
+      {"#if __has_include(\"x\")", "\"x\""},
+      {"#if __has_include ( <x>)", "<x>"},
+      {"#if defined(__has_include) && __has_include(<x>)", "<x>"},
+      {"#if __has_include_next(<x>)", "<x>"},
+      {"#if _CCCL_HAS_INCLUDE(<cuda_fp16.h>)", "<cuda_fp16.h>"},
+      {"#if HasInclude(\"x\")", "\"x\""},
+      {"#if iNcLuDe_it(<x>)", "<x>"},
+      {"bool b = __has_include(<x>);", "<x>"},
+      {"#if __has_inc\\\nlude(<x>)", "<x>"},
+      {"#if __has_include\\\n(<x>)", "<x>"},
+      {"#if __has_include(/**/<x>)", "<x>"},
+      {"#if __has_in\?\?/\nclude_it(<x>)", "<x>"},
+      {"x\\\n_include\\\n(<x>)", "<x>"},
+      {"__i\\\nn\\\nc\\\nl\\\nu\\\nd\\\ne(<x>)", "<x>"},
+      {"#if __has_include(MACRO)", ""},
+      {"#if __has_include <x>", ""},
+  });
+}
+
+TEST(IncludeScan, TakesHeaderLikeStringsOfDefinesAndConditions) {
+  check({
+      {"#define HDR <foo.h>", "<foo.h>"},
+      {"#define HDR \"foo.h\"", "\"foo.h\""},
+      {"#define HDR \"dir/foo\"", "\"dir/foo\""},
+      {"#define HDR <type_traits>", "<type_traits>"},
+      {"#define HDR(x) PICK(<a/b.h>, \"c.h\")", "<a/b.h> \"c.h\""},
+      {"# /**/ define HDR \\\n  <foo.h>", "<foo.h>"},
+      {"#define HDR /* \n */ \"foo.h\"", "\"foo.h\""},
+      {"#define HDR \\\r\n \"foo.h\"\n\"not.h\"", "\"foo.h\""},
+      {"#define HDR \?\?/\n \"foo.h\"", "\"foo.h\""},
+      {"#define HDR \"fo\\\no.h\"", "\"foo.h\""},
+      {"%:define HDR \"foo.h\"", "\"foo.h\""},
+      {"#if HAS(<foo.h>)", "<foo.h>"},
+      {"#elif HAS(\"foo.h\")", "\"foo.h\""},
+      {"#define A \" /* \" \"x.h\"\n\"no.h\"", "\"x.h\" \"no.h\""},  // too much rather than too little
+      {"/* #define A \" */ #define B \"x.h\"", "\"x.h\""},
+      {"#define A \"/etc/passwd\"", ""},
+      {"#define A </etc/passwd>", ""},
+      {"#define A static_cast<int>(x)", ""},
+      {"#define A (1 << 2 > 3)", ""},
+      {"#define A \"plain\"", ""},
+      {"#define A \"%d.%d\"", ""},
+      {"#define A \"ld.\" B", ""},
+      {"#define A (a < b && c > d)", ""},
+      {"#define A x\n\"y.h\"", ""},
+      {"#undef A \"x.h\"", ""},
+      {"#ifdef A // \"x.h\"", ""},
+  });
+}
+
+TEST(IncludeScan, KeepsDefinitionsThatANameMayBePutTogetherFrom) {
+  const auto definitions = [](const std::string& text) {
+    std::string out;
+    for (const auto& [name, value] : scan_includes(text).definitions) out += (out.empty() ? "" : " ") + name + '=' + value;
+    return out;
+  };
+  EXPECT_EQ(definitions("#define ROOT thrust/system/cpp\n# define N omp // why\n#define G\n#define F(x) y\n#define P a b\n#define I 3\n#define S \"x\"\n"),
+            "ROOT=thrust/system/cpp N=omp");
+  EXPECT_EQ(definitions("#define A /**/ b /**/\n#define B c\r\n#define C d"), "A=b B=c C=d");
+}
+
+TEST(IncludeScan, TellsComputedIncludes) {
+  for (const char* text : {"#include MACRO", "# include MACRO(x)", "/* */ #include __FILE__", "#inc\\\nlude M", "%:include M", "#include_next M", "/*\n#include M\n*/", "#include /**/ M", "#include\\\nM"}) {
+    EXPECT_TRUE(scan_includes(text).computed) << text;
+  }
+  for (const char* text : {"// #include the header", " * #include MACRO", "say #include X", "#include <x>", "#include \"x\"", "#include", "#include\n", "#include <x", "#includes M", "#include ..."}) {
+    EXPECT_FALSE(scan_includes(text).computed) << text;
+  }
+}
+
+TEST(IncludeScan, TellsDateAndTime) {
+  for (const char* text : {"__DATE__", "a(__TIME__)", "x __TIMESTAMP__ y", "__DA\\\nTE__", "_\\\n_TIME__", "// __DATE__", "__TIM\?\?/\nE__"}) {
+    EXPECT_TRUE(scan_includes(text).date_time) << text;
+    EXPECT_TRUE(scan_includes(std::string(47, ' ') + text + ';').date_time) << text;
+  }
+  for (const char* text : {"__DATA__", "__TIMER__", "DATE", "__date__", "__DATE_", "__DA TE__"}) EXPECT_FALSE(scan_includes(text).date_time) << text;
+}
+
+TEST(IncludeScan, IgnoresNamesOfInsaneLength) {
+  EXPECT_EQ(scan("#include <" + std::string(1024, 'x') + ">\n").size(), 1026u);
+  EXPECT_EQ(scan("#include <" + std::string(1025, 'x') + ">\n#include <y>\n"), "<y>");
+  EXPECT_EQ(scan(std::string("#include <a\0b>\n#include <y>", 27)), "<y>");
+}
+
+TEST(IncludeScan, RemovesRepeatsAmongMany) {
+  std::string text, expected;
+  for (int round = 0; round < 3; ++round) {
+    for (int i = 0; i < 200; ++i) {
+      text += "#include <h" + std::to_string(i) + ">\n";
+      if (round == 0) expected += (i ? " <h" : "<h") + std::to_string(i) + ">";
+    }
+  }
+  EXPECT_EQ(scan(text), expected);
+}
+
+/// Whatever stands at whatever offset must be found: the vector search has blocks, and a tail.
+TEST(IncludeScan, FindsEverythingAtEveryOffset) {
+  for (std::size_t before = 0; before < 100; ++before) {
+    for (std::size_t after = 0; after < 70; ++after) {
+      const std::string text = std::string(before, '\n') + "#include <x>" + std::string(after, '\n');
+      ASSERT_EQ(scan(text), "<x>") << before << ' ' << after;
+    }
+  }
+}
+
+/// Splicing a text anywhere changes nothing for the preprocessor, so it must change nothing for the scan.
+TEST(IncludeScan, SplicesNeverHideAnything) {
+  const std::string text = "int a;\n#include <one.h>\n# include \"two.h\"\n#if __has_include(<three.h>)\n#define H \"four.h\"\n#endif\nchar* d = __DATE__;\n";
+  for (const std::string splice : {"\\\n", "\\\r\n", "\?\?/\n"}) {
+    for (std::size_t a = 0; a < text.size(); ++a) {
+      const std::string once = std::string(text).insert(a, splice);
+      for (const std::size_t gap : {1u, 2u, 7u}) {
+        std::string twice = once;
+        twice.insert(std::min(a + splice.size() + gap, twice.size()), splice);
+        for (const std::string& spliced : {once, twice}) {
+          const ScanResult result = scan_includes(spliced);
+          for (const char* name : {"one.h", "two.h", "three.h", "four.h"}) {
+            EXPECT_TRUE(std::any_of(result.directives.begin(), result.directives.end(), [&](const auto& d) { return d.name == name; })) << name << " in\n" << spliced;
+          }
+          EXPECT_TRUE(result.date_time) << spliced;
+        }
+      }
+    }
+  }
+}
+
+TEST(IncludeScan, SurvivesNoise) {
+  static constexpr std::string_view pieces[] = {"#", "include", "<", ">", "\"", "\\\n", "\?\?/\n", "\?\?=", "%:", "/*", "*/", "//", "define ", "\n", " ", "x.h", "__DATE__", "(", "if ", "\r\n", "clu", "__has_include", std::string_view("\0", 1)};
+  std::mt19937 engine(11);
+  for (int i = 0; i < 30'000; ++i) {
+    std::string text;
+    for (unsigned n = engine() % 40; n-- > 0;) text += pieces[engine() % std::size(pieces)];
+    for (const IncludeDirective& d : scan_includes(text).directives) {
+      ASSERT_FALSE(d.name.empty()) << text;
+      ASSERT_EQ(d.name.find('\n'), std::string::npos) << text;
+      ASSERT_LE(d.name.size(), 1024u);
+    }
+  }
+}
+
+/// 8 MB of each; what grows with the square of the size would take minutes.
+TEST(IncludeScan, NoTextMakesItSlow) {
+  for (const std::string_view piece : {"#", "#/*", "#include ", "#include <x", "#include \"x\\\n", "#define ", "#define A \"/*\"\n", "#define A <x ", "\\\n", "a\\\n", "include\\\n", "include(", "__has_include(<x",
+                                       "#\\\n", "\"\\\n", "%:", "\?\?=", "\?\?/\n", "/*", "#define \"a", "#if (<a", "__DATE_", "_\\\n_", " ", "#include M\n", "# ", "#define A b", "\n#include /*", "\n#define A /*", "*\\\n"}) {
+    std::string text;
+    while (text.size() < (std::size_t{8} << 20)) text += piece;
+    const auto begin = std::chrono::steady_clock::now();
+    scan_includes(text);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    EXPECT_LT(seconds, 20) << piece;
+    if (seconds > 2) std::cerr << seconds << " s for " << piece << '\n';
+  }
+}
+
+}  // namespace
+}  // namespace kiln::source
