@@ -9,13 +9,16 @@ namespace kiln::source {
 namespace {
 
 std::string minimal(const std::string& name, const std::string& more = "") {
-  return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name + ".cu\"\ninstantiate = \"" + name + "\"\n" + more +
-         "[launch]\ngrid = [1]\nblock = [1]\n";
+  return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name + ".cu\"\ninstantiate = \"" +
+         name + "\"\n" + more + "[launch]\ngrid = [1]\nblock = [1]\n";
 }
 
 TEST(Catalog, OpensATemplateByName) {
   const Tree tree;
-  tree.write("a/one.toml", minimal("one", "[reference]\nsource = \"one.reference.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n"));
+  tree.write(
+      "a/one.toml",
+      minimal("one",
+              "[reference]\nsource = \"one.reference.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n"));
   tree.write("a/one.cu", "kernel");
   tree.write("a/one.reference.cu", "reference");
   Catalog catalog({tree.path("missing"), tree.path("a/")});
@@ -69,11 +72,15 @@ TEST(Catalog, UnknownTemplatesListWhatThereIs) {
   tree.write("rms_norm.toml", minimal("rms_norm"));
   tree.write("softmax.toml", minimal("softmax"));
   Catalog catalog({tree.path()});
-  expect_error(Errc::unknown_template, {"'rms_nom'", "did you mean 'rms_norm'?", "rms_norm softmax", tree.path()}, [&] { catalog.open("rms_nom"); });
-  for (const std::string& name : {std::string("../rms_norm"), std::string(""), std::string(".rms_norm"), std::string("rms_norm\0x", 10), std::string(5000, 'x')}) {
+  expect_error(Errc::unknown_template,
+               {"'rms_nom'", "did you mean 'rms_norm'?", "rms_norm softmax", tree.path()},
+               [&] { catalog.open("rms_nom"); });
+  for (const std::string& name : {std::string("../rms_norm"), std::string(""), std::string(".rms_norm"),
+                                  std::string("rms_norm\0x", 10), std::string(5000, 'x')}) {
     expect_error(Errc::unknown_template, {"no template is called"}, [&] { catalog.open(name); });
   }
-  expect_error(Errc::unknown_template, {"there are: none", "searched: no directory"}, [] { Catalog({}).open("x"); });
+  expect_error(Errc::unknown_template, {"there are: none", "searched: no directory"},
+               [] { Catalog({}).open("x"); });
 }
 
 TEST(Catalog, TwoTemplatesOfOneNameAreAnError) {
@@ -81,7 +88,9 @@ TEST(Catalog, TwoTemplatesOfOneNameAreAnError) {
   tree.write("a/one.toml", minimal("one"));
   tree.write("b/one.toml", minimal("one"));
   Catalog catalog({tree.path("a"), tree.path("b")});
-  expect_error(Errc::manifest, {"two templates are called 'one'", tree.path("a/one.toml"), tree.path("b/one.toml")}, [&] { catalog.open("one"); });
+  expect_error(Errc::manifest,
+               {"two templates are called 'one'", tree.path("a/one.toml"), tree.path("b/one.toml")},
+               [&] { catalog.open("one"); });
 }
 
 TEST(Catalog, OneDirectoryByTwoNamesIsOne) {
@@ -98,7 +107,8 @@ TEST(Catalog, TheNameInsideMustBeThatOfTheFile) {
   const Tree tree;
   tree.write("one.toml", minimal("two"));
   Catalog catalog({tree.path()});
-  expect_error(Errc::manifest, {tree.path("one.toml"), "name is 'two'", "two.toml"}, [&] { catalog.open("one"); });
+  expect_error(Errc::manifest, {tree.path("one.toml"), "name is 'two'", "two.toml"},
+               [&] { catalog.open("one"); });
   expect_error(Errc::manifest, {"name is 'two'"}, [&] { catalog.open("one"); });
 }
 
@@ -124,7 +134,9 @@ TEST(Catalog, NamesListsWithoutParsing) {
 
 TEST(Catalog, TakesTemplatesFromMemory) {
   Catalog catalog({});
-  const auto added = catalog.add({minimal("m", "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n"), "kernel", "reference"});
+  const auto added = catalog.add(
+      {minimal("m", "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n"),
+       "kernel", "reference"});
   EXPECT_EQ(catalog.open("m"), added);
   EXPECT_EQ(added->kernel.read(), "kernel");
   EXPECT_EQ(added->reference.read(), "reference");
@@ -136,17 +148,24 @@ TEST(Catalog, MemoryTemplatesMustNotTakeANameThatIsThere) {
   const Tree tree;
   tree.write("one.toml", minimal("one"));
   Catalog catalog({tree.path()});
-  expect_error(Errc::manifest, {"two templates are called 'one'", "memory", tree.path("one.toml")}, [&] { catalog.add({minimal("one"), "s", ""}); });
+  expect_error(Errc::manifest, {"two templates are called 'one'", "memory", tree.path("one.toml")}, [&] {
+    catalog.add({minimal("one"), "s", ""});
+  });
   catalog.add({minimal("two"), "s", ""});
-  expect_error(Errc::manifest, {"two templates are called 'two'", "both from memory"}, [&] { catalog.add({minimal("two"), "s", ""}); });
+  expect_error(Errc::manifest, {"two templates are called 'two'", "both from memory"}, [&] {
+    catalog.add({minimal("two"), "s", ""});
+  });
   tree.write("two.toml", minimal("two"));
   expect_error(Errc::manifest, {"two templates are called 'two'", "memory"}, [&] { catalog.open("two"); });
 }
 
 TEST(Catalog, MemoryTemplatesNeedTheirReference) {
   Catalog catalog({});
-  const std::string manifest = minimal("m", "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n");
-  expect_error(Errc::manifest, {"'m'", "[reference]", "not given"}, [&] { catalog.add({manifest, "kernel", ""}); });
+  const std::string manifest =
+      minimal("m", "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\n");
+  expect_error(Errc::manifest, {"'m'", "[reference]", "not given"}, [&] {
+    catalog.add({manifest, "kernel", ""});
+  });
   expect_error(Errc::manifest, {"<memory>:1:"}, [&] { catalog.add({"format = 3", "", ""}); });
 }
 

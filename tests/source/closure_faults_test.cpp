@@ -1,1 +1,153 @@
+// What must not be compiled under a key that cannot see it.
+#include <sys/stat.h>
 
+#include <fstream>
+
+#include "base/hash.hpp"
+#include "closure_tree.hpp"
+#include "expect_error.hpp"
+
+namespace kiln::source {
+namespace {
+
+TEST(ClosureFaults, AbsoluteIncludesAreRefused) {
+  ClosureTree t;
+  t.project({"p"});
+  t.toolkit({"t"});
+  const std::string target = t.write("x.h", "");
+  t.write("p/a.h", "#include \"" + target + "\"\n");
+  t.write("t/b.h", "#include \"" + target + "\"\n");
+  expect_error(Errc::source, {"'.k0/a.h'", target, "absolute include"}, [&] { t.scan("#include <a.h>\n"); });
+  expect_error(Errc::source, {"the template's source", "'</etc/hosts>'", "absolute include"},
+               [&] { t.scan("#include </etc/hosts>\n"); });
+  expect_error(Errc::source, {"absolute include"},
+               [&] { t.scan("#if __has_include(\"/etc/hosts\")\n#endif\n"); });
+  EXPECT_EQ(t.scan("#include <b.h>\n").files.size(), 1u);  // the toolkit's own business
+  EXPECT_NO_THROW(t.scan("#define LOG \"/var/log/x.log\"\n"));
+}
+
+TEST(ClosureFaults, LeavingTheSearchDirectoryIsRefusedWhenThereIsSuchAFile) {
+  ClosureTree t;
+  t.project({"p/templates"});
+  t.write("p/common/x.h", "");
+  t.write("p/templates/sub/a.h", "#include \"../../common/x.h\"\n");
+  expect_error(Errc::source,
+               {"the template's source includes '../common/x.h'",
+                "leaves its search directory '" + t.path("p/templates") + "'",
+                "add '" + t.path("p/common") + "' to include_dirs"},
+               [&] { t.scan("#include \"../common/x.h\"\n"); });
+  expect_error(Errc::source, {"'.k0/sub/a.h' includes", "add '" + t.path("p/common") + "'"},
+               [&] { t.scan("#include <sub/a.h>\n"); });
+  EXPECT_EQ(t.scan("#include \"../nothing.h\"\n#include \"..\"\n").missing,
+            (Strings{"\"../nothing.h\"", "\"..\""}));
+}
+
+TEST(ClosureFaults, TheToolkitMayLeaveItsDirectory) {
+  ClosureTree t;
+  t.toolkit({"t/include"});
+  t.write("t/nvvm/x.h", "int x;\n");
+  t.write("t/include/a.h", "#include \"../nvvm/x.h\"\n");
+  const Closure c = t.scan("#include <a.h>\n");
+  EXPECT_EQ(symbolic(c), (Strings{".t0/a.h", ".t0/../nvvm/x.h"}));
+  EXPECT_EQ(c.files[1].digest, base::digest_of(std::string_view("int x;\n")));
+}
+
+TEST(ClosureFaults, FifosAndDevicesAreRefused) {
+  ClosureTree t;
+  t.project({"p"});
+  ASSERT_EQ(::mkfifo(t.path("p/fifo.h").c_str(), 0600), 0);
+  expect_error(Errc::source, {t.path("p/fifo.h"), "is not a regular file"},
+               [&] { t.scan("#include <fifo.h>\n"); });
+  std::filesystem::create_symlink("/dev/zero", t.path("p/zero.h"));
+  expect_error(Errc::source, {t.path("p/zero.h"), "is not a regular file"},
+               [&] { t.scan("#include <zero.h>\n"); });
+}
+
+TEST(ClosureFaults, HugeFilesAreRefused) {
+  ClosureTree t;
+  t.project({"p"});
+  t.write("p/huge.h", "");
+  std::filesystem::resize_file(t.path("p/huge.h"), (std::uintmax_t{64} << 20) + 1);
+  expect_error(Errc::source, {t.path("p/huge.h"), "larger than 64 MB"},
+               [&] { t.scan("#include <huge.h>\n"); });
+}
+
+TEST(ClosureFaults, UnreadableFilesAreNamed) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root reads everything";
+  ClosureTree t;
+  t.project({"p"});
+  t.write("p/x.h", "");
+  std::filesystem::permissions(t.path("p/x.h"), std::filesystem::perms::none);
+  expect_error(Errc::source, {t.path("p/x.h"), "cannot be read", "Permission denied"},
+               [&] { t.scan("#include <x.h>\n"); });
+}
+
+TEST(ClosureFaults, DanglingSymlinksAreMissing) {
+  ClosureTree t;
+  t.project({"p"});
+  std::filesystem::create_symlink("nowhere", t.path("p/x.h"));
+  EXPECT_EQ(t.scan("#include <x.h>\n").missing, Strings{"<x.h>"});
+}
+
+TEST(ClosureFaults, ADirectoryThatContainsItselfEnds) {
+  ClosureTree t;
+  t.project({"p"});
+  t.link(".", "p/loop");
+  t.write("p/a.h", "#include \"loop/a.h\"\n");
+  EXPECT_LT(t.scan("#include <a.h>\n").files.size(), 100u);  // the system follows 40 links
+}
+
+TEST(ClosureFaults, NoisyNamesAreShownSafely) {
+  ClosureTree t;
+  t.project({"p"});
+  expect_error(Errc::source, {"\\x1b[31m"}, [&] { t.scan("#include \"/\x1b[31m\"\n"); });
+}
+
+TEST(Changed, NothingWhenAllIsAsItWas) {
+  ClosureTree t;
+  t.project({"p"});
+  t.write("p/a.h", "int a;\n");
+  EXPECT_FALSE(t.scan("#include <a.h>\n").changed());
+}
+
+TEST(Changed, NoticesAnEditOfTheSameSize) {
+  ClosureTree t;
+  t.project({"p"});
+  t.write("p/a.h", "#include \"b.h\"\n");
+  t.write("p/b.h", "int b;\n");
+  const Closure c = t.scan("#include <a.h>\n");
+  t.write("p/b.h", "int c;\n");
+  EXPECT_EQ(c.changed(), t.path("p/b.h"));
+}
+
+TEST(Changed, NoticesAnEditInPlaceWithinTheClocksTick) {
+  ClosureTree t;
+  t.project({"p"});
+  for (int i = 0; i < 50; ++i) {
+    t.write("p/a.h", "int a;\n");
+    const Closure c = t.scan("#include <a.h>\n");
+    std::fstream(t.path("p/a.h"), std::ios::in | std::ios::out) << "int b;\n";
+    EXPECT_EQ(c.changed(), t.path("p/a.h"));
+  }
+}
+
+TEST(Changed, NoticesAVanishedFile) {
+  ClosureTree t;
+  t.project({"p"});
+  t.write("p/a.h", "int a;\n");
+  const Closure c = t.scan("#include <a.h>\n");
+  t.remove("p/a.h");
+  EXPECT_EQ(c.changed(), t.path("p/a.h"));
+}
+
+TEST(Changed, ATouchedFileWithTheSameContentHasNotChanged) {
+  ClosureTree t;
+  t.project({"p"});
+  t.write("p/a.h", "int a;\n");
+  const Closure c = t.scan("#include <a.h>\n");
+  t.write("p/a.h", "int a;\n");
+  EXPECT_FALSE(c.changed());
+}
+
+}  // namespace
+}  // namespace kiln::source

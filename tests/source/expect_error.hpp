@@ -12,7 +12,8 @@
 namespace kiln {
 
 /// The message, for further checks; fails the test when nothing is thrown or a piece is missing.
-inline std::string expect_error(Errc code, std::initializer_list<std::string> pieces, const std::function<void()>& act) {
+inline std::string expect_error(Errc code, std::initializer_list<std::string> pieces,
+                                const std::function<void()>& act) {
   try {
     act();
   } catch (const Error& error) {

@@ -1,4 +1,5 @@
-// Random expressions against a second evaluator that is as plain as can be: a tree, 128-bit arithmetic, no short cuts.
+// Random expressions against a second evaluator that is as plain as can be: a tree, 128-bit arithmetic, no
+// short cuts.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -25,7 +26,8 @@ struct Node {
 using Result = std::optional<std::int64_t>;
 
 Result fit(Wide value) {
-  if (value < std::numeric_limits<std::int64_t>::min() || value > std::numeric_limits<std::int64_t>::max()) return std::nullopt;
+  if (value < std::numeric_limits<std::int64_t>::min() || value > std::numeric_limits<std::int64_t>::max())
+    return std::nullopt;
   return static_cast<std::int64_t>(value);
 }
 
@@ -79,8 +81,9 @@ Result reference(const Node& node) {
 }
 
 int precedence(const std::string& op) {
-  static const std::vector<std::vector<std::string>> levels = {{"?"}, {"||"}, {"&&"}, {"|"}, {"^"}, {"&"}, {"==", "!="},
-                                                               {"<", "<=", ">", ">="}, {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"}};
+  static const std::vector<std::vector<std::string>> levels = {
+      {"?"},        {"||"},     {"&&"},         {"|"}, {"^"}, {"&"}, {"==", "!="}, {"<", "<=", ">", ">="},
+      {"<<", ">>"}, {"+", "-"}, {"*", "/", "%"}};
   for (std::size_t i = 0; i < levels.size(); ++i) {
     for (const std::string& o : levels[i]) {
       if (o == op) return static_cast<int>(i);
@@ -107,8 +110,9 @@ class Random {
       }
       return node;
     }
-    static const std::vector<std::string> ops = {"+", "-", "*", "/", "%", "<<", ">>", "<", "<=", ">", ">=", "==", "!=", "&", "|", "^",
-                                                 "&&", "||", "?", "neg", "!", "~", "min", "max", "ceil_div"};
+    static const std::vector<std::string> ops = {"+", "-",   "*",  "/",  "%",   "<<",  ">>",      "<",  "<=",
+                                                 ">", ">=",  "==", "!=", "&",   "|",   "^",       "&&", "||",
+                                                 "?", "neg", "!",  "~",  "min", "max", "ceil_div"};
     node->op = ops[static_cast<std::size_t>(below(static_cast<int>(ops.size())))];
     const int kids = node->op == "?" ? 3 : node->op == "neg" || node->op == "!" || node->op == "~" ? 1 : 2;
     for (int i = 0; i < kids; ++i) node->kids.push_back(tree(depth - 1));
@@ -147,7 +151,9 @@ TEST(ExpressionRandom, AgreesWithAPlainEvaluator) {
   int faults = 0, values = 0;
   for (unsigned seed = 0; seed < 20'000; ++seed) {
     Random random(seed);
-    for (auto& slot : random.slots) slot = random.below(4) ? random.below(100) - 50 : std::numeric_limits<std::int64_t>::min() + random.below(2);
+    for (auto& slot : random.slots)
+      slot = random.below(4) ? random.below(100) - 50
+                             : std::numeric_limits<std::int64_t>::min() + random.below(2);
     const auto tree = random.tree(1 + static_cast<int>(seed % 5));
     const std::string text = random.text(*tree, 0);
     const Result expected = reference(*tree);
@@ -158,7 +164,8 @@ TEST(ExpressionRandom, AgreesWithAPlainEvaluator) {
     } catch (const Error& error) {
       EXPECT_EQ(static_cast<int>(error.code()), static_cast<int>(Errc::requirement));
     }
-    ASSERT_EQ(actual, expected) << text << " with a=" << random.slots[0] << " b=" << random.slots[1] << " c=" << random.slots[2];
+    ASSERT_EQ(actual, expected) << text << " with a=" << random.slots[0] << " b=" << random.slots[1]
+                                << " c=" << random.slots[2];
     ++(expected ? values : faults);
   }
   EXPECT_GT(values, 5000);
@@ -170,8 +177,11 @@ TEST(ExpressionRandom, NoiseIsRefusedCleanly) {
   symbols.slots = {{"a", 0}, {"b", 1}};
   symbols.pointers = {"a"};
   symbols.strides = {{"a", {"b", "1"}}};
-  static constexpr std::string_view pieces[] = {"a", "b", "1", "(", ")", "+", "-", "?", ":", "&&", "||", "<<", "min(", "sizeof(", "align(",
-                                                "stride(a, 1)", ",", " ", ".", "0x", "\xff", "\n", "~", "!", "=="};
+  static constexpr std::string_view pieces[] = {
+      "a", "b",  "1",  "(",  ")",    "+",       "-",      "?",
+      ":", "&&", "||", "<<", "min(", "sizeof(", "align(", "stride(a, 1)",
+      ",", " ",  ".",  "0x", "\xff", "\n",      "~",      "!",
+      "=="};
   std::mt19937 engine(7);
   int compiled = 0;
   for (int i = 0; i < 50'000; ++i) {

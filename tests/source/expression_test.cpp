@@ -9,14 +9,19 @@
 namespace kiln::source {
 namespace {
 
-constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min(), kMax = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min(),
+                       kMax = std::numeric_limits<std::int64_t>::max();
 
 const Symbols& symbols() {
   static const Symbols out = [] {
     Symbols s;
-    s.slots = {{"H", 0}, {"VEC", 1}, {"T", 2}, {"ACT", 3}, {"x", 4}, {"rows", 5}, {"arch", 6}, {"dev.sms", 7}};
+    s.slots = {{"H", 0}, {"VEC", 1},  {"T", 2},    {"ACT", 3},
+               {"x", 4}, {"rows", 5}, {"arch", 6}, {"dev.sms", 7}};
     s.constants = {{"f32", 0}, {"bf16", 2}, {"ACT.silu", 0}, {"ACT.gelu", 1}, {"true", 1}, {"false", 0}};
-    s.strides = {{"x", {"rows * 2", "1"}}, {"loop", {"stride(loop, 0)"}}, {"even", {"stride(odd, 0)"}}, {"odd", {"stride(even, 0)"}}};
+    s.strides = {{"x", {"rows * 2", "1"}},
+                 {"loop", {"stride(loop, 0)"}},
+                 {"even", {"stride(odd, 0)"}},
+                 {"odd", {"stride(even, 0)"}}};
     s.dtypes = {"T", "f32", "bf16"};
     s.pointers = {"x"};
     s.unavailable = {{"eps", "it is f32"}};
@@ -25,7 +30,9 @@ const Symbols& symbols() {
   return out;
 }
 
-Expression compile(std::string_view text) { return Expression::compile(text, symbols(), "a.toml:7: [launch] grid"); }
+Expression compile(std::string_view text) {
+  return Expression::compile(text, symbols(), "a.toml:7: [launch] grid");
+}
 std::int64_t value(std::string_view text, std::int64_t x = 0) {
   const std::int64_t slots[] = {4096, 8, 2, 1, x, 3, 90, 132};
   return compile(text).evaluate(slots);
@@ -44,24 +51,71 @@ struct Row {
 
 TEST(Expression, FollowsThePrecedenceOfC) {
   const Row rows[] = {
-      {"1 + 2 * 3", 7},        {"(1 + 2) * 3", 9},     {"10 - 4 - 3", 3},       {"100 / 10 / 5", 2},     {"7 % 4 * 2", 6},
-      {"1 << 2 + 1", 8},       {"16 >> 1 << 1", 16},   {"1 < 2 == 1", 1},       {"3 & 1 == 1", 1},       {"4 | 2 ^ 2 & 3", 4},
-      {"1 | 0 && 0", 0},       {"1 || 0 && 0", 1},     {"0 ? 1 : 2", 2},        {"1 ? 2 : 3 ? 4 : 5", 2}, {"0 ? 1 : 0 ? 4 : 5", 5},
-      {"1 ? 0 ? 7 : 8 : 9", 8}, {"-2 * -3", 6},        {"- -3", 3},             {"!0 + !5", 1},          {"~0", -1},
-      {"~5 & 0xff", 250},      {"+4", 4},              {"2 - -2", 4},           {"1 != 2", 1},           {"5 >= 5", 1},
-      {"5 <= 4", 0},           {"-7 / 2", -3},         {"-7 % 2", -1},          {"-8 >> 1", -4},         {"-1 << 3", -8},
-      {"5 && 3", 1},           {"0 || 9", 1},          {" \t1\n+\r1 ", 2},      {"0x10", 16},            {"1 > 2 ? 10 : 20 + 1", 21},
+      {"1 + 2 * 3", 7},
+      {"(1 + 2) * 3", 9},
+      {"10 - 4 - 3", 3},
+      {"100 / 10 / 5", 2},
+      {"7 % 4 * 2", 6},
+      {"1 << 2 + 1", 8},
+      {"16 >> 1 << 1", 16},
+      {"1 < 2 == 1", 1},
+      {"3 & 1 == 1", 1},
+      {"4 | 2 ^ 2 & 3", 4},
+      {"1 | 0 && 0", 0},
+      {"1 || 0 && 0", 1},
+      {"0 ? 1 : 2", 2},
+      {"1 ? 2 : 3 ? 4 : 5", 2},
+      {"0 ? 1 : 0 ? 4 : 5", 5},
+      {"1 ? 0 ? 7 : 8 : 9", 8},
+      {"-2 * -3", 6},
+      {"- -3", 3},
+      {"!0 + !5", 1},
+      {"~0", -1},
+      {"~5 & 0xff", 250},
+      {"+4", 4},
+      {"2 - -2", 4},
+      {"1 != 2", 1},
+      {"5 >= 5", 1},
+      {"5 <= 4", 0},
+      {"-7 / 2", -3},
+      {"-7 % 2", -1},
+      {"-8 >> 1", -4},
+      {"-1 << 3", -8},
+      {"5 && 3", 1},
+      {"0 || 9", 1},
+      {" \t1\n+\r1 ", 2},
+      {"0x10", 16},
+      {"1 > 2 ? 10 : 20 + 1", 21},
   };
   for (const Row& row : rows) EXPECT_EQ(value(row.text), row.expected) << row.text;
 }
 
 TEST(Expression, HasTheFunctionsOfTheGrammar) {
   const Row rows[] = {
-      {"min(3, 1, 2)", 1},      {"max(3, 1, 2)", 3},      {"min(1, 2)", 1},          {"clamp(5, 0, 3)", 3},  {"clamp(-5, 0, 3)", 0},
-      {"clamp(2, 0, 3)", 2},    {"ceil_div(7, 2)", 4},    {"ceil_div(8, 2)", 4},     {"ceil_div(-7, 2)", -3}, {"round_up(7, 4)", 8},
-      {"round_up(8, 4)", 8},    {"gcd(12, 18)", 6},       {"gcd(0, 5)", 5},          {"gcd(-4, 6)", 2},      {"sizeof(T)", 2},
-      {"sizeof(f32)", 4},       {"next_pow2(5)", 8},      {"next_pow2(8)", 8},       {"next_pow2(0)", 1},    {"log2(8)", 3},
-      {"log2(9)", 3},           {"log2(1)", 0},           {"gcd(H, 16 / sizeof(T))", 8}, {"max(1, min(2, 3))", 2},
+      {"min(3, 1, 2)", 1},
+      {"max(3, 1, 2)", 3},
+      {"min(1, 2)", 1},
+      {"clamp(5, 0, 3)", 3},
+      {"clamp(-5, 0, 3)", 0},
+      {"clamp(2, 0, 3)", 2},
+      {"ceil_div(7, 2)", 4},
+      {"ceil_div(8, 2)", 4},
+      {"ceil_div(-7, 2)", -3},
+      {"round_up(7, 4)", 8},
+      {"round_up(8, 4)", 8},
+      {"gcd(12, 18)", 6},
+      {"gcd(0, 5)", 5},
+      {"gcd(-4, 6)", 2},
+      {"sizeof(T)", 2},
+      {"sizeof(f32)", 4},
+      {"next_pow2(5)", 8},
+      {"next_pow2(8)", 8},
+      {"next_pow2(0)", 1},
+      {"log2(8)", 3},
+      {"log2(9)", 3},
+      {"log2(1)", 0},
+      {"gcd(H, 16 / sizeof(T))", 8},
+      {"max(1, min(2, 3))", 2},
   };
   for (const Row& row : rows) EXPECT_EQ(value(row.text), row.expected) << row.text;
 }
@@ -73,7 +127,8 @@ TEST(Expression, ReadsParametersEnumConstantsDtypesAndTheDevice) {
 }
 
 TEST(Expression, AlignIsTheLargestPowerOfTwoThatDividesUpTo4096) {
-  const std::pair<std::int64_t, std::int64_t> rows[] = {{0, 4096}, {1, 1}, {2, 2}, {48, 16}, {4096, 4096}, {1 << 20, 4096}, {kMin, 4096}, {-8, 8}};
+  const std::pair<std::int64_t, std::int64_t> rows[] = {{0, 4096},    {1, 1},          {2, 2},       {48, 16},
+                                                        {4096, 4096}, {1 << 20, 4096}, {kMin, 4096}, {-8, 8}};
   for (const auto& [pointer, expected] : rows) EXPECT_EQ(value("align(x)", pointer), expected) << pointer;
 }
 
@@ -101,12 +156,23 @@ TEST(Expression, TellsWhichSlotsItReads) {
 
 TEST(Expression, RefusesArithmeticThatDoesNotFit) {
   const std::string max = std::to_string(kMax);
-  const std::string rows[] = {max + " + 1", "-" + max + " - 2", max + " * 2", "-(-" + max + " - 1)", "(-" + max + " - 1) / -1",
-                                  "(-" + max + " - 1) % -1", "1 << 63", "3 << 62", "round_up(" + max + ", 2)", "next_pow2(" + max + ")",
-                                  "gcd(-" + max + " - 1, 2)", "ceil_div(-" + max + " - 1, -1)"};
+  const std::string rows[] = {max + " + 1",
+                              "-" + max + " - 2",
+                              max + " * 2",
+                              "-(-" + max + " - 1)",
+                              "(-" + max + " - 1) / -1",
+                              "(-" + max + " - 1) % -1",
+                              "1 << 63",
+                              "3 << 62",
+                              "round_up(" + max + ", 2)",
+                              "next_pow2(" + max + ")",
+                              "gcd(-" + max + " - 1, 2)",
+                              "ceil_div(-" + max + " - 1, -1)"};
   for (const std::string& text : rows) evaluate_error(text, "overflow");
-  for (const char* text : {"1 / 0", "1 % 0", "ceil_div(1, 0)", "round_up(1, 0)"}) evaluate_error(text, "division by zero");
-  for (const char* text : {"1 << 64", "1 << -1", "1 >> 64", "1 >> -1"}) evaluate_error(text, "shift outside 0..63");
+  for (const char* text : {"1 / 0", "1 % 0", "ceil_div(1, 0)", "round_up(1, 0)"})
+    evaluate_error(text, "division by zero");
+  for (const char* text : {"1 << 64", "1 << -1", "1 >> 64", "1 >> -1"})
+    evaluate_error(text, "shift outside 0..63");
   for (const char* text : {"log2(0)", "log2(-1)"}) evaluate_error(text, "log2");
   evaluate_error("next_pow2(-1)", "next_pow2");
   EXPECT_EQ(value(max), kMax);
@@ -143,7 +209,8 @@ TEST(Expression, NamesPlaceTextColumnAndWhatWasExpected) {
 }
 
 TEST(Expression, ListsWhatIsKnownForAnUnknownName) {
-  compile_error("VEX + 1", {"column 1", "unknown name 'VEX'", "did you mean 'VEC'?", "known:", "rows", "dev.sms", "ACT.silu", "the dtypes"});
+  compile_error("VEX + 1", {"column 1", "unknown name 'VEX'", "did you mean 'VEC'?", "known:", "rows",
+                            "dev.sms", "ACT.silu", "the dtypes"});
   compile_error("ACT.silo", {"did you mean 'ACT.silu'?"});
   compile_error("bf17", {"did you mean 'bf16'?"});
   compile_error("ciel_div(1, 2)", {"unknown function 'ciel_div'", "did you mean 'ceil_div'?", "sizeof"});
@@ -212,7 +279,8 @@ TEST(Expression, MissingSlotsAreADefectNotARead) {
 }
 
 TEST(Expression, ReservedNamesAreThoseOfTheGrammar) {
-  for (const char* name : {"bf16", "arch", "dev", "occupancy", "min", "ceil_div", "sizeof", "align", "stride", "true", "template"}) {
+  for (const char* name : {"bf16", "arch", "dev", "occupancy", "min", "ceil_div", "sizeof", "align", "stride",
+                           "true", "template"}) {
     EXPECT_TRUE(is_reserved_name(name)) << name;
   }
   for (const char* name : {"H", "rows", "T", "BF16", "minimum"}) EXPECT_FALSE(is_reserved_name(name)) << name;

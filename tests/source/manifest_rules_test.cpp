@@ -20,19 +20,26 @@ TEST(ManifestRules, FormatIsOne) {
 }
 
 TEST(ManifestRules, UnknownTablesAndKeysSuggestTheNearest) {
-  expect_refused(with("[lunch]\n"), "[lunch]", {"unknown table 'lunch'", "did you mean 'launch'?", "prewarm"});
-  expect_refused(with("[[requires]]\nexpr = \"1\"\n"), "[[requires]]", {"unknown table 'requires'", "did you mean 'require'?"});
+  expect_refused(with("[lunch]\n"), "[lunch]",
+                 {"unknown table 'lunch'", "did you mean 'launch'?", "prewarm"});
+  expect_refused(with("[[requires]]\nexpr = \"1\"\n"), "[[requires]]",
+                 {"unknown table 'requires'", "did you mean 'require'?"});
   expect_refused(changed("format = 1", "format = 1\nname = \"x\""), "name = \"x\"", {"unknown key 'name'"});
-  expect_refused(changed("source = \"rms", "surce = \"rms"), "surce", {"[template]", "unknown key 'surce'", "did you mean 'source'?", "instantiate"});
-  expect_refused(changed("range", "rang"), "rang =", {"[param.H]", "unknown key 'rang'", "did you mean 'range'?"});
-  expect_refused(changed("shape", "shapes"), "shapes", {"[[arg]] 'x'", "unknown key 'shapes'", "did you mean 'shape'?"});
+  expect_refused(changed("source = \"rms", "surce = \"rms"), "surce",
+                 {"[template]", "unknown key 'surce'", "did you mean 'source'?", "instantiate"});
+  expect_refused(changed("range", "rang"),
+                 "rang =", {"[param.H]", "unknown key 'rang'", "did you mean 'range'?"});
+  expect_refused(changed("shape", "shapes"), "shapes",
+                 {"[[arg]] 'x'", "unknown key 'shapes'", "did you mean 'shape'?"});
   expect_refused(changed("message", "massage"), "massage", {"[[require]]", "did you mean 'message'?"});
   expect_refused(with("grit = [1]\n"), "grit", {"[launch]", "did you mean 'grid'?"});
   expect_refused(with("[cost]\nbytes = 1\n"), "bytes", {"[cost]", "unknown key 'bytes'", "read write flops"});
   expect_refused(with("[limits]\nspills = 1\n"), "spills", {"[limits]", "unknown key 'spills'"});
   expect_refused(with("[runtime]\nb = { valu = 1 }\n"), "valu =", {"[runtime] b", "did you mean 'value'?"});
   expect_refused(with("[compile]\noption = []\n"), "option", {"[compile]", "did you mean 'options'?"});
-  expect_refused(with("[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\nsmem = 1\n"), "smem", {"[reference]", "unknown key 'smem'"});
+  expect_refused(
+      with("[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = [1]\nblock = [1]\nsmem = 1\n"),
+      "smem", {"[reference]", "unknown key 'smem'"});
 }
 
 TEST(ManifestRules, PlannedTablesSayThatTheyAreNotSupported) {
@@ -43,64 +50,86 @@ TEST(ManifestRules, PlannedTablesSayThatTheyAreNotSupported) {
   expect_refused(with("[arch.sm_90a]\nsource = \"x\"\n"), "[arch.sm_90a]", {"arch", phrase});
   expect_refused(with("[compile]\nhost_headers = \"shim\"\n"), "host_headers", {"host_headers", phrase});
   expect_refused(with("[compile]\nreplace = {}\n"), "replace", {"replace", phrase});
-  expect_refused(changed("name = \"rms_norm\"", "name = \"rms_norm\"\nfallback = \"g\""), "fallback", {"fallback", phrase});
+  expect_refused(changed("name = \"rms_norm\"", "name = \"rms_norm\"\nfallback = \"g\""), "fallback",
+                 {"fallback", phrase});
   expect_refused(changed("kind = \"int\"", "kind = \"type\""), "kind = \"type\"", {"'type' " + phrase});
 }
 
 TEST(ManifestRules, WrongTypesAreNamed) {
-  expect_refused(changed("name = \"rms_norm\"", "name = 3"), "name = 3", {"[template] name", "expected a string, found an integer"});
-  expect_refused(changed("name = \"rms_norm\"", "name = \"rms_norm\"\ninternal = 1"), "internal", {"expected true or false, found an integer"});
-  expect_refused(changed("grid = [\"rows\"]", "grid = \"rows\""), "grid", {"[launch] grid", "expected an array of expressions, found a string"});
-  expect_refused(changed("grid = [\"rows\"]", "grid = [1.5]"), "grid", {"expected an integer or an expression in a string, found a fraction"});
+  expect_refused(changed("name = \"rms_norm\"", "name = 3"), "name = 3",
+                 {"[template] name", "expected a string, found an integer"});
+  expect_refused(changed("name = \"rms_norm\"", "name = \"rms_norm\"\ninternal = 1"), "internal",
+                 {"expected true or false, found an integer"});
+  expect_refused(changed("grid = [\"rows\"]", "grid = \"rows\""), "grid",
+                 {"[launch] grid", "expected an array of expressions, found a string"});
+  expect_refused(changed("grid = [\"rows\"]", "grid = [1.5]"), "grid",
+                 {"expected an integer or an expression in a string, found a fraction"});
   expect_refused(changed("grid = [\"rows\"]", "grid = [true]"), "grid", {"found true or false"});
-  expect_refused(changed("[param.H]", "[param]\nQ = 3\n[param.H]"), "Q = 3", {"[param.Q] must be a table, not an integer"});
+  expect_refused(changed("[param.H]", "[param]\nQ = 3\n[param.H]"), "Q = 3",
+                 {"[param.Q] must be a table, not an integer"});
   expect_refused(changed("[[require]]", "[require]"), "[require]", {"must be written [[require]]"});
   expect_refused(with("[limits]\nmax_spill_bytes = -1\n"), "max_spill", {"-1 must not be negative"});
-  expect_refused(with("[limits]\nmax_spill_bytes = 1.5\n"), "max_spill", {"expected an integer, found a fraction"});
+  expect_refused(with("[limits]\nmax_spill_bytes = 1.5\n"), "max_spill",
+                 {"expected an integer, found a fraction"});
   expect_refused(with("[cost]\nread = 1979-05-27\n"), "read =", {"found a date"});
 }
 
 TEST(ManifestRules, RequiredKeysAreNamed) {
   expect_refused(changed("name = \"rms_norm\"\n", ""), "[template]", {"[template] needs 'name'"});
   expect_refused(changed("source = \"rms_norm.cu\"\n", ""), "[template]", {"[template] needs 'source'"});
-  expect_refused(changed("instantiate = \"kiln::rms_norm<{T}, {H}, {VEC}>\"\n", ""), "[template]", {"[template] needs 'instantiate'"});
+  expect_refused(changed("instantiate = \"kiln::rms_norm<{T}, {H}, {VEC}>\"\n", ""), "[template]",
+                 {"[template] needs 'instantiate'"});
   expect_refused(changed("kind = \"dtype\"\n", ""), "[param.T]", {"[param.T] needs 'kind'"});
   expect_refused(changed("type = \"ptr<T>\"\n", ""), "[[arg]]", {"[[arg]] 'x' needs 'type'"});
   expect_refused(changed("name = \"x\"\n", ""), "[[arg]]", {"[[arg]] needs 'name'"});
-  expect_refused(changed("message = \"VEC must divide H = {H}\"\n", ""), "[[require]]", {"[[require]] needs 'message'"});
+  expect_refused(changed("message = \"VEC must divide H = {H}\"\n", ""), "[[require]]",
+                 {"[[require]] needs 'message'"});
   expect_refused(changed("expr = \"H % VEC == 0\"\n", ""), "[[require]]", {"[[require]] needs 'expr'"});
   expect_refused(changed("grid = [\"rows\"]\n", ""), "[launch]", {"[launch] needs 'grid'"});
   expect_refused(changed("block = [\"CHUNKS\"]\n", ""), "[launch]", {"[launch] needs 'block'"});
-  expect_refused(changed("[launch]\ngrid = [\"rows\"]\nblock = [\"CHUNKS\"]\n", ""), "format", {"needs 'launch'"});
+  expect_refused(changed("[launch]\ngrid = [\"rows\"]\nblock = [\"CHUNKS\"]\n", ""), "format",
+                 {"needs 'launch'"});
   expect_refused(changed("[template]", "[compile]"), "format", {"needs 'template'"});
   expect_refused(with("[reference]\nsource = \"r.cu\"\n"), "[reference]", {"needs 'instantiate'"});
 }
 
 TEST(ManifestRules, Names) {
-  expect_refused(changed("name = \"rms_norm\"", "name = \"rms-norm\""), "name =", {"'rms-norm' must be [A-Za-z_]"});
-  expect_refused(changed("[param.H]", "[param.\"H-1\"]"), "[param.\"H-1\"]", {"a parameter 'H-1' must be named [A-Za-z_]"});
-  for (const char* reserved : {"bf16", "arch", "dev", "occupancy", "min", "sizeof", "align", "true", "template"}) {
-    expect_refused(changed("[param.ACT]", std::string("[param.") + reserved + "]"), std::string("[param.") + reserved, {std::string("'") + reserved + "' is a dtype, a function"});
+  expect_refused(changed("name = \"rms_norm\"", "name = \"rms-norm\""),
+                 "name =", {"'rms-norm' must be [A-Za-z_]"});
+  expect_refused(changed("[param.H]", "[param.\"H-1\"]"), "[param.\"H-1\"]",
+                 {"a parameter 'H-1' must be named [A-Za-z_]"});
+  for (const char* reserved :
+       {"bf16", "arch", "dev", "occupancy", "min", "sizeof", "align", "true", "template"}) {
+    expect_refused(changed("[param.ACT]", std::string("[param.") + reserved + "]"),
+                   std::string("[param.") + reserved,
+                   {std::string("'") + reserved + "' is a dtype, a function"});
   }
   expect_refused(changed("CHUNKS = ", "f32 = "), "f32 =", {"[derive] f32", "cannot name a derive"});
   expect_refused(changed("name = \"eps\"", "name = \"gcd\""), "name = \"gcd\"", {"cannot name an argument"});
   expect_refused(with("[runtime]\nlog2 = { value = 1 }\n"), "log2", {"cannot name a run-time value"});
-  expect_refused(changed("CHUNKS = ", "H = "), "H = \"ceil", {"two of the parameters, derives, arguments and run-time values are called 'H'"});
-  expect_refused(changed("name = \"eps\"", "name = \"rows\""), "name = \"rows\"\ntype = \"f32\"", {"are called 'rows'"});
+  expect_refused(changed("CHUNKS = ", "H = "), "H = \"ceil",
+                 {"two of the parameters, derives, arguments and run-time values are called 'H'"});
+  expect_refused(changed("name = \"eps\"", "name = \"rows\""), "name = \"rows\"\ntype = \"f32\"",
+                 {"are called 'rows'"});
   expect_refused(with("[runtime]\nx = { value = 1 }\n"), "x = {", {"are called 'x'"});
 }
 
 TEST(ManifestRules, Paths) {
   for (const char* path : {"/etc/passwd", "../x.cu", "a/../../x.cu", "", ".", "sub/", "a\\nb"}) {
-    expect_refused(changed("\"rms_norm.cu\"", '"' + std::string(path) + '"'), "source", {"[template] source"});
+    expect_refused(changed("\"rms_norm.cu\"", '"' + std::string(path) + '"'), "source",
+                   {"[template] source"});
   }
-  expect_refused(with("[compile]\ninclude_dirs = [\"/usr/include\"]\n"), "include_dirs", {"'/usr/include' must be relative"});
+  expect_refused(with("[compile]\ninclude_dirs = [\"/usr/include\"]\n"), "include_dirs",
+                 {"'/usr/include' must be relative"});
   EXPECT_EQ(parse(changed("\"rms_norm.cu\"", "\"./sub//x.cu\"")).kernel.source, "sub/x.cu");
 }
 
 TEST(ManifestRules, Arch) {
-  const auto arch = [](const std::string& text) { return changed("name = \"rms_norm\"", "name = \"rms_norm\"\narch = " + text); };
-  expect_refused(arch("{ min = \"sm_80\", only = [\"sm_90a\"] }"), "arch =", {"{ min = \"sm_80\" } or { only = "});
+  const auto arch = [](const std::string& text) {
+    return changed("name = \"rms_norm\"", "name = \"rms_norm\"\narch = " + text);
+  };
+  expect_refused(arch("{ min = \"sm_80\", only = [\"sm_90a\"] }"),
+                 "arch =", {"{ min = \"sm_80\" } or { only = "});
   expect_refused(arch("{}"), "arch =", {"{ min = \"sm_80\" } or"});
   expect_refused(arch("{ only = [] }"), "arch =", {"must not be empty"});
   expect_refused(arch("{ min = \"gfx90a\" }"), "arch =", {"unknown arch 'gfx90a'"});
@@ -110,7 +139,9 @@ TEST(ManifestRules, Arch) {
 }
 
 TEST(ManifestRules, Tolerance) {
-  const auto tolerance = [](const std::string& text) { return changed("name = \"rms_norm\"", "name = \"rms_norm\"\ntolerance = " + text); };
+  const auto tolerance = [](const std::string& text) {
+    return changed("name = \"rms_norm\"", "name = \"rms_norm\"\ntolerance = " + text);
+  };
   expect_refused(tolerance("{ bf17 = 1e-3 }"), "tolerance", {"is no dtype", "did you mean 'bf16'?"});
   expect_refused(tolerance("{ bf16 = -1 }"), "tolerance", {"not negative"});
   expect_refused(tolerance("{ bf16 = nan }"), "tolerance", {"not negative"});
@@ -118,78 +149,116 @@ TEST(ManifestRules, Tolerance) {
 }
 
 TEST(ManifestRules, ParameterValues) {
-  expect_refused(changed("kind = \"int\"", "kind = \"integer\""), "kind = \"integer\"", {"[param.H] kind", "'integer' is unknown", "allowed: dtype int bool enum"});
-  expect_refused(changed("[\"f32\", \"f16\", \"bf16\"]", "[\"f32\", \"half\"]"), "values", {"'half' is no dtype", "known: f32"});
-  expect_refused(changed("[\"f32\", \"f16\", \"bf16\"]", "[\"f32\", \"f32\"]"), "values", {"'f32' is there twice"});
+  expect_refused(changed("kind = \"int\"", "kind = \"integer\""), "kind = \"integer\"",
+                 {"[param.H] kind", "'integer' is unknown", "allowed: dtype int bool enum"});
+  expect_refused(changed("[\"f32\", \"f16\", \"bf16\"]", "[\"f32\", \"half\"]"), "values",
+                 {"'half' is no dtype", "known: f32"});
+  expect_refused(changed("[\"f32\", \"f16\", \"bf16\"]", "[\"f32\", \"f32\"]"), "values",
+                 {"'f32' is there twice"});
   expect_refused(changed("[\"f32\", \"f16\", \"bf16\"]", "[]"), "values", {"must not be empty"});
-  expect_refused(changed("values = [\"f32\", \"f16\", \"bf16\"]\n", ""), "[param.T]", {"[param.T] needs 'values'"});
-  expect_refused(changed("values = [\"f32\", \"f16\", \"bf16\"]", "values = [\"f32\"]\nspelling = \"torch\""), "spelling", {"'torch' is unknown", "kiln cuda"});
-  expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\nspelling = \"cuda\""), "spelling", {"only a dtype has a spelling"});
-  expect_refused(changed("range = [1, 65536]\n", ""), "kind = \"int\"", {"[param.H]", "needs either values = [...] or range"});
-  expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\nvalues = [1]"), "kind = \"int\"", {"needs either"});
+  expect_refused(changed("values = [\"f32\", \"f16\", \"bf16\"]\n", ""), "[param.T]",
+                 {"[param.T] needs 'values'"});
+  expect_refused(changed("values = [\"f32\", \"f16\", \"bf16\"]", "values = [\"f32\"]\nspelling = \"torch\""),
+                 "spelling", {"'torch' is unknown", "kiln cuda"});
+  expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\nspelling = \"cuda\""), "spelling",
+                 {"only a dtype has a spelling"});
+  expect_refused(changed("range = [1, 65536]\n", ""), "kind = \"int\"",
+                 {"[param.H]", "needs either values = [...] or range"});
+  expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\nvalues = [1]"), "kind = \"int\"",
+                 {"needs either"});
   expect_refused(changed("[1, 65536]", "[1]"), "range", {"expected [least, most]"});
   expect_refused(changed("[1, 65536]", "[5, 1]"), "range", {"the least value comes first"});
   expect_refused(changed("[1, 65536]", "[\"1\", 5]"), "range", {"expected integers, found a string"});
   expect_refused(changed("[1, 2, 4, 8]", "[1, 2, 2]"), "values = [1", {"'2' is there twice"});
   expect_refused(changed("[1, 2, 4, 8]", "[1, \"2\"]"), "values = [1", {"expected integers"});
   expect_refused(changed("[1, 2, 4, 8]", "\"1\""), "values = \"1\"", {"expected an array of integers"});
-  expect_refused(changed("kind = \"dtype\"", "kind = \"dtype\"\nrange = [1, 2]"), "range = [1, 2]", {"only an int has a range"});
-  expect_refused(with("[param.B]\nkind = \"bool\"\nvalues = [true]\n"), "values = [true]", {"a bool is true or false"});
-  expect_refused(changed("gelu = \"kiln::Act::gelu\"", "gelu = \"a\\nb\""), "values = {", {"must be one line of C++"});
-  expect_refused(changed("gelu = \"kiln::Act::gelu\"", "gelu = \"\""), "values = {", {"must be one line of C++"});
-  expect_refused(changed("gelu = \"kiln::Act::gelu\"", "\"g-1\" = \"x\""), "values = {", {"'g-1' must be named"});
-  expect_refused(changed("{ silu = \"kiln::Act::silu\", gelu = \"kiln::Act::gelu\" }", "3"), "values = 3", {"an array of names or a table"});
-  expect_refused(changed("{ silu = \"kiln::Act::silu\", gelu = \"kiln::Act::gelu\" }", "[\"a\", \"a\"]"), "values = [\"a\"", {"'a' is there twice"});
-  expect_refused(changed("default = \"silu\"", "default = \"silu\"\ntune = [\"relu\"]"), "tune", {"every candidate must be one of", "silu, gelu"});
+  expect_refused(changed("kind = \"dtype\"", "kind = \"dtype\"\nrange = [1, 2]"), "range = [1, 2]",
+                 {"only an int has a range"});
+  expect_refused(with("[param.B]\nkind = \"bool\"\nvalues = [true]\n"), "values = [true]",
+                 {"a bool is true or false"});
+  expect_refused(changed("gelu = \"kiln::Act::gelu\"", "gelu = \"a\\nb\""), "values = {",
+                 {"must be one line of C++"});
+  expect_refused(changed("gelu = \"kiln::Act::gelu\"", "gelu = \"\""), "values = {",
+                 {"must be one line of C++"});
+  expect_refused(changed("gelu = \"kiln::Act::gelu\"", "\"g-1\" = \"x\""), "values = {",
+                 {"'g-1' must be named"});
+  expect_refused(changed("{ silu = \"kiln::Act::silu\", gelu = \"kiln::Act::gelu\" }", "3"), "values = 3",
+                 {"an array of names or a table"});
+  expect_refused(changed("{ silu = \"kiln::Act::silu\", gelu = \"kiln::Act::gelu\" }", "[\"a\", \"a\"]"),
+                 "values = [\"a\"", {"'a' is there twice"});
+  expect_refused(changed("default = \"silu\"", "default = \"silu\"\ntune = [\"relu\"]"), "tune",
+                 {"every candidate must be one of", "silu, gelu"});
   expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\ntune = [0]"), "tune", {"1 to 65536"});
-  expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\ntune = 4"), "tune", {"expected an array"});
+  expect_refused(changed("range = [1, 65536]", "range = [1, 65536]\ntune = 4"), "tune",
+                 {"expected an array"});
 }
 
 TEST(ManifestRules, Defaults) {
   const auto vec = [](const std::string& text) { return changed("\"gcd(H, 16 / sizeof(T))\"", text); };
-  expect_refused(vec("3"), "default = 3", {"[param.VEC] default", "3 is not a value of VEC", "allowed: 1, 2, 4, 8"});
+  expect_refused(vec("3"), "default = 3",
+                 {"[param.VEC] default", "3 is not a value of VEC", "allowed: 1, 2, 4, 8"});
   expect_refused(vec("\"1 + 2\""), "default = \"1 + 2\"", {"'1 + 2' = 3 is not a value of VEC"});
   expect_refused(vec("\"1 / 0\""), "default = \"1 / 0\"", {"division by zero"});
   expect_refused(vec("true"), "default = true", {"found true or false"});
   expect_refused(vec("1.5"), "default = 1.5", {"found a fraction"});
-  expect_refused(vec("\"rows\""), "default = \"rows\"", {"'rows' cannot be used here: it is known only when the kernel is launched"});
+  expect_refused(vec("\"rows\""), "default = \"rows\"",
+                 {"'rows' cannot be used here: it is known only when the kernel is launched"});
   expect_refused(vec("\"dev.sms\""), "default = \"dev.sms\"", {"'dev.sms' cannot be used here"});
   expect_refused(vec("\"align(x)\""), "default = \"align(x)\"", {"'x' cannot be used here"});
   expect_refused(vec("\"eps\""), "default = \"eps\"", {"'eps' cannot be used here"});
   expect_refused(vec("\"VEX\""), "default = \"VEX\"", {"unknown name 'VEX'", "column 1"});
-  expect_refused(changed("default = \"silu\"", "default = \"relu\""), "default = \"relu\"", {"unknown name 'relu'"});
-  expect_refused(changed("default = \"silu\"", "default = \"2\""), "default = \"2\"", {"is not a value of ACT; allowed: silu, gelu"});
-  expect_refused(changed("values = [\"f32\", \"f16\", \"bf16\"]", "values = [\"f32\"]\ndefault = \"f64\""), "default = \"f64\"", {"is not a value of T"});
+  expect_refused(changed("default = \"silu\"", "default = \"relu\""), "default = \"relu\"",
+                 {"unknown name 'relu'"});
+  expect_refused(changed("default = \"silu\"", "default = \"2\""), "default = \"2\"",
+                 {"is not a value of ACT; allowed: silu, gelu"});
+  expect_refused(changed("values = [\"f32\", \"f16\", \"bf16\"]", "values = [\"f32\"]\ndefault = \"f64\""),
+                 "default = \"f64\"", {"is not a value of T"});
   EXPECT_EQ(parse(vec("\"arch >= 90 ? 8 : 4\"")).parameters[2].default_value.reads().size(), 1u);
   EXPECT_EQ(parse(with("[param.B]\nkind = \"bool\"\ndefault = \"T == bf16\"\n")).parameters[4].name, "B");
 }
 
 TEST(ManifestRules, CyclesArePrinted) {
-  expect_refused(changed("\"gcd(H, 16 / sizeof(T))\"", "\"CHUNKS\""), "[param.VEC]", {"defaults and derives need each other: VEC -> CHUNKS -> VEC"});
+  expect_refused(changed("\"gcd(H, 16 / sizeof(T))\"", "\"CHUNKS\""), "[param.VEC]",
+                 {"defaults and derives need each other: VEC -> CHUNKS -> VEC"});
   expect_refused(changed("\"gcd(H, 16 / sizeof(T))\"", "\"VEC\""), "[param.VEC]", {"VEC -> VEC"});
-  expect_refused(changed("CHUNKS = \"ceil_div(H, VEC)\"", "A = \"B\"\nB = \"C + H\"\nC = \"A\"\nCHUNKS = \"1\""), "A = \"B\"", {"A -> B -> C -> A"});
+  expect_refused(
+      changed("CHUNKS = \"ceil_div(H, VEC)\"", "A = \"B\"\nB = \"C + H\"\nC = \"A\"\nCHUNKS = \"1\""),
+      "A = \"B\"", {"A -> B -> C -> A"});
 }
 
 TEST(ManifestRules, Arguments) {
-  const auto type = [](const std::string& text) { return changed("type = \"ptr<T>\"", "type = \"" + text + '"'); };
-  expect_refused(type("ptr<Q>"), "ptr<Q>", {"[[arg]] 'x' type", "'Q' is no dtype and no dtype parameter", "known: void T f32"});
+  const auto type = [](const std::string& text) {
+    return changed("type = \"ptr<T>\"", "type = \"" + text + '"');
+  };
+  expect_refused(type("ptr<Q>"), "ptr<Q>",
+                 {"[[arg]] 'x' type", "'Q' is no dtype and no dtype parameter", "known: void T f32"});
   expect_refused(type("ptr<H>"), "ptr<H>", {"'H' is no dtype and no dtype parameter"});
   expect_refused(type("float*"), "float*", {"'float*' is unknown; allowed: ptr<P>"});
   expect_refused(type("ptr<T"), "ptr<T\"", {"is unknown; allowed"});
-  for (const char* text : {"struct<0>", "struct<>", "struct<-1>", "struct<99999>", "struct<1x>", "struct<999999999999999999>"}) {
+  for (const char* text :
+       {"struct<0>", "struct<>", "struct<-1>", "struct<99999>", "struct<1x>", "struct<999999999999999999>"}) {
     expect_refused(type(text), text, {"must be struct<BYTES> with 1 to 32764 bytes"});
   }
-  expect_refused(changed("shape = [\"rows\", \"H\"]", "access = \"rw\"\nshape = [\"rows\", \"H\"]"), "access", {"'rw' is unknown; allowed: read write readwrite"});
-  for (const char* key : {"access = \"read\"", "shape = [1]", "stride = [1]", "align = 4", "exists = 1", "fill = \"const(1)\""}) {
-    expect_refused(changed("type = \"i32\"", "type = \"i32\"\n" + std::string(key)), key, {"[[arg]] 'rows'", "only pointers have it"});
+  expect_refused(changed("shape = [\"rows\", \"H\"]", "access = \"rw\"\nshape = [\"rows\", \"H\"]"), "access",
+                 {"'rw' is unknown; allowed: read write readwrite"});
+  for (const char* key : {"access = \"read\"", "shape = [1]", "stride = [1]", "align = 4", "exists = 1",
+                          "fill = \"const(1)\""}) {
+    expect_refused(changed("type = \"i32\"", "type = \"i32\"\n" + std::string(key)), key,
+                   {"[[arg]] 'rows'", "only pointers have it"});
   }
-  expect_refused(changed("[\"stride_x\", \"1\"]", "[\"1\"]"), "stride = [", {"has 1 dimensions, and shape has 2"});
+  expect_refused(changed("[\"stride_x\", \"1\"]", "[\"1\"]"), "stride = [",
+                 {"has 1 dimensions, and shape has 2"});
   expect_refused(changed("[\"rows\", \"H\"]", "[]"), "shape", {"has 0 expressions; expected 1 to 8"});
-  expect_refused(changed("[\"rows\", \"H\"]", "[\"eps\", \"H\"]"), "shape", {"'eps' cannot be used here: expressions know integers and pointers, and it is f32"});
-  expect_refused(changed("[\"rows\", \"H\"]", "[\"occupancy\", \"H\"]"), "shape", {"'occupancy' cannot be used here: it is known only in [launch]"});
-  expect_refused(changed("type = \"ptr<T>\"", "type = \"ptr<T>\"\nvalue = 3"), "value = 3", {"only numbers have a value"});
-  expect_refused(changed("value = 1e-5", "value = \"1e-5\""), "value = \"1e-5\"", {"expected a number, found a string"});
-  expect_refused(changed("value = 4096", "value = 4096.5"), "value = 4096.5", {"expected an integer or an expression"});
+  expect_refused(changed("[\"rows\", \"H\"]", "[\"eps\", \"H\"]"), "shape",
+                 {"'eps' cannot be used here: expressions know integers and pointers, and it is f32"});
+  expect_refused(changed("[\"rows\", \"H\"]", "[\"occupancy\", \"H\"]"), "shape",
+                 {"'occupancy' cannot be used here: it is known only in [launch]"});
+  expect_refused(changed("type = \"ptr<T>\"", "type = \"ptr<T>\"\nvalue = 3"), "value = 3",
+                 {"only numbers have a value"});
+  expect_refused(changed("value = 1e-5", "value = \"1e-5\""), "value = \"1e-5\"",
+                 {"expected a number, found a string"});
+  expect_refused(changed("value = 4096", "value = 4096.5"), "value = 4096.5",
+                 {"expected an integer or an expression"});
 }
 
 TEST(ManifestRules, OptionalArgumentsTrail) {
@@ -197,18 +266,27 @@ TEST(ManifestRules, OptionalArgumentsTrail) {
     const std::string key = "name = \"" + name + "\"\n";
     return text.replace(text.find(key), key.size(), key + "optional = true\n");
   };
-  expect_refused(optional("rows"), "[[arg]]\nname = \"stride_x\"", {"[[arg]] 'stride_x'", "every argument after an optional one", "'rows' is"});
+  expect_refused(optional("rows"), "[[arg]]\nname = \"stride_x\"",
+                 {"[[arg]] 'stride_x'", "every argument after an optional one", "'rows' is"});
   EXPECT_TRUE(parse(optional("eps", optional("stride_x"))).arguments[3].optional);
   std::string none = optional("eps");
-  expect_refused(none.replace(none.find("value = 1e-5\n"), 13, ""), "optional", {"an optional number needs a value"});
-  EXPECT_TRUE(parse(with("[[arg]]\nname = \"res\"\ntype = \"ptr<T>\"\noptional = true\n")).arguments[4].optional);
+  expect_refused(none.replace(none.find("value = 1e-5\n"), 13, ""), "optional",
+                 {"an optional number needs a value"});
+  EXPECT_TRUE(
+      parse(with("[[arg]]\nname = \"res\"\ntype = \"ptr<T>\"\noptional = true\n")).arguments[4].optional);
 }
 
 TEST(ManifestRules, Fills) {
-  const auto fill = [](const std::string& text) { return changed("shape = ", "fill = \"" + text + "\"\nshape = "); };
-  for (const char* text : {"normal", "normal(0, 1", "normal 0 1)", "gauss(0, 1)", "normal(0)", "normal(0, 1, 2)", "const()", "const(1, 2)", "normal(a, b)", "uniform(2, 1)",
-                           "int(0.5, 2)", "int(0, 1e300)", "normal(0, -1)", "const(nan)", "const(inf)", "const(1x)"}) {
-    expect_refused(fill(text), "fill", {"[[arg]] 'x' fill", "'" + std::string(text) + "'", "normal(mean, sd) uniform(lo, hi) int(lo, hi) const(v)"});
+  const auto fill = [](const std::string& text) {
+    return changed("shape = ", "fill = \"" + text + "\"\nshape = ");
+  };
+  for (const char* text :
+       {"normal", "normal(0, 1", "normal 0 1)", "gauss(0, 1)", "normal(0)", "normal(0, 1, 2)", "const()",
+        "const(1, 2)", "normal(a, b)", "uniform(2, 1)", "int(0.5, 2)", "int(0, 1e300)", "normal(0, -1)",
+        "const(nan)", "const(inf)", "const(1x)"}) {
+    expect_refused(fill(text), "fill",
+                   {"[[arg]] 'x' fill", "'" + std::string(text) + "'",
+                    "normal(mean, sd) uniform(lo, hi) int(lo, hi) const(v)"});
   }
   EXPECT_EQ(parse(fill("int(-3, 5)")).arguments[0].fill.a, -3);
   EXPECT_EQ(parse(fill("const( 1e-3 )")).arguments[0].fill.a, 1e-3);
@@ -222,7 +300,8 @@ TEST(ManifestRules, ValuesThatNeedEachOther) {
 }
 
 TEST(ManifestRules, Launch) {
-  expect_refused(changed("grid = [\"rows\"]", "grid = [1, 2, 3, 4]"), "grid", {"has 4 expressions; expected 1 to 3"});
+  expect_refused(changed("grid = [\"rows\"]", "grid = [1, 2, 3, 4]"), "grid",
+                 {"has 4 expressions; expected 1 to 3"});
   expect_refused(changed("grid = [\"rows\"]", "grid = []"), "grid", {"has 0 expressions"});
   expect_refused(with("cluster = [1, 1, 1, 1]\n"), "cluster", {"expected 1 to 3"});
   expect_refused(with("smem = 1.5\n"), "smem", {"expected an integer or an expression"});
@@ -232,8 +311,12 @@ TEST(ManifestRules, Launch) {
 }
 
 TEST(ManifestRules, NameExpressions) {
-  const auto instantiate = [](const std::string& text) { return changed("kiln::rms_norm<{T}, {H}, {VEC}>", text); };
-  expect_refused(instantiate("f<{TT}>"), "instantiate", {"[template] instantiate", "{TT} is no parameter or derive", "did you mean 'T'?", "known: T H VEC ACT CHUNKS"});
+  const auto instantiate = [](const std::string& text) {
+    return changed("kiln::rms_norm<{T}, {H}, {VEC}>", text);
+  };
+  expect_refused(instantiate("f<{TT}>"), "instantiate",
+                 {"[template] instantiate", "{TT} is no parameter or derive", "did you mean 'T'?",
+                  "known: T H VEC ACT CHUNKS"});
   expect_refused(instantiate("f<{rows}>"), "instantiate", {"{rows} is no parameter or derive"});
   expect_refused(instantiate("f<{T>"), "instantiate", {"has a '{' without '}'"});
   expect_refused(instantiate("f<T}>"), "instantiate", {"has a '}' without '{'"});
@@ -247,19 +330,28 @@ TEST(ManifestRules, Messages) {
   const auto message = [](const std::string& text) { return changed("VEC must divide H = {H}", text); };
   expect_refused(message("{Q}"), "message", {"[[require]] message", "{Q} is unknown", "known:"});
   expect_refused(message("{"), "message", {"without '}'"});
-  expect_refused(message("{rows}"), "message", {"{rows} has no value here: it is known only when the kernel is launched"});
-  EXPECT_EQ(parse(with("[[require]]\nexpr = \"rows > 0\"\nmessage = \"{rows} {dev.sms} {x} {{}}\"\n")).requirements.size(), 2u);
-  expect_refused(with("[[require]]\nexpr = \"rows > 0\"\nmessage = \"{eps}\"\n"), "message = \"{eps}\"", {"{eps} has no value here"});
-  expect_refused(with("[[require]]\nexpr = \"occupancy > 0\"\nmessage = \"m\"\n"), "occupancy", {"'occupancy' cannot be used here"});
+  expect_refused(message("{rows}"), "message",
+                 {"{rows} has no value here: it is known only when the kernel is launched"});
+  EXPECT_EQ(parse(with("[[require]]\nexpr = \"rows > 0\"\nmessage = \"{rows} {dev.sms} {x} {{}}\"\n"))
+                .requirements.size(),
+            2u);
+  expect_refused(with("[[require]]\nexpr = \"rows > 0\"\nmessage = \"{eps}\"\n"), "message = \"{eps}\"",
+                 {"{eps} has no value here"});
+  expect_refused(with("[[require]]\nexpr = \"occupancy > 0\"\nmessage = \"m\"\n"), "occupancy",
+                 {"'occupancy' cannot be used here"});
 }
 
 TEST(ManifestRules, Prewarm) {
   const auto row = [](const std::string& text) { return with("[[prewarm]]\n" + text + '\n'); };
-  expect_refused(row("T = \"bf16\"\nH = 4096\nHH = 1"), "HH = 1", {"[[prewarm]] HH", "is no parameter of rms_norm", "did you mean 'H'?", "known: T H VEC ACT"});
-  expect_refused(row("T = \"f64\"\nH = 4096"), "T = \"f64\"", {"[[prewarm]] T", "'f64' is not allowed; allowed: f32, f16, bf16"});
+  expect_refused(
+      row("T = \"bf16\"\nH = 4096\nHH = 1"), "HH = 1",
+      {"[[prewarm]] HH", "is no parameter of rms_norm", "did you mean 'H'?", "known: T H VEC ACT"});
+  expect_refused(row("T = \"f64\"\nH = 4096"), "T = \"f64\"",
+                 {"[[prewarm]] T", "'f64' is not allowed; allowed: f32, f16, bf16"});
   expect_refused(row("T = \"bf16\"\nH = [1, 0]"), "H = [1, 0]", {"'0' is not allowed; allowed: 1 to 65536"});
   expect_refused(row("T = \"bf16\"\nH = []"), "H = []", {"an empty list"});
-  expect_refused(row("T = \"bf16\"\nH = 1.5"), "H = 1.5", {"a string, an integer, true, false, or a list of these"});
+  expect_refused(row("T = \"bf16\"\nH = 1.5"), "H = 1.5",
+                 {"a string, an integer, true, false, or a list of these"});
   expect_refused(row("T = \"bf16\"\nH = [[1]]"), "H = [[1]]", {"found an array"});
   expect_refused(row("T = \"bf16\""), "[[prewarm]]", {"[[prewarm]] H", "has no default and must be given"});
   expect_refused(row("T = \"bf16\"\nH = 1\ntemplate = \"x\""), "template = \"x\"", {"is no parameter"});
@@ -269,7 +361,8 @@ TEST(ManifestRules, Prewarm) {
 TEST(ManifestRules, Counts) {
   std::string parameters, arguments, runtime, derives;
   for (int i = 0; i < 29; ++i) parameters += "[param.P" + std::to_string(i) + "]\nkind = \"bool\"\n";
-  for (int i = 0; i < 61; ++i) arguments += "[[arg]]\nname = \"a" + std::to_string(i) + "\"\ntype = \"i32\"\n";
+  for (int i = 0; i < 61; ++i)
+    arguments += "[[arg]]\nname = \"a" + std::to_string(i) + "\"\ntype = \"i32\"\n";
   expect_refused(with(parameters), "[param.T]", {"33 entries; at most 32"});
   expect_refused(with(arguments), "[[arg]]", {"65 entries; at most 64"});
 }

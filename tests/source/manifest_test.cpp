@@ -111,7 +111,8 @@ GEMMA = [true, false]
   EXPECT_EQ(m.tolerance[1].second, 1.0);
   EXPECT_EQ(m.compile.std, "c++20");
   EXPECT_EQ(m.compile.options, (std::vector<std::string>{"-fmad=true", "--use_fast_math"}));
-  EXPECT_EQ(m.compile.define, (std::vector<std::pair<std::string, std::string>>{{"B", "text here"}, {"A", ""}}));
+  EXPECT_EQ(m.compile.define,
+            (std::vector<std::pair<std::string, std::string>>{{"B", "text here"}, {"A", ""}}));
   EXPECT_EQ(m.compile.include_dirs, (std::vector<std::string>{"include", "../shared"}));
   EXPECT_TRUE(m.compile.default_device && m.compile.minimal);
 
@@ -140,7 +141,8 @@ GEMMA = [true, false]
   ASSERT_EQ(m.runtime.size(), 2u);
   EXPECT_EQ(m.runtime[0].doc, "how many");
   EXPECT_TRUE(m.runtime[1].value.empty());
-  EXPECT_EQ(m.value_order, (std::vector<int>{m.slots.runtime_slot(0), m.slots.argument_slot(4)}));  // n reads rows
+  EXPECT_EQ(m.value_order,
+            (std::vector<int>{m.slots.runtime_slot(0), m.slots.argument_slot(4)}));  // n reads rows
 
   EXPECT_EQ(m.kernel.launch.grid.size(), 3u);
   EXPECT_EQ(m.kernel.launch.block[0].evaluate({}), 128);
@@ -152,7 +154,8 @@ GEMMA = [true, false]
   EXPECT_FALSE(m.limits.performance_warnings);
   EXPECT_EQ(m.limits.compile_memory, 1073741824);
   ASSERT_EQ(m.prewarm.size(), 1u);
-  EXPECT_EQ(m.prewarm[0].values[2], (std::pair<std::string, std::vector<std::string>>{"GEMMA", {"true", "false"}}));
+  EXPECT_EQ(m.prewarm[0].values[2],
+            (std::pair<std::string, std::vector<std::string>>{"GEMMA", {"true", "false"}}));
 }
 
 TEST(Manifest, KeepsTheOrderOfDeclaration) {
@@ -176,7 +179,9 @@ block = [1]
 }
 
 TEST(Manifest, OrdersDerivesAndDefaultsByNeed) {
-  const Manifest m = parse(changed("CHUNKS = \"ceil_div(H, VEC)\"", "LATE = \"EARLY + 1\"\nCHUNKS = \"ceil_div(H, VEC)\"\nEARLY = \"CHUNKS * 2\""));
+  const Manifest m =
+      parse(changed("CHUNKS = \"ceil_div(H, VEC)\"",
+                    "LATE = \"EARLY + 1\"\nCHUNKS = \"ceil_div(H, VEC)\"\nEARLY = \"CHUNKS * 2\""));
   ASSERT_EQ(m.derives.size(), 3u);
   EXPECT_EQ(m.derives[0].first, "CHUNKS");
   EXPECT_EQ(m.derives[1].first, "EARLY");
@@ -185,7 +190,9 @@ TEST(Manifest, OrdersDerivesAndDefaultsByNeed) {
   EXPECT_EQ(m.derives[2].second.reads(), std::vector<int>{m.slots.derive_slot(1)});
   EXPECT_EQ(m.kernel.launch.block[0].reads(), std::vector<int>{m.slots.derive_slot(0)});
   ASSERT_EQ(m.resolve_order.size(), 7u);
-  const auto position = [&](const char* name) { return std::find(m.resolve_order.begin(), m.resolve_order.end(), m.slot_index(name)); };
+  const auto position = [&](const char* name) {
+    return std::find(m.resolve_order.begin(), m.resolve_order.end(), m.slot_index(name));
+  };
   EXPECT_LT(position("VEC"), position("CHUNKS"));
   EXPECT_LT(position("CHUNKS"), position("EARLY"));
 }
@@ -194,14 +201,18 @@ TEST(Manifest, TellsRequirementsThatNeedALaunch) {
   const auto at_launch = [](const std::string& expression) {
     return parse(changed("\"H % VEC == 0\"", '"' + expression + '"')).requirements.at(0).at_launch;
   };
-  for (const char* text : {"H % VEC == 0", "arch >= 90", "CHUNKS < 9", "T == bf16", "1", "stride(x, 1) == 1"}) EXPECT_FALSE(at_launch(text)) << text;
-  for (const char* text : {"rows > 0", "align(x) >= 16", "stride(x, 0) % VEC == 0", "dev.sms > 1", "x != 0", "H < 0 || rows < 3"}) {
+  for (const char* text : {"H % VEC == 0", "arch >= 90", "CHUNKS < 9", "T == bf16", "1", "stride(x, 1) == 1"})
+    EXPECT_FALSE(at_launch(text)) << text;
+  for (const char* text : {"rows > 0", "align(x) >= 16", "stride(x, 0) % VEC == 0", "dev.sms > 1", "x != 0",
+                           "H < 0 || rows < 3"}) {
     EXPECT_TRUE(at_launch(text)) << text;
   }
 }
 
 TEST(Manifest, StrideOfAContiguousArgumentComesFromItsShape) {
-  const Manifest m = parse(changed("stride = [\"stride_x\", \"1\"]\n", "") + "[[require]]\nexpr = \"stride(x, 0) == H && stride(x, 1) == 1\"\nmessage = \"m\"\n");
+  const Manifest m =
+      parse(changed("stride = [\"stride_x\", \"1\"]\n", "") +
+            "[[require]]\nexpr = \"stride(x, 0) == H && stride(x, 1) == 1\"\nmessage = \"m\"\n");
   std::vector<std::int64_t> slots(static_cast<std::size_t>(m.slots.total()));
   slots[static_cast<std::size_t>(m.slot_index("H"))] = 48;
   EXPECT_EQ(m.requirements[1].expression.evaluate(slots), 1);
@@ -210,7 +221,9 @@ TEST(Manifest, StrideOfAContiguousArgumentComesFromItsShape) {
 
 TEST(Manifest, SlotsHaveTheOrderOfTheLayout) {
   const Manifest m = parse(with("[runtime]\nbatch = { value = 1 }\n"));
-  const char* names[] = {"T", "H", "VEC", "ACT", "CHUNKS", "x", "rows", "stride_x", "eps", "batch", "arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
+  const char* names[] = {
+      "T",   "H",     "VEC",  "ACT",     "CHUNKS",         "x",      "rows",     "stride_x",
+      "eps", "batch", "arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
   for (int i = 0; i < 15; ++i) EXPECT_EQ(m.slot_index(names[i]), i) << names[i];
   EXPECT_EQ(m.slots.total(), 15);
   EXPECT_EQ(m.slot_index("nothing"), -1);
@@ -226,17 +239,21 @@ TEST(Manifest, ArgumentSizesAreThoseOfTheKernel) {
 }
 
 TEST(Manifest, PlainKindsPrintAsWritten) {
-  for (const char* type : {"i32", "i64", "u32", "u64", "f32", "f64", "struct<24>", "tensormap", "ptr<bf16>", "ptr<void>", "ptr<T>"}) {
+  for (const char* type : {"i32", "i64", "u32", "u64", "f32", "f64", "struct<24>", "tensormap", "ptr<bf16>",
+                           "ptr<void>", "ptr<T>"}) {
     const Manifest m = parse(with(std::string("[[arg]]\nname = \"more\"\ntype = \"") + type + "\"\n"));
     EXPECT_EQ(m.arguments.back().type.to_string(m.parameters), type);
   }
 }
 
 TEST(Manifest, EveryDtypeHasACudaSpelling) {
-  const Manifest m = parse(changed("values = [\"f32\", \"f16\", \"bf16\"]",
-                                   "values = [\"f32\", \"f16\", \"bf16\", \"e4m3\", \"e5m2\", \"f64\", \"i8\", \"u8\", \"i32\", \"u32\", \"i64\", \"u64\"]\nspelling = \"cuda\""));
-  const char* expected[] = {"float", "__half", "__nv_bfloat16", "__nv_fp8_e4m3", "__nv_fp8_e5m2", "double",
-                            "signed char", "unsigned char", "int", "unsigned int", "long long", "unsigned long long"};
+  const Manifest m =
+      parse(changed("values = [\"f32\", \"f16\", \"bf16\"]",
+                    "values = [\"f32\", \"f16\", \"bf16\", \"e4m3\", \"e5m2\", \"f64\", \"i8\", \"u8\", "
+                    "\"i32\", \"u32\", \"i64\", \"u64\"]\nspelling = \"cuda\""));
+  const char* expected[] = {"float",         "__half",       "__nv_bfloat16", "__nv_fp8_e4m3",
+                            "__nv_fp8_e5m2", "double",       "signed char",   "unsigned char",
+                            "int",           "unsigned int", "long long",     "unsigned long long"};
   for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(m.parameters[0].choices[i].cpp, expected[i]);
   EXPECT_EQ(parse(kManifest).parameters[0].choices[2].cpp, "kiln::bf16");
 }

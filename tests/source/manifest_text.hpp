@@ -71,11 +71,14 @@ inline Manifest parse(const std::string& text) { return parse_manifest(text, "di
 inline std::string at_line_of(const std::string& text, const std::string& piece) {
   const auto at = text.find(piece);
   EXPECT_NE(at, std::string::npos) << piece;
-  return "dir/rms_norm.toml:" + std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n')) + ": ";
+  return "dir/rms_norm.toml:" +
+         std::to_string(1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n')) +
+         ": ";
 }
 
 /// Expects Error(manifest) at the line of `at`, with these pieces.
-inline void expect_refused(const std::string& text, const std::string& at, std::initializer_list<std::string> pieces) {
+inline void expect_refused(const std::string& text, const std::string& at,
+                           std::initializer_list<std::string> pieces) {
   const std::string message = expect_error(Errc::manifest, pieces, [&] { parse(text); });
   EXPECT_EQ(message.find(at_line_of(text, at)), 0u) << "expected line of " << at << " in: " << message;
 }

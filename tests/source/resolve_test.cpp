@@ -18,7 +18,8 @@ TEST(Resolve, FillsDefaultsInTheOrderOfTheManifest) {
   const Manifest m = parse(kManifest);
   EXPECT_EQ(text_of(m, {{"H", 4096}, {"T", Dtype::bf16}}), "rms_norm T=bf16 H=4096 VEC=8 ACT=silu");
   EXPECT_EQ(text_of(m, {{"H", 4}, {"T", Dtype::f32}}), "rms_norm T=f32 H=4 VEC=4 ACT=silu");
-  EXPECT_EQ(text_of(m, {{"H", 4096}, {"T", "f16"}, {"VEC", 2}, {"ACT", "gelu"}}), "rms_norm T=f16 H=4096 VEC=2 ACT=gelu");
+  EXPECT_EQ(text_of(m, {{"H", 4096}, {"T", "f16"}, {"VEC", 2}, {"ACT", "gelu"}}),
+            "rms_norm T=f16 H=4096 VEC=2 ACT=gelu");
   const Value values[] = {Dtype::bf16, 64};
   EXPECT_EQ(resolve(m, values, kArch).specialization.to_string(), "rms_norm T=bf16 H=64 VEC=8 ACT=silu");
   const Value unset[] = {Dtype::bf16, 64, Value(), "gelu"};
@@ -52,25 +53,36 @@ TEST(Resolve, DefaultsMayNeedDerivesAndTheArch) {
 TEST(Resolve, AGivenValueKeepsItsDefaultFromBeingWorkedOut) {
   const Manifest m = parse(changed("\"gcd(H, 16 / sizeof(T))\"", "\"8 / (H - 64)\""));
   EXPECT_EQ(text_of(m, {{"T", "f32"}, {"H", 64}, {"VEC", 2}}), "rms_norm T=f32 H=64 VEC=2 ACT=silu");
-  expect_error(Errc::requirement, {"'rms_norm'", "default of 'VEC'", "division by zero", "8 / (H - 64)"}, [&] { resolve_named(m, {{"T", "f32"}, {"H", 64}}); });
+  expect_error(Errc::requirement, {"'rms_norm'", "default of 'VEC'", "division by zero", "8 / (H - 64)"},
+               [&] {
+                 resolve_named(m, {{"T", "f32"}, {"H", 64}});
+               });
 }
 
 TEST(Resolve, TextIsAcceptedForEveryKind) {
   const Manifest m = parse(with("[param.B]\nkind = \"bool\"\n"));
-  EXPECT_EQ(text_of(m, {{"T", "bf16"}, {"H", "128"}, {"B", "true"}}), "rms_norm T=bf16 H=128 VEC=8 ACT=silu B=true");
-  EXPECT_EQ(text_of(m, {{"T", "bf16"}, {"H", "0128"}, {"B", "0"}}), "rms_norm T=bf16 H=128 VEC=8 ACT=silu B=false");
-  EXPECT_EQ(text_of(m, {{"T", "bf16"}, {"H", 128}, {"B", true}}), "rms_norm T=bf16 H=128 VEC=8 ACT=silu B=true");
+  EXPECT_EQ(text_of(m, {{"T", "bf16"}, {"H", "128"}, {"B", "true"}}),
+            "rms_norm T=bf16 H=128 VEC=8 ACT=silu B=true");
+  EXPECT_EQ(text_of(m, {{"T", "bf16"}, {"H", "0128"}, {"B", "0"}}),
+            "rms_norm T=bf16 H=128 VEC=8 ACT=silu B=false");
+  EXPECT_EQ(text_of(m, {{"T", "bf16"}, {"H", 128}, {"B", true}}),
+            "rms_norm T=bf16 H=128 VEC=8 ACT=silu B=true");
 }
 
 TEST(Resolve, NothingButWhitelistedValuesPasses) {
   const Manifest m = parse(with("[param.B]\nkind = \"bool\"\ndefault = false\n"));
   const auto refused = [&](const char* name, const Value& value, std::initializer_list<std::string> pieces) {
     std::vector<NamedValue> values = {{"T", "bf16"}, {"H", 64}};
-    if (std::string_view(name) == "T") values[0].value = value;
-    else if (std::string_view(name) == "H") values[1].value = value;
-    else values.push_back({name, value});
-    const std::string message = expect_error(Errc::invalid_value, pieces, [&] { resolve(m, positional(m, values), kArch); });
-    EXPECT_NE(message.find("template 'rms_norm', parameter '" + std::string(name) + "'"), std::string::npos) << message;
+    if (std::string_view(name) == "T")
+      values[0].value = value;
+    else if (std::string_view(name) == "H")
+      values[1].value = value;
+    else
+      values.push_back({name, value});
+    const std::string message =
+        expect_error(Errc::invalid_value, pieces, [&] { resolve(m, positional(m, values), kArch); });
+    EXPECT_NE(message.find("template 'rms_norm', parameter '" + std::string(name) + "'"), std::string::npos)
+        << message;
   };
   refused("H", 0, {": 0 is not allowed; allowed: 1 to 65536"});
   refused("H", 65537, {"65537 is not allowed"});
@@ -102,45 +114,70 @@ TEST(Resolve, NothingButWhitelistedValuesPasses) {
 
 TEST(Resolve, MissingValuesAreNamed) {
   const Manifest m = parse(kManifest);
-  expect_error(Errc::unknown_parameter, {"template 'rms_norm'", "parameter 'H'", "no default", "1 to 65536"}, [&] { resolve_named(m, {{"T", "bf16"}}); });
+  expect_error(Errc::unknown_parameter, {"template 'rms_norm'", "parameter 'H'", "no default", "1 to 65536"},
+               [&] {
+                 resolve_named(m, {{"T", "bf16"}});
+               });
   expect_error(Errc::unknown_parameter, {"parameter 'T'", "f32, f16, bf16"}, [&] { resolve(m, {}, kArch); });
   const Value many[] = {Dtype::bf16, 64, 8, "silu", 1};
-  expect_error(Errc::invalid_argument, {"'rms_norm' takes 4 parameters (T H VEC ACT), not 5"}, [&] { resolve(m, many, kArch); });
+  expect_error(Errc::invalid_argument, {"'rms_norm' takes 4 parameters (T H VEC ACT), not 5"},
+               [&] { resolve(m, many, kArch); });
 }
 
 TEST(Resolve, UnknownAndRepeatedNames) {
   const Manifest m = parse(kManifest);
-  const NamedValue unknown[] = {{"VEX", 4}}, twice[] = {{"H", 4}, {"T", "bf16"}, {"H", 4}}, evil[] = {{"H\n", 4}};
-  expect_error(Errc::unknown_parameter, {"template 'rms_norm' has no parameter 'VEX'", "did you mean 'VEC'?", "T H VEC ACT"}, [&] { positional(m, unknown); });
+  const NamedValue unknown[] = {{"VEX", 4}}, twice[] = {{"H", 4}, {"T", "bf16"}, {"H", 4}},
+                   evil[] = {{"H\n", 4}};
+  expect_error(Errc::unknown_parameter,
+               {"template 'rms_norm' has no parameter 'VEX'", "did you mean 'VEC'?", "T H VEC ACT"},
+               [&] { positional(m, unknown); });
   expect_error(Errc::unknown_parameter, {"parameter 'H' is given twice"}, [&] { positional(m, twice); });
   expect_error(Errc::unknown_parameter, {"'H\\n'"}, [&] { positional(m, evil); });
 }
 
 TEST(Resolve, ADefaultOutsideTheWhitelistIsAnInvalidValue) {
   const Manifest m = parse(changed("\"gcd(H, 16 / sizeof(T))\"", "\"H\""));
-  expect_error(Errc::invalid_value, {"template 'rms_norm', parameter 'VEC'", "default 'H' gives 3", "allowed: 1, 2, 4, 8", "give VEC a value"},
-               [&] { resolve_named(m, {{"T", "bf16"}, {"H", 3}}); });
+  expect_error(Errc::invalid_value,
+               {"template 'rms_norm', parameter 'VEC'", "default 'H' gives 3", "allowed: 1, 2, 4, 8",
+                "give VEC a value"},
+               [&] {
+                 resolve_named(m, {{"T", "bf16"}, {"H", 3}});
+               });
 }
 
 TEST(Resolve, RequirementsAreCheckedBeforeCompiling) {
   const Manifest m = parse(kManifest);
-  expect_error(Errc::requirement, {"rms_norm T=bf16 H=12 VEC=8 ACT=silu (sm_90a)", "VEC must divide H = 12", "H % VEC == 0"},
-               [&] { resolve_named(m, {{"T", "bf16"}, {"H", 12}, {"VEC", 8}}); });
+  expect_error(Errc::requirement,
+               {"rms_norm T=bf16 H=12 VEC=8 ACT=silu (sm_90a)", "VEC must divide H = 12", "H % VEC == 0"},
+               [&] {
+                 resolve_named(m, {{"T", "bf16"}, {"H", 12}, {"VEC", 8}});
+               });
   const Manifest launch = parse(changed("\"H % VEC == 0\"", "\"rows % 2 == 1\""));
   EXPECT_NO_THROW(resolve_named(launch, {{"T", "bf16"}, {"H", 12}}));
   const Manifest broken = parse(changed("\"H % VEC == 0\"", "\"1 / (H - 12)\""));
-  expect_error(Errc::requirement, {"'rms_norm'", "[[require]]", "division by zero"}, [&] { resolve_named(broken, {{"T", "bf16"}, {"H", 12}}); });
+  expect_error(Errc::requirement, {"'rms_norm'", "[[require]]", "division by zero"}, [&] {
+    resolve_named(broken, {{"T", "bf16"}, {"H", 12}});
+  });
   const Manifest derive = parse(changed("\"ceil_div(H, VEC)\"", "\"H / (VEC - 8)\""));
-  expect_error(Errc::requirement, {"'rms_norm'", "derive 'CHUNKS'", "division by zero"}, [&] { resolve_named(derive, {{"T", "bf16"}, {"H", 64}}); });
+  expect_error(Errc::requirement, {"'rms_norm'", "derive 'CHUNKS'", "division by zero"}, [&] {
+    resolve_named(derive, {{"T", "bf16"}, {"H", 64}});
+  });
 }
 
 TEST(Resolve, Arch) {
-  const Manifest least = parse(changed("name = \"rms_norm\"", "name = \"rms_norm\"\narch = { min = \"sm_80\" }"));
+  const Manifest least =
+      parse(changed("name = \"rms_norm\"", "name = \"rms_norm\"\narch = { min = \"sm_80\" }"));
   EXPECT_NO_THROW(resolve_named(least, {{"T", "bf16"}, {"H", 64}}, base::Arch{80}));
-  expect_error(Errc::unsupported_arch, {"template 'rms_norm' does not run on sm_75", "sm_80 or newer"}, [&] { resolve_named(least, {{"T", "bf16"}, {"H", 64}}, base::Arch{75}); });
-  const Manifest only = parse(changed("name = \"rms_norm\"", "name = \"rms_norm\"\narch = { only = [\"sm_90a\", \"sm_100a\"] }"));
+  expect_error(Errc::unsupported_arch, {"template 'rms_norm' does not run on sm_75", "sm_80 or newer"}, [&] {
+    resolve_named(least, {{"T", "bf16"}, {"H", 64}}, base::Arch{75});
+  });
+  const Manifest only = parse(
+      changed("name = \"rms_norm\"", "name = \"rms_norm\"\narch = { only = [\"sm_90a\", \"sm_100a\"] }"));
   EXPECT_NO_THROW(resolve_named(only, {{"T", "bf16"}, {"H", 64}}, base::Arch{100}));
-  expect_error(Errc::unsupported_arch, {"'rms_norm' does not run on sm_120a; it runs on: sm_90a sm_100a"}, [&] { resolve_named(only, {{"T", "bf16"}, {"H", 64}}, base::Arch{120}); });
+  expect_error(Errc::unsupported_arch, {"'rms_norm' does not run on sm_120a; it runs on: sm_90a sm_100a"},
+               [&] {
+                 resolve_named(only, {{"T", "bf16"}, {"H", 64}}, base::Arch{120});
+               });
 }
 
 TEST(Resolve, MessagesShowValuesAsACallerKnowsThem) {
@@ -149,7 +186,8 @@ TEST(Resolve, MessagesShowValuesAsACallerKnowsThem) {
   slots[0] = 2, slots[1] = -7, slots[3] = 1, slots[4] = 1;
   slots[static_cast<std::size_t>(m.slot_index("x"))] = 0xabc0;
   slots[static_cast<std::size_t>(m.slot_index("rows"))] = 5;
-  EXPECT_EQ(render_message(m, "{T} {H} {ACT} {B} {x} {rows} {{H}} {zzz}", slots), "bf16 -7 gelu true 0xabc0 5 {H} {zzz}");
+  EXPECT_EQ(render_message(m, "{T} {H} {ACT} {B} {x} {rows} {{H}} {zzz}", slots),
+            "bf16 -7 gelu true 0xabc0 5 {H} {zzz}");
   EXPECT_EQ(render_message(m, "{rows}", std::span(slots).first(2)), "{rows}");
 }
 

@@ -1,0 +1,98 @@
+// What a ready kernel costs: no allocation, no system call, no driver call.
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "runtime/fake_runtime.hpp"
+
+namespace {
+thread_local std::size_t t_allocations = 0;
+void* allocate(std::size_t size) {
+  ++t_allocations;
+  if (void* p = std::malloc(size ? size : 1)) return p;
+  throw std::bad_alloc();
+}
+}  // namespace
+
+// Also the library's: it takes these from whoever is first in the process.
+void* operator new(std::size_t size) { return allocate(size); }
+void* operator new[](std::size_t size) { return allocate(size); }
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete[](void* p) noexcept { std::free(p); }
+void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+void operator delete[](void* p, std::size_t) noexcept { std::free(p); }
+
+namespace kiln::testing {
+namespace {
+
+class Ready : public FakeRuntime {};
+
+template <class Body>
+std::size_t allocations(Body&& body) {
+  const std::size_t before = t_allocations;
+  body();
+  return t_allocations - before;
+}
+
+TEST_F(Ready, TheLibrarysAllocationsAreCountedHere) {
+  EXPECT_GT(allocations([&] { Service service(options()); }), 10u);
+}
+
+TEST_F(Ready, GetAndTryGetAllocateNothing) {
+  Service service(options());
+  const KernelTemplate t = service.open("rms_norm");
+  const Kernel k = t.get(Dtype::bf16, 4096);
+  t.get("bf16", 4096);
+  bool same = true;
+  EXPECT_EQ(allocations([&] {
+              for (int i = 0; i < 100; ++i) {
+                same = same && t.get(Dtype::bf16, 4096).handle() == k.handle();
+                same = same && t.get("bf16", 4096).handle() == k.handle();
+                same = same && t.try_get(Dtype::bf16, 4096).handle() == k.handle();
+                same = same && !t.try_get(Dtype::f16, 4096);
+              }
+            }),
+            0u);
+  EXPECT_TRUE(same);
+}
+
+TEST_F(Ready, ALaunchAllocatesNothingInKiln) {
+  Service service(options());
+  const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
+  RmsNormCall()(k);
+  kiln_fake_quiet(1);  // the fake's own records are off
+  EXPECT_EQ(allocations([&] {
+              for (int i = 0; i < 100; ++i) RmsNormCall()(k);
+            }),
+            0u);
+  kiln_fake_quiet(0);
+}
+
+TEST_F(Ready, GetMakesNoSystemCall) {
+  Service service(options());
+  const KernelTemplate t = service.open("rms_norm");
+  const Kernel k = t.get(Dtype::bf16, 4096);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // From here on everything but read, write and exit kills.
+    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) != 0) ::_exit(77);
+    bool same = true;
+    for (int i = 0; i < 1000; ++i) {
+      same = same && t.get(Dtype::bf16, 4096).handle() == k.handle();
+      same = same && t.try_get(Dtype::bf16, 4096).handle() == k.handle();
+    }
+    ::syscall(SYS_exit, same ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_FALSE(WIFSIGNALED(status)) << "killed by signal " << WTERMSIG(status) << ": it made a system call";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace kiln::testing
