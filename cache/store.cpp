@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kOpenWait = 10s;   // for the gate, when a store is opened or opened again
 constexpr auto kBatchWait = 10s;  // for the gate, per batch of a listing
-constexpr int kStaleLimit = 8;    // environments found stale in a row before an operation gives up
+constexpr int kStaleLimit = 100;  // environments found stale in a row before an operation gives up
 constexpr std::size_t kBatchEntries = 256;
 constexpr std::size_t kTreeSlack = 1 << 20;  // pages of the tree that a put may copy
 
@@ -91,6 +91,7 @@ struct Store::Impl {
       detail = transaction.detail();
       if (begun != Transaction::Begun::stale) return begun;
     }
+    detail = "the file is replaced again and again; does something clean the directory?";
     return Transaction::Begun::failed;
   }
   template <class Body>

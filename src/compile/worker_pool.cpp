@@ -1,5 +1,7 @@
 #include "compile/worker_pool.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/log.hpp"
@@ -13,6 +15,11 @@ WorkerPool::~WorkerPool() = default;
 
 std::unique_ptr<WorkerProcess> WorkerPool::take(base::Deadline deadline) {
   std::unique_lock lock(mutex_);
+  if (host_ != ::getpid()) {  // a forked child: the workers are its parent's, and stay so
+    idle_.clear();
+    live_ = 0;
+    host_ = ::getpid();
+  }
   const auto ready = [&] { return !idle_.empty() || live_ < jobs_; };
   if (deadline.at() == base::Clock::time_point::max()) freed_.wait(lock, ready);
   else if (!freed_.wait_until(lock, deadline.at(), ready)) return nullptr;

@@ -34,6 +34,7 @@ class WorkerPool {
   std::condition_variable freed_;
   std::vector<std::unique_ptr<WorkerProcess>> idle_;
   int live_ = 0;
+  pid_t host_ = ::getpid();
 };
 
 }  // namespace kiln::compile

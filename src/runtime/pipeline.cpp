@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kMemoryBytes = std::size_t{256} << 20;
 /// A waiter gives the holder of a flight lock this much longer than a compile may take.
 constexpr auto kFlightGrace = std::chrono::seconds(10);
+/// A read that cannot pass the gate for so long is a miss: a stopped writer of another process must not stop this one.
+constexpr auto kReadPatience = std::chrono::seconds(5);
 
 base::Clock::duration seconds(double s) {
   return std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(s));
@@ -117,7 +119,8 @@ std::optional<Obtained> Pipeline::from_disk(const Unit& unit, const ObtainOption
     return std::nullopt;
   }
   if (!options.rejected.contains(unit.made.key) && toolkit().has_compiler()) {
-    cache::GetResult got = opened->get(unit.made.key, unit.made.text, options.deadline);
+    const auto patience = earlier(options.deadline, base::Deadline::after(kReadPatience));
+    cache::GetResult got = opened->get(unit.made.key, unit.made.text, patience);
     if (got.record) {
       try {
         auto image = std::make_shared<StoredImage>();
@@ -153,7 +156,7 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
   if (rule == "own" || (rule.empty() && !slim && options.may_compile)) return std::nullopt;
 
   std::vector<std::shared_ptr<StoredImage>> candidates;
-  for (auto& [key, record] : store()->find(unit.made.key.specialisation, options.deadline)) {
+  for (auto& [key, record] : store()->find(unit.made.key.specialisation, earlier(options.deadline, base::Deadline::after(kReadPatience)))) {
     if (options.rejected.contains(key)) continue;
     if (!rule.empty() && rule != "any" && key.toolchain.hex().compare(0, rule.size(), rule) != 0) continue;
     const auto section = compile::toolchain_section(record.key_text);
@@ -249,7 +252,7 @@ void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight
         base::warn_once("flight", std::string(error.what()) + "; compiling without it");
       }
       ObtainOptions look = options;
-      look.deadline = base::Deadline::after(std::chrono::seconds(5));
+      look.deadline = base::Deadline::never();  // the caller's own: he may have gone, the flight goes on
       // Look again even when nobody was waited for: another process may have published between our look and our lock.
       if (auto found = from_disk(unit, look, false)) {
         ++counters_.waits;

@@ -174,7 +174,10 @@ TEST_F(ConcurrencyTest, ThreadsFollowAFileThatIsReplacedAgainAndAgain) {
       while (!stop) {
         const std::uint32_t number = random() % 20;
         const auto result = store->put(key_of(number), record_of(number));
-        failed += result.put != Put::stored && result.put != Put::present;
+        if (result.put != Put::stored && result.put != Put::present) {
+          ++failed;
+          std::printf("%s: %s\n", std::string(to_string(result.put)).c_str(), result.detail.c_str());
+        }
         const auto got = store->get(key_of(number), record_of(number).key_text, soon());
         wrong += got.record ? !same(*got.record, record_of(number)) : got.miss != Miss::absent;
       }
@@ -212,6 +215,9 @@ TEST_F(ConcurrencyTest, ForkedChildReadsAndWritesAndTheParentGoesOn) {
 }
 
 TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "gcc 12's address sanitizer leaves its allocator locked in a child forked amid threads";
+#endif
   const auto store = open();
   ASSERT_EQ(store->put(key_of(0), record_of(0)).put, Put::stored);
   std::atomic<bool> stop{false};

@@ -26,7 +26,7 @@ TEST_P(LoadFault, NamesCallAndErrorLeaksNothingAndTheNextGetWorks) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, LoadFault,
                          ::testing::Values("cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction", "cuFuncLoad"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 class LaunchFault : public FakeRuntime {};
 

@@ -167,7 +167,7 @@ void add_compile(CLI::App& app, Context& context) {
       ->type_name("KIND,...");
   sub->add_option("--repeat", arguments->repeat, "Ask N times in this process")
       ->type_name("N")
-      ->check(CLI::Range(1, 1000000));
+      ->check(CLI::Range(1, 1000000).description(""));
   sub->footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
 }
 

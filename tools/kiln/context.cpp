@@ -47,9 +47,9 @@ void Context::add_common_flags(CLI::App& app) {
   app.add_option("--arch", arch, "90, sm_90 or sm_90a; default: this GPU's, else sm_90a")
       ->type_name("ARCH")
       ->group(group);
-  app.add_option("--log-level", log_level, "What is logged on stderr; default: warning")
+  app.add_option("--log-level", log_level, "trace, debug, info, warning (default), error or off")
       ->type_name("LEVEL")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}))
+      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}).description(""))
       ->group(group);
   app.add_flag("--json", json, "One JSON object on stdout")->group(group);
 }

@@ -51,6 +51,16 @@ std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
   return message + " (see '" + command + " --help')";
 }
 
+/// CLI11's, with single blank lines.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
+    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+    return text;
+  }
+};
+
 void add_commands(CLI::App& app, Context& context) {
   add_templates(app, context);
   add_compile(app, context);
@@ -69,7 +79,9 @@ int run(int argc, char** argv) {
   CLI::App app("Specialises, compiles and caches CUDA kernel templates.", "kiln");
   app.set_version_flag("--version", std::string("kiln ") + kiln_version());
   app.require_subcommand(0, 1);
-  app.get_formatter()->column_width(26);
+  const auto formatter = std::make_shared<HelpFormatter>();
+  formatter->column_width(26);
+  app.formatter(formatter);
   context.add_common_flags(app);
   add_commands(app, context);
   app.footer(

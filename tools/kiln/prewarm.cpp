@@ -47,7 +47,7 @@ void add_prewarm(CLI::App& app, Context& context) {
       ->type_name("PLAN.toml");
   sub->add_option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024).description(""));
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   sub->add_flag("--check", arguments->check,
                 "Compile nothing; list what is not in the cache (exit status 3)");

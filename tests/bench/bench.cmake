@@ -1,0 +1,5 @@
+# Programs that measure; built with the tests, run by hand. Ratios inside one process: absolute times mean nothing on shared machines.
+add_executable(path_bench bench/path_bench.cpp)
+target_compile_definitions(path_bench PRIVATE KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+target_link_libraries(path_bench PRIVATE kiln_runtime)
+add_dependencies(path_bench kiln-worker)

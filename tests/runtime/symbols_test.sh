@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# symbols_test.sh LIBRARY: only kiln_* leaves it, and it needs neither the CUDA driver nor NVRTC to be loaded.
+set -euo pipefail
+symbols=$(nm -D --defined-only "$1" | awk '{ print $NF }')
+grep -qx kiln_template_get <<<"$symbols" || { echo "kiln_template_get is not exported"; exit 1; }
+if grep -v '^kiln_' <<<"$symbols"; then
+  echo "FAILED: the symbols above are exported too"
+  exit 1
+fi
+needed=$(readelf -d "$1" | grep NEEDED)
+if grep -E 'libcuda|libcudart|libnvrtc|libspdlog|libfmt|libxxhash' <<<"$needed"; then
+  echo "FAILED: must not be needed"
+  exit 1
+fi
+echo "$needed"

@@ -1,0 +1,105 @@
+// kiln doctor.
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "kiln_process.hpp"
+
+namespace kiln::test {
+namespace {
+
+nlohmann::json finding(const nlohmann::json& json, const std::string& name, const std::string& status = {}) {
+  for (const auto& f : json["findings"]) {
+    if (f["name"] == name && (status.empty() || f["status"] == status)) return f;
+  }
+  ADD_FAILURE() << "no finding " << name << ' ' << status << " in " << json.dump(2);
+  return {};
+}
+
+class Doctor : public KilnCompiler {};
+
+TEST_F(Doctor, FindsNoErrorWhereEverythingWorks) {
+  const Finished r = kiln({"doctor", "--json"});
+  EXPECT_EQ(r.status, 0) << r.out;
+  const auto json = r.json();
+  EXPECT_EQ(json["schema"], "kiln.doctor/1");
+  EXPECT_EQ(json["ok"], true);
+  for (const char* name : {"nvrtc", "builtins", "worker", "compile", "templates", "directory", "store",
+                           "locks", "clock", "temporary"}) {
+    EXPECT_EQ(finding(json, name)["status"], "ok") << name;
+  }
+  finding(json, "driver");
+  finding(json, "filesystem");
+  finding(json, "/dev/shm");
+}
+
+TEST_F(Doctor, LeavesTheCacheAsItWas) {
+  struct stat st {};
+  kiln({"doctor"});
+  EXPECT_NE(::stat(cache().c_str(), &st), 0) << "made by doctor";
+  kiln({"compile", "scale", "N=1"});
+  kiln({"doctor"});
+  EXPECT_EQ(kiln({"ls", "--json"}).json()["count"], 1);
+}
+
+TEST_F(Doctor, OneLineForEachProbeAndNoEscapeCodes) {
+  const Finished r = kiln({"doctor"});
+  EXPECT_EQ(r.status, 0);
+  EXPECT_EQ(r.out.rfind("ok       nvrtc       ", 0), 0u) << r.out;
+  EXPECT_NE(r.out.find("cache_dir"), std::string::npos);
+  EXPECT_EQ(r.out.find("compile_deadline"), std::string::npos);
+  EXPECT_EQ(r.out.find('\033'), std::string::npos);
+  EXPECT_NE(kiln({"doctor", "--verbose"}).out.find("compile_deadline"), std::string::npos);
+}
+
+using SickMachine = KilnCommand;
+
+TEST_F(SickMachine, WithoutACompilerIsAnErrorWithARemedy) {
+  const Finished r = kiln({"doctor", "--json"}, {{"KILN_CUDA_HOME", "/nonexistent/cuda"}});
+  EXPECT_EQ(r.status, 1);
+  const auto f = finding(r.json(), "nvrtc");
+  EXPECT_EQ(f["status"], "error");
+  EXPECT_NE(f["text"].get<std::string>().find("/nonexistent/cuda"), std::string::npos);
+  EXPECT_TRUE(f["fix"].is_string());
+}
+
+TEST_F(SickMachine, ABrokenManifestIsAnError) {
+  write("templates/broken.toml", "format = ");
+  const Finished r = kiln({"doctor", "--json"});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(finding(r.json(), "templates", "error")["text"].get<std::string>().find("broken.toml"),
+            std::string::npos);
+}
+
+TEST_F(SickMachine, AnUnusableDirectoryIsAStepDown) {
+  write("file", "in the way");
+  const Finished r = kiln({"doctor", "--json", "--cache-dir", path("file")});
+  const auto json = r.json();
+  EXPECT_NE(finding(json, "directory", "warning")["text"].get<std::string>().find(path("file")),
+            std::string::npos);
+  finding(json, "directory", "ok");
+}
+
+TEST_F(SickMachine, AMissingTemplateDirectoryIsAWarning) {
+  const auto json = kiln({"doctor", "--json", "--template-path", path("nowhere")}).json();
+  EXPECT_NE(finding(json, "templates", "warning")["text"].get<std::string>().find("nowhere"),
+            std::string::npos);
+}
+
+TEST_F(SickMachine, AWorkerThatDoesNotAnswerIsAnError) {
+  const auto json = kiln({"doctor", "--json"}, {{"KILN_WORKER", "/bin/false"}}).json();
+  EXPECT_EQ(finding(json, "worker")["status"], "error");
+}
+
+TEST_F(SickMachine, SettingsSayWhereTheyComeFrom) {
+  const auto json =
+      kiln({"doctor", "--json", "--template-path", path("templates")}, {{"KILN_JOBS", "3"}}).json();
+  std::map<std::string, std::string> origins;
+  for (const auto& setting : json["settings"]) origins[setting["name"]] = setting["origin"];
+  EXPECT_EQ(origins["jobs"], "KILN_JOBS");
+  EXPECT_EQ(origins["template_path"], "option");
+  EXPECT_EQ(origins["mode"], "default");
+}
+
+}  // namespace
+}  // namespace kiln::test

@@ -1,0 +1,69 @@
+// The vocabulary of the process tests: a private cache, small templates, and the kiln command run with them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/file.hpp"
+
+namespace kiln::test {
+
+using Arguments = std::vector<std::string>;
+using Environment = std::map<std::string, std::string>;
+
+struct Finished {
+  int status = -1;  ///< exit status; 128 + signal when one ended it
+  std::string out, err;
+
+  /// Of `out`; null (and a failure) when that is not exactly one JSON object.
+  nlohmann::json json() const;
+};
+
+/// A process that has been started. Waits for it on destruction.
+class Running {
+ public:
+  Running(const std::string& scratch, const Arguments& arguments, const Environment& environment);
+  ~Running();
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+  void send(int signal) const;
+  /// What it has written to stdout so far.
+  std::string out() const;
+  Finished wait();
+
+ private:
+  std::string out_path_, err_path_;
+  int pid_ = -1;
+};
+
+/// No KILN_*, XDG_* or HOME of the host reaches the command.
+class KilnCommand : public ::testing::Test {
+ protected:
+  KilnCommand();
+  Environment environment() const;
+  Finished kiln(const Arguments& arguments, const Environment& more = {});
+  /// Not waited for.
+  std::unique_ptr<Running> start(const Arguments& arguments, const Environment& more = {});
+  std::string path(const std::string& name) const { return scratch_.path() + '/' + name; }
+  std::string cache() const { return path("cache"); }
+  void write(const std::string& name, const std::string& text) const { base::write_file(path(name), text); }
+
+ private:
+  base::TempDir scratch_;
+};
+
+/// The same, for what needs a compiler: skipped, and said so, where there is none.
+class KilnCompiler : public KilnCommand {
+ protected:
+  void SetUp() override;
+};
+
+/// Templates in the fixture's path: `scale` (N = 1..64, FLAG = false; prewarms N = 1, 2, 3; refuses N = 13
+/// before compiling) and `picky` (N = 1..9; the compiler refuses N = 2).
+extern const char* const kScaleManifest;
+
+}  // namespace kiln::test
