@@ -1,6 +1,7 @@
 // What a caller asks a template for: parameter values in, a canonical specialisation out.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -22,10 +23,13 @@ struct Value {
   std::string_view text;
 
   constexpr Value() = default;
-  constexpr Value(bool value) : kind(Kind::boolean), integer(value) {}
+  /// bool itself: not what converts to it, as pointers and floating-point numbers do.
+  template <class T, std::enable_if_t<std::is_same_v<T, bool>, int> = 0>
+  constexpr Value(T value) : kind(Kind::boolean), integer(value) {}
   constexpr Value(Dtype value) : kind(Kind::dtype), integer(static_cast<std::int64_t>(value)) {}
   template <class T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
   constexpr Value(T value) : kind(Kind::integer), integer(static_cast<std::int64_t>(value)) {}
+  Value(std::nullptr_t) = delete;
   constexpr Value(const char* value) : kind(Kind::text), text(value) {}
   constexpr Value(std::string_view value) : kind(Kind::text), text(value) {}
   Value(const std::string& value) : kind(Kind::text), text(value) {}

@@ -48,6 +48,7 @@ bool KernelTemplate::pack(std::span<const Value> values, PackedParameters& out) 
         out.values[i] = found->value;
         break;
       }
+      default: return false;  // a caller's kind that does not exist
     }
   }
   return true;
@@ -99,7 +100,12 @@ LoadedKernel& KernelTemplate::make_ready(std::span<const Value> values, const Pa
   std::unique_ptr<LoadedKernel> made = load(unit, {.deadline = request.deadline, .may_compile = service_.may_compile()});
   std::lock_guard lock(loading_);
   auto& slot = kernels_[name];  // two threads may have loaded it: the first stays, its address may be in use
-  if (!slot) slot = std::move(made);
+  if (!slot) {
+    Counters& counters = service_.pipeline().counters();
+    ++counters.loads;
+    counters.device_bytes += made->image().bytes.size();
+    slot = std::move(made);
+  }
   return enter(*slot);
 }
 
@@ -118,9 +124,6 @@ std::unique_ptr<LoadedKernel> KernelTemplate::load(const source::Instantiation& 
     std::string refusal;
     auto library = Library::load(driver, obtained.image->bytes, obtained.image->facts.lowered_name, "loading " + what, refusal);
     if (library) {
-      Counters& counters = service_.pipeline().counters();
-      ++counters.loads;
-      counters.device_bytes += obtained.image->bytes.size();
       return std::make_unique<LoadedKernel>(driver, target_.device, origin_, unit.which, unit.resolved, std::move(obtained), std::move(*library));
     }
     if (obtained.outcome == Outcome::compiled || !options.rejected.insert(obtained.image->key).second) {

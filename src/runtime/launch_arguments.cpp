@@ -12,6 +12,7 @@ namespace {
 using source::ArgumentSpec;
 using Kind = source::ArgumentType::Kind;
 
+bool is_width(std::uint32_t bytes) { return bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8; }
 bool is_integer(Kind kind) { return kind == Kind::i32 || kind == Kind::i64 || kind == Kind::u32 || kind == Kind::u64; }
 bool is_float(Kind kind) { return kind == Kind::f32 || kind == Kind::f64; }
 
@@ -45,9 +46,27 @@ bool fits(Kind kind, std::int64_t value, bool was_unsigned_64) {
 
 }  // namespace
 
+/// The manifest against the image: the driver trusts the parameter list that we give it.
+void LoadedKernel::check_layout() const {
+  const auto& declared = manifest().arguments;
+  const auto& recorded = obtained_.image->facts.arguments;
+  if (declared.size() != recorded.size()) {
+    fail(Errc::manifest, "the manifest declares " + std::to_string(declared.size()) + " arguments, and the kernel has " +
+                             std::to_string(recorded.size()));
+  }
+  for (const auto& argument : recorded) {
+    const ArgumentSpec& a = declared.at(argument.ordinal);
+    if (a.type.size() == argument.size) continue;
+    fail(Errc::manifest, "argument " + std::to_string(argument.ordinal) + " '" + a.name + "' is " + a.type.to_string(manifest().parameters) +
+                             " of " + std::to_string(a.type.size()) + " bytes in the manifest, and has " + std::to_string(argument.size) +
+                             " in the kernel");
+  }
+}
+
 void LoadedKernel::check_types(const kiln_arg_type* types, std::size_t count) const {
   const std::uintptr_t call = reinterpret_cast<std::uintptr_t>(types) * 128 + count;  // addresses leave the top bits free
   if (checked_.load(std::memory_order_relaxed) == call) return;
+  check_layout();
   const auto& arguments = manifest().arguments;
   std::size_t required = arguments.size();
   while (required > 0 && arguments[required - 1].optional) --required;
@@ -64,10 +83,11 @@ void LoadedKernel::check_types(const kiln_arg_type* types, std::size_t count) co
     const std::string& name = extra ? manifest().runtime[i - arguments.size()].name : arguments[i].name;
     const Kind want = extra ? Kind::i64 : arguments[i].type.kind;
     const std::uint32_t have = types[i].kind;
-    const bool integer = have == KILN_ARG_SIGNED || have == KILN_ARG_UNSIGNED;
-    const bool good = want == Kind::pointer ? have == KILN_ARG_POINTER
+    const std::uint32_t size = types[i].size;
+    const bool integer = (have == KILN_ARG_SIGNED || have == KILN_ARG_UNSIGNED) && is_width(size);
+    const bool good = want == Kind::pointer ? have == KILN_ARG_POINTER && size == 8
                       : is_integer(want)    ? integer
-                      : is_float(want)      ? have == KILN_ARG_FLOAT
+                      : is_float(want)      ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
                                             : have == KILN_ARG_BYTES && types[i].size == arguments[i].type.size();
     if (good) continue;
     const std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
@@ -132,6 +152,17 @@ void LoadedKernel::store_default(std::size_t i, PreparedLaunch& out) const {
   out.slots[slot] = value;
 }
 
+void LoadedKernel::store_defaults(std::size_t from, PreparedLaunch& out) const {
+  const auto& arguments = manifest().arguments;
+  for (std::size_t i = from; i < arguments.size(); ++i) {
+    if (arguments[i].value.empty()) store_default(i, out);
+  }
+  for (const int slot : manifest().value_order) {  // a value may read an argument that comes later
+    const int i = slot - manifest().slots.argument_slot(0);
+    if (i >= static_cast<int>(from) && i < static_cast<int>(arguments.size())) store_default(static_cast<std::size_t>(i), out);
+  }
+}
+
 void LoadedKernel::check_pointers(const PreparedLaunch& out) const {
   const auto& arguments = manifest().arguments;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -161,7 +192,7 @@ void LoadedKernel::prepare(const kiln_arg_type* types, const void* const* data, 
     if (i < arguments) store_argument(i, types[i], data[i], out);
     else out.slots[static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i - arguments)))] = read_integer(types[i], data[i]);
   }
-  for (std::size_t i = count; i < arguments; ++i) store_default(i, out);
+  if (count < arguments) store_defaults(count, out);
   check_pointers(out);
   out.config = {};
   set_geometry(out);

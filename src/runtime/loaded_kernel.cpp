@@ -73,12 +73,12 @@ void LoadedKernel::set_geometry(PreparedLaunch& out) const {
 }
 
 void LoadedKernel::allow_shared_memory(std::int64_t bytes) const {
+  const std::lock_guard lock(allowing_);  // the attribute is set, not raised: a smaller one must not come after a larger
+  if (bytes <= shared_allowed_.load(std::memory_order_relaxed)) return;
   const RelaxedCapture relaxed(driver_);
   driver_.check(driver_.cuFuncSetAttribute(function(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(bytes)),
                 "cuFuncSetAttribute", "allowing " + std::to_string(bytes) + " bytes of shared memory for " + name_);
-  std::int64_t seen = shared_allowed_.load(std::memory_order_relaxed);
-  while (seen < bytes && !shared_allowed_.compare_exchange_weak(seen, bytes, std::memory_order_relaxed)) {
-  }
+  shared_allowed_.store(bytes, std::memory_order_relaxed);
 }
 
 void LoadedKernel::launch_prepared(CUstream stream, PreparedLaunch& prepared) const {

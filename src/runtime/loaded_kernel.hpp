@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,10 @@ class LoadedKernel {
 
  private:
   const source::LaunchSpec& spec() const noexcept;
+  void check_layout() const;
   void check_types(const kiln_arg_type* types, std::size_t count) const;
   void store_argument(std::size_t index, kiln_arg_type type, const void* data, PreparedLaunch& out) const;
+  void store_defaults(std::size_t from, PreparedLaunch& out) const;
   void store_default(std::size_t index, PreparedLaunch& out) const;
   void check_pointers(const PreparedLaunch& out) const;
   void set_geometry(PreparedLaunch& out) const;
@@ -64,6 +67,7 @@ class LoadedKernel {
   std::array<std::int64_t, kMaxSlots> base_slots_{};
   bool wants_occupancy_ = false;
   mutable std::atomic<std::uintptr_t> checked_{0};  ///< the last types that fitted, address and count in one word
+  mutable std::mutex allowing_;  ///< guards raising shared_allowed_ and the driver's attribute together
   mutable std::atomic<std::int64_t> shared_allowed_;
 };
 

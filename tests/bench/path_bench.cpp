@@ -17,6 +17,7 @@
 #include "base/file.hpp"
 #include "compile/nvrtc_program.hpp"
 #include "runtime/service.hpp"
+#include "toolchain/nvrtc.hpp"
 
 using namespace kiln;
 using Clock = std::chrono::steady_clock;

@@ -98,7 +98,8 @@ TEST_F(Compile, EmitsPtxAndCubinUnderTheTemplatesName) {
   ASSERT_TRUE(base::read_file(path("scale.cubin")));
   const auto ptx = base::read_file(path("scale.ptx"));
   ASSERT_TRUE(ptx);
-  EXPECT_NE(ptx->bytes.find(".visible .entry"), std::string::npos);
+  EXPECT_NE(ptx->bytes.find(".entry"), std::string::npos);
+  EXPECT_EQ(ptx->bytes.find('\0'), std::string::npos);
 }
 
 TEST_F(Compile, SassComesFromADisassemblerInThePath) {

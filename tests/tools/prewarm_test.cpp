@@ -72,6 +72,7 @@ TEST_F(Prewarm, KeepGoingMakesTheRestAndIsPartlyDone) {
   const auto json = r.json();
   EXPECT_EQ(json["compiled"], 2);
   EXPECT_EQ(json["failed"], 1);
+  EXPECT_EQ(json["error"]["code"], "compile_failed");
   EXPECT_EQ(json["entries"][1]["outcome"], "failed");
   EXPECT_EQ(json["entries"][1]["error"]["code"], "compile_failed");
 }

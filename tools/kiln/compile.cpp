@@ -98,6 +98,12 @@ void check(const Context& context, const Arguments& arguments) {
   }
 }
 
+std::string ptx_of(runtime::Pipeline& pipeline, const source::Instantiation& unit) {
+  std::string text = pipeline.compile_alone(unit, true).ptx;
+  text.erase(text.find_last_not_of('\0') + 1);  // NVRTC counts the terminator
+  return text;
+}
+
 Json emit(Context& context, const Arguments& arguments, const source::Instantiation& unit,
           const runtime::StoredImage& image) {
   std::vector<std::string> kinds = arguments.emit;
@@ -107,7 +113,7 @@ Json emit(Context& context, const Arguments& arguments, const source::Instantiat
   for (const std::string& kind : kinds) {
     const std::string path = arguments.output.empty() ? arguments.name + '.' + kind : arguments.output;
     if (kind == "cubin") write_output(path, image.bytes);
-    if (kind == "ptx") write_output(path, pipeline.compile_alone(unit, true).ptx);
+    if (kind == "ptx") write_output(path, ptx_of(pipeline, unit));
     if (kind == "sass")
       write_output(path, disassemble(image.bytes, pipeline.toolkit(), pipeline.config().get("cuda_home")));
     files[kind] = path;

@@ -110,9 +110,9 @@ Json json_of(const StoredEntry& entry) {
 }
 
 std::string empty_store_text(const StoreView& view) {
-  if (view.directory.empty()) return "No directory for a cache was found; set KILN_CACHE_DIR.\n";
+  if (view.directory.empty()) return "No directory for a cache was found; set KILN_CACHE_DIR.";
   return "Nothing is cached in " + view.directory +
-         " yet. 'kiln prewarm', 'kiln compile' and every program that uses kiln fill it.\n";
+         " yet. 'kiln prewarm', 'kiln compile' and every program that uses kiln fill it.";
 }
 
 }  // namespace kiln::cli

@@ -34,7 +34,7 @@ int list(const Context& context, const Arguments& arguments) {
     return kDone;
   }
   if (empty) {
-    print(empty_store_text(view));
+    print_paragraph(empty_store_text(view));
     return kDone;
   }
   using Fit = Table::Fit;
@@ -55,10 +55,9 @@ int list(const Context& context, const Arguments& arguments) {
   }
   if (!entries.empty()) table.print();
   const std::string what = arguments.only.empty() ? "" : " of " + arguments.only;
-  print(paint(counted(entries.size(), "entry", "entries") + what + ", " + human_bytes(stored_bytes) +
-                  ", in " + view.directory,
-              Style::dim, standard_output()) +
-        '\n');
+  print_paragraph(counted(entries.size(), "entry", "entries") + what + ", " + human_bytes(stored_bytes) +
+                      ", in " + view.directory,
+                  Style::dim);
   return kDone;
 }
 

@@ -79,6 +79,11 @@ std::string counted(std::uint64_t count, std::string_view one, std::string_view 
 
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+void print_paragraph(std::string_view text, Style style) {
+  const Terminal terminal = standard_output();
+  for (const std::string& line : wrapped(text, terminal.width)) print(paint(line, style, terminal) + '\n');
+}
+
 void print_heading(std::string_view text) { print(paint(text, Style::bold, standard_output()) + '\n'); }
 
 void print_definition(std::string_view name, std::string_view text, std::size_t indent) {

@@ -60,6 +60,8 @@ class Table {
 };
 
 void print(std::string_view text);  ///< on stdout
+/// One paragraph, wrapped.
+void print_paragraph(std::string_view text, Style style = Style::plain);
 /// A heading in bold and its newline.
 void print_heading(std::string_view text);
 /// "  NAME  text": `text` wrapped and indented to `indent` columns.

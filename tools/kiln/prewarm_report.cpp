@@ -37,6 +37,29 @@ void print_skipped(const PrewarmPlan& plan) {
   for (const std::string& skipped : plan.skipped) print("skipped  " + skipped + '\n');
 }
 
+/// On stderr, whatever stdout looks like.
+void report_failures(const PrewarmResult& result) {
+  std::fflush(stdout);
+  if (result.failed()) {
+    std::fprintf(
+        stderr, "kiln: error: %s failed%s\n", counted(result.failed(), "specialisation").c_str(),
+        !result.keep_going && result.count(State::not_started) ? "; --keep-going compiles the rest" : "");
+  }
+  if (result.uncached) {
+    std::fprintf(
+        stderr, "kiln: error: %s compiled and could not be cached; see the warnings\n",
+        (counted(result.uncached, "specialisation") + (result.uncached == 1 ? " was" : " were")).c_str());
+  }
+}
+
+/// The first failure, as every command reports its own.
+Json first_error(const PrewarmResult& result) {
+  for (const TaskResult& t : result.tasks) {
+    if (t.state == State::failed) return {{"code", t.error_code}, {"message", t.error}};
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void report_prewarm(const Context& context, const PrewarmPlan& plan, const PrewarmResult& result,
@@ -56,7 +79,9 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
              {"entries", Json::array()}};
     for (std::size_t i = 0; i < plan.tasks.size(); ++i)
       out["entries"].push_back(task_json(plan.tasks[i], result.tasks[i]));
-    return print_json(out);
+    if (result.failed()) out["error"] = first_error(result);
+    print_json(out);
+    return report_failures(result);
   }
   const Terminal terminal = standard_output();
   print_skipped(plan);
@@ -76,16 +101,7 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
             result.tasks[i].diagnostic + '\n');
     }
   }
-  if (result.failed()) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "kiln: error: %s failed%s\n", counted(result.failed(), "specialisation").c_str(),
-                 rest && !result.keep_going ? "; --keep-going compiles the rest" : "");
-  }
-  if (result.uncached) {
-    std::fprintf(
-        stderr, "kiln: error: %s compiled and could not be cached; see the warnings\n",
-        (counted(result.uncached, "specialisation") + (result.uncached == 1 ? " was" : " were")).c_str());
-  }
+  report_failures(result);
 }
 
 int report_coverage(const Context& context, const PrewarmPlan& plan, const std::vector<bool>& covered) {

@@ -75,7 +75,7 @@ int show_stats(const Context& context) {
     return kDone;
   }
   if (store.entries == 0) {
-    print(empty_store_text(view));
+    print_paragraph(empty_store_text(view));
     return kDone;
   }
   print_definition("directory", view.directory, 16);

@@ -63,8 +63,9 @@ int list(Context& context, bool all) {
   for (const std::string& directory : catalog.directories())
     footer += (&directory == &catalog.directories().front() ? "" : ", ") + directory;
   if (hidden > 0) footer += " (" + std::to_string(hidden) + " internal: --all)";
-  print(paint(footer, Style::dim, standard_output()) + '\n');
-  if (shown + hidden == 0) print("Set KILN_TEMPLATE_PATH or --template-path to a directory of templates.\n");
+  print_paragraph(footer, Style::dim);
+  if (shown + hidden == 0)
+    print_paragraph("Set KILN_TEMPLATE_PATH or --template-path to a directory of templates.");
   return status;
 }
 
