@@ -15,16 +15,27 @@
 namespace kiln::base {
 namespace fs = std::filesystem;
 
-FileStamp FileStamp::of(const struct stat& st) noexcept {
-  const auto ns = [](const timespec& t) { return t.tv_sec * 1'000'000'000LL + t.tv_nsec; };
-  return {st.st_dev, st.st_ino, static_cast<std::uint64_t>(st.st_size), ns(st.st_mtim), ns(st.st_ctim)};
+namespace {
+
+/// Of a regular file; nothing for anything else, with errno set.
+std::optional<FileStamp> stamp_of(int directory, const char* path, int flags) noexcept {
+  struct statx st;
+  if (::statx(directory, path, flags, STATX_TYPE | STATX_SIZE | STATX_INO | STATX_MTIME | STATX_CTIME | STATX_MNT_ID, &st) != 0) {
+    return std::nullopt;
+  }
+  if (!S_ISREG(st.stx_mode)) {
+    errno = S_ISDIR(st.stx_mode) ? EISDIR : EINVAL;
+    return std::nullopt;
+  }
+  const auto ns = [](const statx_timestamp& t) { return t.tv_sec * 1'000'000'000LL + t.tv_nsec; };
+  const std::uint64_t device = std::uint64_t{st.stx_dev_major} << 32 | st.stx_dev_minor;
+  const std::uint64_t mount = st.stx_mask & STATX_MNT_ID ? st.stx_mnt_id : 0;
+  return FileStamp{device, st.stx_ino, st.stx_size, mount, ns(st.stx_mtime), ns(st.stx_ctime)};
 }
 
-std::optional<FileStamp> FileStamp::of(const std::string& path) noexcept {
-  struct stat st;
-  if (::stat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode)) return std::nullopt;
-  return of(st);
-}
+}  // namespace
+
+std::optional<FileStamp> FileStamp::of(const std::string& path) noexcept { return stamp_of(AT_FDCWD, path.c_str(), 0); }
 
 bool FileStamp::settled() const noexcept {
   timespec now;
@@ -36,17 +47,14 @@ bool FileStamp::settled() const noexcept {
 
 std::optional<FileContent> read_file(const std::string& path, std::size_t limit) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat st;
-  if (!fd || ::fstat(fd.get(), &st) != 0) return std::nullopt;
-  if (!S_ISREG(st.st_mode)) {
-    errno = S_ISDIR(st.st_mode) ? EISDIR : EINVAL;
-    return std::nullopt;
-  }
-  if (static_cast<std::size_t>(st.st_size) > limit) {
+  if (!fd) return std::nullopt;
+  const auto stamp = stamp_of(fd.get(), "", AT_EMPTY_PATH);
+  if (!stamp) return std::nullopt;
+  if (stamp->size > limit) {
     errno = EFBIG;
     return std::nullopt;
   }
-  FileContent out{FileStamp::of(st), std::string(static_cast<std::size_t>(st.st_size), '\0')};
+  FileContent out{*stamp, std::string(stamp->size, '\0')};
   std::size_t done = 0;
   while (done < out.bytes.size()) {
     const ssize_t n = ::read(fd.get(), out.bytes.data() + done, out.bytes.size() - done);

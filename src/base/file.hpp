@@ -10,13 +10,13 @@
 
 namespace kiln::base {
 
-/// Equal stamps of a file older than `settled`'s margin mean equal content, on one machine and one mount.
+/// Equal stamps of a file older than `settled`'s margin mean equal content, within one boot of one machine. The mount is
+/// part of it: two images with clamped times gave equal devices, inodes and times for different content.
 struct FileStamp {
-  std::uint64_t device = 0, inode = 0, size = 0;
+  std::uint64_t device = 0, inode = 0, size = 0, mount = 0;
   std::int64_t modified_ns = 0, changed_ns = 0;  ///< mtime, ctime
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 
-  static FileStamp of(const struct stat& st) noexcept;
   /// Of a regular file, following symlinks; nothing when there is none.
   static std::optional<FileStamp> of(const std::string& path) noexcept;
   /// Older than 2 s: a write after the stamp was taken would have changed it.

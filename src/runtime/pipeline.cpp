@@ -50,7 +50,11 @@ struct Pipeline::Flight {
   std::shared_future<Obtained> result = promise.get_future().share();
 };
 
-Pipeline::Pipeline(const Config& config) : config_(config), host_pid_(::getpid()), workers_(config.get("worker"), config.jobs()) {}
+/// In memory, gone with the boot whose inodes and mounts it names.
+static std::string memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
+
+Pipeline::Pipeline(const Config& config)
+    : config_(config), host_pid_(::getpid()), scans_(memo_file()), workers_(config.get("worker"), config.jobs()) {}
 
 Pipeline::~Pipeline() { flush(); }
 
@@ -82,7 +86,7 @@ cache::FlightFile* Pipeline::flight_file() {
   return flight_file_.get();
 }
 
-Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit) {
+Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trust trust) {
   const source::Template& origin = *unit.origin;
   source::SearchPath search;
   if (!origin.directory.empty()) search.project.push_back(origin.directory);
@@ -94,8 +98,9 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit) {
   std::vector<std::string> extra = origin.manifest.compile.preinclude;
   const auto& more = origin.manifest.compile.extra_includes;
   extra.insert(extra.end(), more.begin(), more.end());
-  Unit out{unit, source::scan_closure(unit.source, extra, search, scans_), {}};
+  Unit out{unit, source::scan_closure(unit.source, extra, search, scans_, trust), {}};
   out.made = compile::make_key(out.instantiation, out.closure, toolkit());
+  scans_.save();
   return out;
 }
 
@@ -179,7 +184,7 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
 }
 
 std::optional<Outcome> Pipeline::look(const source::Instantiation& unit) {
-  const Unit prepared = prepare(unit);
+  const Unit prepared = prepare(unit, source::Trust::memo);
   {
     std::lock_guard lock(mutex_);
     if (memory_.contains(prepared.made.key)) return Outcome::memory;
@@ -188,15 +193,25 @@ std::optional<Outcome> Pipeline::look(const source::Instantiation& unit) {
   return found ? std::optional(found->outcome) : std::nullopt;
 }
 
+std::optional<Obtained> Pipeline::find(const Unit& unit, const ObtainOptions& options) {
+  if (auto found = from_memory(unit.made.key, options)) return found;
+  auto found = from_disk(unit, options, true);
+  if (found) remember(found->image);
+  return found;
+}
+
 Obtained Pipeline::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
-  auto unit = std::make_shared<const Unit>(prepare(instantiation));
-  if (auto found = from_memory(unit->made.key, options)) return std::move(*found);
-  if (auto found = from_disk(*unit, options, true)) {
-    remember(found->image);
-    return std::move(*found);
-  }
+  auto unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::memo));
+  if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.may_compile) {
     throw Error(Errc::not_ready, hint(instantiation) + " is not in the cache, and mode sealed does not compile; prewarm it");
+  }
+  if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
+    const Key by_memo = unit->made.key;
+    unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::content));
+    if (unit->made.key != by_memo) {
+      if (auto found = find(*unit, options)) return std::move(*found);
+    }
   }
   return fly(std::move(unit), options);
 }
@@ -360,7 +375,7 @@ void Pipeline::remember(const std::shared_ptr<const StoredImage>& image) {
 }
 
 compile::Compiled Pipeline::compile_alone(const source::Instantiation& unit, bool want_ptx) {
-  const Unit prepared = prepare(unit);
+  const Unit prepared = prepare(unit, source::Trust::content);
   return compile::compile({prepared.instantiation, prepared.closure, prepared.made, want_ptx}, toolkit(), workers_,
                           base::Deadline::after(seconds(config_.compile_deadline_s())));
 }

@@ -66,7 +66,8 @@ class Pipeline {
  private:
   struct Unit;  // an instantiation with its closure and key
   struct Flight;
-  Unit prepare(const source::Instantiation& unit);
+  Unit prepare(const source::Instantiation& unit, source::Trust trust);
+  std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);
   std::optional<Obtained> from_memory(const Key& key, const ObtainOptions& options);
   std::optional<Obtained> from_disk(const Unit& unit, const ObtainOptions& options, bool count_misses);
   std::optional<Obtained> from_foreign(const Unit& unit, const ObtainOptions& options);

@@ -14,7 +14,7 @@ namespace {
 
 class ClosureScan {
  public:
-  ClosureScan(const SearchPath& search, ScanCache& cache) : search_(search, cache) {}
+  ClosureScan(const SearchPath& search, ScanCache& cache, Trust trust) : search_(search, cache, trust) {}
 
   Closure run(std::string_view source, const std::vector<std::string>& extra) {
     ScanResult scan = scan_includes(source);
@@ -32,6 +32,7 @@ class ClosureScan {
     search_.leave_project();
     follow([](const ClosureFile&) { return true; });
     out_.roots = search_.roots(out_.computed || out_.toolkit_computed);
+    out_.memoised = search_.memoised();
     out_.files = std::move(search_.files());
     return std::move(out_);
   }
@@ -120,8 +121,8 @@ std::optional<std::string> Closure::changed() const {
 }
 
 Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search,
-                     ScanCache& cache) {
-  return ClosureScan(search, cache).run(source, extra);
+                     ScanCache& cache, Trust trust) {
+  return ClosureScan(search, cache, trust).run(source, extra);
 }
 
 }  // namespace kiln::source

@@ -58,6 +58,8 @@ struct Closure {
   /// A toolkit file has one. Its target is in `files` where a #define of some scanned file spells it out; a
   /// name put together from pieces (Thrust's `<__THRUST_HOST_SYSTEM_ROOT/...>`) is seen only by comparing.
   bool toolkit_computed = false;
+  /// Some toolkit header's digest was taken from the memo.
+  bool memoised = false;
   /// Files (symbolic; "" is the source) that mention __DATE__ and the like.
   std::vector<std::string> date_time;
 
@@ -66,20 +68,30 @@ struct Closure {
   std::optional<std::string> changed() const;
 };
 
-/// Remembers stamp, digest and scan of files within a process, for settled files only. Thread-safe.
+/// Whether a remembered digest of a toolkit header may stand for its content. A memo may only decide a hit:
+/// before a compile, content is read again, so that a wrong memo never reaches a record.
+enum class Trust { memo, content };
+
+/// Remembers stamp, digest and scan of files: within a process for all settled files, across processes
+/// (scan_memo.hpp) for settled toolkit headers. Thread-safe.
 class ScanCache {
  public:
-  ScanCache();
+  /// Empty: nothing is remembered across processes.
+  explicit ScanCache(std::string memo_file = {});
   ~ScanCache();
   struct Entry {
     base::FileStamp stamp;
     Digest digest;
     std::shared_ptr<const ScanResult> scan;
     bool settled = false;
+    bool memoised = false;  ///< digest and scan come from another process
   };
-  /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists and cannot
-  /// be read, is a FIFO or device, or is larger than 64 MB.
-  std::optional<Entry> look(const std::string& path);
+  /// Nothing when the file does not exist or is not a regular file. Throws Error(source) when it exists and
+  /// cannot be read.
+  std::optional<Entry> look(const std::string& path, bool toolkit = false, Trust trust = Trust::content);
+  /// Writes what was learnt about toolkit headers since the last time. A fault is ignored: the next process
+  /// scans again.
+  void save() noexcept;
 
  private:
   struct Impl;
@@ -91,6 +103,6 @@ class ScanCache {
 /// bracketed ones: project, toolkit. Throws Error(source): an absolute include, one that leaves its search
 /// directory through "..", an unreadable file.
 Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search,
-                     ScanCache& cache);
+                     ScanCache& cache, Trust trust = Trust::content);
 
 }  // namespace kiln::source

@@ -1,30 +1,15 @@
 #include "source/include_scan.hpp"
 
 #include <algorithm>
-#include <array>
 #include <unordered_set>
 
 #include "source/interesting.hpp"
+#include "source/spliced_text.hpp"
 
 namespace kiln::source {
 namespace {
 
-constexpr std::size_t kMaxName = 1024;
-
-constexpr bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
-}
-constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f'; }
-
 constexpr std::string_view kDateTime[] = {"__DATE__", "__TIME__", "__TIMESTAMP__"};
-
-/// What a name in a #define line may consist of to be taken for a header's.
-constexpr std::array<bool, 256> kHeaderCharacter = [] {
-  std::array<bool, 256> out{};
-  for (int c = 0; c < 256; ++c) out[static_cast<std::size_t>(c)] = c >= 0x80 || is_word(static_cast<char>(c));
-  for (const char c : {'.', '/', '+', '-', '~', '@', '='}) out[static_cast<unsigned char>(c)] = true;
-  return out;
-}();
 
 std::string lower(std::string_view text) {
   std::string out(text);
@@ -34,9 +19,9 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-class Scanner {
+class Scanner : SplicedText {
  public:
-  explicit Scanner(std::string_view text) : text_(text) {}
+  explicit Scanner(std::string_view text) : SplicedText(text), text_(text) {}
 
   ScanResult run() {
     for_each_interesting(text_, [this](std::size_t at) {
@@ -59,84 +44,6 @@ class Scanner {
   }
 
  private:
-  char at(std::size_t i) const { return i < text_.size() ? text_[i] : '\0'; }
-
-  /// Length of the line splice that begins at i, or 0. Trigraphs count: C++14 still has them.
-  std::size_t splice_length(std::size_t i) const {
-    const std::size_t slash = at(i) == '\\' ? 1 : text_.substr(i).starts_with("\?\?/") ? 3 : 0;
-    if (slash == 0) return 0;
-    if (at(i + slash) == '\n') return slash + 1;
-    return at(i + slash) == '\r' && at(i + slash + 1) == '\n' ? slash + 2 : 0;
-  }
-  /// Length of the line splice that ends before i, or 0.
-  std::size_t splice_before(std::size_t i) const {
-    if (i < 2 || text_[i - 1] != '\n') return 0;
-    const std::size_t end = i - (text_[i - 2] == '\r' ? 2 : 1);
-    const std::string_view before = text_.substr(0, end);
-    return before.ends_with('\\') ? i - end + 1 : before.ends_with("\?\?/") ? i - end + 3 : 0;
-  }
-  std::size_t skip_splices(std::size_t i) const {
-    while (at(i) == '\\' || at(i) == '?') {
-      const std::size_t length = splice_length(i);
-      if (length == 0) break;
-      i += length;
-    }
-    return i;
-  }
-  /// Past blanks, comments and splices; not past the end of the line.
-  std::size_t skip_blanks(std::size_t i) {
-    for (;;) {
-      i = skip_splices(i);
-      if (is_blank(at(i)) && i < text_.size()) {
-        ++i;
-      } else if (at(i) == '/' && at(skip_splices(i + 1)) == '*') {
-        i = comment_end(skip_splices(i + 1) + 1);
-      } else {
-        return i;
-      }
-    }
-  }
-  /// Past the "*/" that ends the comment whose inside begins at i; the end of the text when nothing does. The
-  /// last answer is kept: a text full of comment openings must not make this quadratic.
-  std::size_t comment_end(std::size_t i) {
-    if (i >= comment_from_ && i + 2 <= comment_end_) return comment_end_;
-    comment_from_ = i;
-    for (std::size_t star = i; (star = text_.find('*', star)) != std::string_view::npos; ++star) {
-      const std::size_t slash = skip_splices(star + 1);
-      if (at(slash) == '/') return comment_end_ = slash + 1;
-    }
-    return comment_end_ = text_.size();
-  }
-  /// The identifier at i without its splices; i moves past it. At most kMaxName characters are kept.
-  std::string_view word(std::size_t& i) {
-    const std::size_t start = i;
-    while (is_word(at(i))) ++i;
-    if (splice_length(i) == 0) return text_.substr(start, i - start);
-    word_.assign(text_.substr(start, i - start));
-    for (i = skip_splices(i); is_word(at(i)); i = skip_splices(i + 1)) {
-      if (word_.size() < kMaxName) word_ += at(i);
-    }
-    return word_;
-  }
-  /// The text from i to `close` on the same line, without splices; false when there is none of a sane length.
-  bool name(std::size_t i, char close, bool header_like) {
-    name_.clear();
-    while (i < text_.size() && name_.size() <= kMaxName) {
-      const char c = text_[i];
-      if (c == close) return !name_.empty() && name_.size() <= kMaxName;
-      if (const std::size_t length = c == '\\' || c == '?' ? splice_length(i) : 0) {
-        i += length;
-        continue;
-      }
-      if (c == '\n' || c == '\0' || (header_like && !kHeaderCharacter[static_cast<unsigned char>(c)]))
-        return false;
-      if (c == '\r' && at(i + 1) == '\n') return false;
-      name_ += c;
-      ++i;
-    }
-    return false;
-  }
-
   void add(bool quoted, bool next) {
     const auto same = [&](const IncludeDirective& d) {
       return d.quoted == quoted && d.next == next && d.name == name_;
@@ -157,8 +64,8 @@ class Scanner {
   }
   /// A delimited name at i, if there is one.
   bool target(std::size_t i, bool next) {
-    if (at(i) == '<' && name(i + 1, '>', false)) return add(false, next), true;
-    if (at(i) == '"' && name(i + 1, '"', false)) return add(true, next), true;
+    if (at(i) == '<' && name(i + 1, '>', false, name_)) return add(false, next), true;
+    if (at(i) == '"' && name(i + 1, '"', false, name_)) return add(true, next), true;
     return false;
   }
 
@@ -213,7 +120,7 @@ class Scanner {
   /// "*/" (which a splice may divide). So examples in "// ..." and " * ..." comments do not count; what is
   /// not sure, does.
   bool may_be_first_on_line(std::size_t hash) const {
-    while (hash > 0 && (is_blank(text_[hash - 1]) || text_[hash - 1] == '\r')) --hash;
+    while (hash > 0 && is_blank(text_[hash - 1])) --hash;
     if (hash == 0) return true;
     const char before = text_[hash - 1];
     if (before == '/') return hash == 1 || text_[hash - 2] == '*' || text_[hash - 2] == '\n';
@@ -228,12 +135,12 @@ class Scanner {
     for (; i < text_.size(); ++i) {
       const char c = text_[i];
       if (c == '"') {
-        if (name(i + 1, '"', true) && name_[0] != '/' && name_.back() != '.' &&
+        if (name(i + 1, '"', true, name_) && name_[0] != '/' && name_.back() != '.' &&
             name_.find_first_of("./") != std::string::npos)
           add(true, false);
       } else if (c == '<') {
         const bool operand = is_word(at(i - 1)) || at(i - 1) == '<';  // static_cast<int>, <<
-        if (!operand && name(i + 1, '>', true) && name_[0] != '/') add(false, false);
+        if (!operand && name(i + 1, '>', true, name_) && name_[0] != '/') add(false, false);
       } else if (c == '/' && at(i + 1) == '*' && i >= comment_until) {
         comment_until = comment_end(i + 2);
       } else if (c == '\n' && i >= comment_until && splice_before(i + 1) == 0) {
@@ -254,7 +161,11 @@ class Scanner {
     word(i);
     argument_until_ = i;
     i = skip_blanks(i);
-    if (at(i) == '(') target(skip_blanks(i + 1), false);
+    if (at(i) != '(') return;
+    i = skip_blanks(i + 1);
+    target(i, false);
+    // A wrapper's argument is tokens, of which blanks and comments at the end are none.
+    if (at(i) == '<' && name(i + 1, '>', true, name_)) add(false, false);
   }
 
   void date_time(std::size_t i) {
@@ -288,10 +199,9 @@ class Scanner {
 
   std::string_view text_;
   ScanResult out_;
-  std::string word_, name_;
+  std::string name_;
   std::unordered_set<std::string> seen_;
   std::size_t strings_until_ = 0, argument_until_ = 0;
-  std::size_t comment_from_ = 1, comment_end_ = 0;
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ std::string spelling_of(const IncludeDirective& include) {
   return include.quoted ? '"' + include.name + '"' : '<' + include.name + '>';
 }
 
-IncludeSearch::IncludeSearch(const SearchPath& search, ScanCache& cache)
-    : directories_(search_order(search)), cache_(cache) {}
+IncludeSearch::IncludeSearch(const SearchPath& search, ScanCache& cache, Trust trust)
+    : directories_(search_order(search)), cache_(cache), trust_(trust) {}
 
 /// Directories that exist, each once, project before toolkit.
 std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPath& search) {
@@ -46,7 +46,7 @@ std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPa
     const bool known = std::any_of(out.begin(), out.end(), [&](const Directory& d) {
       return d.device == st.st_dev && d.inode == st.st_ino;
     });
-    if (!known) out.push_back({path, toolkit, st.st_dev, st.st_ino, {}, {}});
+    if (!known) out.push_back({path, toolkit, st.st_dev, st.st_ino, {}, {}, {}});
   };
   for (const std::string& path : search.toolkit)
     add(path, true);  // first: a project directory that is one of them is dropped
@@ -88,9 +88,11 @@ std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelli
   if (relative.empty()) return kNoFile;
   const auto [known, fresh] = in.known.try_emplace(relative, kNoFile);
   if (!fresh) return known->second;
+  if (!may_hold(in, relative)) return kNoFile;
   const std::string path = in.path + '/' + relative;
-  const auto entry = cache_.look(path);
+  const auto entry = cache_.look(path, in.toolkit, trust_);
   if (!entry) return kNoFile;
+  memoised_ = memoised_ || entry->memoised;
   if (files_.size() >= kMaxFiles) {
     throw Error(Errc::source, "more than " + std::to_string(kMaxFiles) + " included files; the last is " +
                                   quote(path, 4096));
@@ -101,6 +103,19 @@ std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelli
                     entry->settled});
   scans_.push_back(entry->scan);
   places_.push_back({directory, std::move(relative)});
+  return known->second;
+}
+
+/// False when the first folder of the name is not there: CUB's closure asks for 2,000 names that begin with a
+/// folder which most directories lack.
+bool IncludeSearch::may_hold(Directory& in, const std::string& relative) {
+  const auto slash = relative.find('/');
+  if (slash == std::string::npos || slash == 0) return true;
+  const auto [known, fresh] = in.folders.try_emplace(relative.substr(0, slash), false);
+  if (fresh) {
+    struct stat st;
+    known->second = ::stat((in.path + '/' + known->first).c_str(), &st) == 0;
+  }
   return known->second;
 }
 

@@ -14,7 +14,7 @@ inline constexpr std::size_t kNoFile = static_cast<std::size_t>(-1);
 
 class IncludeSearch {
  public:
-  IncludeSearch(const SearchPath& search, ScanCache& cache);
+  IncludeSearch(const SearchPath& search, ScanCache& cache, Trust trust);
 
   /// Files that the directive names: one, or none, or for #include_next every one that some directory has.
   /// New ones are added to files(). `includer` is kNoFile for the template's source. The result is valid
@@ -23,6 +23,9 @@ class IncludeSearch {
   /// Files added from now on are reached only through the toolkit, and may leave their search directory.
   void leave_project() noexcept { in_project_ = false; }
   bool in_project() const noexcept { return in_project_; }
+
+  /// A digest was taken from the memo.
+  bool memoised() const noexcept { return memoised_; }
 
   std::vector<ClosureFile>& files() noexcept { return files_; }
   const ScanResult& scan(std::size_t file) const noexcept { return *scans_[file]; }
@@ -38,6 +41,7 @@ class IncludeSearch {
     std::uint64_t device = 0, inode = 0;
     std::string name;                                    ///< empty until used
     std::unordered_map<std::string, std::size_t> known;  ///< relative name -> file, or kNoFile
+    std::unordered_map<std::string, bool> folders;       ///< first folder of a relative name -> is there
   };
   struct Place {
     std::size_t directory;
@@ -48,16 +52,18 @@ class IncludeSearch {
   std::string through_dots(const Directory& in, const std::string& spelling, std::string relative,
                            std::size_t includer) const;
   void name_root(Directory& root);
+  static bool may_hold(Directory& in, const std::string& relative);
 
   std::vector<Directory> directories_;
   ScanCache& cache_;
+  Trust trust_;
   std::vector<ClosureFile> files_;
   std::vector<std::shared_ptr<const ScanResult>> scans_;  ///< of each file
   std::vector<Place> places_;                             ///< of each file
   std::unordered_map<std::string, std::size_t> by_name_;  ///< what a search through all directories found
   std::vector<std::size_t> found_;                        ///< of the last find()
   std::size_t project_roots_ = 0, toolkit_roots_ = 0;
-  bool in_project_ = true;
+  bool in_project_ = true, memoised_ = false;
 };
 
 /// As written: "\"x.h\"" or "<x.h>".

@@ -9,6 +9,7 @@
 #include "kiln/error.hpp"
 #include "source/closure.hpp"
 #include "source/quote.hpp"
+#include "source/scan_memo.hpp"
 
 namespace kiln::source {
 namespace {
@@ -22,18 +23,28 @@ constexpr std::size_t kMaxFile = std::size_t{64} << 20;
 }  // namespace
 
 struct ScanCache::Impl {
+  explicit Impl(std::string file) : memo(std::move(file)) {}
   std::mutex mutex;
-  std::unordered_map<std::string, Entry> entries;
+  std::unordered_map<std::string, Entry> entries;  // hashed by this process
+  ScanMemo memo;
 };
 
-ScanCache::ScanCache() : impl_(std::make_unique<Impl>()) {}
+ScanCache::ScanCache(std::string memo_file) : impl_(std::make_unique<Impl>(std::move(memo_file))) {}
 ScanCache::~ScanCache() = default;
 
-std::optional<ScanCache::Entry> ScanCache::look(const std::string& path) {
+void ScanCache::save() noexcept {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->memo.save();
+}
+
+std::optional<ScanCache::Entry> ScanCache::look(const std::string& path, bool toolkit, Trust trust) {
   std::optional<Entry> known;
   {
     const std::lock_guard lock(impl_->mutex);
-    if (const auto found = impl_->entries.find(path); found != impl_->entries.end()) known = found->second;
+    if (const auto found = impl_->entries.find(path); found != impl_->entries.end())
+      known = found->second;
+    else if (toolkit && trust == Trust::memo)
+      known = impl_->memo.find(path);
   }
   if (known && base::FileStamp::of(path) == known->stamp) return known;
 
@@ -53,6 +64,7 @@ std::optional<ScanCache::Entry> ScanCache::look(const std::string& path) {
   if (entry.settled) {
     const std::lock_guard lock(impl_->mutex);
     impl_->entries.insert_or_assign(path, entry);
+    if (toolkit) impl_->memo.add(path, entry);
   }
   return entry;
 }

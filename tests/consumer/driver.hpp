@@ -43,7 +43,8 @@ class Driver {
   template <class T>
   std::vector<T> download(const T* from, std::size_t count) const {
     std::vector<T> out(count);
-    check(to_host_(out.data(), reinterpret_cast<unsigned long long>(from), count * sizeof(T)), "cuMemcpyDtoH");
+    check(to_host_(out.data(), reinterpret_cast<unsigned long long>(from), count * sizeof(T)),
+          "cuMemcpyDtoH");
     return out;
   }
 
@@ -60,7 +61,8 @@ class Driver {
     const auto bind = [&](auto& function, const char* name, int version) {
       void* found = nullptr;
       int status = 0;
-      if (!get || get(name, &found, version, 0, &status) != 0 || !found) why_ = std::string("the driver lacks ") + name;
+      if (!get || get(name, &found, version, 0, &status) != 0 || !found)
+        why_ = std::string("the driver lacks ") + name;
       std::memcpy(&function, &found, sizeof found);
     };
     int (*init)(unsigned) = nullptr;
@@ -77,8 +79,10 @@ class Driver {
     if (!why_.empty()) return;
     int devices = 0;
     const int result = init(0);
-    if (result != 0) why_ = "cuInit returned " + std::to_string(result);
-    else if (count(&devices) != 0 || devices == 0) why_ = "the driver has no device";
+    if (result != 0)
+      why_ = "cuInit returned " + std::to_string(result);
+    else if (count(&devices) != 0 || devices == 0)
+      why_ = "the driver has no device";
   }
   static void check(int result, const char* call) {
     if (result != 0) throw std::runtime_error(std::string(call) + " returned " + std::to_string(result));

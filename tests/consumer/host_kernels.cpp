@@ -1,5 +1,6 @@
-// The consumer's two kernels on the CPU, for its run on the fake driver: preloaded, it computes what a launch's argument list says, so that
-// a wrong pointer, stride, width or order shows in the consumer's comparison. Device memory is host memory there.
+// The consumer's two kernels on the CPU, for its run on the fake driver: preloaded, it computes what a
+// launch's argument list says, so that a wrong pointer, stride, width or order shows in the consumer's
+// comparison. Device memory is host memory there.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -12,7 +13,8 @@ namespace {
 template <class T>
 T argument(const kiln_fake_launch& launch, unsigned i) {
   T out{};
-  if (i < launch.argument_count && launch.argument_sizes[i] == sizeof(T)) std::memcpy(&out, launch.arguments[i], sizeof out);
+  if (i < launch.argument_count && launch.argument_sizes[i] == sizeof(T))
+    std::memcpy(&out, launch.arguments[i], sizeof out);
   return out;
 }
 
@@ -22,7 +24,8 @@ void rms_norm(const kiln_fake_launch& k) {
   const auto* x = argument<const BFloat16*>(k, 1);
   const auto* w = argument<const BFloat16*>(k, 2);
   const auto rows = argument<std::int32_t>(k, 3);
-  const auto stride_x = argument<std::int64_t>(k, 4), stride_out = argument<std::int64_t>(k, 5), stride_residual = argument<std::int64_t>(k, 8);
+  const auto stride_x = argument<std::int64_t>(k, 4), stride_out = argument<std::int64_t>(k, 5),
+             stride_residual = argument<std::int64_t>(k, 8);
   const auto eps = argument<float>(k, 6);
   auto* residual = argument<BFloat16*>(k, 7);
   for (int r = 0; r < rows; ++r) {
@@ -48,7 +51,8 @@ void softmax(const kiln_fake_launch& k) {
   for (int r = 0; r < rows; ++r) {
     double sum = 0;
     for (int i = 0; i < h; ++i) sum += std::exp(x[r * stride_x + i] / temperature);
-    for (int i = 0; i < h; ++i) out[r * stride_out + i] = static_cast<float>(std::exp(x[r * stride_x + i] / temperature) / sum);
+    for (int i = 0; i < h; ++i)
+      out[r * stride_out + i] = static_cast<float>(std::exp(x[r * stride_x + i] / temperature) / sum);
   }
 }
 

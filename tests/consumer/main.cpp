@@ -1,7 +1,9 @@
-// An engine in small: opens two templates of an installed kiln, launches a kernel of each on a stream of its own with the arguments that
-// an engine passes, and compares with the formula in double on the CPU. Without a GPU it compiles both for sm_90a.
+// An engine in small: opens two templates of an installed kiln, launches a kernel of each on a stream of its
+// own with the arguments that an engine passes, and compares with the formula in double on the CPU. Without a
+// GPU it compiles both for sm_90a.
 //
-//   consumer [--require-gpu]     exit status: 0 done, 1 an error, 2 results differ, 77 no GPU (and one was required)
+//   consumer [--require-gpu]     exit status: 0 done, 1 an error, 2 results differ, 77 no GPU (and one was
+//   required)
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -23,12 +25,14 @@ const char* name_of(int outcome) {
 
 void report(const kiln::Kernel& kernel) {
   const kiln_kernel_info info = kernel.info();
-  std::printf("%s: %s, key %s, %u registers, %u spill bytes\n", info.specialization, name_of(info.outcome), info.key, info.registers,
-              info.spill_bytes);
+  std::printf("%s: %s, key %s, %u registers, %u spill bytes\n", info.specialization, name_of(info.outcome),
+              info.key, info.registers, info.spill_bytes);
 }
 
 /// Reproducible numbers in [-1, 1), not symmetric.
-float number(std::size_t i) { return static_cast<float>((i * 2654435761u >> 8) % 65536) / 32768.0f - 1.0f + 0.125f; }
+float number(std::size_t i) {
+  return static_cast<float>((i * 2654435761u >> 8) % 65536) / 32768.0f - 1.0f + 0.125f;
+}
 
 /// Compares element by element; true when the relative RMS error is within `tolerance`.
 class Comparison {
@@ -40,7 +44,8 @@ class Comparison {
   }
   bool within(double tolerance, const char* what) const {
     const double rms = std::sqrt(squares_ / reference_);
-    std::printf("%s: max error %.3g, relative RMS error %.3g (tolerance %.3g)\n", what, max_error_, rms, tolerance);
+    std::printf("%s: max error %.3g, relative RMS error %.3g (tolerance %.3g)\n", what, max_error_, rms,
+                tolerance);
     return rms <= tolerance;
   }
 
@@ -48,8 +53,9 @@ class Comparison {
   double max_error_ = 0, squares_ = 0, reference_ = 0;
 };
 
-bool compare_rms_norm(const std::vector<BFloat16>& x, const std::vector<BFloat16>& residual, const std::vector<BFloat16>& w,
-                      const std::vector<BFloat16>& out, const std::vector<BFloat16>& sum, int rows, double eps) {
+bool compare_rms_norm(const std::vector<BFloat16>& x, const std::vector<BFloat16>& residual,
+                      const std::vector<BFloat16>& w, const std::vector<BFloat16>& out,
+                      const std::vector<BFloat16>& sum, int rows, double eps) {
   Comparison normalised, added;
   for (int r = 0; r < rows; ++r) {
     const std::size_t first = static_cast<std::size_t>(r) * kHidden;
@@ -62,7 +68,8 @@ bool compare_rms_norm(const std::vector<BFloat16>& x, const std::vector<BFloat16
     const double scale = 1 / std::sqrt(squares / kHidden + eps);
     for (int i = 0; i < kHidden; ++i) {
       const auto at = first + static_cast<std::size_t>(i);
-      normalised.add(static_cast<double>(out[at]), v(i) * scale * static_cast<double>(w[static_cast<std::size_t>(i)]));
+      normalised.add(static_cast<double>(out[at]),
+                     v(i) * scale * static_cast<double>(w[static_cast<std::size_t>(i)]));
       added.add(static_cast<double>(sum[at]), v(i));
     }
   }
@@ -70,14 +77,16 @@ bool compare_rms_norm(const std::vector<BFloat16>& x, const std::vector<BFloat16
   return a && b;
 }
 
-bool compare_softmax(const std::vector<float>& x, const std::vector<float>& out, int rows, double temperature) {
+bool compare_softmax(const std::vector<float>& x, const std::vector<float>& out, int rows,
+                     double temperature) {
   Comparison comparison;
   for (int r = 0; r < rows; ++r) {
     const float* row = x.data() + static_cast<std::size_t>(r) * kVocabulary;
     double sum = 0;
     for (int i = 0; i < kVocabulary; ++i) sum += std::exp(row[i] / temperature);
     for (int i = 0; i < kVocabulary; ++i)
-      comparison.add(out[static_cast<std::size_t>(r) * kVocabulary + static_cast<std::size_t>(i)], std::exp(row[i] / temperature) / sum);
+      comparison.add(out[static_cast<std::size_t>(r) * kVocabulary + static_cast<std::size_t>(i)],
+                     std::exp(row[i] / temperature) / sum);
   }
   return comparison.within(4e-6, "softmax, out");
 }
@@ -93,20 +102,24 @@ int run_on_gpu(kiln::Service& service, const Driver& driver) {
   report(sample);
 
   std::vector<BFloat16> x(rows * kHidden), residual(rows * kHidden), w(kHidden), out(rows * kHidden);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = BFloat16(3 * number(i)), residual[i] = BFloat16(number(7 * i + 1));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = BFloat16(3 * number(i)), residual[i] = BFloat16(number(7 * i + 1));
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = BFloat16(number(3 * i));
   std::vector<float> logits(requests * kVocabulary), probabilities(requests * kVocabulary);
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 10 * number(i);
 
-  BFloat16 *d_x = driver.upload(x), *d_residual = driver.upload(residual), *d_w = driver.upload(w), *d_out = driver.upload(out);
+  BFloat16 *d_x = driver.upload(x), *d_residual = driver.upload(residual), *d_w = driver.upload(w),
+           *d_out = driver.upload(out);
   float *d_logits = driver.upload(logits), *d_probabilities = driver.upload(probabilities);
   const CUstream first = driver.make_stream(), second = driver.make_stream();
   norm(first, d_out, d_x, d_w, rows, kHidden, kHidden, eps, d_residual, kHidden);
   sample(second, d_probabilities, d_logits, requests, kVocabulary, kVocabulary, temperature);
   driver.synchronize(first);
   driver.synchronize(second);
-  const bool a = compare_rms_norm(x, residual, w, driver.download(d_out, out.size()), driver.download(d_residual, residual.size()), rows, eps);
-  const bool b = compare_softmax(logits, driver.download(d_probabilities, probabilities.size()), requests, temperature);
+  const bool a = compare_rms_norm(x, residual, w, driver.download(d_out, out.size()),
+                                  driver.download(d_residual, residual.size()), rows, eps);
+  const bool b =
+      compare_softmax(logits, driver.download(d_probabilities, probabilities.size()), requests, temperature);
   return a && b ? 0 : 2;
 }
 

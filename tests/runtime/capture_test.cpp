@@ -28,7 +28,8 @@ TEST_F(Capture, AKernelThatIsNotReadyIsRefusedWithOneQuestionToTheDriver) {
   begin();
   const auto asked = kiln_fake_calls("cuStreamIsCapturing");
   const auto calls = driver_calls([&] {
-    expect_error(Errc::not_ready, {"rms_norm T=bf16 H=4096", "capturing"}, [&] { t.get(stream_, Dtype::bf16, 4096); });
+    expect_error(Errc::not_ready, {"rms_norm T=bf16 H=4096", "capturing"},
+                 [&] { t.get(stream_, Dtype::bf16, 4096); });
   });
   EXPECT_EQ(calls, 1u);
   EXPECT_EQ(kiln_fake_calls("cuStreamIsCapturing") - asked, 1u);
@@ -78,7 +79,8 @@ TEST_F(Capture, AFailedLoadRestoresTheThreadsMode) {
 TEST_F(Capture, AllowingSharedMemoryWhileCapturingDoesNotBreakIt) {
   kiln_fake_strict_capture(1);
   Service service(options());
-  add(service, "shared", "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\nsmem = \"100000\"\n", "template <int N> __global__ void f() {}");
+  add(service, "shared", "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\nsmem = \"100000\"\n",
+      "template <int N> __global__ void f() {}");
   const Kernel k = service.open("shared").get();
   begin();
   k(stream_);
@@ -98,7 +100,8 @@ TEST_F(Capture, ABadStreamIsTheDriversError) {
   Service service(options());
   const KernelTemplate t = service.open("rms_norm");
   kiln_fake_fail("cuStreamIsCapturing", 400, 0, 1);
-  expect_error(Errc::driver, {"cuStreamIsCapturing", "CUDA_ERROR_INVALID_HANDLE"}, [&] { t.get(stream_, Dtype::bf16, 4096); });
+  expect_error(Errc::driver, {"cuStreamIsCapturing", "CUDA_ERROR_INVALID_HANDLE"},
+               [&] { t.get(stream_, Dtype::bf16, 4096); });
 }
 
 }  // namespace

@@ -92,7 +92,9 @@ TEST_F(Concurrent, LastErrorBelongsToItsThread) {
 TEST_F(Concurrent, ServicesOfOneProcessShareTheDiskAndNotTheKernels) {
   Service a(options()), b(options());
   std::vector<const kiln_kernel*> handles(2);
-  on_threads(2, 1, [&](int i) { handles[static_cast<std::size_t>(i)] = (i ? a : b).open("rms_norm").get(Dtype::bf16, 4096).handle(); });
+  on_threads(2, 1, [&](int i) {
+    handles[static_cast<std::size_t>(i)] = (i ? a : b).open("rms_norm").get(Dtype::bf16, 4096).handle();
+  });
   EXPECT_NE(handles[0], handles[1]);
   EXPECT_EQ(a.stats().compiles + b.stats().compiles, 1u);
   EXPECT_EQ(kiln_fake_live("library"), 2u);

@@ -1,5 +1,5 @@
-// Services of the shared library over the fake driver. Tests speak kiln's public API; the driver's own table is only for what an
-// engine does itself: contexts, streams, captures.
+// Services of the shared library over the fake driver. Tests speak kiln's public API; the driver's own table
+// is only for what an engine does itself: contexts, streams, captures.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,8 @@ std::string expect_error(Errc code, const std::vector<std::string>& parts, Body&
   } catch (const Error& error) {
     const std::string text = error.what();
     EXPECT_EQ(error.code(), code) << text;
-    for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << '\'' << part << "' in: " << text;
+    for (const std::string& part : parts)
+      EXPECT_NE(text.find(part), std::string::npos) << '\'' << part << "' in: " << text;
     return text;
   }
 }
@@ -37,7 +38,8 @@ template <class T>
 T argument(const kiln_fake_launch& launch, unsigned index) {
   T out{};
   if (index >= launch.argument_count || launch.argument_sizes[index] != sizeof(T)) {
-    ADD_FAILURE() << "argument " << index << " of " << launch.argument_count << " has not " << sizeof(T) << " bytes";
+    ADD_FAILURE() << "argument " << index << " of " << launch.argument_count << " has not " << sizeof(T)
+                  << " bytes";
     return out;
   }
   std::memcpy(&out, launch.arguments[index], sizeof out);
@@ -78,9 +80,12 @@ class FakeRuntime : public ::testing::Test {
     if (const char* home = std::getenv("KILN_CUDA_HOME")) o.cuda_home = home;
     return o;
   }
-  /// A template from memory: `arguments` and what follows in TOML, `body` a __global__ of name `f`, with one parameter N = 1.
-  static void add(Service& service, const std::string& name, const std::string& toml, const std::string& source) {
-    service.add_template("format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name + ".cu\"\ninstantiate = \"f<{N}>\"\n" +
+  /// A template from memory: `arguments` and what follows in TOML, `body` a __global__ of name `f`, with one
+  /// parameter N = 1.
+  static void add(Service& service, const std::string& name, const std::string& toml,
+                  const std::string& source) {
+    service.add_template("format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
+                             ".cu\"\ninstantiate = \"f<{N}>\"\n" +
                              "[param.N]\nkind = \"int\"\nrange = [1, 100]\ndefault = 1\n" + toml,
                          source);
   }
@@ -117,7 +122,9 @@ struct RmsNormCall {
   std::int64_t stride_x = 4096, stride_out = 4096;
   float eps = 1e-6f;
 
-  void operator()(const Kernel& kernel, CUstream stream = nullptr) const { kernel(stream, out, x, w, rows, stride_x, stride_out, eps); }
+  void operator()(const Kernel& kernel, CUstream stream = nullptr) const {
+    kernel(stream, out, x, w, rows, stride_x, stride_out, eps);
+  }
 };
 
 }  // namespace kiln::testing

@@ -21,7 +21,9 @@ TEST_F(Sm80, HasNeitherClustersNorProgrammaticLaunch) {
   EXPECT_FALSE(seen.programmatic);
   RmsNormCall()(service.open("rms_norm").get(Dtype::bf16, 4096));
   EXPECT_FALSE(last_launch().programmatic);
-  expect_error(Errc::requirement, {"CLUSTER = 2 needs sm_90"}, [&] { softmax.get({{"T", "f32"}, {"H", 32000}, {"CLUSTER", 2}}); });
+  expect_error(Errc::requirement, {"CLUSTER = 2 needs sm_90"}, [&] {
+    softmax.get({{"T", "f32"}, {"H", 32000}, {"CLUSTER", 2}});
+  });
 }
 
 TEST_F(Sm80, IsCompiledForItsOwnArch) {

@@ -56,7 +56,7 @@ status=0
 run idle "$work/cache1" KILN_LIBCUDA="$fake" || status=$?
 [ "$status" = 2 ] || show idle "$status, where kernels that compute nothing must be noticed"
 
-run nohome "" -u HOME KILN_LIBCUDA=/nonexistent || show nohome $?
+run nohome "" KILN_LIBCUDA=/nonexistent env -u HOME || show nohome $?
 expect nohome 'compiled, key' 2
 [ -n "$(find "$work/tmp" -name data.mdb)" ] || fail "without HOME the store is not under TMPDIR"
 

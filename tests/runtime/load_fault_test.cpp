@@ -1,4 +1,5 @@
-// What the driver refuses while a kernel is loaded: the error says call, error and kernel; nothing leaks; the next get works.
+// What the driver refuses while a kernel is loaded: the error says call, error and kernel; nothing leaks; the
+// next get works.
 #include "cache/store.hpp"
 #include "compile/key.hpp"
 #include "runtime/fake_runtime.hpp"
@@ -12,7 +13,8 @@ TEST_P(LoadFault, NamesCallAndErrorLeaksNothingAndTheNextGetWorks) {
   Service service(options());
   const KernelTemplate t = service.open("rms_norm");
   kiln_fake_fail(GetParam(), 2, 0, 1);
-  expect_error(Errc::driver, {GetParam(), "CUDA_ERROR_OUT_OF_MEMORY", "loading rms_norm T=bf16 H=4096"}, [&] { t.get(Dtype::bf16, 4096); });
+  expect_error(Errc::driver, {GetParam(), "CUDA_ERROR_OUT_OF_MEMORY", "loading rms_norm T=bf16 H=4096"},
+               [&] { t.get(Dtype::bf16, 4096); });
   EXPECT_EQ(kiln_fake_live("library"), 0u);
   EXPECT_EQ(service.stats().loads, 0u);
   EXPECT_EQ(service.stats().device_bytes, 0u);
@@ -25,7 +27,8 @@ TEST_P(LoadFault, NamesCallAndErrorLeaksNothingAndTheNextGetWorks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Calls, LoadFault,
-                         ::testing::Values("cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction", "cuFuncLoad"),
+                         ::testing::Values("cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction",
+                                           "cuFuncLoad"),
                          [](const auto& test) { return std::string(test.param); });
 
 class LaunchFault : public FakeRuntime {};
@@ -34,11 +37,20 @@ TEST_F(LaunchFault, NamesTheErrorAndTheKernelStaysUsable) {
   Service service(options());
   const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
   kiln_fake_fail("cuLaunchKernelEx", 719, 0, 1);  // CUDA_ERROR_LAUNCH_FAILED, which the fake has no name for
-  expect_error(Errc::driver, {"cuLaunchKernelEx", "719", "launching rms_norm T=bf16 H=4096"}, [&] { RmsNormCall()(k); });
+  expect_error(Errc::driver, {"cuLaunchKernelEx", "719", "launching rms_norm T=bf16 H=4096"},
+               [&] { RmsNormCall()(k); });
   kiln_fake_fail("cuLaunchKernelEx", 2, 0, 1);
   expect_error(Errc::driver, {"cuLaunchKernelEx", "CUDA_ERROR_OUT_OF_MEMORY"}, [&] { RmsNormCall()(k); });
   RmsNormCall()(k);
   EXPECT_EQ(kiln_fake_launches(), 1u);
+}
+
+TEST_F(LaunchFault, WithoutACurrentContextNamesTheDriversError) {
+  Service service(options());
+  const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
+  ASSERT_EQ(cu().cuCtxSetCurrent(nullptr), 0);
+  expect_error(Errc::driver, {"cuLaunchKernelEx", "launching rms_norm", "CUDA_ERROR_INVALID_CONTEXT"},
+               [&] { RmsNormCall()(k); });
 }
 
 class RefusedImage : public FakeRuntime {
@@ -98,7 +110,8 @@ TEST_F(RefusedImage, OfAForeignToolchainIsRejectedAndTheOwnIsCompiled) {
 }
 
 TEST_F(RefusedImage, OfOneForeignToolchainLeadsToTheNext) {
-  const std::string bad = "not an image at all, and long enough to be looked at as one by whoever reads headers";
+  const std::string bad =
+      "not an image at all, and long enough to be looked at as one by whoever reads headers";
   publish_foreign({bad, "good", bad});
   Service service(any());
   const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
@@ -111,7 +124,8 @@ TEST_F(RefusedImage, OfOurOwnFreshCompileIsAnErrorThatNamesTheDriver) {
   kiln_fake_fail("cuLibraryLoadData", 209, 0, -1);
   Service service(options());
   const KernelTemplate t = service.open("rms_norm");
-  expect_error(Errc::driver, {"refuses the image of rms_norm", "CUDA_ERROR_NO_BINARY_FOR_GPU", "sm_90a"}, [&] { t.get(Dtype::bf16, 4096); });
+  expect_error(Errc::driver, {"refuses the image of rms_norm", "CUDA_ERROR_NO_BINARY_FOR_GPU", "sm_90a"},
+               [&] { t.get(Dtype::bf16, 4096); });
   EXPECT_EQ(service.stats().loads, 0u);
 }
 

@@ -1,4 +1,5 @@
-// Steps 1 and 7 of the one path on the fake driver: opening, loading, identity of handles, two devices, the end of the driver.
+// Steps 1 and 7 of the one path on the fake driver: opening, loading, identity of handles, two devices, the
+// end of the driver.
 #include <type_traits>
 
 #include "runtime/fake_runtime.hpp"
@@ -6,8 +7,10 @@
 namespace kiln::testing {
 namespace {
 
-// A parameter's value is nothing that only converts to one: a stream or a null pointer in its place must not compile.
-static_assert(std::is_constructible_v<Value, bool> && std::is_constructible_v<Value, int> && std::is_constructible_v<Value, const char*>);
+// A parameter's value is nothing that only converts to one: a stream or a null pointer in its place must not
+// compile.
+static_assert(std::is_constructible_v<Value, bool> && std::is_constructible_v<Value, int> &&
+              std::is_constructible_v<Value, const char*>);
 static_assert(!std::is_constructible_v<Value, void*> && !std::is_constructible_v<Value, std::nullptr_t>);
 static_assert(!std::is_constructible_v<Value, double> && !std::is_constructible_v<Value, CUstream>);
 
@@ -17,9 +20,11 @@ class Load : public FakeRuntime {};
 TEST_F(Open, WithoutACurrentContextSaysWhatToCall) {
   ASSERT_EQ(cu().cuCtxSetCurrent(nullptr), 0);
   Service service(options());
-  expect_error(Errc::no_driver, {"no CUDA context is current", "cudaSetDevice"}, [&] { service.open("rms_norm"); });
+  expect_error(Errc::no_driver, {"no CUDA context is current", "cudaSetDevice"},
+               [&] { service.open("rms_norm"); });
   EXPECT_EQ(kiln_fake_calls("cuInit"), 1u) << "only the test's own";
-  EXPECT_EQ(kiln_fake_calls("cuDevicePrimaryCtxRetain"), static_cast<unsigned long>(kDevices)) << "only the test's own";
+  EXPECT_EQ(kiln_fake_calls("cuDevicePrimaryCtxRetain"), static_cast<unsigned long>(kDevices))
+      << "only the test's own";
 }
 
 TEST_F(Open, BeforeInitialisationNamesTheDriversError) {
@@ -30,7 +35,9 @@ TEST_F(Open, BeforeInitialisationNamesTheDriversError) {
 
 TEST_F(Open, RefusesAnOrdinalOtherThanTheCurrentContexts) {
   Service service(options());
-  expect_error(Errc::invalid_argument, {"device 1", "device 0"}, [&] { service.open("rms_norm", Device{1, {}}); });
+  expect_error(Errc::invalid_argument, {"device 1", "device 0"}, [&] {
+    service.open("rms_norm", Device{1, {}});
+  });
   EXPECT_NO_THROW(service.open("rms_norm", Device{0, {}}));
   use(1);
   EXPECT_NO_THROW(service.open("rms_norm", Device{1, {}}));
@@ -54,7 +61,8 @@ TEST_F(Open, WithoutADeviceCompilesAndRefusesToLoad) {
   Service service(options());
   const KernelTemplate t = service.open("rms_norm", Device::none());
   EXPECT_EQ(t.compile(Dtype::bf16, 4096).arch(), "sm_90a");
-  expect_error(Errc::no_driver, {"rms_norm", "without a device", "compile()"}, [&] { t.get(Dtype::bf16, 4096); });
+  expect_error(Errc::no_driver, {"rms_norm", "without a device", "compile()"},
+               [&] { t.get(Dtype::bf16, 4096); });
 }
 
 TEST_F(Load, CompilesLoadsAndMakesTheFunctionResident) {
@@ -105,8 +113,11 @@ TEST_F(Load, EverySpellingOfOneSpecialisationIsOneHandle) {
     EXPECT_EQ(rms_norm.get({{"H", 4096}, {"T", Dtype::bf16}}).handle(), k.handle()) << "names have no order";
     EXPECT_EQ(rms_norm.get("bf16", "4096").handle(), k.handle()) << "text for every kind";
     EXPECT_EQ(rms_norm.get(Dtype::bf16, 4096L, false).handle(), k.handle());
-    EXPECT_EQ(rms_norm.get(Dtype::bf16, 4096, Value(), Value(), Value(), Value(), Value(), Value()).handle(), k.handle()) << "unset";
-    EXPECT_EQ(rms_norm.get(Dtype::bf16, 4096, false, false, Dtype::bf16, 8, 256, 1).handle(), k.handle()) << "defaults spelled out";
+    EXPECT_EQ(rms_norm.get(Dtype::bf16, 4096, Value(), Value(), Value(), Value(), Value(), Value()).handle(),
+              k.handle())
+        << "unset";
+    EXPECT_EQ(rms_norm.get(Dtype::bf16, 4096, false, false, Dtype::bf16, 8, 256, 1).handle(), k.handle())
+        << "defaults spelled out";
     EXPECT_EQ(service.open("rms_norm").get(Dtype::bf16, 4096).handle(), k.handle()) << "opened again";
   });
   EXPECT_LE(calls, 16u) << "open asks the driver, get does not";
@@ -132,9 +143,13 @@ TEST_F(Load, BadParametersAreRefusedWithoutADriverCallOrACompile) {
   const KernelTemplate t = service.open("rms_norm");
   const auto calls = driver_calls([&] {
     expect_error(Errc::invalid_value, {"rms_norm", "'T'", "e4m3", "bf16"}, [&] { t.get(Dtype::e4m3, 4096); });
-    expect_error(Errc::unknown_parameter, {"rms_norm", "HH", "H"}, [&] { t.get({{"T", "bf16"}, {"HH", 4096}}); });
+    expect_error(Errc::unknown_parameter, {"rms_norm", "HH", "H"}, [&] {
+      t.get({{"T", "bf16"}, {"HH", 4096}});
+    });
     expect_error(Errc::unknown_parameter, {"rms_norm", "'H'"}, [&] { t.get(Dtype::bf16); });
-    expect_error(Errc::requirement, {"VEC = 8 must divide H = 4100"}, [&] { t.get({{"T", "bf16"}, {"H", 4100}, {"VEC", 8}}); });
+    expect_error(Errc::requirement, {"VEC = 8 must divide H = 4100"}, [&] {
+      t.get({{"T", "bf16"}, {"H", 4100}, {"VEC", 8}});
+    });
     expect_error(Errc::invalid_argument, {"rms_norm", "9"}, [&] { t.get(0, 1, 2, 3, 4, 5, 6, 7, 8); });
   });
   EXPECT_EQ(calls, 0u);
@@ -173,7 +188,8 @@ TEST_F(Load, EachContextHasItsOwnFunctionAndTheImageIsCompiledOnce) {
 
 TEST_F(Load, ACompileErrorCarriesLogAndSpecialisation) {
   Service service(options());
-  add(service, "broken", "[launch]\ngrid = [\"1\"]\nblock = [\"1\"]\n", "template <int N> __global__ void f() { oops; }");
+  add(service, "broken", "[launch]\ngrid = [\"1\"]\nblock = [\"1\"]\n",
+      "template <int N> __global__ void f() { oops; }");
   const KernelTemplate t = service.open("broken");
   for (int i = 0; i < 2; ++i) {
     try {
@@ -205,11 +221,25 @@ TEST_F(Load, AServiceOutlivesTheContext) {
   kiln_fake_reset();  // every handle is invalid now
 }
 
+TEST_F(Load, AStaticServiceOutlivesTheDriverAtExit) {
+  ::testing::FLAGS_gtest_death_test_style = "threadsafe";  // a process of its own
+  EXPECT_EXIT(
+      {
+        static Service service(options());
+        service.open("rms_norm").get(Dtype::bf16, 4096);
+        std::filesystem::remove_all(tree_.path());
+        std::atexit(kiln_fake_deinitialize);  // before ~Service, as the driver's own exit handler may run
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST_F(Load, ReadyKernelsOfAForkedChildAreStillFound) {
   Service service(options());
   const KernelTemplate t = service.open("rms_norm");
   const Kernel k = t.get(Dtype::bf16, 4096);
-  EXPECT_EXIT(::_exit(t.get(Dtype::bf16, 4096).handle() == k.handle() ? 0 : 1), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(::_exit(t.get(Dtype::bf16, 4096).handle() == k.handle() ? 0 : 1), ::testing::ExitedWithCode(0),
+              "");
 }
 
 }  // namespace

@@ -72,6 +72,12 @@ TEST_F(Ready, ALaunchAllocatesNothingInKiln) {
   kiln_fake_quiet(0);
 }
 
+TEST_F(Ready, ALaunchIsOneDriverCall) {
+  Service service(options());
+  const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(driver_calls([&] { RmsNormCall()(k); }), 1u);
+}
+
 TEST_F(Ready, GetMakesNoSystemCall) {
   Service service(options());
   const KernelTemplate t = service.open("rms_norm");

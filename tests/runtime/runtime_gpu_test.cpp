@@ -1,4 +1,5 @@
-// On a GPU: what the fake driver can only promise. Numbers of the shipped templates are compared by tests/consumer and `kiln run --check`.
+// On a GPU: what the fake driver can only promise. Numbers of the shipped templates are compared by
+// tests/consumer and `kiln run --check`.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -22,7 +23,8 @@ class RuntimeGpu : public ::testing::Test {
     const auto* driver = toolchain::Driver::get();
     if (!driver) GTEST_SKIP() << toolchain::Driver::load_error();
     int count = 0;
-    if (driver->cuInit(0) != 0 || driver->cuDeviceGetCount(&count) != 0 || count == 0) GTEST_SKIP() << "no GPU";
+    if (driver->cuInit(0) != 0 || driver->cuDeviceGetCount(&count) != 0 || count == 0)
+      GTEST_SKIP() << "no GPU";
     if (!toolchain::locate_toolkit({}).has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
     driver->check(driver->cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
     driver->check(driver->cuCtxSetCurrent(context_), "cuCtxSetCurrent");
@@ -43,7 +45,8 @@ class RuntimeGpu : public ::testing::Test {
     service_->add_template(
         "format = 1\n[template]\nname = \"add\"\nsource = \"add.cu\"\ninstantiate = \"add<{N}>\"\n"
         "[param.N]\nkind = \"int\"\nrange = [1, 100]\n"
-        "[[arg]]\nname = \"out\"\ntype = \"ptr<i32>\"\naccess = \"readwrite\"\nshape = [\"n\"]\nalign = \"4\"\n"
+        "[[arg]]\nname = \"out\"\ntype = \"ptr<i32>\"\naccess = \"readwrite\"\nshape = [\"n\"]\nalign = "
+        "\"4\"\n"
         "[[arg]]\nname = \"n\"\ntype = \"i32\"\n"
         "[[arg]]\nname = \"bytes\"\ntype = \"i32\"\noptional = true\nvalue = 4096\n"
         "[launch]\ngrid = [\"ceil_div(n, 256)\"]\nblock = [\"256\"]\nsmem = \"bytes\"\npdl = true\n",

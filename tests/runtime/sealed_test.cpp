@@ -46,7 +46,9 @@ TEST_F(Sealed, AMissAfterTheSealNamesThePlanLineAndTouchesNothing) {
   service.seal();
   const Stats before = service.stats();
   const auto calls = driver_calls([&] {
-    expect_error(Errc::not_ready, {"sealed", "rms_norm T=bf16 H=4096", "[[prewarm]]", "template = \"rms_norm\"", "T = \"bf16\"", "H = \"4096\""},
+    expect_error(Errc::not_ready,
+                 {"sealed", "rms_norm T=bf16 H=4096", "[[prewarm]]", "template = \"rms_norm\"",
+                  "T = \"bf16\"", "H = \"4096\""},
                  [&] { t.get(Dtype::bf16, 4096); });
     expect_error(Errc::not_ready, {"H=8192"}, [&] { t.get(Dtype::bf16, 8192); });
   });
@@ -66,7 +68,8 @@ TEST_F(Sealed, AMissIsQuick) {
   for (int i = 0; i < 50; ++i) {
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_THROW(t.get(Dtype::bf16, 4096), Error);
-    best_us = std::min(best_us, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
+    best_us = std::min(
+        best_us, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count());
   }
   EXPECT_LT(best_us, 1000) << "the budget is 50 us; measured in tests/bench";
 }

@@ -12,32 +12,32 @@ TEST(ScanCache, LooksAtRegularFilesOnly) {
   const Tree t;
   ScanCache cache;
   const std::string path = t.write("a.h", "#include <b.h>\n");
-  const auto entry = cache.look(path);
+  const auto entry = cache.look(path, false, Trust::content);
   ASSERT_TRUE(entry);
   EXPECT_EQ(entry->digest, base::digest_of(std::string_view("#include <b.h>\n")));
   EXPECT_EQ(entry->scan->directives.size(), 1u);
   EXPECT_EQ(entry->stamp, *base::FileStamp::of(path));
   EXPECT_FALSE(entry->settled);
-  EXPECT_FALSE(cache.look(t.path("nothing.h")));
-  EXPECT_FALSE(cache.look(t.path()));
-  EXPECT_FALSE(cache.look(path + "/beneath.h"));
+  EXPECT_FALSE(cache.look(t.path("nothing.h"), false, Trust::content));
+  EXPECT_FALSE(cache.look(t.path(), false, Trust::content));
+  EXPECT_FALSE(cache.look(path + "/beneath.h", false, Trust::content));
 }
 
 TEST(ScanCache, RemembersSettledFilesUntilTheirStampChanges) {
   const Tree t;
   ScanCache cache;
   const std::string old = t.write("old.h", "int a;\n");
-  const auto fresh = cache.look(old);
-  EXPECT_NE(cache.look(old)->scan, fresh->scan);  // too young: read again
+  const auto fresh = cache.look(old, false, Trust::content);
+  EXPECT_NE(cache.look(old, false, Trust::content)->scan, fresh->scan);  // too young: read again
   std::this_thread::sleep_for(std::chrono::milliseconds(2100));
-  const auto first = cache.look(old);
+  const auto first = cache.look(old, false, Trust::content);
   EXPECT_TRUE(first->settled);
-  EXPECT_EQ(cache.look(old)->scan, first->scan);
+  EXPECT_EQ(cache.look(old, false, Trust::content)->scan, first->scan);
   t.write("old.h", "int b;\n");
-  const auto edited = cache.look(old);
+  const auto edited = cache.look(old, false, Trust::content);
   EXPECT_NE(edited->digest, first->digest);
   t.remove("old.h");
-  EXPECT_FALSE(cache.look(old));
+  EXPECT_FALSE(cache.look(old, false, Trust::content));
 }
 
 TEST(ScanCache, ServesManyThreads) {
@@ -48,7 +48,7 @@ TEST(ScanCache, ServesManyThreads) {
   for (int n = 0; n < 8; ++n) {
     threads.emplace_back([&] {
       for (int i = 0; i < 400; ++i) {
-        const auto entry = cache.look(t.path("h" + std::to_string(i % 8)));
+        const auto entry = cache.look(t.path("h" + std::to_string(i % 8)), false, Trust::content);
         ASSERT_TRUE(entry);
         EXPECT_EQ(entry->scan->directives[0].name, "x" + std::to_string(i % 8));
       }

@@ -52,6 +52,20 @@ TEST_F(Doctor, OneLineForEachProbeAndNoEscapeCodes) {
   EXPECT_NE(kiln({"doctor", "--verbose"}).out.find("compile_deadline"), std::string::npos);
 }
 
+TEST_F(Doctor, LoadsWhatItCompiledWhereThereIsADevice) {
+  const auto json = kiln({"doctor", "--json"}, {{"KILN_LIBCUDA", KILN_FAKE_CUDA}}).json();
+  EXPECT_EQ(finding(json, "driver")["status"], "ok");
+  EXPECT_EQ(finding(json, "gpu")["status"], "ok");
+  EXPECT_EQ(finding(json, "load")["status"], "ok");
+}
+
+TEST_F(Doctor, TheArchIsTheDevicesUnlessItIsGiven) {
+  const Environment device{{"KILN_LIBCUDA", KILN_FAKE_CUDA}};
+  const Finished other = kiln({"doctor", "--json", "--arch", "sm_80"}, device);
+  EXPECT_EQ(finding(other.json(), "load")["status"], "note");
+  EXPECT_EQ(other.status, 0);
+}
+
 using SickMachine = KilnCommand;
 
 TEST_F(SickMachine, WithoutACompilerIsAnErrorWithARemedy) {

@@ -1,8 +1,9 @@
 # The kiln command as a process: what it prints, where, and its exit codes.
 add_library(kiln_process STATIC ${CMAKE_CURRENT_LIST_DIR}/kiln_process.cpp ${CMAKE_CURRENT_LIST_DIR}/terminal.cpp)
-target_compile_definitions(kiln_process PUBLIC KILN_COMMAND="$<TARGET_FILE:kiln-cli>")
+target_compile_definitions(kiln_process PUBLIC KILN_COMMAND="$<TARGET_FILE:kiln-cli>"
+  KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")
 target_link_libraries(kiln_process PUBLIC kiln_toolchain nlohmann_json::nlohmann_json GTest::gtest util)
-add_dependencies(kiln_process kiln-cli kiln-worker)
+add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 
 foreach(name usage compile prewarm cache doctor terminal)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)

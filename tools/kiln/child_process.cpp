@@ -34,6 +34,7 @@ struct Pipe {
 ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
   Pipe to, from;
   std::vector<char*> arguments;
+  arguments.reserve(argv.size() + 1);
   for (const std::string& a : argv) arguments.push_back(const_cast<char*>(a.c_str()));
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
@@ -84,7 +85,8 @@ std::string find_program(const std::string& name, const std::vector<std::string>
   std::vector<std::string> all = base::split(path ? path : "", ':');
   all.insert(all.end(), directories.begin(), directories.end());
   for (const std::string& directory : all) {
-    const std::string candidate = directory + '/' + name;
+    std::string candidate = directory;
+    candidate.append("/").append(name);
     if (::access(candidate.c_str(), X_OK) == 0) return candidate;
   }
   return {};

@@ -119,9 +119,12 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace kiln::cli
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   kiln::cli::install_signal_handlers();
   if (argc == 3 && std::strcmp(argv[1], kiln::cli::kLockHolderCommand) == 0)
     return kiln::cli::hold_lock(argv[2]);
   return kiln::cli::run(argc, argv);
+} catch (const std::exception& error) {  // out of memory, before there is a command
+  std::fprintf(stderr, "kiln: error: %s\n", error.what());
+  return kiln::cli::kFailed;
 }

@@ -38,7 +38,7 @@ void print_check(const std::vector<CheckedArgument>& results) {
   const Terminal terminal = standard_output();
   for (const CheckedArgument& r : results) {
     char line[256];
-    std::snprintf(line, sizeof line, "  check  %-10s %s  relative RMS %.2e (allowed %.0e)  max error %.3g  %llu elements  ", r.name.c_str(),
+    std::snprintf(line, sizeof line, "  check  %-10s %s  relative RMS %.2e (allowed %.1e)  max error %.3g  %llu elements  ", r.name.c_str(),
                   r.dtype.c_str(), r.relative_rms, r.tolerance, r.max_abs, static_cast<unsigned long long>(r.elements));
     std::string verdict = paint(r.ok ? "ok" : "WRONG", r.ok ? Style::green : Style::red, terminal);
     if (r.mismatched_nonfinite) verdict += "  " + std::to_string(r.mismatched_nonfinite) + " NaN or Inf where the reference has none";

@@ -10,7 +10,8 @@ namespace kiln::cli {
 
 struct CheckedArgument {
   std::string name, dtype;
-  double relative_rms = 0, max_abs = 0, tolerance = 0;
+  double relative_rms = 0, max_abs = 0;
+  double tolerance = 0;  ///< of relative_rms: the manifest's, and what the dtype's subnormals cannot hold of such small values
   std::uint64_t elements = 0, mismatched_nonfinite = 0;
   bool canaries = false, ok = false;
 };

@@ -1,0 +1,129 @@
+#include "source/scan_memo.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "base/hash.hpp"
+#include "base/wire.hpp"
+
+namespace kiln::source {
+namespace {
+
+// Another digit whenever scan_includes finds something else in the same bytes.
+constexpr std::string_view kMagic = "kilnmem1";
+constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
+
+std::string boot_id() {
+  // Of size 0 to stat, so read_file would take nothing.
+  std::string out(36, '\0');
+  FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re");
+  if (!file) return {};
+  out.resize(std::fread(out.data(), 1, out.size(), file));
+  std::fclose(file);
+  return out;
+}
+
+bool is_ours(const std::string& file) {
+  struct stat st;
+  return ::lstat(file.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == ::geteuid() &&
+         (st.st_mode & 077) == 0;
+}
+
+void write_entry(base::Writer& out, const std::string& path, const ScanCache::Entry& e) {
+  out.bytes(path).number(e.stamp.device).number(e.stamp.inode).number(e.stamp.size).number(e.stamp.mount);
+  out.number(e.stamp.modified_ns).number(e.stamp.changed_ns);
+  out.bytes({reinterpret_cast<const char*>(e.digest.bytes.data()), e.digest.bytes.size()});
+  out.list(e.scan->directives, [](base::Writer& w, const IncludeDirective& d) {
+    w.bytes(d.name).number<std::uint8_t>(d.quoted).number<std::uint8_t>(d.next);
+  });
+  out.list(e.scan->definitions, [](base::Writer& w, const auto& d) { w.bytes(d.first).bytes(d.second); });
+  out.number<std::uint8_t>(e.scan->computed).number<std::uint8_t>(e.scan->date_time);
+}
+
+ScanCache::Entry read_entry(base::Reader& in) {
+  ScanCache::Entry e;
+  e.settled = e.memoised = true;
+  for (std::uint64_t* field : {&e.stamp.device, &e.stamp.inode, &e.stamp.size, &e.stamp.mount})
+    *field = in.number<std::uint64_t>();
+  e.stamp.modified_ns = in.number<std::int64_t>();
+  e.stamp.changed_ns = in.number<std::int64_t>();
+  const std::string_view digest = in.bytes(e.digest.bytes.size());
+  if (digest.size() != e.digest.bytes.size()) throw base::Malformed("digest");
+  std::memcpy(e.digest.bytes.data(), digest.data(), digest.size());
+  auto scan = std::make_shared<ScanResult>();
+  in.list([&](base::Reader& r) {
+    IncludeDirective d;
+    d.name = r.string();
+    d.quoted = r.number<std::uint8_t>() != 0;
+    d.next = r.number<std::uint8_t>() != 0;
+    if (d.name.empty()) throw base::Malformed("empty name");
+    scan->directives.push_back(std::move(d));
+  });
+  in.list([&](base::Reader& r) {
+    std::string name = r.string();
+    scan->definitions.emplace_back(std::move(name), r.string());
+  });
+  scan->computed = in.number<std::uint8_t>() != 0;
+  scan->date_time = in.number<std::uint8_t>() != 0;
+  e.scan = std::move(scan);
+  return e;
+}
+
+}  // namespace
+
+void ScanMemo::load() {
+  loaded_ = true;
+  if (file_.empty() || !is_ours(file_)) return;
+  const auto content = base::read_file(file_, kMaxBytes);
+  if (!content) return;
+  try {
+    base::Reader in(content->bytes);
+    if (in.take(kMagic.size()) != kMagic) return;
+    const auto checksum = in.number<std::uint64_t>();
+    if (base::hash64(std::string_view(content->bytes).substr(content->bytes.size() - in.left())) != checksum)
+      return;
+    const std::string boot = boot_id();
+    if (boot.empty() || in.bytes() != boot) return;
+    std::unordered_map<std::string, ScanCache::Entry> entries;
+    in.list([&](base::Reader& r) {
+      std::string path = r.string();
+      entries.insert_or_assign(std::move(path), read_entry(r));
+    });
+    entries_ = std::move(entries);
+  } catch (const base::Malformed&) {
+  }
+}
+
+std::optional<ScanCache::Entry> ScanMemo::find(const std::string& path) {
+  if (!loaded_) load();
+  const auto found = entries_.find(path);
+  return found == entries_.end() ? std::nullopt : std::optional(found->second);
+}
+
+void ScanMemo::add(const std::string& path, const ScanCache::Entry& entry) {
+  if (file_.empty()) return;
+  if (!loaded_) load();
+  auto& slot = entries_[path];
+  if (slot.scan && slot.stamp == entry.stamp && slot.digest == entry.digest) return;
+  slot = entry;
+  changed_ = true;
+}
+
+void ScanMemo::save() noexcept try {
+  if (!changed_) return;
+  changed_ = false;
+  const std::string boot = boot_id();
+  if (boot.empty()) return;
+  base::Writer body;
+  body.bytes(boot);
+  body.list(entries_, [](base::Writer& w, const auto& entry) { write_entry(w, entry.first, entry.second); });
+  if (body.str().size() > kMaxBytes / 2) return;
+  base::Writer out;
+  out.number(base::hash64(body.str()));
+  base::write_file(file_, std::string(kMagic) + out.str() + body.str(), 0600);
+} catch (...) {
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,36 @@
+// What processes of one user and one boot remember about toolkit headers: stamp, digest and scan of each, in
+// one file.
+//
+// Memo v1, little-endian: 8 "kilnmem1", u64 XXH3-64 of what follows; boot id, then the entries: path, stamp,
+// digest, scan. The file is ours, 0600 and regular, or it is ignored; so is one of another boot, another
+// version of the scanner, or damaged.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "source/closure.hpp"
+
+namespace kiln::source {
+
+/// Not thread-safe: ScanCache guards it.
+class ScanMemo {
+ public:
+  /// Read on first use. Empty: remembers nothing.
+  explicit ScanMemo(std::string file) : file_(std::move(file)) {}
+
+  std::optional<ScanCache::Entry> find(const std::string& path);
+  /// REQUIRES: a settled entry of a toolkit header.
+  void add(const std::string& path, const ScanCache::Entry& entry);
+  /// Writes the file when something was added. A fault is ignored.
+  void save() noexcept;
+
+ private:
+  void load();
+  std::string file_;
+  bool loaded_ = false, changed_ = false;
+  std::unordered_map<std::string, ScanCache::Entry> entries_;
+};
+
+}  // namespace kiln::source

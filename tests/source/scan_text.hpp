@@ -1,0 +1,21 @@
+// Directives of a scan as one line of text.
+#pragma once
+
+#include <string>
+
+#include "source/include_scan.hpp"
+
+namespace kiln::source {
+
+/// "<a> \"b\" n<c>": every directive as written, n for #include_next.
+inline std::string shown(const ScanResult& scan) {
+  std::string out;
+  for (const IncludeDirective& d : scan.directives) {
+    out += (out.empty() ? "" : " ") + std::string(d.next ? "n" : "") +
+           (d.quoted ? '"' + d.name + '"' : '<' + d.name + '>');
+  }
+  return out;
+}
+inline std::string scan(const std::string& text) { return shown(scan_includes(text)); }
+
+}  // namespace kiln::source
