@@ -78,6 +78,14 @@ std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, toolchain
   return out;
 }
 
+/// Without the terminating zeros that NVRTC counts, and without the directory that the program name pretends to lie in.
+std::string text(std::string bytes) {
+  while (!bytes.empty() && bytes.back() == '\0') bytes.pop_back();
+  constexpr std::string_view pretended = "/nonexistent/";
+  for (auto at = bytes.find(pretended); at != std::string::npos; at = bytes.find(pretended, at)) bytes.erase(at, pretended.size());
+  return bytes;
+}
+
 /// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
 void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request, WorkerResponse& response) {
   const Nvrtc& nvrtc = Nvrtc::load(request.nvrtc, request.nvrtc_builtins);
@@ -107,8 +115,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   const toolchain::nvrtcResult result = nvrtc.CompileProgram(program.handle, static_cast<int>(raw.size()), raw.data());
   response.total_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
-  response.log = fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
-  while (!response.log.empty() && response.log.back() == '\0') response.log.pop_back();
+  response.log = text(fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog"));
   take_phase_times(response);
   if (result != 0) {
     response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory : Status::compile_failed;
@@ -121,7 +128,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
     response.lowered_names.emplace_back(lowered);
   }
   response.image = fetch(nvrtc, program.handle, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, "nvrtcGetCUBIN");
-  if (request.want_ptx) response.ptx = fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX");
+  if (request.want_ptx) response.ptx = text(fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX"));
   if (trace) response.headers_read = trace->headers();
   response.status = Status::ok;
 }

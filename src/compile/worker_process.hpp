@@ -9,6 +9,7 @@
 
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
+#include "base/file.hpp"
 #include "compile/protocol.hpp"
 
 namespace kiln::compile {
@@ -35,11 +36,13 @@ class WorkerProcess {
   pid_t pid() const noexcept { return pid_; }
 
  private:
-  WorkerProcess(pid_t pid, base::Fd socket) : pid_(pid), host_(::getpid()), socket_(std::move(socket)) {}
+  WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::TempDir> directory)
+      : pid_(pid), host_(::getpid()), socket_(std::move(socket)), directory_(std::move(directory)) {}
   std::string reap(bool kill_first) noexcept;
 
   pid_t pid_, host_;
   base::Fd socket_;
+  std::unique_ptr<base::TempDir> directory_;  ///< the worker's TMPDIR: what a killed worker leaves goes with it
 };
 
 /// KILN_WORKER's value, else kiln-worker beside this object, in ../libexec/kiln, or beside the program. Empty: none.

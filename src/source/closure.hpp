@@ -86,8 +86,8 @@ class ScanCache {
     bool settled = false;
     bool memoised = false;  ///< digest and scan come from another process
   };
-  /// Nothing when the file does not exist or is not a regular file. Throws Error(source) when it exists and
-  /// cannot be read.
+  /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists and cannot
+  /// be read, is a FIFO or device, or is larger than 64 MB.
   std::optional<Entry> look(const std::string& path, bool toolkit = false, Trust trust = Trust::content);
   /// Writes what was learnt about toolkit headers since the last time. A fault is ignored: the next process
   /// scans again.

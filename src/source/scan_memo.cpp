@@ -12,7 +12,7 @@ namespace kiln::source {
 namespace {
 
 // Another digit whenever scan_includes finds something else in the same bytes.
-constexpr std::string_view kMagic = "kilnmem1";
+constexpr std::string_view kMagic = "kilnmem2";
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::string boot_id() {

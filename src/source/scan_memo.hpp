@@ -1,7 +1,7 @@
 // What processes of one user and one boot remember about toolkit headers: stamp, digest and scan of each, in
 // one file.
 //
-// Memo v1, little-endian: 8 "kilnmem1", u64 XXH3-64 of what follows; boot id, then the entries: path, stamp,
+// Memo v2, little-endian: 8 "kilnmem2", u64 XXH3-64 of what follows; boot id, then the entries: path, stamp,
 // digest, scan. The file is ours, 0600 and regular, or it is ignored; so is one of another boot, another
 // version of the scanner, or damaged.
 #pragma once

@@ -132,6 +132,7 @@ TEST(Deadline, PollUntilReturnsWhatTheLastAttemptReturned) {
 TEST(Text, SuggestsTheNearestName) {
   EXPECT_EQ(did_you_mean("rms_nrom", {"softmax", "rms_norm"}), "; did you mean 'rms_norm'?");
   EXPECT_EQ(did_you_mean("zzz", {"softmax", "rms_norm"}), "");
+  EXPECT_EQ(did_you_mean("G", {"T", "H"}), "");
   EXPECT_EQ(split("a::b:", ':'), (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(is_identifier("_a1"));
   for (const char* text : {"", "1a", "a-b", "a b", "a\n"}) EXPECT_FALSE(is_identifier(text)) << text;

@@ -179,7 +179,7 @@ TEST_F(InvariantTest, ASourceThatDoesNotCompileCarriesLogTemplateAndParameters) 
     FAIL();
   } catch (const CompileError& error) {
     EXPECT_EQ(error.code(), Errc::compile_failed);
-    for (const char* part : {"scale T=f32 N=7", "sm_90a", "undefined_name", "scale.cu(4): error"}) {
+    for (const char* part : {"scale T=f32 N=7", "sm_90a", "undefined_name", "\nscale.cu(4): error"}) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
     }
     EXPECT_EQ(error.specialization(), "scale T=f32 N=7");

@@ -132,7 +132,7 @@ TEST(IncludeScan, TakesHasIncludeAndMacrosThatWrapIt) {
       {"x\\\n_include\\\n(<x>)", "<x>"},
       {"__i\\\nn\\\nc\\\nl\\\nu\\\nd\\\ne(<x>)", "<x>"},
       {"#if __has_include(MACRO)", ""},
-      {"#if HAS_INCLUDE(<x.h\t>)", "<x.h\t> <x.h>"},
+      {"#if HAS_INCLUDE(<x.h\t>)", "<x.h> <x.h\t>"},
       {"#if HAS(<x.h/**/>)", "<x.h>"},
   });
 }
