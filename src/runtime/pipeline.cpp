@@ -50,11 +50,10 @@ struct Pipeline::Flight {
   std::shared_future<Obtained> result = promise.get_future().share();
 };
 
-/// In memory, gone with the boot whose inodes and mounts it names.
-static std::string memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
+std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
 
-Pipeline::Pipeline(const Config& config)
-    : config_(config), host_pid_(::getpid()), scans_(memo_file()), workers_(config.get("worker"), config.jobs()) {}
+Pipeline::Pipeline(const Config& config, const std::string& memo_file)
+    : config_(config), host_pid_(::getpid()), scans_(memo_file), workers_(config.get("worker"), config.jobs()) {}
 
 Pipeline::~Pipeline() { flush(); }
 

@@ -39,9 +39,13 @@ struct ObtainOptions {
   std::set<Key> rejected{};  ///< records that the driver refused
 };
 
+/// Of this user: in memory, gone with the boot whose inodes and mounts it names.
+std::string default_memo_file();
+
 class Pipeline {
  public:
-  explicit Pipeline(const Config& config);
+  /// `memo_file` remembers toolkit headers (source/scan_memo.hpp).
+  explicit Pipeline(const Config& config, const std::string& memo_file = default_memo_file());
   /// Waits for the flights that it started. In a forked child: for nothing.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;

@@ -7,8 +7,8 @@ namespace kiln::runtime {
 
 using namespace toolchain;
 
-Service::Service(const Options& options)
-    : config_(Config::resolve(options)), mode_(config_.mode()), catalog_(config_.template_directories()), pipeline_(config_) {}
+Service::Service(const Options& options, const std::string& memo_file)
+    : config_(Config::resolve(options)), mode_(config_.mode()), catalog_(config_.template_directories()), pipeline_(config_, memo_file) {}
 
 Service::~Service() = default;
 

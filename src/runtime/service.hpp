@@ -15,7 +15,7 @@ namespace kiln::runtime {
 
 class Service {
  public:
-  explicit Service(const Options& options);
+  explicit Service(const Options& options, const std::string& memo_file = default_memo_file());
   ~Service();
 
   /// KILN_DEVICE_CURRENT, KILN_DEVICE_NONE or an ordinal; the same template for the same context every time.

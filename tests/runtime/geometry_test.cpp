@@ -12,20 +12,22 @@ namespace {
 class Geometry : public FakeRuntime {
  protected:
   static constexpr std::uintptr_t kOut = 0x1000000, kIn = 0x2000000, kWeight = 0x3000000;
-  kiln_fake_launch rms_norm(Service& service, int H, int rows) {
-    service.open("rms_norm")
-        .get(Dtype::bf16, H)(nullptr, device_pointer(kOut), device_pointer(kIn), device_pointer(kWeight),
-                             rows, H, H, 1e-6f);
+  // What a manifest's defaults would choose is given, so that tuning a template moves no test.
+  kiln_fake_launch rms_norm(Service& service, int H, int VEC, int THREADS, int ROWS, int rows) {
+    const Kernel k = service.open("rms_norm")
+                         .get({{"T", "bf16"}, {"H", H}, {"VEC", VEC}, {"THREADS", THREADS}, {"ROWS", ROWS}});
+    k(nullptr, device_pointer(kOut), device_pointer(kIn), device_pointer(kWeight), rows, H, H, 1e-6f);
     return last_launch();
   }
-  kiln_fake_launch softmax(Service& service, int H, int rows) {
-    service.open("softmax").get(Dtype::f32, H)(nullptr, device_pointer(kOut), device_pointer(kIn), rows, H,
-                                               H);
+  kiln_fake_launch softmax(Service& service, int H, int CLUSTER, int rows) {
+    const Kernel k = service.open("softmax").get({{"T", "f32"}, {"H", H}, {"CLUSTER", CLUSTER}});
+    k(nullptr, device_pointer(kOut), device_pointer(kIn), rows, H, H);
     return last_launch();
   }
   kiln_fake_launch act_and_mul(Service& service, int D, int rows) {
-    service.open("act_and_mul")
-        .get(Dtype::bf16, D)(nullptr, device_pointer(kOut), device_pointer(kIn), rows, 2 * D, D);
+    const Kernel k = service.open("act_and_mul")
+                         .get({{"T", "bf16"}, {"D", D}, {"VEC", 8}, {"THREADS", 256}, {"UNROLL", 2}});
+    k(nullptr, device_pointer(kOut), device_pointer(kIn), rows, 2 * D, D);
     return last_launch();
   }
   static void expect_geometry(const kiln_fake_launch& seen, unsigned grid, unsigned block_x, unsigned block_y,
@@ -50,15 +52,12 @@ class Geometry : public FakeRuntime {
 
 TEST_F(Geometry, RmsNormHasABlockOfRowsOrARowOfThreads) {
   Service service(options());
-  // H = 4096, VEC = 8: 512 chunks, two per thread.
-  expect_geometry(rms_norm(service, 4096, 1), 1, 256, 1, 0);
-  expect_geometry(rms_norm(service, 4096, 8192), 8192, 256, 1, 0);
-  // H = 128: 16 chunks, 8 threads a row, 32 rows a block.
-  expect_geometry(rms_norm(service, 128, 1), 1, 8, 32, 0);
-  expect_geometry(rms_norm(service, 128, 32), 1, 8, 32, 0);
-  expect_geometry(rms_norm(service, 128, 33), 2, 8, 32, 0);
-  // H = 1023: odd, so single elements.
-  expect_geometry(rms_norm(service, 1023, 7), 7, 512, 1, 0);
+  expect_geometry(rms_norm(service, 4096, 8, 256, 1, 1), 1, 256, 1, 0);
+  expect_geometry(rms_norm(service, 4096, 8, 256, 1, 8192), 8192, 256, 1, 0);
+  expect_geometry(rms_norm(service, 128, 8, 8, 32, 1), 1, 8, 32, 0);
+  expect_geometry(rms_norm(service, 128, 8, 8, 32, 32), 1, 8, 32, 0);
+  expect_geometry(rms_norm(service, 128, 8, 8, 32, 33), 2, 8, 32, 0);
+  expect_geometry(rms_norm(service, 1023, 1, 512, 1, 7), 7, 512, 1, 0);
 }
 
 TEST_F(Geometry, ActAndMulCoversAllVectors) {
@@ -71,17 +70,13 @@ TEST_F(Geometry, ActAndMulCoversAllVectors) {
 
 TEST_F(Geometry, SoftmaxHasAClusterAttributeOnlyForMoreThanOneBlock) {
   Service service(options());
-  const kiln_fake_launch one = softmax(service, 4096, 12);
-  EXPECT_EQ(one.grid[0], 12u);
-  EXPECT_EQ(one.cluster[0], 0u);
-  const kiln_fake_launch eight = softmax(service, 128256, 12);
-  EXPECT_EQ(eight.grid[0], 96u);
-  EXPECT_EQ(eight.cluster[0], 8u);
-  EXPECT_EQ(eight.cluster[1], 1u);
-  EXPECT_TRUE(eight.programmatic);
-  const kiln_fake_launch two = softmax(service, 32000, 1);
-  EXPECT_EQ(two.grid[0], 2u);
-  EXPECT_EQ(two.cluster[0], 2u);
+  for (const unsigned cluster : {1u, 2u, 8u}) {
+    const kiln_fake_launch seen = softmax(service, 128256, static_cast<int>(cluster), 12);
+    EXPECT_EQ(seen.grid[0], 12 * cluster);
+    EXPECT_EQ(seen.cluster[0], cluster == 1 ? 0u : cluster);
+    EXPECT_EQ(seen.cluster[1], cluster == 1 ? 0u : 1u);
+    EXPECT_TRUE(seen.programmatic);
+  }
 }
 
 TEST_F(Geometry, PdlOnlyWhereTheManifestSaysSo) {
