@@ -17,7 +17,7 @@ build/release/kiln prewarm
 say "what is cached now"
 build/release/kiln ls
 
-if build/release/kiln doctor --json | grep -q '"gpu": *true'; then
+if build/release/kiln doctor | grep -q '^ok  *gpu'; then
   say "on this GPU: launched, checked against a float64 reference, timed against a stream of the same bytes"
   build/release/kiln run rms_norm T=bf16 H=4096 --check --bench
   build/release/kiln run act_and_mul T=bf16 D=14336 --check --bench
@@ -26,4 +26,9 @@ else
   say "no GPU here: kernels were compiled for sm_90a. On a GPU this script also launches, checks and times them."
 fi
 echo
-echo "kiln is build/release/kiln; try: build/release/kiln compile rms_norm T=bf16 H=3000 --json"
+if [ -n "${KILN_CUDA_HOME:-}" ]; then
+  echo "kiln is build/release/kiln; NVRTC is where this says: export KILN_CUDA_HOME=$KILN_CUDA_HOME"
+else
+  echo "kiln is build/release/kiln"
+fi
+echo "try: build/release/kiln compile rms_norm T=bf16 H=3000 --json"
