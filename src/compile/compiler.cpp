@@ -43,11 +43,20 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   return request;
 }
 
+/// One per line, as the compiler gets them; its include directories are the private folder's and say nothing.
+std::string options_of(const CompileJob& job) {
+  std::string out = "--gpu-architecture=" + job.unit.resolved.arch.name();
+  for (const auto* list : {&job.unit.options, &kiln_options()}) {
+    for (const std::string& option : *list) out += '\n' + option;
+  }
+  return out;
+}
+
 [[noreturn]] void fail(const CompileJob& job, Errc code, const std::string& why, const std::string& log) {
   std::string message = "cannot compile " + what(job) + ": " + why;
   const std::string shown = clipped(diagnostics_of(log));
   if (!shown.empty()) message += '\n' + shown;
-  throw CompileError(code, message, job.unit.resolved.specialization.to_string(), base::join(job.unit.options, "\n"), clipped(log));
+  throw CompileError(code, message, job.unit.resolved.specialization.to_string(), options_of(job), clipped(log));
 }
 
 void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer) {

@@ -68,9 +68,9 @@ void Service::refuse_when_sealed(const Specialization& specialization) {
   if (mode_ == Mode::warn) base::warn("after the seal: " + specialization.to_string() + " was not ready");
   if (mode_ != Mode::sealed) return;
   ++pipeline_.counters().sealed_misses;
-  std::string line = "[[prewarm]] template = \"" + specialization.template_name + "\"";
-  for (const Parameter& p : specialization.parameters) line += ", " + p.name + " = \"" + p.value + "\"";
-  throw Error(Errc::not_ready, "sealed: " + specialization.to_string() + " is not in memory; the plan line that makes it ready: " + line);
+  std::string plan = "[[prewarm]]\ntemplate = \"" + specialization.template_name + '"';
+  for (const Parameter& p : specialization.parameters) plan += '\n' + p.name + " = \"" + p.value + '"';
+  throw Error(Errc::not_ready, "sealed: " + specialization.to_string() + " is not in memory; a plan for `kiln prewarm` that makes it ready:\n" + plan);
 }
 
 }  // namespace kiln::runtime

@@ -12,7 +12,7 @@ namespace kiln::source {
 namespace {
 
 // Another digit whenever scan_includes finds something else in the same bytes.
-constexpr std::string_view kMagic = "kilnmem2";
+constexpr std::string_view kMagic = "kilnmem3";
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::string boot_id() {
@@ -31,8 +31,9 @@ bool is_ours(const std::string& file) {
          (st.st_mode & 077) == 0;
 }
 
-void write_entry(base::Writer& out, const std::string& path, const ScanCache::Entry& e) {
-  out.bytes(path).number(e.stamp.device).number(e.stamp.inode).number(e.stamp.size).number(e.stamp.mount);
+std::string encode(const ScanCache::Entry& e) {
+  base::Writer out;
+  out.number(e.stamp.device).number(e.stamp.inode).number(e.stamp.size).number(e.stamp.mount);
   out.number(e.stamp.modified_ns).number(e.stamp.changed_ns);
   out.bytes({reinterpret_cast<const char*>(e.digest.bytes.data()), e.digest.bytes.size()});
   out.list(e.scan->directives, [](base::Writer& w, const IncludeDirective& d) {
@@ -40,9 +41,12 @@ void write_entry(base::Writer& out, const std::string& path, const ScanCache::En
   });
   out.list(e.scan->definitions, [](base::Writer& w, const auto& d) { w.bytes(d.first).bytes(d.second); });
   out.number<std::uint8_t>(e.scan->computed).number<std::uint8_t>(e.scan->date_time);
+  return std::move(out.str());
 }
 
-ScanCache::Entry read_entry(base::Reader& in) {
+/// Throws base::Malformed.
+ScanCache::Entry decode(std::string_view blob) {
+  base::Reader in(blob);
   ScanCache::Entry e;
   e.settled = e.memoised = true;
   for (std::uint64_t* field : {&e.stamp.device, &e.stamp.inode, &e.stamp.size, &e.stamp.mount})
@@ -76,38 +80,39 @@ ScanCache::Entry read_entry(base::Reader& in) {
 void ScanMemo::load() {
   loaded_ = true;
   if (file_.empty() || !is_ours(file_)) return;
-  const auto content = base::read_file(file_, kMaxBytes);
+  auto content = base::read_file(file_, kMaxBytes);
   if (!content) return;
+  bytes_ = std::move(content->bytes);
   try {
-    base::Reader in(content->bytes);
+    base::Reader in(bytes_);
     if (in.take(kMagic.size()) != kMagic) return;
     const auto checksum = in.number<std::uint64_t>();
-    if (base::hash64(std::string_view(content->bytes).substr(content->bytes.size() - in.left())) != checksum)
-      return;
+    if (base::hash64(std::string_view(bytes_).substr(bytes_.size() - in.left())) != checksum) return;
     const std::string boot = boot_id();
     if (boot.empty() || in.bytes() != boot) return;
-    std::unordered_map<std::string, ScanCache::Entry> entries;
     in.list([&](base::Reader& r) {
-      std::string path = r.string();
-      entries.insert_or_assign(std::move(path), read_entry(r));
+      const std::string_view path = r.bytes();
+      stored_.insert_or_assign(path, r.bytes());
     });
-    entries_ = std::move(entries);
   } catch (const base::Malformed&) {
+    stored_.clear();
   }
 }
 
-std::optional<ScanCache::Entry> ScanMemo::find(const std::string& path) {
+std::optional<ScanCache::Entry> ScanMemo::find(const std::string& path) try {
   if (!loaded_) load();
-  const auto found = entries_.find(path);
-  return found == entries_.end() ? std::nullopt : std::optional(found->second);
+  if (const auto found = added_.find(path); found != added_.end()) return found->second;
+  const auto found = stored_.find(path);
+  return found == stored_.end() ? std::nullopt : std::optional(decode(found->second));
+} catch (const base::Malformed&) {
+  return std::nullopt;
 }
 
 void ScanMemo::add(const std::string& path, const ScanCache::Entry& entry) {
   if (file_.empty()) return;
-  if (!loaded_) load();
-  auto& slot = entries_[path];
-  if (slot.scan && slot.stamp == entry.stamp && slot.digest == entry.digest) return;
-  slot = entry;
+  const auto known = find(path);
+  if (known && known->stamp == entry.stamp && known->digest == entry.digest) return;
+  added_.insert_or_assign(path, entry);
   changed_ = true;
 }
 
@@ -118,7 +123,10 @@ void ScanMemo::save() noexcept try {
   if (boot.empty()) return;
   base::Writer body;
   body.bytes(boot);
-  body.list(entries_, [](base::Writer& w, const auto& entry) { write_entry(w, entry.first, entry.second); });
+  std::unordered_map<std::string_view, std::string> blobs;
+  for (const auto& [path, blob] : stored_) blobs.emplace(path, blob);
+  for (const auto& [path, entry] : added_) blobs.insert_or_assign(path, encode(entry));
+  body.list(blobs, [](base::Writer& w, const auto& entry) { w.bytes(entry.first).bytes(entry.second); });
   if (body.str().size() > kMaxBytes / 2) return;
   base::Writer out;
   out.number(base::hash64(body.str()));

@@ -30,7 +30,9 @@ class ScanMemo {
   void load();
   std::string file_;
   bool loaded_ = false, changed_ = false;
-  std::unordered_map<std::string, ScanCache::Entry> entries_;
+  std::string bytes_;                                             ///< of the file
+  std::unordered_map<std::string_view, std::string_view> stored_; ///< path -> blob, in bytes_: decoded when asked for
+  std::unordered_map<std::string, ScanCache::Entry> added_;
 };
 
 }  // namespace kiln::source

@@ -26,7 +26,7 @@ parser.add_argument("--no-tests", action="store_true")
 args = parser.parse_args()
 build = pathlib.Path(args.build).resolve()
 out = pathlib.Path(args.out or tempfile.mkdtemp())
-environment = dict(os.environ, KILN_CACHE_DIR=os.environ.get("KILN_CACHE_DIR", tempfile.mkdtemp() + "/cache"))
+environment = dict(os.environ, LD_LIBRARY_PATH=f"{build}:" + os.environ.get("LD_LIBRARY_PATH", ""), KILN_CACHE_DIR=os.environ.get("KILN_CACHE_DIR", tempfile.mkdtemp() + "/cache"))
 failures = []
 
 

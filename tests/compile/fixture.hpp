@@ -5,7 +5,7 @@
 
 #include "compile/compiler.hpp"
 #include "support/tree.hpp"
-#include "toolchain/locate.hpp"
+#include "support/toolkit.hpp"
 
 namespace kiln::testing {
 
@@ -49,7 +49,7 @@ inline MadeUnit make_unit(const std::string& directory, const Ask& ask) {
 
 /// The machine's real toolkit; without one the test is skipped aloud.
 #define KILN_REAL_TOOLKIT(name)                                                          \
-  const kiln::toolchain::Toolkit name = kiln::toolchain::locate_toolkit({});             \
+  const kiln::toolchain::Toolkit name = kiln::testing::real_toolkit();                   \
   if (!name.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine"
 
 }  // namespace kiln::testing

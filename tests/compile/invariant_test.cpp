@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 class InvariantTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ask_.toolkit = toolchain::locate_toolkit({});
+    ask_.toolkit = real_toolkit();
     if (!ask_.toolkit.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
   }
   static compile::Compiled build(const MadeUnit& m, const toolchain::Toolkit& toolkit) {

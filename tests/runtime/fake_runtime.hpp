@@ -13,7 +13,7 @@
 #include "support/fake_driver/kiln_fake.h"
 #include "support/tree.hpp"
 #include "toolchain/driver.hpp"
-#include "toolchain/locate.hpp"
+#include "support/toolkit.hpp"
 
 namespace kiln::testing {
 
@@ -54,7 +54,7 @@ class FakeRuntime : public ::testing::Test {
   void SetUp() override {
     ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
     ::setenv("KILN_FAKE_DEVICES", std::to_string(kDevices).c_str(), 1);
-    if (!toolchain::locate_toolkit({}).has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+    if (!real_toolkit().has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
     kiln_fake_reset();
     ASSERT_NE(toolchain::Driver::get(), nullptr) << toolchain::Driver::load_error();
     ASSERT_EQ(cu().cuInit(0), 0);

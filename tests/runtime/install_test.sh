@@ -17,7 +17,7 @@ library=$(cd "$work/a" && find . -name 'libkiln.so' | head -n 1)
 [ -n "$library" ] || fail "libkiln.so is not installed"
 libdir=${library%/*}
 
-"$cmake" -S "$source/tests/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/a" -DCMAKE_CXX_COMPILER="$compiler" >"$work/log" 2>&1 &&
+"$cmake" -S "$source/tests/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/a" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
   "$cmake" --build "$work/build" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the consumer does not build"; }
 
 mkdir "$work/tmp" "$work/elsewhere"

@@ -10,7 +10,7 @@
 #include "kiln/kiln.hpp"
 #include "support/tree.hpp"
 #include "toolchain/driver.hpp"
-#include "toolchain/locate.hpp"
+#include "support/toolkit.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -25,7 +25,7 @@ class RuntimeGpu : public ::testing::Test {
     int count = 0;
     if (driver->cuInit(0) != 0 || driver->cuDeviceGetCount(&count) != 0 || count == 0)
       GTEST_SKIP() << "no GPU";
-    if (!toolchain::locate_toolkit({}).has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+    if (!real_toolkit().has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
     driver->check(driver->cuDevicePrimaryCtxRetain(&context_, 0), "cuDevicePrimaryCtxRetain");
     driver->check(driver->cuCtxSetCurrent(context_), "cuCtxSetCurrent");
     driver->check(driver->cuStreamCreate(&stream_, 0), "cuStreamCreate");

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/service.hpp"
+#include "support/toolkit.hpp"
 #include "support/tree.hpp"
 
 namespace kiln::testing {
@@ -11,7 +12,7 @@ namespace kiln::testing {
 class ServiceTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    toolkit_ = toolchain::locate_toolkit({});
+    toolkit_ = real_toolkit();
     if (!toolkit_.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
     tree_.write("t/scale.toml", small_manifest("scale"));
     tree_.write("t/scale.cu", small_source("#include \"a.h\"\n", "out[i] = T(N + VALUE);"));
