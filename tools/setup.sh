@@ -26,8 +26,9 @@ build_packages=(g++ cmake ninja-build pkg-config liblmdb-dev libspdlog-dev libfm
 # Finds NVRTC and the toolkit's headers where kiln itself looks first; else fetches the wheels into a private folder.
 find_toolkit() {
   local place
-  for place in "${KILN_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda; do
-    if [ -n "$place" ] && ls "$place"/lib64/libnvrtc.so.* >/dev/null 2>&1; then return 0; fi
+  for place in "${KILN_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
+    [ -n "$place" ] || continue
+    ls "$place"/lib64/libnvrtc.so.* "$place"/lib/libnvrtc.so.* "$place"/lib/*-linux-gnu/libnvrtc.so.* 2>/dev/null | grep -q . && return 0
   done
   local wheels=$root/build/cuda-wheels
   if [ ! -e "$wheels/ready" ]; then

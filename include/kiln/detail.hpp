@@ -26,17 +26,18 @@ inline void check(kiln_status status) {
 }
 
 constexpr kiln_value to_c(const Value& v) noexcept {
-  return {static_cast<std::int32_t>(v.kind), static_cast<std::int32_t>(v.text.size()), v.integer, v.text.data()};
+  return {static_cast<std::int32_t>(v.kind), static_cast<std::int32_t>(v.text.size()), v.integer,
+          v.text.data()};
 }
 
 template <class T>
 constexpr kiln_arg_type arg_type() noexcept {
   static_assert(std::is_trivially_copyable_v<T>, "kernel arguments are copied by their bytes");
   constexpr std::uint32_t kind = std::is_pointer_v<T> || std::is_null_pointer_v<T> ? KILN_ARG_POINTER
-                                 : std::is_floating_point_v<T>                    ? KILN_ARG_FLOAT
-                                 : std::is_integral_v<T> && std::is_signed_v<T>   ? KILN_ARG_SIGNED
-                                 : std::is_integral_v<T>                          ? KILN_ARG_UNSIGNED
-                                                                                  : KILN_ARG_BYTES;
+                                 : std::is_floating_point_v<T>                     ? KILN_ARG_FLOAT
+                                 : std::is_integral_v<T> && std::is_signed_v<T>    ? KILN_ARG_SIGNED
+                                 : std::is_integral_v<T>                           ? KILN_ARG_UNSIGNED
+                                                                                   : KILN_ARG_BYTES;
   return {kind, sizeof(T)};
 }
 

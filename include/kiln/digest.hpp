@@ -61,7 +61,8 @@ struct Key {
   }
   friend bool operator!=(const Key& a, const Key& b) noexcept { return !(a == b); }
   friend bool operator<(const Key& a, const Key& b) noexcept {
-    return a.specialisation != b.specialisation ? a.specialisation < b.specialisation : a.toolchain < b.toolchain;
+    return a.specialisation != b.specialisation ? a.specialisation < b.specialisation
+                                                : a.toolchain < b.toolchain;
   }
 };
 

@@ -26,19 +26,22 @@ struct LaunchConfig : kiln_launch_config {
   }
 };
 
-/// A view of a kernel that its Service owns: copy it freely, do not use it after the Service (or its context) is gone. Thread-safe.
+/// A view of a kernel that its Service owns: copy it freely, do not use it after the Service (or its context)
+/// is gone. Thread-safe.
 class Kernel {
  public:
   Kernel() = default;
   explicit Kernel(const kiln_kernel* handle) noexcept : handle_(handle) {}
 
-  /// Launches with the manifest's geometry; arguments in manifest order, trailing optional ones may be left out. Pointers are device
-  /// pointers; integers and floats are converted to the declared type when the value fits. Wrong count or kind, an unaligned pointer
-  /// or a broken [[require]] throw Error before anything is launched. The kernel's context must be current.
+  /// Launches with the manifest's geometry; arguments in manifest order, trailing optional ones may be left
+  /// out. Pointers are device pointers; integers and floats are converted to the declared type when the value
+  /// fits. Wrong count or kind, an unaligned pointer or a broken [[require]] throw Error before anything is
+  /// launched. The kernel's context must be current.
   template <class... Args>
   void operator()(CUstream stream, const Args&... args) const {
     const void* data[sizeof...(Args) + 1] = {static_cast<const void*>(&args)..., nullptr};
-    detail::check(kiln_kernel_launch(handle_, stream, detail::ArgTypes<Args...>::value, data, sizeof...(Args)));
+    detail::check(
+        kiln_kernel_launch(handle_, stream, detail::ArgTypes<Args...>::value, data, sizeof...(Args)));
   }
   /// Geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked.
   void launch(const LaunchConfig& config, void** parameters) const {

@@ -15,7 +15,8 @@ enum class Mode : int {
   sealed = KILN_MODE_SEALED,       ///< never compile: disk hits load until seal(), then memory only
 };
 
-/// Empty and zero mean: KILN_* environment, then the configuration file, then the default. See kiln_options in kiln.h.
+/// Empty and zero mean: KILN_* environment, then the configuration file, then the default. See kiln_options
+/// in kiln.h.
 struct Options {
   std::string cache_dir, template_path, include_path, cuda_home, toolchain, arch, worker;
   Mode mode = Mode::by_default;

@@ -30,14 +30,15 @@ struct GetOptions {
   double deadline_s = 0;  ///< 0: the compile deadline
 };
 
-/// A template bound to a device, a context and an arch. A view owned by its Service; copy it freely. Thread-safe.
+/// A template bound to a device, a context and an arch. A view owned by its Service; copy it freely.
+/// Thread-safe.
 class KernelTemplate {
  public:
   explicit KernelTemplate(kiln_template* handle) noexcept : handle_(handle) {}
 
-  /// The kernel for these parameters, in manifest order: get(kiln::Dtype::bf16, 4096). On a ready kernel: no lock, no allocation, no
-  /// system call, no driver call. Otherwise looks on disk, compiles, publishes and loads (DESIGN: the one path).
-  /// Throws Error and CompileError.
+  /// The kernel for these parameters, in manifest order: get(kiln::Dtype::bf16, 4096). On a ready kernel: no
+  /// lock, no allocation, no system call, no driver call. Otherwise looks on disk, compiles, publishes and
+  /// loads (DESIGN: the one path). Throws Error and CompileError.
   template <class... Args>
   Kernel get(const Args&... args) const {
     const kiln_value values[sizeof...(Args) + 1] = {detail::to_c(Value(args))..., {}};
@@ -53,7 +54,8 @@ class KernelTemplate {
     kiln_get get{sizeof(kiln_get), options.deadline_s, nullptr, 0};
     return get_values(n.names.data(), n.values.data(), n.values.size(), &get);
   }
-  /// For use near stream capture: a kernel that is not ready is refused (Errc::not_ready) while `stream` captures.
+  /// For use near stream capture: a kernel that is not ready is refused (Errc::not_ready) while `stream`
+  /// captures.
   template <class... Args>
   Kernel get(CUstream stream, const Args&... args) const {
     const kiln_value values[sizeof...(Args) + 1] = {detail::to_c(Value(args))..., {}};
@@ -77,7 +79,8 @@ class KernelTemplate {
   Image compile(std::initializer_list<NamedValue> named) const {
     const Named n(named);
     Image image;
-    detail::check(kiln_template_compile(handle_, n.names.data(), n.values.data(), n.values.size(), image.raw()));
+    detail::check(
+        kiln_template_compile(handle_, n.names.data(), n.values.data(), n.values.size(), image.raw()));
     return image;
   }
 
@@ -95,7 +98,8 @@ class KernelTemplate {
       }
     }
   };
-  Kernel get_values(const char* const* names, const kiln_value* values, std::size_t count, const kiln_get* get) const {
+  Kernel get_values(const char* const* names, const kiln_value* values, std::size_t count,
+                    const kiln_get* get) const {
     const kiln_kernel* out = nullptr;
     detail::check(kiln_template_get(handle_, names, values, count, get, &out));
     return Kernel(out);
@@ -104,7 +108,8 @@ class KernelTemplate {
   kiln_template* handle_;
 };
 
-/// One per process is usual; several may share a cache directory. Thread-safe. Destruction unloads its kernels.
+/// One per process is usual; several may share a cache directory. Thread-safe. Destruction unloads its
+/// kernels.
 class Service {
  public:
   /// KILN_* and defaults; touches no GPU and starts no process.
@@ -129,15 +134,19 @@ class Service {
     handle_.reset(handle);
   }
 
-  /// Parses the manifest once and binds to the device's context. Throws Error(unknown_template | manifest | no_driver).
+  /// Parses the manifest once and binds to the device's context. Throws Error(unknown_template | manifest |
+  /// no_driver).
   KernelTemplate open(const std::string& name, const Device& device = Device::current()) {
     kiln_template* out = nullptr;
-    detail::check(kiln_service_open(handle_.get(), name.c_str(), device.ordinal, device.arch.empty() ? nullptr : device.arch.c_str(), &out));
+    detail::check(kiln_service_open(handle_.get(), name.c_str(), device.ordinal,
+                                    device.arch.empty() ? nullptr : device.arch.c_str(), &out));
     return KernelTemplate(out);
   }
   /// Registers a template from memory.
-  void add_template(const std::string& manifest, const std::string& source, const std::string& reference = {}) {
-    detail::check(kiln_service_add_template(handle_.get(), manifest.c_str(), source.c_str(), reference.empty() ? nullptr : reference.c_str()));
+  void add_template(const std::string& manifest, const std::string& source,
+                    const std::string& reference = {}) {
+    detail::check(kiln_service_add_template(handle_.get(), manifest.c_str(), source.c_str(),
+                                            reference.empty() ? nullptr : reference.c_str()));
   }
   /// From here on (in mode sealed) only kernels in memory are returned.
   void seal() { detail::check(kiln_service_seal(handle_.get())); }

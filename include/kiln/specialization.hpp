@@ -13,8 +13,8 @@
 namespace kiln {
 inline namespace v1 {
 
-/// One parameter value as a caller gives it; converts from integers, bool, Dtype and text. Text ("bf16", "4096",
-/// "true", the name of an enum value) is accepted for every kind of parameter and is not owned.
+/// One parameter value as a caller gives it; converts from integers, bool, Dtype and text. Text ("bf16",
+/// "4096", "true", the name of an enum value) is accepted for every kind of parameter and is not owned.
 struct Value {
   enum class Kind : std::int32_t { unset = 0, integer = 1, boolean = 2, dtype = 3, text = 4 };
 
@@ -44,7 +44,9 @@ struct NamedValue {
 /// A parameter with its resolved value in canonical text: {"T", "bf16"}, {"H", "4096"}, {"GEMMA", "false"}.
 struct Parameter {
   std::string name, value;
-  friend bool operator==(const Parameter& a, const Parameter& b) { return a.name == b.name && a.value == b.value; }
+  friend bool operator==(const Parameter& a, const Parameter& b) {
+    return a.name == b.name && a.value == b.value;
+  }
 };
 
 /// A template's name with every parameter resolved, in manifest order.

@@ -13,11 +13,13 @@ Arch Arch::parse(std::string_view text) {
   if (suffix) digits.remove_suffix(1);
   int number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  const bool number_ok = error == std::errc{} && end == digits.data() + digits.size() && number >= 50 && number < 1000;
+  const bool number_ok =
+      error == std::errc{} && end == digits.data() + digits.size() && number >= 50 && number < 1000;
   if (!number_ok || (suffix && number < 90)) {
-    throw Error(Errc::unsupported_arch, "unknown arch '" + std::string(text) +
-                                            "': expected a compute capability such as 80, sm_80, sm_90a or sm_120 "
-                                            "(kiln adds the 'a' from 9.0 on)");
+    throw Error(Errc::unsupported_arch,
+                "unknown arch '" + std::string(text) +
+                    "': expected a compute capability such as 80, sm_80, sm_90a or sm_120 "
+                    "(kiln adds the 'a' from 9.0 on)");
   }
   return {number};
 }

@@ -20,7 +20,8 @@ class Deadline {
   Clock::time_point at() const noexcept { return at_; }
   /// Zero once passed.
   Clock::duration left() const noexcept {
-    return at_ == Clock::time_point::max() ? Clock::duration::max() : std::max(Clock::duration::zero(), at_ - Clock::now());
+    return at_ == Clock::time_point::max() ? Clock::duration::max()
+                                           : std::max(Clock::duration::zero(), at_ - Clock::now());
   }
   friend Deadline earlier(Deadline a, Deadline b) noexcept { return a.at_ < b.at_ ? a : b; }
 

@@ -20,7 +20,8 @@ namespace {
 /// Of a regular file; nothing for anything else, with errno set.
 std::optional<FileStamp> stamp_of(int directory, const char* path, int flags) noexcept {
   struct statx st;
-  if (::statx(directory, path, flags, STATX_TYPE | STATX_SIZE | STATX_INO | STATX_MTIME | STATX_CTIME | STATX_MNT_ID, &st) != 0) {
+  if (::statx(directory, path, flags,
+              STATX_TYPE | STATX_SIZE | STATX_INO | STATX_MTIME | STATX_CTIME | STATX_MNT_ID, &st) != 0) {
     return std::nullopt;
   }
   if (!S_ISREG(st.stx_mode)) {
@@ -35,7 +36,9 @@ std::optional<FileStamp> stamp_of(int directory, const char* path, int flags) no
 
 }  // namespace
 
-std::optional<FileStamp> FileStamp::of(const std::string& path) noexcept { return stamp_of(AT_FDCWD, path.c_str(), 0); }
+std::optional<FileStamp> FileStamp::of(const std::string& path) noexcept {
+  return stamp_of(AT_FDCWD, path.c_str(), 0);
+}
 
 bool FileStamp::settled() const noexcept {
   timespec now;
@@ -60,7 +63,8 @@ std::optional<FileContent> read_file(const std::string& path, std::size_t limit)
     const ssize_t n = ::read(fd.get(), out.bytes.data() + done, out.bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return std::nullopt;
-    if (n == 0) break;  // shrank while being read: the stamp no longer fits, and whoever compares it will notice
+    if (n == 0)
+      break;  // shrank while being read: the stamp no longer fits, and whoever compares it will notice
     done += static_cast<std::size_t>(n);
   }
   out.bytes.resize(done);
@@ -86,12 +90,16 @@ void write_file(const std::string& path, std::string_view bytes, unsigned mode) 
 }
 
 TempDir::TempDir(std::string_view prefix) {
-  const char* base = std::getenv("TMPDIR");
-  path_ = (base && *base == '/' ? std::string(base) : std::string("/tmp")) + '/' + std::string(prefix) + "XXXXXX";
-  if (!::mkdtemp(path_.data())) {
-    throw Error(Errc::io, "cannot create a private directory '" + path_ + "': " + std::strerror(errno) +
-                              "; set TMPDIR to a writable directory");
+  const char* configured = std::getenv("TMPDIR");
+  std::string reasons;
+  for (const char* base : {configured, "/tmp", "/var/tmp", "/dev/shm"}) {
+    if (!base || *base != '/') continue;
+    path_ = std::string(base) + '/' + std::string(prefix) + "XXXXXX";
+    if (::mkdtemp(path_.data())) return;
+    reasons += "'" + path_ + "': " + std::strerror(errno) + "; ";
   }
+  throw Error(Errc::io,
+              "cannot create a private directory: " + reasons + "set TMPDIR to a writable directory");
 }
 
 TempDir::~TempDir() {
@@ -114,7 +122,8 @@ std::string own_object_directory() {
     if (!error && real.is_absolute() && fs::is_regular_file(real, error)) return real.parent_path().string();
   }
   std::error_code error;
-  const auto exe = fs::read_symlink("/proc/self/exe", error);  // a main program's dli_fname may be a bare name
+  const auto exe =
+      fs::read_symlink("/proc/self/exe", error);  // a main program's dli_fname may be a bare name
   return error ? std::string(".") : exe.parent_path().string();
 }
 

@@ -10,8 +10,9 @@
 
 namespace kiln::base {
 
-/// Equal stamps of a file older than `settled`'s margin mean equal content, within one boot of one machine. The mount is
-/// part of it: two images with clamped times gave equal devices, inodes and times for different content.
+/// Equal stamps of a file older than `settled`'s margin mean equal content, within one boot of one machine.
+/// The mount is part of it: two images with clamped times gave equal devices, inodes and times for different
+/// content.
 struct FileStamp {
   std::uint64_t device = 0, inode = 0, size = 0, mount = 0;
   std::int64_t modified_ns = 0, changed_ns = 0;  ///< mtime, ctime
@@ -28,13 +29,15 @@ struct FileContent {
   std::string bytes;
 };
 
-/// A regular file of at most `limit` bytes. Never blocks on a FIFO or device. On failure: nothing, and `errno` says why.
+/// A regular file of at most `limit` bytes. Never blocks on a FIFO or device. On failure: nothing, and
+/// `errno` says why.
 std::optional<FileContent> read_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
 
 /// Writes to a temporary name beside `path` and renames. Throws Error(io).
 void write_file(const std::string& path, std::string_view bytes, unsigned mode = 0644);
 
-/// A directory of our own (0700) under $TMPDIR or /tmp, removed with its symlinks and files on destruction.
+/// A directory of our own (0700) under $TMPDIR, /tmp, /var/tmp or /dev/shm, removed with its symlinks and
+/// files on destruction.
 class TempDir {
  public:
   /// Throws Error(io).

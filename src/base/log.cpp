@@ -21,7 +21,8 @@ struct Log {
   std::set<std::string, std::less<>> said;
 
   static std::shared_ptr<spdlog::logger> make_stderr() {
-    auto logger = std::make_shared<spdlog::logger>("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto logger =
+        std::make_shared<spdlog::logger>("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     logger->set_pattern("kiln: %^%l%$: %v");
     logger->set_level(spdlog::level::trace);
     logger->flush_on(spdlog::level::trace);
@@ -31,7 +32,8 @@ struct Log {
 
 class FunctionSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  explicit FunctionSink(std::function<void(Level, std::string_view)> function) : function_(std::move(function)) {}
+  explicit FunctionSink(std::function<void(Level, std::string_view)> function)
+      : function_(std::move(function)) {}
 
  private:
   void sink_it_(const spdlog::details::log_msg& msg) override {
@@ -41,8 +43,8 @@ class FunctionSink : public spdlog::sinks::base_sink<std::mutex> {
   std::function<void(Level, std::string_view)> function_;
 };
 
-// Never destroyed: destructors of other objects may still log at exit. Not registered with spdlog, whose registry
-// belongs to the embedding program.
+// Never destroyed: destructors of other objects may still log at exit. Not registered with spdlog, whose
+// registry belongs to the embedding program.
 Log& instance() {
   static Log* log = new Log;
   return *log;
@@ -56,7 +58,8 @@ void set_log_sink(std::function<void(Level, std::string_view)> sink) {
     instance().logger = Log::make_stderr();
     return;
   }
-  instance().logger = std::make_shared<spdlog::logger>("kiln", std::make_shared<FunctionSink>(std::move(sink)));
+  instance().logger =
+      std::make_shared<spdlog::logger>("kiln", std::make_shared<FunctionSink>(std::move(sink)));
   instance().logger->set_level(spdlog::level::trace);
 }
 
@@ -81,7 +84,8 @@ void log(Level level, std::string_view message) noexcept try {
     std::lock_guard lock(instance().mutex);
     logger = instance().logger;
   }
-  logger->log(static_cast<spdlog::level::level_enum>(level), spdlog::string_view_t(message.data(), message.size()));
+  logger->log(static_cast<spdlog::level::level_enum>(level),
+              spdlog::string_view_t(message.data(), message.size()));
 } catch (...) {
 }
 

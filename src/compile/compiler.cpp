@@ -23,14 +23,15 @@ std::string clipped(std::string text) {
 }
 
 std::string what(const CompileJob& job) {
-  return job.unit.resolved.specialization.to_string() + " (" + job.unit.unit + ") for " + job.unit.resolved.arch.name();
+  return job.unit.resolved.specialization.to_string() + " (" + job.unit.unit + ") for " +
+         job.unit.resolved.arch.name();
 }
 
 WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& toolkit) {
   WorkerRequest request;
   request.nvrtc = toolkit.nvrtc;
   request.nvrtc_builtins = toolkit.nvrtc_builtins;
-  request.program_name = "/nonexistent/" + job.unit.unit + ".cu";
+  request.program_name = kProgramDirectory + job.unit.unit + ".cu";
   request.source = job.unit.source;
   for (const source::Root& root : job.closure.roots) request.roots.emplace_back(root.name, root.path);
   request.arch = job.unit.resolved.arch.name();
@@ -56,22 +57,31 @@ std::string options_of(const CompileJob& job) {
   std::string message = "cannot compile " + what(job) + ": " + why;
   const std::string shown = clipped(diagnostics_of(log));
   if (!shown.empty()) message += '\n' + shown;
-  throw CompileError(code, message, job.unit.resolved.specialization.to_string(), options_of(job), clipped(log));
+  throw CompileError(code, message, job.unit.resolved.specialization.to_string(), options_of(job),
+                     clipped(log));
 }
 
 void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer) {
   using Fate = WorkerProcess::Answer::Fate;
   using Status = WorkerResponse::Status;
-  if (answer.fate == Fate::timed_out) fail(job, Errc::compile_timeout, "killed at its deadline (KILN_COMPILE_DEADLINE)", {});
-  if (answer.fate == Fate::died) fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
+  if (answer.fate == Fate::timed_out)
+    fail(job, Errc::compile_timeout, "killed at its deadline (KILN_COMPILE_DEADLINE)", {});
+  if (answer.fate == Fate::died)
+    fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
   const WorkerResponse& r = answer.response;
   switch (r.status) {
-    case Status::ok: return;
-    case Status::compile_failed: fail(job, Errc::compile_failed, "the compiler refused it", r.log);
-    case Status::out_of_memory: fail(job, Errc::compile_crashed, "the compiler ran out of memory", r.log);
-    case Status::unsupported_arch: throw Error(Errc::unsupported_arch, "cannot compile " + what(job) + ": " + r.message);
-    case Status::no_compiler: throw Error(Errc::no_compiler, "cannot compile " + what(job) + ": " + r.message);
-    case Status::failed: fail(job, Errc::compile_crashed, r.message, r.log);
+    case Status::ok:
+      return;
+    case Status::compile_failed:
+      fail(job, Errc::compile_failed, "the compiler refused it", r.log);
+    case Status::out_of_memory:
+      fail(job, Errc::compile_crashed, "the compiler ran out of memory", r.log);
+    case Status::unsupported_arch:
+      throw Error(Errc::unsupported_arch, "cannot compile " + what(job) + ": " + r.message);
+    case Status::no_compiler:
+      throw Error(Errc::no_compiler, "cannot compile " + what(job) + ": " + r.message);
+    case Status::failed:
+      fail(job, Errc::compile_crashed, r.message, r.log);
   }
 }
 
@@ -86,8 +96,10 @@ Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
       toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
   const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
   if (!kernel) {
-    fail(job, Errc::compile_failed, "'" + facts.name_expression + "' is no __global__ function: the image has no entry point '" +
-                                        facts.lowered_name + "'", r.log);
+    fail(job, Errc::compile_failed,
+         "'" + facts.name_expression + "' is no __global__ function: the image has no entry point '" +
+             facts.lowered_name + "'",
+         r.log);
   }
   for (const toolchain::CubinArgument& a : kernel->arguments) facts.arguments.push_back({a.ordinal, a.size});
   facts.registers = kernel->registers;
@@ -117,18 +129,21 @@ Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
 
 /// Invariants 1 and 2 of DESIGN 4, checked after the compile.
 std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse& r) {
-  if (const auto changed = job.closure.changed()) return "'" + *changed + "' changed while it was being compiled";
+  if (const auto changed = job.closure.changed())
+    return "'" + *changed + "' changed while it was being compiled";
   std::vector<std::string> host_paths{r.private_directory};
   for (const source::Root& root : job.closure.roots) host_paths.push_back(root.path);
   for (const std::string& path : host_paths) {
-    if (path.size() > 4 && r.image.find(path) != std::string::npos) return "the image contains the directory '" + path + "'";
+    if (path.size() > 4 && r.image.find(path) != std::string::npos)
+      return "the image contains the directory '" + path + "'";
   }
   if (job.closure.computed || job.closure.toolkit_computed) {
     std::set<std::string, std::less<>> hashed;
     for (const source::ClosureFile& file : job.closure.files) hashed.insert(base::normalized(file.symbolic));
     for (const std::string& read : r.headers_read) {
       if (!hashed.contains(base::normalized(read))) {
-        return "a computed include read '" + read + "', which the key does not cover: name it in [compile] extra_includes";
+        return "a computed include read '" + read +
+               "', which the key does not cover: name it in [compile] extra_includes";
       }
     }
     if (r.headers_read.empty() && !job.closure.files.empty()) {
@@ -142,18 +157,28 @@ std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse
 
 std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit) {
   if (toolkit.nvrtc_build_id.empty() || toolkit.builtins_build_id.empty()) {
-    return "the compiler cannot be identified: '" + (toolkit.nvrtc_build_id.empty() ? toolkit.nvrtc : toolkit.nvrtc_builtins) +
+    return "the compiler cannot be identified: '" +
+           (toolkit.nvrtc_build_id.empty() ? toolkit.nvrtc : toolkit.nvrtc_builtins) +
            "' has no GNU build-id";
+  }
+  if (!closure.computed_probes.empty()) {
+    const std::string& file = closure.computed_probes.front();
+    return (file.empty() ? std::string("the source") : "'" + file + "'") +
+           " asks __has_include for a name that is not spelled out: the key cannot see the answer";
   }
   if (closure.date_time.empty()) return {};
   const std::string& file = closure.date_time.front();
-  return (file.empty() ? std::string("the source") : "'" + file + "'") + " mentions __DATE__, __TIME__ or __TIMESTAMP__";
+  return (file.empty() ? std::string("the source") : "'" + file + "'") +
+         " mentions __DATE__, __TIME__ or __TIMESTAMP__";
 }
 
-Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool, base::Deadline deadline) {
+Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
+                 base::Deadline deadline) {
   if (!toolkit.has_compiler()) {
-    throw Error(Errc::no_compiler, "cannot compile " + what(job) + ": no NVRTC found; looked in " + base::join(toolkit.tried, ", ") +
-                                       ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
+    throw Error(Errc::no_compiler,
+                "cannot compile " + what(job) + ": no NVRTC found; looked in " +
+                    base::join(toolkit.tried, ", ") +
+                    ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
   }
   WorkerProcess::Answer answer = pool.run(make_request(job, toolkit), deadline);
   check_answer(job, answer);

@@ -1,4 +1,5 @@
-// Step 5 of the path: an instantiation with its closure and key in, an image with its facts out, or a CompileError.
+// Step 5 of the path: an instantiation with its closure and key in, an image with its facts out, or a
+// CompileError.
 #pragma once
 
 #include <string>
@@ -25,7 +26,8 @@ struct Compiled {
 };
 
 /// Throws CompileError (failed, timed out, crashed) and Error(no_compiler | unsupported_arch | internal).
-Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool, base::Deadline deadline);
+Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
+                 base::Deadline deadline);
 
 /// Why this unit can never be published, known before compiling; empty when it can.
 std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit);

@@ -3,16 +3,9 @@
 #include "base/wire.hpp"
 
 namespace kiln::compile {
-namespace {
-
-// Version 1 of the facts; a record with another version is a miss.
-constexpr std::uint32_t kVersion = 1;
-
-}  // namespace
-
 std::string encode(const Facts& f) {
   base::Writer out;
-  out.number(kVersion).bytes(f.unit);
+  out.number(kFactsVersion).bytes(f.unit);
   out.list(f.parameters, [](base::Writer& w, const Parameter& p) { w.bytes(p.name).bytes(p.value); });
   out.bytes(f.arch).bytes(f.name_expression).bytes(f.lowered_name);
   out.list(f.arguments, [](base::Writer& w, const ArgumentFact& a) { w.number(a.ordinal).number(a.size); });
@@ -28,7 +21,7 @@ std::string encode(const Facts& f) {
 
 Facts decode_facts(std::string_view bytes) {
   base::Reader in(bytes);
-  if (in.number<std::uint32_t>() != kVersion) throw base::Malformed("facts of another version");
+  if (in.number<std::uint32_t>() != kFactsVersion) throw base::Malformed("facts of another version");
   Facts f;
   f.unit = in.string();
   in.list([&](base::Reader& r) {
@@ -42,7 +35,8 @@ Facts decode_facts(std::string_view bytes) {
     const auto ordinal = r.number<std::uint16_t>();
     f.arguments.push_back({ordinal, r.number<std::uint32_t>()});
   });
-  for (auto* v : {&f.registers, &f.stack_bytes, &f.spill_store_bytes, &f.spill_load_bytes, &f.shared_bytes, &f.max_threads}) {
+  for (auto* v : {&f.registers, &f.stack_bytes, &f.spill_store_bytes, &f.spill_load_bytes, &f.shared_bytes,
+                  &f.max_threads}) {
     *v = in.number<std::uint32_t>();
   }
   for (auto& v : f.required_block) v = in.number<std::uint32_t>();

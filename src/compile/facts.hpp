@@ -1,4 +1,5 @@
-// What is recorded with an image: everything about the kernel that would otherwise need a driver or another compile.
+// What is recorded with an image: everything about the kernel that would otherwise need a driver or another
+// compile.
 #pragma once
 
 #include <array>
@@ -22,17 +23,21 @@ struct Facts {
   std::string arch;
   std::string name_expression, lowered_name;
   std::vector<ArgumentFact> arguments;
-  std::uint32_t registers = 0, stack_bytes = 0, spill_store_bytes = 0, spill_load_bytes = 0, shared_bytes = 0, max_threads = 0;
+  std::uint32_t registers = 0, stack_bytes = 0, spill_store_bytes = 0, spill_load_bytes = 0, shared_bytes = 0,
+                max_threads = 0;
   std::array<std::uint32_t, 3> required_block{}, cluster{};
   std::vector<std::string> performance_warnings;
   std::string nvrtc_version;  ///< "13.0"
   double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0, compile_ms = 0;
-  std::int64_t created_s = 0;        ///< unix time; for people, never for identity
+  std::int64_t created_s = 0;                   ///< unix time; for people, never for identity
   bool project_header_through_toolkit = false;  ///< such a record is never served for another toolchain
-  std::string log;                   ///< diagnostics of the successful compile, at most 16 KB
+  std::string log;                              ///< diagnostics of the successful compile, at most 16 KB
 
   Specialization specialization() const { return {unit, parameters}; }
 };
+
+/// In the key: facts of another version are another entry, never a damaged one.
+inline constexpr std::uint32_t kFactsVersion = 1;
 
 std::string encode(const Facts& facts);
 /// Throws base::Malformed.

@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "base/hash.hpp"
+#include "compile/facts.hpp"
 
 namespace kiln::compile {
 namespace {
@@ -25,12 +26,15 @@ void field(std::string& out, std::string_view label, std::initializer_list<std::
 }  // namespace
 
 const std::vector<std::string>& kiln_options() {
-  // --no-cache: NVRTC's own cache touches the driver and falsifies everything. -v and --time only write to the log.
-  static const std::vector<std::string> options{"--no-cache", "--modify-stack-limit=false", "--ptxas-options=-v", "--time=-"};
+  // --no-cache: NVRTC's own cache touches the driver and falsifies everything. -v and --time only write to
+  // the log.
+  static const std::vector<std::string> options{"--no-cache", "--modify-stack-limit=false",
+                                                "--ptxas-options=-v", "--time=-"};
   return options;
 }
 
-MadeKey make_key(const source::Instantiation& unit, const source::Closure& closure, const toolchain::Toolkit& toolkit) {
+MadeKey make_key(const source::Instantiation& unit, const source::Closure& closure,
+                 const toolchain::Toolkit& toolkit) {
   MadeKey made;
   std::string& text = made.text;
   text.reserve(512 + 160 * closure.files.size());
@@ -43,15 +47,19 @@ MadeKey make_key(const source::Instantiation& unit, const source::Closure& closu
     field(text, "include", {edge.includer, edge.spelling, file.symbolic, file.digest.hex()});
   }
   field(text, "name", {unit.name_expression});
+  for (const Parameter& p : unit.resolved.specialization.parameters)
+    field(text, "parameter", {p.name, p.value});
   for (const std::string& option : unit.options) field(text, "option", {option});
 
   made.toolchain_at = text.size();
   text += kToolchainLine;
+  field(text, "facts", {std::to_string(kFactsVersion)});
   field(text, "nvrtc", {toolkit.nvrtc_build_id});
   field(text, "builtins", {toolkit.builtins_build_id});
   for (const std::string& option : kiln_options()) field(text, "kiln-option", {option});
   for (const source::ClosureFile& file : closure.files) {
-    if (file.toolkit) field(text, "header", {file.symbolic, file.digest.hex()});
+    if (file.toolkit)
+      field(text, "header", {file.symbolic, file.digest.hex()});
     else if (file.via_toolkit) {
       field(text, "project-header", {file.symbolic, file.digest.hex()});
       made.project_header_through_toolkit = true;
@@ -74,7 +82,8 @@ std::vector<KeyField> parse_key_text(std::string_view text) {
       std::size_t size = 0;
       const auto [end, error] = std::from_chars(text.data() + 1, text.data() + text.size(), size);
       const auto value_at = static_cast<std::size_t>(end - text.data()) + 1;
-      if (error != std::errc{} || value_at > text.size() || *end != ':' || size > text.size() - value_at) return out;
+      if (error != std::errc{} || value_at > text.size() || *end != ':' || size > text.size() - value_at)
+        return out;
       parsed.values.emplace_back(text.substr(value_at, size));
       text.remove_prefix(value_at + size);
     }
@@ -86,8 +95,8 @@ std::vector<KeyField> parse_key_text(std::string_view text) {
 }
 
 std::size_t toolchain_section(std::string_view text) noexcept {
-  // A value cannot imitate the line: it follows a newline that ends a field, and every value's length is known, so the
-  // fields before it are walked rather than searched.
+  // A value cannot imitate the line: it follows a newline that ends a field, and every value's length is
+  // known, so the fields before it are walked rather than searched.
   std::size_t at = 0;
   while (at < text.size() && text.substr(at, kToolchainLine.size()) != kToolchainLine) {
     std::size_t here = text.find_first_of(" \n", at);

@@ -36,7 +36,8 @@ void take_phase_times(WorkerResponse& response) {
     const auto value_of = [&](std::string_view phase) {
       const auto name = line.find(phase);
       double ms = 0;
-      if (name != std::string_view::npos) std::from_chars(line.data() + name + phase.size(), line.data() + line.size(), ms);
+      if (name != std::string_view::npos)
+        std::from_chars(line.data() + name + phase.size(), line.data() + line.size(), ms);
       return ms;
     };
     response.frontend_ms += value_of("CUDA C++ Frontend, ");
@@ -48,17 +49,18 @@ void take_phase_times(WorkerResponse& response) {
 }
 
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept {
-  for (const std::string_view text : {log, result}) {
-    for (const std::string_view sign : {"out of memory", "OUT_OF_MEMORY", "Loop in catastrophic", "bad_alloc"}) {
-      if (text.find(sign) != std::string_view::npos) return true;
-    }
+  // In the compilers' own words, not in a source line that the log echoes.
+  for (const std::string_view sign : {"catastrophic error: out of memory", "Loop in catastrophic"}) {
+    if (log.find(sign) != std::string_view::npos) return true;
   }
+  if (result.find("OUT_OF_MEMORY") != std::string_view::npos) return true;
   return false;
 }
 
 std::vector<std::string> traced_headers(std::string_view json) {
   // {"args":{"detail":".t0/cuda_fp16.h"},"dur":9334,"name":"Processing Header File",...}
-  constexpr std::string_view detail = "{\"args\":{\"detail\":\"", event = "\"name\":\"Processing Header File\"";
+  constexpr std::string_view detail = "{\"args\":{\"detail\":\"",
+                             event = "\"name\":\"Processing Header File\"";
   std::vector<std::string> out;
   for (auto at = json.find(event); at != std::string_view::npos; at = json.find(event, at + 1)) {
     const auto begin = json.rfind(detail, at);

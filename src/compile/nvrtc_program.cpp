@@ -46,8 +46,10 @@ struct HeaderTrace {
   }
 };
 
-/// Options that this NVRTC knows: --no-cache exists since 12.9, --time and the stack limit since 12.x's early days.
-std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& request, const std::string& prefix, bool trace) {
+/// Options that this NVRTC knows: --no-cache exists since 12.9, --time and the stack limit since 12.x's early
+/// days.
+std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& request,
+                                     const std::string& prefix, bool trace) {
   std::vector<std::string> out{"--gpu-architecture=" + request.arch};
   for (const auto& [name, path] : request.roots) out.push_back("-I" + prefix + name);
   for (const std::string& option : request.options) {
@@ -69,7 +71,8 @@ struct Program {
   }
 };
 
-std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, toolchain::nvrtcResult (*size_of)(toolchain::nvrtcProgram, size_t*),
+std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program,
+                  toolchain::nvrtcResult (*size_of)(toolchain::nvrtcProgram, size_t*),
                   toolchain::nvrtcResult (*get)(toolchain::nvrtcProgram, char*), const char* call) {
   std::size_t size = 0;
   nvrtc.check(size_of(program, &size), call);
@@ -78,16 +81,19 @@ std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, toolchain
   return out;
 }
 
-/// Without the terminating zeros that NVRTC counts, and without the directory that the program name pretends to lie in.
+/// Without the terminating zeros that NVRTC counts, and without the directory that the program name pretends
+/// to lie in.
 std::string text(std::string bytes) {
   while (!bytes.empty() && bytes.back() == '\0') bytes.pop_back();
-  constexpr std::string_view pretended = "/nonexistent/";
-  for (auto at = bytes.find(pretended); at != std::string::npos; at = bytes.find(pretended, at)) bytes.erase(at, pretended.size());
+  constexpr std::string_view pretended = kProgramDirectory;
+  for (auto at = bytes.find(pretended); at != std::string::npos; at = bytes.find(pretended, at))
+    bytes.erase(at, pretended.size());
   return bytes;
 }
 
 /// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
-void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request, WorkerResponse& response) {
+void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request,
+                WorkerResponse& response) {
   const Nvrtc& nvrtc = Nvrtc::load(request.nvrtc, request.nvrtc_builtins);
   response.nvrtc_version = std::to_string(nvrtc.major) + '.' + std::to_string(nvrtc.minor);
   if (const int number = base::Arch::parse(request.arch).number;
@@ -102,7 +108,8 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   if (request.trace_headers) trace = std::make_unique<HeaderTrace>(directory);
 
   Program program{nvrtc};
-  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(), 0, nullptr, nullptr),
+  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(), 0,
+                                  nullptr, nullptr),
               "nvrtcCreateProgram");
   for (const std::string& name : request.name_expressions) {
     nvrtc.check(nvrtc.AddNameExpression(program.handle, name.c_str()), "nvrtcAddNameExpression");
@@ -112,13 +119,17 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   for (const std::string& option : options) raw.push_back(option.c_str());
 
   const auto start = std::chrono::steady_clock::now();
-  const toolchain::nvrtcResult result = nvrtc.CompileProgram(program.handle, static_cast<int>(raw.size()), raw.data());
-  response.total_ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  const toolchain::nvrtcResult result =
+      nvrtc.CompileProgram(program.handle, static_cast<int>(raw.size()), raw.data());
+  response.total_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
-  response.log = text(fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog"));
+  response.log =
+      text(fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog"));
   take_phase_times(response);
   if (result != 0) {
-    response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory : Status::compile_failed;
+    response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory
+                                                                                     : Status::compile_failed;
     if (response.log.empty()) response.log = nvrtc.GetErrorString(result);
     return;
   }
@@ -128,7 +139,8 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
     response.lowered_names.emplace_back(lowered);
   }
   response.image = fetch(nvrtc, program.handle, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, "nvrtcGetCUBIN");
-  if (request.want_ptx) response.ptx = text(fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX"));
+  if (request.want_ptx)
+    response.ptx = text(fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX"));
   if (trace) response.headers_read = trace->headers();
   response.status = Status::ok;
 }
@@ -172,7 +184,8 @@ WorkerResponse run_nvrtc(const WorkerRequest& request, WorkingDirectory whose) n
   const int error = pthread_create(&thread, &attributes, thread_main, &job);
   pthread_attr_destroy(&attributes);
   if (error != 0) {
-    response.message = std::string("cannot start a compile thread with a 256 MiB stack: ") + std::strerror(error);
+    response.message =
+        std::string("cannot start a compile thread with a 256 MiB stack: ") + std::strerror(error);
   } else {
     pthread_join(thread, nullptr);
   }

@@ -140,7 +140,8 @@ Receive receive_frame(int fd, std::string& bytes, base::Deadline deadline) {
   char raw[sizeof header];
   if (const Receive r = receive_exactly(fd, raw, sizeof raw, deadline); r != Receive::ok) return r;
   std::memcpy(&header, raw, sizeof header);
-  if (std::memcmp(header.magic, expected.magic, 4) != 0 || header.version != expected.version || header.size > kMaxFrame) {
+  if (std::memcmp(header.magic, expected.magic, 4) != 0 || header.version != expected.version ||
+      header.size > kMaxFrame) {
     return Receive::malformed;
   }
   bytes.clear();
@@ -149,7 +150,8 @@ Receive receive_frame(int fd, std::string& bytes, base::Deadline deadline) {
   while (bytes.size() < header.size) {
     const std::size_t have = bytes.size(), want = std::min<std::size_t>(step, header.size - have);
     bytes.resize(have + want);
-    if (const Receive r = receive_exactly(fd, bytes.data() + have, want, deadline); r != Receive::ok) return r;
+    if (const Receive r = receive_exactly(fd, bytes.data() + have, want, deadline); r != Receive::ok)
+      return r;
   }
   return Receive::ok;
 }

@@ -1,5 +1,6 @@
-// What goes over the socket between a compile worker and its host: one request, one response, length-prefixed, versioned,
-// every length bounded. Both ends come from one build; a version that differs is refused, never guessed at.
+// What goes over the socket between a compile worker and its host: one request, one response,
+// length-prefixed, versioned, every length bounded. Both ends come from one build; a version that differs is
+// refused, never guessed at.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,14 @@
 namespace kiln::compile {
 
 inline constexpr std::uint32_t kProtocolVersion = 1;
+/// Programs pretend to lie here: below a file nothing can exist, so no quoted include is ever found beside
+/// the source.
+inline constexpr const char* kProgramDirectory = "/dev/null/";
 inline constexpr std::size_t kMaxFrame = std::size_t{1} << 30;
 
 struct WorkerRequest {
   std::string nvrtc, nvrtc_builtins;  ///< absolute paths
-  std::string program_name;           ///< "/nonexistent/rms_norm.cu"
+  std::string program_name;           ///< "/dev/null/rms_norm.cu"
   std::string source;
   std::vector<std::pair<std::string, std::string>> roots;  ///< {".k0", absolute directory}, in search order
   std::string arch;                                        ///< "sm_90a"
@@ -30,7 +34,14 @@ struct WorkerRequest {
 };
 
 struct WorkerResponse {
-  enum class Status : std::uint8_t { ok, compile_failed, out_of_memory, unsupported_arch, no_compiler, failed };
+  enum class Status : std::uint8_t {
+    ok,
+    compile_failed,
+    out_of_memory,
+    unsupported_arch,
+    no_compiler,
+    failed
+  };
   Status status = Status::failed;
   std::string message;  ///< for the last three
   std::string image, ptx, log;

@@ -38,8 +38,8 @@ void leave_with_host(int host_pid) {
   }).detach();
 }
 
-/// A compile allocates and frees tens of megabytes: keep them from one compile to the next instead of asking the kernel for
-/// zeroed pages again (7 to 15 % of a compile's CPU time).
+/// A compile allocates and frees tens of megabytes: keep them from one compile to the next instead of asking
+/// the kernel for zeroed pages again (7 to 15 % of a compile's CPU time).
 void keep_memory() {
   ::mallopt(M_ARENA_MAX, 1);
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);

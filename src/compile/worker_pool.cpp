@@ -9,7 +9,8 @@
 
 namespace kiln::compile {
 
-WorkerPool::WorkerPool(std::string executable, int jobs) : configured_(std::move(executable)), jobs_(std::max(1, jobs)) {}
+WorkerPool::WorkerPool(std::string executable, int jobs)
+    : configured_(std::move(executable)), jobs_(std::max(1, jobs)) {}
 
 WorkerPool::~WorkerPool() = default;
 
@@ -21,8 +22,10 @@ std::unique_ptr<WorkerProcess> WorkerPool::take(base::Deadline deadline) {
     host_ = ::getpid();
   }
   const auto ready = [&] { return !idle_.empty() || live_ < jobs_; };
-  if (deadline.at() == base::Clock::time_point::max()) freed_.wait(lock, ready);
-  else if (!freed_.wait_until(lock, deadline.at(), ready)) return nullptr;
+  if (deadline.at() == base::Clock::time_point::max())
+    freed_.wait(lock, ready);
+  else if (!freed_.wait_until(lock, deadline.at(), ready))
+    return nullptr;
   while (!idle_.empty()) {
     auto worker = std::move(idle_.back());
     idle_.pop_back();
@@ -43,8 +46,10 @@ std::unique_ptr<WorkerProcess> WorkerPool::take(base::Deadline deadline) {
 void WorkerPool::give(std::unique_ptr<WorkerProcess> worker) {
   {
     std::lock_guard lock(mutex_);
-    if (worker) idle_.push_back(std::move(worker));
-    else --live_;
+    if (worker)
+      idle_.push_back(std::move(worker));
+    else
+      --live_;
   }
   freed_.notify_one();
 }
@@ -58,8 +63,11 @@ void WorkerPool::warm() noexcept try {
 WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, base::Deadline deadline) {
   using Fate = WorkerProcess::Answer::Fate;
   if (find_worker_executable(configured_).empty()) {
-    base::warn_once("no worker", "no kiln-worker executable found (looked beside the library, in libexec/kiln and beside the program); "
-                                 "compiling inside this process, where a compiler crash cannot be contained. Set KILN_WORKER.");
+    base::warn_once(
+        "no worker",
+        "no kiln-worker executable found (looked beside the library, in libexec/kiln and beside the "
+        "program); "
+        "compiling inside this process, where a compiler crash cannot be contained. Set KILN_WORKER.");
     return {Fate::answered, run_nvrtc(request, WorkingDirectory::of_thread), {}};
   }
   auto worker = take(deadline);

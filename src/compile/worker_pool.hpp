@@ -17,11 +17,13 @@ class WorkerPool {
   WorkerPool(std::string executable, int jobs);
   ~WorkerPool();
 
-  /// Waits for a free worker, then for its answer; the deadline covers both. Without a worker executable it compiles in
-  /// this process, with one warning, and the deadline cannot be kept. Throws Error(no_compiler) when a worker cannot be started.
+  /// Waits for a free worker, then for its answer; the deadline covers both. Without a worker executable it
+  /// compiles in this process, with one warning, and the deadline cannot be kept. Throws Error(no_compiler)
+  /// when a worker cannot be started.
   WorkerProcess::Answer run(const WorkerRequest& request, base::Deadline deadline);
   int jobs() const noexcept { return jobs_; }
-  /// Starts one worker ahead of need, in the caller's time (posix_spawn takes about 0.4 ms). Faults wait for run().
+  /// Starts one worker ahead of need, in the caller's time (posix_spawn takes about 0.4 ms). Faults wait for
+  /// run().
   void warm() noexcept;
 
  private:

@@ -22,7 +22,8 @@ extern char** environ;
 namespace kiln::compile {
 namespace {
 
-/// What a compiler needs from its host's environment; the rest (LD_PRELOAD of a profiler, CUDA_*, ...) is not its business.
+/// What a compiler needs from its host's environment; the rest (LD_PRELOAD of a profiler, CUDA_*, ...) is not
+/// its business.
 std::vector<std::string> worker_environment(const std::string& directory) {
   std::vector<std::string> out{"LC_ALL=C", "TMPDIR=" + directory};
   for (const char* name : {"PATH", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
@@ -48,7 +49,8 @@ struct SpawnPlan {
 
 std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executable) {
   const auto fail = [&](const char* what, int error) {
-    throw Error(Errc::no_compiler, "cannot start the compile worker '" + executable + "': " + what + ": " + std::strerror(error));
+    throw Error(Errc::no_compiler, "cannot start the compile worker '" + executable + "': " + what + ": " +
+                                       std::strerror(error));
   };
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair", errno);
@@ -56,7 +58,8 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executabl
 
   SpawnPlan plan;
   // dup2 onto itself would keep close-on-exec: the socket must not happen to be the target number already.
-  if (worker_end.get() == kWorkerSocket) worker_end = base::Fd(::fcntl(worker_end.get(), F_DUPFD_CLOEXEC, kWorkerSocket + 1));
+  if (worker_end.get() == kWorkerSocket)
+    worker_end = base::Fd(::fcntl(worker_end.get(), F_DUPFD_CLOEXEC, kWorkerSocket + 1));
   posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&plan.actions, 2, 1);
   posix_spawn_file_actions_adddup2(&plan.actions, worker_end.get(), kWorkerSocket);
@@ -67,7 +70,8 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executabl
   posix_spawnattr_setsigdefault(&plan.attributes, &all);
   posix_spawnattr_setsigmask(&plan.attributes, &none);
   posix_spawnattr_setpgroup(&plan.attributes, 0);
-  posix_spawnattr_setflags(&plan.attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&plan.attributes,
+                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 
   auto directory = std::make_unique<base::TempDir>("kiln-worker-");
   std::vector<std::string> environment = worker_environment(directory->path());
@@ -77,7 +81,8 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executabl
   std::string name = "kiln-worker", host = std::to_string(::getpid());
   char* arguments[] = {name.data(), host.data(), nullptr};
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes, arguments, env_pointers.data());
+  const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes, arguments,
+                                  env_pointers.data());
   if (error != 0) fail("posix_spawn", error);
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(host_end), std::move(directory)));
 }
@@ -92,14 +97,17 @@ std::string WorkerProcess::reap(bool kill_first) noexcept {
   pid_ = -1;
   if (got < 0) return "reaped by the host program";  // a host that ignores SIGCHLD
   if (WIFSIGNALED(status)) {
-    return "killed by signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ")";
+    return "killed by signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) +
+           ")";
   }
   return "exited with status " + std::to_string(WEXITSTATUS(status));
 }
 
 WorkerProcess::~WorkerProcess() {
-  if (::getpid() == host_) reap(true);
-  else directory_.release();  // the parent's, like the worker
+  if (::getpid() == host_)
+    reap(true);
+  else
+    directory_.release();  // the parent's, like the worker
 }
 
 bool WorkerProcess::alive() const noexcept {
@@ -122,7 +130,8 @@ WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Dea
     }
   }
   answer.fate = received == Receive::deadline ? Answer::Fate::timed_out : Answer::Fate::died;
-  // A closed socket means that it is gone or going: wait for its own status; otherwise it must be stopped first.
+  // A closed socket means that it is gone or going: wait for its own status; otherwise it must be stopped
+  // first.
   answer.how = reap(received != Receive::closed);
   if (received == Receive::malformed) answer.how = "its answer was malformed";
   return answer;
@@ -134,9 +143,10 @@ std::string find_worker_executable(const std::string& configured) {
   std::error_code error;
   const std::string own = base::own_object_directory();
   const std::string program = fs::read_symlink("/proc/self/exe", error).parent_path().string();
-  for (const std::string& candidate : {own + "/kiln-worker", own + "/../libexec/kiln/kiln-worker", own + "/../../libexec/kiln/kiln-worker",
-                                       program + "/kiln-worker", program + "/../libexec/kiln/kiln-worker",
-                                       std::string(KILN_INSTALL_LIBEXECDIR "/kiln/kiln-worker")}) {
+  for (const std::string& candidate :
+       {own + "/kiln-worker", own + "/../libexec/kiln/kiln-worker", own + "/../../libexec/kiln/kiln-worker",
+        program + "/kiln-worker", program + "/../libexec/kiln/kiln-worker",
+        std::string(KILN_INSTALL_LIBEXECDIR "/kiln/kiln-worker")}) {
     if (::access(candidate.c_str(), X_OK) == 0) return base::normalized(candidate);
   }
   return {};

@@ -16,8 +16,8 @@ namespace kiln::compile {
 
 class WorkerProcess {
  public:
-  /// posix_spawn: default signals, an own process group, a whitelisted environment, no descriptor but the socket, core files off.
-  /// Throws Error(no_compiler) naming the executable and the reason.
+  /// posix_spawn: default signals, an own process group, a whitelisted environment, no descriptor but the
+  /// socket, core files off. Throws Error(no_compiler) naming the executable and the reason.
   static std::unique_ptr<WorkerProcess> spawn(const std::string& executable);
   /// Kills and reaps. In a forked child of the host: closes descriptors only.
   ~WorkerProcess();
@@ -42,10 +42,12 @@ class WorkerProcess {
 
   pid_t pid_, host_;
   base::Fd socket_;
-  std::unique_ptr<base::TempDir> directory_;  ///< the worker's TMPDIR: what a killed worker leaves goes with it
+  std::unique_ptr<base::TempDir>
+      directory_;  ///< the worker's TMPDIR: what a killed worker leaves goes with it
 };
 
-/// KILN_WORKER's value, else kiln-worker beside this object, in ../libexec/kiln, or beside the program. Empty: none.
+/// KILN_WORKER's value, else kiln-worker beside this object, in ../libexec/kiln, or beside the program.
+/// Empty: none.
 std::string find_worker_executable(const std::string& configured);
 
 }  // namespace kiln::compile

@@ -31,9 +31,16 @@ kiln_status fail(Errc code, const char* message, const CompileError* compile = n
     e.specialization = compile ? compile->specialization() : "";
     e.options = compile ? compile->options() : "";
     e.log = compile ? compile->log() : "";
-    e.view = {sizeof(kiln_error), static_cast<kiln_status>(code), e.message.c_str(), e.specialization.c_str(), e.options.c_str(), e.log.c_str()};
+    e.view = {sizeof(kiln_error), static_cast<kiln_status>(code),
+              e.message.c_str(),  e.specialization.c_str(),
+              e.options.c_str(),  e.log.c_str()};
   } catch (...) {
-    e.view = {sizeof(kiln_error), static_cast<kiln_status>(code), "out of memory while reporting an error", "", "", ""};
+    e.view = {sizeof(kiln_error),
+              static_cast<kiln_status>(code),
+              "out of memory while reporting an error",
+              "",
+              "",
+              ""};
   }
   return e.view.status;
 }
@@ -97,7 +104,8 @@ Value to_value(const kiln_value& v) noexcept {
   Value out;
   out.kind = static_cast<Value::Kind>(v.kind);
   out.integer = v.integer;
-  if (v.kind == KILN_VALUE_TEXT && v.text && v.text_size > 0) out.text = {v.text, static_cast<std::size_t>(v.text_size)};
+  if (v.kind == KILN_VALUE_TEXT && v.text && v.text_size > 0)
+    out.text = {v.text, static_cast<std::size_t>(v.text_size)};
   return out;
 }
 
@@ -108,7 +116,8 @@ class Values {
     require(count == 0 || values != nullptr, "values is null");
     if (!names) {
       if (count > source::kMaxParameters) {
-        throw Error(Errc::invalid_argument, "template '" + t.origin().manifest.name + "' was given " + std::to_string(count) + " parameters");
+        throw Error(Errc::invalid_argument, "template '" + t.origin().manifest.name + "' was given " +
+                                                std::to_string(count) + " parameters");
       }
       for (std::size_t i = 0; i < count; ++i) fixed_[i] = to_value(values[i]);
       span_ = {fixed_, count};
@@ -148,8 +157,10 @@ kiln_status kiln_service_create(const kiln_options* options, kiln_service** out)
     o.ignore_environment = in.hermetic != 0;
     require(in.mode >= KILN_MODE_DEFAULT && in.mode <= KILN_MODE_SEALED, "mode is none of KILN_MODE_*");
     o.mode = static_cast<Mode>(in.mode);
-    o.cache_dir = text(in.cache_dir), o.template_path = text(in.template_path), o.include_path = text(in.include_path);
-    o.cuda_home = text(in.cuda_home), o.toolchain = text(in.toolchain), o.arch = text(in.arch), o.worker = text(in.worker);
+    o.cache_dir = text(in.cache_dir), o.template_path = text(in.template_path),
+    o.include_path = text(in.include_path);
+    o.cuda_home = text(in.cuda_home), o.toolchain = text(in.toolchain), o.arch = text(in.arch),
+    o.worker = text(in.worker);
     o.jobs = in.jobs;
     o.compile_deadline_s = in.compile_deadline_s;
     *out = reinterpret_cast<kiln_service*>(new Service(o));
@@ -158,7 +169,8 @@ kiln_status kiln_service_create(const kiln_options* options, kiln_service** out)
 
 void kiln_service_destroy(kiln_service* service) { delete reinterpret_cast<Service*>(service); }
 
-kiln_status kiln_service_add_template(kiln_service* service, const char* manifest, const char* source, const char* reference) {
+kiln_status kiln_service_add_template(kiln_service* service, const char* manifest, const char* source,
+                                      const char* reference) {
   return guarded([&] {
     require(manifest && source, "manifest and source must not be null");
     of(service).add({manifest, source, text(reference)});
@@ -169,7 +181,8 @@ kiln_status kiln_service_seal(kiln_service* service) {
   return guarded([&] { of(service).seal(); });
 }
 
-kiln_status kiln_service_open(kiln_service* service, const char* name, int32_t device, const char* arch, kiln_template** out) {
+kiln_status kiln_service_open(kiln_service* service, const char* name, int32_t device, const char* arch,
+                              kiln_template** out) {
   return guarded([&] {
     require(name && out, "name and out must not be null");
     *out = reinterpret_cast<kiln_template*>(&of(service).open(name, device, text(arch)));
@@ -184,8 +197,8 @@ kiln_status kiln_service_stats(kiln_service* service, kiln_stats* out) {
   });
 }
 
-kiln_status kiln_template_get(kiln_template* t, const char* const* names, const kiln_value* values, size_t count, const kiln_get* get,
-                              const kiln_kernel** out) {
+kiln_status kiln_template_get(kiln_template* t, const char* const* names, const kiln_value* values,
+                              size_t count, const kiln_get* get, const kiln_kernel** out) {
   return guarded([&] {
     require(out != nullptr, "out is null");
     const Values in(of(t), names, values, count);
@@ -193,7 +206,8 @@ kiln_status kiln_template_get(kiln_template* t, const char* const* names, const 
     if (get) {
       const kiln_get options = sized(get);
       if (options.deadline_s > 0) {
-        request.deadline = base::Deadline::after(std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(std::min(options.deadline_s, 1e9))));
+        request.deadline = base::Deadline::after(std::chrono::duration_cast<base::Clock::duration>(
+            std::chrono::duration<double>(std::min(options.deadline_s, 1e9))));
       }
       if (options.has_stream) request.stream = options.stream;
     }
@@ -205,10 +219,12 @@ const kiln_kernel* kiln_template_try_get(kiln_template* t, const kiln_value* val
   if (!t || count > source::kMaxParameters || (count > 0 && !values)) return nullptr;
   Value in[source::kMaxParameters];
   for (std::size_t i = 0; i < count; ++i) in[i] = to_value(values[i]);
-  return reinterpret_cast<const kiln_kernel*>(reinterpret_cast<const KernelTemplate*>(t)->try_get({in, count}));
+  return reinterpret_cast<const kiln_kernel*>(
+      reinterpret_cast<const KernelTemplate*>(t)->try_get({in, count}));
 }
 
-kiln_status kiln_template_compile(kiln_template* t, const char* const* names, const kiln_value* values, size_t count, kiln_image* out) {
+kiln_status kiln_template_compile(kiln_template* t, const char* const* names, const kiln_value* values,
+                                  size_t count, kiln_image* out) {
   return guarded([&] {
     require(out != nullptr, "out is null");
     const Values in(of(t), names, values, count);
@@ -260,14 +276,16 @@ CUfunction kiln_kernel_function(const kiln_kernel* kernel) {
   return kernel ? reinterpret_cast<const LoadedKernel*>(kernel)->function() : nullptr;
 }
 
-kiln_status kiln_kernel_launch(const kiln_kernel* kernel, CUstream stream, const kiln_arg_type* types, const void* const* data, size_t count) {
+kiln_status kiln_kernel_launch(const kiln_kernel* kernel, CUstream stream, const kiln_arg_type* types,
+                               const void* const* data, size_t count) {
   return guarded([&] {
     require(count == 0 || (types && data), "types and data must not be null");
     of(kernel).launch(stream, types, data, count);
   });
 }
 
-kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config, void** parameters) {
+kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config,
+                                   void** parameters) {
   return guarded([&] {
     require(config != nullptr, "config is null");
     of(kernel).launch_raw(sized(config), parameters);

@@ -32,9 +32,11 @@ struct Known {
 constexpr Known kKnown[] = {
     {"cache_dir", "", "directory of the writable store", &Options::cache_dir},
     {"template_path", "", "directories of templates, before the installed ones", &Options::template_path},
-    {"include_path", "", "directories searched for includes after the template's own", &Options::include_path},
+    {"include_path", "", "directories searched for includes after the template's own",
+     &Options::include_path},
     {"cuda_home", "", "where NVRTC and the toolkit's headers are", &Options::cuda_home},
-    {"toolchain", "", "whose records may be served: own, any or a toolchain's first hex digits", &Options::toolchain},
+    {"toolchain", "", "whose records may be served: own, any or a toolchain's first hex digits",
+     &Options::toolchain},
     {"arch", "", "architecture when there is no GPU to ask", &Options::arch},
     {"mode", "jit", "jit, warn or sealed", nullptr},
     {"jobs", "0", "compile workers at once; 0: one per core", nullptr},
@@ -58,13 +60,16 @@ std::string option_value(const Options& options, const Known& known) {
     return options.mode == Mode::jit ? "jit" : options.mode == Mode::warn ? "warn" : "sealed";
   }
   if (name == "jobs" && options.jobs > 0) return std::to_string(options.jobs);
-  if (name == "compile_deadline" && options.compile_deadline_s > 0) return std::to_string(options.compile_deadline_s);
+  if (name == "compile_deadline" && options.compile_deadline_s > 0)
+    return std::to_string(options.compile_deadline_s);
   return {};
 }
 
 std::string config_path() {
-  if (const char* xdg = std::getenv("XDG_CONFIG_HOME"); xdg && *xdg == '/') return std::string(xdg) + "/kiln/config.toml";
-  if (const char* home = std::getenv("HOME"); home && *home == '/') return std::string(home) + "/.config/kiln/config.toml";
+  if (const char* xdg = std::getenv("XDG_CONFIG_HOME"); xdg && *xdg == '/')
+    return std::string(xdg) + "/kiln/config.toml";
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::string(home) + "/.config/kiln/config.toml";
   return {};
 }
 
@@ -75,26 +80,30 @@ void warn_unknown_environment(const std::vector<std::string>& names) {
     const std::string name(text.substr(0, text.find('=')));
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     if (name.starts_with("KILN_TEST_") || name.starts_with("KILN_FAKE_")) continue;  // the test suite's own
-    base::warn_once(name, "environment variable " + name + " is not known to this version of kiln" + base::did_you_mean(name, names));
+    base::warn_once(name, "environment variable " + name + " is not known to this version of kiln" +
+                              base::did_you_mean(name, names));
   }
 }
 
 [[noreturn]] void bad(const Setting& s, const std::string& allowed) {
-  throw Error(Errc::invalid_argument, s.name + " = '" + s.value + "' (from " + s.origin + "): expected " + allowed);
+  throw Error(Errc::invalid_argument,
+              s.name + " = '" + s.value + "' (from " + s.origin + "): expected " + allowed);
 }
 
 double number_of(const Setting& s, const std::string& allowed) {
   double value = 0;
   const auto [end, error] = std::from_chars(s.value.data(), s.value.data() + s.value.size(), value);
-  if (error != std::errc{} || end != s.value.data() + s.value.size() || !std::isfinite(value) || value < 0) bad(s, allowed);
+  if (error != std::errc{} || end != s.value.data() + s.value.size() || !std::isfinite(value) || value < 0)
+    bad(s, allowed);
   return value;
 }
 
 std::string find_installed_templates() {
   const std::string own = base::own_object_directory();
   std::error_code error;
-  for (const std::string& candidate : {own + "/share/kiln/templates", own + "/../share/kiln/templates",
-                                       own + "/../../share/kiln/templates", std::string(KILN_INSTALL_DATADIR "/kiln/templates")}) {
+  for (const std::string& candidate :
+       {own + "/share/kiln/templates", own + "/../share/kiln/templates", own + "/../../share/kiln/templates",
+        std::string(KILN_INSTALL_DATADIR "/kiln/templates")}) {
     if (fs::is_directory(candidate, error)) return base::normalized(candidate);
   }
   return {};
@@ -136,7 +145,16 @@ Config Config::resolve(const Options& options) {
         base::warn_once(file + name, file + ": '" + name + "' is not known to this version of kiln");
       }
     }
-    if (!base::set_log_level(config.get("log"))) base::warn_once("log", "KILN_LOG = '" + config.get("log") + "': expected trace, debug, info, warning, error or off");
+    if (!base::set_log_level(config.get("log")))
+      base::warn_once("log", "KILN_LOG = '" + config.get("log") +
+                                 "': expected trace, debug, info, warning, error or off");
+  }
+  const std::string& toolchain = config.get("toolchain");
+  if (!toolchain.empty() && toolchain != "own" && toolchain != "any" &&
+      toolchain.find_first_not_of("0123456789abcdef") != std::string::npos) {
+    bad(*std::find_if(config.settings_.begin(), config.settings_.end(),
+                      [](const Setting& s) { return s.name == "toolchain"; }),
+        "own, any or the first hex digits of a toolchain's digest");
   }
   config.mode();
   config.jobs();
@@ -145,9 +163,11 @@ Config Config::resolve(const Options& options) {
 
   config.installed_templates_ = find_installed_templates();
   for (const std::string& path : template_paths) {
-    for (std::string& directory : base::split(path, ':')) config.template_directories_.push_back(std::move(directory));
+    for (std::string& directory : base::split(path, ':'))
+      config.template_directories_.push_back(std::move(directory));
   }
-  if (!config.installed_templates_.empty()) config.template_directories_.push_back(config.installed_templates_);
+  if (!config.installed_templates_.empty())
+    config.template_directories_.push_back(config.installed_templates_);
   return config;
 }
 
@@ -171,8 +191,10 @@ Mode Config::mode() const {
 }
 
 int Config::jobs() const {
-  const double jobs = number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");
-  return jobs >= 1 ? static_cast<int>(std::min(jobs, 1024.0)) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const double jobs =
+      number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");
+  return jobs >= 1 ? static_cast<int>(std::min(jobs, 1024.0))
+                   : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 double Config::compile_deadline_s() const {
@@ -182,6 +204,15 @@ double Config::compile_deadline_s() const {
   return seconds;
 }
 
-std::vector<std::string> Config::include_directories() const { return base::split(get("include_path"), ':'); }
+std::vector<std::string> Config::include_directories() const {
+  std::vector<std::string> out;
+  for (const std::string& directory : base::split(get("include_path"), ':')) {
+    std::error_code ignored;
+    out.push_back(fs::absolute(directory, ignored)
+                      .lexically_normal()
+                      .string());  // the compiler has another working directory
+  }
+  return out;
+}
 
 }  // namespace kiln::runtime

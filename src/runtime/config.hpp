@@ -1,4 +1,5 @@
-// Where a service's settings come from: code or flag, then KILN_*, then the configuration file, then the default.
+// Where a service's settings come from: code or flag, then KILN_*, then the configuration file, then the
+// default.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +12,17 @@
 namespace kiln::runtime {
 
 struct Setting {
-  std::string name;         ///< "cache_dir"; the environment's name is KILN_CACHE_DIR, the file's key cache_dir
-  std::string value;        ///< "" when nothing sets it
-  std::string origin;       ///< "option", "KILN_CACHE_DIR", "/home/u/.config/kiln/config.toml", "default"
+  std::string name;    ///< "cache_dir"; the environment's name is KILN_CACHE_DIR, the file's key cache_dir
+  std::string value;   ///< "" when nothing sets it
+  std::string origin;  ///< "option", "KILN_CACHE_DIR", "/home/u/.config/kiln/config.toml", "default"
   std::string doc;
 };
 
 class Config {
  public:
-  /// Warns about KILN_* variables and configuration keys that this version does not know. Throws Error(invalid_argument) for a value
-  /// that cannot be right (mode, jobs, compile_deadline), naming its origin.
+  /// Warns about KILN_* variables and configuration keys that this version does not know. Throws
+  /// Error(invalid_argument) for a value that cannot be right (mode, jobs, compile_deadline), naming its
+  /// origin.
   static Config resolve(const Options& options);
 
   const std::string& get(std::string_view name) const;
@@ -44,7 +46,8 @@ class Config {
   bool hermetic_ = false;
 };
 
-/// The names and values of a configuration file; a missing file has none. Throws Error(invalid_argument) "FILE:LINE: ...".
+/// The names and values of a configuration file; a missing file has none. Throws Error(invalid_argument)
+/// "FILE:LINE: ...".
 std::vector<std::pair<std::string, std::string>> read_config_file(const std::string& path);
 
 }  // namespace kiln::runtime

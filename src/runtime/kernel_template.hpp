@@ -46,7 +46,8 @@ class KernelTemplate {
 
  private:
   bool pack(std::span<const Value> values, PackedParameters& out) const noexcept;
-  LoadedKernel& make_ready(std::span<const Value> values, const PackedParameters* packed, const GetRequest& request);
+  LoadedKernel& make_ready(std::span<const Value> values, const PackedParameters* packed,
+                           const GetRequest& request);
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, ObtainOptions options);
   void refuse_in_capture(const GetRequest& request, const source::Resolved& resolved) const;
 
@@ -55,7 +56,8 @@ class KernelTemplate {
   const Target target_;
   ReadyTable ready_, ready_references_;
   std::mutex loading_;
-  std::map<std::pair<source::Which, std::string>, std::unique_ptr<LoadedKernel>> kernels_;  // by resolved specialisation
+  std::map<std::pair<source::Which, std::string>, std::unique_ptr<LoadedKernel>>
+      kernels_;  // by resolved specialisation
 };
 
 }  // namespace kiln::runtime

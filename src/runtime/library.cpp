@@ -6,20 +6,25 @@ namespace kiln::runtime {
 
 using namespace toolchain;
 
-std::optional<Library> Library::load(const Driver& driver, const std::string& image, const std::string& lowered_name,
-                                     const std::string& doing, std::string& refusal) {
+std::optional<Library> Library::load(const Driver& driver, const std::string& image,
+                                     const std::string& lowered_name, const std::string& doing,
+                                     std::string& refusal) {
   const RelaxedCapture relaxed(driver);
   const auto refused = [&](CUresult result) {
     switch (result) {
       case CUDA_ERROR_INVALID_IMAGE:
       case CUDA_ERROR_NO_BINARY_FOR_GPU:
       case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
-      case CUDA_ERROR_INVALID_SOURCE: refusal = driver.describe(result); return true;
-      default: return false;
+      case CUDA_ERROR_INVALID_SOURCE:
+        refusal = driver.describe(result);
+        return true;
+      default:
+        return false;
     }
   };
   CUlibrary handle = nullptr;
-  const CUresult loaded = driver.cuLibraryLoadData(&handle, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  const CUresult loaded =
+      driver.cuLibraryLoadData(&handle, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
   if (refused(loaded)) return std::nullopt;
   driver.check(loaded, "cuLibraryLoadData", doing);
   Library library(driver, handle);
@@ -35,7 +40,9 @@ std::optional<Library> Library::load(const Driver& driver, const std::string& im
 }
 
 Library::Library(Library&& other) noexcept
-    : driver_(other.driver_), library_(std::exchange(other.library_, nullptr)), function_(std::exchange(other.function_, nullptr)) {}
+    : driver_(other.driver_),
+      library_(std::exchange(other.library_, nullptr)),
+      function_(std::exchange(other.function_, nullptr)) {}
 
 Library& Library::operator=(Library&& other) noexcept {
   std::swap(driver_, other.driver_);

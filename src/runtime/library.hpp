@@ -11,11 +11,12 @@ namespace kiln::runtime {
 /// Unloads on destruction; tolerates a driver or context that is already gone.
 class Library {
  public:
-  /// Loads in relaxed capture mode and makes the function resident, so that the first launch loads nothing. Nothing when
-  /// the driver refuses the image for its content ("invalid image", "no binary"): the caller may try another record; `refusal` says
-  /// why. Throws Error(driver) for every other failure.
-  static std::optional<Library> load(const toolchain::Driver& driver, const std::string& image, const std::string& lowered_name,
-                                     const std::string& doing, std::string& refusal);
+  /// Loads in relaxed capture mode and makes the function resident, so that the first launch loads nothing.
+  /// Nothing when the driver refuses the image for its content ("invalid image", "no binary"): the caller may
+  /// try another record; `refusal` says why. Throws Error(driver) for every other failure.
+  static std::optional<Library> load(const toolchain::Driver& driver, const std::string& image,
+                                     const std::string& lowered_name, const std::string& doing,
+                                     std::string& refusal);
   Library(Library&& other) noexcept;
   Library& operator=(Library&& other) noexcept;
   ~Library();
@@ -23,7 +24,8 @@ class Library {
   toolchain::CUfunction function() const noexcept { return function_; }
 
  private:
-  Library(const toolchain::Driver& driver, toolchain::CUlibrary library) : driver_(&driver), library_(library) {}
+  Library(const toolchain::Driver& driver, toolchain::CUlibrary library)
+      : driver_(&driver), library_(library) {}
   const toolchain::Driver* driver_;
   toolchain::CUlibrary library_ = nullptr;
   toolchain::CUfunction function_ = nullptr;
@@ -32,7 +34,9 @@ class Library {
 /// While it lives, this thread's driver calls do not invalidate a stream capture of another one.
 class RelaxedCapture {
  public:
-  explicit RelaxedCapture(const toolchain::Driver& driver) noexcept : driver_(driver) { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
+  explicit RelaxedCapture(const toolchain::Driver& driver) noexcept : driver_(driver) {
+    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
   ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;

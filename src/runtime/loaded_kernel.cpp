@@ -13,8 +13,9 @@ namespace {
 constexpr std::int64_t kFreeSharedBytes = 48 << 10;
 }  // namespace
 
-LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device, std::shared_ptr<const source::Template> origin,
-                           source::Which which, source::Resolved resolved, Obtained obtained, Library library)
+LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
+                           std::shared_ptr<const source::Template> origin, source::Which which,
+                           source::Resolved resolved, Obtained obtained, Library library)
     : driver_(driver),
       origin_(std::move(origin)),
       which_(which),
@@ -42,49 +43,57 @@ void LoadedKernel::fail(Errc code, const std::string& what) const { throw Error(
 
 void LoadedKernel::set_geometry(PreparedLaunch& out) const {
   const source::LaunchSpec& s = spec();
-  const auto dimension = [&](const std::vector<source::Expression>& from, std::size_t i, const char* name, std::int64_t limit) {
+  const auto dimension = [&](const std::vector<source::Expression>& from, std::size_t i, const char* name,
+                             std::int64_t limit) {
     if (i >= from.size()) return 1u;
     const std::int64_t value = from[i].evaluate(out.slots);
     if (value < 0 || value > limit) {
-      fail(Errc::requirement, std::string(name) + "[" + std::to_string(i) + "] = " + from[i].text() + " = " + std::to_string(value) +
-                                  " is not in 0.." + std::to_string(limit));
+      fail(Errc::requirement, std::string(name) + "[" + std::to_string(i) + "] = " + from[i].text() + " = " +
+                                  std::to_string(value) + " is not in 0.." + std::to_string(limit));
     }
     return static_cast<unsigned>(value);
   };
   toolchain::LaunchConfig& c = out.config;
-  c.block_x = dimension(s.block, 0, "block", 1024), c.block_y = dimension(s.block, 1, "block", 1024), c.block_z = dimension(s.block, 2, "block", 64);
+  c.block_x = dimension(s.block, 0, "block", 1024), c.block_y = dimension(s.block, 1, "block", 1024),
+  c.block_z = dimension(s.block, 2, "block", 64);
   const std::int64_t shared = s.smem.empty() ? 0 : s.smem.evaluate(out.slots);
   const std::int64_t optin = base_slots_[static_cast<std::size_t>(manifest().slots.smem_optin_slot())];
   if (shared < 0 || shared + obtained_.image->facts.shared_bytes > optin) {
     fail(Errc::requirement, "smem = " + s.smem.text() + " = " + std::to_string(shared) + " bytes (and " +
-                                std::to_string(obtained_.image->facts.shared_bytes) + " static) do not fit this device's " +
-                                std::to_string(optin));
+                                std::to_string(obtained_.image->facts.shared_bytes) +
+                                " static) do not fit this device's " + std::to_string(optin));
   }
   c.shared_bytes = static_cast<unsigned>(shared);
   if (shared > shared_allowed_.load(std::memory_order_relaxed)) allow_shared_memory(shared);
   if (wants_occupancy_) {
     int blocks = 0;
     driver_.check(driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                      &blocks, function(), static_cast<int>(c.block_x * c.block_y * c.block_z), static_cast<std::size_t>(shared)),
+                      &blocks, function(), static_cast<int>(c.block_x * c.block_y * c.block_z),
+                      static_cast<std::size_t>(shared)),
                   "cuOccupancyMaxActiveBlocksPerMultiprocessor", name_);
     out.slots[static_cast<std::size_t>(manifest().slots.occupancy_slot())] = blocks;
   }
-  c.grid_x = dimension(s.grid, 0, "grid", INT32_MAX), c.grid_y = dimension(s.grid, 1, "grid", 65535), c.grid_z = dimension(s.grid, 2, "grid", 65535);
+  c.grid_x = dimension(s.grid, 0, "grid", INT32_MAX), c.grid_y = dimension(s.grid, 1, "grid", 65535),
+  c.grid_z = dimension(s.grid, 2, "grid", 65535);
 }
 
 void LoadedKernel::allow_shared_memory(std::int64_t bytes) const {
-  const std::lock_guard lock(allowing_);  // the attribute is set, not raised: a smaller one must not come after a larger
+  const std::lock_guard lock(
+      allowing_);  // the attribute is set, not raised: a smaller one must not come after a larger
   if (bytes <= shared_allowed_.load(std::memory_order_relaxed)) return;
   const RelaxedCapture relaxed(driver_);
-  driver_.check(driver_.cuFuncSetAttribute(function(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, static_cast<int>(bytes)),
-                "cuFuncSetAttribute", "allowing " + std::to_string(bytes) + " bytes of shared memory for " + name_);
+  driver_.check(driver_.cuFuncSetAttribute(function(), CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                           static_cast<int>(bytes)),
+                "cuFuncSetAttribute",
+                "allowing " + std::to_string(bytes) + " bytes of shared memory for " + name_);
   shared_allowed_.store(bytes, std::memory_order_relaxed);
 }
 
 void LoadedKernel::launch_prepared(CUstream stream, PreparedLaunch& prepared) const {
   const source::LaunchSpec& s = spec();
   toolchain::LaunchConfig config = prepared.config;
-  if (config.grid_x == 0 || config.grid_y == 0 || config.grid_z == 0) return;  // nothing to do: zero rows are a valid call
+  if (config.grid_x == 0 || config.grid_y == 0 || config.grid_z == 0)
+    return;  // nothing to do: zero rows are a valid call
   LaunchAttribute attributes[3];
   config.attributes = attributes;
   config.stream = stream;
@@ -94,20 +103,25 @@ void LoadedKernel::launch_prepared(CUstream stream, PreparedLaunch& prepared) co
     return a;
   };
   if (!s.cluster.empty()) {
-    const auto size = [&](std::size_t i) { return i < s.cluster.size() ? static_cast<unsigned>(s.cluster[i].evaluate(prepared.slots)) : 1u; };
+    const auto size = [&](std::size_t i) {
+      return i < s.cluster.size() ? static_cast<unsigned>(s.cluster[i].evaluate(prepared.slots)) : 1u;
+    };
     const unsigned x = size(0), y = size(1), z = size(2);
     if (x * y * z > 1) {  // 1 is no cluster, and archs before 9.0 know no attribute for it
       auto& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).value.cluster;
       cluster.x = x, cluster.y = y, cluster.z = z;
     }
   }
-  if (s.pdl && resolved_.arch.number >= 90) add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).value.value = 1;
+  if (s.pdl && resolved_.arch.number >= 90)
+    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).value.value = 1;
   if (s.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.value = 1;
   const CUresult result = driver_.cuLaunchKernelEx(&config, function(), prepared.parameters.data(), nullptr);
-  if (result != CUDA_SUCCESS) [[unlikely]] driver_.check(result, "cuLaunchKernelEx", "launching " + name_);
+  if (result != CUDA_SUCCESS) [[unlikely]]
+    driver_.check(result, "cuLaunchKernelEx", "launching " + name_);
 }
 
-void LoadedKernel::launch(CUstream stream, const kiln_arg_type* types, const void* const* data, std::size_t count) const {
+void LoadedKernel::launch(CUstream stream, const kiln_arg_type* types, const void* const* data,
+                          std::size_t count) const {
   PreparedLaunch prepared;
   prepare(types, data, count, prepared);
   launch_prepared(stream, prepared);
@@ -129,11 +143,13 @@ void LoadedKernel::launch_raw(const kiln_launch_config& in, void** parameters) c
   };
   if (in.cluster[0]) {
     auto& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).value.cluster;
-    cluster.x = in.cluster[0], cluster.y = std::max(1u, in.cluster[1]), cluster.z = std::max(1u, in.cluster[2]);
+    cluster.x = in.cluster[0], cluster.y = std::max(1u, in.cluster[1]),
+    cluster.z = std::max(1u, in.cluster[2]);
   }
   if (in.pdl) add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).value.value = 1;
   if (in.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.value = 1;
-  driver_.check(driver_.cuLaunchKernelEx(&config, function(), parameters, nullptr), "cuLaunchKernelEx", "launching " + name_);
+  driver_.check(driver_.cuLaunchKernelEx(&config, function(), parameters, nullptr), "cuLaunchKernelEx",
+                "launching " + name_);
 }
 
 }  // namespace kiln::runtime

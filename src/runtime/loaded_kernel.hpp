@@ -28,13 +28,17 @@ struct PreparedLaunch {
 
 class LoadedKernel {
  public:
-  LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device, std::shared_ptr<const source::Template> origin,
-               source::Which which, source::Resolved resolved, Obtained obtained, Library library);
+  LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
+               std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
+               Obtained obtained, Library library);
 
-  /// Throws Error: arguments (invalid_argument), [[require]] and alignment (requirement), the driver's refusal (driver).
-  void launch(toolchain::CUstream stream, const kiln_arg_type* types, const void* const* data, std::size_t count) const;
+  /// Throws Error: arguments (invalid_argument), [[require]] and alignment (requirement), the driver's
+  /// refusal (driver).
+  void launch(toolchain::CUstream stream, const kiln_arg_type* types, const void* const* data,
+              std::size_t count) const;
   /// The same up to the driver call.
-  void prepare(const kiln_arg_type* types, const void* const* data, std::size_t count, PreparedLaunch& out) const;
+  void prepare(const kiln_arg_type* types, const void* const* data, std::size_t count,
+               PreparedLaunch& out) const;
   void launch_prepared(toolchain::CUstream stream, PreparedLaunch& prepared) const;
   void launch_raw(const kiln_launch_config& config, void** parameters) const;
 
@@ -66,7 +70,8 @@ class LoadedKernel {
   std::string name_;
   std::array<std::int64_t, kMaxSlots> base_slots_{};
   bool wants_occupancy_ = false;
-  mutable std::atomic<std::uintptr_t> checked_{0};  ///< the last types that fitted, address and count in one word
+  mutable std::atomic<std::uintptr_t> checked_{
+      0};                        ///< the last types that fitted, address and count in one word
   mutable std::mutex allowing_;  ///< guards raising shared_allowed_ and the driver's attribute together
   mutable std::atomic<std::int64_t> shared_allowed_;
 };

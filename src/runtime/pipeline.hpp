@@ -1,4 +1,5 @@
-// Steps 1 to 6 of the one path: an image for an instantiation, from memory, disk, somebody else's flight or the compiler.
+// Steps 1 to 6 of the one path: an image for an instantiation, from memory, disk, somebody else's flight or
+// the compiler.
 #pragma once
 
 #include <condition_variable>
@@ -51,8 +52,9 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// One compile per key, however many threads and processes ask. Throws CompileError and Error; a source that was refused is
-  /// remembered under its key, so that asking again costs nothing and says the same until a file changes.
+  /// One compile per key, however many threads and processes ask. Throws CompileError and Error; a source
+  /// that was refused is remembered under its key, so that asking again costs nothing and says the same until
+  /// a file changes.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
   /// Waits until what was compiled so far is published (callers are answered before).
   void flush();

@@ -16,22 +16,25 @@ namespace kiln::runtime {
 
 class LoadedKernel;
 
-/// Parameters as the caller gave them, by position, before defaults: what a hit is found by. Unset ones are kUnset.
+/// Parameters as the caller gave them, by position, before defaults: what a hit is found by. Unset ones are
+/// kUnset.
 struct PackedParameters {
   static constexpr std::int64_t kUnset = INT64_MIN;
   std::uint32_t count = 0;
   std::array<std::int64_t, source::kMaxParameters> values;
 
   friend bool operator==(const PackedParameters& a, const PackedParameters& b) noexcept {
-    return a.count == b.count && std::memcmp(a.values.data(), b.values.data(), a.count * sizeof(std::int64_t)) == 0;
+    return a.count == b.count &&
+           std::memcmp(a.values.data(), b.values.data(), a.count * sizeof(std::int64_t)) == 0;
   }
   std::uint64_t hash() const noexcept {
     return base::hash64({reinterpret_cast<const char*>(values.data()), count * sizeof(std::int64_t)});
   }
 };
 
-/// Insert-only open addressing. A reader follows one atomic pointer to the current slots; growing publishes a larger copy, and the
-/// smaller ones stay until the table goes, so that no reader ever holds freed memory. Kernels are never removed.
+/// Insert-only open addressing. A reader follows one atomic pointer to the current slots; growing publishes a
+/// larger copy, and the smaller ones stay until the table goes, so that no reader ever holds freed memory.
+/// Kernels are never removed.
 class ReadyTable {
  public:
   ReadyTable() { grow(16); }

@@ -8,7 +8,10 @@ namespace kiln::runtime {
 using namespace toolchain;
 
 Service::Service(const Options& options, const std::string& memo_file)
-    : config_(Config::resolve(options)), mode_(config_.mode()), catalog_(config_.template_directories()), pipeline_(config_, memo_file) {}
+    : config_(Config::resolve(options)),
+      mode_(config_.mode()),
+      catalog_(config_.template_directories()),
+      pipeline_(config_, memo_file) {}
 
 Service::~Service() = default;
 
@@ -25,18 +28,22 @@ Target Service::bind(int device, const std::string& arch) const {
   }
   const Driver* driver = Driver::get();
   if (!driver) {
-    throw Error(Errc::no_driver, "no CUDA driver (" + Driver::load_error() + "); without a GPU, open with Device::none() and compile()");
+    throw Error(Errc::no_driver, "no CUDA driver (" + Driver::load_error() +
+                                     "); without a GPU, open with Device::none() and compile()");
   }
   const CUresult got = driver->cuCtxGetCurrent(&target.context);
   if (got != CUDA_SUCCESS || !target.context) {
-    throw Error(Errc::no_driver, "no CUDA context is current in this thread" +
-                                     (got != CUDA_SUCCESS ? " (" + driver->describe(got) + ")" : std::string()) +
-                                     ": call cudaSetDevice, cuDevicePrimaryCtxRetain + cuCtxSetCurrent or the like first; kiln makes none");
+    throw Error(Errc::no_driver,
+                "no CUDA context is current in this thread" +
+                    (got != CUDA_SUCCESS ? " (" + driver->describe(got) + ")" : std::string()) +
+                    ": call cudaSetDevice, cuDevicePrimaryCtxRetain + cuCtxSetCurrent or the like first; "
+                    "kiln makes none");
   }
   CUdevice ordinal = 0;
   driver->check(driver->cuCtxGetDevice(&ordinal), "cuCtxGetDevice");
   if (device >= 0 && device != ordinal) {
-    throw Error(Errc::invalid_argument, "device " + std::to_string(device) + " was asked for, and the current context is on device " +
+    throw Error(Errc::invalid_argument, "device " + std::to_string(device) +
+                                            " was asked for, and the current context is on device " +
                                             std::to_string(ordinal));
   }
   target.driver = driver;
@@ -60,7 +67,8 @@ KernelTemplate& Service::open(const std::string& name, int device, const std::st
 
 void Service::seal() {
   sealed_ = true;
-  if (mode_ != Mode::sealed) base::info("seal(): mode is not sealed, kernels that are not ready will still be made");
+  if (mode_ != Mode::sealed)
+    base::info("seal(): mode is not sealed, kernels that are not ready will still be made");
 }
 
 void Service::refuse_when_sealed(const Specialization& specialization) {
@@ -70,7 +78,9 @@ void Service::refuse_when_sealed(const Specialization& specialization) {
   ++pipeline_.counters().sealed_misses;
   std::string plan = "[[prewarm]]\ntemplate = \"" + specialization.template_name + '"';
   for (const Parameter& p : specialization.parameters) plan += '\n' + p.name + " = \"" + p.value + '"';
-  throw Error(Errc::not_ready, "sealed: " + specialization.to_string() + " is not in memory; a plan for `kiln prewarm` that makes it ready:\n" + plan);
+  throw Error(Errc::not_ready, "sealed: " + specialization.to_string() +
+                                   " is not in memory; a plan for `kiln prewarm` that makes it ready:\n" +
+                                   plan);
 }
 
 }  // namespace kiln::runtime

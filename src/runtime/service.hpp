@@ -42,8 +42,11 @@ class Service {
   source::Catalog catalog_;
   Pipeline pipeline_;
   std::mutex mutex_;
-  std::map<std::tuple<std::string, toolchain::CUcontext, int>, std::pair<std::shared_ptr<const source::Template>, KernelTemplate*>> opened_;
-  std::vector<std::unique_ptr<KernelTemplate>> templates_;  // an edited manifest opens anew; the old one's kernels stay
+  std::map<std::tuple<std::string, toolchain::CUcontext, int>,
+           std::pair<std::shared_ptr<const source::Template>, KernelTemplate*>>
+      opened_;
+  std::vector<std::unique_ptr<KernelTemplate>>
+      templates_;  // an edited manifest opens anew; the old one's kernels stay
 };
 
 }  // namespace kiln::runtime

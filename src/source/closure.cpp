@@ -64,6 +64,7 @@ class ClosureScan {
   void visit(const ScanResult& scan, std::size_t includer) {
     const std::string who = includer == kNoFile ? "" : search_.files()[includer].symbolic;
     if (scan.date_time) out_.date_time.push_back(who);
+    if (scan.computed_probe && search_.in_project()) out_.computed_probes.push_back(who);
     if (scan.computed) (search_.in_project() ? out_.computed : out_.toolkit_computed) = true;
     for (const IncludeDirective& include : scan.directives) {
       if (include.name[0] == '/') {
@@ -113,7 +114,9 @@ class ClosureScan {
 
 std::optional<std::string> Closure::changed() const {
   for (const ClosureFile& file : files) {
-    if (file.settled && base::FileStamp::of(file.path) == file.stamp) continue;
+    // Another stamp is a change even when the content is equal again: it may have been another in between.
+    if (base::FileStamp::of(file.path) != file.stamp) return file.path;
+    if (file.settled) continue;
     const auto content = base::read_file(file.path);
     if (!content || base::digest_of(content->bytes) != file.digest) return file.path;
   }

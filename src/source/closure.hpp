@@ -58,6 +58,8 @@ struct Closure {
   /// A toolkit file has one. Its target is in `files` where a #define of some scanned file spells it out; a
   /// name put together from pieces (Thrust's `<__THRUST_HOST_SYSTEM_ROOT/...>`) is seen only by comparing.
   bool toolkit_computed = false;
+  /// Project files (symbolic; "" is the source) that ask __has_include for what no scan of text can see.
+  std::vector<std::string> computed_probes;
   /// Some toolkit header's digest was taken from the memo.
   bool memoised = false;
   /// Files (symbolic; "" is the source) that mention __DATE__ and the like.

@@ -76,8 +76,13 @@ class Scanner : SplicedText {
     const char first = at(i);
     if (first != 'i' && first != 'd' && first != 'e') return;
     const std::string_view keyword = word(i);
-    if (keyword == "define") definition(i);
-    if (keyword == "define" || keyword == "if" || keyword == "elif") return strings(i);
+    if (keyword == "define") {
+      const bool has_parameters = definition(i);
+      strings(i);
+      if (has_parameters) function_until_ = strings_until_;
+      return;
+    }
+    if (keyword == "if" || keyword == "elif") return strings(i);
     const bool next = keyword == "include_next";
     if (!next && keyword != "include" && keyword != "import") return;
     i = skip_blanks(i);
@@ -95,25 +100,26 @@ class Scanner : SplicedText {
     if (at(i + 2) == '/') splice(i);
   }
 
-  /// `i` is past the "define".
-  void definition(std::size_t i) {
+  /// `i` is past the "define". True for a function-like macro.
+  bool definition(std::size_t i) {
     i = skip_blanks(i);
     const std::size_t start = i;
     while (is_word(at(i))) ++i;
     const std::size_t end = i;
-    if (end == start || at(i) == '(') return;
+    if (end == start || at(i) == '(') return end != start;
     i = skip_blanks(i);
     const std::size_t value = i;
     while (i < text_.size() && i - value <= kMaxName &&
            kHeaderCharacter[static_cast<unsigned char>(text_[i])])
       ++i;
     const std::size_t value_end = i;
-    if (value_end == value || (at(value) >= '0' && at(value) <= '9') || at(value) == '-') return;
+    if (value_end == value || (at(value) >= '0' && at(value) <= '9') || at(value) == '-') return false;
     i = skip_blanks(i);
     const bool alone =
         i >= text_.size() || at(i) == '\n' || at(i) == '\r' || text_.substr(i).starts_with("//");
     if (alone)
       out_.definitions.emplace_back(text_.substr(start, end - start), text_.substr(value, value_end - value));
+    return false;
   }
 
   /// A directive's '#' is the first token of its line: before it stand only blanks and comments that end in
@@ -160,12 +166,24 @@ class Scanner : SplicedText {
     if (i < argument_until_) return;  // the same word
     word(i);
     argument_until_ = i;
+    const std::size_t end = i;
     i = skip_blanks(i);
     if (at(i) != '(') return;
     i = skip_blanks(i + 1);
-    target(i, false);
+    // What looks like a literal in a macro's body may be the macro's parameter.
+    if ((!target(i, false) || end < function_until_) && is_probe(end)) out_.computed_probe = true;
     // A wrapper's argument is tokens, of which blanks and comments at the end are none.
     if (at(i) == '<' && name(i + 1, '>', true, name_)) add(false, false);
+  }
+
+  /// The word that ends at `end` asks whether a header exists; one that is being defined ("#define
+  /// __has_include(x) 0") does not.
+  bool is_probe(std::size_t end) const {
+    std::size_t begin = end;
+    while (begin > 0 && is_word(text_[begin - 1])) --begin;
+    if (text_.substr(begin, end - begin).find("has_include") == std::string_view::npos) return false;
+    while (begin > 0 && is_blank(text_[begin - 1])) --begin;
+    return !text_.substr(0, begin).ends_with("define");
   }
 
   void date_time(std::size_t i) {
@@ -202,6 +220,7 @@ class Scanner : SplicedText {
   std::string name_;
   std::unordered_set<std::string> seen_;
   std::size_t strings_until_ = 0, argument_until_ = 0;
+  std::size_t function_until_ = 0;  ///< end of the last function-like macro's definition
 };
 
 }  // namespace

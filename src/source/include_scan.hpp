@@ -25,8 +25,9 @@ struct ScanResult {
   /// Object-like macros that stand for one word or path, in order: what a header-like string may be put
   /// together from (Thrust: <__THRUST_HOST_SYSTEM_ROOT/detail/execution_policy.h>).
   std::vector<std::pair<std::string, std::string>> definitions;
-  bool computed = false;   ///< has #include MACRO
-  bool date_time = false;  ///< mentions __DATE__, __TIME__ or __TIMESTAMP__
+  bool computed = false;        ///< has #include MACRO
+  bool computed_probe = false;  ///< has __has_include with anything but a literal
+  bool date_time = false;       ///< mentions __DATE__, __TIME__ or __TIMESTAMP__
 };
 
 ScanResult scan_includes(std::string_view text);

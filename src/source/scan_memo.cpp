@@ -12,7 +12,7 @@ namespace kiln::source {
 namespace {
 
 // Another digit whenever scan_includes finds something else in the same bytes.
-constexpr std::string_view kMagic = "kilnmem3";
+constexpr std::string_view kMagic = "kilnmem4";
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::string boot_id() {
@@ -40,7 +40,9 @@ std::string encode(const ScanCache::Entry& e) {
     w.bytes(d.name).number<std::uint8_t>(d.quoted).number<std::uint8_t>(d.next);
   });
   out.list(e.scan->definitions, [](base::Writer& w, const auto& d) { w.bytes(d.first).bytes(d.second); });
-  out.number<std::uint8_t>(e.scan->computed).number<std::uint8_t>(e.scan->date_time);
+  out.number<std::uint8_t>(e.scan->computed)
+      .number<std::uint8_t>(e.scan->computed_probe)
+      .number<std::uint8_t>(e.scan->date_time);
   return std::move(out.str());
 }
 
@@ -70,6 +72,7 @@ ScanCache::Entry decode(std::string_view blob) {
     scan->definitions.emplace_back(std::move(name), r.string());
   });
   scan->computed = in.number<std::uint8_t>() != 0;
+  scan->computed_probe = in.number<std::uint8_t>() != 0;
   scan->date_time = in.number<std::uint8_t>() != 0;
   e.scan = std::move(scan);
   return e;

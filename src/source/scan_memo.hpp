@@ -1,9 +1,9 @@
 // What processes of one user and one boot remember about toolkit headers: stamp, digest and scan of each, in
 // one file.
 //
-// Memo v2, little-endian: 8 "kilnmem2", u64 XXH3-64 of what follows; boot id, then the entries: path, stamp,
-// digest, scan. The file is ours, 0600 and regular, or it is ignored; so is one of another boot, another
-// version of the scanner, or damaged.
+// Memo v4, little-endian: 8 "kilnmem4", u64 XXH3-64 of what follows; boot id, then the entries: path, and a
+// blob of stamp, digest and scan. The file is ours, 0600 and regular, or it is ignored; so is one of another
+// boot, another version of the scanner, or damaged.
 #pragma once
 
 #include <optional>
@@ -30,8 +30,9 @@ class ScanMemo {
   void load();
   std::string file_;
   bool loaded_ = false, changed_ = false;
-  std::string bytes_;                                             ///< of the file
-  std::unordered_map<std::string_view, std::string_view> stored_; ///< path -> blob, in bytes_: decoded when asked for
+  std::string bytes_;  ///< of the file
+  std::unordered_map<std::string_view, std::string_view>
+      stored_;  ///< path -> blob, in bytes_: decoded when asked for
   std::unordered_map<std::string, ScanCache::Entry> added_;
 };
 

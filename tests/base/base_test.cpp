@@ -40,7 +40,8 @@ TEST(Arch, NonsenseIsAnErrorThatShowsTheValueAndWhatIsExpected) {
 }
 
 TEST(Hash, IsXxh3InCanonicalOrder) {
-  EXPECT_EQ(digest_of("").hex(), "99aa06d3014798d86001c324468d497f");  // XXH3_128bits of nothing, from xxHash's own vectors
+  EXPECT_EQ(digest_of("").hex(),
+            "99aa06d3014798d86001c324468d497f");  // XXH3_128bits of nothing, from xxHash's own vectors
   EXPECT_NE(digest_of("a"), digest_of("b"));
 }
 
@@ -90,7 +91,9 @@ TEST(WriteFile, ReplacesAtomicallyAndLeavesNoTemporary) {
   write_file(tree.at("f"), "one");
   write_file(tree.at("f"), "two", 0600);
   EXPECT_EQ(read_file(tree.at("f"))->bytes, "two");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(tree.path()), std::filesystem::directory_iterator()), 1);
+  EXPECT_EQ(
+      std::distance(std::filesystem::directory_iterator(tree.path()), std::filesystem::directory_iterator()),
+      1);
   EXPECT_THROW(write_file(tree.at("no/such/dir/f"), "x"), Error);
 }
 

@@ -1,8 +1,9 @@
 // The one path against its floors, as ratios inside one process (DESIGN 10).
 //
 //   path_bench                 all of it
-//   path_bench compile [N]     cold compile through a warm worker over raw NVRTC in this process, same text, interleaved
-//   path_bench first           the warm first kernel of a fresh process, split into its parts; with a GPU also loading
+//   path_bench compile [N]     cold compile through a warm worker over raw NVRTC in this process, same text,
+//   interleaved path_bench first           the warm first kernel of a fresh process, split into its parts;
+//   with a GPU also loading
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +25,9 @@ using Clock = std::chrono::steady_clock;
 
 namespace {
 
-double ms_since(Clock::time_point start) { return std::chrono::duration<double, std::milli>(Clock::now() - start).count(); }
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 double median(std::vector<double> v) {
   std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
@@ -34,15 +37,18 @@ double median(std::vector<double> v) {
 Options bench_options(const std::string& cache) {
   Options o;
   o.cache_dir = cache;
-  namespace fs = std::filesystem;  // run from a copy of the tree, the fixtures are found from the working directory
+  namespace fs =
+      std::filesystem;  // run from a copy of the tree, the fixtures are found from the working directory
   const std::string fixtures = KILN_SOURCE_DIR "/tests/fixtures/templates";
   o.template_path = fs::exists(fixtures) ? fixtures : fs::absolute("tests/fixtures/templates").string();
   return o;
 }
 
-source::Instantiation instantiate(runtime::Service& service, const std::string& name, const std::vector<Value>& values) {
+source::Instantiation instantiate(runtime::Service& service, const std::string& name,
+                                  const std::vector<Value>& values) {
   auto& opened = service.open(name, KILN_DEVICE_NONE, "sm_90a");
-  return source::instantiate(opened.shared_origin(), source::resolve(opened.origin().manifest, values, base::Arch{90}));
+  return source::instantiate(opened.shared_origin(),
+                             source::resolve(opened.origin().manifest, values, base::Arch{90}));
 }
 
 /// What somebody would write by hand: the text, the include path, the name expression; nothing of kiln's.
@@ -83,13 +89,17 @@ void bench_compile(int repeats) {
       ours = ms_since(start);
       service.pipeline().flush();
     };
-    if (i % 2 == 0) run_kiln(), raw = raw_nvrtc_ms(nvrtc, unit);
-    else raw = raw_nvrtc_ms(nvrtc, unit), run_kiln();
+    if (i % 2 == 0)
+      run_kiln(), raw = raw_nvrtc_ms(nvrtc, unit);
+    else
+      raw = raw_nvrtc_ms(nvrtc, unit), run_kiln();
     if (i < 0) continue;
     kiln_ms.push_back(ours), raw_ms.push_back(raw), ratios.push_back(ours / raw);
   }
-  std::printf("cold compile of rms_norm, %d interleaved pairs: kiln %.1f ms, raw NVRTC %.1f ms, median ratio %.3f (budget 1.05)\n", repeats,
-              median(kiln_ms), median(raw_ms), median(ratios));
+  std::printf(
+      "cold compile of rms_norm, %d interleaved pairs: kiln %.1f ms, raw NVRTC %.1f ms, median ratio %.3f "
+      "(budget 1.05)\n",
+      repeats, median(kiln_ms), median(raw_ms), median(ratios));
 }
 
 using Parts = std::vector<std::pair<std::string, double>>;
@@ -99,7 +109,8 @@ Parts first_kernel(const std::string& cache, const std::string& name, const std:
   Parts parts;
   const toolchain::Driver* driver = toolchain::Driver::get();
   toolchain::CUcontext context = nullptr;
-  const bool gpu = driver && driver->cuInit(0) == 0 && driver->cuDevicePrimaryCtxRetain(&context, 0) == 0 && driver->cuCtxSetCurrent(context) == 0;
+  const bool gpu = driver && driver->cuInit(0) == 0 && driver->cuDevicePrimaryCtxRetain(&context, 0) == 0 &&
+                   driver->cuCtxSetCurrent(context) == 0;
   const auto begin = Clock::now();
   auto last = begin;
   const auto mark = [&](const char* part) {
@@ -114,8 +125,10 @@ Parts first_kernel(const std::string& cache, const std::string& name, const std:
   mark("find toolkit");
   service.pipeline().store();
   mark("open store");
-  if (gpu) opened.get(values, {});
-  else opened.compile(values);
+  if (gpu)
+    opened.get(values, {});
+  else
+    opened.compile(values);
   mark(gpu ? "scan, key, read, load" : "scan, key, read");
   parts.emplace_back("total", ms_since(begin));
   return parts;
@@ -123,7 +136,8 @@ Parts first_kernel(const std::string& cache, const std::string& name, const std:
 
 void bench_first(const char* self) {
   const base::TempDir cache("kiln-bench-");
-  const std::vector<std::pair<std::string, std::string>> asks = {{"rms_norm", "4096"}, {"vendor_scale", "3"}, {"cub_block_sum", "1024"}};
+  const std::vector<std::pair<std::string, std::string>> asks = {
+      {"rms_norm", "4096"}, {"vendor_scale", "3"}, {"cub_block_sum", "1024"}};
   for (const auto& [name, n] : asks) {
     std::map<std::string, std::vector<double>> times;
     std::vector<std::string> order;
@@ -142,7 +156,9 @@ void bench_first(const char* self) {
       }
     }
     if (order.empty()) continue;
-    std::printf("first %s of a fresh process from disk, median of 21 (budget 1 ms slim and vendor, 4 ms CUB):", name.c_str());
+    std::printf(
+        "first %s of a fresh process from disk, median of 21 (budget 1 ms slim and vendor, 4 ms CUB):",
+        name.c_str());
     for (const auto& part : order) std::printf("  %s %.3f", part.c_str(), median(times[part]));
     std::puts(" ms");
   }
@@ -154,7 +170,8 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "all";
   if (what == "child" && argc == 5) {
     try {
-      for (const auto& [part, ms] : first_kernel(argv[2], argv[3], {Dtype::bf16, std::stoi(argv[4])})) std::printf("%s=%.6f\n", part.c_str(), ms);
+      for (const auto& [part, ms] : first_kernel(argv[2], argv[3], {Dtype::bf16, std::stoi(argv[4])}))
+        std::printf("%s=%.6f\n", part.c_str(), ms);
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return 1;

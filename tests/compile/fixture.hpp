@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "compile/compiler.hpp"
-#include "support/tree.hpp"
 #include "support/toolkit.hpp"
+#include "support/tree.hpp"
 
 namespace kiln::testing {
 
@@ -38,18 +38,20 @@ inline MadeUnit make_unit(const std::string& directory, const Ask& ask) {
   source::Instantiation unit = source::instantiate(origin, std::move(resolved));
   source::SearchPath search;
   search.project = {origin->directory};
-  for (const auto& d : origin->manifest.compile.include_dirs) search.project.push_back(origin->directory + '/' + d);
+  for (const auto& d : origin->manifest.compile.include_dirs)
+    search.project.push_back(origin->directory + '/' + d);
   for (const auto& d : ask.include_path) search.project.push_back(d);
   search.toolkit = ask.toolkit.include_dirs;
   source::ScanCache cache;
-  source::Closure closure = source::scan_closure(unit.source, origin->manifest.compile.extra_includes, search, cache);
+  source::Closure closure =
+      source::scan_closure(unit.source, origin->manifest.compile.extra_includes, search, cache);
   compile::MadeKey made = compile::make_key(unit, closure, ask.toolkit);
   return {std::move(unit), std::move(closure), std::move(made)};
 }
 
 /// The machine's real toolkit; without one the test is skipped aloud.
-#define KILN_REAL_TOOLKIT(name)                                                          \
-  const kiln::toolchain::Toolkit name = kiln::testing::real_toolkit();                   \
+#define KILN_REAL_TOOLKIT(name)                                        \
+  const kiln::toolchain::Toolkit name = kiln::testing::real_toolkit(); \
   if (!name.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine"
 
 }  // namespace kiln::testing

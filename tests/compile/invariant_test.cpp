@@ -15,9 +15,12 @@ class InvariantTest : public ::testing::Test {
   }
   static compile::Compiled build(const MadeUnit& m, const toolchain::Toolkit& toolkit) {
     compile::WorkerPool pool(KILN_BINARY_DIR "/kiln-worker", 1);  // a process of its own for every image
-    return compile::compile({m.unit, m.closure, m.made}, toolkit, pool, base::Deadline::after(std::chrono::seconds(120)));
+    return compile::compile({m.unit, m.closure, m.made}, toolkit, pool,
+                            base::Deadline::after(std::chrono::seconds(120)));
   }
-  compile::Compiled build_in(const std::string& directory) const { return build(make_unit(directory, ask_), ask_.toolkit); }
+  compile::Compiled build_in(const std::string& directory) const {
+    return build(make_unit(directory, ask_), ask_.toolkit);
+  }
 
   Tree tree_;
   Ask ask_;
@@ -44,7 +47,8 @@ TEST_F(InvariantTest, FileMacroHoldsNoDirectoryAndIsTheSameUnderTwoPrefixes) {
     tree_.write(std::string(prefix) + "/scale.toml", small_manifest("scale"));
     tree_.write(std::string(prefix) + "/scale.cu",
                 small_source("#include \"inner/a.h\"\n", "out[i] = T(which()[n]);"));
-    tree_.write(std::string(prefix) + "/inner/a.h", "__device__ inline const char* which() { return __FILE__; }\n");
+    tree_.write(std::string(prefix) + "/inner/a.h",
+                "__device__ inline const char* which() { return __FILE__; }\n");
   }
   const auto a = build_in(tree_.at("one/t")), b = build_in(tree_.at("another/longer/prefix/t"));
   EXPECT_EQ(a.image, b.image);
@@ -55,13 +59,38 @@ TEST_F(InvariantTest, FileMacroHoldsNoDirectoryAndIsTheSameUnderTwoPrefixes) {
 
 TEST_F(InvariantTest, HasIncludeSeesExactlyWhatTheKeySees) {
   tree_.write("t/scale.toml", small_manifest("scale"));
-  tree_.write("t/scale.cu", small_source("#if __has_include(\"maybe.h\")\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n", "out[i] = T(N + VALUE);"));
+  tree_.write(
+      "t/scale.cu",
+      small_source("#if __has_include(\"maybe.h\")\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n",
+                   "out[i] = T(N + VALUE);"));
   const auto before = make_unit(tree_.at("t"), ask_);
   const auto without = build(before, ask_.toolkit);
   tree_.write("t/maybe.h", "\n");
   const auto after = make_unit(tree_.at("t"), ask_);
   EXPECT_NE(before.made.key.specialisation, after.made.key.specialisation);
   EXPECT_NE(build(after, ask_.toolkit).image, without.image);
+}
+
+TEST_F(InvariantTest, AComputedHasIncludeIsServedButNotPublished) {
+  tree_.write("t/scale.toml", small_manifest("scale"));
+  for (const char* probe :
+       {"#define HDR(x) <x.h>\n#if __has_include(HDR(maybe))\n#endif\n",
+        "#define G(x) __has_include(<x>)\n#if G(maybe.h)\n#endif\n", "#define G(x) __has_include(#x)\n",
+        "#define NAME \"maybe.h\"\n#if __has_include(NAME)\n#endif\n"}) {
+    tree_.write("t/scale.cu", small_source(probe));
+    EXPECT_NE(build_in(tree_.at("t")).unpublishable.find("__has_include"), std::string::npos) << probe;
+  }
+  tree_.write("t/scale.cu", small_source("#ifndef __has_include\n#define __has_include(x) 0\n#endif\n#if "
+                                         "__has_include(\"maybe.h\")\n#endif\n"));
+  EXPECT_EQ(build_in(tree_.at("t")).unpublishable, "") << "the usual guard, and a literal";
+}
+
+TEST_F(InvariantTest, NoFileCanLieBesideTheSource) {
+  tree_.write("t/scale.toml", small_manifest("scale"));
+  tree_.write("t/scale.cu", small_source("#include \"beside.h\"\n"));
+  EXPECT_THROW(build_in(tree_.at("t")), CompileError);
+  EXPECT_NE(fs::status(compile::kProgramDirectory).type(), fs::file_type::directory)
+      << "nothing can be made in it";
 }
 
 TEST_F(InvariantTest, DateAndTimeAreServedButNotPublished) {
@@ -75,7 +104,8 @@ TEST_F(InvariantTest, DateAndTimeAreServedButNotPublished) {
 
 TEST_F(InvariantTest, OneSpellingClaimedByTwoFilesIsCompiledAsTheScanResolvedIt) {
   tree_.write("t/scale.toml", small_manifest("scale"));
-  tree_.write("t/scale.cu", small_source("#include \"sub/y.h\"\n#include <x.h>\n", "out[i] = T(FROM_SUB * 1000 + FROM_INC);"));
+  tree_.write("t/scale.cu", small_source("#include \"sub/y.h\"\n#include <x.h>\n",
+                                         "out[i] = T(FROM_SUB * 1000 + FROM_INC);"));
   tree_.write("t/sub/y.h", "#include \"x.h\"\n");
   tree_.write("t/sub/x.h", "#define FROM_SUB 11\n");
   tree_.write("inc/x.h", "#define FROM_INC 22\n");
@@ -114,14 +144,16 @@ TEST_F(InvariantTest, AnEditWithinTheClocksGranularityIsNoticed) {
   const auto made = make_unit(tree_.at("t"), ask_);
   const auto time = fs::last_write_time(header);
   std::ofstream(header) << "#define VALUE 2\n";  // same size
-  fs::last_write_time(header, time);              // and the same mtime
+  fs::last_write_time(header, time);             // and the same mtime
   EXPECT_TRUE(made.closure.changed().has_value());
 }
 
 TEST_F(InvariantTest, AComputedIncludeOutsideTheClosureIsServedButNotPublished) {
   tree_.write("t/scale.toml", small_manifest("scale"));
   // The name is put together from pieces: no scan of text can see it.
-  const std::string source = small_source("#define STR2(x) #x\n#define STR(x) STR2(x)\n#define NAME hidden\n#include STR(NAME.h)\n", "out[i] = T(VALUE);");
+  const std::string source =
+      small_source("#define STR2(x) #x\n#define STR(x) STR2(x)\n#define NAME hidden\n#include STR(NAME.h)\n",
+                   "out[i] = T(VALUE);");
   tree_.write("t/scale.cu", source);
   tree_.write("t/hidden.h", "#define VALUE 3\n");
   const auto hidden = build_in(tree_.at("t"));
@@ -149,8 +181,9 @@ TEST_F(InvariantTest, AnAbsoluteIncludeIsRefusedBeforeTheCompilerSeesIt) {
 
 TEST_F(InvariantTest, InternalLinkageSymbolsDoNotCarryTheProcess) {
   tree_.write("t/scale.toml", small_manifest("scale"));
-  tree_.write("t/scale.cu", small_source("namespace { __device__ int counter; }\nstatic __device__ int other;\n",
-                                         "out[i] = T(atomicAdd(&counter, 1) + atomicAdd(&other, N));"));
+  tree_.write("t/scale.cu",
+              small_source("namespace { __device__ int counter; }\nstatic __device__ int other;\n",
+                           "out[i] = T(atomicAdd(&counter, 1) + atomicAdd(&other, N));"));
   EXPECT_EQ(build_in(tree_.at("t")).image, build_in(tree_.at("t")).image);
 }
 

@@ -17,8 +17,12 @@ class KeyTest : public ::testing::Test {
     ask_.include_path = {tree_.at("inc1"), tree_.at("inc2")};
   }
   static void populate(const Tree& tree, const std::string& prefix = "") {
-    tree.write(prefix + "t/scale.toml", small_manifest("scale", "options = [\"-fmad=true\", \"-ftz=true\"]\n"));
-    tree.write(prefix + "t/scale.cu", small_source("#include \"a.h\"\n#include <one.h>\n#include <two.h>\n#include <kit.h>\n#include <absent.h>\n"));
+    tree.write(prefix + "t/scale.toml",
+               small_manifest("scale", "options = [\"-fmad=true\", \"-ftz=true\"]\n"));
+    tree.write(
+        prefix + "t/scale.cu",
+        small_source(
+            "#include \"a.h\"\n#include <one.h>\n#include <two.h>\n#include <kit.h>\n#include <absent.h>\n"));
     tree.write(prefix + "t/a.h", "#include \"deep/b.h\"\n");
     tree.write(prefix + "t/deep/b.h", "// b\n");
     tree.write(prefix + "inc1/one.h", "// one\n");
@@ -48,11 +52,15 @@ class KeyTest : public ::testing::Test {
   Ask ask_;
 };
 
-// ---- must change the specialisation half -----------------------------------------------------------------------------------------
+// ---- must change the specialisation half
+// -----------------------------------------------------------------------------------------
 
 TEST_F(KeyTest, ChangesWithASourceByte) {
   const auto before = key();
-  tree_.write("t/scale.cu", small_source("#include \"a.h\"\n#include <one.h>\n#include <two.h>\n#include <kit.h>\n#include <absent.h>\n ")); 
+  tree_.write(
+      "t/scale.cu",
+      small_source(
+          "#include \"a.h\"\n#include <one.h>\n#include <two.h>\n#include <kit.h>\n#include <absent.h>\n "));
   expect_specialisation_changes(before);
 }
 TEST_F(KeyTest, ChangesWithADirectHeaderByte) {
@@ -85,12 +93,15 @@ TEST_F(KeyTest, ChangesWithTheOrderOfOptions) {
 }
 TEST_F(KeyTest, ChangesWithADefine) {
   const auto before = key();
-  tree_.write("t/scale.toml", small_manifest("scale", "options = [\"-fmad=true\", \"-ftz=true\"]\ndefine = { WITH = \"1\" }\n"));
+  tree_.write(
+      "t/scale.toml",
+      small_manifest("scale", "options = [\"-fmad=true\", \"-ftz=true\"]\ndefine = { WITH = \"1\" }\n"));
   expect_specialisation_changes(before);
 }
 TEST_F(KeyTest, ChangesWithTheLanguageStandard) {
   const auto before = key();
-  tree_.write("t/scale.toml", small_manifest("scale", "options = [\"-fmad=true\", \"-ftz=true\"]\nstd = \"c++20\"\n"));
+  tree_.write("t/scale.toml",
+              small_manifest("scale", "options = [\"-fmad=true\", \"-ftz=true\"]\nstd = \"c++20\"\n"));
   expect_specialisation_changes(before);
 }
 TEST_F(KeyTest, ChangesWithTheArch) {
@@ -120,7 +131,8 @@ TEST_F(KeyTest, ChangesWithTheTemplatesName) {
   EXPECT_NE(key(other).key.specialisation, before.key.specialisation);
 }
 
-// ---- must change the toolchain half only -------------------------------------------------------------------------------------------
+// ---- must change the toolchain half only
+// -------------------------------------------------------------------------------------------
 
 TEST_F(KeyTest, ToolchainChangesWithTheCompilersBuildId) {
   Ask other = ask_;
@@ -153,12 +165,14 @@ TEST_F(KeyTest, AProjectFileReachedOnlyThroughTheToolkitIsOfTheToolchainHalf) {
   EXPECT_TRUE(key().project_header_through_toolkit);
 }
 
-// ---- must change nothing -----------------------------------------------------------------------------------------------------------
+// ---- must change nothing
+// -----------------------------------------------------------------------------------------------------------
 
 TEST_F(KeyTest, IgnoresModificationTimes) {
   const auto before = key();
   for (const auto& entry : fs::recursive_directory_iterator(tree_.path())) {
-    if (entry.is_regular_file()) fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(100));
+    if (entry.is_regular_file())
+      fs::last_write_time(entry, fs::file_time_type::clock::now() - std::chrono::hours(100));
   }
   expect_same(before, key());
 }
@@ -177,8 +191,10 @@ TEST_F(KeyTest, IgnoresHome) {
   const std::string saved = home ? home : "";
   ::setenv("HOME", "/nonexistent-home", 1);
   const auto after = key();
-  if (home) ::setenv("HOME", saved.c_str(), 1);
-  else ::unsetenv("HOME");
+  if (home)
+    ::setenv("HOME", saved.c_str(), 1);
+  else
+    ::unsetenv("HOME");
   expect_same(before, after);
 }
 TEST_F(KeyTest, IgnoresThePrefix) {
@@ -228,7 +244,8 @@ TEST_F(KeyTest, AToolkitDirectoryGivenAsAProjectOneStaysToolkit) {
   expect_same(key(), key(other));
 }
 
-// ---- the text ------------------------------------------------------------------------------------------------------------------------
+// ---- the text
+// ------------------------------------------------------------------------------------------------------------------------
 
 TEST_F(KeyTest, TextHoldsNoHostPath) {
   const auto made = key();

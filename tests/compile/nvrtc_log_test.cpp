@@ -17,8 +17,9 @@ constexpr const char* kPtxasLog =
 
 TEST(NvrtcLog, TakesPhaseTimesOutOfTheLog) {
   WorkerResponse r;
-  r.log = "a warning\n\nFile name, phase name, metric, unit\n/nonexistent/k.cu, CUDA C++ Frontend, 6, ms\n"
-          "/nonexistent/k.cu, NVVM Optimizer, 5.5, ms\n/nonexistent/k.cu, PTX Translation, 7, ms\n";
+  r.log =
+      "a warning\n\nFile name, phase name, metric, unit\n/nonexistent/k.cu, CUDA C++ Frontend, 6, ms\n"
+      "/nonexistent/k.cu, NVVM Optimizer, 5.5, ms\n/nonexistent/k.cu, PTX Translation, 7, ms\n";
   take_phase_times(r);
   EXPECT_EQ(r.frontend_ms, 6);
   EXPECT_EQ(r.nvvm_ms, 5.5);
@@ -34,7 +35,8 @@ TEST(NvrtcLog, ReadsTheSpillsOfTheKernelThatWasAskedFor) {
 }
 
 TEST(NvrtcLog, KeepsPerformanceWarningsOfASuccessfulCompile) {
-  const std::string log = std::string(kPtxasLog) + "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored\n";
+  const std::string log =
+      std::string(kPtxasLog) + "ptxas info    : (C7508) Potential Performance Loss: 'setmaxnreg' ignored\n";
   EXPECT_EQ(read_ptxas_report(log, "_Z1kILi4EEvPi").performance_warnings.size(), 1u);
   EXPECT_NE(diagnostics_of(log).find("C7508"), std::string::npos);
 }
@@ -47,6 +49,8 @@ TEST(NvrtcLog, DiagnosticsLeaveOutWhatPtxasSaysAlways) {
 TEST(NvrtcLog, TellsLackOfMemoryFromAFaultOfTheSource) {
   EXPECT_TRUE(says_out_of_memory("catastrophic error: out of memory", "NVRTC_ERROR_COMPILATION"));
   EXPECT_TRUE(says_out_of_memory("", "NVRTC_ERROR_OUT_OF_MEMORY"));
+  EXPECT_FALSE(says_out_of_memory("k.cu(1): error: #error directive: we ran out of memory here",
+                                  "NVRTC_ERROR_COMPILATION"));
   EXPECT_FALSE(says_out_of_memory("error: identifier \"x\" is undefined", "NVRTC_ERROR_COMPILATION"));
 }
 

@@ -16,16 +16,22 @@ namespace {
 
 WorkerRequest sample_request() {
   WorkerRequest r;
-  r.nvrtc = "/x/libnvrtc.so", r.nvrtc_builtins = "/x/b.so", r.program_name = "/nonexistent/t.cu", r.source = std::string("a\0b", 3);
+  r.nvrtc = "/x/libnvrtc.so", r.nvrtc_builtins = "/x/b.so", r.program_name = "/dev/null/t.cu",
+  r.source = std::string("a\0b", 3);
   r.roots = {{".k0", "/t"}, {".t0", "/cuda"}};
-  r.arch = "sm_90a", r.options = {"-std=c++17", ""}, r.random_seed = "ff", r.name_expressions = {"k<1>"}, r.trace_headers = true;
+  r.arch = "sm_90a", r.options = {"-std=c++17", ""}, r.random_seed = "ff", r.name_expressions = {"k<1>"},
+  r.trace_headers = true;
   return r;
 }
 
 WorkerResponse sample_response() {
   WorkerResponse r;
   r.status = WorkerResponse::Status::ok;
-  r.image = std::string("\x7f" "ELF\0", 5), r.log = "log", r.lowered_names = {"_Z1k"}, r.headers_read = {".k0/a.h"}, r.nvrtc_version = "13.0";
+  r.image = std::string(
+      "\x7f"
+      "ELF\0",
+      5),
+  r.log = "log", r.lowered_names = {"_Z1k"}, r.headers_read = {".k0/a.h"}, r.nvrtc_version = "13.0";
   r.ptxas_ms = 1.5, r.total_ms = 40;
   return r;
 }
@@ -44,8 +50,10 @@ TEST(Protocol, RequestAndResponseSurviveTheRoundTrip) {
 
 TEST(Protocol, EveryTruncationIsMalformedAndNothingWorse) {
   const std::string request = encode(sample_request()), response = encode(sample_response());
-  for (std::size_t n = 0; n < request.size(); ++n) EXPECT_THROW(decode_request(std::string_view(request).substr(0, n)), base::Malformed) << n;
-  for (std::size_t n = 0; n < response.size(); ++n) EXPECT_THROW(decode_response(std::string_view(response).substr(0, n)), base::Malformed) << n;
+  for (std::size_t n = 0; n < request.size(); ++n)
+    EXPECT_THROW(decode_request(std::string_view(request).substr(0, n)), base::Malformed) << n;
+  for (std::size_t n = 0; n < response.size(); ++n)
+    EXPECT_THROW(decode_response(std::string_view(response).substr(0, n)), base::Malformed) << n;
 }
 
 TEST(Protocol, RandomDamageNeverDoesMoreThanThrow) {
@@ -53,7 +61,8 @@ TEST(Protocol, RandomDamageNeverDoesMoreThanThrow) {
   const std::string good = encode(sample_response());
   for (int i = 0; i < 20000; ++i) {
     std::string bad = good;
-    for (int flips = 0; flips < 3; ++flips) bad[random() % bad.size()] ^= static_cast<char>(1 << random() % 8);
+    for (int flips = 0; flips < 3; ++flips)
+      bad[random() % bad.size()] ^= static_cast<char>(1 << random() % 8);
     try {
       decode_response(bad);
     } catch (const base::Malformed&) {
@@ -72,7 +81,8 @@ TEST(Protocol, FramesPassASocketAndABadOneIsRefused) {
   sender.join();
   EXPECT_EQ(got, big);
 
-  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::milliseconds(20))), Receive::deadline);
+  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::milliseconds(20))),
+            Receive::deadline);
   ASSERT_EQ(::write(a.get(), "garbage garbage garbage", 23), 23);
   EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::seconds(1))), Receive::malformed);
   a.reset();
@@ -100,15 +110,18 @@ TEST(Protocol, ALengthThatLiesCostsNoMemory) {
 
 TEST(Facts, SurviveTheRoundTripAndEveryTruncationIsMalformed) {
   Facts f;
-  f.unit = "rms_norm", f.parameters = {{"T", "bf16"}, {"H", "4096"}}, f.arch = "sm_90a", f.lowered_name = "_Z", f.arguments = {{0, 8}, {1, 4}};
-  f.registers = 40, f.cluster = {2, 1, 1}, f.performance_warnings = {"C7508"}, f.ptxas_ms = 3, f.created_s = 1, f.project_header_through_toolkit = true;
+  f.unit = "rms_norm", f.parameters = {{"T", "bf16"}, {"H", "4096"}}, f.arch = "sm_90a",
+  f.lowered_name = "_Z", f.arguments = {{0, 8}, {1, 4}};
+  f.registers = 40, f.cluster = {2, 1, 1}, f.performance_warnings = {"C7508"}, f.ptxas_ms = 3,
+  f.created_s = 1, f.project_header_through_toolkit = true;
   const std::string bytes = encode(f);
   const Facts g = decode_facts(bytes);
   EXPECT_EQ(g.specialization().to_string(), "rms_norm T=bf16 H=4096");
   EXPECT_EQ(g.arguments[1].size, 4u);
   EXPECT_EQ(g.cluster[0], 2u);
   EXPECT_TRUE(g.project_header_through_toolkit);
-  for (std::size_t n = 0; n < bytes.size(); ++n) EXPECT_THROW(decode_facts(std::string_view(bytes).substr(0, n)), base::Malformed) << n;
+  for (std::size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_THROW(decode_facts(std::string_view(bytes).substr(0, n)), base::Malformed) << n;
 }
 
 }  // namespace

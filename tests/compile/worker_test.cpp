@@ -22,10 +22,11 @@ using std::chrono::seconds;
 
 const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
 
-WorkerRequest request(const toolchain::Toolkit& toolkit, const std::string& source = "template <int N> __global__ void k(int* o) { *o = N; }") {
+WorkerRequest request(const toolchain::Toolkit& toolkit,
+                      const std::string& source = "template <int N> __global__ void k(int* o) { *o = N; }") {
   WorkerRequest r;
   r.nvrtc = toolkit.nvrtc, r.nvrtc_builtins = toolkit.nvrtc_builtins;
-  r.program_name = "/nonexistent/k.cu", r.source = source, r.arch = "sm_90a";
+  r.program_name = "/dev/null/k.cu", r.source = source, r.arch = "sm_90a";
   r.options = {"--no-cache", "--modify-stack-limit=false", "--time=-"};
   r.name_expressions = {"k<4>"};
   return r;
@@ -33,7 +34,8 @@ WorkerRequest request(const toolchain::Toolkit& toolkit, const std::string& sour
 
 /// Compiles for minutes: doubling template instantiations.
 constexpr const char* kEndless =
-    "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };\n"
+    "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
+    "};\n"
     "template <int M> struct F<0, M> { static const int v = M; };\n"
     "template <int N> __global__ void k(int* o) { *o = F<26, 1>::v; }";
 
@@ -51,7 +53,8 @@ TEST(Worker, CompilesAndStaysWarm) {
   for (int i = 0; i < 3; ++i) {
     const auto answer = worker->ask(request(toolkit), base::Deadline::after(seconds(60)));
     ASSERT_EQ(answer.fate, Fate::answered) << answer.how;
-    ASSERT_EQ(answer.response.status, WorkerResponse::Status::ok) << answer.response.message << answer.response.log;
+    ASSERT_EQ(answer.response.status, WorkerResponse::Status::ok)
+        << answer.response.message << answer.response.log;
     EXPECT_EQ(answer.response.lowered_names.at(0), "_Z1kILi4EEvPi");
     EXPECT_EQ(answer.response.image.substr(1, 3), "ELF");
     EXPECT_GT(answer.response.frontend_ms + answer.response.nvvm_ms + answer.response.ptxas_ms, 0);
@@ -64,11 +67,13 @@ TEST(Worker, CompilesAndStaysWarm) {
 TEST(Worker, IsKilledAtTheDeadlineAndThePoolGoesOn) {
   KILN_REAL_TOOLKIT(toolkit);
   WorkerPool pool(kWorker, 1);
-  ASSERT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).fate, Fate::answered);  // warm: the next is all compile
+  ASSERT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).fate,
+            Fate::answered);  // warm: the next is all compile
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(pool.run(request(toolkit, kEndless), base::Deadline::after(seconds(1))).fate, Fate::timed_out);
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2)) << "within 1 s of the deadline";
-  EXPECT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).response.status, WorkerResponse::Status::ok);
+  EXPECT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).response.status,
+            WorkerResponse::Status::ok);
 }
 
 TEST(Worker, KilledInMidCompileSaysSoAndThePoolGoesOn) {
@@ -93,7 +98,8 @@ TEST(Worker, KilledWhileIdleIsReplacedWithoutAnError) {
   ASSERT_FALSE(children.empty());
   ::kill(std::stoi(children), SIGKILL);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).response.status, WorkerResponse::Status::ok);
+  EXPECT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).response.status,
+            WorkerResponse::Status::ok);
 }
 
 TEST(Worker, LeavesWithItsHostEvenWhenAForkedChildHoldsTheSocket) {
@@ -127,7 +133,8 @@ TEST(Worker, LeavesWithItsHostEvenWhenAForkedChildHoldsTheSocket) {
 
 TEST(Worker, ThatAnswersGarbageIsRefused) {
   const Tree tree;
-  const std::string script = tree.write("worker", "#!/bin/sh\nprintf 'garbage garbage garbage garbage' >&3\nsleep 5\n");
+  const std::string script =
+      tree.write("worker", "#!/bin/sh\nprintf 'garbage garbage garbage garbage' >&3\nsleep 5\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
   auto worker = WorkerProcess::spawn(script);
   const auto answer = worker->ask(request({}), base::Deadline::after(seconds(10)));
@@ -147,7 +154,8 @@ TEST(Worker, ThatCannotBeStartedNamesTheExecutable) {
 
 TEST(Worker, LeavesNoDescriptorBehindInTheHost) {
   const auto open_descriptors = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                         std::filesystem::directory_iterator());
   };
   const auto before = open_descriptors();
   for (int i = 0; i < 5; ++i) WorkerProcess::spawn(kWorker);
@@ -164,9 +172,11 @@ TEST(InProcessCompile, LeavesTheHostsWorkingDirectoryAlone) {
 
 TEST(InProcessCompile, SurvivesDeepNesting) {
   KILN_REAL_TOOLKIT(toolkit);
-  const std::string deep = "__global__ void f(int* o) { *o = " + std::string(10000, '(') + "1" + std::string(10000, ')') + "; }\n";
+  const std::string deep =
+      "__global__ void f(int* o) { *o = " + std::string(10000, '(') + "1" + std::string(10000, ')') + "; }\n";
   const WorkerResponse response =
-      compile::run_nvrtc(request(toolkit, deep + "template <int N> __global__ void k(int* o) { *o = N; }"), compile::WorkingDirectory::of_thread);
+      compile::run_nvrtc(request(toolkit, deep + "template <int N> __global__ void k(int* o) { *o = N; }"),
+                         compile::WorkingDirectory::of_thread);
   EXPECT_EQ(response.status, WorkerResponse::Status::ok) << response.message << response.log;
 }
 

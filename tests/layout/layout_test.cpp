@@ -1,5 +1,5 @@
-// The floors of the house (docs/architecture.md): includes point down, rooms on one floor never include each other. Computed over the
-// include closure of every file, so that a breach through a header is found as well.
+// The floors of the house (docs/architecture.md): includes point down, rooms on one floor never include each
+// other. Computed over the include closure of every file, so that a breach through a header is found as well.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -21,7 +21,8 @@ struct Room {
   std::set<std::string> may_use;
 };
 
-// Floor by floor. The value headers of include/kiln belong to base; the rest of include/kiln is "api", which runtime implements.
+// Floor by floor. The value headers of include/kiln belong to base; the rest of include/kiln is "api", which
+// runtime implements.
 const std::vector<Room> kRooms = {
     {"values", {}},
     {"base", {"values"}},
@@ -67,7 +68,8 @@ std::vector<fs::path> sources() {
   for (const char* top : {"src", "cache", "include", "tools"}) {
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / top)) {
       const std::string extension = entry.path().extension().string();
-      if (extension == ".cpp" || extension == ".hpp" || extension == ".h") out.push_back(fs::relative(entry.path(), kRoot));
+      if (extension == ".cpp" || extension == ".hpp" || extension == ".h")
+        out.push_back(fs::relative(entry.path(), kRoot));
     }
   }
   return out;
@@ -104,7 +106,8 @@ TEST(Layout, IncludesPointDownThroughEveryClosure) {
       if (!seen.insert(next).second) continue;
       ++edges;
       const std::string target = room_of(next);
-      EXPECT_TRUE(target == room || allowed(room).contains(target)) << file << " (" << room << ") reaches " << next << " (" << target << ")";
+      EXPECT_TRUE(target == room || allowed(room).contains(target))
+          << file << " (" << room << ") reaches " << next << " (" << target << ")";
       const auto& more = graph[next];
       todo.insert(todo.end(), more.begin(), more.end());
     }
@@ -117,20 +120,24 @@ TEST(Layout, CacheKnowsNoCuda) {
     if (room_of(file) != "cache") continue;
     std::ifstream in(kRoot / file);
     const std::string text((std::istreambuf_iterator<char>(in)), {});
-    for (const char* word : {"cuLibrary", "nvrtc", "cubin\"", "cuda.h"}) EXPECT_EQ(text.find(word), std::string::npos) << file << " says " << word;
+    for (const char* word : {"cuLibrary", "nvrtc", "cubin\"", "cuda.h"})
+      EXPECT_EQ(text.find(word), std::string::npos) << file << " says " << word;
   }
 }
 
 TEST(Layout, PublicHeadersAreSelfContainedCxx17) {
   // Compiled for real in tests/runtime; here: nothing but the standard library and each other.
   for (const auto& entry : fs::directory_iterator(kRoot / "include/kiln")) {
-    for (const fs::path& included : project_includes(entry.path())) EXPECT_EQ(included.begin()->string(), "include") << entry.path();
+    for (const fs::path& included : project_includes(entry.path()))
+      EXPECT_EQ(included.begin()->string(), "include") << entry.path();
   }
 }
 
 TEST(Layout, TopLevelIsFixed) {
-  const std::set<std::string> expected = {"CMakeLists.txt", "CMakePresets.json", "src", "templates", "include", "cache", "tests", "tools",
-                                          "README.md", "LICENSE", "docs", ".ci", ".git", ".gitignore", ".clang-format", ".clang-tidy", "build", "python"};
+  const std::set<std::string> expected = {
+      "CMakeLists.txt", "CMakePresets.json", "src",     "templates", "include", "cache", "tests",
+      "tools",          "README.md",         "LICENSE", "docs",      ".ci",     ".git",  ".gitignore",
+      ".clang-format",  ".clang-tidy",       "build",   "python"};
   for (const auto& entry : fs::directory_iterator(kRoot)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(".") && !expected.contains(name)) continue;  // a developer's own

@@ -1,5 +1,5 @@
-/* The C ABI from C11: what a binding sees. A test named on the command line runs on the fake driver; exit status 0 is success,
- * 77 skipped. */
+/* The C ABI from C11: what a binding sees. A test named on the command line runs on the fake driver; exit
+ * status 0 is success, 77 skipped. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,25 +8,35 @@
 #include "kiln/kiln.h"
 
 /* The driver's entry points that this program calls itself, as an engine in C would have them. */
-int cuGetProcAddress_v2(const char* symbol, void** function, int version, unsigned long long flags, int* status);
+int cuGetProcAddress_v2(const char* symbol, void** function, int version, unsigned long long flags,
+                        int* status);
 void kiln_fake_reset(void);
 unsigned long kiln_fake_calls(const char* name);
 size_t kiln_fake_launches(void);
 
 static int failures = 0;
 
-#define EXPECT(condition)                                                                \
-  do {                                                                                   \
-    if (!(condition)) {                                                                  \
-      ++failures;                                                                        \
-      fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", __FILE__, __LINE__, #condition, kiln_last_error()->message); \
-    }                                                                                    \
+#define EXPECT(condition)                                                                     \
+  do {                                                                                        \
+    if (!(condition)) {                                                                       \
+      ++failures;                                                                             \
+      fprintf(stderr, "%s:%d: failed: %s (last error: %s)\n", __FILE__, __LINE__, #condition, \
+              kiln_last_error()->message);                                                    \
+    }                                                                                         \
   } while (0)
 
-enum { INVALID_ARGUMENT = 1, UNKNOWN_TEMPLATE = 2, INVALID_VALUE = 4, COMPILE_FAILED = 9, NO_COMPILER = 12, NO_DRIVER = 13 };
+enum {
+  INVALID_ARGUMENT = 1,
+  UNKNOWN_TEMPLATE = 2,
+  INVALID_VALUE = 4,
+  COMPILE_FAILED = 9,
+  NO_COMPILER = 12,
+  NO_DRIVER = 13
+};
 
 static int is_invalid(kiln_status status, const char* what) {
-  return status == INVALID_ARGUMENT && kiln_last_error()->status == status && strstr(kiln_last_error()->message, what) != NULL;
+  return status == INVALID_ARGUMENT && kiln_last_error()->status == status &&
+         strstr(kiln_last_error()->message, what) != NULL;
 }
 
 static void make_context_current(void) {
@@ -39,7 +49,8 @@ static void make_context_current(void) {
   void* context = NULL;
   int status = 0;
   EXPECT(cuGetProcAddress_v2("cuInit", &f.object, 2000, 0, &status) == 0 && f.init(0) == 0);
-  EXPECT(cuGetProcAddress_v2("cuDevicePrimaryCtxRetain", &f.object, 7000, 0, &status) == 0 && f.retain(&context, 0) == 0);
+  EXPECT(cuGetProcAddress_v2("cuDevicePrimaryCtxRetain", &f.object, 7000, 0, &status) == 0 &&
+         f.retain(&context, 0) == 0);
   EXPECT(cuGetProcAddress_v2("cuCtxSetCurrent", &f.object, 4000, 0, &status) == 0 && f.set(context) == 0);
 }
 
@@ -83,8 +94,10 @@ static void null_handles_are_invalid_arguments(const char* cache) {
   kiln_launch_config config;
   const kiln_arg_type types[1] = {{KILN_ARG_SIGNED, 4}};
   const void* data[1] = {&value};
-  memset(&stats, 0, sizeof stats), memset(&image, 0, sizeof image), memset(&info, 0, sizeof info), memset(&config, 0, sizeof config);
-  stats.struct_size = sizeof stats, image.struct_size = sizeof image, info.struct_size = sizeof info, config.struct_size = sizeof config;
+  memset(&stats, 0, sizeof stats), memset(&image, 0, sizeof image), memset(&info, 0, sizeof info),
+      memset(&config, 0, sizeof config);
+  stats.struct_size = sizeof stats, image.struct_size = sizeof image, info.struct_size = sizeof info,
+  config.struct_size = sizeof config;
 
   EXPECT(is_invalid(kiln_service_create(NULL, NULL), "out"));
   EXPECT(is_invalid(kiln_service_open(NULL, "rms_norm", KILN_DEVICE_NONE, NULL, &t), "kiln_service"));
@@ -170,7 +183,8 @@ static void errors_say_what_and_where(const char* cache) {
   values[0].kind = 77;
   EXPECT(kiln_template_compile(t, NULL, values, 2, &image) == INVALID_VALUE);
   EXPECT(kiln_template_try_get(t, values, 2) == NULL);
-  EXPECT(kiln_service_add_template(service, manifest, "template <int N> __global__ void f() { oops; }", NULL) == KILN_OK);
+  EXPECT(kiln_service_add_template(service, manifest, "template <int N> __global__ void f() { oops; }",
+                                   NULL) == KILN_OK);
   EXPECT(kiln_service_open(service, "broken", KILN_DEVICE_NONE, NULL, &t) == KILN_OK);
   values[0] = integer(3);
   EXPECT(kiln_template_compile(t, NULL, values, 1, &image) == COMPILE_FAILED);
@@ -183,12 +197,15 @@ static void errors_say_what_and_where(const char* cache) {
 }
 
 static void gets_and_launches(const char* cache) {
-  static const kiln_arg_type types[] = {{KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {KILN_ARG_SIGNED, 4},
-                                        {KILN_ARG_SIGNED, 8},  {KILN_ARG_SIGNED, 8},  {KILN_ARG_FLOAT, 4}};
-  static const kiln_arg_type odd[] = {{KILN_ARG_POINTER, 4}, {KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {KILN_ARG_SIGNED, 3},
-                                      {KILN_ARG_SIGNED, 8},  {KILN_ARG_SIGNED, 8},  {KILN_ARG_FLOAT, 2}};
-  static const kiln_arg_type unknown[] = {{KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {99, 4},
-                                          {KILN_ARG_SIGNED, 8},  {KILN_ARG_SIGNED, 8},  {KILN_ARG_FLOAT, 4}};
+  static const kiln_arg_type types[] = {{KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8},
+                                        {KILN_ARG_SIGNED, 4},  {KILN_ARG_SIGNED, 8},  {KILN_ARG_SIGNED, 8},
+                                        {KILN_ARG_FLOAT, 4}};
+  static const kiln_arg_type odd[] = {{KILN_ARG_POINTER, 4}, {KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8},
+                                      {KILN_ARG_SIGNED, 3},  {KILN_ARG_SIGNED, 8},  {KILN_ARG_SIGNED, 8},
+                                      {KILN_ARG_FLOAT, 2}};
+  static const kiln_arg_type unknown[] = {
+      {KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {KILN_ARG_POINTER, 8}, {99, 4},
+      {KILN_ARG_SIGNED, 8},  {KILN_ARG_SIGNED, 8},  {KILN_ARG_FLOAT, 4}};
   kiln_service* service = make_service(cache);
   kiln_template* t = NULL;
   const kiln_kernel *kernel = NULL, *again = NULL;
@@ -226,7 +243,8 @@ static void gets_and_launches(const char* cache) {
   memset(&image, 0, sizeof image);
   image.struct_size = sizeof image;
   EXPECT(kiln_template_compile(t, names, values, 2, &image) == KILN_OK);
-  EXPECT(strcmp(image.key, info.key) == 0 && strcmp(image.arch, "sm_90a") == 0 && image.outcome == KILN_OUTCOME_MEMORY);
+  EXPECT(strcmp(image.key, info.key) == 0 && strcmp(image.arch, "sm_90a") == 0 &&
+         image.outcome == KILN_OUTCOME_MEMORY);
   EXPECT(image.size > 64 && memcmp(image.bytes, "\177ELF", 4) == 0);
   EXPECT(strcmp(image.lowered_name, info.lowered_name) == 0);
   copy = image.owner;
@@ -257,7 +275,8 @@ int main(int argc, char** argv) {
   size_t i;
   if (argc != 3) return 2;
   EXPECT(strcmp(kiln_version(), "0.1.0") == 0);
-  EXPECT(kiln_last_error() != NULL && kiln_last_error()->status == KILN_OK && strcmp(kiln_last_error()->message, "") == 0);
+  EXPECT(kiln_last_error() != NULL && kiln_last_error()->status == KILN_OK &&
+         strcmp(kiln_last_error()->message, "") == 0);
   for (i = 0; i < sizeof tests / sizeof *tests; ++i)
     if (strcmp(tests[i].name, argv[1]) == 0) {
       tests[i].run(argv[2]);

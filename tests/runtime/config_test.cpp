@@ -1,4 +1,5 @@
-// Flag or option, then KILN_*, then the configuration file, then the default; and an unknown KILN_* is a warning.
+// Flag or option, then KILN_*, then the configuration file, then the default; and an unknown KILN_* is a
+// warning.
 #include "runtime/config.hpp"
 
 #include <gtest/gtest.h>
@@ -20,12 +21,15 @@ class ConfigTest : public ::testing::Test {
  protected:
   ConfigTest() {
     set("XDG_CONFIG_HOME", tree_.at("config"));
-    for (const char* name : {"KILN_ARCH", "KILN_MODE", "KILN_JOBS", "KILN_CACHE_DIR", "KILN_TEMPLATE_PATH", "XDG_CACHE_HOME", "TMPDIR"}) set(name, "");
+    for (const char* name : {"KILN_ARCH", "KILN_MODE", "KILN_JOBS", "KILN_CACHE_DIR", "KILN_TEMPLATE_PATH",
+                             "XDG_CACHE_HOME", "TMPDIR"})
+      set(name, "");
     base::set_log_sink([this](base::Level, std::string_view line) { lines_.emplace_back(line); });
   }
   ~ConfigTest() override {
     base::set_log_sink(nullptr);
-    for (const auto& [name, value] : saved_) value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
+    for (const auto& [name, value] : saved_)
+      value.empty() ? ::unsetenv(name.c_str()) : ::setenv(name.c_str(), value.c_str(), 1);
   }
   void set(const std::string& name, const std::string& value) {
     const char* old = std::getenv(name.c_str());
@@ -70,7 +74,10 @@ TEST_F(ConfigTest, AnUnknownVariableIsOneWarningWithTheNearestName) {
   set("KILN_CACHE_DIRR", "/x");
   Config::resolve({});
   Config::resolve({});
-  ASSERT_EQ(std::count_if(lines_.begin(), lines_.end(), [](const std::string& l) { return l.find("KILN_CACHE_DIRR") != std::string::npos; }), 1);
+  ASSERT_EQ(
+      std::count_if(lines_.begin(), lines_.end(),
+                    [](const std::string& l) { return l.find("KILN_CACHE_DIRR") != std::string::npos; }),
+      1);
   EXPECT_NE(lines_[0].find("did you mean 'KILN_CACHE_DIR'"), std::string::npos) << lines_[0];
 }
 

@@ -11,9 +11,9 @@
 
 #include "kiln/kiln.hpp"
 #include "support/fake_driver/kiln_fake.h"
+#include "support/toolkit.hpp"
 #include "support/tree.hpp"
 #include "toolchain/driver.hpp"
-#include "support/toolkit.hpp"
 
 namespace kiln::testing {
 

@@ -1,5 +1,6 @@
-// The references of the shipped templates against double arithmetic on the CPU, at small sizes; what `kiln run --check` trusts.
-// The kernels themselves are compared in the same go, so that a fault of both cannot hide.
+// The references of the shipped templates against double arithmetic on the CPU, at small sizes; what `kiln
+// run --check` trusts. The kernels themselves are compared in the same go, so that a fault of both cannot
+// hide.
 #include <cmath>
 
 #include "kiln/error.hpp"
@@ -63,30 +64,37 @@ TEST_F(ReferenceTest, RmsNormAgreesWithTheCpuWithEveryFeature) {
     for (const bool fused : {false, true}) {
       for (const bool gemma : {false, true}) {
         const auto n = static_cast<std::size_t>(kRows * h);
-        const auto x = random_bf16(n, 1), w = random_bf16(static_cast<std::size_t>(h), 2), residual = random_bf16(n, 3);
+        const auto x = random_bf16(n, 1), w = random_bf16(static_cast<std::size_t>(h), 2),
+                   residual = random_bf16(n, 3);
         const double eps = static_cast<double>(1e-5f);
         std::vector<double> want(n), sums(n);
         for (int r = 0; r < kRows; ++r) {
           double squares = 0;
           for (int i = 0; i < h; ++i) {
             const auto at = static_cast<std::size_t>(r * h + i);
-            sums[at] = bf16_to_float(x[at]) + (fused ? static_cast<double>(bf16_to_float(residual[at])) : 0.0);
+            sums[at] =
+                bf16_to_float(x[at]) + (fused ? static_cast<double>(bf16_to_float(residual[at])) : 0.0);
             squares += sums[at] * sums[at];
           }
           const double factor = 1.0 / std::sqrt(squares / h + eps);
           for (int i = 0; i < h; ++i) {
             const auto at = static_cast<std::size_t>(r * h + i);
-            want[at] = sums[at] * factor * (bf16_to_float(w[static_cast<std::size_t>(i)]) + (gemma ? 1.0 : 0.0));
+            want[at] =
+                sums[at] * factor * (bf16_to_float(w[static_cast<std::size_t>(i)]) + (gemma ? 1.0 : 0.0));
           }
         }
-        const Pair k = get("rms_norm", {{"T", Dtype::bf16}, {"H", h}, {"FUSED_ADD", fused}, {"GEMMA", gemma}});
+        const Pair k =
+            get("rms_norm", {{"T", Dtype::bf16}, {"H", h}, {"FUSED_ADD", fused}, {"GEMMA", gemma}});
         const DeviceArray dx(*driver_, x), dw(*driver_, w), dresidual(*driver_, residual);
         const DeviceArray out(*driver_, std::vector<std::uint16_t>(n, 0xffff));
-        const DeviceArray out_double(*driver_, std::vector<double>(n, NAN)), residual_double(*driver_, widened(residual));
-        launch(*k.reference, pointer(out_double.address()), pointer(dx.address()), pointer(dw.address()), kRows, h, h, 1e-5f,
-               pointer(residual_double.address()), h);
-        launch(*k.kernel, pointer(out.address()), pointer(dx.address()), pointer(dw.address()), kRows, h, h, 1e-5f, pointer(dresidual.address()), h);
-        const std::string what = "H=" + std::to_string(h) + " fused=" + std::to_string(fused) + " gemma=" + std::to_string(gemma);
+        const DeviceArray out_double(*driver_, std::vector<double>(n, NAN)),
+            residual_double(*driver_, widened(residual));
+        launch(*k.reference, pointer(out_double.address()), pointer(dx.address()), pointer(dw.address()),
+               kRows, h, h, 1e-5f, pointer(residual_double.address()), h);
+        launch(*k.kernel, pointer(out.address()), pointer(dx.address()), pointer(dw.address()), kRows, h, h,
+               1e-5f, pointer(dresidual.address()), h);
+        const std::string what =
+            "H=" + std::to_string(h) + " fused=" + std::to_string(fused) + " gemma=" + std::to_string(gemma);
         EXPECT_LT(relative_rms(out_double.host(), want), 1e-12) << what;
         EXPECT_LT(relative_rms(widened(out.host()), want), 4e-3) << what;
         if (fused) {
@@ -108,14 +116,26 @@ TEST_F(ReferenceTest, ActAndMulAgreesWithTheCpuForEveryActivationAndOrder) {
         std::vector<double> want(n);
         for (int r = 0; r < kRows; ++r) {
           for (int i = 0; i < d; ++i) {
-            const auto at = [&](int column) { return static_cast<double>(bf16_to_float(x[static_cast<std::size_t>(r * 2 * d + column)])); };
+            const auto at = [&](int column) {
+              return static_cast<double>(bf16_to_float(x[static_cast<std::size_t>(r * 2 * d + column)]));
+            };
             const bool interleaved = order[0] == 'i', gate_first = order[0] == 'g';
-            double g = at(interleaved ? 2 * i : gate_first ? i : d + i), u = at(interleaved ? 2 * i + 1 : gate_first ? d + i : i);
+            double g = at(interleaved  ? 2 * i
+                          : gate_first ? i
+                                       : d + i),
+                   u = at(interleaved  ? 2 * i + 1
+                          : gate_first ? d + i
+                                       : i);
             const std::string a = act;
-            if (a == "silu") g = g / (1 + std::exp(-g));
-            else if (a == "gelu") g = 0.5 * g * std::erfc(-g / std::sqrt(2.0));
-            else if (a == "gelu_tanh") g = 0.5 * g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
-            else g = std::min(g, limit), g = g / (1 + std::exp(-alpha * g)), u = std::min(std::max(u, -limit), limit) + 1;
+            if (a == "silu")
+              g = g / (1 + std::exp(-g));
+            else if (a == "gelu")
+              g = 0.5 * g * std::erfc(-g / std::sqrt(2.0));
+            else if (a == "gelu_tanh")
+              g = 0.5 * g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g)));
+            else
+              g = std::min(g, limit), g = g / (1 + std::exp(-alpha * g)),
+              u = std::min(std::max(u, -limit), limit) + 1;
             want[static_cast<std::size_t>(r * d + i)] = g * u;
           }
         }

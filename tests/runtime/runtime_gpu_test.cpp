@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "kiln/kiln.hpp"
+#include "support/toolkit.hpp"
 #include "support/tree.hpp"
 #include "toolchain/driver.hpp"
-#include "support/toolkit.hpp"
 
 namespace kiln::testing {
 namespace {

@@ -33,7 +33,8 @@ class ServiceTest : public ::testing::Test {
     o.cuda_home = tree_.at("empty");
     return o;
   }
-  static runtime::Obtained compile(runtime::Service& service, const std::string& name, std::vector<Value> values, const std::string& arch = "sm_90a") {
+  static runtime::Obtained compile(runtime::Service& service, const std::string& name,
+                                   std::vector<Value> values, const std::string& arch = "sm_90a") {
     return service.open(name, KILN_DEVICE_NONE, arch).compile(values);
   }
 

@@ -1,4 +1,5 @@
-// Whose record may be served (DESIGN 4): the slim production image, foreign toolchains, and what they must never be given.
+// Whose record may be served (DESIGN 4): the slim production image, foreign toolchains, and what they must
+// never be given.
 #include "compile/key.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
@@ -10,7 +11,8 @@ using runtime::Service;
 
 class ToolchainChoiceTest : public ServiceTest {
  protected:
-  void publish_for_another_toolchain(const std::string& nvrtc_version, std::int64_t created, const std::string& marker) {
+  void publish_for_another_toolchain(const std::string& nvrtc_version, std::int64_t created,
+                                     const std::string& marker) {
     Service service(options());
     const auto own = compile(service, "scale", {Dtype::f32, 7});
     service.pipeline().flush();
@@ -63,7 +65,8 @@ TEST_F(ToolchainChoiceTest, WithoutACompilerAMissListsWhatWasTried) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::no_compiler);
-    for (const std::string& part : {std::string("scale T=f32 N=7"), tree_.at("empty"), std::string("KILN_CUDA_HOME")}) {
+    for (const std::string& part :
+         {std::string("scale T=f32 N=7"), tree_.at("empty"), std::string("KILN_CUDA_HOME")}) {
       EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << part << " in " << error.what();
     }
   }
@@ -78,7 +81,8 @@ TEST_F(ToolchainChoiceTest, OwnComesFirstAndForeignOnlyWhereItMay) {
   Options own = slim_options();
   own.toolchain = "own";
   Service strict(own);
-  EXPECT_THROW(compile(strict, "scale", {Dtype::f32, 7}), Error) << "KILN_TOOLCHAIN=own never takes another's";
+  EXPECT_THROW(compile(strict, "scale", {Dtype::f32, 7}), Error)
+      << "KILN_TOOLCHAIN=own never takes another's";
 }
 
 TEST_F(ToolchainChoiceTest, AmongForeignOnesTheNewestCompilerThenTheYoungest) {
@@ -114,7 +118,11 @@ TEST_F(ToolchainChoiceTest, ARecordWithProjectFilesReachedThroughTheToolkitIsNev
     Key key = own.image->key;
     key.toolchain.bytes[0] ^= 1;
     facts.nvrtc_version = "99.0";
-    ASSERT_EQ(service.pipeline().store()->put(key, {compile::encode(facts), record->key_text, "must not be served"}).put, cache::Put::stored);
+    ASSERT_EQ(service.pipeline()
+                  .store()
+                  ->put(key, {compile::encode(facts), record->key_text, "must not be served"})
+                  .put,
+              cache::Put::stored);
   }
   Service slim(slim_options());
   EXPECT_NE(compile(slim, "scale", {Dtype::f32, 7}).image->bytes, "must not be served");

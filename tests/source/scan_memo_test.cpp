@@ -21,7 +21,8 @@ class ScanMemoTest : public ::testing::Test {
     path_ = tree_.write("kit/a.h", "#include <b.h>\n#define TARGET <c.h>\n");
     entry_.stamp = *base::FileStamp::of(path_);
     entry_.digest = base::digest_of(std::string_view("remembered"));
-    entry_.scan = std::make_shared<const ScanResult>(scan_includes("#include <b.h>\n#include_next <d.h>\n#define T <c.h>\n#define X y\n#include X\n"));
+    entry_.scan = std::make_shared<const ScanResult>(
+        scan_includes("#include <b.h>\n#include_next <d.h>\n#define T <c.h>\n#define X y\n#include X\n"));
     entry_.settled = true;
   }
   std::string file() const { return tree_.at("memo"); }
@@ -86,7 +87,9 @@ TEST_F(ScanMemoTest, DamageAndTruncationAreIgnored) {
 
 TEST_F(ScanMemoTest, DecidesOnlyForToolkitFilesOnlyWhenTrustedOnlyWithTheSameStamp) {
   save();
-  const auto digest = [&](bool toolkit, Trust trust) { return ScanCache(file()).look(path_, toolkit, trust)->digest; };
+  const auto digest = [&](bool toolkit, Trust trust) {
+    return ScanCache(file()).look(path_, toolkit, trust)->digest;
+  };
   EXPECT_EQ(digest(true, Trust::memo), entry_.digest);
   EXPECT_NE(digest(true, Trust::content), entry_.digest) << "a compile hashes again";
   EXPECT_NE(digest(false, Trust::memo), entry_.digest) << "project files are hashed in every process";

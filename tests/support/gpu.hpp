@@ -31,7 +31,8 @@ class GpuTest : public ::testing::Test {
 template <class T>
 class DeviceArray {
  public:
-  DeviceArray(const toolchain::Driver& driver, const std::vector<T>& host) : driver_(driver), size_(host.size()) {
+  DeviceArray(const toolchain::Driver& driver, const std::vector<T>& host)
+      : driver_(driver), size_(host.size()) {
     driver.check(driver.cuMemAlloc(&address_, size_ * sizeof(T)), "cuMemAlloc");
     driver.check(driver.cuMemcpyHtoD(address_, host.data(), size_ * sizeof(T)), "cuMemcpyHtoD");
   }

@@ -14,12 +14,15 @@ class Tree {
   Tree() : directory_("kiln-test-") {}
   const std::string& path() const { return directory_.path(); }
   std::string at(const std::string& relative) const { return path() + '/' + relative; }
-  /// Creates directories as needed. The file's times are set back by a minute, so that it counts as settled, unless `fresh`.
+  /// Creates directories as needed. The file's times are set back by a minute, so that it counts as settled,
+  /// unless `fresh`.
   std::string write(const std::string& relative, const std::string& text, bool fresh = false) const {
     const std::string file = at(relative);
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
     std::ofstream(file, std::ios::binary) << text;
-    if (!fresh) std::filesystem::last_write_time(file, std::filesystem::last_write_time(file) - std::chrono::minutes(1));
+    if (!fresh)
+      std::filesystem::last_write_time(file,
+                                       std::filesystem::last_write_time(file) - std::chrono::minutes(1));
     return file;
   }
 
@@ -28,7 +31,8 @@ class Tree {
 };
 
 /// A manifest with one dtype and one int parameter over `instantiate`, arguments out and n.
-inline std::string small_manifest(const std::string& name, const std::string& extra_compile = "", const std::string& more = "") {
+inline std::string small_manifest(const std::string& name, const std::string& extra_compile = "",
+                                  const std::string& more = "") {
   return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
          ".cu\"\ninstantiate = \"scale<{T}, {N}>\"\n[compile]\n" + extra_compile +
          "\n[param.T]\nkind = \"dtype\"\nvalues = [\"f32\", \"i32\"]\nspelling = \"cuda\"\n"
@@ -39,8 +43,11 @@ inline std::string small_manifest(const std::string& name, const std::string& ex
          more;
 }
 
-inline std::string small_source(const std::string& includes = "", const std::string& body = "out[i] = T(N);") {
-  return includes + "\ntemplate <class T, int N> __global__ void scale(T* out, int n) {\n  int i = blockIdx.x * 64 + threadIdx.x;\n  if (i < n) { " +
+inline std::string small_source(const std::string& includes = "",
+                                const std::string& body = "out[i] = T(N);") {
+  return includes +
+         "\ntemplate <class T, int N> __global__ void scale(T* out, int n) {\n  int i = blockIdx.x * 64 + "
+         "threadIdx.x;\n  if (i < n) { " +
          body + " }\n}\n";
 }
 

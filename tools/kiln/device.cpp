@@ -13,9 +13,13 @@ using namespace toolchain;
 namespace {
 const Driver& loaded_driver() {
   const Driver* driver = Driver::get();
-  if (!driver) throw Error(Errc::no_driver, "no CUDA driver: " + Driver::load_error() + "; `kiln run` needs a GPU, `kiln compile` does not");
+  if (!driver)
+    throw Error(Errc::no_driver, "no CUDA driver: " + Driver::load_error() +
+                                     "; `kiln run` needs a GPU, `kiln compile` does not");
   const CUresult result = driver->cuInit(0);
-  if (result != CUDA_SUCCESS) throw Error(Errc::no_driver, "cuInit: " + driver->describe(result) + "; `kiln run` needs a GPU, `kiln compile` does not");
+  if (result != CUDA_SUCCESS)
+    throw Error(Errc::no_driver,
+                "cuInit: " + driver->describe(result) + "; `kiln run` needs a GPU, `kiln compile` does not");
   return *driver;
 }
 constexpr unsigned char kCanaryByte = 0xa5;
@@ -25,7 +29,8 @@ PrimaryContext::PrimaryContext(int ordinal) : driver_(loaded_driver()) {
   int count = 0;
   driver_.check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount");
   if (ordinal < 0 || ordinal >= count) {
-    throw Error(Errc::invalid_argument, "device " + std::to_string(ordinal) + ": this machine has " + std::to_string(count));
+    throw Error(Errc::invalid_argument,
+                "device " + std::to_string(ordinal) + ": this machine has " + std::to_string(count));
   }
   CUcontext context = nullptr;
   driver_.check(driver_.cuDevicePrimaryCtxRetain(&context, ordinal), "cuDevicePrimaryCtxRetain");
@@ -36,7 +41,8 @@ PrimaryContext::PrimaryContext(int ordinal) : driver_(loaded_driver()) {
 PrimaryContext::~PrimaryContext() { driver_.cuDevicePrimaryCtxRelease(facts_.ordinal); }
 
 Buffer::Buffer(const Driver& driver, std::uint64_t bytes) : driver_(&driver), bytes_(bytes) {
-  driver.check(driver.cuMemAlloc(&base_, bytes + 2 * kCanary), "cuMemAlloc", "allocating " + std::to_string(bytes) + " bytes");
+  driver.check(driver.cuMemAlloc(&base_, bytes + 2 * kCanary), "cuMemAlloc",
+               "allocating " + std::to_string(bytes) + " bytes");
   driver.check(driver.cuMemsetD8(base_, kCanaryByte, kCanary), "cuMemsetD8");
   driver.check(driver.cuMemsetD8(base_ + kCanary + bytes, kCanaryByte, kCanary), "cuMemsetD8");
   if (bytes) driver.check(driver.cuMemsetD8(address(), 0xff, bytes), "cuMemsetD8");
@@ -47,7 +53,8 @@ Buffer::~Buffer() {
 }
 
 void Buffer::copy_from(const Buffer& other) {
-  driver_->check(driver_->cuMemcpyDtoD(address(), other.address(), std::min(bytes_, other.bytes_)), "cuMemcpyDtoD");
+  driver_->check(driver_->cuMemcpyDtoD(address(), other.address(), std::min(bytes_, other.bytes_)),
+                 "cuMemcpyDtoD");
 }
 
 bool Buffer::intact() const {
@@ -72,7 +79,10 @@ Timer::~Timer() {
   driver_.cuStreamDestroy(stream_);
 }
 
-void Timer::begin() { driver_.check(driver_.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED), "cuStreamBeginCapture"); }
+void Timer::begin() {
+  driver_.check(driver_.cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_RELAXED),
+                "cuStreamBeginCapture");
+}
 
 void Timer::end() {
   CUgraph graph = nullptr;

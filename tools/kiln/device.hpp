@@ -60,8 +60,8 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
   toolchain::CUstream stream() const noexcept { return stream_; }
-  /// Captures what `record` launches on stream() into a graph, replays it `replays` times after `warmups`, and returns the median
-  /// time of one replay in microseconds.
+  /// Captures what `record` launches on stream() into a graph, replays it `replays` times after `warmups`,
+  /// and returns the median time of one replay in microseconds.
   template <class Record>
   double median_us(Record&& record, int warmups, int replays) {
     begin();

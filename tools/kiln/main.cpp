@@ -1,8 +1,10 @@
 // kiln: the command. One file per subcommand; here they are listed, parsed and their errors turned into exit
 // codes.
+#include <fcntl.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
@@ -119,7 +121,19 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace kiln::cli
 
+/// A closed standard descriptor would be given to the next file that is opened, and output would be written
+/// into it: into the store, once. Input and errors go to /dev/null; output is opened unwritable, so that
+/// writing results fails aloud.
+static void keep_standard_descriptors() {
+  for (int fd = 0; fd <= 2; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0)
+      ::open("/dev/null", fd == 1 ? O_RDONLY : O_RDWR);  // the lowest free number is fd
+  }
+}
+
 int main(int argc, char** argv) try {
+  keep_standard_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // past a file-size limit a write fails instead
   kiln::cli::install_signal_handlers();
   if (argc == 3 && std::strcmp(argv[1], kiln::cli::kLockHolderCommand) == 0)
     return kiln::cli::hold_lock(argv[2]);

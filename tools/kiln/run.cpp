@@ -28,8 +28,10 @@ struct Assignments {
 Assignments split(const source::Manifest& manifest, const std::vector<std::string>& pieces) {
   Assignments out;
   for (const NamedValue& v : source::parse_assignments(pieces)) {
-    if (manifest.parameter_index(v.name) >= 0) out.parameters.push_back(v);
-    else out.arguments[std::string(v.name)] = std::string(v.value.text);
+    if (manifest.parameter_index(v.name) >= 0)
+      out.parameters.push_back(v);
+    else
+      out.arguments[std::string(v.name)] = std::string(v.value.text);
   }
   return out;
 }
@@ -38,10 +40,13 @@ void print_check(const std::vector<CheckedArgument>& results) {
   const Terminal terminal = standard_output();
   for (const CheckedArgument& r : results) {
     char line[256];
-    std::snprintf(line, sizeof line, "  check  %-10s %s  relative RMS %.2e (allowed %.1e)  max error %.3g  %llu elements  ", r.name.c_str(),
-                  r.dtype.c_str(), r.relative_rms, r.tolerance, r.max_abs, static_cast<unsigned long long>(r.elements));
+    std::snprintf(line, sizeof line,
+                  "  check  %-10s %s  relative RMS %.2e (allowed %.1e)  max error %.3g  %llu elements  ",
+                  r.name.c_str(), r.dtype.c_str(), r.relative_rms, r.tolerance, r.max_abs,
+                  static_cast<unsigned long long>(r.elements));
     std::string verdict = paint(r.ok ? "ok" : "WRONG", r.ok ? Style::green : Style::red, terminal);
-    if (r.mismatched_nonfinite) verdict += "  " + std::to_string(r.mismatched_nonfinite) + " NaN or Inf where the reference has none";
+    if (r.mismatched_nonfinite)
+      verdict += "  " + std::to_string(r.mismatched_nonfinite) + " NaN or Inf where the reference has none";
     if (!r.canaries) verdict += "  written outside the buffer";
     print(line + verdict + "\n");
   }
@@ -49,22 +54,38 @@ void print_check(const std::vector<CheckedArgument>& results) {
 
 void print_bench(const BenchResult& b) {
   char line[256];
-  std::snprintf(line, sizeof line, "  bench  %.2f us  %.3f TB/s  %.1f %% of a stream of the same bytes (%.2f us; read %s, write %s)\n", b.us,
-                b.terabytes_per_s(), 100 * b.share(), b.stream_us, human_bytes(static_cast<std::uint64_t>(b.read_bytes)).c_str(),
-                human_bytes(static_cast<std::uint64_t>(b.write_bytes)).c_str());
+  std::snprintf(
+      line, sizeof line,
+      "  bench  %.2f us  %.3f TB/s  %.1f %% of a stream of the same bytes (%.2f us; read %s, write %s)\n",
+      b.us, b.terabytes_per_s(), 100 * b.share(), b.stream_us,
+      human_bytes(static_cast<std::uint64_t>(b.read_bytes)).c_str(),
+      human_bytes(static_cast<std::uint64_t>(b.write_bytes)).c_str());
   print(line);
 }
 
 Json json_check(const CheckedArgument& r) {
-  return {{"argument", r.name},       {"dtype", r.dtype},         {"relative_rms", r.relative_rms}, {"max_abs", r.max_abs},
-          {"tolerance", r.tolerance}, {"elements", r.elements},   {"mismatched_nonfinite", r.mismatched_nonfinite},
-          {"canaries", r.canaries},   {"ok", r.ok}};
+  return {{"argument", r.name},
+          {"dtype", r.dtype},
+          {"relative_rms", r.relative_rms},
+          {"max_abs", r.max_abs},
+          {"tolerance", r.tolerance},
+          {"elements", r.elements},
+          {"mismatched_nonfinite", r.mismatched_nonfinite},
+          {"canaries", r.canaries},
+          {"ok", r.ok}};
 }
 
 Json json_bench(const BenchResult& b) {
-  return {{"us", b.us},           {"stream_us", b.stream_us}, {"share", b.share()},       {"tb_per_s", b.terabytes_per_s()},
-          {"read_bytes", b.read_bytes}, {"write_bytes", b.write_bytes}, {"flops", b.flops}, {"launches", b.launches},
-          {"sets", b.sets},       {"replays", b.replays}};
+  return {{"us", b.us},
+          {"stream_us", b.stream_us},
+          {"share", b.share()},
+          {"tb_per_s", b.terabytes_per_s()},
+          {"read_bytes", b.read_bytes},
+          {"write_bytes", b.write_bytes},
+          {"flops", b.flops},
+          {"launches", b.launches},
+          {"sets", b.sets},
+          {"replays", b.replays}};
 }
 
 int run(Context& context, const RunFlags& flags) {
@@ -80,12 +101,18 @@ int run(Context& context, const RunFlags& flags) {
   constexpr const char* outcomes[] = {"memory", "disk", "layer", "remote", "compiled", "waited"};
   const std::string outcome = outcomes[static_cast<int>(kernel.outcome())];
 
-  Json json{{"schema", context.schema()},     {"template", manifest.name},          {"params", json_of(resolved.specialization.parameters)},
-            {"arch", resolved.arch.name()},   {"gpu", gpu.facts().name},            {"key", kernel.image().key.hex()},
-            {"outcome", outcome},             {"arguments", run_case.describe()}};
+  Json json{{"schema", context.schema()},
+            {"template", manifest.name},
+            {"params", json_of(resolved.specialization.parameters)},
+            {"arch", resolved.arch.name()},
+            {"gpu", gpu.facts().name},
+            {"key", kernel.image().key.hex()},
+            {"outcome", outcome},
+            {"arguments", run_case.describe()}};
   if (!context.json) {
     print(paint(resolved.specialization.to_string(), Style::bold, standard_output()) + "\n");
-    print("  " + run_case.describe() + "  on " + gpu.facts().name + ", " + resolved.arch.name() + ", from " + outcome + "\n");
+    print("  " + run_case.describe() + "  on " + gpu.facts().name + ", " + resolved.arch.name() + ", from " +
+          outcome + "\n");
   }
   int exit = kDone;
   if (flags.check && !manifest.reference) {
@@ -97,7 +124,8 @@ int run(Context& context, const RunFlags& flags) {
     reference_request.which = source::Which::reference;
     const runtime::LoadedKernel& reference = opened.get(values, reference_request);
     const auto results = check(run_case, kernel, reference, flags.seed);
-    if (!std::all_of(results.begin(), results.end(), [](const CheckedArgument& r) { return r.ok; })) exit = kFailed;
+    if (!std::all_of(results.begin(), results.end(), [](const CheckedArgument& r) { return r.ok; }))
+      exit = kFailed;
     json["check"] = Json::array();
     for (const CheckedArgument& r : results) json["check"].push_back(json_check(r));
     if (!context.json) print_check(results);
@@ -110,7 +138,8 @@ int run(Context& context, const RunFlags& flags) {
   if (!flags.check && !flags.bench) {
     const BufferSet buffers = run_case.make_buffers(flags.seed);
     run_case.launch(kernel, RunCase::addresses_of(buffers), nullptr);
-    gpu.driver().check(gpu.driver().cuCtxSynchronize(), "cuCtxSynchronize", "running " + resolved.specialization.to_string());
+    gpu.driver().check(gpu.driver().cuCtxSynchronize(), "cuCtxSynchronize",
+                       "running " + resolved.specialization.to_string());
     if (!context.json) print("  launched\n");
   }
   if (context.json) print_json(json);
@@ -121,11 +150,13 @@ int run(Context& context, const RunFlags& flags) {
 
 void add_run(CLI::App& app, Context& context) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* command = context.add_command(app, "run", "Launch a specialisation on this GPU, check it and time it",
-                                          [&context, flags] { return run(context, *flags); });
+  CLI::App* command =
+      context.add_command(app, "run", "Launch a specialisation on this GPU, check it and time it",
+                          [&context, flags] { return run(context, *flags); });
   command->add_option("template", flags->name, "Template to run")->required();
   command->add_option("values", flags->assignments, "P=V for parameters, and for scalar arguments (rows=64)");
-  command->add_flag("--check", flags->check, "Compare with the template's [reference], a naive kernel in double");
+  command->add_flag("--check", flags->check,
+                    "Compare with the template's [reference], a naive kernel in double");
   command->add_flag("--bench", flags->bench, "Time it L2-cold beside a stream kernel of the same bytes");
   command->add_option("--device", flags->device, "Ordinal of the GPU")->capture_default_str();
   command->add_option("--seed", flags->seed, "Seed of the generated inputs")->capture_default_str();

@@ -36,18 +36,24 @@ ArgumentList& ArgumentList::number(double value) {
 void ArgumentList::launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const {
   std::vector<const void*> data;
   for (const std::uint64_t& bits : bits_) data.push_back(&bits);
-  // A new array of types each time would defeat the kernel's memory of what it has checked: prepare() alone is what is needed.
+  // A new array of types each time would defeat the kernel's memory of what it has checked: prepare() alone
+  // is what is needed.
   runtime::PreparedLaunch prepared;
   kernel.prepare(types_.data(), data.data(), types_.size(), prepared);
   kernel.launch_prepared(stream, prepared);
 }
 
-RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened, const source::Resolved& resolved,
-                 const GivenArguments& given)
-    : service_(service), gpu_(gpu), opened_(opened), slots_(resolved.slots), known_(resolved.slots.size(), false) {
+RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
+                 const source::Resolved& resolved, const GivenArguments& given)
+    : service_(service),
+      gpu_(gpu),
+      opened_(opened),
+      slots_(resolved.slots),
+      known_(resolved.slots.size(), false) {
   const source::SlotLayout& layout = manifest().slots;
   for (int i = 0; i < layout.argument_slot(0); ++i) known_[static_cast<std::size_t>(i)] = true;
-  set_integer(static_cast<std::size_t>(layout.arch_slot()), slots_[static_cast<std::size_t>(layout.arch_slot())]);
+  set_integer(static_cast<std::size_t>(layout.arch_slot()),
+              slots_[static_cast<std::size_t>(layout.arch_slot())]);
   set_integer(static_cast<std::size_t>(layout.sms_slot()), gpu.facts().sms);
   set_integer(static_cast<std::size_t>(layout.smem_optin_slot()), gpu.facts().smem_optin);
   set_integer(static_cast<std::size_t>(layout.l2_slot()), gpu.facts().l2);
@@ -55,7 +61,8 @@ RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::Kernel
   size_buffers();
 }
 
-void RunCase::resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value, const GivenArguments& given) {
+void RunCase::resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
+                              const GivenArguments& given) {
   if (const auto found = given.find(name); found != given.end()) {
     set_integer(slot, parse_number<std::int64_t>(name, found->second));
   } else if (!value.empty()) {
@@ -75,13 +82,15 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
   for (const auto& r : manifest().runtime) names.push_back(r.name);
   for (const auto& [name, text] : given) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw Error(Errc::unknown_parameter, "template '" + manifest().name + "' has no parameter or scalar argument '" + name +
-                                               "'; arguments: " + base::join(names, ", ") + base::did_you_mean(name, names));
+      throw Error(Errc::unknown_parameter,
+                  "template '" + manifest().name + "' has no parameter or scalar argument '" + name +
+                      "'; arguments: " + base::join(names, ", ") + base::did_you_mean(name, names));
     }
   }
   floats_.assign(arguments.size(), 0.0);
   const source::SlotLayout& layout = manifest().slots;
-  // Defaults may use arguments that are declared later: each pass settles at least one, or nothing more can be settled.
+  // Defaults may use arguments that are declared later: each pass settles at least one, or nothing more can
+  // be settled.
   for (std::size_t pass = 0; pass < arguments.size() + manifest().runtime.size() + 1; ++pass) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const auto slot = static_cast<std::size_t>(layout.argument_slot(static_cast<int>(i)));
@@ -91,7 +100,8 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
         set_integer(slot, 0);  // until there is a buffer; only `require` and `align` read it
       } else if (is_float(a.type.kind)) {
         const auto found = given.find(a.name);
-        floats_[i] = found != given.end() ? parse_number<double>(a.name, found->second) : a.float_value.value_or(0);
+        floats_[i] =
+            found != given.end() ? parse_number<double>(a.name, found->second) : a.float_value.value_or(0);
         set_integer(slot, 0);
       } else {
         resolve_integer(a.name, slot, a.value, given);
@@ -99,7 +109,8 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
     }
     for (std::size_t i = 0; i < manifest().runtime.size(); ++i) {
       const auto slot = static_cast<std::size_t>(layout.runtime_slot(static_cast<int>(i)));
-      if (!known_[slot]) resolve_integer(manifest().runtime[i].name, slot, manifest().runtime[i].value, given);
+      if (!known_[slot])
+        resolve_integer(manifest().runtime[i].name, slot, manifest().runtime[i].value, given);
     }
   }
   for (const std::string& name : names) {
@@ -107,9 +118,11 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
     std::size_t slot = 0;
     if (argument >= 0) slot = static_cast<std::size_t>(layout.argument_slot(argument));
     for (std::size_t i = 0; argument < 0 && i < manifest().runtime.size(); ++i) {
-      if (manifest().runtime[i].name == name) slot = static_cast<std::size_t>(layout.runtime_slot(static_cast<int>(i)));
+      if (manifest().runtime[i].name == name)
+        slot = static_cast<std::size_t>(layout.runtime_slot(static_cast<int>(i)));
     }
-    if (!known_[slot]) throw Error(Errc::invalid_value, "argument '" + name + "' has no default: say " + name + "=VALUE");
+    if (!known_[slot])
+      throw Error(Errc::invalid_value, "argument '" + name + "' has no default: say " + name + "=VALUE");
   }
 }
 
@@ -119,11 +132,15 @@ void RunCase::size_buffers() {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const source::ArgumentSpec& a = arguments[i];
     if (a.type.kind != Kind::pointer || (!a.exists.empty() && a.exists.evaluate(slots_) == 0)) continue;
-    if (a.shape.empty()) throw Error(Errc::manifest, manifest().file + ": argument '" + a.name + "' has no shape, so `kiln run` cannot make its data");
+    if (a.shape.empty())
+      throw Error(Errc::manifest, manifest().file + ": argument '" + a.name +
+                                      "' has no shape, so `kiln run` cannot make its data");
     std::int64_t last = 0, step = 1;
     for (std::size_t d = a.shape.size(); d-- > 0;) {
       const std::int64_t extent = a.shape[d].evaluate(slots_);
-      if (extent <= 0) throw Error(Errc::invalid_value, "argument '" + a.name + "' has shape[" + std::to_string(d) + "] = " + std::to_string(extent));
+      if (extent <= 0)
+        throw Error(Errc::invalid_value, "argument '" + a.name + "' has shape[" + std::to_string(d) +
+                                             "] = " + std::to_string(extent));
       last += (extent - 1) * (a.stride.empty() ? step : a.stride[d].evaluate(slots_));
       step *= extent;
     }
@@ -133,7 +150,8 @@ void RunCase::size_buffers() {
 
 Dtype RunCase::dtype_of(std::size_t argument) const {
   const source::ArgumentType& type = manifest().arguments[argument].type;
-  if (type.dtype_parameter >= 0) return static_cast<Dtype>(slots_[static_cast<std::size_t>(type.dtype_parameter)]);
+  if (type.dtype_parameter >= 0)
+    return static_cast<Dtype>(slots_[static_cast<std::size_t>(type.dtype_parameter)]);
   return type.dtype.value_or(Dtype::u8);
 }
 
@@ -158,7 +176,9 @@ void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) con
   constexpr const char* names[] = {"normal", "uniform", "int", "const"};
   auto& kernel = own_kernel("kiln_fill", {dtype_of(argument), names[static_cast<int>(f.kind)]});
   ArgumentList arguments;
-  arguments.pointer(buffer.address()).integer(static_cast<std::int64_t>(elements_[argument])).integer(static_cast<std::int64_t>(seed));
+  arguments.pointer(buffer.address())
+      .integer(static_cast<std::int64_t>(elements_[argument]))
+      .integer(static_cast<std::int64_t>(seed));
   arguments.number(f.a).number(f.b).launch(kernel, nullptr);
 }
 
@@ -179,15 +199,18 @@ std::vector<toolchain::CUdeviceptr> RunCase::addresses_of(const BufferSet& buffe
   return out;
 }
 
-void RunCase::launch(const runtime::LoadedKernel& kernel, const std::vector<toolchain::CUdeviceptr>& addresses,
-                     toolchain::CUstream stream) const {
+void RunCase::launch(const runtime::LoadedKernel& kernel,
+                     const std::vector<toolchain::CUdeviceptr>& addresses, toolchain::CUstream stream) const {
   ArgumentList list;
   const auto& arguments = manifest().arguments;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
-    if (arguments[i].type.kind == Kind::pointer) list.pointer(addresses[i]);
-    else if (is_float(arguments[i].type.kind)) list.number(floats_[i]);
-    else list.integer(slots_[slot]);
+    if (arguments[i].type.kind == Kind::pointer)
+      list.pointer(addresses[i]);
+    else if (is_float(arguments[i].type.kind))
+      list.number(floats_[i]);
+    else
+      list.integer(slots_[slot]);
   }
   for (std::size_t i = 0; i < manifest().runtime.size(); ++i) {
     list.integer(slots_[static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i)))]);
@@ -197,7 +220,9 @@ void RunCase::launch(const runtime::LoadedKernel& kernel, const std::vector<tool
 
 std::string RunCase::describe() const {
   std::string out;
-  const auto add = [&](const std::string& name, const std::string& value) { out += (out.empty() ? "" : " ") + name + '=' + value; };
+  const auto add = [&](const std::string& name, const std::string& value) {
+    out += (out.empty() ? "" : " ") + name + '=' + value;
+  };
   const auto& arguments = manifest().arguments;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].type.kind == Kind::pointer) continue;

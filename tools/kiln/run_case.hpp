@@ -19,15 +19,16 @@ using BufferSet = std::vector<Buffer>;
 
 class RunCase {
  public:
-  /// Resolves every argument's value and every buffer's size. Throws Error (an unknown argument, a value that is no number, an
-  /// argument without a value).
-  RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened, const source::Resolved& resolved,
-          const GivenArguments& given);
+  /// Resolves every argument's value and every buffer's size. Throws Error (an unknown argument, a value that
+  /// is no number, an argument without a value).
+  RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
+          const source::Resolved& resolved, const GivenArguments& given);
 
   /// Fresh buffers: inputs filled as the manifest says from `seed`, outputs poisoned.
   BufferSet make_buffers(std::uint64_t seed);
   /// Launches with the case's values; `addresses` has one entry per argument.
-  void launch(const runtime::LoadedKernel& kernel, const std::vector<toolchain::CUdeviceptr>& addresses, toolchain::CUstream stream) const;
+  void launch(const runtime::LoadedKernel& kernel, const std::vector<toolchain::CUdeviceptr>& addresses,
+              toolchain::CUstream stream) const;
   static std::vector<toolchain::CUdeviceptr> addresses_of(const BufferSet& buffers);
 
   const source::Manifest& manifest() const noexcept { return opened_.origin().manifest; }
@@ -47,7 +48,8 @@ class RunCase {
  private:
   void set_integer(std::size_t slot, std::int64_t value) { slots_[slot] = value, known_[slot] = true; }
   void resolve_arguments(const GivenArguments& given);
-  void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value, const GivenArguments& given);
+  void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
+                       const GivenArguments& given);
   void size_buffers();
   void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
 
@@ -56,15 +58,17 @@ class RunCase {
   runtime::KernelTemplate& opened_;
   std::vector<std::int64_t> slots_;
   std::vector<bool> known_;
-  std::vector<double> floats_;            // by argument
-  std::vector<std::uint64_t> elements_;   // by argument, 0: none
+  std::vector<double> floats_;           // by argument
+  std::vector<std::uint64_t> elements_;  // by argument, 0: none
 };
 
 /// A typed argument list built at run time, for LoadedKernel::launch.
 class ArgumentList {
  public:
   ArgumentList& pointer(toolchain::CUdeviceptr value) { return add({KILN_ARG_POINTER, 8}, value); }
-  ArgumentList& integer(std::int64_t value) { return add({KILN_ARG_SIGNED, 8}, static_cast<std::uint64_t>(value)); }
+  ArgumentList& integer(std::int64_t value) {
+    return add({KILN_ARG_SIGNED, 8}, static_cast<std::uint64_t>(value));
+  }
   ArgumentList& number(double value);
   void launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const;
 

@@ -18,23 +18,29 @@ double tolerance_of(const source::Manifest& manifest, Dtype dtype) {
   return 0;  // exact: integers, and dtypes that the manifest says nothing about
 }
 
-/// Distance between neighbours below the smallest normal number. Rounding to it is an error that no kernel can avoid: of uniformly
-/// distributed values, quantum / sqrt(12) in the root mean square.
+/// Distance between neighbours below the smallest normal number. Rounding to it is an error that no kernel
+/// can avoid: of uniformly distributed values, quantum / sqrt(12) in the root mean square.
 double subnormal_quantum(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f16: return 0x1p-24;
-    case Dtype::e4m3: return 0x1p-9;
-    case Dtype::e5m2: return 0x1p-16;
-    default: return 0;  // f32, bf16, f64: far below anything that counts
+    case Dtype::f16:
+      return 0x1p-24;
+    case Dtype::e4m3:
+      return 0x1p-9;
+    case Dtype::e5m2:
+      return 0x1p-16;
+    default:
+      return 0;  // f32, bf16, f64: far below anything that counts
   }
 }
 
 }  // namespace
 
-std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& kernel, const runtime::LoadedKernel& reference,
-                                   std::uint64_t seed) {
+std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& kernel,
+                                   const runtime::LoadedKernel& reference, std::uint64_t seed) {
   const toolchain::Driver& driver = run.gpu().driver();
-  const auto synchronize = [&](const char* doing) { driver.check(driver.cuCtxSynchronize(), "cuCtxSynchronize", doing); };
+  const auto synchronize = [&](const char* doing) {
+    driver.check(driver.cuCtxSynchronize(), "cuCtxSynchronize", doing);
+  };
   BufferSet buffers = run.make_buffers(seed);
   const auto& arguments = run.manifest().arguments;
 
@@ -46,8 +52,11 @@ std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& ke
     const auto n = static_cast<std::int64_t>(run.elements_of(i));
     doubles[i] = Buffer(driver, run.elements_of(i) * sizeof(double));
     if (arguments[i].access == source::Access::readwrite) {
-      ArgumentList().pointer(doubles[i].address()).pointer(buffers[i].address()).integer(n).launch(
-          run.own_kernel("kiln_widen", {run.dtype_of(i)}), nullptr);
+      ArgumentList()
+          .pointer(doubles[i].address())
+          .pointer(buffers[i].address())
+          .integer(n)
+          .launch(run.own_kernel("kiln_widen", {run.dtype_of(i)}), nullptr);
     }
     for_reference[i] = doubles[i].address();
   }
@@ -78,13 +87,14 @@ std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& ke
     driver.check(driver.cuMemcpyDtoH(host, sums.address(), sizeof host), "cuMemcpyDtoH");
     result.relative_rms = host[1] > 0 ? std::sqrt(host[0] / host[1]) : std::sqrt(host[0]);
     if (const double rms = std::sqrt(host[1] / host[4]); rms > 0) {
-      result.tolerance = std::hypot(result.tolerance, subnormal_quantum(run.dtype_of(i)) / std::sqrt(12.0) / rms);
+      result.tolerance =
+          std::hypot(result.tolerance, subnormal_quantum(run.dtype_of(i)) / std::sqrt(12.0) / rms);
     }
     result.max_abs = host[2];
     result.mismatched_nonfinite = static_cast<std::uint64_t>(host[3]);
     result.canaries = buffers[i].intact();
-    result.ok = result.canaries && result.mismatched_nonfinite == 0 && host[4] == static_cast<double>(result.elements) &&
-                result.relative_rms <= result.tolerance;
+    result.ok = result.canaries && result.mismatched_nonfinite == 0 &&
+                host[4] == static_cast<double>(result.elements) && result.relative_rms <= result.tolerance;
     out.push_back(result);
   }
   for (const Buffer& buffer : buffers) {
@@ -103,7 +113,8 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
   BenchResult out;
   out.read_bytes = static_cast<double>(manifest.cost_read.evaluate(run.slots()));
   out.write_bytes = static_cast<double>(manifest.cost_write.evaluate(run.slots()));
-  if (!manifest.cost_flops.empty()) out.flops = static_cast<double>(manifest.cost_flops.evaluate(run.slots()));
+  if (!manifest.cost_flops.empty())
+    out.flops = static_cast<double>(manifest.cost_flops.evaluate(run.slots()));
 
   const std::uint64_t cold = 4ull * static_cast<std::uint64_t>(run.gpu().facts().l2);
   const std::uint64_t set = std::max<std::uint64_t>(1, run.set_bytes());
@@ -116,33 +127,50 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
   Timer timer(run.gpu().driver());
   const auto record = [&](auto&& launch) {
     return [&, launch] {
-      for (int i = 0; i < out.launches; ++i) launch(sets[static_cast<std::size_t>(i % out.sets)], i % out.sets);
+      for (int i = 0; i < out.launches; ++i)
+        launch(sets[static_cast<std::size_t>(i % out.sets)], i % out.sets);
     };
   };
-  run.launch(kernel, RunCase::addresses_of(sets[0]), timer.stream());  // attributes that a launch sets once are set outside the capture
-  const double total = timer.median_us(
-      record([&](const BufferSet& buffers, int) { run.launch(kernel, RunCase::addresses_of(buffers), timer.stream()); }), 3, out.replays);
+  run.launch(kernel, RunCase::addresses_of(sets[0]),
+             timer.stream());  // attributes that a launch sets once are set outside the capture
+  const double total = timer.median_us(record([&](const BufferSet& buffers, int) {
+                                         run.launch(kernel, RunCase::addresses_of(buffers), timer.stream());
+                                       }),
+                                       3, out.replays);
   out.us = total / out.launches;
   sets.clear();
 
   // The floor: as many bytes read and written, from buffers that are as cold.
   auto& stream_kernel = run.own_kernel("kiln_stream", {});
-  const auto read = static_cast<std::int64_t>(out.read_bytes), write = static_cast<std::int64_t>(out.write_bytes);
+  const auto read = static_cast<std::int64_t>(out.read_bytes),
+             write = static_cast<std::int64_t>(out.write_bytes);
   std::vector<Buffer> sources, targets;
-  const auto stream_sets = static_cast<int>(std::clamp<std::uint64_t>(
-      (cold + static_cast<std::uint64_t>(read + write)) / std::max<std::uint64_t>(1, static_cast<std::uint64_t>(read + write)), 2, 512));
+  const auto stream_sets = static_cast<int>(
+      std::clamp<std::uint64_t>((cold + static_cast<std::uint64_t>(read + write)) /
+                                    std::max<std::uint64_t>(1, static_cast<std::uint64_t>(read + write)),
+                                2, 512));
   for (int i = 0; i < stream_sets; ++i) {
     sources.emplace_back(run.gpu().driver(), static_cast<std::uint64_t>(std::max<std::int64_t>(read, 16)));
     const auto words = static_cast<std::int64_t>(sources.back().bytes() / 4);
-    ArgumentList().pointer(sources.back().address()).integer(words).integer(i + 1).number(0).number(1).launch(
-        run.own_kernel("kiln_fill", {Dtype::f32}), timer.stream());
+    ArgumentList()
+        .pointer(sources.back().address())
+        .integer(words)
+        .integer(i + 1)
+        .number(0)
+        .number(1)
+        .launch(run.own_kernel("kiln_fill", {Dtype::f32}), timer.stream());
     targets.emplace_back(run.gpu().driver(), static_cast<std::uint64_t>(std::max<std::int64_t>(write, 16)));
   }
   const double floor_total = timer.median_us(
       [&] {
         for (int i = 0; i < out.launches; ++i) {
           const auto at = static_cast<std::size_t>(i % stream_sets);
-          ArgumentList().pointer(sources[at].address()).pointer(targets[at].address()).integer(read).integer(write).launch(stream_kernel, timer.stream());
+          ArgumentList()
+              .pointer(sources[at].address())
+              .pointer(targets[at].address())
+              .integer(read)
+              .integer(write)
+              .launch(stream_kernel, timer.stream());
         }
       },
       3, out.replays);

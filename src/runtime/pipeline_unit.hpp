@@ -1,0 +1,19 @@
+// What goes down the path: an instantiation with its closure and key. Private to pipeline*.cpp.
+#pragma once
+
+#include "runtime/pipeline.hpp"
+
+namespace kiln::runtime {
+
+struct Pipeline::Unit {
+  source::Instantiation instantiation;
+  source::Closure closure;
+  compile::MadeKey made;
+};
+
+/// "rms_norm T=bf16 H=4096 for sm_90a".
+inline std::string hint(const source::Instantiation& unit) {
+  return unit.resolved.specialization.to_string() + " for " + unit.resolved.arch.name();
+}
+
+}  // namespace kiln::runtime

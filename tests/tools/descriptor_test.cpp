@@ -1,0 +1,28 @@
+// What a shell may do to the standard descriptors must not reach the store.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "tools/kiln_process.hpp"
+
+namespace kiln::test {
+namespace {
+
+using Descriptors = KilnCompiler;
+
+TEST_F(Descriptors, AClosedStandardOutputIsNotTheStore) {
+  EXPECT_EQ(kiln({"compile", "rms_norm", "T=bf16", "H=4096", "--arch", "sm_90a"}).status, 0);
+  std::string command = "env -i PATH=\"$PATH\"";
+  for (const auto& [name, value] : environment()) command += ' ' + name + "='" + value + '\'';
+  command += std::string(" ") + KILN_COMMAND + " compile rms_norm T=bf16 H=4096 --arch sm_90a --json ";
+  for (const char* closed : {">&-", ">/dev/null 2>&-", ">/dev/null <&-", "<&- >&- 2>&-"}) {
+    const int status = std::system((command + closed).c_str());
+    (void)status;  // without an output it may fail; what counts is the store
+    const Finished listed = kiln({"ls", "--json"});
+    EXPECT_EQ(listed.status, 0) << closed << listed.err;
+    EXPECT_NE(listed.out.find("rms_norm"), std::string::npos) << closed;
+  }
+}
+
+}  // namespace
+}  // namespace kiln::test
