@@ -1,5 +1,6 @@
 #include "runtime/config.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <thread>
 
 #include "base/arch.hpp"
 #include "base/file.hpp"
@@ -190,11 +190,17 @@ Mode Config::mode() const {
   bad(s, "jit, warn or sealed");
 }
 
+/// Cores that this process may use: the affinity mask knows cpusets, and costs one call where the C++ library
+/// reads files.
+static int usable_cores() {
+  cpu_set_t mask;
+  return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? std::max(1, CPU_COUNT(&mask)) : 1;
+}
+
 int Config::jobs() const {
   const double jobs =
       number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");
-  return jobs >= 1 ? static_cast<int>(std::min(jobs, 1024.0))
-                   : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return jobs >= 1 ? static_cast<int>(std::min(jobs, 1024.0)) : usable_cores();
 }
 
 double Config::compile_deadline_s() const {

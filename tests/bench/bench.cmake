@@ -2,4 +2,7 @@
 add_executable(path_bench bench/path_bench.cpp)
 target_compile_definitions(path_bench PRIVATE KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 target_link_libraries(path_bench PRIVATE kiln_runtime)
+if(KILN_STATIC)  # as the command of that preset
+  target_link_options(path_bench PRIVATE -static-libstdc++ -static-libgcc)
+endif()
 add_dependencies(path_bench kiln-worker)
