@@ -196,6 +196,15 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
 }
 
 void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
+  take_off(unit, options, flight);
+  // Last: the pipeline may be gone the moment that its destructor sees zero.
+  const std::lock_guard lock(mutex_);
+  --running_;
+  landed_.notify_all();
+}
+
+/// The flight lock is held until the commit, and is back in its pool when this returns.
+void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
   cache::FlightFile::Taken taken;
   try {
     if (cache::FlightFile* file = flight_file()) {
@@ -218,19 +227,8 @@ void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight
     }
     cache::Record record;
     const Obtained obtained = compile_now(unit, record);
-    const std::string unpublishable = obtained.unpublishable;
-    // From `land` on the flight may be forgotten; the pipeline itself waits in its destructor until running_
-    // is zero.
-    {
-      std::lock_guard lock(mutex_);
-      ++running_;
-    }
     land(unit, flight, &obtained, nullptr);
-    publish(unit, record, unpublishable);
-    taken.flight.reset();  // held until the commit
-    std::lock_guard lock(mutex_);
-    --running_;
-    landed_.notify_all();
+    publish(unit, record, obtained.unpublishable);
   } catch (...) {
     land(unit, flight, nullptr, std::current_exception());
   }
@@ -290,9 +288,6 @@ void Pipeline::land(const Unit& unit, Flight& flight, const Obtained* obtained,
     flight.promise.set_exception(error);
   else
     flight.promise.set_value(*obtained);
-  std::lock_guard lock(mutex_);
-  --running_;
-  landed_.notify_all();
 }
 
 void Pipeline::remember(const std::shared_ptr<const StoredImage>& image) {

@@ -78,6 +78,7 @@ class Pipeline {
   std::optional<Obtained> from_disk(const Unit& unit, const ObtainOptions& options, bool count_misses);
   std::optional<Obtained> from_foreign(const Unit& unit, const ObtainOptions& options);
   Obtained fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options);
+  void take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   void run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   Obtained compile_now(const Unit& unit, cache::Record& record);
   void land(const Unit& unit, Flight& flight, const Obtained* obtained, std::exception_ptr error) noexcept;
