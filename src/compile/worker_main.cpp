@@ -19,22 +19,27 @@
 namespace kiln::compile {
 namespace {
 
+/// The host was killed: nobody else removes the directory that it made for us.
+[[noreturn]] void leave() {
+  if (const char* directory = std::getenv("TMPDIR"); directory && std::strstr(directory, "/kiln-worker-")) {
+    std::error_code ignored;
+    std::filesystem::remove_all(directory, ignored);
+    std::filesystem::remove_all(directory, ignored);  // what a compile in flight made meanwhile
+  }
+  ::_exit(0);
+}
+
 void leave_with_host(int host_pid) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, host_pid, 0));
   if (fd < 0) {
-    if (errno == ESRCH) ::_exit(0);
+    if (errno == ESRCH) leave();
     return;  // a kernel or sandbox without pidfd: end of file on the socket is what is left
   }
   std::thread([fd] {
     pollfd poll_fd{fd, POLLIN, 0};
     while (::poll(&poll_fd, 1, -1) < 0 && errno == EINTR) {
     }
-    // The host was killed: nobody else removes the directory that it made for us.
-    if (const char* directory = std::getenv("TMPDIR"); directory && std::strstr(directory, "/kiln-worker-")) {
-      std::error_code ignored;
-      std::filesystem::remove_all(directory, ignored);
-    }
-    ::_exit(0);
+    leave();
   }).detach();
 }
 
