@@ -107,7 +107,7 @@ WorkerProcess::~WorkerProcess() {
   if (::getpid() == host_)
     reap(true);
   else
-    directory_.release();  // the parent's, like the worker
+    static_cast<void>(directory_.release());  // the parent's, like the worker
 }
 
 bool WorkerProcess::alive() const noexcept {
