@@ -94,28 +94,36 @@ void LoadedKernel::launch_prepared(CUstream stream, PreparedLaunch& prepared) co
   toolchain::LaunchConfig config = prepared.config;
   if (config.grid_x == 0 || config.grid_y == 0 || config.grid_z == 0)
     return;  // nothing to do: zero rows are a valid call
-  LaunchAttribute attributes[3];
-  config.attributes = attributes;
   config.stream = stream;
-  const auto add = [&](int id) -> LaunchAttribute& {
-    LaunchAttribute& a = attributes[config.attribute_count++];
-    a.id = id;
-    return a;
-  };
+  Extras extras;
   if (!s.cluster.empty()) {
     const auto size = [&](std::size_t i) {
       return i < s.cluster.size() ? static_cast<unsigned>(s.cluster[i].evaluate(prepared.slots)) : 1u;
     };
     const unsigned x = size(0), y = size(1), z = size(2);
-    if (x * y * z > 1) {  // 1 is no cluster, and archs before 9.0 know no attribute for it
-      auto& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).value.cluster;
-      cluster.x = x, cluster.y = y, cluster.z = z;
-    }
+    if (x * y * z > 1)
+      extras.cluster = {x, y, z};  // 1 is no cluster, and archs before 9.0 know no attribute for it
   }
-  if (s.pdl && resolved_.arch.number >= 90)
-    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).value.value = 1;
-  if (s.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.value = 1;
-  const CUresult result = driver_.cuLaunchKernelEx(&config, function(), prepared.parameters.data(), nullptr);
+  extras.pdl = s.pdl && resolved_.arch.number >= 90;
+  extras.cooperative = s.cooperative;
+  submit(config, extras, prepared.parameters.data());
+}
+
+void LoadedKernel::submit(toolchain::LaunchConfig& config, const Extras& extras, void** parameters) const {
+  LaunchAttribute attributes[3];
+  config.attributes = attributes;
+  const auto add = [&](int id) -> LaunchAttribute& {
+    LaunchAttribute& a = attributes[config.attribute_count++];
+    a.id = id;
+    return a;
+  };
+  if (extras.cluster[0]) {
+    auto& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).value.cluster;
+    cluster.x = extras.cluster[0], cluster.y = extras.cluster[1], cluster.z = extras.cluster[2];
+  }
+  if (extras.pdl) add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).value.value = 1;
+  if (extras.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.value = 1;
+  const CUresult result = driver_.cuLaunchKernelEx(&config, function(), parameters, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
     driver_.check(result, "cuLaunchKernelEx", "launching " + name_);
 }
@@ -134,22 +142,12 @@ void LoadedKernel::launch_raw(const kiln_launch_config& in, void** parameters) c
   config.shared_bytes = in.shared_bytes;
   config.stream = in.stream;
   if (in.shared_bytes > shared_allowed_.load(std::memory_order_relaxed)) allow_shared_memory(in.shared_bytes);
-  LaunchAttribute attributes[3];
-  config.attributes = attributes;
-  const auto add = [&](int id) -> LaunchAttribute& {
-    LaunchAttribute& a = attributes[config.attribute_count++];
-    a.id = id;
-    return a;
-  };
-  if (in.cluster[0]) {
-    auto& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).value.cluster;
-    cluster.x = in.cluster[0], cluster.y = std::max(1u, in.cluster[1]),
-    cluster.z = std::max(1u, in.cluster[2]);
-  }
-  if (in.pdl) add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).value.value = 1;
-  if (in.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.value = 1;
-  driver_.check(driver_.cuLaunchKernelEx(&config, function(), parameters, nullptr), "cuLaunchKernelEx",
-                "launching " + name_);
+  Extras extras;
+  if (in.cluster[0])
+    extras.cluster = {in.cluster[0], std::max(1u, in.cluster[1]), std::max(1u, in.cluster[2])};
+  extras.pdl = in.pdl != 0;
+  extras.cooperative = in.cooperative != 0;
+  submit(config, extras, parameters);
 }
 
 }  // namespace kiln::runtime

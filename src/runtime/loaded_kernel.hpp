@@ -50,6 +50,12 @@ class LoadedKernel {
   const std::string& specialization() const noexcept { return name_; }
 
  private:
+  /// What goes with a launch as attributes. cluster[0] = 0: none.
+  struct Extras {
+    std::array<unsigned, 3> cluster{};
+    bool pdl = false, cooperative = false;
+  };
+  void submit(toolchain::LaunchConfig& config, const Extras& extras, void** parameters) const;
   const source::LaunchSpec& spec() const noexcept;
   void check_layout() const;
   void check_types(const kiln_arg_type* types, std::size_t count) const;
