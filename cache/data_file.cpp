@@ -1,14 +1,18 @@
 #include "cache/data_file.hpp"
 
+#include <dirent.h>
 #include <fcntl.h>
-#include <lmdb.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
+#include <memory>
+#include <utility>
 
+#include "base/fd.hpp"
 #include "base/file.hpp"
 #include "kiln/error.hpp"
 
@@ -16,80 +20,8 @@ namespace kiln::cache {
 namespace {
 
 constexpr const char* kChooseAnother = "choose a directory that this user may write with KILN_CACHE_DIR";
-
-/// A complete empty environment under a temporary name beside `path`; removed on destruction unless renamed.
-class FreshFile {
- public:
-  explicit FreshFile(const std::string& path) : name_(path + ".new-XXXXXX") {
-    const base::Fd fd(::mkostemp(name_.data(), O_CLOEXEC));
-    if (!fd) throw_store_error(path, std::strerror(errno), kChooseAnother);
-    MDB_env* env = nullptr;
-    int rc = mdb_env_create(&env);
-    if (rc == 0) rc = mdb_env_open(env, name_.c_str(), MDB_NOSUBDIR | MDB_NOLOCK, 0600);
-    if (env) mdb_env_close(env);
-    if (rc == 0 && ::fsync(fd.get()) != 0) rc = errno;
-    if (rc == 0) return;
-    ::unlink(name_.c_str());
-    throw_store_error(path, mdb_strerror(rc));
-  }
-  FreshFile(const FreshFile&) = delete;
-  FreshFile& operator=(const FreshFile&) = delete;
-  ~FreshFile() { ::unlink(name_.c_str()); }
-  const char* name() const noexcept { return name_.c_str(); }
-
- private:
-  std::string name_;
-};
-
-void sync_directory_of(const std::string& path) {
-  const base::Fd fd(::open(base::directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd) ::fsync(fd.get());  // best effort: without it a power loss may lose an empty file
-}
-
-// LMDB 0.9's meta page (mdb.c: MDB_page, MDB_meta, MDB_db), as it lies on disk on 64-bit little-endian
-// machines.
-struct DiskDb {
-  std::uint32_t page_size;  // md_pad, which the free list's entry uses for the page size
-  std::uint16_t flags, depth;
-  std::uint64_t branch_pages, leaf_pages, overflow_pages, entries, root;
-};
-struct DiskMeta {
-  std::uint64_t page_number;
-  std::uint16_t pad, page_flags;
-  std::uint32_t bounds;
-  std::uint32_t magic, version;
-  std::uint64_t address, map_size;
-  DiskDb free, main;
-  std::uint64_t last_page, transaction;
-};
-static_assert(sizeof(DiskDb) == 48 && sizeof(DiskMeta) == 152);
-
-constexpr std::uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
-constexpr std::uint16_t kMetaPage = 0x08, kMaxDepth = 32;
-constexpr std::uint64_t kNoPage = ~std::uint64_t{0};
-
-bool sane(const DiskDb& db, std::uint64_t last_page) noexcept {
-  const bool root_in_file = db.root == kNoPage ? db.depth == 0 : db.root > 1 && db.root <= last_page;
-  return root_in_file && db.depth <= kMaxDepth;
-}
-
-bool sane(const DiskMeta& meta) noexcept {
-  const std::uint32_t size = meta.free.page_size;
-  return (meta.page_flags & kMetaPage) != 0 && meta.magic == kMagic && meta.version == kVersion &&
-         size >= 512 && size <= 0x8000 && (size & (size - 1)) == 0 && meta.last_page >= 1 &&
-         meta.last_page < kNoPage / size - 1 && meta.main.flags == 0 && sane(meta.free, meta.last_page) &&
-         sane(meta.main, meta.last_page);
-}
-
-DiskMeta read_meta(int fd, std::uint64_t offset, const std::string& path) {
-  DiskMeta meta;
-  const ssize_t got = ::pread(fd, &meta, sizeof meta, static_cast<off_t>(offset));
-  if (got < 0) throw_store_error(path, std::strerror(errno));
-  if (static_cast<std::size_t>(got) != sizeof meta || !sane(meta))
-    throw_store_error(path, "damaged (no valid meta page at offset " + std::to_string(offset) + ")",
-                      "remove the file: what it held will be compiled again");
-  return meta;
-}
+constexpr const char* kTemporary = ".new-";
+constexpr int kLeftoverSeconds = 3600;  // a file that is being created is younger
 
 }  // namespace
 
@@ -109,38 +41,77 @@ void create_directories(const std::string& path) {
                     kChooseAnother);
 }
 
-void create_data_file(const std::string& path) {
-  const FreshFile fresh(path);
-  if (::link(fresh.name(), path.c_str()) != 0 && errno != EEXIST) {
+FreshFile::FreshFile(const std::string& path, std::uint64_t map_bytes)
+    : path_(path), name_(path + kTemporary + "XXXXXX") {
+  const base::Fd fd(::mkostemp(name_.data(), O_CLOEXEC));
+  if (!fd) throw_store_error(path, std::strerror(errno), kChooseAnother);
+  int rc = mdb_env_create(&env_);
+  if (rc == 0 && map_bytes > 0) rc = mdb_env_set_mapsize(env_, map_bytes);
+  if (rc == 0)
+    rc = mdb_env_open(env_, name_.c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NOSYNC | MDB_NORDAHEAD, 0600);
+  if (rc == 0) return;
+  if (env_) mdb_env_close(std::exchange(env_, nullptr));
+  ::unlink(name_.c_str());
+  throw_store_error(path, mdb_strerror(rc));
+}
+
+FreshFile::~FreshFile() {
+  if (env_) mdb_env_close(env_);
+  ::unlink(name_.c_str());
+}
+
+void FreshFile::sync() {
+  if (env_) mdb_env_close(std::exchange(env_, nullptr));
+  const base::Fd fd(::open(name_.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0) throw_store_error(path_, std::strerror(errno));
+}
+
+bool FreshFile::link_into_place() {
+  sync();
+  bool placed = ::link(name_.c_str(), path_.c_str()) == 0;
+  if (!placed && errno != EEXIST) {
     // A filesystem without hard links. Two that rename at once are told apart by the inode check of every
-    // transaction.
-    if (::access(path.c_str(), F_OK) != 0 && ::rename(fresh.name(), path.c_str()) != 0)
-      throw_store_error(path, std::strerror(errno), kChooseAnother);
+    // operation.
+    if (::access(path_.c_str(), F_OK) == 0) return false;
+    if (::rename(name_.c_str(), path_.c_str()) != 0)
+      throw_store_error(path_, std::strerror(errno), kChooseAnother);
+    placed = true;
   }
-  sync_directory_of(path);
+  sync_directory_of(path_);
+  return placed;
 }
 
-void replace_empty_data_file(const std::string& path) {
-  const FreshFile fresh(path);
-  if (::rename(fresh.name(), path.c_str()) != 0)
-    throw_store_error(path, std::strerror(errno), kChooseAnother);
-  sync_directory_of(path);
+void FreshFile::replace() {
+  sync();
+  struct stat st {};  // a layer's file stays readable for others
+  if (::stat(path_.c_str(), &st) == 0) ::chmod(name_.c_str(), st.st_mode & 0666);
+  if (::rename(name_.c_str(), path_.c_str()) != 0)
+    throw_store_error(path_, std::strerror(errno), kChooseAnother);
+  sync_directory_of(path_);
 }
 
-void check_data_file(int fd, const std::string& path) {
-  const DiskMeta first = read_meta(fd, 0, path);
-  const DiskMeta second = read_meta(fd, first.free.page_size, path);
-  const DiskMeta& newest = first.transaction > second.transaction ? first : second;
-  if (first.free.page_size != second.free.page_size)
-    throw_store_error(path, "damaged (two page sizes)",
-                      "remove the file: what it held will be compiled again");
-  struct stat st {};
-  if (::fstat(fd, &st) != 0) throw_store_error(path, std::strerror(errno));
-  const std::uint64_t needed = (newest.last_page + 1) * newest.free.page_size;
-  if (static_cast<std::uint64_t>(st.st_size) < needed)
-    throw_store_error(
-        path, "truncated to " + std::to_string(st.st_size) + " of " + std::to_string(needed) + " bytes",
-        "remove the file: what it held will be compiled again");
+void create_data_file(const std::string& path) { FreshFile(path).link_into_place(); }
+
+std::string damaged_name(const std::string& path) { return path + ".damaged"; }
+
+void remove_leftovers(const std::string& path) noexcept try {
+  const std::string directory = base::directory_of(path);
+  const std::string prefix = path.substr(directory.size() + 1) + kTemporary;
+  const std::unique_ptr<DIR, int (*)(DIR*)> entries(::opendir(directory.c_str()), ::closedir);
+  while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
+    if (!std::string_view(entry->d_name).starts_with(prefix)) continue;
+    const std::string name = directory + '/' + entry->d_name;
+    struct stat st {};
+    if (::lstat(name.c_str(), &st) == 0 && S_ISREG(st.st_mode) &&
+        std::time(nullptr) - st.st_mtime > kLeftoverSeconds)
+      ::unlink(name.c_str());
+  }
+} catch (...) {  // no memory: another time
+}
+
+void sync_directory_of(const std::string& path) {
+  const base::Fd fd(::open(base::directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd) ::fsync(fd.get());  // best effort: without it a power loss may lose an empty file
 }
 
 }  // namespace kiln::cache

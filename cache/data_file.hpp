@@ -1,14 +1,17 @@
-// The file of an environment before LMDB sees it: LMDB trusts what it maps, and its own creation is not
-// atomic.
+// Making and replacing data files: LMDB's own creation is not atomic.
 #pragma once
 
-#include <sys/stat.h>
+#include <lmdb.h>
 
+#include <cstdint>
 #include <string>
 
-#include "base/fd.hpp"
-
 namespace kiln::cache {
+
+/// A file that is replaced this often during one operation is not usable.
+inline constexpr int kReplacedLimit = 100;
+inline constexpr const char* kReplacedAgain =
+    "the file is replaced again and again; does something clean the directory?";
 
 /// Creates the missing directories of `path`, 0700. Throws Error(io).
 void create_directories(const std::string& path);
@@ -17,13 +20,39 @@ void create_directories(const std::string& path);
 /// that nobody ever sees half of one. Does nothing when somebody else was faster. Throws Error(io).
 void create_data_file(const std::string& path);
 
-/// The same in place of the zero-length file at `path`. REQUIRES: the caller holds the gate's W of that file.
-void replace_empty_data_file(const std::string& path);
+/// An environment under a temporary name beside `path`, to be filled and put in its place; removed on
+/// destruction unless it was.
+class FreshFile {
+ public:
+  /// Complete and empty. Throws Error(io).
+  explicit FreshFile(const std::string& path, std::uint64_t map_bytes = 0);
+  FreshFile(const FreshFile&) = delete;
+  FreshFile& operator=(const FreshFile&) = delete;
+  ~FreshFile();
 
-/// Throws Error(io) unless both meta pages are sane and the file is as long as the newest one says. LMDB
-/// would crash on what is refused here (SIGBUS behind the end, wild page numbers); deeper damage it does not
-/// show.
-void check_data_file(int fd, const std::string& path);
+  /// To be filled, in unsynced transactions; closed by `replace`.
+  MDB_env* env() const noexcept { return env_; }
+  /// Syncs and links it to `path` if there is nothing; false when there is. Throws Error(io).
+  bool link_into_place();
+  /// Syncs and renames it over `path`. REQUIRES: the gate's W of the file at `path` is held. Throws
+  /// Error(io).
+  void replace();
+
+ private:
+  void sync();
+  const std::string path_;
+  std::string name_;
+  MDB_env* env_ = nullptr;
+};
+
+/// Removes temporary files that killed processes left beside `path`. REQUIRES: the gate's W of it is held.
+void remove_leftovers(const std::string& path) noexcept;
+
+/// Where a damaged file is set aside for people to look at; the next one replaces it.
+std::string damaged_name(const std::string& path);
+
+/// After a rename or link: makes it last. Best effort.
+void sync_directory_of(const std::string& path);
 
 [[noreturn]] void throw_store_error(const std::string& path, const std::string& why,
                                     const std::string& remedy = {});

@@ -32,6 +32,16 @@ FdPool::Lease FdPool::lease() {
   return Lease(this, std::move(fd));
 }
 
+void FdPool::drop_idle() noexcept {
+  Idle& idle = idle_.get();
+  std::vector<base::Fd> dropped;
+  {
+    const std::lock_guard lock(idle.mutex);
+    dropped.swap(idle.fds);
+  }
+  for (base::Fd& fd : dropped) close_ours(std::move(fd));
+}
+
 void FdPool::take_back(base::Fd fd) noexcept {
   try {
     Idle& idle = idle_.get();

@@ -16,13 +16,24 @@ using namespace std::chrono_literals;
 constexpr std::int64_t kTurnstile = kGateOffset, kReaders = kGateOffset + 1, kWriter = kGateOffset + 2;
 constexpr auto kTurnstileHeld = 20ms, kTurnstilePeriod = 100ms;
 
-/// False when another open file description holds a conflicting lock.
-bool set_lock(int fd, std::int64_t offset, short type) {
+struct flock one_byte(std::int64_t offset, short type) {
   struct flock range {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
   range.l_start = offset;
   range.l_len = 1;
+  return range;
+}
+
+/// Whether another open file description holds it exclusively.
+bool is_locked(int fd, std::int64_t offset) noexcept {
+  struct flock range = one_byte(offset, F_RDLCK);
+  return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
+/// False when another open file description holds a conflicting lock.
+bool set_lock(int fd, std::int64_t offset, short type) {
+  struct flock range = one_byte(offset, type);
   while (::fcntl(fd, F_OFD_SETLK, &range) != 0) {
     if (errno == EINTR) continue;
     if (errno == EAGAIN || errno == EACCES) return false;
@@ -69,8 +80,9 @@ void RangeLock::release() noexcept {
 }
 
 std::optional<RangeLock> enter_reader(int fd, base::Deadline deadline) {
-  const auto turnstile = RangeLock::acquire(fd, kTurnstile, RangeLock::Mode::shared, deadline);
-  if (!turnstile) return std::nullopt;
+  // A writer that was stopped while it held T does not stop readers: T is only fair, R is what protects.
+  base::poll_until(earlier(deadline, base::Deadline::after(kTurnstilePeriod)),
+                   [fd] { return !is_locked(fd, kTurnstile); });
   return RangeLock::acquire(fd, kReaders, RangeLock::Mode::shared, deadline);
 }
 

@@ -2,9 +2,11 @@
 //
 // Open-file-description locks on three bytes far behind the end of data.mdb itself, so that lock and data
 // cannot be separated: turnstile T, readers R, writer W.
-//   read   shared T, shared R, drop T; read and copy out; drop R
+//   read   wait while T is held, shared R; read and copy out; drop R
 //   write  exclusive W for the whole transaction and its sync; T then R exclusive only for the instant of
 //   mdb_txn_begin
+// Readers look at T and never lock it: where many cores read all the time some reader would always hold it,
+// and no writer would ever get it.
 // Why that is enough: with MDB_NOLOCK a writer reuses pages freed before the previous transaction, so the
 // only reader it can hurt is one older than its begin; those are drained there. OFD locks belong to the open
 // file description: every operation uses a descriptor of its own, never one that another thread is using.
@@ -30,6 +32,8 @@ class FdPool {
   class Lease;  ///< must not outlive the pool
   /// An invalid lease when the file cannot be opened (errno says why).
   Lease lease();
+  /// Closes those that nobody uses: one of a replaced file keeps its space.
+  void drop_idle() noexcept;
 
  private:
   friend class Lease;

@@ -1,126 +1,211 @@
 #include "cache/pieces.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <memory>
 
+#include "base/wire.hpp"
 #include "cache/record.hpp"
 
 namespace kiln::cache {
 namespace {
 
-constexpr std::size_t kKeyBytes = 32, kPieceKeyBytes = 34;
+constexpr std::size_t kDigestBytes = 16;
+constexpr std::size_t kPieceKeyBytes = 1 + 2 * kDigestBytes + 2, kUseKeyBytes = 1 + 2 * kDigestBytes;
 constexpr std::uint64_t kReserveLimit = 8 << 20;  // a size is believed once the bytes are there
+constexpr std::size_t kMaxPieces = std::size_t{1} << 16;
 
-using PieceKey = std::array<std::uint8_t, kPieceKeyBytes>;
-
-PieceKey piece_key(const Key& key, std::size_t index) noexcept {
-  PieceKey out;
-  std::copy(key.specialisation.bytes.begin(), key.specialisation.bytes.end(), out.begin());
-  std::copy(key.toolchain.bytes.begin(), key.toolchain.bytes.end(), out.begin() + 16);
-  out[32] = static_cast<std::uint8_t>(index >> 8);
-  out[33] = static_cast<std::uint8_t>(index);
+std::string digests_of(const Key& key, char kind) {
+  std::string out(1, kind);
+  for (const Digest* digest : {&key.specialisation, &key.toolchain})
+    out.append(reinterpret_cast<const char*>(digest->bytes.data()), digest->bytes.size());
   return out;
 }
 
-MDB_val value_of(PieceKey& key) noexcept { return {key.size(), key.data()}; }
+Key parse_digests(std::string_view bytes) {
+  Key key;
+  std::memcpy(key.specialisation.bytes.data(), bytes.data() + 1, kDigestBytes);
+  std::memcpy(key.toolchain.bytes.data(), bytes.data() + 1 + kDigestBytes, kDigestBytes);
+  return key;
+}
+
 MDB_val value_of(std::string_view bytes) noexcept { return {bytes.size(), const_cast<char*>(bytes.data())}; }
-std::string_view view(const MDB_val& value) noexcept {
-  return {static_cast<const char*>(value.mv_data), value.mv_size};
-}
 
-bool is(const MDB_val& found, const PieceKey& key) noexcept {
-  return found.mv_size == key.size() && std::memcmp(found.mv_data, key.data(), key.size()) == 0;
-}
-
-struct CloseCursor {
-  void operator()(MDB_cursor* cursor) const noexcept { mdb_cursor_close(cursor); }
-};
-using Cursor = std::unique_ptr<MDB_cursor, CloseCursor>;
-
-/// Appends the pieces after the one that the cursor stands on until `out` has `size` bytes.
-bool append_pieces(MDB_cursor* cursor, const Key& key, std::uint64_t size, std::string& out) {
-  for (std::size_t index = 1; out.size() < size; ++index) {
-    MDB_val found{}, value{};
-    if (mdb_cursor_get(cursor, &found, &value, MDB_NEXT) != 0 || !is(found, piece_key(key, index)))
-      return false;
-    if (value.mv_size == 0) return false;
-    out.append(view(value));
+/// Copies values that a cursor passes; neighbouring pages are read in one call.
+class ValueCopy {
+ public:
+  ValueCopy(const PageFile& file, Buffer& out) : file_(file), out_(out) {}
+  ValueCopy(const ValueCopy&) = delete;
+  ValueCopy& operator=(const ValueCopy&) = delete;
+  void add(const TreePage::Value& value) {
+    const std::size_t body = file_.page_size() - TreePage::kHeader;
+    const bool whole_page = value.overflow != kNoPage && value.size <= body;
+    if (!whole_page || value.overflow != first_ + count_ || bytes_ != count_ * body) flush();
+    if (value.overflow == kNoPage) {
+      out_.append(value.bytes);
+    } else if (!whole_page) {
+      throw Damaged("page " + std::to_string(value.overflow) + ": a value longer than any piece");
+    } else {
+      if (count_ == 0) first_ = value.overflow;
+      ++count_, bytes_ += value.size;
+    }
   }
-  return true;
+  /// `out` has everything that was added.
+  void flush() {
+    if (count_ > 0) file_.append_bodies(first_, count_, bytes_, out_);
+    count_ = bytes_ = 0;
+  }
+  std::size_t size() const noexcept { return out_.size() + bytes_; }
+
+ private:
+  const PageFile& file_;
+  Buffer& out_;
+  std::uint64_t first_ = 0;
+  std::size_t count_ = 0, bytes_ = 0;
+};
+
+/// Appends the pieces after the one that the cursor stands on until `copy` has `size` bytes.
+bool append_pieces(TreeCursor& cursor, const Key& key, std::uint64_t size, ValueCopy& copy) {
+  std::string wanted = piece_key(key, 0);
+  for (std::size_t index = 1; copy.size() < size && index < kMaxPieces; ++index) {
+    wanted[kPieceKeyBytes - 2] = static_cast<char>(index >> 8);
+    wanted[kPieceKeyBytes - 1] = static_cast<char>(index);
+    if (!cursor.next() || cursor.key() != wanted) return false;
+    const TreePage::Value value = cursor.value();
+    if (value.size == 0) return false;
+    copy.add(value);
+  }
+  copy.flush();
+  return copy.size() == size;
 }
 
 }  // namespace
 
-Copied copy_record(MDB_txn* txn, MDB_dbi dbi, const Key& key, std::string& out) {
-  MDB_cursor* opened = nullptr;
-  if (mdb_cursor_open(txn, dbi, &opened) != 0) return Copied::damaged;
-  const Cursor cursor(opened);
-  PieceKey first = piece_key(key, 0);
-  MDB_val at = value_of(first), value{};
-  const int rc = mdb_cursor_get(cursor.get(), &at, &value, MDB_SET);
-  if (rc == MDB_NOTFOUND) return Copied::absent;
-  const auto extent = rc == 0 ? extent_of(view(value)) : std::nullopt;
-  if (!extent || extent->total > kMaxRecordBytes) return Copied::damaged;
-  out.reserve(std::min(extent->total, kReserveLimit));
-  out.append(view(value));
-  return append_pieces(cursor.get(), key, extent->total, out) ? Copied::complete : Copied::damaged;
+std::string piece_key(const Key& key, std::size_t index) {
+  std::string out = digests_of(key, kFirstPieceKey[0]);
+  out += static_cast<char>(index >> 8);
+  out += static_cast<char>(index);
+  return out;
 }
 
-int write_record(MDB_txn* txn, MDB_dbi dbi, const Key& key, std::string_view encoded) {
-  std::size_t count = 0;
-  for (; !encoded.empty(); ++count) {
-    PieceKey at = piece_key(key, count);
+std::string use_key(const Key& key) { return digests_of(key, kFirstUseKey[0]); }
+
+std::optional<PieceName> parse_piece_key(std::string_view bytes) {
+  if (bytes.size() != kPieceKeyBytes || bytes[0] != kFirstPieceKey[0]) return std::nullopt;
+  const auto byte = [&](std::size_t at) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(bytes[at]));
+  };
+  return PieceName{parse_digests(bytes), byte(kPieceKeyBytes - 2) << 8 | byte(kPieceKeyBytes - 1)};
+}
+
+std::optional<Key> parse_use_key(std::string_view bytes) {
+  if (bytes.size() != kUseKeyBytes || bytes[0] != kFirstUseKey[0]) return std::nullopt;
+  return parse_digests(bytes);
+}
+
+std::string encode(const Use& use) {
+  base::Writer out;
+  out.number(use.tick).number(use.last_s).number(use.count).number(use.stored_s);
+  return std::move(out.str());
+}
+
+Use decode_use(std::string_view bytes) noexcept try {
+  base::Reader in(bytes);
+  Use out;
+  out.tick = in.number<std::int64_t>();
+  out.last_s = in.number<std::uint64_t>();
+  out.count = in.number<std::uint64_t>();
+  out.stored_s = in.number<std::uint64_t>();
+  return out;
+} catch (const base::Malformed&) {
+  return {};
+}
+
+std::optional<Use> read_use(TreeCursor& cursor, const Key& key) {
+  const std::string wanted = use_key(key);
+  if (!cursor.seek(wanted) || cursor.key() != wanted) return std::nullopt;
+  return decode_use(cursor.value().bytes);
+}
+
+Copied copy_record(const PageFile& file, const Key& key, Buffer& out) {
+  TreeCursor cursor(file);
+  const std::string first = piece_key(key, 0);
+  if (!cursor.seek(first) || cursor.key() != first) return Copied::absent;
+  ValueCopy copy(file, out);
+  copy.add(cursor.value());
+  copy.flush();
+  const auto extent = extent_of(out.view());
+  if (!extent || extent->total > kMaxRecordBytes || out.size() > extent->total) return Copied::damaged;
+  out.reserve(std::min(extent->total, kReserveLimit));
+  return append_pieces(cursor, key, extent->total, copy) ? Copied::complete : Copied::damaged;
+}
+
+std::vector<std::string> pieces_of(const PageFile& file, const Key& key,
+                                   std::vector<std::pair<std::uint64_t, std::uint64_t>>* pages) {
+  std::vector<std::string> out;
+  TreeCursor cursor(file);
+  for (bool more = cursor.seek(piece_key(key, 0)); more; more = cursor.next()) {
+    const auto name = parse_piece_key(cursor.key());
+    if (!name || name->key != key) break;
+    out.emplace_back(cursor.key());
+    if (const auto value = cursor.value(); pages && value.overflow != kNoPage)
+      pages->emplace_back(value.overflow, value.size);
+  }
+  return out;
+}
+
+int write_record(MDB_txn* txn, MDB_dbi dbi, const Key& key, std::string_view encoded, unsigned flags) {
+  for (std::size_t index = 0; !encoded.empty(); ++index) {
+    const std::string at = piece_key(key, index);
     const std::string_view piece = encoded.substr(0, kPieceBytes);
     MDB_val where = value_of(at), value = value_of(piece);
-    if (const int rc = mdb_put(txn, dbi, &where, &value, 0); rc != 0) return rc;
+    if (const int rc = mdb_put(txn, dbi, &where, &value, flags); rc != 0) return rc;
     encoded.remove_prefix(piece.size());
   }
-  MDB_cursor* opened = nullptr;
-  if (const int rc = mdb_cursor_open(txn, dbi, &opened); rc != 0) return rc;
-  const Cursor cursor(opened);
-  while (count < std::size_t{1} << 16) {
-    PieceKey surplus = piece_key(key, count);
-    MDB_val found = value_of(surplus), value{};
-    const int rc = mdb_cursor_get(cursor.get(), &found, &value, MDB_SET_RANGE);
-    if (rc == MDB_NOTFOUND) break;
-    if (rc != 0) return rc;
-    if (found.mv_size != kPieceKeyBytes || std::memcmp(found.mv_data, surplus.data(), kKeyBytes) != 0) break;
-    if (const int deleted = mdb_cursor_del(cursor.get(), 0); deleted != 0) return deleted;
+  return 0;
+}
+
+int write_use(MDB_txn* txn, MDB_dbi dbi, const Key& key, const Use& use, unsigned flags) {
+  const std::string at = use_key(key), bytes = encode(use);
+  MDB_val where = value_of(at), value = value_of(bytes);
+  return mdb_put(txn, dbi, &where, &value, flags);
+}
+
+int erase(MDB_txn* txn, MDB_dbi dbi, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) {
+    MDB_val where = value_of(key);
+    if (const int rc = mdb_del(txn, dbi, &where, nullptr); rc != 0 && rc != MDB_NOTFOUND) return rc;
   }
   return 0;
 }
 
 bool RecordWalk::seek(const Key& from) {
-  PieceKey start = piece_key(from, 0);
-  MDB_val found = value_of(start), value{};
-  MDB_cursor_op op = MDB_SET_RANGE;
-  while (code_ == 0) {
-    code_ = mdb_cursor_get(cursor_, &found, &value, op);
-    if (code_ == MDB_NOTFOUND) {
-      code_ = 0;
-      return false;
-    }
-    op = MDB_NEXT;
-    if (code_ != 0 || found.mv_size != kPieceKeyBytes) continue;
-    const auto* bytes = static_cast<const std::uint8_t*>(found.mv_data);
-    if (bytes[32] != 0 || bytes[33] != 0) continue;  // pieces without a first one: damage, and no record
-    std::copy_n(bytes, 16, key_.specialisation.bytes.begin());
-    std::copy_n(bytes + 16, 16, key_.toolchain.bytes.begin());
-    piece_ = view(value);
+  for (bool more = cursor_.seek(piece_key(from, 0)); more; more = cursor_.next()) {
+    const std::string_view key = cursor_.key();
+    if (key.substr(0, 1) > kFirstPieceKey) return false;
+    const auto name = parse_piece_key(key);
+    if (!name || name->index != 0) continue;  // pieces without a first one: damage, and no record
+    key_ = name->key;
     return true;
   }
   return false;
 }
 
 std::string RecordWalk::head(std::uint64_t& record_size) {
-  const auto extent = extent_of(piece_);
+  Buffer out;
+  ValueCopy copy(file_, out);
+  copy.add(cursor_.value());
+  copy.flush();
+  const auto extent = extent_of(out.view());
   record_size = extent && extent->total <= kMaxRecordBytes ? extent->total : 0;
   if (record_size == 0) return {};
-  std::string out(piece_.substr(0, extent->head));
-  append_pieces(cursor_, key_, extent->head, out);
-  return out;
+  while (copy.size() < extent->head) {
+    if (!cursor_.next()) break;
+    const auto name = parse_piece_key(cursor_.key());
+    if (!name || name->key != key_) break;
+    copy.add(cursor_.value());
+  }
+  copy.flush();
+  return std::string(out.view().substr(0, extent->head));
 }
 
 std::optional<Key> successor(const Key& key) {

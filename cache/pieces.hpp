@@ -1,9 +1,10 @@
-// Records as runs of pieces: what lies in LMDB, and how it is walked.
+// Entries of the tree: records as runs of pieces, and when each was used.
 //
-// Key: specialisation digest, toolchain digest, u16 big-endian piece index (34 bytes). Value: 4,080 bytes of
-// the encoded record, the last piece shorter. A page of 4,096 bytes has a header of 16: each full piece is
-// one overflow page, so that every freed page fits the next piece; whole values fragment the file to almost
-// twice its live bytes.
+// Piece: key 'r', specialisation digest, toolchain digest, u16 big-endian index; value 4,080 bytes of the
+// encoded record, the last piece shorter. A page of 4,096 bytes has a header of 16: each full piece is one
+// overflow page, so that every freed page fits the next piece; whole values fragment the file to almost twice
+// its live bytes.
+// Use: key 'u', both digests; value Use, in 32 bytes. Written with its record, in one transaction.
 #pragma once
 
 #include <lmdb.h>
@@ -12,7 +13,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "cache/tree.hpp"
 #include "kiln/digest.hpp"
 
 namespace kiln::cache {
@@ -22,36 +25,58 @@ inline constexpr std::size_t kMaxRecordBytes = kPieceBytes << 16;
 
 enum class Copied { absent, complete, damaged };
 
-/// Appends the encoded record of `key` to `out`. Nothing in it is verified.
-Copied copy_record(MDB_txn* txn, MDB_dbi dbi, const Key& key, std::string& out);
+std::string piece_key(const Key& key, std::size_t index);
+std::string use_key(const Key& key);
+/// What a key of the tree belongs to; nothing for keys of neither kind.
+struct PieceName {
+  Key key;
+  std::size_t index;
+};
+std::optional<PieceName> parse_piece_key(std::string_view bytes);
+std::optional<Key> parse_use_key(std::string_view bytes);
+inline constexpr std::string_view kFirstPieceKey = "r", kFirstUseKey = "u";
 
-/// Writes all pieces and deletes those of a longer record that lay there. Returns LMDB's code.
+struct Use {
+  std::int64_t tick = 0;       ///< the store's own clock: transactions. No wall clock can set it back
+  std::uint64_t last_s = 0;    ///< seconds since 1970, for people
+  std::uint64_t count = 0;     ///< at least so many uses
+  std::uint64_t stored_s = 0;  ///< when it was published, seconds since 1970
+};
+std::string encode(const Use& use);
+/// A default one for what is none.
+Use decode_use(std::string_view bytes) noexcept;
+/// `cursor` of the main tree; with ascending keys it reads few pages twice. Throws Damaged.
+std::optional<Use> read_use(TreeCursor& cursor, const Key& key);
+
+/// Appends the encoded record of `key` to `out`. Nothing in it is verified. Throws Damaged when the tree
+/// cannot be read as far as the record.
+Copied copy_record(const PageFile& file, const Key& key, Buffer& out);
+/// The keys of the pieces that are there, whole record or not. `pages` receives the first page of each value
+/// that does not lie in its leaf, with the value's size.
+std::vector<std::string> pieces_of(const PageFile& file, const Key& key,
+                                   std::vector<std::pair<std::uint64_t, std::uint64_t>>* pages = nullptr);
+
+/// Write all pieces of a record, delete entries, set a use. They return LMDB's code; `flags` as of mdb_put.
 /// REQUIRES: encoded.size() <= kMaxRecordBytes.
-int write_record(MDB_txn* txn, MDB_dbi dbi, const Key& key, std::string_view encoded);
+int write_record(MDB_txn* txn, MDB_dbi dbi, const Key& key, std::string_view encoded, unsigned flags = 0);
+int write_use(MDB_txn* txn, MDB_dbi dbi, const Key& key, const Use& use, unsigned flags = 0);
+int erase(MDB_txn* txn, MDB_dbi dbi, const std::vector<std::string>& keys);
 
-/// Steps through the first pieces, ordered by key. Lives inside one transaction.
+/// Steps through the first pieces, ordered by key. `file` must outlive it. Everything may throw Damaged.
 class RecordWalk {
  public:
-  RecordWalk(MDB_txn* txn, MDB_dbi dbi) : code_(mdb_cursor_open(txn, dbi, &cursor_)) {}
-  RecordWalk(const RecordWalk&) = delete;
-  RecordWalk& operator=(const RecordWalk&) = delete;
-  ~RecordWalk() {
-    if (cursor_) mdb_cursor_close(cursor_);
-  }
-  /// The first record at or after `from`; false at the end or when LMDB finds damage (`code`).
+  explicit RecordWalk(const PageFile& file) : file_(file), cursor_(file) {}
+  /// The first record at or after `from`; false at the end.
   bool seek(const Key& from);
   const Key& key() const noexcept { return key_; }
   /// The first bytes of the record, as many as its head needs if they are there, and its whole size as it
   /// says itself (0: it is none).
   std::string head(std::uint64_t& record_size);
-  /// 0 as long as all went well.
-  int code() const noexcept { return code_; }
 
  private:
-  MDB_cursor* cursor_ = nullptr;
+  const PageFile& file_;
+  TreeCursor cursor_;
   Key key_;
-  std::string_view piece_;
-  int code_;
 };
 
 /// The next larger key; nothing after the last one.

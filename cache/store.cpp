@@ -1,44 +1,27 @@
 #include "cache/store.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "cache/data_file.hpp"
-#include "cache/pieces.hpp"
-#include "cache/transaction.hpp"
-#include "kiln/error.hpp"
+#include "cache/store_impl.hpp"
+#include "cache/survey.hpp"
+#include "cache/verify.hpp"
 
 namespace kiln::cache {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kOpenWait = 10s;   // for the gate, when a store is opened or opened again
-constexpr auto kBatchWait = 10s;  // for the gate, per batch of a listing
-constexpr int kStaleLimit = 100;  // environments found stale in a row before an operation gives up
+constexpr auto kBatchWait = 10s;   // for the gate, per batch of a listing
+constexpr auto kUsesWait = 100ms;  // for the gate, when a store is closed
 constexpr std::size_t kBatchEntries = 256;
-constexpr std::size_t kTreeSlack = 1 << 20;  // pages of the tree that a put may copy
-
-std::string absolute(const std::string& path) {
-  if (!path.empty() && path.front() == '/') return path;
-  std::string cwd(4096, '\0');
-  if (!::getcwd(cwd.data(), cwd.size())) throw_store_error(path, std::strerror(errno));
-  return std::string(cwd.c_str()) + '/' + path;
-}
-
-bool no_space(int rc, const std::string& path, std::size_t needed) noexcept {
-  if (rc == MDB_MAP_FULL || rc == ENOSPC || rc == EDQUOT || rc == EFBIG) return true;
-  struct statvfs fs {};  // LMDB reports a short write on a full filesystem as EIO
-  return rc == EIO && ::statvfs(path.c_str(), &fs) == 0 && fs.f_bavail * fs.f_frsize < needed;
-}
 
 }  // namespace
 
@@ -52,131 +35,76 @@ std::string_view to_string(Put put) noexcept {
   return names[static_cast<int>(put)];
 }
 
-struct Store::Impl {
-  struct Current {
-    std::mutex mutex;
-    std::shared_ptr<Environment> environment;
-  };
+Entered Store::Impl::reading(base::Deadline deadline, std::string& why,
+                             const std::function<void(const PageFile&)>& body) {
+  std::optional<Reading> reading;
+  const Entered entered = Reading::enter(file, deadline, reading, why);
+  if (entered == Entered::yes) body(reading->pages());
+  return entered;
+}
 
-  explicit Impl(const StoreOptions& o)
-      : options(o), directory(absolute(o.directory)), place(directory + "/v1"), path(place + "/data.mdb") {}
-
-  bool writable() const noexcept { return options.access == Access::read_write; }
-
-  /// The open environment, opened again when it was retired or this is a forked child. Throws Error(io).
-  std::shared_ptr<Environment> environment(base::Deadline deadline) {
-    Current& now = current.get();
-    {
-      const std::lock_guard lock(now.mutex);
-      if (now.environment && !now.environment->retired()) return now.environment;
-      now.environment.reset();
-    }
-    if (writable()) create_directories(place);
-    auto opened = Environment::open(path, writable(), options.map_bytes,
-                                    earlier(deadline, base::Deadline::after(kOpenWait)));
-    const std::lock_guard lock(now.mutex);
-    return now.environment = std::move(opened);
-  }
-
-  using Begin = Transaction::Begun (Transaction::*)(std::shared_ptr<Environment>, const std::string&,
-                                                    base::Deadline);
-
-  /// Calls `body(transaction)` inside the gate; says how it began otherwise. Throws Error(io).
-  template <class Body>
-  Transaction::Begun within(Begin begin, base::Deadline deadline, std::string& detail, Body&& body) {
-    for (int attempt = 0; attempt < kStaleLimit; ++attempt) {
-      Transaction transaction;
-      const auto begun = (transaction.*begin)(environment(deadline), path, deadline);
-      if (begun == Transaction::Begun::yes) body(transaction);
-      detail = transaction.detail();
-      if (begun != Transaction::Begun::stale) return begun;
-    }
-    detail = "the file is replaced again and again; does something clean the directory?";
-    return Transaction::Begun::failed;
-  }
-  template <class Body>
-  Transaction::Begun reading(base::Deadline deadline, std::string& detail, Body&& body) {
-    return within(&Transaction::begin_read, deadline, detail, std::forward<Body>(body));
-  }
-  /// As `reading`; throws Error(io) as well when it did not begin.
-  template <class Body>
-  void reading_or_throw(base::Deadline deadline, Body&& body) {
-    std::string detail;
-    if (reading(deadline, detail, std::forward<Body>(body)) != Transaction::Begun::yes)
-      throw_store_error(path, "cannot be read: " + detail);
-  }
-
-  GetResult get(const Key& key, const std::string_view* key_text, base::Deadline deadline);
-  PutResult put(const Key& key, const Record& record);
-  PutResult write(Transaction& transaction, const Key& key, const Record& record, std::string_view encoded);
-
-  const StoreOptions options;
-  const std::string directory, place, path;
-  std::string identity;
-  PerProcess<Current> current;
-};
+void Store::Impl::reading_or_throw(base::Deadline deadline,
+                                   const std::function<void(const PageFile&)>& body) {
+  std::string why;
+  if (reading(deadline, why, body) != Entered::yes) throw_store_error(file.path, "cannot be read: " + why);
+}
 
 GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, base::Deadline deadline) {
-  std::string encoded, detail;
+  Buffer encoded;
+  std::string why;
   Copied copied = Copied::absent;
-  const auto begun = reading(deadline, detail,
-                             [&](Transaction& t) { copied = copy_record(t.get(), t.dbi(), key, encoded); });
-  if (begun != Transaction::Begun::yes)
-    return {{}, begun == Transaction::Begun::gate_timeout ? Miss::gate_timeout : Miss::unreadable};
+  const Entered entered =
+      reading(deadline, why, [&](const PageFile& pages) { copied = copy_record(pages, key, encoded); });
+  if (entered == Entered::gate_timeout) return {{}, Miss::gate_timeout};
+  if (entered == Entered::failed) return {{}, Miss::unreadable};
   if (copied == Copied::absent) return {{}, Miss::absent};
-  auto record = copied == Copied::complete ? decode(encoded) : std::nullopt;
+  auto record = copied == Copied::complete ? decode(encoded.view()) : std::nullopt;
   if (!record) return {{}, Miss::damaged};
   if (key_text && record->key_text != *key_text) return {{}, Miss::other_key_text};
   return {std::move(record), {}};
 }
 
-PutResult Store::Impl::put(const Key& key, const Record& record) {
-  if (!writable()) return {Put::read_only, "the store was opened read-only"};
-  const std::string encoded = encode(record);
-  if (encoded.size() > kMaxRecordBytes)
-    return {Put::failed, "a record of " + std::to_string(encoded.size()) + " bytes; at most " +
-                             std::to_string(kMaxRecordBytes) + " can be stored"};
-  const auto deadline = base::Deadline::after(options.put_wait);
-  const std::string_view key_text = record.key_text;
-  if (get(key, &key_text, deadline).record) return {Put::present, {}};  // without keeping writers waiting
-  PutResult out;
-  std::string detail;
-  const auto begun = within(&Transaction::begin_write, deadline, detail,
-                            [&](Transaction& t) { out = write(t, key, record, encoded); });
-  if (begun == Transaction::Begun::yes) return out;
-  return {begun == Transaction::Begun::gate_timeout ? Put::gate_timeout : Put::failed, detail};
-}
-
-PutResult Store::Impl::write(Transaction& transaction, const Key& key, const Record& record,
-                             std::string_view encoded) {
-  std::string there;
-  if (copy_record(transaction.get(), transaction.dbi(), key, there) == Copied::complete)
-    if (const auto found = decode(there); found && found->key_text == record.key_text)
-      return {Put::present, {}};
-  int rc = write_record(transaction.get(), transaction.dbi(), key, encoded);
-  if (rc == 0) rc = transaction.commit();
-  if (rc == 0) return {Put::stored, {}};
-  return {no_space(rc, path, 2 * encoded.size() + kTreeSlack) ? Put::full : Put::failed, mdb_strerror(rc)};
-}
-
 Store::Store(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Store::~Store() = default;
+
+Store::~Store() {
+  impl_->stop_upkeep();
+  impl_->write_uses(base::Deadline::after(kUsesWait));
+}
 
 std::shared_ptr<Store> Store::open(const StoreOptions& options) {
-  auto impl = std::make_shared<Impl>(options);
-  impl->environment(base::Deadline::never());
+  StoreOptions o = options;
+  o.cap_bytes = std::max(o.cap_bytes, kSmallestCap);
+  auto impl = std::make_shared<Impl>(o);
+  StoreFile& file = impl->file;
   struct stat st {};
-  if (::stat(impl->place.c_str(), &st) != 0) throw_store_error(impl->place, std::strerror(errno));
+  if (file.writable) {
+    create_directories(file.place);
+    if (::stat(file.path.c_str(), &st) != 0 && errno == ENOENT) create_data_file(file.path);
+  }
+  const FdPool::Lease fd = (file.writable ? file.writers : file.readers).lease();
+  if (!fd)
+    throw_store_error(file.path, std::strerror(errno),
+                      file.writable ? "choose a directory that this user may write with KILN_CACHE_DIR" : "");
+  if (state_of(fd.get(), file.path) == FileState::foreign) throw_store_error(file.path, kForeignFile);
+  if (::stat(file.place.c_str(), &st) != 0) throw_store_error(file.place, std::strerror(errno));
   impl->identity = std::to_string(st.st_dev) + "-" + std::to_string(st.st_ino);
   return std::shared_ptr<Store>(new Store(std::move(impl)));
 }
 
 GetResult Store::get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept {
-  try {
-    return impl_->get(key, &key_text, deadline);
-  } catch (...) {
-    return {{}, Miss::unreadable};
+  // Once more before damage is believed: a meta page is read while a writer of another process writes it.
+  for (const bool again : {true, false}) {
+    try {
+      GetResult got = impl_->get(key, &key_text, deadline);
+      if (got.record) impl_->note_use(key);
+      if (got.record || got.miss != Miss::damaged || !again) return got;
+    } catch (const Damaged&) {
+      if (!again) return {{}, Miss::damaged};
+    } catch (...) {
+      break;
+    }
   }
+  return {{}, Miss::unreadable};
 }
 
 std::optional<Record> Store::peek(const Key& key, base::Deadline deadline) noexcept {
@@ -192,9 +120,9 @@ std::vector<std::pair<Key, Record>> Store::find(const Digest& specialisation,
   std::vector<std::pair<Key, Record>> out;
   try {
     std::vector<Key> keys;
-    std::string detail;
-    impl_->reading(deadline, detail, [&](Transaction& t) {
-      RecordWalk walk(t.get(), t.dbi());
+    std::string why;
+    impl_->reading(deadline, why, [&](const PageFile& pages) {
+      RecordWalk walk(pages);
       std::optional<Key> from = Key{specialisation, {}};
       for (; from && walk.seek(*from) && walk.key().specialisation == specialisation;
            from = successor(walk.key()))
@@ -212,7 +140,8 @@ PutResult Store::put(const Key& key, const Record& record) noexcept {
   PutResult out;
   try {
     try {
-      return impl_->put(key, record);
+      out = impl_->put(key, record);
+      if (out.put == Put::stored || out.put == Put::present) impl_->note_use(key);
     } catch (const std::exception& error) {
       out.detail = error.what();
     }
@@ -225,53 +154,61 @@ void Store::list(const std::function<void(const Entry&)>& each) {
   struct Head {
     Key key;
     std::string bytes;
-    std::uint64_t record_size;
+    std::uint64_t record_size = 0;
+    Use use;
   };
   std::vector<Head> batch;
   for (std::optional<Key> from = Key{}; from;) {
     batch.clear();
     bool more = true;
-    int code = 0;
-    impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](Transaction& t) {
-      RecordWalk walk(t.get(), t.dbi());
+    impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](const PageFile& pages) {
+      RecordWalk walk(pages);
+      TreeCursor uses(pages);
       while (batch.size() < kBatchEntries && from && (more = walk.seek(*from))) {
-        Head& head = batch.emplace_back(Head{walk.key(), {}, 0});
+        Head& head = batch.emplace_back();
+        head.key = walk.key();
         head.bytes = walk.head(head.record_size);
+        head.use = read_use(uses, head.key).value_or(Use{});
         from = successor(head.key);
       }
-      code = walk.code();
     });
-    if (code != 0) throw_store_error(impl_->path, std::string("cannot be read: ") + mdb_strerror(code));
     for (const Head& entry : batch)
       if (auto head = decode_head(entry.bytes))
-        each({entry.key, std::move(head->facts), entry.record_size, head->image_size});
+        each({entry.key, std::move(head->facts), entry.record_size, head->image_size, entry.use.last_s,
+              entry.use.count});
     if (!more) return;
   }
 }
 
 StoreStats Store::stats() {
   StoreStats out;
-  constexpr std::size_t kCountedPerBatch = 4096;
-  bool more = true;
-  for (std::optional<Key> from = Key{}; from && more;) {
-    impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](Transaction& t) {
-      MDB_stat pages{};
-      mdb_stat(t.get(), t.dbi(), &pages);
-      out.live_bytes =
-          (pages.ms_branch_pages + pages.ms_leaf_pages + pages.ms_overflow_pages) * pages.ms_psize;
-      RecordWalk walk(t.get(), t.dbi());
-      for (std::size_t n = 0; n < kCountedPerBatch && from && (more = walk.seek(*from)); ++n) {
-        ++out.entries;
-        from = successor(walk.key());
-      }
-    });
-  }
-  out.file_bytes = impl_->environment(base::Deadline::after(kBatchWait))->file_bytes();
+  out.cap_bytes = impl_->options.cap_bytes;
+  impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](const PageFile& pages) {
+    const auto entries = survey(pages);
+    out.entries = static_cast<std::uint64_t>(
+        std::count_if(entries.begin(), entries.end(), [](const Surveyed& e) { return e.pieces > 0; }));
+    out.live_bytes = pages.snapshot().live_bytes();
+  });
+  struct stat st {};
+  if (::stat(impl_->file.path.c_str(), &st) == 0) out.file_bytes = static_cast<std::uint64_t>(st.st_size);
   return out;
 }
 
-const std::string& Store::directory() const noexcept { return impl_->directory; }
+Verified Store::verify(const std::function<void(std::uint64_t)>& progress) {
+  return cache::verify(impl_->file, progress);
+}
+
+Rewritten Store::gc(std::uint64_t max_bytes, base::Deadline deadline) {
+  impl_->write_uses(deadline);
+  return impl_->replace(max_bytes, deadline);
+}
+
+Rewritten Store::clear(base::Deadline deadline) { return impl_->replace(0, deadline); }
+
+void Store::write_uses(base::Deadline deadline) noexcept { impl_->write_uses(deadline); }
+
+const std::string& Store::directory() const noexcept { return impl_->file.directory; }
 std::string Store::identity() const { return impl_->identity; }
-bool Store::writable() const noexcept { return impl_->writable(); }
+bool Store::writable() const noexcept { return impl_->file.writable; }
 
 }  // namespace kiln::cache

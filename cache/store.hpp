@@ -12,6 +12,7 @@
 
 #include "base/deadline.hpp"
 #include "cache/record.hpp"
+#include "cache/report.hpp"
 #include "kiln/digest.hpp"
 
 namespace kiln::cache {
@@ -21,10 +22,11 @@ enum class Access { read_only, read_write };
 struct StoreOptions {
   std::string directory;  ///< DIR; the file is DIR/v1/data.mdb. Created 0700 when writable
   Access access = Access::read_write;
-  std::uint64_t map_bytes = std::uint64_t{64}
-                            << 30;          ///< address space reserved; halved until the system grants it
-  std::chrono::milliseconds put_wait{500};  ///< a put that cannot get the gate in this time is skipped
+  std::uint64_t cap_bytes = std::uint64_t{5} << 30;  ///< of the file; at least kSmallestCap
+  std::chrono::milliseconds put_wait{500};   ///< a put that cannot get the gate in this time is skipped
+  std::chrono::milliseconds upkeep{60'000};  ///< how often uses are written and idle descriptors closed
 };
+inline constexpr std::uint64_t kSmallestCap = std::uint64_t{4} << 20;
 
 /// Why a get returned nothing.
 enum class Miss { absent, damaged, other_key_text, gate_timeout, unreadable };
@@ -40,6 +42,7 @@ struct GetResult {
 struct PutResult {
   Put put = Put::failed;
   std::string detail;
+  std::uint64_t evicted = 0;  ///< entries that made room for it
 };
 
 /// One entry as a listing shows it; `facts` is what the record's owner wrote.
@@ -47,18 +50,21 @@ struct Entry {
   Key key;
   std::string facts;
   std::uint64_t stored_bytes = 0, image_bytes = 0;
+  /// Seconds since 1970; 0: not known. Uses are written lazily: not more than an hour late, and at least.
+  std::uint64_t last_used_s = 0, uses = 0;
 };
 
 struct StoreStats {
-  std::uint64_t entries = 0, live_bytes = 0, file_bytes = 0;
+  std::uint64_t entries = 0, live_bytes = 0, file_bytes = 0, cap_bytes = 0;
 };
 
 class Store {
  public:
   /// Opens or creates. Throws Error(io) that names directory, reason and what to do; the caller decides what
-  /// a cache without a store means. A read-only store that has no file yet also throws. A second open of the
-  /// same file in one process (any spelling of the path) returns the same environment.
+  /// a cache without a store means. A read-only store that has no file yet also throws. A damaged file is no
+  /// error: its reads are misses, and the next put replaces it.
   static std::shared_ptr<Store> open(const StoreOptions& options);
+  /// Writes what it knows of uses, if that does not take long.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -67,14 +73,27 @@ class Store {
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
   /// Every intact record of a specialisation, whatever the toolchain.
   std::vector<std::pair<Key, Record>> find(const Digest& specialisation, base::Deadline deadline) noexcept;
-  /// One record by key alone (inspection); nothing when absent or damaged.
+  /// One record by key alone (inspection, no use of it); nothing when absent or damaged.
   std::optional<Record> peek(const Key& key, base::Deadline deadline) noexcept;
-  /// One transaction, synced. Replaces a damaged record or one with another key text. Never throws.
+  /// One transaction, synced. Replaces a damaged record or one with another key text, makes room by eviction,
+  /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
+  /// data.mdb.damaged until the next gc. Never throws.
   PutResult put(const Key& key, const Record& record) noexcept;
   /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
-  /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read.
+  /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read,
+  /// Damaged (cache/pages.hpp) when its file is damaged.
   void list(const std::function<void(const Entry&)>& each);
   StoreStats stats();
+  /// Checks all pages and records beside live engines. Throws Error(io) when nothing can be read.
+  Verified verify(const std::function<void(std::uint64_t)>& progress = {});
+  /// Rewrites the file with at most `max_bytes` of entries, the most recently used ones, and without free
+  /// pages, damage or leftovers of killed processes. Waits for other writers until the deadline. Throws
+  /// Error(io).
+  Rewritten gc(std::uint64_t max_bytes, base::Deadline deadline);
+  /// Replaces the file by an empty one. As gc.
+  Rewritten clear(base::Deadline deadline);
+  /// Writes the uses noted so far that the store does not know yet. Never throws.
+  void write_uses(base::Deadline deadline) noexcept;
 
   const std::string& directory() const noexcept;
   /// For lock names: equal in all processes that see the same store. That of DIR/v1, which stays when the

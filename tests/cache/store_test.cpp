@@ -66,7 +66,7 @@ TEST_F(StoreTest, KeepsFactsLongerThanOnePiece) {
 TEST_F(StoreTest, RefusesRecordThatIsTooLarge) {
   const auto store = open();
   const auto result = store->put(key_of(1), record_of(1, 268'000'000));
-  EXPECT_EQ(result.put, Put::failed);
+  EXPECT_EQ(result.put, Put::full);
   EXPECT_NE(result.detail.find("at most"), std::string::npos) << result.detail;
 }
 
@@ -217,12 +217,12 @@ TEST_F(StoreTest, ChurnDoesNotGrowTheFile) {
   EXPECT_LT(after.file_bytes, after.live_bytes + after.live_bytes / 4) << before;
 }
 
-TEST_F(StoreTest, FullMapIsReportedAndTheStoreLivesOn) {
+TEST_F(StoreTest, RecordOverTheCapIsReportedAndTheStoreLivesOn) {
   StoreOptions small = options();
-  small.map_bytes = 1 << 20;
+  small.cap_bytes = kSmallestCap;
   const auto store = Store::open(small);
   ASSERT_EQ(store->put(key_of(1), record_of(1, 100'000)).put, Put::stored);
-  const auto result = store->put(key_of(2), record_of(2, 2'000'000));
+  const auto result = store->put(key_of(2), record_of(2, 3'000'000));
   EXPECT_EQ(result.put, Put::full);
   EXPECT_FALSE(result.detail.empty());
   EXPECT_TRUE(holds(*store, 1, 100'000));

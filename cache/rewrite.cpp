@@ -1,0 +1,165 @@
+#include "cache/rewrite.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "cache/data_file.hpp"
+#include "cache/record.hpp"
+#include "cache/survey.hpp"
+
+namespace kiln::cache {
+namespace {
+
+constexpr std::size_t kPiecesPerTransaction = 16384;
+
+/// The entries over the limit, least recently used first.
+std::set<Key> over_limit(const PageFile& pages, std::uint64_t live_bytes) {
+  std::set<Key> out;
+  const std::uint64_t live = pages.snapshot().live_bytes();
+  if (live <= live_bytes) return out;
+  auto entries = survey(pages);
+  std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.tick < b.tick; });
+  std::uint64_t surplus = live - live_bytes;
+  for (const Surveyed& entry : entries) {
+    if (surplus == 0) break;
+    surplus -= std::min<std::uint64_t>(surplus, std::uint64_t{entry.pieces} * pages.page_size());
+    out.insert(entry.key);
+  }
+  return out;
+}
+
+/// Takes the entries of a tree in its order and writes what is whole into the fresh file.
+class Copy {
+ public:
+  Copy(const PageFile& from, FreshFile& to, const std::set<Key>& leave_out, Rewritten& count)
+      : from_(from), env_(to.env()), leave_out_(leave_out), count_(count) {
+    begin();
+  }
+  Copy(const Copy&) = delete;
+  Copy& operator=(const Copy&) = delete;
+  ~Copy() {
+    if (txn_) mdb_txn_abort(txn_);
+  }
+
+  void leaf(const TreePage& page) {
+    for (std::size_t i = 0; i < page.count(); ++i) {
+      try {
+        entry(page.key(i), page.value(i));
+      } catch (const Damaged&) {
+        ++count_.damaged;
+        encoded_.clear();
+      }
+    }
+  }
+  void finish() { check("copying", mdb_txn_commit(std::exchange(txn_, nullptr))); }
+
+ private:
+  void begin() {
+    check("copying", mdb_txn_begin(env_, nullptr, 0, &txn_));
+    check("copying", mdb_dbi_open(txn_, nullptr, 0, &dbi_));
+  }
+
+  void entry(std::string_view bytes, const TreePage::Value& value) {
+    if (const auto piece = parse_piece_key(bytes)) {
+      if (piece->index == 0) {
+        count_.damaged += encoded_.empty() ? 0 : 1;  // the one before has no end
+        encoded_.clear();
+        key_ = piece->key, next_ = 0;
+      }
+      if (piece->key != key_ || piece->index != next_ || leave_out_.contains(key_)) return;
+      ++next_;
+      if (value.overflow == kNoPage)
+        encoded_.append(value.bytes);
+      else
+        from_.append_bodies(value.overflow, 1, value.size, encoded_);
+      const auto extent = extent_of(encoded_.view());
+      if (extent && encoded_.size() < extent->total && extent->total <= kMaxRecordBytes) return;
+      if (extent && decode(encoded_.view()))
+        keep();
+      else
+        ++count_.damaged;
+      encoded_.clear();
+    } else if (const auto key = parse_use_key(bytes); key && kept_.contains(*key)) {
+      Use use = decode_use(value.bytes);
+      use.tick -= static_cast<std::int64_t>(from_.snapshot().transaction);  // the fresh file counts from 1
+      put(write_use(txn_, dbi_, *key, use));
+    }
+  }
+
+  void keep() {
+    const int appended = write_record(txn_, dbi_, key_, encoded_.view(), MDB_APPEND);
+    if (appended == MDB_KEYEXIST)  // the old tree was out of order
+      put(write_record(txn_, dbi_, key_, encoded_.view()));
+    else
+      put(appended);
+    if (!kept_.insert(key_).second) return;
+    ++count_.kept;
+    pieces_ += encoded_.size() / kPieceBytes + 1;
+    if (pieces_ < kPiecesPerTransaction) return;
+    finish();
+    begin();
+    pieces_ = 0;
+  }
+  static void put(int rc) { check("copying", rc); }
+
+  const PageFile& from_;
+  MDB_env* env_;
+  const std::set<Key>& leave_out_;
+  Rewritten& count_;
+  MDB_txn* txn_ = nullptr;
+  MDB_dbi dbi_ = 0;
+  Key key_;
+  std::size_t next_ = 0, pieces_ = 0;
+  Buffer encoded_;
+  std::set<Key> kept_;
+};
+
+void copy_intact(int fd, FreshFile& fresh, const RewriteOptions& options, Rewritten& count) {
+  const PageFile pages(fd, newest_snapshot(fd));
+  std::set<Key> leave_out;
+  try {
+    leave_out = over_limit(pages, options.live_bytes);
+  } catch (const Damaged&) {  // the copy drops what is damaged; a later gc finds the limit kept
+  }
+  Copy copy(pages, fresh, leave_out, count);
+  walk_tree(pages, pages.snapshot().main,
+            {[&](const TreePage& page) {
+               if (page.kind() == TreePage::Kind::leaf) copy.leaf(page);
+             },
+             [&](const Damaged&) { ++count.damaged; }});
+  copy.finish();
+  count.dropped = leave_out.size();
+}
+
+}  // namespace
+
+Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& options) {
+  Rewritten out;
+  out.bytes_before = writing.file_bytes();
+  remove_leftovers(file.path);
+  if (!options.set_aside) ::unlink(damaged_name(file.path).c_str());
+  constexpr std::uint64_t kSlack = 64 << 20;
+  FreshFile fresh(file.path, out.bytes_before + out.bytes_before / 4 + kSlack);
+  try {
+    copy_intact(writing.fd(), fresh, options, out);
+  } catch (const Damaged&) {  // not even a meta page: an empty file is all there is to have
+    ++out.damaged;
+  }
+  if (options.set_aside && out.bytes_before > 0) {
+    const std::string aside = damaged_name(file.path);
+    ::unlink(aside.c_str());
+    if (::link(file.path.c_str(), aside.c_str()) != 0 && errno != EPERM && errno != EOPNOTSUPP)
+      throw_store_error(file.path, std::string("cannot be set aside: ") + std::strerror(errno));
+  }
+  fresh.replace();
+  struct stat st {};
+  if (::stat(file.path.c_str(), &st) == 0) out.bytes_after = static_cast<std::uint64_t>(st.st_size);
+  return out;
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,59 @@
+// What store*.cpp share. Private to them.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "cache/pieces.hpp"
+#include "cache/process.hpp"
+#include "cache/store.hpp"
+#include "cache/store_file.hpp"
+#include "cache/use_log.hpp"
+#include "cache/writing.hpp"
+
+namespace kiln::cache {
+
+struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
+  explicit Impl(const StoreOptions& o) : options(o), file(o.directory, o.access == Access::read_write) {}
+
+  // Reading (store.cpp). `body(pages)` runs inside the gate.
+  Entered reading(base::Deadline deadline, std::string& why,
+                  const std::function<void(const PageFile&)>& body);
+  /// As `reading`; throws Error(io) as well when it could not enter.
+  void reading_or_throw(base::Deadline deadline, const std::function<void(const PageFile&)>& body);
+  GetResult get(const Key& key, const std::string_view* key_text, base::Deadline deadline);
+
+  // Writing (store_write.cpp).
+  PutResult put(const Key& key, const Record& record);
+  PutResult write(const Key& key, const Record& record, std::string_view encoded, base::Deadline deadline);
+  void put_record(Writing& writing, const PageFile& pages, const Key& key, std::string_view encoded,
+                  base::Deadline deadline);
+  void heal(const std::string& why, base::Deadline deadline);
+  Entered enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why);
+  Rewritten replace(std::uint64_t live_bytes, base::Deadline deadline);
+  std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }
+
+  // Uses (store_uses.cpp).
+  void note_use(const Key& key) noexcept;
+  void write_uses(base::Deadline deadline) noexcept;
+  void stop_upkeep() noexcept;
+
+  /// The thread that keeps the store up while it is open. A forked child has none, and its own state.
+  struct Upkeep {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool started = false, stop = false, done = false;
+    UseLog uses;
+  };
+  static void keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noexcept;
+
+  const StoreOptions options;
+  StoreFile file;
+  std::string identity;
+  PerProcess<Upkeep> upkeep;
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,187 @@
+// Puts, and what they do when there is no room or the file is damaged.
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "base/log.hpp"
+#include "cache/data_file.hpp"
+#include "cache/eviction.hpp"
+#include "cache/rewrite.hpp"
+#include "cache/store_impl.hpp"
+
+namespace kiln::cache {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kRoomWait = 5s;  // for the gate, while room is made
+constexpr auto kHealWait = 5s;  // for the gate, before a damaged file is replaced
+constexpr int kRoomAttempts = 4;
+constexpr std::uint64_t kTreeSlack = 8 << 20;  // of map, for the tree's pages that a put copies
+constexpr std::uint64_t kTreePagesPerPut = 64;
+
+bool no_space(int rc, const std::string& path, std::size_t needed) noexcept {
+  if (rc == MDB_MAP_FULL || rc == ENOSPC || rc == EDQUOT || rc == EFBIG) return true;
+  struct statvfs fs {};  // LMDB reports a short write on a full filesystem as EIO
+  return rc == EIO && ::statvfs(path.c_str(), &fs) == 0 && fs.f_bavail * fs.f_frsize < needed;
+}
+
+/// A commit that the disk refused: what the file holds from now on is not known.
+struct CommitFailed : LmdbError {
+  using LmdbError::LmdbError;
+};
+struct NoRoom {};
+
+Use fresh_use(std::int64_t tick) {
+  const auto now = static_cast<std::uint64_t>(std::time(nullptr));
+  return {tick, now, 1, now};
+}
+
+}  // namespace
+
+Entered Store::Impl::enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why) {
+  for (const bool again : {true, false}) {
+    const Entered entered = Writing::enter(file, deadline, out, why);
+    if (entered != Entered::absent || !again) return entered;
+    create_directories(file.place);
+    create_data_file(file.path);
+  }
+  return Entered::failed;
+}
+
+PutResult Store::Impl::put(const Key& key, const Record& record) {
+  if (!file.writable) return {Put::read_only, "the store was opened read-only"};
+  const std::string encoded = encode(record);
+  if (encoded.size() > kMaxRecordBytes || encoded.size() > live_limit() / 2)
+    return {Put::full, "a record of " + std::to_string(encoded.size()) + " bytes; at most " +
+                           std::to_string(std::min<std::uint64_t>(kMaxRecordBytes, live_limit() / 2)) +
+                           " fit; raise KILN_CACHE_MAX_SIZE"};
+  const auto deadline = base::Deadline::after(options.put_wait);
+  try {
+    const std::string_view key_text = record.key_text;
+    if (get(key, &key_text, deadline).record) return {Put::present, {}};  // without keeping writers waiting
+  } catch (const Damaged&) {                                              // the writer finds it, too
+  }
+
+  std::uint64_t evicted = 0;
+  int rooms = 0;
+  for (bool healed = false;;) {
+    try {
+      PutResult out = write(key, record, encoded, deadline);
+      out.evicted = evicted;
+      return out;
+    } catch (const NoRoom&) {
+      if (++rooms > kRoomAttempts) break;
+      const std::uint64_t room = std::max<std::uint64_t>(options.cap_bytes / 20, 2 * encoded.size()) * rooms;
+      const auto spare = [this](const Key& used) { return upkeep.get().uses.contains(used); };
+      evicted += evict(file, {live_limit() - std::min(room, live_limit()), options.cap_bytes, spare},
+                       base::Deadline::after(kRoomWait));
+    } catch (const CommitFailed& failure) {
+      if (no_space(failure.rc(), file.path, 2 * encoded.size() + kTreeSlack))
+        return {Put::full, failure.what(), evicted};
+      // The kernel may have dropped pages that it could not write, and will not say so twice.
+      heal(failure.what(), base::Deadline::after(kHealWait));
+      if (std::exchange(healed, true)) return {Put::failed, failure.what(), evicted};
+    } catch (const LmdbError& error) {
+      const bool full = no_space(error.rc(), file.path, 2 * encoded.size() + kTreeSlack);
+      const char* remedy = error.rc() == ENOMEM ? "; raise the address-space limit (ulimit -v)" : "";
+      return {full ? Put::full : Put::failed, error.what() + std::string(remedy), evicted};
+    } catch (const Damaged& damage) {
+      if (std::exchange(healed, true)) return {Put::failed, damage.what(), evicted};
+      heal(damage.what(), base::Deadline::after(kHealWait));
+    }
+  }
+  return {
+      Put::full,
+      "no room under the cap of " + std::to_string(options.cap_bytes) + " bytes; raise KILN_CACHE_MAX_SIZE",
+      evicted};
+}
+
+PutResult Store::Impl::write(const Key& key, const Record& record, std::string_view encoded,
+                             base::Deadline deadline) {
+  std::optional<Writing> writing;
+  std::string why;
+  const Entered entered = enter_writing(deadline, writing, why);
+  if (entered != Entered::yes)
+    return {entered == Entered::gate_timeout ? Put::gate_timeout : Put::failed, why};
+  const PageFile pages = writing->pages();
+  Buffer there;
+  if (copy_record(pages, key, there) == Copied::complete)
+    if (const auto found = decode(there.view()); found && found->key_text == record.key_text)
+      return {Put::present, {}};
+  put_record(*writing, pages, key, encoded, deadline);
+  if (!writing->txn())
+    return {Put::gate_timeout, "a reader did not leave the gate in time; a stopped process may hold it"};
+  try {
+    writing->commit();
+  } catch (const LmdbError& error) {
+    if (error.rc() == MDB_MAP_FULL) throw NoRoom{};
+    throw CommitFailed("commit", error.rc());
+  }
+  return {Put::stored, {}};
+}
+
+/// Everything but the commit. No transaction was begun when readers stayed in the gate.
+void Store::Impl::put_record(Writing& writing, const PageFile& pages, const Key& key,
+                             std::string_view encoded, base::Deadline deadline) {
+  const std::uint64_t pieces = encoded.size() / kPieceBytes + 1;
+  const std::uint64_t needed = (pieces + kTreePagesPerPut) * pages.page_size();
+  if (pages.snapshot().live_bytes() + needed > live_limit()) throw NoRoom{};
+
+  WriteCheck check_first(pages);
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> values;
+  const std::vector<std::string> old = pieces_of(pages, key, &values);
+  if (old.empty()) {
+    for (std::size_t i = 0; i < pieces; ++i) check_first.insertion(piece_key(key, i));
+  } else {
+    check_first.whole_tree();
+    for (const auto& [page, size] : values) pages.check_overflow(page, size);
+  }
+  check_first.insertion(use_key(key));
+
+  const std::uint64_t wanted = writing.file_bytes() + needed + kTreeSlack;
+  if (!writing.begin(std::min(wanted, options.cap_bytes), deadline)) return;
+  try {
+    check("put", erase(writing.txn(), writing.dbi(), old));
+    check("put", write_record(writing.txn(), writing.dbi(), key, encoded));
+    check("put", write_use(writing.txn(), writing.dbi(), key, fresh_use(writing.tick())));
+  } catch (const LmdbError& error) {
+    if (error.rc() == MDB_MAP_FULL) throw NoRoom{};
+    throw;
+  }
+}
+
+/// Moves what is intact to a fresh file, unless another process has done it meanwhile. Throws Error(io).
+void Store::Impl::heal(const std::string& why, base::Deadline deadline) {
+  std::optional<Writing> writing;
+  std::string gate;
+  if (enter_writing(deadline, writing, gate) != Entered::yes) throw_store_error(file.path, why + "; " + gate);
+  Rewritten done;
+  try {
+    done = rewrite(file, *writing, {.live_bytes = live_limit(), .set_aside = true});
+  } catch (const Error& error) {
+    // No room for a copy: out of the way with it, so that nobody trusts it. The next put makes another.
+    if (::rename(file.path.c_str(), damaged_name(file.path).c_str()) != 0) throw;
+    base::warn("store " + file.path + ": " + why + "; set aside as " + damaged_name(file.path) + " (" +
+               error.what() + ")");
+    return;
+  }
+  base::warn("store " + file.path + ": " + why + "; moved " + std::to_string(done.kept) +
+             " intact entries to a fresh file; the damaged one is " + damaged_name(file.path) +
+             " until `kiln gc`");
+}
+
+Rewritten Store::Impl::replace(std::uint64_t live_bytes, base::Deadline deadline) {
+  if (!file.writable) throw_store_error(file.path, "was opened read-only");
+  std::optional<Writing> writing;
+  std::string why;
+  if (enter_writing(deadline, writing, why) != Entered::yes) throw_store_error(file.path, why);
+  return rewrite(file, *writing, {.live_bytes = live_bytes});
+}
+
+}  // namespace kiln::cache

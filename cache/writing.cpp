@@ -1,0 +1,148 @@
+#include "cache/writing.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "cache/data_file.hpp"
+#include "cache/process.hpp"
+
+namespace kiln::cache {
+
+LmdbError::LmdbError(const std::string& what, int rc)
+    : Error(Errc::io, what + ": " + mdb_strerror(rc)), rc_(rc) {}
+
+void check(const char* what, int rc) {
+  switch (rc) {
+    case 0:
+      return;
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_INVALID:
+    case MDB_VERSION_MISMATCH:
+    case MDB_PANIC:
+    case MDB_CURSOR_FULL:
+    case MDB_PAGE_FULL:
+    case MDB_BAD_VALSIZE:
+      throw Damaged(std::string(what) + ": " + mdb_strerror(rc));
+    default:
+      throw LmdbError(what, rc);
+  }
+}
+
+/// LMDB calls abort() when this returns. What it has by then is in no known state: it is left where it lies.
+void Writing::on_assertion(MDB_env* env, const char* what) {
+  auto* writing = static_cast<Writing*>(mdb_env_get_userctx(env));
+  writing->env_ = nullptr;
+  writing->txn_ = nullptr;
+  throw Damaged(std::string("LMDB found its pages inconsistent: ") + what);
+}
+
+Entered Writing::enter(StoreFile& file, base::Deadline deadline, std::optional<Writing>& out,
+                       std::string& why) {
+  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
+    FdPool::Lease fd = file.writers.lease();
+    if (!fd) {
+      const int error = errno;
+      why = std::string("cannot open the data file for writing: ") + std::strerror(error);
+      return error == ENOENT ? Entered::absent : Entered::failed;
+    }
+    auto pass = WriterPass::enter(fd.get(), deadline);
+    if (!pass) {
+      why = "another writer held the gate all the time; a stopped process may hold it: see `lslocks`";
+      return Entered::gate_timeout;
+    }
+    const FileState state = state_of(fd.get(), file.path);
+    if (state == FileState::foreign) {
+      why = kForeignFile;
+      return Entered::failed;
+    }
+    if (state == FileState::current) {
+      out.emplace(Writing(file, std::move(fd), std::move(*pass)));
+      return Entered::yes;
+    }
+    pass.reset();
+    fd.discard();
+  }
+  why = kReplacedAgain;
+  return Entered::failed;
+}
+
+Writing::Writing(Writing&& other) noexcept
+    : file_(other.file_),
+      fd_(std::move(other.fd_)),
+      pass_(std::exchange(other.pass_, std::nullopt)),
+      env_(std::exchange(other.env_, nullptr)),
+      txn_(std::exchange(other.txn_, nullptr)),
+      dbi_(other.dbi_) {}
+
+Writing::~Writing() {
+  abort();
+  pass_.reset();  // before the descriptor returns to its pool
+}
+
+std::uint64_t Writing::file_bytes() const {
+  struct stat st {};
+  return ::fstat(fd_.get(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
+}
+
+PageFile Writing::pages() const {
+  bool both_sane = false;
+  const PageFile pages(fd_.get(), newest_snapshot(fd_.get(), &both_sane));
+  if (!both_sane) throw Damaged("one of two meta pages is not valid");
+  pages.check_length();
+  return pages;
+}
+
+bool Writing::begin(std::uint64_t map_bytes, base::Deadline deadline) {
+  const std::uint64_t bytes = std::max(map_bytes, file_bytes());
+  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  check("mdb_env_create", mdb_env_create(&env_));
+  check("mdb_env_set_mapsize", mdb_env_set_mapsize(env_, bytes / page * page));
+  mdb_env_set_userctx(env_, this);
+  mdb_env_set_assert(env_, on_assertion);
+  check("mdb_env_open",
+        mdb_env_open(env_, file_->path.c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NORDAHEAD | MDB_NOTLS, 0600));
+  int fd = -1;
+  mdb_env_get_fd(env_, &fd);
+  close_at_fork(fd);
+  ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  if (state_of(fd, file_->path) != FileState::current)
+    throw LmdbError("the data file was replaced without the gate", ESTALE);
+
+  const auto drained = pass_->drain(deadline);
+  if (!drained) {
+    close_environment();
+    return false;
+  }
+  check("mdb_txn_begin", mdb_txn_begin(env_, nullptr, 0, &txn_));
+  check("mdb_dbi_open", mdb_dbi_open(txn_, nullptr, 0, &dbi_));
+  return true;
+}
+
+std::int64_t Writing::tick() const noexcept { return static_cast<std::int64_t>(mdb_txn_id(txn_)); }
+
+void Writing::commit() {
+  const int rc = mdb_txn_commit(std::exchange(txn_, nullptr));
+  close_environment();
+  check("commit", rc);
+}
+
+void Writing::abort() noexcept {
+  if (txn_) mdb_txn_abort(std::exchange(txn_, nullptr));
+  close_environment();
+}
+
+void Writing::close_environment() noexcept {
+  if (!env_) return;
+  int fd = -1;
+  mdb_env_get_fd(env_, &fd);
+  forget_at_fork(fd);
+  mdb_env_close(std::exchange(env_, nullptr));
+}
+
+}  // namespace kiln::cache

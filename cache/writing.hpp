@@ -1,0 +1,73 @@
+// A writer inside the gate, in the one order that is safe.
+//
+// LMDB is opened for one transaction and closed with it: no environment outlives a put, so none is inherited
+// by a fork, none survives a failed commit, none keeps a replaced file's space, and none maps more than it is
+// about to need.
+#pragma once
+
+#include <lmdb.h>
+
+#include <optional>
+#include <string>
+
+#include "cache/store_file.hpp"
+#include "cache/write_check.hpp"
+
+namespace kiln::cache {
+
+/// An LMDB call that failed; `rc` is LMDB's code or an errno.
+class LmdbError : public Error {
+ public:
+  LmdbError(const std::string& what, int rc);
+  int rc() const noexcept { return rc_; }
+
+ private:
+  int rc_;
+};
+/// Throws unless `rc` is 0: Damaged for what LMDB says of its pages, else LmdbError.
+void check(const char* what, int rc);
+
+/// Holds W from `enter` to destruction. Not thread-safe.
+class Writing {
+ public:
+  /// With W held on the file that the path names. Throws Error(io) when the filesystem has no locks.
+  static Entered enter(StoreFile& file, base::Deadline deadline, std::optional<Writing>& out,
+                       std::string& why);
+  Writing(Writing&& other) noexcept;
+  Writing& operator=(Writing&&) = delete;
+  ~Writing();
+
+  int fd() const noexcept { return fd_.get(); }
+  /// The state that the transaction starts from. Throws Damaged unless LMDB would open the file and all of it
+  /// is there.
+  PageFile pages() const;
+  std::uint64_t file_bytes() const;
+
+  /// Opens LMDB on at most `map_bytes` (or the file's size, if that is more), drains the readers and begins.
+  /// False when readers did not leave in time. What is to be touched must have been checked
+  /// (cache/write_check.hpp). Throws LmdbError, and Damaged where LMDB finds what the check did not.
+  bool begin(std::uint64_t map_bytes, base::Deadline deadline);
+  MDB_txn* txn() const noexcept { return txn_; }
+  MDB_dbi dbi() const noexcept { return dbi_; }
+  /// Counts the store's transactions: the ticks of Use.
+  std::int64_t tick() const noexcept;
+  /// Synced when it returns; the transaction and LMDB are closed either way. Throws LmdbError, Damaged.
+  void commit();
+  /// Drops the transaction; `begin` may be called again.
+  void abort() noexcept;
+
+ private:
+  Writing(StoreFile& file, FdPool::Lease fd, WriterPass pass)
+      : file_(&file), fd_(std::move(fd)), pass_(std::move(pass)) {}
+  void close_environment() noexcept;
+  static void on_assertion(MDB_env* env, const char* what);
+
+  StoreFile* file_;
+  FdPool::Lease fd_;
+  std::optional<WriterPass> pass_;
+  MDB_env* env_ = nullptr;
+  MDB_txn* txn_ = nullptr;
+  MDB_dbi dbi_ = 0;
+};
+
+}  // namespace kiln::cache
