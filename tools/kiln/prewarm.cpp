@@ -83,13 +83,13 @@ void add_prewarm(CLI::App& app, Context& context) {
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   sub->add_flag("--check", arguments->check,
                 "Compile nothing; list what is not in the cache (exit status 3)");
-  sub->add_option(
-         "--layer", arguments->layer,
-         "Write into DIR, for machines that name it in KILN_CACHE_LAYERS, and into nothing else; DIR is "
-         "left readable for everybody")
+  sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache")
       ->type_name("DIR");
   sub->footer(
       "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
+      "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
+      "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
+      "that cannot be written is an error.\n"
       "Exit status: 0 all there, 1 failed, 3 some failed under --keep-going or not covered.");
 }
 
