@@ -86,7 +86,7 @@ TEST_F(LayersTest, ADamagedRecordFallsThroughToTheNextPlace) {
   EXPECT_EQ(got.outcome, "compiled");
   expect_one_warning(got, {first, "damaged", "kiln prewarm --layer"});
   EXPECT_EQ(serve(0, with_layers(first)).outcome, "disk") << "the store has what the layer lost";
-  std::filesystem::remove_all(tree_.at("cache"));
+  remove_with_shared_memory(tree_.at("cache"));
   Service service(with_layers(first), "");
   compile(service, "scale", {Dtype::f32, 7});
   EXPECT_EQ(service.pipeline().counters().miss_damaged, 1u);

@@ -52,7 +52,7 @@ TEST_F(PlacesTest, APrivateDirectoryThatSomebodyElseMadeIsRefused) {
       [&] { base::write_file(inside, "in the way"); },
   };
   for (const auto& plant : plants) {
-    std::filesystem::remove_all(volume);
+    remove_with_shared_memory(volume);
     make(volume, 0777, 0);
     plant();
     const Served got = serve(kUser, at(volume));
@@ -114,7 +114,7 @@ TEST_F(PlacesTest, WithoutHomeOrWithOneThatIsNotThereItStillWorks) {
                              {{"XDG_CACHE_HOME", "relative/cache"}},
                              {{"XDG_CACHE_HOME", "/proc/nowhere"}}};
   for (const Variables& variables : cases) {
-    std::filesystem::remove_all(expected);
+    remove_with_shared_memory(expected);
     const Served got = serve(uid, at(""), variables);
     EXPECT_EQ(got.outcome, "compiled");
     EXPECT_EQ(got.directory, expected);
@@ -186,8 +186,7 @@ TEST_F(PlacesTest, AForeignSymlinkInTheTemporaryDirectoryIsRefused) {
   EXPECT_EQ(got.outcome, "compiled");
   EXPECT_EQ(got.directory, "/var/tmp" + name_of(kUser));
   EXPECT_FALSE(std::filesystem::exists(tree_.at("trap/v1")));
-  remove_shared_memory_of(got.directory);
-  std::filesystem::remove_all("/var/tmp" + name_of(kUser));
+  remove_with_shared_memory("/var/tmp" + name_of(kUser));
 }
 
 }  // namespace

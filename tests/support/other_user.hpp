@@ -80,4 +80,10 @@ inline void remove_shared_memory_of(const std::string& top) {
   }
 }
 
+/// A tree that stores lay in.
+inline void remove_with_shared_memory(const std::string& top) {
+  remove_shared_memory_of(top);
+  std::filesystem::remove_all(top);
+}
+
 }  // namespace kiln::testing
