@@ -51,7 +51,7 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file)
 
 Pipeline::~Pipeline() {
   flush();
-  if (::getpid() == host_pid_) lifetime_.save();
+  lifetime_.save();
 }
 
 void Pipeline::flush() {
