@@ -77,6 +77,9 @@ typedef struct kiln_options {
   const char* worker; /* the compile worker's executable */
   int32_t jobs;       /* compile workers at once; 0: as many as cores */
   double compile_deadline_s; /* a compile that takes longer is killed; 0: 600 */
+  const char* cache_layers;  /* read-only stores asked before cache_dir: colon-separated absolute directories,
+                                which belong to root or this user alone */
+  const char* cache_max_size; /* bytes that cache_dir may take: "512M", "5G" (powers of 1024) */
 } kiln_options;
 
 /* Touches no GPU and starts no process. `options` may be null. */
@@ -117,6 +120,7 @@ typedef struct kiln_stats {
   uint64_t sealed_misses;
   uint64_t loads, device_bytes; /* kernels loaded, bytes of their images */
   double compile_ms;            /* spent in compilers for this service */
+  uint64_t layer_hits;          /* answered by a read-only layer with its own toolchain's record */
 } kiln_stats;
 
 /* Fills what fits in out->struct_size. */

@@ -18,7 +18,8 @@ enum class Mode : int {
 /// Empty and zero mean: KILN_* environment, then the configuration file, then the default. See kiln_options
 /// in kiln.h.
 struct Options {
-  std::string cache_dir, template_path, include_path, cuda_home, toolchain, arch, worker;
+  std::string cache_dir, cache_layers, cache_max_size, template_path, include_path, cuda_home, toolchain,
+      arch, worker;
   Mode mode = Mode::by_default;
   int jobs = 0;
   double compile_deadline_s = 0;

@@ -129,6 +129,8 @@ class Service {
     c.worker = text(o.worker);
     c.jobs = o.jobs;
     c.compile_deadline_s = o.compile_deadline_s;
+    c.cache_layers = text(o.cache_layers);
+    c.cache_max_size = text(o.cache_max_size);
     kiln_service* handle = nullptr;
     detail::check(kiln_service_create(&c, &handle));
     handle_.reset(handle);

@@ -163,6 +163,7 @@ kiln_status kiln_service_create(const kiln_options* options, kiln_service** out)
     o.worker = text(in.worker);
     o.jobs = in.jobs;
     o.compile_deadline_s = in.compile_deadline_s;
+    o.cache_layers = text(in.cache_layers), o.cache_max_size = text(in.cache_max_size);
     *out = reinterpret_cast<kiln_service*>(new Service(o));
   });
 }

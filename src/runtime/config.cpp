@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "base/arch.hpp"
 #include "base/file.hpp"
@@ -31,6 +32,10 @@ struct Known {
 
 constexpr Known kKnown[] = {
     {"cache_dir", "", "directory of the writable store", &Options::cache_dir},
+    {"cache_layers", "", "read-only stores that are asked before it, colon-separated",
+     &Options::cache_layers},
+    {"cache_max_size", "5G", "bytes that the writable store may take, with K, M, G or T",
+     &Options::cache_max_size},
     {"template_path", "", "directories of templates, before the installed ones", &Options::template_path},
     {"include_path", "", "directories searched for includes after the template's own",
      &Options::include_path},
@@ -98,6 +103,24 @@ double number_of(const Setting& s, const std::string& allowed) {
   return value;
 }
 
+/// "5G", "1.5 GiB", "1000000": powers of 1024. Nothing when it is no size.
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || !std::isfinite(value)) return std::nullopt;
+  std::string unit;
+  for (const char* c = end; c != text.data() + text.size(); ++c)
+    if (*c != ' ' || !unit.empty()) unit += static_cast<char>(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c);
+  if (unit.ends_with("IB") && unit.size() == 3) unit.resize(1);
+  constexpr std::string_view units = "KMGT";
+  const auto power = unit.empty() ? 0 : unit.size() == 1 ? units.find(unit) + 1 : 0;
+  if (!unit.empty() && (power < 1 || power > units.size())) return std::nullopt;
+  value = std::ldexp(value, static_cast<int>(10 * power));
+  constexpr double largest = 1ull << 60;
+  if (value < 1 || value > largest) return std::nullopt;
+  return static_cast<std::uint64_t>(value);
+}
+
 std::string find_installed_templates() {
   const std::string own = base::own_object_directory();
   std::error_code error;
@@ -159,6 +182,7 @@ Config Config::resolve(const Options& options) {
   config.mode();
   config.jobs();
   config.compile_deadline_s();
+  config.cache_max_bytes();
   if (!config.get("arch").empty()) base::Arch::parse(config.get("arch"));
 
   config.installed_templates_ = find_installed_templates();
@@ -208,6 +232,12 @@ double Config::compile_deadline_s() const {
   const double seconds = number_of(s, "seconds, more than 0");
   if (seconds <= 0) bad(s, "seconds, more than 0");
   return seconds;
+}
+
+std::uint64_t Config::cache_max_bytes() const {
+  const Setting& s = setting(settings_, "cache_max_size");
+  if (const auto bytes = parse_size(s.value)) return *bytes;
+  bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 512M or 5G; more than 0");
 }
 
 std::vector<std::string> Config::include_directories() const {

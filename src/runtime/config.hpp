@@ -21,8 +21,8 @@ struct Setting {
 class Config {
  public:
   /// Warns about KILN_* variables and configuration keys that this version does not know. Throws
-  /// Error(invalid_argument) for a value that cannot be right (mode, jobs, compile_deadline), naming its
-  /// origin.
+  /// Error(invalid_argument) for a value that cannot be right (mode, jobs, compile_deadline,
+  /// cache_max_size), naming its origin.
   static Config resolve(const Options& options);
 
   const std::string& get(std::string_view name) const;
@@ -32,6 +32,8 @@ class Config {
   Mode mode() const;
   int jobs() const;  ///< at least 1
   double compile_deadline_s() const;
+  /// What the writable store may take on disk.
+  std::uint64_t cache_max_bytes() const;
 
   /// Options, environment and file each add directories, in this order; the installed directory comes last.
   const std::vector<std::string>& template_directories() const noexcept { return template_directories_; }

@@ -15,6 +15,7 @@ struct Counters {
   Count miss_absent{}, miss_damaged{}, miss_other_key_text{}, miss_gate_timeout{}, miss_unreadable{},
       miss_no_store{};
   Count puts{}, puts_present{}, puts_skipped{}, unpublishable{}, sealed_misses{}, loads{}, device_bytes{};
+  Count layer_hits{};
   std::atomic<std::uint64_t> compile_us{};
 
   void read(kiln_stats& out) const noexcept {
@@ -27,6 +28,7 @@ struct Counters {
     out.puts = puts, out.puts_present = puts_present, out.puts_skipped = puts_skipped;
     out.unpublishable = unpublishable, out.sealed_misses = sealed_misses, out.loads = loads,
     out.device_bytes = device_bytes;
+    out.layer_hits = layer_hits;
     out.compile_ms = static_cast<double>(compile_us.load()) / 1000;
   }
 };

@@ -49,7 +49,10 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file)
       scans_(memo_file),
       workers_(config.get("worker"), config.jobs()) {}
 
-Pipeline::~Pipeline() { flush(); }
+Pipeline::~Pipeline() {
+  flush();
+  lifetime_.save();
+}
 
 void Pipeline::flush() {
   if (::getpid() != host_pid_) return;  // a forked child has none of the threads that it would wait for
@@ -65,7 +68,11 @@ const toolchain::Toolkit& Pipeline::toolkit() {
 }
 
 std::shared_ptr<cache::Store> Pipeline::store() {
-  std::call_once(store_once_, [&] { store_ = open_store(config_); });
+  std::call_once(store_once_, [&] {
+    Places places = open_store(config_);
+    store_ = std::move(places.writable), readable_ = std::move(places.readable);
+    if (store_) lifetime_.count_in(store_->directory());
+  });
   return store_;
 }
 
@@ -197,6 +204,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
 
 void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
   take_off(unit, options, flight);
+  lifetime_.save_sometimes();
   // Last: the pipeline may be gone the moment that its destructor sees zero.
   const std::lock_guard lock(mutex_);
   --running_;

@@ -18,6 +18,7 @@
 #include "kiln/kernel.hpp"
 #include "runtime/config.hpp"
 #include "runtime/counters.hpp"
+#include "runtime/lifetime.hpp"
 
 namespace kiln::runtime {
 
@@ -66,6 +67,11 @@ class Pipeline {
   const toolchain::Toolkit& toolkit();
   /// Null when no place for one was found.
   std::shared_ptr<cache::Store> store();
+  /// The read-only stores that are asked before `store`, in order. Opens none of them twice.
+  const std::vector<std::shared_ptr<cache::Store>>& layers();
+  /// `store` and nothing else: no layers, no step down, nothing added to its tally. REQUIRES: nothing was
+  /// asked for yet.
+  void use_only(std::shared_ptr<cache::Store> store);
   Counters& counters() noexcept { return counters_; }
   const Config& config() const noexcept { return config_; }
 
@@ -76,6 +82,8 @@ class Pipeline {
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);
   std::optional<Obtained> from_memory(const Key& key, const ObtainOptions& options);
   std::optional<Obtained> from_disk(const Unit& unit, const ObtainOptions& options, bool count_misses);
+  std::optional<Obtained> from_store(cache::Store& store, const Unit& unit, base::Deadline deadline,
+                                     cache::Miss& miss);
   std::optional<Obtained> from_foreign(const Unit& unit, const ObtainOptions& options);
   Obtained fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options);
   void take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
@@ -89,9 +97,11 @@ class Pipeline {
   const Config config_;
   Counters counters_;
   const int host_pid_;
-  std::once_flag toolkit_once_, store_once_, flight_once_;
+  std::once_flag toolkit_once_, store_once_, flight_once_, layers_once_;
   toolchain::Toolkit toolkit_;
-  std::shared_ptr<cache::Store> store_;
+  std::shared_ptr<cache::Store> store_, readable_;  // see Places
+  std::vector<std::shared_ptr<cache::Store>> layers_;
+  Lifetime lifetime_{counters_};
   std::unique_ptr<cache::FlightFile> flight_file_;
   source::ScanCache scans_;
   compile::WorkerPool workers_;

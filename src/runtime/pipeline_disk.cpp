@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "runtime/pipeline_unit.hpp"
+#include "runtime/places.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -20,49 +21,90 @@ double version_number(const std::string& text) {
   return value;
 }
 
+void count_miss(Counters& counters, cache::Miss miss, bool has_store) {
+  using cache::Miss;
+  if (!has_store && miss == Miss::absent)
+    ++counters.miss_no_store;
+  else if (miss == Miss::absent)
+    ++counters.miss_absent;
+  else if (miss == Miss::damaged)
+    ++counters.miss_damaged;
+  else if (miss == Miss::other_key_text)
+    ++counters.miss_other_key_text;
+  else if (miss == Miss::gate_timeout)
+    ++counters.miss_gate_timeout;
+  else
+    ++counters.miss_unreadable;
+}
+
 }  // namespace
+
+const std::vector<std::shared_ptr<cache::Store>>& Pipeline::layers() {
+  std::call_once(layers_once_, [&] { layers_ = open_layers(config_); });
+  return layers_;
+}
+
+void Pipeline::use_only(std::shared_ptr<cache::Store> store) {
+  std::call_once(layers_once_, [] {});
+  std::call_once(store_once_, [&] { store_ = std::move(store); });
+}
+
+/// The record of exactly this key; `miss` says why not.
+std::optional<Obtained> Pipeline::from_store(cache::Store& store, const Unit& unit, base::Deadline deadline,
+                                             cache::Miss& miss) {
+  cache::GetResult got = store.get(unit.made.key, unit.made.text, deadline);
+  if (got.record) {
+    try {
+      auto image = std::make_shared<StoredImage>();
+      image->key = unit.made.key;
+      image->facts = compile::decode_facts(got.record->facts);
+      image->bytes = std::move(got.record->image);
+      return Obtained{std::move(image), Outcome::disk, {}};
+    } catch (const base::Malformed&) {
+      got.miss = cache::Miss::damaged;  // facts of another version of kiln
+    }
+  }
+  miss = got.miss;
+  return std::nullopt;
+}
 
 std::optional<Obtained> Pipeline::from_disk(const Unit& unit, const ObtainOptions& options,
                                             bool count_misses) {
-  const auto opened = store();
-  if (!opened) {
-    if (count_misses) ++counters_.miss_no_store;
-    return std::nullopt;
-  }
   if (!options.rejected.contains(unit.made.key) && toolkit().has_compiler()) {
     const auto patience = earlier(options.deadline, base::Deadline::after(kReadPatience));
-    cache::GetResult got = opened->get(unit.made.key, unit.made.text, patience);
-    if (got.record) {
-      try {
-        auto image = std::make_shared<StoredImage>();
-        image->key = unit.made.key;
-        image->facts = compile::decode_facts(got.record->facts);
-        image->bytes = std::move(got.record->image);
+    // One miss has one reason: the first that is more than absence, whichever place it comes from.
+    cache::Miss reason = cache::Miss::absent, miss = cache::Miss::absent;
+    const auto from_layer = [&](cache::Store& layer) {
+      auto found = from_store(layer, unit, patience, miss);
+      if (found) {
+        found->outcome = Outcome::layer;
+        if (count_misses) ++counters_.layer_hits;
+        return found;
+      }
+      if (reason == cache::Miss::absent) reason = miss;
+      if (miss == cache::Miss::damaged)
+        base::warn_once(
+            "damaged layer " + layer.directory(),
+            "cache layer '" + layer.directory() +
+                "' has records that are damaged or of another version of kiln; they are made anew. "
+                "Write it again with 'kiln prewarm --layer'");
+      return found;
+    };
+    for (const auto& layer : layers())
+      if (auto found = from_layer(*layer)) return found;
+    const auto opened = store();
+    if (readable_)
+      if (auto found = from_layer(*readable_)) return found;
+    if (opened) {
+      if (auto found = from_store(*opened, unit, patience, miss)) {
         if (count_misses) ++counters_.disk_hits;
-        return Obtained{std::move(image), Outcome::disk, {}};
-      } catch (const base::Malformed&) {
-        got.miss = cache::Miss::damaged;  // facts of another version of kiln
+        return found;
       }
+      if (reason == cache::Miss::absent) reason = miss;
     }
-    if (count_misses) {
-      switch (got.miss) {
-        case cache::Miss::absent:
-          ++counters_.miss_absent;
-          break;
-        case cache::Miss::damaged:
-          ++counters_.miss_damaged;
-          break;
-        case cache::Miss::other_key_text:
-          ++counters_.miss_other_key_text;
-          break;
-        case cache::Miss::gate_timeout:
-          ++counters_.miss_gate_timeout;
-          break;
-        case cache::Miss::unreadable:
-          ++counters_.miss_unreadable;
-          break;
-      }
-    }
+    if (count_misses) count_miss(counters_, reason, opened != nullptr);
+  } else if (count_misses && !store()) {
+    ++counters_.miss_no_store;
   }
   auto foreign = from_foreign(unit, options);
   if (foreign && count_misses) ++counters_.foreign_toolchain;
@@ -78,28 +120,37 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
       !toolkit().has_compiler() || (toolkit().include_dirs.empty() && !unit.closure.missing.empty());
   if (rule == "own" || (rule.empty() && !slim && options.may_compile)) return std::nullopt;
 
-  std::vector<std::shared_ptr<StoredImage>> candidates;
-  for (auto& [key, record] : store()->find(unit.made.key.specialisation,
-                                           earlier(options.deadline, base::Deadline::after(kReadPatience)))) {
-    if (options.rejected.contains(key)) continue;
-    if (!rule.empty() && rule != "any" && key.toolchain.hex().compare(0, rule.size(), rule) != 0) continue;
-    const auto section = compile::toolchain_section(record.key_text);
-    if (std::string_view(record.key_text).substr(0, section) != unit.made.specialisation_text()) continue;
-    try {
-      auto image = std::make_shared<StoredImage>();
-      image->key = key;
-      image->facts = compile::decode_facts(record.facts);
-      image->bytes = std::move(record.image);
-      if (!image->facts.project_header_through_toolkit) candidates.push_back(std::move(image));
-    } catch (const base::Malformed&) {
+  std::vector<Obtained> candidates;
+  const auto patience = earlier(options.deadline, base::Deadline::after(kReadPatience));
+  const auto look_in = [&](cache::Store& store, Outcome outcome) {
+    for (auto& [key, record] : store.find(unit.made.key.specialisation, patience)) {
+      if (options.rejected.contains(key)) continue;
+      if (!rule.empty() && rule != "any" && key.toolchain.hex().compare(0, rule.size(), rule) != 0) continue;
+      const auto section = compile::toolchain_section(record.key_text);
+      if (std::string_view(record.key_text).substr(0, section) != unit.made.specialisation_text()) continue;
+      try {
+        auto image = std::make_shared<StoredImage>();
+        image->key = key;
+        image->facts = compile::decode_facts(record.facts);
+        image->bytes = std::move(record.image);
+        if (!image->facts.project_header_through_toolkit)
+          candidates.push_back({std::move(image), outcome, {}});
+      } catch (const base::Malformed&) {
+      }
     }
-  }
+  };
+  for (const auto& layer : layers()) look_in(*layer, Outcome::layer);
+  const auto opened = store();
+  if (readable_) look_in(*readable_, Outcome::layer);
+  if (opened) look_in(*opened, Outcome::disk);
   if (candidates.empty()) return std::nullopt;
-  std::sort(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
-    const double va = version_number(a->facts.nvrtc_version), vb = version_number(b->facts.nvrtc_version);
-    return va != vb ? va > vb : a->facts.created_s > b->facts.created_s;
+  // Stable: of two places with the same record, the one that is asked first.
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Obtained& a, const Obtained& b) {
+    const compile::Facts &fa = a.image->facts, &fb = b.image->facts;
+    const double va = version_number(fa.nvrtc_version), vb = version_number(fb.nvrtc_version);
+    return va != vb ? va > vb : fa.created_s > fb.created_s;
   });
-  return Obtained{candidates.front(), Outcome::disk, {}};
+  return std::move(candidates.front());
 }
 
 void Pipeline::publish(const Unit& unit, const cache::Record& record,

@@ -4,69 +4,142 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
+#include "cache/directory.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {
+namespace {
 
-std::vector<std::string> store_candidates(const Config& config) {
-  std::vector<std::string> out;
-  const auto add = [&](const char* base, const std::string& below) {
-    if (base && *base == '/') out.push_back(base + below);
-  };
-  const std::string private_name = "/kiln-" + std::to_string(::geteuid());
-  const char* xdg = std::getenv("XDG_CACHE_HOME");
-  if (!config.get("cache_dir").empty())
-    out.push_back(config.get("cache_dir"));
-  else if (xdg && *xdg == '/')
-    add(xdg, "/kiln");
-  else
-    add(std::getenv("HOME"), "/.cache/kiln");
-  add(std::getenv("TMPDIR"), private_name);
-  add("/var/tmp", private_name);
+using Kind = Candidate::Kind;
+
+std::string absolute(const std::string& directory) {
+  std::error_code ignored;
+  const auto path = std::filesystem::absolute(directory, ignored);
+  return ignored ? directory : path.string();
+}
+
+/// The variable's value when it is an absolute path, as the base directory specification wants it.
+const char* directory_in(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value == '/' ? value : nullptr;
+}
+
+cache::StoreOptions options_of(const std::string& directory, cache::Access access) {
+  cache::StoreOptions out;
+  out.directory = directory;
+  out.access = access;
   return out;
 }
 
-namespace {
+/// Throws Error(io).
+std::shared_ptr<cache::Store> open_writable(const Candidate& candidate) {
+  const std::string directory = directory_of(candidate);
+  // What the user named may be a symlink of his; what we name may not.
+  const bool named_by_user = directory == candidate.directory && candidate.kind != Kind::temporary;
+  cache::make_own(directory, named_by_user ? cache::FinalLink::followed : cache::FinalLink::refused);
+  cache::refuse_network(directory);
+  cache::check_own_store(directory);
+  return cache::Store::open(options_of(directory, cache::Access::read_write));
+}
 
-/// A place below a directory that everybody may write to must be ours alone: what lies in a store ends up on
-/// the GPU.
-void check_private(const std::string& directory) {
-  if (!directory.ends_with("/kiln-" + std::to_string(::geteuid()))) return;
-  struct stat st;
-  if (::lstat(directory.c_str(), &st) != 0) return;  // not there: it will be made 0700
-  if (!S_ISDIR(st.st_mode) || st.st_uid != ::geteuid() || (st.st_mode & 022) != 0) {
-    throw Error(Errc::io, "store " + directory + ": not a directory that belongs to this user alone");
+/// The store of a place that could not be opened for writing because it may not be written, or null.
+std::shared_ptr<cache::Store> open_unwritable(const Candidate& candidate) {
+  const std::string file = candidate.directory + "/v1/data.mdb";
+  if (candidate.kind == Kind::temporary || ::access(file.c_str(), R_OK) != 0 ||
+      (::access(file.c_str(), W_OK) == 0 && ::access(candidate.directory.c_str(), W_OK) == 0))
+    return nullptr;
+  try {
+    return open_layer(candidate.directory);
+  } catch (const Error& error) {
+    base::debug(error.what());
+    return nullptr;
   }
 }
 
 }  // namespace
 
-std::shared_ptr<cache::Store> open_store(const Config& config) {
+std::vector<Candidate> store_candidates(const Config& config) {
+  std::vector<Candidate> out;
+  const std::string& configured = config.get("cache_dir");
+  const char *xdg = directory_in("XDG_CACHE_HOME"), *home = directory_in("HOME");
+  if (!configured.empty())
+    out.push_back({absolute(configured), Kind::configured});
+  else if (xdg)
+    out.push_back({std::string(xdg) + "/kiln", Kind::user});
+  else if (home)
+    out.push_back({std::string(home) + "/.cache/kiln", Kind::user, home});
+  const std::string below = '/' + cache::private_name();
+  if (const char* temporary = directory_in("TMPDIR"))
+    out.push_back({temporary + below, Kind::temporary, temporary});
+  out.push_back({"/var/tmp" + below, Kind::temporary, "/var/tmp"});
+  return out;
+}
+
+std::string directory_of(const Candidate& candidate) {
+  struct stat st {};
+  if (!candidate.required.empty() && (::stat(candidate.required.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)))
+    throw Error(Errc::io, "'" + candidate.required + "' is not a directory");
+  cache::refuse_network(candidate.directory);
+  if (candidate.kind != Kind::temporary) return cache::own_directory(candidate.directory);
+  cache::refuse_foreign_links(candidate.directory);
+  return candidate.directory;
+}
+
+Places open_store(const Config& config) {
+  Places out;
   std::string reasons;
   const auto candidates = store_candidates(config);
-  const bool has_home =
-      config.get("cache_dir").empty() && (std::getenv("HOME") || std::getenv("XDG_CACHE_HOME"));
-  if (config.get("cache_dir").empty() && !has_home)
-    reasons = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME is set; ";
-  for (const std::string& directory : candidates) {
+  if (candidates.front().kind == Kind::temporary)
+    reasons = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names an absolute directory; ";
+  for (const Candidate& candidate : candidates) {
     try {
-      check_private(directory);
-      auto store = cache::Store::open({.directory = directory});
-      if (!reasons.empty()) {
-        base::warn_once("store " + directory, reasons + "caching in '" + directory +
-                                                  "' instead; set KILN_CACHE_DIR to a writable directory");
-      }
-      return store;
+      out.writable = open_writable(candidate);
+      break;
     } catch (const Error& error) {
       reasons += std::string(error.what()) + "; ";
     }
+    if (!out.readable && (out.readable = open_unwritable(candidate)))
+      reasons += "reading what '" + candidate.directory + "' holds; ";
   }
-  base::warn_once("no store", reasons +
-                                  "nothing is cached on disk: every process compiles anew. Set "
-                                  "KILN_CACHE_DIR to a writable directory");
-  return nullptr;
+  const std::string remedy = "set KILN_CACHE_DIR to a local directory that only this user may write";
+  if (!out.writable) {
+    base::warn_once("no store",
+                    reasons + "nothing is cached on disk: every process compiles anew; " + remedy);
+  } else if (!reasons.empty()) {
+    base::warn_once("store " + out.writable->directory(),
+                    reasons + "caching in '" + out.writable->directory() + "' instead; " + remedy);
+  }
+  return out;
+}
+
+std::shared_ptr<cache::Store> open_layer(const std::string& directory) {
+  cache::check_layer(directory);
+  return cache::Store::open(options_of(directory, cache::Access::read_only));
+}
+
+std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {
+  std::vector<std::shared_ptr<cache::Store>> out;
+  for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {
+    try {
+      out.push_back(open_layer(directory));
+    } catch (const Error& error) {
+      base::warn_once("layer " + directory, "cache layer '" + directory + "' is left out: " + error.what() +
+                                                "; mend it, or take it out of KILN_CACHE_LAYERS");
+    }
+  }
+  return out;
+}
+
+std::shared_ptr<cache::Store> create_layer(const std::string& directory) {
+  const std::string path = absolute(directory);
+  cache::make_layer(path);
+  auto store = cache::Store::open(options_of(path, cache::Access::read_write));
+  cache::check_layer(path);
+  return store;
 }
 
 }  // namespace kiln::runtime

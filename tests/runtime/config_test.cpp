@@ -21,8 +21,8 @@ class ConfigTest : public ::testing::Test {
  protected:
   ConfigTest() {
     set("XDG_CONFIG_HOME", tree_.at("config"));
-    for (const char* name : {"KILN_ARCH", "KILN_MODE", "KILN_JOBS", "KILN_CACHE_DIR", "KILN_TEMPLATE_PATH",
-                             "XDG_CACHE_HOME", "TMPDIR"})
+    for (const char* name : {"KILN_ARCH", "KILN_MODE", "KILN_JOBS", "KILN_CACHE_DIR", "KILN_CACHE_LAYERS",
+                             "KILN_CACHE_MAX_SIZE", "KILN_TEMPLATE_PATH", "XDG_CACHE_HOME", "TMPDIR"})
       set(name, "");
     base::set_log_sink([this](base::Level, std::string_view line) { lines_.emplace_back(line); });
   }
@@ -122,15 +122,59 @@ TEST_F(ConfigTest, TemplateDirectoriesAddUpInOrder) {
 
 TEST_F(ConfigTest, PlacesForTheStoreStepDownWithoutHome) {
   set("HOME", "");
-  const auto places = runtime::store_candidates(Config::resolve({}));
+  const auto places = [] {
+    std::vector<std::string> out;
+    for (const auto& candidate : runtime::store_candidates(Config::resolve({})))
+      out.push_back(candidate.directory);
+    return out;
+  };
   const std::string uid = std::to_string(::geteuid());
-  EXPECT_EQ(places, std::vector<std::string>{"/var/tmp/kiln-" + uid});
+  EXPECT_EQ(places(), std::vector<std::string>{"/var/tmp/kiln-" + uid});
+  set("HOME", "home/u");
+  EXPECT_EQ(places(), std::vector<std::string>{"/var/tmp/kiln-" + uid}) << "relative: not set";
   set("HOME", "/home/u");
-  EXPECT_EQ(runtime::store_candidates(Config::resolve({})).front(), "/home/u/.cache/kiln");
+  EXPECT_EQ(places().front(), "/home/u/.cache/kiln");
+  set("XDG_CACHE_HOME", "xdg");
+  EXPECT_EQ(places().front(), "/home/u/.cache/kiln") << "relative: not set";
   set("XDG_CACHE_HOME", "/xdg");
-  EXPECT_EQ(runtime::store_candidates(Config::resolve({})).front(), "/xdg/kiln");
+  EXPECT_EQ(places().front(), "/xdg/kiln");
   set("KILN_CACHE_DIR", "/mine");
-  EXPECT_EQ(runtime::store_candidates(Config::resolve({})).front(), "/mine");
+  EXPECT_EQ(places().front(), "/mine");
+}
+
+TEST_F(ConfigTest, SizesAreBytesOrPowersOf1024) {
+  EXPECT_EQ(Config::resolve({}).cache_max_bytes(), std::uint64_t{5} << 30);
+  const std::pair<const char*, std::uint64_t> good[] = {
+      {"1", 1},          {"1000000", 1000000},  {"64K", 64 << 10},  {"64k", 64 << 10}, {"512M", 512 << 20},
+      {"1.5G", 3 << 29}, {"2 GiB", 2ull << 30}, {"1T", 1ull << 40}, {"0.5k", 512}};
+  for (const auto& [text, bytes] : good) {
+    set("KILN_CACHE_MAX_SIZE", text);
+    EXPECT_EQ(Config::resolve({}).cache_max_bytes(), bytes) << text;
+  }
+  for (const char* text : {"0", "-1", "5X", "G", "5GG", "5GB", "many", "nan", "inf", "1e30", "5G5", "5 i"}) {
+    set("KILN_CACHE_MAX_SIZE", text);
+    try {
+      Config::resolve({});
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      for (const std::string& part :
+           {std::string(text), std::string("KILN_CACHE_MAX_SIZE"), std::string("5G")})
+        EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  }
+  Options options;
+  options.cache_max_size = "3M";
+  EXPECT_EQ(Config::resolve(options).cache_max_bytes(), 3u << 20) << "beats the environment";
+}
+
+TEST_F(ConfigTest, LayersComeFromTheFirstThatNamesThem) {
+  tree_.write("config/kiln/config.toml", "cache_layers = \"/file\"\n");
+  EXPECT_EQ(Config::resolve({}).get("cache_layers"), "/file");
+  set("KILN_CACHE_LAYERS", "/a:/b");
+  EXPECT_EQ(Config::resolve({}).get("cache_layers"), "/a:/b");
+  Options options;
+  options.cache_layers = "/option";
+  EXPECT_EQ(Config::resolve(options).get("cache_layers"), "/option");
 }
 
 }  // namespace

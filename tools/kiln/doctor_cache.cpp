@@ -10,13 +10,14 @@
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
+#include "base/text.hpp"
+#include "cache/directory.hpp"
 #include "cache/flight.hpp"
 #include "cache/gate.hpp"
 #include "child_process.hpp"
 #include "doctor.hpp"
 #include "entries.hpp"
 #include "errors.hpp"
-#include "filesystem.hpp"
 #include "lock_holder.hpp"
 #include "output.hpp"
 #include "runtime/places.hpp"
@@ -34,13 +35,14 @@ class Scratch {
  public:
   explicit Scratch(const std::string& place) {
     for (fs::path p = place; !p.empty() && !fs::exists(p); p = p.parent_path()) made_ = p;
-    std::error_code error;
-    fs::create_directories(place, error);
     path_ = place + "/doctor-XXXXXX";
-    if (error || !::mkdtemp(path_.data())) {
-      const std::string why = error ? error.message() : std::strerror(errno);
+    try {
+      cache::make_own(place, cache::FinalLink::followed);
+      if (!::mkdtemp(path_.data()))
+        throw Error(Errc::io, "'" + place + "' cannot be written: " + std::strerror(errno));
+    } catch (...) {
       remove_made();
-      throw Error(Errc::io, "'" + place + "' cannot be written: " + why);
+      throw;
     }
   }
   ~Scratch() {
@@ -164,20 +166,50 @@ void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
 
 /// The first candidate that can be used, as runtime::open_store chooses it.
 std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& directory, Findings& out) {
-  for (const std::string& candidate : runtime::store_candidates(config)) {
+  for (const runtime::Candidate& candidate : runtime::store_candidates(config)) {
     try {
+      directory = runtime::directory_of(candidate);
+      auto scratch = std::make_unique<Scratch>(directory);
+      cache::check_own_store(directory);
       struct stat st {};
-      if (::stat((candidate + "/v1/data.mdb").c_str(), &st) == 0)
-        cache::Store::open({.directory = candidate});
-      auto scratch = std::make_unique<Scratch>(candidate);
-      directory = candidate;
+      if (::stat((directory + "/v1/data.mdb").c_str(), &st) == 0) {
+        cache::StoreOptions options;
+        options.directory = directory;
+        cache::Store::open(options);
+      }
+      if (directory != candidate.directory)
+        out.push_back({"directory", Status::note,
+                       "others may write '" + candidate.directory +
+                           "': the store is in a private directory inside it"});
       return scratch;
     } catch (const Error& error) {
       out.push_back({"directory", Status::warning, std::string(error.what()) + "; stepping down",
-                     "set KILN_CACHE_DIR to a directory that this user may write"});
+                     "set KILN_CACHE_DIR to a local directory that only this user may write"});
     }
   }
   return nullptr;
+}
+
+/// Each layer with what it holds, or why it is left out.
+void probe_layers(const runtime::Config& config, Findings& out) {
+  for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {
+    try {
+      const auto layer = runtime::open_layer(directory);
+      out.push_back({"layer", Status::ok,
+                     directory + ", " + counted(layer->stats().entries, "entry", "entries") + ", on " +
+                         cache::filesystem_of(directory).name});
+    } catch (const Error& error) {
+      out.push_back({"layer", Status::warning, std::string(error.what()) + "; left out",
+                     "write it with 'kiln prewarm --layer', or take it out of KILN_CACHE_LAYERS"});
+    }
+  }
+}
+
+void probe_filesystem(const std::string& directory, Findings& out) {
+  const cache::Filesystem filesystem = cache::filesystem_of(directory);
+  out.push_back({"filesystem", filesystem.volatile_ ? Status::note : Status::ok,
+                 filesystem.name + (filesystem.volatile_ ? ": gone after a reboot" : "") + ", " +
+                     human_bytes(filesystem.free_bytes) + " free"});
 }
 
 }  // namespace
@@ -196,16 +228,7 @@ void probe_cache(Context& context, Findings& out) {
     out.push_back({"directory", Status::ok,
                    directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
                                            : ", nothing cached yet")});
-    const Filesystem filesystem = filesystem_of(directory);
-    if (filesystem.network) {
-      out.push_back({"filesystem", Status::warning,
-                     filesystem.name + ", a network filesystem: its locks and mappings are not to be trusted",
-                     "set KILN_CACHE_DIR to a local directory"});
-    } else {
-      out.push_back({"filesystem", filesystem.volatile_ ? Status::note : Status::ok,
-                     filesystem.name + (filesystem.volatile_ ? ": gone after a reboot" : "") + ", " +
-                         human_bytes(filesystem.free_bytes) + " free"});
-    }
+    probe_filesystem(directory, out);
     const auto step = [&](const char* name, auto&& probe) {
       try {
         probe();
@@ -217,6 +240,7 @@ void probe_cache(Context& context, Findings& out) {
     step("locks", [&] { probe_locks(scratch->path(), out); });
     probe_clock(entries, out);
   }
+  probe_layers(config, out);
   probe_flight(std::to_string(::getpid()), out);
   probe_temporary(out);
 }

@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/wire.hpp"
+#include "kiln/error.hpp"
 #include "runtime/places.hpp"
 
 namespace kiln::cli {
@@ -61,15 +62,30 @@ bool entry_less(const StoredEntry& a, const StoredEntry& b) {
 }  // namespace
 
 StoreView view_store(const runtime::Config& config) {
-  const std::vector<std::string> candidates = runtime::store_candidates(config);
-  for (const std::string& directory : candidates) {
+  const auto has_file = [](const std::string& directory) {
     struct stat st {};
-    if (::stat((directory + "/v1/data.mdb").c_str(), &st) == 0) {
-      return {directory, cache::Store::open({.directory = directory, .access = cache::Access::read_only})};
+    return ::stat((directory + "/v1/data.mdb").c_str(), &st) == 0;
+  };
+  const auto view = [](const std::string& directory) -> StoreView {
+    cache::StoreOptions options;
+    options.directory = directory, options.access = cache::Access::read_only;
+    return {directory, cache::Store::open(options)};
+  };
+  const std::vector<runtime::Candidate> candidates = runtime::store_candidates(config);
+  for (const runtime::Candidate& candidate : candidates) {
+    std::string directory;
+    try {
+      directory = runtime::directory_of(candidate);
+    } catch (const Error& error) {
+      if (candidate.kind == runtime::Candidate::Kind::configured) base::warn_once("view", error.what());
+      continue;
     }
+    if (has_file(directory)) return view(directory);
     if (could_be_made(directory)) return {directory, nullptr};
+    // Somebody else's, which cannot be written: what it holds is read as a layer is.
+    if (has_file(candidate.directory)) return view(candidate.directory);
   }
-  return {candidates.empty() ? std::string() : candidates.front(), nullptr};
+  return {candidates.front().directory, nullptr};
 }
 
 std::vector<StoredEntry> read_entries(cache::Store& store) {

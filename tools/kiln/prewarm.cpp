@@ -1,18 +1,25 @@
 // kiln prewarm: compile all of a plan ahead of time. Each image is published at once, so an interrupted run
 // is resumed by starting it again.
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <optional>
 
+#include "cache/directory.hpp"
 #include "commands.hpp"
 #include "context.hpp"
 #include "interrupt.hpp"
 #include "prewarm_report.hpp"
 #include "prewarm_run.hpp"
+#include "runtime/places.hpp"
 
 namespace kiln::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct Arguments {
   std::vector<std::string> plans;
+  std::string layer;
   int jobs = 0;
   bool keep_going = false, check = false;
 };
@@ -24,15 +31,40 @@ int exit_of(const PrewarmResult& result) {
   return result.keep_going && result.succeeded() > result.uncached ? kPartly : kFailed;
 }
 
+/// DIR as the only store there is, and shared with everybody when the work in it has ended, however it did.
+class LayerUnderWork {
+ public:
+  LayerUnderWork(runtime::Pipeline& pipeline, const std::string& directory)
+      : pipeline_(pipeline), store_(runtime::create_layer(directory)) {
+    pipeline.use_only(store_);
+  }
+  void share() const {
+    pipeline_.flush();
+    cache::share_layer(store_->directory());
+  }
+
+ private:
+  runtime::Pipeline& pipeline_;
+  std::shared_ptr<cache::Store> store_;
+};
+
 int prewarm(Context& context, const Arguments& arguments) {
   context.jobs = arguments.jobs;
   runtime::Service& service = context.service();
+  std::optional<LayerUnderWork> layer;
+  if (!arguments.layer.empty()) {
+    if (arguments.check)
+      service.pipeline().use_only(runtime::open_layer(fs::absolute(arguments.layer).string()));
+    else
+      layer.emplace(service.pipeline(), arguments.layer);
+  }
   const PrewarmPlan plan = make_plan(service.catalog(), arguments.plans, context.target_archs());
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
   const PrewarmResult result =
       run_prewarm(service.pipeline(), plan, {service.config().jobs(), arguments.keep_going, !context.json});
+  if (layer) layer->share();
   report_prewarm(context, plan, result, service.pipeline().store()->directory());
   return exit_of(result);
 }
@@ -51,8 +83,13 @@ void add_prewarm(CLI::App& app, Context& context) {
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   sub->add_flag("--check", arguments->check,
                 "Compile nothing; list what is not in the cache (exit status 3)");
+  sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache")
+      ->type_name("DIR");
   sub->footer(
       "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
+      "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
+      "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
+      "that cannot be written is an error.\n"
       "Exit status: 0 all there, 1 failed, 3 some failed under --keep-going or not covered.");
 }
 

@@ -1,10 +1,12 @@
 // kiln stats: how much is cached, and what it saves.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <map>
 
 #include "commands.hpp"
 #include "context.hpp"
 #include "entries.hpp"
+#include "runtime/lifetime.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -49,11 +51,49 @@ void print_groups(const std::string& title, const Groups& groups) {
   table.print();
 }
 
+/// The store's lifetime counters, by runtime::lifetime_counters; groups are objects.
+Json lifetime_json(const std::vector<std::uint64_t>& values) {
+  Json out = Json::object();
+  const auto counters = runtime::lifetime_counters();
+  for (std::size_t i = 0; i < counters.size(); ++i)
+    (*counters[i].group ? out[counters[i].group] : out)[counters[i].name] = values[i];
+  out["compile_ms"] = static_cast<double>(out["compile_us"].get<std::uint64_t>()) / 1000;
+  out.erase("compile_us");
+  return out;
+}
+
+/// "12 disk, 3 memory": those that are not zero.
+std::string lifetime_text(const Json& lifetime, const char* group) {
+  std::string out;
+  for (const auto& [name, value] : lifetime.at(group).items()) {
+    if (value == 0) continue;
+    std::string words = name;
+    std::replace(words.begin(), words.end(), '_', ' ');
+    out += (out.empty() ? "" : ", ") + std::to_string(value.get<std::uint64_t>()) + ' ' + words;
+  }
+  return out.empty() ? "none" : out;
+}
+
+void print_lifetime(const Json& lifetime) {
+  const auto number = [&](const char* name) { return lifetime.at(name).get<std::uint64_t>(); };
+  print("\n");
+  print_heading("Since the store was made");
+  for (const char* group : {"hits", "misses", "puts"})
+    print_definition(group, lifetime_text(lifetime, group), 16);
+  print_definition("compiles",
+                   std::to_string(number("compiles")) + " in " +
+                       human_ms(lifetime.at("compile_ms").get<double>()) + ", " +
+                       std::to_string(number("compile_failures")) + " failed",
+                   16);
+  print_definition("waits", counted(number("waits"), "kernel") + " made by another asker meanwhile", 16);
+}
+
 int show_stats(const Context& context) {
   const StoreView view = view_store(context.config());
   Groups templates([](const std::string&a, const std::string&b) { return a < b; }), archs(&arch_less);
   Sum all;
   cache::StoreStats store;
+  const Json lifetime = lifetime_json(cache::Tally(view.directory + "/v1").read());
   if (view.store) {
     store = view.store->stats();
     for (const StoredEntry& e : read_entries(*view.store)) {
@@ -70,6 +110,7 @@ int show_stats(const Context& context) {
                 {"live_bytes", store.live_bytes},
                 {"file_bytes", store.file_bytes},
                 {"compile_ms", all.compile_ms},
+                {"lifetime", lifetime},
                 {"by_template", json_of(templates)},
                 {"by_arch", json_of(archs)}});
     return kDone;
@@ -90,6 +131,7 @@ int show_stats(const Context& context) {
                          ": damaged, or of another version of kiln; compiled again when asked for",
                      16);
   }
+  print_lifetime(lifetime);
   print_groups("TEMPLATE", templates);
   print_groups("ARCH", archs);
   return kDone;

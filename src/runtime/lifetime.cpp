@@ -1,0 +1,65 @@
+#include "runtime/lifetime.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+using C = Counters;
+
+constexpr LifetimeCounter kCounters[] = {
+    {"hits", "memory", &C::memory_hits},
+    {"hits", "layer", &C::layer_hits},
+    {"hits", "disk", &C::disk_hits},
+    {"hits", "foreign_toolchain", &C::foreign_toolchain},
+    {"misses", "absent", &C::miss_absent},
+    {"misses", "damaged", &C::miss_damaged},
+    {"misses", "other_key_text", &C::miss_other_key_text},
+    {"misses", "gate_timeout", &C::miss_gate_timeout},
+    {"misses", "unreadable", &C::miss_unreadable},
+    {"misses", "no_store", &C::miss_no_store},
+    {"", "compiles", &C::compiles},
+    {"", "compile_failures", &C::compile_failures},
+    {"", "remembered_failures", &C::remembered_failures},
+    {"", "compile_us", &C::compile_us},
+    {"", "waits", &C::waits},
+    {"puts", "stored", &C::puts},
+    {"puts", "present", &C::puts_present},
+    {"puts", "skipped", &C::puts_skipped},
+    {"puts", "unpublishable", &C::unpublishable},
+    {"", "sealed_misses", &C::sealed_misses},
+    {"", "loads", &C::loads},
+};
+static_assert(std::size(kCounters) <= cache::kTallyValues);
+static_assert(sizeof(Counters) == (std::size(kCounters) + 1) * sizeof(C::Count),
+              "a counter was added to Counters: append it here");
+
+}  // namespace
+
+std::span<const LifetimeCounter> lifetime_counters() noexcept { return kCounters; }
+
+void Lifetime::count_in(const std::string& directory) {
+  const std::lock_guard lock(mutex_);
+  tally_ = std::make_unique<cache::Tally>(directory + "/v1");
+}
+
+void Lifetime::save() noexcept {
+  if (::getpid() != host_pid_) return;
+  const std::lock_guard lock(mutex_);
+  if (!tally_) return;
+  std::array<std::uint64_t, std::size(kCounters)> now, deltas;
+  bool any = false;
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    now[i] = counters_.*kCounters[i].count;
+    deltas[i] = now[i] - saved_[i];
+    any |= deltas[i] != 0;
+  }
+  if (any && tally_->add(deltas)) std::copy(now.begin(), now.end(), saved_.begin());
+}
+
+void Lifetime::save_sometimes() noexcept {
+  const auto now = base::Clock::now();
+  auto due = due_.load(std::memory_order_relaxed);
+  if (now < due || !due_.compare_exchange_strong(due, now + kPeriod)) return;
+  save();
+}
+
+}  // namespace kiln::runtime
