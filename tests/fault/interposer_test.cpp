@@ -124,12 +124,12 @@ TEST_F(Interposer, StopsAndDelays) {
 }
 
 TEST_F(Interposer, ReachesNamesLocksAndMaps) {
-  const Fd a = make("a");
   struct flock lock {};
   lock.l_type = F_RDLCK;
   for (const char* rule :
        {"create@fresh:1:ENOSPC", "link@second:1:EIO", "rename@second:1:EIO", "unlink:1:EIO", "mkdir:1:EDQUOT",
         "lock:1:ENOMEM", "mmap@/a:1:ENOMEM", "ftruncate:1:EIO", "pread:1:EIO", "create@fresh:1:EMFILE"}) {
+    const Fd a = make("a");
     kiln_fault_arm(rule);
     char byte = 0;
     const bool failed[] = {!make("fresh"),
@@ -146,7 +146,6 @@ TEST_F(Interposer, ReachesNamesLocksAndMaps) {
     kiln_fault_arm(nullptr);
     for (const char* name : {"fresh", "second"}) ::unlink(path(name).c_str());
     ::rmdir(path("directory").c_str());
-    const Fd again = make("a");
   }
 }
 
