@@ -1,3 +1,4 @@
 # The disk rows of the fault matrix (docs/reliability.md). KILN_SOAK_* make the same programs run long.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/fault/fault.cmake)
 kiln_test(fault_interposer_test SOURCES fault/interposer_test.cpp USES kiln_fault kiln_base LABEL unit)
+kiln_test(fault_put_test SOURCES fault/put_test.cpp fault/limit_test.cpp fault/kill_test.cpp USES kiln_fault kiln_cache LABEL fault)
