@@ -58,6 +58,17 @@ inline std::uint64_t configured(const char* variable, std::uint64_t otherwise) {
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
+/// Version v of key k has its own key text and content, so that each put of a newer one replaces.
+inline Record version_of(std::uint32_t number, std::uint32_t version) {
+  Record record = record_of(number * 1000 + version, 100 + (number * 7919 + version * 104729) % 30'000);
+  record.key_text = std::to_string(version);
+  return record;
+}
+/// The version that such a record says it is.
+inline std::uint32_t version_in(const Record& record) {
+  return static_cast<std::uint32_t>(std::strtoul(record.key_text.c_str(), nullptr, 10));
+}
+
 constexpr std::uint32_t kMaxNumbers = 1024;
 
 /// As in_child; an exception ends the child with 99 instead of letting it go on as the test program.

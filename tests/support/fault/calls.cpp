@@ -58,7 +58,8 @@ ssize_t write_buffers(Call call, int fd, const iovec* buffers, int count, off_t 
                                     : ::syscall(SYS_writev, fd, buffers, count);
     const int saved = errno;
     if (record && result > 0 && at >= 0)
-      record_write(fd, buffers, count, at, static_cast<std::size_t>(result));
+      record_write(fd, buffers, count, at, static_cast<std::size_t>(result),
+                   verdict.action == Action::fail_after);
     if (verdict.action == Action::kill_half) die();
     errno = saved;
     return result;

@@ -6,7 +6,7 @@
 namespace kiln::fault {
 
 enum class Kind : std::uint32_t {
-  write,           // offset, payload: the bytes written; flag: through O_DSYNC
+  write,           // offset, payload: the bytes written; flag: one of the three below
   truncate,        // offset: the new length
   sync,            // of a file; of a directory: flag
   sync_failed,     // reported an error
@@ -17,6 +17,8 @@ enum class Kind : std::uint32_t {
   unlink,          // payload: path
   mark,            // offset: the caller's number
 };
+
+inline constexpr std::uint32_t kPlain = 0, kSynced = 1, kSyncedAndFailed = 2;  // O_DSYNC
 
 struct Entry {
   Kind kind;

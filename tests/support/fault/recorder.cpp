@@ -54,12 +54,12 @@ void append(const Entry& entry, const iovec* buffers, int count) noexcept {
 
 bool recording() noexcept { return g_log >= 0; }
 
-void record_write(int fd, const iovec* buffers, int count, std::int64_t offset,
-                  std::size_t written) noexcept {
+void record_write(int fd, const iovec* buffers, int count, std::int64_t offset, std::size_t written,
+                  bool failed) noexcept {
   struct stat st {};
   if (!identify(fd, st)) return;
-  append({Kind::write, writes_through(fd), st.st_ino, static_cast<std::uint64_t>(offset), written}, buffers,
-         count);
+  const std::uint32_t flag = !writes_through(fd) ? kPlain : failed ? kSyncedAndFailed : kSynced;
+  append({Kind::write, flag, st.st_ino, static_cast<std::uint64_t>(offset), written}, buffers, count);
 }
 
 void record_of(Kind kind, int fd, std::uint64_t offset) noexcept {
