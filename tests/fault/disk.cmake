@@ -5,3 +5,4 @@ kiln_test(fault_put_test SOURCES fault/put_test.cpp fault/limit_test.cpp fault/k
 kiln_test(fault_power_loss_test SOURCES fault/power_loss_test.cpp fault/power_loss.cpp USES kiln_fault kiln_cache LABEL fault)
 kiln_test(fault_slow_disk_test SOURCES fault/slow_disk_test.cpp USES kiln_fault kiln_cache LABEL fault)
 kiln_test(fault_storm_test SOURCES fault/storm_test.cpp USES kiln_fault kiln_cache LABEL fault)
+kiln_test(fault_path_test SOURCES fault/path_test.cpp USES kiln_process kiln_fault kiln_cache LABEL fault TIMEOUT 300)

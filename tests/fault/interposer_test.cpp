@@ -151,7 +151,7 @@ TEST_F(Interposer, ReachesNamesLocksAndMaps) {
 
 TEST_F(Interposer, StandsBeforeTheCommandToo) {
   const std::string command = "LD_PRELOAD=" KILN_BINARY_DIR
-                              "/tests/libkiln_fault.so KILN_FAULT=write:1:EIO " +
+                              "/tests/libkiln_fault.so FAULT_RULES=write:1:EIO " +
                               std::string("dd if=/dev/zero of=") + path("x") + " bs=1 count=1 2>/dev/null";
   EXPECT_NE(::system(command.c_str()), 0);
   EXPECT_EQ(size_of(make("x")), 0);

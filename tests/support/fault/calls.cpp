@@ -183,6 +183,11 @@ KILN_FAULT_API ssize_t pread(int fd, void* bytes, size_t size, off_t offset) {
 KILN_FAULT_API ssize_t pread64(int fd, void* bytes, size_t size, off64_t offset) {
   return pread(fd, bytes, size, offset);
 }
+KILN_FAULT_API ssize_t send(int fd, const void* bytes, size_t size, int flags) {
+  const Verdict verdict = judge(Call::send, fd);
+  if (verdict.action == Action::half) size /= 2;
+  return carry_out(verdict, [&] { return ::syscall(SYS_sendto, fd, bytes, size, flags, nullptr, 0L); });
+}
 KILN_FAULT_API int fdatasync(int fd) { return sync(Call::fdatasync, fd, SYS_fdatasync); }
 KILN_FAULT_API int fsync(int fd) { return sync(Call::fsync, fd, SYS_fsync); }
 KILN_FAULT_API int msync(void* address, size_t length, int flags) {

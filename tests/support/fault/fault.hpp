@@ -1,11 +1,11 @@
 // Failing system calls on demand: a library that stands before libc, linked in front of it or preloaded.
 //
-// Rules, in KILN_FAULT or given to kiln_fault_arm, separated by ';':
+// Rules, in FAULT_RULES or given to kiln_fault_arm, separated by ';':
 //   CALL[@TEXT]:WHEN:ACTION
 // CALL    pwrite pwritev write writev fdatasync fsync msync ftruncate rename link unlink mkdir create (an
 // open
-//         that makes the file) lock unlock (F_OFD_SETLK) mmap pread, or a group: data (a write through an
-//         ordinary descriptor), meta (through an O_DSYNC one: LMDB's meta page), sync (fdatasync fsync
+//         that makes the file) lock unlock (F_OFD_SETLK) send mmap pread, or a group: data (a write through
+//         an ordinary descriptor), meta (through an O_DSYNC one: LMDB's meta page), sync (fdatasync fsync
 //         msync), any (all but mmap and pread).
 // TEXT    is contained in the file's path; without it every file counts, sockets too.
 // WHEN    N: the Nth such call of the process; N+: every one from the Nth on.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kCalls[] = {"pwrite", "pwritev",   "write",  "writev", "fdatasync", "fsync",
                                   "msync",  "ftruncate", "rename", "link",   "unlink",    "mkdir",
-                                  "create", "lock",      "unlock", "mmap",   "pread"};
+                                  "create", "lock",      "unlock", "send",   "mmap",      "pread"};
 constexpr std::uint32_t bit(Call call) { return 1u << static_cast<std::uint32_t>(call); }
 constexpr std::uint32_t kWrites =
     bit(Call::pwrite) | bit(Call::pwritev) | bit(Call::write) | bit(Call::writev);
@@ -125,7 +125,7 @@ void sleep_ms(int ms) noexcept {
   }
 }
 
-__attribute__((constructor)) void arm_from_environment() { kiln_fault_arm(std::getenv("KILN_FAULT")); }
+__attribute__((constructor)) void arm_from_environment() { kiln_fault_arm(std::getenv("FAULT_RULES")); }
 
 }  // namespace
 

@@ -21,6 +21,7 @@ enum class Call : std::uint32_t {
   create,
   lock,
   unlock,
+  send,
   mmap,
   pread,
 };
