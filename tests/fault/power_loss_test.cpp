@@ -1,5 +1,6 @@
 // Power losses: a run is recorded, and states that the disk may be in after a loss at each of its calls are
-// made and opened. KILN_SOAK_STATES: how many (10^5 and more for a soak).
+// made and opened. KILN_SOAK_STATES: how many are drawn (200000 for a soak); the figure counts the different
+// ones.
 #include <filesystem>
 #include <fstream>
 #include <unordered_set>
