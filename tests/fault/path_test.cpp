@@ -30,13 +30,16 @@ class PathFault : public KilnCompiler {
     ASSERT_EQ(kiln({"compile", "scale", "N=3", "-o", path("expected")}).status, 0);
     restore();
   }
+  /// Removes the lock files of every store below the scratch directory, a fallback's too.
   void TearDown() override {
-    struct stat st {};
-    if (::stat(store().c_str(), &st) != 0) return;
-    const std::string id =
-        std::to_string(::getuid()) + '-' + std::to_string(st.st_dev) + '-' + std::to_string(st.st_ino);
-    for (const auto& entry : fs::directory_iterator("/dev/shm"))
-      if (entry.path().filename().string().starts_with("kiln-" + id + '.')) fs::remove(entry.path());
+    for (const auto& place : fs::recursive_directory_iterator(fs::path(cache()).parent_path())) {
+      struct stat st {};
+      if (place.path().filename() != "v1" || ::stat(place.path().c_str(), &st) != 0) continue;
+      const std::string name = "kiln-" + std::to_string(::getuid()) + '-' + std::to_string(st.st_dev) + '-' +
+                               std::to_string(st.st_ino) + '.';
+      for (const auto& entry : fs::directory_iterator("/dev/shm"))
+        if (entry.path().filename().string().starts_with(name)) fs::remove(entry.path());
+    }
   }
 
   std::string store() const { return cache() + "/v1"; }
