@@ -1,0 +1,137 @@
+// The vocabulary of the fault matrix's disk rows: child processes under faults, what they were promised, and
+// the figures of a row.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "fault.hpp"
+#include "tests/cache/fixture.hpp"
+
+namespace kiln::cache::test {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
+
+/// A T that forked children share. T is constructible from nothing and needs no destructor.
+template <class T>
+class Shared {
+ public:
+  Shared() {
+    void* memory = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    value_ = new (memory) T{};
+  }
+  ~Shared() { ::munmap(value_, sizeof(T)); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  T* operator->() const noexcept { return value_; }
+  T& operator*() const noexcept { return *value_; }
+
+ private:
+  T* value_;
+};
+
+/// A row of the matrix, as docs/reliability.md has it.
+inline void report(const std::string& fault,
+                   std::initializer_list<std::pair<const char*, std::uint64_t>> figures) {
+  std::printf("FIGURES %s:", fault.c_str());
+  const char* separator = " ";
+  for (const auto& [name, value] : figures)
+    std::printf("%s%s %lu", std::exchange(separator, ", "), name, static_cast<unsigned long>(value));
+  std::printf("\n");
+}
+
+/// From the environment, for soaks.
+inline std::uint64_t configured(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text ? std::strtoull(text, nullptr, 10) : otherwise;
+}
+
+/// Version v of key k has its own key text and content, so that each put of a newer one replaces.
+inline Record version_of(std::uint32_t number, std::uint32_t version) {
+  Record record = record_of(number * 1000 + version, 100 + (number * 7919 + version * 104729) % 30'000);
+  record.key_text = std::to_string(version);
+  return record;
+}
+/// The version that such a record says it is.
+inline std::uint32_t version_in(const Record& record) {
+  return static_cast<std::uint32_t>(std::strtoul(record.key_text.c_str(), nullptr, 10));
+}
+
+constexpr std::uint32_t kMaxNumbers = 1024;
+
+/// As in_child; an exception ends the child with 99 instead of letting it go on as the test program.
+inline int child(const std::function<int()>& body) {
+  return in_child([&body] {
+    try {
+      return body();
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "a child process: %s\n", error.what());
+      return 99;
+    }
+  });
+}
+
+/// What processes were told about puts of record_of(number, size).
+struct Promises {
+  std::atomic<bool> acknowledged[kMaxNumbers];
+  std::atomic<std::uint64_t> puts, failed, full, reads, lost, wrong;
+};
+
+class FaultFixture : public StoreFixture {
+ protected:
+  static constexpr std::size_t kImage = 30'000;  // several pages that lie together, so a vector write
+
+  void TearDown() override { kiln_fault_arm(nullptr); }
+
+  /// Puts a record and notes what was claimed.
+  Put put(Store& store, std::uint32_t number) const {
+    const Put result = store.put(key_of(number), record_of(number, kImage)).put;
+    if (result == Put::stored || result == Put::present) {
+      promises_->acknowledged[number] = true;
+      ++promises_->puts;
+    } else {
+      ++(result == Put::full ? promises_->full : promises_->failed);
+    }
+    return result;
+  }
+
+  /// Reads every number that was ever put: an acknowledged one must be there, and none may be wrong.
+  void check(Store& store) const {
+    for (std::uint32_t number = 0; number < kMaxNumbers; ++number) {
+      if (!promises_->acknowledged[number] && number >= attempted_) continue;
+      const Record expected = record_of(number, kImage);
+      const auto got = store.get(key_of(number), expected.key_text, soon());
+      ++promises_->reads;
+      if (got.record && !same(*got.record, expected)) ++promises_->wrong;
+      if (!got.record && promises_->acknowledged[number]) ++promises_->lost;
+    }
+  }
+
+  /// The same from a process that shares nothing with this one; 0, or 99 when it cannot even open.
+  int check_afresh() const {
+    return child([this] {
+      kiln_fault_arm(nullptr);
+      const auto store = open();
+      check(*store);
+      return 0;
+    });
+  }
+
+  /// Numbers below were tried at least once: those that were not acknowledged may be there, but then right.
+  std::uint32_t attempted_ = 64;
+  Shared<Promises> promises_;
+};
+
+}  // namespace kiln::cache::test
