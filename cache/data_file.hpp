@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/file_size_signal.hpp"
+
 namespace kiln::cache {
 
 /// A file that is replaced this often during one operation is not usable.
@@ -40,6 +42,7 @@ class FreshFile {
 
  private:
   void sync();
+  const base::NoFileSizeSignal no_signal_{};
   const std::string path_;
   std::string name_;
   MDB_env* env_ = nullptr;

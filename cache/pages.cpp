@@ -75,13 +75,13 @@ std::optional<Snapshot> snapshot_of(const DiskMeta& meta) noexcept {
   return Snapshot{size, meta.last_page, meta.transaction, *free, *main};
 }
 
-/// How much of a read was there.
+/// How much of a read was there. An error that passes is none: what was seen to be damaged is given up.
 std::size_t read_at(int fd, void* out, std::size_t size, std::uint64_t offset) {
   std::size_t got = 0;
-  while (got < size) {
+  for (int failures = 0; got < size;) {
     const ssize_t n =
         ::pread(fd, static_cast<char*>(out) + got, size - got, static_cast<off_t>(offset + got));
-    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EINTR || ++failures < 3)) continue;
     if (n < 0) throw Damaged("offset " + std::to_string(offset + got) + ": " + std::strerror(errno));
     if (n == 0) break;
     got += static_cast<std::size_t>(n);

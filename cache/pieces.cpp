@@ -184,6 +184,7 @@ bool RecordWalk::seek(const Key& from) {
     if (key.substr(0, 1) > kFirstPieceKey) return false;
     const auto name = parse_piece_key(key);
     if (!name || name->index != 0) continue;  // pieces without a first one: damage, and no record
+    if (name->key < from) throw Damaged("keys out of order");  // and a walk without end
     key_ = name->key;
     return true;
   }

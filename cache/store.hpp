@@ -27,6 +27,7 @@ struct StoreOptions {
   std::chrono::milliseconds upkeep{60'000};  ///< how often uses are written and idle descriptors closed
 };
 inline constexpr std::uint64_t kSmallestCap = std::uint64_t{4} << 20;
+inline constexpr std::uint64_t kNoCap = std::uint64_t{1} << 46;  ///< more than any file
 
 /// Why a get returned nothing.
 enum class Miss { absent, damaged, other_key_text, gate_timeout, unreadable };
@@ -42,6 +43,7 @@ struct GetResult {
 struct PutResult {
   Put put = Put::failed;
   std::string detail;
+  std::string notice{};       ///< what people should know even when it was stored: the file was healed
   std::uint64_t evicted = 0;  ///< entries that made room for it
 };
 
@@ -61,8 +63,9 @@ struct StoreStats {
 class Store {
  public:
   /// Opens or creates. Throws Error(io) that names directory, reason and what to do; the caller decides what
-  /// a cache without a store means. A read-only store that has no file yet also throws. A damaged file is no
-  /// error: its reads are misses, and the next put replaces it.
+  /// a cache without a store means. A read-only store that has no file yet also throws. A file
+  /// without a valid meta page throws Damaged (cache/pages.hpp) when read-only; else damage is no error:
+  /// reads are misses, and the next put heals the file.
   static std::shared_ptr<Store> open(const StoreOptions& options);
   /// Writes what it knows of uses, if that does not take long.
   ~Store();

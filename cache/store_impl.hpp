@@ -31,7 +31,7 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   PutResult write(const Key& key, const Record& record, std::string_view encoded, base::Deadline deadline);
   void put_record(Writing& writing, const PageFile& pages, const Key& key, std::string_view encoded,
                   base::Deadline deadline);
-  void heal(const std::string& why, base::Deadline deadline);
+  std::string heal(const std::string& why, base::Deadline deadline);
   Entered enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why);
   Rewritten replace(std::uint64_t live_bytes, base::Deadline deadline);
   std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }

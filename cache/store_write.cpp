@@ -1,4 +1,5 @@
 // Puts, and what they do when there is no room or the file is damaged.
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -8,7 +9,6 @@
 #include <cstring>
 #include <ctime>
 
-#include "base/log.hpp"
 #include "cache/data_file.hpp"
 #include "cache/eviction.hpp"
 #include "cache/rewrite.hpp"
@@ -27,8 +27,14 @@ constexpr std::uint64_t kTreePagesPerPut = 64;
 
 bool no_space(int rc, const std::string& path, std::size_t needed) noexcept {
   if (rc == MDB_MAP_FULL || rc == ENOSPC || rc == EDQUOT || rc == EFBIG) return true;
-  struct statvfs fs {};  // LMDB reports a short write on a full filesystem as EIO
-  return rc == EIO && ::statvfs(path.c_str(), &fs) == 0 && fs.f_bavail * fs.f_frsize < needed;
+  if (rc != EIO) return false;
+  // LMDB reports a short write as EIO: on a full filesystem, or at the limit of a file's size.
+  struct statvfs fs {};
+  struct stat file {};
+  struct rlimit limit {};
+  if (::statvfs(path.c_str(), &fs) == 0 && fs.f_bavail * fs.f_frsize < needed) return true;
+  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && ::stat(path.c_str(), &file) == 0 &&
+         static_cast<std::uint64_t>(file.st_size) + needed > limit.rlim_cur;
 }
 
 /// A commit that the disk refused: what the file holds from now on is not known.
@@ -68,38 +74,43 @@ PutResult Store::Impl::put(const Key& key, const Record& record) {
   } catch (const Damaged&) {                                              // the writer finds it, too
   }
 
-  std::uint64_t evicted = 0;
+  PutResult out;
   int rooms = 0;
-  for (bool healed = false;;) {
+  bool healed = false;
+  // Once: a disk that fails again is not asked a third time.
+  const auto heal_once = [&](const std::string& why) {
+    if (std::exchange(healed, true)) return false;
+    out.notice = heal(why, base::Deadline::after(kHealWait));
+    return true;
+  };
+  const auto finish = [&](Put put, const std::string& detail) {
+    out.put = put, out.detail = detail;
+    return out;
+  };
+  for (;;) {
     try {
-      PutResult out = write(key, record, encoded, deadline);
-      out.evicted = evicted;
-      return out;
+      const auto [put, detail, notice, evicted] = write(key, record, encoded, deadline);
+      return finish(put, detail);
     } catch (const NoRoom&) {
       if (++rooms > kRoomAttempts) break;
       const std::uint64_t room = std::max<std::uint64_t>(options.cap_bytes / 20, 2 * encoded.size()) * rooms;
       const auto spare = [this](const Key& used) { return upkeep.get().uses.contains(used); };
-      evicted += evict(file, {live_limit() - std::min(room, live_limit()), options.cap_bytes, spare},
-                       base::Deadline::after(kRoomWait));
+      out.evicted += evict(file, {live_limit() - std::min(room, live_limit()), options.cap_bytes, spare},
+                           base::Deadline::after(kRoomWait));
     } catch (const CommitFailed& failure) {
       if (no_space(failure.rc(), file.path, 2 * encoded.size() + kTreeSlack))
-        return {Put::full, failure.what(), evicted};
-      // The kernel may have dropped pages that it could not write, and will not say so twice.
-      heal(failure.what(), base::Deadline::after(kHealWait));
-      if (std::exchange(healed, true)) return {Put::failed, failure.what(), evicted};
+        return finish(Put::full, failure.what());
+      if (!heal_once(failure.what())) return finish(Put::failed, failure.what());
     } catch (const LmdbError& error) {
       const bool full = no_space(error.rc(), file.path, 2 * encoded.size() + kTreeSlack);
       const char* remedy = error.rc() == ENOMEM ? "; raise the address-space limit (ulimit -v)" : "";
-      return {full ? Put::full : Put::failed, error.what() + std::string(remedy), evicted};
+      return finish(full ? Put::full : Put::failed, error.what() + std::string(remedy));
     } catch (const Damaged& damage) {
-      if (std::exchange(healed, true)) return {Put::failed, damage.what(), evicted};
-      heal(damage.what(), base::Deadline::after(kHealWait));
+      if (!heal_once(damage.what())) return finish(Put::failed, damage.what());
     }
   }
-  return {
-      Put::full,
-      "no room under the cap of " + std::to_string(options.cap_bytes) + " bytes; raise KILN_CACHE_MAX_SIZE",
-      evicted};
+  return finish(Put::full, "no room under the cap of " + std::to_string(options.cap_bytes) +
+                               " bytes; raise KILN_CACHE_MAX_SIZE");
 }
 
 PutResult Store::Impl::write(const Key& key, const Record& record, std::string_view encoded,
@@ -121,6 +132,8 @@ PutResult Store::Impl::write(const Key& key, const Record& record, std::string_v
     writing->commit();
   } catch (const LmdbError& error) {
     if (error.rc() == MDB_MAP_FULL) throw NoRoom{};
+    // The kernel may have dropped pages that it could not write, and will not say so twice.
+    if (!no_space(error.rc(), file.path, 2 * encoded.size() + kTreeSlack)) writing->distrust();
     throw CommitFailed("commit", error.rc());
   }
   return {Put::stored, {}};
@@ -156,24 +169,17 @@ void Store::Impl::put_record(Writing& writing, const PageFile& pages, const Key&
   }
 }
 
-/// Moves what is intact to a fresh file, unless another process has done it meanwhile. Throws Error(io).
-void Store::Impl::heal(const std::string& why, base::Deadline deadline) {
+/// Moves what is intact to a fresh file; says so. Throws Error(io) when that cannot be done: the file stays
+/// where it is, its intact records are served, and every put tries again.
+std::string Store::Impl::heal(const std::string& why, base::Deadline deadline) {
   std::optional<Writing> writing;
   std::string gate;
   if (enter_writing(deadline, writing, gate) != Entered::yes) throw_store_error(file.path, why + "; " + gate);
-  Rewritten done;
-  try {
-    done = rewrite(file, *writing, {.live_bytes = live_limit(), .set_aside = true});
-  } catch (const Error& error) {
-    // No room for a copy: out of the way with it, so that nobody trusts it. The next put makes another.
-    if (::rename(file.path.c_str(), damaged_name(file.path).c_str()) != 0) throw;
-    base::warn("store " + file.path + ": " + why + "; set aside as " + damaged_name(file.path) + " (" +
-               error.what() + ")");
-    return;
-  }
-  base::warn("store " + file.path + ": " + why + "; moved " + std::to_string(done.kept) +
-             " intact entries to a fresh file; the damaged one is " + damaged_name(file.path) +
-             " until `kiln gc`");
+  writing->distrust();
+  const Rewritten done = rewrite(file, *writing, {.live_bytes = live_limit(), .set_aside = true});
+  return "store " + file.path + ": " + why + "; moved " + std::to_string(done.kept) +
+         " intact entries to a fresh file; the damaged one is " + damaged_name(file.path) +
+         " until `kiln gc`";
 }
 
 Rewritten Store::Impl::replace(std::uint64_t live_bytes, base::Deadline deadline) {

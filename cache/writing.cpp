@@ -74,6 +74,7 @@ Entered Writing::enter(StoreFile& file, base::Deadline deadline, std::optional<W
 
 Writing::Writing(Writing&& other) noexcept
     : file_(other.file_),
+      no_signal_(std::move(other.no_signal_)),
       fd_(std::move(other.fd_)),
       pass_(std::exchange(other.pass_, std::nullopt)),
       env_(std::exchange(other.env_, nullptr)),
@@ -90,7 +91,15 @@ std::uint64_t Writing::file_bytes() const {
   return ::fstat(fd_.get(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
 }
 
+void Writing::distrust() noexcept {
+  struct stat st {};
+  if (::fstat(fd_.get(), &st) == 0) ::fchmod(fd_.get(), (st.st_mode & 0777) | S_IXUSR);
+}
+
 PageFile Writing::pages() const {
+  struct stat st {};
+  if (::fstat(fd_.get(), &st) == 0 && (st.st_mode & S_IXUSR) != 0)
+    throw Damaged("a write to it failed earlier, and it could not be replaced then");
   bool both_sane = false;
   const PageFile pages(fd_.get(), newest_snapshot(fd_.get(), &both_sane));
   if (!both_sane) throw Damaged("one of two meta pages is not valid");

@@ -7,9 +7,11 @@
 
 #include <lmdb.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "base/file_size_signal.hpp"
 #include "cache/store_file.hpp"
 #include "cache/write_check.hpp"
 
@@ -27,7 +29,7 @@ class LmdbError : public Error {
 /// Throws unless `rc` is 0: Damaged for what LMDB says of its pages, else LmdbError.
 void check(const char* what, int rc);
 
-/// Holds W from `enter` to destruction. Not thread-safe.
+/// Holds W from `enter` to destruction, in one thread.
 class Writing {
  public:
   /// With W held on the file that the path names. Throws Error(io) when the filesystem has no locks.
@@ -38,8 +40,12 @@ class Writing {
   ~Writing();
 
   int fd() const noexcept { return fd_.get(); }
-  /// The state that the transaction starts from. Throws Damaged unless LMDB would open the file and all of it
-  /// is there.
+  /// No put goes on in this file, of whatever process, until it was rewritten: a commit failed, and the next
+  /// might report success for what is not on the disk. Kept in the file's mode (u+x), since the disk may not
+  /// take more.
+  void distrust() noexcept;
+  /// The state that the transaction starts from. Throws Damaged unless LMDB would open the file, all of it is
+  /// there and it is trusted.
   PageFile pages() const;
   std::uint64_t file_bytes() const;
 
@@ -63,6 +69,7 @@ class Writing {
   static void on_assertion(MDB_env* env, const char* what);
 
   StoreFile* file_;
+  std::unique_ptr<base::NoFileSizeSignal> no_signal_ = std::make_unique<base::NoFileSizeSignal>();
   FdPool::Lease fd_;
   std::optional<WriterPass> pass_;
   MDB_env* env_ = nullptr;

@@ -36,14 +36,16 @@ cache::StoreOptions options_of(const std::string& directory, cache::Access acces
 }
 
 /// Throws Error(io).
-std::shared_ptr<cache::Store> open_writable(const Candidate& candidate) {
+std::shared_ptr<cache::Store> open_writable(const Candidate& candidate, std::uint64_t cap_bytes) {
   const std::string directory = directory_of(candidate);
   // What the user named may be a symlink of his; what we name may not.
   const bool named_by_user = directory == candidate.directory && candidate.kind != Kind::temporary;
   cache::make_own(directory, named_by_user ? cache::FinalLink::followed : cache::FinalLink::refused);
   cache::refuse_network(directory);
   cache::check_own_store(directory);
-  return cache::Store::open(options_of(directory, cache::Access::read_write));
+  cache::StoreOptions options = options_of(directory, cache::Access::read_write);
+  options.cap_bytes = cap_bytes;
+  return cache::Store::open(options);
 }
 
 /// The store of a place that could not be opened for writing because it may not be written, or null.
@@ -97,7 +99,7 @@ Places open_store(const Config& config) {
     reasons = "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names an absolute directory; ";
   for (const Candidate& candidate : candidates) {
     try {
-      out.writable = open_writable(candidate);
+      out.writable = open_writable(candidate, config.cache_max_bytes());
       break;
     } catch (const Error& error) {
       reasons += std::string(error.what()) + "; ";
@@ -137,7 +139,9 @@ std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {
 std::shared_ptr<cache::Store> create_layer(const std::string& directory) {
   const std::string path = absolute(directory);
   cache::make_layer(path);
-  auto store = cache::Store::open(options_of(path, cache::Access::read_write));
+  cache::StoreOptions options = options_of(path, cache::Access::read_write);
+  options.cap_bytes = cache::kNoCap;
+  auto store = cache::Store::open(options);
   cache::check_layer(path);
   return store;
 }

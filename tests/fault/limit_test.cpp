@@ -132,7 +132,7 @@ TEST_F(Limit, AFileSizeLimitAlreadyReachedRefusesPutsWhereTheSignalIsIgnored) {
 
 TEST_F(Limit, AFullMapRefusesPutsAndServesWhatItHas) {
   StoreOptions small = options();
-  small.map_bytes = 1 << 20;
+  small.cap_bytes = kSmallestCap;
   const int status = child([&] {
     const auto store = Store::open(small);
     if (fill(*store, 0) == kMaxNumbers) return 3;
@@ -163,7 +163,7 @@ TEST_F(Limit, AnAddressSpaceTooSmallForTheMapOpensWithASmallerOneOrSaysSo) {
     const int status = child([&] {
       limit(RLIMIT_AS, address_space() + (megabytes << 20));
       StoreOptions large = options();
-      large.map_bytes = std::uint64_t{64} << 30;
+      large.cap_bytes = std::uint64_t{64} << 30;
       try {
         const auto store = Store::open(large);
         check(*store);
