@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "runtime/flight_error.hpp"
 #include "runtime/places.hpp"
 #include "toolchain/locate.hpp"
 
@@ -18,6 +19,18 @@ constexpr auto kFlightGrace = std::chrono::seconds(10);
 
 base::Clock::duration seconds(double s) {
   return std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(s));
+}
+
+/// Whether asking again with the same key would fail again: the source's own fault, and nothing at play that
+/// the key does not cover and that may be mended without another key.
+bool is_final(const source::Closure& closure, const std::exception_ptr& error) noexcept try {
+  std::rethrow_exception(error);
+} catch (const Error& e) {
+  if (e.code() != Errc::compile_failed && e.code() != Errc::unsupported_arch) return false;
+  return !closure.computed && !closure.toolkit_computed && closure.computed_probes.empty() &&
+         !closure.changed();
+} catch (...) {
+  return false;
 }
 
 /// A kernel that breaks its manifest's [limits] is served, and said to.
@@ -44,15 +57,11 @@ struct Pipeline::Flight {
 std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
 
 Pipeline::Pipeline(const Config& config, const std::string& memo_file)
-    : config_(config),
-      host_pid_(::getpid()),
-      scans_(memo_file),
-      workers_(config.get("worker"), config.jobs()) {}
+    : config_(config), scans_(memo_file), workers_(config.get("worker"), config.jobs()) {}
 
-Pipeline::~Pipeline() { flush(); }
-
-void Pipeline::flush() {
-  if (::getpid() != host_pid_) return;  // a forked child has none of the threads that it would wait for
+Pipeline::~Pipeline() {
+  if (generation_ != cache::process_generation()) return;  // a forked child has none of the flights' threads
+  leaving_ = true;
   std::unique_lock lock(mutex_);
   landed_.wait(lock, [&] { return running_ == 0; });
 }
@@ -69,17 +78,23 @@ std::shared_ptr<cache::Store> Pipeline::store() {
   return store_;
 }
 
-cache::FlightFile* Pipeline::flight_file() {
+std::shared_ptr<cache::FlightFile> Pipeline::flight_file() {
   std::call_once(flight_once_, [&] {
     if (!store() || !store()->writable()) return;
     try {
-      flight_file_ = std::make_unique<cache::FlightFile>("/dev/shm", store()->identity());
+      flight_file_ = cache::FlightFile::open(
+          {.store_identity = store()->identity(), .store_place = store()->directory() + "/v1"});
     } catch (const Error& error) {
       base::warn_once(
           "flight", std::string(error.what()) + "; processes of this host may compile the same kernel twice");
     }
   });
-  return flight_file_.get();
+  return flight_file_;
+}
+
+std::vector<cache::BoardEntry> Pipeline::board() {
+  const auto file = flight_file();
+  return file ? file->board() : std::vector<cache::BoardEntry>();
 }
 
 Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trust trust) {
@@ -203,17 +218,48 @@ void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight
   landed_.notify_all();
 }
 
-/// The flight lock is held until the commit, and is back in its pool when this returns.
-void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
+/// The host's lock on this key; null: compile without it. Throws what the holder's compile failed with, when
+/// it was waited for.
+std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
+  using End = cache::FlightFile::End;
+  const auto file = flight_file();
+  if (!file) return nullptr;
   cache::FlightFile::Taken taken;
+  const auto patience = seconds(config_.compile_deadline_s()) + kFlightGrace;
   try {
-    if (cache::FlightFile* file = flight_file()) {
-      const auto patience = seconds(config_.compile_deadline_s()) + kFlightGrace;
-      try {
-        taken = file->take(unit.made.key, base::Deadline::after(patience));
-      } catch (const Error& error) {
-        base::warn_once("flight", std::string(error.what()) + "; compiling without it");
+    taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_);
+  } catch (const Error& error) {
+    base::warn_once("flight", std::string(error.what()) + "; compiling without it");
+    return nullptr;
+  }
+  switch (taken.end) {
+    case End::taken:
+      break;
+    case End::timed_out:
+      ++counters_.flight_timeouts;
+      break;
+    case End::left:
+      ++counters_.convoy_left;
+      break;
+    case End::failed:
+      if (auto error = decode_flight_error(taken.error)) {
+        ++counters_.waits;
+        std::rethrow_exception(error);
       }
+      break;
+    case End::cancelled:
+      throw Error(Errc::deadline, "the service is gone: " + hint(unit.instantiation) + " was not waited for");
+  }
+  return std::move(taken.flight);
+}
+
+/// The host's lock goes with the record to the publisher, which holds it until the commit; in every other
+/// case it is back before this returns.
+void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
+  std::shared_ptr<cache::Flight> host;
+  try {
+    host = take_host_lock(unit);
+    if (flight_file()) {
       ObtainOptions look = options;
       look.deadline = base::Deadline::never();  // the caller's own: he may have gone, the flight goes on
       // Look again even when nobody was waited for: another process may have published between our look and
@@ -221,16 +267,22 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
       if (auto found = from_disk(unit, look, false)) {
         ++counters_.waits;
         found->outcome = Outcome::waited;
-        land(unit, flight, &*found, nullptr);
+        land(unit, flight, *found);
         return;
       }
     }
+    if (host) host->compiling(hint(unit.instantiation));
     cache::Record record;
     const Obtained obtained = compile_now(unit, record);
-    land(unit, flight, &obtained, nullptr);
-    publish(unit, record, obtained.unpublishable);
+    // Before the callers are answered, so that their flush() knows of it.
+    publish(unit, std::move(record), obtained.unpublishable, std::move(host), options.when_full);
+    land(unit, flight, obtained);
   } catch (...) {
-    land(unit, flight, nullptr, std::current_exception());
+    const std::exception_ptr error = std::current_exception();
+    const bool final_error = is_final(unit.closure, error);
+    if (host && final_error) host->failed(encode_flight_error(error, cache::BoardEntry::kErrorLimit));
+    host.reset();
+    crash(unit, flight, error, final_error);
   }
 }
 
@@ -260,34 +312,24 @@ Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record) {
   return {std::move(image), Outcome::compiled, std::move(compiled.unpublishable)};
 }
 
-void Pipeline::land(const Unit& unit, Flight& flight, const Obtained* obtained,
-                    std::exception_ptr error) noexcept {
-  bool is_final = false;  // the source's own fault: the same bytes will fail again
-  if (error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const Error& e) {
-      is_final = e.code() == Errc::compile_failed || e.code() == Errc::unsupported_arch;
-      // What the key does not cover may have been at fault, and may be mended without another key.
-      const source::Closure& closure = unit.closure;
-      if (closure.computed || closure.toolkit_computed || !closure.computed_probes.empty() ||
-          closure.changed())
-        is_final = false;
-    } catch (...) {
-    }
-  }
+void Pipeline::land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept {
   // What cannot be published is not kept either: the key does not cover it, so the next ask must compile
   // again.
-  if (obtained && obtained->unpublishable.empty()) remember(obtained->image);
+  if (obtained.unpublishable.empty()) remember(obtained.image);
+  {
+    std::lock_guard lock(mutex_);
+    flights_.erase(unit.made.key);
+  }
+  flight.promise.set_value(obtained);
+}
+
+void Pipeline::crash(const Unit& unit, Flight& flight, std::exception_ptr error, bool is_final) noexcept {
   {
     std::lock_guard lock(mutex_);
     if (is_final) refused_[unit.made.key] = error;
     flights_.erase(unit.made.key);
   }
-  if (error)
-    flight.promise.set_exception(error);
-  else
-    flight.promise.set_value(*obtained);
+  flight.promise.set_exception(std::move(error));
 }
 
 void Pipeline::remember(const std::shared_ptr<const StoredImage>& image) {
