@@ -43,10 +43,7 @@ class Shared {
 class Children {
  public:
   Children() = default;
-  ~Children() {
-    for (const pid_t pid : pids_) ::kill(pid, SIGKILL);
-    wait();
-  }
+  ~Children() { end(); }
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
@@ -63,6 +60,10 @@ class Children {
     }
     pids_.push_back(pid);
     return pid;
+  }
+  void end() {
+    for (const pid_t pid : pids_) ::kill(pid, SIGKILL);
+    wait();
   }
   /// Exit statuses in order of start; 128 + the signal for those that a signal ended.
   std::vector<int> wait() {
