@@ -118,15 +118,15 @@ TEST_F(FlightHolderTest, AReplacedDataFileIsLockedAnewAndItsOldOneIsLetGo) {
   std::filesystem::rename(data_file() + ".new", data_file());  // as gc does
   EXPECT_EQ(flights()->take(key_of(1), in(20ms)).end, End::timed_out) << "the other half still holds";
   first.flight.reset();
-  const auto second = file->take(key_of(1), in(0ms));
-  ASSERT_TRUE(second.flight && second.flight->holds_data_file());
-  EXPECT_EQ(flights_in(dir_.path() + "/none")->take(key_of(1), in(20ms)).end, End::timed_out)
-      << "and is of the new file";
   for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const std::string target = std::filesystem::read_symlink(fd, gone).string();
     EXPECT_EQ(target.find("data.mdb (deleted)"), std::string::npos) << target;
   }
+  const auto second = file->take(key_of(1), in(0ms));
+  ASSERT_TRUE(second.flight && second.flight->holds_data_file());
+  EXPECT_EQ(flights_in(dir_.path() + "/none")->take(key_of(1), in(20ms)).end, End::timed_out)
+      << "and is of the new file";
 }
 
 TEST_F(FlightHolderTest, WithoutADataFileToWriteTheOtherHalfIsEnough) {

@@ -117,11 +117,14 @@ TEST_F(PublisherTest, SkippedPutsAreCountedByReason) {
   publisher.hand_over({key_of(1), record_of(1), "x", impatient, nullptr}, WhenFull::skip);
   EXPECT_TRUE(publisher.flush());
   EXPECT_EQ(counters_->skipped_gate_timeout, 1u);
+  publisher.hand_over({key_of(2), record_of(2), "x", impatient, nullptr}, WhenFull::skip);
+  EXPECT_TRUE(publisher.flush());
+  EXPECT_EQ(lines_.size(), 2u) << "one warning for each reason";
   kiln_stats stats{};
   counters_->read(stats);
-  EXPECT_EQ(stats.puts_skipped, 2u);
+  EXPECT_EQ(stats.puts_skipped, 3u);
   EXPECT_EQ(stats.skipped_read_only, 1u);
-  EXPECT_EQ(stats.skipped_gate_timeout, 1u);
+  EXPECT_EQ(stats.skipped_gate_timeout, 2u);
 }
 
 TEST_F(PublisherTest, ItsEndWaitsTwoSecondsForAPutThatHangsAndLeavesItBehind) {
