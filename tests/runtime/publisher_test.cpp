@@ -167,12 +167,22 @@ TEST_F(PublisherTest, AForkedChildHasAQueueOfItsOwn) {
             }),
             0);
   held.release();
+  EXPECT_TRUE(publisher->flush());
+  EXPECT_TRUE(holds(*store_, 1));
+}
+
+TEST_F(PublisherTest, AForkedChildPublishesWhatItCompiles) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer allows no thread in the child of a process with threads";
+#endif
+  Publisher publisher(counters_);
+  give(publisher, 1);
   EXPECT_EQ(cache::test::in_child([&] {
-              give(*publisher, 2);
-              return publisher->flush() && holds(*store_, 2) ? 0 : 1;
+              give(publisher, 2);
+              return publisher.flush() && holds(*store_, 2) ? 0 : 1;
             }),
             0);
-  EXPECT_TRUE(publisher->flush());
+  EXPECT_TRUE(publisher.flush());
   EXPECT_TRUE(holds(*store_, 1) && holds(*store_, 2));
 }
 
