@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/hash.hpp"
@@ -16,7 +17,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kReplacedLimit = 100;  // a file that is replaced this often during one take is not usable
+constexpr int kReplacedLimit = 100;        // a file that is replaced this often during one take is not usable
+constexpr auto kSilence = 2s;              // before a waiter says whom it waits for
+constexpr std::uint32_t kEndingsSeen = 2;  // so many holders without a record, and nobody waits any more
 
 /// Throws Error(io) unless the descriptor is of a regular file that belongs to this user.
 struct stat checked(const FdPool::Lease& fd, const std::string& path) {
@@ -31,54 +34,246 @@ struct stat checked(const FdPool::Lease& fd, const std::string& path) {
   return st;
 }
 
+bool names(const std::string& path, const struct stat& held) noexcept {
+  struct stat now {};
+  return ::stat(path.c_str(), &now) == 0 && now.st_dev == held.st_dev && now.st_ino == held.st_ino;
+}
+
 std::int64_t offset_of(const Key& key) {
   std::string bytes(reinterpret_cast<const char*>(key.specialisation.bytes.data()), 16);
   bytes.append(reinterpret_cast<const char*>(key.toolchain.bytes.data()), 16);
   return static_cast<std::int64_t>(base::hash64(bytes) >> 2);
 }
 
-std::optional<RangeLock> wait_for(int fd, std::int64_t offset, const Key& key, const std::string& path,
-                                  base::Deadline deadline) {
-  const auto mode = RangeLock::Mode::exclusive;
-  auto lock = RangeLock::acquire(fd, offset, mode, earlier(deadline, base::Deadline::after(2s)));
-  if (lock || deadline.passed()) return lock;
-  base::warn("waiting for 2 s for another process or thread that compiles " + key.hex() + " (lock " + path +
-             ")");
-  return RangeLock::acquire(fd, offset, mode, deadline);
+/// When the directory was made; 0 where the filesystem does not tell.
+std::uint64_t birth_of(const std::string& directory) noexcept {
+  struct statx st {};
+  if (directory.empty() || ::statx(AT_FDCWD, directory.c_str(), 0, STATX_BTIME, &st) != 0) return 0;
+  if ((st.stx_mask & STATX_BTIME) == 0) return 0;
+  return static_cast<std::uint64_t>(st.stx_btime.tv_sec) * 1'000'000'000 + st.stx_btime.tv_nsec;
 }
 
 }  // namespace
 
-FlightFile::FlightFile(const std::string& directory, const std::string& store_identity)
-    : path_(directory + "/kiln-" + std::to_string(::geteuid()) + "-" + store_identity + ".flight"),
-      pool_(std::make_unique<FdPool>(path_, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK)) {
-  checked(pool_->lease(), path_);
+struct FlightFile::Place {
+  Place(std::string lock, std::string board_path, std::uint64_t salt)
+      : path(std::move(lock)),
+        locks(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK),
+        board(std::move(board_path), salt) {}
+  std::string path;
+  FdPool locks;
+  Board board;
+};
+
+/// One asker's wait for one key: what the board said when it began, and whether to go on.
+class FlightFile::Wait {
+ public:
+  Wait(const Key& key, Place& place, base::Deadline deadline, const std::atomic<bool>* cancelled)
+      : key_(key),
+        place_(place),
+        deadline_(deadline),
+        cancelled_(cancelled),
+        at_arrival_(place.board.read(key)) {}
+
+  /// Polls until the byte is locked; otherwise `end()` says why not.
+  bool lock(int fd, std::int64_t offset, RangeLock& out) {
+    base::poll_until(deadline_, [&] {
+      auto got = RangeLock::acquire(fd, offset, RangeLock::Mode::exclusive, base::Deadline::after(0s));
+      if (got) {
+        out = std::move(*got);
+        end_ = End::taken;
+        return true;
+      }
+      waited_ = true;
+      return decided();
+    });
+    return end_ == End::taken;
+  }
+  /// Whether a flight that was on when this wait began, or a later one, failed with words for us.
+  bool failed() {
+    auto now = place_.board.read(key_);
+    return now && failed(*now);
+  }
+
+  End end() const noexcept { return end_; }
+  bool waited() const noexcept { return waited_; }
+  std::string error() { return std::move(error_); }
+
+ private:
+  bool decided() {
+    end_ = End::timed_out;
+    if (cancelled_ && cancelled_->load(std::memory_order_relaxed)) return end_ = End::cancelled, true;
+    const auto now = place_.board.read(key_);
+    if (now && failed(*now)) return true;
+    if (now && now->endings_without_record() >= kEndingsSeen) return end_ = End::left, true;
+    if (!said_ && base::Clock::now() - since_ >= kSilence) say(now);
+    return false;
+  }
+
+  bool failed(const BoardEntry& now) {
+    if (now.state != FlightState::failed || now.error.empty()) return false;
+    if (at_arrival_) {
+      const bool was_on = at_arrival_->state == FlightState::compiling;
+      if (now.flight < at_arrival_->flight || (now.flight == at_arrival_->flight && !was_on)) return false;
+    } else if (!waited_) {
+      return false;
+    }
+    error_ = now.error;
+    end_ = End::failed;
+    return true;
+  }
+
+  void say(const std::optional<BoardEntry>& now) {
+    said_ = true;
+    std::string whom = "another process that compiles " + key_.hex();
+    if (now && now->state == FlightState::compiling) {
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%.0f", now->seconds_since_start());
+      whom = now->who() + ", which has been compiling " + now->subject + " for " + seconds + " s (key " +
+             key_.hex() + ")";
+    }
+    base::warn("waiting for 2 s for " + whom + "; lock " + place_.path);
+  }
+
+  const Key key_;
+  Place& place_;
+  const base::Deadline deadline_;
+  const std::atomic<bool>* cancelled_;
+  const std::optional<BoardEntry> at_arrival_;
+  const base::Clock::time_point since_ = base::Clock::now();
+  bool waited_ = false, said_ = false;
+  End end_ = End::timed_out;
+  std::string error_;
+};
+
+FlightFile::FlightFile(const FlightPlaces& places) {
+  const std::string name = "/kiln-" + std::to_string(::geteuid()) + '-' + places.store_identity;
+  const std::uint64_t salt = birth_of(places.store_place);
+  if (!places.shared_memory.empty()) {
+    const std::string base = places.shared_memory + name;
+    places_.push_back(std::make_unique<Place>(base + ".flight", base + ".board", salt));
+  }
+  if (places.store_place.empty()) return;
+  places_.push_back(std::make_unique<Place>(places.store_place + "/flight.lock",
+                                            places.store_place + "/flight.board", salt));
+  data_path_ = places.store_place + "/data.mdb";
+  data_file_ = std::make_unique<FdPool>(data_path_, O_RDWR | O_NONBLOCK);
 }
 
 FlightFile::~FlightFile() = default;
 
-FlightFile::Taken FlightFile::take(const Key& key, base::Deadline deadline) {
-  const std::int64_t offset = offset_of(key);
-  Taken out;
-  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
-    FdPool::Lease fd = pool_->lease();
-    const struct stat held = checked(fd, path_);
-    auto lock = RangeLock::acquire(fd.get(), offset, RangeLock::Mode::exclusive, base::Deadline::after(0s));
-    if (!lock) {
-      out.waited = true;
-      lock = wait_for(fd.get(), offset, key, path_, deadline);
-      if (!lock) return out;
+std::shared_ptr<FlightFile> FlightFile::open(const FlightPlaces& places) {
+  std::shared_ptr<FlightFile> file(new FlightFile(places));
+  std::string reasons;
+  for (const auto& place : file->places_) {
+    try {
+      checked(place->locks.lease(), place->path);
+      return file;
+    } catch (const Error& error) {
+      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
-    struct stat now {};
-    if (::lstat(path_.c_str(), &now) == 0 && now.st_dev == held.st_dev && now.st_ino == held.st_ino) {
-      out.flight = std::make_unique<Flight>(std::move(fd), std::move(*lock));
-      return out;
-    }
-    lock->release();
-    fd.discard();
   }
-  throw Error(Errc::io,
-              "lock file " + path_ + ": is replaced again and again; does something clean the directory?");
+  throw Error(Errc::io, reasons.empty() ? "no directory for a lock file" : reasons);
+}
+
+std::string FlightFile::path() {
+  for (const auto& place : places_) {
+    try {
+      checked(place->locks.lease(), place->path);
+      return place->path;
+    } catch (const Error&) {
+    }
+  }
+  return places_.empty() ? "" : places_.front()->path;
+}
+
+std::vector<BoardEntry> FlightFile::board() {
+  std::vector<BoardEntry> out;
+  for (const auto& place : places_)
+    for (BoardEntry& entry : place->board.read_all()) out.push_back(std::move(entry));
+  return out;
+}
+
+FlightFile::Taken FlightFile::take(const Key& key, base::Deadline deadline,
+                                   const std::atomic<bool>* cancelled) {
+  std::string reasons;
+  for (const auto& place : places_) {
+    Wait wait(key, *place, deadline, cancelled);
+    try {
+      return take_at(*place, key, wait);
+    } catch (const Error& error) {  // the file became unusable, or the filesystem has no locks
+      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+  throw Error(Errc::io, reasons);
+}
+
+FlightFile::Taken FlightFile::take_at(Place& place, const Key& key, Wait& wait) {
+  const std::int64_t offset = offset_of(key);
+  const auto ended = [&] { return Taken{wait.end(), nullptr, wait.waited(), wait.error()}; };
+  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
+    auto flight = std::make_shared<Flight>(key);
+    flight->file_ = shared_from_this();
+    flight->fd_ = place.locks.lease();
+    const struct stat held = checked(flight->fd_, place.path);
+    if (!wait.lock(flight->fd_.get(), offset, flight->lock_)) return ended();
+    if (!names(place.path, held)) {
+      flight->lock_.release();
+      flight->fd_.discard();
+      continue;
+    }
+    if (!take_in_data_file(offset, wait, *flight)) return ended();
+    if (wait.failed()) return ended();
+    flight->board_ = &place.board;
+    return {End::taken, std::move(flight), wait.waited(), {}};
+  }
+  throw Error(Errc::io, "lock file " + place.path +
+                            ": is replaced again and again; does something clean the directory?");
+}
+
+/// Goes on without that half when the file cannot be opened for writing or has no such locks. False: the wait
+/// ended first.
+bool FlightFile::take_in_data_file(std::int64_t offset, Wait& wait, Flight& flight) {
+  for (int attempt = 0; data_file_ && attempt < kReplacedLimit; ++attempt) {
+    FdPool::Lease fd = data_file_->lease();
+    struct stat held {};
+    if (!fd || ::fstat(fd.get(), &held) != 0) return true;
+    RangeLock lock;
+    try {
+      if (!wait.lock(fd.get(), offset, lock)) {
+        fd.discard();
+        return false;
+      }
+    } catch (const Error&) {
+      fd.discard();
+      return true;
+    }
+    if (names(data_path_, held)) {
+      flight.data_fd_ = std::move(fd);
+      flight.data_lock_ = std::move(lock);
+      return true;
+    }
+    lock.release();
+    fd.discard();  // of a file that gc replaced: it must not keep the space
+  }
+  return true;
+}
+
+Flight::~Flight() {
+  if (entry_) ended(FlightState::unpublished, {});
+  data_lock_.release();
+  data_fd_.discard();  // not pooled: an idle descriptor would keep a replaced file's space
+}
+
+void Flight::compiling(std::string_view subject) noexcept {
+  if (board_ && generation_ == process_generation()) entry_ = board_->begin(key_, subject);
+}
+
+void Flight::ended(FlightState state, std::string_view error) noexcept {
+  if (!entry_ || generation_ != process_generation()) return;
+  BoardEntry entry = std::move(*entry_);
+  entry_.reset();
+  board_->end(std::move(entry), state, error);
 }
 
 }  // namespace kiln::cache

@@ -115,11 +115,19 @@ typedef struct kiln_stats {
   uint64_t compiles, compile_failures, remembered_failures;
   uint64_t waits; /* another thread or process compiled it meanwhile */
   uint64_t miss_absent, miss_damaged, miss_other_key_text, miss_gate_timeout, miss_unreadable, miss_no_store;
-  uint64_t puts, puts_present, puts_skipped; /* skipped: read-only, no gate in time, full, failed */
-  uint64_t unpublishable; /* compiled and served, but not published: what the key cannot see */
+  uint64_t puts, puts_present, puts_skipped; /* skipped: compiled and served, not stored; the sum of: */
+  uint64_t skipped_read_only;                /* the store is read-only */
+  uint64_t skipped_gate_timeout;             /* other processes kept the store's gate for too long */
+  uint64_t skipped_full;                     /* disk, quota, file-size limit or map full */
+  uint64_t skipped_failed;                   /* any other fault of the store */
+  uint64_t skipped_queue_full;               /* compiled faster than the disk takes it */
+  uint64_t convoy_left;     /* compiled without the host's lock: two holders had ended without a record */
+  uint64_t flight_timeouts; /* compiled without the host's lock: its holder passed the compile deadline */
+  uint64_t unpublishable;   /* compiled and served, but not published: what the key cannot see */
   uint64_t sealed_misses;
   uint64_t loads, device_bytes; /* kernels loaded, bytes of their images */
   double compile_ms;            /* spent in compilers for this service */
+  uint64_t evictions;           /* entries that made room in the store */
   uint64_t layer_hits;          /* answered by a read-only layer with its own toolchain's record */
 } kiln_stats;
 

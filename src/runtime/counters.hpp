@@ -14,9 +14,15 @@ struct Counters {
       remembered_failures{}, waits{};
   Count miss_absent{}, miss_damaged{}, miss_other_key_text{}, miss_gate_timeout{}, miss_unreadable{},
       miss_no_store{};
-  Count puts{}, puts_present{}, puts_skipped{}, unpublishable{}, sealed_misses{}, loads{}, device_bytes{};
-  Count layer_hits{};
+  Count puts{}, puts_present{}, unpublishable{}, sealed_misses{}, loads{}, device_bytes{};
+  /// Skipped puts by reason.
+  Count skipped_read_only{}, skipped_gate_timeout{}, skipped_full{}, skipped_failed{}, skipped_queue_full{};
+  Count convoy_left{}, flight_timeouts{}, evictions{}, layer_hits{};
   std::atomic<std::uint64_t> compile_us{};
+
+  std::uint64_t puts_skipped() const noexcept {
+    return skipped_read_only + skipped_gate_timeout + skipped_full + skipped_failed + skipped_queue_full;
+  }
 
   void read(kiln_stats& out) const noexcept {
     out.memory_hits = memory_hits, out.disk_hits = disk_hits, out.foreign_toolchain = foreign_toolchain;
@@ -25,10 +31,16 @@ struct Counters {
     out.waits = waits, out.miss_absent = miss_absent, out.miss_damaged = miss_damaged;
     out.miss_other_key_text = miss_other_key_text, out.miss_gate_timeout = miss_gate_timeout;
     out.miss_unreadable = miss_unreadable, out.miss_no_store = miss_no_store;
-    out.puts = puts, out.puts_present = puts_present, out.puts_skipped = puts_skipped;
+    out.puts = puts, out.puts_present = puts_present;
+    out.skipped_read_only = skipped_read_only, out.skipped_gate_timeout = skipped_gate_timeout;
+    out.skipped_full = skipped_full, out.skipped_failed = skipped_failed;
+    out.skipped_queue_full = skipped_queue_full;
+    out.puts_skipped = out.skipped_read_only + out.skipped_gate_timeout + out.skipped_full +
+                       out.skipped_failed + out.skipped_queue_full;
+    out.convoy_left = convoy_left, out.flight_timeouts = flight_timeouts;
     out.unpublishable = unpublishable, out.sealed_misses = sealed_misses, out.loads = loads,
     out.device_bytes = device_bytes;
-    out.layer_hits = layer_hits;
+    out.layer_hits = layer_hits, out.evictions = evictions;
     out.compile_ms = static_cast<double>(compile_us.load()) / 1000;
   }
 };

@@ -23,10 +23,17 @@ constexpr LifetimeCounter kCounters[] = {
     {"", "waits", &C::waits},
     {"puts", "stored", &C::puts},
     {"puts", "present", &C::puts_present},
-    {"puts", "skipped", &C::puts_skipped},
+    {"puts", "read_only", &C::skipped_read_only},
+    {"puts", "gate_timeout", &C::skipped_gate_timeout},
+    {"puts", "full", &C::skipped_full},
+    {"puts", "failed", &C::skipped_failed},
+    {"puts", "queue_full", &C::skipped_queue_full},
     {"puts", "unpublishable", &C::unpublishable},
     {"", "sealed_misses", &C::sealed_misses},
     {"", "loads", &C::loads},
+    {"", "evictions", &C::evictions},
+    {"", "convoy_left", &C::convoy_left},
+    {"", "flight_timeouts", &C::flight_timeouts},
 };
 static_assert(std::size(kCounters) <= cache::kTallyValues);
 static_assert(sizeof(Counters) == (std::size(kCounters) + 1) * sizeof(C::Count),

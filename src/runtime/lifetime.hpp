@@ -29,6 +29,9 @@ std::span<const LifetimeCounter> lifetime_counters() noexcept;
 class Lifetime {
  public:
   explicit Lifetime(const Counters& counters) : counters_(counters) {}
+  Lifetime(const Lifetime&) = delete;
+  Lifetime& operator=(const Lifetime&) = delete;
+  ~Lifetime() { save(); }
   /// Nothing is saved before. `directory` is the store's.
   void count_in(const std::string& directory);
   void save() noexcept;

@@ -2,8 +2,6 @@
 
 #include <unistd.h>
 
-#include <thread>
-
 #include "base/log.hpp"
 #include "runtime/places.hpp"
 #include "toolchain/locate.hpp"
@@ -13,12 +11,6 @@ namespace {
 
 /// Images kept for other contexts and for stores that cannot be written; the oldest go first.
 constexpr std::size_t kMemoryBytes = std::size_t{256} << 20;
-/// A waiter gives the holder of a flight lock this much longer than a compile may take.
-constexpr auto kFlightGrace = std::chrono::seconds(10);
-
-base::Clock::duration seconds(double s) {
-  return std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(s));
-}
 
 /// A kernel that breaks its manifest's [limits] is served, and said to.
 void report_limits(const source::Limits& limits, const compile::Facts& facts) {
@@ -36,26 +28,14 @@ void report_limits(const source::Limits& limits, const compile::Facts& facts) {
 
 }  // namespace
 
-struct Pipeline::Flight {
-  std::promise<Obtained> promise;
-  std::shared_future<Obtained> result = promise.get_future().share();
-};
-
 std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
 
 Pipeline::Pipeline(const Config& config, const std::string& memo_file)
-    : config_(config),
-      host_pid_(::getpid()),
-      scans_(memo_file),
-      workers_(config.get("worker"), config.jobs()) {}
+    : config_(config), scans_(memo_file), workers_(config.get("worker"), config.jobs()) {}
 
 Pipeline::~Pipeline() {
-  flush();
-  lifetime_.save();
-}
-
-void Pipeline::flush() {
-  if (::getpid() != host_pid_) return;  // a forked child has none of the threads that it would wait for
+  if (generation_ != cache::process_generation()) return;  // a forked child has none of the flights' threads
+  leaving_ = true;
   std::unique_lock lock(mutex_);
   landed_.wait(lock, [&] { return running_ == 0; });
 }
@@ -74,19 +54,6 @@ std::shared_ptr<cache::Store> Pipeline::store() {
     if (store_) lifetime_.count_in(store_->directory());
   });
   return store_;
-}
-
-cache::FlightFile* Pipeline::flight_file() {
-  std::call_once(flight_once_, [&] {
-    if (!store() || !store()->writable()) return;
-    try {
-      flight_file_ = std::make_unique<cache::FlightFile>("/dev/shm", store()->identity());
-    } catch (const Error& error) {
-      base::warn_once(
-          "flight", std::string(error.what()) + "; processes of this host may compile the same kernel twice");
-    }
-  });
-  return flight_file_.get();
 }
 
 Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trust trust) {
@@ -159,89 +126,6 @@ Obtained Pipeline::obtain(const source::Instantiation& instantiation, const Obta
   return fly(std::move(unit), options);
 }
 
-/// Joins the flight of this key or starts one. The flight runs on a thread of its own, so that each waiter
-/// keeps his own deadline and publishing happens after everybody has been answered.
-Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options) {
-  std::shared_ptr<Flight> flight;
-  bool joined = true;
-  {
-    std::lock_guard lock(mutex_);
-    auto& slot = flights_[unit->made.key];
-    if (!slot) {
-      // Landed between our look in memory and now.
-      if (const auto found = memory_.find(unit->made.key);
-          found != memory_.end() && !options.rejected.contains(unit->made.key)) {
-        Obtained out{found->second, Outcome::waited, {}};
-        flights_.erase(unit->made.key);
-        ++counters_.waits;
-        return out;
-      }
-      slot = std::make_shared<Flight>();
-      joined = false;
-      ++running_;
-    }
-    flight = slot;
-  }
-  if (joined) {
-    ++counters_.waits;
-  } else {
-    try {
-      std::thread([this, unit, options, flight] { run_flight(*unit, options, *flight); }).detach();
-    } catch (const std::system_error&) {
-      run_flight(*unit, options, *flight);  // no thread to be had: in this one
-    }
-  }
-  const bool ready = options.deadline.at() == base::Clock::time_point::max()
-                         ? (flight->result.wait(), true)
-                         : flight->result.wait_until(options.deadline.at()) == std::future_status::ready;
-  if (!ready)
-    throw Error(Errc::deadline, "the deadline passed while " + hint(unit->instantiation) +
-                                    " was being compiled (it goes on)");
-  Obtained out = flight->result.get();
-  if (joined && out.outcome == Outcome::compiled) out.outcome = Outcome::waited;
-  return out;
-}
-
-void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
-  take_off(unit, options, flight);
-  lifetime_.save_sometimes();
-  // Last: the pipeline may be gone the moment that its destructor sees zero.
-  const std::lock_guard lock(mutex_);
-  --running_;
-  landed_.notify_all();
-}
-
-/// The flight lock is held until the commit, and is back in its pool when this returns.
-void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
-  cache::FlightFile::Taken taken;
-  try {
-    if (cache::FlightFile* file = flight_file()) {
-      const auto patience = seconds(config_.compile_deadline_s()) + kFlightGrace;
-      try {
-        taken = file->take(unit.made.key, base::Deadline::after(patience));
-      } catch (const Error& error) {
-        base::warn_once("flight", std::string(error.what()) + "; compiling without it");
-      }
-      ObtainOptions look = options;
-      look.deadline = base::Deadline::never();  // the caller's own: he may have gone, the flight goes on
-      // Look again even when nobody was waited for: another process may have published between our look and
-      // our lock.
-      if (auto found = from_disk(unit, look, false)) {
-        ++counters_.waits;
-        found->outcome = Outcome::waited;
-        land(unit, flight, &*found, nullptr);
-        return;
-      }
-    }
-    cache::Record record;
-    const Obtained obtained = compile_now(unit, record);
-    land(unit, flight, &obtained, nullptr);
-    publish(unit, record, obtained.unpublishable);
-  } catch (...) {
-    land(unit, flight, nullptr, std::current_exception());
-  }
-}
-
 Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record) {
   compile::Compiled compiled;
   try {
@@ -266,36 +150,6 @@ Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record) {
   image->facts = std::move(compiled.facts);
   image->bytes = std::move(compiled.image);
   return {std::move(image), Outcome::compiled, std::move(compiled.unpublishable)};
-}
-
-void Pipeline::land(const Unit& unit, Flight& flight, const Obtained* obtained,
-                    std::exception_ptr error) noexcept {
-  bool is_final = false;  // the source's own fault: the same bytes will fail again
-  if (error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const Error& e) {
-      is_final = e.code() == Errc::compile_failed || e.code() == Errc::unsupported_arch;
-      // What the key does not cover may have been at fault, and may be mended without another key.
-      const source::Closure& closure = unit.closure;
-      if (closure.computed || closure.toolkit_computed || !closure.computed_probes.empty() ||
-          closure.changed())
-        is_final = false;
-    } catch (...) {
-    }
-  }
-  // What cannot be published is not kept either: the key does not cover it, so the next ask must compile
-  // again.
-  if (obtained && obtained->unpublishable.empty()) remember(obtained->image);
-  {
-    std::lock_guard lock(mutex_);
-    if (is_final) refused_[unit.made.key] = error;
-    flights_.erase(unit.made.key);
-  }
-  if (error)
-    flight.promise.set_exception(error);
-  else
-    flight.promise.set_value(*obtained);
 }
 
 void Pipeline::remember(const std::shared_ptr<const StoredImage>& image) {

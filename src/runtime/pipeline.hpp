@@ -2,6 +2,7 @@
 // the compiler.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <future>
@@ -19,6 +20,7 @@
 #include "runtime/config.hpp"
 #include "runtime/counters.hpp"
 #include "runtime/lifetime.hpp"
+#include "runtime/publisher.hpp"
 
 namespace kiln::runtime {
 
@@ -37,8 +39,9 @@ struct Obtained {
 
 struct ObtainOptions {
   base::Deadline deadline = base::Deadline::never();
-  bool may_compile = true;   ///< false: memory and disk only
-  std::set<Key> rejected{};  ///< records that the driver refused
+  bool may_compile = true;              ///< false: memory and disk only
+  std::set<Key> rejected{};             ///< records that the driver refused
+  WhenFull when_full = WhenFull::skip;  ///< what happens to the record when the publisher's queue is full
 };
 
 /// Of this user: in memory, gone with the boot whose inodes and mounts it names.
@@ -48,7 +51,8 @@ class Pipeline {
  public:
   /// `memo_file` remembers toolkit headers (source/scan_memo.hpp).
   explicit Pipeline(const Config& config, const std::string& memo_file = default_memo_file());
-  /// Waits for the flights that it started. In a forked child: for nothing.
+  /// Waits for the compiles that it started, then at most 2 s for what is not published yet. In a forked
+  /// child: for nothing.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -57,8 +61,9 @@ class Pipeline {
   /// that was refused is remembered under its key, so that asking again costs nothing and says the same until
   /// a file changes.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
-  /// Waits until what was compiled so far is published (callers are answered before).
-  void flush();
+  /// Waits until what `obtain` has answered so far is in the store, or was skipped and counted (callers are
+  /// answered before). False when the deadline passed first.
+  bool flush(base::Deadline deadline = base::Deadline::never()) { return publisher_.flush(deadline); }
   /// Memory and disk, counted by nobody: what obtain would find. For prewarm --check.
   std::optional<Outcome> look(const source::Instantiation& unit);
   /// Compiles without store, flight or memory; for --emit ptx and for benches.
@@ -73,6 +78,8 @@ class Pipeline {
   /// asked for yet.
   void use_only(std::shared_ptr<cache::Store> store);
   Counters& counters() noexcept { return counters_; }
+  /// Who compiles what on this host; empty without a flight file.
+  std::vector<cache::BoardEntry> board();
   const Config& config() const noexcept { return config_; }
 
  private:
@@ -89,20 +96,26 @@ class Pipeline {
   void take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   void run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   Obtained compile_now(const Unit& unit, cache::Record& record);
-  void land(const Unit& unit, Flight& flight, const Obtained* obtained, std::exception_ptr error) noexcept;
-  void publish(const Unit& unit, const cache::Record& record, const std::string& unpublishable) noexcept;
+  std::shared_ptr<cache::Flight> take_host_lock(const Unit& unit);
+  void land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept;
+  void crash(const Unit& unit, Flight& flight, std::exception_ptr error, bool is_final) noexcept;
+  void publish(const Unit& unit, cache::Record record, const std::string& unpublishable,
+               std::shared_ptr<cache::Flight> host, WhenFull when_full) noexcept;
   void remember(const std::shared_ptr<const StoredImage>& image);
-  cache::FlightFile* flight_file();
+  std::shared_ptr<cache::FlightFile> flight_file();
 
   const Config config_;
-  Counters counters_;
-  const int host_pid_;
+  const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();
+  Counters& counters_ = *shared_counters_;
+  const std::uint64_t generation_ = cache::process_generation();
+  std::atomic<bool> leaving_{false};  // ends waits for other processes' flights
   std::once_flag toolkit_once_, store_once_, flight_once_, layers_once_;
   toolchain::Toolkit toolkit_;
   std::shared_ptr<cache::Store> store_, readable_;  // see Places
   std::vector<std::shared_ptr<cache::Store>> layers_;
-  Lifetime lifetime_{counters_};
-  std::unique_ptr<cache::FlightFile> flight_file_;
+  std::shared_ptr<cache::FlightFile> flight_file_;
+  Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts
+  Publisher publisher_{shared_counters_};
   source::ScanCache scans_;
   compile::WorkerPool workers_;
 

@@ -153,29 +153,21 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
   return std::move(candidates.front());
 }
 
-void Pipeline::publish(const Unit& unit, const cache::Record& record,
-                       const std::string& unpublishable) noexcept try {
+void Pipeline::publish(const Unit& unit, cache::Record record, const std::string& unpublishable,
+                       std::shared_ptr<cache::Flight> host, WhenFull when_full) noexcept try {
   if (!unpublishable.empty()) {
     ++counters_.unpublishable;
     base::warn_once("unpublishable " + unit.instantiation.unit + unpublishable,
                     hint(unit.instantiation) + " was compiled but not cached: " + unpublishable);
     return;
   }
-  const auto opened = store();
-  if (!opened) return;
-  const cache::PutResult result = opened->put(unit.made.key, record);
-  if (result.put == cache::Put::stored)
-    ++counters_.puts;
-  else if (result.put == cache::Put::present)
-    ++counters_.puts_present;
-  else {
-    ++counters_.puts_skipped;
-    base::warn_once("put " + std::string(to_string(result.put)),
-                    "could not cache " + hint(unit.instantiation) + " in '" + opened->directory() +
-                        "': " + result.detail);
+  if (auto opened = store()) {
+    publisher_.hand_over(
+        {unit.made.key, std::move(record), hint(unit.instantiation), std::move(opened), std::move(host)},
+        when_full);
   }
 } catch (...) {
-  ++counters_.puts_skipped;  // out of memory while composing a warning: the kernel was served
+  ++counters_.skipped_failed;  // out of memory on the way to the queue: the kernel is served
 }
 
 }  // namespace kiln::runtime

@@ -11,6 +11,10 @@ struct Pipeline::Unit {
   compile::MadeKey made;
 };
 
+inline base::Clock::duration seconds(double s) {
+  return std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(s));
+}
+
 /// "rms_norm T=bf16 H=4096 for sm_90a".
 inline std::string hint(const source::Instantiation& unit) {
   return unit.resolved.specialization.to_string() + " for " + unit.resolved.arch.name();

@@ -17,7 +17,9 @@ using namespace std::chrono_literals;
 
 class FlightTest : public testing::Test {
  protected:
-  FlightFile file() const { return FlightFile(dir_.path(), "7-42"); }
+  std::shared_ptr<FlightFile> file() const {
+    return FlightFile::open({.store_identity = "7-42", .store_place = {}, .shared_memory = dir_.path()});
+  }
   std::string path() const { return dir_.path() + "/kiln-" + std::to_string(::geteuid()) + "-7-42.flight"; }
   static base::Deadline in(std::chrono::milliseconds wait) { return base::Deadline::after(wait); }
 
@@ -25,8 +27,8 @@ class FlightTest : public testing::Test {
 };
 
 TEST_F(FlightTest, FileIsPrivateEmptyAndNamedByUidAndStore) {
-  const FlightFile flights = file();
-  EXPECT_EQ(flights.path(), path());
+  const auto flights = file();
+  EXPECT_EQ(flights->path(), path());
   struct stat st {};
   ASSERT_EQ(::stat(path().c_str(), &st), 0);
   EXPECT_EQ(st.st_mode & 07777, 0600u);
@@ -34,46 +36,46 @@ TEST_F(FlightTest, FileIsPrivateEmptyAndNamedByUidAndStore) {
 }
 
 TEST_F(FlightTest, FirstAskerGetsItWithoutWaiting) {
-  FlightFile flights = file();
-  const auto taken = flights.take(key_of(1), in(0ms));
+  const auto flights = file();
+  const auto taken = flights->take(key_of(1), in(0ms));
   EXPECT_TRUE(taken.flight);
   EXPECT_FALSE(taken.waited);
 }
 
 TEST_F(FlightTest, TwoAskersOfOneProcessExcludeEachOther) {
-  FlightFile flights = file();
-  auto first = flights.take(key_of(1), in(0ms));
-  const auto second = flights.take(key_of(1), in(50ms));
+  const auto flights = file();
+  auto first = flights->take(key_of(1), in(0ms));
+  const auto second = flights->take(key_of(1), in(50ms));
   EXPECT_FALSE(second.flight);
   EXPECT_TRUE(second.waited);
-  EXPECT_TRUE(flights.take(key_of(2), in(0ms)).flight);
+  EXPECT_TRUE(flights->take(key_of(2), in(0ms)).flight);
   first.flight.reset();
-  EXPECT_TRUE(flights.take(key_of(1), in(0ms)).flight);
+  EXPECT_TRUE(flights->take(key_of(1), in(0ms)).flight);
 }
 
 TEST_F(FlightTest, WaiterGetsItWhenTheHolderIsDone) {
-  FlightFile flights = file();
-  auto first = flights.take(key_of(1), in(0ms));
+  const auto flights = file();
+  auto first = flights->take(key_of(1), in(0ms));
   std::thread holder([&] {
     std::this_thread::sleep_for(50ms);
     first.flight.reset();
   });
-  const auto second = flights.take(key_of(1), in(5000ms));
+  const auto second = flights->take(key_of(1), in(5000ms));
   holder.join();
   EXPECT_TRUE(second.flight);
   EXPECT_TRUE(second.waited);
 }
 
 TEST_F(FlightTest, TwoProcessesExcludeEachOther) {
-  FlightFile flights = file();
-  const auto taken = flights.take(key_of(1), in(0ms));
+  const auto flights = file();
+  const auto taken = flights->take(key_of(1), in(0ms));
   EXPECT_EQ(in_child([&] {
-              FlightFile own = file();
-              const auto mine = own.take(key_of(1), in(50ms));
-              return !mine.flight && mine.waited && own.take(key_of(2), in(0ms)).flight ? 0 : 1;
+              const auto own = file();
+              const auto mine = own->take(key_of(1), in(50ms));
+              return !mine.flight && mine.waited && own->take(key_of(2), in(0ms)).flight ? 0 : 1;
             }),
             0);
-  EXPECT_EQ(in_child([&] { return flights.take(key_of(1), in(50ms)).flight ? 1 : 0; }), 0);
+  EXPECT_EQ(in_child([&] { return flights->take(key_of(1), in(50ms)).flight ? 1 : 0; }), 0);
 }
 
 TEST_F(FlightTest, OneAtATimeAmongManyThreadsAndProcesses) {
@@ -82,10 +84,10 @@ TEST_F(FlightTest, OneAtATimeAmongManyThreadsAndProcesses) {
   for (int i = 0; i < 4; ++i) {
     const pid_t pid = ::fork();
     if (pid == 0) {
-      FlightFile flights = file();
+      const auto flights = file();
       int bad = 0;
       for (int n = 0; n < 50; ++n) {
-        const auto taken = flights.take(key_of(9), soon());
+        const auto taken = flights->take(key_of(9), soon());
         // The lock is what makes mkdir succeed always: nobody else is inside.
         bad += !taken.flight || ::mkdir(counter.c_str(), 0700) != 0 || ::rmdir(counter.c_str()) != 0;
       }
@@ -101,22 +103,22 @@ TEST_F(FlightTest, OneAtATimeAmongManyThreadsAndProcesses) {
 }
 
 TEST_F(FlightTest, KilledHolderFreesIt) {
-  FlightFile flights = file();
+  const auto flights = file();
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t pid = ::fork();
   if (pid == 0) {
-    FlightFile own = file();
-    const auto taken = own.take(key_of(1), in(0ms));
+    const auto own = file();
+    const auto taken = own->take(key_of(1), in(0ms));
     [[maybe_unused]] auto n = ::write(ready[1], "x", 1);
     ::pause();
     ::_exit(0);
   }
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
-  EXPECT_FALSE(flights.take(key_of(1), in(20ms)).flight);
+  EXPECT_FALSE(flights->take(key_of(1), in(20ms)).flight);
   ::kill(pid, SIGKILL);
-  EXPECT_TRUE(flights.take(key_of(1), in(2000ms)).flight);
+  EXPECT_TRUE(flights->take(key_of(1), in(2000ms)).flight);
   ::waitpid(pid, nullptr, 0);
 }
 
@@ -125,8 +127,8 @@ TEST_F(FlightTest, StoppedHolderIsPassedByAtTheDeadline) {
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t pid = ::fork();
   if (pid == 0) {
-    FlightFile own = file();
-    const auto taken = own.take(key_of(1), in(0ms));
+    const auto own = file();
+    const auto taken = own->take(key_of(1), in(0ms));
     [[maybe_unused]] auto n = ::write(ready[1], "x", 1);
     ::pause();
     ::_exit(0);
@@ -134,9 +136,9 @@ TEST_F(FlightTest, StoppedHolderIsPassedByAtTheDeadline) {
   char byte = 0;
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   ::kill(pid, SIGSTOP);
-  FlightFile flights = file();
+  const auto flights = file();
   const auto start = base::Clock::now();
-  EXPECT_FALSE(flights.take(key_of(1), in(100ms)).flight);
+  EXPECT_FALSE(flights->take(key_of(1), in(100ms)).flight);
   const auto took = base::Clock::now() - start;
   EXPECT_GE(took, 100ms);
   EXPECT_LT(took, 500ms);
@@ -145,13 +147,13 @@ TEST_F(FlightTest, StoppedHolderIsPassedByAtTheDeadline) {
 }
 
 TEST_F(FlightTest, DeletedFileIsNoticedAndMadeAgain) {
-  FlightFile flights = file();
-  { const auto idle = flights.take(key_of(1), in(0ms)); }  // its descriptor waits in the pool
+  const auto flights = file();
+  { const auto idle = flights->take(key_of(1), in(0ms)); }  // its descriptor waits in the pool
   ASSERT_EQ(::unlink(path().c_str()), 0);
-  const auto mine = flights.take(key_of(1), in(0ms));
+  const auto mine = flights->take(key_of(1), in(0ms));
   ASSERT_TRUE(mine.flight);
-  FlightFile newcomer = file();
-  EXPECT_FALSE(newcomer.take(key_of(1), in(20ms)).flight);
+  const auto newcomer = file();
+  EXPECT_FALSE(newcomer->take(key_of(1), in(20ms)).flight);
 }
 
 TEST_F(FlightTest, PlantedSymlinkIsRefused) {
@@ -181,37 +183,41 @@ TEST_F(FlightTest, FileOfAnotherUserIsRefused) {
   EXPECT_THROW(file(), Error);
 }
 
-TEST_F(FlightTest, MissingDirectoryIsAnError) { EXPECT_THROW(FlightFile(dir_.path() + "/none", "1"), Error); }
+TEST_F(FlightTest, MissingDirectoryIsAnError) {
+  EXPECT_THROW(
+      FlightFile::open({.store_identity = "1", .store_place = {}, .shared_memory = dir_.path() + "/none"}),
+      Error);
+}
 
 TEST_F(FlightTest, FileThatBecomesUnusableIsAnErrorOfTake) {
-  FlightFile flights = file();
+  const auto flights = file();
   ASSERT_EQ(::unlink(path().c_str()), 0);
   ASSERT_EQ(::mkdir(path().c_str(), 0700), 0);
-  EXPECT_THROW(flights.take(key_of(1), in(100ms)), Error);
+  EXPECT_THROW(flights->take(key_of(1), in(100ms)), Error);
 }
 
 TEST_F(FlightTest, WaiterSaysWhatItWaitsForAfterTwoSeconds) {
-  FlightFile flights = file();
-  const auto first = flights.take(key_of(1), in(0ms));
+  const auto flights = file();
+  const auto first = flights->take(key_of(1), in(0ms));
   std::string said;
   base::set_log_sink([&](base::Level, std::string_view line) { said += line; });
-  EXPECT_FALSE(flights.take(key_of(1), in(300ms)).flight);
+  EXPECT_FALSE(flights->take(key_of(1), in(300ms)).flight);
   EXPECT_EQ(said, "");
-  EXPECT_FALSE(flights.take(key_of(1), in(2300ms)).flight);
+  EXPECT_FALSE(flights->take(key_of(1), in(2300ms)).flight);
   base::set_log_sink({});
   EXPECT_NE(said.find(path()), std::string::npos) << said;
   EXPECT_NE(said.find(key_of(1).hex()), std::string::npos) << said;
 }
 
 TEST_F(FlightTest, ChildDoesNotFreeWhatTheParentHolds) {
-  FlightFile flights = file();
-  auto taken = flights.take(key_of(1), in(0ms));
+  const auto flights = file();
+  auto taken = flights->take(key_of(1), in(0ms));
   EXPECT_EQ(in_child([&] {
               taken.flight.reset();
-              return flights.take(key_of(1), in(20ms)).flight ? 1 : 0;
+              return flights->take(key_of(1), in(20ms)).flight ? 1 : 0;
             }),
             0);
-  EXPECT_FALSE(flights.take(key_of(1), in(20ms)).flight);
+  EXPECT_FALSE(flights->take(key_of(1), in(20ms)).flight);
 }
 
 }  // namespace

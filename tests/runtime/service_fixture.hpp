@@ -2,6 +2,8 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/service.hpp"
 #include "support/toolkit.hpp"
@@ -11,6 +13,16 @@ namespace kiln::testing {
 
 class ServiceTest : public ::testing::Test {
  protected:
+  ~ServiceTest() override { forget(tree_.at("cache")); }
+  /// Removes the flight file and board of a store, which kiln itself never unlinks.
+  static void forget(const std::string& cache_dir) {
+    struct stat st {};
+    if (::stat((cache_dir + "/v1").c_str(), &st) != 0) return;
+    const std::string base = "/dev/shm/kiln-" + std::to_string(::geteuid()) + '-' +
+                             std::to_string(st.st_dev) + '-' + std::to_string(st.st_ino);
+    ::unlink((base + ".flight").c_str());
+    ::unlink((base + ".board").c_str());
+  }
   void SetUp() override {
     toolkit_ = real_toolkit();
     if (!toolkit_.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";

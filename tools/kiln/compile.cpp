@@ -139,6 +139,7 @@ int run(Context& context, Arguments arguments) {
   const source::Instantiation unit =
       source::instantiate(opened.shared_origin(), source::resolve(manifest, values, opened.target().arch));
   const Json files = emit(context, arguments, unit, *asks.back().obtained.image);
+  context.service().pipeline().flush();  // the record outlives the command, or a warning says why not
 
   if (arguments.output == "-") return kDone;
   if (context.json) {

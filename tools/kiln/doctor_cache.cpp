@@ -121,9 +121,9 @@ void probe_locks(const std::string& scratch, Findings& out) {
 
 void probe_flight(const std::string& identity, Findings& out) {
   try {
-    cache::FlightFile file("/dev/shm", "doctor-" + identity);
-    const bool taken = file.take(Key{}, base::Deadline::after(milliseconds(1000))).flight != nullptr;
-    ::unlink(file.path().c_str());
+    const auto file = cache::FlightFile::open({.store_identity = "doctor-" + identity, .store_place = {}});
+    const bool taken = file->take(Key{}, base::Deadline::after(milliseconds(1000))).flight != nullptr;
+    ::unlink(file->path().c_str());
     if (taken) {
       out.push_back(
           {"/dev/shm", Status::ok, "usable for the lock that makes one compile per kernel and host"});

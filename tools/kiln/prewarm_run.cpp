@@ -21,8 +21,11 @@ double since(base::Clock::time_point start) {
 
 void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, TaskResult& out) {
   const auto start = base::Clock::now();
+  runtime::ObtainOptions options;
+  options.when_full = runtime::WhenFull::wait;  // the records are what this is for
   try {
-    const runtime::Obtained obtained = pipeline.obtain(source::instantiate(task.origin, task.resolved), {});
+    const runtime::Obtained obtained =
+        pipeline.obtain(source::instantiate(task.origin, task.resolved), options);
     out.state = State::done;
     out.outcome = obtained.outcome;
     out.key = obtained.image->key;
@@ -46,17 +49,6 @@ std::string line_of(const PlannedTask& task, const TaskResult& result, const Ter
   const std::string outcome(name_of(result.outcome));
   return outcome + std::string(8 - std::min<std::size_t>(8, outcome.size()), ' ') + ' ' + task.label + "  " +
          human_ms(result.total_ms);
-}
-
-/// Images are published after their askers are answered: waits until every compile's put has ended. Returns
-/// those that were not stored.
-std::size_t wait_until_published(const runtime::Counters& counters) {
-  const auto ended = [&] {
-    return counters.puts + counters.puts_present + counters.puts_skipped + counters.unpublishable >=
-           counters.compiles;
-  };
-  base::poll_until(base::Deadline::after(std::chrono::seconds(10)), ended);
-  return counters.puts_skipped + counters.unpublishable;
 }
 
 }  // namespace
@@ -107,7 +99,8 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
     work();
     for (std::thread& thread : threads) thread.join();
   }
-  result.uncached = wait_until_published(pipeline.counters());
+  pipeline.flush();
+  result.uncached = pipeline.counters().puts_skipped() + pipeline.counters().unpublishable;
   result.interrupted = PoliteInterrupt::requested();
   result.wall_ms = since(start);
   return result;

@@ -1,0 +1,192 @@
+// Step 3 of the path: one asker per key, in this process by a future, on this host by cache/flight.
+#include <thread>
+
+#include "base/log.hpp"
+#include "runtime/flight_error.hpp"
+#include "runtime/pipeline_unit.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+/// A waiter gives the holder of a flight lock this much longer than a compile may take.
+constexpr auto kFlightGrace = std::chrono::seconds(10);
+
+/// Whether asking again with the same key would fail again: the source's own fault, and nothing at play that
+/// the key does not cover and that may be mended without another key.
+bool is_final(const source::Closure& closure, const std::exception_ptr& error) noexcept try {
+  std::rethrow_exception(error);
+} catch (const Error& e) {
+  if (e.code() != Errc::compile_failed && e.code() != Errc::unsupported_arch) return false;
+  return !closure.computed && !closure.toolkit_computed && closure.computed_probes.empty() &&
+         !closure.changed();
+} catch (...) {
+  return false;
+}
+
+}  // namespace
+
+struct Pipeline::Flight {
+  std::promise<Obtained> promise;
+  std::shared_future<Obtained> result = promise.get_future().share();
+};
+
+std::shared_ptr<cache::FlightFile> Pipeline::flight_file() {
+  std::call_once(flight_once_, [&] {
+    if (!store() || !store()->writable()) return;
+    try {
+      flight_file_ = cache::FlightFile::open(
+          {.store_identity = store()->identity(), .store_place = store()->directory() + "/v1"});
+    } catch (const Error& error) {
+      base::warn_once(
+          "flight", std::string(error.what()) + "; processes of this host may compile the same kernel twice");
+    }
+  });
+  return flight_file_;
+}
+
+std::vector<cache::BoardEntry> Pipeline::board() {
+  const auto file = flight_file();
+  return file ? file->board() : std::vector<cache::BoardEntry>();
+}
+
+/// Joins the flight of this key or starts one. The flight runs on a thread of its own, so that each waiter
+/// keeps his own deadline and publishing happens after everybody has been answered.
+Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options) {
+  std::shared_ptr<Flight> flight;
+  bool joined = true;
+  {
+    std::lock_guard lock(mutex_);
+    auto& slot = flights_[unit->made.key];
+    if (!slot) {
+      // Landed between our look in memory and now.
+      if (const auto found = memory_.find(unit->made.key);
+          found != memory_.end() && !options.rejected.contains(unit->made.key)) {
+        Obtained out{found->second, Outcome::waited, {}};
+        flights_.erase(unit->made.key);
+        ++counters_.waits;
+        return out;
+      }
+      slot = std::make_shared<Flight>();
+      joined = false;
+      ++running_;
+    }
+    flight = slot;
+  }
+  if (joined) {
+    ++counters_.waits;
+  } else {
+    try {
+      std::thread([this, unit, options, flight] { run_flight(*unit, options, *flight); }).detach();
+    } catch (const std::system_error&) {
+      run_flight(*unit, options, *flight);  // no thread to be had: in this one
+    }
+  }
+  const bool ready = options.deadline.at() == base::Clock::time_point::max()
+                         ? (flight->result.wait(), true)
+                         : flight->result.wait_until(options.deadline.at()) == std::future_status::ready;
+  if (!ready)
+    throw Error(Errc::deadline, "the deadline passed while " + hint(unit->instantiation) +
+                                    " was being compiled (it goes on)");
+  Obtained out = flight->result.get();
+  if (joined && out.outcome == Outcome::compiled) out.outcome = Outcome::waited;
+  return out;
+}
+
+void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
+  take_off(unit, options, flight);
+  lifetime_.save_sometimes();
+  // Last: the pipeline may be gone the moment that its destructor sees zero.
+  const std::lock_guard lock(mutex_);
+  --running_;
+  landed_.notify_all();
+}
+
+/// The host's lock on this key; null: compile without it. Throws what the holder's compile failed with, when
+/// it was waited for.
+std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
+  using End = cache::FlightFile::End;
+  const auto file = flight_file();
+  if (!file) return nullptr;
+  cache::FlightFile::Taken taken;
+  const auto patience = seconds(config_.compile_deadline_s()) + kFlightGrace;
+  try {
+    taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_);
+  } catch (const Error& error) {
+    base::warn_once("flight", std::string(error.what()) + "; compiling without it");
+    return nullptr;
+  }
+  switch (taken.end) {
+    case End::taken:
+      break;
+    case End::timed_out:
+      ++counters_.flight_timeouts;
+      break;
+    case End::left:
+      ++counters_.convoy_left;
+      break;
+    case End::failed:
+      if (auto error = decode_flight_error(taken.error)) {
+        ++counters_.waits;
+        std::rethrow_exception(error);
+      }
+      break;
+    case End::cancelled:
+      throw Error(Errc::deadline, "the service is gone: " + hint(unit.instantiation) + " was not waited for");
+  }
+  return std::move(taken.flight);
+}
+
+/// The host's lock goes with the record to the publisher, which holds it until the commit; in every other
+/// case it is back before this returns.
+void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
+  std::shared_ptr<cache::Flight> host;
+  try {
+    host = take_host_lock(unit);
+    if (flight_file()) {
+      ObtainOptions look = options;
+      look.deadline = base::Deadline::never();  // the caller's own: he may have gone, the flight goes on
+      // Look again even when nobody was waited for: another process may have published between our look and
+      // our lock.
+      if (auto found = from_disk(unit, look, false)) {
+        ++counters_.waits;
+        found->outcome = Outcome::waited;
+        land(unit, flight, *found);
+        return;
+      }
+    }
+    if (host) host->compiling(hint(unit.instantiation));
+    cache::Record record;
+    const Obtained obtained = compile_now(unit, record);
+    // Before the callers are answered, so that their flush() knows of it.
+    publish(unit, std::move(record), obtained.unpublishable, std::move(host), options.when_full);
+    land(unit, flight, obtained);
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    const bool final_error = is_final(unit.closure, error);
+    if (host && final_error) host->failed(encode_flight_error(error, cache::BoardEntry::kErrorLimit));
+    host.reset();
+    crash(unit, flight, error, final_error);
+  }
+}
+
+void Pipeline::land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept {
+  // What cannot be published is not kept either: the key does not cover it, so the next ask must compile
+  // again.
+  if (obtained.unpublishable.empty()) remember(obtained.image);
+  {
+    std::lock_guard lock(mutex_);
+    flights_.erase(unit.made.key);
+  }
+  flight.promise.set_value(obtained);
+}
+
+void Pipeline::crash(const Unit& unit, Flight& flight, std::exception_ptr error, bool is_final) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (is_final) refused_[unit.made.key] = error;
+    flights_.erase(unit.made.key);
+  }
+  flight.promise.set_exception(std::move(error));
+}
+
+}  // namespace kiln::runtime
