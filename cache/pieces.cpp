@@ -173,7 +173,7 @@ int write_use(MDB_txn* txn, MDB_dbi dbi, const Key& key, const Use& use, unsigne
 int erase(MDB_txn* txn, MDB_dbi dbi, const std::vector<std::string>& keys) {
   for (const std::string& key : keys) {
     MDB_val where = value_of(key);
-    if (const int rc = mdb_del(txn, dbi, &where, nullptr); rc != 0 && rc != MDB_NOTFOUND) return rc;
+    if (const int rc = mdb_del(txn, dbi, &where, nullptr); rc != 0) return rc;
   }
   return 0;
 }

@@ -92,12 +92,19 @@ class Copy {
   }
 
   void keep() {
+    if (kept_.contains(key_)) {  // a damaged key looks like this one: that is it which a reader finds
+      ++count_.damaged;
+      encoded_.clear();
+      if (copy_record(from_, key_, encoded_) == Copied::complete && decode(encoded_.view()))
+        put(write_record(txn_, dbi_, key_, encoded_.view()));
+      return;
+    }
     const int appended = write_record(txn_, dbi_, key_, encoded_.view(), MDB_APPEND);
     if (appended == MDB_KEYEXIST)  // the old tree was out of order
       put(write_record(txn_, dbi_, key_, encoded_.view()));
     else
       put(appended);
-    if (!kept_.insert(key_).second) return;
+    kept_.insert(key_);
     ++count_.kept;
     pieces_ += encoded_.size() / kPieceBytes + 1;
     if (pieces_ < kPiecesPerTransaction) return;
@@ -128,7 +135,7 @@ void copy_intact(int fd, FreshFile& fresh, const RewriteOptions& options, Rewrit
   }
   Copy copy(pages, fresh, leave_out, count);
   walk_tree(pages, pages.snapshot().main,
-            {[&](const TreePage& page) {
+            {[&](const TreePage& page, const KeyBounds&) {
                if (page.kind() == TreePage::Kind::leaf) copy.leaf(page);
              },
              [&](const Damaged&) { ++count.damaged; }});

@@ -7,26 +7,28 @@ namespace {
 
 using Seen = std::unordered_set<std::uint64_t>;
 
-void walk(const PageFile& file, std::uint64_t number, std::uint64_t depth, const TreeVisitor& visitor,
-          Seen& seen) {
+void walk(const PageFile& file, std::uint64_t number, std::uint64_t depth, const KeyBounds& bounds,
+          const TreeVisitor& visitor, Seen& seen) {
   try {
     if (!seen.insert(number).second) throw Damaged("page " + std::to_string(number) + ": in the tree twice");
     const auto page = TreePage::load(file, number);
     const auto expected = depth == 1 ? TreePage::Kind::leaf : TreePage::Kind::branch;
     if (page->kind() != expected)
       throw Damaged("page " + std::to_string(number) + ": at the wrong depth of its tree");
-    visitor.page(*page);
+    visitor.page(*page, bounds);
     if (depth == 1) return;
     for (std::size_t i = 0; i < page->count(); ++i) {
       std::uint64_t child = kNoPage;
+      KeyBounds of_child;
       try {
         child = page->child(i);
+        of_child = bounds.of_child(*page, i);
       } catch (const Damaged& damage) {
         if (!visitor.damaged) throw;
         visitor.damaged(damage);
         continue;
       }
-      walk(file, child, depth - 1, visitor, seen);
+      walk(file, child, depth - 1, of_child, visitor, seen);
     }
   } catch (const Damaged& damage) {
     if (!visitor.damaged) throw;
@@ -35,6 +37,13 @@ void walk(const PageFile& file, std::uint64_t number, std::uint64_t depth, const
 }
 
 }  // namespace
+
+KeyBounds KeyBounds::of_child(const TreePage& branch, std::size_t index) const {
+  KeyBounds out = *this;
+  if (index > 0) out.low = branch.key(index);
+  if (index + 1 < branch.count()) out.high = branch.key(index + 1);
+  return out;
+}
 
 void TreeCursor::descend(std::uint64_t page, const std::string_view* key) {
   while (stack_.size() < root_.depth) {
@@ -72,7 +81,7 @@ bool TreeCursor::step_to_next_leaf() {
 
 void walk_tree(const PageFile& file, const TreeRoot& root, const TreeVisitor& visitor) {
   Seen seen;
-  if (root.page != kNoPage) walk(file, root.page, root.depth, visitor, seen);
+  if (root.page != kNoPage) walk(file, root.page, root.depth, {}, visitor, seen);
 }
 
 }  // namespace kiln::cache

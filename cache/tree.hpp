@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,8 +41,14 @@ class TreeCursor {
 
 /// Visits every page of a tree, parents first. Damage goes to `damaged` with the page it was found in, and
 /// the walk goes on with what can still be reached; without `damaged` it is thrown.
+/// What the branches above say of a page's keys: low <= key < high; an empty one bounds nothing.
+struct KeyBounds {
+  std::string low, high;
+  /// Those of a branch's child.
+  KeyBounds of_child(const TreePage& branch, std::size_t index) const;
+};
 struct TreeVisitor {
-  std::function<void(const TreePage&)> page;
+  std::function<void(const TreePage&, const KeyBounds&)> page;
   std::function<void(const Damaged&)> damaged = {};
 };
 void walk_tree(const PageFile& file, const TreeRoot& root, const TreeVisitor& visitor);

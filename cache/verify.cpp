@@ -32,7 +32,8 @@ void verify_pages(StoreFile& file, Verified& out) {
     return;
   } catch (const Damaged& first) {
     const std::size_t before = out.damaged.size();
-    walk_tree(reading->pages(), snapshot.main, {[&](const TreePage& page) { check_strictly(page); }, report});
+    walk_tree(reading->pages(), snapshot.main,
+              {[&](const TreePage& page, const KeyBounds& bounds) { check_strictly(page, bounds); }, report});
     if (out.damaged.size() == before) report(first);
   }
 }

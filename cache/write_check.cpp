@@ -21,9 +21,7 @@ bool ascending(std::string_view a, std::string_view b, bool integers) {
   return x < y;
 }
 
-}  // namespace
-
-void check_strictly(const TreePage& page, bool integer_keys) {
+void check_layout(const TreePage& page, bool integer_keys) {
   struct Extent {
     std::size_t offset, bytes;
   };
@@ -46,16 +44,29 @@ void check_strictly(const TreePage& page, bool integer_keys) {
   if (at != page.size()) damaged(page, "entries do not fill the page");
 }
 
+}  // namespace
+
+void check_strictly(const TreePage& page, const KeyBounds& bounds) {
+  check_layout(page, false);
+  const std::size_t first = page.kind() == TreePage::Kind::branch ? 1 : 0;
+  if (first >= page.count()) return;
+  if (page.key(first) < bounds.low || (!bounds.high.empty() && page.key(page.count() - 1) >= bounds.high))
+    damaged(page, "keys that its parent does not send here");
+}
+
+void check_free_list_page(const TreePage& page) { check_layout(page, true); }
+
 WriteCheck::WriteCheck(const PageFile& file) : file_(file) {
   file.check_length();
   free_.resize(file.snapshot().last_page + 1);
-  walk_tree(file, file.snapshot().free, {[this](const TreePage& page) {
-              check_strictly(page, true);
+  walk_tree(file, file.snapshot().free, {[this](const TreePage& page, const KeyBounds&) {
+              check_free_list_page(page);
               for (std::size_t i = 0; page.kind() == TreePage::Kind::leaf && i < page.count(); ++i)
                 check_free_pages_of(page, i);
             }});
   // A page of the list's own tree that it calls free would be overwritten while it is read.
-  walk_tree(file, file.snapshot().free, {[this](const TreePage& page) { must_be_used(page.number()); }});
+  walk_tree(file, file.snapshot().free,
+            {[this](const TreePage& page, const KeyBounds&) { must_be_used(page.number()); }});
 }
 
 /// One entry: a count, then as many page numbers, descending.
@@ -88,12 +99,12 @@ void WriteCheck::must_be_used(std::uint64_t page) const {
     throw Damaged("page " + std::to_string(page) + ": in use and in the free list");
 }
 
-const TreePage& WriteCheck::checked(std::uint64_t number, TreePage::Kind kind) {
+const TreePage& WriteCheck::checked(std::uint64_t number, TreePage::Kind kind, const KeyBounds& bounds) {
   auto& page = checked_[number];
   if (!page) {
     must_be_used(number);
     auto loaded = TreePage::load(file_, number);
-    check_strictly(*loaded);
+    check_strictly(*loaded, bounds);
     page = std::move(loaded);
   }
   if (page->kind() != kind) damaged(*page, "at the wrong depth of its tree");
@@ -105,9 +116,13 @@ const TreePage& WriteCheck::checked(std::uint64_t number, TreePage::Kind kind) {
 void WriteCheck::insertion(std::string_view key) {
   const TreeRoot& root = file_.snapshot().main;
   std::uint64_t page = root.page;
+  KeyBounds bounds;
   for (std::uint64_t depth = root.depth; depth > 0; --depth) {
-    const TreePage& at = checked(page, depth == 1 ? TreePage::Kind::leaf : TreePage::Kind::branch);
-    if (depth > 1) page = at.child(at.child_for(key));
+    const TreePage& at = checked(page, depth == 1 ? TreePage::Kind::leaf : TreePage::Kind::branch, bounds);
+    if (depth == 1) return;
+    const std::size_t index = at.child_for(key);
+    page = at.child(index);
+    bounds = bounds.of_child(at, index);
   }
 }
 
@@ -118,9 +133,9 @@ void WriteCheck::whole_tree() {
     if (used[page]) damaged(by, "a page that is in use twice");
     used[page] = true;
   };
-  walk_tree(file_, file_.snapshot().main, {[&](const TreePage& page) {
+  walk_tree(file_, file_.snapshot().main, {[&](const TreePage& page, const KeyBounds& bounds) {
               take(page, page.number());
-              check_strictly(page);
+              check_strictly(page, bounds);
               if (page.kind() == TreePage::Kind::branch) {
                 if (page.count() < 2) damaged(page, "a branch with one child");
                 return;

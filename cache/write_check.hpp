@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "cache/pages.hpp"
+#include "cache/tree.hpp"
 
 namespace kiln::cache {
 
@@ -25,7 +25,7 @@ class WriteCheck {
   std::uint64_t free_pages() const noexcept { return free_count_; }
 
  private:
-  const TreePage& checked(std::uint64_t page, TreePage::Kind kind);
+  const TreePage& checked(std::uint64_t page, TreePage::Kind kind, const KeyBounds& bounds);
   void check_free_pages_of(const TreePage& leaf, std::size_t index);
   void must_be_used(std::uint64_t page) const;
 
@@ -35,8 +35,10 @@ class WriteCheck {
   std::unordered_map<std::uint64_t, std::shared_ptr<const TreePage>> checked_;
 };
 
-/// Throws Damaged unless the page's entries fill it without gap or overlap, in strictly ascending order: what
-/// LMDB relies on when it moves them.
-void check_strictly(const TreePage& page, bool integer_keys = false);
+/// Throws Damaged unless the page's entries fill it without gap or overlap, in strictly ascending order and
+/// within the bounds: what LMDB relies on when it searches and moves them.
+void check_strictly(const TreePage& page, const KeyBounds& bounds);
+/// The same for a page of the free list, whose keys are integers.
+void check_free_list_page(const TreePage& page);
 
 }  // namespace kiln::cache

@@ -28,6 +28,7 @@ void check(const char* what, int rc) {
     case MDB_CURSOR_FULL:
     case MDB_PAGE_FULL:
     case MDB_BAD_VALSIZE:
+    case MDB_NOTFOUND:  // of what was just read there
       throw Damaged(std::string(what) + ": " + mdb_strerror(rc));
     default:
       throw LmdbError(what, rc);

@@ -1,3 +1,4 @@
+kiln_test(cache_use_log_test SOURCES cache/use_log_test.cpp USES kiln_cache)
 kiln_test(cache_record_test SOURCES cache/record_test.cpp USES kiln_cache)
 kiln_test(cache_store_test SOURCES cache/store_test.cpp USES kiln_cache PkgConfig::lmdb)
 kiln_test(cache_place_test SOURCES cache/place_test.cpp USES kiln_cache LABEL process)

@@ -39,6 +39,11 @@ class DamageTest : public StoreFixture {
 
   /// What a process does with the file: 0 all there, 1 some missed and healed, 2 a wrong record, 3 not
   /// healed.
+  static int not_healed(const std::string& why) {
+    std::printf("not healed: %s\n", why.c_str());
+    std::fflush(stdout);
+    return 3;
+  }
   int use() const {
     const auto store = open();
     bool missed = false;
@@ -50,18 +55,21 @@ class DamageTest : public StoreFixture {
     }
     store->find(key_of(7).specialisation, soon());
     for (std::uint32_t number = 0; number < kKeys; ++number) {
-      const auto put = store->put(key_of(number), record_of(number, size_of(number))).put;
-      if (put != Put::stored && put != Put::present) return 3;
+      const auto put = store->put(key_of(number), record_of(number, size_of(number)));
+      if (put.put != Put::stored && put.put != Put::present) return not_healed("put: " + put.detail);
     }
-    if (store->put(key_of(99), record_of(99, 30'000)).put != Put::stored) return 3;
+    if (const auto put = store->put(key_of(99), record_of(99, 30'000)); put.put != Put::stored)
+      return not_healed("the last put: " + put.detail);
     for (std::uint32_t number = 0; number < kKeys; ++number)
-      if (!holds(*store, number, size_of(number))) return 3;
-    if (!holds(*store, 99, 30'000)) return 3;
+      if (!holds(*store, number, size_of(number))) return not_healed("missed " + std::to_string(number));
+    if (!holds(*store, 99, 30'000)) return not_healed("missed the last");
     if (!store->verify().damaged.empty()) {  // where no put came by: gc rewrites everything
       store->gc(std::uint64_t{1} << 30, soon());
-      if (!store->verify().damaged.empty()) return 3;
+      const auto left = store->verify().damaged;
+      if (!left.empty()) return not_healed("after gc: " + left[0].key + ' ' + left[0].what);
       for (std::uint32_t number = 0; number < kKeys; ++number)
-        if (!holds(*store, number, size_of(number))) return 3;
+        if (!holds(*store, number, size_of(number)))
+          return not_healed("missed after gc " + std::to_string(number));
       return 4;
     }
     return missed ? 1 : 0;

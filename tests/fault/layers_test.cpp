@@ -109,7 +109,7 @@ TEST_F(LayersTest, AnUnusableLayerIsOneWarningAndTheRestWorks) {
   expect(tree_.at("file"), "ot a directory");
   make(tree_.at("garbage/v1"), 0755, ::geteuid());
   tree_.write("garbage/v1/data.mdb", std::string(10000, 'g'));
-  expect(tree_.at("garbage"), "damaged");
+  expect(tree_.at("garbage"), "no valid meta page");
   const std::string open = bake("open", {7});
   ::chmod(open.c_str(), 0777);
   expect(open, "others may write it");
