@@ -43,7 +43,10 @@ class Eviction {
     WriteCheck(pages).whole_tree();
     if (!surveyed_) {
       entries_ = survey(pages);
-      std::sort(entries_.begin(), entries_.end(), [](auto& a, auto& b) { return a.tick < b.tick; });
+      std::sort(entries_.begin(), entries_.end(), [](auto& x, auto& y) { return x.tick < y.tick; });
+      if (options_.spare)
+        std::stable_partition(entries_.begin(), entries_.end(),
+                              [this](const Surveyed& entry) { return !options_.spare(entry.key); });
       surveyed_ = true;
     }
     const std::uint64_t surplus = (live - options_.live_bytes) / pages.page_size() + 1;
@@ -71,7 +74,6 @@ class Eviction {
 
   /// Appends the keys of an entry unless somebody used it meanwhile.
   bool choose(const PageFile& pages, const Surveyed& entry, std::vector<std::string>& victims) {
-    if (options_.spare && options_.spare(entry.key)) return false;
     TreeCursor cursor(pages);
     const auto use = read_use(cursor, entry.key);
     if (use && entry.pieces > 0 && use->tick != entry.tick) return false;
