@@ -7,9 +7,10 @@ kiln_test(cache_board_test SOURCES cache/board_test.cpp USES kiln_cache)
 kiln_test(cache_flight_test SOURCES cache/flight_test.cpp USES kiln_cache LABEL process)
 kiln_test(cache_concurrency_test SOURCES cache/concurrency_test.cpp USES kiln_cache PkgConfig::lmdb LABEL process)
 
-# Not a ctest test: run `store_bench` (KILN_BENCH_ENTRIES=100000 for a large store).
+# Not a ctest test: run `store_bench` (KILN_BENCH_ENTRIES=100000 for a large store, `store_bench scale` for a table of sizes).
 find_package(benchmark QUIET)
 if(benchmark_FOUND)
-  add_executable(store_bench bench/store_bench.cpp)
+  add_executable(store_bench bench/store_bench.cpp bench/store_scale.cpp)
+  target_include_directories(store_bench PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(store_bench PRIVATE kiln_cache PkgConfig::lmdb benchmark::benchmark)
 endif()

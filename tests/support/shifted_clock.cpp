@@ -1,0 +1,42 @@
+// A wall clock that jumps: time, gettimeofday and clock_gettime of the real-time clocks, shifted by what
+// kiln_shift_clock was last given. Linked in front of libc. The monotonic clocks stay.
+#include "tests/support/shifted_clock.hpp"
+
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace {
+std::atomic<std::int64_t> shift{0};
+
+bool is_wall_clock(clockid_t clock) noexcept {
+  return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+}
+}  // namespace
+
+#define KILN_CLOCK_API __attribute__((visibility("default")))
+
+extern "C" {
+KILN_CLOCK_API void kiln_shift_clock(std::int64_t seconds) { shift = seconds; }
+
+KILN_CLOCK_API int clock_gettime(clockid_t clock, timespec* out) noexcept {
+  const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, out));
+  if (result == 0 && is_wall_clock(clock)) out->tv_sec += shift;
+  return result;
+}
+KILN_CLOCK_API int gettimeofday(timeval* out, void*) noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  *out = {now.tv_sec, now.tv_nsec / 1000};
+  return 0;
+}
+KILN_CLOCK_API time_t time(time_t* out) noexcept {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (out) *out = now.tv_sec;
+  return now.tv_sec;
+}
+}
