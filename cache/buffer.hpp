@@ -15,6 +15,8 @@ class Buffer {
   bool empty() const noexcept { return size_ == 0; }
   std::string_view view() const noexcept { return {bytes_.get(), size_}; }
   void clear() noexcept { size_ = 0; }
+  /// REQUIRES: no more than size().
+  void truncate(std::size_t size) noexcept { size_ = size; }
   void reserve(std::size_t bytes) {
     if (bytes <= capacity_) return;
     std::unique_ptr<char[]> larger(new char[bytes]);  // not make_unique, which zeroes

@@ -39,8 +39,9 @@ class Eviction {
     if (!writing) return false;
     const PageFile pages = writing->pages();
     const std::uint64_t live = pages.snapshot().live_bytes();
-    if (live <= options_.live_bytes) return false;
-    WriteCheck(pages).whole_tree();
+    if (live <= options_.live_bytes || deadline_.passed()) return false;
+    // Once, unless somebody else wrote since: in a large store it takes longer than what follows.
+    if (pages.snapshot().transaction != checked_) WriteCheck(pages).whole_tree();
     if (!surveyed_) {
       entries_ = survey(pages);
       std::sort(entries_.begin(), entries_.end(), [](auto& x, auto& y) { return x.tick < y.tick; });
@@ -61,6 +62,7 @@ class Eviction {
       if (!writing->begin(options_.cap_bytes, deadline_)) return false;
       check("evicting", erase(writing->txn(), writing->dbi(), victims));
       writing->commit();
+      checked_ = pages.snapshot().transaction + 1;
     } catch (const LmdbError& error) {
       if (error.rc() != MDB_MAP_FULL || per_transaction_ <= kFewestPieces) throw;
       writing->abort();
@@ -106,7 +108,8 @@ class Eviction {
   bool surveyed_ = false;
   std::vector<Surveyed> entries_;
   std::size_t next_ = 0, per_transaction_ = kPiecesPerTransaction;
-  std::uint64_t evicted_ = 0;
+  std::uint64_t evicted_ = 0,
+                checked_ = kNoPage;  // checked_: the transaction whose state is known to be sane
 };
 
 }  // namespace

@@ -70,8 +70,12 @@ bool append_pieces(TreeCursor& cursor, const Key& key, std::uint64_t size, Value
     wanted[kPieceKeyBytes - 2] = static_cast<char>(index >> 8);
     wanted[kPieceKeyBytes - 1] = static_cast<char>(index);
     if (!cursor.next() || cursor.key() != wanted) return false;
-    const TreePage::Value value = cursor.value();
+    TreePage::Value value = cursor.value();
     if (value.size == 0) return false;
+    if (value.size > size - copy.size()) {  // filled up
+      value.size = size - copy.size();
+      value.bytes = value.bytes.substr(0, value.size);
+    }
     copy.add(value);
   }
   copy.flush();
@@ -134,7 +138,8 @@ Copied copy_record(const PageFile& file, const Key& key, Buffer& out) {
   copy.add(cursor.value());
   copy.flush();
   const auto extent = extent_of(out.view());
-  if (!extent || extent->total > kMaxRecordBytes || out.size() > extent->total) return Copied::damaged;
+  if (!extent || extent->total > kMaxRecordBytes) return Copied::damaged;
+  if (out.size() > extent->total) out.truncate(extent->total);  // filled up
   out.reserve(std::min(extent->total, kReserveLimit));
   return append_pieces(cursor, key, extent->total, copy) ? Copied::complete : Copied::damaged;
 }
@@ -154,12 +159,18 @@ std::vector<std::string> pieces_of(const PageFile& file, const Key& key,
 }
 
 int write_record(MDB_txn* txn, MDB_dbi dbi, const Key& key, std::string_view encoded, unsigned flags) {
+  std::string filled_up;
   for (std::size_t index = 0; !encoded.empty(); ++index) {
     const std::string at = piece_key(key, index);
-    const std::string_view piece = encoded.substr(0, kPieceBytes);
+    std::string_view piece = encoded.substr(0, kPieceBytes);
+    encoded.remove_prefix(piece.size());
+    if (piece.size() < kSmallestPiece) {
+      filled_up = piece;
+      filled_up.resize(kSmallestPiece);
+      piece = filled_up;
+    }
     MDB_val where = value_of(at), value = value_of(piece);
     if (const int rc = mdb_put(txn, dbi, &where, &value, flags); rc != 0) return rc;
-    encoded.remove_prefix(piece.size());
   }
   return 0;
 }

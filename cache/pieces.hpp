@@ -1,10 +1,11 @@
 // Entries of the tree: records as runs of pieces, and when each was used.
 //
 // Piece: key 'r', specialisation digest, toolchain digest, u16 big-endian index; value 4,080 bytes of the
-// encoded record, the last piece shorter. A page of 4,096 bytes has a header of 16: each full piece is one
-// overflow page, so that every freed page fits the next piece; whole values fragment the file to almost twice
-// its live bytes.
-// Use: key 'u', both digests; value Use, in 32 bytes. Written with its record, in one transaction.
+// encoded record, the last piece shorter, but filled up with zeros to 2,048. A page of 4,096 bytes has a
+// header of 16: each piece is one overflow page, so that every freed page fits the next piece (whole values
+// fragment the file to almost twice its live bytes), and deleting a record frees exactly its pages (small
+// values would lie in leaves, which LMDB gives back only when they are almost empty). Use: key 'u', both
+// digests; value Use, in 32 bytes. Written with its record, in one transaction.
 #pragma once
 
 #include <lmdb.h>
@@ -20,7 +21,7 @@
 
 namespace kiln::cache {
 
-inline constexpr std::size_t kPieceBytes = 4080;
+inline constexpr std::size_t kPieceBytes = 4080, kSmallestPiece = 2048;
 inline constexpr std::size_t kMaxRecordBytes = kPieceBytes << 16;
 
 enum class Copied { absent, complete, damaged };

@@ -79,6 +79,7 @@ class Copy {
         from_.append_bodies(value.overflow, 1, value.size, encoded_);
       const auto extent = extent_of(encoded_.view());
       if (extent && encoded_.size() < extent->total && extent->total <= kMaxRecordBytes) return;
+      if (extent && encoded_.size() > extent->total) encoded_.truncate(extent->total);  // filled up
       if (extent && decode(encoded_.view()))
         keep();
       else

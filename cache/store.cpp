@@ -88,8 +88,6 @@ std::shared_ptr<Store> Store::open(const StoreOptions& options) {
   if (state_of(fd.get(), file.path) == FileState::foreign) throw_store_error(file.path, kForeignFile);
   enter_reader(fd.get(), base::Deadline::after(0s));  // throws where the filesystem has no locks
   if (!file.writable) newest_snapshot(fd.get());      // nobody would heal it
-  enter_reader(fd.get(), base::Deadline::after(0s));  // throws where the filesystem has no locks
-  if (!file.writable) newest_snapshot(fd.get());      // nobody would heal it
   if (::stat(file.place.c_str(), &st) != 0) throw_store_error(file.place, std::strerror(errno));
   impl->identity = std::to_string(st.st_dev) + "-" + std::to_string(st.st_ino);
   return std::shared_ptr<Store>(new Store(std::move(impl)));

@@ -23,7 +23,7 @@ struct StoreOptions {
   std::string directory;  ///< DIR; the file is DIR/v1/data.mdb. Created 0700 when writable
   Access access = Access::read_write;
   std::uint64_t cap_bytes = std::uint64_t{5} << 30;  ///< of the file; at least kSmallestCap
-  std::chrono::milliseconds put_wait{500};   ///< a put that cannot get the gate in this time is skipped
+  std::chrono::milliseconds put_wait{2000};  ///< a put that cannot get the gate in this time is skipped
   std::chrono::milliseconds upkeep{60'000};  ///< how often uses are written and idle descriptors closed
 };
 inline constexpr std::uint64_t kSmallestCap = std::uint64_t{4} << 20;

@@ -17,7 +17,7 @@ class SmallRecords : public StoreFixture {
  protected:
   StoreOptions capped() const {
     StoreOptions o = options();
-    o.cap_bytes = 16 << 20;
+    o.cap_bytes = 48 << 20;
     return o;
   }
   void fill() const {
@@ -25,7 +25,7 @@ class SmallRecords : public StoreFixture {
     MDB_txn* txn = nullptr;
     MDB_dbi dbi = 0;
     ASSERT_EQ(mdb_env_create(&env), 0);
-    ASSERT_EQ(mdb_env_set_mapsize(env, 16 << 20), 0);
+    ASSERT_EQ(mdb_env_set_mapsize(env, 48 << 20), 0);
     ASSERT_EQ(mdb_env_open(env, data_file().c_str(), MDB_NOSUBDIR | MDB_NOLOCK, 0600), 0);
     ASSERT_EQ(mdb_txn_begin(env, nullptr, 0, &txn), 0);
     ASSERT_EQ(mdb_dbi_open(txn, nullptr, 0, &dbi), 0);
