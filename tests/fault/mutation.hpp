@@ -41,6 +41,14 @@ class MutableFile {
                                kDbRoot = 40;
 
  private:
+  // As LMDB has them: sizes of headers, flags of pages and nodes.
+  static constexpr std::size_t kHeader = 16, kNode = 8, kFlags = 10;
+  static constexpr std::uint16_t kBranch = 1, kLeaf = 2, kBigData = 1;
+  static constexpr std::uint64_t kNoPageNumber = ~std::uint64_t{0};
+
+  bool fits(std::size_t offset, std::size_t size) const noexcept {
+    return offset <= bytes_.size() && bytes_.size() - offset >= size;
+  }
   using Random = std::mt19937;
   std::size_t count_of(std::uint64_t page) const;
   std::size_t node(std::uint64_t page, std::size_t index) const;

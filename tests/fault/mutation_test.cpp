@@ -187,8 +187,8 @@ TEST_F(MutationTest, TwoMetasOfOneTransactionWhoseTreesDiffer) {
   file.set(MutableFile::kTransaction, file.at<std::uint64_t>(MutableFile::kPage + MutableFile::kTransaction));
   const auto root = file.at<std::uint64_t>(MutableFile::kMainDb + MutableFile::kDbRoot);
   ASSERT_EQ(std::count(newest.begin(), newest.end(), root), 0);
-  for (std::size_t i = 0; i < 40; i += 2)  // of the tree that only the first meta names
-    file.set(root * MutableFile::kPage + 16 + i, std::uint16_t{0xfff0});
+  // Of the tree that only the first meta names: its entries end behind the page.
+  file.set(root * MutableFile::kPage + 14, std::uint16_t{32767});
   expect_survives(file, seed);
 }
 
@@ -268,7 +268,7 @@ TEST_F(MutationTest, AFreeListThatNamesTreePagesInUse) {
       for (const auto& list : whole.free_lists()) {
         MutableFile file(seed.bytes);
         if (!call_free(file, list, page)) continue;
-        ++named;
+        if (++named % 4 != 0) continue;  // all of them take a while
         SCOPED_TRACE(page);
         expect_survives(file, seed);
         break;

@@ -34,6 +34,7 @@ class Running {
   /// What it has written to stdout so far.
   std::string out() const;
   Finished wait();
+  int pid() const noexcept { return pid_; }
 
  private:
   std::string out_path_, err_path_;
