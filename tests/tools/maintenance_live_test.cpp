@@ -14,7 +14,11 @@ using cache::test::record_of;
 using cache::test::same;
 using cache::test::soon;
 
-constexpr int kCommands = 20;
+/// The soak: KILN_SOAK_COMMANDS=1000.
+int commands() {
+  const char* soak = std::getenv("KILN_SOAK_COMMANDS");
+  return soak ? std::atoi(soak) : 20;
+}
 
 /// What an engine saw, in memory that parent and child share.
 struct Seen {
@@ -72,7 +76,7 @@ class Live : public StoreCommand {
       if (pid == 0) ::_exit(engine(i * 1'000'000, keeps));
       engines.push_back(pid);
     }
-    for (int i = 0; i < kCommands; ++i) command(i);
+    for (int i = 0; i < commands(); ++i) command(i);
     seen_->stop = true;
     for (const pid_t pid : engines) {
       int status = -1;
@@ -82,7 +86,7 @@ class Live : public StoreCommand {
   }
   void print(const char* what) const {
     std::printf("FIGURES %s x %d: %lu puts, %lu gets, %lu hits, %lu wrong, %lu lost, %lu refused\n", what,
-                kCommands, seen_->puts.load(), seen_->gets.load(), seen_->hits.load(), seen_->wrong.load(),
+                commands(), seen_->puts.load(), seen_->gets.load(), seen_->hits.load(), seen_->wrong.load(),
                 seen_->lost.load(), seen_->refused.load());
   }
 

@@ -27,7 +27,6 @@ TEST_P(OnTerminal, LinesFit) {
                                      {"templates", "scale"},
                                      {"ls"},
                                      {"stats"},
-                                     {"verify"},
                                      {"gc"},
                                      {"doctor"}}) {
     const TerminalRun r = run_on_terminal(GetParam(), arguments, environment());

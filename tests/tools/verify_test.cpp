@@ -157,6 +157,9 @@ TEST_F(Verify, ShowsABarOnATerminal) {
   EXPECT_EQ(r.status, 0);
   EXPECT_EQ(r.screen.find("checking"), std::string::npos) << r.screen;
   ASSERT_EQ(visible_lines(r.screen).size(), 2u) << r.screen;
+  damage_image(3);
+  for (const std::string& line : visible_lines(run_on_terminal(80, {"verify"}, environment()).screen))
+    EXPECT_LE(line.size(), 80u) << line;
 }
 
 /// The process that reads, whose parent is `pid`.
