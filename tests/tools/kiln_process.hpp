@@ -45,6 +45,8 @@ class Running {
 class KilnCommand : public ::testing::Test {
  protected:
   KilnCommand();
+  /// Also removes the lock files of the stores below the scratch directory, which lie in /dev/shm.
+  ~KilnCommand() override;
   Environment environment() const;
   Finished kiln(const Arguments& arguments, const Environment& more = {});
   /// Not waited for.
