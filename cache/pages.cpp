@@ -117,7 +117,7 @@ Snapshot newest_snapshot(int fd, bool* both_sane) {
   if (first && second && !alike) throw Damaged("two page sizes");
   if (!second) return *first;
   if (!first) return *second;
-  return first->transaction > second->transaction ? *first : *second;
+  return first->transaction >= second->transaction ? *first : *second;  // LMDB's choice, a tie included
 }
 
 void PageFile::check_length() const {

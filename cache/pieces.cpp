@@ -148,9 +148,10 @@ std::vector<std::string> pieces_of(const PageFile& file, const Key& key,
                                    std::vector<std::pair<std::uint64_t, std::uint64_t>>* pages) {
   std::vector<std::string> out;
   TreeCursor cursor(file);
-  for (bool more = cursor.seek(piece_key(key, 0)); more; more = cursor.next()) {
-    const auto name = parse_piece_key(cursor.key());
-    if (!name || name->key != key) break;
+  const std::string record = digests_of(key, kFirstPieceKey[0]);
+  for (bool more = cursor.seek(piece_key(key, 0)); more && cursor.key().starts_with(record);
+       more = cursor.next()) {
+    if (!parse_piece_key(cursor.key())) throw Damaged("a key of no kind among a record's pieces");
     out.emplace_back(cursor.key());
     if (const auto value = cursor.value(); pages && value.overflow != kNoPage)
       pages->emplace_back(value.overflow, value.size);

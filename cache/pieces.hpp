@@ -52,7 +52,8 @@ std::optional<Use> read_use(TreeCursor& cursor, const Key& key);
 /// Appends the encoded record of `key` to `out`. Nothing in it is verified. Throws Damaged when the tree
 /// cannot be read as far as the record.
 Copied copy_record(const PageFile& file, const Key& key, Buffer& out);
-/// The keys of the pieces that are there, whole record or not. `pages` receives the first page of each value
+/// The keys of the pieces that are there, whole record or not. Throws Damaged when there is something else
+/// among them. `pages` receives the first page of each value
 /// that does not lie in its leaf, with the value's size.
 std::vector<std::string> pieces_of(const PageFile& file, const Key& key,
                                    std::vector<std::pair<std::uint64_t, std::uint64_t>>* pages = nullptr);

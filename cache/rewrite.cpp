@@ -56,9 +56,30 @@ class Copy {
       }
     }
   }
-  void finish() { check("copying", mdb_txn_commit(std::exchange(txn_, nullptr))); }
+  /// What the walk saw of records that did not come whole or in order: a reader may find them all the same.
+  void finish() {
+    TreeCursor uses(from_);
+    for (const Key& key : seen_) {
+      if (kept_.contains(key) || leave_out_.contains(key)) continue;
+      try {
+        encoded_.clear();
+        if (copy_record(from_, key, encoded_) != Copied::complete || !decode(encoded_.view())) continue;
+        put(write_record(txn_, dbi_, key, encoded_.view()));
+        if (const auto use = read_use(uses, key)) put(write_use(txn_, dbi_, key, aged(*use)));
+        ++count_.kept;
+      } catch (const Damaged&) {  // counted by the walk
+      }
+    }
+    commit();
+  }
 
  private:
+  void commit() { check("copying", mdb_txn_commit(std::exchange(txn_, nullptr))); }
+  /// The fresh file counts its transactions from 1.
+  Use aged(Use use) const {
+    use.tick -= static_cast<std::int64_t>(from_.snapshot().transaction);
+    return use;
+  }
   void begin() {
     check("copying", mdb_txn_begin(env_, nullptr, 0, &txn_));
     check("copying", mdb_dbi_open(txn_, nullptr, 0, &dbi_));
@@ -66,6 +87,7 @@ class Copy {
 
   void entry(std::string_view bytes, const TreePage::Value& value) {
     if (const auto piece = parse_piece_key(bytes)) {
+      seen_.insert(piece->key);
       if (piece->index == 0) {
         count_.damaged += encoded_.empty() ? 0 : 1;  // the one before has no end
         encoded_.clear();
@@ -86,9 +108,7 @@ class Copy {
         ++count_.damaged;
       encoded_.clear();
     } else if (const auto key = parse_use_key(bytes); key && kept_.contains(*key)) {
-      Use use = decode_use(value.bytes);
-      use.tick -= static_cast<std::int64_t>(from_.snapshot().transaction);  // the fresh file counts from 1
-      put(write_use(txn_, dbi_, *key, use));
+      put(write_use(txn_, dbi_, *key, aged(decode_use(value.bytes))));
     }
   }
 
@@ -109,7 +129,7 @@ class Copy {
     ++count_.kept;
     pieces_ += encoded_.size() / kPieceBytes + 1;
     if (pieces_ < kPiecesPerTransaction) return;
-    finish();
+    commit();
     begin();
     pieces_ = 0;
   }
@@ -124,7 +144,7 @@ class Copy {
   Key key_;
   std::size_t next_ = 0, pieces_ = 0;
   Buffer encoded_;
-  std::set<Key> kept_;
+  std::set<Key> seen_, kept_;
 };
 
 void copy_intact(int fd, FreshFile& fresh, const RewriteOptions& options, Rewritten& count) {

@@ -1,6 +1,7 @@
 // What store*.cpp share. Private to them.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -53,6 +54,7 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   const StoreOptions options;
   StoreFile file;
   std::string identity;
+  std::atomic<bool> tree_checked{false};  // by a put of this process
   PerProcess<Upkeep> upkeep;
 };
 

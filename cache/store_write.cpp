@@ -24,6 +24,7 @@ constexpr auto kHealWait = 5s;  // for the gate, before a damaged file is replac
 constexpr int kRoomAttempts = 4;
 constexpr std::uint64_t kTreeSlack = 8 << 20;  // of map, for the tree's pages that a put copies
 constexpr std::uint64_t kTreePagesPerPut = 64;
+constexpr std::uint64_t kPagesCheckedAtFirst = 1024;
 
 bool no_space(int rc, const std::string& path, std::size_t needed) noexcept {
   if (rc == MDB_MAP_FULL || rc == ENOSPC || rc == EDQUOT || rc == EFBIG) return true;
@@ -149,10 +150,14 @@ void Store::Impl::put_record(Writing& writing, const PageFile& pages, const Key&
   WriteCheck check_first(pages);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> values;
   const std::vector<std::string> old = pieces_of(pages, key, &values);
-  if (old.empty()) {
+  // What lay damaged on the disk is found by the first put of a process; it takes milliseconds.
+  const TreeRoot& tree = pages.snapshot().main;
+  const bool first_put = !tree_checked && tree.branch_pages + tree.leaf_pages <= kPagesCheckedAtFirst;
+  if (old.empty() && !first_put) {
     for (std::size_t i = 0; i < pieces; ++i) check_first.insertion(piece_key(key, i));
   } else {
     check_first.whole_tree();
+    tree_checked = true;
     for (const auto& [page, size] : values) pages.check_overflow(page, size);
   }
   check_first.insertion(use_key(key));

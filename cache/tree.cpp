@@ -10,11 +10,11 @@ using Seen = std::unordered_set<std::uint64_t>;
 void walk(const PageFile& file, std::uint64_t number, std::uint64_t depth, const KeyBounds& bounds,
           const TreeVisitor& visitor, Seen& seen) {
   try {
-    if (!seen.insert(number).second) throw Damaged("page " + std::to_string(number) + ": in the tree twice");
     const auto page = TreePage::load(file, number);
     const auto expected = depth == 1 ? TreePage::Kind::leaf : TreePage::Kind::branch;
     if (page->kind() != expected)
       throw Damaged("page " + std::to_string(number) + ": at the wrong depth of its tree");
+    if (!seen.insert(number).second) throw Damaged("page " + std::to_string(number) + ": in the tree twice");
     visitor.page(*page, bounds);
     if (depth == 1) return;
     for (std::size_t i = 0; i < page->count(); ++i) {
@@ -63,6 +63,7 @@ void TreeCursor::descend(std::uint64_t page, const std::string_view* key) {
 bool TreeCursor::seek(std::string_view key) {
   before_.swap(stack_);
   stack_.clear();
+  leaves_ = 0;
   if (root_.page == kNoPage) return false;
   descend(root_.page, &key);
   return stack_.back().index < leaf().count() || step_to_next_leaf();
@@ -71,6 +72,7 @@ bool TreeCursor::seek(std::string_view key) {
 bool TreeCursor::next() { return ++stack_.back().index < leaf().count() || step_to_next_leaf(); }
 
 bool TreeCursor::step_to_next_leaf() {
+  if (++leaves_ > file_.snapshot().last_page) throw Damaged("a tree that goes in circles");
   do {
     stack_.pop_back();
     if (stack_.empty()) return false;

@@ -36,6 +36,7 @@ class TreeCursor {
 
   const PageFile& file_;
   TreeRoot root_;
+  std::uint64_t leaves_ = 0;           // since the last seek: more than there are pages is a circle
   std::vector<Level> stack_, before_;  // before_: of the last seek; neighbours share their pages
 };
 

@@ -1,5 +1,7 @@
 #include "cache/verify.hpp"
 
+#include <sys/stat.h>
+
 #include "cache/data_file.hpp"
 #include "cache/pieces.hpp"
 #include "cache/record.hpp"
@@ -27,6 +29,10 @@ void verify_pages(StoreFile& file, Verified& out) {
   const auto reading = enter(file);
   const Snapshot& snapshot = reading->pages().snapshot();
   out.bytes = snapshot.bytes();
+  struct stat st {};
+  if (::stat(file.path.c_str(), &st) == 0 && (st.st_mode & S_IXUSR) != 0)
+    out.damaged.push_back(
+        {{}, "a write to it failed earlier; the next put moves its entries to a fresh file"});
   try {
     WriteCheck(reading->pages()).whole_tree();
     return;

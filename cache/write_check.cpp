@@ -65,8 +65,14 @@ WriteCheck::WriteCheck(const PageFile& file) : file_(file) {
                 check_free_pages_of(page, i);
             }});
   // A page of the list's own tree that it calls free would be overwritten while it is read.
-  walk_tree(file, file.snapshot().free,
-            {[this](const TreePage& page, const KeyBounds&) { must_be_used(page.number()); }});
+  walk_tree(file, file.snapshot().free, {[this](const TreePage& page, const KeyBounds&) {
+              must_be_used(page.number());
+              if (page.kind() != TreePage::Kind::leaf) return;
+              for (std::size_t i = 0; i < page.count(); ++i)
+                if (const auto value = page.value(i); value.overflow != kNoPage)
+                  for (std::uint64_t at = 0; at <= (TreePage::kHeader + value.size - 1) / page.size(); ++at)
+                    must_be_used(value.overflow + at);
+            }});
 }
 
 /// One entry: a count, then as many page numbers, descending.

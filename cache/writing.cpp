@@ -137,9 +137,12 @@ bool Writing::begin(std::uint64_t map_bytes, base::Deadline deadline) {
 std::int64_t Writing::tick() const noexcept { return static_cast<std::int64_t>(mdb_txn_id(txn_)); }
 
 void Writing::commit() {
+  const auto expected = static_cast<std::uint64_t>(tick());
   const int rc = mdb_txn_commit(std::exchange(txn_, nullptr));
   close_environment();
   check("commit", rc);
+  // Counts of pages that were damaged in the old meta page make a new one that no reader takes.
+  if (newest_snapshot(fd_.get()).transaction != expected) throw Damaged("the commit's meta page is not sane");
 }
 
 void Writing::abort() noexcept {

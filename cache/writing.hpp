@@ -57,7 +57,8 @@ class Writing {
   MDB_dbi dbi() const noexcept { return dbi_; }
   /// Counts the store's transactions: the ticks of Use.
   std::int64_t tick() const noexcept;
-  /// Synced when it returns; the transaction and LMDB are closed either way. Throws LmdbError, Damaged.
+  /// Synced, and what readers see, when it returns; the transaction and LMDB are closed either way. Throws
+  /// LmdbError, Damaged.
   void commit();
   /// Drops the transaction; `begin` may be called again.
   void abort() noexcept;

@@ -1,4 +1,4 @@
 # The fault matrix of docs/reliability.md.
-foreach(rows damage disk flight places races)
+foreach(rows damage mutation disk flight places races)
   include(${CMAKE_CURRENT_LIST_DIR}/${rows}.cmake)
 endforeach()

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 
 #include "toolchain/locate.hpp"
 
@@ -132,6 +133,19 @@ KilnCommand::KilnCommand() : scratch_("kiln-tools-test") {
   write("templates/scale.cu", kScaleSource);
   write("templates/picky.toml", kPickyManifest);
   write("templates/picky.cu", kPickySource);
+}
+
+KilnCommand::~KilnCommand() {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  for (fs::recursive_directory_iterator place(scratch_.path(), ignored), end; place != end;
+       place.increment(ignored)) {
+    struct stat st {};
+    if (place->path().filename() != "v1" || ::stat(place->path().c_str(), &st) != 0) continue;
+    const std::string name = "/dev/shm/kiln-" + std::to_string(::getuid()) + '-' + std::to_string(st.st_dev) +
+                             '-' + std::to_string(st.st_ino);
+    for (const char* kind : {".flight", ".board"}) ::unlink((name + kind).c_str());
+  }
 }
 
 Environment KilnCommand::environment() const {

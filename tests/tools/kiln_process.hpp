@@ -34,6 +34,7 @@ class Running {
   /// What it has written to stdout so far.
   std::string out() const;
   Finished wait();
+  int pid() const noexcept { return pid_; }
 
  private:
   std::string out_path_, err_path_;
@@ -44,6 +45,8 @@ class Running {
 class KilnCommand : public ::testing::Test {
  protected:
   KilnCommand();
+  /// Also removes the lock files of the stores below the scratch directory, which lie in /dev/shm.
+  ~KilnCommand() override;
   Environment environment() const;
   Finished kiln(const Arguments& arguments, const Environment& more = {});
   /// Not waited for.

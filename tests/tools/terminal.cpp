@@ -8,7 +8,8 @@
 
 namespace kiln::test {
 
-TerminalRun run_on_terminal(int columns, const Arguments& arguments, const Environment& environment) {
+TerminalRun run_on_terminal(int columns, const Arguments& arguments, const Environment& environment,
+                            const std::string& typed) {
   std::vector<std::string> settings{"TERM=xterm"};
   for (const auto& [name, value] : environment) settings.push_back(name + '=' + value);
   std::vector<char*> argv{const_cast<char*>(KILN_COMMAND)}, envp;
@@ -24,6 +25,7 @@ TerminalRun run_on_terminal(int columns, const Arguments& arguments, const Envir
     ::_exit(127);
   }
   TerminalRun out;
+  if (::write(terminal, typed.data(), typed.size()) != static_cast<ssize_t>(typed.size())) return out;
   char buffer[4096];
   for (ssize_t got = 0; (got = ::read(terminal, buffer, sizeof buffer)) > 0;)
     out.screen.append(buffer, static_cast<std::size_t>(got));

@@ -11,7 +11,9 @@ struct TerminalRun {
   int status = -1;
   std::string screen;  ///< everything written, stdout and stderr together
 };
-TerminalRun run_on_terminal(int columns, const Arguments& arguments, const Environment& environment);
+/// `typed` is what somebody types meanwhile.
+TerminalRun run_on_terminal(int columns, const Arguments& arguments, const Environment& environment,
+                            const std::string& typed = {});
 
 /// Without escape codes; what a carriage return has overwritten is gone.
 std::vector<std::string> visible_lines(const std::string& screen);

@@ -27,6 +27,7 @@ TEST_P(OnTerminal, LinesFit) {
                                      {"templates", "scale"},
                                      {"ls"},
                                      {"stats"},
+                                     {"gc"},
                                      {"doctor"}}) {
     const TerminalRun r = run_on_terminal(GetParam(), arguments, environment());
     EXPECT_LE(r.status, 1) << r.screen;

@@ -5,6 +5,9 @@ target_compile_definitions(kiln_process PUBLIC KILN_COMMAND="$<TARGET_FILE:kiln-
 target_link_libraries(kiln_process PUBLIC kiln_toolchain nlohmann_json::nlohmann_json GTest::gtest util)
 add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 
+kiln_test(tools_maintenance_test SOURCES tools/verify_test.cpp tools/rewrite_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_maintenance_live_test SOURCES tools/maintenance_live_test.cpp USES kiln_process kiln_cache LABEL process)
+
 foreach(name usage compile prewarm cache doctor terminal descriptor)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)
 endforeach()

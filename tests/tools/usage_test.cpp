@@ -6,7 +6,8 @@ namespace {
 
 using Usage = KilnCommand;
 
-constexpr const char* kCommands[] = {"templates", "compile", "prewarm", "ls", "show", "stats", "doctor"};
+constexpr const char* kCommands[] = {"templates", "compile", "prewarm", "ls",    "show",
+                                     "stats",     "verify",  "gc",      "clear", "doctor"};
 
 TEST_F(Usage, EverySubcommandExplainsItself) {
   for (const char* command : kCommands) {

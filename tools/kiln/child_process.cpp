@@ -66,6 +66,20 @@ std::string ChildProcess::read_all() {
   }
 }
 
+bool ChildProcess::read_line(std::string& line) {
+  std::size_t end;
+  while ((end = unread_.find('\n')) == std::string::npos) {
+    char buffer[4096];
+    const ssize_t got = ::read(out_.get(), buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    unread_.append(buffer, static_cast<std::size_t>(got));
+  }
+  line = unread_.substr(0, end);
+  unread_.erase(0, end + 1);
+  return true;
+}
+
 bool ChildProcess::wait_for_byte(int milliseconds) {
   pollfd wait{out_.get(), POLLIN, 0};
   char byte;

@@ -21,6 +21,8 @@ class ChildProcess {
 
   /// Until it closes its stdout.
   std::string read_all();
+  /// The next line, without its end; false when there is none.
+  bool read_line(std::string& line);
   /// One byte within `milliseconds`; false when none came.
   bool wait_for_byte(int milliseconds);
   void close_input() noexcept { in_.reset(); }
@@ -30,6 +32,7 @@ class ChildProcess {
  private:
   pid_t pid_ = -1;
   base::Fd in_, out_;
+  std::string unread_;
 };
 
 /// The executable of that name in PATH, else in `directories`; empty when there is none.

@@ -16,6 +16,9 @@ void add_prewarm(CLI::App& app, Context& context);
 void add_ls(CLI::App& app, Context& context);
 void add_show(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
+void add_verify(CLI::App& app, Context& context);
+void add_gc(CLI::App& app, Context& context);
+void add_clear(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
 
 }  // namespace kiln::cli

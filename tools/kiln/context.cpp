@@ -59,6 +59,7 @@ Options Context::options() const {
   out.cache_dir = cache_dir;
   out.template_path = template_path;
   out.jobs = jobs;
+  out.cache_max_size = max_size;
   return out;
 }
 

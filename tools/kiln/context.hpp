@@ -25,6 +25,8 @@ class Context {
   bool json = false;
   /// Compile workers, for subcommands with -j; to be set before `service` is called.
   int jobs = 0;
+  /// --max-size, for subcommands with it; empty: as configured.
+  std::string max_size;
   /// The chosen subcommand's name, and what it does. Set by its CLI callback.
   std::string command;
   std::function<int()> action;

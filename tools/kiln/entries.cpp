@@ -9,6 +9,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/wire.hpp"
+#include "context.hpp"
 #include "kiln/error.hpp"
 #include "runtime/places.hpp"
 
@@ -61,15 +62,10 @@ bool entry_less(const StoredEntry& a, const StoredEntry& b) {
 
 }  // namespace
 
-StoreView view_store(const runtime::Config& config) {
+StorePlace find_store(const runtime::Config& config) {
   const auto has_file = [](const std::string& directory) {
     struct stat st {};
     return ::stat((directory + "/v1/data.mdb").c_str(), &st) == 0;
-  };
-  const auto view = [](const std::string& directory) -> StoreView {
-    cache::StoreOptions options;
-    options.directory = directory, options.access = cache::Access::read_only;
-    return {directory, cache::Store::open(options)};
   };
   const std::vector<runtime::Candidate> candidates = runtime::store_candidates(config);
   for (const runtime::Candidate& candidate : candidates) {
@@ -80,23 +76,46 @@ StoreView view_store(const runtime::Config& config) {
       if (candidate.kind == runtime::Candidate::Kind::configured) base::warn_once("view", error.what());
       continue;
     }
-    if (has_file(directory)) return view(directory);
-    if (could_be_made(directory)) return {directory, nullptr};
+    if (has_file(directory)) return {directory, true};
+    if (could_be_made(directory)) return {directory, false};
     // Somebody else's, which cannot be written: what it holds is read as a layer is.
-    if (has_file(candidate.directory)) return view(candidate.directory);
+    if (has_file(candidate.directory)) return {candidate.directory, true};
   }
-  return {candidates.front().directory, nullptr};
+  return {candidates.front().directory, false};
 }
 
-std::vector<StoredEntry> read_entries(cache::Store& store) {
+StoreView view_store(const runtime::Config& config) {
+  const StorePlace place = find_store(config);
+  if (!place.there) return {place.directory, nullptr};
+  cache::StoreOptions options;
+  options.directory = place.directory, options.access = cache::Access::read_only;
+  options.cap_bytes = config.cache_max_bytes();
+  return {place.directory, cache::Store::open(options)};
+}
+
+namespace {
+
+/// The store has more entries than a listing showed. Beside live engines that alone says nothing.
+void find_damaged(cache::Store& store, std::uint64_t shown, std::vector<std::string>& out) {
+  if (store.stats().entries <= shown) return;
+  for (const cache::DamageReport& damage : store.verify().damaged) out.push_back(damage.key);
+}
+
+}  // namespace
+
+std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged) {
   std::vector<StoredEntry> out;
+  std::uint64_t shown = 0;
   store.list([&](const cache::Entry& entry) {
+    ++shown;
     try {
-      out.push_back({entry.key, compile::decode_facts(entry.facts), entry.image_bytes, entry.stored_bytes});
+      out.push_back({entry.key, compile::decode_facts(entry.facts), entry.image_bytes, entry.stored_bytes,
+                     entry.last_used_s, entry.uses});
     } catch (const base::Malformed&) {
       base::debug("entry " + entry.key.hex() + " is of another version of kiln");
     }
   });
+  if (damaged) find_damaged(store, shown, *damaged);
   std::vector<StoredEntry*> order;  // entries are large: moved once, not by the sort
   for (StoredEntry& entry : out) order.push_back(&entry);
   std::sort(order.begin(), order.end(),
@@ -117,12 +136,26 @@ Json json_of(const StoredEntry& entry) {
   out["cubin_bytes"] = entry.cubin_bytes;
   out["stored_bytes"] = entry.stored_bytes;
   out["created"] = f.created_s;
+  out["last_used"] = entry.last_used_s;
+  out["uses"] = entry.uses;
   out["registers"] = f.registers;
   out["spill_bytes"] = f.spill_store_bytes + f.spill_load_bytes;
   out["shared_bytes"] = f.shared_bytes;
   out["compile_ms"] = f.compile_ms;
   out["nvrtc"] = f.nvrtc_version;
   return out;
+}
+
+std::string damaged_text(const std::vector<std::string>& damaged) {
+  return counted(damaged.size(), "entry is", "entries are") +
+         " damaged; 'kiln verify' says which, and each is compiled again when it is asked for";
+}
+
+int exit_of(const std::vector<std::string>& damaged) {
+  if (damaged.empty()) return kDone;
+  std::fflush(stdout);
+  std::fprintf(stderr, "kiln: error: %s\n", damaged_text(damaged).c_str());
+  return kDamaged;
 }
 
 std::string empty_store_text(const StoreView& view) {

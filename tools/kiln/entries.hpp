@@ -13,31 +13,45 @@
 
 namespace kiln::cli {
 
+/// The store that a compile with this configuration would use.
+struct StorePlace {
+  std::string directory;  ///< where it is, or would be made; empty: nowhere
+  bool there = false;     ///< it has a file
+};
+StorePlace find_store(const runtime::Config& config);
+
 struct StoreView {
   std::string directory;                ///< where the store is, or would be made
   std::shared_ptr<cache::Store> store;  ///< null: nothing has been cached there yet
 };
-/// The store that a compile with this configuration would use. Throws Error(io) when there is one and it
-/// cannot be read.
+/// That of `find_store`. Throws Error(io) when there is one and it cannot be read, Damaged (cache/pages.hpp)
+/// when it has no valid meta page.
 StoreView view_store(const runtime::Config& config);
 
 struct StoredEntry {
   Key key;
   compile::Facts facts;
   std::uint64_t cubin_bytes = 0, stored_bytes = 0;
+  std::uint64_t last_used_s = 0, uses = 0;  ///< as cache::Entry
 
   /// "rms_norm"; a reference belongs to its template.
   std::string template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
 /// Sorted by template, arch and parameters (numbers as numbers). Entries of another version of the facts are
-/// left out.
-std::vector<StoredEntry> read_entries(cache::Store& store);
+/// left out, and those whose heads are damaged: `damaged` receives their keys. Throws Damaged when the file
+/// is.
+std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr);
 
 /// sm_80 before sm_90a before sm_100a.
 bool arch_less(const std::string& a, const std::string& b) noexcept;
 
 /// What the JSON of ls and show have in common.
 Json json_of(const StoredEntry& entry);
+
+/// What ls and stats say of `read_entries`' damaged ones.
+std::string damaged_text(const std::vector<std::string>& damaged);
+/// kDone, or kDamaged after saying so on stderr.
+int exit_of(const std::vector<std::string>& damaged);
 
 /// "nothing is cached in DIR yet: ..." for people.
 std::string empty_store_text(const StoreView& view);

@@ -4,6 +4,7 @@
 #include <new>
 
 #include "base/text.hpp"
+#include "cache/pages.hpp"
 #include "output.hpp"
 
 namespace kiln::cli {
@@ -68,20 +69,36 @@ Exit exit_of(Errc code) noexcept {
   }
 }
 
-Exit report(const Context& context, Errc code, const std::string& message) {
+namespace {
+
+void print_error(const Context& context, std::string_view code, const std::string& message) {
   std::fflush(stdout);
   const std::string line = "kiln: " + paint("error", Style::red, standard_error()) + ": " + message + '\n';
   std::fputs(line.c_str(), stderr);
   if (context.json) {
     print_json({{"schema", context.command.empty() ? "kiln/1" : context.schema()},
-                {"error", {{"code", name_of(code)}, {"message", message}}}});
+                {"error", {{"code", code}, {"message", message}}}});
   }
+}
+
+}  // namespace
+
+Exit report(const Context& context, Errc code, const std::string& message) {
+  print_error(context, name_of(code), message);
   return exit_of(code);
+}
+
+Exit report_damage(const Context& context, const std::string& message) {
+  print_error(context, "damaged", message);
+  return kDamaged;
 }
 
 Exit report_current(const Context& context) {
   try {
     throw;
+  } catch (const cache::Damaged& damage) {
+    return report_damage(context, std::string("the cache's file is damaged: ") + damage.what() +
+                                      "; 'kiln verify' says what is, and the next publish heals it");
   } catch (const Error& error) {
     return report(context, error.code(), error.what());
   } catch (const std::bad_alloc&) {

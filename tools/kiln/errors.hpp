@@ -16,6 +16,8 @@ Exit exit_of(Errc code) noexcept;
 
 /// Prints "kiln: error: MESSAGE" and, with --json, the error object. Returns the exit code.
 Exit report(const Context& context, Errc code, const std::string& message);
+/// The same for damage that was found. Returns kDamaged; the code of the error object is "damaged".
+Exit report_damage(const Context& context, const std::string& message);
 /// Of the exception in flight. REQUIRES: called inside a catch block.
 Exit report_current(const Context& context);
 

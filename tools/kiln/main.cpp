@@ -15,6 +15,7 @@
 #include "interrupt.hpp"
 #include "kiln/kiln.h"
 #include "lock_holder.hpp"
+#include "store_reader.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -73,6 +74,9 @@ void add_commands(CLI::App& app, Context& context) {
   add_ls(app, context);
   add_show(app, context);
   add_stats(app, context);
+  add_verify(app, context);
+  add_gc(app, context);
+  add_clear(app, context);
   add_doctor(app, context);
 }
 
@@ -137,6 +141,8 @@ int main(int argc, char** argv) try {
   kiln::cli::install_signal_handlers();
   if (argc == 3 && std::strcmp(argv[1], kiln::cli::kLockHolderCommand) == 0)
     return kiln::cli::hold_lock(argv[2]);
+  if (argc == 3 && std::strcmp(argv[1], kiln::cli::kStoreReaderCommand) == 0)
+    return kiln::cli::read_store_for_parent(argv[2]);
   return kiln::cli::run(argc, argv);
 } catch (const std::exception& error) {  // out of memory, before there is a command
   std::fprintf(stderr, "kiln: error: %s\n", error.what());

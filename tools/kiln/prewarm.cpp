@@ -7,6 +7,7 @@
 #include "cache/directory.hpp"
 #include "commands.hpp"
 #include "context.hpp"
+#include "entries.hpp"
 #include "interrupt.hpp"
 #include "prewarm_report.hpp"
 #include "prewarm_run.hpp"
@@ -52,6 +53,10 @@ int prewarm(Context& context, const Arguments& arguments) {
   context.jobs = arguments.jobs;
   runtime::Service& service = context.service();
   std::optional<LayerUnderWork> layer;
+  if (arguments.layer.empty() && arguments.check) {
+    service.pipeline().layers();  // opened before the store is decided, they are asked as ever
+    service.pipeline().use_only(view_store(service.config()).store);  // a check creates nothing
+  }
   if (!arguments.layer.empty()) {
     if (arguments.check)
       service.pipeline().use_only(runtime::open_layer(fs::absolute(arguments.layer).string()));

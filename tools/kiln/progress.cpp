@@ -61,6 +61,11 @@ void Progress::finished(const std::string& what, const std::string& line, bool m
   std::fflush(out);
 }
 
+void Progress::reached(std::size_t done) {
+  const std::lock_guard lock(mutex_);
+  done_ = std::min(done, total_);
+}
+
 void Progress::remark(const std::string& text) {
   const std::lock_guard lock(mutex_);
   clear_locked();

@@ -24,6 +24,8 @@ class Progress {
   /// `what` as given to `started`. `line` is shown when there is no bar, or always when it `matters` (a
   /// failure).
   void finished(const std::string& what, const std::string& line, bool matters);
+  /// So many are done, without a line for each.
+  void reached(std::size_t done);
   /// A remark above the bar.
   void remark(const std::string& text);
 

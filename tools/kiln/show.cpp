@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <ctime>
 
+#include "cache/pages.hpp"
 #include "commands.hpp"
 #include "compile/key.hpp"
 #include "context.hpp"
@@ -22,12 +23,16 @@ struct Arguments {
 };
 
 /// The one entry whose key begins with `prefix`. Throws Error(invalid_argument) naming the candidates,
-/// Error(io) when there is none.
+/// Error(io) when there is none, Damaged when there is one whose head cannot be read.
 StoredEntry find_entry(cache::Store& store, const StoreView& view, const std::string& prefix) {
   std::vector<StoredEntry> found;
-  for (StoredEntry& entry : read_entries(store)) {
+  std::vector<std::string> damaged;
+  for (StoredEntry& entry : read_entries(store, &damaged)) {
     if (entry.key.hex().starts_with(prefix)) found.push_back(std::move(entry));
   }
+  for (const std::string& key : damaged)
+    if (found.empty() && !key.empty() && key.starts_with(prefix))
+      throw cache::Damaged("entry " + key.substr(0, 12));
   if (found.size() == 1) return std::move(found.front());
   if (found.empty())
     throw Error(Errc::io,
@@ -63,6 +68,11 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, bool ful
                    indent);
   print_definition("compile", phases_of(f), indent);
   print_definition("created", date_of(f.created_s), indent);
+  if (entry.last_used_s)
+    print_definition("last used",
+                     date_of(static_cast<std::int64_t>(entry.last_used_s)) + ", " +
+                         counted(entry.uses, "use") + " or more",
+                     indent);
   print_definition("symbol", f.lowered_name, indent);
   for (const std::string& warning : f.performance_warnings) print_definition("warning", warning, indent);
   print("\n");
@@ -91,10 +101,9 @@ int show(const Context& context, const Arguments& arguments) {
   const StoredEntry entry = find_entry(*view.store, view, arguments.key);
   const auto record = view.store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!record) {
-    report(
-        context, Errc::io,
-        "entry " + entry.key.hex().substr(0, 12) + " is damaged; it is compiled again when it is asked for");
-    return kDamaged;
+    return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +
+                                      " is damaged (see 'kiln verify'); it is compiled again when it is "
+                                      "asked for, and the next publish heals it");
   }
   if (!arguments.image.empty()) write_output(arguments.image, record->image);
   if (arguments.sass) {

@@ -89,31 +89,37 @@ void print_lifetime(const Json& lifetime) {
 }
 
 int show_stats(const Context& context) {
-  const StoreView view = view_store(context.config());
+  const runtime::Config config = context.config();
+  const StoreView view = view_store(config);
+  std::vector<std::string> damaged;
   Groups templates([](const std::string&a, const std::string&b) { return a < b; }), archs(&arch_less);
   Sum all;
   cache::StoreStats store;
   const Json lifetime = lifetime_json(cache::Tally(view.directory + "/v1").read());
+  store.cap_bytes = config.cache_max_bytes();
   if (view.store) {
     store = view.store->stats();
-    for (const StoredEntry& e : read_entries(*view.store)) {
+    for (const StoredEntry& e : read_entries(*view.store, &damaged)) {
       all.add(e);
       templates[e.facts.unit].add(e);
       archs[e.facts.arch].add(e);
     }
   }
   if (context.json) {
-    print_json({{"schema", context.schema()},
-                {"directory", view.directory},
-                {"entries", store.entries},
-                {"cubin_bytes", all.cubin_bytes},
-                {"live_bytes", store.live_bytes},
-                {"file_bytes", store.file_bytes},
-                {"compile_ms", all.compile_ms},
-                {"lifetime", lifetime},
-                {"by_template", json_of(templates)},
-                {"by_arch", json_of(archs)}});
-    return kDone;
+    Json out({{"schema", context.schema()},
+              {"directory", view.directory},
+              {"entries", store.entries},
+              {"cubin_bytes", all.cubin_bytes},
+              {"cap_bytes", store.cap_bytes},
+              {"live_bytes", store.live_bytes},
+              {"file_bytes", store.file_bytes},
+              {"compile_ms", all.compile_ms},
+              {"lifetime", lifetime},
+              {"by_template", json_of(templates)},
+              {"by_arch", json_of(archs)}});
+    if (!damaged.empty()) out["error"] = {{"code", "damaged"}, {"message", damaged_text(damaged)}};
+    print_json(out);
+    return exit_of(damaged);
   }
   if (store.entries == 0) {
     print_paragraph(empty_store_text(view));
@@ -123,18 +129,21 @@ int show_stats(const Context& context) {
   print_definition("entries", std::to_string(store.entries), 16);
   print_definition("images", human_bytes(all.cubin_bytes), 16);
   print_definition("on disk",
-                   human_bytes(store.live_bytes) + " live in a file of " + human_bytes(store.file_bytes), 16);
+                   human_bytes(store.live_bytes) + " live in a file of " + human_bytes(store.file_bytes) +
+                       ", which may grow to " + human_bytes(store.cap_bytes) + " (KILN_CACHE_MAX_SIZE)",
+                   16);
   print_definition("saves", human_ms(all.compile_ms) + " of compile time per full warm start", 16);
-  if (store.entries > all.entries) {
+  if (!damaged.empty()) print_definition("damaged", damaged_text(damaged), 16);
+  if (store.entries > all.entries + damaged.size()) {
     print_definition("unreadable",
-                     counted(store.entries - all.entries, "entry", "entries") +
-                         ": damaged, or of another version of kiln; compiled again when asked for",
+                     counted(store.entries - all.entries - damaged.size(), "entry", "entries") +
+                         " of another version of kiln; compiled again when asked for",
                      16);
   }
   print_lifetime(lifetime);
   print_groups("TEMPLATE", templates);
   print_groups("ARCH", archs);
-  return kDone;
+  return exit_of(damaged);
 }
 
 }  // namespace

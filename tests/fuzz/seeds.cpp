@@ -1,0 +1,74 @@
+// fuzz_seeds DIR: the corpora to start from, made by a real small store.
+#include <sys/stat.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "cache/board.hpp"
+#include "cache/store.hpp"
+#include "cache/tally.hpp"
+
+using namespace kiln;
+using namespace kiln::cache;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Key key_of(std::uint8_t number) {
+  Key key;
+  key.specialisation.bytes[3] = number;
+  return key;
+}
+
+Record record_of(std::uint8_t number, std::size_t image) {
+  return {"facts " + std::to_string(number), "key text " + std::to_string(number),
+          std::string(image, static_cast<char>(number))};
+}
+
+void copy(const std::string& from, const std::string& to) {
+  base::write_file(to, base::read_file(from)->bytes);
+}
+
+/// A small file after each step of its life: empty, one leaf, a branch, with pages that are free.
+void make_pages(const std::string& corpus, const std::string& scratch) {
+  StoreOptions options;
+  options.directory = scratch;
+  const auto store = Store::open(options);
+  const std::string file = scratch + "/v1/data.mdb";
+  copy(file, corpus + "/empty");
+  for (std::uint8_t number = 0; number < 12; ++number) {
+    store->put(key_of(number), record_of(number, number % 3 == 0 ? 9000 : 700));
+    if (number % 3 == 0) copy(file, corpus + "/puts" + std::to_string(number));
+  }
+  for (std::uint8_t number = 0; number < 6; ++number) {
+    Record other = record_of(number, 5000);
+    other.key_text = "another";
+    store->put(key_of(number), other);
+  }
+  copy(file, corpus + "/replaced");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return std::fprintf(stderr, "usage: fuzz_seeds DIR\n"), 2;
+  const std::string root = argv[1], scratch = root + "/scratch";
+  for (const char* name : {"record", "pages", "tally", "board", "scratch"})
+    fs::create_directories(root + '/' + name);
+  make_pages(root + "/pages", scratch);
+  for (std::uint8_t number = 0; number < 4; ++number)
+    base::write_file(root + "/record/" + std::to_string(number), encode(record_of(number, number * 100u)));
+  const std::uint64_t counts[] = {1, 2, 3};
+  Tally(scratch + "/v1").add(counts);
+  copy(scratch + "/v1/counters", root + "/tally/counters");
+  Board board(scratch + "/v1/board", 4711);
+  board.end(board.begin(key_of(1), "rms_norm T=bf16 for sm_90a"), FlightState::failed, "an error");
+  const std::string slots = base::read_file(scratch + "/v1/board")->bytes;
+  const std::size_t at = slots.find("KBRD");
+  base::write_file(root + "/board/slot", slots.substr(at, 400));
+  base::write_file(root + "/board/body", slots.substr(at + 20, 380));
+  fs::remove_all(scratch);
+  return 0;
+}
