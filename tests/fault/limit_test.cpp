@@ -130,28 +130,6 @@ TEST_F(Limit, AFileSizeLimitAlreadyReachedRefusesPutsWhereTheSignalIsIgnored) {
   exceed_the_file_size("file size limit, no room, SIGXFSZ ignored", SIG_IGN, 0);
 }
 
-TEST_F(Limit, AFullMapRefusesPutsAndServesWhatItHas) {
-  StoreOptions small = options();
-  small.cap_bytes = kSmallestCap;
-  const int status = child([&] {
-    const auto store = Store::open(small);
-    if (fill(*store, 0) == kMaxNumbers) return 3;
-    check(*store);
-    put(*store, 100);
-    check(*store);
-    return 0;
-  });
-  EXPECT_EQ(status, 0);
-  EXPECT_GT(promises_->puts, 10u);
-  EXPECT_GT(promises_->full, 0u);
-  EXPECT_EQ(promises_->failed, 0u);
-  EXPECT_EQ(check_afresh(), 0);
-  const auto store = open();  // with a larger map
-  put(*store, 200);
-  EXPECT_TRUE(promises_->acknowledged[200]);
-  report_and_expect_nothing_lost("map full");
-}
-
 TEST_F(Limit, AnAddressSpaceTooSmallForTheMapOpensWithASmallerOneOrSaysSo) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space itself";
   {
