@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <ctime>
 
+#include "base/file_size_signal.hpp"
 #include "base/hash.hpp"
 #include "base/wire.hpp"
 
@@ -237,6 +238,7 @@ void Board::write(const BoardEntry& entry) noexcept try {
   for (int attempt = 0; attempt < 2; ++attempt) {
     const std::int64_t at = slot_for(fd.get(), entry.key) * kSlotBytes;
     if (!within_file_size_limit(at + static_cast<std::int64_t>(bytes.size()))) return;
+    const base::NoFileSizeSignal no_signal;
     if (::pwrite(fd.get(), bytes.data(), bytes.size(), at) != static_cast<ssize_t>(bytes.size())) return;
     std::int64_t slot = 0;
     if (find(fd.get(), entry.key, slot)) return;

@@ -5,8 +5,6 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::size_t kIdleLimit = 64;
-
 void close_ours(base::Fd fd) noexcept {
   forget_at_fork(fd.get());  // first: once closed, the number may be another thread's
 }
@@ -46,7 +44,7 @@ void FdPool::take_back(base::Fd fd) noexcept {
   try {
     Idle& idle = idle_.get();
     const std::lock_guard lock(idle.mutex);
-    if (idle.fds.size() < kIdleLimit) {
+    if (idle.fds.size() < idle_limit_) {
       idle.fds.push_back(std::move(fd));
       return;
     }

@@ -28,7 +28,9 @@ namespace kiln::cache {
 /// Descriptors of one file, each used by one operation at a time. Thread-safe.
 class FdPool {
  public:
-  FdPool(std::string path, int open_flags) : path_(std::move(path)), flags_(open_flags) {}
+  /// Keeps at most `idle_limit` descriptors that nobody uses.
+  FdPool(std::string path, int open_flags, std::size_t idle_limit = 64)
+      : path_(std::move(path)), flags_(open_flags), idle_limit_(idle_limit) {}
   class Lease;  ///< must not outlive the pool
   /// An invalid lease when the file cannot be opened (errno says why).
   Lease lease();
@@ -45,6 +47,7 @@ class FdPool {
   void take_back(base::Fd fd) noexcept;
   std::string path_;
   int flags_;
+  std::size_t idle_limit_;
   PerProcess<Idle> idle_;
 };
 

@@ -69,6 +69,7 @@ std::optional<Snapshot> snapshot_of(const DiskMeta& meta) noexcept {
   if ((meta.header.flags & kMeta) == 0 || meta.magic != kMagic || meta.version != kVersion)
     return std::nullopt;
   if (size < kSmallestPage || size > kLargestPage || (size & (size - 1)) != 0) return std::nullopt;
+  if (meta.transaction >> 62 != 0) return std::nullopt;  // ticks of uses are signed
   if (meta.last_page < 1 || meta.last_page >= kNoPage / size / 2 || meta.main.flags != 0) return std::nullopt;
   const auto free = root_of(meta.free, meta.last_page), main = root_of(meta.main, meta.last_page);
   if (!free || !main) return std::nullopt;

@@ -1,6 +1,8 @@
 #include "cache/rewrite.hpp"
 
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -77,7 +79,7 @@ class Copy {
   void commit() { check("copying", mdb_txn_commit(std::exchange(txn_, nullptr))); }
   /// The fresh file counts its transactions from 1.
   Use aged(Use use) const {
-    use.tick -= static_cast<std::int64_t>(from_.snapshot().transaction);
+    use.tick = static_cast<std::int64_t>(static_cast<std::uint64_t>(use.tick) - from_.snapshot().transaction);
     return use;
   }
   void begin() {
@@ -147,6 +149,20 @@ class Copy {
   std::set<Key> seen_, kept_;
 };
 
+/// Throws LmdbError(ENOSPC) when the copy would not fit: found out by filling the disk, everybody would
+/// suffer.
+void check_room(const Writing& writing, const RewriteOptions& options) {
+  struct statvfs fs {};
+  if (options.live_bytes == 0 || ::fstatvfs(writing.fd(), &fs) != 0) return;
+  std::uint64_t live = 0;
+  try {
+    live = newest_snapshot(writing.fd()).live_bytes();
+  } catch (const Damaged&) {
+    return;  // nothing to be copied
+  }
+  if (std::min(live, options.live_bytes) > fs.f_bavail * fs.f_frsize) throw LmdbError("copying", ENOSPC);
+}
+
 void copy_intact(int fd, FreshFile& fresh, const RewriteOptions& options, Rewritten& count) {
   const PageFile pages(fd, newest_snapshot(fd));
   std::set<Key> leave_out;
@@ -172,9 +188,13 @@ Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& optio
   remove_leftovers(file.path);
   if (!options.set_aside) ::unlink(damaged_name(file.path).c_str());
   constexpr std::uint64_t kSlack = 64 << 20;
+  check_room(writing, options);
   FreshFile fresh(file.path, out.bytes_before + out.bytes_before / 4 + kSlack);
   try {
-    copy_intact(writing.fd(), fresh, options, out);
+    if (options.live_bytes > 0)
+      copy_intact(writing.fd(), fresh, options, out);
+    else
+      out.dropped = survey(PageFile(writing.fd(), newest_snapshot(writing.fd()))).size();
   } catch (const Damaged&) {  // not even a meta page: an empty file is all there is to have
     ++out.damaged;
   }

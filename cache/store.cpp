@@ -19,8 +19,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kBatchWait = 10s;   // for the gate, per batch of a listing
-constexpr auto kUsesWait = 100ms;  // for the gate, when a store is closed
+constexpr auto kBatchWait = 10s;  // for the gate, per batch of a listing
 constexpr std::size_t kBatchEntries = 256;
 
 }  // namespace
@@ -66,10 +65,7 @@ GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, bas
 
 Store::Store(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-Store::~Store() {
-  impl_->stop_upkeep();
-  impl_->write_uses(base::Deadline::after(kUsesWait));
-}
+Store::~Store() { impl_->stop_upkeep(); }
 
 std::shared_ptr<Store> Store::open(const StoreOptions& options) {
   StoreOptions o = options;
@@ -98,7 +94,10 @@ GetResult Store::get(const Key& key, std::string_view key_text, base::Deadline d
   for (const bool again : {true, false}) {
     try {
       GetResult got = impl_->get(key, &key_text, deadline);
-      if (got.record) impl_->note_use(key);
+      if (got.record)
+        impl_->note_use(key);
+      else
+        impl_->start_upkeep();  // its descriptors want closing, too
       if (got.record || got.miss != Miss::damaged || !again) return got;
     } catch (const Damaged&) {
       if (!again) return {{}, Miss::damaged};
@@ -138,11 +137,11 @@ std::vector<std::pair<Key, Record>> Store::find(const Digest& specialisation,
   return out;
 }
 
-PutResult Store::put(const Key& key, const Record& record) noexcept {
+PutResult Store::put(const Key& key, const Record& record, std::chrono::milliseconds wait) noexcept {
   PutResult out;
   try {
     try {
-      out = impl_->put(key, record);
+      out = impl_->put(key, record, wait);
       if (out.put == Put::stored || out.put == Put::present) impl_->note_use(key);
     } catch (const std::exception& error) {
       out.detail = error.what();
@@ -211,6 +210,7 @@ void Store::write_uses(base::Deadline deadline) noexcept { impl_->write_uses(dea
 
 const std::string& Store::directory() const noexcept { return impl_->file.directory; }
 std::string Store::identity() const { return impl_->identity; }
+std::chrono::milliseconds Store::put_wait() const noexcept { return impl_->options.put_wait; }
 bool Store::writable() const noexcept { return impl_->file.writable; }
 
 }  // namespace kiln::cache

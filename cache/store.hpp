@@ -67,7 +67,7 @@ class Store {
   /// without a valid meta page throws Damaged (cache/pages.hpp) when read-only; else damage is no error:
   /// reads are misses, and the next put heals the file.
   static std::shared_ptr<Store> open(const StoreOptions& options);
-  /// Writes what it knows of uses, if that does not take long.
+  /// Waits for what it knows of uses to be written, if that does not take long.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -81,7 +81,10 @@ class Store {
   /// One transaction, synced. Replaces a damaged record or one with another key text, makes room by eviction,
   /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
   /// data.mdb.damaged until the next gc. Never throws.
-  PutResult put(const Key& key, const Record& record) noexcept;
+  PutResult put(const Key& key, const Record& record) noexcept { return put(key, record, put_wait()); }
+  /// As `put`, with another wait for the gate.
+  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait) noexcept;
+  std::chrono::milliseconds put_wait() const noexcept;
   /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
   /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read,
   /// Damaged (cache/pages.hpp) when its file is damaged.

@@ -26,7 +26,7 @@ StoreFile::StoreFile(const std::string& dir, bool may_write)
       place(directory + "/v1"),
       path(place + "/data.mdb"),
       writable(may_write),
-      readers(path, O_RDONLY | O_NONBLOCK),
+      readers(path, O_RDONLY | O_NONBLOCK, may_write ? 64 : 0),  // nobody keeps up a read-only store
       writers(path, O_RDWR | O_NONBLOCK) {}
 
 FileState state_of(int fd, const std::string& path) noexcept {

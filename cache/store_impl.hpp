@@ -28,17 +28,18 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   GetResult get(const Key& key, const std::string_view* key_text, base::Deadline deadline);
 
   // Writing (store_write.cpp).
-  PutResult put(const Key& key, const Record& record);
+  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait);
   PutResult write(const Key& key, const Record& record, std::string_view encoded, base::Deadline deadline);
   void put_record(Writing& writing, const PageFile& pages, const Key& key, std::string_view encoded,
                   base::Deadline deadline);
-  std::string heal(const std::string& why, base::Deadline deadline);
+  std::string heal(const std::string& why, ino_t seen, base::Deadline deadline);
   Entered enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why);
   Rewritten replace(std::uint64_t live_bytes, base::Deadline deadline);
   std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }
 
   // Uses (store_uses.cpp).
   void note_use(const Key& key) noexcept;
+  void start_upkeep() noexcept;
   void write_uses(base::Deadline deadline) noexcept;
   void stop_upkeep() noexcept;
 
@@ -46,7 +47,8 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   struct Upkeep {
     std::mutex mutex;
     std::condition_variable changed;
-    bool started = false, stop = false, done = false;
+    std::atomic<bool> running{false};
+    bool stop = false, done = false;
     UseLog uses;
   };
   static void keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noexcept;
@@ -55,6 +57,7 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   StoreFile file;
   std::string identity;
   std::atomic<bool> tree_checked{false};  // by a put of this process
+  std::atomic<base::Clock::rep> no_heal_before{0};
   PerProcess<Upkeep> upkeep;
 };
 

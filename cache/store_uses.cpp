@@ -14,19 +14,26 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kStaleSeconds = 3600;  // a use is written when the store's is older
 constexpr auto kRefresh = 1h;                  // what a process holds is in use
 constexpr std::size_t kUsesPerTransaction = 1024;
-constexpr auto kUpkeepWait = 2s;  // for the gate, and at most for the thread when the store is closed
+constexpr auto kUpkeepWait = 2s;  // for the gate
+constexpr auto kClosingWait =
+    200ms;  // for the gate and for the last uses to be written, when the store is closed
 
 }  // namespace
 
 void Store::Impl::note_use(const Key& key) noexcept try {
-  if (!file.writable) return;
+  if (file.writable && upkeep.get().uses.note(key)) start_upkeep();
+} catch (...) {  // no memory: not noted
+}
+
+void Store::Impl::start_upkeep() noexcept try {
+  if (!file.writable) return;  // keeps no descriptor
   Upkeep& now = upkeep.get();
-  if (!now.uses.note(key)) return;
+  if (now.running.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(now.mutex);
-  if (now.started || now.stop) return;
+  if (now.running || now.stop) return;
   std::thread([impl = shared_from_this(), &now] { keep_up(impl, now); }).detach();
-  now.started = true;
-} catch (...) {  // no thread to be had: uses are written when the store is closed
+  now.running = true;
+} catch (...) {  // no thread to be had: uses are not written
 }
 
 /// One round in `options.upkeep`, until the store is closed.
@@ -45,6 +52,9 @@ void Store::Impl::keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noe
     impl->file.writers.drop_idle();
     lock.lock();
   }
+  lock.unlock();
+  impl->write_uses(base::Deadline::after(kClosingWait));
+  lock.lock();
   upkeep.done = true;
 }
 
@@ -53,11 +63,11 @@ void Store::Impl::stop_upkeep() noexcept try {
   {
     const std::lock_guard lock(now.mutex);
     now.stop = true;
-    if (!now.started) return;
+    if (!now.running) return;
   }
   now.changed.notify_all();
   // A disk that hangs must not hang whoever closes the store: the thread owns what it needs.
-  base::poll_until(base::Deadline::after(kUpkeepWait), [&now] {
+  base::poll_until(base::Deadline::after(kClosingWait), [&now] {
     const std::lock_guard lock(now.mutex);
     return now.done;
   });

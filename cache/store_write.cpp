@@ -1,7 +1,5 @@
 // Puts, and what they do when there is no room or the file is damaged.
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,30 +17,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRoomWait = 5s;  // for the gate, while room is made
-constexpr auto kHealWait = 5s;  // for the gate, before a damaged file is replaced
+constexpr auto kRoomWait = 5s;    // for the gate, while room is made
+constexpr auto kHealWait = 5s;    // for the gate, before a damaged file is replaced
+constexpr auto kHealPause = 60s;  // after healing failed
 constexpr int kRoomAttempts = 4;
 constexpr std::uint64_t kTreeSlack = 8 << 20;  // of map, for the tree's pages that a put copies
 constexpr std::uint64_t kTreePagesPerPut = 64;
 constexpr std::uint64_t kPagesCheckedAtFirst = 1024;
 
-bool no_space(int rc, const std::string& path, std::size_t needed) noexcept {
-  if (rc == MDB_MAP_FULL || rc == ENOSPC || rc == EDQUOT || rc == EFBIG) return true;
-  if (rc != EIO) return false;
-  // LMDB reports a short write as EIO: on a full filesystem, or at the limit of a file's size.
-  struct statvfs fs {};
-  struct stat file {};
-  struct rlimit limit {};
-  if (::statvfs(path.c_str(), &fs) == 0 && fs.f_bavail * fs.f_frsize < needed) return true;
-  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && ::stat(path.c_str(), &file) == 0 &&
-         static_cast<std::uint64_t>(file.st_size) + needed > limit.rlim_cur;
-}
-
-/// A commit that the disk refused: what the file holds from now on is not known.
-struct CommitFailed : LmdbError {
-  using LmdbError::LmdbError;
-};
 struct NoRoom {};
+
+ino_t inode_of(const std::string& path) noexcept {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 ? st.st_ino : 0;
+}
 
 Use fresh_use(std::int64_t tick) {
   const auto now = static_cast<std::uint64_t>(std::time(nullptr));
@@ -61,14 +49,14 @@ Entered Store::Impl::enter_writing(base::Deadline deadline, std::optional<Writin
   return Entered::failed;
 }
 
-PutResult Store::Impl::put(const Key& key, const Record& record) {
+PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::milliseconds wait) {
   if (!file.writable) return {Put::read_only, "the store was opened read-only"};
   const std::string encoded = encode(record);
   if (encoded.size() > kMaxRecordBytes || encoded.size() > live_limit() / 2)
     return {Put::full, "a record of " + std::to_string(encoded.size()) + " bytes; at most " +
                            std::to_string(std::min<std::uint64_t>(kMaxRecordBytes, live_limit() / 2)) +
                            " fit; raise KILN_CACHE_MAX_SIZE"};
-  const auto deadline = base::Deadline::after(options.put_wait);
+  const auto deadline = base::Deadline::after(wait);
   try {
     const std::string_view key_text = record.key_text;
     if (get(key, &key_text, deadline).record) return {Put::present, {}};  // without keeping writers waiting
@@ -76,38 +64,42 @@ PutResult Store::Impl::put(const Key& key, const Record& record) {
   }
 
   PutResult out;
-  int rooms = 0;
-  bool healed = false;
-  // Once: a disk that fails again is not asked a third time.
-  const auto heal_once = [&](const std::string& why) {
-    if (std::exchange(healed, true)) return false;
-    out.notice = heal(why, base::Deadline::after(kHealWait));
-    return true;
-  };
   const auto finish = [&](Put put, const std::string& detail) {
     out.put = put, out.detail = detail;
     return out;
   };
-  for (;;) {
+  bool make_room = false, healed = false;
+  for (int rooms = 0; rooms <= kRoomAttempts;) {
+    const ino_t seen = inode_of(file.path);
+    std::string damage;
     try {
-      const auto [put, detail, notice, evicted] = write(key, record, encoded, deadline);
-      return finish(put, detail);
+      if (std::exchange(make_room, false)) {
+        const std::uint64_t room =
+            std::max<std::uint64_t>(options.cap_bytes / 20, 2 * encoded.size()) * rooms;
+        const auto spare = [this](const Key& used) { return upkeep.get().uses.contains(used); };
+        out.evicted += evict(file, {live_limit() - std::min(room, live_limit()), options.cap_bytes, spare},
+                             base::Deadline::after(kRoomWait));
+      }
+      const PutResult written = write(key, record, encoded, deadline);
+      return finish(written.put, written.detail);
     } catch (const NoRoom&) {
-      if (++rooms > kRoomAttempts) break;
-      const std::uint64_t room = std::max<std::uint64_t>(options.cap_bytes / 20, 2 * encoded.size()) * rooms;
-      const auto spare = [this](const Key& used) { return upkeep.get().uses.contains(used); };
-      out.evicted += evict(file, {live_limit() - std::min(room, live_limit()), options.cap_bytes, spare},
-                           base::Deadline::after(kRoomWait));
+      make_room = true;
+      ++rooms;
     } catch (const CommitFailed& failure) {
-      if (no_space(failure.rc(), file.path, 2 * encoded.size() + kTreeSlack))
-        return finish(Put::full, failure.what());
-      if (!heal_once(failure.what())) return finish(Put::failed, failure.what());
+      damage = failure.what();
     } catch (const LmdbError& error) {
-      const bool full = no_space(error.rc(), file.path, 2 * encoded.size() + kTreeSlack);
       const char* remedy = error.rc() == ENOMEM ? "; raise the address-space limit (ulimit -v)" : "";
-      return finish(full ? Put::full : Put::failed, error.what() + std::string(remedy));
-    } catch (const Damaged& damage) {
-      if (!heal_once(damage.what())) return finish(Put::failed, damage.what());
+      return finish(out_of_space(error.rc()) ? Put::full : Put::failed, error.what() + std::string(remedy));
+    } catch (const Damaged& found) {
+      damage = found.what();
+    }
+    if (damage.empty()) continue;
+    if (std::exchange(healed, true))
+      return finish(Put::failed, damage);  // a disk that fails again is not asked again
+    try {
+      out.notice = heal(damage, seen, base::Deadline::after(kHealWait));
+    } catch (const LmdbError& error) {
+      return finish(out_of_space(error.rc()) ? Put::full : Put::failed, damage + "; " + error.what());
     }
   }
   return finish(Put::full, "no room under the cap of " + std::to_string(options.cap_bytes) +
@@ -133,9 +125,7 @@ PutResult Store::Impl::write(const Key& key, const Record& record, std::string_v
     writing->commit();
   } catch (const LmdbError& error) {
     if (error.rc() == MDB_MAP_FULL) throw NoRoom{};
-    // The kernel may have dropped pages that it could not write, and will not say so twice.
-    if (!no_space(error.rc(), file.path, 2 * encoded.size() + kTreeSlack)) writing->distrust();
-    throw CommitFailed("commit", error.rc());
+    throw;
   }
   return {Put::stored, {}};
 }
@@ -174,17 +164,32 @@ void Store::Impl::put_record(Writing& writing, const PageFile& pages, const Key&
   }
 }
 
-/// Moves what is intact to a fresh file; says so. Throws Error(io) when that cannot be done: the file stays
-/// where it is, its intact records are served, and every put tries again.
-std::string Store::Impl::heal(const std::string& why, base::Deadline deadline) {
+/// Moves what is intact to a fresh file; says so, or nothing when another process did it. Throws Error(io)
+/// when that cannot be done: the file stays where it is, its intact records are served, and after a while a
+/// put tries again.
+std::string Store::Impl::heal(const std::string& why, ino_t seen, base::Deadline deadline) {
+  const auto now = base::Clock::now().time_since_epoch().count();
+  if (now < no_heal_before) throw_store_error(file.path, why + "; moving its entries to a fresh file failed");
   std::optional<Writing> writing;
   std::string gate;
   if (enter_writing(deadline, writing, gate) != Entered::yes) throw_store_error(file.path, why + "; " + gate);
+  struct stat st {};
+  if (::fstat(writing->fd(), &st) == 0 && st.st_ino != seen) return {};
   writing->distrust();
-  const Rewritten done = rewrite(file, *writing, {.live_bytes = live_limit(), .set_aside = true});
+  no_heal_before = now + base::Clock::duration(kHealPause).count();
+  std::string aside = "the damaged one is " + damaged_name(file.path) + " until `kiln gc`";
+  Rewritten done;
+  try {
+    done = rewrite(file, *writing, {.live_bytes = live_limit(), .set_aside = true});
+  } catch (const LmdbError& error) {
+    if (!out_of_space(error.rc())) throw;
+    // No room for a copy beside it, and with it there would never be any.
+    done = rewrite(file, *writing, {.live_bytes = 0});
+    aside = "the damaged one was dropped, since there is no room for both";
+  }
+  no_heal_before = 0;
   return "store " + file.path + ": " + why + "; moved " + std::to_string(done.kept) +
-         " intact entries to a fresh file; the damaged one is " + damaged_name(file.path) +
-         " until `kiln gc`";
+         " intact entries to a fresh file; " + aside;
 }
 
 Rewritten Store::Impl::replace(std::uint64_t live_bytes, base::Deadline deadline) {

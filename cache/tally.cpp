@@ -1,5 +1,7 @@
 #include "cache/tally.hpp"
 
+#include "base/file_size_signal.hpp"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,6 +58,7 @@ Tally::Tally(const std::string& place)
 
 bool Tally::add(std::span<const std::uint64_t> deltas) noexcept {
   if (deltas.size() > kTallyValues) return false;
+  const base::NoFileSizeSignal no_signal;
   try {
     const Once file{writing_.lease()};
     if (!file.lease || !is_regular(file.lease.get())) return false;

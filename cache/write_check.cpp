@@ -125,7 +125,12 @@ void WriteCheck::insertion(std::string_view key) {
   KeyBounds bounds;
   for (std::uint64_t depth = root.depth; depth > 0; --depth) {
     const TreePage& at = checked(page, depth == 1 ? TreePage::Kind::leaf : TreePage::Kind::branch, bounds);
-    if (depth == 1) return;
+    if (depth == 1) {
+      const std::size_t index = at.lower_bound(key);
+      if (index < at.count() && at.key(index) == key && at.value(index).overflow != kNoPage)
+        damaged(at, "a small value that lies in pages of its own");
+      return;
+    }
     const std::size_t index = at.child_for(key);
     page = at.child(index);
     bounds = bounds.of_child(at, index);
@@ -134,6 +139,7 @@ void WriteCheck::insertion(std::string_view key) {
 
 void WriteCheck::whole_tree() {
   std::vector<bool> used(free_.size());
+  std::uint64_t branches = 0, leaves = 0, values = 0;
   const auto take = [&](const TreePage& by, std::uint64_t page) {
     must_be_used(page);
     if (used[page]) damaged(by, "a page that is in use twice");
@@ -144,13 +150,20 @@ void WriteCheck::whole_tree() {
               check_strictly(page, bounds);
               if (page.kind() == TreePage::Kind::branch) {
                 if (page.count() < 2) damaged(page, "a branch with one child");
+                ++branches;
                 return;
               }
+              ++leaves;
               for (std::size_t i = 0; i < page.count(); ++i) {
                 const std::uint64_t value = page.value(i).overflow;
-                if (value != kNoPage) take(page, value);
+                if (value == kNoPage) continue;
+                take(page, value);
+                values += (TreePage::kHeader + page.value(i).size + page.size() - 1) / page.size();
               }
             }});
+  const TreeRoot& root = file_.snapshot().main;
+  if (root.branch_pages != branches || root.leaf_pages != leaves || root.overflow_pages != values)
+    throw Damaged("the meta page counts other pages than there are");
 }
 
 }  // namespace kiln::cache

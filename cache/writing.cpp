@@ -1,7 +1,10 @@
 #include "cache/writing.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +18,10 @@ namespace kiln::cache {
 
 LmdbError::LmdbError(const std::string& what, int rc)
     : Error(Errc::io, what + ": " + mdb_strerror(rc)), rc_(rc) {}
+
+bool out_of_space(int rc) noexcept {
+  return rc == MDB_MAP_FULL || rc == ENOSPC || rc == EDQUOT || rc == EFBIG;
+}
 
 void check(const char* what, int rc) {
   switch (rc) {
@@ -80,7 +87,8 @@ Writing::Writing(Writing&& other) noexcept
       pass_(std::exchange(other.pass_, std::nullopt)),
       env_(std::exchange(other.env_, nullptr)),
       txn_(std::exchange(other.txn_, nullptr)),
-      dbi_(other.dbi_) {}
+      dbi_(other.dbi_),
+      growth_(other.growth_) {}
 
 Writing::~Writing() {
   abort();
@@ -94,12 +102,25 @@ std::uint64_t Writing::file_bytes() const {
 
 void Writing::distrust() noexcept {
   struct stat st {};
-  if (::fstat(fd_.get(), &st) == 0) ::fchmod(fd_.get(), (st.st_mode & 0777) | S_IXUSR);
+  if (::fstat(fd_.get(), &st) == 0) ::fchmod(fd_.get(), (st.st_mode & 0777) | S_ISVTX);
+}
+
+bool is_distrusted(int fd) noexcept {
+  struct stat st {};
+  return ::fstat(fd, &st) == 0 && (st.st_mode & S_ISVTX) != 0;
+}
+
+/// LMDB reports those as EIO: on a full filesystem, or at the limit of a file's size.
+bool Writing::is_short_write(int rc) const noexcept {
+  struct statvfs fs {};
+  struct rlimit limit {};
+  if (rc != EIO) return false;
+  if (::fstatvfs(fd_.get(), &fs) == 0 && fs.f_bavail * fs.f_frsize < growth_) return true;
+  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && file_bytes() + growth_ > limit.rlim_cur;
 }
 
 PageFile Writing::pages() const {
-  struct stat st {};
-  if (::fstat(fd_.get(), &st) == 0 && (st.st_mode & S_IXUSR) != 0)
+  if (is_distrusted(fd_.get()))
     throw Damaged("a write to it failed earlier, and it could not be replaced then");
   bool both_sane = false;
   const PageFile pages(fd_.get(), newest_snapshot(fd_.get(), &both_sane));
@@ -115,14 +136,21 @@ bool Writing::begin(std::uint64_t map_bytes, base::Deadline deadline) {
   check("mdb_env_set_mapsize", mdb_env_set_mapsize(env_, bytes / page * page));
   mdb_env_set_userctx(env_, this);
   mdb_env_set_assert(env_, on_assertion);
+  // By the descriptor that holds W: the path may lead elsewhere by now, and LMDB creates what is not there.
+  const std::string by_descriptor = "/proc/self/fd/" + std::to_string(fd_.get());
+  const char* path = ::access(by_descriptor.c_str(), F_OK) == 0 ? by_descriptor.c_str() : file_->path.c_str();
   check("mdb_env_open",
-        mdb_env_open(env_, file_->path.c_str(), MDB_NOSUBDIR | MDB_NOLOCK | MDB_NORDAHEAD | MDB_NOTLS, 0600));
+        mdb_env_open(env_, path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NORDAHEAD | MDB_NOTLS, 0600));
   int fd = -1;
   mdb_env_get_fd(env_, &fd);
   close_at_fork(fd);
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  if (state_of(fd, file_->path) != FileState::current)
+  struct stat ours {
+  }, lmdbs{};
+  if (::fstat(fd_.get(), &ours) != 0 || ::fstat(fd, &lmdbs) != 0 || ours.st_dev != lmdbs.st_dev ||
+      ours.st_ino != lmdbs.st_ino)
     throw LmdbError("the data file was replaced without the gate", ESTALE);
+  growth_ = bytes - std::min(bytes, file_bytes());
 
   const auto drained = pass_->drain(deadline);
   if (!drained) {
@@ -140,6 +168,12 @@ void Writing::commit() {
   const auto expected = static_cast<std::uint64_t>(tick());
   const int rc = mdb_txn_commit(std::exchange(txn_, nullptr));
   close_environment();
+  if (is_short_write(rc)) throw LmdbError("commit", ENOSPC);
+  if (rc != 0 && !out_of_space(rc)) {
+    // The kernel may have dropped pages that it could not write, and will not say so twice.
+    distrust();
+    throw CommitFailed("commit", rc);
+  }
   check("commit", rc);
   // Counts of pages that were damaged in the old meta page make a new one that no reader takes.
   if (newest_snapshot(fd_.get()).transaction != expected) throw Damaged("the commit's meta page is not sane");

@@ -26,6 +26,12 @@ class LmdbError : public Error {
  private:
   int rc_;
 };
+/// A commit that the disk refused otherwise than for room: the file is distrusted.
+struct CommitFailed : LmdbError {
+  using LmdbError::LmdbError;
+};
+/// Whether a code of LMDB or errno says that there is no room.
+bool out_of_space(int rc) noexcept;
 /// Throws unless `rc` is 0: Damaged for what LMDB says of its pages, else LmdbError.
 void check(const char* what, int rc);
 
@@ -41,8 +47,8 @@ class Writing {
 
   int fd() const noexcept { return fd_.get(); }
   /// No put goes on in this file, of whatever process, until it was rewritten: a commit failed, and the next
-  /// might report success for what is not on the disk. Kept in the file's mode (u+x), since the disk may not
-  /// take more.
+  /// might report success for what is not on the disk. Kept in the file's mode (the sticky bit), since the
+  /// disk may not take more.
   void distrust() noexcept;
   /// The state that the transaction starts from. Throws Damaged unless LMDB would open the file, all of it is
   /// there and it is trusted.
@@ -67,6 +73,7 @@ class Writing {
   Writing(StoreFile& file, FdPool::Lease fd, WriterPass pass)
       : file_(&file), fd_(std::move(fd)), pass_(std::move(pass)) {}
   void close_environment() noexcept;
+  bool is_short_write(int rc) const noexcept;
   static void on_assertion(MDB_env* env, const char* what);
 
   StoreFile* file_;
@@ -76,6 +83,8 @@ class Writing {
   MDB_env* env_ = nullptr;
   MDB_txn* txn_ = nullptr;
   MDB_dbi dbi_ = 0;
+  std::uint64_t growth_ = 0;  // what the transaction may add to the file
 };
+bool is_distrusted(int fd) noexcept;
 
 }  // namespace kiln::cache

@@ -77,7 +77,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
   } else {
     try {
       std::thread([this, unit, options, flight] { run_flight(*unit, options, *flight); }).detach();
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       run_flight(*unit, options, *flight);  // no thread to be had: in this one
     }
   }

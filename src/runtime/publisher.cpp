@@ -42,8 +42,15 @@ void settle(Publication& p, bool in_store) noexcept {
   p.flight.reset();
 }
 
-void put(Publication& p, Counters& counters) noexcept {
-  const cache::PutResult result = p.store->put(p.key, p.record);
+// While puts do not land, those behind must not wait in a row, nor their askers in other processes.
+constexpr auto kWaitBehindAFailure = std::chrono::milliseconds(50);
+constexpr auto kFlightPatience = std::chrono::seconds(2);
+
+/// Whether it landed.
+bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
+  if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
+  const cache::PutResult result =
+      p.store->put(p.key, p.record, last_landed ? p.store->put_wait() : kWaitBehindAFailure);
   const bool in_store = result.put == cache::Put::stored || result.put == cache::Put::present;
   counters.evictions += result.evicted;
   if (!in_store)
@@ -57,6 +64,7 @@ void put(Publication& p, Counters& counters) noexcept {
     ++(result.put == cache::Put::stored ? counters.puts : counters.puts_present);
   else
     ++skipped(counters, result.put);
+  return in_store;
 }
 
 /// The engine's signals are handled on the engine's threads; a write past the file-size limit fails with
@@ -105,14 +113,14 @@ struct Publisher::Queue {
 
 void Publisher::Queue::run(Counters& counters) {
   std::unique_lock lock(mutex);
-  for (;;) {
+  for (bool landed = true;;) {
     work.wait(lock, [this] { return closing || !waiting.empty(); });
     if (waiting.empty()) return;
     Publication next = std::move(waiting.front());
     waiting.pop_front();
     lock.unlock();
     const std::size_t size = size_of(next.record);
-    put(next, counters);
+    landed = put(next, counters, landed);
     next = {};
     lock.lock();
     --entries, bytes -= size, ++settled;
@@ -159,7 +167,7 @@ void Publisher::hand_over(Publication publication, WhenFull when_full) noexcept 
       queue->thread = std::thread([queue, counters = counters_] { queue->run(*counters); });
     } catch (const std::system_error&) {  // no thread to be had: in this one
       lock.unlock();
-      put(publication, *counters_);
+      put(publication, *counters_, true);
       return;
     }
   }

@@ -22,6 +22,7 @@ struct Publication {
   std::string subject;                    ///< for people
   std::shared_ptr<cache::Store> store;    ///< not null
   std::shared_ptr<cache::Flight> flight;  ///< null: compiled without the host's lock
+  base::Clock::time_point handed_over = base::Clock::now();
 };
 
 /// What happens to a record when the queue is full.
@@ -35,7 +36,7 @@ class Publisher {
  public:
   struct Limits {
     std::size_t entries = 64, bytes = std::size_t{256} << 20;  ///< including the one being put
-    std::chrono::milliseconds patience{2000};                  ///< of the destructor
+    std::chrono::milliseconds patience{1800};                  ///< of the destructor
   };
   explicit Publisher(std::shared_ptr<Counters> counters) : Publisher(std::move(counters), Limits()) {}
   Publisher(std::shared_ptr<Counters> counters, Limits limits);

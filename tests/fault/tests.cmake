@@ -2,3 +2,4 @@
 foreach(rows damage mutation disk flight places races)
   include(${CMAKE_CURRENT_LIST_DIR}/${rows}.cmake)
 endforeach()
+include(${CMAKE_CURRENT_LIST_DIR}/soak.cmake)

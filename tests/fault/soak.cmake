@@ -1,0 +1,12 @@
+# Longer runs of the programs of the fault matrix, by hand: ctest --test-dir build/dev -C soak -L soak
+function(kiln_soak name program filter)
+  add_test(NAME Soak.${name} CONFIGURATIONS soak COMMAND ${CMAKE_COMMAND} -E env ${ARGN} $<TARGET_FILE:${program}> --gtest_filter=${filter})
+  set_tests_properties(Soak.${name} PROPERTIES LABELS soak TIMEOUT 3600)
+endfunction()
+kiln_soak(KillStorm fault_storm_test * KILN_SOAK_PUTS=100000)
+kiln_soak(PowerLoss fault_power_loss_test *AtAnyCall KILN_SOAK_STATES=200000)
+kiln_soak(Gate fault_gate_test GateCrowd* KILN_SOAK_READS=10000000)
+kiln_soak(Eviction fault_eviction_test *StaysUnder* KILN_SOAK_MIB=10240 KILN_SOAK_CAP_MIB=256)
+kiln_soak(FlippedBits fault_damage_test *lipped* KILN_SOAK_FLIPS=10000)
+kiln_soak(Mutations fault_mutation_test *NoAcknowledged* KILN_SOAK_MUTATIONS=24000)
+kiln_soak(Flight fault_flight_path_test * KILN_SOAK_PROCESSES=64 KILN_SOAK_KEYS=32)
