@@ -17,9 +17,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kRoomWait = 5s;    // for the gate, while room is made
-constexpr auto kHealWait = 5s;    // for the gate, before a damaged file is replaced
-constexpr auto kHealPause = 60s;  // after healing failed
+constexpr auto kRoomWait = 5s;   // for the gate, while room is made
+constexpr auto kHealWait = 5s;   // for the gate, before a damaged file is replaced
+constexpr int kHealPauses = 10;  // times what it took, after healing failed
 constexpr int kRoomAttempts = 4;
 constexpr std::uint64_t kTreeSlack = 8 << 20;  // of map, for the tree's pages that a put copies
 constexpr std::uint64_t kTreePagesPerPut = 64;
@@ -168,26 +168,31 @@ void Store::Impl::put_record(Writing& writing, const PageFile& pages, const Key&
 /// when that cannot be done: the file stays where it is, its intact records are served, and after a while a
 /// put tries again.
 std::string Store::Impl::heal(const std::string& why, ino_t seen, base::Deadline deadline) {
-  const auto now = base::Clock::now().time_since_epoch().count();
-  if (now < no_heal_before) throw_store_error(file.path, why + "; moving its entries to a fresh file failed");
+  if (base::Clock::now().time_since_epoch().count() < no_heal_before)
+    throw_store_error(file.path, why + "; moving its entries to a fresh file failed");
   std::optional<Writing> writing;
   std::string gate;
   if (enter_writing(deadline, writing, gate) != Entered::yes) throw_store_error(file.path, why + "; " + gate);
   struct stat st {};
   if (::fstat(writing->fd(), &st) == 0 && st.st_ino != seen) return {};
   writing->distrust();
-  no_heal_before = now + base::Clock::duration(kHealPause).count();
+  const auto started = base::Clock::now();
   std::string aside = "the damaged one is " + damaged_name(file.path) + " until `kiln gc`";
   Rewritten done;
   try {
-    done = rewrite(file, *writing, {.live_bytes = live_limit(), .set_aside = true});
-  } catch (const LmdbError& error) {
-    if (!out_of_space(error.rc())) throw;
-    // No room for a copy beside it, and with it there would never be any.
-    done = rewrite(file, *writing, {.live_bytes = 0});
-    aside = "the damaged one was dropped, since there is no room for both";
+    try {
+      done = rewrite(file, *writing, {.live_bytes = live_limit(), .set_aside = true});
+    } catch (const LmdbError& error) {
+      if (!out_of_space(error.rc())) throw;
+      // No room for a copy beside it, and with it there would never be any.
+      done = rewrite(file, *writing, {.live_bytes = 0});
+      aside = "the damaged one was dropped, since there is no room for both";
+    }
+  } catch (const Error&) {
+    const auto now = base::Clock::now();
+    no_heal_before = (now + kHealPauses * (now - started)).time_since_epoch().count();
+    throw;
   }
-  no_heal_before = 0;
   return "store " + file.path + ": " + why + "; moved " + std::to_string(done.kept) +
          " intact entries to a fresh file; " + aside;
 }

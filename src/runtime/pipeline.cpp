@@ -36,8 +36,9 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file)
 Pipeline::~Pipeline() {
   if (generation_ != cache::process_generation()) return;  // a forked child has none of the flights' threads
   leaving_ = true;
-  std::unique_lock lock(mutex_);
-  landed_.wait(lock, [&] { return running_ == 0; });
+  State& state = state_.get();
+  std::unique_lock lock(state.mutex);
+  state.landed.wait(lock, [&] { return state.running == 0; });
 }
 
 const toolchain::Toolkit& Pipeline::toolkit() {
@@ -80,12 +81,14 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
 }
 
 std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOptions& options) {
-  std::lock_guard lock(mutex_);
-  if (const auto found = memory_.find(key); found != memory_.end() && !options.rejected.contains(key)) {
+  State& state = state_.get();
+  std::lock_guard lock(state.mutex);
+  if (const auto found = state.memory.find(key);
+      found != state.memory.end() && !options.rejected.contains(key)) {
     ++counters_.memory_hits;
     return Obtained{found->second, Outcome::memory, {}};
   }
-  if (const auto found = refused_.find(key); found != refused_.end()) {
+  if (const auto found = state.refused.find(key); found != state.refused.end()) {
     ++counters_.remembered_failures;
     std::rethrow_exception(found->second);
   }
@@ -95,8 +98,9 @@ std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOption
 std::optional<Outcome> Pipeline::look(const source::Instantiation& unit) {
   const Unit prepared = prepare(unit, source::Trust::memo);
   {
-    std::lock_guard lock(mutex_);
-    if (memory_.contains(prepared.made.key)) return Outcome::memory;
+    State& state = state_.get();
+    std::lock_guard lock(state.mutex);
+    if (state.memory.contains(prepared.made.key)) return Outcome::memory;
   }
   const auto found = from_disk(prepared, {}, false);
   return found ? std::optional(found->outcome) : std::nullopt;
@@ -153,15 +157,16 @@ Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record) {
 }
 
 void Pipeline::remember(const std::shared_ptr<const StoredImage>& image) {
-  std::lock_guard lock(mutex_);
-  if (!memory_.emplace(image->key, image).second) return;
-  memory_order_.push_back(image->key);
-  memory_bytes_ += image->bytes.size();
-  while (memory_bytes_ > kMemoryBytes && memory_order_.size() > 1) {
-    const auto oldest = memory_.find(memory_order_.front());
-    memory_bytes_ -= oldest->second->bytes.size();
-    memory_.erase(oldest);
-    memory_order_.pop_front();
+  State& state = state_.get();
+  std::lock_guard lock(state.mutex);
+  if (!state.memory.emplace(image->key, image).second) return;
+  state.memory_order.push_back(image->key);
+  state.memory_bytes += image->bytes.size();
+  while (state.memory_bytes > kMemoryBytes && state.memory_order.size() > 1) {
+    const auto oldest = state.memory.find(state.memory_order.front());
+    state.memory_bytes -= oldest->second->bytes.size();
+    state.memory.erase(oldest);
+    state.memory_order.pop_front();
   }
 }
 

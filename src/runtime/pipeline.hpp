@@ -14,6 +14,7 @@
 
 #include "base/deadline.hpp"
 #include "cache/flight.hpp"
+#include "cache/process.hpp"
 #include "cache/store.hpp"
 #include "compile/compiler.hpp"
 #include "kiln/kernel.hpp"
@@ -119,14 +120,18 @@ class Pipeline {
   source::ScanCache scans_;
   compile::WorkerPool workers_;
 
-  std::mutex mutex_;  // guards what follows
-  std::map<Key, std::shared_ptr<const StoredImage>> memory_;
-  std::deque<Key> memory_order_;
-  std::size_t memory_bytes_ = 0;
-  std::map<Key, std::exception_ptr> refused_;
-  std::map<Key, std::shared_ptr<Flight>> flights_;
-  int running_ = 0;
-  std::condition_variable landed_;
+  /// A forked child starts with its own: it has none of the threads that hold the mutex or land a flight.
+  struct State {
+    std::mutex mutex;  // guards what follows
+    std::map<Key, std::shared_ptr<const StoredImage>> memory;
+    std::deque<Key> memory_order;
+    std::size_t memory_bytes = 0;
+    std::map<Key, std::exception_ptr> refused;
+    std::map<Key, std::shared_ptr<Flight>> flights;
+    int running = 0;
+    std::condition_variable landed;
+  };
+  cache::PerProcess<State> state_;
 };
 
 }  // namespace kiln::runtime

@@ -55,20 +55,21 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
   std::shared_ptr<Flight> flight;
   bool joined = true;
   {
-    std::lock_guard lock(mutex_);
-    auto& slot = flights_[unit->made.key];
+    State& state = state_.get();
+    std::lock_guard lock(state.mutex);
+    auto& slot = state.flights[unit->made.key];
     if (!slot) {
       // Landed between our look in memory and now.
-      if (const auto found = memory_.find(unit->made.key);
-          found != memory_.end() && !options.rejected.contains(unit->made.key)) {
+      if (const auto found = state.memory.find(unit->made.key);
+          found != state.memory.end() && !options.rejected.contains(unit->made.key)) {
         Obtained out{found->second, Outcome::waited, {}};
-        flights_.erase(unit->made.key);
+        state.flights.erase(unit->made.key);
         ++counters_.waits;
         return out;
       }
       slot = std::make_shared<Flight>();
       joined = false;
-      ++running_;
+      ++state.running;
     }
     flight = slot;
   }
@@ -96,9 +97,10 @@ void Pipeline::run_flight(const Unit& unit, const ObtainOptions& options, Flight
   take_off(unit, options, flight);
   lifetime_.save_sometimes();
   // Last: the pipeline may be gone the moment that its destructor sees zero.
-  const std::lock_guard lock(mutex_);
-  --running_;
-  landed_.notify_all();
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  --state.running;
+  state.landed.notify_all();
 }
 
 /// The host's lock on this key; null: compile without it. Throws what the holder's compile failed with, when
@@ -174,17 +176,19 @@ void Pipeline::land(const Unit& unit, Flight& flight, const Obtained& obtained) 
   // again.
   if (obtained.unpublishable.empty()) remember(obtained.image);
   {
-    std::lock_guard lock(mutex_);
-    flights_.erase(unit.made.key);
+    State& state = state_.get();
+    std::lock_guard lock(state.mutex);
+    state.flights.erase(unit.made.key);
   }
   flight.promise.set_value(obtained);
 }
 
 void Pipeline::crash(const Unit& unit, Flight& flight, std::exception_ptr error, bool is_final) noexcept {
   {
-    std::lock_guard lock(mutex_);
-    if (is_final) refused_[unit.made.key] = error;
-    flights_.erase(unit.made.key);
+    State& state = state_.get();
+    std::lock_guard lock(state.mutex);
+    if (is_final) state.refused[unit.made.key] = error;
+    state.flights.erase(unit.made.key);
   }
   flight.promise.set_exception(std::move(error));
 }

@@ -36,7 +36,11 @@ TEST_P(PutFault, ClaimsOnlyWhatAFreshProcessFinds) {
     }
     *fired = kiln_fault_fired();
     kiln_fault_arm(nullptr);  // the disk works again
-    for (std::uint32_t number = kBefore; number < kBefore + kDuring; ++number) put(*store, number);
+    for (std::uint32_t number = kBefore; number < kBefore + kDuring; ++number)
+      base::poll_until(soon(), [&] {  // healing pauses after it failed
+        put(*store, number);
+        return promises_->acknowledged[number].load();
+      });
     check(*store);
     return 0;
   });
