@@ -213,5 +213,26 @@ TEST_F(FlightPathTest, AServiceThatEndsDoesNotWaitForAnotherProcessesFlight) {
   EXPECT_LT(ms_since(start), 20'000);
 }
 
+TEST_F(FlightPathTest, AChildForkedWhileItsParentCompilesIsServed) {
+  Options o = options();
+  o.worker = slow_worker("1");
+  Service service(o);
+  std::thread asker([&] { compile(service, "scale", {Dtype::f32, 1}); });
+  std::this_thread::sleep_for(300ms);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);  // a flight that it cannot see land would keep it for ever
+    try {
+      ::_exit(compile(service, "scale", {Dtype::f32, 1}).image ? 0 : 1);
+    } catch (const std::exception&) {
+      ::_exit(2);
+    }
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  asker.join();
+}
+
 }  // namespace
 }  // namespace kiln::fault
