@@ -203,6 +203,9 @@ TEST_F(ConcurrencyTest, ThreadsFollowAFileThatIsReplacedAgainAndAgain) {
 }
 
 TEST_F(ConcurrencyTest, ForkedChildReadsAndWritesAndTheParentGoesOn) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer lets a child of a threaded process start no threads";
+#endif
   const auto store = open();
   ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
   EXPECT_EQ(in_child([&] {
@@ -217,6 +220,9 @@ TEST_F(ConcurrencyTest, ForkedChildReadsAndWritesAndTheParentGoesOn) {
 }
 
 TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer lets a child of a threaded process start no threads";
+#endif
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "gcc 12's address sanitizer leaves its allocator locked in a child forked amid threads";
 #endif
