@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -14,6 +15,7 @@
 
 #include "base/fd.hpp"
 #include "base/file.hpp"
+#include "cache/writing.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cache {
@@ -63,7 +65,15 @@ FreshFile::~FreshFile() {
 void FreshFile::sync() {
   if (env_) mdb_env_close(std::exchange(env_, nullptr));
   const base::Fd fd(::open(name_.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd || ::fsync(fd.get()) != 0) throw_store_error(path_, std::strerror(errno));
+  if (!fd || ::fsync(fd.get()) != 0) throw LmdbError("store " + path_ + ": sync of a fresh file", errno);
+}
+
+int FreshFile::probe() const noexcept {
+  const base::Fd fd(::open(name_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  if (!fd) return errno;
+  const std::array<char, 65536> zeros{};
+  const ssize_t wrote = ::write(fd.get(), zeros.data(), zeros.size());
+  return wrote < 0 ? errno : wrote < static_cast<ssize_t>(zeros.size()) ? ENOSPC : 0;
 }
 
 bool FreshFile::link_into_place() {

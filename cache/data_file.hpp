@@ -32,6 +32,8 @@ class FreshFile {
   FreshFile& operator=(const FreshFile&) = delete;
   ~FreshFile();
 
+  /// 0, or why the file cannot grow any more.
+  int probe() const noexcept;
   /// To be filled, in unsynced transactions; closed by `replace`.
   MDB_env* env() const noexcept { return env_; }
   /// Syncs and links it to `path` if there is nothing; false when there is. Throws Error(io).

@@ -19,12 +19,19 @@ namespace {
 
 constexpr std::size_t kPiecesPerTransaction = 16384;
 
+/// Of the pieces alone: what a meta page counts may be what is damaged.
+std::uint64_t bytes_of(const std::vector<Surveyed>& entries, const PageFile& pages) {
+  std::uint64_t out = 0;
+  for (const Surveyed& entry : entries) out += std::uint64_t{entry.pieces} * pages.page_size();
+  return out;
+}
+
 /// The entries over the limit, least recently used first.
 std::set<Key> over_limit(const PageFile& pages, std::uint64_t live_bytes) {
   std::set<Key> out;
-  const std::uint64_t live = pages.snapshot().live_bytes();
-  if (live <= live_bytes) return out;
   auto entries = survey(pages);
+  const std::uint64_t live = bytes_of(entries, pages);
+  if (live <= live_bytes) return out;
   std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.tick < b.tick; });
   std::uint64_t surplus = live - live_bytes;
   for (const Surveyed& entry : entries) {
@@ -156,9 +163,10 @@ void check_room(const Writing& writing, const RewriteOptions& options) {
   if (options.live_bytes == 0 || ::fstatvfs(writing.fd(), &fs) != 0) return;
   std::uint64_t live = 0;
   try {
-    live = newest_snapshot(writing.fd()).live_bytes();
+    const PageFile pages(writing.fd(), newest_snapshot(writing.fd()));
+    live = bytes_of(survey(pages), pages);
   } catch (const Damaged&) {
-    return;  // nothing to be copied
+    return;  // the copy will tell
   }
   if (std::min(live, options.live_bytes) > fs.f_bavail * fs.f_frsize) throw LmdbError("copying", ENOSPC);
 }
@@ -195,6 +203,10 @@ Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& optio
       copy_intact(writing.fd(), fresh, options, out);
     else
       out.dropped = survey(PageFile(writing.fd(), newest_snapshot(writing.fd()))).size();
+  } catch (const LmdbError& error) {  // which reports short writes as EIO
+    const int rc = error.rc() == EIO ? fresh.probe() : 0;
+    if (out_of_space(rc)) throw LmdbError("copying", rc);
+    throw;
   } catch (const Damaged&) {  // not even a meta page: an empty file is all there is to have
     ++out.damaged;
   }

@@ -88,6 +88,8 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
     } catch (const CommitFailed& failure) {
       damage = failure.what();
     } catch (const LmdbError& error) {
+      // What lies there for people to look at is the first to go.
+      if (out_of_space(error.rc()) && ::unlink(damaged_name(file.path).c_str()) == 0) continue;
       const char* remedy = error.rc() == ENOMEM ? "; raise the address-space limit (ulimit -v)" : "";
       return finish(out_of_space(error.rc()) ? Put::full : Put::failed, error.what() + std::string(remedy));
     } catch (const Damaged& found) {
