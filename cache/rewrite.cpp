@@ -202,7 +202,8 @@ Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& optio
     if (options.live_bytes > 0)
       copy_intact(writing.fd(), fresh, options, out);
     else
-      out.dropped = survey(PageFile(writing.fd(), newest_snapshot(writing.fd()))).size();
+      for (const Surveyed& entry : survey(PageFile(writing.fd(), newest_snapshot(writing.fd()))))
+        out.dropped += entry.pieces > 0 ? 1 : 0;
   } catch (const LmdbError& error) {  // which reports short writes as EIO
     const int rc = error.rc() == EIO ? fresh.probe() : 0;
     if (out_of_space(rc)) throw LmdbError("copying", rc);
