@@ -6,7 +6,7 @@ namespace kiln::cache {
 namespace {
 
 void close_ours(base::Fd fd) noexcept {
-  forget_at_fork(fd.get());  // first: once closed, the number may be another thread's
+  base::forget_at_fork(fd.get());  // first: once closed, the number may be another thread's
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ FdPool::Lease FdPool::lease() {
     }
   }
   base::Fd fd(::open(path_.c_str(), flags_ | O_CLOEXEC, 0600));
-  if (fd) close_at_fork(fd.get());
+  if (fd) base::close_at_fork(fd.get());
   return Lease(this, std::move(fd));
 }
 
@@ -55,7 +55,7 @@ void FdPool::take_back(base::Fd fd) noexcept {
 
 FdPool::Lease::~Lease() {
   if (!fd_) return;
-  if (generation_ != process_generation())
+  if (generation_ != base::process_generation())
     fd_.release();  // the parent's: closed here at the fork, the number may be somebody else's by now
   else
     pool_->take_back(std::move(fd_));
@@ -63,7 +63,7 @@ FdPool::Lease::~Lease() {
 
 void FdPool::Lease::discard() noexcept {
   if (!fd_) return;
-  if (generation_ != process_generation())
+  if (generation_ != base::process_generation())
     fd_.release();
   else
     close_ours(std::move(fd_));

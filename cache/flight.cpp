@@ -187,6 +187,23 @@ std::string FlightFile::path() {
   return places_.empty() ? "" : places_.front()->path;
 }
 
+/// A pooled descriptor may be of a file that was replaced: those are given up.
+FdPool::Lease FlightFile::lease() {
+  std::string reasons;
+  for (const auto& place : places_) {
+    try {
+      for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
+        FdPool::Lease fd = place->locks.lease();
+        if (names(place->path, checked(fd, place->path))) return fd;
+        fd.discard();
+      }
+    } catch (const Error& error) {
+      reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
+    }
+  }
+  throw Error(Errc::io, reasons.empty() ? "the lock file is replaced again and again" : reasons);
+}
+
 std::vector<BoardEntry> FlightFile::board() {
   std::vector<BoardEntry> out;
   for (const auto& place : places_)
@@ -266,11 +283,11 @@ Flight::~Flight() {
 }
 
 void Flight::compiling(std::string_view subject) noexcept {
-  if (board_ && generation_ == process_generation()) entry_ = board_->begin(key_, subject);
+  if (board_ && generation_ == base::process_generation()) entry_ = board_->begin(key_, subject);
 }
 
 void Flight::ended(FlightState state, std::string_view error) noexcept {
-  if (!entry_ || generation_ != process_generation()) return;
+  if (!entry_ || generation_ != base::process_generation()) return;
   BoardEntry entry = std::move(*entry_);
   entry_.reset();
   board_->end(std::move(entry), state, error);

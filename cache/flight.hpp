@@ -62,6 +62,8 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
 
   /// The lock file that a flight would take now, or the first candidate when none is usable.
   std::string path();
+  /// A descriptor of the lock file in use, for other ranges of it. Throws Error(io) when none is usable.
+  FdPool::Lease lease();
   /// The boards of all candidates together.
   std::vector<BoardEntry> board();
 
@@ -81,7 +83,7 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
 /// does nothing.
 class Flight {
  public:
-  explicit Flight(const Key& key) : key_(key), generation_(process_generation()) {}
+  explicit Flight(const Key& key) : key_(key), generation_(base::process_generation()) {}
   ~Flight();
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;

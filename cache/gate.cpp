@@ -25,12 +25,6 @@ struct flock one_byte(std::int64_t offset, short type) {
   return range;
 }
 
-/// Whether another open file description holds it exclusively.
-bool is_locked(int fd, std::int64_t offset) noexcept {
-  struct flock range = one_byte(offset, F_RDLCK);
-  return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
-}
-
 /// False when another open file description holds a conflicting lock.
 bool set_lock(int fd, std::int64_t offset, short type) {
   struct flock range = one_byte(offset, type);
@@ -69,10 +63,15 @@ std::optional<RangeLock> RangeLock::acquire(int fd, std::int64_t offset, Mode mo
   return RangeLock(fd, offset);
 }
 
+bool RangeLock::excluded(int fd, std::int64_t offset, Mode mode) noexcept {
+  struct flock range = one_byte(offset, mode == Mode::shared ? F_RDLCK : F_WRLCK);
+  return ::fcntl(fd, F_OFD_GETLK, &range) == 0 && range.l_type != F_UNLCK;
+}
+
 void RangeLock::release() noexcept {
   const int fd = std::exchange(fd_, -1);
   // A forked child shares the open file description: its unlock would free the parent's lock.
-  if (fd < 0 || generation_ != process_generation()) return;
+  if (fd < 0 || generation_ != base::process_generation()) return;
   try {
     set_lock(fd, offset_, F_UNLCK);
   } catch (...) {  // unlocking what is locked cannot fail; the descriptor's close would unlock it too
@@ -82,7 +81,7 @@ void RangeLock::release() noexcept {
 std::optional<RangeLock> enter_reader(int fd, base::Deadline deadline) {
   // A writer that was stopped while it held T does not stop readers: T is only fair, R is what protects.
   base::poll_until(earlier(deadline, base::Deadline::after(kTurnstilePeriod)),
-                   [fd] { return !is_locked(fd, kTurnstile); });
+                   [fd] { return !RangeLock::excluded(fd, kTurnstile, RangeLock::Mode::shared); });
   return RangeLock::acquire(fd, kReaders, RangeLock::Mode::shared, deadline);
 }
 

@@ -21,7 +21,7 @@
 
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
-#include "cache/process.hpp"
+#include "base/process.hpp"
 
 namespace kiln::cache {
 
@@ -48,13 +48,14 @@ class FdPool {
   std::string path_;
   int flags_;
   std::size_t idle_limit_;
-  PerProcess<Idle> idle_;
+  base::PerProcess<Idle> idle_;
 };
 
 class FdPool::Lease {
  public:
   Lease() = default;
-  Lease(FdPool* pool, base::Fd fd) : pool_(pool), fd_(std::move(fd)), generation_(process_generation()) {}
+  Lease(FdPool* pool, base::Fd fd)
+      : pool_(pool), fd_(std::move(fd)), generation_(base::process_generation()) {}
   Lease(Lease&&) = default;
   Lease& operator=(Lease&&) = default;
   ~Lease();
@@ -82,9 +83,12 @@ class RangeLock {
   /// ENOLCK).
   static std::optional<RangeLock> acquire(int fd, std::int64_t offset, Mode mode, base::Deadline deadline);
   void release() noexcept;
+  /// Whether another open file description holds what excludes a lock of this mode.
+  static bool excluded(int fd, std::int64_t offset, Mode mode) noexcept;
 
  private:
-  RangeLock(int fd, std::int64_t offset) : fd_(fd), offset_(offset), generation_(process_generation()) {}
+  RangeLock(int fd, std::int64_t offset)
+      : fd_(fd), offset_(offset), generation_(base::process_generation()) {}
   int fd_ = -1;
   std::int64_t offset_ = 0;
   std::uint64_t generation_ = 0;

@@ -8,8 +8,8 @@
 #include <mutex>
 #include <string>
 
+#include "base/process.hpp"
 #include "cache/pieces.hpp"
-#include "cache/process.hpp"
 #include "cache/store.hpp"
 #include "cache/store_file.hpp"
 #include "cache/use_log.hpp"
@@ -58,7 +58,7 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   std::string identity;
   std::atomic<bool> tree_checked{false};  // by a put of this process
   std::atomic<base::Clock::rep> no_heal_before{0};
-  PerProcess<Upkeep> upkeep;
+  base::PerProcess<Upkeep> upkeep;
 };
 
 }  // namespace kiln::cache

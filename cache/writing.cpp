@@ -11,8 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/process.hpp"
 #include "cache/data_file.hpp"
-#include "cache/process.hpp"
 
 namespace kiln::cache {
 
@@ -143,7 +143,7 @@ bool Writing::begin(std::uint64_t map_bytes, base::Deadline deadline) {
         mdb_env_open(env_, path, MDB_NOSUBDIR | MDB_NOLOCK | MDB_NORDAHEAD | MDB_NOTLS, 0600));
   int fd = -1;
   mdb_env_get_fd(env_, &fd);
-  close_at_fork(fd);
+  base::close_at_fork(fd);
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
   struct stat ours {
   }, lmdbs{};
@@ -188,7 +188,7 @@ void Writing::close_environment() noexcept {
   if (!env_) return;
   int fd = -1;
   mdb_env_get_fd(env_, &fd);
-  forget_at_fork(fd);
+  base::forget_at_fork(fd);
   mdb_env_close(std::exchange(env_, nullptr));
 }
 

@@ -71,6 +71,15 @@ std::optional<FileContent> read_file(const std::string& path, std::size_t limit)
   return out;
 }
 
+std::string read_proc(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string out;
+  char chunk[4096];
+  for (ssize_t n; fd && (n = ::read(fd.get(), chunk, sizeof chunk)) > 0;)
+    out.append(chunk, static_cast<std::size_t>(n));
+  return out;
+}
+
 void write_file(const std::string& path, std::string_view bytes, unsigned mode) {
   std::string temporary = path + ".XXXXXX";
   const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));

@@ -33,6 +33,10 @@ struct FileContent {
 /// `errno` says why.
 std::optional<FileContent> read_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
 
+/// A file of /proc, of a cgroup or the like, whose size is not known before it is read. Empty when it cannot
+/// be.
+std::string read_proc(const std::string& path);
+
 /// Writes to a temporary name beside `path` and renames. Throws Error(io).
 void write_file(const std::string& path, std::string_view bytes, unsigned mode = 0644);
 

@@ -61,13 +61,24 @@ std::string options_of(const CompileJob& job) {
                      clipped(log));
 }
 
-void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer) {
+void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, double limit_s) {
   using Fate = WorkerProcess::Answer::Fate;
   using Status = WorkerResponse::Status;
-  if (answer.fate == Fate::timed_out)
-    fail(job, Errc::compile_timeout, "killed at its deadline (KILN_COMPILE_DEADLINE)", {});
-  if (answer.fate == Fate::died)
-    fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
+  switch (answer.fate) {
+    case Fate::answered:
+      break;
+    case Fate::timed_out:
+      fail(job, Errc::compile_timeout,
+           "killed at its deadline of " + std::to_string(static_cast<long>(limit_s)) +
+               " s (KILN_COMPILE_DEADLINE)",
+           {});
+    case Fate::died:
+      fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
+    case Fate::out_of_memory:
+      fail(job, Errc::compile_crashed, "the compiler ran out of memory: its worker was " + answer.how, {});
+    case Fate::cancelled:
+      throw Error(Errc::deadline, "the service is gone: " + what(job) + " was not compiled");
+  }
   const WorkerResponse& r = answer.response;
   switch (r.status) {
     case Status::ok:
@@ -173,21 +184,22 @@ std::string unpublishable_beforehand(const source::Closure& closure, const toolc
 }
 
 Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
-                 base::Deadline deadline) {
+                 const Demand& demand) {
   if (!toolkit.has_compiler()) {
     throw Error(Errc::no_compiler,
                 "cannot compile " + what(job) + ": no NVRTC found; looked in " +
                     base::join(toolkit.tried, ", ") +
                     ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
   }
-  WorkerProcess::Answer answer = pool.run(make_request(job, toolkit), deadline);
-  check_answer(job, answer);
+  WorkerProcess::Answer answer = pool.run(make_request(job, toolkit), demand);
+  check_answer(job, answer, std::chrono::duration<double>(demand.compile_limit).count());
   Compiled out;
   out.facts = gather_facts(job, answer.response);
   out.unpublishable = unpublishable_beforehand(job.closure, toolkit);
   if (out.unpublishable.empty()) out.unpublishable = unpublishable_afterwards(job, answer.response);
   out.image = std::move(answer.response.image);
   out.ptx = std::move(answer.response.ptx);
+  out.peak_memory = answer.peak_memory;
   return out;
 }
 

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "base/deadline.hpp"
 #include "compile/facts.hpp"
 #include "compile/key.hpp"
 #include "compile/worker_pool.hpp"
@@ -23,11 +22,13 @@ struct Compiled {
   std::string image, ptx;
   /// Not empty: serve it, do not publish it, and this is why (DESIGN 4: what the key cannot see, it refuses).
   std::string unpublishable;
+  std::uint64_t peak_memory = 0;  ///< bytes resident at the most in the worker; 0: not known
 };
 
-/// Throws CompileError (failed, timed out, crashed) and Error(no_compiler | unsupported_arch | internal).
+/// Throws CompileError (failed, timed out, crashed or without memory), Error(no_compiler | unsupported_arch |
+/// internal), and Error(deadline) when the pool was stopped.
 Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
-                 base::Deadline deadline);
+                 const Demand& demand);
 
 /// Why this unit can never be published, known before compiling; empty when it can.
 std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit);

@@ -37,23 +37,27 @@ int poll_timeout(base::Deadline deadline) {
   return static_cast<int>(std::clamp<long long>(ms, 0, 1 << 30));
 }
 
-Receive receive_exactly(int fd, char* into, std::size_t size, base::Deadline deadline) {
-  while (size > 0) {
-    pollfd poll_fd{fd, POLLIN, 0};
+/// Until the socket is ready for `what`.
+Transfer wait_for(int fd, short what, base::Deadline deadline) {
+  for (;;) {
+    pollfd poll_fd{fd, what, 0};
     const int ready = ::poll(&poll_fd, 1, poll_timeout(deadline));
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready < 0) return Receive::closed;
-    if (ready == 0) {
-      if (deadline.passed()) return Receive::deadline;
-      continue;
-    }
+    if (ready > 0) return Transfer::ok;
+    if (ready < 0 && errno != EINTR) return Transfer::closed;
+    if (ready == 0 && deadline.passed()) return Transfer::deadline;
+  }
+}
+
+Transfer receive_exactly(int fd, char* into, std::size_t size, base::Deadline deadline) {
+  while (size > 0) {
+    if (const Transfer ready = wait_for(fd, POLLIN, deadline); ready != Transfer::ok) return ready;
     const ssize_t n = ::recv(fd, into, size, 0);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Receive::closed;
+    if (n <= 0) return Transfer::closed;
     into += n;
     size -= static_cast<std::size_t>(n);
   }
-  return Receive::ok;
+  return Transfer::ok;
 }
 
 }  // namespace
@@ -117,32 +121,34 @@ WorkerResponse decode_response(std::string_view bytes) {
   return r;
 }
 
-bool send_frame(int fd, std::string_view bytes) {
+Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline) {
   Header header;
   header.size = bytes.size();
-  const auto send_all = [fd](const char* from, std::size_t size) {
-    while (size > 0) {
-      const ssize_t n = ::send(fd, from, size, MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return false;
-      from += n;
-      size -= static_cast<std::size_t>(n);
-    }
-    return true;
-  };
   char raw[sizeof header];
   std::memcpy(raw, &header, sizeof header);
-  return send_all(raw, sizeof raw) && send_all(bytes.data(), bytes.size());
+  for (std::string_view part : {std::string_view(raw, sizeof raw), bytes}) {
+    while (!part.empty()) {
+      const ssize_t n = ::send(fd, part.data(), part.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n >= 0) {
+        part.remove_prefix(static_cast<std::size_t>(n));
+      } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        if (const Transfer ready = wait_for(fd, POLLOUT, deadline); ready != Transfer::ok) return ready;
+      } else if (errno != EINTR) {
+        return Transfer::closed;
+      }
+    }
+  }
+  return Transfer::ok;
 }
 
-Receive receive_frame(int fd, std::string& bytes, base::Deadline deadline) {
+Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline) {
   Header header, expected;
   char raw[sizeof header];
-  if (const Receive r = receive_exactly(fd, raw, sizeof raw, deadline); r != Receive::ok) return r;
+  if (const Transfer r = receive_exactly(fd, raw, sizeof raw, deadline); r != Transfer::ok) return r;
   std::memcpy(&header, raw, sizeof header);
   if (std::memcmp(header.magic, expected.magic, 4) != 0 || header.version != expected.version ||
       header.size > kMaxFrame) {
-    return Receive::malformed;
+    return Transfer::malformed;
   }
   bytes.clear();
   // Grown as bytes arrive: a length that lies costs no more memory than what was really sent.
@@ -150,10 +156,10 @@ Receive receive_frame(int fd, std::string& bytes, base::Deadline deadline) {
   while (bytes.size() < header.size) {
     const std::size_t have = bytes.size(), want = std::min<std::size_t>(step, header.size - have);
     bytes.resize(have + want);
-    if (const Receive r = receive_exactly(fd, bytes.data() + have, want, deadline); r != Receive::ok)
+    if (const Transfer r = receive_exactly(fd, bytes.data() + have, want, deadline); r != Transfer::ok)
       return r;
   }
-  return Receive::ok;
+  return Transfer::ok;
 }
 
 }  // namespace kiln::compile

@@ -58,9 +58,10 @@ std::string encode(const WorkerResponse& response);
 WorkerRequest decode_request(std::string_view bytes);
 WorkerResponse decode_response(std::string_view bytes);
 
-/// Frame: magic "kiln", u32 version, u64 length, bytes. False on a broken connection.
-bool send_frame(int fd, std::string_view bytes);
-enum class Receive { ok, closed, deadline, malformed };
-Receive receive_frame(int fd, std::string& bytes, base::Deadline deadline);
+/// Frame: magic "kiln", u32 version, u64 length, bytes. A peer that does not read or write costs no more than
+/// the deadline.
+enum class Transfer { ok, closed, deadline, malformed };
+Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline);
+Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline);
 
 }  // namespace kiln::compile

@@ -1,20 +1,25 @@
 #include "compile/worker_main.hpp"
 
+#include <fcntl.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string>
 #include <thread>
 
+#include "base/fd.hpp"
 #include "base/wire.hpp"
 #include "compile/nvrtc_program.hpp"
+#include "toolchain/nvrtc.hpp"
 
 namespace kiln::compile {
 namespace {
@@ -52,22 +57,62 @@ void keep_memory() {
   ::mallopt(M_TOP_PAD, 16 << 20);
 }
 
+/// Address space for good, CPU time for each compile anew.
+class Limits {
+ public:
+  Limits(rlim_t address_space, rlim_t cpu_seconds) : cpu_seconds_(cpu_seconds) {
+    lower(RLIMIT_CORE, 0);
+    if (address_space) lower(RLIMIT_AS, address_space);
+    // Of all there is, the kernel shall kill this one first when memory runs out: the host asks again.
+    if (const base::Fd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)); score)
+      static_cast<void>(!::write(score.get(), "1000", 4));
+  }
+  /// A backstop: the host kills at the deadline, unless it was stopped itself.
+  void before_compile() const {
+    rusage used{};
+    if (cpu_seconds_ == 0 || ::getrusage(RUSAGE_SELF, &used) != 0) return;
+    const auto spent = static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec);
+    lower(RLIMIT_CPU, spent + 1 + cpu_seconds_);
+  }
+
+ private:
+  /// The soft limit; what the host's own limits forbid is left.
+  static void lower(__rlimit_resource what, rlim_t to) {
+    rlimit limit{};
+    if (::getrlimit(what, &limit) != 0) return;
+    limit.rlim_cur = std::min(to, limit.rlim_max);
+    ::setrlimit(what, &limit);
+  }
+  rlim_t cpu_seconds_;
+};
+
 }  // namespace
 
-int worker_main(int host_pid) {
+int worker_main(int argc, char** argv) {
+  const int host_pid = argc == 6 ? std::atoi(argv[1]) : 0;
+  if (host_pid <= 0) {
+    std::fputs("kiln-worker is started by kiln: it compiles for a host process over a socket\n", stderr);
+    return 2;
+  }
   keep_memory();
-  const rlimit no_core{0, 0};
-  ::setrlimit(RLIMIT_CORE, &no_core);
+  const Limits limits(std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));
   leave_with_host(host_pid);
+  if (*argv[4]) {
+    try {
+      toolchain::Nvrtc::load(argv[4], argv[5]);
+    } catch (const std::exception&) {  // said again, and better, in the answer to the first request
+    }
+  }
   std::string bytes;
-  while (receive_frame(kWorkerSocket, bytes, base::Deadline::never()) == Receive::ok) {
+  while (receive_frame(kWorkerSocket, bytes, base::Deadline::never()) == Transfer::ok) {
     WorkerResponse response;
     try {
+      limits.before_compile();
       response = run_nvrtc(decode_request(bytes), WorkingDirectory::of_process);
     } catch (const base::Malformed& error) {
       response.message = std::string("malformed request: ") + error.what();
     }
-    if (!send_frame(kWorkerSocket, encode(response))) break;
+    if (send_frame(kWorkerSocket, encode(response), base::Deadline::never()) != Transfer::ok) break;
   }
   return 0;
 }

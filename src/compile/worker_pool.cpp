@@ -1,81 +1,270 @@
 #include "compile/worker_pool.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <list>
+#include <thread>
+#include <vector>
 
 #include "base/log.hpp"
+#include "base/no_signals.hpp"
 #include "compile/nvrtc_program.hpp"
 
 namespace kiln::compile {
+namespace {
 
-WorkerPool::WorkerPool(std::string executable, int jobs)
-    : configured_(std::move(executable)), jobs_(std::max(1, jobs)) {}
+using namespace std::chrono_literals;
 
-WorkerPool::~WorkerPool() = default;
+constexpr base::Clock::duration kWatchBusy = 100ms, kWatchIdle = 1s;
+/// Of address space beside what may be resident: the compile thread's stack, and what NVRTC maps and does not
+/// touch.
+constexpr std::uint64_t kUntouched = std::uint64_t{4} << 30;
 
-std::unique_ptr<WorkerProcess> WorkerPool::take(base::Deadline deadline) {
-  std::unique_lock lock(mutex_);
-  if (host_ != ::getpid()) {  // a forked child: the workers are its parent's, and stay so
-    idle_.clear();
-    live_ = 0;
-    host_ = ::getpid();
+}  // namespace
+
+struct WorkerPool::State {
+  struct Idle {
+    std::unique_ptr<WorkerProcess> worker;
+    base::Clock::time_point since;
+  };
+  struct Busy {
+    WorkerProcess* worker;
+    Admission::Pass* pass;
+  };
+  Admission admission;
+  std::once_flag cores_once;
+  int cores = 0;
+
+  std::mutex mutex;        // guards what follows
+  std::vector<Idle> idle;  // the last used last
+  std::list<Busy> busy;    // the youngest last
+  bool stopping = false;
+  View counts;
+  bool watching = false;
+  std::condition_variable wake_watcher;
+  std::thread watcher;
+};
+
+/// A worker at work, where the watcher sees it.
+class WorkerPool::Working {
+ public:
+  Working(State& state, WorkerProcess& worker, Admission::Pass& pass) : state_(state) {
+    const std::lock_guard lock(state.mutex);
+    at_ = state.busy.insert(state.busy.end(), {&worker, &pass});
+    if (state.stopping) worker.kill(WorkerProcess::Reason::cancelled);
   }
-  const auto ready = [&] { return !idle_.empty() || live_ < jobs_; };
-  if (deadline.at() == base::Clock::time_point::max())
-    freed_.wait(lock, ready);
-  else if (!freed_.wait_until(lock, deadline.at(), ready))
-    return nullptr;
-  while (!idle_.empty()) {
-    auto worker = std::move(idle_.back());
-    idle_.pop_back();
-    if (worker->alive()) return worker;
-    --live_;  // killed while idle (an operator, the OOM killer): says nothing about the next request
+  ~Working() {
+    const std::lock_guard lock(state_.mutex);
+    state_.busy.erase(at_);
   }
-  ++live_;
-  lock.unlock();
-  try {
-    return WorkerProcess::spawn(find_worker_executable(configured_));
-  } catch (...) {
-    give(nullptr);
-    throw;
-  }
-}
+  Working(const Working&) = delete;
+  Working& operator=(const Working&) = delete;
 
-/// Null: the worker is gone, and another may be started in its place.
-void WorkerPool::give(std::unique_ptr<WorkerProcess> worker) {
+ private:
+  State& state_;
+  std::list<State::Busy>::iterator at_;
+};
+
+WorkerPool::WorkerPool(PoolSettings settings) : settings_(std::move(settings)) {}
+
+WorkerPool::~WorkerPool() {
+  stop();
+  State& state = state_.get();
   {
-    std::lock_guard lock(mutex_);
-    if (worker)
-      idle_.push_back(std::move(worker));
-    else
-      --live_;
+    const std::lock_guard lock(state.mutex);
+    state.idle.clear();
   }
-  freed_.notify_one();
+  state.wake_watcher.notify_all();
+  if (state.watcher.joinable()) state.watcher.join();
 }
 
-void WorkerPool::warm() noexcept try {
-  if (find_worker_executable(configured_).empty()) return;
-  if (auto worker = take(base::Deadline::after(base::Clock::duration::zero()))) give(std::move(worker));
+void WorkerPool::stop() noexcept {
+  State& state = state_.get();
+  state.admission.close();
+  const std::lock_guard lock(state.mutex);
+  state.stopping = true;
+  for (const State::Busy& busy : state.busy) busy.worker->kill(WorkerProcess::Reason::cancelled);
+}
+
+void WorkerPool::reconsider() noexcept { state_.get().admission.reconsider(); }
+
+int WorkerPool::cores() {
+  State& state = state_.get();
+  std::call_once(state.cores_once, [&] {
+    state.cores = state.admission.machine({.machine_root = settings_.machine_root}).cores();
+  });
+  return state.cores;
+}
+
+Admission::Limits WorkerPool::limits() {
+  return {jobs(), settings_.memory, settings_.slots, settings_.machine_root};
+}
+
+WorkerPool::View WorkerPool::view() {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  View out = state.counts;
+  out.running = state.admission.running(), out.waiting = state.admission.waiting();
+  out.idle = static_cast<int>(state.idle.size());
+  return out;
+}
+
+WorkerSettings WorkerPool::settings_for(const std::string& nvrtc, const std::string& nvrtc_builtins) {
+  const Machine& machine = state_.get().admission.machine({.machine_root = settings_.machine_root});
+  WorkerSettings out;
+  out.executable = find_worker_executable(settings_.executable);
+  out.address_space = (settings_.memory ? settings_.memory : machine.total_memory()) + kUntouched;
+  out.cpu_seconds = settings_.cpu_seconds;
+  out.nvrtc = nvrtc, out.nvrtc_builtins = nvrtc_builtins;
+  return out;
+}
+
+std::unique_ptr<WorkerProcess> WorkerPool::take(const WorkerRequest& request) {
+  State& state = state_.get();
+  {
+    const std::lock_guard lock(state.mutex);
+    while (!state.idle.empty()) {
+      auto worker = std::move(state.idle.back().worker);
+      state.idle.pop_back();
+      if (worker->alive()) return worker;  // else killed while idle: says nothing about this request
+    }
+    ++state.counts.spawned;
+  }
+  return WorkerProcess::spawn(settings_for(request.nvrtc, request.nvrtc_builtins));
+}
+
+void WorkerPool::give(std::unique_ptr<WorkerProcess> worker) noexcept {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  if (state.stopping) return;
+  try {
+    state.idle.push_back({std::move(worker), base::Clock::now()});
+  } catch (...) {  // no memory for the list: that worker goes
+  }
+}
+
+void WorkerPool::warm(const std::string& nvrtc, const std::string& nvrtc_builtins) noexcept try {
+  State& state = state_.get();
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.idle.empty() || !state.busy.empty() || state.stopping) return;
+    ++state.counts.spawned;
+  }
+  const WorkerSettings settings = settings_for(nvrtc, nvrtc_builtins);
+  if (settings.executable.empty()) return;
+  give(WorkerProcess::spawn(settings));
+  ensure_watched(state);
 } catch (...) {
 }
 
-WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, base::Deadline deadline) {
-  using Fate = WorkerProcess::Answer::Fate;
-  if (find_worker_executable(configured_).empty()) {
+WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand& demand) {
+  using Fate = Answer::Fate;
+  State& state = state_.get();
+  Demand again = demand;
+  for (bool retried = false;; retried = true) {
+    const auto pass = state.admission.enter(limits(), again);
+    if (!pass) {
+      return state.admission.closed() ? Answer{Fate::cancelled, {}, "the service is gone", 0}
+                                      : Answer{Fate::timed_out, {}, "its turn did not come in time", 0};
+    }
+    const auto kills = state.admission.machine(limits()).memory_kills();
+    Answer answer = run_once(request, demand, *pass);
+    if (answer.peak_memory) state.admission.learn(demand.subject, answer.peak_memory);
+    if (answer.fate == Fate::died && answer.how.find("signal 9 ") != std::string::npos &&
+        state.admission.machine(limits()).memory_kills() > kills) {
+      answer.fate = Fate::out_of_memory;
+      answer.how += " by the kernel: memory ran out";
+    }
+    if (answer.fate != Fate::out_of_memory) return answer;
+    // It did not have the machine for itself: once more, with room for twice of what it had.
+    if (retried || state.admission.running() <= 1) return answer;
+    state.admission.learn(demand.subject, 2 * std::max(pass->resident(), state.admission.expected(demand)));
+  }
+}
+
+WorkerProcess::Answer WorkerPool::run_once(const WorkerRequest& request, const Demand& demand,
+                                           Admission::Pass& pass) {
+  if (find_worker_executable(settings_.executable).empty()) {
     base::warn_once(
         "no worker",
         "no kiln-worker executable found (looked beside the library, in libexec/kiln and beside the "
         "program); "
         "compiling inside this process, where a compiler crash cannot be contained. Set KILN_WORKER.");
-    return {Fate::answered, run_nvrtc(request, WorkingDirectory::of_thread), {}};
+    return {Answer::Fate::answered, run_nvrtc(request, WorkingDirectory::of_thread), {}, 0};
   }
-  auto worker = take(deadline);
-  if (!worker) return {Fate::timed_out, {}, "no worker became free"};
-  auto answer = worker->ask(request, deadline);
-  if (answer.fate != Fate::answered) worker.reset();
-  give(std::move(worker));
+  State& state = state_.get();
+  std::unique_ptr<WorkerProcess> worker = take(request);
+  Answer answer;
+  {
+    const Working working(state, *worker, pass);
+    ensure_watched(state);
+    pass.grew_to(worker->resident_memory());
+    answer = worker->ask(request, base::Deadline::after(demand.compile_limit));
+  }
+  if (answer.fate == Answer::Fate::answered) give(std::move(worker));
   return answer;
+}
+
+/// A thread of ours while there are workers. Without one, they stay until the pool goes.
+void WorkerPool::ensure_watched(State& state) {
+  const std::lock_guard lock(state.mutex);
+  if (state.watching || state.stopping) return;
+  if (state.watcher.joinable()) state.watcher.join();  // it has left, or is about to
+  try {
+    const base::NoSignals inherited_by_the_thread;
+    state.watcher = std::thread([this, &state] { watch(state); });
+    state.watching = true;
+  } catch (const std::system_error&) {
+  }
+}
+
+/// Sends idle workers away, reaps those that died, and keeps those at work from taking all memory.
+void WorkerPool::watch(State& state) noexcept {
+  std::unique_lock lock(state.mutex);
+  while (!state.stopping && !(state.idle.empty() && state.busy.empty())) {
+    state.wake_watcher.wait_for(lock, state.busy.empty() ? std::min(kWatchIdle, settings_.idle) : kWatchBusy);
+    const auto now = base::Clock::now();
+    std::vector<State::Idle> gone;  // their destructors wait for the kernel: not under the mutex
+    const auto leaves = [&](const State::Idle& i) {
+      return now - i.since >= settings_.idle || !i.worker->alive();
+    };
+    for (auto i = state.idle.begin(); i != state.idle.end();) {
+      if (!leaves(*i)) {
+        ++i;
+        continue;
+      }
+      gone.push_back(std::move(*i));
+      i = state.idle.erase(i);
+    }
+    if (!state.busy.empty() && free_memory(state)) {
+      for (State::Idle& i : state.idle) gone.push_back(std::move(i));
+      state.idle.clear();
+    }
+    lock.unlock();
+    const bool room = !gone.empty();
+    gone.clear();
+    if (room) state.admission.reconsider();
+    lock.lock();
+  }
+  state.watching = false;
+}
+
+/// REQUIRES: the mutex is held. Measures what is at work; when memory is as good as gone: true, for the idle
+/// ones to go, or else the youngest at work is killed, which loses the least.
+bool WorkerPool::free_memory(State& state) noexcept try {
+  std::uint64_t resident = 0;
+  for (const State::Busy& busy : state.busy) {
+    const std::uint64_t now = busy.worker->resident_memory();
+    busy.pass->grew_to(now);
+    resident += now;
+  }
+  for (const State::Idle& idle : state.idle) resident += idle.worker->resident_memory();
+  if (!state.admission.in_danger(limits(), resident)) return false;
+  if (!state.idle.empty()) return true;
+  ++state.counts.killed_for_memory;
+  state.busy.back().worker->kill(WorkerProcess::Reason::memory);
+  return false;
+} catch (...) {
+  return false;
 }
 
 }  // namespace kiln::compile

@@ -5,15 +5,19 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/process.hpp"
 #include "compile/worker_main.hpp"
 #include "kiln/error.hpp"
 
@@ -45,9 +49,32 @@ struct SpawnPlan {
   }
 };
 
+/// From when a worker's socket has closed until it must have exited.
+constexpr int kLastWordsMs = 1000;
+
+/// The most that a process has had resident since this was made, as the kernel counts it.
+class PeakMemory {
+ public:
+  explicit PeakMemory(pid_t pid) : directory_("/proc/" + std::to_string(pid)) {
+    const base::Fd reset(::open((directory_ + "/clear_refs").c_str(), O_WRONLY | O_CLOEXEC));
+    counts_ = reset && ::write(reset.get(), "5", 1) == 1;
+  }
+  /// 0 where the kernel does not tell.
+  std::uint64_t bytes() const {
+    const auto status = counts_ ? base::read_proc(directory_ + "/status") : std::string();
+    const auto at = status.find("VmHWM:");
+    return at == std::string::npos ? 0 : std::strtoull(status.c_str() + at + 6, nullptr, 10) * 1024;
+  }
+
+ private:
+  std::string directory_;
+  bool counts_;
+};
+
 }  // namespace
 
-std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executable) {
+std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settings) {
+  const std::string& executable = settings.executable;
   const auto fail = [&](const char* what, int error) {
     throw Error(Errc::no_compiler, "cannot start the compile worker '" + executable + "': " + what + ": " +
                                        std::strerror(error));
@@ -74,40 +101,82 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const std::string& executabl
                            POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 
   auto directory = std::make_unique<base::TempDir>("kiln-worker-");
+  const auto pointers = [](std::vector<std::string>& texts) {
+    std::vector<char*> out;
+    for (std::string& text : texts) out.push_back(text.data());
+    out.push_back(nullptr);
+    return out;
+  };
   std::vector<std::string> environment = worker_environment(directory->path());
-  std::vector<char*> env_pointers;
-  for (std::string& entry : environment) env_pointers.push_back(entry.data());
-  env_pointers.push_back(nullptr);
-  std::string name = "kiln-worker", host = std::to_string(::getpid());
-  char* arguments[] = {name.data(), host.data(), nullptr};
+  std::vector<std::string> arguments{"kiln-worker",
+                                     std::to_string(::getpid()),
+                                     std::to_string(settings.address_space),
+                                     std::to_string(static_cast<std::uint64_t>(settings.cpu_seconds)),
+                                     settings.nvrtc,
+                                     settings.nvrtc_builtins};
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes, arguments,
-                                  env_pointers.data());
+  const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes,
+                                  pointers(arguments).data(), pointers(environment).data());
   if (error != 0) fail("posix_spawn", error);
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(host_end), std::move(directory)));
 }
 
-std::string WorkerProcess::reap(bool kill_first) noexcept {
-  if (pid_ <= 0) return {};
-  if (kill_first) ::kill(pid_, SIGKILL);
-  int status = 0;
-  pid_t got;
-  do got = ::waitpid(pid_, &status, 0);
-  while (got < 0 && errno == EINTR);
-  pid_ = -1;
-  if (got < 0) return "reaped by the host program";  // a host that ignores SIGCHLD
-  if (WIFSIGNALED(status)) {
-    return "killed by signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) +
-           ")";
-  }
-  return "exited with status " + std::to_string(WEXITSTATUS(status));
+WorkerProcess::WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::TempDir> directory)
+    : pid_(pid),
+      generation_(base::process_generation()),
+      socket_(std::move(socket)),
+      pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))),
+      directory_(std::move(directory)) {
+  // A forked child that held them would keep a worker of a dead host waiting.
+  base::close_at_fork(socket_.get());
+  if (pidfd_) base::close_at_fork(pidfd_.get());
 }
 
 WorkerProcess::~WorkerProcess() {
-  if (::getpid() == host_)
-    reap(true);
+  if (generation_ != base::process_generation()) {  // the parent's, all of it
+    static_cast<void>(socket_.release());
+    static_cast<void>(pidfd_.release());
+    static_cast<void>(directory_.release());
+    return;
+  }
+  if (!reaped_) {
+    send_kill();
+    reap();
+  }
+  base::forget_at_fork(socket_.get());
+  if (pidfd_) base::forget_at_fork(pidfd_.get());
+}
+
+void WorkerProcess::send_kill() noexcept {
+  // By pidfd where there is one: a host that ignores SIGCHLD reaps by itself, and the pid may be another's.
+  if (pidfd_)
+    ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
   else
-    static_cast<void>(directory_.release());  // the parent's, like the worker
+    ::kill(pid_, SIGKILL);
+}
+
+void WorkerProcess::kill(Reason reason) noexcept {
+  Reason none = Reason::none;
+  reason_.compare_exchange_strong(none, reason);
+  send_kill();
+}
+
+/// REQUIRES: it is dead or dying.
+std::string WorkerProcess::reap() noexcept {
+  siginfo_t info{};
+  int got;
+  do
+    got = pidfd_ ? ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED)
+                 : ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+  while (got < 0 && errno == EINTR);
+  reaped_ = true;
+  if (got < 0) return "reaped by the host program";  // ECHILD: one that ignores SIGCHLD or waits for anybody
+  if (info.si_code == CLD_EXITED) return "exited with status " + std::to_string(info.si_status);
+  std::string how =
+      "killed by signal " + std::to_string(info.si_status) + " (" + ::strsignal(info.si_status) + ")";
+  if (info.si_status == SIGABRT) how += ", as the compiler does when memory runs out";
+  if (info.si_status == SIGXCPU) how += ": its limit of CPU time";
+  return how;
 }
 
 bool WorkerProcess::alive() const noexcept {
@@ -115,25 +184,55 @@ bool WorkerProcess::alive() const noexcept {
   return ::poll(&poll_fd, 1, 0) == 0;
 }
 
+std::uint64_t WorkerProcess::resident_memory() const noexcept {
+  const base::Fd statm(::open(("/proc/" + std::to_string(pid_) + "/statm").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[128] = {};
+  if (!statm || ::read(statm.get(), text, sizeof text - 1) <= 0) return 0;
+  unsigned long long size = 0, resident = 0;
+  if (std::sscanf(text, "%llu %llu", &size, &resident) != 2) return 0;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
 WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Deadline deadline) {
+  using Fate = Answer::Fate;
   Answer answer;
   std::string bytes;
-  Receive received = Receive::closed;
-  if (send_frame(socket_.get(), encode(request))) received = receive_frame(socket_.get(), bytes, deadline);
-  if (received == Receive::ok) {
+  const PeakMemory peak(pid_);
+  Transfer received = send_frame(socket_.get(), encode(request), deadline);
+  if (received == Transfer::ok) received = receive_frame(socket_.get(), bytes, deadline);
+  if (received == Transfer::ok) {
+    answer.peak_memory = peak.bytes();
     try {
       answer.response = decode_response(bytes);
-      answer.fate = Answer::Fate::answered;
+      answer.fate = Fate::answered;
       return answer;
     } catch (const std::exception&) {
-      received = Receive::malformed;
+      received = Transfer::malformed;
     }
   }
-  answer.fate = received == Receive::deadline ? Answer::Fate::timed_out : Answer::Fate::died;
-  // A closed socket means that it is gone or going: wait for its own status; otherwise it must be stopped
-  // first.
-  answer.how = reap(received != Receive::closed);
-  if (received == Receive::malformed) answer.how = "its answer was malformed";
+  // A closed socket means that it is gone or going: wait for its own status, but not for ever.
+  if (received == Transfer::deadline) kill(Reason::deadline);
+  if (received == Transfer::malformed) kill(Reason::none);
+  if (received == Transfer::closed && pidfd_) {
+    pollfd poll_fd{pidfd_.get(), POLLIN, 0};
+    if (::poll(&poll_fd, 1, kLastWordsMs) == 0) kill(Reason::none);
+  }
+  answer.how = reap();
+  if (received == Transfer::malformed) answer.how = "its answer was malformed";
+  switch (reason_.load()) {
+    case Reason::none:
+      answer.fate = Fate::died;
+      break;
+    case Reason::deadline:
+      answer.fate = Fate::timed_out;
+      break;
+    case Reason::memory:
+      answer.fate = Fate::out_of_memory;
+      break;
+    case Reason::cancelled:
+      answer.fate = Fate::cancelled;
+      break;
+  }
   return answer;
 }
 

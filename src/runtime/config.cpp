@@ -1,6 +1,5 @@
 #include "runtime/config.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -214,17 +213,10 @@ Mode Config::mode() const {
   bad(s, "jit, warn or sealed");
 }
 
-/// Cores that this process may use: the affinity mask knows cpusets, and costs one call where the C++ library
-/// reads files.
-static int usable_cores() {
-  cpu_set_t mask;
-  return ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? std::max(1, CPU_COUNT(&mask)) : 1;
-}
-
 int Config::jobs() const {
   const double jobs =
       number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");
-  return jobs >= 1 ? static_cast<int>(std::min(jobs, 1024.0)) : usable_cores();
+  return static_cast<int>(std::min(jobs, 1024.0));
 }
 
 double Config::compile_deadline_s() const {

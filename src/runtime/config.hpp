@@ -30,7 +30,7 @@ class Config {
   bool hermetic() const noexcept { return hermetic_; }
 
   Mode mode() const;
-  int jobs() const;  ///< at least 1
+  int jobs() const;  ///< 0: as many as the machine has cores for us
   double compile_deadline_s() const;
   /// What the writable store may take on disk.
   std::uint64_t cache_max_bytes() const;

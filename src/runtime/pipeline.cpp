@@ -11,9 +11,12 @@ namespace {
 
 /// Images kept for other contexts and for stores that cannot be written; the oldest go first.
 constexpr std::size_t kMemoryBytes = std::size_t{256} << 20;
+/// CPU seconds beyond the deadline after which a worker ends by itself, when its host was stopped.
+constexpr double kCpuGrace = 30;
 
 /// A kernel that breaks its manifest's [limits] is served, and said to.
-void report_limits(const source::Limits& limits, const compile::Facts& facts) {
+void report_limits(const source::Limits& limits, const compile::Compiled& compiled) {
+  const compile::Facts& facts = compiled.facts;
   const auto report = [&](const std::optional<std::int64_t>& limit, double value, const char* what) {
     if (!limit || value <= static_cast<double>(*limit)) return;
     base::warn(facts.specialization().to_string() + " for " + facts.arch +
@@ -24,6 +27,7 @@ void report_limits(const source::Limits& limits, const compile::Facts& facts) {
   report(limits.performance_warnings, static_cast<double>(facts.performance_warnings.size()),
          "performance warnings");
   report(limits.compile_seconds, facts.compile_ms / 1000, "seconds to compile");
+  report(limits.compile_memory, static_cast<double>(compiled.peak_memory), "bytes of memory to compile");
 }
 
 }  // namespace
@@ -31,11 +35,19 @@ void report_limits(const source::Limits& limits, const compile::Facts& facts) {
 std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
 
 Pipeline::Pipeline(const Config& config, const std::string& memo_file)
-    : config_(config), scans_(memo_file), workers_(config.get("worker"), config.jobs()) {}
+    : config_(config),
+      scans_(memo_file),
+      slots_([this] { return flight_file(); },
+             [this] { return std::max(workers_.jobs(), workers_.cores()); }),
+      workers_({.executable = config.get("worker"),
+                .jobs = config.jobs(),
+                .slots = &slots_,
+                .cpu_seconds = config.compile_deadline_s() + kCpuGrace}) {}
 
 Pipeline::~Pipeline() {
-  if (generation_ != cache::process_generation()) return;  // a forked child has none of the flights' threads
+  if (generation_ != base::process_generation()) return;  // a forked child has none of the flights' threads
   leaving_ = true;
+  workers_.stop();
   State& state = state_.get();
   std::unique_lock lock(state.mutex);
   state.landed.wait(lock, [&] { return state.running == 0; });
@@ -92,6 +104,11 @@ std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOption
     ++counters_.remembered_failures;
     std::rethrow_exception(found->second);
   }
+  if (const auto found = state.resting.find(key);
+      found != state.resting.end() && base::Clock::now() < found->second.until) {
+    ++counters_.remembered_failures;
+    std::rethrow_exception(found->second.error);
+  }
   return std::nullopt;
 }
 
@@ -120,6 +137,7 @@ Obtained Pipeline::obtain(const source::Instantiation& instantiation, const Obta
     throw Error(Errc::not_ready,
                 hint(instantiation) + " is not in the cache, and mode sealed does not compile; prewarm it");
   }
+  warm_up();
   if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
     const Key by_memo = unit->made.key;
     unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::content));
@@ -130,11 +148,19 @@ Obtained Pipeline::obtain(const source::Instantiation& instantiation, const Obta
   return fly(std::move(unit), options);
 }
 
-Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record) {
+/// The compiler is needed now: a worker opens it while the flight lock is taken and files are read again.
+void Pipeline::warm_up() {
+  if (config_.mode() != Mode::sealed && toolkit().has_compiler())
+    workers_.warm(toolkit().nvrtc, toolkit().nvrtc_builtins);
+}
+
+Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record,
+                               const std::atomic<compile::Urgency>& urgency) {
   compile::Compiled compiled;
   try {
-    compiled = compile::compile({unit.instantiation, unit.closure, unit.made}, toolkit(), workers_,
-                                base::Deadline::after(seconds(config_.compile_deadline_s())));
+    auto demand = compile::demand_of(unit.instantiation, unit.closure, seconds(config_.compile_deadline_s()));
+    demand.urgency = &urgency;
+    compiled = compile::compile({unit.instantiation, unit.closure, unit.made}, toolkit(), workers_, demand);
   } catch (...) {
     ++counters_.compile_failures;
     throw;
@@ -145,7 +171,7 @@ Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record) {
   }
   ++counters_.compiles;
   counters_.compile_us += static_cast<std::uint64_t>(compiled.facts.compile_ms * 1000);
-  report_limits(unit.instantiation.origin->manifest.limits, compiled.facts);
+  report_limits(unit.instantiation.origin->manifest.limits, compiled);
   auto image = std::make_shared<StoredImage>();
   image->key = unit.made.key;
   record.facts = compile::encode(compiled.facts);
@@ -175,7 +201,8 @@ compile::Compiled Pipeline::compile_alone(const source::Instantiation& unit, boo
     throw Error(Errc::not_ready, hint(unit) + ": mode sealed does not compile");
   const Unit prepared = prepare(unit, source::Trust::content);
   return compile::compile({prepared.instantiation, prepared.closure, prepared.made, want_ptx}, toolkit(),
-                          workers_, base::Deadline::after(seconds(config_.compile_deadline_s())));
+                          workers_,
+                          compile::demand_of(unit, prepared.closure, seconds(config_.compile_deadline_s())));
 }
 
 }  // namespace kiln::runtime

@@ -13,13 +13,14 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "base/process.hpp"
 #include "cache/flight.hpp"
-#include "cache/process.hpp"
 #include "cache/store.hpp"
 #include "compile/compiler.hpp"
 #include "kiln/kernel.hpp"
 #include "runtime/config.hpp"
 #include "runtime/counters.hpp"
+#include "runtime/host_slots.hpp"
 #include "runtime/lifetime.hpp"
 #include "runtime/publisher.hpp"
 
@@ -43,6 +44,7 @@ struct ObtainOptions {
   bool may_compile = true;              ///< false: memory and disk only
   std::set<Key> rejected{};             ///< records that the driver refused
   WhenFull when_full = WhenFull::skip;  ///< what happens to the record when the publisher's queue is full
+  compile::Urgency urgency = compile::Urgency::caller;
 };
 
 /// Of this user: in memory, gone with the boot whose inodes and mounts it names.
@@ -52,7 +54,7 @@ class Pipeline {
  public:
   /// `memo_file` remembers toolkit headers (source/scan_memo.hpp).
   explicit Pipeline(const Config& config, const std::string& memo_file = default_memo_file());
-  /// Waits for the compiles that it started, then at most 2 s for what is not published yet. In a forked
+  /// Ends the compiles that it started, then waits at most 2 s for what is not published yet. In a forked
   /// child: for nothing.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -60,7 +62,8 @@ class Pipeline {
 
   /// One compile per key, however many threads and processes ask. Throws CompileError and Error; a source
   /// that was refused is remembered under its key, so that asking again costs nothing and says the same until
-  /// a file changes.
+  /// a file changes. A compile that was killed, timed out or ran out of memory is not tried again before a
+  /// pause (1 s, doubling up to 5 min): until then its error is said again.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
   /// Waits until what `obtain` has answered so far is in the store, or was skipped and counted (callers are
   /// answered before). False when the deadline passed first.
@@ -71,6 +74,8 @@ class Pipeline {
   compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx);
 
   const toolchain::Toolkit& toolkit();
+  /// Opens the compiler in the background: for a process that will soon need it.
+  void warm_up();
   /// Null when no place for one was found.
   std::shared_ptr<cache::Store> store();
   /// The read-only stores that are asked before `store`, in order. Opens none of them twice.
@@ -79,6 +84,7 @@ class Pipeline {
   /// asked for yet.
   void use_only(std::shared_ptr<cache::Store> store);
   Counters& counters() noexcept { return counters_; }
+  compile::WorkerPool& workers() noexcept { return workers_; }
   /// Who compiles what on this host; empty without a flight file.
   std::vector<cache::BoardEntry> board();
   const Config& config() const noexcept { return config_; }
@@ -86,6 +92,13 @@ class Pipeline {
  private:
   struct Unit;  // an instantiation with its closure and key
   struct Flight;
+  enum class Lasting { no, pause, until_changed };  ///< how long an error is remembered
+  /// After a fault of the machine rather than of the source.
+  struct Rest {
+    std::exception_ptr error;
+    base::Clock::time_point until;
+    base::Clock::duration pause{};
+  };
   Unit prepare(const source::Instantiation& unit, source::Trust trust);
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);
   std::optional<Obtained> from_memory(const Key& key, const ObtainOptions& options);
@@ -96,10 +109,11 @@ class Pipeline {
   Obtained fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options);
   void take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   void run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
-  Obtained compile_now(const Unit& unit, cache::Record& record);
+  Obtained compile_now(const Unit& unit, cache::Record& record, const std::atomic<compile::Urgency>& urgency);
   std::shared_ptr<cache::Flight> take_host_lock(const Unit& unit);
   void land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept;
-  void crash(const Unit& unit, Flight& flight, std::exception_ptr error, bool is_final) noexcept;
+  void crash(const Unit& unit, Flight& flight, std::exception_ptr error, Lasting lasts) noexcept;
+  static Lasting lasting(const source::Closure& closure, const std::exception_ptr& error) noexcept;
   void publish(const Unit& unit, cache::Record record, const std::string& unpublishable,
                std::shared_ptr<cache::Flight> host, WhenFull when_full) noexcept;
   void remember(const std::shared_ptr<const StoredImage>& image);
@@ -108,7 +122,7 @@ class Pipeline {
   const Config config_;
   const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();
   Counters& counters_ = *shared_counters_;
-  const std::uint64_t generation_ = cache::process_generation();
+  const std::uint64_t generation_ = base::process_generation();
   std::atomic<bool> leaving_{false};  // ends waits for other processes' flights
   std::once_flag toolkit_once_, store_once_, flight_once_, layers_once_;
   toolchain::Toolkit toolkit_;
@@ -118,6 +132,7 @@ class Pipeline {
   Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts
   Publisher publisher_{shared_counters_};
   source::ScanCache scans_;
+  HostSlots slots_;
   compile::WorkerPool workers_;
 
   /// A forked child starts with its own: it has none of the threads that hold the mutex or land a flight.
@@ -127,11 +142,12 @@ class Pipeline {
     std::deque<Key> memory_order;
     std::size_t memory_bytes = 0;
     std::map<Key, std::exception_ptr> refused;
+    std::map<Key, Rest> resting;
     std::map<Key, std::shared_ptr<Flight>> flights;
     int running = 0;
     std::condition_variable landed;
   };
-  cache::PerProcess<State> state_;
+  base::PerProcess<State> state_;
 };
 
 }  // namespace kiln::runtime

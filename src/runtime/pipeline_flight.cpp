@@ -1,4 +1,5 @@
 // Step 3 of the path: one asker per key, in this process by a future, on this host by cache/flight.
+#include <algorithm>
 #include <thread>
 
 #include "base/log.hpp"
@@ -11,21 +12,27 @@ namespace {
 /// A waiter gives the holder of a flight lock this much longer than a compile may take.
 constexpr auto kFlightGrace = std::chrono::seconds(10);
 
-/// Whether asking again with the same key would fail again: the source's own fault, and nothing at play that
-/// the key does not cover and that may be mended without another key.
-bool is_final(const source::Closure& closure, const std::exception_ptr& error) noexcept try {
-  std::rethrow_exception(error);
-} catch (const Error& e) {
-  if (e.code() != Errc::compile_failed && e.code() != Errc::unsupported_arch) return false;
-  return !closure.computed && !closure.toolkit_computed && closure.computed_probes.empty() &&
-         !closure.changed();
-} catch (...) {
-  return false;
-}
+constexpr base::Clock::duration kFirstRest = std::chrono::seconds(1), kLastRest = std::chrono::minutes(5);
 
 }  // namespace
 
+/// Until its key changes: the source's own fault, and nothing at play that the key does not cover and that
+/// may be mended without another key. For a while: the machine's, which must not be run into blindly.
+Pipeline::Lasting Pipeline::lasting(const source::Closure& closure, const std::exception_ptr& error) noexcept
+    try {
+  std::rethrow_exception(error);
+} catch (const Error& e) {
+  if (e.code() == Errc::compile_timeout || e.code() == Errc::compile_crashed) return Lasting::pause;
+  if (e.code() != Errc::compile_failed && e.code() != Errc::unsupported_arch) return Lasting::no;
+  const bool covered =
+      !closure.computed && !closure.toolkit_computed && closure.computed_probes.empty() && !closure.changed();
+  return covered ? Lasting::until_changed : Lasting::no;
+} catch (...) {
+  return Lasting::no;
+}
+
 struct Pipeline::Flight {
+  std::atomic<compile::Urgency> urgency{compile::Urgency::caller};
   std::promise<Obtained> promise;
   std::shared_future<Obtained> result = promise.get_future().share();
 };
@@ -68,6 +75,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
         return out;
       }
       slot = std::make_shared<Flight>();
+      slot->urgency = options.urgency;
       joined = false;
       ++state.running;
     }
@@ -75,6 +83,8 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
   }
   if (joined) {
     ++counters_.waits;
+    if (options.urgency < flight->urgency.exchange(std::min(options.urgency, flight->urgency.load())))
+      workers_.reconsider();
   } else {
     try {
       std::thread([this, unit, options, flight] { run_flight(*unit, options, *flight); }).detach();
@@ -158,16 +168,17 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
     }
     if (host) host->compiling(hint(unit.instantiation));
     cache::Record record;
-    const Obtained obtained = compile_now(unit, record);
+    const Obtained obtained = compile_now(unit, record, flight.urgency);
     // Before the callers are answered, so that their flush() knows of it.
     publish(unit, std::move(record), obtained.unpublishable, std::move(host), options.when_full);
     land(unit, flight, obtained);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
-    const bool final_error = is_final(unit.closure, error);
-    if (host && final_error) host->failed(encode_flight_error(error, cache::BoardEntry::kErrorLimit));
+    const Lasting lasts = lasting(unit.closure, error);
+    if (host && lasts != Lasting::no)
+      host->failed(encode_flight_error(error, cache::BoardEntry::kErrorLimit));
     host.reset();
-    crash(unit, flight, error, final_error);
+    crash(unit, flight, error, lasts);
   }
 }
 
@@ -179,15 +190,22 @@ void Pipeline::land(const Unit& unit, Flight& flight, const Obtained& obtained) 
     State& state = state_.get();
     std::lock_guard lock(state.mutex);
     state.flights.erase(unit.made.key);
+    state.resting.erase(unit.made.key);
   }
   flight.promise.set_value(obtained);
 }
 
-void Pipeline::crash(const Unit& unit, Flight& flight, std::exception_ptr error, bool is_final) noexcept {
+void Pipeline::crash(const Unit& unit, Flight& flight, std::exception_ptr error, Lasting lasts) noexcept {
   {
     State& state = state_.get();
     std::lock_guard lock(state.mutex);
-    if (is_final) state.refused[unit.made.key] = error;
+    if (lasts == Lasting::until_changed) state.refused[unit.made.key] = error;
+    if (lasts == Lasting::pause) {
+      Rest& rest = state.resting[unit.made.key];
+      rest.error = error;
+      rest.pause = std::clamp(rest.pause * 2, kFirstRest, kLastRest);
+      rest.until = base::Clock::now() + rest.pause;
+    }
     state.flights.erase(unit.made.key);
   }
   flight.promise.set_exception(std::move(error));

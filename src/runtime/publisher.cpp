@@ -1,13 +1,13 @@
 #include "runtime/publisher.hpp"
 
 #include <condition_variable>
-#include <csignal>
 #include <deque>
 #include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/no_signals.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -66,24 +66,6 @@ bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
     ++skipped(counters, result.put);
   return in_store;
 }
-
-/// The engine's signals are handled on the engine's threads; a write past the file-size limit fails with
-/// EFBIG instead of ending the process.
-class NoSignals {
- public:
-  NoSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) sigdelset(&all, fault);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 
@@ -163,7 +145,7 @@ void Publisher::hand_over(Publication publication, WhenFull when_full) noexcept 
   }
   if (!queue->thread.joinable()) {
     try {
-      const NoSignals inherited_by_the_thread;
+      const base::NoSignals inherited_by_the_thread;
       queue->thread = std::thread([queue, counters = counters_] { queue->run(*counters); });
     } catch (const std::system_error&) {  // no thread to be had: in this one
       lock.unlock();

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "base/process.hpp"
 #include "cache/flight.hpp"
-#include "cache/process.hpp"
 #include "cache/store.hpp"
 #include "runtime/counters.hpp"
 
@@ -58,7 +58,7 @@ class Publisher {
   };
   const std::shared_ptr<Counters> counters_;
   const Limits limits_;
-  cache::PerProcess<Shared> shared_;
+  base::PerProcess<Shared> shared_;
 };
 
 }  // namespace kiln::runtime

@@ -14,9 +14,10 @@ class InvariantTest : public ::testing::Test {
     if (!ask_.toolkit.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
   }
   static compile::Compiled build(const MadeUnit& m, const toolchain::Toolkit& toolkit) {
-    compile::WorkerPool pool(KILN_BINARY_DIR "/kiln-worker", 1);  // a process of its own for every image
+    compile::WorkerPool pool(
+        {.executable = KILN_BINARY_DIR "/kiln-worker", .jobs = 1});  // a process of its own for every image
     return compile::compile({m.unit, m.closure, m.made}, toolkit, pool,
-                            base::Deadline::after(std::chrono::seconds(120)));
+                            {.compile_limit = std::chrono::seconds(120)});
   }
   compile::Compiled build_in(const std::string& directory) const {
     return build(make_unit(directory, ask_), ask_.toolkit);

@@ -75,21 +75,30 @@ TEST(Protocol, FramesPassASocketAndABadOneIsRefused) {
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
   base::Fd a(pair[0]), b(pair[1]);
   const std::string big(5 << 20, 'x');
-  std::thread sender([&] { EXPECT_TRUE(send_frame(a.get(), big)); });
+  std::thread sender([&] { EXPECT_EQ(send_frame(a.get(), big, base::Deadline::never()), Transfer::ok); });
   std::string got;
-  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::seconds(10))), Receive::ok);
+  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::seconds(10))), Transfer::ok);
   sender.join();
   EXPECT_EQ(got, big);
 
   EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::milliseconds(20))),
-            Receive::deadline);
+            Transfer::deadline);
   ASSERT_EQ(::write(a.get(), "garbage garbage garbage", 23), 23);
-  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::seconds(1))), Receive::malformed);
+  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::after(std::chrono::seconds(1))), Transfer::malformed);
   a.reset();
   std::string rest(64, '\0');
   while (::read(b.get(), rest.data(), rest.size()) > 0) {
   }
-  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::never()), Receive::closed);
+  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::never()), Transfer::closed);
+}
+
+TEST(Protocol, APeerThatDoesNotReadCostsNoMoreThanTheDeadline) {
+  int pair[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  const base::Fd a(pair[0]), b(pair[1]);
+  EXPECT_EQ(
+      send_frame(a.get(), std::string(8 << 20, 'x'), base::Deadline::after(std::chrono::milliseconds(50))),
+      Transfer::deadline);
 }
 
 TEST(Protocol, ALengthThatLiesCostsNoMemory) {
@@ -104,7 +113,7 @@ TEST(Protocol, ALengthThatLiesCostsNoMemory) {
   ASSERT_EQ(::write(a.get(), &header, sizeof header), static_cast<ssize_t>(sizeof header));
   a.reset();
   std::string got;
-  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::never()), Receive::closed);
+  EXPECT_EQ(receive_frame(b.get(), got, base::Deadline::never()), Transfer::closed);
   EXPECT_LE(got.capacity(), std::size_t{4} << 20);
 }
 

@@ -6,8 +6,9 @@
 #include <fstream>
 #include <thread>
 
-#include "compile/fixture.hpp"
 #include "compile/nvrtc_program.hpp"
+#include "compile/worker_fixture.hpp"
+#include "compile/worker_pool.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::testing {
@@ -20,36 +21,9 @@ using compile::WorkerResponse;
 using Fate = WorkerProcess::Answer::Fate;
 using std::chrono::seconds;
 
-const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
-
-WorkerRequest request(const toolchain::Toolkit& toolkit,
-                      const std::string& source = "template <int N> __global__ void k(int* o) { *o = N; }") {
-  WorkerRequest r;
-  r.nvrtc = toolkit.nvrtc, r.nvrtc_builtins = toolkit.nvrtc_builtins;
-  r.program_name = "/dev/null/k.cu", r.source = source, r.arch = "sm_90a";
-  r.options = {"--no-cache", "--modify-stack-limit=false", "--time=-"};
-  r.name_expressions = {"k<4>"};
-  return r;
-}
-
-/// Compiles for minutes: doubling template instantiations.
-constexpr const char* kEndless =
-    "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
-    "};\n"
-    "template <int M> struct F<0, M> { static const int v = M; };\n"
-    "template <int N> __global__ void k(int* o) { *o = F<26, 1>::v; }";
-
-bool gone(pid_t pid, int tenths) {
-  for (int i = 0; i < tenths; ++i) {
-    if (::kill(pid, 0) != 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  }
-  return false;
-}
-
 TEST(Worker, CompilesAndStaysWarm) {
   KILN_REAL_TOOLKIT(toolkit);
-  auto worker = WorkerProcess::spawn(kWorker);
+  auto worker = WorkerProcess::spawn({.executable = kWorker});
   for (int i = 0; i < 3; ++i) {
     const auto answer = worker->ask(request(toolkit), base::Deadline::after(seconds(60)));
     ASSERT_EQ(answer.fate, Fate::answered) << answer.how;
@@ -66,19 +40,19 @@ TEST(Worker, CompilesAndStaysWarm) {
 
 TEST(Worker, IsKilledAtTheDeadlineAndThePoolGoesOn) {
   KILN_REAL_TOOLKIT(toolkit);
-  WorkerPool pool(kWorker, 1);
-  ASSERT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).fate,
+  WorkerPool pool({.executable = kWorker, .jobs = 1});
+  ASSERT_EQ(pool.run(request(toolkit), {.compile_limit = seconds(60)}).fate,
             Fate::answered);  // warm: the next is all compile
   const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(pool.run(request(toolkit, kEndless), base::Deadline::after(seconds(1))).fate, Fate::timed_out);
+  EXPECT_EQ(pool.run(request(toolkit, kEndless), {.compile_limit = seconds(1)}).fate, Fate::timed_out);
   EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2)) << "within 1 s of the deadline";
-  EXPECT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).response.status,
+  EXPECT_EQ(pool.run(request(toolkit), {.compile_limit = seconds(60)}).response.status,
             WorkerResponse::Status::ok);
 }
 
 TEST(Worker, KilledInMidCompileSaysSoAndThePoolGoesOn) {
   KILN_REAL_TOOLKIT(toolkit);
-  auto worker = WorkerProcess::spawn(kWorker);
+  auto worker = WorkerProcess::spawn({.executable = kWorker});
   std::thread killer([pid = worker->pid()] {
     std::this_thread::sleep_for(std::chrono::milliseconds(500));
     ::kill(pid, SIGKILL);
@@ -91,14 +65,14 @@ TEST(Worker, KilledInMidCompileSaysSoAndThePoolGoesOn) {
 
 TEST(Worker, KilledWhileIdleIsReplacedWithoutAnError) {
   KILN_REAL_TOOLKIT(toolkit);
-  WorkerPool pool(kWorker, 1);
-  ASSERT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).fate, Fate::answered);
+  WorkerPool pool({.executable = kWorker, .jobs = 1});
+  ASSERT_EQ(pool.run(request(toolkit), {.compile_limit = seconds(60)}).fate, Fate::answered);
   std::string children;
   std::ifstream("/proc/self/task/" + std::to_string(::getpid()) + "/children") >> children;
   ASSERT_FALSE(children.empty());
   ::kill(std::stoi(children), SIGKILL);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
-  EXPECT_EQ(pool.run(request(toolkit), base::Deadline::after(seconds(60))).response.status,
+  EXPECT_EQ(pool.run(request(toolkit), {.compile_limit = seconds(60)}).response.status,
             WorkerResponse::Status::ok);
 }
 
@@ -108,7 +82,7 @@ TEST(Worker, LeavesWithItsHostEvenWhenAForkedChildHoldsTheSocket) {
   ASSERT_EQ(::pipe(pipe_fds), 0);
   const pid_t host = ::fork();
   if (host == 0) {
-    auto worker = WorkerProcess::spawn(kWorker);
+    auto worker = WorkerProcess::spawn({.executable = kWorker});
     const auto answer = worker->ask(request(toolkit), base::Deadline::after(seconds(60)));
     pid_t report[2] = {answer.fate == Fate::answered ? worker->pid() : -1, 0};
     report[1] = ::fork();
@@ -136,7 +110,7 @@ TEST(Worker, ThatAnswersGarbageIsRefused) {
   const std::string script =
       tree.write("worker", "#!/bin/sh\nprintf 'garbage garbage garbage garbage' >&3\nsleep 5\n");
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);
-  auto worker = WorkerProcess::spawn(script);
+  auto worker = WorkerProcess::spawn({.executable = script});
   const auto answer = worker->ask(request({}), base::Deadline::after(seconds(10)));
   EXPECT_EQ(answer.fate, Fate::died);
   EXPECT_NE(answer.how.find("malformed"), std::string::npos) << answer.how;
@@ -144,7 +118,7 @@ TEST(Worker, ThatAnswersGarbageIsRefused) {
 
 TEST(Worker, ThatCannotBeStartedNamesTheExecutable) {
   try {
-    WorkerProcess::spawn("/nonexistent/kiln-worker");
+    WorkerProcess::spawn({.executable = "/nonexistent/kiln-worker"});
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::no_compiler);
@@ -158,7 +132,7 @@ TEST(Worker, LeavesNoDescriptorBehindInTheHost) {
                          std::filesystem::directory_iterator());
   };
   const auto before = open_descriptors();
-  for (int i = 0; i < 5; ++i) WorkerProcess::spawn(kWorker);
+  for (int i = 0; i < 5; ++i) WorkerProcess::spawn({.executable = kWorker});
   EXPECT_EQ(open_descriptors(), before);
 }
 

@@ -70,7 +70,7 @@ void probe_worker(const runtime::Config& config, Findings& out) {
     return;
   }
   const auto start = base::Clock::now();
-  const auto worker = compile::WorkerProcess::spawn(executable);
+  const auto worker = compile::WorkerProcess::spawn({.executable = executable});
   compile::WorkerRequest request;
   request.nvrtc = request.nvrtc_builtins = "/nonexistent/libnvrtc.so";
   request.arch = "sm_90a";

@@ -67,8 +67,8 @@ int prewarm(Context& context, const Arguments& arguments) {
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
-  const PrewarmResult result =
-      run_prewarm(service.pipeline(), plan, {service.config().jobs(), arguments.keep_going, !context.json});
+  const PrewarmResult result = run_prewarm(
+      service.pipeline(), plan, {service.pipeline().workers().jobs(), arguments.keep_going, !context.json});
   if (layer) layer->share();
   report_prewarm(context, plan, result, service.pipeline().store()->directory());
   return exit_of(result);

@@ -1,10 +1,10 @@
-#include "cache/process.hpp"
+#include "base/process.hpp"
 
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace kiln::cache {
+namespace kiln::base {
 namespace {
 
 using Generation =
@@ -71,4 +71,4 @@ void forget_at_fork(int fd) noexcept {
   if (fd >= 0 && fd < kTableSize) ours[fd].store(false, std::memory_order_relaxed);
 }
 
-}  // namespace kiln::cache
+}  // namespace kiln::base

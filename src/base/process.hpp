@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace kiln::cache {
+namespace kiln::base {
 
 /// Never 0; differs from that of every ancestor process. Costs a memory load: the kernel wipes the page it
 /// lies in at a fork, so that PID namespaces (parent and child both 1) and raw clone() are seen too.
@@ -51,4 +51,4 @@ class PerProcess {
   std::atomic<Node*> node_{nullptr};
 };
 
-}  // namespace kiln::cache
+}  // namespace kiln::base

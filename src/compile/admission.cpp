@@ -1,0 +1,146 @@
+#include "compile/admission.hpp"
+
+#include <algorithm>
+
+namespace kiln::compile {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kFirstPoll = 200us, kLastPoll = std::chrono::microseconds(5ms);  // of the host's slots
+constexpr auto kMemoryPoll = 20ms;
+/// Free memory below this, and the kernel soon chooses whom to kill.
+constexpr std::uint64_t kDanger = std::uint64_t{256} << 20;
+
+}  // namespace
+
+Admission::Pass::~Pass() {
+  slot_.reset();  // first: who is woken looks for one
+  {
+    const std::lock_guard lock(owner_.mutex_);
+    owner_.running_.remove(this);
+  }
+  owner_.changed_.notify_all();
+}
+
+std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const Demand& demand) {
+  std::unique_lock lock(mutex_);
+  const auto me = waiting_.insert(waiting_.end(), {demand, arrivals_++});
+  std::unique_ptr<HostSlots::Asker> asker;
+  Urgency asked_as = demand.now();
+  auto poll = kFirstPoll;
+  std::unique_ptr<Pass> pass;
+  while (!closed_ && !demand.give_up.passed()) {
+    base::Clock::duration pause = 1h;  // until something changes
+    if (first() == &*me && worker_free(limits, demand.now())) {
+      pause = kMemoryPoll;
+      if (running_.empty() || fits(limits, demand)) {
+        std::shared_ptr<void> slot;
+        if (limits.slots) {
+          if (!asker || asked_as != demand.now()) {
+            asked_as = demand.now();
+            asker = limits.slots->ask(asked_as);
+          }
+          slot = asker->try_take();
+        }
+        if (slot || !limits.slots) {
+          pass.reset(new Pass(*this, demand, expected_locked(demand), std::move(slot)));
+          running_.push_back(pass.get());
+          break;
+        }
+        pause = poll;
+        poll = std::min(poll * 2, kLastPoll);
+      }
+    }
+    changed_.wait_for(lock, std::min<base::Clock::duration>(pause, demand.give_up.left()));
+  }
+  waiting_.erase(me);
+  lock.unlock();
+  changed_.notify_all();  // another one is first now
+  return pass;
+}
+
+const Admission::Waiter* Admission::first() const {
+  const Waiter* best = nullptr;
+  for (const Waiter& w : waiting_) {
+    if (!best || w.demand.now() < best->demand.now()) best = &w;  // in order of arrival
+  }
+  return best;
+}
+
+/// Work ahead of need never takes all that a caller could use: there is a quarter more for him.
+bool Admission::worker_free(const Limits& limits, Urgency urgency) const {
+  const auto running = static_cast<int>(running_.size());
+  if (urgency == Urgency::ahead) return running < limits.jobs;
+  const auto callers = std::count_if(running_.begin(), running_.end(),
+                                     [](const Pass* p) { return p->urgency_ == Urgency::caller; });
+  return callers < limits.jobs && running < limits.jobs + std::max(1, limits.jobs / 4);
+}
+
+/// What runs may still grow to what was reserved for it.
+bool Admission::fits(const Limits& limits, const Demand& demand) {
+  const std::uint64_t wanted = expected_locked(demand);
+  std::uint64_t reserved = 0, growth = 0;
+  for (const Pass* p : running_) {
+    const std::uint64_t resident = p->resident_, whole = std::max(p->reserved_, resident);
+    reserved += whole;
+    growth += whole - resident;
+  }
+  if (limits.memory) return reserved + wanted <= limits.memory;
+  const std::uint64_t available = machine(limits).available_memory();
+  return growth + wanted <= available - std::min(available, std::max(kDanger, available / 10));
+}
+
+bool Admission::in_danger(const Limits& limits, std::uint64_t resident) {
+  if (limits.memory && resident > limits.memory) return true;
+  const Machine& m = machine(limits);
+  return m.available_memory() < std::min(kDanger, m.total_memory() / 32);
+}
+
+const Machine& Admission::machine(const Limits& limits) {
+  std::call_once(machine_once_, [&] { machine_.emplace(limits.machine_root); });
+  return *machine_;
+}
+
+void Admission::learn(const std::string& subject, std::uint64_t peak) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t& known = learnt_[subject];
+  known = std::max(known, peak);
+}
+
+std::uint64_t Admission::expected_locked(const Demand& demand) const {
+  const auto known = learnt_.find(demand.subject);
+  return known == learnt_.end() ? demand.memory : known->second;
+}
+
+std::uint64_t Admission::expected(const Demand& demand) {
+  const std::lock_guard lock(mutex_);
+  return expected_locked(demand);
+}
+
+void Admission::reconsider() noexcept {
+  {
+    const std::lock_guard lock(mutex_);  // nobody is between his look and his wait
+  }
+  changed_.notify_all();
+}
+
+void Admission::close() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+int Admission::running() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(running_.size());
+}
+
+int Admission::waiting() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(waiting_.size());
+}
+
+}  // namespace kiln::compile

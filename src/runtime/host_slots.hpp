@@ -1,0 +1,25 @@
+// The host's compile slots (cache/slots) as the worker pool sees them.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "cache/flight.hpp"
+#include "compile/admission.hpp"
+
+namespace kiln::runtime {
+
+/// Without a flight file, or when it fails, everybody may compile at once: the lock only saves work.
+class HostSlots final : public compile::HostSlots {
+ public:
+  /// `file` may return null; `count` is how many slots this process may use. Both are called on first use.
+  HostSlots(std::function<std::shared_ptr<cache::FlightFile>()> file, std::function<int()> count)
+      : file_(std::move(file)), count_(std::move(count)) {}
+  std::unique_ptr<Asker> ask(compile::Urgency urgency) override;
+
+ private:
+  std::function<std::shared_ptr<cache::FlightFile>()> file_;
+  std::function<int()> count_;
+};
+
+}  // namespace kiln::runtime

@@ -1,0 +1,97 @@
+// Cores and memory that cgroups leave us, in trees like those of real machines.
+#include "compile/machine.hpp"
+
+#include <gtest/gtest.h>
+
+#include "support/tree.hpp"
+
+namespace kiln::testing {
+namespace {
+
+using compile::Machine;
+
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+
+struct FakeMachine : Tree {
+  FakeMachine() {
+    write("proc/meminfo", "MemTotal:       67108864 kB\nMemFree:  1 kB\nMemAvailable:   33554432 kB\n");
+    write("proc/vmstat", "nr_free_pages 1\noom_kill 3\n");
+  }
+  void unified(const std::string& ours) {
+    write("proc/self/cgroup", "0::" + ours + '\n');
+    write("proc/self/mountinfo",
+          "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n");
+  }
+};
+
+TEST(Machine, WithoutCgroupsIsTheWholeOne) {
+  const FakeMachine tree;
+  const Machine machine(tree.path());
+  EXPECT_EQ(machine.available_memory(), 32 * kGiB);
+  EXPECT_EQ(machine.total_memory(), 64 * kGiB);
+  EXPECT_GE(machine.cores(), 1);
+  EXPECT_EQ(machine.memory_kills(), 3u);
+}
+
+TEST(Machine, WithoutAnythingToReadIsUnlimited) {
+  const Tree tree;
+  EXPECT_GT(Machine(tree.path()).available_memory(), 1024 * kGiB);
+}
+
+TEST(Machine, TheTightestUnifiedCgroupAboveUsCounts) {
+  FakeMachine tree;
+  tree.unified("/pods/pod7/engine");
+  const std::string base = "sys/fs/cgroup/pods";
+  tree.write(base + "/pod7/engine/memory.max", "max\n");
+  tree.write(base + "/pod7/engine/memory.current", "5000000\n");
+  tree.write(base + "/pod7/memory.max", std::to_string(4 * kGiB) + '\n');
+  tree.write(base + "/pod7/memory.current", std::to_string(3 * kGiB) + '\n');
+  tree.write(base + "/pod7/memory.stat",
+             "anon 1\ninactive_file " + std::to_string(kGiB) + "\nactive_file 7\n");
+  tree.write(base + "/pod7/memory.events", "low 0\noom 2\noom_kill 2\n");
+  const Machine machine(tree.path());
+  EXPECT_EQ(machine.available_memory(), 2 * kGiB) << "file pages that can be dropped are free";
+  EXPECT_EQ(machine.total_memory(), 4 * kGiB);
+  EXPECT_EQ(machine.memory_kills(), 5u);
+}
+
+TEST(Machine, CpuQuotasRoundUpAndAParentsHolds) {
+  FakeMachine tree;
+  tree.unified("/a/b");
+  tree.write("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
+  tree.write("sys/fs/cgroup/a/cpu.max", "50000 100000\n");
+  EXPECT_EQ(Machine(tree.path()).cores(), 1);
+  tree.write("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
+  EXPECT_LE(Machine(tree.path()).cores(), 2);
+}
+
+TEST(Machine, V1HierarchiesAreReadEachByItsOwnPath) {
+  FakeMachine tree;
+  tree.write("proc/self/cgroup", "4:memory:/job/x\n3:cpu,cpuacct:/job\n0::/elsewhere\n");
+  tree.write("proc/self/mountinfo",
+             "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
+             "35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
+             "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n");
+  tree.write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "100000\n");
+  tree.write("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "100000\n");
+  tree.write("sys/fs/cgroup/memory/job/x/memory.limit_in_bytes", std::to_string(8 * kGiB) + '\n');
+  tree.write("sys/fs/cgroup/memory/job/x/memory.usage_in_bytes", std::to_string(kGiB) + '\n');
+  tree.write("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  tree.write("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(40 * kGiB) + '\n');
+  const Machine machine(tree.path());
+  EXPECT_EQ(machine.cores(), 1);
+  EXPECT_EQ(machine.available_memory(), 7 * kGiB);
+}
+
+TEST(Machine, AContainerThatSeesItsOwnPartOfTheTree) {
+  FakeMachine tree;
+  tree.write("proc/self/cgroup", "4:memory:/docker/abc\n");
+  tree.write("proc/self/mountinfo",
+             "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n");
+  tree.write("sys/fs/cgroup/memory/memory.limit_in_bytes", std::to_string(2 * kGiB) + '\n');
+  tree.write("sys/fs/cgroup/memory/memory.usage_in_bytes", std::to_string(kGiB) + '\n');
+  EXPECT_EQ(Machine(tree.path()).available_memory(), kGiB);
+}
+
+}  // namespace
+}  // namespace kiln::testing

@@ -1,0 +1,72 @@
+// Requests for compile workers, and what is left of their processes.
+#pragma once
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "compile/fixture.hpp"
+#include "compile/protocol.hpp"
+
+namespace kiln::testing {
+
+inline const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
+
+inline compile::WorkerRequest request(
+    const toolchain::Toolkit& toolkit,
+    const std::string& source = "template <int N> __global__ void k(int* o) { *o = N; }") {
+  compile::WorkerRequest r;
+  r.nvrtc = toolkit.nvrtc, r.nvrtc_builtins = toolkit.nvrtc_builtins;
+  r.program_name = "/dev/null/k.cu", r.source = source, r.arch = "sm_90a";
+  r.options = {"--no-cache", "--modify-stack-limit=false", "--time=-"};
+  r.name_expressions = {"k<4>"};
+  return r;
+}
+
+/// Compiles for minutes: doubling template instantiations.
+inline constexpr const char* kEndless =
+    "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
+    "};\n"
+    "template <int M> struct F<0, M> { static const int v = M; };\n"
+    "template <int N> __global__ void k(int* o) { *o = F<26, 1>::v; }";
+
+inline bool gone(pid_t pid, int tenths) {
+  for (int i = 0; i < tenths; ++i) {
+    if (::kill(pid, 0) != 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return false;
+}
+
+/// Children of this process, zombies included.
+inline std::vector<pid_t> children() {
+  std::vector<pid_t> out;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream in(task.path() / "children");
+    for (pid_t pid; in >> pid;) out.push_back(pid);
+  }
+  return out;
+}
+
+inline std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator());
+}
+
+/// Whether it comes true within `tenths` of a second.
+template <class Condition>
+bool soon(int tenths, Condition&& condition) {
+  for (int i = 0; i < tenths; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  return condition();
+}
+
+}  // namespace kiln::testing
