@@ -92,6 +92,11 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   return out;
 }
 
+void Pipeline::expect_misses() {
+  if (store() && !store()->looks_new()) return;
+  if (!readable_ && layers().empty()) warm_up();
+}
+
 std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOptions& options) {
   State& state = state_.get();
   std::lock_guard lock(state.mutex);

@@ -74,8 +74,9 @@ class Pipeline {
   compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx);
 
   const toolchain::Toolkit& toolkit();
-  /// Opens the compiler in the background: for a process that will soon need it.
-  void warm_up();
+  /// Opens the compiler in the background when this process will soon need it: nothing was ever cached where
+  /// it looks.
+  void expect_misses();
   /// Null when no place for one was found.
   std::shared_ptr<cache::Store> store();
   /// The read-only stores that are asked before `store`, in order. Opens none of them twice.
@@ -100,6 +101,7 @@ class Pipeline {
     base::Clock::duration pause{};
   };
   Unit prepare(const source::Instantiation& unit, source::Trust trust);
+  void warm_up();
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);
   std::optional<Obtained> from_memory(const Key& key, const ObtainOptions& options);
   std::optional<Obtained> from_disk(const Unit& unit, const ObtainOptions& options, bool count_misses);

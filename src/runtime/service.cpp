@@ -53,8 +53,9 @@ Target Service::bind(int device, const std::string& arch) const {
 }
 
 KernelTemplate& Service::open(const std::string& name, int device, const std::string& arch) {
-  auto origin = catalog_.open(name);
   Target target = bind(device, arch);
+  pipeline_.expect_misses();  // the manifest is parsed meanwhile
+  auto origin = catalog_.open(name);
   std::lock_guard lock(mutex_);
   auto& [seen, opened] = opened_[{name, target.context, target.arch.number}];
   if (seen != origin) {
