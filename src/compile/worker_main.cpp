@@ -62,7 +62,11 @@ class Limits {
  public:
   Limits(rlim_t address_space, rlim_t cpu_seconds) : cpu_seconds_(cpu_seconds) {
     lower(RLIMIT_CORE, 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
     if (address_space) lower(RLIMIT_AS, address_space);
+#else
+    static_cast<void>(address_space);
+#endif
     // Of all there is, the kernel shall kill this one first when memory runs out: the host asks again.
     if (const base::Fd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)); score)
       static_cast<void>(!::write(score.get(), "1000", 4));
@@ -92,7 +96,7 @@ int worker_main(int argc, char** argv) {
   const int host_pid = argc == 6 ? std::atoi(argv[1]) : 0;
   if (host_pid <= 0) {
     std::fputs("kiln-worker is started by kiln: it compiles for a host process over a socket\n", stderr);
-    return 2;
+    return kNotStartedByHost;
   }
   keep_memory();
   const Limits limits(std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));

@@ -171,7 +171,10 @@ std::string WorkerProcess::reap() noexcept {
   while (got < 0 && errno == EINTR);
   reaped_ = true;
   if (got < 0) return "reaped by the host program";  // ECHILD: one that ignores SIGCHLD or waits for anybody
-  if (info.si_code == CLD_EXITED) return "exited with status " + std::to_string(info.si_status);
+  if (info.si_code == CLD_EXITED) {
+    return "exited with status " + std::to_string(info.si_status) +
+           (info.si_status == kNotStartedByHost ? ": it is not of this version of kiln" : "");
+  }
   std::string how =
       "killed by signal " + std::to_string(info.si_status) + " (" + ::strsignal(info.si_status) + ")";
   if (info.si_status == SIGABRT) how += ", as the compiler does when memory runs out";

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/no_signals.hpp"
 #include "runtime/flight_error.hpp"
 #include "runtime/pipeline_unit.hpp"
 
@@ -87,6 +88,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
       workers_.reconsider();
   } else {
     try {
+      const base::NoSignals inherited_by_the_thread;
       std::thread([this, unit, options, flight] { run_flight(*unit, options, *flight); }).detach();
     } catch (const std::exception&) {
       run_flight(*unit, options, *flight);  // no thread to be had: in this one

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/hash.hpp"
+#include "base/process.hpp"
 #include "kiln/error.hpp"
 #include "source/closure.hpp"
 #include "source/quote.hpp"
@@ -23,28 +24,36 @@ constexpr std::size_t kMaxFile = std::size_t{64} << 20;
 }  // namespace
 
 struct ScanCache::Impl {
-  explicit Impl(std::string file) : memo(std::move(file)) {}
-  std::mutex mutex;
-  std::unordered_map<std::string, Entry> entries;  // hashed by this process
-  ScanMemo memo;
+  /// A forked child starts anew: its copy of the mutex may be held by a thread that it does not have.
+  struct State {
+    std::mutex mutex;
+    std::unordered_map<std::string, Entry> entries;  // hashed by this process
+    std::optional<ScanMemo> memo;
+  };
+  explicit Impl(std::string file) : memo_file(std::move(file)) {}
+  ScanMemo& memo(State& s) const { return s.memo ? *s.memo : s.memo.emplace(memo_file); }
+  const std::string memo_file;
+  base::PerProcess<State> state;
 };
 
 ScanCache::ScanCache(std::string memo_file) : impl_(std::make_unique<Impl>(std::move(memo_file))) {}
 ScanCache::~ScanCache() = default;
 
 void ScanCache::save() noexcept {
-  const std::lock_guard lock(impl_->mutex);
-  impl_->memo.save();
+  Impl::State& state = impl_->state.get();
+  const std::lock_guard lock(state.mutex);
+  impl_->memo(state).save();
 }
 
 std::optional<ScanCache::Entry> ScanCache::look(const std::string& path, bool toolkit, Trust trust) {
+  Impl::State& state = impl_->state.get();
   std::optional<Entry> known;
   {
-    const std::lock_guard lock(impl_->mutex);
-    if (const auto found = impl_->entries.find(path); found != impl_->entries.end())
+    const std::lock_guard lock(state.mutex);
+    if (const auto found = state.entries.find(path); found != state.entries.end())
       known = found->second;
     else if (toolkit && trust == Trust::memo)
-      known = impl_->memo.find(path);
+      known = impl_->memo(state).find(path);
   }
   if (known && base::FileStamp::of(path) == known->stamp) return known;
 
@@ -62,9 +71,9 @@ std::optional<ScanCache::Entry> ScanCache::look(const std::string& path, bool to
   Entry entry{content->stamp, base::digest_of(content->bytes),
               std::make_shared<const ScanResult>(scan_includes(content->bytes)), content->stamp.settled()};
   if (entry.settled) {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->entries.insert_or_assign(path, entry);
-    if (toolkit) impl_->memo.add(path, entry);
+    const std::lock_guard lock(state.mutex);
+    state.entries.insert_or_assign(path, entry);
+    if (toolkit) impl_->memo(state).add(path, entry);
   }
   return entry;
 }
