@@ -9,6 +9,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kFirstPoll = 200us, kLastPoll = std::chrono::microseconds(5ms);  // of the host's slots
 constexpr auto kMemoryPoll = 20ms;
+constexpr auto kMemoryRead = 50ms;  // reading a cgroup's statistics can take the kernel a millisecond
 /// Free memory below this, and the kernel soon chooses whom to kill.
 constexpr std::uint64_t kDanger = std::uint64_t{256} << 20;
 
@@ -87,8 +88,11 @@ bool Admission::fits(const Limits& limits, const Demand& demand) {
     growth += whole - resident;
   }
   if (limits.memory) return reserved + wanted <= limits.memory;
-  const std::uint64_t available = machine(limits).available_memory();
-  return growth + wanted <= available - std::min(available, std::max(kDanger, available / 10));
+  if (const auto now = base::Clock::now(); now - available_at_ >= kMemoryRead) {
+    available_ = machine(limits).available_memory();
+    available_at_ = now;
+  }
+  return growth + wanted <= available_ - std::min(available_, std::max(kDanger, available_ / 10));
 }
 
 bool Admission::in_danger(const Limits& limits, std::uint64_t resident) {

@@ -98,6 +98,8 @@ class Admission {
   std::map<std::string, std::uint64_t> learnt_;
   std::once_flag machine_once_;
   std::optional<Machine> machine_;
+  std::uint64_t available_ = 0;  // of a while ago
+  base::Clock::time_point available_at_{};
   std::atomic<bool> closed_{false};
 };
 

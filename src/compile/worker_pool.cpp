@@ -42,6 +42,10 @@ struct WorkerPool::State {
   bool watching = false;
   std::condition_variable wake_watcher;
   std::thread watcher;
+  /// What the kernel had killed for want of memory, at the watcher's last look and at the one before: a
+  /// worker that dies between two looks is compared with the older.
+  std::atomic<std::uint64_t> kills_before{0};
+  std::uint64_t kills_now = 0;
 };
 
 /// A worker at work, where the watcher sees it.
@@ -166,11 +170,10 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
       return state.admission.closed() ? Answer{Fate::cancelled, {}, "the service is gone", 0}
                                       : Answer{Fate::timed_out, {}, "its turn did not come in time", 0};
     }
-    const auto kills = state.admission.machine(limits()).memory_kills();
     Answer answer = run_once(request, demand, *pass);
     if (answer.peak_memory) state.admission.learn(demand.subject, answer.peak_memory);
     if (answer.fate == Fate::died && answer.how.find("signal 9 ") != std::string::npos &&
-        state.admission.machine(limits()).memory_kills() > kills) {
+        state.admission.machine(limits()).memory_kills() > state.kills_before) {
       answer.fate = Fate::out_of_memory;
       answer.how += " by the kernel: memory ran out";
     }
@@ -210,6 +213,7 @@ void WorkerPool::ensure_watched(State& state) {
   if (state.watching || state.stopping) return;
   if (state.watcher.joinable()) state.watcher.join();  // it has left, or is about to
   try {
+    state.kills_before = state.kills_now = state.admission.machine(limits()).memory_kills();
     const base::NoSignals inherited_by_the_thread;
     state.watcher = std::thread([this, &state] { watch(state); });
     state.watching = true;
@@ -251,6 +255,7 @@ void WorkerPool::watch(State& state) noexcept {
 /// REQUIRES: the mutex is held. Measures what is at work; when memory is as good as gone: true, for the idle
 /// ones to go, or else the youngest at work is killed, which loses the least.
 bool WorkerPool::free_memory(State& state) noexcept try {
+  state.kills_before = std::exchange(state.kills_now, state.admission.machine(limits()).memory_kills());
   std::uint64_t resident = 0;
   for (const State::Busy& busy : state.busy) {
     const std::uint64_t now = busy.worker->resident_memory();
