@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "compile/confinement.hpp"
 #include "compile/nvrtc_log.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/cubin.hpp"
@@ -39,6 +40,7 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   request.options.insert(request.options.end(), kiln_options().begin(), kiln_options().end());
   request.random_seed = job.key.key.hex();
   request.name_expressions = {job.unit.name_expression};
+  request.linked = linked_from(job.closure);
   request.trace_headers = job.closure.computed || job.closure.toolkit_computed;
   request.want_ptx = job.want_ptx;
   return request;

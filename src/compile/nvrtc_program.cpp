@@ -14,6 +14,7 @@
 #include "base/arch.hpp"
 #include "base/fd.hpp"
 #include "base/file.hpp"
+#include "compile/confinement.hpp"
 #include "compile/nvrtc_log.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/nvrtc.hpp"
@@ -93,8 +94,9 @@ std::string text(std::string bytes) {
 
 /// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
 void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request,
-                WorkerResponse& response) {
+                WorkingDirectory whose, WorkerResponse& response) {
   const Nvrtc& nvrtc = Nvrtc::load(request.nvrtc, request.nvrtc_builtins);
+  if (whose == WorkingDirectory::of_process) confine_compile(request, directory);
   response.nvrtc_version = std::to_string(nvrtc.major) + '.' + std::to_string(nvrtc.minor);
   if (const int number = base::Arch::parse(request.arch).number;
       std::find(nvrtc.archs.begin(), nvrtc.archs.end(), number) == nvrtc.archs.end()) {
@@ -158,7 +160,7 @@ void* thread_main(void* argument) noexcept {
     job.response.private_directory = directory.path();
     const bool entered = (job.whose == WorkingDirectory::of_process || ::unshare(CLONE_FS) == 0) &&
                          ::chdir(directory.path().c_str()) == 0;
-    compile_in(directory.path(), entered ? "" : directory.path() + '/', job.request, job.response);
+    compile_in(directory.path(), entered ? "" : directory.path() + '/', job.request, job.whose, job.response);
     if (entered && ::chdir("/") != 0) throw Error(Errc::io, "cannot leave the compile directory");
   } catch (const Error& error) {
     job.response.status = error.code() == Errc::no_compiler ? Status::no_compiler : Status::failed;
