@@ -19,8 +19,8 @@ WorkerRequest sample_request() {
   r.nvrtc = "/x/libnvrtc.so", r.nvrtc_builtins = "/x/b.so", r.program_name = "/dev/null/t.cu",
   r.source = std::string("a\0b", 3);
   r.roots = {{".k0", "/t"}, {".t0", "/cuda"}};
-  r.arch = "sm_90a", r.options = {"-std=c++17", ""}, r.random_seed = "ff", r.name_expressions = {"k<1>"}, r.linked = {"/farm/x.h"},
-  r.trace_headers = true;
+  r.arch = "sm_90a", r.options = {"-std=c++17", ""}, r.random_seed = "ff", r.name_expressions = {"k<1>"},
+  r.linked = {"/farm/x.h"}, r.trace_headers = true;
   return r;
 }
 
