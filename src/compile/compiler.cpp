@@ -94,8 +94,13 @@ Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
   facts.arch = job.unit.resolved.arch.name();
   facts.name_expression = job.unit.name_expression;
   facts.lowered_name = r.lowered_names.empty() ? "" : r.lowered_names.front();
-  const toolchain::CubinFacts cubin =
-      toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
+  toolchain::CubinFacts cubin;
+  try {
+    cubin = toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
+  } catch (const Error& error) {
+    fail(job, Errc::compile_crashed,
+         std::string("what the compile worker answered is no image: ") + error.what(), r.log);
+  }
   const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
   if (!kernel) {
     fail(job, Errc::compile_failed,

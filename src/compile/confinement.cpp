@@ -114,8 +114,9 @@ bool confine_compile(const WorkerRequest& request, const std::string& private_di
   for (const std::string& path : system_places(request)) rules.allow(path, kRead);
   for (const std::string& path : writable) complete = rules.allow(path, kRead | kWrite) && complete;
   complete = rules.allow(private_directory, kRead | kWrite) && complete;
-  // To remove the private directory when the compile is over.
-  complete = rules.allow(base::directory_of(private_directory), LANDLOCK_ACCESS_FS_REMOVE_DIR) && complete;
+  // To remove the private directory when the compile is over (the C++ library tries it as a file first).
+  const std::string parent = base::directory_of(private_directory);
+  complete = rules.allow(parent, LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE) && complete;
   // A rule that could not be made would fail a compile that is right.
   return complete && rules.enforce();
 } catch (const std::bad_alloc&) {

@@ -115,9 +115,10 @@ class HostileTest : public ServiceTest {
     return 0;
   }
 
+  int kernels_ = 100;
+
  private:
   std::ptrdiff_t descriptors_ = 0;
-  int kernels_ = 100;
   long before_kib_ = 0, allowed_kib_ = 0;
 };
 
