@@ -11,8 +11,9 @@ namespace fs = std::filesystem;
 
 class HostileWorker : public HostileTest {
  protected:
-  /// A service whose workers are this shell script (the socket is descriptor 3), asked once; then one with
-  /// the real worker. Returns the error's message.
+  /// A service whose workers are this shell script (the socket is descriptor
+  /// 3), asked once; then one with the real worker. Returns the error's
+  /// message.
   std::string ask(const std::string& script, Errc code, double seconds, const std::vector<std::string>& words,
                   fs::perms permissions = fs::perms::owner_all) {
     const std::string path = tree_.write("worker/script", script);
@@ -53,8 +54,23 @@ TEST_F(HostileWorker, ExitsAtOnce) {
   ask("#!/bin/sh\nexit 3\n", Errc::compile_crashed, 1, {"the compile worker died", "status 3"});
 }
 
+TEST_F(HostileWorker, ClosesTheSocketAndLivesOn) {
+  // Until it is killed: the host must not wait for it to end by itself.
+  ask("#!/bin/sh\nexec 3>&-\nsleep 60\n", Errc::compile_crashed, 2, {"the compile worker died"});
+}
+
 TEST_F(HostileWorker, NeverAnswers) {
   ask("#!/bin/sh\nsleep 60\n", Errc::compile_timeout, 2, {"killed at its deadline"});
+}
+
+TEST_F(HostileWorker, NeverReadsAndTheRequestIsLargerThanTheSocket) {
+  const std::string path = tree_.write("worker/script", "#!/bin/sh\nsleep 60\n");
+  fs::permissions(path, fs::perms::owner_all);
+  Options o = with_deadline(2);
+  o.worker = path;
+  Service service(o);
+  add(service, "large", small_source("/*" + std::string(std::size_t{8} << 20, 'x') + "*/\n"));
+  expect_fails(service, "large", Errc::compile_timeout, 2, {"killed at its deadline"});
 }
 
 TEST_F(HostileWorker, WritesRandomBytes) {
