@@ -9,7 +9,7 @@ launch has been synchronised. What is inside it, for each:
   raw          dlopen of NVRTC, one compile of kiln's slim source, cuLibraryLoadData, launch (NVRTC's own cache off)
   kiln         Service with an empty cache, worker spawned, its dlopen of NVRTC, compile, load, launch
   cuda.core    Program of the plain kernel below, compile to cubin, get_kernel, launch (cache off)
-  cupy         RawModule of the same text, get_function, launch (CUPY_CACHE_DIR new, NVRTC's cache is not used by it)
+  cupy         RawModule of the same text, get_function, launch (CUPY_CACHE_DIR new, NVRTC's own cache in a new directory)
   triton       @triton.jit of the same computation, first call (TRITON_CACHE_DIR new)
 Peers load NVRTC (or ptxas) inside the clock unless their import has done so already. A peer that is not installed is left out.
 """
