@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "compile/confinement.hpp"
 #include "compile/nvrtc_log.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/cubin.hpp"
@@ -39,6 +40,7 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   request.options.insert(request.options.end(), kiln_options().begin(), kiln_options().end());
   request.random_seed = job.key.key.hex();
   request.name_expressions = {job.unit.name_expression};
+  request.linked = linked_from(job.closure);
   request.trace_headers = job.closure.computed || job.closure.toolkit_computed;
   request.want_ptx = job.want_ptx;
   return request;
@@ -103,8 +105,13 @@ Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
   facts.arch = job.unit.resolved.arch.name();
   facts.name_expression = job.unit.name_expression;
   facts.lowered_name = r.lowered_names.empty() ? "" : r.lowered_names.front();
-  const toolchain::CubinFacts cubin =
-      toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
+  toolchain::CubinFacts cubin;
+  try {
+    cubin = toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
+  } catch (const Error& error) {
+    fail(job, Errc::compile_crashed,
+         std::string("what the compile worker answered is no image: ") + error.what(), r.log);
+  }
   const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
   if (!kernel) {
     fail(job, Errc::compile_failed,

@@ -48,6 +48,14 @@ void take_phase_times(WorkerResponse& response) {
   while (!response.log.empty() && response.log.back() == '\n') response.log.pop_back();
 }
 
+void shorten(std::string& log) {
+  constexpr std::size_t half = std::size_t{1} << 20;
+  if (log.size() <= 2 * half) return;
+  const std::size_t end = log.size() - half;
+  const std::string cut = "\n[cut: " + std::to_string(end - half) + " bytes of the compiler's log]\n";
+  log = log.substr(0, half) + cut + log.substr(end);
+}
+
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept {
   // In the compilers' own words, not in a source line that the log echoes.
   for (const std::string_view sign : {"catastrophic error: out of memory", "Loop in catastrophic"}) {

@@ -13,6 +13,10 @@ namespace kiln::compile {
 /// Takes the table that --time=- appends out of the log and into the response's phase times.
 void take_phase_times(WorkerResponse& response);
 
+/// At most 2 MiB of a log, its beginning and its end (where ptxas reports): a megabyte of source in one line
+/// can warn for gigabytes, and the host must not hold them.
+void shorten(std::string& log);
+
 /// Memory ran out, whatever the result code says: the front end reports it like an error of the source.
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept;
 

@@ -14,6 +14,7 @@
 #include "base/arch.hpp"
 #include "base/fd.hpp"
 #include "base/file.hpp"
+#include "compile/confinement.hpp"
 #include "compile/nvrtc_log.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/nvrtc.hpp"
@@ -25,6 +26,8 @@ using toolchain::Nvrtc;
 using Status = WorkerResponse::Status;
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 20;
+/// Of an image: the host holds several copies of one, and the store refuses larger ones anyway.
+constexpr std::size_t kMaxImage = std::size_t{256} << 20;
 
 void link_into(const std::string& directory, const std::string& name, const std::string& target) {
   if (::symlink(target.c_str(), (directory + '/' + name).c_str()) != 0) {
@@ -86,15 +89,36 @@ std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program,
 std::string text(std::string bytes) {
   while (!bytes.empty() && bytes.back() == '\0') bytes.pop_back();
   constexpr std::string_view pretended = kProgramDirectory;
-  for (auto at = bytes.find(pretended); at != std::string::npos; at = bytes.find(pretended, at))
-    bytes.erase(at, pretended.size());
-  return bytes;
+  std::string out;
+  for (std::string_view rest = bytes;;) {
+    const auto at = rest.find(pretended);
+    out += rest.substr(0, at);
+    if (at == std::string_view::npos) return out;
+    rest.remove_prefix(at + pretended.size());
+  }
+}
+
+/// True when the image, or the PTX that is asked for, is too large to be taken; the response then says so.
+bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const WorkerRequest& request,
+                 WorkerResponse& response) {
+  std::size_t image = 0, ptx = 0;
+  nvrtc.check(nvrtc.GetCUBINSize(program, &image), "nvrtcGetCUBINSize");
+  if (request.want_ptx) nvrtc.check(nvrtc.GetPTXSize(program, &ptx), "nvrtcGetPTXSize");
+  if (std::max(image, ptx) <= kMaxImage) return false;
+  response.status = Status::compile_failed;
+  response.lowered_names.clear();
+  response.log = std::string(image > kMaxImage ? "the image has " : "the PTX has ") +
+                 std::to_string(image > kMaxImage ? image : ptx) + " bytes, and at most " +
+                 std::to_string(kMaxImage) +
+                 " are taken: fill large __device__ arrays at run time instead of initialising them";
+  return true;
 }
 
 /// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
 void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request,
-                WorkerResponse& response) {
+                WorkingDirectory whose, WorkerResponse& response) {
   const Nvrtc& nvrtc = Nvrtc::load(request.nvrtc, request.nvrtc_builtins);
+  if (whose == WorkingDirectory::of_process) confine_compile(request, directory);
   response.nvrtc_version = std::to_string(nvrtc.major) + '.' + std::to_string(nvrtc.minor);
   if (const int number = base::Arch::parse(request.arch).number;
       std::find(nvrtc.archs.begin(), nvrtc.archs.end(), number) == nvrtc.archs.end()) {
@@ -125,7 +149,9 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
 
   response.log =
-      text(fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog"));
+      fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
+  shorten(response.log);
+  response.log = text(std::move(response.log));
   take_phase_times(response);
   if (result != 0) {
     response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory
@@ -138,6 +164,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
     nvrtc.check(nvrtc.GetLoweredName(program.handle, name.c_str(), &lowered), "nvrtcGetLoweredName");
     response.lowered_names.emplace_back(lowered);
   }
+  if (refuse_size(nvrtc, program.handle, request, response)) return;
   response.image = fetch(nvrtc, program.handle, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, "nvrtcGetCUBIN");
   if (request.want_ptx)
     response.ptx = text(fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX"));
@@ -158,7 +185,7 @@ void* thread_main(void* argument) noexcept {
     job.response.private_directory = directory.path();
     const bool entered = (job.whose == WorkingDirectory::of_process || ::unshare(CLONE_FS) == 0) &&
                          ::chdir(directory.path().c_str()) == 0;
-    compile_in(directory.path(), entered ? "" : directory.path() + '/', job.request, job.response);
+    compile_in(directory.path(), entered ? "" : directory.path() + '/', job.request, job.whose, job.response);
     if (entered && ::chdir("/") != 0) throw Error(Errc::io, "cannot leave the compile directory");
   } catch (const Error& error) {
     job.response.status = error.code() == Errc::no_compiler ? Status::no_compiler : Status::failed;

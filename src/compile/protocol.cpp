@@ -70,6 +70,7 @@ std::string encode(const WorkerRequest& r) {
   put_strings(out, r.options);
   out.bytes(r.random_seed);
   put_strings(out, r.name_expressions);
+  put_strings(out, r.linked);
   out.number<std::uint8_t>(r.trace_headers).number<std::uint8_t>(r.want_ptx);
   return std::move(out.str());
 }
@@ -89,6 +90,7 @@ WorkerRequest decode_request(std::string_view bytes) {
   r.options = get_strings(in);
   r.random_seed = in.string();
   r.name_expressions = get_strings(in);
+  r.linked = get_strings(in);
   r.trace_headers = in.number<std::uint8_t>() != 0;
   r.want_ptx = in.number<std::uint8_t>() != 0;
   return r;

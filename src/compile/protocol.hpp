@@ -14,7 +14,7 @@
 
 namespace kiln::compile {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+inline constexpr std::uint32_t kProtocolVersion = 2;
 /// Programs pretend to lie here: below a file nothing can exist, so no quoted include is ever found beside
 /// the source.
 inline constexpr const char* kProgramDirectory = "/dev/null/";
@@ -29,7 +29,8 @@ struct WorkerRequest {
   std::vector<std::string> options;                        ///< the manifest's, then kiln's
   std::string random_seed;
   std::vector<std::string> name_expressions;
-  bool trace_headers = false;  ///< report which files were read
+  std::vector<std::string> linked;  ///< files and directories outside the roots that symlinks in them lead to
+  bool trace_headers = false;       ///< report which files were read
   bool want_ptx = false;
 };
 

@@ -31,6 +31,7 @@ class ClosureScan {
     }
     search_.leave_project();
     follow([](const ClosureFile&) { return true; });
+    refuse_absolute_operands();
     out_.roots = search_.roots(out_.computed || out_.toolkit_computed);
     out_.memoised = search_.memoised();
     out_.files = std::move(search_.files());
@@ -65,6 +66,11 @@ class ClosureScan {
     const std::string who = includer == kNoFile ? "" : search_.files()[includer].symbolic;
     if (scan.date_time) out_.date_time.push_back(who);
     if (scan.computed_probe && search_.in_project()) out_.computed_probes.push_back(who);
+    operands_.insert(scan.operands.begin(), scan.operands.end());
+    // What the toolkit defines is its own business, as what it includes.
+    if (search_.in_project()) {
+      for (const auto& [macro, spelling] : scan.absolutes) absolutes_.push_back({macro, spelling, includer});
+    }
     if (scan.computed) (search_.in_project() ? out_.computed : out_.toolkit_computed) = true;
     for (const IncludeDirective& include : scan.directives) {
       if (include.name[0] == '/') {
@@ -88,6 +94,23 @@ class ClosureScan {
     return !found.empty();
   }
 
+  /// A project file's macro for an absolute name, where some file (the toolkit's, too) includes that macro.
+  void refuse_absolute_operands() {
+    if (absolutes_.empty()) return;
+    std::set<std::string> named = operands_;
+    for (; macros_of_ < search_.files().size(); ++macros_of_) macros_.add(search_.scan(macros_of_));
+    for (const std::string& operand : operands_) {
+      for (std::string& name : macros_.expand(operand)) named.insert(std::move(name));
+    }
+    for (const Absolute& a : absolutes_) {
+      if (!named.contains(a.macro)) continue;
+      throw Error(Errc::source,
+                  search_.name_of(a.file) + " defines " + quote(a.macro) + " as " + quote(a.spelling, 4096) +
+                      " for an include: an absolute include would tie the cache to this "
+                      "machine; add its directory to include_dirs and define the name from there");
+    }
+  }
+
   /// Where includes are computed, names that exist nowhere may be put together from macros: follows what they
   /// may become.
   void put_together() {
@@ -102,8 +125,15 @@ class ClosureScan {
     }
   }
 
+  struct Absolute {
+    std::string macro, spelling;
+    std::size_t file;
+  };
+
   IncludeSearch search_;
   Closure out_;
+  std::set<std::string> operands_;
+  std::vector<Absolute> absolutes_;
   std::vector<bool> visited_;
   std::vector<Unresolved> unresolved_;
   HeaderMacros macros_;

@@ -79,16 +79,19 @@ class Scanner : SplicedText {
     if (keyword == "define") {
       const bool has_parameters = definition(i);
       strings(i);
+      macro_.clear();
       if (has_parameters) function_until_ = strings_until_;
       return;
     }
     if (keyword == "if" || keyword == "elif") return strings(i);
     const bool next = keyword == "include_next";
-    if (!next && keyword != "include" && keyword != "import") return;
+    if (!next && keyword != "include" && keyword != "import" && keyword != "embed") return;
     i = skip_blanks(i);
     if (target(i, next)) return;
     const bool expression = is_word(at(i)) || at(i) == '(' || static_cast<unsigned char>(at(i)) >= 0x80;
-    if (expression) out_.computed = true;
+    if (!expression) return;
+    out_.computed = true;
+    operand(i);
   }
   void digraph(std::size_t i) {
     const std::size_t colon = skip_splices(i + 1);
@@ -100,12 +103,21 @@ class Scanner : SplicedText {
     if (at(i + 2) == '/') splice(i);
   }
 
+  /// The macro at i, if there is one, names a header.
+  void operand(std::size_t i) {
+    std::string found(word(i));
+    auto& known = out_.operands;
+    if (!found.empty() && std::find(known.begin(), known.end(), found) == known.end())
+      known.push_back(std::move(found));
+  }
+
   /// `i` is past the "define". True for a function-like macro.
   bool definition(std::size_t i) {
     i = skip_blanks(i);
     const std::size_t start = i;
     while (is_word(at(i))) ++i;
     const std::size_t end = i;
+    macro_ = text_.substr(start, end - start);
     if (end == start || at(i) == '(') return end != start;
     i = skip_blanks(i);
     const std::size_t value = i;
@@ -141,12 +153,18 @@ class Scanner : SplicedText {
     for (; i < text_.size(); ++i) {
       const char c = text_[i];
       if (c == '"') {
-        if (name(i + 1, '"', true, name_) && name_[0] != '/' && name_.back() != '.' &&
-            name_.find_first_of("./") != std::string::npos)
+        if (!name(i + 1, '"', true, name_)) continue;
+        if (name_[0] == '/')
+          absolute(true);
+        else if (name_.back() != '.' && name_.find_first_of("./") != std::string::npos)
           add(true, false);
       } else if (c == '<') {
         const bool operand = is_word(at(i - 1)) || at(i - 1) == '<';  // static_cast<int>, <<
-        if (!operand && name(i + 1, '>', true, name_) && name_[0] != '/') add(false, false);
+        if (operand || !name(i + 1, '>', true, name_)) continue;
+        if (name_[0] == '/')
+          absolute(false);
+        else
+          add(false, false);
       } else if (c == '/' && at(i + 1) == '*' && i >= comment_until) {
         comment_until = comment_end(i + 2);
       } else if (c == '\n' && i >= comment_until && splice_before(i + 1) == 0) {
@@ -154,6 +172,11 @@ class Scanner : SplicedText {
       }
     }
     strings_until_ = i;
+  }
+
+  /// The definition that is being read spells the absolute name_.
+  void absolute(bool quoted) {
+    if (!macro_.empty()) out_.absolutes.emplace_back(macro_, quoted ? '"' + name_ + '"' : '<' + name_ + '>');
   }
 
   /// The argument of a macro whose name contains "include"; `i` is where its "clu" begins.
@@ -171,7 +194,10 @@ class Scanner : SplicedText {
     if (at(i) != '(') return;
     i = skip_blanks(i + 1);
     // What looks like a literal in a macro's body may be the macro's parameter.
-    if ((!target(i, false) || end < function_until_) && is_probe(end)) out_.computed_probe = true;
+    if ((!target(i, false) || end < function_until_) && is_probe(end)) {
+      out_.computed_probe = true;
+      operand(i);
+    }
     // A wrapper's argument is tokens, of which blanks and comments at the end are none.
     if (at(i) == '<' && name(i + 1, '>', true, name_)) add(false, false);
   }
@@ -218,6 +244,7 @@ class Scanner : SplicedText {
   std::string_view text_;
   ScanResult out_;
   std::string name_;
+  std::string macro_;  ///< whose definition is being read
   std::unordered_set<std::string> seen_;
   std::size_t strings_until_ = 0, argument_until_ = 0;
   std::size_t function_until_ = 0;  ///< end of the last function-like macro's definition

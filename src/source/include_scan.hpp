@@ -16,15 +16,21 @@ struct IncludeDirective {
 };
 
 struct ScanResult {
-  /// In order of appearance, repeats removed: #include, #include_next, #import and their digraph, trigraph
-  /// and line-spliced forms, wherever a directive can stand (#if 0 and block comments too, but not behind
+  /// In order of appearance, repeats removed: #include, #include_next, #import, #embed and their digraph,
+  /// trigraph and line-spliced forms, wherever a directive can stand (#if 0 and block comments too, but not
+  /// behind
   /// "//" or other text of the same line); arguments of __has_include and of any macro whose name contains
   /// "include" in any case, anywhere; and header-like strings in #define, #if and #elif lines (what a
-  /// computed include may expand to, and what a wrapped __has_include may ask for), absolute ones excepted.
+  /// computed include may expand to, and what a wrapped __has_include may ask for), absolute ones excepted:
+  /// most are no header's (see absolutes).
   std::vector<IncludeDirective> directives;
   /// Object-like macros that stand for one word or path, in order: what a header-like string may be put
   /// together from (Thrust: <__THRUST_HOST_SYSTEM_ROOT/detail/execution_policy.h>).
   std::vector<std::pair<std::string, std::string>> definitions;
+  /// First words of computed includes and probes (#include F, __has_include(F)): macros.
+  std::vector<std::string> operands;
+  /// Macros whose definition spells an absolute header name, and that spelling: "\"/dev/zero\"".
+  std::vector<std::pair<std::string, std::string>> absolutes;
   bool computed = false;        ///< has #include MACRO
   bool computed_probe = false;  ///< has __has_include with anything but a literal
   bool date_time = false;       ///< mentions __DATE__, __TIME__ or __TIMESTAMP__

@@ -90,7 +90,7 @@ std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelli
   if (!fresh) return known->second;
   if (!may_hold(in, relative)) return kNoFile;
   const std::string path = in.path + '/' + relative;
-  const auto entry = cache_.look(path, in.toolkit, trust_);
+  const auto entry = read(path, in, spelling, includer);
   if (!entry) return kNoFile;
   memoised_ = memoised_ || entry->memoised;
   if (files_.size() >= kMaxFiles) {
@@ -104,6 +104,16 @@ std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelli
   scans_.push_back(entry->scan);
   places_.push_back({directory, std::move(relative)});
   return known->second;
+}
+
+std::optional<ScanCache::Entry> IncludeSearch::read(const std::string& path, const Directory& in,
+                                                    const std::string& spelling, std::size_t includer) const {
+  try {
+    return cache_.look(path, in.toolkit, trust_);
+  } catch (const Error& error) {  // it knows the file, not who wants it
+    throw Error(error.code(), name_of(includer) + " includes " + quote(spelling) + ": " + error.what() +
+                                  "; put a readable file there, or another directory before it");
+  }
 }
 
 /// False when the first folder of the name is not there: CUB's closure asks for 2,000 names that begin with a

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -49,6 +50,8 @@ class IncludeSearch {
   };
   static std::vector<Directory> search_order(const SearchPath& search);
   std::size_t look(std::size_t directory, const std::string& spelling, std::size_t includer);
+  std::optional<ScanCache::Entry> read(const std::string& path, const Directory& in,
+                                       const std::string& spelling, std::size_t includer) const;
   std::string through_dots(const Directory& in, const std::string& spelling, std::string relative,
                            std::size_t includer) const;
   void name_root(Directory& root);

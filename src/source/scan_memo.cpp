@@ -12,7 +12,7 @@ namespace kiln::source {
 namespace {
 
 // Another digit whenever scan_includes finds something else in the same bytes.
-constexpr std::string_view kMagic = "kilnmem4";
+constexpr std::string_view kMagic = "kilnmem5";
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::string boot_id() {
@@ -40,6 +40,7 @@ std::string encode(const ScanCache::Entry& e) {
     w.bytes(d.name).number<std::uint8_t>(d.quoted).number<std::uint8_t>(d.next);
   });
   out.list(e.scan->definitions, [](base::Writer& w, const auto& d) { w.bytes(d.first).bytes(d.second); });
+  out.list(e.scan->operands, [](base::Writer& w, const std::string& name) { w.bytes(name); });
   out.number<std::uint8_t>(e.scan->computed)
       .number<std::uint8_t>(e.scan->computed_probe)
       .number<std::uint8_t>(e.scan->date_time);
@@ -71,6 +72,7 @@ ScanCache::Entry decode(std::string_view blob) {
     std::string name = r.string();
     scan->definitions.emplace_back(std::move(name), r.string());
   });
+  in.list([&](base::Reader& r) { scan->operands.push_back(r.string()); });
   scan->computed = in.number<std::uint8_t>() != 0;
   scan->computed_probe = in.number<std::uint8_t>() != 0;
   scan->date_time = in.number<std::uint8_t>() != 0;

@@ -1,7 +1,7 @@
 // What processes of one user and one boot remember about toolkit headers: stamp, digest and scan of each, in
 // one file.
 //
-// Memo v4, little-endian: 8 "kilnmem4", u64 XXH3-64 of what follows; boot id, then the entries: path, and a
+// Memo v5, little-endian: 8 "kilnmem5", u64 XXH3-64 of what follows; boot id, then the entries: path, and a
 // blob of stamp, digest and scan. The file is ours, 0600 and regular, or it is ignored; so is one of another
 // boot, another version of the scanner, or damaged.
 #pragma once

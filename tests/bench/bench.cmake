@@ -1,8 +1,11 @@
 # Programs that measure; built with the tests, run by hand. Ratios inside one process: absolute times mean nothing on shared machines.
 add_executable(path_bench bench/path_bench.cpp)
-target_compile_definitions(path_bench PRIVATE KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-target_link_libraries(path_bench PRIVATE kiln_runtime)
-if(KILN_STATIC)  # as the command of that preset
-  target_link_options(path_bench PRIVATE -static-libstdc++ -static-libgcc)
-endif()
-add_dependencies(path_bench kiln-worker)
+add_executable(compile_bench bench/compile_bench.cpp bench/compile_common.cpp bench/compile_throughput.cpp bench/compile_single.cpp)
+foreach(program path_bench compile_bench)
+  target_compile_definitions(${program} PRIVATE KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${program} PRIVATE kiln_runtime)
+  if(KILN_STATIC)  # as the command of that preset
+    target_link_options(${program} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+  add_dependencies(${program} kiln-worker)
+endforeach()

@@ -54,6 +54,19 @@ TEST(NvrtcLog, TellsLackOfMemoryFromAFaultOfTheSource) {
   EXPECT_FALSE(says_out_of_memory("error: identifier \"x\" is undefined", "NVRTC_ERROR_COMPILATION"));
 }
 
+TEST(NvrtcLog, KeepsBeginningAndEndOfAnEndlessLog) {
+  std::string small = "x.cu(1): warning: y\n" + std::string(kPtxasLog), huge = "first\n";
+  const std::string same = small;
+  shorten(small);
+  EXPECT_EQ(small, same);
+  huge += std::string(std::size_t{64} << 20, 'x') + "\nlast";
+  shorten(huge);
+  EXPECT_LT(huge.size(), std::size_t{3} << 20);
+  EXPECT_TRUE(huge.starts_with("first\n"));
+  EXPECT_TRUE(huge.ends_with("\nlast"));
+  EXPECT_NE(huge.find("[cut: 6"), std::string::npos);
+}
+
 TEST(NvrtcLog, NamesTheHeadersOfATrace) {
   const auto headers = traced_headers(
       R"({"traceEvents":[{"args":{"detail":"__nv_nvrtc_builtin_header.h"},"dur":7,"name":"Processing Header File","ph":"X"},)"

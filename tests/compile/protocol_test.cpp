@@ -20,7 +20,7 @@ WorkerRequest sample_request() {
   r.source = std::string("a\0b", 3);
   r.roots = {{".k0", "/t"}, {".t0", "/cuda"}};
   r.arch = "sm_90a", r.options = {"-std=c++17", ""}, r.random_seed = "ff", r.name_expressions = {"k<1>"},
-  r.trace_headers = true;
+  r.linked = {"/farm/x.h"}, r.trace_headers = true;
   return r;
 }
 

@@ -63,6 +63,68 @@ TEST(ClosureFaults, FifosAndDevicesAreRefused) {
                [&] { t.scan("#include <zero.h>\n"); });
 }
 
+TEST(ClosureFaults, AFileThatCannotBeReadIsNamedWithWhoIncludesItAndHow) {
+  ClosureTree t;
+  t.project({"p"});
+  ASSERT_EQ(::mkfifo(t.path("p/fifo.h").c_str(), 0600), 0);
+  t.link("fifo.h", "p/link.h");
+  t.write("p/a.h", "#include \"link.h\"\n");
+  expect_error(Errc::source, {"'.k0/a.h' includes 'link.h'", t.path("p/link.h"), "is not a regular file"},
+               [&] { t.scan("#include <a.h>\n"); });
+}
+
+TEST(ClosureFaults, AbsoluteIncludesAreRefusedInEverySpelling) {
+  ClosureTree t;
+  t.project({"p"});
+  t.toolkit({"t"});
+  t.write("t/takes_f.h", "#include F\n");
+  t.write("p/defines_f.h", "#define F \"/dev/zero\"\n");
+  for (const char* text : {
+           "#include \"/dev/zero\"\n",
+           "#include </dev/zero>\n",
+           "#import \"/dev/zero\"\n",
+           "#include_next \"/dev/zero\"\n",
+           "#embed \"/dev/zero\"\n",
+           "%:include \"/dev/zero\"\n",
+           "\?\?=include \"/dev/zero\"\n",
+           "#inc\\\nlude \"/dev/zero\"\n",
+           "#include \"/d\\\nev/zero\"\n",
+           "#include \"/d\?\?/\nev/zero\"\n",
+           "/* x */ # /* y */ include /* z */ \"/dev/zero\"\n",
+           "#if __has_include(\"/dev/zero\")\n#endif\n",
+           "#if __has_include_next(</dev/zero>)\n#endif\n",
+           "const char* s = R\"(\n#include \"/dev/zero\"\n)\";\n",
+           "#define F \"/dev/zero\"\n#include F\n",
+           "#define F </dev/zero>\n#include F\n",
+           "#include F\n#define F \"/dev/zero\"\n",
+           "#define F G\n#define G H\n#define H \"/dev/zero\"\n#include F\n",
+           "#define F(x) \"/dev/zero\"\n#include F(1)\n",
+           "#define F \"/dev\\\n/zero\"\n#include F\n",
+           "#define F \"/dev/zero\"\n#if __has_include(F)\n#endif\n",
+           "#define F \"/dev/zero\"\n#include <takes_f.h>\n",
+           "#include <defines_f.h>\n#include <takes_f.h>\n",
+       })
+    expect_error(Errc::source, {"/dev/zero", "an absolute include", "include_dirs"}, [&] { t.scan(text); });
+}
+
+TEST(ClosureFaults, AnAbsoluteNameThatNoIncludeTakesIsOnlyText) {
+  ClosureTree t;
+  t.project({"p"});
+  t.write("p/a.h", "");
+  for (const char* text : {"#define LOG \"/var/log/x.log\"\n#define F \"a.h\"\n#include F\n",
+                           "#define LOG \"/var/log/x.log\"\n#include <a.h>\n",
+                           "const char* f = \"/dev/zero\";\n#define F \"a.h\"\n#include F\n"})
+    EXPECT_NO_THROW(t.scan(text)) << text;
+}
+
+TEST(ClosureFaults, ASymlinkOutOfTheSearchDirectoryIsItsOwnersBusiness) {
+  ClosureTree t;
+  t.project({"p"});
+  const std::string target = t.write("farm/x.h", "int x;\n");
+  std::filesystem::create_symlink(target, t.path("p/x.h"));
+  EXPECT_EQ(symbolic(t.scan("#include <x.h>\n")), Strings{".k0/x.h"});
+}
+
 TEST(ClosureFaults, HugeFilesAreRefused) {
   ClosureTree t;
   t.project({"p"});

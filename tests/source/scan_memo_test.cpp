@@ -47,6 +47,7 @@ TEST_F(ScanMemoTest, SurvivesTheProcessWithEveryField) {
   EXPECT_EQ(got->digest, entry_.digest);
   EXPECT_EQ(got->scan->directives, entry_.scan->directives);
   EXPECT_EQ(got->scan->definitions, entry_.scan->definitions);
+  EXPECT_EQ(got->scan->operands, (std::vector<std::string>{"X"}));
   EXPECT_EQ(got->scan->computed, entry_.scan->computed);
   struct stat st;
   ASSERT_EQ(::stat(file().c_str(), &st), 0);
