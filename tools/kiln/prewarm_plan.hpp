@@ -7,6 +7,7 @@
 
 #include "context.hpp"
 #include "source/instantiate.hpp"
+#include "source/plan.hpp"
 
 namespace kiln::cli {
 
