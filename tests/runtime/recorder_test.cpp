@@ -19,6 +19,7 @@
 #include "cache/gate.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service.hpp"
+#include "runtime/service_fixture.hpp"
 #include "source/plan.hpp"
 #include "source/record_text.hpp"
 #include "support/tree.hpp"
@@ -392,6 +393,44 @@ TEST_F(RecorderTest, TheServiceRecordsASealedMiss) {
   service.seal();
   EXPECT_THROW(scale.compile(std::vector<Value>{Value(Dtype::f32), Value(5)}), Error);
   EXPECT_EQ(rows(), (Rows{3, 5}));
+}
+
+using RecordedService = ServiceTest;
+
+TEST_F(RecordedService, TemplatesFromMemoryAreWarmInAnotherStore) {
+  Options engine = options();
+  engine.record = tree_.at("record");
+  {
+    runtime::Service service(engine);
+    service.add(from_memory("one", "out[i] = T(N);"));
+    service.add(from_memory("two", "out[i] = T(N + 1);"));
+    for (const char* name : {"one", "two"})
+      EXPECT_EQ(compile(service, name, {Value(Dtype::f32), Value(3)}).outcome, Outcome::compiled);
+  }
+  engine.cache_dir = tree_.at("elsewhere"), engine.record = "";
+  {
+    Options prewarm = engine;
+    prewarm.template_path += ':' + runtime::templates_beside(tree_.at("record"));
+    runtime::Service service(prewarm);
+    for (const auto& planned :
+         source::parse_plan(base::read_file(tree_.at("record"))->bytes, tree_.at("record"))) {
+      std::vector<NamedValue> named;
+      for (const Parameter& p : planned.values) named.push_back({p.name, Value(p.value)});
+      auto& opened = service.open(planned.template_name, KILN_DEVICE_NONE, planned.arch);
+      EXPECT_EQ(opened.compile(source::positional(opened.origin().manifest, named)).outcome,
+                Outcome::compiled);
+    }
+    service.pipeline().flush();
+  }
+  engine.mode = Mode::sealed;
+  {
+    runtime::Service service(engine);
+    service.add(from_memory("one", "out[i] = T(N);"));
+    service.add(from_memory("two", "out[i] = T(N + 1);"));
+    for (const char* name : {"one", "two"})
+      EXPECT_EQ(compile(service, name, {Value(Dtype::f32), Value(3)}).outcome, Outcome::disk);
+  }
+  forget(tree_.at("elsewhere"));
 }
 
 }  // namespace

@@ -7,9 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,8 +21,11 @@ struct Process {
 };
 
 std::optional<Process> read_process(const std::string& directory) {
-  std::ifstream file(directory + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen((directory + "/stat").c_str(), "re"),
+                                                             &std::fclose);
+  if (!file) return std::nullopt;
+  std::string text(1024, '\0');  // it may be gone by now: then this is a short read
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   const auto name_end = text.rfind(')');  // a name may contain anything
   if (name_end == std::string::npos) return std::nullopt;
   char state = 0;

@@ -120,6 +120,7 @@ PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& 
       } catch (const Error& error) {
         // A template that an arch has no kernel for is a mistake in a row that names the arch, and none in a
         // plan for several.
+        if (error.code() == Errc::manifest) throw;  // names its own file and line
         if (error.code() != Errc::unsupported_arch || own_arch)
           throw Error(error.code(), row.row->where(key_of(error, origins, row)) + ": " + error.what());
         plan.skipped.push_back(row.template_name + ' ' + text_of(row.values) + ' ' + arch.name() + ": " +
