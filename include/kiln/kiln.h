@@ -80,6 +80,10 @@ typedef struct kiln_options {
   const char* cache_layers;  /* read-only stores asked before cache_dir: colon-separated absolute directories,
                                 which belong to root or this user alone */
   const char* cache_max_size; /* bytes that cache_dir may take: "512M", "5G" (powers of 1024) */
+  const char* record; /* file to which every specialisation that was asked for and was not ready is appended,
+                         as a plan for `kiln prewarm`; templates from memory are dumped beside it */
+  const char* compile_memory; /* bytes that all compiles of this process may take together: "4G"; null:
+                                 decided from the machine */
 } kiln_options;
 
 /* Touches no GPU and starts no process. `options` may be null. */

@@ -24,6 +24,7 @@ struct Options {
   int jobs = 0;
   double compile_deadline_s = 0;
   bool ignore_environment = false;
+  std::string record, compile_memory;
 
   /// Ignores environment and configuration files: what is not set here has its built-in default.
   static Options hermetic() {

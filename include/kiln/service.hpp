@@ -131,6 +131,8 @@ class Service {
     c.compile_deadline_s = o.compile_deadline_s;
     c.cache_layers = text(o.cache_layers);
     c.cache_max_size = text(o.cache_max_size);
+    c.record = text(o.record);
+    c.compile_memory = text(o.compile_memory);
     kiln_service* handle = nullptr;
     detail::check(kiln_service_create(&c, &handle));
     handle_.reset(handle);

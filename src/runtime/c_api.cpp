@@ -164,6 +164,7 @@ kiln_status kiln_service_create(const kiln_options* options, kiln_service** out)
     o.jobs = in.jobs;
     o.compile_deadline_s = in.compile_deadline_s;
     o.cache_layers = text(in.cache_layers), o.cache_max_size = text(in.cache_max_size);
+    o.record = text(in.record), o.compile_memory = text(in.compile_memory);
     *out = reinterpret_cast<kiln_service*>(new Service(o));
   });
 }

@@ -45,6 +45,10 @@ constexpr Known kKnown[] = {
     {"mode", "jit", "jit, warn or sealed", nullptr},
     {"jobs", "0", "compile workers at once; 0: one per core", nullptr},
     {"compile_deadline", "600", "seconds after which a compile is killed", nullptr},
+    {"compile_memory", "", "bytes that compiles may take together, with K, M, G or T; empty: the machine's",
+     &Options::compile_memory},
+    {"record", "", "file to which everything that was asked for is appended, for kiln prewarm",
+     &Options::record},
     {"worker", "", "the compile worker's executable", &Options::worker},
     {"log", "warning", "trace, debug, info, warning, error or off", nullptr},
     {"libcuda", "", "the driver library, for tests", nullptr},
@@ -182,6 +186,7 @@ Config Config::resolve(const Options& options) {
   config.jobs();
   config.compile_deadline_s();
   config.cache_max_bytes();
+  config.compile_memory_bytes();
   if (!config.get("arch").empty()) base::Arch::parse(config.get("arch"));
 
   config.installed_templates_ = find_installed_templates();
@@ -230,6 +235,13 @@ std::uint64_t Config::cache_max_bytes() const {
   const Setting& s = setting(settings_, "cache_max_size");
   if (const auto bytes = parse_size(s.value)) return *bytes;
   bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 512M or 5G; more than 0");
+}
+
+std::uint64_t Config::compile_memory_bytes() const {
+  const Setting& s = setting(settings_, "compile_memory");
+  if (s.value.empty()) return 0;
+  if (const auto bytes = parse_size(s.value)) return *bytes;
+  bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 4G; more than 0");
 }
 
 std::vector<std::string> Config::include_directories() const {

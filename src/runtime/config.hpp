@@ -22,7 +22,7 @@ class Config {
  public:
   /// Warns about KILN_* variables and configuration keys that this version does not know. Throws
   /// Error(invalid_argument) for a value that cannot be right (mode, jobs, compile_deadline,
-  /// cache_max_size), naming its origin.
+  /// cache_max_size, compile_memory), naming its origin.
   static Config resolve(const Options& options);
 
   const std::string& get(std::string_view name) const;
@@ -34,6 +34,8 @@ class Config {
   double compile_deadline_s() const;
   /// What the writable store may take on disk.
   std::uint64_t cache_max_bytes() const;
+  /// What all compiles of this process may take together; 0: decide from the machine.
+  std::uint64_t compile_memory_bytes() const;
 
   /// Options, environment and file each add directories, in this order; the installed directory comes last.
   const std::vector<std::string>& template_directories() const noexcept { return template_directories_; }

@@ -102,6 +102,7 @@ LoadedKernel& KernelTemplate::make_ready(std::span<const Value> values, const Pa
     std::lock_guard lock(loading_);
     if (const auto found = kernels_.find(name); found != kernels_.end()) return enter(*found->second);
   }
+  if (request.which == source::Which::kernel) service_.record(*origin_, resolved);
   service_.refuse_when_sealed(resolved.specialization);
   refuse_in_capture(request, resolved);
   const source::Instantiation unit = source::instantiate(origin_, resolved, request.which);
@@ -150,6 +151,7 @@ std::unique_ptr<LoadedKernel> KernelTemplate::load(const source::Instantiation& 
 
 Obtained KernelTemplate::compile(std::span<const Value> values) {
   const source::Resolved resolved = source::resolve(origin_->manifest, values, target_.arch);
+  service_.record(*origin_, resolved);
   service_.refuse_when_sealed(resolved.specialization);
   return service_.pipeline().obtain(source::instantiate(origin_, resolved),
                                     {.may_compile = service_.may_compile()});

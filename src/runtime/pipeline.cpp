@@ -41,6 +41,7 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file)
              [this] { return std::max(workers_.jobs(), workers_.cores()); }),
       workers_({.executable = config.get("worker"),
                 .jobs = config.jobs(),
+                .memory = config.compile_memory_bytes(),
                 .slots = &slots_,
                 .cpu_seconds = config.compile_deadline_s() + kCpuGrace}) {}
 

@@ -84,6 +84,9 @@ class Pipeline {
   /// `store` and nothing else: no layers, no step down, nothing added to its tally. REQUIRES: nothing was
   /// asked for yet.
   void use_only(std::shared_ptr<cache::Store> store);
+  /// `store` (null: none) beside the configured layers, nothing added to its tally: for commands that only
+  /// look. REQUIRES: nothing was asked for yet.
+  void use_store(std::shared_ptr<cache::Store> store);
   Counters& counters() noexcept { return counters_; }
   compile::WorkerPool& workers() noexcept { return workers_; }
   /// Who compiles what on this host; empty without a flight file.

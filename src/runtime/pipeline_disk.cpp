@@ -49,6 +49,10 @@ void Pipeline::use_only(std::shared_ptr<cache::Store> store) {
   std::call_once(store_once_, [&] { store_ = std::move(store); });
 }
 
+void Pipeline::use_store(std::shared_ptr<cache::Store> store) {
+  std::call_once(store_once_, [&] { store_ = std::move(store); });
+}
+
 /// The record of exactly this key; `miss` says why not.
 std::optional<Obtained> Pipeline::from_store(cache::Store& store, const Unit& unit, base::Deadline deadline,
                                              cache::Miss& miss) {

@@ -11,6 +11,7 @@ Service::Service(const Options& options, const std::string& memo_file)
     : config_(Config::resolve(options)),
       mode_(config_.mode()),
       catalog_(config_.template_directories()),
+      recorder_(config_.get("record")),
       pipeline_(config_, memo_file) {}
 
 Service::~Service() = default;

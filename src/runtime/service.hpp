@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "runtime/kernel_template.hpp"
+#include "runtime/recorder.hpp"
 #include "source/catalog.hpp"
 
 namespace kiln::runtime {
@@ -24,6 +25,10 @@ class Service {
 
   void seal();
   bool may_compile() const noexcept { return mode_ != Mode::sealed; }
+  /// Writes down what was asked for and was not ready (KILN_RECORD).
+  void record(const source::Template& origin, const source::Resolved& resolved) noexcept {
+    recorder_.record(origin, resolved);
+  }
   /// Throws Error(not_ready) with the plan line when this service is sealed.
   void refuse_when_sealed(const Specialization& specialization);
 
@@ -40,6 +45,7 @@ class Service {
   const Mode mode_;
   std::atomic<bool> sealed_{false};
   source::Catalog catalog_;
+  Recorder recorder_;
   Pipeline pipeline_;
   std::mutex mutex_;
   std::map<std::tuple<std::string, toolchain::CUcontext, int>,

@@ -37,6 +37,7 @@ Template from_file(const std::string& path, const std::string& directory, std::s
 Template from_memory(const MemoryTemplate& in) {
   Template out;
   out.manifest = parse_manifest(in.manifest, "<memory>");
+  out.text = in.manifest;
   out.kernel = {out.manifest.kernel.source, {}, in.source};
   if (!out.manifest.reference) return out;
   if (in.reference.empty()) {

@@ -25,6 +25,7 @@ struct SourceText {
 struct Template {
   Manifest manifest;
   std::string directory;  ///< absolute; empty for memory
+  std::string text;       ///< the manifest's, of a template from memory
   SourceText kernel;
   SourceText reference;  ///< name empty when there is none
 };

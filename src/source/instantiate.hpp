@@ -56,14 +56,4 @@ struct Instantiation {
 Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resolved,
                           Which which = Which::kernel);
 
-/// The cross product of the manifest's [[prewarm]] rows, in order, repeats removed; values by name, as text.
-struct PlannedSpecialization {
-  std::string template_name;
-  std::vector<Parameter> values;
-  std::string arch;  ///< empty: the caller's default
-};
-std::vector<PlannedSpecialization> shipped_plan(const Manifest& manifest);
-/// A plan file's [[prewarm]] tables. Throws Error(manifest) "FILE:LINE: ...".
-std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::string& file);
-
 }  // namespace kiln::source

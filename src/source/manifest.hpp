@@ -88,6 +88,7 @@ struct Requirement {
 struct PrewarmRow {
   /// Parameter -> texts, in the row's order.
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
+  std::vector<std::string> archs;  ///< empty: the caller's default
   int line = 0;
 };
 

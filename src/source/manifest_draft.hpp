@@ -52,7 +52,10 @@ std::string name_expression(const Draft& draft, const TableReader& reader, std::
 std::vector<int> topological_order(const std::vector<std::vector<int>>& needs,
                                    const std::function<void(const std::vector<int>&)>& cycle);
 
-/// Scalar of a [[prewarm]] row as text; fails for anything that is no string, integer or bool.
+/// The values of one key of a [[prewarm]] row as texts; fails for anything that is no string, integer, bool,
+/// range or list of these.
 std::vector<std::string> prewarm_texts(const TableReader& row, std::string_view key);
+/// Those of its `arch`: canonical names, repeats removed.
+std::vector<std::string> prewarm_archs(const TableReader& row);
 
 }  // namespace kiln::source

@@ -5,31 +5,6 @@
 #include "source/quote.hpp"
 
 namespace kiln::source {
-namespace {
-using Kind = TomlValue::Kind;
-
-std::string scalar_text(const TableReader& row, std::string_view key, const TomlValue& value) {
-  if (value.kind == Kind::integer) return std::to_string(value.integer);
-  if (value.kind == Kind::boolean) return value.boolean ? "true" : "false";
-  if (value.kind != Kind::string)
-    row.fail_wanted(key, value, "a string, an integer, true, false, or a list of these");
-  return value.string;
-}
-
-}  // namespace
-
-std::vector<std::string> prewarm_texts(const TableReader& row, std::string_view key) {
-  const TomlValue& value = row.need(key);
-  std::vector<std::string> out;
-  if (value.kind == Kind::array) {
-    for (const TomlValue& item : value.items) out.push_back(scalar_text(row, key, item));
-    if (out.empty()) row.fail(key, "an empty list");
-  } else {
-    out.push_back(scalar_text(row, key, value));
-  }
-  return out;
-}
-
 void read_prewarm(Draft& draft, const TableReader& root) {
   const Manifest& m = draft.out;
   for (const TomlValue* table : root.tables("prewarm")) {
@@ -37,6 +12,10 @@ void read_prewarm(Draft& draft, const TableReader& root) {
     PrewarmRow out;
     out.line = table->line;
     for (const auto& [name, value] : table->members) {
+      if (name == "arch") {  // reserved: no parameter is called so
+        out.archs = prewarm_archs(row);
+        continue;
+      }
       const int index = m.parameter_index(name);
       if (index < 0) {
         row.fail(name, "is no parameter of " + m.name + base::did_you_mean(name, m.parameter_names()) +

@@ -21,8 +21,9 @@ class ConfigTest : public ::testing::Test {
  protected:
   ConfigTest() {
     set("XDG_CONFIG_HOME", tree_.at("config"));
-    for (const char* name : {"KILN_ARCH", "KILN_MODE", "KILN_JOBS", "KILN_CACHE_DIR", "KILN_CACHE_LAYERS",
-                             "KILN_CACHE_MAX_SIZE", "KILN_TEMPLATE_PATH", "XDG_CACHE_HOME", "TMPDIR"})
+    for (const char* name :
+         {"KILN_ARCH", "KILN_MODE", "KILN_JOBS", "KILN_CACHE_DIR", "KILN_CACHE_LAYERS", "KILN_CACHE_MAX_SIZE",
+          "KILN_COMPILE_MEMORY", "KILN_TEMPLATE_PATH", "XDG_CACHE_HOME", "TMPDIR"})
       set(name, "");
     base::set_log_sink([this](base::Level, std::string_view line) { lines_.emplace_back(line); });
   }
@@ -68,6 +69,17 @@ TEST_F(ConfigTest, HermeticIgnoresEnvironmentAndFile) {
   const Config config = Config::resolve(Options::hermetic());
   EXPECT_EQ(config.get("arch"), "");
   EXPECT_EQ(config.mode(), Mode::jit);
+}
+
+TEST_F(ConfigTest, CompileMemoryIsASizeAndDecidedFromTheMachineByDefault) {
+  EXPECT_EQ(Config::resolve({}).compile_memory_bytes(), 0u);
+  set("KILN_COMPILE_MEMORY", "3G");
+  EXPECT_EQ(Config::resolve({}).compile_memory_bytes(), std::uint64_t{3} << 30);
+  Options options;
+  options.compile_memory = "512 MiB";
+  EXPECT_EQ(Config::resolve(options).compile_memory_bytes(), std::uint64_t{512} << 20);
+  options.compile_memory = "much";
+  EXPECT_THROW(Config::resolve(options), Error);
 }
 
 TEST_F(ConfigTest, AnUnknownVariableIsOneWarningWithTheNearestName) {

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
+#include "source/plan.hpp"
 
 namespace kiln::testing {
 namespace {

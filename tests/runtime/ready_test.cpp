@@ -82,10 +82,13 @@ TEST_F(Ready, ALaunchIsOneDriverCall) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(driver_calls([&] { RmsNormCall()(k); }), 1u);
 }
 
-TEST_F(Ready, GetMakesNoSystemCall) {
-  Service service(options());
+TEST_F(Ready, GetMakesNoSystemCallAlsoWhileRecording) {
+  Options recording = options();
+  recording.record = recording.cache_dir + ".record";
+  Service service(recording);
   const KernelTemplate t = service.open("rms_norm");
   const Kernel k = t.get(Dtype::bf16, 4096);
+  ASSERT_EQ(::access(recording.record.c_str(), R_OK), 0);  // it was asked for, and written down
   const pid_t child = ::fork();
   if (child == 0) {
     // From here on everything but read, write and exit kills.

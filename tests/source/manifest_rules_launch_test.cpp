@@ -129,7 +129,7 @@ TEST(ManifestRules, Prewarm) {
   expect_refused(row("T = \"bf16\"\nH = [1, 0]"), "H = [1, 0]", {"'0' is not allowed; allowed: 1 to 65536"});
   expect_refused(row("T = \"bf16\"\nH = []"), "H = []", {"an empty list"});
   expect_refused(row("T = \"bf16\"\nH = 1.5"), "H = 1.5",
-                 {"a string, an integer, true, false, or a list of these"});
+                 {"a string, an integer, true, false, { from, to, step | times }, or a list of these"});
   expect_refused(row("T = \"bf16\"\nH = [[1]]"), "H = [[1]]", {"found an array"});
   expect_refused(row("T = \"bf16\""), "[[prewarm]]", {"[[prewarm]] H", "has no default and must be given"});
   expect_refused(row("T = \"bf16\"\nH = 1\ntemplate = \"x\""), "template = \"x\"", {"is no parameter"});

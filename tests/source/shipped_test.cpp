@@ -3,6 +3,7 @@
 #include "expect_error.hpp"
 #include "source/closure.hpp"
 #include "source/instantiate.hpp"
+#include "source/plan.hpp"
 
 namespace kiln::source {
 namespace {

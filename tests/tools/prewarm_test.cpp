@@ -1,8 +1,6 @@
 // kiln prewarm.
-#include <signal.h>
-
-#include <chrono>
-#include <thread>
+#include <algorithm>
+#include <filesystem>
 
 #include "kiln_process.hpp"
 
@@ -87,6 +85,7 @@ TEST_F(Prewarm, RepeatsAreMadeOnce) {
   write("repeats.toml", "[[prewarm]]\n" + rows);
   const auto json = kiln({"prewarm", path("repeats.toml"), path("repeats.toml"), "--json"}).json();
   EXPECT_EQ(json["total"], 1);
+  EXPECT_EQ(json["repeats"], 5);  // three rows' worth twice, and one stays
 }
 
 TEST_F(Prewarm, EveryArchOfTheListAndTheRowsOwn) {
@@ -119,29 +118,109 @@ TEST_F(Prewarm, AWrongPlanIsRefusedBeforeAnythingIsCompiled) {
   EXPECT_NE(syntax.err.find("syntax.toml:1"), std::string::npos) << syntax.err;
 }
 
-TEST_F(Prewarm, InterruptStopsNewWorkAndKeepsWhatIsDone) {
-  write(
-      "long.toml", "[[prewarm]]\ntemplate = \"scale\"\nFLAG = [true, false]\nN = [" + [] {
-        std::string all;
-        for (int n = 1; n <= 64; ++n) all += n == 13 ? "" : (all.empty() ? "" : ",") + std::to_string(n);
-        return all;
-      }() + "]\n");
-  auto process = start({"prewarm", path("long.toml"), "-j1"});
-  while (process->out().find("[  2/126]") == std::string::npos)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  process->send(SIGINT);
-  const Finished r = process->wait();
-  EXPECT_EQ(r.status, 130) << r.err;
-  EXPECT_NE(r.out.find("not started"), std::string::npos) << r.out;
-  const auto cached = kiln({"ls", "--json"}).json()["count"].get<int>();
-  EXPECT_GE(cached, 2);
-  EXPECT_LT(cached, 126);
-  // Started again, it goes on where it was.
-  auto again = start({"prewarm", path("long.toml"), "-j1"});
-  while (again->out().find("[  2/126]") == std::string::npos)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  again->send(SIGINT);
-  EXPECT_NE(again->wait().out.find("[  1/126] disk "), std::string::npos);
+TEST_F(Prewarm, AnErrorInAPlanNamesItsLineTheValueAndWhatIsAllowed) {
+  const auto refused = [this](const std::string& rows, std::initializer_list<std::string> pieces) {
+    write("wrong.toml", rows);
+    const Finished r = kiln({"prewarm", path("wrong.toml")});
+    EXPECT_EQ(r.status, 2) << r.err;
+    for (const std::string& piece : pieces) EXPECT_NE(r.err.find(piece), std::string::npos) << r.err;
+  };
+  const std::string good = "[[prewarm]]\ntemplate = \"scale\"\nN = 1\n";
+  refused(good + "[[prewarm]]\ntemplate = \"scal\"\nN = 1\n",
+          {"wrong.toml:5: [[prewarm]] template: ", "'scal'", "did you mean 'scale'?"});
+  refused(good + "[[prewarm]]\ntemplate = \"scale\"\nN = 1\nM = 2\n",
+          {"wrong.toml:7: [[prewarm]] M: ", "no parameter 'M'", "it has: N FLAG"});
+  refused(good + "[[prewarm]]\ntemplate = \"scale\"\nFLAG = true\nN = { from = 63, to = 65, step = 1 }\n",
+          {"wrong.toml:7: [[prewarm]] N: ", "'65' is not allowed; allowed: 1 to 64"});
+  refused(good + "[[prewarm]]\ntemplate = \"scale\"\n",
+          {"wrong.toml:4: [[prewarm]]: ", "'N' has no default"});
+  refused(good + "[[prewarm]]\ntemplate = \"scale\"\nN = 13\n",
+          {"wrong.toml:4: [[prewarm]]: ", "is unlucky"});
+  refused(good + "[[prewarm]]\ntemplate = \"picky\"\nN = 1\narch = [\"sm_90\", \"sm_80\"]\n",
+          {"wrong.toml:7: [[prewarm]] arch: ", "sm_80"});
+  EXPECT_EQ(kiln({"ls", "--json"}).json()["count"], 0);
+}
+
+TEST_F(Prewarm, RangesMultiplyWithLists) {
+  write("ranges.toml",
+        "[[prewarm]]\ntemplate = \"scale\"\nFLAG = [true, false]\n"
+        "N = [{ from = 1, to = 4, times = 2 }, { from = 10, to = 12, step = 2 }]\n");
+  const auto json = kiln({"prewarm", path("ranges.toml"), "--json"}).json();
+  EXPECT_EQ(json["compiled"], 10);
+  std::vector<std::string> values;
+  for (const auto& entry : json["entries"])
+    values.push_back(entry["params"]["N"].get<std::string>() +
+                     (entry["params"]["FLAG"] == "true" ? "+" : ""));
+  EXPECT_EQ(values, (std::vector<std::string>{"1+", "2+", "4+", "10+", "12+", "1", "2", "4", "10", "12"}));
+}
+
+TEST_F(Prewarm, SpecialisationsOfOneTemplateAreNeighbours) {
+  write("mixed.toml",
+        "[[prewarm]]\ntemplate = \"scale\"\nN = 1\n[[prewarm]]\ntemplate = \"picky\"\nN = 1\n"
+        "[[prewarm]]\ntemplate = \"scale\"\nN = 2\n[[prewarm]]\ntemplate = \"picky\"\nN = 3\n");
+  std::vector<std::string> order;
+  const auto json = kiln({"prewarm", path("mixed.toml"), "--json"}).json();
+  for (const auto& entry : json["entries"]) order.push_back(entry["template"]);
+  EXPECT_EQ(order, (std::vector<std::string>{"scale", "scale", "picky", "picky"}));
+}
+
+TEST_F(Prewarm, TheSummaryHasTheSlowestAndTheCpuTime) {
+  const Finished text = kiln({"prewarm", plan("N = [1, 3, 4]\n")});
+  EXPECT_NE(text.out.find("\nSLOWEST"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("FRONT END"), std::string::npos) << text.out;
+  EXPECT_NE(text.out.find("(CPU "), std::string::npos) << text.out;
+  std::string numbers;
+  for (int n = 14; n <= 25; ++n) numbers += (numbers.empty() ? "" : ",") + std::to_string(n);
+  write("twelve.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = [" + numbers + "]\n");
+  const auto json = kiln({"prewarm", path("twelve.toml"), "--json"}).json();
+  ASSERT_EQ(json["slowest"].size(), 10u);
+  double before = 1e9;
+  for (const auto& entry : json["slowest"]) {
+    const double ms = entry["compile_ms"], front = entry["phases"]["frontend_ms"],
+                 nvvm = entry["phases"]["nvvm_ms"], ptxas = entry["phases"]["ptxas_ms"];
+    EXPECT_LE(ms, before);
+    EXPECT_GT(std::min({front, nvvm, ptxas}), 0);
+    EXPECT_LE(front + nvvm + ptxas, ms * 1.05);
+    EXPECT_EQ(entry["template"], "scale");
+    before = ms;
+  }
+  EXPECT_GT(json["cpu_ms"].get<double>(), 0);
+  const auto again = kiln({"prewarm", path("twelve.toml"), "--json"}).json();
+  EXPECT_TRUE(again["slowest"].empty());
+  EXPECT_LT(again["cpu_ms"].get<double>(), json["cpu_ms"].get<double>());
+}
+
+TEST_F(Prewarm, AFailureIsReportedWithItsFirstDiagnostic) {
+  const auto json = kiln({"prewarm", plan("N = 2\n"), "--json"}).json();
+  const std::string said = json["entries"][0]["error"]["diagnostic"];
+  EXPECT_NE(said.find("two is refused"), std::string::npos) << said;
+  EXPECT_EQ(said.find('\n'), std::string::npos);
+}
+
+TEST_F(Prewarm, AnEmptyPlanSaysSo) {
+  write("empty.toml", "# nothing yet\n");
+  const Finished r = kiln({"prewarm", path("empty.toml")});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.out.find("the plan is empty"), std::string::npos) << r.out;
+  EXPECT_NE(kiln({"prewarm", path("empty.toml"), "--check"}).out.find("the plan is empty"),
+            std::string::npos);
+  EXPECT_EQ(kiln({"prewarm", path("empty.toml"), "--json"}).json()["total"], 0);
+}
+
+TEST_F(Prewarm, MemoryIsASize) {
+  EXPECT_EQ(kiln({"prewarm", plan("N = 1\n"), "--memory", "2G"}).status, 0);
+  const Finished r = kiln({"prewarm", plan("N = 1\n"), "--memory", "2X"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("'2X'"), std::string::npos) << r.err;
+}
+
+TEST_F(Prewarm, ACheckAsksTheLayersAndCreatesNothing) {
+  const std::string file = plan("N = [1, 3]\n");
+  EXPECT_EQ(kiln({"prewarm", file, "--layer", path("layer")}).status, 0);
+  EXPECT_EQ(kiln({"prewarm", file, "--check"}).status, 3);
+  EXPECT_EQ(kiln({"prewarm", file, "--check"}, {{"KILN_CACHE_LAYERS", path("layer")}}).status, 0);
+  EXPECT_EQ(kiln({"prewarm", file, "--check", "--layer", path("layer")}).status, 0);
+  EXPECT_FALSE(std::filesystem::exists(cache()));
 }
 
 }  // namespace

@@ -60,6 +60,7 @@ Options Context::options() const {
   out.template_path = template_path;
   out.jobs = jobs;
   out.cache_max_size = max_size;
+  out.compile_memory = compile_memory;
   return out;
 }
 

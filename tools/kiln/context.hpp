@@ -27,6 +27,8 @@ class Context {
   int jobs = 0;
   /// --max-size, for subcommands with it; empty: as configured.
   std::string max_size;
+  /// --memory, likewise.
+  std::string compile_memory;
   /// The chosen subcommand's name, and what it does. Set by its CLI callback.
   std::string command;
   std::function<int()> action;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/log.hpp"
 #include "cache/directory.hpp"
 #include "commands.hpp"
 #include "context.hpp"
@@ -20,10 +21,23 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::vector<std::string> plans;
-  std::string layer;
+  std::string layer, memory;
   int jobs = 0;
   bool keep_going = false, check = false;
 };
+
+constexpr const char* kHelp =
+    "A plan is [[prewarm]] tables with template, arch (if not --arch) and the parameters' values:\n"
+    "H = 4096, H = [4096, 8192], H = { from = 1024, to = 8192, step = 1024 } or\n"
+    "{ from = 64, to = 4096, times = 2 }; lists multiply. A record is what processes under KILN_RECORD=FILE\n"
+    "asked for; FILE.templates beside it joins the template path.\n"
+    "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
+    "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
+    "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
+    "that cannot be written is an error.\n"
+    "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
+    "Exit status: 0 all there, 1 failed, 2 usage or a wrong value in a plan, 3 some failed under\n"
+    "--keep-going or not covered, 130 interrupted.";
 
 int exit_of(const PrewarmResult& result) {
   if (result.interrupted) return kInterrupted;
@@ -51,11 +65,12 @@ class LayerUnderWork {
 
 int prewarm(Context& context, const Arguments& arguments) {
   context.jobs = arguments.jobs;
+  context.compile_memory = arguments.memory;
+  context.template_path = template_path_of(arguments.plans, context.template_path);
   runtime::Service& service = context.service();
   std::optional<LayerUnderWork> layer;
   if (arguments.layer.empty() && arguments.check) {
-    service.pipeline().layers();  // opened before the store is decided, they are asked as ever
-    service.pipeline().use_only(view_store(service.config()).store);  // a check creates nothing
+    service.pipeline().use_store(view_store(service.config()).store);  // a check creates nothing
   }
   if (!arguments.layer.empty()) {
     if (arguments.check)
@@ -64,6 +79,7 @@ int prewarm(Context& context, const Arguments& arguments) {
       layer.emplace(service.pipeline(), arguments.layer);
   }
   const PrewarmPlan plan = make_plan(service.catalog(), arguments.plans, context.target_archs());
+  for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
@@ -80,22 +96,22 @@ void add_prewarm(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* sub = context.add_command(app, "prewarm", "Compile everything a plan asks for, ahead of time",
                                       [&context, arguments] { return prewarm(context, *arguments); });
-  sub->add_option("plans", arguments->plans, "Plan files; default: what the templates' manifests list")
+  sub->add_option("plans", arguments->plans,
+                  "Plan files and records; default: what the templates' manifests list")
       ->type_name("PLAN.toml");
   sub->add_option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
       ->type_name("N")
       ->check(CLI::Range(1, 1024).description(""));
+  sub->add_option(
+         "--memory", arguments->memory,
+         "Memory for all compiles together, such as 4G; default: KILN_COMPILE_MEMORY, else the machine's")
+      ->type_name("BYTES");
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   sub->add_flag("--check", arguments->check,
                 "Compile nothing; list what is not in the cache (exit status 3)");
   sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache")
       ->type_name("DIR");
-  sub->footer(
-      "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
-      "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
-      "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
-      "that cannot be written is an error.\n"
-      "Exit status: 0 all there, 1 failed, 3 some failed under --keep-going or not covered.");
+  sub->footer(kHelp);
 }
 
 }  // namespace kiln::cli

@@ -1,28 +1,50 @@
 #include "prewarm_plan.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <set>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
 #include "output.hpp"
+#include "runtime/recorder.hpp"
+#include "source/parameter_value.hpp"
 
 namespace kiln::cli {
 namespace {
 
-struct Row {
-  source::PlannedSpecialization planned;
-  std::string file;  ///< empty: the template's own plan
+using source::PlannedSpecialization;
+
+/// Templates of the plan: each is opened once, however many rows name it.
+class Origins {
+ public:
+  explicit Origins(source::Catalog& catalog) : catalog_(catalog) {}
+  const std::shared_ptr<const source::Template>& open(const std::string& name) {
+    auto& origin = known_[name];
+    if (!origin) origin = catalog_.open(name);
+    return origin;
+  }
+
+ private:
+  source::Catalog& catalog_;
+  std::map<std::string, std::shared_ptr<const source::Template>> known_;
 };
 
-std::vector<Row> read_rows(source::Catalog& catalog, const std::vector<std::string>& files) {
-  std::vector<Row> rows;
+std::vector<PlannedSpecialization> read_rows(source::Catalog& catalog, Origins& origins,
+                                             const std::vector<std::string>& files,
+                                             source::PlanNotes& notes) {
+  std::vector<PlannedSpecialization> rows;
+  const auto append = [&](std::vector<PlannedSpecialization>&& more) {
+    std::move(more.begin(), more.end(), std::back_inserter(rows));
+  };
   for (const std::string& file : files) {
     const auto content = base::read_file(file, std::size_t{64} << 20);
     if (!content) throw Error(Errc::io, "cannot read the plan '" + file + "': " + std::strerror(errno));
-    for (auto& planned : source::parse_plan(content->bytes, file)) rows.push_back({std::move(planned), file});
+    append(source::parse_plan(content->bytes, file, &notes));
   }
   if (!files.empty()) return rows;
   const std::vector<std::string> names = catalog.names();
@@ -34,22 +56,48 @@ std::vector<Row> read_rows(source::Catalog& catalog, const std::vector<std::stri
                     "; set KILN_TEMPLATE_PATH or --template-path");
   }
   for (const std::string& name : names) {
-    const auto origin = catalog.open(name);
-    if (origin->manifest.internal) continue;
-    for (auto& planned : source::shipped_plan(origin->manifest)) rows.push_back({std::move(planned), {}});
+    const auto& origin = origins.open(name);
+    if (!origin->manifest.internal) append(source::shipped_plan(origin->manifest, &notes));
   }
   return rows;
 }
 
-PlannedTask make_task(source::Catalog& catalog, const Row& row, base::Arch arch) {
+PlannedTask make_task(Origins& origins, const PlannedSpecialization& row, base::Arch arch) {
   PlannedTask task;
-  task.origin = catalog.open(row.planned.template_name);
+  task.origin = origins.open(row.template_name);
   const source::Manifest& manifest = task.origin->manifest;
   std::vector<NamedValue> named;
-  for (const Parameter& p : row.planned.values) named.push_back({p.name, Value(p.value)});
+  for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
   task.resolved = source::resolve(manifest, source::positional(manifest, named), arch);
-  task.label = row.planned.template_name + ' ' + text_of(row.planned.values) + ' ' + arch.name();
+  task.label = row.template_name + ' ' + text_of(row.values) + ' ' + arch.name();
   return task;
+}
+
+/// The key of the row that `error` is about.
+std::string key_of(const Error& error, Origins& origins, const PlannedSpecialization& row) {
+  if (error.code() == Errc::unknown_template) return "template";
+  if (error.code() == Errc::unsupported_arch) return "arch";
+  if (error.code() != Errc::unknown_parameter && error.code() != Errc::invalid_value) return {};
+  const source::Manifest& manifest = origins.open(row.template_name)->manifest;
+  for (const Parameter& p : row.values) {
+    const int index = manifest.parameter_index(p.name);
+    if (index < 0 || !source::parameter_value(manifest.parameters[static_cast<std::size_t>(index)], p.value))
+      return p.name;
+  }
+  return {};  // a parameter that was not given
+}
+
+/// Specialisations of one template together, since they share their headers; templates whose manifests allow
+/// them long compiles first, so that no long one is left for the end. Otherwise as the plan has them.
+void put_in_order(std::vector<PlannedTask>& tasks) {
+  std::map<std::string, std::size_t> rank;
+  for (const PlannedTask& task : tasks) rank.emplace(task.specialization().template_name, rank.size());
+  const auto place = [&](const PlannedTask& task) {
+    return std::pair(-task.origin->manifest.limits.compile_seconds.value_or(0),
+                     rank.at(task.specialization().template_name));
+  };
+  std::stable_sort(tasks.begin(), tasks.end(),
+                   [&](const PlannedTask& a, const PlannedTask& b) { return place(a) < place(b); });
 }
 
 }  // namespace
@@ -57,26 +105,49 @@ PlannedTask make_task(source::Catalog& catalog, const Row& row, base::Arch arch)
 PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& files,
                       const std::vector<base::Arch>& archs) {
   PrewarmPlan plan;
+  Origins origins(catalog);
+  source::PlanNotes notes;
   std::set<std::string> seen;
-  for (const Row& row : read_rows(catalog, files)) {
-    const bool own_arch = !row.planned.arch.empty();
-    for (const base::Arch& arch : own_arch ? std::vector{base::Arch::parse(row.planned.arch)} : archs) {
+  for (const PlannedSpecialization& row : read_rows(catalog, origins, files, notes)) {
+    const bool own_arch = !row.arch.empty();
+    for (const base::Arch& arch : own_arch ? std::vector{base::Arch::parse(row.arch)} : archs) {
       try {
-        PlannedTask task = make_task(catalog, row, arch);
+        PlannedTask task = make_task(origins, row, arch);
         if (seen.insert(task.specialization().to_string() + ' ' + arch.name()).second)
           plan.tasks.push_back(std::move(task));
+        else
+          ++plan.repeats;
       } catch (const Error& error) {
         // A template that an arch has no kernel for is a mistake in a row that names the arch, and none in a
         // plan for several.
-        if (error.code() != Errc::unsupported_arch || own_arch) {
-          throw Error(error.code(), (row.file.empty() ? "" : row.file + ": ") + error.what());
-        }
-        plan.skipped.push_back(row.planned.template_name + ' ' + text_of(row.planned.values) + ' ' +
-                               arch.name() + ": " + error.what());
+        if (error.code() == Errc::manifest) throw;  // names its own file and line
+        if (error.code() != Errc::unsupported_arch || own_arch)
+          throw Error(error.code(), row.row->where(key_of(error, origins, row)) + ": " + error.what());
+        plan.skipped.push_back(row.template_name + ' ' + text_of(row.values) + ' ' + arch.name() + ": " +
+                               error.what());
       }
     }
   }
+  put_in_order(plan.tasks);
+  plan.repeats += notes.repeats;
+  plan.ignored = std::move(notes.ignored);
   return plan;
+}
+
+std::string template_path_of(const std::vector<std::string>& files, const std::string& template_path) {
+  std::string out = template_path;
+  for (const std::string& file : files) {
+    const std::string directory = runtime::templates_beside(file);
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(directory, ignored)) continue;
+    if (directory.find(':') != std::string::npos) {
+      throw Error(Errc::invalid_argument,
+                  "'" + directory + "' cannot be in a template path, where colons separate: move '" + file +
+                      "' and it to names without one");
+    }
+    out += (out.empty() ? "" : ":") + directory;
+  }
+  return out;
 }
 
 }  // namespace kiln::cli

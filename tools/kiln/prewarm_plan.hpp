@@ -7,6 +7,7 @@
 
 #include "context.hpp"
 #include "source/instantiate.hpp"
+#include "source/plan.hpp"
 
 namespace kiln::cli {
 
@@ -19,14 +20,19 @@ struct PlannedTask {
 };
 
 struct PrewarmPlan {
-  std::vector<PlannedTask> tasks;
+  std::vector<PlannedTask> tasks;    ///< in the order in which they are to be made
   std::vector<std::string> skipped;  ///< what the shipped plan has no kernel for on an arch, and why
+  std::size_t repeats = 0;           ///< asked for again, by the same values or by others that mean the same
+  std::vector<std::string> ignored;  ///< rows of records that were never finished
 };
 
 /// Without `files`: the [[prewarm]] of every template that is not internal. Each row for its own arch, else
-/// for every one of `archs`. Throws Error before anything is compiled: an unreadable plan, an unknown
-/// template or parameter, a broken value.
+/// for every one of `archs`. Throws Error before anything is compiled: an unreadable plan, or "FILE:LINE:
+/// ..." for an unknown template or parameter and a broken value.
 PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& files,
                       const std::vector<base::Arch>& archs);
+
+/// `template_path` and, behind it, the directories of templates that lie beside the records among `files`.
+std::string template_path_of(const std::vector<std::string>& files, const std::string& template_path);
 
 }  // namespace kiln::cli

@@ -10,10 +10,17 @@ namespace {
 
 using State = TaskResult::State;
 
+constexpr std::size_t kSlowest = 10;
+
 Json task_json(const PlannedTask& task) {
   return {{"template", task.specialization().template_name},
           {"params", json_of(task.specialization().parameters)},
           {"arch", task.resolved.arch.name()}};
+}
+
+/// Of compile_ms; all 0 when it was not compiled here.
+Json phases_json(const TaskResult& result) {
+  return {{"frontend_ms", result.frontend_ms}, {"nvvm_ms", result.nvvm_ms}, {"ptxas_ms", result.ptxas_ms}};
 }
 
 Json task_json(const PlannedTask& task, const TaskResult& result) {
@@ -25,12 +32,47 @@ Json task_json(const PlannedTask& task, const TaskResult& result) {
     out["key"] = result.key.hex();
     out["cubin_bytes"] = result.cubin_bytes;
     out["compile_ms"] = result.compile_ms;
+    out["phases"] = phases_json(result);
     out["total_ms"] = result.total_ms;
     out["unpublishable"] = result.unpublishable.empty() ? Json(nullptr) : Json(result.unpublishable);
   } else if (result.state == State::failed) {
-    out["error"] = {{"code", result.error_code}, {"message", result.error}};
+    out["error"] = {
+        {"code", result.error_code}, {"message", result.error}, {"diagnostic", result.diagnostic}};
   }
   return out;
+}
+
+Json slowest_json(const PrewarmPlan& plan, const PrewarmResult& result) {
+  Json out = Json::array();
+  for (const std::size_t i : result.slowest(kSlowest)) {
+    Json entry = task_json(plan.tasks[i]);
+    entry["compile_ms"] = result.tasks[i].compile_ms;
+    entry["phases"] = phases_json(result.tasks[i]);
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+void print_slowest(const PrewarmPlan& plan, const PrewarmResult& result) {
+  const std::vector<std::size_t> slowest = result.slowest(kSlowest);
+  if (slowest.empty()) return;
+  using Fit = Table::Fit;
+  Table table({{"SLOWEST", Fit::flexible},
+               {"COMPILE", Fit::right},
+               {"FRONT END", Fit::right},
+               {"NVVM", Fit::right},
+               {"PTXAS", Fit::right}});
+  for (const std::size_t i : slowest) {
+    const TaskResult& t = result.tasks[i];
+    table.add({plan.tasks[i].label, human_ms(t.compile_ms), human_ms(t.frontend_ms), human_ms(t.nvvm_ms),
+               human_ms(t.ptxas_ms)});
+  }
+  table.print();
+}
+
+std::string nothing_asked(const PrewarmPlan& plan) {
+  return plan.skipped.empty() ? "the plan is empty: it asks for nothing\n"
+                              : "nothing to do: everything that the plan asks for was skipped\n";
 }
 
 void print_skipped(const PrewarmPlan& plan) {
@@ -45,6 +87,8 @@ void report_failures(const PrewarmResult& result) {
         stderr, "kiln: error: %s failed%s\n", counted(result.failed(), "specialisation").c_str(),
         !result.keep_going && result.count(State::not_started) ? "; --keep-going compiles the rest" : "");
   }
+  if (result.interrupted && result.count(State::not_started))
+    std::fprintf(stderr, "kiln: interrupted; the same command makes the rest\n");
   if (result.uncached) {
     std::fprintf(
         stderr, "kiln: error: %s compiled and could not be cached; see the warnings\n",
@@ -76,7 +120,10 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
              {"skipped", plan.skipped},    {"uncached", result.uncached},
              {"cubin_bytes", bytes},       {"jobs", result.jobs},
              {"wall_ms", result.wall_ms},  {"interrupted", result.interrupted},
+             {"repeats", plan.repeats},    {"ignored", plan.ignored},
              {"entries", Json::array()}};
+    out["cpu_ms"] = result.cpu_ms ? Json(*result.cpu_ms) : Json(nullptr);
+    out["slowest"] = slowest_json(plan, result);
     for (std::size_t i = 0; i < plan.tasks.size(); ++i)
       out["entries"].push_back(task_json(plan.tasks[i], result.tasks[i]));
     if (result.failed()) out["error"] = first_error(result);
@@ -85,6 +132,8 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   }
   const Terminal terminal = standard_output();
   print_skipped(plan);
+  if (plan.tasks.empty()) return print(nothing_asked(plan));
+  print_slowest(plan, result);
   std::string line = std::to_string(result.succeeded()) + " of " +
                      counted(plan.tasks.size(), "specialisation") + ": " + std::to_string(ready) +
                      " from disk, " + std::to_string(compiled) + " compiled";
@@ -92,7 +141,9 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   if (result.failed())
     line += ", " + paint(std::to_string(result.failed()) + " failed", Style::red, terminal);
   if (rest) line += ", " + std::to_string(rest) + " not started";
-  print(line + "; " + human_bytes(bytes) + " in " + human_ms(result.wall_ms) + '\n');
+  line += "; " + human_bytes(bytes) + " in " + human_ms(result.wall_ms);
+  if (result.cpu_ms) line += " (CPU " + human_ms(*result.cpu_ms) + ')';
+  if (plan.repeats) line += "; " + counted(plan.repeats, "repeat") + " left out";
   // With a bar on this terminal, the failures stand right above.
   const bool seen = terminal.interactive && standard_error().interactive;
   for (std::size_t i = 0; i < plan.tasks.size() && !seen; ++i) {
@@ -101,6 +152,7 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
             result.tasks[i].diagnostic + '\n');
     }
   }
+  print(line + '\n');
   report_failures(result);
 }
 
@@ -108,9 +160,9 @@ int report_coverage(const Context& context, const PrewarmPlan& plan, const std::
   const auto there = static_cast<std::size_t>(std::count(covered.begin(), covered.end(), true));
   const std::size_t missing = covered.size() - there;
   if (context.json) {
-    Json out{{"schema", context.schema()}, {"check", true},      {"total", covered.size()},
-             {"covered", there},           {"missing", missing}, {"skipped", plan.skipped},
-             {"entries", Json::array()}};
+    Json out{{"schema", context.schema()}, {"check", true},           {"total", covered.size()},
+             {"covered", there},           {"missing", missing},      {"skipped", plan.skipped},
+             {"repeats", plan.repeats},    {"ignored", plan.ignored}, {"entries", Json::array()}};
     for (std::size_t i = 0; i < covered.size(); ++i) {
       Json entry = task_json(plan.tasks[i]);
       entry["covered"] = static_cast<bool>(covered[i]);
@@ -122,8 +174,11 @@ int report_coverage(const Context& context, const PrewarmPlan& plan, const std::
       if (!covered[i]) print("missing  " + plan.tasks[i].label + '\n');
     }
     print_skipped(plan);
-    print(std::to_string(there) + " of " + counted(covered.size(), "specialisation") + " covered" +
-          (missing ? "; 'kiln prewarm' compiles the rest" : "") + '\n');
+    if (covered.empty())
+      print(nothing_asked(plan));
+    else
+      print(std::to_string(there) + " of " + counted(covered.size(), "specialisation") + " covered" +
+            (missing ? "; 'kiln prewarm' compiles the rest" : "") + '\n');
   }
   return missing ? kPartly : kDone;
 }

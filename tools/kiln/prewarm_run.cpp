@@ -8,6 +8,7 @@
 #include "interrupt.hpp"
 #include "outcome.hpp"
 #include "output.hpp"
+#include "prewarm_cpu_time.hpp"
 #include "progress.hpp"
 
 namespace kiln::cli {
@@ -30,7 +31,11 @@ void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, TaskResult& 
     out.outcome = obtained.outcome;
     out.key = obtained.image->key;
     out.cubin_bytes = obtained.image->bytes.size();
-    if (obtained.outcome == Outcome::compiled) out.compile_ms = obtained.image->facts.compile_ms;
+    if (obtained.outcome == Outcome::compiled) {
+      const compile::Facts& facts = obtained.image->facts;
+      out.compile_ms = facts.compile_ms;
+      out.frontend_ms = facts.frontend_ms, out.nvvm_ms = facts.nvvm_ms, out.ptxas_ms = facts.ptxas_ms;
+    }
     out.unpublishable = obtained.unpublishable;
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
@@ -64,6 +69,18 @@ std::size_t PrewarmResult::count(Outcome outcome) const {
   }));
 }
 
+std::vector<std::size_t> PrewarmResult::slowest(std::size_t most) const {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    if (tasks[i].state == State::done && tasks[i].outcome == Outcome::compiled) out.push_back(i);
+  }
+  std::stable_sort(out.begin(), out.end(), [this](std::size_t a, std::size_t b) {
+    return tasks[a].compile_ms > tasks[b].compile_ms;
+  });
+  if (out.size() > most) out.resize(most);
+  return out;
+}
+
 PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
                           const PrewarmOptions& options) {
   PrewarmResult result;
@@ -74,15 +91,18 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
 
   const PoliteInterrupt interrupt;
   const auto start = base::Clock::now();
+  const std::optional<double> cpu_before = cpu_time_ms();
   {
-    Progress progress(plan.tasks.size(), options.lines_on_stdout);
+    bool said = false;
+    Progress progress(plan.tasks.size(), options.lines_on_stdout, [&said](Progress& shown) {
+      if (!PoliteInterrupt::requested() || said) return;
+      said = true;
+      shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
+    });
     std::atomic<std::size_t> next{0};
-    std::atomic<bool> stop{false}, said{false};
+    std::atomic<bool> stop{false};
     const auto work = [&] {
       for (;;) {
-        if (PoliteInterrupt::requested() && !said.exchange(true)) {
-          progress.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
-        }
         if (stop || PoliteInterrupt::requested()) return;
         const std::size_t i = next++;
         if (i >= plan.tasks.size()) return;
@@ -103,6 +123,7 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
   result.uncached = pipeline.counters().puts_skipped() + pipeline.counters().unpublishable;
   result.interrupted = PoliteInterrupt::requested();
   result.wall_ms = since(start);
+  if (const auto cpu_after = cpu_time_ms(); cpu_before && cpu_after) result.cpu_ms = *cpu_after - *cpu_before;
   return result;
 }
 

@@ -17,6 +17,7 @@ struct TaskResult {
   Key key;
   std::uint64_t cubin_bytes = 0;
   double compile_ms = 0, total_ms = 0;
+  double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0;  ///< of compile_ms; 0 when it was not compiled here
   std::string unpublishable;
   std::string error_code, error, diagnostic;  ///< of a failure: code, whole message, its first diagnostic
 };
@@ -27,11 +28,14 @@ struct PrewarmResult {
   std::size_t uncached = 0;  ///< compiled, and not in the store afterwards
   int jobs = 1;
   double wall_ms = 0;
+  std::optional<double> cpu_ms;  ///< of this process and its workers
 
   std::size_t count(TaskResult::State state) const;
   std::size_t count(Outcome outcome) const;
   std::size_t failed() const { return count(TaskResult::State::failed); }
   std::size_t succeeded() const { return count(TaskResult::State::done); }
+  /// Indices of what took longest to compile, longest first.
+  std::vector<std::size_t> slowest(std::size_t most) const;
 };
 
 struct PrewarmOptions {
@@ -40,8 +44,8 @@ struct PrewarmOptions {
   bool lines_on_stdout = true;
 };
 
-/// Shows progress. The first failure stops new work unless keep_going; so does Ctrl-C. Returns when
-/// everything started is done and published.
+/// Shows progress. The first failure stops new work unless keep_going; so does the first Ctrl-C, and the
+/// second leaves at once. Returns when everything started is done and published.
 PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
                           const PrewarmOptions& options);
 

@@ -10,10 +10,13 @@ namespace kiln::cli {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
-constexpr std::size_t kBarColumns = 24;
+constexpr std::size_t kBarColumns = 20;
+/// The rate is that of so many steps, or of so long when that is more of them.
+constexpr std::size_t kRateSteps = 32;
+constexpr auto kRatePeriod = std::chrono::seconds(10);
 
 /// Whole seconds: more would only flicker.
-std::string time_left(double seconds) {
+std::string in_seconds(double seconds) {
   const auto whole = static_cast<long>(std::ceil(seconds));
   return whole < 60 ? std::to_string(whole) + 's'
                     : std::to_string(whole / 60) + 'm' + std::to_string(whole % 60) + 's';
@@ -21,13 +24,24 @@ std::string time_left(double seconds) {
 
 }  // namespace
 
-Progress::Progress(std::size_t total, bool lines_on_stdout)
-    : total_(total), bar_(standard_error().interactive), lines_on_stdout_(lines_on_stdout) {
-  if (!bar_) return;
-  ticker_ = std::thread([this] {
-    std::unique_lock lock(mutex_);
-    while (!stop_.wait_for(lock, kTick, [this] { return stopping_; })) draw_locked();
-  });
+Progress::Progress(std::size_t total, bool lines_on_stdout, std::function<void(Progress&)> on_tick)
+    : total_(total),
+      bar_(standard_error().interactive),
+      lines_on_stdout_(lines_on_stdout),
+      on_tick_(std::move(on_tick)) {
+  if (bar_ || on_tick_) ticker_ = std::thread([this] { tick(); });
+}
+
+void Progress::tick() {
+  std::unique_lock lock(mutex_);
+  while (!stop_.wait_for(lock, kTick, [this] { return stopping_; })) {
+    if (on_tick_) {
+      lock.unlock();
+      on_tick_(*this);
+      lock.lock();
+    }
+    if (bar_) draw_locked();
+  }
 }
 
 Progress::~Progress() {
@@ -43,14 +57,23 @@ Progress::~Progress() {
 
 void Progress::started(const std::string& what) {
   const std::lock_guard lock(mutex_);
-  running_.push_back(what);
+  running_.emplace_back(what, base::Clock::now());
+}
+
+void Progress::step_locked(std::size_t done) {
+  done_ = done;
+  const auto now = base::Clock::now();
+  steps_.emplace_back(now, done);
+  while (steps_.size() > kRateSteps && steps_[1].first < now - kRatePeriod) steps_.pop_front();
 }
 
 void Progress::finished(const std::string& what, const std::string& line, bool matters) {
   const std::lock_guard lock(mutex_);
-  ++done_;
-  if (const auto it = std::find(running_.begin(), running_.end(), what); it != running_.end())
-    running_.erase(it);
+  step_locked(done_ + 1);
+  failed_ += matters;
+  const auto it =
+      std::find_if(running_.begin(), running_.end(), [&](const auto& r) { return r.first == what; });
+  if (it != running_.end()) running_.erase(it);
   if (bar_ && !matters) return;
   clear_locked();
   const std::string total = std::to_string(total_), done = std::to_string(done_);
@@ -63,7 +86,7 @@ void Progress::finished(const std::string& what, const std::string& line, bool m
 
 void Progress::reached(std::size_t done) {
   const std::lock_guard lock(mutex_);
-  done_ = std::min(done, total_);
+  step_locked(std::min(done, total_));
 }
 
 void Progress::remark(const std::string& text) {
@@ -73,20 +96,25 @@ void Progress::remark(const std::string& text) {
 }
 
 std::string Progress::bar_locked(std::size_t width) const {
-  const double elapsed = std::chrono::duration<double>(base::Clock::now() - start_).count();
+  const auto seconds_since = [now = base::Clock::now()](base::Clock::time_point then) {
+    return std::chrono::duration<double>(now - then).count();
+  };
   const std::size_t filled = total_ ? kBarColumns * done_ / total_ : kBarColumns;
   std::string out = "[" + std::string(filled, '=') + (filled < kBarColumns ? ">" : "") +
                     std::string(kBarColumns - std::min(kBarColumns, filled + 1), ' ') + "] " +
                     std::to_string(done_) + '/' + std::to_string(total_);
-  if (done_ > 0 && elapsed > 0.2) {
-    const double rate = static_cast<double>(done_) / elapsed;
+  const auto& [since, before] = steps_.front();
+  if (const double elapsed = seconds_since(since); done_ > before && elapsed > 0.2) {
+    const double rate = static_cast<double>(done_ - before) / elapsed;
     char text[64];
     std::snprintf(text, sizeof text, rate < 10 ? "  %.1f/s" : "  %.0f/s", rate);
     out += text;
-    if (done_ < total_) out += "  " + time_left(static_cast<double>(total_ - done_) / rate) + " left";
+    if (done_ < total_) out += "  " + in_seconds(static_cast<double>(total_ - done_) / rate) + " left";
   }
+  if (failed_) out += "  " + std::to_string(failed_) + " failed";
   if (!running_.empty()) {
-    out += "  " + running_.front();
+    const auto& [what, started_at] = running_.front();
+    out += "  " + in_seconds(std::floor(seconds_since(started_at))) + ' ' + what;
     if (running_.size() > 1) out += " and " + std::to_string(running_.size() - 1) + " more";
   }
   return clipped(out, width ? width - 1 : 79);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
+#include <functional>
 #include <list>
 #include <mutex>
 #include <string>
@@ -14,8 +16,9 @@ namespace kiln::cli {
 /// Thread-safe. The bar lives on stderr and is gone after destruction.
 class Progress {
  public:
-  /// `lines_on_stdout`: false sends the lines to stderr (stdout is taken by JSON).
-  Progress(std::size_t total, bool lines_on_stdout);
+  /// `lines_on_stdout`: false sends the lines to stderr (stdout is taken by JSON). `on_tick` is called ten
+  /// times a second from a thread of its own, and may call `remark`.
+  Progress(std::size_t total, bool lines_on_stdout, std::function<void(Progress&)> on_tick = {});
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
@@ -33,15 +36,19 @@ class Progress {
   void draw_locked();
   void clear_locked();
   std::string bar_locked(std::size_t width) const;
+  void step_locked(std::size_t done);
+  void tick();
 
   const std::size_t total_;
   const bool bar_, lines_on_stdout_;
-  const base::Clock::time_point start_ = base::Clock::now();
+  const std::function<void(Progress&)> on_tick_;
   mutable std::mutex mutex_;
   std::condition_variable stop_;
   bool stopping_ = false, drawn_ = false;
-  std::size_t done_ = 0;
-  std::list<std::string> running_;  // oldest first
+  std::size_t done_ = 0, failed_ = 0;
+  /// The last steps, for the rate: what a cache answered first says little about the compiles that follow.
+  std::deque<std::pair<base::Clock::time_point, std::size_t>> steps_{{base::Clock::now(), 0}};
+  std::list<std::pair<std::string, base::Clock::time_point>> running_;  // oldest first
   std::thread ticker_;
 };
 

@@ -1,4 +1,5 @@
 #include "source/instantiate.hpp"
+#include "source/plan.hpp"
 #include "template_page.hpp"
 
 namespace kiln::cli {

@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "source/instantiate.hpp"
+#include "source/plan.hpp"
 
 namespace kiln::cli {
 

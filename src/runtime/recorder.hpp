@@ -1,0 +1,72 @@
+// What this process asks for, appended to a file that `kiln prewarm` takes (KILN_RECORD).
+//
+// The file is source/record_text.hpp's. Any number of threads and processes write to it: each row is one
+// write under an open-file-description lock on the file itself, so a row that fails in the middle (full disk)
+// is taken back, and what a killed writer left torn at the end goes away with the next row. Under the lock a
+// writer first reads what others have appended, so that no row is there twice, whichever process or run asked
+// first.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "cache/process.hpp"
+#include "kiln/digest.hpp"
+#include "source/instantiate.hpp"
+
+namespace kiln::runtime {
+
+/// Thread-safe. A forked child starts anew and uses nothing that the parent may have locked.
+class Recorder {
+ public:
+  /// Empty: records nothing. Touches no file yet.
+  explicit Recorder(const std::string& file);
+  /// Tries once more to write what could not be written when it was asked for.
+  ~Recorder();
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  /// Once per process and specialisation; a template from memory is dumped beside the file first. A fault of
+  /// the file is one warning, never an error, and costs the caller at most the lock's deadline.
+  void record(const source::Template& origin, const source::Resolved& resolved) noexcept;
+
+ private:
+  struct Row {
+    std::string text;
+    Digest digest;
+    std::string template_name;
+    source::MemoryTemplate dump;  ///< manifest empty: the template lies in a file
+  };
+  struct State {
+    std::mutex mutex;  // guards what follows
+    std::set<Digest> asked;
+    std::deque<Row> pending;
+    std::set<Digest> in_file;
+    std::uint64_t device = 0, inode = 0;  // of the file that `in_file` and `read` are about
+    std::int64_t read = 0;                // bytes of it that are known
+    bool patient = true;  // false: the lock's deadline has passed once, later rows do not wait
+    std::map<std::string, bool, std::less<>> dumped;  // false: another process's template has the name
+  };
+  void drain(State& state);
+  bool catch_up(State& state, int fd);
+  bool append(State& state, int fd, const Row& row);
+  bool is_ours(State& state, const Row& row);
+  void warn(const char* what) const noexcept;
+
+  const std::string file_;  // absolute
+  cache::PerProcess<State> state_;
+};
+
+/// Where the templates from memory of a record lie: a directory for the template path.
+std::string templates_beside(const std::string& record);
+
+/// Writes `in` as NAME.toml and NAME.cu (and NAME.reference.cu) into `directory`, the manifest last and each
+/// atomically. False when another template of the name is there already: the first one stays. Throws
+/// Error(io). REQUIRES: nobody else dumps into it meanwhile.
+bool dump_template(const std::string& directory, const std::string& name, const source::MemoryTemplate& in);
+
+}  // namespace kiln::runtime

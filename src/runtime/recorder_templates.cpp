@@ -1,0 +1,69 @@
+// Templates from memory as files beside a record.
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.hpp"
+#include "kiln/error.hpp"
+#include "runtime/recorder.hpp"
+#include "source/toml_tree.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+/// `manifest` with [table] source = "from" naming `to` instead. The names of sources from memory are only
+/// names: two templates may share one.
+std::string with_source(std::string manifest, const char* table, const std::string& from,
+                        const std::string& to) {
+  if (from == to) return manifest;
+  const source::TomlValue tree = source::parse_toml(manifest, "<memory>");
+  const source::TomlValue* place = tree.find(table);
+  if (place) place = place->find("source");
+  if (!place) return manifest;
+  std::size_t begin = 0;
+  for (int line = 1; line < place->line; ++line) begin = manifest.find('\n', begin) + 1;
+  const std::size_t end = std::min(manifest.find('\n', begin), manifest.size());
+  for (const char quote : {'"', '\''}) {
+    const std::string said = quote + from + quote;
+    const std::size_t at = manifest.find(said, manifest.find("source", begin));
+    if (at == std::string::npos || at >= end) continue;
+    return manifest.replace(at, said.size(), '"' + to + '"');
+  }
+  return manifest;
+}
+
+bool same(const std::string& file, const std::string& bytes) {
+  const auto content = base::read_file(file);
+  return content && content->bytes == bytes;
+}
+
+}  // namespace
+
+bool dump_template(const std::string& directory, const std::string& name, const source::MemoryTemplate& in) {
+  const std::string source = name + ".cu", reference = name + ".reference.cu";
+  const source::Manifest before = source::parse_manifest(in.manifest, "<memory>");
+  std::string manifest = with_source(in.manifest, "template", before.kernel.source, source);
+  if (before.reference) manifest = with_source(manifest, "reference", before.reference->source, reference);
+  const source::Manifest after = source::parse_manifest(manifest, "<memory>");
+  if (after.name != name || after.kernel.source != source ||
+      (before.reference && after.reference->source != reference)) {
+    throw Error(Errc::io, "the manifest of '" + name + "' writes its source's name in a way that cannot be " +
+                              "changed to '" + source + "'");
+  }
+
+  const std::string base = directory + '/' + name;
+  struct stat st {};
+  if (::stat((base + ".toml").c_str(), &st) == 0) {
+    return same(base + ".toml", manifest) && same(base + ".cu", in.source) &&
+           (!before.reference || same(base + ".reference.cu", in.reference));
+  }
+  if (::mkdir(directory.c_str(), 0755) != 0 && errno != EEXIST)
+    throw Error(Errc::io, "cannot create '" + directory + "': " + std::strerror(errno));
+  base::write_file(base + ".cu", in.source);
+  if (before.reference) base::write_file(base + ".reference.cu", in.reference);
+  base::write_file(base + ".toml", manifest);  // last: what is there with a manifest is whole
+  return true;
+}
+
+}  // namespace kiln::runtime

@@ -1,0 +1,82 @@
+// A record is a plan file whose torn rows do not count.
+#include "source/record_text.hpp"
+
+#include <gtest/gtest.h>
+
+#include "source/plan.hpp"
+
+namespace kiln::source {
+namespace {
+
+const Specialization kFirst{"rms_norm", {{"T", "bf16"}, {"H", "4096"}}};
+const Specialization kSecond{"softmax", {{"NAME", "a\"b\\c\nd"}}};
+
+std::string record(const std::string& rows) {
+  return std::string(kRecordHeader) + std::string(kRecordPreamble) + rows;
+}
+std::string two_rows() {
+  return record_row(kFirst, base::Arch::parse("90")) + record_row(kSecond, base::Arch::parse("80"));
+}
+
+TEST(Record, IsAPlanFile) {
+  PlanNotes notes;
+  const auto plan = parse_plan(record(two_rows()), "r", &notes);
+  ASSERT_EQ(plan.size(), 2u);
+  EXPECT_EQ(plan[0].template_name, "rms_norm");
+  EXPECT_EQ(plan[0].values, kFirst.parameters);
+  EXPECT_EQ(plan[0].arch, "sm_90a");
+  EXPECT_EQ(plan[1].values, kSecond.parameters);
+  EXPECT_EQ(plan[1].arch, "sm_80");
+  EXPECT_TRUE(notes.ignored.empty());
+}
+
+TEST(Record, CutAnywhereItKeepsTheRowsThatWereFinished) {
+  const std::string whole = record(two_rows());
+  const std::size_t first = whole.find("# end\n") + 6;
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    PlanNotes notes;
+    const auto plan = parse_plan(whole.substr(0, size), "r", &notes);
+    EXPECT_EQ(plan.size(), size < first ? 0u : 1u) << size;
+    EXPECT_LE(notes.ignored.size(), 1u) << size;
+  }
+}
+
+TEST(Record, ZerosWhereThePowerWentDoNotCount) {
+  const std::string whole = record(two_rows());
+  for (std::size_t from = 0; from < whole.size(); from += 3) {
+    std::string torn = whole;
+    std::fill(torn.begin() + static_cast<std::ptrdiff_t>(from), torn.end(), '\0');
+    const auto plan = parse_plan(torn + '\n' + two_rows(), "r");
+    EXPECT_EQ(plan.size(), 2u) << from;  // appended after the damage
+  }
+  std::string torn = whole;  // a page in the middle
+  const std::size_t at = whole.find("rms_norm");
+  std::fill(torn.begin(), torn.begin() + static_cast<std::ptrdiff_t>(at), '\0');
+  EXPECT_EQ(parse_plan(torn, "r").size(), 1u);
+}
+
+TEST(Record, ATornRowIsNamedOnceWithItsLine) {
+  const std::string row = record_row(kFirst, base::Arch::parse("90"));
+  PlanNotes notes;
+  const auto plan = parse_plan(
+      std::string(kRecordHeader) + "[[prewarm]]\ntemplate = \"rms_no\n" + row + "# a comment\n", "r", &notes);
+  EXPECT_EQ(plan.size(), 1u);
+  ASSERT_EQ(notes.ignored.size(), 1u);
+  EXPECT_EQ(notes.ignored[0].rfind("r:2: ", 0), 0u) << notes.ignored[0];
+  EXPECT_EQ(plan[0].row->where("H"), "r:8: [[prewarm]] H");  // lines are those of the file
+}
+
+TEST(Record, WithoutItsFirstLineItIsAnOrdinaryPlan) {
+  EXPECT_FALSE(is_record("[[prewarm]]\n"));
+  EXPECT_EQ(parse_plan("[[prewarm]]\ntemplate = \"a\"\n", "p").size(), 1u);
+}
+
+TEST(Record, TellsWhereTheLastFinishedRowEnds) {
+  const std::string whole = record(two_rows());
+  std::size_t rows = 0;
+  EXPECT_EQ(each_finished_row(whole + "[[prewarm]]\ntemp", [&](std::string_view) { ++rows; }), whole.size());
+  EXPECT_EQ(rows, 2u);
+}
+
+}  // namespace
+}  // namespace kiln::source
