@@ -1,0 +1,54 @@
+// Which process this is: what a forked child must not use of what it inherited, and how it finds out.
+//
+// A child's copy of a mutex may be held by a thread that the child does not have, and its copies of
+// descriptors keep the parent's OFD locks alive after the parent's death. So: objects carry the generation of
+// the process that made them, the child makes fresh ones and leaks the old, and the descriptors are closed in
+// the child right at the fork.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace kiln::base {
+
+/// Never 0; differs from that of every ancestor process. Costs a memory load: the kernel wipes the page it
+/// lies in at a fork, so that PID namespaces (parent and child both 1) and raw clone() are seen too.
+std::uint64_t process_generation() noexcept;
+
+/// A descriptor that a forked child shall close at once.
+void close_at_fork(int fd) noexcept;
+/// Before this process closes it.
+void forget_at_fork(int fd) noexcept;
+
+/// A value that a child does not inherit: its first use there makes a fresh one and leaks the parent's.
+/// Thread-safe.
+template <class T>
+class PerProcess {
+ public:
+  constexpr PerProcess() = default;
+  PerProcess(const PerProcess&) = delete;
+  PerProcess& operator=(const PerProcess&) = delete;
+  ~PerProcess() {
+    Node* node = node_.load(std::memory_order_acquire);
+    if (node && node->generation == process_generation()) delete node;
+  }
+  T& get() {
+    const std::uint64_t generation = process_generation();
+    Node* node = node_.load(std::memory_order_acquire);
+    while (!node || node->generation != generation) {
+      Node* fresh = new Node{generation, {}};
+      if (node_.compare_exchange_strong(node, fresh, std::memory_order_acq_rel)) return fresh->value;
+      delete fresh;
+    }
+    return node->value;
+  }
+
+ private:
+  struct Node {
+    std::uint64_t generation;
+    T value;
+  };
+  std::atomic<Node*> node_{nullptr};
+};
+
+}  // namespace kiln::base
