@@ -58,16 +58,20 @@ bool says_out_of_memory(std::string_view log, std::string_view result) noexcept 
 }
 
 std::vector<std::string> traced_headers(std::string_view json) {
-  // {"args":{"detail":".t0/cuda_fp16.h"},"dur":9334,"name":"Processing Header File",...}
-  constexpr std::string_view detail = "{\"args\":{\"detail\":\"",
-                             event = "\"name\":\"Processing Header File\"";
+  // {"args":{"detail":".t0/cuda_fp16.h"},"dur":9334,"name":"Processing Header File",...}; from sm_100 on
+  // {...,"dur":9334,"name":"Processing Header File","args":{"detail":".t0/cuda_fp16.h"}}
+  constexpr std::string_view before = "{\"args\":{\"detail\":\"",
+                             event = "\"name\":\"Processing Header File\"",
+                             after = ",\"args\":{\"detail\":\"";
   std::vector<std::string> out;
   for (auto at = json.find(event); at != std::string_view::npos; at = json.find(event, at + 1)) {
-    const auto begin = json.rfind(detail, at);
-    if (begin == std::string_view::npos) continue;
+    const bool follows = json.substr(at + event.size()).starts_with(after);
+    auto i = follows ? at + event.size() + after.size() : json.rfind(before, at);
+    if (i == std::string_view::npos) continue;
+    if (!follows) i += before.size();
     std::string name;
-    for (auto i = begin + detail.size(); i < at && json[i] != '"'; ++i) {
-      if (json[i] == '\\' && i + 1 < at) ++i;
+    for (; i < json.size() && json[i] != '"'; ++i) {
+      if (json[i] == '\\' && i + 1 < json.size()) ++i;
       name += json[i];
     }
     if (name != "__nv_nvrtc_builtin_header.h") out.push_back(std::move(name));

@@ -61,5 +61,12 @@ TEST(NvrtcLog, NamesTheHeadersOfATrace) {
   EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
 }
 
+TEST(NvrtcLog, NamesTheHeadersOfATraceForSm100AndLater) {
+  const auto headers = traced_headers(
+      R"({"traceEvents":[{},{"ts":1,"name":"Processing Header File","args":{"detail":"__nv_nvrtc_builtin_header.h"}},)"
+      R"x({"ts":2,"name":"Scanning Function Body","args":{"detail":"f()"}},{"ts":3,"name":"Processing Header File","args":{"detail":".k0/a.h"}}]})x");
+  EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
+}
+
 }  // namespace
 }  // namespace kiln::compile
