@@ -2,11 +2,13 @@
 // CompileError.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "base/deadline.hpp"
 #include "compile/facts.hpp"
 #include "compile/key.hpp"
+#include "compile/precompiled_header.hpp"
 #include "compile/worker_pool.hpp"
 
 namespace kiln::compile {
@@ -16,6 +18,9 @@ struct CompileJob {
   const source::Closure& closure;
   const MadeKey& key;
   bool want_ptx = false;
+  /// Scans again, and says whether the closure is still the same: for what `closure.changed()` cannot see, a
+  /// file that appeared. Asked once, when a precompiled header was made; without it, none is.
+  std::function<bool()> same_closure{};
 };
 
 struct Compiled {
@@ -25,9 +30,10 @@ struct Compiled {
   std::string unpublishable;
 };
 
-/// Throws CompileError (failed, timed out, crashed) and Error(no_compiler | unsupported_arch | internal).
+/// With `headers`, templates with heavy headers use precompiled ones: the result is the same. Throws
+/// CompileError (failed, timed out, crashed) and Error(no_compiler | unsupported_arch | internal).
 Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
-                 base::Deadline deadline);
+                 base::Deadline deadline, PrecompiledHeaders* headers = nullptr);
 
 /// Why this unit can never be published, known before compiling; empty when it can.
 std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit);

@@ -1,6 +1,7 @@
 #include "compile/nvrtc_log.hpp"
 
 #include <charconv>
+#include <utility>
 
 namespace kiln::compile {
 namespace {
@@ -46,6 +47,20 @@ void take_phase_times(WorkerResponse& response) {
   });
   response.log.erase(at);
   while (!response.log.empty() && response.log.back() == '\n') response.log.pop_back();
+}
+
+void take_header_message(HeaderOutcome& header, std::string& log, std::string_view program_name) {
+  if (header.file.empty()) return;
+  using End = HeaderOutcome::End;
+  for (const auto& [verb, end] : {std::pair("creating", End::created), std::pair("using", End::used)}) {
+    const std::string line = '"' + std::string(program_name) + "\": " + verb + " precompiled header file \"" +
+                             header.file + "\"\n";
+    const auto at = log.find(line);
+    if (at == std::string::npos || (at != 0 && log[at - 1] != '\n')) continue;
+    log.erase(at, line.size());
+    header.end = end;
+    return;
+  }
 }
 
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept {

@@ -13,6 +13,10 @@ namespace kiln::compile {
 /// Takes the table that --time=- appends out of the log and into the response's phase times.
 void take_phase_times(WorkerResponse& response);
 
+/// Takes the line that says what became of `header.file` out of a log as NVRTC wrote it, and notes `created`
+/// or `used`; without one nothing changes.
+void take_header_message(HeaderOutcome& header, std::string& log, std::string_view program_name);
+
 /// Memory ran out, whatever the result code says: the front end reports it like an error of the source.
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept;
 

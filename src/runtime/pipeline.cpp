@@ -131,16 +131,19 @@ Obtained Pipeline::obtain(const source::Instantiation& instantiation, const Obta
 }
 
 Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record) {
+  const auto same_closure = [&] {
+    return prepare(unit.instantiation, source::Trust::content).made.text == unit.made.text;
+  };
   compile::Compiled compiled;
   try {
-    compiled = compile::compile({unit.instantiation, unit.closure, unit.made}, toolkit(), workers_,
-                                base::Deadline::after(seconds(config_.compile_deadline_s())));
+    compiled = compile::compile({unit.instantiation, unit.closure, unit.made, false, same_closure}, toolkit(),
+                                workers_, base::Deadline::after(seconds(config_.compile_deadline_s())),
+                                &headers_);
   } catch (...) {
     ++counters_.compile_failures;
     throw;
   }
-  if (compiled.unpublishable.empty() &&
-      prepare(unit.instantiation, source::Trust::content).made.text != unit.made.text) {
+  if (compiled.unpublishable.empty() && !same_closure()) {
     compiled.unpublishable = "a file appeared in its search path while it was being compiled";
   }
   ++counters_.compiles;

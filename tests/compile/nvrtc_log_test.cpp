@@ -68,5 +68,22 @@ TEST(NvrtcLog, NamesTheHeadersOfATraceForSm100AndLater) {
   EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
 }
 
+TEST(NvrtcLog, TakesTheLineAboutAPrecompiledHeaderOutAndNothingElse) {
+  const std::string mine = "\"/dev/null/k.cu\": using precompiled header file \"/proc/1/fd/4\"\n",
+                    rest = "a warning\n";
+  HeaderOutcome outcome;
+  std::string log = mine + rest;
+  take_header_message(outcome, log, "/dev/null/k.cu");
+  EXPECT_EQ(log, mine + rest) << "none was asked for";
+  outcome.file = "/proc/1/fd/4";
+  take_header_message(outcome, log, "/dev/null/k.cu");
+  EXPECT_EQ(log, rest);
+  EXPECT_EQ(outcome.end, HeaderOutcome::End::used);
+  outcome = {HeaderOutcome::End::none, "/proc/1/fd/5", {}};
+  log = mine;
+  take_header_message(outcome, log, "/dev/null/k.cu");
+  EXPECT_EQ(outcome.end, HeaderOutcome::End::none) << "another file";
+}
+
 }  // namespace
 }  // namespace kiln::compile
