@@ -1,4 +1,17 @@
 // kiln-worker: the process that runs NVRTC for a host. Started by kiln, not by hand.
+#include <sys/types.h>
+
+#include <cstddef>
+
+#include "compile/pinned_heap.hpp"
 #include "compile/worker_main.hpp"
+
+// Sanitizers have an mmap of their own: their builds do without precompiled headers.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern "C" [[gnu::visibility("default")]] void* mmap(void* at, std::size_t bytes, int protection, int flags,
+                                                     int fd, off_t offset) noexcept {
+  return kiln::compile::pinning_mmap(at, bytes, protection, flags, fd, offset);
+}
+#endif
 
 int main(int argc, char** argv) { return kiln::compile::worker_main(argc, argv); }

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <ctime>
-#include <set>
 
 #include "base/text.hpp"
 #include "compile/confinement.hpp"
+#include "compile/header_reuse.hpp"
 #include "compile/nvrtc_log.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/cubin.hpp"
@@ -156,13 +156,9 @@ std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse
       return "the image contains the directory '" + path + "'";
   }
   if (job.closure.computed || job.closure.toolkit_computed) {
-    std::set<std::string, std::less<>> hashed;
-    for (const source::ClosureFile& file : job.closure.files) hashed.insert(base::normalized(file.symbolic));
-    for (const std::string& read : r.headers_read) {
-      if (!hashed.contains(base::normalized(read))) {
-        return "a computed include read '" + read +
-               "', which the key does not cover: name it in [compile] extra_includes";
-      }
+    if (const auto read = read_but_not_hashed(job.closure, r.headers_read)) {
+      return "a computed include read '" + *read +
+             "', which the key does not cover: name it in [compile] extra_includes";
     }
     if (r.headers_read.empty() && !job.closure.files.empty()) {
       return "a computed include, and this NVRTC cannot tell which files it read";
@@ -191,14 +187,18 @@ std::string unpublishable_beforehand(const source::Closure& closure, const toolc
 }
 
 Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
-                 const Demand& demand) {
+                 const Demand& demand, PrecompiledHeaders* headers) {
   if (!toolkit.has_compiler()) {
     throw Error(Errc::no_compiler,
                 "cannot compile " + what(job) + ": no NVRTC found; looked in " +
                     base::join(toolkit.tried, ", ") +
                     ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
   }
-  WorkerProcess::Answer answer = pool.run(make_request(job, toolkit), demand);
+  const Ask ask = [&](const WorkerRequest& request) { return pool.run(request, demand); };
+  WorkerProcess::Answer answer =
+      headers && job.same_closure ? ask_with_headers(make_request(job, toolkit),
+                                                     {job.closure, toolkit, job.same_closure}, *headers, ask)
+                                  : ask(make_request(job, toolkit));
   check_answer(job, answer, std::chrono::duration<double>(demand.compile_limit).count());
   Compiled out;
   out.facts = gather_facts(job, answer.response);

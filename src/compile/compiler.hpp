@@ -2,10 +2,12 @@
 // CompileError.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "compile/facts.hpp"
 #include "compile/key.hpp"
+#include "compile/precompiled_header.hpp"
 #include "compile/worker_pool.hpp"
 
 namespace kiln::compile {
@@ -15,6 +17,9 @@ struct CompileJob {
   const source::Closure& closure;
   const MadeKey& key;
   bool want_ptx = false;
+  /// Scans again, and says whether the closure is still the same: for what `closure.changed()` cannot see, a
+  /// file that appeared. Asked once, when a precompiled header was made; without it, none is.
+  std::function<bool()> same_closure{};
 };
 
 struct Compiled {
@@ -25,10 +30,11 @@ struct Compiled {
   std::uint64_t peak_memory = 0;  ///< bytes resident at the most in the worker; 0: not known
 };
 
-/// Throws CompileError (failed, timed out, crashed or without memory), Error(no_compiler | unsupported_arch |
+/// With `headers`, templates with heavy headers use precompiled ones: the result is the same. Throws
+/// CompileError (failed, timed out, crashed or without memory), Error(no_compiler | unsupported_arch |
 /// internal), and Error(deadline) when the pool was stopped.
 Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
-                 const Demand& demand);
+                 const Demand& demand, PrecompiledHeaders* headers = nullptr);
 
 /// Why this unit can never be published, known before compiling; empty when it can.
 std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit);

@@ -103,7 +103,8 @@ std::string real_path(const std::string& path) {
 }  // namespace
 
 bool confine_compile(const WorkerRequest& request, const std::string& private_directory,
-                     const std::vector<std::string>& writable) noexcept try {
+                     const std::vector<std::string>& writable,
+                     const std::vector<std::string>& readable) noexcept try {
   const Access known = known_to_kernel();
   if (known == 0) return false;
   Ruleset rules(known);
@@ -112,6 +113,7 @@ bool confine_compile(const WorkerRequest& request, const std::string& private_di
   for (const auto& [name, path] : request.roots) complete = rules.allow(path, kRead) && complete;
   for (const std::string& path : request.linked) complete = rules.allow(path, kRead) && complete;
   for (const std::string& path : system_places(request)) rules.allow(path, kRead);
+  for (const std::string& path : readable) complete = rules.allow(path, kRead) && complete;
   for (const std::string& path : writable) complete = rules.allow(path, kRead | kWrite) && complete;
   complete = rules.allow(private_directory, kRead | kWrite) && complete;
   // To remove the private directory when the compile is over (the C++ library tries it as a file first).

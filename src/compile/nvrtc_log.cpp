@@ -1,6 +1,7 @@
 #include "compile/nvrtc_log.hpp"
 
 #include <charconv>
+#include <utility>
 
 namespace kiln::compile {
 namespace {
@@ -56,6 +57,20 @@ void shorten(std::string& log) {
   log = log.substr(0, half) + cut + log.substr(end);
 }
 
+void take_header_message(HeaderOutcome& header, std::string& log, std::string_view program_name) {
+  if (header.file.empty()) return;
+  using End = HeaderOutcome::End;
+  for (const auto& [verb, end] : {std::pair("creating", End::created), std::pair("using", End::used)}) {
+    const std::string line = '"' + std::string(program_name) + "\": " + verb + " precompiled header file \"" +
+                             header.file + "\"\n";
+    const auto at = log.find(line);
+    if (at == std::string::npos || (at != 0 && log[at - 1] != '\n')) continue;
+    log.erase(at, line.size());
+    header.end = end;
+    return;
+  }
+}
+
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept {
   // In the compilers' own words, not in a source line that the log echoes.
   for (const std::string_view sign : {"catastrophic error: out of memory", "Loop in catastrophic"}) {
@@ -66,16 +81,20 @@ bool says_out_of_memory(std::string_view log, std::string_view result) noexcept 
 }
 
 std::vector<std::string> traced_headers(std::string_view json) {
-  // {"args":{"detail":".t0/cuda_fp16.h"},"dur":9334,"name":"Processing Header File",...}
-  constexpr std::string_view detail = "{\"args\":{\"detail\":\"",
-                             event = "\"name\":\"Processing Header File\"";
+  // {"args":{"detail":".t0/cuda_fp16.h"},"dur":9334,"name":"Processing Header File",...}; from sm_100 on
+  // {...,"dur":9334,"name":"Processing Header File","args":{"detail":".t0/cuda_fp16.h"}}
+  constexpr std::string_view before = "{\"args\":{\"detail\":\"",
+                             event = "\"name\":\"Processing Header File\"",
+                             after = ",\"args\":{\"detail\":\"";
   std::vector<std::string> out;
   for (auto at = json.find(event); at != std::string_view::npos; at = json.find(event, at + 1)) {
-    const auto begin = json.rfind(detail, at);
-    if (begin == std::string_view::npos) continue;
+    const bool follows = json.substr(at + event.size()).starts_with(after);
+    auto i = follows ? at + event.size() + after.size() : json.rfind(before, at);
+    if (i == std::string_view::npos) continue;
+    if (!follows) i += before.size();
     std::string name;
-    for (auto i = begin + detail.size(); i < at && json[i] != '"'; ++i) {
-      if (json[i] == '\\' && i + 1 < at) ++i;
+    for (; i < json.size() && json[i] != '"'; ++i) {
+      if (json[i] == '\\' && i + 1 < json.size()) ++i;
       name += json[i];
     }
     if (name != "__nv_nvrtc_builtin_header.h") out.push_back(std::move(name));

@@ -16,6 +16,9 @@ void take_phase_times(WorkerResponse& response);
 /// At most 2 MiB of a log, its beginning and its end (where ptxas reports): a megabyte of source in one line
 /// can warn for gigabytes, and the host must not hold them.
 void shorten(std::string& log);
+/// Takes the line that says what became of `header.file` out of a log as NVRTC wrote it, and notes `created`
+/// or `used`; without one nothing changes.
+void take_header_message(HeaderOutcome& header, std::string& log, std::string_view program_name);
 
 /// Memory ran out, whatever the result code says: the front end reports it like an error of the source.
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept;

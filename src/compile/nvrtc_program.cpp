@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 
@@ -16,6 +17,7 @@
 #include "base/file.hpp"
 #include "compile/confinement.hpp"
 #include "compile/nvrtc_log.hpp"
+#include "compile/pinned_heap.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/nvrtc.hpp"
 
@@ -41,6 +43,11 @@ struct HeaderTrace {
   HeaderTrace(const std::string& directory) : memory(::memfd_create("kiln-trace", MFD_CLOEXEC)) {
     if (!memory) throw Error(Errc::io, std::string("memfd_create: ") + std::strerror(errno));
     link_into(directory, "trace.json", "/proc/self/fd/" + std::to_string(memory.get()));
+  }
+  /// NVRTC refuses to write to a trace that is not empty.
+  void empty() const {
+    if (::ftruncate(memory.get(), 0) != 0)
+      throw Error(Errc::io, std::string("ftruncate: ") + std::strerror(errno));
   }
   std::vector<std::string> headers() const {
     std::string text(static_cast<std::size_t>(std::max<off_t>(0, ::lseek(memory.get(), 0, SEEK_END))), '\0');
@@ -114,11 +121,127 @@ bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const Work
   return true;
 }
 
+/// One run of NVRTC. Fills in what it gave; false when it failed.
+bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vector<std::string>& options,
+               WorkerResponse& response) {
+  Program program{nvrtc};
+  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(), 0,
+                                  nullptr, nullptr),
+              "nvrtcCreateProgram");
+  for (const std::string& name : request.name_expressions) {
+    nvrtc.check(nvrtc.AddNameExpression(program.handle, name.c_str()), "nvrtcAddNameExpression");
+  }
+  std::vector<const char*> raw;
+  for (const std::string& option : options) raw.push_back(option.c_str());
+
+  const auto start = std::chrono::steady_clock::now();
+  const toolchain::nvrtcResult result =
+      nvrtc.CompileProgram(program.handle, static_cast<int>(raw.size()), raw.data());
+  response.total_ms +=
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+
+  response.log =
+      fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
+  shorten(response.log);
+  take_header_message(response.header, response.log, request.program_name);
+  response.log = text(std::move(response.log));
+  take_phase_times(response);
+  if (result != 0) {
+    response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory
+                                                                                     : Status::compile_failed;
+    if (response.log.empty()) response.log = nvrtc.GetErrorString(result);
+    return false;
+  }
+  for (const std::string& name : request.name_expressions) {
+    const char* lowered = nullptr;
+    nvrtc.check(nvrtc.GetLoweredName(program.handle, name.c_str(), &lowered), "nvrtcGetLoweredName");
+    response.lowered_names.emplace_back(lowered);
+  }
+  if (refuse_size(nvrtc, program.handle, request, response)) return false;
+  response.image = fetch(nvrtc, program.handle, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, "nvrtcGetCUBIN");
+  if (request.want_ptx)
+    response.ptx = text(fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX"));
+  response.status = Status::ok;
+  return true;
+}
+
+/// Whether this process can do what `order` says at all; if not, the outcome says why.
+bool ready_for_header(const Nvrtc& nvrtc, const HeaderOrder& order, HeaderOutcome& outcome) {
+  outcome.end = HeaderOutcome::End::refused;
+  if (order.only_in != 0 && order.only_in != ::getpid()) {
+    outcome.end = HeaderOutcome::End::not_here;
+    return false;
+  }
+  if (!nvrtc.has_precompiled_headers())
+    outcome.why = "NVRTC before 13.0";
+  else if (!reserve_pinned_heap(order.heap_bytes))
+    outcome.why = "the address range of its heap is not to be had";
+  else
+    return true;
+  return false;
+}
+
+/// The heap is allocated at the first compile that asks for one.
+void set_heap(const Nvrtc& nvrtc, std::uint64_t bytes) {
+  static std::uint64_t set = 0;  // a worker compiles one at a time
+  if (set != bytes) nvrtc.check(nvrtc.SetPCHHeapSize(bytes), "nvrtcSetPCHHeapSize");
+  set = bytes;
+}
+
+/// The precompiled header of a request as this thread reaches it, once confined. The host's descriptor is
+/// opened before that: a confined thread may not look into another process.
+struct HeaderFile {
+  HeaderOrder::Step step;
+  base::Fd used;
+  std::string path;  ///< created: in the worker's own directory, with which it goes
+
+  HeaderFile(const WorkerRequest& request, WorkingDirectory whose)
+      : step(whose == WorkingDirectory::of_process ? request.header.step : HeaderOrder::Step::none) {
+    const char* directory = std::getenv("TMPDIR");
+    if (step == HeaderOrder::Step::create) path = std::string(directory ? directory : "/tmp") + "/header.pch";
+    if (step != HeaderOrder::Step::use) return;
+    used = base::Fd(::open(request.header.file.c_str(), O_RDONLY | O_CLOEXEC));
+    path = "/proc/self/fd/" + std::to_string(used.get());
+  }
+  /// To be written: its directory. To be read: itself.
+  std::vector<std::string> writable() const {
+    return step == HeaderOrder::Step::create ? std::vector{base::directory_of(path)}
+                                             : std::vector<std::string>{};
+  }
+  std::vector<std::string> readable() const { return used ? std::vector{path} : std::vector<std::string>{}; }
+};
+
+/// True when the response is complete; false when the compile has to be done again without a header.
+bool translate_with_header(const Nvrtc& nvrtc, const WorkerRequest& request, const HeaderFile& file,
+                           std::vector<std::string> options, WorkerResponse& response) {
+  if (!ready_for_header(nvrtc, request.header, response.header)) return false;
+  set_heap(nvrtc, request.header.heap_bytes);
+  HeaderOutcome& outcome = response.header;
+  const bool create = file.step == HeaderOrder::Step::create;
+  outcome.file = file.path;
+  if (create) ::unlink(file.path.c_str());
+  options.push_back((create ? "--create-pch=" : "--use-pch=") + file.path);
+  const bool ok = translate(nvrtc, request, options, response);
+  // What was said is the proof: NVRTC goes on without a header that it cannot use, and warns in the log.
+  const bool done = outcome.end == (create ? HeaderOutcome::End::created : HeaderOutcome::End::used);
+  if (ok && done && heap_is_pinned()) return true;
+  if (create) ::unlink(outcome.file.c_str());
+  outcome.end = HeaderOutcome::End::refused;
+  outcome.why = !heap_is_pinned() ? "its heap could not be pinned"
+                : ok              ? "the compiler did not take it: " + response.log.substr(0, 300)
+                                  : "the compile failed: " + response.log.substr(0, 300);
+  // A creation that fails has read the source as it is; what it says is what a compile without would say.
+  return create && response.status == Status::compile_failed &&
+         response.log.find("precompiled header") == std::string::npos;
+}
+
 /// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
 void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request,
                 WorkingDirectory whose, WorkerResponse& response) {
   const Nvrtc& nvrtc = Nvrtc::load(request.nvrtc, request.nvrtc_builtins);
-  if (whose == WorkingDirectory::of_process) confine_compile(request, directory);
+  const HeaderFile header(request, whose);
+  if (whose == WorkingDirectory::of_process)
+    confine_compile(request, directory, header.writable(), header.readable());
   response.nvrtc_version = std::to_string(nvrtc.major) + '.' + std::to_string(nvrtc.minor);
   if (const int number = base::Arch::parse(request.arch).number;
       std::find(nvrtc.archs.begin(), nvrtc.archs.end(), number) == nvrtc.archs.end()) {
@@ -129,47 +252,27 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   }
   for (const auto& [name, path] : request.roots) link_into(directory, name, path);
   std::unique_ptr<HeaderTrace> trace;
-  if (request.trace_headers) trace = std::make_unique<HeaderTrace>(directory);
+  // A header's creator tells its host what went into it. Its users are traced as well (it costs them
+  // nothing): NVRTC wants the same options.
+  if (request.trace_headers || header.step != HeaderOrder::Step::none)
+    trace = std::make_unique<HeaderTrace>(directory);
+  const auto options = [&](bool traced) { return options_for(nvrtc, request, prefix, traced); };
 
-  Program program{nvrtc};
-  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(), 0,
-                                  nullptr, nullptr),
-              "nvrtcCreateProgram");
-  for (const std::string& name : request.name_expressions) {
-    nvrtc.check(nvrtc.AddNameExpression(program.handle, name.c_str()), "nvrtcAddNameExpression");
+  bool done = false;
+  if (header.step != HeaderOrder::Step::none) {
+    done = translate_with_header(nvrtc, request, header, options(true), response);
+    if (!done) {
+      WorkerResponse fresh;
+      fresh.nvrtc_version = response.nvrtc_version;
+      fresh.private_directory = response.private_directory;
+      fresh.worker_pid = response.worker_pid;
+      fresh.header = std::move(response.header);
+      response = std::move(fresh);
+      if (trace) trace->empty();
+    }
   }
-  const std::vector<std::string> options = options_for(nvrtc, request, prefix, trace != nullptr);
-  std::vector<const char*> raw;
-  for (const std::string& option : options) raw.push_back(option.c_str());
-
-  const auto start = std::chrono::steady_clock::now();
-  const toolchain::nvrtcResult result =
-      nvrtc.CompileProgram(program.handle, static_cast<int>(raw.size()), raw.data());
-  response.total_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-
-  response.log =
-      fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
-  shorten(response.log);
-  response.log = text(std::move(response.log));
-  take_phase_times(response);
-  if (result != 0) {
-    response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory
-                                                                                     : Status::compile_failed;
-    if (response.log.empty()) response.log = nvrtc.GetErrorString(result);
-    return;
-  }
-  for (const std::string& name : request.name_expressions) {
-    const char* lowered = nullptr;
-    nvrtc.check(nvrtc.GetLoweredName(program.handle, name.c_str(), &lowered), "nvrtcGetLoweredName");
-    response.lowered_names.emplace_back(lowered);
-  }
-  if (refuse_size(nvrtc, program.handle, request, response)) return;
-  response.image = fetch(nvrtc, program.handle, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, "nvrtcGetCUBIN");
-  if (request.want_ptx)
-    response.ptx = text(fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX"));
-  if (trace) response.headers_read = trace->headers();
-  response.status = Status::ok;
+  if (!done) translate(nvrtc, request, options(request.trace_headers), response);
+  if (trace && response.status == Status::ok) response.headers_read = trace->headers();
 }
 
 struct Job {
@@ -203,6 +306,7 @@ void* thread_main(void* argument) noexcept {
 
 WorkerResponse run_nvrtc(const WorkerRequest& request, WorkingDirectory whose) noexcept {
   WorkerResponse response;
+  response.worker_pid = ::getpid();
   Job job{request, response, whose};
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);

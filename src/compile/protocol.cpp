@@ -72,6 +72,7 @@ std::string encode(const WorkerRequest& r) {
   put_strings(out, r.name_expressions);
   put_strings(out, r.linked);
   out.number<std::uint8_t>(r.trace_headers).number<std::uint8_t>(r.want_ptx);
+  out.number(r.header.step).bytes(r.header.file).number(r.header.heap_bytes).number(r.header.only_in);
   return std::move(out.str());
 }
 
@@ -93,6 +94,11 @@ WorkerRequest decode_request(std::string_view bytes) {
   r.linked = get_strings(in);
   r.trace_headers = in.number<std::uint8_t>() != 0;
   r.want_ptx = in.number<std::uint8_t>() != 0;
+  r.header.step = in.number<HeaderOrder::Step>();
+  if (r.header.step > HeaderOrder::Step::use) throw base::Malformed("unknown header step");
+  r.header.file = in.string();
+  r.header.heap_bytes = in.number<std::uint64_t>();
+  r.header.only_in = in.number<std::int32_t>();
   return r;
 }
 
@@ -103,6 +109,7 @@ std::string encode(const WorkerResponse& r) {
   put_strings(out, r.headers_read);
   out.bytes(r.private_directory).bytes(r.nvrtc_version);
   out.number(r.frontend_ms).number(r.nvvm_ms).number(r.ptxas_ms).number(r.total_ms);
+  out.number(r.header.end).bytes(r.header.file).bytes(r.header.why).number(r.worker_pid);
   return std::move(out.str());
 }
 
@@ -120,6 +127,11 @@ WorkerResponse decode_response(std::string_view bytes) {
   r.private_directory = in.string();
   r.nvrtc_version = in.string();
   for (double* ms : {&r.frontend_ms, &r.nvvm_ms, &r.ptxas_ms, &r.total_ms}) *ms = in.number<double>();
+  r.header.end = in.number<HeaderOutcome::End>();
+  if (r.header.end > HeaderOutcome::End::not_here) throw base::Malformed("unknown header outcome");
+  r.header.file = in.string();
+  r.header.why = in.string();
+  r.worker_pid = in.number<std::int32_t>();
   return r;
 }
 

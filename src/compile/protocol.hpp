@@ -20,6 +20,23 @@ inline constexpr std::uint32_t kProtocolVersion = 2;
 inline constexpr const char* kProgramDirectory = "/dev/null/";
 inline constexpr std::size_t kMaxFrame = std::size_t{1} << 30;
 
+/// What a compile is to do with a precompiled header (compile/precompiled_header.hpp).
+struct HeaderOrder {
+  enum class Step : std::uint8_t { none, create, use };
+  Step step = Step::none;
+  std::string file;              ///< to use; the worker names what it creates
+  std::uint64_t heap_bytes = 0;  ///< of the pinned heap: the same for every worker
+  std::int32_t only_in = 0;      ///< pid of the only worker that may use it yet; 0: any
+};
+
+/// What became of it. In every case the rest of the response is what a compile without it gives.
+struct HeaderOutcome {
+  enum class End : std::uint8_t { none, created, used, refused, not_here };
+  End end = End::none;
+  std::string file;  ///< created: in the worker's own directory, for the host to take away
+  std::string why;   ///< refused
+};
+
 struct WorkerRequest {
   std::string nvrtc, nvrtc_builtins;  ///< absolute paths
   std::string program_name;           ///< "/dev/null/rms_norm.cu"
@@ -32,6 +49,7 @@ struct WorkerRequest {
   std::vector<std::string> linked;  ///< files and directories outside the roots that symlinks in them lead to
   bool trace_headers = false;       ///< report which files were read
   bool want_ptx = false;
+  HeaderOrder header;
 };
 
 struct WorkerResponse {
@@ -51,6 +69,8 @@ struct WorkerResponse {
   std::string private_directory;          ///< where the compile ran: must not show up in the image
   std::string nvrtc_version;              ///< "13.0"
   double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0, total_ms = 0;
+  HeaderOutcome header;
+  std::int32_t worker_pid = 0;
 };
 
 std::string encode(const WorkerRequest& request);

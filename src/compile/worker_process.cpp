@@ -149,10 +149,9 @@ WorkerProcess::~WorkerProcess() {
 
 void WorkerProcess::send_kill() noexcept {
   // By pidfd where there is one: a host that ignores SIGCHLD reaps by itself, and the pid may be another's.
-  if (pidfd_)
-    ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0);
-  else
-    ::kill(pid_, SIGKILL);
+  const bool there = pidfd_ ? ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0) == 0
+                            : ::kill(pid_, SIGKILL) == 0;
+  if (there) ::kill(-pid_, SIGKILL);  // its group: whatever it has started
 }
 
 void WorkerProcess::kill(Reason reason) noexcept {

@@ -162,17 +162,20 @@ void Pipeline::warm_up() {
 
 Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record,
                                const std::atomic<compile::Urgency>& urgency) {
+  const auto same_closure = [&] {
+    return prepare(unit.instantiation, source::Trust::content).made.text == unit.made.text;
+  };
   compile::Compiled compiled;
   try {
     auto demand = compile::demand_of(unit.instantiation, unit.closure, seconds(config_.compile_deadline_s()));
     demand.urgency = &urgency;
-    compiled = compile::compile({unit.instantiation, unit.closure, unit.made}, toolkit(), workers_, demand);
+    compiled = compile::compile({unit.instantiation, unit.closure, unit.made, false, same_closure}, toolkit(),
+                                workers_, demand, &headers_);
   } catch (...) {
     ++counters_.compile_failures;
     throw;
   }
-  if (compiled.unpublishable.empty() &&
-      prepare(unit.instantiation, source::Trust::content).made.text != unit.made.text) {
+  if (compiled.unpublishable.empty() && !same_closure()) {
     compiled.unpublishable = "a file appeared in its search path while it was being compiled";
   }
   ++counters_.compiles;

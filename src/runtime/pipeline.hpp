@@ -139,6 +139,7 @@ class Pipeline {
   source::ScanCache scans_;
   HostSlots slots_;
   compile::WorkerPool workers_;
+  compile::PrecompiledHeaders headers_;
 
   /// A forked child starts with its own: it has none of the threads that hold the mutex or land a flight.
   struct State {

@@ -38,10 +38,10 @@ class Opened {
  public:
   explicit Opened(const std::string& file)
       : fd_(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644)) {
-    if (fd_) cache::close_at_fork(fd_.get());
+    if (fd_) base::close_at_fork(fd_.get());
   }
   ~Opened() {
-    if (fd_) cache::forget_at_fork(fd_.get());
+    if (fd_) base::forget_at_fork(fd_.get());
   }
   Opened(const Opened&) = delete;
   Opened& operator=(const Opened&) = delete;

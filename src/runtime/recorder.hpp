@@ -14,7 +14,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
-#include "cache/process.hpp"
+#include "base/process.hpp"
 #include "kiln/digest.hpp"
 #include "source/instantiate.hpp"
 
@@ -58,7 +58,7 @@ class Recorder {
   void warn(const char* what) const noexcept;
 
   const std::string file_;  // absolute
-  cache::PerProcess<State> state_;
+  base::PerProcess<State> state_;
 };
 
 /// Where the templates from memory of a record lie: a directory for the template path.

@@ -24,6 +24,12 @@ SharedLibrary open_or_throw(const std::string& path) {
 }
 
 template <class Function>
+void bind_if_there(Function*& slot, const SharedLibrary& library, const char* name) {
+  void* found = library.symbol(name);
+  std::memcpy(&slot, &found, sizeof slot);
+}
+
+template <class Function>
 void bind(Function*& slot, const SharedLibrary& library, const std::string& path, const char* name) {
   void* found = library.symbol(name);
   if (!found) unusable(path, std::string("it has no ") + name + " (NVRTC 12.0 or newer is needed)");
@@ -52,6 +58,8 @@ std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::stri
   bind(n.GetProgramLog, library, nvrtc_path, "nvrtcGetProgramLog");
   bind(n.AddNameExpression, library, nvrtc_path, "nvrtcAddNameExpression");
   bind(n.GetLoweredName, library, nvrtc_path, "nvrtcGetLoweredName");
+  bind_if_there(n.SetPCHHeapSize, library, "nvrtcSetPCHHeapSize");
+  bind_if_there(n.GetPCHCreateStatus, library, "nvrtcGetPCHCreateStatus");
 
   int count = 0;
   n.check(n.Version(&n.major, &n.minor), "nvrtcVersion");

@@ -30,6 +30,9 @@ struct Nvrtc {
   nvrtcResult (*GetProgramLog)(nvrtcProgram, char*);
   nvrtcResult (*AddNameExpression)(nvrtcProgram, const char*);
   nvrtcResult (*GetLoweredName)(nvrtcProgram, const char*, const char**);
+  /// Null before 12.8.
+  nvrtcResult (*SetPCHHeapSize)(size_t) = nullptr;
+  nvrtcResult (*GetPCHCreateStatus)(nvrtcProgram) = nullptr;
 
   int major = 0, minor = 0;
   std::vector<int> archs;  ///< supported, ascending: 75 80 ... 121
@@ -39,6 +42,10 @@ struct Nvrtc {
   static const Nvrtc& load(const std::string& nvrtc_path, const std::string& builtins_path);
   bool at_least(int want_major, int want_minor) const noexcept {
     return major > want_major || (major == want_major && minor >= want_minor);
+  }
+  /// 12.8 and 12.9 have them too, and crashed other projects; what was tried here is 13.0.
+  bool has_precompiled_headers() const noexcept {
+    return at_least(13, 0) && SetPCHHeapSize && GetPCHCreateStatus;
   }
   /// Throws Error(internal) "nvrtcX: NVRTC_ERROR_...".
   void check(nvrtcResult result, const char* call) const;

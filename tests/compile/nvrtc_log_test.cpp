@@ -74,5 +74,29 @@ TEST(NvrtcLog, NamesTheHeadersOfATrace) {
   EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
 }
 
+TEST(NvrtcLog, NamesTheHeadersOfATraceForSm100AndLater) {
+  const auto headers = traced_headers(
+      R"({"traceEvents":[{},{"ts":1,"name":"Processing Header File","args":{"detail":"__nv_nvrtc_builtin_header.h"}},)"
+      R"x({"ts":2,"name":"Scanning Function Body","args":{"detail":"f()"}},{"ts":3,"name":"Processing Header File","args":{"detail":".k0/a.h"}}]})x");
+  EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
+}
+
+TEST(NvrtcLog, TakesTheLineAboutAPrecompiledHeaderOutAndNothingElse) {
+  const std::string mine = "\"/dev/null/k.cu\": using precompiled header file \"/proc/1/fd/4\"\n",
+                    rest = "a warning\n";
+  HeaderOutcome outcome;
+  std::string log = mine + rest;
+  take_header_message(outcome, log, "/dev/null/k.cu");
+  EXPECT_EQ(log, mine + rest) << "none was asked for";
+  outcome.file = "/proc/1/fd/4";
+  take_header_message(outcome, log, "/dev/null/k.cu");
+  EXPECT_EQ(log, rest);
+  EXPECT_EQ(outcome.end, HeaderOutcome::End::used);
+  outcome = {HeaderOutcome::End::none, "/proc/1/fd/5", {}};
+  log = mine;
+  take_header_message(outcome, log, "/dev/null/k.cu");
+  EXPECT_EQ(outcome.end, HeaderOutcome::End::none) << "another file";
+}
+
 }  // namespace
 }  // namespace kiln::compile

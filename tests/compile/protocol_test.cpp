@@ -21,6 +21,7 @@ WorkerRequest sample_request() {
   r.roots = {{".k0", "/t"}, {".t0", "/cuda"}};
   r.arch = "sm_90a", r.options = {"-std=c++17", ""}, r.random_seed = "ff", r.name_expressions = {"k<1>"},
   r.linked = {"/farm/x.h"}, r.trace_headers = true;
+  r.header = {HeaderOrder::Step::use, "/proc/7/fd/3", 1 << 20, 42};
   return r;
 }
 
@@ -33,6 +34,7 @@ WorkerResponse sample_response() {
       5),
   r.log = "log", r.lowered_names = {"_Z1k"}, r.headers_read = {".k0/a.h"}, r.nvrtc_version = "13.0";
   r.ptxas_ms = 1.5, r.total_ms = 40;
+  r.header = {HeaderOutcome::End::refused, "/x/header.pch", "why"}, r.worker_pid = 43;
   return r;
 }
 
@@ -46,6 +48,14 @@ TEST(Protocol, RequestAndResponseSurviveTheRoundTrip) {
   EXPECT_EQ(response.image, sample_response().image);
   EXPECT_EQ(response.lowered_names, sample_response().lowered_names);
   EXPECT_EQ(response.ptxas_ms, 1.5);
+  EXPECT_EQ(request.header.step, HeaderOrder::Step::use);
+  EXPECT_EQ(request.header.file, "/proc/7/fd/3");
+  EXPECT_EQ(request.header.heap_bytes, 1u << 20);
+  EXPECT_EQ(request.header.only_in, 42);
+  EXPECT_EQ(response.header.end, HeaderOutcome::End::refused);
+  EXPECT_EQ(response.header.file, "/x/header.pch");
+  EXPECT_EQ(response.header.why, "why");
+  EXPECT_EQ(response.worker_pid, 43);
 }
 
 TEST(Protocol, EveryTruncationIsMalformedAndNothingWorse) {

@@ -24,6 +24,7 @@ void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, TaskResult& 
   const auto start = base::Clock::now();
   runtime::ObtainOptions options;
   options.when_full = runtime::WhenFull::wait;  // the records are what this is for
+  options.urgency = compile::Urgency::ahead;  // an engine that waits for its kernel goes first
   try {
     const runtime::Obtained obtained =
         pipeline.obtain(source::instantiate(task.origin, task.resolved), options);

@@ -1,0 +1,488 @@
+// Precompiled headers: the same bytes as without, never a stale one, and no fault of theirs is a compile's.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+
+#include "base/log.hpp"
+#include "compile/fixture.hpp"
+#include "compile/header_reuse.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using compile::Compiled;
+using compile::HeaderSettings;
+using compile::PrecompiledHeader;
+using compile::PrecompiledHeaders;
+using compile::WorkerPool;
+
+const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
+
+/// Small headers count as heavy, and the first asker creates.
+HeaderSettings eager() {
+  HeaderSettings settings;
+  settings.min_files = 1;
+  settings.created_by = 1;
+  return settings;
+}
+
+class PrecompiledHeaderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the worker of a sanitizer build pins no heap";
+#endif
+    if (std::getenv("KILN_TEST_LOG")) base::set_log_level("debug");
+    ask_.toolkit = real_toolkit();
+    if (!ask_.toolkit.has_compiler()) GTEST_SKIP() << "no NVRTC on this machine";
+    tree_.write("t/scale.toml", small_manifest("scale"));
+  }
+  void write_unit(const std::string& includes, const std::string& body = "out[i] = T(N + VALUE);") {
+    tree_.write("t/scale.cu", small_source(includes, body));
+  }
+  MadeUnit made(int n) {
+    ask_.values = {Dtype::f32, n};
+    return make_unit(tree_.at("t"), ask_);
+  }
+  Compiled compile_in(
+      WorkerPool& pool, const MadeUnit& m, PrecompiledHeaders* headers,
+      std::function<bool()> same = [] { return true; }) {
+    return compile::compile({m.unit, m.closure, m.made, false, std::move(same)}, ask_.toolkit, pool,
+                            base::Deadline::after(std::chrono::seconds(120)), headers);
+  }
+  void expect_same(const Compiled& a, const Compiled& b, const std::string& what) {
+    EXPECT_TRUE(a.image == b.image) << what;
+    EXPECT_EQ(a.facts.log, b.facts.log) << what;
+    EXPECT_EQ(a.facts.lowered_name, b.facts.lowered_name) << what;
+    EXPECT_EQ(a.unpublishable, b.unpublishable) << what;
+  }
+  /// Specialisations first, first + 1, ...: each in pool a or b in turn, with and without.
+  void expect_same_in_both(PrecompiledHeaders& headers, int first, int count, const std::string& what) {
+    for (int n = first; n < first + count; ++n) {
+      const MadeUnit m = made(n);
+      expect_same(compile_in(n % 2 ? a_ : b_, m, &headers), compile_in(plain_, m, nullptr),
+                  what + " N=" + std::to_string(n));
+    }
+  }
+
+  Tree tree_;
+  Ask ask_;
+  WorkerPool a_{kWorker, 1}, b_{kWorker, 1}, plain_{kWorker, 1};  // a process each
+};
+
+struct HeavyUnit {
+  const char *name, *arch, *includes, *body;
+};
+
+class HeavyUnitTest : public PrecompiledHeaderTest, public ::testing::WithParamInterface<HeavyUnit> {};
+
+TEST_P(HeavyUnitTest, GivesTheSameBytesInTwoWorkersAsWithout) {
+  if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
+  write_unit(GetParam().includes, GetParam().body);
+  tree_.write("t/linkage.h",
+              "namespace { __device__ int counter; }\nstatic __device__ int other;\n"
+              "static __device__ __noinline__ int add(int n) { return atomicAdd(&other, n) + counter; }\n");
+  ask_.arch = GetParam().arch;
+  HeaderSettings settings;
+  settings.created_by = 1;
+  PrecompiledHeaders headers(settings);
+  expect_same_in_both(headers, 3, 4, GetParam().name);
+  const auto counts = headers.counts();
+  EXPECT_EQ(counts.created, 1u);
+  EXPECT_EQ(counts.proven, 1u) << "in another worker than its creator, so for all";
+  EXPECT_EQ(counts.used, 3u) << "its creator's worker among them";
+  EXPECT_EQ(counts.off, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Units, HeavyUnitTest,
+    ::testing::Values(
+        HeavyUnit{"reduce", "sm_90a", "#include <cub/block/block_reduce.cuh>\n",
+                  "using R = cub::BlockReduce<float, 64>; __shared__ typename R::TempStorage s; "
+                  "out[i] = T(R(s).Sum(float(out[i])) + N);"},
+        HeavyUnit{"sort", "sm_80", "#include <cub/block/block_radix_sort.cuh>\n",
+                  "using S = cub::BlockRadixSort<float, 64, 2>; __shared__ typename S::TempStorage s; "
+                  "float v[2] = {float(out[i]), N}; S(s).Sort(v); out[i] = T(v[0]);"},
+        HeavyUnit{
+            "groups", "sm_120a",
+            "#include <cuda_bf16.h>\n#include <cooperative_groups.h>\n"
+            "#include <cooperative_groups/reduce.h>\n",
+            "namespace g = cooperative_groups; auto w = g::tiled_partition<32>(g::this_thread_block()); "
+            "out[i] = T(g::reduce(w, float(__float2bfloat16(out[i])), g::plus<float>()) + N);"},
+        HeavyUnit{"linkage", "sm_90a", "#include <cuda/std/type_traits>\n#include \"linkage.h\"\n",
+                  "out[i] = T(add(N) + cuda::std::is_same_v<T, float>);"}),
+    [](const auto& each) { return std::string(each.param.name); });
+
+TEST_F(PrecompiledHeaderTest, TheFirstAskerOnlyLeavesANoteAndTheSecondCreates) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  HeaderSettings settings = eager();
+  settings.created_by = HeaderSettings().created_by;
+  PrecompiledHeaders headers(settings);
+  expect_same_in_both(headers, 1, 1, "first");
+  EXPECT_EQ(headers.counts().created, 0u);
+  expect_same_in_both(headers, 2, 1, "second");
+  EXPECT_EQ(headers.counts().created, 1u);
+}
+
+TEST_F(PrecompiledHeaderTest, LightUnitsHaveNone) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  HeaderSettings settings;
+  settings.created_by = 1;
+  PrecompiledHeaders headers(settings);
+  expect_same_in_both(headers, 1, 3, "light");
+  EXPECT_EQ(headers.counts().created, 0u);
+}
+
+TEST_F(PrecompiledHeaderTest, AWorkerItWasNotProvenInProvesItAgain) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  PrecompiledHeaders headers(eager());
+  for (int n : {1, 3, 5}) compile_in(a_, made(n), &headers);  // one worker: creates, proves and uses
+  EXPECT_EQ(headers.counts().proven, 1u);
+  EXPECT_EQ(headers.counts().used, 2u);
+  expect_same_in_both(headers, 2, 1, "refused in b: not proven there");
+  EXPECT_EQ(headers.counts().used, 2u);
+  expect_same_in_both(headers, 4, 2, "b proves, a uses");
+  EXPECT_EQ(headers.counts().proven, 2u);
+  EXPECT_EQ(headers.counts().used, 4u);
+}
+
+TEST_F(PrecompiledHeaderTest, AChangedHeaderIsNeverServedStale) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#include \"deep/b.h\"\n#define VALUE (1 + DEEP)\n");
+  const std::string deep = tree_.write("t/deep/b.h", "#include \"../deep/c.h\"\n");
+  tree_.write("t/deep/c.h", "#define DEEP 10\n");
+  PrecompiledHeaders headers(eager());
+  expect_same_in_both(headers, 1, 3, "before");
+  ASSERT_EQ(headers.counts().used, 2u);
+  const auto first = compile_in(a_, made(1), &headers);
+  ASSERT_EQ(headers.counts().used, 3u);
+
+  tree_.write("t/a.h", "#include \"deep/b.h\"\n#define VALUE (2 + DEEP)\n");  // direct
+  const auto second = compile_in(a_, made(1), &headers);
+  EXPECT_EQ(headers.counts().used, 3u) << "another content is another header";
+  EXPECT_FALSE(second.image == first.image);
+  expect_same_in_both(headers, 1, 3, "a direct change");
+
+  // Deep, with the same size and the same mtime.
+  const std::string c = tree_.at("t/deep/c.h");
+  const auto time = fs::last_write_time(c);
+  std::ofstream(c) << "#define DEEP 77\n";
+  fs::last_write_time(c, time);
+  expect_same_in_both(headers, 1, 3, "a deep change");
+  EXPECT_FALSE(compile_in(a_, made(1), &headers).image == second.image);
+
+  tree_.write("t/deep/c.h", "#define DEEP 10\n");  // back: may be used again
+  tree_.write("t/a.h", "#include \"deep/b.h\"\n#define VALUE (1 + DEEP)\n");
+  EXPECT_TRUE(compile_in(b_, made(1), &headers).image == first.image);
+  EXPECT_EQ(headers.counts().off, 0u);
+}
+
+TEST_F(PrecompiledHeaderTest, WhatReachesTheFrontEndIsInTheName) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  const MadeUnit m = made(1);
+  compile::WorkerRequest request;
+  request.source = "x", request.arch = "sm_90a", request.options = {"-DA=1"},
+  request.program_name = "/dev/null/k.cu";
+  request.roots = {{".k0", "/somewhere"}};
+  const auto name = [&](const auto& change) {
+    compile::WorkerRequest r = request;
+    source::Closure closure = m.closure;
+    toolchain::Toolkit toolkit = ask_.toolkit;
+    HeaderSettings settings = eager();
+    change(r, closure, toolkit, settings);
+    return compile::header_name(r, closure, toolkit, settings);
+  };
+  const auto base = name([](auto&...) {});
+  ASSERT_TRUE(base);
+  const auto expect_other = [&](const char* what, const auto& change) {
+    const auto other = name(change);
+    EXPECT_TRUE(other && *other != *base) << what;
+  };
+  const auto expect_none = [&](const char* what, const auto& change) { EXPECT_FALSE(name(change)) << what; };
+  expect_other("source", [](auto& r, auto&...) { r.source += ' '; });
+  expect_other("arch", [](auto& r, auto&...) { r.arch = "sm_80"; });
+  expect_other("option", [](auto& r, auto&...) { r.options = {"-DA=2"}; });
+  expect_other("program name", [](auto& r, auto&...) { r.program_name += 'x'; });
+  expect_other("roots", [](auto& r, auto&...) { r.roots.emplace_back(".t0", "/x"); });
+  expect_other("content", [](auto&, auto& c, auto&...) { c.files[0].digest.bytes[3] ^= 1; });
+  expect_other("where the compiler sees it", [](auto&, auto& c, auto&...) { c.files[0].symbolic += 'x'; });
+  expect_other("another file", [](auto&, auto& c, auto&...) { c.files.push_back(c.files[0]); });
+  expect_other("nvrtc", [](auto&, auto&, auto& t, auto&) { t.nvrtc_build_id += "0"; });
+  expect_other("builtins", [](auto&, auto&, auto& t, auto&) { t.builtins_build_id += "0"; });
+  expect_other("heap", [](auto&, auto&, auto&, auto& s) { s.heap_bytes /= 2; });
+  expect_none("no build-id", [](auto&, auto&, auto& t, auto&) { t.nvrtc_build_id.clear(); });
+  expect_none("a memo's digests", [](auto&, auto& c, auto&...) { c.memoised = true; });
+  expect_none("__DATE__", [](auto&, auto& c, auto&...) { c.date_time = {".k0/a.h"}; });
+  expect_none("a computed probe", [](auto&, auto& c, auto&...) { c.computed_probes = {""}; });
+  expect_none("light", [](auto&, auto&, auto&, auto& s) { s.min_files = 2; });
+  expect_none("switched off", [](auto&, auto&, auto&, auto& s) { s.enabled = false; });
+  const auto same = name([](auto& r, auto&...) {
+    r.random_seed = "other", r.name_expressions = {"k<2>"}, r.want_ptx = true;
+    r.roots[0].second = "/elsewhere";
+  });
+  EXPECT_TRUE(same && *same == *base) << "what may differ between users";
+}
+
+TEST_F(PrecompiledHeaderTest, AHeaderThatChangedSinceItWasHashedIsNotConfirmed) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  PrecompiledHeaders headers(eager());
+  const MadeUnit old = made(1);
+  tree_.write("t/a.h", "#define VALUE 2\n", true);
+  const auto raced = compile_in(a_, old, &headers);
+  EXPECT_NE(raced.unpublishable.find("changed"), std::string::npos);
+  EXPECT_EQ(headers.counts().created, 0u);
+  EXPECT_EQ(headers.counts().off, 1u);
+  tree_.write("t/a.h", "#define VALUE 1\n");  // the old name again: nothing may be found under it
+  expect_same_in_both(headers, 1, 3, "the old content");
+  EXPECT_EQ(headers.counts().used, 0u);
+  tree_.write("t/a.h", "#define VALUE 3\n");
+  expect_same_in_both(headers, 1, 3, "new content");
+  EXPECT_EQ(headers.counts().used, 2u);
+}
+
+TEST_F(PrecompiledHeaderTest, AFileThatAppearedWhileItWasMadeIsNotConfirmed) {
+  write_unit(
+      "#if __has_include(\"maybe.h\")\n#define VALUE 2\n#else\n#define VALUE 1\n#endif\n#include \"a.h\"\n");
+  tree_.write("t/a.h", "\n");
+  PrecompiledHeaders headers(eager());
+  const MadeUnit before = made(1);
+  tree_.write("t/maybe.h", "\n");  // neither listed by the compiler, nor a changed file of the closure
+  compile_in(a_, before, &headers, [&] { return made(1).made.text == before.made.text; });
+  EXPECT_EQ(headers.counts().created, 0u);
+  fs::remove(tree_.at("t/maybe.h"));
+  expect_same_in_both(headers, 1, 3, "without it");
+}
+
+TEST_F(PrecompiledHeaderTest, AComputedIncludeIsComparedWithItsCreatorsList) {
+  write_unit(
+      "#define STR2(x) #x\n#define STR(x) STR2(x)\n#define NAME hidden\n#include \"a.h\"\n#include "
+      "STR(NAME.h)\n");
+  tree_.write("t/a.h", "#define OTHER 1\n");
+  tree_.write("t/hidden.h", "#define VALUE 3\n");
+  PrecompiledHeaders headers(eager());
+  expect_same_in_both(headers, 1, 2, "hidden");
+  EXPECT_EQ(headers.counts().created, 0u) << "it read what its name does not cover";
+  tree_.write("t/scale.toml", small_manifest("scale", "extra_includes = [\"hidden.h\"]\n"));
+  expect_same_in_both(headers, 1, 3, "named: publishable with and without");
+  EXPECT_EQ(headers.counts().used, 2u);
+}
+
+TEST_F(PrecompiledHeaderTest, AnErrorOfTheSourceSaysTheSameWithAndWithout) {
+  write_unit("#include \"a.h\"\n", "static_assert(N < 4, \"too large\"); out[i] = T(N + VALUE);");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  PrecompiledHeaders headers(eager());
+  const auto log_of = [&](PrecompiledHeaders* with, int n) -> std::string {
+    try {
+      compile_in(with ? a_ : plain_, made(n), with);
+    } catch (const CompileError& error) {
+      return error.what();
+    }
+    return "compiled";
+  };
+  EXPECT_EQ(log_of(&headers, 5), log_of(nullptr, 5)) << "while creating";
+  EXPECT_NE(log_of(nullptr, 5).find("too large"), std::string::npos);
+  expect_same_in_both(headers, 1, 3, "an error is no fault of the header");
+  EXPECT_EQ(headers.counts().used, 2u);
+  EXPECT_EQ(log_of(&headers, 5), log_of(nullptr, 5)) << "while using";
+  expect_same_in_both(headers, 1, 3, "afterwards");
+  EXPECT_EQ(headers.counts().used, 5u);
+  EXPECT_EQ(headers.counts().off, 0u);
+}
+
+TEST_F(PrecompiledHeaderTest, DiagnosticsOfHeadersAreNotHidden) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n#warning old header\n");
+  PrecompiledHeaders headers(eager());
+  expect_same_in_both(headers, 1, 3, "warning");
+  EXPECT_NE(compile_in(a_, made(1), &headers).facts.log.find("old header"), std::string::npos);
+  EXPECT_EQ(headers.counts().used, 0u);
+}
+
+/// Descriptors of this process that are unlinked precompiled headers.
+std::vector<int> held_files() {
+  std::vector<int> out;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (fs::read_symlink(entry.path(), gone).string().find("header.pch (deleted)") != std::string::npos)
+      out.push_back(std::stoi(entry.path().filename()));
+  }
+  return out;
+}
+
+TEST_F(PrecompiledHeaderTest, AFileDamagedBetweenUsesIsNotUsed) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  for (const bool shortened : {false, true}) {
+    PrecompiledHeaders headers(eager());
+    expect_same_in_both(headers, 1, 3, "before");
+    ASSERT_EQ(headers.counts().used, 2u);
+    ASSERT_EQ(held_files().size(), 1u);
+    const base::Fd file(::open(("/proc/self/fd/" + std::to_string(held_files()[0])).c_str(), O_RDWR));
+    ASSERT_TRUE(file);
+    if (shortened)
+      ASSERT_EQ(::ftruncate(file.get(), 5000), 0);
+    else
+      ASSERT_EQ(::pwrite(file.get(), std::string(4096, 'x').data(), 4096, 1 << 16), 4096);
+    expect_same_in_both(headers, 1, 3, "after");
+    EXPECT_EQ(headers.counts().used, 2u);
+    EXPECT_EQ(headers.counts().off, 1u);
+    EXPECT_EQ(headers.counts().held, 0u);
+  }
+}
+
+TEST_F(PrecompiledHeaderTest, AFileThatWasBadFromTheStartHurtsNobody) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  using Harm = std::function<void(const std::string&)>;
+  const std::map<std::string, Harm> harms{
+      {"deleted", [](const std::string& file) { fs::remove(file); }},
+      {"empty", [](const std::string& file) { fs::resize_file(file, 0); }},
+      {"cut in its head", [](const std::string& file) { fs::resize_file(file, 100); }},
+      {"cut in its heap",
+       [](const std::string& file) { fs::resize_file(file, fs::file_size(file) - (64 << 10)); }},
+      {"no header", [](const std::string& file) { std::ofstream(file) << std::string(1 << 20, 'x'); }},
+      {"zeros in its heap", [](const std::string& file) {
+         std::fstream(file, std::ios::in | std::ios::out).seekp(fs::file_size(file) - (256 << 10))
+             << std::string(200 << 10, '\0');
+       }}};
+  for (const auto& [what, harm] : harms) {
+    HeaderSettings settings = eager();
+    settings.on_created = harm;
+    PrecompiledHeaders headers(settings);
+    expect_same_in_both(headers, 1, 4, what);
+    EXPECT_TRUE(headers.counts().used == 0 || what == "zeros in its heap") << what;
+  }
+}
+
+TEST_F(PrecompiledHeaderTest, AWrongOneIsFoundOutBeforeItIsUsed) {
+  write_unit("#include \"a.h\"\n");
+  const std::string keep = tree_.at("kept.pch");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  HeaderSettings settings = eager();
+  settings.on_created = [&](const std::string& file) { fs::copy_file(file, keep); };
+  PrecompiledHeaders first(settings);
+  compile_in(a_, made(1), &first);
+  ASSERT_TRUE(fs::exists(keep));
+
+  tree_.write("t/a.h", "#define VALUE 2\n");
+  settings.on_created = [&](const std::string& file) {
+    fs::copy_file(keep, file, fs::copy_options::overwrite_existing);
+  };
+  std::vector<std::string> warnings;
+  base::set_log_sink([&](base::Level level, std::string_view line) {
+    if (level == base::Level::warning) warnings.emplace_back(line);
+  });
+  PrecompiledHeaders headers(settings);
+  expect_same_in_both(headers, 1, 4, "planted");
+  base::set_log_sink({});
+  EXPECT_EQ(headers.counts().created, 1u);
+  EXPECT_EQ(headers.counts().used, 0u);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("without precompiled headers"), std::string::npos) << warnings[0];
+  tree_.write("t/a.h", "#define VALUE 3\n");
+  expect_same_in_both(headers, 1, 3, "off for every name");
+  EXPECT_EQ(headers.counts().created, 1u);
+}
+
+TEST_F(PrecompiledHeaderTest, AHeapThatIsTooSmallIsDoneWithout) {
+  if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
+  write_unit("#include <cuda/std/type_traits>\n", "out[i] = T(N);");
+  HeaderSettings settings = eager();
+  settings.heap_bytes = 4 << 20;
+  PrecompiledHeaders headers(settings);
+  expect_same_in_both(headers, 1, 2, "4 MiB");
+  EXPECT_EQ(headers.counts().created, 0u);
+  EXPECT_EQ(headers.counts().off, 1u);
+}
+
+TEST_F(PrecompiledHeaderTest, OneCreatesAndOneProvesHoweverManyAsk) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  WorkerPool pool(kWorker, 3);
+  PrecompiledHeaders headers(eager());
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    std::vector<MadeUnit> units;
+    for (int n = 0; n < 6; ++n) units.push_back(made(1 + 6 * t + n));
+    threads.emplace_back([&, units = std::move(units)] {
+      for (const MadeUnit& m : units) EXPECT_NO_THROW(compile_in(pool, m, &headers));
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(headers.counts().created, 1u);
+  EXPECT_GE(headers.counts().used, 1u);
+  EXPECT_EQ(headers.counts().off, 0u);
+  expect_same_in_both(headers, 30, 2, "afterwards");
+}
+
+TEST_F(PrecompiledHeaderTest, WhatIsHeldIsBounded) {
+  write_unit("#include \"a.h\"\n");
+  HeaderSettings settings = eager();
+  settings.max_count = 2;
+  PrecompiledHeaders headers(settings);
+  for (int value = 1; value <= 4; ++value) {
+    tree_.write("t/a.h", "#define VALUE " + std::to_string(value) + "\n");
+    expect_same_in_both(headers, 1, 2, "count");
+    EXPECT_LE(headers.counts().held, 2u);
+    EXPECT_EQ(held_files().size(), headers.counts().held);
+  }
+  EXPECT_EQ(headers.counts().evicted, 2u);
+  headers.drop_idle(std::chrono::seconds(0));
+  EXPECT_EQ(headers.counts().held_bytes, 0u);
+  EXPECT_TRUE(held_files().empty());
+
+  settings.max_bytes = 1;
+  PrecompiledHeaders none(settings);
+  expect_same_in_both(none, 1, 3, "bytes");
+  EXPECT_EQ(none.counts().held, 0u);
+}
+
+TEST_F(PrecompiledHeaderTest, AForkedChildHasNoneOfItsParents) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  PrecompiledHeaders headers(eager());
+  expect_same_in_both(headers, 1, 2, "parent");
+  ASSERT_EQ(held_files().size(), 1u);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(held_files().empty() && headers.counts().created == 0 ? 0 : 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  expect_same_in_both(headers, 3, 2, "the parent goes on");
+  EXPECT_EQ(headers.counts().used, 3u);
+}
+
+TEST_F(PrecompiledHeaderTest, AKilledHostLeavesNothingBehind) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  fs::create_directories(tree_.at("tmp"));
+  const pid_t host = ::fork();
+  if (host == 0) {
+    ::setenv("TMPDIR", tree_.at("tmp").c_str(), 1);
+    WorkerPool pool(kWorker, 1);
+    PrecompiledHeaders headers(eager());
+    for (int n = 1; n <= 3; ++n) compile_in(pool, made(n), &headers);
+    if (headers.counts().used != 2) ::_exit(1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ::waitpid(host, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status)) << "the host did not get that far";
+  for (int tenths = 0; tenths < 100 && !fs::is_empty(tree_.at("tmp")); ++tenths)
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_TRUE(fs::is_empty(tree_.at("tmp")));
+}
+
+}  // namespace
+}  // namespace kiln::testing
