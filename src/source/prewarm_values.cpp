@@ -72,8 +72,11 @@ class Texts {
                         std::to_string(kMaxPlanned) + " specialisations");
       }
       room_for(steps + 1);
-      for (std::uint64_t i = 0; i <= steps; ++i)
-        out_.push_back(std::to_string(from + static_cast<std::int64_t>(i) * step));
+      // Unsigned: the distance from one end of the integers to the other does not fit the signed ones.
+      for (std::uint64_t i = 0; i <= steps; ++i) {
+        const std::uint64_t at = static_cast<std::uint64_t>(from) + i * static_cast<std::uint64_t>(step);
+        out_.push_back(std::to_string(static_cast<std::int64_t>(at)));
+      }
       return;
     }
     const std::int64_t times = integer(range, "times");
