@@ -69,7 +69,7 @@ int worker_main(int host_pid) {
     }
     if (!send_frame(kWorkerSocket, encode(response))) break;
   }
-  return 0;
+  leave();  // the socket of a killed host may close before its pidfd tells
 }
 
 }  // namespace kiln::compile
