@@ -209,15 +209,14 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   std::unique_ptr<HeaderTrace> trace;
   const HeaderOrder::Step step =
       whose == WorkingDirectory::of_process ? request.header.step : HeaderOrder::Step::none;
-  // A header's creator tells its host what went into it. Its users are traced as well (it costs them
-  // nothing): NVRTC wants the same options.
-  if (request.trace_headers || step != HeaderOrder::Step::none)
-    trace = std::make_unique<HeaderTrace>(directory);
-  const auto options = [&](bool traced) { return options_for(nvrtc, request, prefix, traced); };
+  // With a header as without: NVRTC wants its creator's options, and a trace makes its PTX vary from run to
+  // run.
+  if (request.trace_headers) trace = std::make_unique<HeaderTrace>(directory);
+  const std::vector<std::string> options = options_for(nvrtc, request, prefix, trace != nullptr);
 
   bool done = false;
   if (step != HeaderOrder::Step::none) {
-    done = translate_with_header(nvrtc, request, options(true), response);
+    done = translate_with_header(nvrtc, request, options, response);
     if (!done) {
       WorkerResponse fresh;
       fresh.nvrtc_version = response.nvrtc_version;
@@ -228,7 +227,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
       if (trace) trace->empty();
     }
   }
-  if (!done) translate(nvrtc, request, options(request.trace_headers), response);
+  if (!done) translate(nvrtc, request, options, response);
   if (trace && response.status == Status::ok) response.headers_read = trace->headers();
 }
 
