@@ -252,15 +252,14 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   }
   for (const auto& [name, path] : request.roots) link_into(directory, name, path);
   std::unique_ptr<HeaderTrace> trace;
-  // A header's creator tells its host what went into it. Its users are traced as well (it costs them
-  // nothing): NVRTC wants the same options.
-  if (request.trace_headers || header.step != HeaderOrder::Step::none)
-    trace = std::make_unique<HeaderTrace>(directory);
-  const auto options = [&](bool traced) { return options_for(nvrtc, request, prefix, traced); };
+  // With a header as without: NVRTC wants its creator's options, and a trace makes its PTX vary from run to
+  // run.
+  if (request.trace_headers) trace = std::make_unique<HeaderTrace>(directory);
+  const std::vector<std::string> options = options_for(nvrtc, request, prefix, trace != nullptr);
 
   bool done = false;
   if (header.step != HeaderOrder::Step::none) {
-    done = translate_with_header(nvrtc, request, header, options(true), response);
+    done = translate_with_header(nvrtc, request, header, options, response);
     if (!done) {
       WorkerResponse fresh;
       fresh.nvrtc_version = response.nvrtc_version;
@@ -271,7 +270,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
       if (trace) trace->empty();
     }
   }
-  if (!done) translate(nvrtc, request, options(request.trace_headers), response);
+  if (!done) translate(nvrtc, request, options, response);
   if (trace && response.status == Status::ok) response.headers_read = trace->headers();
 }
 

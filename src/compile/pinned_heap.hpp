@@ -26,7 +26,8 @@ bool reserve_pinned_heap(std::size_t bytes) noexcept;
 /// NVRTC's heap lies in the range: its call came, and came through our mmap.
 bool heap_is_pinned() noexcept;
 
-/// The body of the executable's mmap: callable before main, from any thread, sets errno as mmap does.
+/// The body of the executable's mmap: callable before main, from any thread, sets errno as mmap does. Inside
+/// the range a private mapping of a file is a copy of it, in huge pages where there are some.
 void* pinning_mmap(void* at, std::size_t bytes, int protection, int flags, int fd, off_t offset) noexcept;
 
 }  // namespace kiln::compile

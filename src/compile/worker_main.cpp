@@ -118,7 +118,7 @@ int worker_main(int argc, char** argv) {
     }
     if (send_frame(kWorkerSocket, encode(response), base::Deadline::never()) != Transfer::ok) break;
   }
-  return 0;
+  leave();  // the socket of a killed host may close before its pidfd tells
 }
 
 }  // namespace kiln::compile

@@ -24,15 +24,15 @@ double ms(Clock::time_point start) { return seconds_since(start) * 1e3; }
 /// Until the worker's first answer, which says that there is no such library; then until NVRTC is loaded,
 /// which says that it has no such arch.
 void time_worker(const toolchain::Toolkit& toolkit, const std::string& executable, Parts& parts) {
-  compile::WorkerPool pool(executable, 1);
+  compile::WorkerPool pool({.executable = executable, .jobs = 1});
   compile::WorkerRequest request;
   request.nvrtc = request.nvrtc_builtins = "/nonexistent/libnvrtc.so";
   auto start = Clock::now();
-  pool.run(request, base::Deadline::never());
+  pool.run(request, {});
   parts.spawn.push_back(ms(start));
   request.nvrtc = toolkit.nvrtc, request.nvrtc_builtins = toolkit.nvrtc_builtins, request.arch = "sm_10";
   start = Clock::now();
-  pool.run(request, base::Deadline::never());
+  pool.run(request, {});
   parts.load.push_back(ms(start));
 }
 

@@ -54,7 +54,7 @@ class PrecompiledHeaderTest : public ::testing::Test {
       WorkerPool& pool, const MadeUnit& m, PrecompiledHeaders* headers,
       std::function<bool()> same = [] { return true; }) {
     return compile::compile({m.unit, m.closure, m.made, false, std::move(same)}, ask_.toolkit, pool,
-                            base::Deadline::after(std::chrono::seconds(120)), headers);
+                            {.compile_limit = std::chrono::seconds(120)}, headers);
   }
   void expect_same(const Compiled& a, const Compiled& b, const std::string& what) {
     EXPECT_TRUE(a.image == b.image) << what;
@@ -73,7 +73,8 @@ class PrecompiledHeaderTest : public ::testing::Test {
 
   Tree tree_;
   Ask ask_;
-  WorkerPool a_{kWorker, 1}, b_{kWorker, 1}, plain_{kWorker, 1};  // a process each
+  WorkerPool a_{{.executable = kWorker, .jobs = 1}}, b_{{.executable = kWorker, .jobs = 1}},
+      plain_{{.executable = kWorker, .jobs = 1}};  // a process each
 };
 
 struct HeavyUnit {
@@ -409,7 +410,7 @@ TEST_F(PrecompiledHeaderTest, AHeapThatIsTooSmallIsDoneWithout) {
 TEST_F(PrecompiledHeaderTest, OneCreatesAndOneProvesHoweverManyAsk) {
   write_unit("#include \"a.h\"\n");
   tree_.write("t/a.h", "#define VALUE 1\n");
-  WorkerPool pool(kWorker, 3);
+  WorkerPool pool({.executable = kWorker, .jobs = 3});
   PrecompiledHeaders headers(eager());
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -470,7 +471,7 @@ TEST_F(PrecompiledHeaderTest, AKilledHostLeavesNothingBehind) {
   const pid_t host = ::fork();
   if (host == 0) {
     ::setenv("TMPDIR", tree_.at("tmp").c_str(), 1);
-    WorkerPool pool(kWorker, 1);
+    WorkerPool pool({.executable = kWorker, .jobs = 1});
     PrecompiledHeaders headers(eager());
     for (int n = 1; n <= 3; ++n) compile_in(pool, made(n), &headers);
     if (headers.counts().used != 2) ::_exit(1);
