@@ -211,11 +211,6 @@ void Store::write_uses(base::Deadline deadline) noexcept { impl_->write_uses(dea
 const std::string& Store::directory() const noexcept { return impl_->file.directory; }
 std::string Store::identity() const { return impl_->identity; }
 std::chrono::milliseconds Store::put_wait() const noexcept { return impl_->options.put_wait; }
-bool Store::looks_new() const noexcept {
-  struct stat st {};
-  return ::stat((directory() + "/v1/data.mdb").c_str(), &st) != 0 || st.st_size <= 4 * std::int64_t{4096};
-}
-
 bool Store::writable() const noexcept { return impl_->file.writable; }
 
 }  // namespace kiln::cache

@@ -106,8 +106,6 @@ class Store {
   /// file in it is replaced (gc, clear).
   std::string identity() const;
   bool writable() const noexcept;
-  /// Nothing was ever put into it, by the size of its file: costs one stat.
-  bool looks_new() const noexcept;
 
  private:
   struct Impl;

@@ -193,22 +193,21 @@ void set_heap(const Nvrtc& nvrtc, std::uint64_t bytes) {
 struct HeaderFile {
   HeaderOrder::Step step;
   base::Fd used;
-  std::string path;  ///< created: in the worker's own directory, with which it goes
+  std::string path;
+  std::vector<std::string> readable, writable;
 
   HeaderFile(const WorkerRequest& request, WorkingDirectory whose)
       : step(whose == WorkingDirectory::of_process ? request.header.step : HeaderOrder::Step::none) {
+    if (step == HeaderOrder::Step::none) return;
+    // The worker's own directory, with which all goes: created ones lie there, and users want to write there.
     const char* directory = std::getenv("TMPDIR");
-    if (step == HeaderOrder::Step::create) path = std::string(directory ? directory : "/tmp") + "/header.pch";
-    if (step != HeaderOrder::Step::use) return;
+    writable.emplace_back(directory ? directory : "/tmp");
+    path = writable.front() + "/header.pch";
+    if (step == HeaderOrder::Step::create) return;
     used = base::Fd(::open(request.header.file.c_str(), O_RDONLY | O_CLOEXEC));
     path = "/proc/self/fd/" + std::to_string(used.get());
+    readable.push_back(path);
   }
-  /// To be written: its directory. To be read: itself.
-  std::vector<std::string> writable() const {
-    return step == HeaderOrder::Step::create ? std::vector{base::directory_of(path)}
-                                             : std::vector<std::string>{};
-  }
-  std::vector<std::string> readable() const { return used ? std::vector{path} : std::vector<std::string>{}; }
 };
 
 /// True when the response is complete; false when the compile has to be done again without a header.
@@ -241,7 +240,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   const Nvrtc& nvrtc = Nvrtc::load(request.nvrtc, request.nvrtc_builtins);
   const HeaderFile header(request, whose);
   if (whose == WorkingDirectory::of_process)
-    confine_compile(request, directory, header.writable(), header.readable());
+    confine_compile(request, directory, header.writable, header.readable);
   response.nvrtc_version = std::to_string(nvrtc.major) + '.' + std::to_string(nvrtc.minor);
   if (const int number = base::Arch::parse(request.arch).number;
       std::find(nvrtc.archs.begin(), nvrtc.archs.end(), number) == nvrtc.archs.end()) {

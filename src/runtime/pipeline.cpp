@@ -37,7 +37,7 @@ std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::get
 Pipeline::Pipeline(const Config& config, const std::string& memo_file)
     : config_(config),
       scans_(memo_file),
-      slots_([this] { return flight_file(); },
+      slots_([this] { return store_opened_ ? flight_file() : nullptr; },  // a probe's compile makes none
              [this] { return std::max(workers_.jobs(), workers_.cores()); }),
       workers_({.executable = config.get("worker"),
                 .jobs = config.jobs(),
@@ -64,6 +64,7 @@ const toolchain::Toolkit& Pipeline::toolkit() {
 std::shared_ptr<cache::Store> Pipeline::store() {
   std::call_once(store_once_, [&] {
     Places places = open_store(config_);
+    store_opened_ = true;
     store_ = std::move(places.writable), readable_ = std::move(places.readable);
     if (store_) lifetime_.count_in(store_->directory());
   });
@@ -94,8 +95,7 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
 }
 
 void Pipeline::expect_misses() {
-  if (store() && !store()->looks_new()) return;
-  if (!readable_ && layers().empty()) warm_up();
+  if (nothing_cached(config_)) warm_up();
 }
 
 std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOptions& options) {

@@ -132,6 +132,7 @@ class Pipeline {
   std::once_flag toolkit_once_, store_once_, flight_once_, layers_once_;
   toolchain::Toolkit toolkit_;
   std::shared_ptr<cache::Store> store_, readable_;  // see Places
+  std::atomic<bool> store_opened_{false};
   std::vector<std::shared_ptr<cache::Store>> layers_;
   std::shared_ptr<cache::FlightFile> flight_file_;
   Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts

@@ -123,6 +123,19 @@ std::shared_ptr<cache::Store> open_layer(const std::string& directory) {
   return cache::Store::open(options_of(directory, cache::Access::read_only));
 }
 
+bool nothing_cached(const Config& config) noexcept try {
+  if (!config.get("cache_layers").empty()) return false;
+  for (const Candidate& candidate : store_candidates(config)) {
+    try {
+      return ::access((directory_of(candidate) + "/v1/data.mdb").c_str(), F_OK) != 0;
+    } catch (const Error&) {  // it can have none
+    }
+  }
+  return true;
+} catch (...) {
+  return false;
+}
+
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {
   std::vector<std::shared_ptr<cache::Store>> out;
   for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {

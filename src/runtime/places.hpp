@@ -41,6 +41,10 @@ struct Places {
 /// beside the place that was stepped down to. Never throws but for memory.
 Places open_store(const Config& config);
 
+/// No layers are configured, and the first place that the writable store may have holds none: everything will
+/// be a miss. Opens and creates nothing.
+bool nothing_cached(const Config& config) noexcept;
+
 /// The layers of `cache_layers`, in order. One that is missing, that others may write, that belongs to
 /// somebody else or cannot be read is left out with one warning. Never throws but for memory.
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config);
