@@ -46,11 +46,17 @@ const std::vector<std::shared_ptr<cache::Store>>& Pipeline::layers() {
 
 void Pipeline::use_only(std::shared_ptr<cache::Store> store) {
   std::call_once(layers_once_, [] {});
-  std::call_once(store_once_, [&] { store_opened_ = store != nullptr, store_ = std::move(store); });
+  std::call_once(store_once_, [&] {
+    store_opened_ = store != nullptr;
+    store_ = std::move(store);
+  });
 }
 
 void Pipeline::use_store(std::shared_ptr<cache::Store> store) {
-  std::call_once(store_once_, [&] { store_opened_ = store != nullptr, store_ = std::move(store); });
+  std::call_once(store_once_, [&] {
+    store_opened_ = store != nullptr;
+    store_ = std::move(store);
+  });
 }
 
 /// The record of exactly this key; `miss` says why not.
