@@ -196,9 +196,11 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
   }
   const Ask ask = [&](const WorkerRequest& request) { return pool.run(request, demand); };
   WorkerProcess::Answer answer =
-      headers && job.same_closure ? ask_with_headers(make_request(job, toolkit),
-                                                     {job.closure, toolkit, job.same_closure}, *headers, ask)
-                                  : ask(make_request(job, toolkit));
+      headers && job.same_closure
+          ? ask_with_headers(make_request(job, toolkit),
+                             {job.closure, toolkit, job.same_closure, demand.now() == Urgency::ahead},
+                             *headers, ask)
+          : ask(make_request(job, toolkit));
   check_answer(job, answer, std::chrono::duration<double>(demand.compile_limit).count());
   Compiled out;
   out.facts = gather_facts(job, answer.response);

@@ -34,7 +34,7 @@ class HeaderCompile {
   }
 
   Answer run() {
-    PrecompiledHeaders::Turn turn = headers_.take(name_);
+    PrecompiledHeaders::Turn turn = headers_.take(name_, unit_.more_to_come ? 2 : 1);
     if (turn.step == PrecompiledHeaders::Step::create) return create();
     if (turn.header && !turn.header->intact()) {
       off("its file was changed");

@@ -20,6 +20,7 @@ struct HeaderUnit {
   const source::Closure& closure;
   const toolchain::Toolkit& toolkit;
   const std::function<bool()>& same_closure;  ///< CompileJob's
+  bool more_to_come = false;                  ///< a plan is being worked off: the first asker may create it
 };
 
 /// Answers what `ask(request)` answers, sooner where a precompiled header may be used. Faults of the header

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -17,6 +16,7 @@
 #include "base/file.hpp"
 #include "compile/confinement.hpp"
 #include "compile/nvrtc_log.hpp"
+#include "compile/nvrtc_translation.hpp"
 #include "compile/pinned_heap.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/nvrtc.hpp"
@@ -28,9 +28,6 @@ using toolchain::Nvrtc;
 using Status = WorkerResponse::Status;
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 20;
-/// Of an image: the host holds several copies of one, and the store refuses larger ones anyway.
-constexpr std::size_t kMaxImage = std::size_t{256} << 20;
-
 void link_into(const std::string& directory, const std::string& name, const std::string& target) {
   if (::symlink(target.c_str(), (directory + '/' + name).c_str()) != 0) {
     throw Error(Errc::io, "cannot link '" + name + "' in '" + directory + "': " + std::strerror(errno));
@@ -56,8 +53,8 @@ struct HeaderTrace {
   }
 };
 
-/// Options that this NVRTC knows: --no-cache exists since 12.9, --time and the stack limit since 12.x's early
-/// days.
+/// Options that this NVRTC knows: --no-cache and the seed exist since 12.9, --time and the stack limit since
+/// 12.x's early days.
 std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& request,
                                      const std::string& prefix, bool trace) {
   std::vector<std::string> out{"--gpu-architecture=" + request.arch};
@@ -68,101 +65,10 @@ std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& re
     if (option == "--time=-" && !nvrtc.at_least(12, 1)) continue;
     out.push_back(option);
   }
-  if (!request.random_seed.empty()) out.push_back("-frandom-seed=" + request.random_seed);
+  if (!request.random_seed.empty() && nvrtc.at_least(12, 9))
+    out.push_back("-frandom-seed=" + request.random_seed);
   if (trace && nvrtc.at_least(12, 8)) out.push_back("--fdevice-time-trace=" + prefix + "trace");
   return out;
-}
-
-struct Program {
-  const Nvrtc& nvrtc;
-  toolchain::nvrtcProgram handle = nullptr;
-  ~Program() {
-    if (handle) nvrtc.DestroyProgram(&handle);
-  }
-};
-
-std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program,
-                  toolchain::nvrtcResult (*size_of)(toolchain::nvrtcProgram, size_t*),
-                  toolchain::nvrtcResult (*get)(toolchain::nvrtcProgram, char*), const char* call) {
-  std::size_t size = 0;
-  nvrtc.check(size_of(program, &size), call);
-  std::string out(size, '\0');
-  if (size) nvrtc.check(get(program, out.data()), call);
-  return out;
-}
-
-/// Without the terminating zeros that NVRTC counts, and without the directory that the program name pretends
-/// to lie in.
-std::string text(std::string bytes) {
-  while (!bytes.empty() && bytes.back() == '\0') bytes.pop_back();
-  constexpr std::string_view pretended = kProgramDirectory;
-  std::string out;
-  for (std::string_view rest = bytes;;) {
-    const auto at = rest.find(pretended);
-    out += rest.substr(0, at);
-    if (at == std::string_view::npos) return out;
-    rest.remove_prefix(at + pretended.size());
-  }
-}
-
-/// True when the image, or the PTX that is asked for, is too large to be taken; the response then says so.
-bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const WorkerRequest& request,
-                 WorkerResponse& response) {
-  std::size_t image = 0, ptx = 0;
-  nvrtc.check(nvrtc.GetCUBINSize(program, &image), "nvrtcGetCUBINSize");
-  if (request.want_ptx) nvrtc.check(nvrtc.GetPTXSize(program, &ptx), "nvrtcGetPTXSize");
-  if (std::max(image, ptx) <= kMaxImage) return false;
-  response.status = Status::compile_failed;
-  response.lowered_names.clear();
-  response.log = std::string(image > kMaxImage ? "the image has " : "the PTX has ") +
-                 std::to_string(image > kMaxImage ? image : ptx) + " bytes, and at most " +
-                 std::to_string(kMaxImage) +
-                 " are taken: fill large __device__ arrays at run time instead of initialising them";
-  return true;
-}
-
-/// One run of NVRTC. Fills in what it gave; false when it failed.
-bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vector<std::string>& options,
-               WorkerResponse& response) {
-  Program program{nvrtc};
-  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(), 0,
-                                  nullptr, nullptr),
-              "nvrtcCreateProgram");
-  for (const std::string& name : request.name_expressions) {
-    nvrtc.check(nvrtc.AddNameExpression(program.handle, name.c_str()), "nvrtcAddNameExpression");
-  }
-  std::vector<const char*> raw;
-  for (const std::string& option : options) raw.push_back(option.c_str());
-
-  const auto start = std::chrono::steady_clock::now();
-  const toolchain::nvrtcResult result =
-      nvrtc.CompileProgram(program.handle, static_cast<int>(raw.size()), raw.data());
-  response.total_ms +=
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-
-  response.log =
-      fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
-  shorten(response.log);
-  take_header_message(response.header, response.log, request.program_name);
-  response.log = text(std::move(response.log));
-  take_phase_times(response);
-  if (result != 0) {
-    response.status = says_out_of_memory(response.log, nvrtc.GetErrorString(result)) ? Status::out_of_memory
-                                                                                     : Status::compile_failed;
-    if (response.log.empty()) response.log = nvrtc.GetErrorString(result);
-    return false;
-  }
-  for (const std::string& name : request.name_expressions) {
-    const char* lowered = nullptr;
-    nvrtc.check(nvrtc.GetLoweredName(program.handle, name.c_str(), &lowered), "nvrtcGetLoweredName");
-    response.lowered_names.emplace_back(lowered);
-  }
-  if (refuse_size(nvrtc, program.handle, request, response)) return false;
-  response.image = fetch(nvrtc, program.handle, nvrtc.GetCUBINSize, nvrtc.GetCUBIN, "nvrtcGetCUBIN");
-  if (request.want_ptx)
-    response.ptx = text(fetch(nvrtc, program.handle, nvrtc.GetPTXSize, nvrtc.GetPTX, "nvrtcGetPTX"));
-  response.status = Status::ok;
-  return true;
 }
 
 /// Whether this process can do what `order` says at all; if not, the outcome says why.

@@ -27,7 +27,7 @@ bool PrecompiledHeader::intact() const noexcept {
   return base::FileStamp::of("/proc/self/fd/" + std::to_string(file.get())) == stamp;
 }
 
-PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name) {
+PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name, unsigned askers) {
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
   if (!settings_.enabled || state.off) return {};
@@ -38,7 +38,7 @@ PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name) {
     });
   Entry& entry = state.entries[name];
   entry.last_use = std::chrono::steady_clock::now();
-  ++entry.askers;
+  entry.askers += askers;
   switch (entry.phase) {
     case Phase::seen:
       if (entry.askers < settings_.created_by) return {};

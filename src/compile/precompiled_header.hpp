@@ -86,9 +86,9 @@ class PrecompiledHeaders {
     std::shared_ptr<const PrecompiledHeader> header;  ///< to prove or to use
     pid_t only_in = 0;                                ///< the only worker it was proven in; 0: all
   };
-  /// What the compile that asks is to do. `create` and `prove` are given to one at a time, who must answer
-  /// with one of the following.
-  Turn take(const Digest& name);
+  /// What the compile that asks is to do; it counts as so many askers. `create` and `prove` are given to one
+  /// at a time, who must answer with one of the following.
+  Turn take(const Digest& name, unsigned askers = 1);
   void created(const Digest& name, std::shared_ptr<const PrecompiledHeader> header);
   /// In a worker `pid` that gave the same as the compile without. Another than the creator stands for all.
   void proven(const Digest& name, const Turn& turn, pid_t pid);
@@ -107,7 +107,8 @@ class PrecompiledHeaders {
     std::uint64_t held = 0, held_bytes = 0;  ///< now
   };
   Counts counts() const;
-  /// Gives back what nobody has used for `idle`. take() does so for ten minutes.
+  /// Gives back what nobody has used for `idle`. take() does so for ten minutes; the pipeline for all when
+  /// the last worker leaves.
   void drop_idle(std::chrono::seconds idle);
 
  private:

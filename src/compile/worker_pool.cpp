@@ -250,6 +250,9 @@ void WorkerPool::watch(State& state) noexcept {
     lock.lock();
   }
   state.watching = false;
+  const bool empty = !state.stopping;
+  lock.unlock();
+  if (empty && settings_.on_empty) settings_.on_empty();
 }
 
 /// REQUIRES: the mutex is held. Measures what is at work; when memory is as good as gone: true, for the idle

@@ -1,6 +1,7 @@
 // Warm workers: spawned on the first miss, one request at a time each, gone when idle.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -17,7 +18,8 @@ struct PoolSettings {
   HostSlots* slots = nullptr;  ///< must outlive the pool
   double cpu_seconds = 0;      ///< see WorkerSettings
   base::Clock::duration idle = std::chrono::seconds(60);  ///< after which an unused worker leaves
-  std::string machine_root{};                             ///< see Machine
+  std::function<void()> on_empty{};  ///< the last idle worker has left; on a thread of the pool
+  std::string machine_root{};        ///< see Machine
 };
 
 /// Thread-safe. A forked child starts with an empty pool of its own.

@@ -43,7 +43,8 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file)
                 .jobs = config.jobs(),
                 .memory = config.compile_memory_bytes(),
                 .slots = &slots_,
-                .cpu_seconds = config.compile_deadline_s() + kCpuGrace}) {}
+                .cpu_seconds = config.compile_deadline_s() + kCpuGrace,
+                .on_empty = [this] { headers_.drop_idle(std::chrono::seconds(0)); }}) {}
 
 Pipeline::~Pipeline() {
   if (generation_ != base::process_generation()) return;  // a forked child has none of the flights' threads

@@ -139,8 +139,8 @@ class Pipeline {
   Publisher publisher_{shared_counters_};
   source::ScanCache scans_;
   HostSlots slots_;
+  compile::PrecompiledHeaders headers_;  // before the pool, which drops them
   compile::WorkerPool workers_;
-  compile::PrecompiledHeaders headers_;
 
   /// A forked child starts with its own: it has none of the threads that hold the mutex or land a flight.
   struct State {

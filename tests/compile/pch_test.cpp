@@ -132,6 +132,20 @@ TEST_F(PrecompiledHeaderTest, TheFirstAskerOnlyLeavesANoteAndTheSecondCreates) {
   EXPECT_EQ(headers.counts().created, 1u);
 }
 
+TEST_F(PrecompiledHeaderTest, TheFirstOfAPlanCreates) {
+  write_unit("#include \"a.h\"\n");
+  tree_.write("t/a.h", "#define VALUE 1\n");
+  HeaderSettings settings = eager();
+  settings.created_by = HeaderSettings().created_by;
+  PrecompiledHeaders headers(settings);
+  const std::atomic<compile::Urgency> ahead{compile::Urgency::ahead};
+  const MadeUnit m = made(1);
+  const auto first = compile::compile({m.unit, m.closure, m.made, false, [] { return true; }}, ask_.toolkit,
+                                      a_, {.urgency = &ahead}, &headers);
+  EXPECT_EQ(headers.counts().created, 1u);
+  expect_same(first, compile_in(plain_, m, nullptr), "first of a plan");
+}
+
 TEST_F(PrecompiledHeaderTest, LightUnitsHaveNone) {
   write_unit("#include \"a.h\"\n");
   tree_.write("t/a.h", "#define VALUE 1\n");
