@@ -2,38 +2,69 @@
 
 #include <algorithm>
 
+#include "base/log.hpp"
+
 namespace kiln::compile {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kFirstPoll = 200us, kLastPoll = std::chrono::microseconds(5ms);  // of the host's slots
+constexpr base::Clock::duration kFirstPoll = 200us, kLastPoll = 5ms;  // of the host's slots
 constexpr auto kMemoryPoll = 20ms;
 constexpr auto kMemoryRead = 50ms;  // reading a cgroup's statistics can take the kernel a millisecond
 /// Free memory below this, and the kernel soon chooses whom to kill.
 constexpr std::uint64_t kDanger = std::uint64_t{256} << 20;
 
+/// For a slot, before going on without: a stopped process keeps its own.
+base::Clock::duration patience(Urgency urgency) { return urgency == Urgency::caller ? 10s : 60s; }
+
 }  // namespace
+
+/// In the queue until it goes, however that is.
+class Admission::Waiting {
+ public:
+  Waiting(Admission& owner, const Demand& demand) : owner_(owner), lock(owner.mutex_) {
+    at_ = owner.waiting_.insert(owner.waiting_.end(), Waiter{demand});
+  }
+  ~Waiting() {
+    owner_.waiting_.erase(at_);
+    lock.unlock();
+    owner_.changed_.notify_all();  // another one is first now
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  bool is_first() const { return owner_.first() == &*at_; }
+
+ private:
+  Admission& owner_;
+  std::list<Waiter>::iterator at_;
+
+ public:
+  std::unique_lock<std::mutex> lock;  ///< held but for waits
+};
 
 Admission::Pass::~Pass() {
   slot_.reset();  // first: who is woken looks for one
   {
     const std::lock_guard lock(owner_.mutex_);
-    owner_.running_.remove(this);
+    for (auto at = owner_.running_.begin(); at != owner_.running_.end(); ++at) {
+      if (*at != this) continue;
+      place_.splice(place_.begin(), owner_.running_, at);
+      break;
+    }
   }
   owner_.changed_.notify_all();
 }
 
 std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const Demand& demand) {
-  std::unique_lock lock(mutex_);
-  const auto me = waiting_.insert(waiting_.end(), {demand, arrivals_++});
+  Waiting me(*this, demand);
   std::unique_ptr<HostSlots::Asker> asker;
   Urgency asked_as = demand.now();
-  auto poll = kFirstPoll;
-  std::unique_ptr<Pass> pass;
+  base::Clock::duration poll = kFirstPoll;
+  std::optional<base::Clock::time_point> wants_slot_since;
   while (!closed_ && !demand.give_up.passed()) {
     base::Clock::duration pause = 1h;  // until something changes
-    if (first() == &*me && worker_free(limits, demand.now())) {
+    if (me.is_first() && worker_free(limits, demand.now())) {
       pause = kMemoryPoll;
       if (running_.empty() || fits(limits, demand)) {
         std::shared_ptr<void> slot;
@@ -43,22 +74,26 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
             asker = limits.slots->ask(asked_as);
           }
           slot = asker->try_take();
+          if (!wants_slot_since) wants_slot_since = base::Clock::now();
+          if (!slot && base::Clock::now() - *wants_slot_since >= patience(asked_as)) {
+            slot = std::make_shared<char>();
+            base::warn_once("slots held",
+                            "no compile slot of this host became free for long; going on without one. Is a "
+                            "process stopped that compiles with the same cache?");
+          }
         }
         if (slot || !limits.slots) {
-          pass.reset(new Pass(*this, demand, expected_locked(demand), std::move(slot)));
-          running_.push_back(pass.get());
-          break;
+          std::unique_ptr<Pass> pass(new Pass(*this, demand, expected_locked(demand), std::move(slot)));
+          running_.splice(running_.end(), pass->place_);
+          return pass;
         }
         pause = poll;
         poll = std::min(poll * 2, kLastPoll);
       }
     }
-    changed_.wait_for(lock, std::min<base::Clock::duration>(pause, demand.give_up.left()));
+    changed_.wait_for(me.lock, std::min(pause, demand.give_up.left()));
   }
-  waiting_.erase(me);
-  lock.unlock();
-  changed_.notify_all();  // another one is first now
-  return pass;
+  return nullptr;
 }
 
 const Admission::Waiter* Admission::first() const {
@@ -114,7 +149,7 @@ void Admission::learn(const std::string& subject, std::uint64_t peak) {
 
 std::uint64_t Admission::expected_locked(const Demand& demand) const {
   const auto known = learnt_.find(demand.subject);
-  return known == learnt_.end() ? demand.memory : known->second;
+  return std::max(demand.at_least, known == learnt_.end() ? demand.memory : known->second);
 }
 
 std::uint64_t Admission::expected(const Demand& demand) {

@@ -53,16 +53,19 @@ class Admission {
    private:
     friend class Admission;
     Pass(Admission& owner, const Demand& demand, std::uint64_t reserved, std::shared_ptr<void> slot)
-        : owner_(owner), urgency_(demand.now()), reserved_(reserved), slot_(std::move(slot)) {}
+        : owner_(owner), urgency_(demand.now()), reserved_(reserved), slot_(std::move(slot)), place_{this} {}
     Admission& owner_;
     const Urgency urgency_;
     const std::uint64_t reserved_;
     std::atomic<std::uint64_t> resident_{0};
     std::shared_ptr<void> slot_;
+    std::list<const Pass*> place_;  // one node, lent to the owner's list: nothing to allocate under its mutex
   };
 
   /// Waits for its turn. Null: `give_up` passed or the admission was closed. With nothing running the memory
-  /// is not asked about: what cannot fit fails by itself, and says so.
+  /// is not asked about: what cannot fit fails by itself, and says so. Slots may be held by processes that
+  /// are stopped: after 10 s a caller goes on without one, after a minute everybody. Throws what the slots
+  /// throw.
   std::unique_ptr<Pass> enter(const Limits& limits, const Demand& demand);
   /// Someone's urgency was raised, or memory came back.
   void reconsider() noexcept;
@@ -83,8 +86,8 @@ class Admission {
  private:
   struct Waiter {
     const Demand& demand;
-    std::uint64_t arrived;
   };
+  class Waiting;
   const Waiter* first() const;
   bool worker_free(const Limits& limits, Urgency urgency) const;
   bool fits(const Limits& limits, const Demand& demand);
@@ -93,7 +96,6 @@ class Admission {
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::list<Waiter> waiting_;
-  std::uint64_t arrivals_ = 0;
   std::list<const Pass*> running_;
   std::map<std::string, std::uint64_t> learnt_;
   std::once_flag machine_once_;

@@ -1,6 +1,7 @@
 #include "compile/compiler.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <ctime>
 
 #include "base/text.hpp"
@@ -55,12 +56,19 @@ std::string options_of(const CompileJob& job) {
   return out;
 }
 
+/// "600", "0.5".
+std::string shortest(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
+}
+
+template <class Thrown = CompileError>
 [[noreturn]] void fail(const CompileJob& job, Errc code, const std::string& why, const std::string& log) {
   std::string message = "cannot compile " + what(job) + ": " + why;
   const std::string shown = clipped(diagnostics_of(log));
   if (!shown.empty()) message += '\n' + shown;
-  throw CompileError(code, message, job.unit.resolved.specialization.to_string(), options_of(job),
-                     clipped(log));
+  throw Thrown(code, message, job.unit.resolved.specialization.to_string(), options_of(job), clipped(log));
 }
 
 void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, double limit_s) {
@@ -71,13 +79,19 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
       break;
     case Fate::timed_out:
       fail(job, Errc::compile_timeout,
-           "killed at its deadline of " + std::to_string(static_cast<long>(limit_s)) +
-               " s (KILN_COMPILE_DEADLINE)",
-           {});
+           "killed at its deadline of " + shortest(limit_s) + " s (KILN_COMPILE_DEADLINE)", {});
     case Fate::died:
+      // By its limit of CPU time or from outside; other signals come of what it compiled.
+      if (answer.how.find("signal 9 ") != std::string::npos || answer.how.find("CPU") != std::string::npos)
+        fail<LocalFault>(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
       fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
     case Fate::out_of_memory:
-      fail(job, Errc::compile_crashed, "the compiler ran out of memory: its worker was " + answer.how, {});
+      fail<LocalFault>(
+          job, Errc::compile_crashed,
+          "the compiler ran out of memory (the machine's, the cgroup's or KILN_COMPILE_MEMORY): its "
+          "worker was " +
+              answer.how,
+          {});
     case Fate::cancelled:
       throw Error(Errc::deadline, "the service is gone: " + what(job) + " was not compiled");
   }
@@ -88,7 +102,7 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
     case Status::compile_failed:
       fail(job, Errc::compile_failed, "the compiler refused it", r.log);
     case Status::out_of_memory:
-      fail(job, Errc::compile_crashed, "the compiler ran out of memory", r.log);
+      fail<LocalFault>(job, Errc::compile_crashed, "the compiler ran out of memory", r.log);
     case Status::unsupported_arch:
       throw Error(Errc::unsupported_arch, "cannot compile " + what(job) + ": " + r.message);
     case Status::no_compiler:
@@ -194,7 +208,14 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
                     base::join(toolkit.tried, ", ") +
                     ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
   }
-  const Ask ask = [&](const WorkerRequest& request) { return pool.run(request, demand); };
+  // A header's proof and its use, or a compile that is done again without one, share one limit of time.
+  Demand rest = demand;
+  const Ask ask = [&](const WorkerRequest& request) {
+    WorkerProcess::Answer answer = pool.run(request, rest);
+    if (rest.compile_limit != base::Clock::duration::max())
+      rest.compile_limit = std::max(base::Clock::duration::zero(), rest.compile_limit - answer.ran);
+    return answer;
+  };
   WorkerProcess::Answer answer =
       headers && job.same_closure
           ? ask_with_headers(make_request(job, toolkit),

@@ -9,6 +9,7 @@
 #include "compile/key.hpp"
 #include "compile/precompiled_header.hpp"
 #include "compile/worker_pool.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::compile {
 
@@ -20,6 +21,12 @@ struct CompileJob {
   /// Scans again, and says whether the closure is still the same: for what `closure.changed()` cannot see, a
   /// file that appeared. Asked once, when a precompiled header was made; without it, none is.
   std::function<bool()> same_closure{};
+};
+
+/// Of this machine, this process or this moment: says nothing about the source, nor to other processes.
+class LocalFault : public CompileError {
+ public:
+  using CompileError::CompileError;
 };
 
 struct Compiled {

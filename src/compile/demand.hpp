@@ -17,6 +17,7 @@ enum class Urgency { caller, ahead };
 struct Demand {
   std::string subject{};     ///< what its memory is remembered under: template and arch
   std::uint64_t memory = 0;  ///< bytes that it will take, guessed; what was learnt of the subject counts more
+  std::uint64_t at_least = 0;  ///< bytes to reserve in any case: it was killed with less
   /// How long it may run once it has started; waiting for its turn is not counted.
   base::Clock::duration compile_limit = base::Clock::duration::max();
   base::Deadline give_up = base::Deadline::never();  ///< of waiting for its turn

@@ -58,12 +58,18 @@ class HeaderCompile {
     headers_.off(name_, why);
   }
 
+  /// The header may be what was too much; the deadline and the end of the service are not its fault.
+  Answer without_after(Answer failed) {
+    const bool headers_fault = failed.fate == Fate::died || failed.fate == Fate::out_of_memory;
+    return headers_fault ? ask_(request_) : std::move(failed);
+  }
+
   Answer create() {
     settled_ = false;
     Answer answer = ask(request_, HeaderOrder::Step::create, {});
     if (answer.fate != Fate::answered) {
       off("its creation ended its worker: " + answer.how);
-      return answer.fate == Fate::died ? ask_(request_) : std::move(answer);
+      return without_after(std::move(answer));
     }
     const WorkerResponse& r = answer.response;
     if (r.header.end == End::created && r.status == Status::ok) {
@@ -86,6 +92,9 @@ class HeaderCompile {
     const auto stamp =
         made->file ? base::FileStamp::of("/proc/self/fd/" + std::to_string(made->file.get())) : std::nullopt;
     if (!stamp || stamp->size == 0) return off("its file cannot be opened");
+    // A proof repeats all but the front end: where that is most of a compile, there is little to gain.
+    if (r.frontend_ms < headers_.settings().min_front_end * r.total_ms)
+      return off("the front end is a small part of its compile");
     if (r.image.find(r.private_directory) != std::string::npos)
       return off("its image names the directory that it was compiled in");
     // Only now, after all was read: what the compiler read is what was hashed. Where no include is computed,
@@ -136,7 +145,7 @@ class HeaderCompile {
     Answer answer = ask(request_, HeaderOrder::Step::use, turn);
     if (answer.fate != Fate::answered) {
       off("its use ended a worker: " + answer.how);
-      return answer.fate == Fate::died ? ask_(request_) : std::move(answer);
+      return without_after(std::move(answer));
     }
     WorkerResponse& r = answer.response;
     if (r.header.end == End::used) {

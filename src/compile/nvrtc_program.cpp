@@ -135,9 +135,7 @@ bool translate_with_header(const Nvrtc& nvrtc, const WorkerRequest& request, con
   outcome.why = !heap_is_pinned() ? "its heap could not be pinned"
                 : ok              ? "the compiler did not take it: " + response.log.substr(0, 300)
                                   : "the compile failed: " + response.log.substr(0, 300);
-  // A creation that fails has read the source as it is; what it says is what a compile without would say.
-  return create && response.status == Status::compile_failed &&
-         response.log.find("precompiled header") == std::string::npos;
+  return false;
 }
 
 /// `prefix` is empty when `directory` is the working directory, else the directory with a slash.

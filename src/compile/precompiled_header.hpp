@@ -37,6 +37,8 @@ struct HeaderSettings {
   /// cuda_bf16.h (18 files) 0.7, mma.h 0.5, both 10 to 20 ms saved; cuda/std/type_traits (211) 0.1, CUB (622)
   /// 0.2, 400 to 800 ms saved. Creating costs 0.3 to 0.5 of a compile, proving 0.2.
   std::size_t min_files = 64;
+  /// Of its creator's compile time. A proof repeats the rest, so where that is most of it, little is gained.
+  double min_front_end = 0.5;
   /// Which asker of a name creates it, from 1. The second: an engine that needs one kernel pays nothing.
   unsigned created_by = 2;
   /// Address space in each worker that uses one; memory as far as it is used. CUB's block primitives need 140

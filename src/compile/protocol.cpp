@@ -37,28 +37,38 @@ int poll_timeout(base::Deadline deadline) {
   return static_cast<int>(std::clamp<long long>(ms, 0, 1 << 30));
 }
 
-/// Until the socket is ready for `what`.
-Transfer wait_for(int fd, short what, base::Deadline deadline) {
-  for (;;) {
-    pollfd poll_fd{fd, what, 0};
-    const int ready = ::poll(&poll_fd, 1, poll_timeout(deadline));
-    if (ready > 0) return Transfer::ok;
-    if (ready < 0 && errno != EINTR) return Transfer::closed;
-    if (ready == 0 && deadline.passed()) return Transfer::deadline;
-  }
-}
+constexpr auto kFinish = std::chrono::seconds(1);
 
-Transfer receive_exactly(int fd, char* into, std::size_t size, base::Deadline deadline) {
-  while (size > 0) {
-    if (const Transfer ready = wait_for(fd, POLLIN, deadline); ready != Transfer::ok) return ready;
-    const ssize_t n = ::recv(fd, into, size, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return Transfer::closed;
-    into += n;
-    size -= static_cast<std::size_t>(n);
+/// One end of a connection.
+struct Connection {
+  int fd, peer;
+  base::Deadline deadline;
+
+  /// Until the socket is ready for `what`.
+  Transfer wait_for(short what) const {
+    for (;;) {
+      pollfd fds[] = {{fd, what, 0}, {peer, POLLIN, 0}};
+      const int ready = ::poll(fds, peer >= 0 ? 2 : 1, poll_timeout(deadline));
+      if (ready < 0 && errno != EINTR) return Transfer::closed;
+      if (ready == 0 && deadline.passed()) return Transfer::deadline;
+      if (ready <= 0) continue;
+      if (fds[0].revents) return Transfer::ok;
+      // It has ended; what it wrote before that may have come after the socket was looked at.
+      return ::poll(fds, 1, 0) == 1 ? Transfer::ok : Transfer::closed;
+    }
   }
-  return Transfer::ok;
-}
+  Transfer receive(char* into, std::size_t size) const {
+    while (size > 0) {
+      if (const Transfer ready = wait_for(POLLIN); ready != Transfer::ok) return ready;
+      const ssize_t n = ::recv(fd, into, size, 0);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return Transfer::closed;
+      into += n;
+      size -= static_cast<std::size_t>(n);
+    }
+    return Transfer::ok;
+  }
+};
 
 }  // namespace
 
@@ -135,7 +145,8 @@ WorkerResponse decode_response(std::string_view bytes) {
   return r;
 }
 
-Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline) {
+Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline, int peer) {
+  const Connection connection{fd, peer, deadline};
   Header header;
   header.size = bytes.size();
   char raw[sizeof header];
@@ -146,7 +157,7 @@ Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline) {
       if (n >= 0) {
         part.remove_prefix(static_cast<std::size_t>(n));
       } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-        if (const Transfer ready = wait_for(fd, POLLOUT, deadline); ready != Transfer::ok) return ready;
+        if (const Transfer ready = connection.wait_for(POLLOUT); ready != Transfer::ok) return ready;
       } else if (errno != EINTR) {
         return Transfer::closed;
       }
@@ -155,23 +166,25 @@ Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline) {
   return Transfer::ok;
 }
 
-Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline) {
+Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline, int peer) {
+  Connection connection{fd, peer, deadline};
   Header header, expected;
   char raw[sizeof header];
-  if (const Transfer r = receive_exactly(fd, raw, sizeof raw, deadline); r != Transfer::ok) return r;
+  if (const Transfer r = connection.receive(raw, sizeof raw); r != Transfer::ok) return r;
   std::memcpy(&header, raw, sizeof header);
   if (std::memcmp(header.magic, expected.magic, 4) != 0 || header.version != expected.version ||
       header.size > kMaxFrame) {
     return Transfer::malformed;
   }
+  if (const auto finish = base::Deadline::after(kFinish); deadline.at() < finish.at())
+    connection.deadline = finish;
   bytes.clear();
   // Grown as bytes arrive: a length that lies costs no more memory than what was really sent.
   constexpr std::size_t step = std::size_t{1} << 20;
   while (bytes.size() < header.size) {
     const std::size_t have = bytes.size(), want = std::min<std::size_t>(step, header.size - have);
     bytes.resize(have + want);
-    if (const Transfer r = receive_exactly(fd, bytes.data() + have, want, deadline); r != Transfer::ok)
-      return r;
+    if (const Transfer r = connection.receive(bytes.data() + have, want); r != Transfer::ok) return r;
   }
   return Transfer::ok;
 }

@@ -80,9 +80,11 @@ WorkerRequest decode_request(std::string_view bytes);
 WorkerResponse decode_response(std::string_view bytes);
 
 /// Frame: magic "kiln", u32 version, u64 length, bytes. A peer that does not read or write costs no more than
-/// the deadline.
+/// the deadline; once it has begun to answer it has a second more, for a receiver that was stopped meanwhile.
+/// `peer`: the other side's pidfd. Its end counts as end of file, which does not come while somebody else,
+/// such as a child forked at the wrong moment, has the socket; -1: end of file must do.
 enum class Transfer { ok, closed, deadline, malformed };
-Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline);
-Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline);
+Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline, int peer = -1);
+Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline, int peer = -1);
 
 }  // namespace kiln::compile

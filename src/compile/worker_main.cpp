@@ -18,6 +18,7 @@
 
 #include "base/fd.hpp"
 #include "base/wire.hpp"
+#include "compile/leftovers.hpp"
 #include "compile/nvrtc_program.hpp"
 #include "toolchain/nvrtc.hpp"
 
@@ -100,6 +101,7 @@ int worker_main(int argc, char** argv) {
   }
   keep_memory();
   const Limits limits(std::strtoull(argv[2], nullptr, 10), std::strtoull(argv[3], nullptr, 10));
+  if (const char* directory = std::getenv("TMPDIR")) hold_directory(directory);
   leave_with_host(host_pid);
   if (*argv[4]) {
     try {

@@ -1,6 +1,7 @@
 #include "compile/worker_pool.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <list>
 #include <thread>
 #include <vector>
@@ -37,7 +38,7 @@ struct WorkerPool::State {
   std::mutex mutex;        // guards what follows
   std::vector<Idle> idle;  // the last used last
   std::list<Busy> busy;    // the youngest last
-  bool stopping = false;
+  bool stopping = false, warming = false;
   View counts;
   bool watching = false;
   std::condition_variable wake_watcher;
@@ -116,7 +117,8 @@ WorkerSettings WorkerPool::settings_for(const std::string& nvrtc, const std::str
   const Machine& machine = state_.get().admission.machine({.machine_root = settings_.machine_root});
   WorkerSettings out;
   out.executable = find_worker_executable(settings_.executable);
-  out.address_space = (settings_.memory ? settings_.memory : machine.total_memory()) + kUntouched;
+  const std::uint64_t most = settings_.memory ? settings_.memory : machine.total_memory();
+  out.address_space = most < std::numeric_limits<std::uint64_t>::max() - kUntouched ? most + kUntouched : 0;
   out.cpu_seconds = settings_.cpu_seconds;
   out.nvrtc = nvrtc, out.nvrtc_builtins = nvrtc_builtins;
   return out;
@@ -138,8 +140,12 @@ std::unique_ptr<WorkerProcess> WorkerPool::take(const WorkerRequest& request) {
 
 void WorkerPool::give(std::unique_ptr<WorkerProcess> worker) noexcept {
   State& state = state_.get();
+  const int most = jobs() + std::max(1, jobs() / 4);  // see Admission::worker_free
   const std::lock_guard lock(state.mutex);
-  if (state.stopping) return;
+  // More than can be used at once come from askers that were served by one started meanwhile.
+  if (state.stopping || worker->was_killed() ||
+      static_cast<int>(state.idle.size() + state.busy.size()) >= most)
+    return;
   try {
     state.idle.push_back({std::move(worker), base::Clock::now()});
   } catch (...) {  // no memory for the list: that worker goes
@@ -150,13 +156,17 @@ void WorkerPool::warm(const std::string& nvrtc, const std::string& nvrtc_builtin
   State& state = state_.get();
   {
     const std::lock_guard lock(state.mutex);
-    if (!state.idle.empty() || !state.busy.empty() || state.stopping) return;
-    ++state.counts.spawned;
+    if (!state.idle.empty() || !state.busy.empty() || state.warming || state.stopping) return;
+    state.warming = true;
   }
   const WorkerSettings settings = settings_for(nvrtc, nvrtc_builtins);
-  if (settings.executable.empty()) return;
-  give(WorkerProcess::spawn(settings));
-  ensure_watched(state);
+  if (!settings.executable.empty()) {
+    give(WorkerProcess::spawn(settings));
+    ensure_watched(state);
+    const std::lock_guard lock(state.mutex);
+    ++state.counts.spawned;
+    state.warming = false;
+  }
 } catch (...) {
 }
 
@@ -167,8 +177,8 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
   for (bool retried = false;; retried = true) {
     const auto pass = state.admission.enter(limits(), again);
     if (!pass) {
-      return state.admission.closed() ? Answer{Fate::cancelled, {}, "the service is gone", 0}
-                                      : Answer{Fate::timed_out, {}, "its turn did not come in time", 0};
+      return state.admission.closed() ? Answer{Fate::cancelled, {}, "the service is gone", {}, 0}
+                                      : Answer{Fate::timed_out, {}, "its turn did not come in time", {}, 0};
     }
     Answer answer = run_once(request, demand, *pass);
     if (answer.peak_memory) state.admission.learn(demand.subject, answer.peak_memory);
@@ -180,7 +190,7 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
     if (answer.fate != Fate::out_of_memory) return answer;
     // It did not have the machine for itself: once more, with room for twice of what it had.
     if (retried || state.admission.running() <= 1) return answer;
-    state.admission.learn(demand.subject, 2 * std::max(pass->resident(), state.admission.expected(demand)));
+    again.at_least = 2 * std::max(pass->resident(), state.admission.expected(demand));
   }
 }
 
@@ -192,7 +202,7 @@ WorkerProcess::Answer WorkerPool::run_once(const WorkerRequest& request, const D
         "no kiln-worker executable found (looked beside the library, in libexec/kiln and beside the "
         "program); "
         "compiling inside this process, where a compiler crash cannot be contained. Set KILN_WORKER.");
-    return {Answer::Fate::answered, run_nvrtc(request, WorkingDirectory::of_thread), {}, 0};
+    return {Answer::Fate::answered, run_nvrtc(request, WorkingDirectory::of_thread), {}, {}, 0};
   }
   State& state = state_.get();
   std::unique_ptr<WorkerProcess> worker = take(request);

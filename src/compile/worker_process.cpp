@@ -18,6 +18,7 @@
 
 #include "base/file.hpp"
 #include "base/process.hpp"
+#include "compile/leftovers.hpp"
 #include "compile/worker_main.hpp"
 #include "kiln/error.hpp"
 
@@ -47,6 +48,20 @@ struct SpawnPlan {
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
   }
+};
+
+/// A forked child that held a socket's end would keep a worker of a dead host waiting, or hide a worker's
+/// end.
+struct ClosedAtFork {
+  base::Fd fd;
+  explicit ClosedAtFork(int number) : fd(number) {
+    if (fd) base::close_at_fork(fd.get());
+  }
+  ~ClosedAtFork() {
+    if (fd) base::forget_at_fork(fd.get());
+  }
+  ClosedAtFork(const ClosedAtFork&) = delete;
+  ClosedAtFork& operator=(const ClosedAtFork&) = delete;
 };
 
 /// From when a worker's socket has closed until it must have exited.
@@ -81,15 +96,17 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   };
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair", errno);
-  base::Fd host_end(pair[0]), worker_end(pair[1]);
+  ClosedAtFork host_end(pair[0]);
+  const ClosedAtFork first_end(pair[1]);
+  // dup2 onto itself would keep close-on-exec: the socket must not happen to be the target number already.
+  const ClosedAtFork second_end(
+      pair[1] == kWorkerSocket ? ::fcntl(pair[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1) : -1);
+  const int worker_end = second_end.fd ? second_end.fd.get() : pair[1];
 
   SpawnPlan plan;
-  // dup2 onto itself would keep close-on-exec: the socket must not happen to be the target number already.
-  if (worker_end.get() == kWorkerSocket)
-    worker_end = base::Fd(::fcntl(worker_end.get(), F_DUPFD_CLOEXEC, kWorkerSocket + 1));
   posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&plan.actions, 2, 1);
-  posix_spawn_file_actions_adddup2(&plan.actions, worker_end.get(), kWorkerSocket);
+  posix_spawn_file_actions_adddup2(&plan.actions, worker_end, kWorkerSocket);
   posix_spawn_file_actions_addclosefrom_np(&plan.actions, kWorkerSocket + 1);
   sigset_t all, none;
   ::sigfillset(&all);
@@ -100,7 +117,8 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   posix_spawnattr_setflags(&plan.attributes,
                            POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 
-  auto directory = std::make_unique<base::TempDir>("kiln-worker-");
+  auto directory = std::make_unique<base::TempDir>(kWorkerDirectory);
+  sweep_leftovers(directory->path());
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> out;
     for (std::string& text : texts) out.push_back(text.data());
@@ -118,7 +136,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes,
                                   pointers(arguments).data(), pointers(environment).data());
   if (error != 0) fail("posix_spawn", error);
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(host_end), std::move(directory)));
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(host_end.fd), std::move(directory)));
 }
 
 WorkerProcess::WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::TempDir> directory)
@@ -127,8 +145,6 @@ WorkerProcess::WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::T
       socket_(std::move(socket)),
       pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))),
       directory_(std::move(directory)) {
-  // A forked child that held them would keep a worker of a dead host waiting.
-  base::close_at_fork(socket_.get());
   if (pidfd_) base::close_at_fork(pidfd_.get());
 }
 
@@ -182,8 +198,8 @@ std::string WorkerProcess::reap() noexcept {
 }
 
 bool WorkerProcess::alive() const noexcept {
-  pollfd poll_fd{socket_.get(), POLLIN, 0};
-  return ::poll(&poll_fd, 1, 0) == 0;
+  pollfd fds[] = {{socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}};  // -1 is passed over
+  return reason_ == Reason::none && ::poll(fds, 2, 0) == 0;
 }
 
 std::uint64_t WorkerProcess::resident_memory() const noexcept {
@@ -200,8 +216,10 @@ WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Dea
   Answer answer;
   std::string bytes;
   const PeakMemory peak(pid_);
-  Transfer received = send_frame(socket_.get(), encode(request), deadline);
-  if (received == Transfer::ok) received = receive_frame(socket_.get(), bytes, deadline);
+  const auto start = base::Clock::now();
+  Transfer received = send_frame(socket_.get(), encode(request), deadline, pidfd_.get());
+  if (received == Transfer::ok) received = receive_frame(socket_.get(), bytes, deadline, pidfd_.get());
+  answer.ran = base::Clock::now() - start;
   if (received == Transfer::ok) {
     answer.peak_memory = peak.bytes();
     try {

@@ -39,12 +39,14 @@ class WorkerProcess {
     enum class Fate { answered, timed_out, died, out_of_memory, cancelled } fate = Fate::died;
     WorkerResponse response;
     std::string how;                ///< "killed by signal 11 (Segmentation fault)"
+    base::Clock::duration ran{};    ///< from the request to the answer
     std::uint64_t peak_memory = 0;  ///< bytes resident at the most during this compile; 0: not known
   };
   /// After anything but `answered` the worker is dead and must be dropped. One thread at a time.
   Answer ask(const WorkerRequest& request, base::Deadline deadline);
   /// Ends a running `ask` at once. Thread-safe; the first reason counts.
   void kill(Reason reason) noexcept;
+  bool was_killed() const noexcept { return reason_ != Reason::none; }
   /// Nothing to read and not closed: an idle worker that still waits for a request.
   bool alive() const noexcept;
   /// Bytes resident now; 0 when that cannot be read. Thread-safe.

@@ -13,6 +13,14 @@ namespace {
 /// A waiter gives the holder of a flight lock this much longer than a compile may take.
 constexpr auto kFlightGrace = std::chrono::seconds(10);
 
+bool is_local(const std::exception_ptr& error) noexcept try {
+  std::rethrow_exception(error);
+} catch (const compile::LocalFault&) {
+  return true;
+} catch (...) {
+  return false;
+}
+
 constexpr base::Clock::duration kFirstRest = std::chrono::seconds(1), kLastRest = std::chrono::minutes(5);
 
 }  // namespace
@@ -84,7 +92,8 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
   }
   if (joined) {
     ++counters_.waits;
-    if (options.urgency < flight->urgency.exchange(std::min(options.urgency, flight->urgency.load())))
+    if (options.urgency == compile::Urgency::caller &&
+        flight->urgency.exchange(compile::Urgency::caller) != compile::Urgency::caller)
       workers_.reconsider();
   } else {
     try {
@@ -123,8 +132,13 @@ std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
   if (!file) return nullptr;
   cache::FlightFile::Taken taken;
   const auto patience = seconds(config_.compile_deadline_s()) + kFlightGrace;
+  std::exception_ptr theirs;
   try {
-    taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_);
+    do {  // an error that does not hold for us is waited for no more: the next wait finds it there already
+      taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_);
+      theirs =
+          taken.end == End::failed ? decode_flight_error(taken.error, config_.compile_deadline_s()) : nullptr;
+    } while (taken.end == End::failed && !theirs);
   } catch (const Error& error) {
     base::warn_once("flight", std::string(error.what()) + "; compiling without it");
     return nullptr;
@@ -139,11 +153,8 @@ std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
       ++counters_.convoy_left;
       break;
     case End::failed:
-      if (auto error = decode_flight_error(taken.error)) {
-        ++counters_.waits;
-        std::rethrow_exception(error);
-      }
-      break;
+      ++counters_.waits;
+      std::rethrow_exception(theirs);
     case End::cancelled:
       throw Error(Errc::deadline, "the service is gone: " + hint(unit.instantiation) + " was not waited for");
   }
@@ -177,8 +188,8 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     const Lasting lasts = lasting(unit.closure, error);
-    if (host && lasts != Lasting::no)
-      host->failed(encode_flight_error(error, cache::BoardEntry::kErrorLimit));
+    if (host && lasts != Lasting::no && !is_local(error))
+      host->failed(encode_flight_error(error, config_.compile_deadline_s(), cache::BoardEntry::kErrorLimit));
     host.reset();
     crash(unit, flight, error, lasts);
   }

@@ -29,6 +29,7 @@ HeaderSettings eager() {
   HeaderSettings settings;
   settings.min_files = 1;
   settings.created_by = 1;
+  settings.min_front_end = 0;
   return settings;
 }
 

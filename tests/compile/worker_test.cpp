@@ -157,10 +157,10 @@ TEST(InProcessCompile, SurvivesDeepNesting) {
 TEST(Worker, SaysWhichArchsTheCompilerKnows) {
   KILN_REAL_TOOLKIT(toolkit);
   WorkerRequest r = request(toolkit);
-  r.arch = "sm_35";
+  r.arch = "sm_61";
   const WorkerResponse response = compile::run_nvrtc(r, compile::WorkingDirectory::of_thread);
   EXPECT_EQ(response.status, WorkerResponse::Status::unsupported_arch);
-  EXPECT_NE(response.message.find("sm_35"), std::string::npos);
+  EXPECT_NE(response.message.find("sm_61"), std::string::npos);
   EXPECT_NE(response.message.find("sm_90a"), std::string::npos) << response.message;
 }
 
