@@ -98,14 +98,23 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair", errno);
   ClosedAtFork host_end(pair[0]);
   const ClosedAtFork first_end(pair[1]);
-  // dup2 onto itself would keep close-on-exec: the socket must not happen to be the target number already.
+  // It must not lie where the other actions put something, nor already where it is to be: dup2 onto itself
+  // would keep close-on-exec.
   const ClosedAtFork second_end(
-      pair[1] == kWorkerSocket ? ::fcntl(pair[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1) : -1);
+      pair[1] <= kWorkerSocket ? ::fcntl(pair[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1) : -1);
   const int worker_end = second_end.fd ? second_end.fd.get() : pair[1];
 
   SpawnPlan plan;
   posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&plan.actions, 2, 1);
+  // What it prints goes where the host's errors go. In a host without standard error that descriptor is some
+  // file of somebody's, closed at exec: then nowhere.
+  const int flags = ::fcntl(2, F_GETFD);
+  if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
+    posix_spawn_file_actions_adddup2(&plan.actions, 2, 1);
+  } else {
+    posix_spawn_file_actions_addopen(&plan.actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&plan.actions, 2, "/dev/null", O_WRONLY, 0);
+  }
   posix_spawn_file_actions_adddup2(&plan.actions, worker_end, kWorkerSocket);
   posix_spawn_file_actions_addclosefrom_np(&plan.actions, kWorkerSocket + 1);
   sigset_t all, none;
