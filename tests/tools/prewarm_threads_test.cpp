@@ -25,6 +25,7 @@ class PrewarmUnderALimitOfThreads : public KilnCompiler {
     give(path(""));
     for (const auto& entry : fs::recursive_directory_iterator(path(""))) give(entry.path());
   }
+  void TearDown() override { kiln::testing::remove_shared_memory_of(path("")); }
   void give(const std::string& file) const { ASSERT_EQ(::chown(file.c_str(), user_, user_), 0) << file; }
 
   /// Runs it as a user who may have so many threads.
