@@ -76,7 +76,7 @@ typedef struct kiln_options {
   const char* arch;   /* for templates opened without a device: "90", "sm_90", "sm_90a" */
   const char* worker; /* the compile worker's executable */
   int32_t jobs;       /* compile workers at once; 0: as many as cores */
-  double compile_deadline_s; /* a compile that takes longer is killed; 0: 600 */
+  double compile_deadline_s; /* a compile that takes longer is killed; at most 1e7; 0: 600 */
   const char* cache_layers;  /* read-only stores asked before cache_dir: colon-separated absolute directories,
                                 which belong to root or this user alone */
   const char* cache_max_size; /* bytes that cache_dir may take: "512M", "5G" (powers of 1024) */

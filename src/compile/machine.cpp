@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -33,6 +34,19 @@ std::optional<std::uint64_t> field(std::string_view text, std::string_view name)
     at = end + 1;
   }
   return std::nullopt;
+}
+
+/// In our affinity mask; all that are online where it cannot be read. The kernel gives the mask only into
+/// room for every CPU that it was built for or could have: more than cpu_set_t's 1024 on some.
+int cores_of_affinity() {
+  constexpr std::size_t kMostSets = 1024;  // a million CPUs
+  for (std::size_t sets = 1; sets <= kMostSets; sets *= 2) {
+    std::vector<cpu_set_t> mask(sets);
+    const std::size_t bytes = sets * sizeof(cpu_set_t);
+    if (::sched_getaffinity(0, bytes, mask.data()) == 0) return CPU_COUNT_S(bytes, mask.data());
+    if (errno != EINVAL) break;
+  }
+  return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 }  // namespace
@@ -83,8 +97,7 @@ Machine::Groups Machine::groups_of(const std::string& controller) const {
 }
 
 int Machine::cores() const {
-  cpu_set_t mask;
-  int cores = ::sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+  int cores = cores_of_affinity();
   for (const std::string& directory : cpu_.directories) {
     std::optional<std::uint64_t> quota, period;
     if (cpu_.unified) {
@@ -95,8 +108,10 @@ int Machine::cores() const {
       quota = number(base::read_proc(directory + "/cpu.cfs_quota_us"));  // -1: none
       period = number(base::read_proc(directory + "/cpu.cfs_period_us"));
     }
-    if (quota && period && *period > 0)
-      cores = std::min(cores, static_cast<int>((*quota + *period - 1) / *period));
+    if (quota && period && *period > 0) {
+      const std::uint64_t whole = *quota / *period + (*quota % *period != 0);
+      cores = static_cast<int>(std::min<std::uint64_t>(static_cast<std::uint64_t>(cores), whole));
+    }
   }
   return std::max(1, cores);
 }

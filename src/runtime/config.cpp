@@ -29,6 +29,9 @@ struct Known {
   const std::string Options::*option;
 };
 
+/// Longer than any compile, and far from where a deadline's clock overflows (292 years).
+constexpr double kLongestCompile_s = 1e7;
+
 constexpr Known kKnown[] = {
     {"cache_dir", "", "directory of the writable store", &Options::cache_dir},
     {"cache_layers", "", "read-only stores that are asked before it, colon-separated",
@@ -226,8 +229,9 @@ int Config::jobs() const {
 
 double Config::compile_deadline_s() const {
   const Setting& s = setting(settings_, "compile_deadline");
-  const double seconds = number_of(s, "seconds, more than 0");
-  if (seconds <= 0) bad(s, "seconds, more than 0");
+  const char* const allowed = "seconds, more than 0 and at most 10000000";
+  const double seconds = number_of(s, allowed);
+  if (seconds <= 0 || seconds > kLongestCompile_s) bad(s, allowed);
   return seconds;
 }
 

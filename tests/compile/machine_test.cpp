@@ -2,8 +2,26 @@
 #include "compile/machine.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 
 #include "support/tree.hpp"
+
+/// When not 0: a kernel that could have so many CPUs, whose even ones are ours.
+static std::size_t g_possible_cpus = 0;
+
+/// Stands before libc's.
+extern "C" int sched_getaffinity(pid_t pid, std::size_t size, cpu_set_t* mask) noexcept {
+  std::memset(mask, 0, size);
+  if (g_possible_cpus == 0) return ::syscall(SYS_sched_getaffinity, pid, size, mask) < 0 ? -1 : 0;
+  if (size * 8 < g_possible_cpus) return errno = EINVAL, -1;
+  for (std::size_t cpu = 0; cpu < g_possible_cpus; cpu += 2) CPU_SET_S(cpu, size, mask);
+  return 0;
+}
 
 namespace kiln::testing {
 namespace {
@@ -55,6 +73,17 @@ TEST(Machine, TheTightestUnifiedCgroupAboveUsCounts) {
   EXPECT_EQ(machine.memory_kills(), 5u);
 }
 
+TEST(Machine, CoresAreCountedWhereTheKernelHasMoreThanAFixedMaskHolds) {
+  const FakeMachine tree;
+  for (const std::size_t cpus : {8u, 1024u, 1026u, 8192u, 100000u}) {
+    g_possible_cpus = cpus;
+    EXPECT_EQ(Machine(tree.path()).cores(), static_cast<int>(cpus / 2));
+  }
+  g_possible_cpus = std::size_t{1} << 30;  // never fits
+  EXPECT_EQ(Machine(tree.path()).cores(), ::sysconf(_SC_NPROCESSORS_ONLN)) << "unread, and no limit";
+  g_possible_cpus = 0;
+}
+
 TEST(Machine, CpuQuotasRoundUpAndAParentsHolds) {
   FakeMachine tree;
   tree.unified("/a/b");
@@ -63,6 +92,9 @@ TEST(Machine, CpuQuotasRoundUpAndAParentsHolds) {
   EXPECT_EQ(Machine(tree.path()).cores(), 1);
   tree.write("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
   EXPECT_LE(Machine(tree.path()).cores(), 2);
+  const int all = Machine(Tree().path()).cores();
+  tree.write("sys/fs/cgroup/a/cpu.max", std::to_string(std::uint64_t{1} << 48) + " 1\n");
+  EXPECT_EQ(Machine(tree.path()).cores(), all) << "more cores than an int can count";
 }
 
 TEST(Machine, V1HierarchiesAreReadEachByItsOwnPath) {

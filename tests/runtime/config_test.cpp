@@ -121,6 +121,28 @@ TEST_F(ConfigTest, AValueThatCannotBeRightNamesItsOrigin) {
   }
 }
 
+TEST_F(ConfigTest, ACompileDeadlineThatNoClockCanHoldIsRefused) {
+  for (const char* seconds : {"1e7", "9999999", "0.001"}) {
+    set("KILN_COMPILE_DEADLINE", seconds);
+    EXPECT_GT(Config::resolve({}).compile_deadline_s(), 0) << seconds;
+  }
+  for (const char* seconds : {"10000001", "1e10", "1e300"}) {
+    set("KILN_COMPILE_DEADLINE", seconds);
+    try {
+      Config::resolve({});
+      ADD_FAILURE() << seconds;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(seconds), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("at most 10000000"), std::string::npos) << error.what();
+    }
+  }
+  set("KILN_COMPILE_DEADLINE", "");
+  Options options;
+  options.compile_deadline_s = 1e10;
+  EXPECT_THROW(Config::resolve(options), Error);
+}
+
 TEST_F(ConfigTest, TemplateDirectoriesAddUpInOrder) {
   set("KILN_TEMPLATE_PATH", "/env1:/env2");
   Options options;

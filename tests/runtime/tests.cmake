@@ -1,5 +1,5 @@
 kiln_test(config_test SOURCES runtime/config_test.cpp USES kiln_runtime LABEL unit)
-kiln_test(pipeline_test SOURCES runtime/pipeline_test.cpp runtime/toolchain_choice_test.cpp runtime/memo_test.cpp runtime/workers_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)
+kiln_test(pipeline_test SOURCES runtime/pipeline_test.cpp runtime/pipeline_key_test.cpp runtime/toolchain_choice_test.cpp runtime/memo_test.cpp runtime/workers_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)
 add_dependencies(pipeline_test kiln-worker)
 kiln_test(recorder_test SOURCES runtime/recorder_test.cpp runtime/recorder_fault_test.cpp runtime/recorder_templates_test.cpp USES kiln_runtime LABEL process)
 add_dependencies(recorder_test kiln-worker)

@@ -1,6 +1,9 @@
 // kiln prewarm.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "kiln_process.hpp"
 
@@ -114,7 +117,7 @@ TEST_F(Prewarm, AWrongPlanIsRefusedBeforeAnythingIsCompiled) {
   EXPECT_EQ(kiln({"prewarm", path("none.toml")}).status, 1);
   write("syntax.toml", "[[prewarm]\n");
   const Finished syntax = kiln({"prewarm", path("syntax.toml")});
-  EXPECT_EQ(syntax.status, 1);
+  EXPECT_EQ(syntax.status, 2);
   EXPECT_NE(syntax.err.find("syntax.toml:1"), std::string::npos) << syntax.err;
 }
 
@@ -138,6 +141,16 @@ TEST_F(Prewarm, AnErrorInAPlanNamesItsLineTheValueAndWhatIsAllowed) {
           {"wrong.toml:4: [[prewarm]]: ", "is unlucky"});
   refused(good + "[[prewarm]]\ntemplate = \"picky\"\nN = 1\narch = [\"sm_90\", \"sm_80\"]\n",
           {"wrong.toml:7: [[prewarm]] arch: ", "sm_80"});
+  const std::string row = "[[prewarm]]\ntemplate = \"scale\"\n";
+  refused(row + "N = 1\narch = \"sm_35\"\n", {"wrong.toml:4: ", "arch", "'sm_35'"});
+  refused(row + "N = 1\narch = 90\n", {"wrong.toml:4: ", "arch", "a string"});
+  refused(row + "N = { from = 1, to = 9223372036854775807, step = 1 }\n", {"wrong.toml:3: ", "1000000"});
+  refused(row + "N = { from = 1 }\n", {"wrong.toml:3: ", "N", "to"});
+  refused(row + "N = { from = 3, to = 1, step = 1 }\n", {"wrong.toml:3: ", "empty"});
+  refused(row + "N = 1.5\n", {"wrong.toml:3: ", "a fraction"});
+  refused(row + "N = [\n", {"wrong.toml:"});
+  refused("[[prewarm]]\nN = 1\n", {"wrong.toml:", "template"});
+  refused("[[warm]]\nN = 1\n", {"wrong.toml:", "warm"});
   EXPECT_EQ(kiln({"ls", "--json"}).json()["count"], 0);
 }
 
@@ -205,6 +218,25 @@ TEST_F(Prewarm, AnEmptyPlanSaysSo) {
   EXPECT_NE(kiln({"prewarm", path("empty.toml"), "--check"}).out.find("the plan is empty"),
             std::string::npos);
   EXPECT_EQ(kiln({"prewarm", path("empty.toml"), "--json"}).json()["total"], 0);
+}
+
+TEST_F(Prewarm, APlanMayComeThroughAPipe) {
+  const std::string fifo = path("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  auto running = start({"prewarm", fifo});
+  std::ofstream(fifo) << "[[prewarm]]\ntemplate = \"scale\"\n" << std::flush << "N = [1, 2]\n";
+  const Finished r = running->wait();
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.out.find("2 of 2 specialisations"), std::string::npos) << r.out;
+
+  const Finished nothing = kiln({"prewarm", "/dev/null"});
+  EXPECT_EQ(nothing.status, 0) << nothing.err;
+  EXPECT_NE(nothing.out.find("the plan is empty"), std::string::npos) << nothing.out;
+
+  const Finished endless = kiln({"prewarm", "/dev/zero"});
+  EXPECT_EQ(endless.status, 1);
+  EXPECT_NE(endless.err.find("'/dev/zero': more than 67108864 bytes"), std::string::npos) << endless.err;
+  EXPECT_EQ(kiln({"prewarm", path("templates")}).status, 1) << "a directory";
 }
 
 TEST_F(Prewarm, MemoryIsASize) {

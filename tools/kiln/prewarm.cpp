@@ -36,7 +36,7 @@ constexpr const char* kHelp =
     "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
     "that cannot be written is an error.\n"
     "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
-    "Exit status: 0 all there, 1 failed, 2 usage or a wrong value in a plan, 3 some failed under\n"
+    "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
     "--keep-going or not covered, 130 interrupted.";
 
 int exit_of(const PrewarmResult& result) {

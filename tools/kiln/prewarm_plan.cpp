@@ -1,16 +1,14 @@
 #include "prewarm_plan.hpp"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <set>
 
-#include "base/file.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
 #include "output.hpp"
+#include "plan_text.hpp"
 #include "runtime/recorder.hpp"
 #include "source/parameter_value.hpp"
 
@@ -42,9 +40,13 @@ std::vector<PlannedSpecialization> read_rows(source::Catalog& catalog, Origins& 
     std::move(more.begin(), more.end(), std::back_inserter(rows));
   };
   for (const std::string& file : files) {
-    const auto content = base::read_file(file, std::size_t{64} << 20);
-    if (!content) throw Error(Errc::io, "cannot read the plan '" + file + "': " + std::strerror(errno));
-    append(source::parse_plan(content->bytes, file, &notes));
+    const std::string text = read_plan_text(file);
+    try {
+      append(source::parse_plan(text, file, &notes));
+    } catch (const Error& error) {
+      // What a plan says is an argument of the command, unlike a template's manifest.
+      throw Error(error.code() == Errc::manifest ? Errc::invalid_argument : error.code(), error.what());
+    }
   }
   if (!files.empty()) return rows;
   const std::vector<std::string> names = catalog.names();

@@ -27,8 +27,9 @@ struct PrewarmPlan {
 };
 
 /// Without `files`: the [[prewarm]] of every template that is not internal. Each row for its own arch, else
-/// for every one of `archs`. Throws Error before anything is compiled: an unreadable plan, or "FILE:LINE:
-/// ..." for an unknown template or parameter and a broken value.
+/// for every one of `archs`. Throws Error before anything is compiled: `io` for an unreadable plan, and for a
+/// mistake in one (no TOML, an unknown template or parameter, a wrong value, too many) "FILE:LINE: ..." with
+/// a code whose exit is kUsage.
 PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& files,
                       const std::vector<base::Arch>& archs);
 

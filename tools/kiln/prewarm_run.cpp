@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
 
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "outcome.hpp"
 #include "output.hpp"
 #include "prewarm_cpu_time.hpp"
+#include "prewarm_threads.hpp"
 #include "progress.hpp"
 
 namespace kiln::cli {
@@ -24,7 +24,7 @@ void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, TaskResult& 
   const auto start = base::Clock::now();
   runtime::ObtainOptions options;
   options.when_full = runtime::WhenFull::wait;  // the records are what this is for
-  options.urgency = compile::Urgency::ahead;  // an engine that waits for its kernel goes first
+  options.urgency = compile::Urgency::ahead;    // an engine that waits for its kernel goes first
   try {
     const runtime::Obtained obtained =
         pipeline.obtain(source::instantiate(task.origin, task.resolved), options);
@@ -115,10 +115,11 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
         progress.finished(task.label, line_of(task, result.tasks[i], standard_error()), failed);
       }
     };
-    std::vector<std::thread> threads;
-    for (int i = 1; i < result.jobs; ++i) threads.emplace_back(work);
-    work();
-    for (std::thread& thread : threads) thread.join();
+    run_in_threads(result.jobs, work, [&](int fewer, const std::string& why) {
+      progress.remark("kiln: warning: " + std::to_string(fewer) + " at once instead of " +
+                      std::to_string(result.jobs) + ": no more threads (" + why + ")");
+      result.jobs = fewer;
+    });
   }
   pipeline.flush();
   result.uncached = pipeline.counters().puts_skipped() + pipeline.counters().unpublishable;

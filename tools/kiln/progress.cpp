@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <system_error>
 
 #include "output.hpp"
 
@@ -29,7 +30,12 @@ Progress::Progress(std::size_t total, bool lines_on_stdout, std::function<void(P
       bar_(standard_error().interactive),
       lines_on_stdout_(lines_on_stdout),
       on_tick_(std::move(on_tick)) {
-  if (bar_ || on_tick_) ticker_ = std::thread([this] { tick(); });
+  if (!bar_ && !on_tick_) return;
+  try {
+    ticker_ = std::thread([this] { tick(); });
+  } catch (const std::system_error&) {  // a limit of threads: lines instead of a bar that nobody draws
+    bar_ = false;
+  }
 }
 
 void Progress::tick() {

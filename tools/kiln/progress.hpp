@@ -13,7 +13,8 @@
 
 namespace kiln::cli {
 
-/// Thread-safe. The bar lives on stderr and is gone after destruction.
+/// Thread-safe. The bar lives on stderr and is gone after destruction. Where no thread can be had for it,
+/// there are lines, and `on_tick` is never called.
 class Progress {
  public:
   /// `lines_on_stdout`: false sends the lines to stderr (stdout is taken by JSON). `on_tick` is called ten
@@ -40,7 +41,8 @@ class Progress {
   void tick();
 
   const std::size_t total_;
-  const bool bar_, lines_on_stdout_;
+  bool bar_;
+  const bool lines_on_stdout_;
   const std::function<void(Progress&)> on_tick_;
   mutable std::mutex mutex_;
   std::condition_variable stop_;
