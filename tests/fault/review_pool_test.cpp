@@ -212,8 +212,12 @@ TEST_F(WorkersReview, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
       "};\n"
       "template <int M> struct F<0, M> { static const int v = M; };\n"
       "template <int N> __global__ void k(int* o) { *o = F<24, 1>::v; }";
-  WorkerPool pool({.executable = kWorker, .jobs = 2, .memory = 400'000'000});
-  const Demand innocent{.subject = "k", .memory = 110'000'000};
+  const std::uint64_t peak =
+      WorkerPool({.executable = kWorker, .jobs = 1}).run(request(toolkit_), {}).peak_memory;
+  ASSERT_GT(peak, 0u);
+  // Room for two, and not for two that are thought to take twice as much.
+  WorkerPool pool({.executable = kWorker, .jobs = 2, .memory = peak * 3});
+  const Demand innocent{.subject = "k", .memory = peak};
   const auto run_side_by_side = [&] {
     std::atomic<bool> stop{false};
     std::vector<std::thread> threads;
@@ -229,9 +233,8 @@ TEST_F(WorkersReview, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
   EXPECT_TRUE(run_side_by_side()) << "before";
   for (int round = 0; round < 3; ++round) {
     auto eater = std::async(std::launch::async, [&] {
-      return pool.run(
-          request(toolkit_, kMemoryEater),
-          {.subject = "eater" + std::to_string(round), .memory = 110'000'000, .compile_limit = 20s});
+      return pool.run(request(toolkit_, kMemoryEater),
+                      {.subject = "eater" + std::to_string(round), .memory = peak, .compile_limit = 20s});
     });
     EXPECT_TRUE(soon(100, [&] { return pool.view().running == 1; }));
     while (eater.wait_for(0s) != std::future_status::ready) pool.run(request(toolkit_), innocent);
