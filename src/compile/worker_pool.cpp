@@ -152,22 +152,26 @@ void WorkerPool::give(std::unique_ptr<WorkerProcess> worker) noexcept {
   }
 }
 
-void WorkerPool::warm(const std::string& nvrtc, const std::string& nvrtc_builtins) noexcept try {
+void WorkerPool::warm(const std::string& nvrtc, const std::string& nvrtc_builtins) noexcept {
   State& state = state_.get();
   {
     const std::lock_guard lock(state.mutex);
     if (!state.idle.empty() || !state.busy.empty() || state.warming || state.stopping) return;
     state.warming = true;
   }
-  const WorkerSettings settings = settings_for(nvrtc, nvrtc_builtins);
-  if (!settings.executable.empty()) {
-    give(WorkerProcess::spawn(settings));
-    ensure_watched(state);
-    const std::lock_guard lock(state.mutex);
-    ++state.counts.spawned;
-    state.warming = false;
+  bool spawned = false;
+  try {
+    const WorkerSettings settings = settings_for(nvrtc, nvrtc_builtins);
+    if (!settings.executable.empty()) {
+      give(WorkerProcess::spawn(settings));
+      spawned = true;
+      ensure_watched(state);
+    }
+  } catch (...) {  // run() will say it
   }
-} catch (...) {
+  const std::lock_guard lock(state.mutex);
+  state.counts.spawned += spawned;
+  state.warming = false;
 }
 
 WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand& demand) {
