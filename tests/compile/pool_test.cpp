@@ -185,6 +185,9 @@ TEST(WorkerPool, TellsHowMuchACompileTook) {
 }
 
 TEST(Worker, EndsAtItsLimitOfAddressSpaceAndSaysMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the worker of a sanitizer build has no limit of address space";
+#endif
   KILN_REAL_TOOLKIT(toolkit);
   auto worker = WorkerProcess::spawn({.executable = kWorker, .address_space = std::uint64_t{1500} << 20});
   const auto answer = worker->ask(request(toolkit, kMemoryEater), base::Deadline::after(60s));
@@ -215,6 +218,9 @@ TEST(Worker, OpensTheCompilerBeforeTheFirstRequest) {
 }
 
 TEST(Worker, IsLinkedDynamicallyAgainstLibcOnly) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the worker of a sanitizer build is linked to its runtime";
+#endif
   const auto bytes = base::read_file(kWorker)->bytes;
   EXPECT_NE(bytes.find("libc.so.6"), std::string::npos) << "a static one crashes in dlopen";
   // The names that the loader is to find lie side by side in the dynamic string table, each ending with a
