@@ -77,7 +77,7 @@ class Bench {
     compile::HeaderSettings settings;
     settings.min_files = 1;
     settings.created_by = 1;
-  settings.min_front_end = 0;
+    settings.min_front_end = 0;
     compile::PrecompiledHeaders headers(settings);
     Unit u = prepare(name, values[0]);
     compile_in(plain, u, nullptr);
