@@ -9,6 +9,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/fd.hpp"
+
 namespace kiln::base {
 
 /// Never 0; differs from that of every ancestor process. Costs a memory load: the kernel wipes the page it
@@ -19,6 +21,26 @@ std::uint64_t process_generation() noexcept;
 void close_at_fork(int fd) noexcept;
 /// Before this process closes it.
 void forget_at_fork(int fd) noexcept;
+
+/// Owns a descriptor that a forked child shall not keep.
+class ClosedAtFork {
+ public:
+  explicit ClosedAtFork(int fd) noexcept : fd_(fd) {
+    if (fd_) close_at_fork(fd_.get());
+  }
+  ~ClosedAtFork() {
+    if (fd_) forget_at_fork(fd_.get());
+  }
+  ClosedAtFork(const ClosedAtFork&) = delete;
+  ClosedAtFork& operator=(const ClosedAtFork&) = delete;
+  int get() const noexcept { return fd_.get(); }
+  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
+  /// To an owner that forgets it; a child closes it as before.
+  Fd release() noexcept { return std::move(fd_); }
+
+ private:
+  Fd fd_;
+};
 
 /// A value that a child does not inherit: its first use there makes a fresh one and leaks the parent's.
 /// Thread-safe.

@@ -104,13 +104,12 @@ const Admission::Waiter* Admission::first() const {
   return best;
 }
 
-/// Work ahead of need never takes all that a caller could use: there is a quarter more for him.
 bool Admission::worker_free(const Limits& limits, Urgency urgency) const {
   const auto running = static_cast<int>(running_.size());
   if (urgency == Urgency::ahead) return running < limits.jobs;
   const auto callers = std::count_if(running_.begin(), running_.end(),
                                      [](const Pass* p) { return p->urgency_ == Urgency::caller; });
-  return callers < limits.jobs && running < limits.jobs + std::max(1, limits.jobs / 4);
+  return callers < limits.jobs && running < most_at_once(limits.jobs);
 }
 
 /// What runs may still grow to what was reserved for it.

@@ -2,6 +2,7 @@
 // slot and the machine the memory.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -80,6 +81,9 @@ class Admission {
   bool in_danger(const Limits& limits, std::uint64_t resident);
   const Machine& machine(const Limits& limits);
 
+  /// Of a process with so many jobs: work ahead of need never takes what a caller could use, so there is a
+  /// quarter more for callers.
+  static int most_at_once(int jobs) noexcept { return jobs + std::max(1, jobs / 4); }
   int running() const;
   int waiting() const;
 

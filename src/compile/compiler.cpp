@@ -1,6 +1,7 @@
 #include "compile/compiler.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 
@@ -82,7 +83,7 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
            "killed at its deadline of " + shortest(limit_s) + " s (KILN_COMPILE_DEADLINE)", {});
     case Fate::died:
       // By its limit of CPU time or from outside; other signals come of what it compiled.
-      if (answer.how.find("signal 9 ") != std::string::npos || answer.how.find("CPU") != std::string::npos)
+      if (answer.signal == SIGKILL || answer.signal == SIGXCPU)
         fail<LocalFault>(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
       fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
     case Fate::out_of_memory:

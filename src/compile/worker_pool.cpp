@@ -1,6 +1,7 @@
 #include "compile/worker_pool.hpp"
 
 #include <algorithm>
+#include <csignal>
 #include <limits>
 #include <list>
 #include <thread>
@@ -19,6 +20,13 @@ constexpr base::Clock::duration kWatchBusy = 100ms, kWatchIdle = 1s;
 /// Of address space beside what may be resident: the compile thread's stack, and what NVRTC maps and does not
 /// touch.
 constexpr std::uint64_t kUntouched = std::uint64_t{4} << 30;
+
+WorkerProcess::Answer refused(WorkerProcess::Answer::Fate fate, const char* why) {
+  WorkerProcess::Answer out;
+  out.fate = fate;
+  out.how = why;
+  return out;
+}
 
 }  // namespace
 
@@ -124,6 +132,7 @@ WorkerSettings WorkerPool::settings_for(const std::string& nvrtc, const std::str
   return out;
 }
 
+/// Null: no worker executable is to be found.
 std::unique_ptr<WorkerProcess> WorkerPool::take(const WorkerRequest& request) {
   State& state = state_.get();
   {
@@ -133,14 +142,19 @@ std::unique_ptr<WorkerProcess> WorkerPool::take(const WorkerRequest& request) {
       state.idle.pop_back();
       if (worker->alive()) return worker;  // else killed while idle: says nothing about this request
     }
+  }
+  const WorkerSettings settings = settings_for(request.nvrtc, request.nvrtc_builtins);
+  if (settings.executable.empty()) return nullptr;
+  {
+    const std::lock_guard lock(state.mutex);
     ++state.counts.spawned;
   }
-  return WorkerProcess::spawn(settings_for(request.nvrtc, request.nvrtc_builtins));
+  return WorkerProcess::spawn(settings);
 }
 
 void WorkerPool::give(std::unique_ptr<WorkerProcess> worker) noexcept {
   State& state = state_.get();
-  const int most = jobs() + std::max(1, jobs() / 4);  // see Admission::worker_free
+  const int most = Admission::most_at_once(jobs());
   const std::lock_guard lock(state.mutex);
   // More than can be used at once come from askers that were served by one started meanwhile.
   if (state.stopping || worker->was_killed() ||
@@ -181,12 +195,12 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
   for (bool retried = false;; retried = true) {
     const auto pass = state.admission.enter(limits(), again);
     if (!pass) {
-      return state.admission.closed() ? Answer{Fate::cancelled, {}, "the service is gone", {}, 0}
-                                      : Answer{Fate::timed_out, {}, "its turn did not come in time", {}, 0};
+      return state.admission.closed() ? refused(Fate::cancelled, "the service is gone")
+                                      : refused(Fate::timed_out, "its turn did not come in time");
     }
     Answer answer = run_once(request, demand, *pass);
     if (answer.peak_memory) state.admission.learn(demand.subject, answer.peak_memory);
-    if (answer.fate == Fate::died && answer.how.find("signal 9 ") != std::string::npos &&
+    if (answer.fate == Fate::died && answer.signal == SIGKILL &&
         state.admission.machine(limits()).memory_kills() > state.kills_before) {
       answer.fate = Fate::out_of_memory;
       answer.how += " by the kernel: memory ran out";
@@ -200,16 +214,19 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
 
 WorkerProcess::Answer WorkerPool::run_once(const WorkerRequest& request, const Demand& demand,
                                            Admission::Pass& pass) {
-  if (find_worker_executable(settings_.executable).empty()) {
+  State& state = state_.get();
+  std::unique_ptr<WorkerProcess> worker = take(request);
+  if (!worker) {
     base::warn_once(
         "no worker",
         "no kiln-worker executable found (looked beside the library, in libexec/kiln and beside the "
         "program); "
         "compiling inside this process, where a compiler crash cannot be contained. Set KILN_WORKER.");
-    return {Answer::Fate::answered, run_nvrtc(request, WorkingDirectory::of_thread), {}, {}, 0};
+    Answer here;
+    here.fate = Answer::Fate::answered;
+    here.response = run_nvrtc(request, WorkingDirectory::of_thread);
+    return here;
   }
-  State& state = state_.get();
-  std::unique_ptr<WorkerProcess> worker = take(request);
   Answer answer;
   {
     const Working working(state, *worker, pass);

@@ -50,20 +50,6 @@ struct SpawnPlan {
   }
 };
 
-/// A forked child that held a socket's end would keep a worker of a dead host waiting, or hide a worker's
-/// end.
-struct ClosedAtFork {
-  base::Fd fd;
-  explicit ClosedAtFork(int number) : fd(number) {
-    if (fd) base::close_at_fork(fd.get());
-  }
-  ~ClosedAtFork() {
-    if (fd) base::forget_at_fork(fd.get());
-  }
-  ClosedAtFork(const ClosedAtFork&) = delete;
-  ClosedAtFork& operator=(const ClosedAtFork&) = delete;
-};
-
 /// From when a worker's socket has closed until it must have exited.
 constexpr int kLastWordsMs = 1000;
 
@@ -96,13 +82,14 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   };
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair", errno);
-  ClosedAtFork host_end(pair[0]);
-  const ClosedAtFork first_end(pair[1]);
+  // A forked child that held them would keep a worker of a dead host waiting, or hide a worker's end.
+  base::ClosedAtFork host_end(pair[0]);
+  const base::ClosedAtFork first_end(pair[1]);
   // It must not lie where the other actions put something, nor already where it is to be: dup2 onto itself
   // would keep close-on-exec.
-  const ClosedAtFork second_end(
+  const base::ClosedAtFork second_end(
       pair[1] <= kWorkerSocket ? ::fcntl(pair[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1) : -1);
-  const int worker_end = second_end.fd ? second_end.fd.get() : pair[1];
+  const int worker_end = second_end ? second_end.get() : pair[1];
 
   SpawnPlan plan;
   posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
@@ -145,7 +132,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes,
                                   pointers(arguments).data(), pointers(environment).data());
   if (error != 0) fail("posix_spawn", error);
-  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, std::move(host_end.fd), std::move(directory)));
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, host_end.release(), std::move(directory)));
 }
 
 WorkerProcess::WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::TempDir> directory)
@@ -186,7 +173,7 @@ void WorkerProcess::kill(Reason reason) noexcept {
 }
 
 /// REQUIRES: it is dead or dying.
-std::string WorkerProcess::reap() noexcept {
+std::string WorkerProcess::reap(int* signal) noexcept {
   siginfo_t info{};
   int got;
   do
@@ -199,6 +186,7 @@ std::string WorkerProcess::reap() noexcept {
     return "exited with status " + std::to_string(info.si_status) +
            (info.si_status == kNotStartedByHost ? ": it is not of this version of kiln" : "");
   }
+  if (signal) *signal = info.si_status;
   std::string how =
       "killed by signal " + std::to_string(info.si_status) + " (" + ::strsignal(info.si_status) + ")";
   if (info.si_status == SIGABRT) how += ", as the compiler does when memory runs out";
@@ -246,7 +234,7 @@ WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Dea
     pollfd poll_fd{pidfd_.get(), POLLIN, 0};
     if (::poll(&poll_fd, 1, kLastWordsMs) == 0) kill(Reason::none);
   }
-  answer.how = reap();
+  answer.how = reap(&answer.signal);
   if (received == Transfer::malformed) answer.how = "its answer was malformed";
   switch (reason_.load()) {
     case Reason::none:

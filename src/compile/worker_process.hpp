@@ -39,6 +39,7 @@ class WorkerProcess {
     enum class Fate { answered, timed_out, died, out_of_memory, cancelled } fate = Fate::died;
     WorkerResponse response;
     std::string how;                ///< "killed by signal 11 (Segmentation fault)"
+    int signal = 0;                 ///< that killed it; 0: none
     base::Clock::duration ran{};    ///< from the request to the answer
     std::uint64_t peak_memory = 0;  ///< bytes resident at the most during this compile; 0: not known
   };
@@ -55,7 +56,7 @@ class WorkerProcess {
 
  private:
   WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::TempDir> directory);
-  std::string reap() noexcept;
+  std::string reap(int* signal = nullptr) noexcept;
   void send_kill() noexcept;
 
   const pid_t pid_;

@@ -33,25 +33,6 @@ std::string absolute(const std::string& file) {
   return error ? file : path.lexically_normal().string();
 }
 
-/// A descriptor that a child forked meanwhile does not keep: it would keep the lock, too.
-class Opened {
- public:
-  explicit Opened(const std::string& file)
-      : fd_(::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644)) {
-    if (fd_) base::close_at_fork(fd_.get());
-  }
-  ~Opened() {
-    if (fd_) base::forget_at_fork(fd_.get());
-  }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  int get() const noexcept { return fd_.get(); }
-  explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
-
- private:
-  base::Fd fd_;
-};
-
 [[noreturn]] void fail(const std::string& what) { throw Error(Errc::io, what + ": " + std::strerror(errno)); }
 
 struct stat stat_of(int fd) {
@@ -147,7 +128,9 @@ void Recorder::warn(const char* what) const noexcept try {
 /// Writes what is pending. What stays pending is tried again with the next row.
 void Recorder::drain(State& state) {
   for (int attempt = 0; attempt < 3; ++attempt) {
-    const Opened fd(file_);
+    // A child forked meanwhile must not keep it: it would keep the lock, too.
+    const base::ClosedAtFork fd(
+        ::open(file_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644));
     if (!fd) fail("open");
     const struct stat st = stat_of(fd.get());
     if (!S_ISREG(st.st_mode)) {

@@ -30,14 +30,6 @@ using namespace std::chrono_literals;
 
 class WorkersReview : public ServiceTest {
  protected:
-  /// A template that compiles until it is killed.
-  void write_endless() const {
-    tree_.write("t/endless.toml", small_manifest("endless"));
-    tree_.write("t/endless.cu", small_source("template <int N, int M> struct F { static const int v = F<N - "
-                                             "1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };\n"
-                                             "template <int M> struct F<0, M> { static const int v = M; };\n",
-                                             "out[i] = T(N + F<26, 1>::v);"));
-  }
   static std::future<void> ask(Service& service, const std::string& name, int n,
                                Urgency urgency = Urgency::caller) {
     return std::async(std::launch::async, [&service, name, n, urgency] {

@@ -45,6 +45,14 @@ class ServiceTest : public ::testing::Test {
     o.cuda_home = tree_.at("empty");
     return o;
   }
+  /// A template that compiles until it is killed.
+  void write_endless() const {
+    tree_.write("t/endless.toml", small_manifest("endless"));
+    tree_.write("t/endless.cu", small_source("template <int N, int M> struct F { static const int v = F<N - "
+                                             "1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };\n"
+                                             "template <int M> struct F<0, M> { static const int v = M; };\n",
+                                             "out[i] = T(N + F<26, 1>::v);"));
+  }
   static runtime::Obtained compile(runtime::Service& service, const std::string& name,
                                    std::vector<Value> values, const std::string& arch = "sm_90a") {
     return service.open(name, KILN_DEVICE_NONE, arch).compile(values);

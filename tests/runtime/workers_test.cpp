@@ -17,14 +17,6 @@ using runtime::Service;
 
 class WorkersTest : public ServiceTest {
  protected:
-  /// A template that compiles until it is killed.
-  void write_endless() const {
-    tree_.write("t/endless.toml", small_manifest("endless"));
-    tree_.write("t/endless.cu", small_source("template <int N, int M> struct F { static const int v = F<N - "
-                                             "1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; };\n"
-                                             "template <int M> struct F<0, M> { static const int v = M; };\n",
-                                             "out[i] = T(N + F<26, 1>::v);"));
-  }
   static bool maps_compiler(pid_t pid) {
     return base::read_proc("/proc/" + std::to_string(pid) + "/maps").find("libnvrtc.so") != std::string::npos;
   }
