@@ -44,12 +44,13 @@ static_assert(sizeof(Counters) == (std::size(kCounters) + 1) * sizeof(C::Count),
 std::span<const LifetimeCounter> lifetime_counters() noexcept { return kCounters; }
 
 void Lifetime::count_in(const std::string& directory) {
+  if (!ours()) return;
   const std::lock_guard lock(mutex_);
   tally_ = std::make_unique<cache::Tally>(directory + "/v1");
 }
 
 void Lifetime::save() noexcept {
-  if (::getpid() != host_pid_) return;
+  if (!ours()) return;
   const std::lock_guard lock(mutex_);
   if (!tally_) return;
   std::array<std::uint64_t, std::size(kCounters)> now, deltas;

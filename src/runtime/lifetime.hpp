@@ -1,8 +1,6 @@
 // A service's counters added to those of its store, which outlive processes: what `kiln stats` shows.
 #pragma once
 
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <memory>
@@ -11,6 +9,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "base/process.hpp"
 #include "cache/tally.hpp"
 #include "runtime/counters.hpp"
 
@@ -40,9 +39,10 @@ class Lifetime {
 
  private:
   const Counters& counters_;
-  const int host_pid_ = ::getpid();
+  bool ours() const noexcept { return generation_ == base::process_generation(); }
+  const std::uint64_t generation_ = base::process_generation();
   std::atomic<base::Clock::time_point> due_{base::Clock::now() + kPeriod};
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards what follows; touched by `ours` only
   std::unique_ptr<cache::Tally> tally_;
   std::array<std::uint64_t, cache::kTallyValues> saved_{};
 

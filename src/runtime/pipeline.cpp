@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include "base/log.hpp"
-#include "runtime/places.hpp"
 #include "toolchain/locate.hpp"
 
 namespace kiln::runtime {
@@ -37,7 +36,7 @@ std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::get
 Pipeline::Pipeline(const Config& config, const std::string& memo_file)
     : config_(config),
       scans_(memo_file),
-      slots_([this] { return store_opened_ ? flight_file() : nullptr; },  // a probe's compile makes none
+      slots_([this] { return places_.made() ? flight_file() : nullptr; },  // a probe's compile makes none
              [this] { return std::max(workers_.jobs(), workers_.cores()); }),
       workers_({.executable = config.get("worker"),
                 .jobs = config.jobs(),
@@ -56,21 +55,20 @@ Pipeline::~Pipeline() {
 }
 
 const toolchain::Toolkit& Pipeline::toolkit() {
-  std::call_once(toolkit_once_, [&] {
-    toolkit_ = toolchain::locate_toolkit({config_.get("cuda_home"), !config_.hermetic()});
+  return toolkit_.get([&] {
+    return toolchain::locate_toolkit({config_.get("cuda_home"), !config_.hermetic()});
   });
-  return toolkit_;
 }
 
-std::shared_ptr<cache::Store> Pipeline::store() {
-  std::call_once(store_once_, [&] {
-    Places places = open_store(config_);
-    store_opened_ = true;
-    store_ = std::move(places.writable), readable_ = std::move(places.readable);
-    if (store_) lifetime_.count_in(store_->directory());
+const Places& Pipeline::places() {
+  return places_.get([&] {
+    Places opened = open_store(config_);
+    if (opened.writable) lifetime_.count_in(opened.writable->directory());
+    return opened;
   });
-  return store_;
 }
+
+std::shared_ptr<cache::Store> Pipeline::store() { return places().writable; }
 
 Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trust trust) {
   const source::Template& origin = *unit.origin;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "base/lazy.hpp"
 #include "base/process.hpp"
 #include "cache/flight.hpp"
 #include "cache/store.hpp"
@@ -22,6 +23,7 @@
 #include "runtime/counters.hpp"
 #include "runtime/host_slots.hpp"
 #include "runtime/lifetime.hpp"
+#include "runtime/places.hpp"
 #include "runtime/publisher.hpp"
 
 namespace kiln::runtime {
@@ -103,6 +105,7 @@ class Pipeline {
     base::Clock::time_point until;
     base::Clock::duration pause{};
   };
+  const Places& places();
   Unit prepare(const source::Instantiation& unit, source::Trust trust);
   void warm_up();
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);
@@ -129,12 +132,11 @@ class Pipeline {
   Counters& counters_ = *shared_counters_;
   const std::uint64_t generation_ = base::process_generation();
   std::atomic<bool> leaving_{false};  // ends waits for other processes' flights
-  std::once_flag toolkit_once_, store_once_, flight_once_, layers_once_;
-  toolchain::Toolkit toolkit_;
-  std::shared_ptr<cache::Store> store_, readable_;  // see Places
-  std::atomic<bool> store_opened_{false};
-  std::vector<std::shared_ptr<cache::Store>> layers_;
-  std::shared_ptr<cache::FlightFile> flight_file_;
+  // Kept by a forked child as far as they were made: stores and flight files know whose they are.
+  base::Lazy<toolchain::Toolkit> toolkit_;
+  base::Lazy<Places> places_;
+  base::Lazy<std::vector<std::shared_ptr<cache::Store>>> layers_;
+  base::Lazy<std::shared_ptr<cache::FlightFile>> flight_file_;
   Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts
   Publisher publisher_{shared_counters_};
   source::ScanCache scans_;

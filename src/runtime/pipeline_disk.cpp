@@ -5,7 +5,6 @@
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "runtime/pipeline_unit.hpp"
-#include "runtime/places.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -40,24 +39,15 @@ void count_miss(Counters& counters, cache::Miss miss, bool has_store) {
 }  // namespace
 
 const std::vector<std::shared_ptr<cache::Store>>& Pipeline::layers() {
-  std::call_once(layers_once_, [&] { layers_ = open_layers(config_); });
-  return layers_;
+  return layers_.get([&] { return open_layers(config_); });
 }
 
 void Pipeline::use_only(std::shared_ptr<cache::Store> store) {
-  std::call_once(layers_once_, [] {});
-  std::call_once(store_once_, [&] {
-    store_opened_ = store != nullptr;
-    store_ = std::move(store);
-  });
+  layers_.set({});
+  places_.set({std::move(store), nullptr});
 }
 
-void Pipeline::use_store(std::shared_ptr<cache::Store> store) {
-  std::call_once(store_once_, [&] {
-    store_opened_ = store != nullptr;
-    store_ = std::move(store);
-  });
-}
+void Pipeline::use_store(std::shared_ptr<cache::Store> store) { places_.set({std::move(store), nullptr}); }
 
 /// The record of exactly this key; `miss` says why not.
 std::optional<Obtained> Pipeline::from_store(cache::Store& store, const Unit& unit, base::Deadline deadline,
@@ -102,17 +92,17 @@ std::optional<Obtained> Pipeline::from_disk(const Unit& unit, const ObtainOption
     };
     for (const auto& layer : layers())
       if (auto found = from_layer(*layer)) return found;
-    const auto opened = store();
-    if (readable_)
-      if (auto found = from_layer(*readable_)) return found;
-    if (opened) {
-      if (auto found = from_store(*opened, unit, patience, miss)) {
+    const auto& [writable, readable] = places();
+    if (readable)
+      if (auto found = from_layer(*readable)) return found;
+    if (writable) {
+      if (auto found = from_store(*writable, unit, patience, miss)) {
         if (count_misses) ++counters_.disk_hits;
         return found;
       }
       if (reason == cache::Miss::absent) reason = miss;
     }
-    if (count_misses) count_miss(counters_, reason, opened != nullptr);
+    if (count_misses) count_miss(counters_, reason, writable != nullptr);
   } else if (count_misses && !store()) {
     ++counters_.miss_no_store;
   }
@@ -150,9 +140,9 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
     }
   };
   for (const auto& layer : layers()) look_in(*layer, Outcome::layer);
-  const auto opened = store();
-  if (readable_) look_in(*readable_, Outcome::layer);
-  if (opened) look_in(*opened, Outcome::disk);
+  const auto& [writable, readable] = places();
+  if (readable) look_in(*readable, Outcome::layer);
+  if (writable) look_in(*writable, Outcome::disk);
   if (candidates.empty()) return std::nullopt;
   // Stable: of two places with the same record, the one that is asked first.
   std::stable_sort(candidates.begin(), candidates.end(), [](const Obtained& a, const Obtained& b) {

@@ -47,17 +47,17 @@ struct Pipeline::Flight {
 };
 
 std::shared_ptr<cache::FlightFile> Pipeline::flight_file() {
-  std::call_once(flight_once_, [&] {
-    if (!store() || !store()->writable()) return;
+  return flight_file_.get([&]() -> std::shared_ptr<cache::FlightFile> {
+    if (!store() || !store()->writable()) return nullptr;
     try {
-      flight_file_ = cache::FlightFile::open(
+      return cache::FlightFile::open(
           {.store_identity = store()->identity(), .store_place = store()->directory() + "/v1"});
     } catch (const Error& error) {
       base::warn_once(
           "flight", std::string(error.what()) + "; processes of this host may compile the same kernel twice");
+      return nullptr;
     }
   });
-  return flight_file_;
 }
 
 std::vector<cache::BoardEntry> Pipeline::board() {

@@ -1,0 +1,33 @@
+// A forked child that answers with its exit status, and that cannot hang a test.
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace kiln::testing {
+
+/// Far more than any machine needs: a child that is ended by this alarm was stuck.
+constexpr unsigned kStuckSeconds = 60;
+
+/// Runs `body` in a forked child. Its result, or 128 + the signal that ended the child (SIGALRM: stuck).
+template <class Body>
+int in_child(Body&& body) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::alarm(kStuckSeconds);
+    int status = 99;
+    try {
+      status = body();
+    } catch (...) {
+    }
+    ::_exit(status);
+  }
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace kiln::testing
