@@ -53,8 +53,8 @@ void Background::serve(State& state) noexcept {
     if (!something()) {
       if (state.stopping) break;
       ++state.idle;
-      const bool came = state.work.wait_for(lock, std::chrono::seconds(1),
-                                            [&] { return something() || state.stopping; });
+      const bool came =
+          state.work.wait_for(lock, std::chrono::seconds(1), [&] { return something() || state.stopping; });
       --state.idle;
       if (!came) break;
       continue;

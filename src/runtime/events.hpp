@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <mutex>
 #include <string>
 
 #include "base/deadline.hpp"
@@ -27,16 +28,35 @@ class Events {
   void tell(int32_t kind, const std::string& specialization, const std::string& arch,
             const Fields& fields) const noexcept {
     if (!callback_) return;
-    const kiln_event event{sizeof event,   kind,
-                           specialization.c_str(), arch.c_str(),
-                           fields.message, fields.milliseconds,
-                           fields.count,   fields.bytes};
+    const kiln_event event{sizeof event, kind,           specialization.c_str(),
+                           arch.c_str(), fields.message, fields.milliseconds,
+                           fields.count, fields.bytes};
     callback_(&event, user_);
   }
 
  private:
   kiln_event_callback callback_ = nullptr;
   void* user_ = nullptr;
+};
+
+/// For a thread that may outlive who listens. Thread-safe.
+class LastingEvents {
+ public:
+  explicit LastingEvents(Events events) : events_(events) {}
+  template <class... Args>
+  void tell(const Args&... args) noexcept {
+    const std::lock_guard lock(mutex_);
+    events_.tell(args...);
+  }
+  /// Nobody is told any more when this returns.
+  void end() noexcept {
+    const std::lock_guard lock(mutex_);
+    events_ = {};
+  }
+
+ private:
+  std::mutex mutex_;
+  Events events_;
 };
 
 /// Milliseconds since it was made.

@@ -1,5 +1,7 @@
 #include "runtime/kernel_template.hpp"
 
+#include "base/hash.hpp"
+#include "base/log.hpp"
 #include "kiln/error.hpp"
 #include "runtime/kernel_template_state.hpp"
 #include "runtime/service.hpp"
@@ -83,8 +85,7 @@ void KernelTemplate::check_usable() const {
                                      Driver::load_error());
   }
   if (generation_ != base::process_generation())
-    throw Error(Errc::driver, "template '" + origin_->manifest.name + "' was opened for a device before " +
-                                  "this process was forked: " + std::string(Driver::kForkedAfterInit));
+    Driver::refuse_in_forked_child("getting a kernel of template '" + origin_->manifest.name + '\'');
 }
 
 bool KernelTemplate::captures(const GetRequest& request) const {
@@ -127,6 +128,7 @@ const LoadedKernel& KernelTemplate::get(std::span<const Value> values, const Get
 ObtainOptions KernelTemplate::options_of(const GetRequest& request) const noexcept {
   return {.deadline = request.deadline,
           .may_compile = request.may_compile && (request.past_seal || service_.may_compile()),
+          .any_toolchain = !service_.may_compile(),
           .urgency = request.urgency};
 }
 
@@ -166,6 +168,19 @@ KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetR
         }
       });
   return result;
+}
+
+const LoadedKernel& KernelTemplate::get_on_own_thread(std::span<const Value> values, GetRequest request,
+                                                      bool& was_ready) {
+  check_usable();
+  const Wanted wanted = want(values);
+  const LoadedKernel* const found = ready(wanted, request.which);
+  was_ready = found != nullptr;
+  if (found) return *found;
+  admit(wanted, request);
+  request.own_thread = true;
+  const CurrentContext current(target_, "loading " + wanted.name());
+  return make(wanted, request);
 }
 
 void KernelTemplate::prefetch(std::span<const Value> values) {

@@ -54,6 +54,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
   /// On a thread of the service's; throws at once what get would throw before it looks for the image.
   KernelFuture get_async(std::span<const Value> values, const GetRequest& request);
+  /// get, on a thread of kiln's own, with the template's context. `was_ready` tells whether it was.
+  const LoadedKernel& get_on_own_thread(std::span<const Value> values, GetRequest request, bool& was_ready);
   void prefetch(std::span<const Value> values);
   /// The image only.
   Obtained compile(std::span<const Value> values, const GetRequest& request = {});
@@ -65,7 +67,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// Specialised kernels that are ready take the place of their fallbacks. How many did.
   std::uint64_t adopt();
   /// Throws Error(manifest) when `generic` takes other arguments, or parameters that cannot be told it.
+  /// Called before anybody has the template, or by one thread at a time with the same generic template.
   void set_fallback(std::shared_ptr<KernelTemplate> generic);
+  bool has_fallback() const noexcept { return fallback_ != nullptr; }
 
   /// Forgets and unloads what is loaded. REQUIRES: no reader.
   void release();

@@ -1,4 +1,6 @@
 // A generic kernel at once, the specialised one when the engine says so.
+#include <algorithm>
+
 #include "kiln/error.hpp"
 #include "runtime/kernel_template_state.hpp"
 #include "runtime/service.hpp"
@@ -10,7 +12,8 @@ namespace {
 std::string signature(const source::Manifest& m) {
   std::string out;
   for (const source::ArgumentSpec& a : m.arguments)
-    out += (out.empty() ? "" : ", ") + a.name + (a.optional ? "?" : "") + ": " + a.type.to_string(m.parameters);
+    out +=
+        (out.empty() ? "" : ", ") + a.name + (a.optional ? "?" : "") + ": " + a.type.to_string(m.parameters);
   for (const source::RuntimeValueSpec& r : m.runtime) out += (out.empty() ? "" : ", ") + r.name;
   return '(' + out + ')';
 }
@@ -31,8 +34,8 @@ void KernelTemplate::set_fallback(std::shared_ptr<KernelTemplate> generic) {
   const source::Manifest &ours = origin_->manifest, &theirs = generic->origin().manifest;
   const std::string what = ours.file + ": [template] fallback = '" + theirs.name + '\'';
   if (!same_arguments(ours, theirs)) {
-    throw Error(Errc::manifest, what + " takes other arguments: " + signature(theirs) + " instead of " +
-                                    signature(ours));
+    throw Error(Errc::manifest,
+                what + " takes other arguments: " + signature(theirs) + " instead of " + signature(ours));
   }
   for (const source::ParameterSpec& p : theirs.parameters) {
     const int index = ours.parameter_index(p.name);
@@ -78,7 +81,8 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
     return fallback_->get(values_for_fallback(values, nullptr), request);
   }
   if (const LoadedKernel* settled = chosen_.find(wanted->exact)) return choose(*wanted, *settled, false);
-  if (const LoadedKernel* found = ready(*wanted, source::Which::kernel)) return choose(*wanted, *found, false);
+  if (const LoadedKernel* found = ready(*wanted, source::Which::kernel))
+    return choose(*wanted, *found, false);
   service_.record(*origin_, wanted->resolved);
   const bool refused = service_.misses(wanted->resolved);
   if (!refused && !captures(request)) {

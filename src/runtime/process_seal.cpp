@@ -34,7 +34,8 @@ constexpr std::int32_t kVersion = 1;
 
 /// The flag of the copy that a note describes, or null when the note is another's.
 std::int32_t* flag_of(const ElfW(Nhdr) & note, const char* name, const char* descriptor) noexcept {
-  if (note.n_type != kNoteType || note.n_namesz != 5 || note.n_descsz < 8 || std::memcmp(name, "kiln", 5) != 0)
+  if (note.n_type != kNoteType || note.n_namesz != 5 || note.n_descsz < 8 ||
+      std::memcmp(name, "kiln", 5) != 0)
     return nullptr;
   std::int32_t fields[2];
   std::memcpy(fields, descriptor, sizeof fields);
