@@ -68,11 +68,13 @@ struct FlightFile::Place {
 /// One asker's wait for one key: what the board said when it began, and whether to go on.
 class FlightFile::Wait {
  public:
-  Wait(const Key& key, Place& place, base::Deadline deadline, const std::atomic<bool>* cancelled)
+  Wait(const Key& key, Place& place, base::Deadline deadline, const std::atomic<bool>* cancelled,
+       const std::function<void()>& on_wait)
       : key_(key),
         place_(place),
         deadline_(deadline),
         cancelled_(cancelled),
+        on_wait_(on_wait),
         at_arrival_(place.board.read(key)) {}
 
   /// Polls until the byte is locked; otherwise `end()` says why not.
@@ -84,6 +86,7 @@ class FlightFile::Wait {
         end_ = End::taken;
         return true;
       }
+      if (!waited_ && on_wait_) on_wait_();
       waited_ = true;
       return decided();
     });
@@ -139,6 +142,7 @@ class FlightFile::Wait {
   Place& place_;
   const base::Deadline deadline_;
   const std::atomic<bool>* cancelled_;
+  const std::function<void()>& on_wait_;
   const std::optional<BoardEntry> at_arrival_;
   const base::Clock::time_point since_ = base::Clock::now();
   bool waited_ = false, said_ = false;
@@ -212,10 +216,10 @@ std::vector<BoardEntry> FlightFile::board() {
 }
 
 FlightFile::Taken FlightFile::take(const Key& key, base::Deadline deadline,
-                                   const std::atomic<bool>* cancelled) {
+                                   const std::atomic<bool>* cancelled, const std::function<void()>& on_wait) {
   std::string reasons;
   for (const auto& place : places_) {
-    Wait wait(key, *place, deadline, cancelled);
+    Wait wait(key, *place, deadline, cancelled, on_wait);
     try {
       return take_at(*place, key, wait);
     } catch (const Error& error) {  // the file became unusable, or the filesystem has no locks

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -57,8 +58,10 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   };
   /// After locking, the file's inode is compared with the path's, and the lock is taken again when it was
   /// replaced. A waiter says once, after 2 s, whom it waits for. `cancelled`, when given, ends the wait once
-  /// true. Throws Error(io) when no lock file is usable any more.
-  Taken take(const Key& key, base::Deadline deadline, const std::atomic<bool>* cancelled = nullptr);
+  /// true; `on_wait` is called once when somebody else holds it. Throws Error(io) when no lock file is usable
+  /// any more.
+  Taken take(const Key& key, base::Deadline deadline, const std::atomic<bool>* cancelled = nullptr,
+             const std::function<void()>& on_wait = {});
 
   /// The lock file that a flight would take now, or the first candidate when none is usable.
   std::string path();

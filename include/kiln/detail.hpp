@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <memory>
 #include <type_traits>
 
 #include "kiln/error.hpp"
@@ -25,10 +26,54 @@ inline void check(kiln_status status) {
   if (status != KILN_OK) raise();
 }
 
+/// A C handle with its destructor.
+template <class T, void (*release)(T*)>
+struct Release {
+  void operator()(T* handle) const noexcept { release(handle); }
+};
+
 constexpr kiln_value to_c(const Value& v) noexcept {
   return {static_cast<std::int32_t>(v.kind), static_cast<std::int32_t>(v.text.size()), v.integer,
           v.text.data()};
 }
+
+/// Parameters by name, for the C ABI; without allocation when the names are of a usual length.
+class Named {
+ public:
+  explicit Named(std::initializer_list<NamedValue> in) {
+    std::size_t bytes = 0;
+    for (const NamedValue& v : in) bytes += v.name.size() + 1;
+    if (in.size() > kMax) throw Error(Errc::invalid_argument, "more than 32 parameters were given");
+    if (bytes > sizeof short_texts_) long_texts_.reset(new char[bytes]);
+    char* at = long_texts_ ? long_texts_.get() : short_texts_;
+    for (const NamedValue& v : in) {
+      names[count] = at;
+      values[count++] = to_c(v.value);
+      at += v.name.copy(at, v.name.size());
+      *at++ = '\0';
+    }
+  }
+  Named(const Named&) = delete;
+  Named& operator=(const Named&) = delete;
+
+  static constexpr std::size_t kMax = 32;
+  const char* names[kMax];
+  kiln_value values[kMax];
+  std::size_t count = 0;
+
+ private:
+  char short_texts_[256];
+  std::unique_ptr<char[]> long_texts_;
+};
+
+/// Parameters in manifest order; the last element is only there for templates without any.
+template <class... Args>
+struct Positional {
+  explicit constexpr Positional(const Args&... args) : values{to_c(Value(args))..., {}} {}
+  static constexpr const char* const* names = nullptr;
+  static constexpr std::size_t count = sizeof...(Args);
+  kiln_value values[sizeof...(Args) + 1];
+};
 
 template <class T>
 constexpr kiln_arg_type arg_type() noexcept {

@@ -31,9 +31,12 @@ typedef struct CUfunc_st* CUfunction;
 
 typedef struct kiln_service kiln_service; /* configuration, cache, compiler, templates */
 typedef struct kiln_template
-    kiln_template; /* one template, bound to device, context and arch; owned by its service */
+    kiln_template; /* one template, bound to device, context and arch; owned by its scope */
+typedef struct kiln_scope kiln_scope; /* owner of templates and kernels within a service */
 typedef struct kiln_kernel
-    kiln_kernel; /* one loaded kernel; owned by its service, valid until that is destroyed */
+    kiln_kernel; /* one loaded kernel; owned by its scope, valid until that is released */
+typedef struct kiln_future kiln_future;           /* a kernel that is being made ready */
+typedef struct kiln_preparation kiln_preparation; /* many of them */
 
 /* Values are those of kiln::Errc (kiln/error.hpp), which documents them. */
 typedef int32_t kiln_status;
@@ -59,6 +62,35 @@ KILN_API const char* kiln_version(void);
  */
 
 enum { KILN_MODE_DEFAULT = 0, KILN_MODE_JIT = 1, KILN_MODE_WARN = 2, KILN_MODE_SEALED = 3 };
+enum { KILN_ADOPT_WHEN_ASKED = 0, KILN_ADOPT_AUTOMATICALLY = 1 };
+
+enum {
+  KILN_EVENT_COMPILE_STARTED = 1,
+  KILN_EVENT_COMPILE_FINISHED = 2, /* milliseconds: how long it took */
+  KILN_EVENT_COMPILE_FAILED = 3,   /* milliseconds; message: the error's first line */
+  KILN_EVENT_WAIT_STARTED = 4,     /* for a compile of another thread or process */
+  KILN_EVENT_WAIT_FINISHED = 5,    /* milliseconds; also when the wait ended in a failure or at a deadline */
+  KILN_EVENT_LOADED = 6,           /* milliseconds: in the driver; bytes: of the image */
+  KILN_EVENT_EVICTED = 7,          /* count: entries that left the store to make room */
+  KILN_EVENT_MISS_AFTER_SEAL = 8,  /* mode sealed refuses it, mode warn makes it */
+  KILN_EVENT_ADOPTED = 9           /* the specialised kernel has replaced its fallback */
+};
+
+/* What happened to one specialisation. Strings live for the call; "" where they say nothing. */
+typedef struct kiln_event {
+  size_t struct_size;
+  int32_t kind;               /* KILN_EVENT_* */
+  const char* specialization; /* "rms_norm T=bf16 H=4096" */
+  const char* arch;           /* "sm_90a" */
+  const char* message;
+  double milliseconds;
+  uint64_t count, bytes;
+} kiln_event;
+
+/* Called on whichever thread it happens on, of kiln's or the caller's, without a lock of kiln's held: it may
+ * call kiln. It must be thread-safe, must not throw, and should be quick: it delays what it is told of. Not
+ * called after kiln_service_destroy has returned. */
+typedef void (*kiln_event_callback)(const kiln_event* event, void* user);
 
 /* Zero and null mean: KILN_* environment, then the configuration file, then the default. What is set here
  * beats them. */
@@ -82,14 +114,17 @@ typedef struct kiln_options {
   const char* cache_max_size; /* bytes that cache_dir may take: "512M", "5G" (powers of 1024) */
   const char* record; /* file to which every specialisation that was asked for and was not ready is appended,
                          as a plan for `kiln prewarm`; templates from memory are dumped beside it */
-  const char* compile_memory; /* bytes that all compiles of this process may take together: "4G"; null:
-                                 decided from the machine */
+  const char* compile_memory;   /* bytes that all compiles of this process may take together: "4G"; null:
+                                   decided from the machine */
+  kiln_event_callback on_event; /* null: nobody is told */
+  void* event_user;             /* given back to on_event */
+  int32_t adopt;                /* KILN_ADOPT_*: when a specialised kernel replaces its fallback */
 } kiln_options;
 
 /* Touches no GPU and starts no process. `options` may be null. */
 KILN_API kiln_status kiln_service_create(const kiln_options* options, kiln_service** out);
-/* Unloads its kernels (they must be quiet), waits for compiles that it started. Null is allowed. Never fails.
- */
+/* Unloads its kernels (they must be quiet), ends the compiles that it started and waits for them. Its scopes,
+ * futures and preparations must be gone. Null is allowed. Never fails. */
 KILN_API void kiln_service_destroy(kiln_service* service);
 
 /* A template from memory: manifest, source and (may be null) reference source. Kept until the service is
@@ -97,9 +132,40 @@ KILN_API void kiln_service_destroy(kiln_service* service);
 KILN_API kiln_status kiln_service_add_template(kiln_service* service, const char* manifest,
                                                const char* source, const char* reference);
 
-/* After it, and in mode sealed, only kernels in memory are returned; a miss fails at once and names the plan
- * line that would have made it ready. */
+/* The seal. What it does is the mode's: in mode sealed only kernels in memory are returned from here on, a
+ * miss makes no driver call, touches no file, fails at once (not_ready) and names the plan row that would
+ * have made it ready; in mode warn each miss is one event; in mode jit nothing changes. Mode sealed never
+ * compiles before the seal either: what is on disk loads. kiln_scope_prepare is the one way past it. */
 KILN_API kiln_status kiln_service_seal(kiln_service* service);
+
+/* Seals every service of this process, present and future, of every copy of kiln in it (shared, static,
+ * hidden, loaded later). A service whose mode nobody set takes mode sealed; one that was told jit or warn
+ * keeps that. A forked child stays sealed. There is no way back. Callable at any time, by any thread. */
+KILN_API kiln_status kiln_process_seal(void);
+
+/* Text that kiln made; release with kiln_text_release. */
+typedef struct kiln_text {
+  size_t struct_size;
+  const char* data; /* zero-terminated */
+  size_t size;
+  void* owner;
+} kiln_text;
+KILN_API void kiln_text_release(kiln_text* text);
+
+/* What was asked for and refused because of the seal, each specialisation once, in the order in which it was
+ * first missed, as a plan for `kiln prewarm` or kiln_scope_prepare; at most 10,000 rows are kept. "" when
+ * nothing was missed. */
+KILN_API kiln_status kiln_service_missing(kiln_service* service, kiln_text* out);
+
+/* A digest (32 hex digits and a zero) over what is loaded now: specialisations, their resolved parameters,
+ * archs and the bytes of their images, in no order. Two ranks with the same fingerprint run the same kernels.
+ */
+KILN_API kiln_status kiln_service_fingerprint(kiln_service* service, char out[33]);
+
+/* From here on kiln_template_get_or_fallback returns the specialised kernels that have become ready behind
+ * their fallbacks. `adopted`, when not null: how many changed. Call it where a change of kernel does no harm,
+ * such as before graphs are captured. */
+KILN_API kiln_status kiln_service_adopt(kiln_service* service, uint64_t* adopted);
 
 enum { KILN_DEVICE_CURRENT = -1, KILN_DEVICE_NONE = -2 };
 
@@ -109,6 +175,63 @@ enum { KILN_DEVICE_CURRENT = -1, KILN_DEVICE_NONE = -2 };
  * repeated. */
 KILN_API kiln_status kiln_service_open(kiln_service* service, const char* name, int32_t device,
                                        const char* arch, kiln_template** out);
+
+/* ---- scopes
+ * -------------------------------------------------------------------------------------------------------------
+ * Kernels belong to a scope. What kiln_service_open opens belongs to the service itself and stays until the
+ * end, so that captured graphs keep their addresses; what a model or adapter needs may have a scope of its
+ * own, and leaves with it. */
+
+KILN_API kiln_status kiln_scope_create(kiln_service* service, kiln_scope** out);
+/* As kiln_service_open. */
+KILN_API kiln_status kiln_scope_open(kiln_scope* scope, const char* name, int32_t device, const char* arch,
+                                     kiln_template** out);
+/* Unloads the scope's kernels; its templates stay open and load again when asked. REQUIRES: no kernel of it
+ * runs or is part of a graph that will be launched, and no thread is in a call on its templates. What was
+ * being made meanwhile (prefetch, get_async) is dropped: its waiters get not_ready. */
+KILN_API kiln_status kiln_scope_release(kiln_scope* scope);
+/* The same, and the templates go, too. Null is allowed. Before its service. */
+KILN_API void kiln_scope_destroy(kiln_scope* scope);
+
+enum { KILN_UNTIL_READY = 0, KILN_UNTIL_IMAGE = 1 };
+
+typedef struct kiln_progress {
+  size_t struct_size;
+  uint64_t total; /* specialisations of the plan, each once */
+  uint64_t done;  /* of them: ready (or its image there), failed or skipped */
+  uint64_t ready; /* were ready before */
+  uint64_t disk;  /* came from the store, a layer or memory */
+  uint64_t compiled, waited, failed;
+  uint64_t skipped; /* rows for an arch that is not the device's */
+} kiln_progress;
+
+typedef struct kiln_prepare {
+  size_t struct_size;
+  const char* plan; /* text of a plan or record: [[prewarm]] tables. or null and */
+  const char* file; /* the file of such a text */
+  int32_t until;    /* KILN_UNTIL_*: loaded into the current context, or only its image in memory and store */
+  int32_t device;   /* as kiln_service_open's; KILN_DEVICE_NONE only with KILN_UNTIL_IMAGE */
+  const char* arch; /* of rows that name none, with KILN_DEVICE_NONE */
+  double deadline_s;  /* seconds from now after which nothing is begun or waited for; 0: none */
+  int32_t no_compile; /* nonzero: from memory and disk only */
+  void (*on_progress)(const kiln_progress* progress, void* user); /* may be null; one call at a time, on
+                                                                     kiln's threads; must not throw */
+  void* user;
+} kiln_prepare;
+
+/* Makes a plan's kernels ready, in parallel, on threads of kiln's own: the explicit way to make kernels after
+ * the seal, also to compile them in mode sealed (an adapter that is loaded while serving). Returns at once;
+ * an unreadable plan, an unknown template or a bad value fails here. Kernels belong to `scope`, or to the
+ * service when that is null. */
+KILN_API kiln_status kiln_service_prepare(kiln_service* service, kiln_scope* scope,
+                                          const kiln_prepare* prepare, kiln_preparation** out);
+/* Waits at most `seconds` (negative: without limit). KILN_OK: all is done and nothing failed. Errc::deadline:
+ * not done yet. Otherwise the first failure, after all is done. `progress` may be null. */
+KILN_API kiln_status kiln_preparation_wait(kiln_preparation* preparation, double seconds,
+                                           kiln_progress* progress);
+/* What has not begun is not begun any more; what is under way ends on its own. on_progress is not called
+ * after this has returned. Null is allowed. */
+KILN_API void kiln_preparation_destroy(kiln_preparation* preparation);
 
 typedef struct kiln_stats {
   size_t struct_size;
@@ -133,6 +256,8 @@ typedef struct kiln_stats {
   double compile_ms;            /* spent in compilers for this service */
   uint64_t evictions;           /* entries that made room in the store */
   uint64_t layer_hits;          /* answered by a read-only layer with its own toolchain's record */
+  uint64_t fallbacks;           /* specialisations whose fallback was returned first */
+  uint64_t adopted;             /* of them: replaced by the specialised kernel since */
 } kiln_stats;
 
 /* Fills what fits in out->struct_size. */
@@ -170,9 +295,41 @@ typedef struct kiln_get {
  * may be null. */
 KILN_API kiln_status kiln_template_get(kiln_template* t, const char* const* names, const kiln_value* values,
                                        size_t count, const kiln_get* get, const kiln_kernel** out);
-/* The ready kernel, or null. Memory only: no lock, no allocation, no system call, no driver call; never
- * fails. */
+/* The ready kernel, or null (also for values that can never be right). Memory only: no lock, no allocation,
+ * no system call, no driver call; never fails. */
 KILN_API const kiln_kernel* kiln_template_try_get(kiln_template* t, const kiln_value* values, size_t count);
+
+/* As kiln_template_get, on a thread of kiln's own, which makes the template's context current in itself:
+ * works from threads without a context and beside a stream capture. Errors of values, mode and seal come from
+ * this call, others from the future. get->stream is not looked at. */
+KILN_API kiln_status kiln_template_get_async(kiln_template* t, const char* const* names,
+                                             const kiln_value* values, size_t count, const kiln_get* get,
+                                             kiln_future** out);
+/* Waits at most `seconds` (negative: without limit) for the kernel or the error that it ended in;
+ * Errc::deadline: neither yet. */
+KILN_API kiln_status kiln_future_wait(kiln_future* future, double seconds, const kiln_kernel** out);
+/* *done = 1 when it has ended, well or not. */
+KILN_API kiln_status kiln_future_done(kiln_future* future, int32_t* done);
+/* What is under way goes on, for others. Null is allowed. */
+KILN_API void kiln_future_destroy(kiln_future* future);
+
+/* The same, fire and forget, behind whatever somebody waits for. A template without a device gets its image
+ * into memory and store. A failure is an event, and what the next get says. */
+KILN_API kiln_status kiln_template_prefetch(kiln_template* t, const char* const* names,
+                                            const kiln_value* values, size_t count);
+
+/* The specialised kernel if it is ready or on disk; else, at once, that of the manifest's fallback template,
+ * while the specialised one compiles behind. What was returned first is returned until
+ * kiln_service_adopt (or, with KILN_ADOPT_AUTOMATICALLY, until the specialised one is ready). The fallback is
+ * itself a kernel like any other: make it ready first. invalid_argument: the manifest names no fallback. */
+KILN_API kiln_status kiln_template_get_or_fallback(kiln_template* t, const char* const* names,
+                                                   const kiln_value* values, size_t count,
+                                                   const kiln_get* get, const kiln_kernel** out);
+
+/* Between the two, this thread's misses are refused (not_ready) before any driver call, as with a capturing
+ * stream in kiln_get: for code that captures and does not know its stream. They nest. */
+KILN_API void kiln_capture_begin(void);
+KILN_API void kiln_capture_end(void);
 
 enum {
   KILN_OUTCOME_MEMORY = 0,
@@ -251,6 +408,17 @@ typedef struct kiln_launch_config {
 /* Raw: geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked. */
 KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config,
                                             void** parameters);
+
+/* ---- log
+ * -------------------------------------------------------------------------------------------------------------
+ */
+
+enum { KILN_LOG_TRACE = 0, KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING, KILN_LOG_ERROR, KILN_LOG_OFF };
+
+/* Sends this copy of kiln's log lines of `level` and above to `sink` instead of stderr; null: stderr again.
+ * Default: KILN_LOG_WARNING. After it has returned, the sink before is not called any more. */
+KILN_API kiln_status kiln_set_log(void (*sink)(int32_t level, const char* message, size_t size, void* user),
+                                  void* user, int32_t level);
 
 #ifdef __cplusplus
 }

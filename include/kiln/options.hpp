@@ -1,9 +1,10 @@
 // How a Service is configured in code.
 #pragma once
 
+#include <functional>
 #include <string>
 
-#include "kiln/kiln.h"
+#include "kiln/event.hpp"
 
 namespace kiln {
 inline namespace v1 {
@@ -13,6 +14,12 @@ enum class Mode : int {
   jit = KILN_MODE_JIT,             ///< compile what is missing
   warn = KILN_MODE_WARN,           ///< the same, and log each compile after seal()
   sealed = KILN_MODE_SEALED,       ///< never compile: disk hits load until seal(), then memory only
+};
+
+/// When a specialised kernel replaces the fallback that was returned in its place.
+enum class Adopt : int {
+  when_asked = KILN_ADOPT_WHEN_ASKED,        ///< in Service::adopt()
+  automatically = KILN_ADOPT_AUTOMATICALLY,  ///< as soon as it is ready
 };
 
 /// Empty and zero mean: KILN_* environment, then the configuration file, then the default. See kiln_options
@@ -25,6 +32,10 @@ struct Options {
   double compile_deadline_s = 0;
   bool ignore_environment = false;
   std::string record, compile_memory;
+  /// Told of compiles, waits, loads and misses as they happen, on whichever thread; see kiln_event_callback.
+  /// What it throws is swallowed.
+  std::function<void(const Event&)> on_event;
+  Adopt adopt = Adopt::when_asked;
 
   /// Ignores environment and configuration files: what is not set here has its built-in default.
   static Options hermetic() {

@@ -1,13 +1,13 @@
 // The service: configuration, cache, compiler and the templates opened from it.
 #pragma once
 
-#include <initializer_list>
+#include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "kiln/kernel.hpp"
+#include "kiln/kernel_template.hpp"
 #include "kiln/options.hpp"
+#include "kiln/scope.hpp"
 
 namespace kiln {
 inline namespace v1 {
@@ -15,101 +15,12 @@ inline namespace v1 {
 /// Counters since the service was made; see kiln_stats in kiln.h.
 using Stats = kiln_stats;
 
-/// Where a template's kernels will run.
-struct Device {
-  int ordinal = KILN_DEVICE_CURRENT;
-  std::string arch;  ///< only without a GPU
-
-  /// The calling thread's current context.
-  static Device current() { return {}; }
-  /// Compile only, for machines without a GPU; empty: the configured arch, else sm_90a.
-  static Device none(std::string arch = {}) { return {KILN_DEVICE_NONE, std::move(arch)}; }
-};
-
-struct GetOptions {
-  double deadline_s = 0;  ///< 0: the compile deadline
-};
-
-/// A template bound to a device, a context and an arch. A view owned by its Service; copy it freely.
-/// Thread-safe.
-class KernelTemplate {
- public:
-  explicit KernelTemplate(kiln_template* handle) noexcept : handle_(handle) {}
-
-  /// The kernel for these parameters, in manifest order: get(kiln::Dtype::bf16, 4096). On a ready kernel: no
-  /// lock, no allocation, no system call, no driver call. Otherwise looks on disk, compiles, publishes and
-  /// loads (DESIGN: the one path). Throws Error and CompileError.
-  template <class... Args>
-  Kernel get(const Args&... args) const {
-    const kiln_value values[sizeof...(Args) + 1] = {detail::to_c(Value(args))..., {}};
-    return get_values(nullptr, values, sizeof...(Args), nullptr);
-  }
-  /// get({{"T", kiln::Dtype::bf16}, {"H", 4096}}); parameters that are not named take their defaults.
-  Kernel get(std::initializer_list<NamedValue> named) const {
-    const Named n(named);
-    return get_values(n.names.data(), n.values.data(), n.values.size(), nullptr);
-  }
-  Kernel get(std::initializer_list<NamedValue> named, const GetOptions& options) const {
-    const Named n(named);
-    kiln_get get{sizeof(kiln_get), options.deadline_s, nullptr, 0};
-    return get_values(n.names.data(), n.values.data(), n.values.size(), &get);
-  }
-  /// For use near stream capture: a kernel that is not ready is refused (Errc::not_ready) while `stream`
-  /// captures.
-  template <class... Args>
-  Kernel get(CUstream stream, const Args&... args) const {
-    const kiln_value values[sizeof...(Args) + 1] = {detail::to_c(Value(args))..., {}};
-    const kiln_get get{sizeof(kiln_get), 0, stream, 1};
-    return get_values(nullptr, values, sizeof...(Args), &get);
-  }
-  /// The ready kernel, or a false one. Memory only.
-  template <class... Args>
-  Kernel try_get(const Args&... args) const noexcept {
-    const kiln_value values[sizeof...(Args) + 1] = {detail::to_c(Value(args))..., {}};
-    return Kernel(kiln_template_try_get(handle_, values, sizeof...(Args)));
-  }
-  /// The image only; needs no GPU.
-  template <class... Args>
-  Image compile(const Args&... args) const {
-    const kiln_value values[sizeof...(Args) + 1] = {detail::to_c(Value(args))..., {}};
-    Image image;
-    detail::check(kiln_template_compile(handle_, nullptr, values, sizeof...(Args), image.raw()));
-    return image;
-  }
-  Image compile(std::initializer_list<NamedValue> named) const {
-    const Named n(named);
-    Image image;
-    detail::check(
-        kiln_template_compile(handle_, n.names.data(), n.values.data(), n.values.size(), image.raw()));
-    return image;
-  }
-
- private:
-  struct Named {
-    std::vector<std::string> texts;
-    std::vector<const char*> names;
-    std::vector<kiln_value> values;
-    explicit Named(std::initializer_list<NamedValue> in) {
-      texts.reserve(in.size());
-      for (const NamedValue& v : in) {
-        texts.emplace_back(v.name);
-        names.push_back(texts.back().c_str());
-        values.push_back(detail::to_c(v.value));
-      }
-    }
-  };
-  Kernel get_values(const char* const* names, const kiln_value* values, std::size_t count,
-                    const kiln_get* get) const {
-    const kiln_kernel* out = nullptr;
-    detail::check(kiln_template_get(handle_, names, values, count, get, &out));
-    return Kernel(out);
-  }
-
-  kiln_template* handle_;
-};
+/// Seals every Service of this process, present and future, of every copy of kiln in it; see
+/// kiln_process_seal in kiln.h.
+inline void process_seal() { detail::check(kiln_process_seal()); }
 
 /// One per process is usual; several may share a cache directory. Thread-safe. Destruction unloads its
-/// kernels.
+/// kernels; its Scopes, Futures and Preparations must be gone.
 class Service {
  public:
   /// KILN_* and defaults; touches no GPU and starts no process.
@@ -133,6 +44,12 @@ class Service {
     c.cache_max_size = text(o.cache_max_size);
     c.record = text(o.record);
     c.compile_memory = text(o.compile_memory);
+    c.adopt = static_cast<int>(o.adopt);
+    if (o.on_event) {
+      on_event_ = std::make_unique<std::function<void(const Event&)>>(o.on_event);
+      c.on_event = tell;
+      c.event_user = on_event_.get();
+    }
     kiln_service* handle = nullptr;
     detail::check(kiln_service_create(&c, &handle));
     handle_.reset(handle);
@@ -152,8 +69,49 @@ class Service {
     detail::check(kiln_service_add_template(handle_.get(), manifest.c_str(), source.c_str(),
                                             reference.empty() ? nullptr : reference.c_str()));
   }
-  /// From here on (in mode sealed) only kernels in memory are returned.
+  /// For kernels that shall be unloaded before the Service goes.
+  Scope scope() {
+    kiln_scope* out = nullptr;
+    detail::check(kiln_scope_create(handle_.get(), &out));
+    return Scope(out);
+  }
+
+  /// Makes a plan's kernels ready in parallel, also after the seal: the one explicit way past it. `plan` is
+  /// the text of a plan or record; kernels belong to the Service.
+  Preparation prepare(const std::string& plan, const PrepareOptions& options = {}) {
+    return prepare(nullptr, plan.c_str(), nullptr, options);
+  }
+  /// The same, kernels belonging to `scope`.
+  Preparation prepare(const Scope& scope, const std::string& plan, const PrepareOptions& options = {}) {
+    return prepare(scope.handle(), plan.c_str(), nullptr, options);
+  }
+  Preparation prepare_file(const std::string& file, const PrepareOptions& options = {}) {
+    return prepare(nullptr, nullptr, file.c_str(), options);
+  }
+
+  /// From here on (in mode sealed) only kernels in memory are returned; see kiln_service_seal in kiln.h.
   void seal() { detail::check(kiln_service_seal(handle_.get())); }
+  /// What was refused because of the seal, as a plan; empty when nothing was.
+  std::string missing() const {
+    kiln_text text{};
+    text.struct_size = sizeof text;
+    detail::check(kiln_service_missing(handle_.get(), &text));
+    std::string out(text.data, text.size);
+    kiln_text_release(&text);
+    return out;
+  }
+  /// 32 hex digits over what is loaded: equal on two ranks that run the same kernels.
+  std::string fingerprint() const {
+    char out[33];
+    detail::check(kiln_service_fingerprint(handle_.get(), out));
+    return out;
+  }
+  /// Lets get_or_fallback return the specialised kernels that have become ready; how many did.
+  std::uint64_t adopt() {
+    std::uint64_t adopted = 0;
+    detail::check(kiln_service_adopt(handle_.get(), &adopted));
+    return adopted;
+  }
   Stats stats() const {
     Stats out{};
     out.struct_size = sizeof out;
@@ -163,10 +121,39 @@ class Service {
   kiln_service* handle() const noexcept { return handle_.get(); }
 
  private:
-  struct Destroy {
-    void operator()(kiln_service* service) const noexcept { kiln_service_destroy(service); }
-  };
-  std::unique_ptr<kiln_service, Destroy> handle_;
+  Preparation prepare(kiln_scope* scope, const char* plan, const char* file, const PrepareOptions& options) {
+    auto told = std::make_shared<std::function<void(const Progress&)>>(options.on_progress);
+    kiln_prepare c{};
+    c.struct_size = sizeof c;
+    c.plan = plan, c.file = file;
+    c.until = static_cast<int>(options.until);
+    c.device = options.device.ordinal;
+    c.arch = options.device.arch.empty() ? nullptr : options.device.arch.c_str();
+    c.deadline_s = options.deadline_s;
+    c.no_compile = !options.may_compile;
+    if (*told) c.on_progress = tell_progress;
+    c.user = told.get();
+    kiln_preparation* out = nullptr;
+    detail::check(kiln_service_prepare(handle_.get(), scope, &c, &out));
+    return {out, std::move(told)};
+  }
+  static void tell(const kiln_event* e, void* user) noexcept {
+    try {
+      (*static_cast<std::function<void(const Event&)>*>(user))({static_cast<Event::Kind>(e->kind),
+                                                                e->specialization, e->arch, e->message,
+                                                                e->milliseconds, e->count, e->bytes});
+    } catch (...) {
+    }
+  }
+  static void tell_progress(const kiln_progress* progress, void* user) noexcept {
+    try {
+      (*static_cast<std::function<void(const Progress&)>*>(user))(*progress);
+    } catch (...) {
+    }
+  }
+
+  std::unique_ptr<std::function<void(const Event&)>> on_event_;  // outlives the handle
+  std::unique_ptr<kiln_service, detail::Release<kiln_service, kiln_service_destroy>> handle_;
 };
 
 }  // namespace v1

@@ -221,6 +221,8 @@ Mode Config::mode() const {
   bad(s, "jit, warn or sealed");
 }
 
+bool Config::mode_is_set() const { return setting(settings_, "mode").origin != "default"; }
+
 int Config::jobs() const {
   const double jobs =
       number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");

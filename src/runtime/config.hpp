@@ -30,6 +30,8 @@ class Config {
   bool hermetic() const noexcept { return hermetic_; }
 
   Mode mode() const;
+  /// Whether anybody said which mode: code, environment or file.
+  bool mode_is_set() const;
   int jobs() const;  ///< 0: as many as the machine has cores for us
   double compile_deadline_s() const;
   /// What the writable store may take on disk.

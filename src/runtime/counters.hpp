@@ -17,8 +17,8 @@ struct Counters {
   Count puts{}, puts_present{}, unpublishable{}, sealed_misses{}, loads{}, device_bytes{};
   /// Skipped puts by reason.
   Count skipped_read_only{}, skipped_gate_timeout{}, skipped_full{}, skipped_failed{}, skipped_queue_full{};
-  Count convoy_left{}, flight_timeouts{}, evictions{}, layer_hits{};
-  std::atomic<std::uint64_t> compile_us{};
+  Count convoy_left{}, flight_timeouts{}, evictions{}, layer_hits{}, fallbacks{}, adopted{};
+  Count compile_us{};
 
   std::uint64_t puts_skipped() const noexcept {
     return skipped_read_only + skipped_gate_timeout + skipped_full + skipped_failed + skipped_queue_full;
@@ -41,6 +41,7 @@ struct Counters {
     out.unpublishable = unpublishable, out.sealed_misses = sealed_misses, out.loads = loads,
     out.device_bytes = device_bytes;
     out.layer_hits = layer_hits, out.evictions = evictions;
+    out.fallbacks = fallbacks, out.adopted = adopted;
     out.compile_ms = static_cast<double>(compile_us.load()) / 1000;
   }
 };

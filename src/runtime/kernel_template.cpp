@@ -1,160 +1,248 @@
 #include "runtime/kernel_template.hpp"
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "kiln/error.hpp"
+#include "runtime/kernel_template_state.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::runtime {
 
 using namespace toolchain;
 
+namespace {
+
+std::uint8_t number_kind(source::ParameterKind kind) noexcept {
+  switch (kind) {
+    case source::ParameterKind::integer:
+      return KILN_VALUE_INTEGER;
+    case source::ParameterKind::boolean:
+      return KILN_VALUE_BOOLEAN;
+    case source::ParameterKind::dtype:
+      return KILN_VALUE_DTYPE;
+    default:
+      return 0xff;  // an enum's values are named
+  }
+}
+
+kiln_value to_c(const Value& v) noexcept {
+  return {static_cast<std::int32_t>(v.kind), static_cast<std::int32_t>(v.text.size()), v.integer,
+          v.text.data()};
+}
+
+/// Makes the template's context current in a thread of kiln's own.
+class CurrentContext {
+ public:
+  CurrentContext(const Target& target, const std::string& doing) : driver_(target.driver) {
+    if (driver_) driver_->check(driver_->cuCtxSetCurrent(target.context), "cuCtxSetCurrent", doing);
+  }
+  ~CurrentContext() {
+    if (driver_) driver_->cuCtxSetCurrent(nullptr);
+  }
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const Driver* driver_;
+};
+
+[[noreturn]] void fail_leaving(const std::string& what) {
+  throw Error(Errc::not_ready, what + " was not made: the service goes");
+}
+
+}  // namespace
+
 KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin,
                                Target target)
     : service_(service), origin_(std::move(origin)), target_(std::move(target)) {
-  if (origin_->manifest.slots.total() > kMaxSlots) {
-    throw Error(Errc::manifest, origin_->manifest.file + ": more than " + std::to_string(kMaxSlots) +
+  const source::Manifest& m = origin_->manifest;
+  if (m.slots.total() > kMaxSlots) {
+    throw Error(Errc::manifest, m.file + ": more than " + std::to_string(kMaxSlots) +
                                     " parameters, derives, arguments and run-time values together");
   }
+  for (std::size_t i = 0; i < m.parameters.size(); ++i) kinds_[i] = number_kind(m.parameters[i].kind);
 }
 
-/// Values as they were given, before defaults; false when they cannot be packed without looking at text (the
-/// slow path then finds the same kernel by its resolved specialisation).
-bool KernelTemplate::pack(std::span<const Value> values, PackedParameters& out) const noexcept {
-  const auto& parameters = origin_->manifest.parameters;
-  if (values.size() > parameters.size()) return false;
-  out.count = static_cast<std::uint32_t>(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Value& v = values[i];
-    const source::ParameterKind kind = parameters[i].kind;
-    switch (v.kind) {
-      case Value::Kind::unset:
-        out.values[i] = PackedParameters::kUnset;
-        break;
-      case Value::Kind::integer:
-        if (kind != source::ParameterKind::integer || v.integer == PackedParameters::kUnset) return false;
-        out.values[i] = v.integer;
-        break;
-      case Value::Kind::boolean:
-        if (kind != source::ParameterKind::boolean) return false;
-        out.values[i] = v.integer;
-        break;
-      case Value::Kind::dtype:
-        if (kind != source::ParameterKind::dtype) return false;
-        out.values[i] = v.integer;
-        break;
-      case Value::Kind::text: {
-        const source::ParameterSpec::Choice* found = nullptr;
-        for (const auto& choice : parameters[i].choices) {
-          if (choice.name == v.text) found = &choice;
-        }
-        if (!found) return false;
-        out.values[i] = found->value;
-        break;
-      }
-      default:
-        return false;  // a caller's kind that does not exist
-    }
-  }
-  return true;
-}
+KernelTemplate::~KernelTemplate() = default;
 
-LoadedKernel* KernelTemplate::try_get(std::span<const Value> values) const noexcept {
+KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values) const {
+  Wanted wanted;
+  wanted.resolved = source::resolve(origin_->manifest, values, target_.arch);
+  wanted.exact.count = static_cast<std::uint32_t>(origin_->manifest.parameters.size());
+  for (std::uint32_t i = 0; i < wanted.exact.count; ++i) wanted.exact.values[i] = wanted.resolved.slots[i];
+  kiln_value given[source::kMaxParameters];
+  for (std::size_t i = 0; i < values.size(); ++i) given[i] = to_c(values[i]);
   PackedParameters packed;
-  return pack(values, packed) ? ready_.find(packed) : nullptr;
+  if (pack(nullptr, given, values.size(), packed)) wanted.given = packed;
+  return wanted;
 }
 
-LoadedKernel& KernelTemplate::get(std::span<const Value> values, const GetRequest& request) {
-  PackedParameters packed;
-  const bool is_packed = pack(values, packed);
-  const ReadyTable& table = request.which == source::Which::kernel ? ready_ : ready_references_;
-  if (is_packed) {
-    if (LoadedKernel* ready = table.find(packed)) return *ready;
-  }
-  return make_ready(values, is_packed ? &packed : nullptr, request);
-}
-
-void KernelTemplate::refuse_in_capture(const GetRequest& request, const source::Resolved& resolved) const {
-  if (!request.stream) return;
-  int status = CU_STREAM_CAPTURE_STATUS_NONE;
-  target_.driver->check(target_.driver->cuStreamIsCapturing(*request.stream, &status), "cuStreamIsCapturing");
-  if (status != CU_STREAM_CAPTURE_STATUS_NONE) {
-    throw Error(Errc::not_ready, resolved.specialization.to_string() +
-                                     " is not ready, and the stream is capturing: get it before the capture");
-  }
-}
-
-LoadedKernel& KernelTemplate::make_ready(std::span<const Value> values, const PackedParameters* packed,
-                                         const GetRequest& request) {
+void KernelTemplate::check_usable() const {
   if (!target_.driver) {
     throw Error(Errc::no_driver, "template '" + origin_->manifest.name +
                                      "' was opened without a device: it compiles (compile()), "
                                      "and cannot load. " +
                                      Driver::load_error());
   }
-  const source::Resolved resolved = source::resolve(origin_->manifest, values, target_.arch);
-  ReadyTable& table = request.which == source::Which::kernel ? ready_ : ready_references_;
-  const std::pair name{request.which, resolved.specialization.to_string()};
-  const auto enter = [&](LoadedKernel& kernel) -> LoadedKernel& {
-    if (packed) table.insert(*packed, &kernel);
-    return kernel;
-  };
-  {
-    std::lock_guard lock(loading_);
-    if (const auto found = kernels_.find(name); found != kernels_.end()) return enter(*found->second);
-  }
-  if (request.which == source::Which::kernel) service_.record(*origin_, resolved);
-  service_.refuse_when_sealed(resolved.specialization);
-  refuse_in_capture(request, resolved);
-  const source::Instantiation unit = source::instantiate(origin_, resolved, request.which);
-  std::unique_ptr<LoadedKernel> made =
-      load(unit, {.deadline = request.deadline, .may_compile = service_.may_compile()});
-  std::lock_guard lock(loading_);
-  auto& slot = kernels_[name];  // two threads may have loaded it: the first stays, its address may be in use
-  if (!slot) {
-    Counters& counters = service_.pipeline().counters();
-    ++counters.loads;
-    counters.device_bytes += made->image().bytes.size();
-    slot = std::move(made);
-  }
-  return enter(*slot);
+  if (generation_ != base::process_generation())
+    Driver::refuse_in_forked_child("getting a kernel of template '" + origin_->manifest.name + '\'');
 }
 
-/// The driver decides whether a record of another toolchain will do: what it refuses is rejected and the path
-/// is walked again.
-std::unique_ptr<LoadedKernel> KernelTemplate::load(const source::Instantiation& unit, ObtainOptions options) {
-  const Driver& driver = *target_.driver;
-  const std::string what = unit.resolved.specialization.to_string();
+bool KernelTemplate::captures(const GetRequest& request) const {
+  if (capturing_here()) return true;
+  if (!request.stream) return false;
+  int status = CU_STREAM_CAPTURE_STATUS_NONE;
+  target_.driver->check(target_.driver->cuStreamIsCapturing(*request.stream, &status), "cuStreamIsCapturing");
+  return status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void KernelTemplate::admit(const Wanted& wanted, const GetRequest& request) {
+  if (request.which == source::Which::kernel) service_.record(*origin_, wanted.resolved);
+  if (!request.past_seal) service_.refuse_when_sealed(wanted.resolved);
+}
+
+/// By its resolved parameters; the caller's own way of saying them is remembered.
+const LoadedKernel* KernelTemplate::ready(const Wanted& wanted, source::Which which) {
+  const LoadedKernel* found = table(which).find(wanted.exact);
+  if (!found || !wanted.given) return found;
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  table(which).insert(*wanted.given, found);
+  return found;
+}
+
+const LoadedKernel& KernelTemplate::get(std::span<const Value> values, const GetRequest& request) {
+  check_usable();
+  const Wanted wanted = want(values);
+  if (const LoadedKernel* found = ready(wanted, request.which)) return *found;
+  admit(wanted, request);
+  if (captures(request)) {
+    throw Error(Errc::not_ready,
+                wanted.name() + " is not ready, and " +
+                    (capturing_here() ? "this thread is in a CaptureScope" : "the stream is capturing") +
+                    ": get it before the capture");
+  }
+  return make(wanted, request);
+}
+
+ObtainOptions KernelTemplate::options_of(const GetRequest& request) const noexcept {
+  return {.deadline = request.deadline,
+          .may_compile = request.may_compile && (request.past_seal || service_.may_compile()),
+          .any_toolchain = !service_.may_compile(),
+          .urgency = request.urgency};
+}
+
+const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest& request) {
   CUcontext current = nullptr;
-  driver.check(driver.cuCtxGetCurrent(&current), "cuCtxGetCurrent");
+  const std::string doing = "loading " + wanted.name();
+  target_.driver->check(target_.driver->cuCtxGetCurrent(&current), "cuCtxGetCurrent", doing);
   if (current != target_.context) {
-    throw Error(Errc::no_driver, "loading " + what + ": template '" + origin_->manifest.name +
+    throw Error(Errc::no_driver, doing + ": template '" + origin_->manifest.name +
                                      "' was opened in another context; make that one current in this thread");
   }
-  for (;;) {
-    Obtained obtained = service_.pipeline().obtain(unit, options);
-    std::string refusal;
-    auto library = Library::load(driver, obtained.image->bytes, obtained.image->facts.lowered_name,
-                                 "loading " + what, refusal);
-    if (library) {
-      return std::make_unique<LoadedKernel>(driver, target_.device, origin_, unit.which, unit.resolved,
-                                            std::move(obtained), std::move(*library));
-    }
-    if (obtained.outcome == Outcome::compiled || !options.rejected.insert(obtained.image->key).second) {
-      throw Error(Errc::driver,
-                  "the driver refuses the image of " + what + " for " + target_.arch.name() + ": " + refusal +
-                      " (is the driver older than the toolkit? 13.x cubins need driver 580 or newer)");
-    }
-    base::warn_once("refused " + obtained.image->key.hex(),
-                    "the driver refuses a cached image of " + what + " (" + refusal + "); trying the next");
-  }
+  source::Instantiation unit = source::instantiate(origin_, wanted.resolved, request.which);
+  Obtained obtained = service_.obtain(unit, options_of(request));
+  return load_once(wanted, std::move(unit), std::move(obtained), request);
 }
 
-Obtained KernelTemplate::compile(std::span<const Value> values) {
-  const source::Resolved resolved = source::resolve(origin_->manifest, values, target_.arch);
-  service_.record(*origin_, resolved);
-  service_.refuse_when_sealed(resolved.specialization);
-  return service_.pipeline().obtain(source::instantiate(origin_, resolved),
-                                    {.may_compile = service_.may_compile()});
+KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetRequest& request) {
+  check_usable();
+  Wanted wanted = want(values);
+  const auto promise = std::make_shared<std::promise<const LoadedKernel*>>();
+  KernelFuture result = promise->get_future().share();
+  if (const LoadedKernel* found = ready(wanted, request.which)) {
+    promise->set_value(found);
+    return result;
+  }
+  admit(wanted, request);
+  GetRequest own = request;
+  own.stream.reset(), own.own_thread = true;
+  service_.background().run(
+      request.urgency, [self = shared_from_this(), wanted = std::move(wanted), own, promise](bool cancelled) {
+        try {
+          if (cancelled) fail_leaving(wanted.name());
+          const CurrentContext current(self->target_, "loading " + wanted.name());
+          promise->set_value(&self->make(wanted, own));
+        } catch (...) {
+          promise->set_exception(std::current_exception());
+        }
+      });
+  return result;
+}
+
+const LoadedKernel& KernelTemplate::get_on_own_thread(std::span<const Value> values, GetRequest request,
+                                                      bool& was_ready) {
+  check_usable();
+  const Wanted wanted = want(values);
+  const LoadedKernel* const found = ready(wanted, request.which);
+  was_ready = found != nullptr;
+  if (found) return *found;
+  admit(wanted, request);
+  request.own_thread = true;
+  const CurrentContext current(target_, "loading " + wanted.name());
+  return make(wanted, request);
+}
+
+void KernelTemplate::prefetch(std::span<const Value> values) {
+  if (target_.driver) check_usable();
+  const Wanted wanted = want(values);
+  if (ready(wanted, source::Which::kernel)) return;
+  admit(wanted, {});
+  make_behind(wanted);
+}
+
+/// One at a time for each specialisation. Its failure is remembered by the pipeline, and told as an event.
+void KernelTemplate::make_behind(const Wanted& wanted) {
+  State& state = state_.get();
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.behind.insert(wanted.name()).second) return;
+  }
+  service_.background().run(compile::Urgency::ahead, [self = shared_from_this(), wanted](bool cancelled) {
+    GetRequest request;
+    request.urgency = compile::Urgency::ahead, request.own_thread = true;
+    try {
+      if (!cancelled && self->target_.driver) {
+        const CurrentContext current(self->target_, "loading " + wanted.name());
+        self->make(wanted, request);
+      } else if (!cancelled) {
+        self->service_.obtain(source::instantiate(self->origin_, wanted.resolved), self->options_of(request));
+      }
+    } catch (const std::exception& error) {
+      base::info("made ahead of need: " + std::string(error.what()));
+    }
+    State& own = self->state_.get();
+    const std::lock_guard lock(own.mutex);
+    own.behind.erase(wanted.name());
+  });
+}
+
+Obtained KernelTemplate::compile(std::span<const Value> values, const GetRequest& request) {
+  const Wanted wanted = want(values);
+  admit(wanted, request);
+  return service_.obtain(source::instantiate(origin_, wanted.resolved, request.which), options_of(request));
+}
+
+void KernelTemplate::release() {
+  State& state = state_.get();
+  std::vector<std::unique_ptr<LoadedKernel>> gone;  // the driver is called without the lock
+  {
+    const std::lock_guard lock(state.mutex);
+    ++state.epoch;
+    ready_.clear(), ready_references_.clear(), chosen_.clear();
+    state.pending.clear();
+    gone = std::move(state.kernels);
+    state.kernels.clear();
+  }
+  for (const auto& kernel : gone) service_.pipeline().counters().device_bytes -= kernel->image().bytes.size();
+}
+
+void KernelTemplate::describe_loaded(std::set<std::string>& out) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  for (const auto& kernel : state.kernels)
+    out.insert(kernel->specialization() + ' ' + target_.arch.name() + ' ' +
+               base::digest_of(kernel->image().bytes).hex());
 }
 
 }  // namespace kiln::runtime

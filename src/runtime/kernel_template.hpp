@@ -1,13 +1,18 @@
 // A template bound to a device and context: from a caller's values to a ready kernel.
 #pragma once
 
+#include <condition_variable>
+#include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/process.hpp"
 #include "runtime/loaded_kernel.hpp"
 #include "runtime/ready_table.hpp"
 
@@ -19,6 +24,7 @@ class Service;
 struct Target {
   const toolchain::Driver* driver = nullptr;
   toolchain::CUcontext context = nullptr;
+  std::uint64_t context_id = 0;  ///< tells contexts of one address apart; 0: the driver cannot say
   toolchain::DeviceFacts device;
   base::Arch arch;
 };
@@ -27,37 +33,101 @@ struct GetRequest {
   base::Deadline deadline = base::Deadline::never();
   std::optional<toolchain::CUstream> stream;
   source::Which which = source::Which::kernel;
+  compile::Urgency urgency = compile::Urgency::caller;
+  bool may_compile = true;  ///< false: memory and disk only, whatever the mode
+  bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it
+  bool own_thread = false;  ///< on one of kiln's, which may be held up in the driver
 };
 
-class KernelTemplate {
+using KernelFuture = std::shared_future<const LoadedKernel*>;
+
+/// Thread-safe. Owned by a Scope; work behind callers' backs keeps it alive until it has ended.
+class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
  public:
   KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin, Target target);
+  ~KernelTemplate();
 
+  /// The ready kernel or null: no lock, no allocation, no call of system or driver.
+  const LoadedKernel* find(const char* const* names, const kiln_value* values,
+                           std::size_t count) const noexcept;
   /// Throws CompileError and Error.
-  LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
-  /// The ready kernel or null.
-  LoadedKernel* try_get(std::span<const Value> values) const noexcept;
+  const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
+  /// On a thread of the service's; throws at once what get would throw before it looks for the image.
+  KernelFuture get_async(std::span<const Value> values, const GetRequest& request);
+  /// get, on a thread of kiln's own, with the template's context. `was_ready` tells whether it was.
+  const LoadedKernel& get_on_own_thread(std::span<const Value> values, GetRequest request, bool& was_ready);
+  void prefetch(std::span<const Value> values);
   /// The image only.
-  Obtained compile(std::span<const Value> values);
+  Obtained compile(std::span<const Value> values, const GetRequest& request = {});
+
+  /// The kernel that get_or_fallback has settled on, or null.
+  const LoadedKernel* find_chosen(const char* const* names, const kiln_value* values,
+                                  std::size_t count) const noexcept;
+  const LoadedKernel& get_or_fallback(std::span<const Value> values, const GetRequest& request);
+  /// Specialised kernels that are ready take the place of their fallbacks. How many did.
+  std::uint64_t adopt();
+  /// Throws Error(manifest) when `generic` takes other arguments, or parameters that cannot be told it.
+  /// Called before anybody has the template, or by one thread at a time with the same generic template.
+  void set_fallback(std::shared_ptr<KernelTemplate> generic);
+  bool has_fallback() const noexcept { return fallback_ != nullptr; }
+
+  /// Forgets and unloads what is loaded. REQUIRES: no reader.
+  void release();
+  /// Adds a line for each kernel that is loaded: specialisation, arch and the digest of its image.
+  void describe_loaded(std::set<std::string>& out);
 
   const source::Template& origin() const noexcept { return *origin_; }
   const std::shared_ptr<const source::Template>& shared_origin() const noexcept { return origin_; }
   const Target& target() const noexcept { return target_; }
 
  private:
-  bool pack(std::span<const Value> values, PackedParameters& out) const noexcept;
-  LoadedKernel& make_ready(std::span<const Value> values, const PackedParameters* packed,
-                           const GetRequest& request);
-  std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, ObtainOptions options);
-  void refuse_in_capture(const GetRequest& request, const source::Resolved& resolved) const;
+  /// What a caller wants, checked.
+  struct Wanted {
+    source::Resolved resolved;
+    PackedParameters exact;                 ///< every parameter, resolved
+    std::optional<PackedParameters> given;  ///< as the caller said it, when that can be packed
+    std::string name() const { return resolved.specialization.to_string(); }
+  };
+  struct Loading;
+  struct State;
+
+  bool pack(const char* const* names, const kiln_value* values, std::size_t count,
+            PackedParameters& out) const noexcept;
+  bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;
+  Wanted want(std::span<const Value> values) const;
+
+  ReadyTable& table(source::Which which) noexcept {
+    return which == source::Which::kernel ? ready_ : ready_references_;
+  }
+  const LoadedKernel* ready(const Wanted& wanted, source::Which which);
+  void check_usable() const;
+  /// Whether a miss must be refused because of a capture. Asks the driver only when a stream was given.
+  bool captures(const GetRequest& request) const;
+  /// Records, and throws when the seal is in the way.
+  void admit(const Wanted& wanted, const GetRequest& request);
+  bool may_compile(const GetRequest& request) const noexcept;
+  const LoadedKernel& make(const Wanted& wanted, const GetRequest& request);
+  ObtainOptions options_of(const GetRequest& request) const noexcept;
+  const LoadedKernel& load_once(const Wanted& wanted, source::Instantiation unit, Obtained obtained,
+                                const GetRequest& request);
+  void load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
+                     const GetRequest& request, Loading& loading) noexcept;
+  std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,
+                                     ObtainOptions options);
+  void make_behind(const Wanted& wanted);
+  const LoadedKernel& choose(const Wanted& wanted, const LoadedKernel& kernel, bool is_fallback);
+  std::vector<std::string> adopt_locked(State& state);
+  void tell_adopted(const std::vector<std::string>& names) const;
+  std::vector<Value> values_for_fallback(std::span<const Value> given, const Wanted* wanted) const;
 
   Service& service_;
   const std::shared_ptr<const source::Template> origin_;
   const Target target_;
-  ReadyTable ready_, ready_references_;
-  std::mutex loading_;
-  std::map<std::pair<source::Which, std::string>, std::unique_ptr<LoadedKernel>>
-      kernels_;  // by resolved specialisation
+  const std::uint64_t generation_ = base::process_generation();
+  std::uint8_t kinds_[source::kMaxParameters] = {};  ///< KILN_VALUE_* of numbers; what else needs a look
+  ReadyTable ready_, ready_references_, chosen_;     ///< written under the state's mutex
+  std::shared_ptr<KernelTemplate> fallback_;         ///< null: none
+  base::PerProcess<State> state_;
 };
 
 }  // namespace kiln::runtime

@@ -34,6 +34,8 @@ constexpr LifetimeCounter kCounters[] = {
     {"", "evictions", &C::evictions},
     {"", "convoy_left", &C::convoy_left},
     {"", "flight_timeouts", &C::flight_timeouts},
+    {"", "fallbacks", &C::fallbacks},
+    {"", "adopted", &C::adopted},
 };
 static_assert(std::size(kCounters) <= cache::kTallyValues);
 static_assert(sizeof(Counters) == (std::size(kCounters) + 1) * sizeof(C::Count),

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstring>
+
 #include "base/log.hpp"
 #include "toolchain/locate.hpp"
 
@@ -33,8 +35,9 @@ void report_limits(const source::Limits& limits, const compile::Compiled& compil
 
 std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
 
-Pipeline::Pipeline(const Config& config, const std::string& memo_file)
+Pipeline::Pipeline(const Config& config, const std::string& memo_file, Events events)
     : config_(config),
+      events_(events),
       scans_(memo_file),
       slots_([this] { return places_.made() ? flight_file() : nullptr; },  // a probe's compile makes none
              [this] { return std::max(workers_.jobs(), workers_.cores()); }),
@@ -45,10 +48,15 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file)
                 .cpu_seconds = config.compile_deadline_s() + kCpuGrace,
                 .on_empty = [this] { headers_.drop_idle(std::chrono::seconds(0)); }}) {}
 
-Pipeline::~Pipeline() {
-  if (generation_ != base::process_generation()) return;  // a forked child has none of the flights' threads
+void Pipeline::end_compiles() noexcept {
+  if (generation_ != base::process_generation()) return;
   leaving_ = true;
   workers_.stop();
+}
+
+Pipeline::~Pipeline() {
+  if (generation_ != base::process_generation()) return;  // a forked child has none of the flights' threads
+  end_compiles();
   State& state = state_.get();
   std::unique_lock lock(state.mutex);
   state.landed.wait(lock, [&] { return state.running == 0; });
@@ -135,12 +143,17 @@ std::optional<Obtained> Pipeline::find(const Unit& unit, const ObtainOptions& op
   return found;
 }
 
+std::optional<Obtained> Pipeline::there(const source::Instantiation& unit, const ObtainOptions& options) {
+  return find(prepare(unit, source::Trust::memo), options);
+}
+
 Obtained Pipeline::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
   auto unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::memo));
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.may_compile) {
-    throw Error(Errc::not_ready,
-                hint(instantiation) + " is not in the cache, and mode sealed does not compile; prewarm it");
+    throw Error(Errc::not_ready, hint(instantiation) +
+                                     " is not in the cache, and may not be compiled (mode sealed, or so "
+                                     "asked); prewarm it");
   }
   warm_up();
   if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
@@ -165,15 +178,20 @@ Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record,
     return prepare(unit.instantiation, source::Trust::content).made.text == unit.made.text;
   };
   compile::Compiled compiled;
+  tell(KILN_EVENT_COMPILE_STARTED, unit);
+  const Stopwatch watch;
   try {
     auto demand = compile::demand_of(unit.instantiation, unit.closure, seconds(config_.compile_deadline_s()));
     demand.urgency = &urgency;
     compiled = compile::compile({unit.instantiation, unit.closure, unit.made, false, same_closure}, toolkit(),
                                 workers_, demand, &headers_);
-  } catch (...) {
+  } catch (const std::exception& error) {
     ++counters_.compile_failures;
+    const std::string first_line(error.what(), std::strcspn(error.what(), "\n"));
+    tell(KILN_EVENT_COMPILE_FAILED, unit, {.message = first_line.c_str(), .milliseconds = watch.ms()});
     throw;
   }
+  tell(KILN_EVENT_COMPILE_FINISHED, unit, {.milliseconds = watch.ms(), .bytes = compiled.image.size()});
   if (compiled.unpublishable.empty() && !same_closure()) {
     compiled.unpublishable = "a file appeared in its search path while it was being compiled";
   }
@@ -188,6 +206,12 @@ Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record,
   image->facts = std::move(compiled.facts);
   image->bytes = std::move(compiled.image);
   return {std::move(image), Outcome::compiled, std::move(compiled.unpublishable)};
+}
+
+void Pipeline::tell(int32_t kind, const Unit& unit, const Events::Fields& fields) const {
+  if (events_)
+    events_.tell(kind, unit.instantiation.resolved.specialization.to_string(),
+                 unit.instantiation.resolved.arch.name(), fields);
 }
 
 void Pipeline::remember(const std::shared_ptr<const StoredImage>& image) {

@@ -21,6 +21,7 @@
 #include "kiln/kernel.hpp"
 #include "runtime/config.hpp"
 #include "runtime/counters.hpp"
+#include "runtime/events.hpp"
 #include "runtime/host_slots.hpp"
 #include "runtime/lifetime.hpp"
 #include "runtime/places.hpp"
@@ -43,8 +44,9 @@ struct Obtained {
 
 struct ObtainOptions {
   base::Deadline deadline = base::Deadline::never();
-  bool may_compile = true;              ///< false: memory and disk only
-  std::set<Key> rejected{};             ///< records that the driver refused
+  bool may_compile = true;     ///< false: memory and disk only
+  bool any_toolchain = false;  ///< on a sealed service: rather another toolchain's record than a compile
+  std::set<Key> rejected{};    ///< records that the driver refused
   WhenFull when_full = WhenFull::skip;  ///< what happens to the record when the publisher's queue is full
   compile::Urgency urgency = compile::Urgency::caller;
 };
@@ -55,7 +57,8 @@ std::string default_memo_file();
 class Pipeline {
  public:
   /// `memo_file` remembers toolkit headers (source/scan_memo.hpp).
-  explicit Pipeline(const Config& config, const std::string& memo_file = default_memo_file());
+  explicit Pipeline(const Config& config, const std::string& memo_file = default_memo_file(),
+                    Events events = {});
   /// Ends the compiles that it started, then waits at most 2 s for what is not published yet. In a forked
   /// child: for nothing.
   ~Pipeline();
@@ -67,6 +70,10 @@ class Pipeline {
   /// a file changes. A compile that was killed, timed out or ran out of memory is not tried again before a
   /// pause (1 s, doubling up to 5 min): until then its error is said again.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
+  /// The same from memory and disk only, by the rules of one who may compile; nothing when it is not there.
+  std::optional<Obtained> there(const source::Instantiation& unit, const ObtainOptions& options);
+  /// Compiles under way end, and none begins any more. In a forked child: nothing.
+  void end_compiles() noexcept;
   /// Waits until what `obtain` has answered so far is in the store, or was skipped and counted (callers are
   /// answered before). False when the deadline passed first.
   bool flush(base::Deadline deadline = base::Deadline::never()) { return publisher_.flush(deadline); }
@@ -119,6 +126,7 @@ class Pipeline {
   void run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   Obtained compile_now(const Unit& unit, cache::Record& record, const std::atomic<compile::Urgency>& urgency);
   std::shared_ptr<cache::Flight> take_host_lock(const Unit& unit);
+  void tell(int32_t kind, const Unit& unit, const Events::Fields& fields = {}) const;
   void land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept;
   void crash(const Unit& unit, Flight& flight, std::exception_ptr error, Lasting lasts) noexcept;
   static Lasting lasting(const source::Closure& closure, const std::exception_ptr& error) noexcept;
@@ -130,6 +138,7 @@ class Pipeline {
   const Config config_;
   const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();
   Counters& counters_ = *shared_counters_;
+  const Events events_;
   const std::uint64_t generation_ = base::process_generation();
   std::atomic<bool> leaving_{false};  // ends waits for other processes' flights
   // Kept by a forked child as far as they were made: stores and flight files know whose they are.
@@ -138,6 +147,12 @@ class Pipeline {
   base::Lazy<std::vector<std::shared_ptr<cache::Store>>> layers_;
   base::Lazy<std::shared_ptr<cache::FlightFile>> flight_file_;
   Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts
+  /// Declared before the publisher, whose thread may go on after it.
+  struct Told {
+    explicit Told(Events listener) : events(std::make_shared<LastingEvents>(listener)) {}
+    ~Told() { events->end(); }
+    std::shared_ptr<LastingEvents> events;
+  } told_{events_};
   Publisher publisher_{shared_counters_};
   source::ScanCache scans_;
   HostSlots slots_;

@@ -118,7 +118,8 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
   const std::string& rule = config_.get("toolchain");
   const bool slim =
       !toolkit().has_compiler() || (toolkit().include_dirs.empty() && !unit.closure.missing.empty());
-  if (rule == "own" || (rule.empty() && !slim && options.may_compile)) return std::nullopt;
+  if (rule == "own" || (rule.empty() && !slim && options.may_compile && !options.any_toolchain))
+    return std::nullopt;
 
   std::vector<Obtained> candidates;
   const auto patience = earlier(options.deadline, base::Deadline::after(kReadPatience));
@@ -162,9 +163,9 @@ void Pipeline::publish(const Unit& unit, cache::Record record, const std::string
     return;
   }
   if (auto opened = store()) {
-    publisher_.hand_over(
-        {unit.made.key, std::move(record), hint(unit.instantiation), std::move(opened), std::move(host)},
-        when_full);
+    publisher_.hand_over({unit.made.key, std::move(record), hint(unit.instantiation), std::move(opened),
+                          std::move(host), told_.events},
+                         when_full);
   }
 } catch (...) {
   ++counters_.skipped_failed;  // out of memory on the way to the queue: the kernel is served

@@ -103,9 +103,12 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
       run_flight(*unit, options, *flight);  // no thread to be had: in this one
     }
   }
+  if (joined) tell(KILN_EVENT_WAIT_STARTED, *unit);
+  const Stopwatch watch;
   const bool ready = options.deadline.at() == base::Clock::time_point::max()
                          ? (flight->result.wait(), true)
                          : flight->result.wait_until(options.deadline.at()) == std::future_status::ready;
+  if (joined) tell(KILN_EVENT_WAIT_FINISHED, *unit, {.milliseconds = watch.ms()});
   if (!ready)
     throw Error(Errc::deadline, "the deadline passed while " + hint(unit->instantiation) +
                                     " was being compiled (it goes on)");
@@ -133,9 +136,14 @@ std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
   cache::FlightFile::Taken taken;
   const auto patience = seconds(config_.compile_deadline_s()) + kFlightGrace;
   std::exception_ptr theirs;
+  std::optional<Stopwatch> waiting;
+  const auto wait_began = [&] {
+    if (!waiting) tell(KILN_EVENT_WAIT_STARTED, unit);
+    if (!waiting) waiting.emplace();
+  };
   try {
     do {  // an error that does not hold for us is waited for no more: the next wait finds it there already
-      taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_);
+      taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_, wait_began);
       theirs =
           taken.end == End::failed ? decode_flight_error(taken.error, config_.compile_deadline_s()) : nullptr;
     } while (taken.end == End::failed && !theirs);
@@ -143,6 +151,7 @@ std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
     base::warn_once("flight", std::string(error.what()) + "; compiling without it");
     return nullptr;
   }
+  if (waiting) tell(KILN_EVENT_WAIT_FINISHED, unit, {.milliseconds = waiting->ms()});
   switch (taken.end) {
     case End::taken:
       break;

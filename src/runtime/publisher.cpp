@@ -53,6 +53,8 @@ bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
       p.store->put(p.key, p.record, last_landed ? p.store->put_wait() : kWaitBehindAFailure);
   const bool in_store = result.put == cache::Put::stored || result.put == cache::Put::present;
   counters.evictions += result.evicted;
+  if (result.evicted > 0 && p.events)
+    p.events->tell(KILN_EVENT_EVICTED, p.subject, std::string(), Events::Fields{.count = result.evicted});
   if (!in_store)
     warn_skipped(std::string(to_string(result.put)), p,
                  result.detail + (result.notice.empty() ? "" : "; " + result.notice));

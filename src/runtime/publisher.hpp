@@ -12,6 +12,7 @@
 #include "cache/flight.hpp"
 #include "cache/store.hpp"
 #include "runtime/counters.hpp"
+#include "runtime/events.hpp"
 
 namespace kiln::runtime {
 
@@ -22,6 +23,7 @@ struct Publication {
   std::string subject;                    ///< for people
   std::shared_ptr<cache::Store> store;    ///< not null
   std::shared_ptr<cache::Flight> flight;  ///< null: compiled without the host's lock
+  std::shared_ptr<LastingEvents> events;  ///< told of what it evicts; null: nobody
   base::Clock::time_point handed_over = base::Clock::now();
 };
 

@@ -1,88 +1,79 @@
 // Ready kernels of one template, found by packed parameters: readers take no lock.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <vector>
 
-#include "base/hash.hpp"
 #include "source/manifest.hpp"
 
 namespace kiln::runtime {
 
 class LoadedKernel;
 
-/// Parameters as the caller gave them, by position, before defaults: what a hit is found by. Unset ones are
-/// kUnset.
+/// Parameters by position, as numbers; what a hit is found by. Those that were not given are kUnset, and left
+/// out at the end.
 struct PackedParameters {
   static constexpr std::int64_t kUnset = INT64_MIN;
   std::uint32_t count = 0;
-  std::array<std::int64_t, source::kMaxParameters> values;
+  std::int64_t values[source::kMaxParameters];
 
-  friend bool operator==(const PackedParameters& a, const PackedParameters& b) noexcept {
-    return a.count == b.count &&
-           std::memcmp(a.values.data(), b.values.data(), a.count * sizeof(std::int64_t)) == 0;
-  }
-  std::uint64_t hash() const noexcept {
-    return base::hash64({reinterpret_cast<const char*>(values.data()), count * sizeof(std::int64_t)});
+  void trim() noexcept {
+    while (count > 0 && values[count - 1] == kUnset) --count;
   }
 };
 
-/// Insert-only open addressing. A reader follows one atomic pointer to the current slots; growing publishes a
-/// larger copy, and the smaller ones stay until the table goes, so that no reader ever holds freed memory.
-/// Kernels are never removed.
+/// Open addressing over slots of one cache line each, which hold the parameters themselves: a hit is one line
+/// of a big table. A reader follows one atomic pointer to the current slots, and a slot's kernel is published
+/// last. Growing publishes a larger copy; the smaller ones stay until the table is cleared, so that no reader
+/// ever holds freed memory. Writers are serialised by the caller.
 class ReadyTable {
  public:
-  ReadyTable() { grow(16); }
+  ReadyTable() = default;
+  ReadyTable(const ReadyTable&) = delete;
+  ReadyTable& operator=(const ReadyTable&) = delete;
 
-  LoadedKernel* find(const PackedParameters& parameters) const noexcept {
-    const Slots& slots = *current_.load(std::memory_order_acquire);
-    for (std::uint64_t i = parameters.hash();; ++i) {
-      const Entry* entry = slots.entries[i & slots.mask].load(std::memory_order_acquire);
-      if (!entry) return nullptr;
-      if (entry->parameters == parameters) return entry->kernel;
-    }
-  }
+  /// Wait-free.
+  const LoadedKernel* find(const PackedParameters& parameters) const noexcept;
 
-  /// The kernel that is in the table afterwards: an earlier one wins.
-  LoadedKernel* insert(const PackedParameters& parameters, LoadedKernel* kernel) {
-    std::lock_guard lock(mutex_);
-    if (LoadedKernel* present = find(parameters)) return present;
-    if (entries_.size() * 2 >= slots_.back()->mask) grow((slots_.back()->mask + 1) * 2);
-    entries_.push_back(std::make_unique<Entry>(Entry{parameters, kernel}));
-    place(*slots_.back(), entries_.back().get());
-    return kernel;
-  }
+  /// The kernel that is in the table afterwards: an earlier one wins. REQUIRES: no other writer.
+  const LoadedKernel* insert(const PackedParameters& parameters, const LoadedKernel* kernel);
+  /// Puts another kernel in the place of one that is there. REQUIRES: no other writer.
+  void replace(const PackedParameters& parameters, const LoadedKernel* kernel) noexcept;
+  /// REQUIRES: no reader and no other writer.
+  void clear() noexcept;
 
  private:
-  struct Entry {
-    PackedParameters parameters;
-    LoadedKernel* kernel;
+  static constexpr std::uint32_t kInline = 6;
+  struct alignas(64) Slot {
+    std::atomic<const LoadedKernel*> kernel{nullptr};  ///< published last
+    std::uint32_t count = 0;
+    std::uint32_t check = 0;  ///< the hash's upper half
+    union {
+      std::int64_t values[kInline];
+      const std::int64_t* more;  ///< of more than kInline parameters
+    };
+    Slot() noexcept : values{} {}
+    const std::int64_t* words() const noexcept { return count <= kInline ? values : more; }
   };
+  static_assert(sizeof(Slot) == 64);
   struct Slots {
-    explicit Slots(std::uint64_t size) : mask(size - 1), entries(new std::atomic<const Entry*>[size]()) {}
+    explicit Slots(std::uint64_t size) : mask(size - 1), slots(new Slot[size]) {}
     std::uint64_t mask;
-    std::unique_ptr<std::atomic<const Entry*>[]> entries;
+    std::unique_ptr<Slot[]> slots;
   };
-  static void place(Slots& slots, const Entry* entry) {
-    std::uint64_t i = entry->parameters.hash();
-    while (slots.entries[i & slots.mask].load(std::memory_order_relaxed)) ++i;
-    slots.entries[i & slots.mask].store(entry, std::memory_order_release);
-  }
-  void grow(std::uint64_t size) {
-    slots_.push_back(std::make_unique<Slots>(size));
-    for (const auto& entry : entries_) place(*slots_.back(), entry.get());
-    current_.store(slots_.back().get(), std::memory_order_release);
-  }
+  static std::uint64_t hash_of(const PackedParameters& parameters) noexcept;
+  static bool holds(const Slot& slot, const PackedParameters& parameters, std::uint64_t hash) noexcept;
+  static Slot& free_slot(const Slots& in, std::uint64_t hash) noexcept;
+  Slot* slot_of(const PackedParameters& parameters, std::uint64_t hash) const noexcept;
+  void grow();
 
   std::atomic<const Slots*> current_{nullptr};
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Entry>> entries_;
+  std::uint64_t used_ = 0;
   std::vector<std::unique_ptr<Slots>> slots_;
+  std::vector<std::unique_ptr<std::int64_t[]>> more_;
 };
 
 }  // namespace kiln::runtime

@@ -1,5 +1,6 @@
 #include "runtime/service.hpp"
 
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "kiln/error.hpp"
 
@@ -7,14 +8,24 @@ namespace kiln::runtime {
 
 using namespace toolchain;
 
-Service::Service(const Options& options, const std::string& memo_file)
+Service::Service(const Options& options, const std::string& memo_file, Events events)
     : config_(Config::resolve(options)),
       mode_(config_.mode()),
+      mode_is_set_(config_.mode_is_set()),
+      adopt_(options.adopt),
+      events_(events),
       catalog_(config_.template_directories()),
       recorder_(config_.get("record")),
-      pipeline_(config_, memo_file) {}
+      pipeline_(config_, memo_file, events),
+      background_([this] { return pipeline_.workers().jobs() + 2; }),  // two load while the others compile
+      own_(*this) {
+  join_process_seal();
+}
 
-Service::~Service() = default;
+Service::~Service() {
+  pipeline_.end_compiles();  // which the work behind callers' backs may be waiting for
+  background_.stop();
+}
 
 base::Arch Service::default_arch(const std::string& arch) const {
   const std::string& configured = config_.get("arch");
@@ -32,6 +43,7 @@ Target Service::bind(int device, const std::string& arch) const {
     throw Error(Errc::no_driver, "no CUDA driver (" + Driver::load_error() +
                                      "); without a GPU, open with Device::none() and compile()");
   }
+  Driver::refuse_in_forked_child("opening a template");
   const CUresult got = driver->cuCtxGetCurrent(&target.context);
   if (got != CUDA_SUCCESS || !target.context) {
     throw Error(Errc::no_driver,
@@ -47,42 +59,84 @@ Target Service::bind(int device, const std::string& arch) const {
                                             " was asked for, and the current context is on device " +
                                             std::to_string(ordinal));
   }
+  unsigned long long id = 0;
+  driver->check(driver->cuCtxGetId(target.context, &id), "cuCtxGetId");
+  target.context_id = id;
   target.driver = driver;
   target.device = device_facts(*driver, ordinal);
   target.arch = target.device.arch;
   return target;
 }
 
-KernelTemplate& Service::open(const std::string& name, int device, const std::string& arch) {
-  Target target = bind(device, arch);
-  pipeline_.expect_misses();  // the manifest is parsed meanwhile
-  auto origin = catalog_.open(name);
-  std::lock_guard lock(mutex_);
-  auto& [seen, opened] = opened_[{name, target.context, target.arch.number}];
-  if (seen != origin) {
-    templates_.push_back(std::make_unique<KernelTemplate>(*this, origin, std::move(target)));
-    opened = templates_.back().get();
-    seen = std::move(origin);
-  }
-  return *opened;
+void Service::enter(Scope& scope) {
+  Scopes& scopes = scopes_.get();
+  const std::lock_guard lock(scopes.mutex);
+  scopes.all.insert(&scope);
+}
+
+void Service::leave(Scope& scope) noexcept {
+  Scopes& scopes = scopes_.get();
+  const std::lock_guard lock(scopes.mutex);
+  scopes.all.erase(&scope);
+}
+
+template <class Each>
+void Service::each_scope(Each&& each) {
+  Scopes& scopes = scopes_.get();
+  const std::lock_guard lock(scopes.mutex);
+  for (Scope* scope : scopes.all) each(*scope);
+}
+
+std::uint64_t Service::adopt() {
+  std::uint64_t adopted = 0;
+  each_scope([&](Scope& scope) { adopted += scope.adopt(); });
+  return adopted;
+}
+
+Digest Service::fingerprint() {
+  std::set<std::string> lines;
+  each_scope([&](Scope& scope) { scope.describe_loaded(lines); });
+  std::string text = "kiln fingerprint 1\n";
+  for (const std::string& line : lines) text += line + '\n';
+  return base::digest_of(text);
 }
 
 void Service::seal() {
   sealed_ = true;
-  if (mode_ != Mode::sealed)
+  if (mode() == Mode::jit)
     base::info("seal(): mode is not sealed, kernels that are not ready will still be made");
 }
 
-void Service::refuse_when_sealed(const Specialization& specialization) {
-  if (!sealed_) return;
-  if (mode_ == Mode::warn) base::warn("after the seal: " + specialization.to_string() + " was not ready");
-  if (mode_ != Mode::sealed) return;
-  ++pipeline_.counters().sealed_misses;
-  std::string plan = "[[prewarm]]\ntemplate = \"" + specialization.template_name + '"';
-  for (const Parameter& p : specialization.parameters) plan += '\n' + p.name + " = \"" + p.value + '"';
-  throw Error(Errc::not_ready, "sealed: " + specialization.to_string() +
+Mode Service::mode() const noexcept { return !mode_is_set_ && process_is_sealed() ? Mode::sealed : mode_; }
+
+bool Service::misses(const source::Resolved& resolved) {
+  const Mode now = mode();
+  if (now == Mode::jit || !(sealed_ || process_is_sealed())) return false;
+  const std::string name = resolved.specialization.to_string();
+  if (now == Mode::sealed) {
+    ++pipeline_.counters().sealed_misses;
+    missing_.add(resolved);
+  } else {
+    base::warn("after the seal: " + name + " was not ready");
+  }
+  events_.tell(KILN_EVENT_MISS_AFTER_SEAL, name, resolved.arch.name(), {});
+  return now == Mode::sealed;
+}
+
+void Service::refuse_when_sealed(const source::Resolved& resolved) {
+  if (!misses(resolved)) return;
+  throw Error(Errc::not_ready, "sealed: " + resolved.specialization.to_string() +
                                    " is not in memory; a plan for `kiln prewarm` that makes it ready:\n" +
-                                   plan);
+                                   source::record_row(resolved.specialization, resolved.arch));
+}
+
+Obtained Service::obtain(const source::Instantiation& unit, const ObtainOptions& options) {
+  try {
+    return pipeline_.obtain(unit, options);
+  } catch (const Error& error) {
+    if (error.code() == Errc::not_ready && !options.may_compile) missing_.add(unit.resolved);
+    throw;
+  }
 }
 
 }  // namespace kiln::runtime

@@ -1,58 +1,94 @@
-// The service behind kiln_service: catalog, pipeline, opened templates, mode.
+// The service behind kiln_service: catalog, pipeline, scopes, mode and seal.
 #pragma once
 
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
-#include <tuple>
 
+#include "runtime/background.hpp"
+#include "runtime/capture_guard.hpp"
+#include "runtime/events.hpp"
 #include "runtime/kernel_template.hpp"
+#include "runtime/missing.hpp"
+#include "runtime/process_seal.hpp"
 #include "runtime/recorder.hpp"
+#include "runtime/scope.hpp"
 #include "source/catalog.hpp"
 
 namespace kiln::runtime {
 
 class Service {
  public:
-  explicit Service(const Options& options, const std::string& memo_file = default_memo_file());
+  explicit Service(const Options& options, const std::string& memo_file = default_memo_file(),
+                   Events events = {});
+  /// Ends the compiles that it started; waits for them and for the work behind callers' backs.
   ~Service();
 
-  /// KILN_DEVICE_CURRENT, KILN_DEVICE_NONE or an ordinal; the same template for the same context every time.
-  KernelTemplate& open(const std::string& name, int device, const std::string& arch);
+  /// In the service's own scope.
+  KernelTemplate& open(const std::string& name, int device, const std::string& arch) {
+    return own_.open(name, device, arch);
+  }
+  Scope& own_scope() noexcept { return own_; }
   std::shared_ptr<const source::Template> add(const source::MemoryTemplate& in) { return catalog_.add(in); }
+  /// What a template for this device will run on. Throws Error.
+  Target bind(int device, const std::string& arch) const;
 
   void seal();
-  bool may_compile() const noexcept { return mode_ != Mode::sealed; }
+  /// The mode that holds now: a sealed process decides for services that nobody gave one.
+  Mode mode() const noexcept;
+  bool may_compile() const noexcept { return mode() != Mode::sealed; }
+  /// Tells of a miss after the seal. True when it must be refused.
+  bool misses(const source::Resolved& resolved);
+  /// Throws Error(not_ready) with the plan row when it must.
+  void refuse_when_sealed(const source::Resolved& resolved);
+  /// What was refused, as a plan.
+  std::string missing() { return missing_.plan(); }
   /// Writes down what was asked for and was not ready (KILN_RECORD).
   void record(const source::Template& origin, const source::Resolved& resolved) noexcept {
     recorder_.record(origin, resolved);
   }
-  /// Throws Error(not_ready) with the plan line when this service is sealed.
-  void refuse_when_sealed(const Specialization& specialization);
+  /// Pipeline::obtain; what it may not compile is noted as missing.
+  Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
+
+  bool adopts_automatically() const noexcept { return adopt_ == Adopt::automatically; }
+  std::uint64_t adopt();
+  /// Over what is loaded in all scopes.
+  Digest fingerprint();
 
   Pipeline& pipeline() noexcept { return pipeline_; }
+  Background& background() noexcept { return background_; }
+  const Events& events() const noexcept { return events_; }
   source::Catalog& catalog() noexcept { return catalog_; }
   const Config& config() const noexcept { return config_; }
   /// The arch for work without a device: `arch`, else the configured one, else sm_90a.
   base::Arch default_arch(const std::string& arch) const;
 
  private:
-  Target bind(int device, const std::string& arch) const;
+  friend class Scope;
+  void enter(Scope& scope);
+  void leave(Scope& scope) noexcept;
+  template <class Each>
+  void each_scope(Each&& each);
 
   const Config config_;
   const Mode mode_;
+  const bool mode_is_set_;
+  const Adopt adopt_;
+  const Events events_;
   std::atomic<bool> sealed_{false};
   source::Catalog catalog_;
   Recorder recorder_;
+  Missing missing_;
   Pipeline pipeline_;
-  std::mutex mutex_;
-  std::map<std::tuple<std::string, toolchain::CUcontext, int>,
-           std::pair<std::shared_ptr<const source::Template>, KernelTemplate*>>
-      opened_;
-  std::vector<std::unique_ptr<KernelTemplate>>
-      templates_;  // an edited manifest opens anew; the old one's kernels stay
+  Background background_;
+  struct Scopes {
+    std::mutex mutex;
+    std::set<Scope*> all;
+  };
+  base::PerProcess<Scopes> scopes_;
+  Scope own_;  // goes first: kernels are unloaded while everything is there
 };
 
 }  // namespace kiln::runtime

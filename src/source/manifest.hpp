@@ -121,6 +121,7 @@ struct SlotLayout {
 struct Manifest {
   std::string file;  ///< for messages: a path, or "<memory>"
   std::string name, summary, formula;
+  std::string fallback;  ///< a generic template with the same arguments; empty: none
   bool internal = false;
   EntryPoint kernel;
   std::optional<EntryPoint> reference;

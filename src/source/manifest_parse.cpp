@@ -58,7 +58,7 @@ void read_limits(Draft& draft, const TableReader& root) {
 void read_template(Draft& draft, const TableReader& root) {
   const TableReader reader(
       root.need("template"), "[template]", root.file(),
-      {"name", "source", "instantiate", "summary", "formula", "arch", "tolerance", "internal"}, {"fallback"});
+      {"name", "source", "instantiate", "summary", "formula", "arch", "tolerance", "internal", "fallback"});
   Manifest& out = draft.out;
   out.name = reader.need_line("name");
   if (!base::is_identifier(out.name))
@@ -68,6 +68,9 @@ void read_template(Draft& draft, const TableReader& root) {
   out.summary = reader.text_or("summary", "");
   out.formula = reader.text_or("formula", "");
   out.internal = reader.boolean_or("internal", false);
+  out.fallback = reader.text_or("fallback", "");
+  if (reader.has("fallback") && (!base::is_identifier(out.fallback) || out.fallback == out.name))
+    reader.fail("fallback", quote(out.fallback) + " must be the name of another template");
   read_arch(draft, reader);
   read_tolerance(draft, reader);
 }

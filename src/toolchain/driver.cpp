@@ -1,10 +1,12 @@
 #include "toolchain/driver.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 
+#include "base/process.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/driver_entries.hpp"
 #include "toolchain/shared_library.hpp"
@@ -82,6 +84,40 @@ const Loaded& loaded() noexcept {
   return once;
 }
 
+/// The process in which a call that needs cuInit succeeded first; 0: none did.
+constinit std::atomic<std::uint64_t> initialized_in{0};
+
+constexpr const char* kForked =
+    "CUDA cannot be used in a child process forked after cuInit: fork before it, or start the child with "
+    "posix_spawn or exec";
+
+/// What a caller can do about an error that the driver explains in a few words only; "" when nothing is
+/// known.
+const char* advice(CUresult result) {
+  switch (result) {
+    case CUDA_ERROR_NOT_INITIALIZED:
+      if (Driver::forked_after_init()) return kForked;
+      return "cuInit was not called in this process; or its parent had called it before the fork, after "
+             "which "
+             "a child cannot use CUDA: fork earlier, or start the child with posix_spawn or exec";
+    case CUDA_ERROR_DEINITIALIZED:
+      return "the driver has shut down because the process is exiting: stop the threads that use CUDA first";
+    case CUDA_ERROR_INVALID_CONTEXT:
+      return "no context is current in this thread, or another one than the kernel or template was opened "
+             "in: "
+             "make that one current (cuCtxSetCurrent, cudaSetDevice)";
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+      return "the context current in this thread was destroyed: make a live one current and open the "
+             "templates "
+             "there again";
+    case CUDA_ERROR_INVALID_HANDLE:
+      return "the stream or the kernel belongs to another context than the current one, or to one that was "
+             "destroyed";
+    default:
+      return "";
+  }
+}
+
 }  // namespace
 
 const Driver* Driver::get() noexcept { return loaded().usable ? &loaded().driver : nullptr; }
@@ -93,12 +129,27 @@ std::string Driver::describe(CUresult result) const {
   if (cuGetErrorName(result, &name) != CUDA_SUCCESS || !name) return "CUresult " + std::to_string(result);
   std::string out = std::string(name) + " (" + std::to_string(result) + ')';
   if (cuGetErrorString(result, &text) == CUDA_SUCCESS && text) out += std::string(": ") + text;
+  if (const char* what_to_do = advice(result); *what_to_do) out += std::string(" (") + what_to_do + ')';
   return out;
 }
 
 void Driver::check(CUresult result, const char* call, const std::string& doing) const {
   if (result == CUDA_SUCCESS) return;
   throw Error(Errc::driver, call + (doing.empty() ? "" : " while " + doing) + ": " + describe(result));
+}
+
+void Driver::saw_initialized() noexcept {
+  std::uint64_t none = 0;
+  initialized_in.compare_exchange_strong(none, base::process_generation(), std::memory_order_relaxed);
+}
+
+bool Driver::forked_after_init() noexcept {
+  const std::uint64_t seen = initialized_in.load(std::memory_order_relaxed);
+  return seen != 0 && seen != base::process_generation();
+}
+
+void Driver::refuse_in_forked_child(const std::string& doing) {
+  if (forked_after_init()) throw Error(Errc::driver, doing + ": CUDA_ERROR_NOT_INITIALIZED (3): " + kForked);
 }
 
 DeviceFacts device_facts(const Driver& driver, int ordinal) {
@@ -110,6 +161,7 @@ DeviceFacts device_facts(const Driver& driver, int ordinal) {
     driver.check(driver.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute", doing);
     return value;
   };
+  Driver::saw_initialized();
   char name[256] = {};
   driver.check(driver.cuDeviceGetName(name, sizeof name - 1, device), "cuDeviceGetName", doing);
   DeviceFacts facts;

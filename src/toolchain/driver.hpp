@@ -36,6 +36,7 @@ using CUgraphExec = CUgraphExec_st*;
 enum : int {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_NOT_INITIALIZED = 3,
   CUDA_ERROR_DEINITIALIZED = 4,
   CUDA_ERROR_NO_DEVICE = 100,
   CUDA_ERROR_INVALID_IMAGE = 200,
@@ -43,6 +44,7 @@ enum : int {
   CUDA_ERROR_NO_BINARY_FOR_GPU = 209,
   CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222,
   CUDA_ERROR_INVALID_SOURCE = 300,
+  CUDA_ERROR_INVALID_HANDLE = 400,
   CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
   CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16,
   CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE = 38,
@@ -91,6 +93,11 @@ struct Driver {
   CUresult (*cuDevicePrimaryCtxRelease)(CUdevice);
   CUresult (*cuCtxGetCurrent)(CUcontext*);
   CUresult (*cuCtxSetCurrent)(CUcontext);
+  CUresult (*cuCtxCreate)(CUcontext*, unsigned flags, CUdevice);
+  CUresult (*cuCtxDestroy)(CUcontext);
+  CUresult (*cuCtxPushCurrent)(CUcontext);
+  CUresult (*cuCtxPopCurrent)(CUcontext*);
+  CUresult (*cuCtxGetId)(CUcontext, unsigned long long*);
   CUresult (*cuCtxGetDevice)(CUdevice*);
   CUresult (*cuCtxSynchronize)();
   CUresult (*cuLibraryLoadData)(CUlibrary*, const void* code, int* jit_options, void** jit_values,
@@ -133,10 +140,22 @@ struct Driver {
   static const Driver* get() noexcept;
   static const std::string& load_error() noexcept;
 
-  /// "CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid".
+  /// "CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid", and for errors of contexts and
+  /// processes what the caller can do about them.
   std::string describe(CUresult result) const;
   /// Throws Error(driver) "cuX while `doing`: CUDA_ERROR_... (n): ...".
   void check(CUresult result, const char* call, const std::string& doing = {}) const;
+
+  /// Remembers that a call succeeded that needs cuInit: in children forked from here on the driver is dead.
+  static void saw_initialized() noexcept;
+  /// In a child forked after cuInit every call of the driver returns CUDA_ERROR_NOT_INITIALIZED, also cuInit
+  /// itself, for the rest of the child's life. Known here without a call, when kiln saw the driver
+  /// initialised in a parent; for a parent that never showed kiln its driver only describe() can tell. Two
+  /// loads and a compare.
+  static bool forked_after_init() noexcept;
+  /// Throws Error(driver) that names `doing`, CUDA_ERROR_NOT_INITIALIZED and what to do instead, when
+  /// forked_after_init().
+  static void refuse_in_forked_child(const std::string& doing);
 };
 
 /// What kiln asks about a device.
@@ -146,7 +165,7 @@ struct DeviceFacts {
   base::Arch arch;
   int sms = 0, smem_optin = 0, l2 = 0;  ///< count, bytes, bytes
 };
-/// Needs cuInit to have been called. Throws Error(driver).
+/// Needs cuInit to have been called, and remembers that it was. Throws Error(driver).
 DeviceFacts device_facts(const Driver& driver, int ordinal);
 
 }  // namespace kiln::toolchain

@@ -18,6 +18,11 @@
   REQUIRED(cuDevicePrimaryCtxRelease, 11000)                  \
   REQUIRED(cuCtxGetCurrent, 4000)                             \
   REQUIRED(cuCtxSetCurrent, 4000)                             \
+  REQUIRED(cuCtxCreate, 3020)                                 \
+  REQUIRED(cuCtxDestroy, 4000)                                \
+  REQUIRED(cuCtxPushCurrent, 4000)                            \
+  REQUIRED(cuCtxPopCurrent, 4000)                             \
+  REQUIRED(cuCtxGetId, 12000)                                 \
   REQUIRED(cuCtxGetDevice, 2000)                              \
   REQUIRED(cuCtxSynchronize, 2000)                            \
   REQUIRED(cuLibraryLoadData, 12000)                          \

@@ -1,5 +1,7 @@
 // Each test in a process of its own ("threadsafe"): Driver::get() looks once and remembers.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -57,7 +59,7 @@ TEST_F(DriverLoad, RefusesADriverThatIsTooOld) {
         ::setenv("KILN_FAKE_VERSION", "11080", 1);
         leave(!Driver::get());
       },
-      testing::ExitedWithCode(0), "\\(11\\.8\\) is not usable: it lacks cuLibraryLoadData, cuLibraryUnload");
+      testing::ExitedWithCode(0), "\\(11\\.8\\) is not usable: it lacks cuCtxGetId, cuLibraryLoadData, ");
 }
 
 TEST_F(DriverLoad, NamesAMissingEntryPoint) {
@@ -91,6 +93,44 @@ TEST_F(DriverLoad, IsTheSameForAllThreads) {
         bool same = seen[0] != nullptr;
         for (const Driver* driver : seen) same = same && driver == seen[0];
         leave(same);
+      },
+      testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(DriverLoad, AChildForkedBeforeInitialisationMayUseCuda) {
+  EXPECT_EXIT(
+      {
+        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        const Driver* driver = Driver::get();
+        const pid_t child = ::fork();
+        if (child == 0) {
+          int count = 0;
+          const bool good = driver->cuInit(0) == CUDA_SUCCESS &&
+                            driver->cuDeviceGetCount(&count) == CUDA_SUCCESS && !Driver::forked_after_init();
+          std::_Exit(good ? 0 : 1);
+        }
+        int status = -1;
+        leave(::waitpid(child, &status, 0) == child && status == 0);
+      },
+      testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(DriverLoad, AChildOfAParentThatInitialisedBehindKilnsBackIsToldBothCauses) {
+  EXPECT_EXIT(
+      {
+        ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
+        const Driver* driver = Driver::get();
+        driver->cuInit(0);  // as another library would: kiln asks nothing
+        const pid_t child = ::fork();
+        if (child == 0) {
+          const std::string text = driver->describe(driver->cuInit(0));
+          std::_Exit(text.find("CUDA_ERROR_NOT_INITIALIZED") == 0 &&
+                             text.find("its parent had called it before the fork") != std::string::npos
+                         ? 0
+                         : 1);
+        }
+        int status = -1;
+        leave(::waitpid(child, &status, 0) == child && status == 0);
       },
       testing::ExitedWithCode(0), "^$");
 }

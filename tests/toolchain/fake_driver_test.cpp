@@ -3,8 +3,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <set>
+#include <thread>
 
 #include "kiln/error.hpp"
 #include "tests/support/fake_driver/kiln_fake.h"
@@ -231,15 +234,158 @@ TEST_F(FakeDriver, MeasuresEvents) {
   EXPECT_GE(ms, 0);
 }
 
-TEST_F(FakeDriver, IsUnusableInAForkedChild) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int count = 0;
-    ::_exit(cu().cuDeviceGetCount(&count) == kNotInitialized ? 0 : 1);
+TEST_F(FakeDriver, KeepsAStackOfContextsPerThread) {
+  CUcontext mine = nullptr, seen = nullptr;
+  ASSERT_EQ(cu().cuCtxCreate(&mine, 0, 0), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuCtxGetCurrent(&seen), CUDA_SUCCESS);
+  EXPECT_EQ(seen, mine) << "made current";
+  EXPECT_EQ(cu().cuCtxPopCurrent(&seen), CUDA_SUCCESS);
+  EXPECT_EQ(seen, mine);
+  EXPECT_EQ(cu().cuCtxGetCurrent(&seen), CUDA_SUCCESS);
+  EXPECT_EQ(seen, context_) << "what was current before";
+  EXPECT_EQ(cu().cuCtxPushCurrent(mine), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuCtxDestroy(mine), CUDA_SUCCESS);
+  EXPECT_EQ(cu().cuCtxGetCurrent(&seen), CUDA_SUCCESS);
+  EXPECT_EQ(seen, context_) << "popped with the context";
+  EXPECT_EQ(cu().cuCtxDestroy(context_), CUDA_ERROR_INVALID_CONTEXT) << "a primary one is released";
+  EXPECT_EQ(kiln_fake_live("context"), 1u);
+}
+
+TEST_F(FakeDriver, ADestroyedContextStaysCurrentInOtherThreadsAndIsRefused) {
+  CUcontext mine = nullptr;
+  ASSERT_EQ(cu().cuCtxCreate(&mine, 0, 0), CUDA_SUCCESS);
+  const CUfunction f = simple();
+  CUstream stream = nullptr;
+  ASSERT_EQ(cu().cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuCtxPopCurrent(nullptr), CUDA_SUCCESS);
+  std::thread other([&] {
+    EXPECT_EQ(cu().cuCtxSetCurrent(mine), CUDA_SUCCESS);
+    EXPECT_EQ(launch(f, {.stream = stream}), CUDA_SUCCESS);
+    std::thread([&] { EXPECT_EQ(cu().cuCtxDestroy(mine), CUDA_SUCCESS); }).join();
+    kiln_fake_reuse_context_address(1);
+    CUcontext again = nullptr;
+    std::thread([&] { EXPECT_EQ(cu().cuCtxCreate(&again, 0, 0), CUDA_SUCCESS); }).join();
+    EXPECT_EQ(again, mine) << "the control was asked for the same address";
+    CUdevice device = 0;
+    unsigned long long id = 0;
+    CUdeviceptr memory = 0;
+    EXPECT_EQ(launch(f), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cu().cuCtxGetDevice(&device), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cu().cuCtxGetId(nullptr, &id), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cu().cuMemAlloc(&memory, 8), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    EXPECT_EQ(cu().cuCtxSetCurrent(again), CUDA_SUCCESS) << "the new one at that address";
+    EXPECT_EQ(launch(f), kInvalidHandle) << "its functions went with the context";
+    EXPECT_EQ(cu().cuStreamDestroy(stream), kInvalidHandle) << "and its streams";
+  });
+  other.join();
+  EXPECT_EQ(launch(simple(), {}), CUDA_SUCCESS) << "the primary context is untouched";
+}
+
+TEST_F(FakeDriver, NeverUsesAContextsIdTwice) {
+  kiln_fake_reuse_context_address(1);
+  CUcontext context = nullptr, first = nullptr;
+  std::set<unsigned long long> ids;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(cu().cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
+    if (i == 0) first = context;
+    EXPECT_EQ(context, first);
+    unsigned long long id = 0, current = 0;
+    EXPECT_EQ(cu().cuCtxGetId(context, &id), CUDA_SUCCESS);
+    EXPECT_EQ(cu().cuCtxGetId(nullptr, &current), CUDA_SUCCESS);
+    EXPECT_EQ(id, current);
+    EXPECT_TRUE(ids.insert(id).second) << id;
+    ASSERT_EQ(cu().cuCtxDestroy(context), CUDA_SUCCESS);
   }
+  kiln_fake_reuse_context_address(0);
+  ASSERT_EQ(cu().cuCtxCreate(&context, 0, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuCtxDestroy(context), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuCtxCreate(&first, 0, 0), CUDA_SUCCESS);
+  EXPECT_NE(first, context);
+  ASSERT_EQ(cu().cuCtxDestroy(first), CUDA_SUCCESS);
+}
+
+TEST_F(FakeDriver, AStreamServesItsOwnContextOnly) {
+  CUcontext mine = nullptr;
+  CUstream stream = nullptr;
+  ASSERT_EQ(cu().cuStreamCreate(&stream, 0), CUDA_SUCCESS);
+  ASSERT_EQ(cu().cuCtxCreate(&mine, 0, 0), CUDA_SUCCESS);
+  EXPECT_EQ(launch(simple(), {.stream = stream}), kInvalidHandle);
+  ASSERT_EQ(cu().cuCtxDestroy(mine), CUDA_SUCCESS);
+}
+
+/// `body` in a forked child; what it returns is the child's exit status.
+template <class Body>
+int in_child(Body&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
   int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST_F(FakeDriver, EveryCallFailsInAForkedChildAlsoInitialising) {
+  EXPECT_EQ(in_child([] {
+              int count = 0, version = 0;
+              CUcontext context = nullptr;
+              const bool dead = cu().cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+                                cu().cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED &&
+                                cu().cuCtxGetCurrent(&context) == CUDA_ERROR_NOT_INITIALIZED;
+              return dead && cu().cuDriverGetVersion(&version) == CUDA_SUCCESS ? 0 : 1;
+            }),
+            0);
+  EXPECT_NE(simple(), nullptr) << "the parent is unharmed";
+}
+
+TEST_F(FakeDriver, AForkWhileAnotherThreadIsInTheDriverLeavesTheChildAlive) {
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    int count = 0;
+    while (!stop) cu().cuDeviceGetCount(&count);
+  });
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(in_child([] {
+                int count = 0;
+                return cu().cuDeviceGetCount(&count);
+              }),
+              CUDA_ERROR_NOT_INITIALIZED);
+  }
+  stop = true;
+  busy.join();
+}
+
+TEST_F(FakeDriver, KilnKnowsAChildForkedAfterItSawTheDriverInitialised) {
+  device_facts(cu(), 0);
+  EXPECT_FALSE(Driver::forked_after_init());
+  EXPECT_EQ(in_child([] {
+              if (!Driver::forked_after_init()) return 1;
+              try {
+                Driver::refuse_in_forked_child("loading k");
+              } catch (const Error& error) {
+                const std::string what = error.what();
+                const bool good = what.find("loading k: CUDA_ERROR_NOT_INITIALIZED (3): ") == 0 &&
+                                  what.find("forked after cuInit") != std::string::npos &&
+                                  what.find("posix_spawn") != std::string::npos;
+                return good && error.code() == Errc::driver
+                           ? in_child([] { return Driver::forked_after_init() ? 0 : 1; })
+                           : 2;
+              }
+              return 3;
+            }),
+            0);
+  EXPECT_NO_THROW(Driver::refuse_in_forked_child("loading k"));
+}
+
+TEST_F(FakeDriver, SaysWhatToDoAboutErrorsOfContextsAndProcesses) {
+  const auto says = [](CUresult result, const char* name, const char* what) {
+    const std::string text = cu().describe(result);
+    EXPECT_EQ(text.find(name), 0u) << text;
+    EXPECT_NE(text.find(what), std::string::npos) << text;
+  };
+  says(CUDA_ERROR_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED (3)", "cuInit was not called in this process");
+  says(CUDA_ERROR_DEINITIALIZED, "CUDA_ERROR_DEINITIALIZED (4)", "the process is exiting");
+  says(CUDA_ERROR_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT (201)", "make that one current");
+  says(CUDA_ERROR_CONTEXT_IS_DESTROYED, "CUDA_ERROR_CONTEXT_IS_DESTROYED (709)", "open the templates");
+  says(CUDA_ERROR_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE (400)", "another context");
 }
 
 }  // namespace

@@ -167,7 +167,7 @@ std::uint64_t RunCase::set_bytes() const noexcept {
   return total;
 }
 
-runtime::LoadedKernel& RunCase::own_kernel(const std::string& name, std::vector<Value> values) const {
+const runtime::LoadedKernel& RunCase::own_kernel(const std::string& name, std::vector<Value> values) const {
   return service_.open(name, KILN_DEVICE_CURRENT, "").get(values, {});
 }
 

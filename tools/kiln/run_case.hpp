@@ -42,7 +42,7 @@ class RunCase {
   std::string describe() const;
 
   /// A kernel of kiln's own (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
-  runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
+  const runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
   PrimaryContext& gpu() const noexcept { return gpu_; }
 
  private:

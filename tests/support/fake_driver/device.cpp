@@ -1,5 +1,4 @@
-// Initialisation, errors, devices and their primary contexts.
-#include <algorithm>
+// Initialisation, errors and devices.
 #include <cstdio>
 #include <cstring>
 
@@ -53,6 +52,7 @@ CUresult cuInit(unsigned flags) {
   World& w = world();
   const std::lock_guard lock(w.mutex);
   if (const auto forced = intercept("cuInit", false)) return *forced;
+  if (w.forked) return CUDA_ERROR_NOT_INITIALIZED;
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (w.devices == 0) return CUDA_ERROR_NO_DEVICE;
   w.initialized = true;
@@ -114,51 +114,6 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
     default:
       return CUDA_ERROR_INVALID_VALUE;
   }
-}
-
-CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  KILN_FAKE_ENTER(cuDevicePrimaryCtxRetain);
-  if (!valid_device(w, device)) return CUDA_ERROR_INVALID_DEVICE;
-  auto& slot = w.contexts[device];
-  if (!slot) slot = std::make_unique<CUctx_st>(CUctx_st{device, 0});
-  ++slot->references;
-  *context = slot.get();
-  return CUDA_SUCCESS;
-}
-
-CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
-  KILN_FAKE_ENTER(cuDevicePrimaryCtxRelease);
-  const auto it = w.contexts.find(device);
-  if (it == w.contexts.end()) return CUDA_ERROR_INVALID_CONTEXT;
-  if (--it->second->references == 0) w.contexts.erase(it);
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetCurrent(CUcontext* context) {
-  KILN_FAKE_ENTER(cuCtxGetCurrent);
-  *context = current_context();
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSetCurrent(CUcontext context) {
-  KILN_FAKE_ENTER(cuCtxSetCurrent);
-  const bool exists = std::any_of(w.contexts.begin(), w.contexts.end(),
-                                  [&](const auto& entry) { return entry.second.get() == context; });
-  if (context && !exists) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  current_context() = context;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxGetDevice(CUdevice* device) {
-  KILN_FAKE_ENTER(cuCtxGetDevice);
-  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
-  *device = current_context()->device;
-  return CUDA_SUCCESS;
-}
-
-CUresult cuCtxSynchronize() {
-  KILN_FAKE_ENTER(cuCtxSynchronize);
-  return current_context() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 }  // namespace kiln::fake

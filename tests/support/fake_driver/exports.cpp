@@ -29,6 +29,7 @@ void forget_objects(World& w) {
   w.kernels.clear();
   w.libraries.clear();
   w.contexts.clear();
+  w.destroyed_contexts.clear();
   for (const auto& [address, size] : w.memory) std::free(reinterpret_cast<void*>(address));
   w.memory.clear();
 }
@@ -64,8 +65,8 @@ KILN_FAKE_EXPORT void kiln_fake_reset(void) {
   w.calls.clear();
   w.failures.clear();
   w.callback = nullptr;
-  w.quiet = w.deinitialized = w.strict_capture = false;
-  kiln::fake::current_context() = nullptr;
+  w.quiet = w.deinitialized = w.strict_capture = w.reuse_context_address = false;
+  kiln::fake::forget_current();
   kiln::fake::capture_mode() = 0;
 }
 
@@ -110,6 +111,12 @@ KILN_FAKE_EXPORT void kiln_fake_strict_capture(int on) {
   auto& w = world();
   const std::lock_guard lock(w.mutex);
   w.strict_capture = on != 0;
+}
+
+KILN_FAKE_EXPORT void kiln_fake_reuse_context_address(int on) {
+  auto& w = world();
+  const std::lock_guard lock(w.mutex);
+  w.reuse_context_address = on != 0;
 }
 
 KILN_FAKE_EXPORT void kiln_fake_quiet(int on) { world().quiet = on != 0; }

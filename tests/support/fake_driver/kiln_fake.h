@@ -1,9 +1,9 @@
 /* A CUDA driver for tests without a GPU: point KILN_LIBCUDA at libkiln_fake_cuda.so before the first
  * Driver::get().
  *
- * It keeps the rules that kiln could break (initialisation, contexts, handles, geometry, capture, argument
- * sizes), computes on host memory, and records launches. The control functions below are exported beside
- * cuGetProcAddress_v2; every one is thread-safe. Environment, read once by the first call:
+ * It keeps the rules that kiln could break (initialisation, forks, contexts, handles, geometry, capture,
+ * argument sizes), computes on host memory, and records launches. The control functions below are exported
+ * beside cuGetProcAddress_v2; every one is thread-safe. Environment, read once by the first call:
  *   KILN_FAKE_DEVICES=2          number of devices (default 1)
  *   KILN_FAKE_ARCH=90            compute capability of all devices (default 90)
  *   KILN_FAKE_VERSION=13000      the driver's version; newer entry points do not exist (default 13000)
@@ -46,6 +46,9 @@ void kiln_fake_deinitialize(void);
 /* Drivers older than 580: loading while a stream captures fails with 900 and breaks the capture, unless the
  * thread is in relaxed capture mode. */
 void kiln_fake_strict_capture(int on);
+/* The next context that is made gets the address of the one destroyed last, with an id of its own. Otherwise
+ * addresses are not used again. */
+void kiln_fake_reuse_context_address(int on);
 /* No checks, no records: cuLaunchKernelEx returns at once. For benchmarks of the code above it. */
 void kiln_fake_quiet(int on);
 

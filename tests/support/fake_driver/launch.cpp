@@ -92,7 +92,9 @@ CUresult cuLaunchKernelEx(const LaunchConfig* config, CUfunction function, void*
   if (world().quiet.load(std::memory_order_relaxed)) return CUDA_SUCCESS;
   KILN_FAKE_ENTER(cuLaunchKernelEx);
   if (!config || extra) return CUDA_ERROR_INVALID_VALUE;  // kiln passes params only
+  if (const auto bad = context_state(w)) return bad;
   if (!w.functions.count(function) || !valid_stream(w, config->stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (config->stream && config->stream->context != current_context()) return CUDA_ERROR_INVALID_HANDLE;
   if (function->context != current_context()) return CUDA_ERROR_INVALID_CONTEXT;
   const CubinKernel& facts = *function->kernel->facts;
   auto launch = std::make_shared<Launch>();

@@ -88,7 +88,7 @@ CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* nam
 CUresult cuKernelGetFunction(CUfunction* out, CUkernel kernel) {
   KILN_FAKE_ENTER(cuKernelGetFunction);
   if (!w.kernels.count(kernel)) return CUDA_ERROR_INVALID_HANDLE;
-  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const auto bad = context_state(w)) return bad;
   if (const auto refused = loading_allowed(w)) return refused;
   CUfunction& function = kernel->functions[current_context()];
   if (!function) {

@@ -23,7 +23,7 @@ char* range(World& w, CUdeviceptr device, std::size_t size) {
 
 CUresult cuMemAlloc(CUdeviceptr* out, size_t size) {
   KILN_FAKE_ENTER(cuMemAlloc);
-  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const auto bad = context_state(w)) return bad;
   if (!out || size == 0) return CUDA_ERROR_INVALID_VALUE;
   void* memory = size > (std::size_t{1} << 40)
                      ? nullptr

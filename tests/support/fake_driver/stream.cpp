@@ -21,8 +21,9 @@ CUresult enqueue(World& w, CUstream stream, std::shared_ptr<Launch> launch) {
 
 CUresult cuStreamCreate(CUstream* out, unsigned) {
   KILN_FAKE_ENTER(cuStreamCreate);
-  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const auto bad = context_state(w)) return bad;
   auto stream = std::make_unique<CUstream_st>();
+  stream->context = current_context();
   *out = stream.get();
   w.streams.emplace(*out, std::move(stream));
   return CUDA_SUCCESS;
@@ -120,7 +121,7 @@ CUresult cuGraphDestroy(CUgraph graph) {
 
 CUresult cuEventCreate(CUevent* out, unsigned) {
   KILN_FAKE_ENTER(cuEventCreate);
-  if (!current_context()) return CUDA_ERROR_INVALID_CONTEXT;
+  if (const auto bad = context_state(w)) return bad;
   auto event = std::make_unique<CUevent_st>();
   *out = event.get();
   w.events.emplace(*out, std::move(event));

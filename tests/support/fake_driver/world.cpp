@@ -19,7 +19,16 @@ std::vector<std::string> list_from(const char* name) {
   return base::split(text ? text : "", ',');
 }
 
-std::atomic<bool> forked{false};
+// The real driver keeps no promise for a forked child but this one (seen with every driver since 8.0, and
+// what PyTorch, Triton and vLLM rely on): once a process has called cuInit, each call in its forked children
+// returns CUDA_ERROR_NOT_INITIALIZED, cuInit too. A child forked before may use CUDA.
+void lock_for_fork() { world().mutex.lock(); }
+void unlock_in_parent() { world().mutex.unlock(); }
+void begin_in_child() {
+  World& w = world();
+  new (&w.mutex) std::recursive_mutex;  // locked by a thread id that the child does not have
+  w.forked = w.forked || w.initialized;
+}
 
 }  // namespace
 
@@ -34,18 +43,14 @@ World::World()
     if (equals != std::string::npos)
       failures[item.substr(0, equals)] = {std::atoi(item.c_str() + equals + 1), 0, -1};
   }
-  // As the real driver: unusable in a child once the parent had initialised it.
-  ::pthread_atfork(nullptr, nullptr, [] { forked = true; });
 }
 
 World& world() {
-  static World& w = *new World;
+  static World& w = *[] {
+    ::pthread_atfork(lock_for_fork, unlock_in_parent, begin_in_child);
+    return new World;
+  }();
   return w;
-}
-
-CUctx_st*& current_context() {
-  thread_local CUctx_st* context = nullptr;
-  return context;
 }
 
 int& capture_mode() {
@@ -66,7 +71,7 @@ std::optional<CUresult> intercept(const char* name, bool needs_init) {
       return failure.result;
     }
   }
-  if (needs_init && (!w.initialized || forked)) return CUDA_ERROR_NOT_INITIALIZED;
+  if (needs_init && (!w.initialized || w.forked)) return CUDA_ERROR_NOT_INITIALIZED;
   return std::nullopt;
 }
 

@@ -21,7 +21,9 @@
 
 struct CUctx_st {
   int device = 0;
-  int references = 0;
+  bool primary = false;
+  int references = 0;  // of a primary one
+  unsigned long long id = 0;
 };
 struct CUlib_st {
   kiln::toolchain::CubinFacts facts;
@@ -45,9 +47,7 @@ using namespace toolchain;
 
 // Values of cuda.h that only the fake needs.
 inline constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
-inline constexpr CUresult CUDA_ERROR_NOT_INITIALIZED = 3;
 inline constexpr CUresult CUDA_ERROR_INVALID_DEVICE = 101;
-inline constexpr CUresult CUDA_ERROR_INVALID_HANDLE = 400;
 inline constexpr CUresult CUDA_ERROR_NOT_FOUND = 500;
 inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900;
 inline constexpr CUresult CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901;
@@ -77,10 +77,14 @@ struct World {
 
   std::atomic<bool> quiet{false};
   bool initialized = false, deinitialized = false, strict_capture = false;
+  bool forked = false;  // after cuInit: for good
+  bool reuse_context_address = false;
   std::map<std::string, unsigned long, std::less<>> calls;
   std::map<std::string, Failure, std::less<>> failures;
 
-  std::map<int, std::unique_ptr<CUctx_st>> contexts;  // primary, by device
+  std::map<CUctx_st*, std::unique_ptr<CUctx_st>> contexts;
+  std::vector<std::unique_ptr<CUctx_st>> destroyed_contexts;
+  unsigned long long last_context_id = 0;
   std::map<CUlib_st*, std::unique_ptr<CUlib_st>> libraries;
   std::map<CUkern_st*, std::unique_ptr<CUkern_st>> kernels;
   std::map<CUfunc_st*, std::unique_ptr<CUfunc_st>> functions;
@@ -96,8 +100,11 @@ struct World {
 };
 
 World& world();
-CUctx_st*& current_context();  // of this thread
-int& capture_mode();           // of this thread
+int& capture_mode();          // of this thread
+CUctx_st* current_context();  // of this thread, also when it was destroyed
+/// CUDA_SUCCESS, or what a call returns that needs this thread's current context.
+CUresult context_state(const World& w);
+void forget_current();
 
 /// Counts a call of `name`; what it must return without doing anything, or nothing.
 std::optional<CUresult> intercept(const char* name, bool needs_init);
@@ -122,6 +129,7 @@ bool valid_stream(World& w, CUstream stream);
 }  // namespace kiln::fake
 
 struct CUstream_st {
+  CUctx_st* context = nullptr;
   bool capturing = false, invalidated = false;
   int mode = 0;
   std::vector<std::shared_ptr<kiln::fake::Launch>> captured;

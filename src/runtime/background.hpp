@@ -1,0 +1,50 @@
+// Threads for what no caller's thread does: get_async, prefetch, prepare, loads with a deadline.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+
+#include "base/process.hpp"
+#include "compile/demand.hpp"
+
+namespace kiln::runtime {
+
+/// Threads come on demand and leave after a second without work. Work ahead of need takes at most
+/// `ahead_limit` of them, so that callers' work always finds one. Thread-safe; a forked child starts with
+/// none, and its parent's work stays the parent's.
+class Background {
+ public:
+  /// Called once: with false to do it, with true when it will not be done because the service goes. Must not
+  /// throw.
+  using Task = std::function<void(bool cancelled)>;
+
+  explicit Background(std::function<int()> ahead_limit) : ahead_limit_(std::move(ahead_limit)) {}
+  ~Background() { stop(); }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
+
+  void run(compile::Urgency urgency, Task task);
+  /// Cancels what has not begun and waits for the rest. Nothing is run afterwards.
+  void stop() noexcept;
+
+ private:
+  struct State {
+    std::mutex mutex;  // guards what follows
+    std::condition_variable work, left;
+    std::deque<Task> urgent, ahead;
+    int threads = 0, idle = 0, busy_ahead = 0;
+    bool stopping = false;
+  };
+  bool ahead_may_run(const State& state) const { return state.busy_ahead < limit_; }
+  void serve(State& state) noexcept;
+
+  static constexpr int kMostThreads = 256;
+  const std::function<int()> ahead_limit_;
+  const std::uint64_t generation_ = base::process_generation();
+  int limit_ = 0;  // ahead_limit_'s answer, once it was needed; guarded by the state's mutex
+  base::PerProcess<State> state_;
+};
+
+}  // namespace kiln::runtime

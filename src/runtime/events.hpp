@@ -1,0 +1,73 @@
+// What an engine asked to be told; see kiln_event in kiln.h.
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "kiln/kiln.h"
+
+namespace kiln::runtime {
+
+/// Cheap to copy. Thread-safe as far as the callback is.
+class Events {
+ public:
+  struct Fields {
+    const char* message = "";
+    double milliseconds = 0;
+    std::uint64_t count = 0, bytes = 0;
+  };
+
+  Events() = default;
+  Events(kiln_event_callback callback, void* user) noexcept : callback_(callback), user_(user) {}
+
+  /// Nobody listens: what an event would say need not be put together.
+  explicit operator bool() const noexcept { return callback_ != nullptr; }
+  /// REQUIRES: no lock is held that a call of kiln could want.
+  void tell(int32_t kind, const std::string& specialization, const std::string& arch,
+            const Fields& fields) const noexcept {
+    if (!callback_) return;
+    const kiln_event event{sizeof event, kind,           specialization.c_str(),
+                           arch.c_str(), fields.message, fields.milliseconds,
+                           fields.count, fields.bytes};
+    callback_(&event, user_);
+  }
+
+ private:
+  kiln_event_callback callback_ = nullptr;
+  void* user_ = nullptr;
+};
+
+/// For a thread that may outlive who listens. Thread-safe.
+class LastingEvents {
+ public:
+  explicit LastingEvents(Events events) : events_(events) {}
+  template <class... Args>
+  void tell(const Args&... args) noexcept {
+    const std::lock_guard lock(mutex_);
+    events_.tell(args...);
+  }
+  /// Nobody is told any more when this returns.
+  void end() noexcept {
+    const std::lock_guard lock(mutex_);
+    events_ = {};
+  }
+
+ private:
+  std::mutex mutex_;
+  Events events_;
+};
+
+/// Milliseconds since it was made.
+class Stopwatch {
+ public:
+  double ms() const noexcept {
+    return std::chrono::duration<double, std::milli>(base::Clock::now() - start_).count();
+  }
+
+ private:
+  base::Clock::time_point start_ = base::Clock::now();
+};
+
+}  // namespace kiln::runtime

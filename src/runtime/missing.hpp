@@ -1,0 +1,40 @@
+// What was asked for and refused because it was not there: a plan of what to prewarm.
+#pragma once
+
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "base/process.hpp"
+#include "source/instantiate.hpp"
+#include "source/record_text.hpp"
+
+namespace kiln::runtime {
+
+/// Thread-safe. A forked child starts with none.
+class Missing {
+ public:
+  void add(const source::Resolved& resolved) {
+    std::string row = source::record_row(resolved.specialization, resolved.arch);
+    State& state = state_.get();
+    const std::lock_guard lock(state.mutex);
+    if (state.rows.size() < kMost && state.rows.insert(row).second) state.text += row;
+  }
+  /// As a plan, in the order of the first asking; "" when nothing was missed.
+  std::string plan() {
+    State& state = state_.get();
+    const std::lock_guard lock(state.mutex);
+    return state.text.empty() ? "" : std::string(source::kRecordHeader) + state.text;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 10'000;
+  struct State {
+    std::mutex mutex;  // guards what follows
+    std::set<std::string> rows;
+    std::string text;
+  };
+  base::PerProcess<State> state_;
+};
+
+}  // namespace kiln::runtime

@@ -1,0 +1,120 @@
+#include "runtime/preparation.hpp"
+
+#include "kiln/error.hpp"
+#include "runtime/service.hpp"
+#include "source/plan.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+std::vector<Value> positional_of(const KernelTemplate& opened, const std::vector<Parameter>& parameters) {
+  std::vector<NamedValue> named;
+  for (const Parameter& p : parameters) named.push_back({p.name, Value(p.value)});
+  return source::positional(opened.origin().manifest, named);
+}
+
+}  // namespace
+
+std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
+                                                const PrepareRequest& request) {
+  const Target target = service.bind(request.device, request.arch);
+  if (!target.driver && !request.image_only) {
+    throw Error(Errc::invalid_argument,
+                "prepare until ready needs a device; without one, prepare until image (KILN_UNTIL_IMAGE)");
+  }
+  const std::shared_ptr<Preparation> out(new Preparation(request));
+  std::vector<Row> rows;
+  std::set<std::pair<const KernelTemplate*, std::string>> seen;
+  for (const source::PlannedSpecialization& planned : source::parse_plan(request.plan, request.file)) {
+    Target at = target;
+    const base::Arch arch = planned.arch.empty() ? target.arch : base::Arch::parse(planned.arch);
+    if (target.driver && arch != target.arch) {
+      ++out->progress_.skipped;
+      continue;
+    }
+    at.arch = arch;
+    const std::shared_ptr<KernelTemplate> opened = scope.open(planned.template_name, at).shared_from_this();
+    const source::Resolved resolved = source::resolve(
+        opened->origin().manifest, positional_of(*opened, planned.values), opened->target().arch);
+    std::string name = resolved.specialization.to_string();
+    if (seen.emplace(opened.get(), name).second)
+      rows.push_back({opened, resolved.specialization.parameters, std::move(name)});
+  }
+  out->progress_.total = rows.size() + out->progress_.skipped;
+  out->progress_.done = out->progress_.skipped;
+  for (Row& row : rows) {
+    service.background().run(compile::Urgency::ahead,
+                             [out, row = std::move(row)](bool dropped) { out->make(row, dropped); });
+  }
+  return out;
+}
+
+void Preparation::make(const Row& row, bool dropped) noexcept try {
+  bool cancelled = dropped;
+  {
+    const std::lock_guard lock(mutex_);
+    cancelled = cancelled || cancelled_;
+  }
+  if (cancelled) throw Error(Errc::not_ready, row.name + " was not prepared: cancelled");
+  if (request_.deadline.passed())
+    throw Error(Errc::deadline, "the deadline passed before " + row.name + " was begun");
+  GetRequest get;
+  get.deadline = request_.deadline;
+  get.urgency = compile::Urgency::ahead;
+  get.may_compile = request_.may_compile;
+  get.past_seal = true;
+  const std::vector<Value> values = positional_of(*row.opened, row.values);
+  Outcome outcome = Outcome::memory;
+  if (request_.image_only) {
+    outcome = row.opened->compile(values, get).outcome;
+  } else {
+    bool was_ready = false;
+    outcome = row.opened->get_on_own_thread(values, get, was_ready).outcome();
+    if (was_ready) return ended(&kiln_progress::ready);
+  }
+  ended(outcome == Outcome::compiled ? &kiln_progress::compiled
+        : outcome == Outcome::waited ? &kiln_progress::waited
+                                     : &kiln_progress::disk);
+} catch (...) {
+  ended(&kiln_progress::failed, std::current_exception());
+}
+
+void Preparation::ended(std::uint64_t kiln_progress::*count, std::exception_ptr error) {
+  const std::lock_guard one_at_a_time(telling_);
+  kiln_progress now{};
+  bool tell = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ++(progress_.*count), ++progress_.done;
+    if (error && !first_) first_ = std::move(error);
+    tell = request_.on_progress && !cancelled_;
+    now = progress_;
+  }
+  if (tell) request_.on_progress(&now, request_.user);
+  const std::lock_guard lock(mutex_);
+  if (progress_.done == progress_.total) all_done_.notify_all();
+}
+
+bool Preparation::wait(base::Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return progress_.done == progress_.total; };
+  if (deadline.at() == base::Clock::time_point::max())
+    all_done_.wait(lock, done);
+  else if (!all_done_.wait_until(lock, deadline.at(), done))
+    return false;
+  if (first_) std::rethrow_exception(first_);
+  return true;
+}
+
+kiln_progress Preparation::progress() {
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
+void Preparation::cancel() noexcept {
+  const std::lock_guard not_while_telling(telling_);
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+}
+
+}  // namespace kiln::runtime

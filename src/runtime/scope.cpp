@@ -1,0 +1,66 @@
+#include "runtime/scope.hpp"
+
+#include "kiln/error.hpp"
+#include "runtime/service.hpp"
+
+namespace kiln::runtime {
+
+Scope::Scope(Service& service) : service_(service) { service_.enter(*this); }
+
+Scope::~Scope() {
+  service_.leave(*this);
+  // Work behind callers' backs may keep a template alive for a while: its kernels go now.
+  if (generation_ == base::process_generation()) release();
+}
+
+KernelTemplate& Scope::open(const std::string& name, int device, const std::string& arch) {
+  return open(name, service_.bind(device, arch));
+}
+
+KernelTemplate& Scope::open(const std::string& name, const Target& target) {
+  service_.pipeline().expect_misses();  // the manifest is parsed meanwhile
+  const std::shared_ptr<KernelTemplate> opened = open_alone(name, target);
+  const source::Manifest& manifest = opened->origin().manifest;
+  if (!manifest.fallback.empty() && !opened->has_fallback()) {
+    std::shared_ptr<KernelTemplate> generic = open_alone(manifest.fallback, target);
+    State& state = state_.get();
+    const std::lock_guard lock(state.mutex);
+    opened->set_fallback(std::move(generic));
+  }
+  return *opened;
+}
+
+std::shared_ptr<KernelTemplate> Scope::open_alone(const std::string& name, const Target& target) {
+  const auto origin = service_.catalog().open(name);
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  auto& opened = state.opened[{name, target.context, target.context_id, target.arch.number}];
+  if (!opened || opened->shared_origin() != origin) {
+    auto fresh = std::make_shared<KernelTemplate>(service_, origin, target);
+    state.templates.push_back(fresh);
+    opened = std::move(fresh);
+  }
+  return opened;
+}
+
+std::vector<std::shared_ptr<KernelTemplate>> Scope::templates() {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  return state.templates;
+}
+
+void Scope::release() {
+  for (const auto& opened : templates()) opened->release();
+}
+
+std::uint64_t Scope::adopt() {
+  std::uint64_t adopted = 0;
+  for (const auto& opened : templates()) adopted += opened->adopt();
+  return adopted;
+}
+
+void Scope::describe_loaded(std::set<std::string>& out) {
+  for (const auto& opened : templates()) opened->describe_loaded(out);
+}
+
+}  // namespace kiln::runtime
