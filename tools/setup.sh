@@ -35,7 +35,8 @@ find_toolkit() {
     install_packages python3 python3-venv
     say "no CUDA toolkit: fetching NVRTC and its headers as pip wheels into build/cuda-wheels"
     python3 -m venv "$wheels"
-    "$wheels/bin/pip" install -q --disable-pip-version-check 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*'
+    "$wheels/bin/pip" install -q --disable-pip-version-check 'nvidia-cuda-nvrtc==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-crt==13.0.*' \
+      'nvidia-nvtx==13.0.*'
     touch "$wheels/ready"
   fi
   KILN_CUDA_HOME=$(echo "$wheels"/lib/python3*/site-packages/nvidia/cu13)

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "base/nvtx.hpp"
 #include "base/text.hpp"
 #include "compile/confinement.hpp"
 #include "compile/header_reuse.hpp"
@@ -209,6 +210,7 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
                     base::join(toolkit.tried, ", ") +
                     ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
   }
+  const base::NvtxRange range([&] { return "kiln compile " + job.unit.resolved.specialization.to_string(); });
   // A header's proof and its use, or a compile that is done again without one, share one limit of time.
   Demand rest = demand;
   const Ask ask = [&](const WorkerRequest& request) {
