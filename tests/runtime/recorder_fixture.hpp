@@ -24,13 +24,17 @@ class RecorderTest : public ::testing::Test {
     tree_.write("t/scale.toml", small_manifest("scale"));
     tree_.write("t/scale.cu", small_source());
     origin_ = catalog_.open("scale");
+    listen();
+  }
+  ~RecorderTest() override { base::set_log_sink(nullptr); }
+
+  /// A child has a log of its own.
+  void listen() {
     base::set_log_sink([this](base::Level, std::string_view line) {
       const std::lock_guard lock(lines_mutex_);
       lines_.emplace_back(line);
     });
   }
-  ~RecorderTest() override { base::set_log_sink(nullptr); }
-
   static source::Resolved resolved(const source::Template& origin, std::int64_t n) {
     return source::resolve(origin.manifest, std::vector<Value>{Value(Dtype::f32), Value(n)},
                            base::Arch::parse("90"));
@@ -53,15 +57,16 @@ class RecorderTest : public ::testing::Test {
   }
   /// Runs `body` in a child process and returns its exit status; 128 + signal when one ended it.
   template <class Body>
-  static int in_child(Body&& body) {
+  int in_child(Body&& body) {
     const pid_t pid = start_child(std::forward<Body>(body));
     return finish(pid);
   }
   template <class Body>
-  static pid_t start_child(Body&& body) {
+  pid_t start_child(Body&& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {
       ::alarm(60);
+      listen();
       body();
       ::_exit(0);
     }
