@@ -8,8 +8,12 @@ namespace kiln::runtime {
 using source::ParameterKind;
 using source::ParameterSpec;
 
-/// What is not a number of the parameter's own kind; false: the slow path must look at it.
+/// False: the slow path must look at it.
 bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64_t& out) const noexcept {
+  if (v.kind == kinds_[parameter]) {
+    out = v.integer;
+    return v.integer != PackedParameters::kUnset;
+  }
   if (v.kind == KILN_VALUE_UNSET) {
     out = PackedParameters::kUnset;
     return true;
@@ -26,27 +30,27 @@ bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64
 
 bool KernelTemplate::pack(const char* const* names, const kiln_value* values, std::size_t count,
                           PackedParameters& out) const noexcept {
-  const auto& parameters = origin_->manifest.parameters;
-  if (count > parameters.size() || (count > 0 && !values)) return false;
-  if (names) {
-    out.count = static_cast<std::uint32_t>(parameters.size());
-    for (std::uint32_t i = 0; i < out.count; ++i) out.values[i] = PackedParameters::kUnset;
-  } else {
-    out.count = static_cast<std::uint32_t>(count);
-  }
+  if (count > parameters_ || (count > 0 && !values)) return false;
+  if (names) return pack_named(names, values, count, out);
+  out.count = static_cast<std::uint32_t>(count);
   for (std::size_t i = 0; i < count; ++i) {
-    std::size_t at = i;
-    if (names) {
-      const int index = names[i] ? origin_->manifest.parameter_index(names[i]) : -1;
-      if (index < 0 || out.values[index] != PackedParameters::kUnset) return false;
-      at = static_cast<std::size_t>(index);
+    out.values[i] = values[i].integer;
+    if (values[i].kind != kinds_[i] || values[i].integer == PackedParameters::kUnset) [[unlikely]] {
+      if (!pack(i, values[i], out.values[i])) return false;
     }
-    if (values[i].kind == kinds_[at]) [[likely]] {
-      out.values[at] = values[i].integer;
-      if (values[i].integer == PackedParameters::kUnset) return false;
-    } else if (!pack(at, values[i], out.values[at])) {
-      return false;
-    }
+  }
+  out.trim();
+  return true;
+}
+
+bool KernelTemplate::pack_named(const char* const* names, const kiln_value* values, std::size_t count,
+                                PackedParameters& out) const noexcept {
+  out.count = parameters_;
+  for (std::uint32_t i = 0; i < parameters_; ++i) out.values[i] = PackedParameters::kUnset;
+  for (std::size_t i = 0; i < count; ++i) {
+    const int index = names[i] ? origin_->manifest.parameter_index(names[i]) : -1;
+    if (index < 0 || out.values[index] != PackedParameters::kUnset) return false;
+    if (!pack(static_cast<std::size_t>(index), values[i], out.values[index])) return false;
   }
   out.trim();
   return true;

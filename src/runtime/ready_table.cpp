@@ -1,34 +1,6 @@
 #include "runtime/ready_table.hpp"
 
-#define XXH_INLINE_ALL  // a hit is short: a call and a switch over lengths would be a third of it
-#include <xxhash.h>
-
 namespace kiln::runtime {
-
-std::uint64_t ReadyTable::hash_of(const PackedParameters& p) noexcept {
-  return XXH3_64bits(p.values, p.count * sizeof(std::int64_t));
-}
-
-bool ReadyTable::holds(const Slot& slot, const PackedParameters& p, std::uint64_t hash) noexcept {
-  if (slot.check != static_cast<std::uint32_t>(hash >> 32) || slot.count != p.count) return false;
-  const std::int64_t* words = slot.words();
-  for (std::uint32_t i = 0; i < p.count; ++i) {
-    if (words[i] != p.values[i]) return false;
-  }
-  return true;
-}
-
-const LoadedKernel* ReadyTable::find(const PackedParameters& p) const noexcept {
-  const Slots* const in = current_.load(std::memory_order_acquire);
-  if (!in) return nullptr;
-  const std::uint64_t hash = hash_of(p);
-  for (std::uint64_t i = hash;; ++i) {
-    const Slot& slot = in->slots[i & in->mask];
-    const LoadedKernel* const kernel = slot.kernel.load(std::memory_order_acquire);
-    if (!kernel) return nullptr;
-    if (holds(slot, p, hash)) return kernel;
-  }
-}
 
 ReadyTable::Slot* ReadyTable::slot_of(const PackedParameters& p, std::uint64_t hash) const noexcept {
   if (slots_.empty()) return nullptr;

@@ -1,6 +1,9 @@
 // Ready kernels of one template, found by packed parameters: readers take no lock.
 #pragma once
 
+#define XXH_INLINE_ALL  // a hit is short: a call and its switch over lengths would be a third of it
+#include <xxhash.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -36,7 +39,17 @@ class ReadyTable {
   ReadyTable& operator=(const ReadyTable&) = delete;
 
   /// Wait-free.
-  const LoadedKernel* find(const PackedParameters& parameters) const noexcept;
+  [[gnu::always_inline]] const LoadedKernel* find(const PackedParameters& parameters) const noexcept {
+    const Slots* const in = current_.load(std::memory_order_acquire);
+    if (!in) return nullptr;
+    const std::uint64_t hash = hash_of(parameters);
+    for (std::uint64_t i = hash;; ++i) {
+      const Slot& slot = in->slots[i & in->mask];
+      const LoadedKernel* const kernel = slot.kernel.load(std::memory_order_acquire);
+      if (!kernel) return nullptr;
+      if (holds(slot, parameters, hash)) return kernel;
+    }
+  }
 
   /// The kernel that is in the table afterwards: an earlier one wins. REQUIRES: no other writer.
   const LoadedKernel* insert(const PackedParameters& parameters, const LoadedKernel* kernel);
@@ -64,8 +77,18 @@ class ReadyTable {
     std::uint64_t mask;
     std::unique_ptr<Slot[]> slots;
   };
-  static std::uint64_t hash_of(const PackedParameters& parameters) noexcept;
-  static bool holds(const Slot& slot, const PackedParameters& parameters, std::uint64_t hash) noexcept;
+  [[gnu::always_inline]] static std::uint64_t hash_of(const PackedParameters& p) noexcept {
+    return XXH3_64bits(p.values, p.count * sizeof(std::int64_t));
+  }
+  [[gnu::always_inline]] static bool holds(const Slot& slot, const PackedParameters& p,
+                                           std::uint64_t hash) noexcept {
+    if (slot.check != static_cast<std::uint32_t>(hash >> 32) || slot.count != p.count) return false;
+    const std::int64_t* words = slot.words();
+    for (std::uint32_t i = 0; i < p.count; ++i) {
+      if (words[i] != p.values[i]) return false;
+    }
+    return true;
+  }
   static Slot& free_slot(const Slots& in, std::uint64_t hash) noexcept;
   Slot* slot_of(const PackedParameters& parameters, std::uint64_t hash) const noexcept;
   void grow();
