@@ -71,8 +71,7 @@ KernelTemplate::~KernelTemplate() = default;
 KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values) const {
   Wanted wanted;
   wanted.resolved = source::resolve(origin_->manifest, values, target_.arch);
-  wanted.exact.count = static_cast<std::uint32_t>(origin_->manifest.parameters.size());
-  for (std::uint32_t i = 0; i < wanted.exact.count; ++i) wanted.exact.values[i] = wanted.resolved.slots[i];
+  wanted.exact.set(wanted.resolved.slots.data(), parameters_);
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = to_c(values[i]);
   PackedParameters packed;

@@ -96,7 +96,7 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   bool pack(const char* const* names, const kiln_value* values, std::size_t count,
             PackedParameters& out) const noexcept;
   bool pack_named(const char* const* names, const kiln_value* values, std::size_t count,
-                  PackedParameters& out) const noexcept;
+                  std::int64_t* out) const noexcept;
   bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;
   Wanted want(std::span<const Value> values) const;
 

@@ -31,28 +31,29 @@ bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64
 bool KernelTemplate::pack(const char* const* names, const kiln_value* values, std::size_t count,
                           PackedParameters& out) const noexcept {
   if (count > parameters_ || (count > 0 && !values)) return false;
-  if (names) return pack_named(names, values, count, out);
-  out.count = static_cast<std::uint32_t>(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    out.values[i] = values[i].integer;
-    if (values[i].kind != kinds_[i] || values[i].integer == PackedParameters::kUnset) [[unlikely]] {
-      if (!pack(i, values[i], out.values[i])) return false;
-    }
+  const auto plain = [&](std::uint32_t i, bool& fits) {
+    fits = values[i].kind == kinds_[i];
+    return values[i].integer;
+  };
+  if (!names && out.set_plain(static_cast<std::uint32_t>(count), plain)) [[likely]]
+    return true;
+  std::int64_t numbers[source::kMaxParameters];
+  if (names && !pack_named(names, values, count, numbers)) return false;
+  for (std::size_t i = 0; !names && i < count; ++i) {
+    if (!pack(i, values[i], numbers[i])) return false;
   }
-  out.trim();
+  out.set(numbers, names ? parameters_ : static_cast<std::uint32_t>(count));
   return true;
 }
 
 bool KernelTemplate::pack_named(const char* const* names, const kiln_value* values, std::size_t count,
-                                PackedParameters& out) const noexcept {
-  out.count = parameters_;
-  for (std::uint32_t i = 0; i < parameters_; ++i) out.values[i] = PackedParameters::kUnset;
+                                std::int64_t* out) const noexcept {
+  for (std::uint32_t i = 0; i < parameters_; ++i) out[i] = PackedParameters::kUnset;
   for (std::size_t i = 0; i < count; ++i) {
     const int index = names[i] ? origin_->manifest.parameter_index(names[i]) : -1;
-    if (index < 0 || out.values[index] != PackedParameters::kUnset) return false;
-    if (!pack(static_cast<std::size_t>(index), values[i], out.values[index])) return false;
+    if (index < 0 || out[index] != PackedParameters::kUnset) return false;
+    if (!pack(static_cast<std::size_t>(index), values[i], out[index])) return false;
   }
-  out.trim();
   return true;
 }
 

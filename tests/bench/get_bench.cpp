@@ -36,8 +36,8 @@ constexpr std::int64_t kFirst = 1 << 20;  // no real H
 
 runtime::PackedParameters parameters_of(std::int64_t h) {
   runtime::PackedParameters p;
-  p.count = 2;
-  p.values[0] = static_cast<std::int64_t>(Dtype::bf16), p.values[1] = h;
+  const std::int64_t values[] = {static_cast<std::int64_t>(Dtype::bf16), h};
+  p.set(values, 2);
   return p;
 }
 
