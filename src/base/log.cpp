@@ -1,66 +1,137 @@
 #include "base/log.hpp"
 
-#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <set>
+
+#include "base/process.hpp"
 
 namespace kiln::base {
 namespace {
 
+using Sink = std::function<void(Level, std::string_view)>;
+
 constexpr std::string_view kNames[] = {"trace", "debug", "info", "warning", "error", "off"};
 
-std::atomic<Level> g_level{Level::warning};
+constinit std::atomic<Level> g_level{Level::warning};
 
-struct Log {
-  std::mutex mutex;
-  std::shared_ptr<spdlog::logger> logger = make_stderr();
-  std::set<std::string, std::less<>> said;
-
-  static std::shared_ptr<spdlog::logger> make_stderr() {
-    auto logger =
-        std::make_shared<spdlog::logger>("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
-    logger->set_pattern("kiln: %^%l%$: %v");
-    logger->set_level(spdlog::level::trace);
-    logger->flush_on(spdlog::level::trace);
-    return logger;
-  }
+/// One sink while it is set and while calls of it run.
+struct Route {
+  explicit Route(Sink s) : sink(std::move(s)) {}
+  const Sink sink;
+  int running = 0;  // guarded by Log::mutex
 };
 
-class FunctionSink : public spdlog::sinks::base_sink<std::mutex> {
+/// Lines on stderr through spdlog. The logger is not registered: that registry belongs to the embedding
+/// program. No lock of spdlog's is used, which a fork would leave locked: its console mutex, the one of its
+/// error handler.
+class Stderr {
  public:
-  explicit FunctionSink(std::function<void(Level, std::string_view)> function)
-      : function_(std::move(function)) {}
+  Stderr() : logger_("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_st>(colour())) {
+    logger_.set_pattern("kiln: %^%l%$: %v");
+    logger_.set_level(spdlog::level::trace);
+    logger_.flush_on(spdlog::level::trace);
+    logger_.set_error_handler([](const std::string&) {});
+  }
+  void write(Level level, std::string_view message) {
+    const std::lock_guard lock(mutex_);
+    logger_.log(static_cast<spdlog::level::level_enum>(level),
+                spdlog::string_view_t(message.data(), message.size()));
+  }
 
  private:
-  void sink_it_(const spdlog::details::log_msg& msg) override {
-    function_(static_cast<Level>(msg.level), std::string_view(msg.payload.data(), msg.payload.size()));
+  static spdlog::color_mode colour() noexcept {
+    const char* terminal = std::getenv("TERM");
+    const bool able = ::isatty(STDERR_FILENO) && terminal && std::string_view(terminal) != "dumb";
+    return able ? spdlog::color_mode::always : spdlog::color_mode::never;
   }
-  void flush_() override {}
-  std::function<void(Level, std::string_view)> function_;
+  std::mutex mutex_;
+  spdlog::logger logger_;
 };
 
-// Never destroyed: destructors of other objects may still log at exit. Not registered with spdlog, whose
-// registry belongs to the embedding program.
-Log& instance() {
-  static Log* log = new Log;
-  return *log;
+struct Log {
+  std::mutex mutex;              // guards what follows; never held while a sink runs
+  std::shared_ptr<Route> route;  // null: stderr
+  std::condition_variable left;
+  std::set<std::string, std::less<>> said;
+  Stderr standard_error;
+};
+
+constinit ProcessWide<Log> g_log;
+
+/// The sink that this thread is in.
+thread_local const Route* t_inside = nullptr;
+
+/// A call of a sink, counted from its choice to its end.
+class Call {
+ public:
+  /// REQUIRES: the log's mutex is held.
+  Call(Log& log, std::shared_ptr<Route> route) : log_(log), route_(std::move(route)) {
+    ++route_->running;
+    t_inside = route_.get();
+  }
+  ~Call() {
+    t_inside = nullptr;
+    if (generation_ != process_generation()) return;  // forked in there: these are the parent's
+    std::shared_ptr<Route> last;                      // a function's end must not come under the mutex
+    {
+      const std::lock_guard lock(log_.mutex);
+      --route_->running;
+      if (route_.use_count() == 1)
+        last = std::move(route_);
+      else
+        route_.reset();
+      log_.left.notify_all();
+    }
+  }
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  void operator()(Level level, std::string_view message) const { route_->sink(level, message); }
+
+ private:
+  Log& log_;
+  std::shared_ptr<Route> route_;
+  const std::uint64_t generation_ = process_generation();
+};
+
+void set_route(Sink sink, std::optional<Level> level) {
+  std::shared_ptr<Route> route = sink ? std::make_shared<Route>(std::move(sink)) : nullptr;
+  Log& log = g_log.get();
+  std::unique_lock lock(log.mutex);
+  route.swap(log.route);
+  if (level) g_level = *level;
+  // No two can wait for each other: who waits here from within a sink took out a later one than his own.
+  if (route) log.left.wait(lock, [&] { return route->running == (t_inside == route.get() ? 1 : 0); });
 }
 
 }  // namespace
 
-void set_log_sink(std::function<void(Level, std::string_view)> sink) {
-  std::lock_guard lock(instance().mutex);
-  if (!sink) {
-    instance().logger = Log::make_stderr();
-    return;
-  }
-  instance().logger =
-      std::make_shared<spdlog::logger>("kiln", std::make_shared<FunctionSink>(std::move(sink)));
-  instance().logger->set_level(spdlog::level::trace);
+void set_log(LogFunction sink, void* user, Level level) {
+  if (!sink) return set_route({}, level);
+  set_route(
+      [sink, user](Level of, std::string_view message) {
+        const std::string line(message);  // ends with a zero
+        sink(static_cast<int>(of), line.c_str(), line.size(), user);
+      },
+      level);
+}
+
+void set_log_sink(Sink sink) {
+  if (!sink) return set_route({}, {});
+  auto one_at_a_time = std::make_shared<std::mutex>();
+  set_route(
+      [sink = std::move(sink), one_at_a_time](Level level, std::string_view message) {
+        const std::lock_guard lock(*one_at_a_time);
+        sink(level, message);
+      },
+      {});
 }
 
 void set_log_level(Level level) noexcept { g_level = level; }
@@ -79,20 +150,25 @@ bool log_enabled(Level level) noexcept { return level >= g_level.load(std::memor
 
 void log(Level level, std::string_view message) noexcept try {
   if (!log_enabled(level)) return;
-  std::shared_ptr<spdlog::logger> logger;
-  {
-    std::lock_guard lock(instance().mutex);
-    logger = instance().logger;
+  Log& log = g_log.get();
+  std::optional<Call> call;
+  if (!t_inside) {
+    const std::lock_guard lock(log.mutex);
+    if (!log_enabled(level)) return;  // the level came with another sink
+    if (log.route) call.emplace(log, log.route);
   }
-  logger->log(static_cast<spdlog::level::level_enum>(level),
-              spdlog::string_view_t(message.data(), message.size()));
+  if (call)
+    (*call)(level, message);
+  else
+    log.standard_error.write(level, message);
 } catch (...) {
 }
 
 void warn_once(std::string_view topic, std::string_view message) noexcept try {
+  Log& log = g_log.get();
   {
-    std::lock_guard lock(instance().mutex);
-    if (!instance().said.emplace(topic).second) return;
+    const std::lock_guard lock(log.mutex);
+    if (!log.said.emplace(topic).second) return;
   }
   warn(message);
 } catch (...) {

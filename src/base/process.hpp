@@ -42,18 +42,15 @@ class ClosedAtFork {
   Fd fd_;
 };
 
-/// A value that a child does not inherit: its first use there makes a fresh one and leaks the parent's.
-/// Thread-safe.
+/// A value that a child does not inherit, for variables at namespace scope (constinit): its first use in a
+/// process makes a fresh one, a child leaks the parent's, and nothing runs at load time or at exit, when
+/// other objects' destructors may still use it. Thread-safe. T{} must not throw but for memory.
 template <class T>
-class PerProcess {
+class ProcessWide {
  public:
-  constexpr PerProcess() = default;
-  PerProcess(const PerProcess&) = delete;
-  PerProcess& operator=(const PerProcess&) = delete;
-  ~PerProcess() {
-    Node* node = node_.load(std::memory_order_acquire);
-    if (node && node->generation == process_generation()) delete node;
-  }
+  constexpr ProcessWide() = default;
+  ProcessWide(const ProcessWide&) = delete;
+  ProcessWide& operator=(const ProcessWide&) = delete;
   T& get() {
     const std::uint64_t generation = process_generation();
     Node* node = node_.load(std::memory_order_acquire);
@@ -65,12 +62,23 @@ class PerProcess {
     return node->value;
   }
 
- private:
+ protected:
   struct Node {
     std::uint64_t generation;
     T value;
   };
   std::atomic<Node*> node_{nullptr};
+};
+
+/// The same as a member: destroyed with its owner in the process that made it.
+template <class T>
+class PerProcess : public ProcessWide<T> {
+ public:
+  constexpr PerProcess() = default;
+  ~PerProcess() {
+    auto* node = this->node_.load(std::memory_order_acquire);
+    if (node && node->generation == process_generation()) delete node;
+  }
 };
 
 }  // namespace kiln::base

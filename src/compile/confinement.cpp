@@ -33,16 +33,13 @@ constexpr Access kWrite = LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_REM
 
 /// Every right that this kernel knows to withhold; 0 without Landlock.
 Access known_to_kernel() noexcept {
-  static const Access known = [] {
-    const long abi = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-    if (abi < 1) return Access{0};
-    Access all = (Access{1} << 13) - 1;
-    if (abi >= 2) all |= LANDLOCK_ACCESS_FS_REFER;
-    if (abi >= 3) all |= kTruncate;
-    if (abi >= 5) all |= kIoctlDevice;
-    return all;
-  }();
-  return known;
+  const long abi = ::syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (abi < 1) return Access{0};
+  Access all = (Access{1} << 13) - 1;
+  if (abi >= 2) all |= LANDLOCK_ACCESS_FS_REFER;
+  if (abi >= 3) all |= kTruncate;
+  if (abi >= 5) all |= kIoctlDevice;
+  return all;
 }
 
 class Ruleset {

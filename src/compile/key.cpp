@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "base/hash.hpp"
+#include "base/process.hpp"
 #include "compile/facts.hpp"
 
 namespace kiln::compile {
@@ -23,15 +24,18 @@ void field(std::string& out, std::string_view label, std::initializer_list<std::
   out += '\n';
 }
 
+/// --no-cache: NVRTC's own cache touches the driver and falsifies everything. -v and --time only write to the
+/// log.
+struct Options {
+  const std::vector<std::string> all{"--no-cache", "--modify-stack-limit=false", "--ptxas-options=-v",
+                                     "--time=-"};
+};
+// No static of the function: a child forked in the middle of its making would wait for ever.
+constinit base::ProcessWide<Options> g_options;
+
 }  // namespace
 
-const std::vector<std::string>& kiln_options() {
-  // --no-cache: NVRTC's own cache touches the driver and falsifies everything. -v and --time only write to
-  // the log.
-  static const std::vector<std::string> options{"--no-cache", "--modify-stack-limit=false",
-                                                "--ptxas-options=-v", "--time=-"};
-  return options;
-}
+const std::vector<std::string>& kiln_options() { return g_options.get().all; }
 
 MadeKey make_key(const source::Instantiation& unit, const source::Closure& closure,
                  const toolchain::Toolkit& toolkit) {

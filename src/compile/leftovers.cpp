@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <ctime>
 #include <filesystem>
-#include <mutex>
 
 #include "base/fd.hpp"
 #include "base/file.hpp"
@@ -29,19 +29,18 @@ void hold_directory(const std::string& directory) noexcept {
 }
 
 void sweep_leftovers(const std::string& directory) noexcept try {
-  static std::once_flag once;
-  std::call_once(once, [&] {
-    namespace fs = std::filesystem;
-    std::error_code error;
-    for (const auto& entry : fs::directory_iterator(base::directory_of(directory), error)) {
-      if (!entry.path().filename().string().starts_with(kWorkerDirectory)) continue;
-      const base::Fd fd = open_directory(entry.path().string());
-      struct stat st {};
-      if (!fd || ::fstat(fd.get(), &st) != 0 || st.st_uid != ::geteuid()) continue;
-      if (std::time(nullptr) - st.st_ctime < kYoung || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
-      fs::remove_all(entry.path(), error);
-    }
-  });
+  static constinit std::atomic<bool> begun{false};  // nobody need wait for it, a forked child least of all
+  if (begun.exchange(true)) return;
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(base::directory_of(directory), error)) {
+    if (!entry.path().filename().string().starts_with(kWorkerDirectory)) continue;
+    const base::Fd fd = open_directory(entry.path().string());
+    struct stat st {};
+    if (!fd || ::fstat(fd.get(), &st) != 0 || st.st_uid != ::geteuid()) continue;
+    if (std::time(nullptr) - st.st_ctime < kYoung || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
+    fs::remove_all(entry.path(), error);
+  }
 } catch (...) {
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "base/arch.hpp"
 #include "base/fd.hpp"
 #include "base/file.hpp"
+#include "base/process.hpp"
 #include "compile/confinement.hpp"
 #include "compile/nvrtc_log.hpp"
 #include "compile/nvrtc_translation.hpp"
@@ -177,6 +179,29 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   if (trace && response.status == Status::ok) response.headers_read = trace->headers();
 }
 
+/// How many compile here. A child that was forked meanwhile has it from its parent for ever, as it has the
+/// lock that NVRTC compiles under.
+constinit std::atomic<int> g_compiling{0};
+struct Inherited {
+  const bool locked = g_compiling != 0;
+};
+constinit base::ProcessWide<Inherited> g_inherited;
+
+class Compiling {
+ public:
+  Compiling() {
+    if (g_inherited.get().locked)
+      throw Error(
+          Errc::no_compiler,
+          "this process was forked while its parent was compiling inside itself, and has the compiler "
+          "locked for ever. With a kiln-worker executable (KILN_WORKER) nothing is compiled there");
+    ++g_compiling;
+  }
+  ~Compiling() { --g_compiling; }
+  Compiling(const Compiling&) = delete;
+  Compiling& operator=(const Compiling&) = delete;
+};
+
 struct Job {
   const WorkerRequest& request;
   WorkerResponse& response;
@@ -186,6 +211,7 @@ struct Job {
 void* thread_main(void* argument) noexcept {
   const Job& job = *static_cast<Job*>(argument);
   try {
+    const Compiling here;
     const base::TempDir directory("kiln-compile-");
     job.response.private_directory = directory.path();
     const bool entered = (job.whose == WorkingDirectory::of_process || ::unshare(CLONE_FS) == 0) &&

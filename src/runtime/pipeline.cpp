@@ -49,13 +49,11 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file, Events ev
                 .on_empty = [this] { headers_.drop_idle(std::chrono::seconds(0)); }}) {}
 
 void Pipeline::end_compiles() noexcept {
-  if (generation_ != base::process_generation()) return;
   leaving_ = true;
   workers_.stop();
 }
 
 Pipeline::~Pipeline() {
-  if (generation_ != base::process_generation()) return;  // a forked child has none of the flights' threads
   end_compiles();
   State& state = state_.get();
   std::unique_lock lock(state.mutex);

@@ -59,8 +59,8 @@ class Pipeline {
   /// `memo_file` remembers toolkit headers (source/scan_memo.hpp).
   explicit Pipeline(const Config& config, const std::string& memo_file = default_memo_file(),
                     Events events = {});
-  /// Ends the compiles that it started, then waits at most 2 s for what is not published yet. In a forked
-  /// child: for nothing.
+  /// Ends the compiles that it started, then waits at most 2 s for what is not published yet. A forked child
+  /// waits for its own only.
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
@@ -72,7 +72,7 @@ class Pipeline {
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
   /// The same from memory and disk only, by the rules of one who may compile; nothing when it is not there.
   std::optional<Obtained> there(const source::Instantiation& unit, const ObtainOptions& options);
-  /// Compiles under way end, and none begins any more. In a forked child: nothing.
+  /// Compiles under way end, and none begins any more. In a forked child: its own.
   void end_compiles() noexcept;
   /// Waits until what `obtain` has answered so far is in the store, or was skipped and counted (callers are
   /// answered before). False when the deadline passed first.
@@ -139,7 +139,6 @@ class Pipeline {
   const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();
   Counters& counters_ = *shared_counters_;
   const Events events_;
-  const std::uint64_t generation_ = base::process_generation();
   std::atomic<bool> leaving_{false};  // ends waits for other processes' flights
   // Kept by a forked child as far as they were made: stores and flight files know whose they are.
   base::Lazy<toolchain::Toolkit> toolkit_;

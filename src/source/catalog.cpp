@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -58,6 +59,13 @@ struct Catalog::Loaded {
   std::shared_ptr<const Template> parsed;
 };
 
+/// What one making of a template gave, in the list that a forked child inherits.
+struct Catalog::Parsed {
+  std::string name;
+  std::shared_ptr<const Loaded> loaded;
+  const Parsed* older;
+};
+
 std::string SourceText::read() const {
   if (path.empty()) return memory;
   auto content = base::read_file(path, kMaxSource);
@@ -78,8 +86,29 @@ Catalog::Catalog(std::vector<std::string> directories) {
   }
 }
 
+Catalog::~Catalog() {
+  // In a child, too: its copies are whole, and nothing in them is more than memory.
+  for (const Parsed* next = parsed_; next;) delete std::exchange(next, next->older);
+}
+
+/// With what a forked child inherits.
+std::unique_lock<std::mutex> Catalog::lock(Index& index) const {
+  std::unique_lock lock(index.mutex);
+  if (!index.begun)
+    for (const Parsed* at = parsed_; at; at = at->older) index.loaded.emplace(at->name, at->loaded);
+  index.begun = true;
+  return lock;
+}
+
+void Catalog::keep(Index& index, const std::string& name, std::shared_ptr<const Loaded> loaded) {
+  auto parsed = std::make_unique<Parsed>(Parsed{name, loaded, parsed_});
+  index.loaded.insert_or_assign(name, std::move(loaded));
+  parsed_ = parsed.release();
+}
+
 std::shared_ptr<const Template> Catalog::open(std::string_view name) {
-  const std::lock_guard lock(mutex_);
+  Index& index = index_.get();
+  const auto held = lock(index);
   std::optional<base::FileStamp> stamp;
   std::string path, directory;
   if (may_be_file_name(name)) {
@@ -95,22 +124,22 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
       stamp = found, path = std::move(file), directory = candidate;
     }
   }
-  const auto known = loaded_.find(name);
-  if (known != loaded_.end() && known->second->path.empty()) {
+  const auto known = index.loaded.find(name);
+  if (known != index.loaded.end() && known->second->path.empty()) {
     if (stamp)
       throw Error(Errc::manifest,
                   "two templates are called " + quote(name) + ": one from memory and " + quote(path, 4096));
     return known->second->parsed;
   }
   if (!stamp) {
-    if (known != loaded_.end()) loaded_.erase(known);
-    const std::vector<std::string> there = names_locked();
+    if (known != index.loaded.end()) index.loaded.erase(known);
+    const std::vector<std::string> there = names_in(index);
     throw Error(Errc::unknown_template,
                 "no template is called " + quote(name) + base::did_you_mean(name, there) +
                     "; there are: " + (there.empty() ? "none" : base::join(there, " ")) + " (searched: " +
                     (directories_.empty() ? "no directory" : base::join(directories_, ", ")) + ')');
   }
-  if (known != loaded_.end() && known->second->path == path && known->second->stamp == *stamp &&
+  if (known != index.loaded.end() && known->second->path == path && known->second->stamp == *stamp &&
       known->second->settled) {
     return known->second->parsed;
   }
@@ -121,26 +150,28 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
   loaded->stamp = content->stamp;
   loaded->settled = content->stamp.settled();
   loaded->text = std::move(content->bytes);
-  if (known != loaded_.end() && known->second->path == path && known->second->text == loaded->text) {
+  if (known != index.loaded.end() && known->second->path == path && known->second->text == loaded->text) {
     loaded->parsed = known->second->parsed;
-  } else {
-    loaded->parsed = std::make_shared<const Template>(from_file(path, directory, loaded->text));
+    known->second = loaded;
+    return loaded->parsed;
   }
+  loaded->parsed = std::make_shared<const Template>(from_file(path, directory, loaded->text));
   if (loaded->parsed->manifest.name != name) {
     throw Error(Errc::manifest, path + ": [template] name is " + quote(loaded->parsed->manifest.name) +
                                     ", and the file must be called " + loaded->parsed->manifest.name +
                                     ".toml");
   }
-  loaded_.insert_or_assign(std::string(name), loaded);
+  keep(index, std::string(name), loaded);
   return loaded->parsed;
 }
 
 std::shared_ptr<const Template> Catalog::add(const MemoryTemplate& in) {
   auto parsed = std::make_shared<const Template>(from_memory(in));
   const std::string& name = parsed->manifest.name;
-  const std::lock_guard lock(mutex_);
-  const auto known = loaded_.find(name);
-  if (known != loaded_.end() && known->second->path.empty()) {
+  Index& index = index_.get();
+  const auto held = lock(index);
+  const auto known = index.loaded.find(name);
+  if (known != index.loaded.end() && known->second->path.empty()) {
     throw Error(Errc::manifest, "two templates are called " + quote(name) + ": both from memory");
   }
   for (const std::string& directory : directories_) {
@@ -152,16 +183,17 @@ std::shared_ptr<const Template> Catalog::add(const MemoryTemplate& in) {
   }
   auto loaded = std::make_shared<Loaded>();
   loaded->parsed = parsed;
-  loaded_.insert_or_assign(name, std::move(loaded));
+  keep(index, name, std::move(loaded));
   return parsed;
 }
 
 std::vector<std::string> Catalog::names() const {
-  const std::lock_guard lock(mutex_);
-  return names_locked();
+  Index& index = index_.get();
+  const auto held = lock(index);
+  return names_in(index);
 }
 
-std::vector<std::string> Catalog::names_locked() const {
+std::vector<std::string> Catalog::names_in(const Index& index) const {
   std::vector<std::string> out;
   for (const std::string& directory : directories_) {
     std::error_code error;
@@ -172,7 +204,7 @@ std::vector<std::string> Catalog::names_locked() const {
         out.push_back(path.stem().string());
     }
   }
-  for (const auto& [name, loaded] : loaded_) {
+  for (const auto& [name, loaded] : index.loaded) {
     if (loaded->path.empty()) out.push_back(name);
   }
   std::sort(out.begin(), out.end());

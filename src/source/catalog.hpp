@@ -1,6 +1,7 @@
 // Templates by name: from the directories of the template path, or registered from memory.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/process.hpp"
 #include "source/manifest.hpp"
 
 namespace kiln::source {
@@ -34,11 +36,15 @@ struct MemoryTemplate {
   std::string manifest, source, reference;  ///< texts; the manifest's `source` names are only names
 };
 
+/// Thread-safe. A forked child has what was there at the fork, templates from memory and parsed ones alike.
 class Catalog {
  public:
   /// Directories in order; those that do not exist are ignored. NAME.toml holds the template NAME: another
   /// name inside is an error, and so are two files for one name.
   explicit Catalog(std::vector<std::string> directories);
+  ~Catalog();
+  Catalog(const Catalog&) = delete;
+  Catalog& operator=(const Catalog&) = delete;
 
   /// Parsed anew when the manifest file's stamp changed. Throws Error(unknown_template) naming what there is,
   /// or Error(manifest).
@@ -51,10 +57,22 @@ class Catalog {
 
  private:
   struct Loaded;
-  std::vector<std::string> names_locked() const;
+  struct Parsed;
+  /// Of one process: a child's copy of the mutex may be held by a thread that it does not have.
+  struct Index {
+    std::mutex mutex;  // guards what follows
+    bool begun = false;
+    std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> loaded;
+  };
+  std::unique_lock<std::mutex> lock(Index& index) const;
+  void keep(Index& index, const std::string& name, std::shared_ptr<const Loaded> loaded);
+  std::vector<std::string> names_in(const Index& index) const;
+
   std::vector<std::string> directories_;
-  mutable std::mutex mutex_;
-  std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> loaded_;
+  /// All that was ever parsed, the newest first: what a forked child inherits. Grown by one pointer under the
+  /// index's mutex, and never shortened: an edited template is held by who has opened it anyway.
+  std::atomic<const Parsed*> parsed_{nullptr};
+  mutable base::PerProcess<Index> index_;
 };
 
 }  // namespace kiln::source

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/process.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::toolchain {
@@ -73,14 +74,20 @@ std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::stri
   return out;
 }
 
+/// A child forked while another thread was loading has nothing of it; the loader gives it the same library.
+struct Loaded {
+  std::mutex mutex;  // guards what follows
+  std::map<std::string, std::unique_ptr<Nvrtc>> by_path;
+};
+// Never destroyed: a compile may still run on another thread while the process exits.
+constinit base::ProcessWide<Loaded> g_loaded;
+
 }  // namespace
 
 const Nvrtc& Nvrtc::load(const std::string& nvrtc_path, const std::string& builtins_path) {
-  // Never destroyed: a compile may still run on another thread while the process exits.
-  static auto& mutex = *new std::mutex;
-  static auto& loaded = *new std::map<std::string, std::unique_ptr<Nvrtc>>;
-  const std::lock_guard lock(mutex);
-  auto& slot = loaded[nvrtc_path];
+  Loaded& loaded = g_loaded.get();
+  const std::lock_guard lock(loaded.mutex);
+  auto& slot = loaded.by_path[nvrtc_path];
   if (!slot) slot = open_nvrtc(nvrtc_path, builtins_path);
   return *slot;
 }

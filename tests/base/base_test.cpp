@@ -9,7 +9,6 @@
 #include "base/deadline.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
-#include "base/log.hpp"
 #include "base/text.hpp"
 #include "base/wire.hpp"
 #include "kiln/dtype.hpp"
@@ -139,17 +138,6 @@ TEST(Text, SuggestsTheNearestName) {
   EXPECT_EQ(split("a::b:", ':'), (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(is_identifier("_a1"));
   for (const char* text : {"", "1a", "a-b", "a b", "a\n"}) EXPECT_FALSE(is_identifier(text)) << text;
-}
-
-TEST(Log, GoesToTheSinkOnceByTopicAndRespectsTheLevel) {
-  std::vector<std::string> lines;
-  set_log_sink([&](Level, std::string_view line) { lines.emplace_back(line); });
-  warn_once("base-test-topic", "first");
-  warn_once("base-test-topic", "second");
-  debug("quiet");
-  warn("braces {} are text");
-  set_log_sink(nullptr);
-  EXPECT_EQ(lines, (std::vector<std::string>{"first", "braces {} are text"}));
 }
 
 TEST(Value, ConvertsFromWhatCallersHave) {

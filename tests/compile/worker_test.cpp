@@ -10,6 +10,7 @@
 #include "compile/worker_fixture.hpp"
 #include "compile/worker_pool.hpp"
 #include "kiln/error.hpp"
+#include "support/child.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -152,6 +153,41 @@ TEST(InProcessCompile, SurvivesDeepNesting) {
       compile::run_nvrtc(request(toolkit, deep + "template <int N> __global__ void k(int* o) { *o = N; }"),
                          compile::WorkingDirectory::of_thread);
   EXPECT_EQ(response.status, WorkerResponse::Status::ok) << response.message << response.log;
+}
+
+TEST(InProcessCompile, AChildForkedMeanwhileIsToldSoAndDoesNotHang) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "the thread sanitizer has no threads in a child of many";
+#endif
+  KILN_REAL_TOOLKIT(toolkit);
+  using Status = WorkerResponse::Status;
+  const auto compile_here = [&] {
+    return compile::run_nvrtc(request(toolkit), compile::WorkingDirectory::of_thread);
+  };
+  ASSERT_EQ(compile_here().status, Status::ok);
+  EXPECT_EQ(in_child([&] { return compile_here().status == Status::ok ? 0 : 1; }), 0) << "nobody compiles";
+  std::atomic<bool> stop{false};
+  std::atomic<int> failures{0};
+  std::thread compiles([&] {
+    while (!stop) failures += compile_here().status != Status::ok;
+  });
+  int told = 0;
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const int child = in_child([&] {
+      const WorkerResponse response = compile_here();
+      if (response.status == Status::ok) return 0;
+      return response.status == Status::no_compiler && response.message.find("forked") != std::string::npos
+                 ? 1
+                 : 2;
+    });
+    ASSERT_LE(child, 1);
+    told += child;
+  }
+  stop = true;
+  compiles.join();
+  EXPECT_EQ(failures, 0) << "the parent is unharmed";
+  EXPECT_GE(told, 1);
 }
 
 TEST(Worker, SaysWhichArchsTheCompilerKnows) {

@@ -12,3 +12,4 @@ kiln_soak(Mutations fault_mutation_test *NoAcknowledged* KILN_SOAK_MUTATIONS=240
 kiln_soak(Flight fault_flight_path_test * KILN_SOAK_PROCESSES=64 KILN_SOAK_KEYS=32)
 kiln_soak(SmallCgroup fault_workers_test *Cgroup* KILN_SOAK_KEYS=200 KILN_SOAK_LIMIT_MIB=4096)
 kiln_soak(ManyCompiles compile_process_test *StaysFlat* KILN_SOAK_COMPILES=2000)
+kiln_soak(Forks fork_test ForkTest.* KILN_SOAK_FORKS=5000)

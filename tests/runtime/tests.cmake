@@ -3,6 +3,8 @@ kiln_test(pipeline_test SOURCES runtime/pipeline_test.cpp runtime/pipeline_key_t
 add_dependencies(pipeline_test kiln-worker)
 kiln_test(recorder_test SOURCES runtime/recorder_test.cpp runtime/recorder_fault_test.cpp runtime/recorder_templates_test.cpp USES kiln_runtime LABEL process)
 add_dependencies(recorder_test kiln-worker)
+kiln_test(fork_test SOURCES runtime/fork_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)
+add_dependencies(fork_test kiln-worker)
 kiln_test(publisher_test SOURCES runtime/publisher_test.cpp USES kiln_runtime LABEL process)
 include(${CMAKE_CURRENT_LIST_DIR}/runtime_fake.cmake OPTIONAL)
 kiln_test(reference_gpu_test SOURCES runtime/reference_gpu_test.cpp USES kiln_runtime LABEL gpu)

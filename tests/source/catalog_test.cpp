@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "manifest_text.hpp"
+#include "support/child.hpp"
 #include "tree.hpp"
 
 namespace kiln::source {
@@ -184,6 +185,55 @@ TEST(Catalog, ServesManyThreads) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Catalog, AForkedChildHasWhatItsParentHad) {
+  const Tree tree;
+  tree.write("file.toml", minimal("file"));
+  Catalog catalog({tree.path()});
+  const auto from_memory = catalog.add({minimal("memory"), "source", ""});
+  const auto from_file = catalog.open("file");
+  EXPECT_EQ(testing::in_child([&] {
+              if (catalog.open("memory") != from_memory || catalog.open("file") != from_file) return 1;
+              if (catalog.names() != std::vector<std::string>{"file", "memory"}) return 2;
+              catalog.add({minimal("own"), "source", ""});
+              tree.write("file.toml", minimal("file", "summary = \"edited\"\n"));
+              if (catalog.open("file")->manifest.summary != "edited") return 3;
+              return testing::in_child([&] { return catalog.open("own") && catalog.open("memory") ? 0 : 4; });
+            }),
+            0);
+  EXPECT_EQ(catalog.names(), (std::vector<std::string>{"file", "memory"})) << "what a child adds is its own";
+  tree.remove("file.toml");
+  expect_error(Errc::unknown_template, {"'file'"}, [&] { catalog.open("file"); });
+}
+
+TEST(Catalog, AForkWhileOthersOpenAndAddLeavesTheChildAWholeOne) {
+  const Tree tree;
+  tree.write("file.toml", minimal("file"));
+  Catalog catalog({tree.path()});
+  std::atomic<bool> stop{false};
+  std::atomic<int> added{0};
+  std::thread opens([&] {
+    while (!stop) catalog.open("file");
+  });
+  std::thread adds([&] {
+    for (; added < 500 && !stop; ++added) catalog.add({minimal("m" + std::to_string(added)), "source", ""});
+    while (!stop) catalog.names();
+  });
+  for (int i = 0; i < 100; ++i) {
+    const int seen = added;
+    ASSERT_EQ(testing::in_child([&] {
+                if (const int m = seen - 1; m >= 0) catalog.open("m" + std::to_string(m));
+                catalog.add({minimal("own"), "source", ""});
+                return catalog.open("file")->manifest.name == "file" ? 0 : 1;
+              }),
+              0)
+        << "fork " << i;
+  }
+  stop = true;
+  opens.join();
+  adds.join();
+  EXPECT_GT(added, 0);
 }
 
 }  // namespace

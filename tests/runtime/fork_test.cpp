@@ -1,0 +1,221 @@
+// A service in forked children: nothing that a thread of the parent held at the fork is waited for.
+#include <atomic>
+#include <cstdio>
+#include <functional>
+#include <thread>
+
+#include "base/log.hpp"
+#include "kiln/error.hpp"
+#include "runtime/service_fixture.hpp"
+#include "support/child.hpp"
+
+namespace kiln::testing {
+namespace {
+
+using namespace std::chrono_literals;
+using runtime::Service;
+
+int setting(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text ? std::atoi(text) : otherwise;
+}
+
+/// Threads that do something over and over until this goes.
+class Hammers {
+ public:
+  explicit Hammers(std::vector<std::function<void(int)>> works) {
+    for (auto& work : works) {
+      threads_.emplace_back([this, work = std::move(work)] {
+        for (int turn = 0; !stop_; ++turn) {
+          try {
+            work(turn);
+            ++turns_;
+          } catch (const std::exception& error) {
+            if (++failures_ == 1) std::printf("in the parent: %s\n", error.what());
+          }
+        }
+      });
+    }
+  }
+  ~Hammers() {
+    stop_ = true;
+    for (std::thread& t : threads_) t.join();
+  }
+  long turns() const noexcept { return turns_; }
+  long failures() const noexcept { return failures_; }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<long> turns_{0}, failures_{0};
+  std::vector<std::thread> threads_;
+};
+
+class ForkTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "the thread sanitizer has no threads in a child of many";
+#endif
+    ServiceTest::SetUp();
+    for (const char* name : {"scale", "other"}) {
+      std::string manifest = small_manifest(name);
+      manifest.replace(manifest.find("1024]"), 5, "100000000]");  // N: as many kernels as there is time for
+      tree_.write("t/" + std::string(name) + ".toml", manifest);
+    }
+    tree_.write("t/other.cu", small_source("#include \"a.h\"\n", "out[i] = T(N - VALUE);"));
+  }
+  void TearDown() override { base::set_log_sink({}); }
+  Options recording() const {
+    Options o = options();
+    o.record = tree_.at("record");
+    return o;
+  }
+  static bool is_hit(Outcome outcome) { return outcome == Outcome::memory || outcome == Outcome::disk; }
+};
+
+/// What a child does with the service that it inherits. 0: all is well.
+int use(Service& service, int fork, bool compiles) {
+  if (!std::freopen("/dev/null", "w", stderr)) return 90;  // the child's log
+  const auto arch = "sm_90a";
+  auto compile = [&](const char* name, int n) {
+    return service.open(name, KILN_DEVICE_NONE, arch).compile(std::vector<Value>{Dtype::f32, n}).outcome;
+  };
+  base::warn("fork " + std::to_string(fork));
+  for (const char* name : {"scale", "other"})
+    if (const Outcome outcome = compile(name, 7); outcome != Outcome::memory && outcome != Outcome::disk)
+      return 1;
+  if (compile("scale", 7) != Outcome::memory) return 2;
+  if (compiles && compile("other", 10'000'000 + fork) != Outcome::compiled) return 3;
+  if (service.catalog().names().size() < 2) return 4;
+  if (service.pipeline().workers().view().running != 0) return 5;
+  if (service.pipeline().counters().memory_hits == 0) return 6;
+  service.pipeline().board();
+  service.missing();
+  service.fingerprint();
+  return service.pipeline().flush(base::Deadline::after(30s)) ? 0 : 7;
+}
+
+TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
+  const int forks = setting("KILN_SOAK_FORKS", 200);
+  auto service = std::make_unique<Service>(recording());
+  std::atomic<long> lines{0};
+  base::set_log_sink([&](base::Level, std::string_view) { ++lines; });
+  for (const char* name : {"scale", "other"}) compile(*service, name, {Dtype::f32, 7});
+  ASSERT_TRUE(service->pipeline().flush(base::Deadline::after(30s)));
+  int children_that_compiled = 0;
+  long turns = 0;
+  const auto hit = [&](const char* name) {
+    if (!is_hit(compile(*service, name, {Dtype::f32, 7}).outcome)) throw std::runtime_error("no hit");
+  };
+  {
+    const Hammers hammers({
+        [&](int) { hit("scale"); },
+        [&](int) { hit("other"); },
+        [&](int turn) {
+          compile(*service, "scale", {Dtype::f32, 1000 + turn});
+        },  // real, one after another
+        [&](int) {
+          const auto unit =
+              source::instantiate(service->catalog().open("other"),
+                                  source::resolve(service->catalog().open("other")->manifest,
+                                                  std::vector<Value>{Dtype::f32, 7}, base::Arch{90}));
+          service->pipeline().look(unit);
+          service->pipeline().workers().view();
+          service->pipeline().board();
+          service->fingerprint();
+        },
+        [&](int turn) {
+          std::this_thread::sleep_for(20us);
+          base::warn("a line");
+          base::warn_once("fork test " + std::to_string(turn % 100), "a line");
+        },
+    });
+    for (int i = 0; i < forks; ++i) {
+      const bool compiles = i % 20 == 10, ends = i % 4 == 1;
+      ASSERT_EQ(in_child([&] {
+                  const int result = use(*service, i, compiles);
+                  if (ends) service.reset();
+                  return result;
+                }),
+                0)
+          << "child of fork " << i << "; 142: it was stuck";
+      children_that_compiled += compiles;
+    }
+    EXPECT_EQ(hammers.failures(), 0) << "the parent is unharmed";
+    turns = hammers.turns();
+  }
+  std::printf(
+      "FIGURES %d forks, %d children compiled; meanwhile %ld turns and %llu compiles in the parent, %ld "
+      "lines\n",
+      forks, children_that_compiled, turns,
+      static_cast<unsigned long long>(service->pipeline().counters().compiles), lines.load());
+  EXPECT_GT(service->pipeline().counters().compiles, 2u);
+  EXPECT_TRUE(service->pipeline().flush(base::Deadline::after(30s)));
+  EXPECT_TRUE(service->pipeline().store()->verify().damaged.empty());
+  Service fresh(options());
+  EXPECT_EQ(compile(fresh, "other", {Dtype::f32, 10'000'000 + 10}).outcome, Outcome::disk)
+      << "what a child compiled is in the store";
+}
+
+/// Nothing of the service is there yet when the fork comes, or only just: toolkit, places, layers, flights.
+TEST_F(ForkTest, AForkInTheMiddleOfAServicesFirstUseLeavesTheChildItsOwn) {
+  const int forks = setting("KILN_SOAK_FORKS", 200) / 2;
+  compile(*std::make_unique<Service>(recording()), "scale", {Dtype::f32, 7});
+  compile(*std::make_unique<Service>(recording()), "other", {Dtype::f32, 7});
+  for (int i = 0; i < forks; ++i) {
+    auto service = std::make_unique<Service>(recording());
+    std::atomic<bool> begun{false};
+    std::atomic<int> failures{0};
+    std::vector<std::thread> threads;
+    for (const char* name : {"scale", "other"}) {
+      threads.emplace_back([&, name] {
+        begun = true;
+        failures += !is_hit(compile(*service, name, {Dtype::f32, 7}).outcome);
+      });
+    }
+    while (!begun) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::microseconds(i % 10 * 50));
+    const int child = in_child([&] {
+      const int result = use(*service, i, false);
+      service.reset();
+      return result;
+    });
+    for (std::thread& t : threads) t.join();
+    ASSERT_EQ(child, 0) << "child of fork " << i << "; 142: it was stuck";
+    ASSERT_EQ(failures, 0);
+  }
+}
+
+TEST_F(ForkTest, AChildThatEndsItsParentsServiceWaitsForItsOwnCompiles) {
+  write_endless();
+  auto service = std::make_unique<Service>(options());
+  compile(*service, "scale", {Dtype::f32, 7});
+  EXPECT_EQ(
+      in_child([&] {
+        auto& endless = service->open("endless", KILN_DEVICE_NONE, "sm_90a");
+        const auto unit = source::instantiate(
+            endless.shared_origin(),
+            source::resolve(endless.origin().manifest, std::vector<Value>{Dtype::f32, 7}, base::Arch{90}));
+        runtime::ObtainOptions impatient;
+        impatient.deadline = base::Deadline::after(300ms);
+        try {
+          service->pipeline().obtain(unit, impatient);
+          return 1;
+        } catch (const Error& error) {
+          if (error.code() != Errc::deadline) return 2;
+        }
+        if (service->pipeline().workers().view().running != 1) return 3;
+        service.reset();
+        std::string children;
+        if (FILE* file = std::fopen("/proc/thread-self/children", "r")) {
+          if (std::fgetc(file) != EOF) children = "some";
+          std::fclose(file);
+        }
+        return children.empty() ? 0 : 4;
+      }),
+      0);
+  EXPECT_EQ(compile(*service, "scale", {Dtype::f32, 8}).outcome, Outcome::compiled) << "the parent goes on";
+}
+
+}  // namespace
+}  // namespace kiln::testing
