@@ -30,6 +30,12 @@ FdPool::Lease FdPool::lease() {
   return Lease(this, std::move(fd));
 }
 
+void FdPool::keep_idle() noexcept {
+  Idle& idle = idle_.get();
+  const std::lock_guard lock(idle.mutex);
+  idle.keep = true;
+}
+
 void FdPool::drop_idle() noexcept {
   Idle& idle = idle_.get();
   std::vector<base::Fd> dropped;
@@ -44,7 +50,7 @@ void FdPool::take_back(base::Fd fd) noexcept {
   try {
     Idle& idle = idle_.get();
     const std::lock_guard lock(idle.mutex);
-    if (idle.fds.size() < idle_limit_) {
+    if ((keep_ == Keep::idle || idle.keep) && idle.fds.size() < kIdleLimit) {
       idle.fds.push_back(std::move(fd));
       return;
     }

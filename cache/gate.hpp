@@ -28,13 +28,17 @@ namespace kiln::cache {
 /// Descriptors of one file, each used by one operation at a time. Thread-safe.
 class FdPool {
  public:
-  /// Keeps at most `idle_limit` descriptors that nobody uses.
-  FdPool(std::string path, int open_flags, std::size_t idle_limit = 64)
-      : path_(std::move(path)), flags_(open_flags), idle_limit_(idle_limit) {}
+  enum class Keep { idle, none_yet };
+  /// Keeps a few descriptors open that nobody uses, for the next operation; `none_yet`: from keep_idle() on.
+  FdPool(std::string path, int open_flags, Keep keep = Keep::idle)
+      : path_(std::move(path)), flags_(open_flags), keep_(keep) {}
   class Lease;  ///< must not outlive the pool
   /// An invalid lease when the file cannot be opened (errno says why).
   Lease lease();
-  /// Closes those that nobody uses: one of a replaced file keeps its space.
+  /// For `none_yet`; in this process, not in a forked child. A descriptor of a replaced file keeps its space:
+  /// whoever calls this also calls drop_idle() from time to time.
+  void keep_idle() noexcept;
+  /// Closes those that nobody uses.
   void drop_idle() noexcept;
 
  private:
@@ -42,12 +46,14 @@ class FdPool {
   struct Idle {
     std::mutex mutex;
     std::vector<base::Fd> fds;
+    bool keep = false;
     ~Idle();
   };
   void take_back(base::Fd fd) noexcept;
+  static constexpr std::size_t kIdleLimit = 64;
   std::string path_;
   int flags_;
-  std::size_t idle_limit_;
+  Keep keep_;
   base::PerProcess<Idle> idle_;
 };
 

@@ -48,12 +48,15 @@ void Store::Impl::reading_or_throw(base::Deadline deadline,
   if (reading(deadline, why, body) != Entered::yes) throw_store_error(file.path, "cannot be read: " + why);
 }
 
-GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, base::Deadline deadline) {
+GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, base::Deadline deadline,
+                           bool* due) {
   Buffer encoded;
   std::string why;
   Copied copied = Copied::absent;
-  const Entered entered =
-      reading(deadline, why, [&](const PageFile& pages) { copied = copy_record(pages, key, encoded); });
+  const Entered entered = reading(deadline, why, [&](const PageFile& pages) {
+    copied = copy_record(pages, key, encoded);
+    if (due && copied == Copied::complete) *due = use_is_due(pages, key);
+  });
   if (entered == Entered::gate_timeout) return {{}, Miss::gate_timeout};
   if (entered == Entered::failed) return {{}, Miss::unreadable};
   if (copied == Copied::absent) return {{}, Miss::absent};
@@ -93,11 +96,9 @@ GetResult Store::get(const Key& key, std::string_view key_text, base::Deadline d
   // Once more before damage is believed: a meta page is read while a writer of another process writes it.
   for (const bool again : {true, false}) {
     try {
-      GetResult got = impl_->get(key, &key_text, deadline);
-      if (got.record)
-        impl_->note_use(key);
-      else
-        impl_->start_upkeep();  // its descriptors want closing, too
+      bool due = true;
+      GetResult got = impl_->get(key, &key_text, deadline, impl_->upkeep_runs() ? nullptr : &due);
+      if (got.record) impl_->note_use(key, due);
       if (got.record || got.miss != Miss::damaged || !again) return got;
     } catch (const Damaged&) {
       if (!again) return {{}, Miss::damaged};
@@ -142,7 +143,7 @@ PutResult Store::put(const Key& key, const Record& record, std::chrono::millisec
   try {
     try {
       out = impl_->put(key, record, wait);
-      if (out.put == Put::stored || out.put == Put::present) impl_->note_use(key);
+      if (out.put == Put::stored || out.put == Put::present) impl_->note_use(key, true);
     } catch (const std::exception& error) {
       out.detail = error.what();
     }

@@ -26,8 +26,8 @@ StoreFile::StoreFile(const std::string& dir, bool may_write)
       place(directory + "/v1"),
       path(place + "/data.mdb"),
       writable(may_write),
-      readers(path, O_RDONLY | O_NONBLOCK, may_write ? 64 : 0),  // nobody keeps up a read-only store
-      writers(path, O_RDWR | O_NONBLOCK) {}
+      readers(path, O_RDONLY | O_NONBLOCK, FdPool::Keep::none_yet),
+      writers(path, O_RDWR | O_NONBLOCK, FdPool::Keep::none_yet) {}
 
 FileState state_of(int fd, const std::string& path) noexcept {
   struct stat held {

@@ -15,7 +15,7 @@ struct StoreFile {
   StoreFile(const std::string& dir, bool may_write);
   const std::string directory, place, path;  ///< DIR, DIR/v1, DIR/v1/data.mdb
   const bool writable;
-  FdPool readers, writers;
+  FdPool readers, writers;  ///< keep no descriptor until somebody keeps the store up
 };
 
 enum class FileState {

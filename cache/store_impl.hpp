@@ -17,6 +17,9 @@
 
 namespace kiln::cache {
 
+/// Whether the stored use of an entry is so old that it would be written anew. Throws Damaged.
+bool use_is_due(const PageFile& pages, const Key& key);
+
 struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   explicit Impl(const StoreOptions& o) : options(o), file(o.directory, o.access == Access::read_write) {}
 
@@ -25,7 +28,9 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
                   const std::function<void(const PageFile&)>& body);
   /// As `reading`; throws Error(io) as well when it could not enter.
   void reading_or_throw(base::Deadline deadline, const std::function<void(const PageFile&)>& body);
-  GetResult get(const Key& key, const std::string_view* key_text, base::Deadline deadline);
+  /// `due` (when given) receives whether the key's use would have to be written.
+  GetResult get(const Key& key, const std::string_view* key_text, base::Deadline deadline,
+                bool* due = nullptr);
 
   // Writing (store_write.cpp).
   PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait);
@@ -38,7 +43,11 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }
 
   // Uses (store_uses.cpp).
-  void note_use(const Key& key) noexcept;
+  /// Of an entry whose use is `due` to be written. The first one that is due, or the second of any kind,
+  /// starts the upkeep: a process that takes one kernel, used within the hour, has nothing to keep up and
+  /// pays for no thread.
+  void note_use(const Key& key, bool due) noexcept;
+  bool upkeep_runs() noexcept { return upkeep.get().running.load(std::memory_order_relaxed); }
   void start_upkeep() noexcept;
   void write_uses(base::Deadline deadline) noexcept;
   void stop_upkeep() noexcept;
@@ -46,9 +55,10 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   /// The thread that keeps the store up while it is open. A forked child has none, and its own state.
   struct Upkeep {
     std::mutex mutex;
-    std::condition_variable changed;
+    std::condition_variable changed, rested;
     std::atomic<bool> running{false};
-    bool stop = false, done = false;
+    bool stop = false, writing = false;
+    const base::Clock::time_point since = base::Clock::now();  ///< not later than the first use
     UseLog uses;
   };
   static void keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noexcept;

@@ -18,10 +18,32 @@ constexpr auto kUpkeepWait = 2s;  // for the gate
 constexpr auto kClosingWait =
     200ms;  // for the gate and for the last uses to be written, when the store is closed
 
+template <class Duration>
+void wait_for(std::condition_variable& change, std::unique_lock<std::mutex>& lock, Duration patience) {
+#ifdef __SANITIZE_THREAD__  // gcc 12's does not know the call that waits on the monotonic clock
+  change.wait_until(lock, std::chrono::system_clock::now() + patience);
+#else
+  change.wait_for(lock, patience);
+#endif
+}
+
+bool is_due(const Use& use, std::uint64_t now) {
+  return use.last_s > now || now - use.last_s >= kStaleSeconds;
+}
+std::uint64_t now_s() { return static_cast<std::uint64_t>(std::time(nullptr)); }
+
 }  // namespace
 
-void Store::Impl::note_use(const Key& key) noexcept try {
-  if (file.writable && upkeep.get().uses.note(key)) start_upkeep();
+bool use_is_due(const PageFile& pages, const Key& key) {
+  TreeCursor cursor(pages);
+  const auto use = read_use(cursor, key);
+  return use && is_due(*use, now_s());
+}
+
+void Store::Impl::note_use(const Key& key, bool due) noexcept try {
+  if (!file.writable) return;
+  const bool first = upkeep.get().uses.note(key);
+  if (due || !first) start_upkeep();
 } catch (...) {  // no memory: not noted
 }
 
@@ -33,44 +55,44 @@ void Store::Impl::start_upkeep() noexcept try {
   if (now.running || now.stop) return;
   std::thread([impl = shared_from_this(), &now] { keep_up(impl, now); }).detach();
   now.running = true;
+  file.readers.keep_idle();
+  file.writers.keep_idle();
 } catch (...) {  // no thread to be had: uses are not written
 }
 
 /// One round in `options.upkeep`, until the store is closed.
 void Store::Impl::keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noexcept {
   std::unique_lock lock(upkeep.mutex);
-  while (!upkeep.stop) {
-#ifdef __SANITIZE_THREAD__  // gcc 12's does not know the call that waits on the monotonic clock
-    upkeep.changed.wait_until(lock, std::chrono::system_clock::now() + impl->options.upkeep);
-#else
-    upkeep.changed.wait_for(lock, impl->options.upkeep);
-#endif
-    if (upkeep.stop) break;
+  const auto write = [&](base::Clock::duration patience) {
+    upkeep.writing = true;
     lock.unlock();
-    impl->write_uses(base::Deadline::after(kUpkeepWait));
+    impl->write_uses(base::Deadline::after(patience));
+    lock.lock();
+    upkeep.writing = false;
+    upkeep.rested.notify_all();
+  };
+  while (!upkeep.stop) {
+    wait_for(upkeep.changed, lock, impl->options.upkeep);
+    if (upkeep.stop) break;
+    write(kUpkeepWait);
     impl->file.readers.drop_idle();
     impl->file.writers.drop_idle();
-    lock.lock();
   }
-  lock.unlock();
-  impl->write_uses(base::Deadline::after(kClosingWait));
-  lock.lock();
-  upkeep.done = true;
+  write(kClosingWait);
 }
 
 void Store::Impl::stop_upkeep() noexcept try {
   Upkeep& now = upkeep.get();
-  {
-    const std::lock_guard lock(now.mutex);
-    now.stop = true;
-    if (!now.running) return;
-  }
+  const bool grown_old = base::Clock::now() - now.since >= std::chrono::seconds(kStaleSeconds);
+  if (grown_old && !now.uses.empty()) start_upkeep();  // what was not due when it was noted may be by now
+  std::unique_lock lock(now.mutex);
+  now.stop = true;
+  if (!now.running) return;
   now.changed.notify_all();
   // A disk that hangs must not hang whoever closes the store: the thread owns what it needs.
-  base::poll_until(base::Deadline::after(kClosingWait), [&now] {
-    const std::lock_guard lock(now.mutex);
-    return now.done;
-  });
+  const auto deadline = base::Deadline::after(kClosingWait);
+  while ((now.writing || !now.uses.empty()) && !deadline.passed())
+    wait_for(now.rested, lock, deadline.left());
 } catch (...) {
 }
 
@@ -78,15 +100,14 @@ void Store::Impl::write_uses(base::Deadline deadline) noexcept try {
   if (!file.writable) return;
   auto used = upkeep.get().uses.take(kRefresh);
   std::sort(used.begin(), used.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
-  const auto now = static_cast<std::uint64_t>(std::time(nullptr));
-  const auto is_due = [now](const Use& use) { return use.last_s > now || now - use.last_s >= kStaleSeconds; };
+  const std::uint64_t now = now_s();
 
   std::string why;
   reading(deadline, why, [&](const PageFile& pages) {
     TreeCursor cursor(pages);
     std::erase_if(used, [&](const auto& entry) {
       const auto use = read_use(cursor, entry.first);
-      return !use || !is_due(*use);
+      return !use || !is_due(*use, now);
     });
   });
   for (std::size_t at = 0; at < used.size();) {
@@ -98,7 +119,7 @@ void Store::Impl::write_uses(base::Deadline deadline) noexcept try {
     std::vector<std::pair<Key, Use>> batch;
     for (; at < used.size() && batch.size() < kUsesPerTransaction; ++at) {
       auto use = read_use(cursor, used[at].first);
-      if (!use || !is_due(*use)) continue;
+      if (!use || !is_due(*use, now)) continue;
       check_first.insertion(use_key(used[at].first));
       use->last_s = now;
       use->count += used[at].second;

@@ -25,6 +25,11 @@ bool UseLog::contains(const Key& key) const {
   return used_.contains(key) || held_.contains(key);
 }
 
+bool UseLog::empty() const {
+  const std::lock_guard lock(mutex_);
+  return used_.empty();
+}
+
 std::vector<std::pair<Key, std::uint64_t>> UseLog::take(base::Clock::duration refresh) {
   const std::lock_guard lock(mutex_);
   for (const auto& [key, count] : used_)

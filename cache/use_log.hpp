@@ -21,6 +21,8 @@ class UseLog {
   /// True for the first use after the log was empty.
   bool note(const Key& key) noexcept;
   bool contains(const Key& key) const;
+  /// Nothing was noted since it was last taken.
+  bool empty() const;
   /// What was used and how often; the log is empty then. Once in `refresh` everything that was ever noted is
   /// among it: a process that holds a kernel uses it without asking the store.
   std::vector<std::pair<Key, std::uint64_t>> take(base::Clock::duration refresh);

@@ -138,6 +138,7 @@ class KernelTemplate {
     return compiled(detail::Positional<Args...>(args...));
   }
   Image compile(std::initializer_list<NamedValue> named) const { return compiled(detail::Named(named)); }
+  kiln_template* handle() const noexcept { return handle_; }
 
  private:
   template <class Parameters>

@@ -12,7 +12,7 @@ using namespace toolchain;
 
 namespace {
 
-std::uint8_t number_kind(source::ParameterKind kind) noexcept {
+std::int32_t number_kind(source::ParameterKind kind) noexcept {
   switch (kind) {
     case source::ParameterKind::integer:
       return KILN_VALUE_INTEGER;
@@ -21,7 +21,7 @@ std::uint8_t number_kind(source::ParameterKind kind) noexcept {
     case source::ParameterKind::dtype:
       return KILN_VALUE_DTYPE;
     default:
-      return 0xff;  // an enum's values are named
+      return -1;  // an enum's values are named
   }
 }
 
@@ -54,7 +54,10 @@ class CurrentContext {
 
 KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin,
                                Target target)
-    : service_(service), origin_(std::move(origin)), target_(std::move(target)) {
+    : service_(service),
+      origin_(std::move(origin)),
+      target_(std::move(target)),
+      parameters_(static_cast<std::uint32_t>(origin_->manifest.parameters.size())) {
   const source::Manifest& m = origin_->manifest;
   if (m.slots.total() > kMaxSlots) {
     throw Error(Errc::manifest, m.file + ": more than " + std::to_string(kMaxSlots) +
@@ -68,8 +71,7 @@ KernelTemplate::~KernelTemplate() = default;
 KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values) const {
   Wanted wanted;
   wanted.resolved = source::resolve(origin_->manifest, values, target_.arch);
-  wanted.exact.count = static_cast<std::uint32_t>(origin_->manifest.parameters.size());
-  for (std::uint32_t i = 0; i < wanted.exact.count; ++i) wanted.exact.values[i] = wanted.resolved.slots[i];
+  wanted.exact.set(wanted.resolved.slots.data(), parameters_);
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = to_c(values[i]);
   PackedParameters packed;

@@ -19,6 +19,7 @@
 namespace kiln::runtime {
 
 class Service;
+struct KernelTemplateProbe;
 
 /// What a template's kernels are for. Without a driver: compile only.
 struct Target {
@@ -81,6 +82,7 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   const Target& target() const noexcept { return target_; }
 
  private:
+  friend struct KernelTemplateProbe;
   /// What a caller wants, checked.
   struct Wanted {
     source::Resolved resolved;
@@ -93,6 +95,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
 
   bool pack(const char* const* names, const kiln_value* values, std::size_t count,
             PackedParameters& out) const noexcept;
+  bool pack_named(const char* const* names, const kiln_value* values, std::size_t count,
+                  std::int64_t* out) const noexcept;
   bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;
   Wanted want(std::span<const Value> values) const;
 
@@ -124,7 +128,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   const std::shared_ptr<const source::Template> origin_;
   const Target target_;
   const std::uint64_t generation_ = base::process_generation();
-  std::uint8_t kinds_[source::kMaxParameters] = {};  ///< KILN_VALUE_* of numbers; what else needs a look
+  const std::uint32_t parameters_;                   ///< how many the manifest has
+  std::int32_t kinds_[source::kMaxParameters] = {};  ///< KILN_VALUE_* of numbers; what else needs a look
   ReadyTable ready_, ready_references_, chosen_;     ///< written under the state's mutex
   std::shared_ptr<KernelTemplate> fallback_;         ///< null: none
   base::PerProcess<State> state_;

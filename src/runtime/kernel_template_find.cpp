@@ -8,8 +8,12 @@ namespace kiln::runtime {
 using source::ParameterKind;
 using source::ParameterSpec;
 
-/// What is not a number of the parameter's own kind; false: the slow path must look at it.
+/// False: the slow path must look at it.
 bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64_t& out) const noexcept {
+  if (v.kind == kinds_[parameter]) {
+    out = v.integer;
+    return v.integer != PackedParameters::kUnset;
+  }
   if (v.kind == KILN_VALUE_UNSET) {
     out = PackedParameters::kUnset;
     return true;
@@ -26,29 +30,30 @@ bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64
 
 bool KernelTemplate::pack(const char* const* names, const kiln_value* values, std::size_t count,
                           PackedParameters& out) const noexcept {
-  const auto& parameters = origin_->manifest.parameters;
-  if (count > parameters.size() || (count > 0 && !values)) return false;
-  if (names) {
-    out.count = static_cast<std::uint32_t>(parameters.size());
-    for (std::uint32_t i = 0; i < out.count; ++i) out.values[i] = PackedParameters::kUnset;
-  } else {
-    out.count = static_cast<std::uint32_t>(count);
+  if (count > parameters_ || (count > 0 && !values)) return false;
+  const auto plain = [&](std::uint32_t i, bool& fits) {
+    fits = values[i].kind == kinds_[i];
+    return values[i].integer;
+  };
+  if (!names && out.set_plain(static_cast<std::uint32_t>(count), plain)) [[likely]]
+    return true;
+  std::int64_t numbers[source::kMaxParameters];
+  if (names && !pack_named(names, values, count, numbers)) return false;
+  for (std::size_t i = 0; !names && i < count; ++i) {
+    if (!pack(i, values[i], numbers[i])) return false;
   }
+  out.set(numbers, names ? parameters_ : static_cast<std::uint32_t>(count));
+  return true;
+}
+
+bool KernelTemplate::pack_named(const char* const* names, const kiln_value* values, std::size_t count,
+                                std::int64_t* out) const noexcept {
+  for (std::uint32_t i = 0; i < parameters_; ++i) out[i] = PackedParameters::kUnset;
   for (std::size_t i = 0; i < count; ++i) {
-    std::size_t at = i;
-    if (names) {
-      const int index = names[i] ? origin_->manifest.parameter_index(names[i]) : -1;
-      if (index < 0 || out.values[index] != PackedParameters::kUnset) return false;
-      at = static_cast<std::size_t>(index);
-    }
-    if (values[i].kind == kinds_[at]) [[likely]] {
-      out.values[at] = values[i].integer;
-      if (values[i].integer == PackedParameters::kUnset) return false;
-    } else if (!pack(at, values[i], out.values[at])) {
-      return false;
-    }
+    const int index = names[i] ? origin_->manifest.parameter_index(names[i]) : -1;
+    if (index < 0 || out[index] != PackedParameters::kUnset) return false;
+    if (!pack(static_cast<std::size_t>(index), values[i], out[index])) return false;
   }
-  out.trim();
   return true;
 }
 

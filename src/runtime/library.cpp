@@ -9,6 +9,7 @@ using namespace toolchain;
 std::optional<Library> Library::load(const Driver& driver, const std::string& image,
                                      const std::string& lowered_name, const std::string& doing,
                                      std::string& refusal) {
+  Driver::refuse_in_forked_child(doing);
   const RelaxedCapture relaxed(driver);
   const auto refused = [&](CUresult result) {
     switch (result) {
@@ -36,23 +37,27 @@ std::optional<Library> Library::load(const Driver& driver, const std::string& im
   if (refused(got)) return std::nullopt;  // lazy loading reports a bad image here
   driver.check(got, "cuKernelGetFunction", doing);
   if (driver.cuFuncLoad) driver.check(driver.cuFuncLoad(library.function_), "cuFuncLoad", doing);
+  Driver::saw_initialized();
   return library;
 }
 
 Library::Library(Library&& other) noexcept
     : driver_(other.driver_),
+      process_(other.process_),
       library_(std::exchange(other.library_, nullptr)),
       function_(std::exchange(other.function_, nullptr)) {}
 
 Library& Library::operator=(Library&& other) noexcept {
   std::swap(driver_, other.driver_);
+  std::swap(process_, other.process_);
   std::swap(library_, other.library_);
   std::swap(function_, other.function_);
   return *this;
 }
 
 Library::~Library() {
-  if (library_) driver_->cuLibraryUnload(library_);  // any error: the driver or the context went first
+  if (library_ && process_ == base::process_generation())
+    driver_->cuLibraryUnload(library_);  // any error: the driver or the context went first
 }
 
 }  // namespace kiln::runtime

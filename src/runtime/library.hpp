@@ -4,16 +4,19 @@
 #include <optional>
 #include <string>
 
+#include "base/process.hpp"
 #include "toolchain/driver.hpp"
 
 namespace kiln::runtime {
 
-/// Unloads on destruction; tolerates a driver or context that is already gone.
+/// Unloads on destruction; tolerates a driver or context that is already gone, and leaves a forked child's
+/// copy alone: what it names is the parent's.
 class Library {
  public:
   /// Loads in relaxed capture mode and makes the function resident, so that the first launch loads nothing.
   /// Nothing when the driver refuses the image for its content ("invalid image", "no binary"): the caller may
-  /// try another record; `refusal` says why. Throws Error(driver) for every other failure.
+  /// try another record; `refusal` says why. Throws Error(driver) for every other failure, and in a child
+  /// forked after cuInit without asking the driver; nothing stays loaded then.
   static std::optional<Library> load(const toolchain::Driver& driver, const std::string& image,
                                      const std::string& lowered_name, const std::string& doing,
                                      std::string& refusal);
@@ -27,6 +30,7 @@ class Library {
   Library(const toolchain::Driver& driver, toolchain::CUlibrary library)
       : driver_(&driver), library_(library) {}
   const toolchain::Driver* driver_;
+  std::uint64_t process_ = base::process_generation();
   toolchain::CUlibrary library_ = nullptr;
   toolchain::CUfunction function_ = nullptr;
 };
@@ -34,16 +38,18 @@ class Library {
 /// While it lives, this thread's driver calls do not invalidate a stream capture of another one.
 class RelaxedCapture {
  public:
-  explicit RelaxedCapture(const toolchain::Driver& driver) noexcept : driver_(driver) {
-    driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  explicit RelaxedCapture(const toolchain::Driver& driver) noexcept
+      : driver_(driver), exchanged_(driver_.cuThreadExchangeStreamCaptureMode(&mode_) == 0) {}
+  ~RelaxedCapture() {
+    if (exchanged_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
   }
-  ~RelaxedCapture() { driver_.cuThreadExchangeStreamCaptureMode(&mode_); }
   RelaxedCapture(const RelaxedCapture&) = delete;
   RelaxedCapture& operator=(const RelaxedCapture&) = delete;
 
  private:
   const toolchain::Driver& driver_;
   int mode_ = toolchain::CU_STREAM_CAPTURE_MODE_RELAXED;
+  const bool exchanged_;  ///< else mode_ is not the thread's, and must not become it
 };
 
 }  // namespace kiln::runtime

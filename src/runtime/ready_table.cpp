@@ -1,32 +1,19 @@
 #include "runtime/ready_table.hpp"
 
-#define XXH_INLINE_ALL  // a hit is short: a call and a switch over lengths would be a third of it
-#include <xxhash.h>
-
 namespace kiln::runtime {
 
-std::uint64_t ReadyTable::hash_of(const PackedParameters& p) noexcept {
-  return XXH3_64bits(p.values, p.count * sizeof(std::int64_t));
-}
-
-bool ReadyTable::holds(const Slot& slot, const PackedParameters& p, std::uint64_t hash) noexcept {
-  if (slot.check != static_cast<std::uint32_t>(hash >> 32) || slot.count != p.count) return false;
-  const std::int64_t* words = slot.words();
-  for (std::uint32_t i = 0; i < p.count; ++i) {
-    if (words[i] != p.values[i]) return false;
-  }
-  return true;
-}
-
-const LoadedKernel* ReadyTable::find(const PackedParameters& p) const noexcept {
-  const Slots* const in = current_.load(std::memory_order_acquire);
-  if (!in) return nullptr;
-  const std::uint64_t hash = hash_of(p);
-  for (std::uint64_t i = hash;; ++i) {
-    const Slot& slot = in->slots[i & in->mask];
-    const LoadedKernel* const kernel = slot.kernel.load(std::memory_order_acquire);
-    if (!kernel) return nullptr;
-    if (holds(slot, p, hash)) return kernel;
+void PackedParameters::set(const std::int64_t* values, std::uint32_t count) noexcept {
+  while (count > 0 && values[count - 1] == kUnset) --count;
+  if (set_plain(count, [&](std::uint32_t i, bool&) { return values[i]; })) return;
+  bool narrow = true;
+  for (std::uint32_t i = 0; i < count; ++i)
+    narrow = narrow && (values[i] == kUnset || (values[i] > INT32_MIN && values[i] <= INT32_MAX));
+  shape_ = narrow ? count | kHoles : 2 * count | kWide;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (narrow)
+      words_[i] = values[i] == kUnset ? INT32_MIN : static_cast<std::int32_t>(values[i]);
+    else
+      std::memcpy(words_ + 2 * i, values + i, sizeof *values);
   }
 }
 
@@ -49,21 +36,21 @@ ReadyTable::Slot& ReadyTable::free_slot(const Slots& in, std::uint64_t hash) noe
 const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKernel* kernel) {
   const std::uint64_t hash = hash_of(p);
   if (const Slot* present = slot_of(p, hash)) return present->kernel.load(std::memory_order_relaxed);
-  std::unique_ptr<std::int64_t[]> more;
-  if (p.count > kInline) {
-    more.reset(new std::int64_t[p.count]);
-    std::memcpy(more.get(), p.values, p.count * sizeof(std::int64_t));
-    more_.reserve(more_.size() + 1);
+  std::unique_ptr<std::int32_t[]> more;
+  if (p.size() > kInline) {
+    more.reset(new std::int32_t[p.size()]);
+    std::memcpy(more.get(), p.words(), p.size() * sizeof(std::int32_t));
+    more_.emplace_back();
   }
   if (slots_.empty() || (used_ + 1) * 2 > slots_.back()->mask) grow();
   Slot& slot = free_slot(*slots_.back(), hash);
-  slot.count = p.count;
+  slot.shape = p.shape();
   slot.check = static_cast<std::uint32_t>(hash >> 32);
   if (more) {
     slot.more = more.get();
-    more_.push_back(std::move(more));
+    more_.back() = std::move(more);
   } else {
-    std::memcpy(slot.values, p.values, p.count * sizeof(std::int64_t));
+    std::memcpy(slot.few, p.words(), p.size() * sizeof(std::int32_t));
   }
   ++used_;
   slot.kernel.store(kernel, std::memory_order_release);
@@ -82,9 +69,9 @@ void ReadyTable::grow() {
       const Slot& from = old.slots[i];
       const LoadedKernel* const kernel = from.kernel.load(std::memory_order_relaxed);
       if (!kernel) continue;
-      Slot& to = free_slot(*larger, XXH3_64bits(from.words(), from.count * sizeof(std::int64_t)));
-      to.count = from.count, to.check = from.check;
-      std::memcpy(to.values, from.values, sizeof to.values);  // or `more`
+      Slot& to = free_slot(*larger, XXH3_64bits(from.words(), from.size() * sizeof(std::int32_t)));
+      to.shape = from.shape, to.check = from.check;
+      std::memcpy(to.few, from.few, sizeof to.few);  // or `more`
       to.kernel.store(kernel, std::memory_order_relaxed);
     }
   }

@@ -1,6 +1,9 @@
 // Ready kernels of one template, found by packed parameters: readers take no lock.
 #pragma once
 
+#define XXH_INLINE_ALL  // a hit is short: a call and its switch over lengths would be a third of it
+#include <xxhash.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -13,20 +16,44 @@ namespace kiln::runtime {
 
 class LoadedKernel;
 
-/// Parameters by position, as numbers; what a hit is found by. Those that were not given are kUnset, and left
-/// out at the end.
-struct PackedParameters {
+/// Parameters by position, as numbers; what a hit is found by. Those that were not given are unset, and left
+/// out at the end. A word of 32 bits each, so that a table's slot stays small; two each when one of them does
+/// not fit.
+class PackedParameters {
+ public:
   static constexpr std::int64_t kUnset = INT64_MIN;
-  std::uint32_t count = 0;
-  std::int64_t values[source::kMaxParameters];
 
-  void trim() noexcept {
-    while (count > 0 && values[count - 1] == kUnset) --count;
+  /// REQUIRES: count <= kMaxParameters.
+  void set(const std::int64_t* values, std::uint32_t count) noexcept;
+  /// The same for what needs no care: nothing unset, and each fits a word. `each(i, fits)` gives value i.
+  /// False, and nothing is set, when one did not fit or `each` said so.
+  template <class Each>
+  [[gnu::always_inline]] bool set_plain(std::uint32_t count, Each&& each) noexcept {
+    for (std::uint32_t i = 0; i < count; ++i) {
+      bool fits = true;
+      const std::int64_t value = each(i, fits);
+      words_[i] = static_cast<std::int32_t>(value);
+      if (words_[i] != value || !fits) [[unlikely]]
+        return false;
+    }
+    shape_ = count;
+    return true;
   }
+  std::uint32_t shape() const noexcept { return shape_; }  ///< words, and whether they are wide
+  const std::int32_t* words() const noexcept { return words_; }
+  std::uint32_t size() const noexcept { return size_of(shape_); }
+  static constexpr std::uint32_t size_of(std::uint32_t shape) noexcept { return shape & 0xffff; }
+
+ private:
+  static constexpr std::uint32_t kWide = 1u << 31;   ///< two words each
+  static constexpr std::uint32_t kHoles = 1u << 30;  ///< INT32_MIN is an unset one
+
+  std::uint32_t shape_ = 0;
+  std::int32_t words_[2 * source::kMaxParameters];
 };
 
-/// Open addressing over slots of one cache line each, which hold the parameters themselves: a hit is one line
-/// of a big table. A reader follows one atomic pointer to the current slots, and a slot's kernel is published
+/// Open addressing over slots that hold the parameters themselves, two to a cache line: a hit is one line of
+/// a big table. A reader follows one atomic pointer to the current slots, and a slot's kernel is published
 /// last. Growing publishes a larger copy; the smaller ones stay until the table is cleared, so that no reader
 /// ever holds freed memory. Writers are serialised by the caller.
 class ReadyTable {
@@ -36,7 +63,17 @@ class ReadyTable {
   ReadyTable& operator=(const ReadyTable&) = delete;
 
   /// Wait-free.
-  const LoadedKernel* find(const PackedParameters& parameters) const noexcept;
+  [[gnu::always_inline]] const LoadedKernel* find(const PackedParameters& parameters) const noexcept {
+    const Slots* const in = current_.load(std::memory_order_acquire);
+    if (!in) return nullptr;
+    const std::uint64_t hash = hash_of(parameters);
+    for (std::uint64_t i = hash;; ++i) {
+      const Slot& slot = in->slots[i & in->mask];
+      const LoadedKernel* const kernel = slot.kernel.load(std::memory_order_acquire);
+      if (!kernel) return nullptr;
+      if (holds(slot, parameters, hash)) return kernel;
+    }
+  }
 
   /// The kernel that is in the table afterwards: an earlier one wins. REQUIRES: no other writer.
   const LoadedKernel* insert(const PackedParameters& parameters, const LoadedKernel* kernel);
@@ -46,26 +83,37 @@ class ReadyTable {
   void clear() noexcept;
 
  private:
-  static constexpr std::uint32_t kInline = 6;
-  struct alignas(64) Slot {
+  static constexpr std::uint32_t kInline = 4;
+  struct alignas(32) Slot {
     std::atomic<const LoadedKernel*> kernel{nullptr};  ///< published last
-    std::uint32_t count = 0;
+    std::uint32_t shape = 0;
     std::uint32_t check = 0;  ///< the hash's upper half
     union {
-      std::int64_t values[kInline];
-      const std::int64_t* more;  ///< of more than kInline parameters
+      std::int32_t few[kInline];
+      const std::int32_t* more;  ///< of more than kInline words
     };
-    Slot() noexcept : values{} {}
-    const std::int64_t* words() const noexcept { return count <= kInline ? values : more; }
+    Slot() noexcept : few{} {}
+    std::uint32_t size() const noexcept { return PackedParameters::size_of(shape); }
+    const std::int32_t* words() const noexcept { return size() <= kInline ? few : more; }
   };
-  static_assert(sizeof(Slot) == 64);
+  static_assert(sizeof(Slot) == 32);
   struct Slots {
     explicit Slots(std::uint64_t size) : mask(size - 1), slots(new Slot[size]) {}
     std::uint64_t mask;
     std::unique_ptr<Slot[]> slots;
   };
-  static std::uint64_t hash_of(const PackedParameters& parameters) noexcept;
-  static bool holds(const Slot& slot, const PackedParameters& parameters, std::uint64_t hash) noexcept;
+  [[gnu::always_inline]] static std::uint64_t hash_of(const PackedParameters& p) noexcept {
+    return XXH3_64bits(p.words(), p.size() * sizeof(std::int32_t));
+  }
+  [[gnu::always_inline]] static bool holds(const Slot& slot, const PackedParameters& p,
+                                           std::uint64_t hash) noexcept {
+    if (slot.check != static_cast<std::uint32_t>(hash >> 32) || slot.shape != p.shape()) return false;
+    const std::int32_t* words = slot.words();
+    for (std::uint32_t i = 0; i < p.size(); ++i) {
+      if (words[i] != p.words()[i]) return false;
+    }
+    return true;
+  }
   static Slot& free_slot(const Slots& in, std::uint64_t hash) noexcept;
   Slot* slot_of(const PackedParameters& parameters, std::uint64_t hash) const noexcept;
   void grow();
@@ -73,7 +121,7 @@ class ReadyTable {
   std::atomic<const Slots*> current_{nullptr};
   std::uint64_t used_ = 0;
   std::vector<std::unique_ptr<Slots>> slots_;
-  std::vector<std::unique_ptr<std::int64_t[]>> more_;
+  std::vector<std::unique_ptr<std::int32_t[]>> more_;
 };
 
 }  // namespace kiln::runtime

@@ -137,6 +137,8 @@ std::int64_t binary(Op op, std::int64_t a, std::int64_t b) {
       return multiply(ceil_div(a, b), b);
     case Op::gcd:
       return gcd(a, b);
+    case Op::ceil_shift:
+      return (a >> b) + ((a & ((std::int64_t{1} << b) - 1)) != 0);
     default:
       throw Fault{"bad instruction"};
   }
@@ -144,10 +146,15 @@ std::int64_t binary(Op op, std::int64_t a, std::int64_t b) {
 
 }  // namespace
 
+std::optional<std::int64_t> Expression::constant_value() const noexcept {
+  if (code_.size() != 1 || code_[0].op != static_cast<std::uint8_t>(Op::push)) return std::nullopt;
+  return code_[0].operand;
+}
+
 Expression Expression::constant(std::int64_t value) {
   Expression out;
   out.text_ = std::to_string(value);
-  out.code_.push_back({static_cast<std::uint8_t>(Op::push), value});
+  out.code_.push_back({static_cast<std::uint8_t>(Op::push), value, 0});
   out.depth_ = 1;
   return out;
 }
@@ -204,9 +211,13 @@ std::int64_t Expression::evaluate(std::span<const std::int64_t> slots) const {
         case Op::alignment:
           stack[size - 1] = unary(op, stack[size - 1]);
           break;
-        default:
-          --size;
-          stack[size - 1] = binary(op, stack[size - 1], stack[size]);
+        default: {
+          const auto from = static_cast<From>(now.from);
+          const std::int64_t right = from == From::immediate ? now.operand
+                                     : from == From::slot    ? slots[target]
+                                                             : stack[--size];
+          stack[size - 1] = binary(op, stack[size - 1], right);
+        }
       }
     }
   } catch (const Fault& fault) {

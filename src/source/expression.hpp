@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -40,12 +41,21 @@ class Expression {
   const std::string& text() const noexcept { return text_; }
   bool empty() const noexcept { return code_.empty(); }
 
+  /// The same expression for callers whose slots agree with `slots` wherever `known` is true (as long as
+  /// `slots`): what follows from those is worked out once, and the rest takes fewer instructions. Values,
+  /// faults and text are those of the original; reads() no longer has the known slots.
+  Expression folded(std::span<const std::int64_t> slots, const std::vector<bool>& known) const;
+  /// Its value when that is the same for all slots, and nothing has to be evaluated.
+  std::optional<std::int64_t> constant_value() const noexcept;
+
  private:
   struct Instruction {
     std::uint8_t op = 0;
     std::int64_t operand = 0;
+    std::uint8_t from = 0;  ///< where the right operand of a binary operator is (expression_code.hpp)
   };
   friend class ExpressionCompiler;
+  friend class ExpressionFolder;
   std::string text_;
   std::vector<Instruction> code_;
   std::vector<int> reads_;

@@ -42,8 +42,16 @@ enum class Op : std::uint8_t {
   gcd,
   next_pow2,
   log2,
-  size_of,    ///< of a dtype ordinal
-  alignment,  ///< largest power of two that divides, at most 4096
+  size_of,     ///< of a dtype ordinal
+  alignment,   ///< largest power of two that divides, at most 4096
+  ceil_shift,  ///< ceil_div by two to the power of the right operand, 1..62; made by folding
+};
+
+/// Where the right operand of a binary operator comes from. Compiling gives `stack` only.
+enum class From : std::uint8_t {
+  stack,
+  immediate,  ///< `operand` itself
+  slot,       ///< slot `operand`
 };
 
 struct Function {

@@ -207,7 +207,7 @@ class ExpressionCompiler {
 
   void emit(Op op, std::int64_t operand, int depth_change) {
     if (out_.code_.size() >= kMaxInstructions) in_.fail("the expression is too long");
-    out_.code_.push_back({static_cast<std::uint8_t>(op), operand});
+    out_.code_.push_back({static_cast<std::uint8_t>(op), operand, 0});
     depth_ += depth_change;
     if (depth_ > Expression::kMaxDepth) in_.fail("nested too deeply");
     out_.depth_ = std::max(out_.depth_, depth_);

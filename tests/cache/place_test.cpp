@@ -209,7 +209,8 @@ TEST_F(PlaceTest, IdleStoreLetsAReplacedFileGo) {
   StoreOptions o = options();
   o.upkeep = std::chrono::milliseconds(50);
   const auto store = Store::open(o);
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);  // from here on it is kept up
+  ASSERT_EQ(store->put(key_of(2), record_of(2)).put, Put::stored);
   ASSERT_EQ(::unlink(data_file().c_str()), 0);
   const auto deleted_files = [] {
     FILE* pipe = ::popen(

@@ -1,4 +1,5 @@
 kiln_test(cache_use_log_test SOURCES cache/use_log_test.cpp USES kiln_cache)
+kiln_test(cache_upkeep_test SOURCES cache/upkeep_test.cpp USES kiln_cache PkgConfig::lmdb LABEL process)
 kiln_test(cache_record_test SOURCES cache/record_test.cpp USES kiln_cache)
 kiln_test(cache_store_test SOURCES cache/store_test.cpp USES kiln_cache PkgConfig::lmdb)
 kiln_test(cache_place_test SOURCES cache/place_test.cpp USES kiln_cache LABEL process)

@@ -50,6 +50,20 @@ endforeach()
 add_test(NAME Library.ExportsOnlyKilnAndNeedsNoCuda COMMAND ${runtime_tests}/symbols_test.sh $<TARGET_FILE:kiln>)
 set_tests_properties(Library.ExportsOnlyKilnAndNeedsNoCuda PROPERTIES LABELS unit)
 
+# Record, prewarm, run sealed: on the fake driver here, on the real one with the label gpu.
+add_executable(decoder_loop decoder/main.cpp)
+set_target_properties(decoder_loop PROPERTIES CXX_STANDARD 17)
+target_include_directories(decoder_loop PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(decoder_loop PRIVATE kiln dl)
+add_dependencies(decoder_loop kiln-worker kiln-cli)
+add_test(NAME Decoder.RunsSealedFromARecord COMMAND ${PROJECT_SOURCE_DIR}/tests/decoder/decoder_test.sh
+  $<TARGET_FILE:decoder_loop> $<TARGET_FILE:kiln-cli>)
+set_tests_properties(Decoder.RunsSealedFromARecord PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77
+  ENVIRONMENT "KILN_LIBCUDA=$<TARGET_FILE:kiln_fake_cuda>")
+add_test(NAME Decoder.RunsSealedFromARecordOnTheGpu COMMAND ${PROJECT_SOURCE_DIR}/tests/decoder/decoder_test.sh
+  $<TARGET_FILE:decoder_loop> $<TARGET_FILE:kiln-cli>)
+set_tests_properties(Decoder.RunsSealedFromARecordOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
+
 # The consumer, in tree for the GPU machine; installed and moved by install_test.sh.
 add_executable(consumer consumer/main.cpp)
 set_target_properties(consumer PROPERTIES CXX_STANDARD 17)

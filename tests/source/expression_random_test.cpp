@@ -172,6 +172,51 @@ TEST(ExpressionRandom, AgreesWithAPlainEvaluator) {
   EXPECT_GT(faults, 500);
 }
 
+TEST(ExpressionRandom, FoldingChangesNoValueAndNoFault) {
+  Symbols symbols;
+  symbols.slots = {{"a", 0}, {"b", 1}, {"c", 2}};
+  int constants = 0, faults = 0;
+  for (unsigned seed = 0; seed < 20'000; ++seed) {
+    Random random(seed);
+    for (auto& slot : random.slots)
+      slot = random.below(4) ? random.below(100) - 50
+                             : std::numeric_limits<std::int64_t>::min() + random.below(2);
+    const auto tree = random.tree(1 + static_cast<int>(seed % 5));
+    const Expression expression = Expression::compile(random.text(*tree, 0), symbols, "random");
+    const Result expected = reference(*tree);
+    std::string fault;
+    try {
+      expression.evaluate(random.slots);
+    } catch (const Error& error) {
+      fault = error.what();
+    }
+    for (unsigned known = 0; known < 8; ++known) {
+      const std::vector<bool> mask = {(known & 1) != 0, (known & 2) != 0, (known & 4) != 0};
+      const Expression folded = expression.folded(random.slots, mask);
+      std::int64_t slots[3];  // what was known is not read again
+      for (std::size_t i = 0; i < 3; ++i) slots[i] = mask[i] ? -987654321 : random.slots[i];
+      Result actual;
+      try {
+        actual = folded.evaluate(slots);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), Errc::requirement);
+        EXPECT_EQ(error.what(), fault) << "the same words";
+        ++faults;
+      }
+      ASSERT_EQ(actual, expected) << expression.text() << " with a=" << random.slots[0]
+                                  << " b=" << random.slots[1] << " c=" << random.slots[2] << ", known "
+                                  << known;
+      if (known == 7 && expected) {
+        ASSERT_EQ(folded.constant_value(), expected) << expression.text();
+        ++constants;
+      }
+      for (const int slot : folded.reads()) ASSERT_FALSE(mask[static_cast<std::size_t>(slot)]);
+    }
+  }
+  EXPECT_GT(constants, 5000);
+  EXPECT_GT(faults, 500);
+}
+
 TEST(ExpressionRandom, NoiseIsRefusedCleanly) {
   Symbols symbols;
   symbols.slots = {{"a", 0}, {"b", 1}};

@@ -286,5 +286,31 @@ TEST(Expression, ReservedNamesAreThoseOfTheGrammar) {
   for (const char* name : {"H", "rows", "T", "BF16", "minimum"}) EXPECT_FALSE(is_reserved_name(name)) << name;
 }
 
+TEST(Expression, FoldsWhatIsKnownAndKeepsTheRest) {
+  const std::int64_t slots[] = {4096, 8, 2, 1, 0, 3, 90, 132};
+  const std::vector<bool> known = {true, true, true, true, false, false, true, true};  // all but x and rows
+  const auto folded = [&](std::string_view text) { return compile(text).folded(slots, known); };
+  EXPECT_EQ(folded("H / VEC * sizeof(T)").constant_value(), 1024);
+  EXPECT_EQ(folded("H == 4096 || rows > 0").constant_value(), 1) << "decided by its first half";
+  EXPECT_EQ(folded("rows * 0").constant_value(), std::nullopt);
+  EXPECT_EQ(folded("H == 1 ? x : VEC").constant_value(), 8);
+  EXPECT_EQ(folded("H == 1 ? x : rows").reads(), std::vector<int>{5});
+  EXPECT_EQ(folded("H / (VEC - 8)").constant_value(), std::nullopt) << "the fault stays";
+  EXPECT_EQ(compile("H / VEC").constant_value(), std::nullopt) << "only folding works anything out";
+  EXPECT_EQ(folded("ceil_div(rows * H, VEC)").text(), "ceil_div(rows * H, VEC)");
+  for (const std::int64_t rows : {-17LL, -16LL, -1LL, 0LL, 1LL, 15LL, 16LL, 1LL << 40}) {
+    const std::int64_t at[] = {0, 0, 0, 0, 0, rows, 0, 0};
+    const std::int64_t original[] = {4096, 8, 2, 1, 0, rows, 90, 132};
+    for (const char* text : {"ceil_div(rows, VEC)", "ceil_div(rows, 1)", "rows % VEC == 0", "rows % VEC != 0",
+                             "(x ? rows : rows % VEC) == 0", "rows % 7 == 0 && true", "rows || false"}) {
+      EXPECT_EQ(folded(text).evaluate(at), compile(text).evaluate(original)) << text << ", rows = " << rows;
+    }
+  }
+  const std::int64_t most[] = {0, 0, 0, 0, 0, kMax, 0, 0};
+  expect_error(Errc::requirement, {"overflow", "'rows * VEC'"}, [&] { folded("rows * VEC").evaluate(most); });
+  expect_error(Errc::requirement, {"division by zero", "'H / (VEC - 8)'"},
+               [&] { folded("H / (VEC - 8)").evaluate(most); });
+}
+
 }  // namespace
 }  // namespace kiln::source
