@@ -197,6 +197,7 @@ TEST_F(LogTest, AFunctionIsEndedOutsideTheLogsOwnLocks) {
 }
 
 TEST_F(LogTest, AChildForkedWhileOthersLogHasALogOfItsOwn) {
+  if (testing::cannot_fork_busy()) GTEST_SKIP() << testing::cannot_fork_busy();
   std::atomic<long> calls{0};
   static constexpr int kForks = 200;
   set_log_sink([&](Level, std::string_view) { ++calls; });  // its mutex, too, is mostly locked

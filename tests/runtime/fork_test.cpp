@@ -53,9 +53,6 @@ class Hammers {
 class ForkTest : public ServiceTest {
  protected:
   void SetUp() override {
-#ifdef __SANITIZE_THREAD__
-    GTEST_SKIP() << "the thread sanitizer has no threads in a child of many";
-#endif
     ServiceTest::SetUp();
     for (const char* name : {"scale", "other"}) {
       std::string manifest = small_manifest(name);
@@ -96,6 +93,7 @@ int use(Service& service, int fork, bool compiles) {
 }
 
 TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
+  if (cannot_fork_busy()) GTEST_SKIP() << cannot_fork_busy();
   const int forks = setting("KILN_SOAK_FORKS", 200);
   auto service = std::make_unique<Service>(recording());
   std::atomic<long> lines{0};
@@ -159,6 +157,7 @@ TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
 
 /// Nothing of the service is there yet when the fork comes, or only just: toolkit, places, layers, flights.
 TEST_F(ForkTest, AForkInTheMiddleOfAServicesFirstUseLeavesTheChildItsOwn) {
+  if (cannot_fork_busy()) GTEST_SKIP() << cannot_fork_busy();
   const int forks = setting("KILN_SOAK_FORKS", 200) / 2;
   compile(*std::make_unique<Service>(recording()), "scale", {Dtype::f32, 7});
   compile(*std::make_unique<Service>(recording()), "other", {Dtype::f32, 7});
@@ -187,6 +186,9 @@ TEST_F(ForkTest, AForkInTheMiddleOfAServicesFirstUseLeavesTheChildItsOwn) {
 }
 
 TEST_F(ForkTest, AChildThatEndsItsParentsServiceWaitsForItsOwnCompiles) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << cannot_fork_busy();
+#endif
   write_endless();
   auto service = std::make_unique<Service>(options());
   compile(*service, "scale", {Dtype::f32, 7});

@@ -208,6 +208,7 @@ TEST(Catalog, AForkedChildHasWhatItsParentHad) {
 }
 
 TEST(Catalog, AForkWhileOthersOpenAndAddLeavesTheChildAWholeOne) {
+  if (testing::cannot_fork_busy()) GTEST_SKIP() << testing::cannot_fork_busy();
   const Tree tree;
   tree.write("file.toml", minimal("file"));
   Catalog catalog({tree.path()});

@@ -8,6 +8,16 @@
 
 namespace kiln::testing {
 
+/// Why a sanitizer build cannot fork while other threads are at work, or null: gcc 12's address sanitizer
+/// leaves its allocator locked in the child, the thread sanitizer has no threads in a child of many.
+inline const char* cannot_fork_busy() noexcept {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  return "this sanitizer cannot fork while other threads are at work";
+#else
+  return nullptr;
+#endif
+}
+
 /// Far more than any machine needs: a child that is ended by this alarm was stuck.
 constexpr unsigned kStuckSeconds = 60;
 
