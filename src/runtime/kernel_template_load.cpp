@@ -1,5 +1,6 @@
 // Step 7 of the path: one load of a kernel per context, whoever waits for it.
 #include "base/log.hpp"
+#include "base/nvtx.hpp"
 #include "kiln/error.hpp"
 #include "runtime/kernel_template_state.hpp"
 #include "runtime/service.hpp"
@@ -56,6 +57,7 @@ void KernelTemplate::load_and_land(const Wanted& wanted, const source::Instantia
   State& state = state_.get();
   const auto landed = [&] { state.loading.erase({request.which, wanted.name()}); };
   try {
+    const base::NvtxRange range([&] { return "kiln load " + wanted.name(); });
     const Stopwatch watch;
     std::unique_ptr<LoadedKernel> made = load(unit, std::move(obtained), options_of(request));
     const LoadedKernel* const kernel = made.get();

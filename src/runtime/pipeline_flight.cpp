@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/nvtx.hpp"
 #include "base/no_signals.hpp"
 #include "runtime/flight_error.hpp"
 #include "runtime/pipeline_unit.hpp"
@@ -104,6 +105,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
     }
   }
   if (joined) tell(KILN_EVENT_WAIT_STARTED, *unit);
+  const base::NvtxRange range([&] { return "kiln wait " + hint(unit->instantiation); });
   const Stopwatch watch;
   const bool ready = options.deadline.at() == base::Clock::time_point::max()
                          ? (flight->result.wait(), true)

@@ -14,6 +14,11 @@ kiln_fake_test(runtime_load_fault_test kiln_cache kiln_compile SOURCES runtime/l
 kiln_fake_test(runtime_launch_test SOURCES runtime/launch_test.cpp runtime/geometry_test.cpp)
 kiln_fake_test(runtime_sm80_test SOURCES runtime/geometry_sm80_test.cpp)
 kiln_fake_test(runtime_ready_test SOURCES runtime/ready_test.cpp)
+# The same tests on the fake driver and on the real one.
+kiln_test(runtime_driver_test LABEL gpu TIMEOUT 300 USES kiln kiln_toolchain SOURCES runtime/driver_test.cpp)
+target_compile_definitions(runtime_driver_test PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")
+add_dependencies(runtime_driver_test kiln-worker kiln_fake_cuda)
+kiln_test_again(runtime_driver_test PREFIX Fake. LABEL process TIMEOUT 300 ENVIRONMENT KILN_TEST_FAKE=1)
 kiln_test(runtime_gpu_test LABEL gpu TIMEOUT 300 USES kiln kiln_toolchain SOURCES runtime/runtime_gpu_test.cpp)
 add_dependencies(runtime_gpu_test kiln-worker)
 
