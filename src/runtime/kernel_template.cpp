@@ -75,7 +75,7 @@ KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values) const
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = to_c(values[i]);
   PackedParameters packed;
-  if (pack(nullptr, given, values.size(), packed)) wanted.given = packed;
+  if (pack_with_care(nullptr, given, values.size(), packed)) wanted.given = packed;
   return wanted;
 }
 

@@ -48,9 +48,16 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin, Target target);
   ~KernelTemplate();
 
-  /// The ready kernel or null: no lock, no allocation, no call of system or driver.
+  /// Step 1 of the path: the ready kernel or null. No lock, no allocation, no call of system or driver.
   const LoadedKernel* find(const char* const* names, const kiln_value* values,
-                           std::size_t count) const noexcept;
+                           std::size_t count) const noexcept {
+    return find_with_care(ready_, names, values, count);
+  }
+  /// The same for up to four numbers of the parameters' own kinds, null for everything else; no call at all.
+  [[gnu::always_inline]] const LoadedKernel* find_plain(const char* const* names, const kiln_value* values,
+                                                        std::size_t count) const noexcept {
+    return find_plain_in(ready_, names, values, count);
+  }
   /// Throws CompileError and Error.
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
   /// On a thread of the service's; throws at once what get would throw before it looks for the image.
@@ -63,7 +70,14 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
 
   /// The kernel that get_or_fallback has settled on, or null.
   const LoadedKernel* find_chosen(const char* const* names, const kiln_value* values,
-                                  std::size_t count) const noexcept;
+                                  std::size_t count) const noexcept {
+    return find_with_care(chosen_, names, values, count);
+  }
+  [[gnu::always_inline]] const LoadedKernel* find_chosen_plain(const char* const* names,
+                                                               const kiln_value* values,
+                                                               std::size_t count) const noexcept {
+    return find_plain_in(chosen_, names, values, count);
+  }
   const LoadedKernel& get_or_fallback(std::span<const Value> values, const GetRequest& request);
   /// Specialised kernels that are ready take the place of their fallbacks. How many did.
   std::uint64_t adopt();
@@ -93,8 +107,21 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   struct Loading;
   struct State;
 
-  bool pack(const char* const* names, const kiln_value* values, std::size_t count,
-            PackedParameters& out) const noexcept;
+  [[gnu::always_inline]] const LoadedKernel* find_plain_in(const ReadyTable& table, const char* const* names,
+                                                           const kiln_value* values,
+                                                           std::size_t count) const noexcept {
+    if (names || !values || count > parameters_ || count > ReadyTable::kFew) return nullptr;
+    PackedParameters packed;
+    const auto plain = [&](std::uint32_t i, bool& fits) {
+      fits = values[i].kind == kinds_[i];
+      return values[i].integer;
+    };
+    return packed.set_plain(static_cast<std::uint32_t>(count), plain) ? table.find_few(packed) : nullptr;
+  }
+  const LoadedKernel* find_with_care(const ReadyTable& table, const char* const* names,
+                                     const kiln_value* values, std::size_t count) const noexcept;
+  bool pack_with_care(const char* const* names, const kiln_value* values, std::size_t count,
+                      PackedParameters& out) const noexcept;
   bool pack_named(const char* const* names, const kiln_value* values, std::size_t count,
                   std::int64_t* out) const noexcept;
   bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;

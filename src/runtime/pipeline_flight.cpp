@@ -3,8 +3,8 @@
 #include <thread>
 
 #include "base/log.hpp"
-#include "base/nvtx.hpp"
 #include "base/no_signals.hpp"
+#include "base/nvtx.hpp"
 #include "runtime/flight_error.hpp"
 #include "runtime/pipeline_unit.hpp"
 
