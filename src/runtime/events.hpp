@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "base/process.hpp"
 #include "kiln/kiln.h"
 
 namespace kiln::runtime {
@@ -45,17 +46,17 @@ class LastingEvents {
   explicit LastingEvents(Events events) : events_(events) {}
   template <class... Args>
   void tell(const Args&... args) noexcept {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_.get());
     events_.tell(args...);
   }
   /// Nobody is told any more when this returns.
   void end() noexcept {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_.get());
     events_ = {};
   }
 
  private:
-  std::mutex mutex_;
+  base::PerProcess<std::mutex> mutex_;  // a forked child ends it, too
   Events events_;
 };
 
