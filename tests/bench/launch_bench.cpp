@@ -66,7 +66,8 @@ struct World {
     service = std::make_unique<Service>(options);
     service->add_template(
         "format = 1\n[template]\nname = \"empty\"\nsource = \"empty.cu\"\ninstantiate = \"empty<{N}>\"\n"
-        "[param.N]\nkind = \"int\"\nrange = [1, 9]\ndefault = 1\n[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n",
+        "[param.N]\nkind = \"int\"\nrange = [1, 9]\ndefault = 1\n[launch]\ngrid = [\"1\"]\nblock = "
+        "[\"32\"]\n",
         "template <int N> __global__ void empty() {}");
     empty = service->open("empty").get();
     rms_norm_template = std::make_unique<KernelTemplate>(service->open("rms_norm"));
@@ -169,10 +170,17 @@ const std::vector<Row>& rows() {
          World& w = world();
          const Kernel k = w.rms_norm;
          const CUstream s = w.streams[t];
-         KILN_LOOP(k(s, w.out, w.in, w.weight, 1, 4096, 4096, 1e-6f));
+         KILN_LOOP(k(s, w.out, w.in, w.weight, 1, std::int64_t{4096}, std::int64_t{4096}, 1e-6f));
+       }},
+      {"rms_norm_eight_rows", "bare",
+       [](int calls, int t) {  // each [[require]] is worked out to its end
+         World& w = world();
+         const Kernel k = w.rms_norm;
+         const CUstream s = w.streams[t];
+         KILN_LOOP(k(s, w.out, w.in, w.weight, 8, std::int64_t{4096}, std::int64_t{4096}, 1e-6f));
        }},
       {"rms_norm_converted", "bare",
-       [](int calls, int t) {  // i64 for i32, int for i64, double for f32
+       [](int calls, int t) {  // size_t for i32, int for i64, double for f32
          World& w = world();
          const Kernel k = w.rms_norm;
          const CUstream s = w.streams[t];
