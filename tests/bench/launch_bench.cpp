@@ -257,7 +257,7 @@ class Table : public benchmark::BenchmarkReporter {
     }
   }
   void Finalize() override {
-    std::printf("%-20s %10s %10s %14s %8s\n", "ns per call", "median", "p99", "over the floor", "");
+    std::printf("%-20s %10s %10s %14s\n", "ns per call", "median", "p99", "over the floor");
     for (const Row& row : rows()) {
       const auto& mine = ns_[row.name];
       if (mine.empty()) continue;
@@ -266,8 +266,11 @@ class Table : public benchmark::BenchmarkReporter {
         std::printf(" %+13.1f", quantile(mine, 0.5) - quantile(ns_[row.floor], 0.5));
       std::puts("");
     }
-    std::printf("\n%-20s %10s   (%d threads on %d streams, %u processors)\n", "calls per us", "median",
-                kThreads, kThreads, std::thread::hardware_concurrency());
+    if (std::thread::hardware_concurrency() < kThreads)
+      return void(std::printf("\n%d threads on %d streams: not measured, there are %u processors\n", kThreads,
+                              kThreads, std::thread::hardware_concurrency()));
+    if (rates_.empty()) return;
+    std::printf("\n%-20s %10s   (%d threads on %d streams)\n", "calls per us", "median", kThreads, kThreads);
     for (const Row& row : rows())
       if (const auto found = rates_.find(row.name); found != rates_.end())
         std::printf("%-20s %10.2f\n", row.name.c_str(), quantile(found->second, 0.5) / 1e6);
@@ -329,6 +332,7 @@ int main(int argc, char** argv) {
         ->UseManualTime()
         ->MinTime(0.002)
         ->Repetitions(100);
+    if (std::thread::hardware_concurrency() < kThreads) continue;
     if (row.name.rfind("bare", 0) == 0 || row.name == "empty" || row.name == "rms_norm" ||
         row.name == "get_rms_norm")
       benchmark::RegisterBenchmark(row.name.c_str(), measure_rate, row)
