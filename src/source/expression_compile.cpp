@@ -58,8 +58,7 @@ class ExpressionCompiler {
 
   Expression run() {
     whole();
-    std::sort(out_.reads_.begin(), out_.reads_.end());
-    out_.reads_.erase(std::unique(out_.reads_.begin(), out_.reads_.end()), out_.reads_.end());
+    out_.set_reads(std::move(reads_));
     return std::move(out_);
   }
 
@@ -139,7 +138,7 @@ class ExpressionCompiler {
 
   void load(std::string_view word, std::size_t start) {
     if (const auto slot = symbols_.slots.find(word); slot != symbols_.slots.end()) {
-      out_.reads_.push_back(slot->second);
+      reads_.push_back(slot->second);
       return emit(Op::load, slot->second, 1);
     }
     if (const auto constant = symbols_.constants.find(word); constant != symbols_.constants.end()) {
@@ -254,6 +253,7 @@ class ExpressionCompiler {
   const std::string_view where_;
   ExpressionCursor in_;
   int nesting_ = 0, depth_ = 0;
+  std::vector<int> reads_;
   std::vector<std::string> expanding_;  ///< stride() calls under way
   Expression out_;
 };

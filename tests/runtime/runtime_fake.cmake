@@ -11,7 +11,8 @@ endfunction()
 
 kiln_fake_test(runtime_load_test SOURCES runtime/load_test.cpp runtime/capture_test.cpp runtime/sealed_test.cpp runtime/concurrent_test.cpp)
 kiln_fake_test(runtime_load_fault_test kiln_cache kiln_compile SOURCES runtime/load_fault_test.cpp)
-kiln_fake_test(runtime_launch_test SOURCES runtime/launch_test.cpp runtime/geometry_test.cpp)
+kiln_fake_test(runtime_launch_test SOURCES runtime/launch_test.cpp runtime/argument_types_test.cpp runtime/geometry_test.cpp runtime/geometry_once_test.cpp)
+kiln_fake_test(runtime_launch_errors_test SOURCES runtime/launch_errors_test.cpp)
 kiln_fake_test(runtime_sm80_test SOURCES runtime/geometry_sm80_test.cpp)
 kiln_fake_test(runtime_ready_test SOURCES runtime/ready_test.cpp)
 # The same tests on the fake driver and on the real one.
@@ -51,6 +52,10 @@ foreach(header ${public_headers})
   endif()
   set_tests_properties(${names} PROPERTIES LABELS unit TIMEOUT 60)
 endforeach()
+
+add_test(NAME ArgumentTypes.WhatCanNeverBeOneDoesNotCompile COMMAND ${runtime_tests}/argument_rules_test.sh
+  ${CMAKE_CXX_COMPILER} ${PROJECT_SOURCE_DIR}/include)
+set_tests_properties(ArgumentTypes.WhatCanNeverBeOneDoesNotCompile PROPERTIES LABELS unit TIMEOUT 120)
 
 add_test(NAME Library.ExportsOnlyKilnAndNeedsNoCuda COMMAND ${runtime_tests}/symbols_test.sh $<TARGET_FILE:kiln>)
 set_tests_properties(Library.ExportsOnlyKilnAndNeedsNoCuda PROPERTIES LABELS unit)
