@@ -49,22 +49,18 @@ ReadyTable::Slot& ReadyTable::free_slot(const Slots& in, std::uint64_t hash) noe
 const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKernel* kernel) {
   const std::uint64_t hash = hash_of(p);
   if (const Slot* present = slot_of(p, hash)) return present->kernel.load(std::memory_order_relaxed);
-  std::unique_ptr<std::int64_t[]> more;
   if (p.count > kInline) {
-    more.reset(new std::int64_t[p.count]);
-    std::memcpy(more.get(), p.values, p.count * sizeof(std::int64_t));
-    more_.reserve(more_.size() + 1);
+    more_.emplace_back(new std::int64_t[p.count]);
+    std::memcpy(more_.back().get(), p.values, p.count * sizeof(std::int64_t));
   }
   if (slots_.empty() || (used_ + 1) * 2 > slots_.back()->mask) grow();
   Slot& slot = free_slot(*slots_.back(), hash);
   slot.count = p.count;
   slot.check = static_cast<std::uint32_t>(hash >> 32);
-  if (more) {
-    slot.more = more.get();
-    more_.push_back(std::move(more));
-  } else {
+  if (p.count > kInline)
+    slot.more = more_.back().get();
+  else
     std::memcpy(slot.values, p.values, p.count * sizeof(std::int64_t));
-  }
   ++used_;
   slot.kernel.store(kernel, std::memory_order_release);
   return kernel;
