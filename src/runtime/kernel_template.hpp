@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <future>
 #include <map>
 #include <memory>
@@ -28,6 +29,10 @@ struct Target {
   std::uint64_t context_id = 0;  ///< tells contexts of one address apart; 0: the driver cannot say
   toolchain::DeviceFacts device;
   base::Arch arch;
+
+  /// Throws Error(driver) when the context was destroyed. A driver takes such a handle in cuCtxSetCurrent and
+  /// crashes later (580); asked for its id it says so.
+  void check_context(const std::string& doing) const;
 };
 
 struct GetRequest {
@@ -38,6 +43,8 @@ struct GetRequest {
   bool may_compile = true;  ///< false: memory and disk only, whatever the mode
   bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it
   bool own_thread = false;  ///< on one of kiln's, which may be held up in the driver
+  /// KernelTemplate::epoch() when it was asked for: a release since then drops it. None: the present one.
+  std::optional<std::uint64_t> epoch{};
 };
 
 using KernelFuture = std::shared_future<const LoadedKernel*>;
@@ -84,10 +91,14 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// Throws Error(manifest) when `generic` takes other arguments, or parameters that cannot be told it.
   /// Called before anybody has the template, or by one thread at a time with the same generic template.
   void set_fallback(std::shared_ptr<KernelTemplate> generic);
+  /// REQUIRES: as set_fallback, or that open() has returned the template.
   bool has_fallback() const noexcept { return fallback_ != nullptr; }
 
-  /// Forgets and unloads what is loaded. REQUIRES: no reader.
+  /// Forgets and unloads what is loaded, and drops what is being made behind callers' backs. REQUIRES: no
+  /// reader.
   void release();
+  /// Counts releases.
+  std::uint64_t epoch();
   /// Adds a line for each kernel that is loaded: specialisation, arch and the digest of its image.
   void describe_loaded(std::set<std::string>& out);
 
@@ -143,6 +154,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
                                 const GetRequest& request);
   void load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
                      const GetRequest& request, Loading& loading) noexcept;
+  void give_up(const Wanted& wanted, const GetRequest& request, Loading& loading,
+               std::exception_ptr error) noexcept;
+  void check_kept(const Wanted& wanted, const GetRequest& request);
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,
                                      ObtainOptions options);
   void make_behind(const Wanted& wanted);

@@ -41,11 +41,9 @@ ReadyTable::Slot& ReadyTable::free_slot(const Slots& in, std::uint64_t hash) noe
 const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKernel* kernel) {
   const std::uint64_t hash = hash_of(p.words(), p.size());
   if (const Slot* present = slot_of(p, hash)) return present->kernel.load(std::memory_order_relaxed);
-  std::unique_ptr<std::int32_t[]> more;
   if (p.size() > kFew) {
-    more.reset(new std::int32_t[p.size()]);
-    std::memcpy(more.get(), p.words(), p.size() * sizeof(std::int32_t));
-    more_.emplace_back();
+    more_.emplace_back(new std::int32_t[p.size()]);
+    std::memcpy(more_.back().get(), p.words(), p.size() * sizeof(std::int32_t));
   }
   // A small table is kept emptier: what a hit costs there is the wrong guess at a slot that is taken.
   const auto most = [](std::uint64_t size) { return size <= 1024 ? size / 4 : size / 2; };
@@ -53,12 +51,10 @@ const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKe
   Slot& slot = free_slot(*slots_.back(), hash);
   slot.shape = p.shape();
   slot.check = static_cast<std::uint32_t>(hash >> 32);
-  if (more) {
-    slot.more = more.get();
-    more_.back() = std::move(more);
-  } else {
+  if (p.size() > kFew)
+    slot.more = more_.back().get();
+  else
     std::memcpy(slot.few, p.words(), p.size() * sizeof(std::int32_t));
-  }
   ++used_;
   slot.kernel.store(kernel, std::memory_order_release);
   return kernel;
