@@ -1,4 +1,6 @@
 // When entries were used: noted in memory, written in batches off everybody's way.
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <ctime>
@@ -62,6 +64,7 @@ void Store::Impl::start_upkeep() noexcept try {
 
 /// One round in `options.upkeep`, until the store is closed.
 void Store::Impl::keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noexcept {
+  ::pthread_setname_np(::pthread_self(), "kiln-store");
   std::unique_lock lock(upkeep.mutex);
   const auto write = [&](base::Clock::duration patience) {
     upkeep.writing = true;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "kiln/device_ptr.hpp"
 #include "kiln/error.hpp"
 #include "kiln/kiln.h"
 #include "kiln/specialization.hpp"
@@ -76,17 +77,35 @@ struct Positional {
 };
 
 template <class T>
-constexpr kiln_arg_type arg_type() noexcept {
-  static_assert(std::is_trivially_copyable_v<T>, "kernel arguments are copied by their bytes");
-  constexpr std::uint32_t kind = std::is_pointer_v<T> || std::is_null_pointer_v<T> ? KILN_ARG_POINTER
-                                 : std::is_floating_point_v<T>                     ? KILN_ARG_FLOAT
-                                 : std::is_integral_v<T> && std::is_signed_v<T>    ? KILN_ARG_SIGNED
-                                 : std::is_integral_v<T>                           ? KILN_ARG_UNSIGNED
-                                                                                   : KILN_ARG_BYTES;
-  return {kind, sizeof(T)};
+constexpr bool is_function_pointer = std::is_pointer_v<T>&& std::is_function_v<std::remove_pointer_t<T>>;
+
+template <class T>
+constexpr std::uint32_t arg_kind() noexcept {
+  if (std::is_pointer_v<T> || std::is_null_pointer_v<T> || std::is_same_v<T, DevicePtr>)
+    return KILN_ARG_POINTER;
+  if (std::is_floating_point_v<T>) return KILN_ARG_FLOAT;
+  if (std::is_integral_v<T>) return std::is_signed_v<T> ? KILN_ARG_SIGNED : KILN_ARG_UNSIGNED;
+  return KILN_ARG_BYTES;
 }
 
-/// One array per list of argument types, so that its address stands for the types.
+/// What can never be an argument does not compile; what the kernel does not take is refused by its launch.
+template <class T>
+constexpr kiln_arg_type arg_type() noexcept {
+  static_assert(!std::is_array_v<T>,
+                "an array is no kernel argument: pass a pointer to device memory, or a struct that holds it");
+  static_assert(!std::is_function_v<T> && !is_function_pointer<T> && !std::is_member_pointer_v<T>,
+                "functions and members of the host mean nothing to a kernel");
+  static_assert(std::is_trivially_copyable_v<T>,
+                "kernel arguments are copied by their bytes: pass a trivially copyable type (of a container, "
+                "its elements in device memory)");
+  static_assert(sizeof(T) <= 32764, "kernel arguments take at most 32764 bytes together");
+  if constexpr (std::is_enum_v<T>)
+    return arg_type<std::underlying_type_t<T>>();
+  else
+    return {arg_kind<T>(), sizeof(T)};
+}
+
+/// The array is never empty, for lists without arguments.
 template <class... T>
 struct ArgTypes {
   static constexpr kiln_arg_type value[sizeof...(T) + 1] = {arg_type<T>()..., {}};

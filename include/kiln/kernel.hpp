@@ -1,6 +1,7 @@
 // A loaded kernel.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "kiln/detail.hpp"
@@ -34,12 +35,15 @@ class Kernel {
   explicit Kernel(const kiln_kernel* handle) noexcept : handle_(handle) {}
 
   /// Launches with the manifest's geometry; arguments in manifest order, trailing optional ones may be left
-  /// out. Pointers are device pointers; integers and floats are converted to the declared type when the value
-  /// fits. Wrong count or kind, an unaligned pointer or a broken [[require]] throw Error before anything is
-  /// launched. The kernel's context must be current.
+  /// out. Pointers are device pointers (or a DevicePtr); integers, enums and floats are converted to the
+  /// declared type when the value fits; structs and tensor maps are taken by their bytes, at any alignment.
+  /// Errors: wrong count, kind or size and numbers that do not fit (invalid_argument), an unaligned pointer,
+  /// a broken [[require]] or an impossible geometry (requirement), all before anything is launched; the
+  /// driver's refusal, which says what to do (driver). The kernel's context must be current. Allocates
+  /// nothing once these types were seen.
   template <class... Args>
   void operator()(CUstream stream, const Args&... args) const {
-    const void* data[sizeof...(Args) + 1] = {static_cast<const void*>(&args)..., nullptr};
+    const void* data[sizeof...(Args) + 1] = {static_cast<const void*>(std::addressof(args))..., nullptr};
     detail::check(
         kiln_kernel_launch(handle_, stream, detail::ArgTypes<Args...>::value, data, sizeof...(Args)));
   }

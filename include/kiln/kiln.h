@@ -390,9 +390,11 @@ typedef struct kiln_arg_type {
 } kiln_arg_type;
 
 /* Launches with the manifest's geometry. Arguments in manifest order; trailing optional ones may be left out;
- * [runtime] values follow the arguments. Count and types are checked once per kernel and `types` pointer,
- * which must therefore stay valid and constant. The kernel's context must be current. Alignment and
- * [[require]] are checked on every launch. */
+ * [runtime] values follow the arguments. data[i] points to an argument, at any alignment; it is read before
+ * the call returns. Count and types are checked once per kernel and list of types, compared by content: eight
+ * lists are remembered, a kernel that is called with more has the others checked each time. The kernel's
+ * context must be current. Alignment of pointers and [[require]] are checked on every launch. A grid without
+ * blocks (no rows) launches nothing and succeeds. */
 KILN_API kiln_status kiln_kernel_launch(const kiln_kernel* kernel, CUstream stream,
                                         const kiln_arg_type* types, const void* const* data, size_t count);
 
@@ -405,7 +407,8 @@ typedef struct kiln_launch_config {
   CUstream stream;
 } kiln_launch_config;
 
-/* Raw: geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked. */
+/* Raw: geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked. Dynamic shared
+ * memory beyond 48 KiB and clusters of more than 8 blocks are allowed for the function first. */
 KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config,
                                             void** parameters);
 

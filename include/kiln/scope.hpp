@@ -30,6 +30,13 @@ class Preparation {
  public:
   Preparation(kiln_preparation* handle, std::shared_ptr<void> keep) noexcept
       : keep_(std::move(keep)), handle_(handle) {}
+  Preparation(Preparation&&) = default;
+  /// What is assigned over goes before what its on_progress is called through.
+  Preparation& operator=(Preparation&& other) noexcept {
+    handle_ = std::move(other.handle_);
+    keep_ = std::move(other.keep_);
+    return *this;
+  }
   /// Until all is done; throws the first failure then.
   Progress wait() const {
     Progress out{};

@@ -55,6 +55,14 @@ class Service {
     handle_.reset(handle);
   }
 
+  Service(Service&&) = default;
+  /// What is assigned over goes before what its on_event is called through.
+  Service& operator=(Service&& other) noexcept {
+    handle_ = std::move(other.handle_);
+    on_event_ = std::move(other.on_event_);
+    return *this;
+  }
+
   /// Parses the manifest once and binds to the device's context. Throws Error(unknown_template | manifest |
   /// no_driver).
   KernelTemplate open(const std::string& name, const Device& device = Device::current()) {

@@ -40,6 +40,10 @@ std::optional<FileStamp> FileStamp::of(const std::string& path) noexcept {
   return stamp_of(AT_FDCWD, path.c_str(), 0);
 }
 
+std::optional<FileStamp> FileStamp::of(int directory, const char* path) noexcept {
+  return stamp_of(directory, path, 0);
+}
+
 bool FileStamp::settled() const noexcept {
   timespec now;
   ::clock_gettime(CLOCK_REALTIME, &now);

@@ -20,6 +20,9 @@ struct FileStamp {
 
   /// Of a regular file, following symlinks; nothing when there is none.
   static std::optional<FileStamp> of(const std::string& path) noexcept;
+  /// The same of a path that is relative to an open directory; `errno` says why there is none (EISDIR for a
+  /// directory, EINVAL for what else is no regular file).
+  static std::optional<FileStamp> of(int directory, const char* path) noexcept;
   /// Older than 2 s: a write after the stamp was taken would have changed it.
   bool settled() const noexcept;
 };

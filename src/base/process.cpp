@@ -59,6 +59,11 @@ std::uint64_t process_generation() noexcept {
   return now;
 }
 
+const std::atomic<std::uint64_t>& process_word() noexcept {
+  process_generation();
+  return *page.load(std::memory_order_acquire);
+}
+
 void close_at_fork(int fd) noexcept {
   if (fd < 0 || fd >= kTableSize) return;
   ours[fd].store(true, std::memory_order_relaxed);

@@ -16,6 +16,10 @@ namespace kiln::base {
 /// Never 0; differs from that of every ancestor process. Costs a memory load: the kernel wipes the page it
 /// lies in at a fork, so that PID namespaces (parent and child both 1) and raw clone() are seen too.
 std::uint64_t process_generation() noexcept;
+/// A word that holds process_generation() in this process, and another value in its children: for a path on
+/// which the call is too dear. (Where the kernel cannot wipe a page at a fork, a child has to call
+/// process_generation() once before the word differs.)
+const std::atomic<std::uint64_t>& process_word() noexcept;
 
 /// A descriptor that a forked child shall close at once.
 void close_at_fork(int fd) noexcept;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <initializer_list>
 
 #include "base/hash.hpp"
 #include "base/process.hpp"
@@ -13,14 +12,24 @@ namespace {
 
 constexpr std::string_view kToolchainLine = "toolchain 1:1\n";
 
-void field(std::string& out, std::string_view label, std::initializer_list<std::string_view> values) {
+/// The key text of CUB's 622 headers is made at every start: no field makes a string of its own.
+void value(std::string& out, std::string_view value) {
+  char size[24] = " ";
+  const auto end = std::to_chars(size + 1, size + sizeof size, value.size()).ptr;
+  out.append(size, end).append(1, ':').append(value);
+}
+void value(std::string& out, const Digest& digest) {
+  constexpr char digits[] = "0123456789abcdef";
+  char hex[2 * sizeof digest.bytes];
+  char* at = hex;
+  for (const std::uint8_t byte : digest.bytes) *at++ = digits[byte >> 4], *at++ = digits[byte & 15];
+  value(out, std::string_view(hex, sizeof hex));
+}
+
+template <class... Values>
+void field(std::string& out, std::string_view label, const Values&... values) {
   out += label;
-  for (const std::string_view value : values) {
-    out += ' ';
-    out += std::to_string(value.size());
-    out += ':';
-    out += value;
-  }
+  (value(out, values), ...);
   out += '\n';
 }
 
@@ -42,30 +51,30 @@ MadeKey make_key(const source::Instantiation& unit, const source::Closure& closu
   MadeKey made;
   std::string& text = made.text;
   text.reserve(512 + 160 * closure.files.size());
-  field(text, "kiln-key", {"1"});
-  field(text, "template", {unit.unit});
-  field(text, "arch", {unit.resolved.arch.name()});
-  field(text, "source", {base::digest_of(unit.source).hex()});
+  field(text, "kiln-key", "1");
+  field(text, "template", unit.unit);
+  field(text, "arch", unit.resolved.arch.name());
+  field(text, "source", base::digest_of(unit.source));
   for (const source::ProjectEdge& edge : closure.edges) {
     const source::ClosureFile& file = closure.files[edge.file];
-    field(text, "include", {edge.includer, edge.spelling, file.symbolic, file.digest.hex()});
+    field(text, "include", edge.includer, edge.spelling, file.symbolic, file.digest);
   }
-  field(text, "name", {unit.name_expression});
+  field(text, "name", unit.name_expression);
   for (const Parameter& p : unit.resolved.specialization.parameters)
-    field(text, "parameter", {p.name, p.value});
-  for (const std::string& option : unit.options) field(text, "option", {option});
+    field(text, "parameter", p.name, p.value);
+  for (const std::string& option : unit.options) field(text, "option", option);
 
   made.toolchain_at = text.size();
   text += kToolchainLine;
-  field(text, "facts", {std::to_string(kFactsVersion)});
-  field(text, "nvrtc", {toolkit.nvrtc_build_id});
-  field(text, "builtins", {toolkit.builtins_build_id});
-  for (const std::string& option : kiln_options()) field(text, "kiln-option", {option});
+  field(text, "facts", std::to_string(kFactsVersion));
+  field(text, "nvrtc", toolkit.nvrtc_build_id);
+  field(text, "builtins", toolkit.builtins_build_id);
+  for (const std::string& option : kiln_options()) field(text, "kiln-option", option);
   for (const source::ClosureFile& file : closure.files) {
     if (file.toolkit)
-      field(text, "header", {file.symbolic, file.digest.hex()});
+      field(text, "header", file.symbolic, file.digest);
     else if (file.via_toolkit) {
-      field(text, "project-header", {file.symbolic, file.digest.hex()});
+      field(text, "project-header", file.symbolic, file.digest);
       made.project_header_through_toolkit = true;
     }
   }

@@ -1,5 +1,7 @@
 #include "compile/worker_pool.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <csignal>
 #include <limits>
@@ -254,6 +256,7 @@ void WorkerPool::ensure_watched(State& state) {
 
 /// Sends idle workers away, reaps those that died, and keeps those at work from taking all memory.
 void WorkerPool::watch(State& state) noexcept {
+  ::pthread_setname_np(::pthread_self(), "kiln-workers");
   std::unique_lock lock(state.mutex);
   while (!state.stopping && !(state.idle.empty() && state.busy.empty())) {
     state.wake_watcher.wait_for(lock, state.busy.empty() ? std::min(kWatchIdle, settings_.idle) : kWatchBusy);

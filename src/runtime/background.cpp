@@ -24,8 +24,8 @@ void Background::run(Urgency urgency, Task task) {
     if (limit_ == 0) limit_ = std::clamp(ahead_limit_(), 1, kMostThreads / 2);
     auto& queue = urgency == Urgency::caller ? state.urgent : state.ahead;
     queue.push_back(std::move(task));
-    const std::size_t waiting = state.urgent.size() + (ahead_may_run(state) ? state.ahead.size() : 0);
-    if (waiting > static_cast<std::size_t>(state.idle) && state.threads < kMostThreads) {
+    const auto free = static_cast<std::size_t>(state.threads - state.busy);  // also those just starting
+    if (runnable(state) > free && state.threads < kMostThreads) {
       try {
         const base::NoSignals inherited_by_the_thread;
         std::thread([this, &state] { serve(state); }).detach();
@@ -52,24 +52,21 @@ void Background::serve(State& state) noexcept {
     };
     if (!something()) {
       if (state.stopping) break;
-      ++state.idle;
-      const bool came =
-          state.work.wait_for(lock, std::chrono::seconds(1), [&] { return something() || state.stopping; });
-      --state.idle;
-      if (!came) break;
+      if (!state.work.wait_for(lock, std::chrono::seconds(1), [&] { return something() || state.stopping; }))
+        break;
       continue;
     }
     const bool ahead = state.urgent.empty();
     auto& queue = ahead ? state.ahead : state.urgent;
     Task task = std::move(queue.front());
     queue.pop_front();
-    state.busy_ahead += ahead;
+    ++state.busy, state.busy_ahead += ahead;
     const bool cancelled = state.stopping;
     lock.unlock();
     task(cancelled);
     task = nullptr;  // what it holds goes before we lock
     lock.lock();
-    state.busy_ahead -= ahead;
+    --state.busy, state.busy_ahead -= ahead;
     if (ahead) state.work.notify_one();
   }
   --state.threads;

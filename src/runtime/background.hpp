@@ -1,6 +1,7 @@
 // Threads for what no caller's thread does: get_async, prefetch, prepare, loads with a deadline.
 #pragma once
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -34,10 +35,15 @@ class Background {
     std::mutex mutex;  // guards what follows
     std::condition_variable work, left;
     std::deque<Task> urgent, ahead;
-    int threads = 0, idle = 0, busy_ahead = 0;
+    int threads = 0, busy = 0, busy_ahead = 0;
     bool stopping = false;
   };
   bool ahead_may_run(const State& state) const { return state.busy_ahead < limit_; }
+  /// Tasks that could run now if there were threads for them.
+  std::size_t runnable(const State& state) const {
+    const auto room = static_cast<std::size_t>(std::max(0, limit_ - state.busy_ahead));
+    return state.urgent.size() + std::min(state.ahead.size(), room);
+  }
   void serve(State& state) noexcept;
 
   static constexpr int kMostThreads = 256;

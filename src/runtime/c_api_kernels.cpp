@@ -48,6 +48,31 @@ GetRequest request_of(const kiln_get* get) {
   return out;
 }
 
+/// Functions of their own, so that a plain hit saves no registers for them.
+[[gnu::noinline]] kiln_status get_slowly(kiln_template* t, const char* const* names, const kiln_value* values,
+                                         std::size_t count, const kiln_get* get, const kiln_kernel** out) {
+  return guarded([&] {
+    require(out != nullptr, "out is null");
+    if (const LoadedKernel* ready = of(t).find(names, values, count)) {
+      *out = handle_of(*ready);
+      return;
+    }
+    *out = handle_of(of(t).get(values_of(of(t), names, values, count), request_of(get)));
+  });
+}
+[[gnu::noinline]] kiln_status get_or_fallback_slowly(kiln_template* t, const char* const* names,
+                                                     const kiln_value* values, std::size_t count,
+                                                     const kiln_get* get, const kiln_kernel** out) {
+  return guarded([&] {
+    require(out != nullptr, "out is null");
+    if (const LoadedKernel* chosen = of(t).find_chosen(names, values, count)) {
+      *out = handle_of(*chosen);
+      return;
+    }
+    *out = handle_of(of(t).get_or_fallback(values_of(of(t), names, values, count), request_of(get)));
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -55,38 +80,35 @@ extern "C" {
 kiln_status kiln_template_get(kiln_template* t, const char* const* names, const kiln_value* values,
                               size_t count, const kiln_get* get, const kiln_kernel** out) {
   if (t && out) [[likely]] {
-    if (const LoadedKernel* ready = reinterpret_cast<KernelTemplate*>(t)->find(names, values, count))
+    if (const LoadedKernel* ready = reinterpret_cast<KernelTemplate*>(t)->find_plain(names, values, count))
         [[likely]] {
       *out = handle_of(*ready);
       return KILN_OK;
     }
   }
-  return guarded([&] {
-    require(out != nullptr, "out is null");
-    *out = handle_of(of(t).get(values_of(of(t), names, values, count), request_of(get)));
-  });
+  return get_slowly(t, names, values, count, get, out);
 }
 
 const kiln_kernel* kiln_template_try_get(kiln_template* t, const kiln_value* values, size_t count) {
-  const LoadedKernel* ready =
-      t ? reinterpret_cast<KernelTemplate*>(t)->find(nullptr, values, count) : nullptr;
-  return ready ? handle_of(*ready) : nullptr;
+  if (!t) return nullptr;
+  const KernelTemplate& opened = *reinterpret_cast<const KernelTemplate*>(t);
+  const LoadedKernel* ready = opened.find_plain(nullptr, values, count);
+  if (!ready) [[unlikely]]
+    ready = opened.find(nullptr, values, count);
+  return reinterpret_cast<const kiln_kernel*>(ready);
 }
 
 kiln_status kiln_template_get_or_fallback(kiln_template* t, const char* const* names,
                                           const kiln_value* values, size_t count, const kiln_get* get,
                                           const kiln_kernel** out) {
   if (t && out) [[likely]] {
-    if (const LoadedKernel* chosen = reinterpret_cast<KernelTemplate*>(t)->find_chosen(names, values, count))
-        [[likely]] {
+    if (const LoadedKernel* chosen =
+            reinterpret_cast<KernelTemplate*>(t)->find_chosen_plain(names, values, count)) [[likely]] {
       *out = handle_of(*chosen);
       return KILN_OK;
     }
   }
-  return guarded([&] {
-    require(out != nullptr, "out is null");
-    *out = handle_of(of(t).get_or_fallback(values_of(of(t), names, values, count), request_of(get)));
-  });
+  return get_or_fallback_slowly(t, names, values, count, get, out);
 }
 
 kiln_status kiln_template_get_async(kiln_template* t, const char* const* names, const kiln_value* values,

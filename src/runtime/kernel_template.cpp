@@ -30,27 +30,18 @@ kiln_value to_c(const Value& v) noexcept {
           v.text.data()};
 }
 
-/// Makes the template's context current in a thread of kiln's own.
-class CurrentContext {
- public:
-  CurrentContext(const Target& target, const std::string& doing) : driver_(target.driver) {
-    if (driver_) driver_->check(driver_->cuCtxSetCurrent(target.context), "cuCtxSetCurrent", doing);
-  }
-  ~CurrentContext() {
-    if (driver_) driver_->cuCtxSetCurrent(nullptr);
-  }
-  CurrentContext(const CurrentContext&) = delete;
-  CurrentContext& operator=(const CurrentContext&) = delete;
-
- private:
-  const Driver* driver_;
-};
-
 [[noreturn]] void fail_leaving(const std::string& what) {
   throw Error(Errc::not_ready, what + " was not made: the service goes");
 }
 
 }  // namespace
+
+void Target::check_context(const std::string& doing) const {
+  unsigned long long id = 0;
+  CUresult result = driver->cuCtxGetId(context, &id);
+  if (result == CUDA_SUCCESS && id != context_id) result = CUDA_ERROR_CONTEXT_IS_DESTROYED;  // another, there
+  driver->check(result, "cuCtxGetId", doing);
+}
 
 KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin,
                                Target target)
@@ -75,7 +66,7 @@ KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values) const
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = to_c(values[i]);
   PackedParameters packed;
-  if (pack(nullptr, given, values.size(), packed)) wanted.given = packed;
+  if (pack_with_care(nullptr, given, values.size(), packed)) wanted.given = packed;
   return wanted;
 }
 
@@ -135,6 +126,7 @@ ObtainOptions KernelTemplate::options_of(const GetRequest& request) const noexce
 }
 
 const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest& request) {
+  check_kept(wanted, request);
   CUcontext current = nullptr;
   const std::string doing = "loading " + wanted.name();
   target_.driver->check(target_.driver->cuCtxGetCurrent(&current), "cuCtxGetCurrent", doing);
@@ -142,6 +134,7 @@ const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest&
     throw Error(Errc::no_driver, doing + ": template '" + origin_->manifest.name +
                                      "' was opened in another context; make that one current in this thread");
   }
+  target_.check_context(doing);  // to other threads than its destroyer's it stays current
   source::Instantiation unit = source::instantiate(origin_, wanted.resolved, request.which);
   Obtained obtained = service_.obtain(unit, options_of(request));
   return load_once(wanted, std::move(unit), std::move(obtained), request);
@@ -158,7 +151,7 @@ KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetR
   }
   admit(wanted, request);
   GetRequest own = request;
-  own.stream.reset(), own.own_thread = true;
+  own.stream.reset(), own.own_thread = true, own.epoch = epoch();
   service_.background().run(
       request.urgency, [self = shared_from_this(), wanted = std::move(wanted), own, promise](bool cancelled) {
         try {
@@ -196,13 +189,15 @@ void KernelTemplate::prefetch(std::span<const Value> values) {
 /// One at a time for each specialisation. Its failure is remembered by the pipeline, and told as an event.
 void KernelTemplate::make_behind(const Wanted& wanted) {
   State& state = state_.get();
+  GetRequest request;
+  request.urgency = compile::Urgency::ahead, request.own_thread = true;
   {
     const std::lock_guard lock(state.mutex);
     if (!state.behind.insert(wanted.name()).second) return;
+    request.epoch = state.epoch;
   }
-  service_.background().run(compile::Urgency::ahead, [self = shared_from_this(), wanted](bool cancelled) {
-    GetRequest request;
-    request.urgency = compile::Urgency::ahead, request.own_thread = true;
+  service_.background().run(compile::Urgency::ahead, [self = shared_from_this(), wanted,
+                                                      request](bool cancelled) {
     try {
       if (!cancelled && self->target_.driver) {
         const CurrentContext current(self->target_, "loading " + wanted.name());
@@ -215,7 +210,7 @@ void KernelTemplate::make_behind(const Wanted& wanted) {
     }
     State& own = self->state_.get();
     const std::lock_guard lock(own.mutex);
-    own.behind.erase(wanted.name());
+    if (own.epoch == request.epoch) own.behind.erase(wanted.name());
   });
 }
 
@@ -232,11 +227,23 @@ void KernelTemplate::release() {
     const std::lock_guard lock(state.mutex);
     ++state.epoch;
     ready_.clear(), ready_references_.clear(), chosen_.clear();
-    state.pending.clear();
+    state.pending.clear(), state.loading.clear(), state.behind.clear();
     gone = std::move(state.kernels);
     state.kernels.clear();
   }
   for (const auto& kernel : gone) service_.pipeline().counters().device_bytes -= kernel->image().bytes.size();
+}
+
+std::uint64_t KernelTemplate::epoch() {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  return state.epoch;
+}
+
+/// What nobody is there for any more is neither compiled nor loaded.
+void KernelTemplate::check_kept(const Wanted& wanted, const GetRequest& request) {
+  if (request.epoch && *request.epoch != epoch())
+    throw Error(Errc::not_ready, wanted.name() + " was not made: its scope was released meanwhile");
 }
 
 void KernelTemplate::describe_loaded(std::set<std::string>& out) {

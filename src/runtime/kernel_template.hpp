@@ -2,6 +2,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <exception>
 #include <future>
 #include <map>
 #include <memory>
@@ -28,6 +29,10 @@ struct Target {
   std::uint64_t context_id = 0;  ///< tells contexts of one address apart; 0: the driver cannot say
   toolchain::DeviceFacts device;
   base::Arch arch;
+
+  /// Throws Error(driver) when the context was destroyed. A driver takes such a handle in cuCtxSetCurrent and
+  /// crashes later (580); asked for its id it says so.
+  void check_context(const std::string& doing) const;
 };
 
 struct GetRequest {
@@ -38,6 +43,8 @@ struct GetRequest {
   bool may_compile = true;  ///< false: memory and disk only, whatever the mode
   bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it
   bool own_thread = false;  ///< on one of kiln's, which may be held up in the driver
+  /// KernelTemplate::epoch() when it was asked for: a release since then drops it. None: the present one.
+  std::optional<std::uint64_t> epoch{};
 };
 
 using KernelFuture = std::shared_future<const LoadedKernel*>;
@@ -48,9 +55,16 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin, Target target);
   ~KernelTemplate();
 
-  /// The ready kernel or null: no lock, no allocation, no call of system or driver.
+  /// Step 1 of the path: the ready kernel or null. No lock, no allocation, no call of system or driver.
   const LoadedKernel* find(const char* const* names, const kiln_value* values,
-                           std::size_t count) const noexcept;
+                           std::size_t count) const noexcept {
+    return find_with_care(ready_, names, values, count);
+  }
+  /// The same for up to four numbers of the parameters' own kinds, null for everything else; no call at all.
+  [[gnu::always_inline]] const LoadedKernel* find_plain(const char* const* names, const kiln_value* values,
+                                                        std::size_t count) const noexcept {
+    return find_plain_in(ready_, names, values, count);
+  }
   /// Throws CompileError and Error.
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
   /// On a thread of the service's; throws at once what get would throw before it looks for the image.
@@ -63,17 +77,28 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
 
   /// The kernel that get_or_fallback has settled on, or null.
   const LoadedKernel* find_chosen(const char* const* names, const kiln_value* values,
-                                  std::size_t count) const noexcept;
+                                  std::size_t count) const noexcept {
+    return find_with_care(chosen_, names, values, count);
+  }
+  [[gnu::always_inline]] const LoadedKernel* find_chosen_plain(const char* const* names,
+                                                               const kiln_value* values,
+                                                               std::size_t count) const noexcept {
+    return find_plain_in(chosen_, names, values, count);
+  }
   const LoadedKernel& get_or_fallback(std::span<const Value> values, const GetRequest& request);
   /// Specialised kernels that are ready take the place of their fallbacks. How many did.
   std::uint64_t adopt();
   /// Throws Error(manifest) when `generic` takes other arguments, or parameters that cannot be told it.
   /// Called before anybody has the template, or by one thread at a time with the same generic template.
   void set_fallback(std::shared_ptr<KernelTemplate> generic);
+  /// REQUIRES: as set_fallback, or that open() has returned the template.
   bool has_fallback() const noexcept { return fallback_ != nullptr; }
 
-  /// Forgets and unloads what is loaded. REQUIRES: no reader.
+  /// Forgets and unloads what is loaded, and drops what is being made behind callers' backs. REQUIRES: no
+  /// reader.
   void release();
+  /// Counts releases.
+  std::uint64_t epoch();
   /// Adds a line for each kernel that is loaded: specialisation, arch and the digest of its image.
   void describe_loaded(std::set<std::string>& out);
 
@@ -93,8 +118,21 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   struct Loading;
   struct State;
 
-  bool pack(const char* const* names, const kiln_value* values, std::size_t count,
-            PackedParameters& out) const noexcept;
+  [[gnu::always_inline]] const LoadedKernel* find_plain_in(const ReadyTable& table, const char* const* names,
+                                                           const kiln_value* values,
+                                                           std::size_t count) const noexcept {
+    if (names || !values || count > parameters_ || count > ReadyTable::kFew) return nullptr;
+    PackedParameters packed;
+    const auto plain = [&](std::uint32_t i, bool& fits) {
+      fits = values[i].kind == kinds_[i];
+      return values[i].integer;
+    };
+    return packed.set_plain(static_cast<std::uint32_t>(count), plain) ? table.find_few(packed) : nullptr;
+  }
+  const LoadedKernel* find_with_care(const ReadyTable& table, const char* const* names,
+                                     const kiln_value* values, std::size_t count) const noexcept;
+  bool pack_with_care(const char* const* names, const kiln_value* values, std::size_t count,
+                      PackedParameters& out) const noexcept;
   bool pack_named(const char* const* names, const kiln_value* values, std::size_t count,
                   std::int64_t* out) const noexcept;
   bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;
@@ -116,6 +154,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
                                 const GetRequest& request);
   void load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
                      const GetRequest& request, Loading& loading) noexcept;
+  void give_up(const Wanted& wanted, const GetRequest& request, Loading& loading,
+               std::exception_ptr error) noexcept;
+  void check_kept(const Wanted& wanted, const GetRequest& request);
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,
                                      ObtainOptions options);
   void make_behind(const Wanted& wanted);

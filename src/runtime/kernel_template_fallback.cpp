@@ -91,7 +91,10 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
       return choose(*wanted, load_once(*wanted, std::move(unit), std::move(*obtained), request), false);
   }
   const LoadedKernel& generic = fallback_->get(values_for_fallback(values, &*wanted), request);
-  if (!refused && service_.may_compile()) make_behind(*wanted);
+  if (!refused && service_.may_compile())
+    make_behind(*wanted);
+  else if (!refused)
+    service_.note_missing(wanted->resolved);
   return choose(*wanted, generic, true);
 }
 

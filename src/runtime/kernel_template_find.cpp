@@ -1,4 +1,5 @@
-// Step 1 of the path: the hot one. No lock, no allocation, no call of system or driver.
+// Step 1 of the path for values that are not all numbers of their parameters' kinds. No lock, no allocation,
+// no call of system or driver here, either.
 #include <string_view>
 
 #include "runtime/kernel_template.hpp"
@@ -28,15 +29,9 @@ bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64
   return false;
 }
 
-bool KernelTemplate::pack(const char* const* names, const kiln_value* values, std::size_t count,
-                          PackedParameters& out) const noexcept {
+bool KernelTemplate::pack_with_care(const char* const* names, const kiln_value* values, std::size_t count,
+                                    PackedParameters& out) const noexcept {
   if (count > parameters_ || (count > 0 && !values)) return false;
-  const auto plain = [&](std::uint32_t i, bool& fits) {
-    fits = values[i].kind == kinds_[i];
-    return values[i].integer;
-  };
-  if (!names && out.set_plain(static_cast<std::uint32_t>(count), plain)) [[likely]]
-    return true;
   std::int64_t numbers[source::kMaxParameters];
   if (names && !pack_named(names, values, count, numbers)) return false;
   for (std::size_t i = 0; !names && i < count; ++i) {
@@ -57,16 +52,11 @@ bool KernelTemplate::pack_named(const char* const* names, const kiln_value* valu
   return true;
 }
 
-const LoadedKernel* KernelTemplate::find(const char* const* names, const kiln_value* values,
-                                         std::size_t count) const noexcept {
+const LoadedKernel* KernelTemplate::find_with_care(const ReadyTable& table, const char* const* names,
+                                                   const kiln_value* values,
+                                                   std::size_t count) const noexcept {
   PackedParameters packed;
-  return pack(names, values, count, packed) ? ready_.find(packed) : nullptr;
-}
-
-const LoadedKernel* KernelTemplate::find_chosen(const char* const* names, const kiln_value* values,
-                                                std::size_t count) const noexcept {
-  PackedParameters packed;
-  return pack(names, values, count, packed) ? chosen_.find(packed) : nullptr;
+  return pack_with_care(names, values, count, packed) ? table.find(packed) : nullptr;
 }
 
 }  // namespace kiln::runtime

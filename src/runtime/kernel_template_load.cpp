@@ -1,5 +1,6 @@
 // Step 7 of the path: one load of a kernel per context, whoever waits for it.
 #include "base/log.hpp"
+#include "base/nvtx.hpp"
 #include "kiln/error.hpp"
 #include "runtime/kernel_template_state.hpp"
 #include "runtime/service.hpp"
@@ -17,6 +18,8 @@ const LoadedKernel& KernelTemplate::load_once(const Wanted& wanted, source::Inst
   bool first = false;
   {
     const std::lock_guard lock(state.mutex);
+    if (request.epoch && *request.epoch != state.epoch)
+      throw Error(Errc::not_ready, wanted.name() + " was not loaded: its scope was released meanwhile");
     if (const LoadedKernel* found = table(request.which).find(wanted.exact)) return *found;
     auto& slot = state.loading[{request.which, wanted.name()}];
     first = !slot;
@@ -27,16 +30,21 @@ const LoadedKernel& KernelTemplate::load_once(const Wanted& wanted, source::Inst
     loading = slot;
   }
   const bool patient = request.own_thread || request.deadline.at() == base::Clock::time_point::max();
-  if (first && patient) {
-    load_and_land(wanted, unit, std::move(obtained), request, *loading);
+  if (patient) {
+    // Also one that a hasty caller has queued: kiln's threads may all be here, and none left for the queue.
+    if (!loading->begun.exchange(true)) load_and_land(wanted, unit, std::move(obtained), request, *loading);
   } else if (first) {
     service_.background().run(
         compile::Urgency::caller, [self = shared_from_this(), wanted, unit = std::move(unit),
-                                   obtained = std::move(obtained), request, loading](bool) {
-          const Driver& driver = *self->target_.driver;
-          driver.cuCtxSetCurrent(self->target_.context);  // the driver's own calls say what is wrong with it
-          self->load_and_land(wanted, unit, obtained, request, *loading);
-          driver.cuCtxSetCurrent(nullptr);
+                                   obtained = std::move(obtained), request, loading](bool cancelled) {
+          if (loading->begun.exchange(true)) return;
+          try {
+            if (cancelled) throw Error(Errc::not_ready, wanted.name() + " was not loaded: the service goes");
+            const CurrentContext current(self->target_, "loading " + wanted.name());
+            self->load_and_land(wanted, unit, obtained, request, *loading);
+          } catch (...) {
+            self->give_up(wanted, request, *loading, std::current_exception());
+          }
         });
   }
   if (!patient && loading->result.wait_until(request.deadline.at()) != std::future_status::ready) {
@@ -54,8 +62,8 @@ const LoadedKernel& KernelTemplate::load_once(const Wanted& wanted, source::Inst
 void KernelTemplate::load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
                                    const GetRequest& request, Loading& loading) noexcept {
   State& state = state_.get();
-  const auto landed = [&] { state.loading.erase({request.which, wanted.name()}); };
   try {
+    const base::NvtxRange range([&] { return "kiln load " + wanted.name(); });
     const Stopwatch watch;
     std::unique_ptr<LoadedKernel> made = load(unit, std::move(obtained), options_of(request));
     const LoadedKernel* const kernel = made.get();
@@ -69,7 +77,7 @@ void KernelTemplate::load_and_land(const Wanted& wanted, const source::Instantia
       state.kernels.push_back(std::move(made));
       table(request.which).insert(wanted.exact, kernel);
       if (service_.adopts_automatically()) adopted = adopt_locked(state);
-      landed();
+      state.loading.erase({request.which, wanted.name()});
     }
     Counters& counters = service_.pipeline().counters();
     ++counters.loads;
@@ -79,12 +87,18 @@ void KernelTemplate::load_and_land(const Wanted& wanted, const source::Instantia
     tell_adopted(adopted);
     loading.promise.set_value(kernel);
   } catch (...) {
-    {
-      const std::lock_guard lock(state.mutex);
-      landed();
-    }
-    loading.promise.set_exception(std::current_exception());
+    give_up(wanted, request, loading, std::current_exception());
   }
+}
+
+void KernelTemplate::give_up(const Wanted& wanted, const GetRequest& request, Loading& loading,
+                             std::exception_ptr error) noexcept {
+  State& state = state_.get();
+  {
+    const std::lock_guard lock(state.mutex);
+    if (loading.epoch == state.epoch) state.loading.erase({request.which, wanted.name()});
+  }
+  loading.promise.set_exception(std::move(error));
 }
 
 /// The driver decides whether a record of another toolchain will do: what it refuses is rejected and the path

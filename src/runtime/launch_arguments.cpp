@@ -1,8 +1,9 @@
-// A launch's arguments: checked against manifest and recorded layout, converted to the declared types, and
-// given to the expressions.
-#include <cmath>
+// A launch's arguments: checked against manifest and recorded layout, converted where their types are not the
+// declared ones, and given to the expressions. What needs no conversion is not copied: the driver reads it
+// from where the caller has it.
+#include <algorithm>
+#include <bit>
 #include <cstring>
-#include <limits>
 
 #include "kiln/error.hpp"
 #include "runtime/loaded_kernel.hpp"
@@ -25,38 +26,70 @@ const char* kind_name(std::uint32_t kind) {
   return kind < 5 ? names[kind] : "something unknown";
 }
 
+template <class T>
+std::int64_t read_as(const void* data) {
+  T value;
+  std::memcpy(&value, data, sizeof value);
+  return static_cast<std::int64_t>(value);
+}
+
 std::int64_t read_integer(kiln_arg_type type, const void* data) {
-  const auto read = [&](auto zero) {
-    std::memcpy(&zero, data, sizeof zero);
-    return static_cast<std::int64_t>(zero);
-  };
   const bool is_signed = type.kind == KILN_ARG_SIGNED;
   switch (type.size) {
     case 1:
-      return is_signed ? read(std::int8_t{}) : read(std::uint8_t{});
+      return is_signed ? read_as<std::int8_t>(data) : read_as<std::uint8_t>(data);
     case 2:
-      return is_signed ? read(std::int16_t{}) : read(std::uint16_t{});
+      return is_signed ? read_as<std::int16_t>(data) : read_as<std::uint16_t>(data);
     case 4:
-      return is_signed ? read(std::int32_t{}) : read(std::uint32_t{});
+      return is_signed ? read_as<std::int32_t>(data) : read_as<std::uint32_t>(data);
     default:
-      return read(std::int64_t{});
+      return read_as<std::int64_t>(data);
   }
 }
 
-bool fits(Kind kind, std::int64_t value, bool was_unsigned_64) {
-  switch (kind) {
+/// Whether an argument's bytes are what the kernel takes.
+bool is_as_declared(Kind want, kiln_arg_type have) {
+  switch (want) {
     case Kind::i32:
-      return !was_unsigned_64 && value >= INT32_MIN && value <= INT32_MAX;
-    case Kind::u32:
-      return !was_unsigned_64 && value >= 0 && value <= UINT32_MAX;
     case Kind::i64:
-      return !was_unsigned_64;
+      return have.kind == KILN_ARG_SIGNED && have.size == (want == Kind::i32 ? 4u : 8u);
+    case Kind::u32:
+    case Kind::u64:
+      return have.kind == KILN_ARG_UNSIGNED && have.size == (want == Kind::u32 ? 4u : 8u);
+    case Kind::f32:
+      return have.size == 4;
+    case Kind::f64:
+      return have.size == 8;
     default:
-      return value >= 0 || was_unsigned_64;
+      return true;
   }
+}
+
+std::int64_t read_declared(Kind kind, const void* data) {
+  return kind == Kind::i32   ? read_as<std::int32_t>(data)
+         : kind == Kind::u32 ? read_as<std::uint32_t>(data)
+                             : read_as<std::int64_t>(data);
 }
 
 }  // namespace
+
+/// A list that fitted.
+struct LoadedKernel::CheckedTypes {
+  std::vector<kiln_arg_type> types;
+  std::uint64_t conversions;  ///< bit i: argument i is converted
+
+  /// By content, so that a caller may keep its lists where it likes.
+  bool is(const kiln_arg_type* other, std::size_t count) const noexcept {
+    if (count != types.size()) return false;
+    for (std::size_t i = 0; i < count; ++i)
+      if (types[i].kind != other[i].kind || types[i].size != other[i].size) return false;
+    return true;
+  }
+};
+
+LoadedKernel::~LoadedKernel() {
+  for (const auto& list : checked_) delete list.load(std::memory_order_relaxed);
+}
 
 /// The manifest against the image: the driver trusts the parameter list that we give it.
 void LoadedKernel::check_layout() const {
@@ -76,24 +109,24 @@ void LoadedKernel::check_layout() const {
   }
 }
 
-void LoadedKernel::check_types(const kiln_arg_type* types, std::size_t count) const {
-  const std::uintptr_t call =
-      reinterpret_cast<std::uintptr_t>(types) * 128 + count;  // addresses leave the top bits free
-  if (checked_.load(std::memory_order_relaxed) == call) return;
-  check_layout();
+void LoadedKernel::check_count(std::size_t count) const {
   const auto& arguments = manifest().arguments;
   std::size_t required = arguments.size();
   while (required > 0 && arguments[required - 1].optional) --required;
   const std::size_t runtime = manifest().runtime.size();
   if (runtime > 0) required = arguments.size();  // what follows the arguments needs all of them in place
-  if (count < required + runtime || count > arguments.size() + runtime) {
-    std::string names;
-    for (const ArgumentSpec& a : arguments)
-      names += (names.empty() ? "" : ", ") + a.name + (a.optional ? "?" : "");
-    for (const auto& r : manifest().runtime) names += (names.empty() ? "" : ", ") + r.name;
-    fail(Errc::invalid_argument,
-         "launched with " + std::to_string(count) + " arguments, expected (" + names + ")");
-  }
+  if (count >= required + runtime && count <= arguments.size() + runtime) return;
+  std::string names;
+  for (const ArgumentSpec& a : arguments)
+    names += (names.empty() ? "" : ", ") + a.name + (a.optional ? "?" : "");
+  for (const auto& r : manifest().runtime) names += (names.empty() ? "" : ", ") + r.name;
+  fail(Errc::invalid_argument,
+       "launched with " + std::to_string(count) + " arguments, expected (" + names + ")");
+}
+
+std::uint64_t LoadedKernel::checked_conversions(const kiln_arg_type* types, std::size_t count) const {
+  const auto& arguments = manifest().arguments;
+  std::uint64_t conversions = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const bool extra = i >= arguments.size();
     const std::string& name = extra ? manifest().runtime[i - arguments.size()].name : arguments[i].name;
@@ -104,130 +137,161 @@ void LoadedKernel::check_types(const kiln_arg_type* types, std::size_t count) co
     const bool good = want == Kind::pointer ? have == KILN_ARG_POINTER && size == 8
                       : is_integer(want)    ? integer
                       : is_float(want)      ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
-                                       : have == KILN_ARG_BYTES && types[i].size == arguments[i].type.size();
-    if (good) continue;
-    const std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
-    fail(Errc::invalid_argument, "argument " + std::to_string(i) + " '" + name + "' is " + kind_name(have) +
-                                     " of " + std::to_string(types[i].size) + " bytes, expected " + wanted);
+                                            : have == KILN_ARG_BYTES && size == arguments[i].type.size();
+    if (!good) {
+      const std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
+      fail(Errc::invalid_argument, "argument " + std::to_string(i) + " '" + name + "' is " + kind_name(have) +
+                                       " of " + std::to_string(size) + " bytes, expected " + wanted);
+    }
+    if (!extra && !is_as_declared(want, types[i])) conversions |= std::uint64_t{1} << i;
   }
-  checked_.store(call, std::memory_order_relaxed);
+  return conversions;
 }
 
-void LoadedKernel::store_argument(std::size_t i, kiln_arg_type type, const void* data,
+/// Which arguments of such a list are converted.
+inline std::uint64_t LoadedKernel::check_types(const kiln_arg_type* types, std::size_t count) const {
+  for (const auto& known : checked_) {
+    const CheckedTypes* list = known.load(std::memory_order_acquire);
+    if (!list) break;
+    if (list->is(types, count)) return list->conversions;
+  }
+  return check_new_types(types, count);
+}
+
+std::uint64_t LoadedKernel::check_new_types(const kiln_arg_type* types, std::size_t count) const {
+  check_layout();
+  check_count(count);
+  const std::uint64_t conversions = checked_conversions(types, count);
+  auto made = std::make_unique<const CheckedTypes>(CheckedTypes{{types, types + count}, conversions});
+  for (auto& place : checked_) {
+    const CheckedTypes* present = nullptr;
+    if (place.compare_exchange_strong(present, made.get(), std::memory_order_acq_rel)) {
+      made.release();
+      break;
+    }
+    if (present->is(types, count)) break;  // by another thread, just now
+  }
+  return conversions;
+}
+
+void LoadedKernel::fail_to_fit(std::size_t i, kiln_arg_type type, std::int64_t value) const {
+  const auto& arguments = manifest().arguments;
+  const bool extra = i >= arguments.size();
+  const bool huge = type.kind == KILN_ARG_UNSIGNED && value < 0;
+  fail(Errc::invalid_argument,
+       "argument '" + (extra ? manifest().runtime[i - arguments.size()].name : arguments[i].name) +
+           "' = " + (huge ? std::to_string(static_cast<std::uint64_t>(value)) : std::to_string(value)) +
+           " does not fit " + (extra ? "i64" : arguments[i].type.to_string(manifest().parameters)));
+}
+
+/// Throws when it does not fit `kind`, the declared type of argument or run-time value `i`.
+inline std::int64_t LoadedKernel::integer_of(std::size_t i, Kind kind, kiln_arg_type type,
+                                             const void* data) const {
+  const std::int64_t value = read_integer(type, data);
+  const bool huge =
+      type.kind == KILN_ARG_UNSIGNED && value < 0;  // of 64 bits: narrower ones have a sign to spare
+  if (!fits(kind, value, huge)) [[unlikely]]
+    fail_to_fit(i, type, value);
+  return value;
+}
+
+inline void LoadedKernel::convert(std::size_t i, kiln_arg_type type, const void* data,
                                   PreparedLaunch& out) const {
-  const ArgumentSpec& spec = manifest().arguments[i];
-  const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
+  const Kind kind = manifest().arguments[i].type.kind;
   out.parameters[i] = &out.storage[i];
-  switch (spec.type.kind) {
-    case Kind::pointer: {
-      std::uint64_t address = 0;
-      std::memcpy(&address, data, sizeof address);
-      out.storage[i] = address;
-      out.slots[slot] = static_cast<std::int64_t>(address);
-      return;
-    }
-    case Kind::f32:
-    case Kind::f64: {
-      double value = 0;
-      float narrow = 0;
-      if (type.size == 4)
-        std::memcpy(&narrow, data, 4), value = narrow;
-      else
-        std::memcpy(&value, data, 8), narrow = static_cast<float>(value);
-      if (spec.type.kind == Kind::f32)
-        std::memcpy(&out.storage[i], &narrow, 4);
-      else
-        std::memcpy(&out.storage[i], &value, 8);
-      return;
-    }
-    case Kind::structure:
-    case Kind::tensormap:
-      out.parameters[i] = const_cast<void*>(data);
-      return;  // the driver copies, and does not write
-    default: {
-      const std::int64_t value = read_integer(type, data);
-      const bool huge = type.kind == KILN_ARG_UNSIGNED && type.size == 8 && value < 0;
-      if (!fits(spec.type.kind, value, huge)) {
-        fail(Errc::invalid_argument,
-             "argument '" + spec.name +
-                 "' = " + (huge ? std::to_string(static_cast<std::uint64_t>(value)) : std::to_string(value)) +
-                 " does not fit " + spec.type.to_string(manifest().parameters));
-      }
-      out.storage[i] = static_cast<std::uint64_t>(value);
-      out.slots[slot] = value;
-    }
+  if (is_integer(kind)) {
+    out.storage[i] = static_cast<std::uint64_t>(integer_of(i, kind, type, data));
+  } else if (kind == Kind::f32) {
+    double wide;
+    std::memcpy(&wide, data, sizeof wide);
+    const auto value = static_cast<float>(wide);
+    std::memcpy(&out.storage[i], &value, sizeof value);
+  } else {
+    float narrow;
+    std::memcpy(&narrow, data, sizeof narrow);
+    const double value = narrow;
+    std::memcpy(&out.storage[i], &value, sizeof value);
   }
 }
 
-void LoadedKernel::store_default(std::size_t i, PreparedLaunch& out) const {
-  const ArgumentSpec& spec = manifest().arguments[i];
-  const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
-  out.parameters[i] = &out.storage[i];
-  out.storage[i] = 0;
-  if (is_float(spec.type.kind)) {
-    const double value = spec.float_value.value_or(0);
-    const float narrow = static_cast<float>(value);
-    if (spec.type.kind == Kind::f32)
-      std::memcpy(&out.storage[i], &narrow, 4);
-    else
-      std::memcpy(&out.storage[i], &value, 8);
-    return;
-  }
-  const std::int64_t value =
-      spec.type.kind == Kind::pointer || spec.value.empty() ? 0 : spec.value.evaluate(out.slots);
-  out.storage[i] = static_cast<std::uint64_t>(value);
-  out.slots[slot] = value;
-}
-
-void LoadedKernel::store_defaults(std::size_t from, PreparedLaunch& out) const {
-  const auto& arguments = manifest().arguments;
-  for (std::size_t i = from; i < arguments.size(); ++i) {
-    if (arguments[i].value.empty()) store_default(i, out);
-  }
-  for (const int slot : manifest().value_order) {  // a value may read an argument that comes later
-    const int i = slot - manifest().slots.argument_slot(0);
-    if (i >= static_cast<int>(from) && i < static_cast<int>(arguments.size()))
-      store_default(static_cast<std::size_t>(i), out);
+void LoadedKernel::compute_omitted(std::size_t given, PreparedLaunch& out) const {
+  for (const LaunchPlan::Computed& c : plan_.computed) {
+    if (c.argument < given) continue;
+    const ArgumentSpec& spec = manifest().arguments[c.argument];
+    const std::int64_t value = c.value.evaluate(out.slots);
+    if (!fits(spec.type.kind, value)) {
+      fail(Errc::requirement, "argument '" + spec.name + "', left out, = " + c.value.text() + " = " +
+                                  std::to_string(value) + " does not fit " +
+                                  spec.type.to_string(manifest().parameters));
+    }
+    out.storage[c.argument] = static_cast<std::uint64_t>(value);
+    out.parameters[c.argument] = &out.storage[c.argument];
+    out.slots[c.slot] = value;
   }
 }
 
-void LoadedKernel::check_pointers(const PreparedLaunch& out) const {
-  const auto& arguments = manifest().arguments;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const ArgumentSpec& a = arguments[i];
-    if (a.type.kind != Kind::pointer || a.align.empty() || out.storage[i] == 0) continue;
-    const std::int64_t align = a.align.evaluate(out.slots);
-    if (align > 1 && out.storage[i] % static_cast<std::uint64_t>(align) != 0) {
-      char address[32];
-      std::snprintf(address, sizeof address, "0x%llx", static_cast<unsigned long long>(out.storage[i]));
-      fail(Errc::requirement, "argument '" + a.name + "' = " + address + " is not aligned to " +
-                                  std::to_string(align) + " bytes (" + a.align.text() + ")");
-    }
+inline void LoadedKernel::check_values(const PreparedLaunch& out) const {
+  for (const LaunchPlan::Alignment& alignment : plan_.alignments) {
+    std::uint64_t address;
+    std::memcpy(&address, out.parameters[alignment.argument], sizeof address);
+    if (address & alignment.mask) [[unlikely]]
+      check_alignment(alignment, address, out);
   }
-  for (const source::Requirement& r : manifest().requirements) {
-    if (r.at_launch && r.expression.evaluate(out.slots) == 0) {
-      fail(Errc::requirement,
-           source::render_message(manifest(), r.message, out.slots) + " (" + r.expression.text() + ")");
-    }
+  for (const LaunchPlan::Requirement& requirement : plan_.requirements) {
+    if (requirement.expression.evaluate(out.slots) == 0) [[unlikely]]
+      fail_requirement(*requirement.origin, out);
   }
+}
+
+void LoadedKernel::check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
+                                   const PreparedLaunch& out) const {
+  const std::int64_t bytes = alignment.bytes.evaluate(out.slots);
+  if (bytes <= 1 || address % static_cast<std::uint64_t>(bytes) == 0) return;
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
+  fail(Errc::requirement, "argument '" + manifest().arguments[alignment.argument].name + "' = " + text +
+                              " is not aligned to " + std::to_string(bytes) + " bytes (" +
+                              alignment.bytes.text() + ")");
+}
+
+/// The message may name what no expression reads.
+void LoadedKernel::fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const {
+  const source::SlotLayout& layout = manifest().slots;
+  std::vector<std::int64_t> slots = plan_.slots;
+  for (std::size_t i = 0; i < manifest().arguments.size(); ++i) {
+    const Kind kind = manifest().arguments[i].type.kind;
+    if (kind == Kind::pointer || is_integer(kind))
+      slots[static_cast<std::size_t>(layout.argument_slot(static_cast<int>(i)))] =
+          read_declared(kind, out.parameters[i]);
+  }
+  std::copy_n(out.slots.begin() + layout.runtime_slot(0), layout.runtime,
+              slots.begin() + layout.runtime_slot(0));
+  fail(Errc::requirement,
+       source::render_message(manifest(), broken.message, slots) + " (" + broken.expression.text() + ")");
 }
 
 void LoadedKernel::prepare(const kiln_arg_type* types, const void* const* data, std::size_t count,
                            PreparedLaunch& out) const {
-  check_types(types, count);
-  const auto total = static_cast<std::size_t>(manifest().slots.total());
-  std::memcpy(out.slots.data(), base_slots_.data(), total * sizeof(std::int64_t));
-  const std::size_t arguments = manifest().arguments.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    if (i < arguments)
-      store_argument(i, types[i], data[i], out);
-    else
-      out.slots[static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i - arguments)))] =
-          read_integer(types[i], data[i]);
+  refuse_other_process();
+  const std::uint64_t conversions = check_types(types, count);
+  const std::size_t all = plan_.defaults.size();
+  const std::size_t given = std::min(count, all);
+  for (std::size_t i = 0; i < given; ++i)
+    out.parameters[i] = const_cast<void*>(data[i]);  // the driver copies, and does not write
+  for (std::uint64_t left = conversions; left != 0; left &= left - 1) {
+    const auto i = static_cast<std::size_t>(std::countr_zero(left));
+    convert(i, types[i], data[i], out);
   }
-  if (count < arguments) store_defaults(count, out);
-  check_pointers(out);
-  out.config = {};
+  for (std::size_t i = given; i < all; ++i)
+    out.parameters[i] = const_cast<std::uint64_t*>(&plan_.defaults[i]);
+  for (const LaunchPlan::Read& read : plan_.reads)
+    out.slots[read.slot] = read_declared(read.kind, out.parameters[read.argument]);
+  for (std::size_t i = all; i < count; ++i) {
+    const int slot = manifest().slots.runtime_slot(static_cast<int>(i - all));
+    out.slots[static_cast<std::size_t>(slot)] = integer_of(i, Kind::i64, types[i], data[i]);
+  }
+  if (given < all && !plan_.computed.empty()) compute_omitted(given, out);
+  check_values(out);
   set_geometry(out);
 }
 

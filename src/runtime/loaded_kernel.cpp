@@ -11,6 +11,8 @@ using namespace toolchain;
 namespace {
 /// Dynamic shared memory that every kernel may have without being asked for.
 constexpr std::int64_t kFreeSharedBytes = 48 << 10;
+/// Blocks of a cluster that every device of 9.0 or newer has room for.
+constexpr unsigned kPortableCluster = 8;
 }  // namespace
 
 LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
@@ -23,16 +25,17 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
       obtained_(std::move(obtained)),
       library_(std::move(library)),
       name_(resolved_.specialization.to_string()),
-      shared_allowed_(kFreeSharedBytes - obtained_.image->facts.shared_bytes) {
-  const source::Manifest& m = manifest();
-  std::copy(resolved_.slots.begin(), resolved_.slots.end(), base_slots_.begin());
-  base_slots_[static_cast<std::size_t>(m.slots.sms_slot())] = device.sms;
-  base_slots_[static_cast<std::size_t>(m.slots.smem_optin_slot())] = device.smem_optin;
-  base_slots_[static_cast<std::size_t>(m.slots.l2_slot())] = device.l2;
-  const auto& grid = spec().grid;
-  wants_occupancy_ = std::any_of(grid.begin(), grid.end(), [&](const source::Expression& e) {
-    return std::binary_search(e.reads().begin(), e.reads().end(), m.slots.occupancy_slot());
-  });
+      plan_(manifest(), spec(), known_slots(device), obtained_.image->facts.shared_bytes),
+      shared_allowed_(kFreeSharedBytes - obtained_.image->facts.shared_bytes) {}
+
+std::vector<std::int64_t> LoadedKernel::known_slots(const DeviceFacts& device) const {
+  const source::SlotLayout& layout = manifest().slots;
+  std::vector<std::int64_t> out = resolved_.slots;
+  out.resize(static_cast<std::size_t>(layout.total()));
+  out[static_cast<std::size_t>(layout.sms_slot())] = device.sms;
+  out[static_cast<std::size_t>(layout.smem_optin_slot())] = device.smem_optin;
+  out[static_cast<std::size_t>(layout.l2_slot())] = device.l2;
+  return out;
 }
 
 const source::LaunchSpec& LoadedKernel::spec() const noexcept {
@@ -41,40 +44,59 @@ const source::LaunchSpec& LoadedKernel::spec() const noexcept {
 
 void LoadedKernel::fail(Errc code, const std::string& what) const { throw Error(code, name_ + ": " + what); }
 
+void LoadedKernel::fail_in_other_process() const {
+  Driver::refuse_in_forked_child("launching " + name_);
+  fail(Errc::internal, "was loaded by another process");  // loading tells the driver's table of its process
+}
+
+inline void LoadedKernel::set_dimension(const LaunchPlan::Dimension& dimension, PreparedLaunch& out) const {
+  const std::int64_t value = dimension.value.evaluate(out.slots);
+  if (value < 0 || value > dimension.most) {
+    fail(Errc::requirement, std::string(dimension.name) + "[" + std::to_string(dimension.index) +
+                                "] = " + dimension.value.text() + " = " + std::to_string(value) +
+                                " is not in 0.." + std::to_string(dimension.most));
+  }
+  out.config.*dimension.into = static_cast<unsigned>(value);
+}
+
+void LoadedKernel::set_shared_memory(PreparedLaunch& out) const {
+  const std::int64_t bytes = plan_.smem.evaluate(out.slots);
+  const std::int64_t fixed = obtained_.image->facts.shared_bytes;
+  const std::int64_t optin = plan_.slots[static_cast<std::size_t>(manifest().slots.smem_optin_slot())];
+  if (bytes < 0 || bytes > optin - fixed) {
+    fail(Errc::requirement, "smem = " + plan_.smem.text() + " = " + std::to_string(bytes) + " bytes (and " +
+                                std::to_string(fixed) + " static) do not fit this device's " +
+                                std::to_string(optin));
+  }
+  out.config.shared_bytes = static_cast<unsigned>(bytes);
+}
+
 void LoadedKernel::set_geometry(PreparedLaunch& out) const {
-  const source::LaunchSpec& s = spec();
-  const auto dimension = [&](const std::vector<source::Expression>& from, std::size_t i, const char* name,
-                             std::int64_t limit) {
-    if (i >= from.size()) return 1u;
-    const std::int64_t value = from[i].evaluate(out.slots);
-    if (value < 0 || value > limit) {
-      fail(Errc::requirement, std::string(name) + "[" + std::to_string(i) + "] = " + from[i].text() + " = " +
-                                  std::to_string(value) + " is not in 0.." + std::to_string(limit));
-    }
-    return static_cast<unsigned>(value);
-  };
-  toolchain::LaunchConfig& c = out.config;
-  c.block_x = dimension(s.block, 0, "block", 1024), c.block_y = dimension(s.block, 1, "block", 1024),
-  c.block_z = dimension(s.block, 2, "block", 64);
-  const std::int64_t shared = s.smem.empty() ? 0 : s.smem.evaluate(out.slots);
-  const std::int64_t optin = base_slots_[static_cast<std::size_t>(manifest().slots.smem_optin_slot())];
-  if (shared < 0 || shared + obtained_.image->facts.shared_bytes > optin) {
-    fail(Errc::requirement, "smem = " + s.smem.text() + " = " + std::to_string(shared) + " bytes (and " +
-                                std::to_string(obtained_.image->facts.shared_bytes) +
-                                " static) do not fit this device's " + std::to_string(optin));
+  Geometry& c = out.config;
+  c = plan_.config;
+  for (const auto& dimension : plan_.block) set_dimension(dimension, out);
+  if (!plan_.smem.empty()) set_shared_memory(out);
+  if (c.shared_bytes > shared_allowed_.load(std::memory_order_relaxed)) allow_shared_memory(c.shared_bytes);
+  if (plan_.wants_occupancy) {
+    out.slots[static_cast<std::size_t>(manifest().slots.occupancy_slot())] = occupancy(c);
   }
-  c.shared_bytes = static_cast<unsigned>(shared);
-  if (shared > shared_allowed_.load(std::memory_order_relaxed)) allow_shared_memory(shared);
-  if (wants_occupancy_) {
-    int blocks = 0;
-    driver_.check(driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                      &blocks, function(), static_cast<int>(c.block_x * c.block_y * c.block_z),
-                      static_cast<std::size_t>(shared)),
-                  "cuOccupancyMaxActiveBlocksPerMultiprocessor", name_);
-    out.slots[static_cast<std::size_t>(manifest().slots.occupancy_slot())] = blocks;
-  }
-  c.grid_x = dimension(s.grid, 0, "grid", INT32_MAX), c.grid_y = dimension(s.grid, 1, "grid", 65535),
-  c.grid_z = dimension(s.grid, 2, "grid", 65535);
+  for (const auto& dimension : plan_.grid) set_dimension(dimension, out);
+  for (const auto& dimension : plan_.cluster) set_dimension(dimension, out);
+  if (c.cluster_blocks() > kPortableCluster) allow_large_cluster();
+}
+
+/// Blocks of this size that one multiprocessor holds.
+std::int64_t LoadedKernel::occupancy(const Geometry& config) const {
+  const bool same = plan_.block.empty() && plan_.smem.empty();
+  const std::int64_t before = occupancy_.load(std::memory_order_relaxed);
+  if (same && before >= 0) return before;
+  int blocks = 0;
+  driver_.check(driver_.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                    &blocks, function(), static_cast<int>(config.block_x * config.block_y * config.block_z),
+                    config.shared_bytes),
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor", "launching " + name_);
+  if (same) occupancy_.store(blocks, std::memory_order_relaxed);
+  return blocks;
 }
 
 void LoadedKernel::allow_shared_memory(std::int64_t bytes) const {
@@ -89,40 +111,32 @@ void LoadedKernel::allow_shared_memory(std::int64_t bytes) const {
   shared_allowed_.store(bytes, std::memory_order_relaxed);
 }
 
+void LoadedKernel::allow_large_cluster() const {
+  if (large_cluster_allowed_.load(std::memory_order_relaxed)) return;
+  const std::lock_guard lock(allowing_);
+  if (large_cluster_allowed_.load(std::memory_order_relaxed)) return;
+  const RelaxedCapture relaxed(driver_);
+  driver_.check(
+      driver_.cuFuncSetAttribute(function(), CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+      "cuFuncSetAttribute",
+      "allowing clusters of more than " + std::to_string(kPortableCluster) + " blocks for " + name_);
+  large_cluster_allowed_.store(true, std::memory_order_relaxed);
+}
+
 void LoadedKernel::launch_prepared(CUstream stream, PreparedLaunch& prepared) const {
-  const source::LaunchSpec& s = spec();
-  toolchain::LaunchConfig config = prepared.config;
+  Geometry& config = prepared.config;
   if (config.grid_x == 0 || config.grid_y == 0 || config.grid_z == 0)
     return;  // nothing to do: zero rows are a valid call
   config.stream = stream;
-  Extras extras;
-  if (!s.cluster.empty()) {
-    const auto size = [&](std::size_t i) {
-      return i < s.cluster.size() ? static_cast<unsigned>(s.cluster[i].evaluate(prepared.slots)) : 1u;
-    };
-    const unsigned x = size(0), y = size(1), z = size(2);
-    if (x * y * z > 1)
-      extras.cluster = {x, y, z};  // 1 is no cluster, and archs before 9.0 know no attribute for it
-  }
-  extras.pdl = s.pdl && resolved_.arch.number >= 90;
-  extras.cooperative = s.cooperative;
-  submit(config, extras, prepared.parameters.data());
+  if (plan_.cluster.empty()) return submit(config, prepared.parameters.data());
+  std::array<LaunchAttribute, 3> attributes;
+  Extras extras = plan_.extras;
+  if (config.cluster_blocks() > 1) extras.cluster = {config.cluster_x, config.cluster_y, config.cluster_z};
+  extras.attach(attributes, config);
+  submit(config, prepared.parameters.data());
 }
 
-void LoadedKernel::submit(toolchain::LaunchConfig& config, const Extras& extras, void** parameters) const {
-  LaunchAttribute attributes[3];
-  config.attributes = attributes;
-  const auto add = [&](int id) -> LaunchAttribute& {
-    LaunchAttribute& a = attributes[config.attribute_count++];
-    a.id = id;
-    return a;
-  };
-  if (extras.cluster[0]) {
-    auto& cluster = add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).value.cluster;
-    cluster.x = extras.cluster[0], cluster.y = extras.cluster[1], cluster.z = extras.cluster[2];
-  }
-  if (extras.pdl) add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION).value.value = 1;
-  if (extras.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.value = 1;
+void LoadedKernel::submit(const toolchain::LaunchConfig& config, void** parameters) const {
   const CUresult result = driver_.cuLaunchKernelEx(&config, function(), parameters, nullptr);
   if (result != CUDA_SUCCESS) [[unlikely]]
     driver_.check(result, "cuLaunchKernelEx", "launching " + name_);
@@ -136,6 +150,7 @@ void LoadedKernel::launch(CUstream stream, const kiln_arg_type* types, const voi
 }
 
 void LoadedKernel::launch_raw(const kiln_launch_config& in, void** parameters) const {
+  refuse_other_process();
   toolchain::LaunchConfig config;
   config.grid_x = in.grid[0], config.grid_y = in.grid[1], config.grid_z = in.grid[2];
   config.block_x = in.block[0], config.block_y = in.block[1], config.block_z = in.block[2];
@@ -145,9 +160,12 @@ void LoadedKernel::launch_raw(const kiln_launch_config& in, void** parameters) c
   Extras extras;
   if (in.cluster[0])
     extras.cluster = {in.cluster[0], std::max(1u, in.cluster[1]), std::max(1u, in.cluster[2])};
+  if (extras.cluster[0] * extras.cluster[1] * extras.cluster[2] > kPortableCluster) allow_large_cluster();
   extras.pdl = in.pdl != 0;
   extras.cooperative = in.cooperative != 0;
-  submit(config, extras, parameters);
+  std::array<LaunchAttribute, 3> attributes;
+  extras.attach(attributes, config);
+  submit(config, parameters);
 }
 
 }  // namespace kiln::runtime

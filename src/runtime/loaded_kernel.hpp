@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kiln/kernel.hpp"
+#include "runtime/launch_plan.hpp"
 #include "runtime/library.hpp"
 #include "runtime/pipeline.hpp"
 #include "source/instantiate.hpp"
@@ -18,12 +19,13 @@ namespace kiln::runtime {
 /// Enough for every manifest that parse_manifest accepts; checked when a template is opened.
 inline constexpr int kMaxSlots = 256;
 
-/// A launch whose arguments are converted and checked and whose geometry is known.
+/// A launch whose arguments are converted and checked and whose geometry is known. Large, and written only
+/// where a launch needs it.
 struct PreparedLaunch {
-  std::array<std::uint64_t, source::kMaxArguments> storage;
+  std::array<std::uint64_t, source::kMaxArguments> storage;  ///< of arguments that were converted
   std::array<void*, source::kMaxArguments> parameters;
-  std::array<std::int64_t, kMaxSlots> slots;
-  toolchain::LaunchConfig config;
+  std::array<std::int64_t, kMaxSlots> slots;  ///< those that the plan's expressions read
+  Geometry config;
 };
 
 class LoadedKernel {
@@ -31,9 +33,10 @@ class LoadedKernel {
   LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
                std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
                Obtained obtained, Library library);
+  ~LoadedKernel();
 
   /// Throws Error: arguments (invalid_argument), [[require]] and alignment (requirement), the driver's
-  /// refusal (driver).
+  /// refusal and a child forked after cuInit (driver). Thread-safe, as is all of it.
   void launch(toolchain::CUstream stream, const kiln_arg_type* types, const void* const* data,
               std::size_t count) const;
   /// The same up to the driver call.
@@ -50,21 +53,37 @@ class LoadedKernel {
   const std::string& specialization() const noexcept { return name_; }
 
  private:
-  /// What goes with a launch as attributes. cluster[0] = 0: none.
-  struct Extras {
-    std::array<unsigned, 3> cluster{};
-    bool pdl = false, cooperative = false;
-  };
-  void submit(toolchain::LaunchConfig& config, const Extras& extras, void** parameters) const;
+  struct CheckedTypes;
+
   const source::LaunchSpec& spec() const noexcept;
+  std::vector<std::int64_t> known_slots(const toolchain::DeviceFacts& device) const;
   void check_layout() const;
-  void check_types(const kiln_arg_type* types, std::size_t count) const;
-  void store_argument(std::size_t index, kiln_arg_type type, const void* data, PreparedLaunch& out) const;
-  void store_defaults(std::size_t from, PreparedLaunch& out) const;
-  void store_default(std::size_t index, PreparedLaunch& out) const;
-  void check_pointers(const PreparedLaunch& out) const;
+  std::uint64_t check_types(const kiln_arg_type* types, std::size_t count) const;
+  std::uint64_t check_new_types(const kiln_arg_type* types, std::size_t count) const;
+  void check_count(std::size_t count) const;
+  std::uint64_t checked_conversions(const kiln_arg_type* types, std::size_t count) const;
+  void convert(std::size_t index, kiln_arg_type type, const void* data, PreparedLaunch& out) const;
+  std::int64_t integer_of(std::size_t index, source::ArgumentType::Kind kind, kiln_arg_type type,
+                          const void* data) const;
+  [[noreturn]] void fail_to_fit(std::size_t index, kiln_arg_type type, std::int64_t value) const;
+  void compute_omitted(std::size_t given, PreparedLaunch& out) const;
+  void check_values(const PreparedLaunch& out) const;
+  void check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
+                       const PreparedLaunch& out) const;
+  [[noreturn]] void fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const;
+
   void set_geometry(PreparedLaunch& out) const;
+  void set_dimension(const LaunchPlan::Dimension& dimension, PreparedLaunch& out) const;
+  void set_shared_memory(PreparedLaunch& out) const;
+  std::int64_t occupancy(const Geometry& config) const;
   void allow_shared_memory(std::int64_t bytes) const;
+  void allow_large_cluster() const;
+  void submit(const toolchain::LaunchConfig& config, void** parameters) const;
+  void refuse_other_process() const {
+    if (process_word_.load(std::memory_order_relaxed) != process_) [[unlikely]]
+      fail_in_other_process();
+  }
+  [[noreturn]] void fail_in_other_process() const;
   [[noreturn]] void fail(Errc code, const std::string& what) const;
 
   const toolchain::Driver& driver_;
@@ -74,12 +93,15 @@ class LoadedKernel {
   Obtained obtained_;
   Library library_;
   std::string name_;
-  std::array<std::int64_t, kMaxSlots> base_slots_{};
-  bool wants_occupancy_ = false;
-  mutable std::atomic<std::uintptr_t> checked_{
-      0};                        ///< the last types that fitted, address and count in one word
-  mutable std::mutex allowing_;  ///< guards raising shared_allowed_ and the driver's attribute together
+  const LaunchPlan plan_;
+  const std::atomic<std::uint64_t>& process_word_ = base::process_word();
+  const std::uint64_t process_ = base::process_generation();  ///< a fork after cuInit takes the driver away
+  /// Lists of types that fitted; beyond these a list is checked at every launch.
+  mutable std::array<std::atomic<const CheckedTypes*>, 8> checked_{};
+  mutable std::atomic<std::int64_t> occupancy_{-1};  ///< when it is the same for all launches
+  mutable std::mutex allowing_;  ///< guards raising what follows and the driver's attribute together
   mutable std::atomic<std::int64_t> shared_allowed_;
+  mutable std::atomic<bool> large_cluster_allowed_{false};
 };
 
 }  // namespace kiln::runtime

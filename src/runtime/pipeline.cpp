@@ -111,6 +111,12 @@ std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOption
     ++counters_.memory_hits;
     return Obtained{found->second, Outcome::memory, {}};
   }
+  throw_remembered(state, key);
+  return std::nullopt;
+}
+
+/// REQUIRES: the state's mutex.
+void Pipeline::throw_remembered(const State& state, const Key& key) {
   if (const auto found = state.refused.find(key); found != state.refused.end()) {
     ++counters_.remembered_failures;
     std::rethrow_exception(found->second);
@@ -120,7 +126,6 @@ std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOption
     ++counters_.remembered_failures;
     std::rethrow_exception(found->second.error);
   }
-  return std::nullopt;
 }
 
 std::optional<Outcome> Pipeline::look(const source::Instantiation& unit) {

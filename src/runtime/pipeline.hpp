@@ -105,6 +105,7 @@ class Pipeline {
  private:
   struct Unit;  // an instantiation with its closure and key
   struct Flight;
+  struct State;
   enum class Lasting { no, pause, until_changed };  ///< how long an error is remembered
   /// After a fault of the machine rather than of the source.
   struct Rest {
@@ -117,6 +118,7 @@ class Pipeline {
   void warm_up();
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);
   std::optional<Obtained> from_memory(const Key& key, const ObtainOptions& options);
+  void throw_remembered(const State& state, const Key& key);
   std::optional<Obtained> from_disk(const Unit& unit, const ObtainOptions& options, bool count_misses);
   std::optional<Obtained> from_store(cache::Store& store, const Unit& unit, base::Deadline deadline,
                                      cache::Miss& miss);

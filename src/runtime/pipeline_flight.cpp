@@ -1,9 +1,12 @@
 // Step 3 of the path: one asker per key, in this process by a future, on this host by cache/flight.
+#include <pthread.h>
+
 #include <algorithm>
 #include <thread>
 
 #include "base/log.hpp"
 #include "base/no_signals.hpp"
+#include "base/nvtx.hpp"
 #include "runtime/flight_error.hpp"
 #include "runtime/pipeline_unit.hpp"
 
@@ -73,22 +76,22 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
   {
     State& state = state_.get();
     std::lock_guard lock(state.mutex);
-    auto& slot = state.flights[unit->made.key];
-    if (!slot) {
-      // Landed between our look in memory and now.
-      if (const auto found = state.memory.find(unit->made.key);
-          found != state.memory.end() && !options.rejected.contains(unit->made.key)) {
-        Obtained out{found->second, Outcome::waited, {}};
-        state.flights.erase(unit->made.key);
+    if (const auto found = state.flights.find(unit->made.key); found != state.flights.end()) {
+      flight = found->second;
+    } else {
+      // Landed, or crashed, between our look in memory and now.
+      if (const auto landed = state.memory.find(unit->made.key);
+          landed != state.memory.end() && !options.rejected.contains(unit->made.key)) {
         ++counters_.waits;
-        return out;
+        return {landed->second, Outcome::waited, {}};
       }
-      slot = std::make_shared<Flight>();
-      slot->urgency = options.urgency;
+      throw_remembered(state, unit->made.key);
+      flight = std::make_shared<Flight>();
+      flight->urgency = options.urgency;
+      state.flights.emplace(unit->made.key, flight);
       joined = false;
       ++state.running;
     }
-    flight = slot;
   }
   if (joined) {
     ++counters_.waits;
@@ -98,12 +101,16 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
   } else {
     try {
       const base::NoSignals inherited_by_the_thread;
-      std::thread([this, unit, options, flight] { run_flight(*unit, options, *flight); }).detach();
+      std::thread([this, unit, options, flight] {
+        ::pthread_setname_np(::pthread_self(), "kiln-flight");  // not its starter's
+        run_flight(*unit, options, *flight);
+      }).detach();
     } catch (const std::exception&) {
       run_flight(*unit, options, *flight);  // no thread to be had: in this one
     }
   }
   if (joined) tell(KILN_EVENT_WAIT_STARTED, *unit);
+  const base::NvtxRange range([&] { return "kiln wait " + hint(unit->instantiation); });
   const Stopwatch watch;
   const bool ready = options.deadline.at() == base::Clock::time_point::max()
                          ? (flight->result.wait(), true)

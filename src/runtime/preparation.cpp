@@ -38,7 +38,7 @@ std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
         opened->origin().manifest, positional_of(*opened, planned.values), opened->target().arch);
     std::string name = resolved.specialization.to_string();
     if (seen.emplace(opened.get(), name).second)
-      rows.push_back({opened, resolved.specialization.parameters, std::move(name)});
+      rows.push_back({opened, resolved.specialization.parameters, std::move(name), opened->epoch()});
   }
   out->progress_.total = rows.size() + out->progress_.skipped;
   out->progress_.done = out->progress_.skipped;
@@ -63,6 +63,7 @@ void Preparation::make(const Row& row, bool dropped) noexcept try {
   get.urgency = compile::Urgency::ahead;
   get.may_compile = request_.may_compile;
   get.past_seal = true;
+  get.epoch = row.epoch;
   const std::vector<Value> values = positional_of(*row.opened, row.values);
   Outcome outcome = Outcome::memory;
   if (request_.image_only) {

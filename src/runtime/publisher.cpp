@@ -1,5 +1,7 @@
 #include "runtime/publisher.hpp"
 
+#include <pthread.h>
+
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -96,6 +98,7 @@ struct Publisher::Queue {
 };
 
 void Publisher::Queue::run(Counters& counters) {
+  ::pthread_setname_np(::pthread_self(), "kiln-publish");
   std::unique_lock lock(mutex);
   for (bool landed = true;;) {
     work.wait(lock, [this] { return closing || !waiting.empty(); });

@@ -17,13 +17,18 @@ void PackedParameters::set(const std::int64_t* values, std::uint32_t count) noex
   }
 }
 
+const LoadedKernel* ReadyTable::find(const PackedParameters& p) const noexcept {
+  const Slots* const in = current_.load(std::memory_order_acquire);
+  return in ? find_in(*in, p, p.size()) : nullptr;
+}
+
 ReadyTable::Slot* ReadyTable::slot_of(const PackedParameters& p, std::uint64_t hash) const noexcept {
   if (slots_.empty()) return nullptr;
   const Slots& in = *slots_.back();
   for (std::uint64_t i = hash;; ++i) {
     Slot& slot = in.slots[i & in.mask];
     if (!slot.kernel.load(std::memory_order_relaxed)) return nullptr;
-    if (holds(slot, p, hash)) return &slot;
+    if (holds(slot, p, p.size(), hash)) return &slot;
   }
 }
 
@@ -34,31 +39,30 @@ ReadyTable::Slot& ReadyTable::free_slot(const Slots& in, std::uint64_t hash) noe
 }
 
 const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKernel* kernel) {
-  const std::uint64_t hash = hash_of(p);
+  const std::uint64_t hash = hash_of(p.words(), p.size());
   if (const Slot* present = slot_of(p, hash)) return present->kernel.load(std::memory_order_relaxed);
-  std::unique_ptr<std::int32_t[]> more;
-  if (p.size() > kInline) {
-    more.reset(new std::int32_t[p.size()]);
-    std::memcpy(more.get(), p.words(), p.size() * sizeof(std::int32_t));
-    more_.emplace_back();
+  if (p.size() > kFew) {
+    more_.emplace_back(new std::int32_t[p.size()]);
+    std::memcpy(more_.back().get(), p.words(), p.size() * sizeof(std::int32_t));
   }
-  if (slots_.empty() || (used_ + 1) * 2 > slots_.back()->mask) grow();
+  // A small table is kept emptier: what a hit costs there is the wrong guess at a slot that is taken.
+  const auto most = [](std::uint64_t size) { return size <= 1024 ? size / 4 : size / 2; };
+  if (slots_.empty() || used_ + 1 > most(slots_.back()->mask + 1)) grow();
   Slot& slot = free_slot(*slots_.back(), hash);
   slot.shape = p.shape();
   slot.check = static_cast<std::uint32_t>(hash >> 32);
-  if (more) {
-    slot.more = more.get();
-    more_.back() = std::move(more);
-  } else {
+  if (p.size() > kFew)
+    slot.more = more_.back().get();
+  else
     std::memcpy(slot.few, p.words(), p.size() * sizeof(std::int32_t));
-  }
   ++used_;
   slot.kernel.store(kernel, std::memory_order_release);
   return kernel;
 }
 
 void ReadyTable::replace(const PackedParameters& p, const LoadedKernel* kernel) noexcept {
-  if (Slot* slot = slot_of(p, hash_of(p))) slot->kernel.store(kernel, std::memory_order_release);
+  if (Slot* slot = slot_of(p, hash_of(p.words(), p.size())))
+    slot->kernel.store(kernel, std::memory_order_release);
 }
 
 void ReadyTable::grow() {
@@ -69,7 +73,7 @@ void ReadyTable::grow() {
       const Slot& from = old.slots[i];
       const LoadedKernel* const kernel = from.kernel.load(std::memory_order_relaxed);
       if (!kernel) continue;
-      Slot& to = free_slot(*larger, XXH3_64bits(from.words(), from.size() * sizeof(std::int32_t)));
+      Slot& to = free_slot(*larger, hash_of(from.words(), from.size()));
       to.shape = from.shape, to.check = from.check;
       std::memcpy(to.few, from.few, sizeof to.few);  // or `more`
       to.kernel.store(kernel, std::memory_order_relaxed);

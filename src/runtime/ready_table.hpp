@@ -62,16 +62,24 @@ class ReadyTable {
   ReadyTable(const ReadyTable&) = delete;
   ReadyTable& operator=(const ReadyTable&) = delete;
 
-  /// Wait-free.
-  [[gnu::always_inline]] const LoadedKernel* find(const PackedParameters& parameters) const noexcept {
+  /// Wait-free, as find_few.
+  const LoadedKernel* find(const PackedParameters& p) const noexcept;
+  /// For at most kFew words, null for more: inline, and neither hash nor comparison looks at a length.
+  static constexpr std::uint32_t kFew = 4;
+  [[gnu::always_inline]] const LoadedKernel* find_few(const PackedParameters& p) const noexcept {
     const Slots* const in = current_.load(std::memory_order_acquire);
     if (!in) return nullptr;
-    const std::uint64_t hash = hash_of(parameters);
-    for (std::uint64_t i = hash;; ++i) {
-      const Slot& slot = in->slots[i & in->mask];
-      const LoadedKernel* const kernel = slot.kernel.load(std::memory_order_acquire);
-      if (!kernel) return nullptr;
-      if (holds(slot, parameters, hash)) return kernel;
+    switch (p.size()) {
+      case 1:
+        return find_in(*in, p, 1);
+      case 2:
+        return find_in(*in, p, 2);
+      case 3:
+        return find_in(*in, p, 3);
+      case 4:
+        return find_in(*in, p, 4);
+      default:
+        return nullptr;
     }
   }
 
@@ -83,18 +91,17 @@ class ReadyTable {
   void clear() noexcept;
 
  private:
-  static constexpr std::uint32_t kInline = 4;
   struct alignas(32) Slot {
     std::atomic<const LoadedKernel*> kernel{nullptr};  ///< published last
     std::uint32_t shape = 0;
     std::uint32_t check = 0;  ///< the hash's upper half
     union {
-      std::int32_t few[kInline];
-      const std::int32_t* more;  ///< of more than kInline words
+      std::int32_t few[kFew];
+      const std::int32_t* more;  ///< of more than kFew words
     };
     Slot() noexcept : few{} {}
     std::uint32_t size() const noexcept { return PackedParameters::size_of(shape); }
-    const std::int32_t* words() const noexcept { return size() <= kInline ? few : more; }
+    const std::int32_t* words() const noexcept { return size() <= kFew ? few : more; }
   };
   static_assert(sizeof(Slot) == 32);
   struct Slots {
@@ -102,17 +109,28 @@ class ReadyTable {
     std::uint64_t mask;
     std::unique_ptr<Slot[]> slots;
   };
-  [[gnu::always_inline]] static std::uint64_t hash_of(const PackedParameters& p) noexcept {
-    return XXH3_64bits(p.words(), p.size() * sizeof(std::int32_t));
+  [[gnu::always_inline, gnu::flatten]] static std::uint64_t hash_of(const std::int32_t* words,
+                                                                    std::size_t size) noexcept {
+    return XXH3_64bits(words, size * sizeof *words);
   }
-  [[gnu::always_inline]] static bool holds(const Slot& slot, const PackedParameters& p,
+  [[gnu::always_inline]] static bool holds(const Slot& slot, const PackedParameters& p, std::uint32_t size,
                                            std::uint64_t hash) noexcept {
     if (slot.check != static_cast<std::uint32_t>(hash >> 32) || slot.shape != p.shape()) return false;
-    const std::int32_t* words = slot.words();
-    for (std::uint32_t i = 0; i < p.size(); ++i) {
+    const std::int32_t* const words = size <= kFew ? slot.few : slot.more;
+    for (std::uint32_t i = 0; i < size; ++i) {
       if (words[i] != p.words()[i]) return false;
     }
     return true;
+  }
+  [[gnu::always_inline]] static const LoadedKernel* find_in(const Slots& in, const PackedParameters& p,
+                                                            std::uint32_t size) noexcept {
+    const std::uint64_t hash = hash_of(p.words(), size);
+    for (std::uint64_t i = hash;; ++i) {
+      const Slot& slot = in.slots[i & in.mask];
+      const LoadedKernel* const kernel = slot.kernel.load(std::memory_order_acquire);
+      if (!kernel) return nullptr;
+      if (holds(slot, p, size, hash)) return kernel;
+    }
   }
   static Slot& free_slot(const Slots& in, std::uint64_t hash) noexcept;
   Slot* slot_of(const PackedParameters& parameters, std::uint64_t hash) const noexcept;

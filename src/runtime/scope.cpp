@@ -18,14 +18,14 @@ KernelTemplate& Scope::open(const std::string& name, int device, const std::stri
 }
 
 KernelTemplate& Scope::open(const std::string& name, const Target& target) {
-  service_.pipeline().expect_misses();  // the manifest is parsed meanwhile
+  if (service_.may_compile()) service_.pipeline().expect_misses();  // the manifest is parsed meanwhile
   const std::shared_ptr<KernelTemplate> opened = open_alone(name, target);
   const source::Manifest& manifest = opened->origin().manifest;
-  if (!manifest.fallback.empty() && !opened->has_fallback()) {
+  if (!manifest.fallback.empty()) {
     std::shared_ptr<KernelTemplate> generic = open_alone(manifest.fallback, target);
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
-    opened->set_fallback(std::move(generic));
+    if (!opened->has_fallback()) opened->set_fallback(std::move(generic));
   }
   return *opened;
 }
@@ -51,16 +51,6 @@ std::vector<std::shared_ptr<KernelTemplate>> Scope::templates() {
 
 void Scope::release() {
   for (const auto& opened : templates()) opened->release();
-}
-
-std::uint64_t Scope::adopt() {
-  std::uint64_t adopted = 0;
-  for (const auto& opened : templates()) adopted += opened->adopt();
-  return adopted;
-}
-
-void Scope::describe_loaded(std::set<std::string>& out) {
-  for (const auto& opened : templates()) opened->describe_loaded(out);
 }
 
 }  // namespace kiln::runtime

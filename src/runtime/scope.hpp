@@ -28,11 +28,10 @@ class Scope {
   KernelTemplate& open(const std::string& name, const Target& target);
   /// Unloads the kernels; templates stay open. REQUIRES: no reader.
   void release();
-  std::uint64_t adopt();
-  void describe_loaded(std::set<std::string>& out);
+  /// All that were ever opened.
+  std::vector<std::shared_ptr<KernelTemplate>> templates();
 
  private:
-  std::vector<std::shared_ptr<KernelTemplate>> templates();
   std::shared_ptr<KernelTemplate> open_alone(const std::string& name, const Target& target);
 
   struct State {

@@ -80,22 +80,24 @@ void Service::leave(Scope& scope) noexcept {
   scopes.all.erase(&scope);
 }
 
-template <class Each>
-void Service::each_scope(Each&& each) {
+std::vector<std::shared_ptr<KernelTemplate>> Service::templates() {
+  std::vector<std::shared_ptr<KernelTemplate>> out;
   Scopes& scopes = scopes_.get();
   const std::lock_guard lock(scopes.mutex);
-  for (Scope* scope : scopes.all) each(*scope);
+  for (Scope* scope : scopes.all)
+    for (auto& opened : scope->templates()) out.push_back(std::move(opened));
+  return out;
 }
 
 std::uint64_t Service::adopt() {
   std::uint64_t adopted = 0;
-  each_scope([&](Scope& scope) { adopted += scope.adopt(); });
+  for (const auto& opened : templates()) adopted += opened->adopt();
   return adopted;
 }
 
 Digest Service::fingerprint() {
   std::set<std::string> lines;
-  each_scope([&](Scope& scope) { scope.describe_loaded(lines); });
+  for (const auto& opened : templates()) opened->describe_loaded(lines);
   std::string text = "kiln fingerprint 1\n";
   for (const std::string& line : lines) text += line + '\n';
   return base::digest_of(text);

@@ -43,6 +43,7 @@ class Service {
   bool misses(const source::Resolved& resolved);
   /// Throws Error(not_ready) with the plan row when it must.
   void refuse_when_sealed(const source::Resolved& resolved);
+  void note_missing(const source::Resolved& resolved) { missing_.add(resolved); }
   /// What was refused, as a plan.
   std::string missing() { return missing_.plan(); }
   /// Writes down what was asked for and was not ready (KILN_RECORD).
@@ -69,8 +70,8 @@ class Service {
   friend class Scope;
   void enter(Scope& scope);
   void leave(Scope& scope) noexcept;
-  template <class Each>
-  void each_scope(Each&& each);
+  /// Of all scopes. They stay while they are looked at, and no lock is held: events may come of it.
+  std::vector<std::shared_ptr<KernelTemplate>> templates();
 
   const Config config_;
   const Mode mode_;

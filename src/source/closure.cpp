@@ -6,6 +6,7 @@
 #include "base/hash.hpp"
 #include "kiln/error.hpp"
 #include "source/closure_macros.hpp"
+#include "source/closure_trace.hpp"
 #include "source/include_search.hpp"
 #include "source/quote.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 
 class ClosureScan {
  public:
-  ClosureScan(const SearchPath& search, ScanCache& cache, Trust trust) : search_(search, cache, trust) {}
+  explicit ClosureScan(IncludeSearch& search) : search_(search) {}
 
   Closure run(std::string_view source, const std::vector<std::string>& extra) {
     ScanResult scan = scan_includes(source);
@@ -130,7 +131,7 @@ class ClosureScan {
     std::size_t file;
   };
 
-  IncludeSearch search_;
+  IncludeSearch& search_;
   Closure out_;
   std::set<std::string> operands_;
   std::vector<Absolute> absolutes_;
@@ -153,9 +154,20 @@ std::optional<std::string> Closure::changed() const {
   return std::nullopt;
 }
 
-Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search,
+Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& path,
                      ScanCache& cache, Trust trust) {
-  return ClosureScan(search, cache, trust).run(source, extra);
+  IncludeSearch search(path, cache, trust);
+  if (trust == Trust::content || !cache.remembers()) return ClosureScan(search).run(source, extra);
+  const Digest key = trace_key(source, extra, search);
+  if (const auto trace = cache.trace(key)) {
+    if (auto known = replay(*trace, search)) return std::move(*known);
+  }
+  search.keep_questions();
+  Closure out = ClosureScan(search).run(source, extra);
+  if (search.asked()) {
+    if (auto trace = encode_trace(out, *search.asked(), search)) cache.keep_trace(key, std::move(*trace));
+  }
+  return out;
 }
 
 }  // namespace kiln::source

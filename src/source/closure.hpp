@@ -60,7 +60,7 @@ struct Closure {
   bool toolkit_computed = false;
   /// Project files (symbolic; "" is the source) that ask __has_include for what no scan of text can see.
   std::vector<std::string> computed_probes;
-  /// Some toolkit header's digest was taken from the memo.
+  /// Some toolkit header's digest, or all of the scan, was taken from a memo.
   bool memoised = false;
   /// Files (symbolic; "" is the source) that mention __DATE__ and the like.
   std::vector<std::string> date_time;
@@ -75,7 +75,8 @@ struct Closure {
 enum class Trust { memo, content };
 
 /// Remembers stamp, digest and scan of files: within a process for all settled files, across processes
-/// (scan_memo.hpp) for settled toolkit headers. Thread-safe.
+/// (scan_memo.hpp) for settled toolkit headers; and the traces of whole scans (closure_trace.hpp), in a file
+/// of the same name and ".closures". Thread-safe.
 class ScanCache {
  public:
   /// Empty: nothing is remembered across processes.
@@ -91,6 +92,10 @@ class ScanCache {
   /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists and cannot
   /// be read, is a FIFO or device, or is larger than 64 MB.
   std::optional<Entry> look(const std::string& path, bool toolkit = false, Trust trust = Trust::content);
+  bool remembers() const noexcept;
+  /// Of a scan of that key; null when there is none.
+  std::shared_ptr<const std::string> trace(const Digest& key);
+  void keep_trace(const Digest& key, std::string trace);
   /// Writes what was learnt about toolkit headers since the last time. A fault is ignored: the next process
   /// scans again.
   void save() noexcept;
@@ -102,8 +107,8 @@ class ScanCache {
 
 /// `extra` are spellings that count as quoted includes of the source ([compile] extra_includes, preinclude).
 /// Quoted names are searched in the includer's directory first (the source itself has none), then as
-/// bracketed ones: project, toolkit. Throws Error(source): an absolute include, one that leaves its search
-/// directory through "..", an unreadable file.
+/// bracketed ones: project, toolkit. Trust::memo may answer with the trace of another process's scan. Throws
+/// Error(source): an absolute include, one that leaves its search directory through "..", an unreadable file.
 Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search,
                      ScanCache& cache, Trust trust = Trust::content);
 

@@ -94,7 +94,7 @@ std::int64_t unary(Op op, std::int64_t a) {
   }
 }
 
-std::int64_t binary(Op op, std::int64_t a, std::int64_t b) {
+[[gnu::always_inline]] inline std::int64_t binary(Op op, std::int64_t a, std::int64_t b) {
   switch (op) {
     case Op::multiply:
       return multiply(a, b);
@@ -156,74 +156,92 @@ Expression Expression::constant(std::int64_t value) {
   out.text_ = std::to_string(value);
   out.code_.push_back({static_cast<std::uint8_t>(Op::push), value, 0});
   out.depth_ = 1;
+  out.set_reads({});
   return out;
 }
 
 std::int64_t Expression::evaluate(std::span<const std::int64_t> slots) const {
-  if (code_.empty()) throw Error(Errc::internal, "an empty expression has no value");
-  if (!reads_.empty() && static_cast<std::size_t>(reads_.back()) >= slots.size()) {
-    throw Error(Errc::internal, "expression " + quote(text_) + " reads slot " +
-                                    std::to_string(reads_.back()) + " of " + std::to_string(slots.size()));
-  }
-  std::array<std::int64_t, kMaxDepth> stack;
-  std::size_t size = 0;
+  if (slots.size() < slots_needed_) [[unlikely]]
+    refuse(slots.size());
+  const Instruction* const code = code_.data();
+  const bool short_and_plain = code_.size() <= 2 && code[0].op == static_cast<std::uint8_t>(Op::load);
   try {
-    for (std::size_t at = 0; at < code_.size();) {
-      const Instruction& now = code_[at++];
-      const auto op = static_cast<Op>(now.op);
-      const auto target = static_cast<std::size_t>(now.operand);
-      switch (op) {
-        case Op::push:
-          stack[size++] = now.operand;
-          break;
-        case Op::load:
-          stack[size++] = slots[target];
-          break;
-        case Op::jump:
-          at = target;
-          break;
-        case Op::jump_if_zero:
-          if (stack[--size] == 0) at = target;
-          break;
-        case Op::and_then:
-          if (stack[size - 1] == 0)
-            at = target;
-          else
-            --size;
-          break;
-        case Op::or_else:
-          if (stack[size - 1] != 0)
-            stack[size - 1] = 1, at = target;
-          else
-            --size;
-          break;
-        case Op::clamp:
-          size -= 2;
-          stack[size - 1] = std::min(std::max(stack[size - 1], stack[size]), stack[size + 1]);
-          break;
-        case Op::negate:
-        case Op::complement:
-        case Op::logical_not:
-        case Op::to_bool:
-        case Op::next_pow2:
-        case Op::log2:
-        case Op::size_of:
-        case Op::alignment:
-          stack[size - 1] = unary(op, stack[size - 1]);
-          break;
-        default: {
-          const auto from = static_cast<From>(now.from);
-          const std::int64_t right = from == From::immediate ? now.operand
-                                     : from == From::slot    ? slots[target]
-                                                             : stack[--size];
-          stack[size - 1] = binary(op, stack[size - 1], right);
-        }
-      }
-    }
+    if (!short_and_plain) return run(slots);
+    const std::int64_t value = slots[static_cast<std::size_t>(code[0].operand)];
+    if (code_.size() == 1) return value;
+    if (static_cast<From>(code[1].from) != From::immediate) return run(slots);
+    return binary(static_cast<Op>(code[1].op), value, code[1].operand);  // "rows >= 0", "ceil_div(rows, 4)"
   } catch (const Fault& fault) {
     throw Error(Errc::requirement, std::string(fault.what) + " in the expression " + quote(text_));
   }
-  return stack[0];
+}
+
+std::int64_t Expression::run(std::span<const std::int64_t> slots) const {
+  std::array<std::int64_t, kMaxDepth> below;  // the stack; its top is in a register
+  std::size_t size = 0;
+  std::int64_t top = 0;
+  const Instruction* const code = code_.data();
+  for (std::size_t at = 0, end = code_.size(); at < end;) {
+    const Instruction& now = code[at++];
+    const auto op = static_cast<Op>(now.op);
+    const auto target = static_cast<std::size_t>(now.operand);
+    if (op >= kFirstBinary) {
+      const auto from = static_cast<From>(now.from);
+      const std::int64_t left = from == From::stack ? below[--size] : top;
+      const std::int64_t right = from == From::stack ? top : from == From::slot ? slots[target] : now.operand;
+      top = binary(op, left, right);
+      continue;
+    }
+    switch (op) {
+      case Op::push:
+        below[size++] = top;
+        top = now.operand;
+        break;
+      case Op::load:
+        below[size++] = top;
+        top = slots[target];
+        break;
+      case Op::jump:
+        at = target;
+        break;
+      case Op::jump_if_zero:
+        if (top == 0) at = target;
+        top = below[--size];
+        break;
+      case Op::and_then:
+        if (top == 0)
+          at = target;
+        else
+          top = below[--size];
+        break;
+      case Op::or_else:
+        if (top != 0)
+          top = 1, at = target;
+        else
+          top = below[--size];
+        break;
+      case Op::clamp:
+        size -= 2;
+        top = std::min(std::max(below[size], below[size + 1]), top);
+        break;
+      default:
+        top = unary(op, top);
+    }
+  }
+  return top;
+}
+
+void Expression::refuse(std::size_t slots) const {
+  if (code_.empty()) throw Error(Errc::internal, "an empty expression has no value");
+  throw Error(Errc::internal, "expression " + quote(text_) + " reads slot " + std::to_string(reads_.back()) +
+                                  " of " + std::to_string(slots));
+}
+
+void Expression::set_reads(std::vector<int> slots) {
+  std::sort(slots.begin(), slots.end());
+  slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+  reads_ = std::move(slots);
+  slots_needed_ = reads_.empty() ? 0 : static_cast<std::size_t>(reads_.back()) + 1;
 }
 
 }  // namespace kiln::source

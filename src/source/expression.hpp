@@ -56,10 +56,16 @@ class Expression {
   };
   friend class ExpressionCompiler;
   friend class ExpressionFolder;
+  std::int64_t run(std::span<const std::int64_t> slots) const;
+  [[noreturn]] void refuse(std::size_t slots) const;
+  /// Of what `code_` reads, in any order.
+  void set_reads(std::vector<int> slots);
+
   std::string text_;
   std::vector<Instruction> code_;
   std::vector<int> reads_;
-  int depth_ = 0;  ///< stack needed; compile refuses more than kMaxDepth
+  std::size_t slots_needed_ = SIZE_MAX;  ///< that evaluate() must be given; an empty expression has no value
+  int depth_ = 0;                        ///< stack needed; compile refuses more than kMaxDepth
   static constexpr int kMaxDepth = 64;
 };
 

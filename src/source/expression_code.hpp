@@ -8,13 +8,22 @@ namespace kiln::source {
 
 /// A stack machine: operands are popped, the result is pushed.
 enum class Op : std::uint8_t {
-  push,  ///< operand
-  load,  ///< slot `operand`
+  push,          ///< operand
+  load,          ///< slot `operand`
+  jump,          ///< to instruction `operand`
+  jump_if_zero,  ///< pops
+  and_then,      ///< zero on top: stays as the result, jump; else pops
+  or_else,       ///< nonzero on top: becomes 1, jump; else pops
+  clamp,
   negate,
   complement,
   logical_not,
   to_bool,
-  multiply,
+  next_pow2,
+  log2,
+  size_of,    ///< of a dtype ordinal
+  alignment,  ///< largest power of two that divides, at most 4096
+  multiply,   ///< the first of the binary operators: all that follow are
   divide,
   remainder,
   add,
@@ -30,22 +39,14 @@ enum class Op : std::uint8_t {
   bit_and,
   bit_xor,
   bit_or,
-  jump,          ///< to instruction `operand`
-  jump_if_zero,  ///< pops
-  and_then,      ///< zero on top: stays as the result, jump; else pops
-  or_else,       ///< nonzero on top: becomes 1, jump; else pops
   minimum,
   maximum,
-  clamp,
   ceil_div,
   round_up,
   gcd,
-  next_pow2,
-  log2,
-  size_of,     ///< of a dtype ordinal
-  alignment,   ///< largest power of two that divides, at most 4096
   ceil_shift,  ///< ceil_div by two to the power of the right operand, 1..62; made by folding
 };
+inline constexpr Op kFirstBinary = Op::multiply;
 
 /// Where the right operand of a binary operator comes from. Compiling gives `stack` only.
 enum class From : std::uint8_t {

@@ -32,6 +32,16 @@ constexpr BinaryOperator kBinary[] = {
     {"/", 10, Op::divide},     {"%", 10, Op::remainder},
 };
 
+/// What stands at the beginning of a text, or null.
+const BinaryOperator* operator_at(std::string_view text) noexcept {
+  if (text.empty() || std::string_view("|&=!<>^+-*/%").find(text[0]) == std::string_view::npos)
+    return nullptr;
+  const auto found = std::find_if(std::begin(kBinary), std::end(kBinary), [&](const BinaryOperator& o) {
+    return o.text[0] == text[0] && (o.text.size() == 1 || (text.size() > 1 && o.text[1] == text[1]));
+  });
+  return found == std::end(kBinary) ? nullptr : found;
+}
+
 /// Of the parser, so that no text overflows its stack.
 constexpr int kMaxNesting = 200;
 /// stride() expands: bounds what a chain of expansions may grow to.
@@ -48,8 +58,7 @@ class ExpressionCompiler {
 
   Expression run() {
     whole();
-    std::sort(out_.reads_.begin(), out_.reads_.end());
-    out_.reads_.erase(std::unique(out_.reads_.begin(), out_.reads_.end()), out_.reads_.end());
+    out_.set_reads(std::move(reads_));
     return std::move(out_);
   }
 
@@ -85,10 +94,8 @@ class ExpressionCompiler {
     const Nested nested(*this);
     unary();
     for (;;) {
-      const std::string_view rest = in_.rest();
-      const auto found = std::find_if(std::begin(kBinary), std::end(kBinary),
-                                      [&](const BinaryOperator& o) { return rest.starts_with(o.text); });
-      if (found == std::end(kBinary) || found->precedence < least) return;
+      const BinaryOperator* found = operator_at(in_.rest());
+      if (!found || found->precedence < least) return;
       in_.take(found->text);
       if (found->op == Op::and_then || found->op == Op::or_else) {
         const auto end = jump(found->op, -1);
@@ -104,11 +111,23 @@ class ExpressionCompiler {
 
   void unary() {
     const Nested nested(*this);
-    if (in_.take("-")) return unary(), emit(Op::negate, 0, 0);
-    if (in_.take("!")) return unary(), emit(Op::logical_not, 0, 0);
-    if (in_.take("~")) return unary(), emit(Op::complement, 0, 0);
-    if (in_.take("+")) return unary();
-    if (in_.take("(")) return ternary(), in_.expect(")");
+    switch (const char next = in_.peek()) {
+      case '-':
+      case '!':
+      case '~':
+        in_.take({&next, 1});
+        unary();
+        return emit(next == '-' ? Op::negate : next == '!' ? Op::logical_not : Op::complement, 0, 0);
+      case '+':
+        in_.take("+");
+        return unary();
+      case '(':
+        in_.take("(");
+        ternary();
+        return in_.expect(")");
+      default:
+        break;
+    }
     if (in_.at_digit()) return emit(Op::push, in_.literal(), 1);
     if (!in_.at_letter()) in_.fail("expected a number, a name or '('");
     const std::size_t start = in_.position();
@@ -119,7 +138,7 @@ class ExpressionCompiler {
 
   void load(std::string_view word, std::size_t start) {
     if (const auto slot = symbols_.slots.find(word); slot != symbols_.slots.end()) {
-      out_.reads_.push_back(slot->second);
+      reads_.push_back(slot->second);
       return emit(Op::load, slot->second, 1);
     }
     if (const auto constant = symbols_.constants.find(word); constant != symbols_.constants.end()) {
@@ -234,6 +253,7 @@ class ExpressionCompiler {
   const std::string_view where_;
   ExpressionCursor in_;
   int nesting_ = 0, depth_ = 0;
+  std::vector<int> reads_;
   std::vector<std::string> expanding_;  ///< stride() calls under way
   Expression out_;
 };

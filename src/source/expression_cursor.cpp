@@ -13,9 +13,6 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
-void ExpressionCursor::skip_blanks() noexcept {
-  at_ = std::min(text_.find_first_not_of(" \t\r\n", at_), text_.size());
-}
 bool ExpressionCursor::at_end() noexcept { return position() == text_.size(); }
 bool ExpressionCursor::at_digit() noexcept { return !at_end() && is_digit(text_[at_]); }
 bool ExpressionCursor::at_letter() noexcept { return !at_end() && is_letter(text_[at_]); }

@@ -13,6 +13,11 @@ class ExpressionCursor {
   ExpressionCursor(std::string_view text, std::string_view where) noexcept : text_(text), where_(where) {}
 
   /// Each skips blanks first.
+  /// The next character; 0 at the end.
+  char peek() noexcept {
+    skip_blanks();
+    return at_ < text_.size() ? text_[at_] : '\0';
+  }
   bool at_end() noexcept;
   bool at_digit() noexcept;
   bool at_letter() noexcept;
@@ -29,7 +34,10 @@ class ExpressionCursor {
   [[noreturn]] void fail_at(std::size_t position, const std::string& message) const;
 
  private:
-  void skip_blanks() noexcept;
+  void skip_blanks() noexcept {
+    const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+    while (at_ < text_.size() && is_blank(text_[at_])) ++at_;
+  }
 
   std::string_view text_, where_;
   std::size_t at_ = 0;

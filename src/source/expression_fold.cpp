@@ -4,7 +4,6 @@
 // computes it. Only constants without a fault are folded, so that a division by zero still fails where and
 // when it is evaluated. Jumps lead forward and nest (expression_compile.cpp emits no others), which is why
 // branches fold by recursion.
-#include <algorithm>
 #include <bit>
 
 #include "kiln/error.hpp"
@@ -17,38 +16,10 @@ namespace {
 bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 bool gives_boolean(Op op) {
-  switch (op) {
-    case Op::logical_not:
-    case Op::to_bool:
-    case Op::less:
-    case Op::less_equal:
-    case Op::greater:
-    case Op::greater_equal:
-    case Op::equal:
-    case Op::not_equal:
-      return true;
-    default:
-      return false;
-  }
+  return (op >= Op::less && op <= Op::not_equal) || op == Op::logical_not || op == Op::to_bool;
 }
 
-int operands_of(Op op) {
-  switch (op) {
-    case Op::clamp:
-      return 3;
-    case Op::negate:
-    case Op::complement:
-    case Op::logical_not:
-    case Op::to_bool:
-    case Op::next_pow2:
-    case Op::log2:
-    case Op::size_of:
-    case Op::alignment:
-      return 1;
-    default:
-      return 2;
-  }
-}
+std::size_t operands_of(Op op) { return op >= kFirstBinary ? 2 : op == Op::clamp ? 3 : 1; }
 
 /// x op n is x.
 bool leaves_as_is(Op op, std::int64_t n) {
@@ -165,7 +136,7 @@ class ExpressionFolder {
   }
 
   void apply(Op op) {
-    const auto count = static_cast<std::size_t>(operands_of(op));
+    const std::size_t count = operands_of(op);
     const std::vector<Operand> taken(operands_.end() - static_cast<std::ptrdiff_t>(count), operands_.end());
     if (const auto value = computed(op, taken)) {
       for (std::size_t i = 0; i < count; ++i) drop();
@@ -213,6 +184,7 @@ class ExpressionFolder {
       expression.code_.push_back({static_cast<std::uint8_t>(Op::push), *operand.value, 0});
     }
     expression.code_.push_back({static_cast<std::uint8_t>(op), 0, 0});
+    expression.set_reads({});
     try {
       return expression.evaluate({});
     } catch (const Error&) {
@@ -259,12 +231,12 @@ Expression Expression::folded(std::span<const std::int64_t> slots, const std::ve
   out.text_ = text_;
   out.depth_ = depth_;
   out.code_ = ExpressionFolder(code_, slots, known).run();
+  std::vector<int> reads;
   for (const Instruction& now : out.code_) {
     if (now.op == static_cast<std::uint8_t>(Op::load) || now.from == static_cast<std::uint8_t>(From::slot))
-      out.reads_.push_back(static_cast<int>(now.operand));
+      reads.push_back(static_cast<int>(now.operand));
   }
-  std::sort(out.reads_.begin(), out.reads_.end());
-  out.reads_.erase(std::unique(out.reads_.begin(), out.reads_.end()), out.reads_.end());
+  if (!empty()) out.set_reads(std::move(reads));
   return out;
 }
 

@@ -84,13 +84,15 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& incl
 std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelling, std::size_t includer) {
   Directory& in = directories_[directory];
   std::string relative = normal(spelling);
-  if (has_dots(spelling)) relative = through_dots(in, spelling, std::move(relative), includer);
+  if (has_dots(spelling))
+    unrepeatable_ = true, relative = through_dots(in, spelling, std::move(relative), includer);
   if (relative.empty()) return kNoFile;
   const auto [known, fresh] = in.known.try_emplace(relative, kNoFile);
   if (!fresh) return known->second;
-  if (!may_hold(in, relative)) return kNoFile;
+  if (!may_hold(directory, relative)) return kNoFile;
   const std::string path = in.path + '/' + relative;
   const auto entry = read(path, in, spelling, includer);
+  note(Asked::What::file, directory, relative, entry.has_value());
   if (!entry) return kNoFile;
   memoised_ = memoised_ || entry->memoised;
   if (files_.size() >= kMaxFiles) {
@@ -118,13 +120,15 @@ std::optional<ScanCache::Entry> IncludeSearch::read(const std::string& path, con
 
 /// False when the first folder of the name is not there: CUB's closure asks for 2,000 names that begin with a
 /// folder which most directories lack.
-bool IncludeSearch::may_hold(Directory& in, const std::string& relative) {
+bool IncludeSearch::may_hold(std::size_t directory, const std::string& relative) {
+  Directory& in = directories_[directory];
   const auto slash = relative.find('/');
   if (slash == std::string::npos || slash == 0) return true;
   const auto [known, fresh] = in.folders.try_emplace(relative.substr(0, slash), false);
   if (fresh) {
     struct stat st;
     known->second = ::stat((in.path + '/' + known->first).c_str(), &st) == 0;
+    note(Asked::What::folder, directory, known->first, known->second);
   }
   return known->second;
 }

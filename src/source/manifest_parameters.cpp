@@ -161,7 +161,7 @@ Expression compile_default(const ParameterSpec& spec, const TableReader& reader,
     fail_value(std::to_string(value->integer));
   if (value->kind != Kind::string)
     reader.fail_wanted("default", *value, "a value of the parameter, or an expression in a string");
-  Expression out = Expression::compile(value->string, symbols, reader.where("default"));
+  Expression out = reader.expression("default", symbols);
   if (!out.reads().empty()) return out;
   try {
     const std::int64_t constant = out.evaluate({});
@@ -194,7 +194,8 @@ void read_defaults(Draft& draft, const TableReader& root) {
   auto& out = draft.out;
   const std::size_t parameters = out.parameters.size(), total = parameters + out.derives.size();
 
-  // First with derives in the order of the text, to learn who needs whom; then with their final slots.
+  // First with derives in the order of the text, to learn who needs whom; then with their final slots, where
+  // they are others.
   const auto compile_all = [&] {
     for (std::size_t i = 0; i < parameters; ++i) {
       const TableReader reader(param->members[i].second, "[param." + out.parameters[i].name + ']',
@@ -224,6 +225,7 @@ void read_defaults(Draft& draft, const TableReader& root) {
   });
 
   std::vector<std::pair<std::string, Expression>> sorted;
+  bool moved = false;
   for (const int i : order) {
     if (i < static_cast<int>(parameters)) {
       out.resolve_order.push_back(i);
@@ -231,12 +233,14 @@ void read_defaults(Draft& draft, const TableReader& root) {
     }
     const int slot = out.slots.derive_slot(static_cast<int>(sorted.size()));
     out.resolve_order.push_back(slot);
-    sorted.emplace_back(name_of(i), Expression());
+    sorted.push_back(std::move(out.derives[static_cast<std::size_t>(i) - parameters]));
+    if (slot == i) continue;
+    moved = true;
     for (Symbols* symbols : {&draft.resolve, &draft.launch, &draft.geometry})
       symbols->slots[sorted.back().first] = slot;
   }
   out.derives = std::move(sorted);
-  compile_all();
+  if (moved) compile_all();
 }
 
 }  // namespace kiln::source

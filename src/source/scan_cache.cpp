@@ -9,6 +9,7 @@
 #include "base/process.hpp"
 #include "kiln/error.hpp"
 #include "source/closure.hpp"
+#include "source/closure_memo.hpp"
 #include "source/quote.hpp"
 #include "source/scan_memo.hpp"
 
@@ -29,9 +30,13 @@ struct ScanCache::Impl {
     std::mutex mutex;
     std::unordered_map<std::string, Entry> entries;  // hashed by this process
     std::optional<ScanMemo> memo;
+    std::optional<ClosureMemo> closures;
   };
   explicit Impl(std::string file) : memo_file(std::move(file)) {}
   ScanMemo& memo(State& s) const { return s.memo ? *s.memo : s.memo.emplace(memo_file); }
+  ClosureMemo& closures(State& s) const {
+    return s.closures ? *s.closures : s.closures.emplace(memo_file.empty() ? "" : memo_file + ".closures");
+  }
   const std::string memo_file;
   base::PerProcess<State> state;
 };
@@ -39,10 +44,25 @@ struct ScanCache::Impl {
 ScanCache::ScanCache(std::string memo_file) : impl_(std::make_unique<Impl>(std::move(memo_file))) {}
 ScanCache::~ScanCache() = default;
 
+bool ScanCache::remembers() const noexcept { return !impl_->memo_file.empty(); }
+
+std::shared_ptr<const std::string> ScanCache::trace(const Digest& key) {
+  Impl::State& state = impl_->state.get();
+  const std::lock_guard lock(state.mutex);
+  return impl_->closures(state).find(key);
+}
+
+void ScanCache::keep_trace(const Digest& key, std::string trace) {
+  Impl::State& state = impl_->state.get();
+  const std::lock_guard lock(state.mutex);
+  impl_->closures(state).add(key, std::move(trace));
+}
+
 void ScanCache::save() noexcept {
   Impl::State& state = impl_->state.get();
   const std::lock_guard lock(state.mutex);
   impl_->memo(state).save();
+  impl_->closures(state).save();
 }
 
 std::optional<ScanCache::Entry> ScanCache::look(const std::string& path, bool toolkit, Trust trust) {

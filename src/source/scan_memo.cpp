@@ -1,12 +1,8 @@
 #include "source/scan_memo.hpp"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cstdio>
-
 #include "base/hash.hpp"
 #include "base/wire.hpp"
+#include "source/memo_file.hpp"
 
 namespace kiln::source {
 namespace {
@@ -14,22 +10,6 @@ namespace {
 // Another digit whenever scan_includes finds something else in the same bytes.
 constexpr std::string_view kMagic = "kilnmem5";
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
-
-std::string boot_id() {
-  // Of size 0 to stat, so read_file would take nothing.
-  std::string out(36, '\0');
-  FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "re");
-  if (!file) return {};
-  out.resize(std::fread(out.data(), 1, out.size(), file));
-  std::fclose(file);
-  return out;
-}
-
-bool is_ours(const std::string& file) {
-  struct stat st;
-  return ::lstat(file.c_str(), &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == ::geteuid() &&
-         (st.st_mode & 077) == 0;
-}
 
 std::string encode(const ScanCache::Entry& e) {
   base::Writer out;
@@ -84,7 +64,7 @@ ScanCache::Entry decode(std::string_view blob) {
 
 void ScanMemo::load() {
   loaded_ = true;
-  if (file_.empty() || !is_ours(file_)) return;
+  if (file_.empty() || !open_memo(file_)) return;
   auto content = base::read_file(file_, kMaxBytes);
   if (!content) return;
   bytes_ = std::move(content->bytes);

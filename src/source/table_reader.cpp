@@ -96,11 +96,22 @@ static std::string expression_text(const TableReader& reader, std::string_view k
   return value.string;
 }
 
+/// An expression that is right never asks where it stands.
+static Expression compile(const TableReader& reader, std::string_view key, std::string_view text,
+                          const Symbols& symbols) {
+  try {
+    return Expression::compile(text, symbols, {});
+  } catch (const Error&) {
+    return Expression::compile(text, symbols, reader.where(key));
+  }
+}
+
 Expression TableReader::expression(std::string_view key, const Symbols& symbols) const {
   const TomlValue* found = find(key);
   if (!found) return {};
   if (found->kind == Kind::integer) return Expression::constant(found->integer);
-  return Expression::compile(expression_text(*this, key, *found), symbols, where(key));
+  if (found->kind == Kind::string) return compile(*this, key, found->string, symbols);
+  fail_wanted(key, *found, "an integer or an expression in a string");
 }
 
 std::vector<std::string> TableReader::expression_texts(std::string_view key) const {
@@ -115,9 +126,12 @@ std::vector<std::string> TableReader::expression_texts(std::string_view key) con
 std::vector<Expression> TableReader::expressions(std::string_view key, const Symbols& symbols,
                                                  std::size_t most) const {
   std::vector<Expression> out;
-  if (!has(key)) return out;
-  for (const std::string& item : expression_texts(key))
-    out.push_back(Expression::compile(item, symbols, where(key)));
+  const TomlValue* found = find(key);
+  if (!found) return out;
+  if (found->kind != Kind::array) fail_wanted(key, *found, "an array of expressions");
+  out.reserve(found->items.size());
+  for (const TomlValue& item : found->items)
+    out.push_back(compile(*this, key, expression_text(*this, key, item), symbols));
   if (out.empty() || out.size() > most) {
     fail(key, "has " + std::to_string(out.size()) + " expressions; expected 1 to " + std::to_string(most));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kiln/error.hpp"
+#include "source/toml_lines.hpp"
 
 // Compiled in: one parser less to find at run time, and its symbols stay hidden.
 #undef TOML_HEADER_ONLY
@@ -19,52 +20,73 @@ namespace {
 
 int line_of(const toml::source_region& region) { return static_cast<int>(region.begin.line); }
 
-TomlValue convert(const toml::node& node);
+/// Copies toml++'s tree. `strings` are those that were taken out of the text, by line.
+class Conversion {
+ public:
+  explicit Conversion(const std::vector<std::string_view>& strings) : strings_(strings) {}
 
-TomlValue convert(const toml::table& table) {
-  struct Member {
-    toml::source_position at;
-    std::string key;
-    const toml::node* node;
-  };
-  std::vector<Member> members;
-  for (const auto& [key, node] : table)
-    members.push_back({key.source().begin, std::string(key.str()), &node});
-  std::stable_sort(members.begin(), members.end(),
-                   [](const Member& a, const Member& b) { return a.at < b.at; });
-  TomlValue out;
-  for (const Member& member : members) {
-    out.members.emplace_back(member.key, convert(*member.node));
-    TomlValue& value = out.members.back().second;
-    if (value.line == 0) value.line = static_cast<int>(member.at.line);
+  void table(TomlValue& out, const toml::table& table) const {
+    std::vector<std::pair<const toml::key*, const toml::node*>> members;
+    members.reserve(table.size());
+    for (auto it = table.begin(); it != table.end(); ++it) members.emplace_back(&it->first, &it->second);
+    std::stable_sort(members.begin(), members.end(), [](const auto& a, const auto& b) {
+      return a.first->source().begin < b.first->source().begin;
+    });
+    out.members.reserve(members.size());
+    for (const auto& [key, node_of_key] : members) {
+      auto& [name, value] = out.members.emplace_back();
+      name = key->str();
+      node(value, *node_of_key);
+      if (value.line == 0) value.line = line_of(key->source());
+    }
   }
-  return out;
-}
 
-TomlValue convert(const toml::node& node) {
-  using Kind = TomlValue::Kind;
-  TomlValue out;
-  if (const auto* table = node.as_table()) {
-    out = convert(*table);
-  } else if (const auto* array = node.as_array()) {
-    out.kind = Kind::array;
-    for (const toml::node& item : *array) out.items.push_back(convert(item));
-  } else if (const auto* string = node.as_string()) {
-    out.kind = Kind::string;
-    out.string = string->get();
-  } else if (const auto* integer = node.as_integer()) {
-    out.kind = Kind::integer;
-    out.integer = integer->get();
-  } else if (const auto* real = node.as_floating_point()) {
-    out.kind = Kind::real;
-    out.real = real->get();
-  } else if (const auto* boolean = node.as_boolean()) {
-    out.kind = Kind::boolean;
-    out.boolean = boolean->get();
-  } else {
-    out.kind = Kind::date;
+ private:
+  void node(TomlValue& out, const toml::node& node) const {
+    using Kind = TomlValue::Kind;
+    out.line = line_of(node.source());
+    switch (node.type()) {
+      case toml::node_type::table:
+        return table(out, *node.as_table());
+      case toml::node_type::array: {
+        out.kind = Kind::array;
+        const toml::array& array = *node.as_array();
+        out.items.reserve(array.size());
+        for (const toml::node& item : array) this->node(out.items.emplace_back(), item);
+        return;
+      }
+      case toml::node_type::string: {
+        out.kind = Kind::string;
+        const auto line = static_cast<std::size_t>(out.line);
+        out.string = line < strings_.size() && strings_[line].data()
+                         ? strings_[line]
+                         : std::string_view(node.as_string()->get());
+        return;
+      }
+      case toml::node_type::integer:
+        out.kind = Kind::integer;
+        out.integer = node.as_integer()->get();
+        return;
+      case toml::node_type::floating_point:
+        out.kind = Kind::real;
+        out.real = node.as_floating_point()->get();
+        return;
+      case toml::node_type::boolean:
+        out.kind = Kind::boolean;
+        out.boolean = node.as_boolean()->get();
+        return;
+      default:
+        out.kind = Kind::date;
+    }
   }
-  out.line = line_of(node.source());
+
+  const std::vector<std::string_view>& strings_;
+};
+
+TomlValue tree_of(std::string_view text, const std::vector<std::string_view>& strings) {
+  TomlValue out;
+  Conversion(strings).table(out, toml::parse(text));
+  out.line = 1;
   return out;
 }
 
@@ -85,9 +107,12 @@ const char* TomlValue::kind_name() const noexcept {
 
 TomlValue parse_toml(std::string_view text, const std::string& file) {
   try {
-    TomlValue out = convert(toml::parse(text));
-    out.line = 1;
-    return out;
+    const ShortToml shorter = shorten_toml(text);
+    return tree_of(shorter.text, shorter.strings);
+  } catch (const toml::parse_error&) {  // what to say of it, the whole text tells
+  }
+  try {
+    return tree_of(text, {});
   } catch (const toml::parse_error& error) {
     throw Error(Errc::manifest, file + ':' + std::to_string(line_of(error.source())) + ": " +
                                     std::string(error.description()));

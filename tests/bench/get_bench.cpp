@@ -184,7 +184,8 @@ void ready_table(benchmark::State& state) {
     return true;
   }();
   benchmark::DoNotOptimize(filled);
-  measure(state, r.order, [&](std::int64_t h) { benchmark::DoNotOptimize(table.find(parameters_of(h))); });
+  measure(state, r.order,
+          [&](std::int64_t h) { benchmark::DoNotOptimize(table.find_few(parameters_of(h))); });
 }
 
 void all(benchmark::internal::Benchmark* b) {

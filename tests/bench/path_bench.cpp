@@ -2,8 +2,13 @@
 //
 //   path_bench                 all of it
 //   path_bench compile [N]     cold compile through a warm worker over raw NVRTC in this process, same text,
-//   interleaved path_bench first           the warm first kernel of a fresh process, split into its parts;
-//   with a GPU also loading
+//                              interleaved
+//   path_bench first [N]       the warm first kernel of a fresh process, split into its parts, with a GPU
+//   also
+//                              loading; and what the end of that process costs beyond that of one which only
+//                              opens driver and context, from main's end until it is reaped
+#include <fcntl.h>
+#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,13 +17,17 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "base/file.hpp"
 #include "compile/nvrtc_program.hpp"
 #include "runtime/service.hpp"
 #include "toolchain/nvrtc.hpp"
+
+extern char** environ;
 
 using namespace kiln;
 using Clock = std::chrono::steady_clock;
@@ -103,64 +112,134 @@ void bench_compile(int repeats) {
 }
 
 using Parts = std::vector<std::pair<std::string, double>>;
+constexpr const char* kEnd = "end of main";              // a point in time, by the machine's steady clock
+constexpr const char* kClosing = "closing the service";  // after it
 
-/// One child: the steps of the warm path, in order.
-Parts first_kernel(const std::string& cache, const std::string& name, const std::vector<Value>& values) {
-  Parts parts;
+double now_ms() { return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count(); }
+
+/// Whether this process has a GPU now.
+bool open_driver() {
   const toolchain::Driver* driver = toolchain::Driver::get();
   toolchain::CUcontext context = nullptr;
-  const bool gpu = driver && driver->cuInit(0) == 0 && driver->cuDevicePrimaryCtxRetain(&context, 0) == 0 &&
-                   driver->cuCtxSetCurrent(context) == 0;
+  return driver && driver->cuInit(0) == 0 && driver->cuDevicePrimaryCtxRetain(&context, 0) == 0 &&
+         driver->cuCtxSetCurrent(context) == 0;
+}
+
+/// One child: the steps of the warm path, in order. With `split` the last step's loading is told apart, by
+/// what a second ask for the same image costs: such a child's total is no first kernel's.
+void first_kernel(Parts& parts, const std::string& cache, const std::string& name,
+                  const std::vector<Value>& values, bool split) {
+  const bool gpu = open_driver();
+  const Options options = bench_options(cache);
   const auto begin = Clock::now();
   auto last = begin;
   const auto mark = [&](const char* part) {
     parts.emplace_back(part, ms_since(last));
     last = Clock::now();
   };
-  runtime::Service service(bench_options(cache));
+  auto service = std::make_unique<runtime::Service>(options);
   mark("service");
-  auto& opened = service.open(name, gpu ? KILN_DEVICE_CURRENT : KILN_DEVICE_NONE, "");
+  auto& opened = service->open(name, gpu ? KILN_DEVICE_CURRENT : KILN_DEVICE_NONE, "");
   mark("open: manifest");
-  service.pipeline().toolkit();
+  service->pipeline().toolkit();
   mark("find toolkit");
-  service.pipeline().store();
+  service->pipeline().store();
   mark("open store");
-  if (gpu)
-    opened.get(values, {});
-  else
+  if (gpu && split) {
+    parts.clear();
     opened.compile(values);
-  mark(gpu ? "scan, key, read, load" : "scan, key, read");
-  parts.emplace_back("total", ms_since(begin));
-  return parts;
+    mark("of these: scan, key, read");
+    opened.compile(values);
+    const double again = ms_since(last);
+    last = Clock::now();
+    opened.get(values, {});
+    parts.emplace_back("load", ms_since(last) - again);
+  } else if (gpu) {
+    opened.get(values, {});
+    mark("scan, key, read, load");
+    parts.emplace_back("total", ms_since(begin));
+  } else {
+    opened.compile(values);
+    mark("scan, key, read");
+    parts.emplace_back("total", ms_since(begin));
+  }
+  parts.emplace_back(kEnd, now_ms());
+  last = Clock::now();
+  service.reset();
+  mark(kClosing);
 }
 
-void bench_first(const char* self) {
+/// What a child that is started with these arguments says; its `kEnd` becomes the time from there until it is
+/// reaped. Empty when it failed.
+Parts run_child(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return {};
+  base::Fd reading(ends[0]), writing(ends[1]);
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawn_file_actions_adddup2(&actions, writing.get(), STDOUT_FILENO);
+  pid_t pid = -1;
+  const int failed = ::posix_spawn(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  if (failed) return {};
+  writing.reset();
+  int status = 0;  // what it says fits the pipe
+  ::waitpid(pid, &status, 0);
+  const double reaped = now_ms();
+  Parts parts;
+  FILE* said = ::fdopen(reading.release(), "r");
+  char part[64];
+  double ms = 0;
+  while (std::fscanf(said, "%63[^=]=%lf\n", part, &ms) == 2)
+    parts.emplace_back(part, std::string(part) == kEnd ? reaped - ms : ms);
+  std::fclose(said);
+  return status == 0 ? parts : Parts();
+}
+
+void bench_first(const char* self, int repeats) {
   const base::TempDir cache("kiln-bench-");
   const std::vector<std::pair<std::string, std::string>> asks = {
       {"rms_norm", "4096"}, {"vendor_scale", "3"}, {"cub_block_sum", "1024"}};
   for (const auto& [name, n] : asks) {
     std::map<std::string, std::vector<double>> times;
     std::vector<std::string> order;
-    for (int i = 0; i < 22; ++i) {  // the first fills the cache
-      const std::string command = std::string(self) + " child " + cache.path() + ' ' + name + ' ' + n;
-      FILE* pipe = ::popen(command.c_str(), "r");
-      char part[64];
-      double ms = 0;
-      while (std::fscanf(pipe, "%63[^=]=%lf\n", part, &ms) == 2) {
-        if (i == 1) order.emplace_back(part);
-        if (i > 0) times[part].push_back(ms);
+    const auto note = [&](const Parts& parts) {
+      for (const auto& [part, ms] : parts) {
+        if (part == kEnd || part == kClosing) continue;
+        if (times[part].empty()) order.push_back(part);
+        times[part].push_back(ms);
       }
-      if (::pclose(pipe) != 0) {
-        std::printf("first kernel of %s: not measured\n", name.c_str());
-        break;
-      }
+    };
+    const auto part_of = [](const Parts& parts, std::string_view wanted) {
+      return std::find_if(parts.begin(), parts.end(), [&](const auto& p) { return p.first == wanted; })
+          ->second;
+    };
+    std::vector<double> kiln_exit, closing, bare_exit;
+    for (int i = -1; i < repeats; ++i) {  // the first fills the cache
+      const Parts parts = run_child({self, "child", cache.path(), name, n});
+      if (parts.empty()) break;
+      if (i < 0) continue;
+      const Parts split = run_child({self, "split", cache.path(), name, n}), bare = run_child({self, "bare"});
+      note(parts);
+      if (split.size() == 4) note(split);  // with a GPU
+      kiln_exit.push_back(part_of(parts, kEnd));
+      closing.push_back(part_of(parts, kClosing));
+      if (!bare.empty()) bare_exit.push_back(bare.back().second);
     }
-    if (order.empty()) continue;
+    if (order.empty() || bare_exit.empty()) {
+      std::printf("first kernel of %s: not measured\n", name.c_str());
+      continue;
+    }
     std::printf(
-        "first %s of a fresh process from disk, median of 21 (budget 1 ms slim and vendor, 4 ms CUB):",
-        name.c_str());
+        "first %s of a fresh process from disk, median of %d (budget 1 ms slim and vendor, 4 ms CUB):",
+        name.c_str(), repeats);
     for (const auto& part : order) std::printf("  %s %.3f", part.c_str(), median(times[part]));
-    std::puts(" ms");
+    const double with = median(kiln_exit), without = median(bare_exit);
+    std::printf("  exit %.3f (bare %.3f, added %.3f; closing the service %.3f) ms\n", with, without,
+                with - without, median(closing));
   }
 }
 
@@ -168,16 +247,21 @@ void bench_first(const char* self) {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "all";
-  if (what == "child" && argc == 5) {
+  const bool child = (what == "child" || what == "split") && argc == 5;
+  if (child || what == "bare") {
+    Parts parts;
     try {
-      for (const auto& [part, ms] : first_kernel(argv[2], argv[3], {Dtype::bf16, std::stoi(argv[4])}))
-        std::printf("%s=%.6f\n", part.c_str(), ms);
+      if (child)
+        first_kernel(parts, argv[2], argv[3], {Dtype::bf16, std::stoi(argv[4])}, what == "split");
+      else
+        open_driver(), parts.emplace_back(kEnd, now_ms());
     } catch (const std::exception& error) {
       std::fprintf(stderr, "%s\n", error.what());
       return 1;
     }
+    for (const auto& [part, ms] : parts) std::printf("%s=%.6f\n", part.c_str(), ms);
     return 0;
   }
   if (what == "all" || what == "compile") bench_compile(argc > 2 ? std::stoi(argv[2]) : 41);
-  if (what == "all" || what == "first") bench_first(argv[0]);
+  if (what == "all" || what == "first") bench_first(argv[0], argc > 2 ? std::stoi(argv[2]) : 21);
 }

@@ -31,6 +31,24 @@ INSTANTIATE_TEST_SUITE_P(Calls, LoadFault,
                                            "cuFuncLoad"),
                          [](const auto& test) { return std::string(test.param); });
 
+class CaptureMode : public FakeRuntime {};
+
+TEST_F(CaptureMode, OfTheThreadIsWhatItWasAlsoWhenLoadingFailsOrTheExchangeDoes) {
+  const auto now = [&] {  // 0: global
+    int mode = 0;
+    EXPECT_EQ(cu().cuThreadExchangeStreamCaptureMode(&mode), 0);
+    return mode;
+  };
+  Service service(options());
+  const KernelTemplate t = service.open("rms_norm");
+  kiln_fake_fail("cuKernelGetFunction", 2, 0, 1);
+  EXPECT_THROW(t.get(Dtype::bf16, 4096), Error);
+  EXPECT_EQ(now(), 0);
+  kiln_fake_fail("cuThreadExchangeStreamCaptureMode", 1, 0, 1);
+  EXPECT_TRUE(t.get(Dtype::bf16, 4096));
+  EXPECT_EQ(now(), 0) << "what was not exchanged is not put back";
+}
+
 class LaunchFault : public FakeRuntime {};
 
 TEST_F(LaunchFault, NamesTheErrorAndTheKernelStaysUsable) {

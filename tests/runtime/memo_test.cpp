@@ -1,7 +1,12 @@
 // A wrong memo may cost a hit, and never reaches a record (DESIGN 4).
+#include <cstring>
+#include <filesystem>
+#include <functional>
+
 #include "base/hash.hpp"
 #include "compile/key.hpp"
 #include "runtime/service_fixture.hpp"
+#include "source/closure_memo.hpp"
 #include "source/scan_memo.hpp"
 
 namespace kiln::testing {
@@ -9,11 +14,16 @@ namespace {
 
 using runtime::Service;
 
-class MemoTest : public ServiceTest {};
+class MemoTest : public ServiceTest {
+ protected:
+  /// A memo that `falsify` makes wrong costs a hit at most.
+  void expect_harmless(const std::string& name, const std::function<void(const std::string&)>& falsify);
+};
 
-TEST_F(MemoTest, AWrongMemoNeverReachesARecord) {
+void MemoTest::expect_harmless(const std::string& name,
+                               const std::function<void(const std::string&)>& falsify) {
   if (toolkit_.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
-  const std::string memo_file = tree_.at("memo");
+  const std::string memo_file = tree_.at(name);
   Options o = options();
   o.template_path = KILN_SOURCE_DIR "/tests/fixtures/templates";
   Key honest;
@@ -21,14 +31,7 @@ TEST_F(MemoTest, AWrongMemoNeverReachesARecord) {
     Service service(o, memo_file);
     honest = compile(service, "vendor_scale", {Dtype::bf16, 3}).image->key;
   }
-  // Every remembered digest becomes another: what a stale memo would look like.
-  source::ScanMemo memo(memo_file);
-  const std::string header = toolkit_.include_dirs[0] + "/cuda_bf16.h";
-  auto entry = memo.find(header);
-  ASSERT_TRUE(entry) << header << " was not remembered";
-  entry->digest = base::digest_of(std::string_view("something else"));
-  memo.add(header, *entry);
-  memo.save();
+  falsify(memo_file);
 
   {
     Service service(o, memo_file);
@@ -41,6 +44,43 @@ TEST_F(MemoTest, AWrongMemoNeverReachesARecord) {
   const auto fresh = compile(service, "vendor_scale", {Dtype::bf16, 4});
   EXPECT_EQ(fresh.outcome, Outcome::compiled);
   EXPECT_EQ(fresh.image->key.toolchain, honest.toolchain) << "compiled under the key of the real headers";
+}
+
+/// Every remembered digest becomes another: what a stale memo would look like.
+TEST_F(MemoTest, AWrongMemoNeverReachesARecord) {
+  expect_harmless("headers", [&](const std::string& memo_file) {
+    std::filesystem::remove(memo_file + ".closures");
+    source::ScanMemo memo(memo_file);
+    const std::string header = toolkit_.include_dirs[0] + "/cuda_bf16.h";
+    auto entry = memo.find(header);
+    ASSERT_TRUE(entry) << header << " was not remembered";
+    entry->digest = base::digest_of(std::string_view("something else"));
+    memo.add(header, *entry);
+    memo.save();
+  });
+}
+
+TEST_F(MemoTest, AWrongTraceNeverReachesARecord) {
+  expect_harmless("traces", [&](const std::string& memo_file) {
+    const std::string file = memo_file + ".closures";
+    const auto head = base::read_file(file);
+    ASSERT_TRUE(head) << "no trace was kept";
+    Digest key;  // of the first entry: behind magic, checksum, boot id and count
+    std::memcpy(key.bytes.data(), head->bytes.data() + 8 + 8 + 4 + 36 + 4, key.bytes.size());
+    source::ClosureMemo memo(file);
+    const auto trace = memo.find(key);
+    ASSERT_TRUE(trace);
+    const auto content = base::read_file(toolkit_.include_dirs[0] + "/cuda_bf16.h");
+    ASSERT_TRUE(content);
+    const Digest digest = base::digest_of(content->bytes);
+    const std::string_view right(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
+    std::string wrong = *trace;
+    ASSERT_NE(wrong.find(right), std::string::npos);
+    wrong[wrong.find(right)] ^= 1;
+    memo.add(key, wrong);
+    memo.save();
+    std::filesystem::remove(memo_file);
+  });
 }
 
 }  // namespace

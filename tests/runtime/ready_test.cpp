@@ -76,6 +76,25 @@ TEST_F(Ready, ALaunchAllocatesNothingInKiln) {
   kiln_fake_quiet(0);
 }
 
+TEST_F(Ready, AListOfTypesIsCheckedOncePerKernelAlsoWhenListsAlternate) {
+  Service service(options());
+  const KernelTemplate t = service.open("rms_norm");
+  const Kernel a = t.get(Dtype::bf16, 4096), b = t.get(Dtype::f16, 4096);
+  kiln_fake_quiet(1);
+  RmsNormCall c;
+  const auto exact = [&](const Kernel& k) { c(k); };
+  const auto converted = [&](const Kernel& k) { k(nullptr, c.out, c.x, c.w, 8, 4096, 4096, 1e-6); };
+  for (const Kernel& k : {a, b}) {
+    EXPECT_GT(allocations([&] { exact(k); }), 0u) << "remembering it; another kernel's check does not count";
+    EXPECT_GT(allocations([&] { converted(k); }), 0u);
+  }
+  EXPECT_EQ(allocations([&] {
+              for (int i = 0; i < 100; ++i) exact(a), converted(a), converted(b), exact(b);
+            }),
+            0u);
+  kiln_fake_quiet(0);
+}
+
 TEST_F(Ready, ALaunchIsOneDriverCall) {
   Service service(options());
   const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);

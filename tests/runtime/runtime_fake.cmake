@@ -11,9 +11,15 @@ endfunction()
 
 kiln_fake_test(runtime_load_test SOURCES runtime/load_test.cpp runtime/capture_test.cpp runtime/sealed_test.cpp runtime/concurrent_test.cpp)
 kiln_fake_test(runtime_load_fault_test kiln_cache kiln_compile SOURCES runtime/load_fault_test.cpp)
-kiln_fake_test(runtime_launch_test SOURCES runtime/launch_test.cpp runtime/geometry_test.cpp)
+kiln_fake_test(runtime_launch_test SOURCES runtime/launch_test.cpp runtime/argument_types_test.cpp runtime/geometry_test.cpp runtime/geometry_once_test.cpp)
+kiln_fake_test(runtime_launch_errors_test SOURCES runtime/launch_errors_test.cpp)
 kiln_fake_test(runtime_sm80_test SOURCES runtime/geometry_sm80_test.cpp)
 kiln_fake_test(runtime_ready_test SOURCES runtime/ready_test.cpp)
+# The same tests on the fake driver and on the real one.
+kiln_test(runtime_driver_test LABEL gpu TIMEOUT 300 USES kiln kiln_toolchain SOURCES runtime/driver_test.cpp)
+target_compile_definitions(runtime_driver_test PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")
+add_dependencies(runtime_driver_test kiln-worker kiln_fake_cuda)
+kiln_test_again(runtime_driver_test PREFIX Fake. LABEL process TIMEOUT 300 ENVIRONMENT KILN_TEST_FAKE=1)
 kiln_test(runtime_gpu_test LABEL gpu TIMEOUT 300 USES kiln kiln_toolchain SOURCES runtime/runtime_gpu_test.cpp)
 add_dependencies(runtime_gpu_test kiln-worker)
 
@@ -46,6 +52,10 @@ foreach(header ${public_headers})
   endif()
   set_tests_properties(${names} PROPERTIES LABELS unit TIMEOUT 60)
 endforeach()
+
+add_test(NAME ArgumentTypes.WhatCanNeverBeOneDoesNotCompile COMMAND ${runtime_tests}/argument_rules_test.sh
+  ${CMAKE_CXX_COMPILER} ${PROJECT_SOURCE_DIR}/include)
+set_tests_properties(ArgumentTypes.WhatCanNeverBeOneDoesNotCompile PROPERTIES LABELS unit TIMEOUT 120)
 
 add_test(NAME Library.ExportsOnlyKilnAndNeedsNoCuda COMMAND ${runtime_tests}/symbols_test.sh $<TARGET_FILE:kiln>)
 set_tests_properties(Library.ExportsOnlyKilnAndNeedsNoCuda PROPERTIES LABELS unit)

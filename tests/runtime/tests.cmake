@@ -7,5 +7,6 @@ kiln_test(fork_test SOURCES runtime/fork_test.cpp USES kiln_runtime LABEL proces
 add_dependencies(fork_test kiln-worker)
 kiln_test(publisher_test SOURCES runtime/publisher_test.cpp USES kiln_runtime LABEL process)
 include(${CMAKE_CURRENT_LIST_DIR}/runtime_fake.cmake OPTIONAL)
+include(${CMAKE_CURRENT_LIST_DIR}/runtime_core.cmake)
 kiln_test(reference_gpu_test SOURCES runtime/reference_gpu_test.cpp USES kiln_runtime LABEL gpu)
 add_dependencies(reference_gpu_test kiln-worker)

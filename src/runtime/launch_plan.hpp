@@ -1,0 +1,105 @@
+// What all launches of a kernel have in common, worked out when it is loaded; a launch does only the rest.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "source/manifest.hpp"
+#include "toolchain/driver.hpp"
+
+namespace kiln::runtime {
+
+/// What goes with a launch as attributes. cluster[0] = 0: none.
+struct Extras {
+  std::array<unsigned, 3> cluster{};
+  bool pdl = false, cooperative = false;
+  /// Fills `attributes`, to which `config` points afterwards.
+  void attach(std::array<toolchain::LaunchAttribute, 3>& attributes, toolchain::LaunchConfig& config) const;
+};
+
+struct Geometry : toolchain::LaunchConfig {
+  unsigned cluster_x = 1, cluster_y = 1, cluster_z = 1;
+  unsigned cluster_blocks() const noexcept { return cluster_x * cluster_y * cluster_z; }
+};
+
+/// The manifest's expressions with a kernel's parameters and device folded in. What came out the same for
+/// every launch is in `config`, and requirements that can no longer break are gone; what would fail at every
+/// launch stays, and fails there with its text. Immutable, thread-safe.
+struct LaunchPlan {
+  using Kind = source::ArgumentType::Kind;
+
+  /// `slots`: parameters, derives, arch and device; the rest zero.
+  LaunchPlan(const source::Manifest& manifest, const source::LaunchSpec& spec,
+             std::vector<std::int64_t> slots, std::int64_t static_shared_bytes);
+  LaunchPlan(const LaunchPlan&) = delete;  // config points to attributes_
+  LaunchPlan& operator=(const LaunchPlan&) = delete;
+
+  /// An integer or a pointer that an expression reads.
+  struct Read {
+    std::size_t argument, slot;
+    Kind kind;
+  };
+  struct Alignment {
+    std::size_t argument;
+    std::uint64_t mask;  ///< an address with none of these bits is aligned, null too; others may not be
+    source::Expression bytes;
+  };
+  struct Requirement {
+    source::Expression expression;
+    const source::Requirement* origin;
+  };
+  /// The value of an omitted argument that depends on the call.
+  struct Computed {
+    std::size_t argument, slot;
+    source::Expression value;
+  };
+  struct Dimension {
+    source::Expression value;
+    unsigned Geometry::*into;
+    const char* name;
+    std::size_t index;
+    std::int64_t most;
+  };
+
+  const std::vector<std::int64_t> slots;
+  std::vector<Read> reads;
+  std::vector<std::uint64_t> defaults;  ///< for each argument what the kernel gets when it is omitted
+  std::vector<Computed> computed;       ///< instead of the default; each needs only earlier ones
+  std::vector<Alignment> alignments;
+  std::vector<Requirement> requirements;
+  std::vector<Dimension> block, grid, cluster;  ///< what `config` does not have yet
+  source::Expression smem;                      ///< empty: `config` has it
+  bool wants_occupancy = false;
+  Geometry config;  ///< with attributes, unless `cluster` is still to come
+  Extras extras;    ///< without the cluster
+
+ private:
+  using Fields = std::array<unsigned Geometry::*, 3>;
+  using Limits = std::array<std::int64_t, 3>;
+
+  void take_defaults(const source::Manifest& manifest);
+  void take_checks(const source::Manifest& manifest);
+  void take_geometry(const source::SlotLayout& layout, const source::LaunchSpec& spec,
+                     std::int64_t static_shared_bytes);
+  void take_reads(const source::Manifest& manifest);
+  std::vector<Dimension> varying(const std::vector<source::Expression>& from, const char* name,
+                                 const Fields& into, const Limits& most);
+  source::Expression folded(const source::Expression& expression) const;
+
+  std::vector<bool> known_;  ///< which slots are the same for all launches
+  std::array<toolchain::LaunchAttribute, 3> attributes_;
+};
+
+/// Whether an argument declared as an integer of `kind` can hold `value`; `huge`: value is an unsigned one
+/// beyond the signed range.
+inline bool fits(source::ArgumentType::Kind kind, std::int64_t value, bool huge = false) noexcept {
+  using Kind = source::ArgumentType::Kind;
+  if (kind == Kind::u64) return value >= 0 || huge;
+  if (huge) return false;
+  if (kind == Kind::i64) return true;
+  return kind == Kind::i32 ? value == static_cast<std::int32_t>(value)
+                           : value == static_cast<std::uint32_t>(value);
+}
+
+}  // namespace kiln::runtime
