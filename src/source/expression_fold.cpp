@@ -165,7 +165,7 @@ class ExpressionFolder {
       return;
     }
     const bool to_zero = (op == Op::equal || op == Op::not_equal) && n == 0;
-    if (to_zero && landed_ != out_.size() && !out_.empty()) {
+    if (to_zero && !out_.empty()) {
       Instruction& before = out_.back();  // x % 8 == 0 is (x & 7) == 0, for negative x as well
       if (before.op == static_cast<std::uint8_t>(Op::remainder) &&
           before.from == static_cast<std::uint8_t>(From::immediate) && is_power_of_two(before.operand)) {
@@ -206,10 +206,7 @@ class ExpressionFolder {
     emit(op, 0);
     return out_.size() - 1;
   }
-  void land(std::size_t jump) {
-    landed_ = out_.size();
-    out_[jump].operand = static_cast<std::int64_t>(landed_);
-  }
+  void land(std::size_t jump) { out_[jump].operand = static_cast<std::int64_t>(out_.size()); }
   Operand pop() {
     const Operand last = operands_.back();
     operands_.pop_back();
@@ -223,7 +220,6 @@ class ExpressionFolder {
   const std::vector<bool>& known_;
   std::vector<Instruction> out_;
   std::vector<Operand> operands_;
-  std::size_t landed_ = 0;  ///< where a jump led last: the instruction before it is not all that comes before
 };
 
 Expression Expression::folded(std::span<const std::int64_t> slots, const std::vector<bool>& known) const {
