@@ -15,6 +15,7 @@ add_dependencies(kiln_gated_cuda kiln_fake_cuda)
 function(kiln_core_test name)
   kiln_test(${name} LABEL process TIMEOUT 300 USES kiln kiln_gated_cuda kiln_fake_cuda kiln_toolchain ${ARGN})
   target_compile_definitions(${name} PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_gated_cuda>" KILN_SHARED_LIBRARY="$<TARGET_FILE:kiln>")
+  target_sources(${name} PRIVATE support/thread_sanitizer.cpp)
   add_dependencies(${name} kiln-worker)
 endfunction()
 
