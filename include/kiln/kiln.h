@@ -139,8 +139,9 @@ KILN_API kiln_status kiln_service_add_template(kiln_service* service, const char
 KILN_API kiln_status kiln_service_seal(kiln_service* service);
 
 /* Seals every service of this process, present and future, of every copy of kiln in it (shared, static,
- * hidden, loaded later). A service whose mode nobody set takes mode sealed; one that was told jit or warn
- * keeps that. A forked child stays sealed. There is no way back. Callable at any time, by any thread. */
+ * hidden, loaded later; not those that dlmopen has put into another linker namespace). A service whose mode
+ * nobody set takes mode sealed; one that was told jit or warn keeps that. A forked child stays sealed. There
+ * is no way back. Callable at any time, by any thread. */
 KILN_API kiln_status kiln_process_seal(void);
 
 /* Text that kiln made; release with kiln_text_release. */

@@ -32,7 +32,8 @@ bool same_arguments(const source::Manifest& a, const source::Manifest& b) {
 
 void KernelTemplate::set_fallback(std::shared_ptr<KernelTemplate> generic) {
   const source::Manifest &ours = origin_->manifest, &theirs = generic->origin().manifest;
-  const std::string what = ours.file + ": [template] fallback = '" + theirs.name + '\'';
+  const std::string what =
+      ours.file + ": template '" + ours.name + "': [template] fallback = '" + theirs.name + '\'';
   if (!same_arguments(ours, theirs)) {
     throw Error(Errc::manifest,
                 what + " takes other arguments: " + signature(theirs) + " instead of " + signature(ours));

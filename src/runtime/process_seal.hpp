@@ -7,7 +7,8 @@
 //   flag of the copy, 1 once the process is sealed
 //
 // Sealing sets the flag of every copy there is; a copy that comes later finds the flags of the others when it
-// makes its first service.
+// makes its first service. Copies in another linker namespace (dlmopen) are not seen: dl_iterate_phdr shows
+// its caller's own.
 #pragma once
 
 namespace kiln::runtime {

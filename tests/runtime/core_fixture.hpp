@@ -76,13 +76,18 @@ class Core : public FakeRuntime {
     // Flight files and boards, which kiln itself never unlinks.
     std::error_code ignored;
     for (const auto& entry : std::filesystem::directory_iterator(tree_.path(), ignored)) {
-      struct stat st {};
-      if (::stat((entry.path() / "v1").c_str(), &st) != 0) continue;
-      const std::string base = "/dev/shm/kiln-" + std::to_string(::geteuid()) + '-' +
-                               std::to_string(st.st_dev) + '-' + std::to_string(st.st_ino);
+      const std::string base = "/dev/shm/" + flight_name(entry.path());
       ::unlink((base + ".flight").c_str());
       ::unlink((base + ".board").c_str());
     }
+  }
+
+  /// How the flight file and board of a store are called; another name when there is no store.
+  static std::string flight_name(const std::string& cache_dir) {
+    struct stat st {};
+    ::stat((cache_dir + "/v1").c_str(), &st);
+    return "kiln-" + std::to_string(::geteuid()) + '-' + std::to_string(st.st_dev) + '-' +
+           std::to_string(st.st_ino);
   }
 
   /// f<N>(float* out, int n); `more` goes into [template], `body` into the kernel.

@@ -64,6 +64,38 @@ TEST_F(Ready, GetAndTryGetAllocateNothing) {
   EXPECT_TRUE(same);
 }
 
+TEST_F(Ready, GetOrFallbackAllocatesNothingBeforeAndAfterAdopt) {
+  Service service(options());
+  const auto scale = [&](const std::string& name, const std::string& more) {
+    service.add_template("format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
+                             ".cu\"\ninstantiate = \"f<{N}>\"\n" + more +
+                             "[param.N]\nkind = \"int\"\nrange = [1, 100]\n[[arg]]\nname = \"out\"\n"
+                             "type = \"ptr<f32>\"\n[launch]\ngrid = [\"1\"]\nblock = [\"64\"]\n",
+                         "template <int N> __global__ void f(float* out) { *out = N; }");
+  };
+  scale("slow", ""), scale("fast", "fallback = \"slow\"\n");
+  const KernelTemplate t = service.open("fast");
+  service.open("slow").get(2);
+  const Kernel generic = t.get_or_fallback(2);
+  const Kernel specialised = t.get(2);
+  const auto hits = [&](const Kernel& expected) {
+    bool same = true;
+    std::size_t allocated = 0;
+    EXPECT_EQ(driver_calls([&] {
+                allocated = allocations([&] {
+                  for (int i = 0; i < 100; ++i)
+                    same = same && t.get_or_fallback(2).handle() == expected.handle();
+                });
+              }),
+              0u);
+    EXPECT_EQ(allocated, 0u);
+    EXPECT_TRUE(same);
+  };
+  hits(generic);
+  EXPECT_EQ(service.adopt(), 1u);
+  hits(specialised);
+}
+
 TEST_F(Ready, ALaunchAllocatesNothingInKiln) {
   Service service(options());
   const Kernel k = service.open("rms_norm").get(Dtype::bf16, 4096);
