@@ -420,7 +420,10 @@ KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kil
 enum { KILN_LOG_TRACE = 0, KILN_LOG_DEBUG, KILN_LOG_INFO, KILN_LOG_WARNING, KILN_LOG_ERROR, KILN_LOG_OFF };
 
 /* Sends this copy of kiln's log lines of `level` and above to `sink` instead of stderr; null: stderr again.
- * Default: KILN_LOG_WARNING. After it has returned, the sink before is not called any more. */
+ * Default: KILN_LOG_WARNING, or what KILN_LOG says; this call beats that. The message is zero-terminated and
+ * gone when the sink returns. The sink may be called by several threads at once and may call kiln. When this
+ * has returned, the sink before is not running and is not called any more (but for a call that it made this
+ * one from). A forked child writes to stderr again. */
 KILN_API kiln_status kiln_set_log(void (*sink)(int32_t level, const char* message, size_t size, void* user),
                                   void* user, int32_t level);
 

@@ -21,6 +21,7 @@ using Sink = std::function<void(Level, std::string_view)>;
 constexpr std::string_view kNames[] = {"trace", "debug", "info", "warning", "error", "off"};
 
 constinit std::atomic<Level> g_level{Level::warning};
+std::atomic<bool> g_level_was_set{false};  // by the program, which environment and files do not overrule
 
 /// One sink while it is set and while calls of it run.
 struct Route {
@@ -114,6 +115,7 @@ void set_route(Sink sink, std::optional<Level> level) {
 }  // namespace
 
 void set_log(LogFunction sink, void* user, Level level) {
+  g_level_was_set = true;
   if (!sink) return set_route({}, level);
   set_route(
       [sink, user](Level of, std::string_view message) {
@@ -139,7 +141,7 @@ void set_log_level(Level level) noexcept { g_level = level; }
 bool set_log_level(std::string_view name) noexcept {
   for (int i = 0; i < 6; ++i) {
     if (kNames[i] == name) {
-      g_level = static_cast<Level>(i);
+      if (!g_level_was_set) g_level = static_cast<Level>(i);
       return true;
     }
   }

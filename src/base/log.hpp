@@ -29,7 +29,8 @@ void set_log(LogFunction sink, void* user, Level level);
 void set_log_sink(std::function<void(Level, std::string_view)> sink);
 /// Default: warning.
 void set_log_level(Level level) noexcept;
-/// "trace debug info warning error off"; false leaves the level alone.
+/// "trace debug info warning error off", from environment or file: what set_log was told beats it. False for
+/// another name.
 bool set_log_level(std::string_view name) noexcept;
 bool log_enabled(Level level) noexcept;
 

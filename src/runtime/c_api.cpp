@@ -180,12 +180,7 @@ kiln_status kiln_set_log(void (*sink)(int32_t level, const char* message, size_t
                          void* user, int32_t level) {
   return guarded([&] {
     require(level >= KILN_LOG_TRACE && level <= KILN_LOG_OFF, "level is none of KILN_LOG_*");
-    base::set_log_level(static_cast<base::Level>(level));
-    if (!sink) return base::set_log_sink({});
-    base::set_log_sink([sink, user](base::Level at, std::string_view message) {
-      const std::string line(message);  // zero-terminated
-      sink(static_cast<int32_t>(at), line.c_str(), line.size(), user);
-    });
+    base::set_log(sink, user, static_cast<base::Level>(level));
   });
 }
 

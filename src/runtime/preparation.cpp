@@ -96,7 +96,13 @@ void Preparation::ended(std::uint64_t kiln_progress::*count, std::exception_ptr 
   if (progress_.done == progress_.total) all_done_.notify_all();
 }
 
+void Preparation::refuse_in_child() const {
+  if (generation_ != base::process_generation())
+    throw Error(Errc::not_ready, "the plan is prepared by the process that this one was forked from");
+}
+
 bool Preparation::wait(base::Deadline deadline) {
+  refuse_in_child();
   std::unique_lock lock(mutex_);
   const auto done = [&] { return progress_.done == progress_.total; };
   if (deadline.at() == base::Clock::time_point::max())
@@ -108,11 +114,13 @@ bool Preparation::wait(base::Deadline deadline) {
 }
 
 kiln_progress Preparation::progress() {
+  refuse_in_child();
   const std::lock_guard lock(mutex_);
   return progress_;
 }
 
 void Preparation::cancel() noexcept {
+  if (generation_ != base::process_generation()) return;
   const std::lock_guard not_while_telling(telling_);
   const std::lock_guard lock(mutex_);
   cancelled_ = true;

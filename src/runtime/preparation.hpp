@@ -46,10 +46,13 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
     std::uint64_t epoch;  ///< of `opened`, when the row was read
   };
   explicit Preparation(const PrepareRequest& request) : request_(request) {}
+  /// Its work and its locks are the parent's.
+  void refuse_in_child() const;
   void make(const Row& row, bool dropped) noexcept;
   void ended(std::uint64_t kiln_progress::*count, std::exception_ptr error = nullptr);
 
   const PrepareRequest request_;
+  const std::uint64_t generation_ = base::process_generation();
   std::mutex mutex_;  // guards what follows
   std::condition_variable all_done_;
   kiln_progress progress_{sizeof(kiln_progress), 0, 0, 0, 0, 0, 0, 0, 0};

@@ -81,11 +81,13 @@ void Service::leave(Scope& scope) noexcept {
 }
 
 std::vector<std::shared_ptr<KernelTemplate>> Service::templates() {
-  std::vector<std::shared_ptr<KernelTemplate>> out;
+  auto out = own_.templates();  // a forked child has this scope without having entered it
   Scopes& scopes = scopes_.get();
   const std::lock_guard lock(scopes.mutex);
-  for (Scope* scope : scopes.all)
+  for (Scope* scope : scopes.all) {
+    if (scope == &own_) continue;
     for (auto& opened : scope->templates()) out.push_back(std::move(opened));
+  }
   return out;
 }
 

@@ -187,10 +187,10 @@ void read_parameters(Draft& draft, const TableReader& root) {
 }
 
 void read_defaults(Draft& draft, const TableReader& root) {
-  static const TomlValue kNone;
+  const TomlValue none;
   const TomlValue* derive = root.find("derive");
   const TomlValue* param = root.find("param");
-  const TableReader derives(derive ? *derive : kNone, "[derive]", root.file());
+  const TableReader derives(derive ? *derive : none, "[derive]", root.file());
   auto& out = draft.out;
   const std::size_t parameters = out.parameters.size(), total = parameters + out.derives.size();
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <exception>
 
+#include "base/lazy.hpp"
 #include "base/process.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/driver_entries.hpp"
@@ -79,9 +80,15 @@ struct Loaded {
 };
 
 /// Never destroyed: objects that unload at exit still call through it.
+union Forever {
+  base::Lazy<Loaded> value;
+  constexpr Forever() : value() {}
+  ~Forever() {}
+};
+constinit Forever g_loaded;
+
 const Loaded& loaded() noexcept {
-  static const Loaded& once = *new Loaded;
-  return once;
+  return g_loaded.value.get([] { return Loaded(); });
 }
 
 /// The process in which a call that needs cuInit succeeded first; 0: none did.
