@@ -70,6 +70,8 @@ class ReadyTable {
     const Slots* const in = current_.load(std::memory_order_acquire);
     if (!in) return nullptr;
     switch (p.size()) {
+      case 0:
+        return find_in(*in, p, 0);
       case 1:
         return find_in(*in, p, 1);
       case 2:

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace kiln::runtime {
@@ -15,16 +16,17 @@ const LoadedKernel* kernel_of(std::uint64_t key) {
 
 PackedParameters pack(std::initializer_list<std::int64_t> values) {
   PackedParameters out;
-  for (const std::int64_t value : values) out.values[out.count++] = value;
+  out.set(values.begin(), static_cast<std::uint32_t>(values.size()));
   return out;
 }
 
 /// `count` parameters that differ from every other key's in the last one only.
 PackedParameters key_of(std::uint64_t key, std::uint32_t count = 3) {
+  std::int64_t values[source::kMaxParameters];
+  std::fill_n(values, count, 7);
+  values[count - 1] = static_cast<std::int64_t>(key);
   PackedParameters out;
-  out.count = count;
-  for (std::uint32_t i = 0; i < count; ++i)
-    out.values[i] = i + 1 == count ? static_cast<std::int64_t>(key) : 7;
+  out.set(values, count);
   return out;
 }
 
@@ -52,18 +54,38 @@ TEST(ReadyTable, KeysDifferByValuesOrderAndCount) {
 
 TEST(ReadyTable, UnsetOnesAtTheEndAreTheSameAsNone) {
   ReadyTable table;
-  PackedParameters given = pack({5, PackedParameters::kUnset, PackedParameters::kUnset});
-  given.trim();
-  EXPECT_EQ(given.count, 1u);
-  table.insert(given, kernel_of(1));
+  table.insert(pack({5, PackedParameters::kUnset, PackedParameters::kUnset}), kernel_of(1));
   EXPECT_EQ(table.find(pack({5})), kernel_of(1));
-  PackedParameters hole = pack({PackedParameters::kUnset, 5});
-  hole.trim();
-  EXPECT_EQ(hole.count, 2u) << "one before a given one stays";
-  EXPECT_EQ(table.find(hole), nullptr);
-  PackedParameters none = pack({PackedParameters::kUnset});
-  none.trim();
-  EXPECT_EQ(none.count, 0u);
+  EXPECT_EQ(table.find(pack({PackedParameters::kUnset, 5})), nullptr) << "one before a given one stays";
+  table.insert(pack({PackedParameters::kUnset}), kernel_of(2));
+  EXPECT_EQ(table.find(pack({})), kernel_of(2));
+}
+
+TEST(ReadyTable, NumbersOfEverySizeAndUnsetOnesAreKeptApart) {
+  constexpr std::int64_t kUnset = PackedParameters::kUnset, kLow = INT32_MIN, kHigh = INT32_MAX;
+  const PackedParameters keys[] = {
+      pack({1, kUnset, 3}),      pack({1, kLow, 3}),       pack({1, 0, 3}),
+      pack({1, kHigh + 1, 3}),   pack({1, kLow - 1, 3}),   pack({1, kLow + (1LL << 32), 3}),
+      pack({1, kUnset, kLow}),   pack({1, kLow, kLow}),    pack({1, kUnset, kHigh + 1}),
+      pack({1, 0, 0, 0, 3, 0}),  pack({INT64_MAX}),        pack({INT64_MIN + 1}),
+      pack({kUnset, kUnset, 3}), pack({kUnset, kLow, 3}),  pack({1LL << 32 | 1})};
+  ReadyTable table;
+  for (std::uint64_t i = 0; i < std::size(keys); ++i)
+    EXPECT_EQ(table.insert(keys[i], kernel_of(i)), kernel_of(i)) << i;
+  for (std::uint64_t i = 0; i < std::size(keys); ++i) EXPECT_EQ(table.find(keys[i]), kernel_of(i)) << i;
+}
+
+TEST(ReadyTable, TheShortWayFindsWhatTheLongOneFinds) {
+  ReadyTable table;
+  for (std::uint32_t count = 1; count <= 6; ++count) table.insert(key_of(9, count), kernel_of(count));
+  table.insert(pack({}), kernel_of(0));
+  EXPECT_EQ(table.find_few(pack({})), kernel_of(0));
+  for (std::uint32_t count = 1; count <= 6; ++count) {
+    const LoadedKernel* const found = table.find_few(key_of(9, count));
+    EXPECT_EQ(found, count <= ReadyTable::kFew ? kernel_of(count) : nullptr) << count;
+    EXPECT_EQ(table.find(key_of(9, count)), kernel_of(count));
+    EXPECT_EQ(table.find_few(key_of(8, count)), nullptr);
+  }
 }
 
 TEST(ReadyTable, ReplacePutsAnotherKernelWhereOneIsAndAddsNone) {
@@ -100,9 +122,9 @@ TEST_P(ReadyTableOf, SoManyParametersFindsEveryKeyOfManyAndNoOther) {
   EXPECT_EQ(table.find(key_of(17, count)), kernel_of(kKeys));
 }
 
-// 6 lie in the slot itself, more do not.
+// 4 lie in the slot itself, more do not.
 INSTANTIATE_TEST_SUITE_P(Counts, ReadyTableOf,
-                         ::testing::Values(1u, 5u, 6u, 7u, 12u, std::uint32_t{source::kMaxParameters}),
+                         ::testing::Values(1u, 4u, 5u, 12u, std::uint32_t{source::kMaxParameters}),
                          ::testing::PrintToStringParamName());
 
 /// What a reader found wrong; tests count it, since an assertion in a thread would hide the others.

@@ -1,0 +1,48 @@
+// The calls that launch_bench compares, and what they need: a driver, a service and ready kernels.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/file.hpp"
+#include "kiln/kiln.hpp"
+#include "toolchain/driver.hpp"
+
+namespace kiln::bench {
+
+constexpr int kThreads = 8;
+
+struct World {
+  base::TempDir cache{"kiln-launch-bench-"};
+  const toolchain::Driver* driver = nullptr;
+  bool fake = false;
+  toolchain::CUcontext context = nullptr;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<KernelTemplate> rms_norm_template;
+  Kernel empty, rms_norm, act_and_mul, softmax;
+  CUstream streams[kThreads] = {};
+  void *out = nullptr, *in = nullptr, *weight = nullptr;
+
+  World();
+  void use_context() const { driver->check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent"); }
+  void wait(int thread) const {
+    if (!fake) driver->check(driver->cuStreamSynchronize(streams[thread]), "cuStreamSynchronize");
+  }
+
+ private:
+  static void* control(const char* name);
+  const toolchain::Driver* find_driver();
+};
+
+World& world();
+
+struct Row {
+  std::string name, floor;  ///< floor: the row that it is compared with
+  std::function<void(int calls, int thread)> call;
+};
+
+const std::vector<Row>& rows();
+
+}  // namespace kiln::bench
