@@ -165,17 +165,22 @@ KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetR
   return result;
 }
 
-const LoadedKernel& KernelTemplate::get_on_own_thread(std::span<const Value> values, GetRequest request,
-                                                      bool& was_ready) {
+std::optional<Outcome> KernelTemplate::get_on_own_thread(std::span<const Value> values, GetRequest request) {
   check_usable();
   const Wanted wanted = want(values);
-  const LoadedKernel* const found = ready(wanted, request.which);
-  was_ready = found != nullptr;
-  if (found) return *found;
+  State& state = state_.get();
+  {
+    const std::lock_guard lock(state.mutex);  // nobody keeps a release away from this thread
+    if (table(request.which).find(wanted.exact)) return std::nullopt;
+  }
   admit(wanted, request);
   request.own_thread = true;
   const CurrentContext current(target_, "loading " + wanted.name());
-  return make(wanted, request);
+  const LoadedKernel& made = make(wanted, request);
+  const std::lock_guard lock(state.mutex);
+  if (request.epoch && *request.epoch != state.epoch)
+    throw Error(Errc::not_ready, wanted.name() + " was not kept: its scope was released meanwhile");
+  return made.outcome();
 }
 
 void KernelTemplate::prefetch(std::span<const Value> values) {

@@ -69,8 +69,9 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
   /// On a thread of the service's; throws at once what get would throw before it looks for the image.
   KernelFuture get_async(std::span<const Value> values, const GetRequest& request);
-  /// get, on a thread of kiln's own, with the template's context. `was_ready` tells whether it was.
-  const LoadedKernel& get_on_own_thread(std::span<const Value> values, GetRequest request, bool& was_ready);
+  /// get, on a thread of kiln's own, with the template's context. How the kernel came, nothing when it was
+  /// ready: the kernel itself may go with a release as soon as this has returned.
+  std::optional<Outcome> get_on_own_thread(std::span<const Value> values, GetRequest request);
   void prefetch(std::span<const Value> values);
   /// The image only.
   Obtained compile(std::span<const Value> values, const GetRequest& request = {});

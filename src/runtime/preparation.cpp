@@ -69,9 +69,9 @@ void Preparation::make(const Row& row, bool dropped) noexcept try {
   if (request_.image_only) {
     outcome = row.opened->compile(values, get).outcome;
   } else {
-    bool was_ready = false;
-    outcome = row.opened->get_on_own_thread(values, get, was_ready).outcome();
-    if (was_ready) return ended(&kiln_progress::ready);
+    const std::optional<Outcome> made = row.opened->get_on_own_thread(values, get);
+    if (!made) return ended(&kiln_progress::ready);
+    outcome = *made;
   }
   ended(outcome == Outcome::compiled ? &kiln_progress::compiled
         : outcome == Outcome::waited ? &kiln_progress::waited

@@ -20,9 +20,9 @@ namespace kiln::runtime {
 struct Publication {
   Key key;
   cache::Record record;
-  std::string subject;                    ///< for people
-  std::shared_ptr<cache::Store> store;    ///< not null
-  std::shared_ptr<cache::Flight> flight;  ///< null: compiled without the host's lock
+  std::string subject;                      ///< for people
+  std::shared_ptr<cache::Store> store;      ///< not null
+  std::shared_ptr<cache::Flight> flight;    ///< null: compiled without the host's lock
   std::shared_ptr<LastingEvents> events{};  ///< told of what it evicts; null: nobody
   base::Clock::time_point handed_over = base::Clock::now();
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <barrier>
 #include <filesystem>
 #include <functional>
 #include <mutex>
@@ -118,10 +119,12 @@ class Core : public FakeRuntime {
 
   template <class Body>
   void on_threads(int count, Body&& body) {
+    std::barrier start(count);
     std::vector<std::thread> threads;
     for (int i = 0; i < count; ++i) {
       threads.emplace_back([&, i] {
         cu().cuCtxSetCurrent(contexts_[0]);
+        start.arrive_and_wait();
         try {
           body(i);
         } catch (const std::exception& error) {

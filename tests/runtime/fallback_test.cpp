@@ -252,6 +252,17 @@ TEST_F(Fallback, AReleaseForgetsWhatWasSettled) {
   EXPECT_TRUE(again == "fast N=1" || again == "slow N=1") << again;  // the image may have come meanwhile
 }
 
+TEST_F(Fallback, ThreadsThatOpenAtOnceGetItWhole) {
+  for (int round = 0; round < 30; ++round) {
+    Service service(options());
+    pair(service);
+    std::vector<KernelTemplate> opened(8, KernelTemplate(nullptr));
+    on_threads(8, [&](int i) { opened[static_cast<std::size_t>(i)] = service.open("fast"); });
+    CaptureScope nothing_is_made;
+    expect_error(Errc::not_ready, {"slow N=1"}, [&] { opened[7].get_or_fallback(1); });
+  }
+}
+
 TEST_F(Fallback, ManyThreadsThatOpenAndAskSettleOnOne) {
   Service service(options());
   pair(service);

@@ -1,5 +1,4 @@
 // One compile and one load of a kernel, whoever asks for it and however.
-#include <barrier>
 #include <set>
 
 #include "runtime/core_fixture.hpp"

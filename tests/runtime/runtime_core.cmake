@@ -21,7 +21,7 @@ endfunction()
 
 kiln_core_test(runtime_async_test SOURCES runtime/async_test.cpp runtime/flight_test.cpp)
 kiln_core_test(runtime_scope_test SOURCES runtime/scope_test.cpp)
-kiln_core_test(runtime_prepare_test kiln_source SOURCES runtime/prepare_test.cpp)
+kiln_core_test(runtime_prepare_test kiln_source SOURCES runtime/prepare_test.cpp runtime/seal_events_test.cpp)
 kiln_core_test(runtime_fallback_test SOURCES runtime/fallback_test.cpp)
 kiln_core_test(runtime_fingerprint_test kiln_cache kiln_compile SOURCES runtime/fingerprint_test.cpp)
 kiln_core_test(runtime_events_test SOURCES runtime/events_test.cpp)

@@ -138,7 +138,8 @@ TEST_F(Scopes, AGetAfterAReleaseDoesNotWaitForALoadFromBefore) {
   EXPECT_TRUE(comes_true([] { return kiln_gate_waiting() == 2; })) << "a load of its own";
   kiln_gate_shut(0);
   expect_error(Errc::not_ready, {"released"}, [&] { before.get(); });
-  EXPECT_EQ(after.get().handle(), t.try_get(1).handle());
+  const Kernel made = after.get();
+  EXPECT_EQ(made.handle(), t.try_get(1).handle());
   EXPECT_TRUE(quiet());
   EXPECT_EQ(kiln_fake_live("library"), 1u) << "what the earlier one had loaded is unloaded again";
   EXPECT_EQ(service.stats().device_bytes, t.compile(1).cubin().size());
