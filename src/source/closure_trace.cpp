@@ -131,7 +131,8 @@ bool ask_again(base::Reader& in, IncludeSearch& search, Closure& out,
 Digest trace_key(std::string_view source, const std::vector<std::string>& extra,
                  const IncludeSearch& search) {
   base::Writer out;
-  out.bytes(kRules).bytes(source);
+  const Digest text = base::digest_of(source);  // a source of megabytes is not copied
+  out.bytes(kRules).bytes({reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size()});
   write(out, extra);
   out.list(search.directories(), [](base::Writer& w, const IncludeSearch::Directory& d) {
     w.bytes(d.path).number<std::uint8_t>(d.toolkit).number(d.device).number(d.inode);

@@ -34,16 +34,27 @@ class HostileTest : public ServiceTest {
       Service service(with_deadline(60));
       expect_works(service);
     }
+    settle();
     descriptors_ = descriptors();
     reset_peak();
     before_kib_ = status_kib("VmRSS:");
   }
   void TearDown() override {
     if (IsSkipped()) return;
+    settle();
     EXPECT_EQ(descriptors(), descriptors_) << "a descriptor leaked";
     EXPECT_TRUE(children().empty()) << "a worker or its zombie is left";
     EXPECT_LT(status_kib("VmHWM:") - before_kib_, (kMaySpendMiB << 10) + allowed_kib_)
         << "the host's memory ballooned";
+  }
+
+  /// A store's upkeep ends on its own, after its service: with its thread go its descriptors.
+  static void settle() {
+    base::poll_until(base::Deadline::after(std::chrono::seconds(10)), [] { return threads() == 1; });
+  }
+  static std::ptrdiff_t threads() {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/task"),
+                         std::filesystem::directory_iterator());
   }
 
   static constexpr long kMaySpendMiB = kSanitized ? 1024 : 64;

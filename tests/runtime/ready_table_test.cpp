@@ -65,7 +65,7 @@ TEST(ReadyTable, NumbersOfEverySizeAndUnsetOnesAreKeptApart) {
   constexpr std::int64_t kUnset = PackedParameters::kUnset, kLow = INT32_MIN, kHigh = INT32_MAX;
   const PackedParameters keys[] = {
       pack({1, kUnset, 3}),      pack({1, kLow, 3}),      pack({1, 0, 3}),
-      pack({1, kHigh + 1, 3}),   pack({1, kLow - 1, 3}),  pack({1, kLow + (1LL << 32), 3}),
+      pack({1, kHigh + 1, 3}),   pack({1, kLow - 1, 3}),  pack({1, kLow - (1LL << 32), 3}),
       pack({1, kUnset, kLow}),   pack({1, kLow, kLow}),   pack({1, kUnset, kHigh + 1}),
       pack({1, 0, 0, 0, 3, 0}),  pack({INT64_MAX}),       pack({INT64_MIN + 1}),
       pack({kUnset, kUnset, 3}), pack({kUnset, kLow, 3}), pack({1LL << 32 | 1})};

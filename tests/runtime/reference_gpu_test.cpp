@@ -25,7 +25,7 @@ class ReferenceTest : public GpuTest {
     GpuTest::TearDown();
   }
   struct Pair {
-    LoadedKernel *kernel, *reference;
+    const LoadedKernel *kernel, *reference;
   };
   Pair get(const std::string& name, std::vector<NamedValue> named) {
     auto& opened = service_->open(name, KILN_DEVICE_CURRENT, "");

@@ -50,9 +50,17 @@ TEST(ManifestRules, PlannedTablesSayThatTheyAreNotSupported) {
   expect_refused(with("[arch.sm_90a]\nsource = \"x\"\n"), "[arch.sm_90a]", {"arch", phrase});
   expect_refused(with("[compile]\nhost_headers = \"shim\"\n"), "host_headers", {"host_headers", phrase});
   expect_refused(with("[compile]\nreplace = {}\n"), "replace", {"replace", phrase});
-  expect_refused(changed("name = \"rms_norm\"", "name = \"rms_norm\"\nfallback = \"g\""), "fallback",
-                 {"fallback", phrase});
   expect_refused(changed("kind = \"int\"", "kind = \"type\""), "kind = \"type\"", {"'type' " + phrase});
+}
+
+TEST(ManifestRules, AFallbackIsTheNameOfAnotherTemplate) {
+  const auto named = [](const std::string& toml) {
+    return changed("name = \"rms_norm\"", "name = \"rms_norm\"\nfallback = " + toml);
+  };
+  EXPECT_EQ(parse_manifest(named("\"any_norm\""), "m.toml").fallback, "any_norm");
+  EXPECT_EQ(parse_manifest(changed("name = \"rms_norm\"", "name = \"rms_norm\""), "m.toml").fallback, "");
+  for (const std::string bad : {"\"rms_norm\"", "\"\"", "\"a b\"", "\"../x\""})
+    expect_refused(named(bad), "fallback", {"fallback", "the name of another template"});
 }
 
 TEST(ManifestRules, WrongTypesAreNamed) {
