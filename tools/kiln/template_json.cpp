@@ -70,6 +70,7 @@ Json json_of(const source::Template& origin) {
   const Manifest& manifest = origin.manifest;
   Json out = json_summary(origin);
   out["formula"] = manifest.formula;
+  out["fallback"] = manifest.fallback.empty() ? Json(nullptr) : Json(manifest.fallback);
   out["source"] = origin.kernel.path;
   out["instantiate"] = manifest.kernel.instantiate;
   out["reference"] = manifest.reference ? Json(manifest.reference->instantiate) : Json(nullptr);

@@ -162,6 +162,7 @@ void print_page(const source::Template& origin) {
   print(paint(manifest.name, Style::bold, standard_output()) + '\n');
   if (!manifest.summary.empty()) print_definition("", manifest.summary, 2);
   if (!manifest.formula.empty()) print("\n"), print_definition("", manifest.formula, 2);
+  if (!manifest.fallback.empty()) print("\n"), print_definition("", "falls back to " + manifest.fallback, 2);
   print("\n");
   print_definition("arch", supported_archs(manifest), 13);
   print_definition("kernel", manifest.kernel.instantiate, 13);
