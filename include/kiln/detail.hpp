@@ -43,7 +43,11 @@ class Named {
  public:
   explicit Named(std::initializer_list<NamedValue> in) {
     std::size_t bytes = 0;
-    for (const NamedValue& v : in) bytes += v.name.size() + 1;
+    for (const NamedValue& v : in) {
+      bytes += v.name.size() + 1;
+      if (v.name.find('\0') != std::string_view::npos)
+        throw Error(Errc::unknown_parameter, "a parameter's name contains a zero");
+    }
     if (in.size() > kMax) throw Error(Errc::invalid_argument, "more than 32 parameters were given");
     if (bytes > sizeof short_texts_) long_texts_.reset(new char[bytes]);
     char* at = long_texts_ ? long_texts_.get() : short_texts_;

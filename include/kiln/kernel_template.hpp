@@ -25,7 +25,8 @@ struct Device {
 /// How long and near what a get may wait.
 struct GetOptions : kiln_get {
   GetOptions() noexcept : kiln_get{sizeof(kiln_get), 0, nullptr, 0} {}
-  /// Seconds from now for a kernel that is not ready. What is under way goes on without the caller.
+  /// Seconds from now for a kernel that is not ready, 0: without limit, negative: has passed. What is under
+  /// way goes on without the caller.
   explicit GetOptions(double seconds) noexcept : GetOptions() { deadline_s = seconds; }
   /// A kernel that is not ready is refused (Errc::not_ready) while `stream` captures.
   static GetOptions near(CUstream stream) noexcept {
@@ -107,6 +108,10 @@ class KernelTemplate {
   Future get_async(const Args&... args) const {
     return begun(detail::Positional<Args...>(args...), nullptr);
   }
+  template <class... Args>
+  Future get_async(const GetOptions& options, const Args&... args) const {
+    return begun(detail::Positional<Args...>(args...), &options);
+  }
   Future get_async(std::initializer_list<NamedValue> named, const GetOptions& options = {}) const {
     return begun(detail::Named(named), &options);
   }
@@ -126,10 +131,19 @@ class KernelTemplate {
   /// while the specialised one compiles behind; Service::adopt() takes it over. Takes the same arguments.
   template <class... Args>
   Kernel get_or_fallback(const Args&... args) const {
-    return either(detail::Positional<Args...>(args...));
+    return either(detail::Positional<Args...>(args...), nullptr);
   }
   Kernel get_or_fallback(std::initializer_list<NamedValue> named) const {
-    return either(detail::Named(named));
+    return either(detail::Named(named), nullptr);
+  }
+  template <class... Args>
+  Kernel get_or_fallback(const GetOptions& options, const Args&... args) const {
+    return either(detail::Positional<Args...>(args...), &options);
+  }
+  template <class... Args>
+  Kernel get_or_fallback(CUstream stream, const Args&... args) const {
+    const GetOptions options = GetOptions::near(stream);
+    return either(detail::Positional<Args...>(args...), &options);
   }
 
   /// The image only; needs no GPU.
@@ -148,9 +162,9 @@ class KernelTemplate {
     return Kernel(out);
   }
   template <class Parameters>
-  Kernel either(const Parameters& p) const {
+  Kernel either(const Parameters& p, const kiln_get* get) const {
     const kiln_kernel* out = nullptr;
-    detail::check(kiln_template_get_or_fallback(handle_, p.names, p.values, p.count, nullptr, &out));
+    detail::check(kiln_template_get_or_fallback(handle_, p.names, p.values, p.count, get, &out));
     return Kernel(out);
   }
   template <class Parameters>

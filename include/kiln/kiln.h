@@ -66,14 +66,14 @@ enum { KILN_ADOPT_WHEN_ASKED = 0, KILN_ADOPT_AUTOMATICALLY = 1 };
 
 enum {
   KILN_EVENT_COMPILE_STARTED = 1,
-  KILN_EVENT_COMPILE_FINISHED = 2, /* milliseconds: how long it took */
+  KILN_EVENT_COMPILE_FINISHED = 2, /* milliseconds: how long it took; bytes: of the image */
   KILN_EVENT_COMPILE_FAILED = 3,   /* milliseconds; message: the error's first line */
   KILN_EVENT_WAIT_STARTED = 4,     /* for a compile of another thread or process */
   KILN_EVENT_WAIT_FINISHED = 5,    /* milliseconds; also when the wait ended in a failure or at a deadline */
   KILN_EVENT_LOADED = 6,           /* milliseconds: in the driver; bytes: of the image */
-  KILN_EVENT_EVICTED = 7,          /* count: entries that left the store to make room */
-  KILN_EVENT_MISS_AFTER_SEAL = 8,  /* mode sealed refuses it, mode warn makes it */
-  KILN_EVENT_ADOPTED = 9           /* the specialised kernel has replaced its fallback */
+  KILN_EVENT_EVICTED = 7, /* count: entries that left the store; specialization: what needed the room */
+  KILN_EVENT_MISS_AFTER_SEAL = 8, /* mode sealed refuses it, mode warn makes it */
+  KILN_EVENT_ADOPTED = 9          /* the specialised kernel has replaced its fallback */
 };
 
 /* What happened to one specialisation. Strings live for the call; "" where they say nothing. */
@@ -87,9 +87,10 @@ typedef struct kiln_event {
   uint64_t count, bytes;
 } kiln_event;
 
-/* Called on whichever thread it happens on, of kiln's or the caller's, without a lock of kiln's held: it may
- * call kiln. It must be thread-safe, must not throw, and should be quick: it delays what it is told of. Not
- * called after kiln_service_destroy has returned. */
+/* Called on whichever thread it happens on, of kiln's or the caller's, without a lock that a call of kiln
+ * could want: it may call kiln, but must not wait for the very kernel that it is told of. It must be
+ * thread-safe, must not throw, and should be quick: it delays what it is told of. Not called after
+ * kiln_service_destroy has returned. */
 typedef void (*kiln_event_callback)(const kiln_event* event, void* user);
 
 /* Zero and null mean: KILN_* environment, then the configuration file, then the default. What is set here
@@ -135,7 +136,7 @@ KILN_API kiln_status kiln_service_add_template(kiln_service* service, const char
 /* The seal. What it does is the mode's: in mode sealed only kernels in memory are returned from here on, a
  * miss makes no driver call, touches no file, fails at once (not_ready) and names the plan row that would
  * have made it ready; in mode warn each miss is one event; in mode jit nothing changes. Mode sealed never
- * compiles before the seal either: what is on disk loads. kiln_scope_prepare is the one way past it. */
+ * compiles before the seal either: what is on disk loads. kiln_service_prepare is the one way past it. */
 KILN_API kiln_status kiln_service_seal(kiln_service* service);
 
 /* Seals every service of this process, present and future, of every copy of kiln in it (shared, static,
@@ -154,7 +155,7 @@ typedef struct kiln_text {
 KILN_API void kiln_text_release(kiln_text* text);
 
 /* What was asked for and refused because of the seal, each specialisation once, in the order in which it was
- * first missed, as a plan for `kiln prewarm` or kiln_scope_prepare; at most 10,000 rows are kept. "" when
+ * first missed, as a plan for `kiln prewarm` or kiln_service_prepare; at most 10,000 rows are kept. "" when
  * nothing was missed. */
 KILN_API kiln_status kiln_service_missing(kiln_service* service, kiln_text* out);
 
@@ -286,8 +287,8 @@ typedef struct kiln_value {
 
 typedef struct kiln_get {
   size_t struct_size;
-  double deadline_s; /* seconds from now to wait for a kernel that is not ready; 0: as long as the compile
-                        deadline */
+  double deadline_s; /* seconds from now to wait for a kernel that is not ready; 0: without limit; negative:
+                        it has passed already */
   CUstream stream;   /* when has_stream: a miss is refused if this stream is capturing */
   int32_t has_stream;
 } kiln_get;

@@ -55,8 +55,8 @@ class Preparation {
   bool wait_for(double seconds) const noexcept {
     Progress out{};
     out.struct_size = sizeof out;
-    static_cast<void>(kiln_preparation_wait(handle_.get(), seconds, &out));
-    return out.done == out.total;
+    const kiln_status status = kiln_preparation_wait(handle_.get(), seconds, &out);
+    return status == KILN_OK || (out.total > 0 && out.done == out.total);
   }
 
  private:

@@ -155,7 +155,9 @@ class Service {
   }
   static void tell_progress(const kiln_progress* progress, void* user) noexcept {
     try {
-      (*static_cast<std::function<void(const Progress&)>*>(user))(*progress);
+      const auto told =
+          *static_cast<std::function<void(const Progress&)>*>(user);  // it may end its Preparation
+      told(*progress);
     } catch (...) {
     }
   }

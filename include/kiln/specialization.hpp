@@ -18,6 +18,15 @@ inline namespace v1 {
 struct Value {
   enum class Kind : std::int32_t { unset = 0, integer = 1, boolean = 2, dtype = 3, text = 4 };
 
+  /// What does not fit becomes a number that no parameter allows.
+  template <class T>
+  static constexpr std::int64_t as_integer(T value) {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(std::int64_t))
+      return value > static_cast<T>(INT64_MAX) ? INT64_MIN : static_cast<std::int64_t>(value);
+    else
+      return static_cast<std::int64_t>(value);
+  }
+
   Kind kind = Kind::unset;  ///< unset: use the manifest's default
   std::int64_t integer = 0;
   std::string_view text;
@@ -28,7 +37,7 @@ struct Value {
   constexpr Value(T value) : kind(Kind::boolean), integer(value) {}
   constexpr Value(Dtype value) : kind(Kind::dtype), integer(static_cast<std::int64_t>(value)) {}
   template <class T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, int> = 0>
-  constexpr Value(T value) : kind(Kind::integer), integer(static_cast<std::int64_t>(value)) {}
+  constexpr Value(T value) : kind(Kind::integer), integer(as_integer(value)) {}
   Value(std::nullptr_t) = delete;
   constexpr Value(const char* value) : kind(Kind::text), text(value) {}
   constexpr Value(std::string_view value) : kind(Kind::text), text(value) {}

@@ -9,38 +9,40 @@
 #include "base/no_signals.hpp"
 
 namespace kiln::runtime {
+namespace {
+constexpr const char* kLeaving = "the service goes";
+}  // namespace
 
-using compile::Urgency;
-
-void Background::run(Urgency urgency, Task task) {
+void Background::run(Work work, Task task) {
   State& state = state_.get();
-  bool alone = false;
+  bool nobody = false;
   {
     std::unique_lock lock(state.mutex);
     if (state.stopping) {
       lock.unlock();
-      return task(true);
+      return task(kLeaving);
     }
     if (limit_ == 0) limit_ = std::clamp(ahead_limit_(), 1, kMostThreads / 2);
-    auto& queue = urgency == Urgency::caller ? state.urgent : state.ahead;
-    queue.push_back(std::move(task));
+    auto& queue = work == Work::ahead ? state.ahead : state.urgent;
+    const auto at = queue.insert(work == Work::load ? queue.begin() : queue.end(), std::move(task));
     const auto free = static_cast<std::size_t>(state.threads - state.busy);  // also those just starting
-    if (runnable(state) > free && state.threads < kMostThreads) {
+    if (runnable(state) > free && (state.threads < kMostThreads || work == Work::load)) {
       try {
         const base::NoSignals inherited_by_the_thread;
         std::thread([this, &state] { serve(state); }).detach();
         ++state.threads;
-      } catch (const std::exception&) {  // no thread to be had: those that are there will come to it, or we
-        alone = state.threads == 0;
-        if (alone) {
-          task = std::move(queue.back());
-          queue.pop_back();
+      } catch (const std::exception&) {  // no thread to be had: those that are there will come to it
+        nobody = state.threads == 0;
+        if (nobody) {
+          task = std::move(*at);
+          queue.erase(at);
         }
       }
     }
     state.work.notify_one();
   }
-  if (alone) task(false);
+  // Not in the caller's thread, which may be capturing, in a hurry, or in no context.
+  if (nobody) task("no thread could be started");
 }
 
 void Background::serve(State& state) noexcept {
@@ -61,9 +63,9 @@ void Background::serve(State& state) noexcept {
     Task task = std::move(queue.front());
     queue.pop_front();
     ++state.busy, state.busy_ahead += ahead;
-    const bool cancelled = state.stopping;
+    const char* const why_not = state.stopping ? kLeaving : nullptr;
     lock.unlock();
-    task(cancelled);
+    task(why_not);
     task = nullptr;  // what it holds goes before we lock
     lock.lock();
     --state.busy, state.busy_ahead -= ahead;
@@ -74,7 +76,6 @@ void Background::serve(State& state) noexcept {
 }
 
 void Background::stop() noexcept {
-  if (generation_ != base::process_generation()) return;  // a forked child has none of the threads
   State& state = state_.get();
   std::unique_lock lock(state.mutex);
   state.stopping = true;
@@ -82,7 +83,7 @@ void Background::stop() noexcept {
   for (Task& task : state.ahead) dropped.push_back(std::move(task));
   state.urgent.clear(), state.ahead.clear();
   lock.unlock();
-  for (const Task& task : dropped) task(true);
+  for (const Task& task : dropped) task(kLeaving);
   dropped.clear();
   lock.lock();
   state.work.notify_all();

@@ -17,16 +17,18 @@ namespace kiln::runtime {
 /// none, and its parent's work stays the parent's.
 class Background {
  public:
-  /// Called once: with false to do it, with true when it will not be done because the service goes. Must not
-  /// throw.
-  using Task = std::function<void(bool cancelled)>;
+  /// A load is for a caller who waits with a deadline: it goes first, and finds a thread also when all are
+  /// taken by work that waits for compiles.
+  enum class Work { load, caller, ahead };
+  /// Called once: with null to do it, otherwise with the reason why it will not be done. Must not throw.
+  using Task = std::function<void(const char* why_not)>;
 
   explicit Background(std::function<int()> ahead_limit) : ahead_limit_(std::move(ahead_limit)) {}
   ~Background() { stop(); }
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  void run(compile::Urgency urgency, Task task);
+  void run(Work work, Task task);
   /// Cancels what has not begun and waits for the rest. Nothing is run afterwards.
   void stop() noexcept;
 
@@ -48,7 +50,6 @@ class Background {
 
   static constexpr int kMostThreads = 256;
   const std::function<int()> ahead_limit_;
-  const std::uint64_t generation_ = base::process_generation();
   int limit_ = 0;  // ahead_limit_'s answer, once it was needed; guarded by the state's mutex
   base::PerProcess<State> state_;
 };

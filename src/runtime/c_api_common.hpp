@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <string>
 
@@ -15,6 +16,7 @@ struct kiln_service : kiln::runtime::Service {
 };
 struct kiln_future {
   kiln::runtime::KernelFuture result;
+  std::uint64_t generation = kiln::base::process_generation();
 };
 struct kiln_preparation {
   std::shared_ptr<kiln::runtime::Preparation> work;
@@ -52,9 +54,15 @@ T sized(const T* in) {
   return out;
 }
 
+/// Before anything is made for it.
+template <class T>
+void require_sized(const T* out, std::size_t least = sizeof(std::size_t)) {
+  require(out && out->struct_size >= least, "struct_size is not set, or out is null");
+}
+
 template <class T>
 void fill_sized(T* out, T value) {
-  require(out && out->struct_size >= sizeof(std::size_t), "struct_size is not set");
+  require_sized(out);
   const std::size_t size = std::min(out->struct_size, sizeof value);
   value.struct_size = out->struct_size;
   std::memcpy(out, &value, size);
@@ -62,18 +70,20 @@ void fill_sized(T* out, T value) {
 
 inline std::string text(const char* s) { return s ? s : ""; }
 
-/// "0: none"; what is longer than any deadline is none, too.
+/// A point in time `seconds` from now; what is negative has passed, what is longer than any deadline is none.
+inline base::Deadline deadline_after(double seconds) {
+  require(!std::isnan(seconds), "a number of seconds is NaN");
+  if (seconds > 1e9) return base::Deadline::never();
+  return base::Deadline::after(std::chrono::duration_cast<base::Clock::duration>(
+      std::chrono::duration<double>(std::max(seconds, 0.0))));
+}
+/// "0: none".
 inline base::Deadline deadline_in(double seconds) {
-  if (!(seconds > 0) || seconds > 1e9) return base::Deadline::never();
-  return base::Deadline::after(
-      std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(seconds)));
+  return seconds == 0 ? base::Deadline::never() : deadline_after(seconds);
 }
 /// "negative: without limit".
 inline base::Deadline wait_of(double seconds) {
-  return seconds < 0 || seconds > 1e9
-             ? base::Deadline::never()
-             : base::Deadline::after(
-                   std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(seconds)));
+  return seconds < 0 ? base::Deadline::never() : deadline_after(seconds);
 }
 
 inline Service& of(kiln_service* service) {

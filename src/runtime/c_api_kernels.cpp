@@ -39,6 +39,12 @@ std::vector<Value> values_of(const KernelTemplate& t, const char* const* names, 
   return names ? source::positional(t.origin().manifest, named) : in_order;
 }
 
+/// Who makes it is a thread of the parent's.
+void refuse_in_child(const kiln_future& future) {
+  if (future.generation != base::process_generation())
+    throw Error(Errc::not_ready, "the kernel is made by the process that this one was forked from");
+}
+
 GetRequest request_of(const kiln_get* get) {
   GetRequest out;
   if (!get) return out;
@@ -122,6 +128,7 @@ kiln_status kiln_template_get_async(kiln_template* t, const char* const* names, 
 kiln_status kiln_future_wait(kiln_future* future, double seconds, const kiln_kernel** out) {
   return guarded([&] {
     require(future && out, "future and out must not be null");
+    refuse_in_child(*future);
     const base::Deadline until = wait_of(seconds);
     if (until.at() != base::Clock::time_point::max() &&
         future->result.wait_until(until.at()) != std::future_status::ready)
@@ -133,6 +140,7 @@ kiln_status kiln_future_wait(kiln_future* future, double seconds, const kiln_ker
 kiln_status kiln_future_done(kiln_future* future, int32_t* done) {
   return guarded([&] {
     require(future && done, "future and done must not be null");
+    refuse_in_child(*future);
     *done = future->result.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
   });
 }
@@ -153,7 +161,7 @@ void kiln_capture_end(void) {
 kiln_status kiln_template_compile(kiln_template* t, const char* const* names, const kiln_value* values,
                                   size_t count, kiln_image* out) {
   return guarded([&] {
-    require(out != nullptr, "out is null");
+    require_sized(out, sizeof *out);  // a shorter one could not be released
     struct Owner {
       Obtained obtained;
       std::string specialization;
@@ -214,6 +222,8 @@ kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_
                                    void** parameters) {
   return guarded([&] {
     require(config != nullptr, "config is null");
+    if (config->struct_size == sizeof *config) [[likely]]
+      return of(kernel).launch_raw(*config, parameters);
     of(kernel).launch_raw(sized(config), parameters);
   });
 }

@@ -12,7 +12,7 @@ using namespace toolchain;
 
 namespace {
 
-std::int32_t number_kind(source::ParameterKind kind) noexcept {
+std::int64_t number_kind(source::ParameterKind kind) noexcept {
   switch (kind) {
     case source::ParameterKind::integer:
       return KILN_VALUE_INTEGER;
@@ -21,7 +21,7 @@ std::int32_t number_kind(source::ParameterKind kind) noexcept {
     case source::ParameterKind::dtype:
       return KILN_VALUE_DTYPE;
     default:
-      return -1;  // an enum's values are named
+      return INT64_MAX;  // no kind of a value: an enum's values are named
   }
 }
 
@@ -30,8 +30,8 @@ kiln_value to_c(const Value& v) noexcept {
           v.text.data()};
 }
 
-[[noreturn]] void fail_leaving(const std::string& what) {
-  throw Error(Errc::not_ready, what + " was not made: the service goes");
+[[noreturn]] void fail_undone(const std::string& what, const char* why_not) {
+  throw Error(Errc::not_ready, what + " was not made: " + why_not);
 }
 
 }  // namespace
@@ -59,9 +59,9 @@ KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::T
 
 KernelTemplate::~KernelTemplate() = default;
 
-KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values) const {
+KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values, source::Archs archs) const {
   Wanted wanted;
-  wanted.resolved = source::resolve(origin_->manifest, values, target_.arch);
+  wanted.resolved = source::resolve(origin_->manifest, values, target_.arch, archs);
   wanted.exact.set(wanted.resolved.slots.data(), parameters_);
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = to_c(values[i]);
@@ -90,8 +90,8 @@ bool KernelTemplate::captures(const GetRequest& request) const {
 }
 
 void KernelTemplate::admit(const Wanted& wanted, const GetRequest& request) {
+  if (!request.past_seal) service_.refuse_when_sealed(wanted.resolved);  // which touches no file
   if (request.which == source::Which::kernel) service_.record(*origin_, wanted.resolved);
-  if (!request.past_seal) service_.refuse_when_sealed(wanted.resolved);
 }
 
 /// By its resolved parameters; the caller's own way of saying them is remembered.
@@ -127,6 +127,7 @@ ObtainOptions KernelTemplate::options_of(const GetRequest& request) const noexce
 
 const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest& request) {
   check_kept(wanted, request);
+  check_unsealed(wanted, request);
   CUcontext current = nullptr;
   const std::string doing = "loading " + wanted.name();
   target_.driver->check(target_.driver->cuCtxGetCurrent(&current), "cuCtxGetCurrent", doing);
@@ -152,16 +153,16 @@ KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetR
   admit(wanted, request);
   GetRequest own = request;
   own.stream.reset(), own.own_thread = true, own.epoch = epoch();
-  service_.background().run(
-      request.urgency, [self = shared_from_this(), wanted = std::move(wanted), own, promise](bool cancelled) {
-        try {
-          if (cancelled) fail_leaving(wanted.name());
-          const CurrentContext current(self->target_, "loading " + wanted.name());
-          promise->set_value(&self->make(wanted, own));
-        } catch (...) {
-          promise->set_exception(std::current_exception());
-        }
-      });
+  service_.background().run(Background::Work::caller, [self = shared_from_this(), wanted = std::move(wanted),
+                                                       own, promise](const char* why_not) {
+    try {
+      if (why_not) fail_undone(wanted.name(), why_not);
+      const CurrentContext current(self->target_, "loading " + wanted.name());
+      promise->set_value(&self->make(wanted, own));
+    } catch (...) {
+      promise->set_exception(std::current_exception());
+    }
+  });
   return result;
 }
 
@@ -201,22 +202,32 @@ void KernelTemplate::make_behind(const Wanted& wanted) {
     if (!state.behind.insert(wanted.name()).second) return;
     request.epoch = state.epoch;
   }
-  service_.background().run(compile::Urgency::ahead, [self = shared_from_this(), wanted,
-                                                      request](bool cancelled) {
+  const auto ended = [self = shared_from_this(), name = wanted.name(), request] {
+    State& own = self->state_.get();
+    const std::lock_guard lock(own.mutex);
+    if (own.epoch == request.epoch) own.behind.erase(name);
+  };
+  const auto work = [self = shared_from_this(), wanted, request, ended](const char* why_not) {
     try {
-      if (!cancelled && self->target_.driver) {
+      if (why_not) fail_undone(wanted.name(), why_not);
+      if (self->target_.driver) {
         const CurrentContext current(self->target_, "loading " + wanted.name());
         self->make(wanted, request);
-      } else if (!cancelled) {
+      } else {
+        self->check_unsealed(wanted, request);
         self->service_.obtain(source::instantiate(self->origin_, wanted.resolved), self->options_of(request));
       }
     } catch (const std::exception& error) {
       base::info("made ahead of need: " + std::string(error.what()));
     }
-    State& own = self->state_.get();
-    const std::lock_guard lock(own.mutex);
-    if (own.epoch == request.epoch) own.behind.erase(wanted.name());
-  });
+    ended();
+  };
+  try {
+    service_.background().run(Background::Work::ahead, work);
+  } catch (...) {
+    ended();
+    throw;
+  }
 }
 
 Obtained KernelTemplate::compile(std::span<const Value> values, const GetRequest& request) {
@@ -251,12 +262,24 @@ void KernelTemplate::check_kept(const Wanted& wanted, const GetRequest& request)
     throw Error(Errc::not_ready, wanted.name() + " was not made: its scope was released meanwhile");
 }
 
+/// What was queued before the seal and comes to its turn after it is a miss.
+void KernelTemplate::check_unsealed(const Wanted& wanted, const GetRequest& request) {
+  if (request.own_thread && !request.past_seal && service_.is_sealed())
+    service_.refuse_when_sealed(wanted.resolved);
+}
+
 void KernelTemplate::describe_loaded(std::set<std::string>& out) {
   State& state = state_.get();
-  const std::lock_guard lock(state.mutex);
-  for (const auto& kernel : state.kernels)
-    out.insert(kernel->specialization() + ' ' + target_.arch.name() + ' ' +
-               base::digest_of(kernel->image().bytes).hex());
+  std::vector<std::pair<std::string, std::shared_ptr<const StoredImage>>> loaded;
+  {
+    const std::lock_guard lock(state.mutex);
+    for (const auto& kernel : state.kernels)
+      loaded.emplace_back(kernel->specialization(), kernel->shared_image());
+    for (const State::Pending& p : state.pending) out.insert(p.wanted.name() + " runs its fallback");
+  }
+  for (const auto& [name, image] : loaded)
+    out.insert(name + ' ' + target_.arch.name() + ' ' + origin_->digest.hex() + ' ' +
+               base::digest_of(image->bytes).hex());
 }
 
 }  // namespace kiln::runtime

@@ -1,7 +1,6 @@
 // A template bound to a device and context: from a caller's values to a ready kernel.
 #pragma once
 
-#include <condition_variable>
 #include <exception>
 #include <future>
 #include <map>
@@ -93,7 +92,7 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// Called before anybody has the template, or by one thread at a time with the same generic template.
   void set_fallback(std::shared_ptr<KernelTemplate> generic);
   /// REQUIRES: as set_fallback, or that open() has returned the template.
-  bool has_fallback() const noexcept { return fallback_ != nullptr; }
+  bool has_fallback() const noexcept { return !fallback_.expired(); }
 
   /// Forgets and unloads what is loaded, and drops what is being made behind callers' backs. REQUIRES: no
   /// reader.
@@ -137,7 +136,7 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   bool pack_named(const char* const* names, const kiln_value* values, std::size_t count,
                   std::int64_t* out) const noexcept;
   bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;
-  Wanted want(std::span<const Value> values) const;
+  Wanted want(std::span<const Value> values, source::Archs archs = source::Archs::supported) const;
 
   ReadyTable& table(source::Which which) noexcept {
     return which == source::Which::kernel ? ready_ : ready_references_;
@@ -155,25 +154,26 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
                                 const GetRequest& request);
   void load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
                      const GetRequest& request, Loading& loading) noexcept;
-  void give_up(const Wanted& wanted, const GetRequest& request, Loading& loading,
-               std::exception_ptr error) noexcept;
+  void give_up(Loading& loading, std::exception_ptr error) noexcept;
   void check_kept(const Wanted& wanted, const GetRequest& request);
+  void check_unsealed(const Wanted& wanted, const GetRequest& request);
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,
                                      ObtainOptions options);
   void make_behind(const Wanted& wanted);
   const LoadedKernel& choose(const Wanted& wanted, const LoadedKernel& kernel, bool is_fallback);
   std::vector<std::string> adopt_locked(State& state);
   void tell_adopted(const std::vector<std::string>& names) const;
-  std::vector<Value> values_for_fallback(std::span<const Value> given, const Wanted* wanted) const;
+  std::vector<Value> values_for_fallback(const Wanted& wanted) const;
+  const LoadedKernel* specialised_at_once(const Wanted& wanted, const GetRequest& request);
 
   Service& service_;
   const std::shared_ptr<const source::Template> origin_;
   const Target target_;
   const std::uint64_t generation_ = base::process_generation();
   const std::uint32_t parameters_;                   ///< how many the manifest has
-  std::int32_t kinds_[source::kMaxParameters] = {};  ///< KILN_VALUE_* of numbers; what else needs a look
+  std::int64_t kinds_[source::kMaxParameters] = {};  ///< KILN_VALUE_* of numbers; what else needs a look
   ReadyTable ready_, ready_references_, chosen_;     ///< written under the state's mutex
-  std::shared_ptr<KernelTemplate> fallback_;         ///< null: none
+  std::weak_ptr<KernelTemplate> fallback_;           ///< of the same scope; empty: none
   base::PerProcess<State> state_;
 };
 

@@ -1,12 +1,16 @@
 // A generic kernel at once, the specialised one when the engine says so.
 #include <algorithm>
 
+#include "base/log.hpp"
 #include "kiln/error.hpp"
 #include "runtime/kernel_template_state.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::runtime {
 namespace {
+
+/// How long a load may take before the generic kernel is the quicker answer.
+constexpr auto kLoadPatience = std::chrono::milliseconds(100);
 
 /// "(out: ptr<T>, rows: i32)", for comparing by eye what was compared.
 std::string signature(const source::Manifest& m) {
@@ -50,53 +54,57 @@ void KernelTemplate::set_fallback(std::shared_ptr<KernelTemplate> generic) {
   fallback_ = std::move(generic);
 }
 
-/// What `wanted` has settled, or what the caller gave when nothing could be (null).
-std::vector<Value> KernelTemplate::values_for_fallback(std::span<const Value> given,
-                                                       const Wanted* wanted) const {
-  const source::Manifest &ours = origin_->manifest, &theirs = fallback_->origin().manifest;
-  std::vector<Value> out(theirs.parameters.size());
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const int index = ours.parameter_index(theirs.parameters[i].name);
-    if (index < 0) continue;
-    const auto at = static_cast<std::size_t>(index);
-    if (wanted)
-      out[i] = Value(std::string_view(wanted->resolved.specialization.parameters[at].value));
-    else if (at < given.size())
-      out[i] = given[at];
+std::vector<Value> KernelTemplate::values_for_fallback(const Wanted& wanted) const {
+  const source::Manifest& ours = origin_->manifest;
+  std::vector<Value> out;
+  for (const source::ParameterSpec& p : fallback_.lock()->origin().manifest.parameters) {
+    const int index = ours.parameter_index(p.name);
+    const auto& values = wanted.resolved.specialization.parameters;
+    out.push_back(index < 0 ? Value()
+                            : Value(std::string_view(values[static_cast<std::size_t>(index)].value)));
   }
   return out;
 }
 
+/// From disk or memory, if that neither compiles nor takes longer than a load does. Whatever is wrong with
+/// it, there is the generic one.
+const LoadedKernel* KernelTemplate::specialised_at_once(const Wanted& wanted, const GetRequest& request) try {
+  GetRequest quick = request;
+  quick.deadline = earlier(request.deadline, base::Deadline::after(kLoadPatience));
+  source::Instantiation unit = source::instantiate(origin_, wanted.resolved);
+  auto obtained = service_.pipeline().there(unit, options_of(quick));
+  quick.may_compile = false;
+  return obtained ? &load_once(wanted, std::move(unit), std::move(*obtained), quick) : nullptr;
+} catch (const Error& error) {
+  base::info("a fallback serves: " + std::string(error.what()));
+  return nullptr;
+}
+
 const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> values,
                                                     const GetRequest& request) {
-  if (!fallback_) {
+  const std::shared_ptr<KernelTemplate> generic = fallback_.lock();
+  if (!generic) {
     throw Error(Errc::invalid_argument, "template '" + origin_->manifest.name +
                                             "' names no fallback ([template] fallback in its manifest)");
   }
   check_usable();
-  std::optional<Wanted> wanted;
-  try {
-    wanted = want(values);
-  } catch (const Error& error) {  // the generic template is for the other archs as well
-    if (error.code() != Errc::unsupported_arch) throw;
-    return fallback_->get(values_for_fallback(values, nullptr), request);
-  }
-  if (const LoadedKernel* settled = chosen_.find(wanted->exact)) return choose(*wanted, *settled, false);
-  if (const LoadedKernel* found = ready(*wanted, source::Which::kernel))
-    return choose(*wanted, *found, false);
-  service_.record(*origin_, wanted->resolved);
-  const bool refused = service_.misses(wanted->resolved);
+  const Wanted wanted = want(values, source::Archs::any);
+  if (const LoadedKernel* settled = chosen_.find(wanted.exact)) return choose(wanted, *settled, false);
+  if (!source::supports(origin_->manifest, target_.arch))  // for such archs the generic one is there for good
+    return choose(wanted, generic->get(values_for_fallback(wanted), request), false);
+  if (const LoadedKernel* found = ready(wanted, source::Which::kernel)) return choose(wanted, *found, false);
+  const bool refused = service_.misses(wanted.resolved);
+  if (!refused) service_.record(*origin_, wanted.resolved);
   if (!refused && !captures(request)) {
-    source::Instantiation unit = source::instantiate(origin_, wanted->resolved);
-    if (auto obtained = service_.pipeline().there(unit, options_of(request)))
-      return choose(*wanted, load_once(*wanted, std::move(unit), std::move(*obtained), request), false);
+    if (const LoadedKernel* found = specialised_at_once(wanted, request))
+      return choose(wanted, *found, false);
   }
-  const LoadedKernel& generic = fallback_->get(values_for_fallback(values, &*wanted), request);
+  const LoadedKernel& kernel = generic->get(values_for_fallback(wanted), request);
   if (!refused && service_.may_compile())
-    make_behind(*wanted);
+    make_behind(wanted);
   else if (!refused)
-    service_.note_missing(wanted->resolved);
-  return choose(*wanted, generic, true);
+    service_.note_missing(wanted.resolved);
+  return choose(wanted, kernel, true);
 }
 
 const LoadedKernel& KernelTemplate::choose(const Wanted& wanted, const LoadedKernel& kernel,
@@ -109,10 +117,10 @@ const LoadedKernel& KernelTemplate::choose(const Wanted& wanted, const LoadedKer
     chosen = chosen_.insert(wanted.exact, &kernel);
     if (wanted.given) chosen_.insert(*wanted.given, chosen);
     auto pending = std::find_if(state.pending.begin(), state.pending.end(),
-                                [&](const State::Pending& p) { return p.name == wanted.name(); });
+                                [&](const State::Pending& p) { return p.wanted.name() == wanted.name(); });
     if (is_fallback && chosen == &kernel && pending == state.pending.end()) {
       ++service_.pipeline().counters().fallbacks;
-      state.pending.push_back({wanted.name(), wanted.exact, {wanted.exact}});
+      state.pending.push_back({wanted, {wanted.exact}});
       pending = std::prev(state.pending.end());
     }
     if (pending != state.pending.end() && wanted.given) pending->keys.push_back(*wanted.given);
@@ -129,10 +137,10 @@ const LoadedKernel& KernelTemplate::choose(const Wanted& wanted, const LoadedKer
 std::vector<std::string> KernelTemplate::adopt_locked(State& state) {
   std::vector<std::string> names;
   std::erase_if(state.pending, [&](const State::Pending& p) {
-    const LoadedKernel* const specialised = ready_.find(p.exact);
+    const LoadedKernel* const specialised = ready_.find(p.wanted.exact);
     if (!specialised) return false;
     for (const PackedParameters& key : p.keys) chosen_.replace(key, specialised);
-    names.push_back(p.name);
+    names.push_back(p.wanted.name());
     return true;
   });
   return names;
@@ -144,14 +152,20 @@ void KernelTemplate::tell_adopted(const std::vector<std::string>& names) const {
     service_.events().tell(KILN_EVENT_ADOPTED, name, target_.arch.name(), {});
 }
 
+/// What is not ready yet may have failed for a reason that has passed: it is asked for again. The pipeline
+/// remembers what need not be tried.
 std::uint64_t KernelTemplate::adopt() {
   State& state = state_.get();
   std::vector<std::string> names;
+  std::vector<Wanted> waiting;
   {
     const std::lock_guard lock(state.mutex);
     names = adopt_locked(state);
+    for (const State::Pending& p : state.pending) waiting.push_back(p.wanted);
   }
   tell_adopted(names);
+  if (service_.may_compile())
+    for (const Wanted& wanted : waiting) make_behind(wanted);
   return names.size();
 }
 

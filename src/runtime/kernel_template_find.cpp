@@ -3,11 +3,9 @@
 #include <string_view>
 
 #include "runtime/kernel_template.hpp"
+#include "source/parameter_value.hpp"
 
 namespace kiln::runtime {
-
-using source::ParameterKind;
-using source::ParameterSpec;
 
 /// False: the slow path must look at it.
 bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64_t& out) const noexcept {
@@ -20,13 +18,11 @@ bool KernelTemplate::pack(std::size_t parameter, const kiln_value& v, std::int64
     return true;
   }
   if (v.kind != KILN_VALUE_TEXT || !v.text || v.text_size < 0) return false;
-  const std::string_view text(v.text, static_cast<std::size_t>(v.text_size));
-  for (const ParameterSpec::Choice& choice : origin_->manifest.parameters[parameter].choices) {
-    if (choice.name != text) continue;
-    out = choice.value;
-    return true;
-  }
-  return false;
+  const auto value = source::parameter_value(origin_->manifest.parameters[parameter],
+                                             {v.text, static_cast<std::size_t>(v.text_size)});
+  if (!value) return false;
+  out = *value;
+  return true;
 }
 
 bool KernelTemplate::pack_with_care(const char* const* names, const kiln_value* values, std::size_t count,
@@ -43,10 +39,13 @@ bool KernelTemplate::pack_with_care(const char* const* names, const kiln_value* 
 
 bool KernelTemplate::pack_named(const char* const* names, const kiln_value* values, std::size_t count,
                                 std::int64_t* out) const noexcept {
+  static_assert(source::kMaxParameters <= 32);
+  std::uint32_t taken = 0;
   for (std::uint32_t i = 0; i < parameters_; ++i) out[i] = PackedParameters::kUnset;
   for (std::size_t i = 0; i < count; ++i) {
     const int index = names[i] ? origin_->manifest.parameter_index(names[i]) : -1;
-    if (index < 0 || out[index] != PackedParameters::kUnset) return false;
+    if (index < 0 || (taken & 1u << index)) return false;
+    taken |= 1u << index;
     if (!pack(static_cast<std::size_t>(index), values[i], out[index])) return false;
   }
   return true;

@@ -26,26 +26,31 @@ const LoadedKernel& KernelTemplate::load_once(const Wanted& wanted, source::Inst
     if (first) {
       slot = std::make_shared<Loading>();
       slot->epoch = state.epoch;
+      slot->key = {request.which, wanted.name()};
     }
     loading = slot;
   }
-  const bool patient = request.own_thread || request.deadline.at() == base::Clock::time_point::max();
+  const bool patient = request.deadline.at() == base::Clock::time_point::max();
   if (patient) {
     // Also one that a hasty caller has queued: kiln's threads may all be here, and none left for the queue.
     if (!loading->begun.exchange(true)) load_and_land(wanted, unit, std::move(obtained), request, *loading);
   } else if (first) {
-    service_.background().run(
-        compile::Urgency::caller, [self = shared_from_this(), wanted, unit = std::move(unit),
-                                   obtained = std::move(obtained), request, loading](bool cancelled) {
-          if (loading->begun.exchange(true)) return;
-          try {
-            if (cancelled) throw Error(Errc::not_ready, wanted.name() + " was not loaded: the service goes");
-            const CurrentContext current(self->target_, "loading " + wanted.name());
-            self->load_and_land(wanted, unit, obtained, request, *loading);
-          } catch (...) {
-            self->give_up(wanted, request, *loading, std::current_exception());
-          }
-        });
+    const auto work = [self = shared_from_this(), wanted, unit = std::move(unit),
+                       obtained = std::move(obtained), request, loading](const char* why_not) {
+      if (loading->begun.exchange(true)) return;
+      try {
+        if (why_not) throw Error(Errc::not_ready, wanted.name() + " was not loaded: " + why_not);
+        const CurrentContext current(self->target_, "loading " + wanted.name());
+        self->load_and_land(wanted, unit, obtained, request, *loading);
+      } catch (...) {
+        self->give_up(*loading, std::current_exception());
+      }
+    };
+    try {
+      service_.background().run(Background::Work::load, work);
+    } catch (...) {
+      if (!loading->begun.exchange(true)) give_up(*loading, std::current_exception());
+    }
   }
   if (!patient && loading->result.wait_until(request.deadline.at()) != std::future_status::ready) {
     throw Error(Errc::deadline, "the deadline passed while the driver was loading " + wanted.name() +
@@ -77,7 +82,7 @@ void KernelTemplate::load_and_land(const Wanted& wanted, const source::Instantia
       state.kernels.push_back(std::move(made));
       table(request.which).insert(wanted.exact, kernel);
       if (service_.adopts_automatically()) adopted = adopt_locked(state);
-      state.loading.erase({request.which, wanted.name()});
+      state.loading.erase(loading.key);
     }
     Counters& counters = service_.pipeline().counters();
     ++counters.loads;
@@ -87,16 +92,15 @@ void KernelTemplate::load_and_land(const Wanted& wanted, const source::Instantia
     tell_adopted(adopted);
     loading.promise.set_value(kernel);
   } catch (...) {
-    give_up(wanted, request, loading, std::current_exception());
+    give_up(loading, std::current_exception());
   }
 }
 
-void KernelTemplate::give_up(const Wanted& wanted, const GetRequest& request, Loading& loading,
-                             std::exception_ptr error) noexcept {
+void KernelTemplate::give_up(Loading& loading, std::exception_ptr error) noexcept {
   State& state = state_.get();
   {
     const std::lock_guard lock(state.mutex);
-    if (loading.epoch == state.epoch) state.loading.erase({request.which, wanted.name()});
+    if (loading.epoch == state.epoch) state.loading.erase(loading.key);
   }
   loading.promise.set_exception(std::move(error));
 }

@@ -10,6 +10,7 @@ struct KernelTemplate::Loading {
   std::promise<const LoadedKernel*> promise;
   KernelFuture result = promise.get_future().share();
   std::uint64_t epoch = 0;
+  std::pair<source::Which, std::string> key;
   std::atomic<bool> begun{false};  ///< whoever sets it does it
 };
 
@@ -37,8 +38,7 @@ class CurrentContext {
 /// A forked child starts with its own: it has none of the threads that hold the mutex or finish a load.
 struct KernelTemplate::State {
   struct Pending {
-    std::string name;
-    PackedParameters exact;
+    Wanted wanted;
     std::vector<PackedParameters> keys;  ///< under which the fallback was returned
   };
   std::mutex mutex;  // guards what follows, and writing to the ready tables

@@ -3,7 +3,9 @@
 // from where the caller has it.
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "kiln/error.hpp"
 #include "runtime/loaded_kernel.hpp"
@@ -204,6 +206,10 @@ inline void LoadedKernel::convert(std::size_t i, kiln_arg_type type, const void*
   } else if (kind == Kind::f32) {
     double wide;
     std::memcpy(&wide, data, sizeof wide);
+    if (std::isfinite(wide) && std::fabs(wide) > std::numeric_limits<float>::max()) [[unlikely]] {
+      fail(Errc::invalid_argument,
+           "argument '" + manifest().arguments[i].name + "' = " + std::to_string(wide) + " does not fit f32");
+    }
     const auto value = static_cast<float>(wide);
     std::memcpy(&out.storage[i], &value, sizeof value);
   } else {

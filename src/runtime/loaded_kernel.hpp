@@ -47,6 +47,7 @@ class LoadedKernel {
 
   toolchain::CUfunction function() const noexcept { return library_.function(); }
   const StoredImage& image() const noexcept { return *obtained_.image; }
+  const std::shared_ptr<const StoredImage>& shared_image() const noexcept { return obtained_.image; }
   Outcome outcome() const noexcept { return obtained_.outcome; }
   const source::Resolved& resolved() const noexcept { return resolved_; }
   const source::Manifest& manifest() const noexcept { return origin_->manifest; }

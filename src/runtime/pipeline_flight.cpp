@@ -155,6 +155,7 @@ std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
           taken.end == End::failed ? decode_flight_error(taken.error, config_.compile_deadline_s()) : nullptr;
     } while (taken.end == End::failed && !theirs);
   } catch (const Error& error) {
+    if (waiting) tell(KILN_EVENT_WAIT_FINISHED, unit, {.milliseconds = waiting->ms()});
     base::warn_once("flight", std::string(error.what()) + "; compiling without it");
     return nullptr;
   }

@@ -17,6 +17,8 @@ std::vector<Value> positional_of(const KernelTemplate& opened, const std::vector
 
 std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
                                                 const PrepareRequest& request) {
+  if (&scope.service() != &service)
+    throw Error(Errc::invalid_argument, "the scope is another service's than the one that prepares");
   const Target target = service.bind(request.device, request.arch);
   if (!target.driver && !request.image_only) {
     throw Error(Errc::invalid_argument,
@@ -43,19 +45,18 @@ std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
   out->progress_.total = rows.size() + out->progress_.skipped;
   out->progress_.done = out->progress_.skipped;
   for (Row& row : rows) {
-    service.background().run(compile::Urgency::ahead,
-                             [out, row = std::move(row)](bool dropped) { out->make(row, dropped); });
+    service.background().run(Background::Work::ahead,
+                             [out, row = std::move(row)](const char* why_not) { out->make(row, why_not); });
   }
   return out;
 }
 
-void Preparation::make(const Row& row, bool dropped) noexcept try {
-  bool cancelled = dropped;
+void Preparation::make(const Row& row, const char* why_not) noexcept try {
   {
     const std::lock_guard lock(mutex_);
-    cancelled = cancelled || cancelled_;
+    if (cancelled_) why_not = "cancelled";
   }
-  if (cancelled) throw Error(Errc::not_ready, row.name + " was not prepared: cancelled");
+  if (why_not) throw Error(Errc::not_ready, row.name + " was not prepared: " + why_not);
   if (request_.deadline.passed())
     throw Error(Errc::deadline, "the deadline passed before " + row.name + " was begun");
   GetRequest get;

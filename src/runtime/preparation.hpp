@@ -48,7 +48,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
   explicit Preparation(const PrepareRequest& request) : request_(request) {}
   /// Its work and its locks are the parent's.
   void refuse_in_child() const;
-  void make(const Row& row, bool dropped) noexcept;
+  void make(const Row& row, const char* why_not) noexcept;
   void ended(std::uint64_t kiln_progress::*count, std::exception_ptr error = nullptr);
 
   const PrepareRequest request_;

@@ -3,6 +3,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -54,6 +55,12 @@ void each_copy(Each&& each) noexcept {
           // Notes of 8-byte alignment (GNU properties) are padded to that.
           const std::uintptr_t align = header.p_align >= 8 ? 8 : 4;
           const auto padded = [&](std::uintptr_t n) { return (n + align - 1) / align * align; };
+          const bool mapped =
+              std::any_of(object->dlpi_phdr, object->dlpi_phdr + object->dlpi_phnum, [&](const auto& load) {
+                return load.p_type == PT_LOAD && header.p_vaddr >= load.p_vaddr &&
+                       header.p_vaddr + header.p_memsz <= load.p_vaddr + load.p_memsz;
+              });
+          if (!mapped) continue;
           std::uintptr_t at = object->dlpi_addr + header.p_vaddr;
           const std::uintptr_t end = at + header.p_memsz;
           while (at + sizeof(ElfW(Nhdr)) <= end) {

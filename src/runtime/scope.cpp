@@ -9,8 +9,7 @@ Scope::Scope(Service& service) : service_(service) { service_.enter(*this); }
 
 Scope::~Scope() {
   service_.leave(*this);
-  // Work behind callers' backs may keep a template alive for a while: its kernels go now.
-  if (generation_ == base::process_generation()) release();
+  release();  // work behind callers' backs may keep a template alive for a while: its kernels go now
 }
 
 KernelTemplate& Scope::open(const std::string& name, int device, const std::string& arch) {
@@ -23,6 +22,9 @@ KernelTemplate& Scope::open(const std::string& name, const Target& target) {
   const source::Manifest& manifest = opened->origin().manifest;
   if (!manifest.fallback.empty()) {
     std::shared_ptr<KernelTemplate> generic = open_alone(manifest.fallback, target);
+    if (generic->origin().manifest.fallback == name)
+      throw Error(Errc::manifest, manifest.file + ": '" + name + "' and '" + manifest.fallback +
+                                      "' name each other as fallback");
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
     if (!opened->has_fallback()) opened->set_fallback(std::move(generic));

@@ -28,6 +28,7 @@ class Scope {
   KernelTemplate& open(const std::string& name, const Target& target);
   /// Unloads the kernels; templates stay open. REQUIRES: no reader.
   void release();
+  const Service& service() const noexcept { return service_; }
   /// All that were ever opened.
   std::vector<std::shared_ptr<KernelTemplate>> templates();
 
@@ -42,7 +43,6 @@ class Scope {
     std::vector<std::shared_ptr<KernelTemplate>> templates;  ///< all that were ever opened
   };
   Service& service_;
-  const std::uint64_t generation_ = base::process_generation();
   base::PerProcess<State> state_;
 };
 

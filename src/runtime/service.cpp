@@ -38,6 +38,9 @@ Target Service::bind(int device, const std::string& arch) const {
     target.arch = default_arch(arch);
     return target;
   }
+  if (device < KILN_DEVICE_CURRENT)
+    throw Error(Errc::invalid_argument, "device " + std::to_string(device) +
+                                            " is neither an ordinal nor KILN_DEVICE_CURRENT or _NONE");
   const Driver* driver = Driver::get();
   if (!driver) {
     throw Error(Errc::no_driver, "no CUDA driver (" + Driver::load_error() +
@@ -65,6 +68,9 @@ Target Service::bind(int device, const std::string& arch) const {
   target.driver = driver;
   target.device = device_facts(*driver, ordinal);
   target.arch = target.device.arch;
+  if (!arch.empty() && base::Arch::parse(arch) != target.arch)
+    throw Error(Errc::invalid_argument, "arch " + arch + " was asked for, and the current device is " +
+                                            target.arch.name() + "; another arch needs Device::none(arch)");
   return target;
 }
 
@@ -138,7 +144,7 @@ Obtained Service::obtain(const source::Instantiation& unit, const ObtainOptions&
   try {
     return pipeline_.obtain(unit, options);
   } catch (const Error& error) {
-    if (error.code() == Errc::not_ready && !options.may_compile) missing_.add(unit.resolved);
+    if (error.code() == Errc::not_ready && !may_compile()) missing_.add(unit.resolved);
     throw;
   }
 }

@@ -39,6 +39,8 @@ class Service {
   /// The mode that holds now: a sealed process decides for services that nobody gave one.
   Mode mode() const noexcept;
   bool may_compile() const noexcept { return mode() != Mode::sealed; }
+  /// From memory only.
+  bool is_sealed() const noexcept { return mode() == Mode::sealed && (sealed_ || process_is_sealed()); }
   /// Tells of a miss after the seal. True when it must be refused.
   bool misses(const source::Resolved& resolved);
   /// Throws Error(not_ready) with the plan row when it must.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file.hpp"
+#include "base/hash.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
 #include "source/quote.hpp"
@@ -28,6 +29,7 @@ bool may_be_file_name(std::string_view name) {
 Template from_file(const std::string& path, const std::string& directory, std::string_view text) {
   Template out;
   out.manifest = parse_manifest(text, path);
+  out.digest = base::digest_of(text);
   out.directory = directory;
   const auto source = [&](const std::string& name) { return SourceText{name, directory + '/' + name, {}}; };
   out.kernel = source(out.manifest.kernel.source);
@@ -39,6 +41,7 @@ Template from_memory(const MemoryTemplate& in) {
   Template out;
   out.manifest = parse_manifest(in.manifest, "<memory>");
   out.text = in.manifest;
+  out.digest = base::digest_of(in.manifest);
   out.kernel = {out.manifest.kernel.source, {}, in.source};
   if (!out.manifest.reference) return out;
   if (in.reference.empty()) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/process.hpp"
+#include "kiln/digest.hpp"
 #include "source/manifest.hpp"
 
 namespace kiln::source {
@@ -28,6 +29,7 @@ struct Template {
   Manifest manifest;
   std::string directory;  ///< absolute; empty for memory
   std::string text;       ///< the manifest's, of a template from memory
+  Digest digest;          ///< of the manifest's text
   SourceText kernel;
   SourceText reference;  ///< name empty when there is none
 };

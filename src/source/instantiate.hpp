@@ -24,7 +24,10 @@ struct Resolved {
 /// Positional values (shorter lists and unset values take defaults). Checks kinds, whitelists, arch and every
 /// [[require]] that needs no argument. Throws Error(unknown_parameter | invalid_value | requirement |
 /// unsupported_arch | invalid_argument); the message names template, parameter, value and what is allowed.
-Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::Arch arch);
+enum class Archs { supported, any };  ///< any: the manifest's [template] arch is not looked at
+Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::Arch arch,
+                 Archs archs = Archs::supported);
+bool supports(const Manifest& manifest, base::Arch arch) noexcept;
 /// Named values into manifest order. Throws Error(unknown_parameter) for unknown and repeated names, with the
 /// nearest name.
 std::vector<Value> positional(const Manifest& manifest, std::span<const NamedValue> named);

@@ -16,6 +16,7 @@ const ParameterSpec::Choice* choice_of(const ParameterSpec& spec, std::int64_t v
 }  // namespace
 
 bool parameter_allows(const ParameterSpec& spec, std::int64_t value) {
+  if (value == std::numeric_limits<std::int64_t>::min()) return false;  // stands for "not given"
   if (spec.kind == ParameterKind::boolean) return value == 0 || value == 1;
   if (!spec.choices.empty()) return choice_of(spec, value) != nullptr;
   return !spec.range || (value >= spec.range->first && value <= spec.range->second);

@@ -51,15 +51,14 @@ std::string parameter_of(const Manifest& manifest, const ParameterSpec& spec) {
 }
 
 void check_arch(const Manifest& manifest, base::Arch arch) {
-  if (manifest.arch_min && arch < *manifest.arch_min) {
+  if (supports(manifest, arch)) return;
+  if (manifest.arch_min) {
     throw Error(Errc::unsupported_arch, "template " + quote(manifest.name) + " does not run on " +
                                             arch.name() + "; it needs " + manifest.arch_min->name() +
                                             " or newer");
   }
-  const auto& only = manifest.arch_only;
-  if (only.empty() || std::find(only.begin(), only.end(), arch) != only.end()) return;
   std::vector<std::string> names;
-  for (const base::Arch a : only) names.push_back(a.name());
+  for (const base::Arch a : manifest.arch_only) names.push_back(a.name());
   throw Error(Errc::unsupported_arch, "template " + quote(manifest.name) + " does not run on " + arch.name() +
                                           "; it runs on: " + base::join(names, " "));
 }
@@ -94,14 +93,20 @@ void check_requirements(const Manifest& manifest, const Resolved& resolved) {
 
 }  // namespace
 
-Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::Arch arch) {
+bool supports(const Manifest& manifest, base::Arch arch) noexcept {
+  const auto& only = manifest.arch_only;
+  return !(manifest.arch_min && arch < *manifest.arch_min) &&
+         (only.empty() || std::find(only.begin(), only.end(), arch) != only.end());
+}
+
+Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::Arch arch, Archs archs) {
   const std::size_t count = manifest.parameters.size();
   if (values.size() > count) {
     throw Error(Errc::invalid_argument,
                 "template " + quote(manifest.name) + " takes " + std::to_string(count) + " parameters (" +
                     base::join(manifest.parameter_names(), " ") + "), not " + std::to_string(values.size()));
   }
-  check_arch(manifest, arch);
+  if (archs == Archs::supported) check_arch(manifest, arch);
   Resolved out;
   out.arch = arch;
   out.slots.assign(static_cast<std::size_t>(manifest.slots.total()), 0);

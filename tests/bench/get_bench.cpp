@@ -188,11 +188,27 @@ void ready_table(benchmark::State& state) {
           [&](std::int64_t h) { benchmark::DoNotOptimize(table.find_few(parameters_of(h))); });
 }
 
+/// After the seal, of a specialisation that was missed before.
+void sealed_miss(benchmark::State& state) {
+  Options o = Options::hermetic();
+  o.mode = Mode::sealed;
+  const base::TempDir cache("kiln-get-bench-");
+  o.cache_dir = cache.path();
+  Service service(o);
+  const KernelTemplate opened = service.open("rms_norm");
+  service.seal();
+  const kiln_value values[] = {{KILN_VALUE_DTYPE, 0, 2, nullptr}, {KILN_VALUE_INTEGER, 0, 4096, nullptr}};
+  const kiln_kernel* out = nullptr;
+  for (auto _ : state)
+    benchmark::DoNotOptimize(kiln_template_get(opened.handle(), nullptr, values, 2, nullptr, &out));
+}
+
 void all(benchmark::internal::Benchmark* b) {
   for (const std::int64_t count : {1, 64, 1000, 100'000}) b->Arg(count);
   b->UseRealTime();
 }
 BENCHMARK(bare_table)->Apply(all);
+BENCHMARK(sealed_miss)->UseRealTime();
 BENCHMARK(ready_table)->Arg(100'000)->UseRealTime();
 BENCHMARK(get)->Apply(all);
 BENCHMARK(try_get)->Apply(all);

@@ -48,7 +48,10 @@ def cuda_core_peer():
     device.set_current()
     program = Program(SOURCE, code_type="c++", options=ProgramOptions(arch=f"sm_{device.arch}"))
     kernel = program.compile("cubin").get_kernel("nothing")
-    buffer = device.allocate(256)
+    try:
+        buffer = device.allocate(256)
+    except TypeError:
+        buffer = device.allocate(256, stream=device.create_stream())
     config = LaunchConfig(grid=1, block=128)
     args = (buffer, buffer, buffer, ctypes.c_int(8), ctypes.c_longlong(4096), ctypes.c_longlong(4096), ctypes.c_float(1e-6))
 
