@@ -90,7 +90,7 @@ bool KernelTemplate::captures(const GetRequest& request) const {
 }
 
 void KernelTemplate::admit(const Wanted& wanted, const GetRequest& request) {
-  if (!request.past_seal) service_.refuse_when_sealed(wanted.resolved);  // which touches no file
+  if (!request.past_seal) service_.refuse_when_sealed(*origin_, wanted.resolved);  // which touches no file
   if (request.which == source::Which::kernel) service_.record(*origin_, wanted.resolved);
 }
 
@@ -265,7 +265,7 @@ void KernelTemplate::check_kept(const Wanted& wanted, const GetRequest& request)
 /// What was queued before the seal and comes to its turn after it is a miss.
 void KernelTemplate::check_unsealed(const Wanted& wanted, const GetRequest& request) {
   if (request.own_thread && !request.past_seal && service_.is_sealed())
-    service_.refuse_when_sealed(wanted.resolved);
+    service_.refuse_when_sealed(*origin_, wanted.resolved);
 }
 
 void KernelTemplate::describe_loaded(std::set<std::string>& out) {

@@ -93,7 +93,7 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
   if (!source::supports(origin_->manifest, target_.arch))  // for such archs the generic one is there for good
     return choose(wanted, generic->get(values_for_fallback(wanted), request), false);
   if (const LoadedKernel* found = ready(wanted, source::Which::kernel)) return choose(wanted, *found, false);
-  const bool refused = service_.misses(wanted.resolved);
+  const bool refused = service_.misses(*origin_, wanted.resolved);
   if (!refused) service_.record(*origin_, wanted.resolved);
   if (!refused && !captures(request)) {
     if (const LoadedKernel* found = specialised_at_once(wanted, request))

@@ -100,7 +100,7 @@ Recorder::~Recorder() {
   }
 }
 
-void Recorder::record(const source::Template& origin, const source::Resolved& resolved) noexcept {
+void Recorder::record(const source::Template& origin, const source::Resolved& resolved, When when) noexcept {
   if (file_.empty()) return;
   try {
     Row row;
@@ -112,7 +112,7 @@ void Recorder::record(const source::Template& origin, const source::Resolved& re
     row.template_name = origin.manifest.name;
     if (origin.directory.empty()) row.dump = {origin.text, origin.kernel.memory, origin.reference.memory};
     if (state.pending.size() < kMaxPending) state.pending.push_back(std::move(row));
-    drain(state);
+    if (when == When::now) drain(state);
   } catch (const std::exception& error) {
     warn(error.what());
   } catch (...) {

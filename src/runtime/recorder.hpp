@@ -32,7 +32,9 @@ class Recorder {
 
   /// Once per process and specialisation; a template from memory is dumped beside the file first. A fault of
   /// the file is one warning, never an error, and costs the caller at most the lock's deadline.
-  void record(const source::Template& origin, const source::Resolved& resolved) noexcept;
+  enum class When { now, later };  ///< later: with the next row, or at the end; touches no file
+  void record(const source::Template& origin, const source::Resolved& resolved,
+              When when = When::now) noexcept;
 
  private:
   struct Row {

@@ -119,13 +119,14 @@ void Service::seal() {
 
 Mode Service::mode() const noexcept { return !mode_is_set_ && process_is_sealed() ? Mode::sealed : mode_; }
 
-bool Service::misses(const source::Resolved& resolved) {
+bool Service::misses(const source::Template& origin, const source::Resolved& resolved) {
   const Mode now = mode();
   if (now == Mode::jit || !(sealed_ || process_is_sealed())) return false;
   const std::string name = resolved.specialization.to_string();
   if (now == Mode::sealed) {
     ++pipeline_.counters().sealed_misses;
     missing_.add(resolved);
+    recorder_.record(origin, resolved, Recorder::When::later);
   } else {
     base::warn("after the seal: " + name + " was not ready");
   }
@@ -133,8 +134,8 @@ bool Service::misses(const source::Resolved& resolved) {
   return now == Mode::sealed;
 }
 
-void Service::refuse_when_sealed(const source::Resolved& resolved) {
-  if (!misses(resolved)) return;
+void Service::refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved) {
+  if (!misses(origin, resolved)) return;
   throw Error(Errc::not_ready, "sealed: " + resolved.specialization.to_string() +
                                    " is not in memory; a plan for `kiln prewarm` that makes it ready:\n" +
                                    source::record_row(resolved.specialization, resolved.arch));

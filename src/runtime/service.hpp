@@ -41,10 +41,10 @@ class Service {
   bool may_compile() const noexcept { return mode() != Mode::sealed; }
   /// From memory only.
   bool is_sealed() const noexcept { return mode() == Mode::sealed && (sealed_ || process_is_sealed()); }
-  /// Tells of a miss after the seal. True when it must be refused.
-  bool misses(const source::Resolved& resolved);
+  /// Tells of a miss after the seal. True when it must be refused. Touches no file.
+  bool misses(const source::Template& origin, const source::Resolved& resolved);
   /// Throws Error(not_ready) with the plan row when it must.
-  void refuse_when_sealed(const source::Resolved& resolved);
+  void refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved);
   void note_missing(const source::Resolved& resolved) { missing_.add(resolved); }
   /// What was refused, as a plan.
   std::string missing() { return missing_.plan(); }

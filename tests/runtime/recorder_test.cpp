@@ -77,11 +77,14 @@ TEST_F(RecorderTest, TheServiceRecordsASealedMiss) {
   options.cache_dir = tree_.at("cache"), options.template_path = tree_.at("t");
   options.mode = Mode::sealed, options.record = file_;
   options.cuda_home = tree_.at("no toolkit");
-  runtime::Service service(options);
-  auto& scale = service.open("scale", KILN_DEVICE_NONE, "90");
-  EXPECT_THROW(scale.compile(std::vector<Value>{Value(Dtype::f32), Value(3)}), Error);
-  service.seal();
-  EXPECT_THROW(scale.compile(std::vector<Value>{Value(Dtype::f32), Value(5)}), Error);
+  {
+    runtime::Service service(options);
+    auto& scale = service.open("scale", KILN_DEVICE_NONE, "90");
+    EXPECT_THROW(scale.compile(std::vector<Value>{Value(Dtype::f32), Value(3)}), Error);
+    service.seal();
+    EXPECT_THROW(scale.compile(std::vector<Value>{Value(Dtype::f32), Value(5)}), Error);
+    EXPECT_EQ(rows(), Rows{3}) << "a refusal after the seal touches no file";
+  }
   EXPECT_EQ(rows(), (Rows{3, 5}));
 }
 
