@@ -35,13 +35,16 @@ TEST_F(ForkReview, AChildThatEndsItsParentsServiceLeavesNoThread) {
               scale.prefetch(std::vector<Value>{Dtype::f32, 1});
               std::this_thread::sleep_for(100ms);
               service.reset();
-              int threads = 0;
-              for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-                std::ifstream in(task.path() / "comm");
-                std::string comm;
-                threads += std::getline(in, comm) && comm == "kiln-behind";
-              }
-              return threads;
+              // Done with its work, it leaves on its own.
+              const auto left = [] {
+                for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+                  std::ifstream in(task.path() / "comm");
+                  std::string comm;
+                  if (std::getline(in, comm) && comm == "kiln-behind") return false;
+                }
+                return true;
+              };
+              return base::poll_until(base::Deadline::after(10s), left) ? 0 : 1;
             }),
             0);
 }
