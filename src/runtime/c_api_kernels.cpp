@@ -54,28 +54,16 @@ GetRequest request_of(const kiln_get* get) {
   return out;
 }
 
-/// Functions of their own, so that a plain hit saves no registers for them.
-[[gnu::noinline]] kiln_status get_slowly(kiln_template* t, const char* const* names, const kiln_value* values,
-                                         std::size_t count, const kiln_get* get, const kiln_kernel** out) {
+/// What a plain hit does not need: a function of its own, so that a hit saves no registers for it.
+template <auto find, auto get>
+[[gnu::noinline]] kiln_status slowly(kiln_template* t, const char* const* names, const kiln_value* values,
+                                     std::size_t count, const kiln_get* options, const kiln_kernel** out) {
   return guarded([&] {
     require(out != nullptr, "out is null");
-    if (const LoadedKernel* ready = of(t).find(names, values, count)) {
-      *out = handle_of(*ready);
-      return;
-    }
-    *out = handle_of(of(t).get(values_of(of(t), names, values, count), request_of(get)));
-  });
-}
-[[gnu::noinline]] kiln_status get_or_fallback_slowly(kiln_template* t, const char* const* names,
-                                                     const kiln_value* values, std::size_t count,
-                                                     const kiln_get* get, const kiln_kernel** out) {
-  return guarded([&] {
-    require(out != nullptr, "out is null");
-    if (const LoadedKernel* chosen = of(t).find_chosen(names, values, count)) {
-      *out = handle_of(*chosen);
-      return;
-    }
-    *out = handle_of(of(t).get_or_fallback(values_of(of(t), names, values, count), request_of(get)));
+    KernelTemplate& opened = of(t);
+    const LoadedKernel* found = (opened.*find)(names, values, count);
+    if (!found) found = &(opened.*get)(values_of(opened, names, values, count), request_of(options));
+    *out = handle_of(*found);
   });
 }
 
@@ -92,7 +80,7 @@ kiln_status kiln_template_get(kiln_template* t, const char* const* names, const 
       return KILN_OK;
     }
   }
-  return get_slowly(t, names, values, count, get, out);
+  return slowly<&KernelTemplate::find, &KernelTemplate::get>(t, names, values, count, get, out);
 }
 
 const kiln_kernel* kiln_template_try_get(kiln_template* t, const kiln_value* values, size_t count) {
@@ -114,7 +102,8 @@ kiln_status kiln_template_get_or_fallback(kiln_template* t, const char* const* n
       return KILN_OK;
     }
   }
-  return get_or_fallback_slowly(t, names, values, count, get, out);
+  return slowly<&KernelTemplate::find_chosen, &KernelTemplate::get_or_fallback>(t, names, values, count, get,
+                                                                                out);
 }
 
 kiln_status kiln_template_get_async(kiln_template* t, const char* const* names, const kiln_value* values,
