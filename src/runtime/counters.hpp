@@ -35,8 +35,7 @@ struct Counters {
     out.skipped_read_only = skipped_read_only, out.skipped_gate_timeout = skipped_gate_timeout;
     out.skipped_full = skipped_full, out.skipped_failed = skipped_failed;
     out.skipped_queue_full = skipped_queue_full;
-    out.puts_skipped = out.skipped_read_only + out.skipped_gate_timeout + out.skipped_full +
-                       out.skipped_failed + out.skipped_queue_full;
+    out.puts_skipped = puts_skipped();
     out.convoy_left = convoy_left, out.flight_timeouts = flight_timeouts;
     out.unpublishable = unpublishable, out.sealed_misses = sealed_misses, out.loads = loads,
     out.device_bytes = device_bytes;

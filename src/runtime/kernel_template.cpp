@@ -25,11 +25,6 @@ std::int64_t number_kind(source::ParameterKind kind) noexcept {
   }
 }
 
-kiln_value to_c(const Value& v) noexcept {
-  return {static_cast<std::int32_t>(v.kind), static_cast<std::int32_t>(v.text.size()), v.integer,
-          v.text.data()};
-}
-
 [[noreturn]] void fail_undone(const std::string& what, const char* why_not) {
   throw Error(Errc::not_ready, what + " was not made: " + why_not);
 }
@@ -64,7 +59,7 @@ KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values, sourc
   wanted.resolved = source::resolve(origin_->manifest, values, target_.arch, archs);
   wanted.exact.set(wanted.resolved.slots.data(), parameters_);
   kiln_value given[source::kMaxParameters];
-  for (std::size_t i = 0; i < values.size(); ++i) given[i] = to_c(values[i]);
+  for (std::size_t i = 0; i < values.size(); ++i) given[i] = kiln::detail::to_c(values[i]);
   PackedParameters packed;
   if (pack_with_care(nullptr, given, values.size(), packed)) wanted.given = packed;
   return wanted;

@@ -99,7 +99,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   void release();
   /// Counts releases.
   std::uint64_t epoch();
-  /// Adds a line for each kernel that is loaded: specialisation, arch and the digest of its image.
+  /// Adds a line for each kernel that is loaded (specialisation, arch, digests of manifest and image), and
+  /// for each specialisation that runs its fallback.
   void describe_loaded(std::set<std::string>& out);
 
   const source::Template& origin() const noexcept { return *origin_; }
@@ -145,9 +146,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   void check_usable() const;
   /// Whether a miss must be refused because of a capture. Asks the driver only when a stream was given.
   bool captures(const GetRequest& request) const;
-  /// Records, and throws when the seal is in the way.
+  /// Throws when the seal is in the way; records what is admitted.
   void admit(const Wanted& wanted, const GetRequest& request);
-  bool may_compile(const GetRequest& request) const noexcept;
   const LoadedKernel& make(const Wanted& wanted, const GetRequest& request);
   ObtainOptions options_of(const GetRequest& request) const noexcept;
   const LoadedKernel& load_once(const Wanted& wanted, source::Instantiation unit, Obtained obtained,
