@@ -31,7 +31,8 @@ enum {
   INVALID_VALUE = 4,
   COMPILE_FAILED = 9,
   NO_COMPILER = 12,
-  NO_DRIVER = 13
+  NO_DRIVER = 13,
+  NOT_READY = 15
 };
 
 static int is_invalid(kiln_status status, const char* what) {
@@ -264,6 +265,74 @@ static void gets_and_launches(const char* cache) {
   kiln_service_destroy(service);
 }
 
+static void count_progress(const kiln_progress* progress, void* user) {
+  if (progress->done == progress->total) ++*(int*)user;
+}
+
+/* What came with the runtime for engines, by its C names. */
+static void scopes_futures_plans_and_seals(const char* cache) {
+  static const char plan[] = "[[prewarm]]\ntemplate = \"rms_norm\"\nT = \"bf16\"\nH = [4096, 8192]\n";
+  kiln_service* service = make_service(cache);
+  kiln_scope* scope = NULL;
+  kiln_template* t = NULL;
+  kiln_future* future = NULL;
+  kiln_preparation* preparation = NULL;
+  const kiln_kernel* kernel = NULL;
+  kiln_prepare prepare;
+  kiln_progress progress;
+  kiln_text missing;
+  kiln_value values[2];
+  char before[33], after[33];
+  int32_t done = 0;
+  int told = 0;
+  uint64_t adopted = 1;
+
+  make_context_current();
+  values[0] = dtype(2), values[1] = integer(4096);
+  EXPECT(kiln_service_fingerprint(service, before) == KILN_OK && strlen(before) == 32);
+  EXPECT(kiln_scope_create(service, &scope) == KILN_OK);
+  EXPECT(kiln_scope_open(scope, "rms_norm", KILN_DEVICE_CURRENT, NULL, &t) == KILN_OK);
+  EXPECT(kiln_template_get_async(t, NULL, values, 2, NULL, &future) == KILN_OK);
+  EXPECT(kiln_future_wait(future, -1, &kernel) == KILN_OK && kernel != NULL);
+  EXPECT(kiln_future_done(future, &done) == KILN_OK && done == 1);
+  kiln_future_destroy(future);
+  EXPECT(kiln_template_try_get(t, values, 2) == kernel);
+  EXPECT(kiln_service_fingerprint(service, after) == KILN_OK && strcmp(before, after) != 0);
+  EXPECT(kiln_template_prefetch(t, NULL, values, 2) == KILN_OK);
+  EXPECT(is_invalid(kiln_template_get_or_fallback(t, NULL, values, 2, NULL, &kernel), "fallback"));
+  EXPECT(kiln_service_adopt(service, &adopted) == KILN_OK && adopted == 0);
+
+  EXPECT(kiln_scope_release(scope) == KILN_OK);
+  EXPECT(kiln_template_try_get(t, values, 2) == NULL);
+  kiln_capture_begin();
+  EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &kernel) == NOT_READY);
+  kiln_capture_end();
+
+  EXPECT(kiln_process_seal() == KILN_OK); /* the service's mode was set by nobody */
+  EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &kernel) == NOT_READY);
+  memset(&missing, 0, sizeof missing);
+  missing.struct_size = sizeof missing;
+  EXPECT(kiln_service_missing(service, &missing) == KILN_OK && strstr(missing.data, "rms_norm") != NULL);
+  kiln_text_release(&missing);
+
+  memset(&prepare, 0, sizeof prepare);
+  prepare.struct_size = sizeof prepare;
+  prepare.plan = plan, prepare.device = KILN_DEVICE_CURRENT;
+  prepare.on_progress = count_progress, prepare.user = &told;
+  memset(&progress, 0, sizeof progress);
+  progress.struct_size = sizeof progress;
+  EXPECT(kiln_service_prepare(service, scope, &prepare, &preparation) == KILN_OK);
+  EXPECT(kiln_preparation_wait(preparation, -1, &progress) == KILN_OK);
+  EXPECT(progress.total == 2 && progress.done == 2 && progress.failed == 0);
+  kiln_preparation_destroy(preparation);
+  EXPECT(told == 1);
+  EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &kernel) == KILN_OK);
+  EXPECT(kiln_set_log(NULL, NULL, KILN_LOG_OFF) == KILN_OK);
+  EXPECT(is_invalid(kiln_set_log(NULL, NULL, 99), "KILN_LOG"));
+  kiln_scope_destroy(scope);
+  kiln_service_destroy(service);
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
@@ -271,7 +340,8 @@ int main(int argc, char** argv) {
   } tests[] = {{"null_handles_are_invalid_arguments", null_handles_are_invalid_arguments},
                {"struct_sizes_are_respected", struct_sizes_are_respected},
                {"errors_say_what_and_where", errors_say_what_and_where},
-               {"gets_and_launches", gets_and_launches}};
+               {"gets_and_launches", gets_and_launches},
+               {"scopes_futures_plans_and_seals", scopes_futures_plans_and_seals}};
   size_t i;
   if (argc != 3) return 2;
   EXPECT(strcmp(kiln_version(), "0.1.0") == 0);

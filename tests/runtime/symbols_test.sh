@@ -7,6 +7,7 @@ if grep -v '^kiln_' <<<"$symbols"; then
   echo "FAILED: the symbols above are exported too"
   exit 1
 fi
+readelf -d "$1" | grep -q 'SONAME.*\[libkiln\.so\.[0-9]*\]' || { echo "FAILED: no versioned soname"; exit 1; }
 needed=$(readelf -d "$1" | grep NEEDED)
 if grep -E 'libcuda|libcudart|libnvrtc|libspdlog|libfmt|libxxhash' <<<"$needed"; then
   echo "FAILED: must not be needed"
