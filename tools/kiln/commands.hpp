@@ -15,10 +15,18 @@ void add_run(CLI::App& app, Context& context);
 void add_prewarm(CLI::App& app, Context& context);
 void add_ls(CLI::App& app, Context& context);
 void add_show(CLI::App& app, Context& context);
+void add_why(CLI::App& app, Context& context);
+void add_diff(CLI::App& app, Context& context);
 void add_stats(CLI::App& app, Context& context);
+void add_top(CLI::App& app, Context& context);
+void add_report(CLI::App& app, Context& context);
 void add_verify(CLI::App& app, Context& context);
+void add_audit(CLI::App& app, Context& context);
 void add_gc(CLI::App& app, Context& context);
 void add_clear(CLI::App& app, Context& context);
+void add_bundle(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
+void add_completion(CLI::App& app, Context& context);
+void add_man(CLI::App& app, Context& context);
 
 }  // namespace kiln::cli

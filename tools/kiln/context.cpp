@@ -31,7 +31,8 @@ CLI::App* Context::add_command(CLI::App& app, const std::string& name, const std
                                std::function<int()> run) {
   CLI::App* sub = app.add_subcommand(name, summary);
   add_common_flags(*sub);
-  sub->callback([this, name, run = std::move(run)] { command = name, action = run; });
+  const std::string full = app.get_parent() ? app.get_name() + ' ' + name : name;
+  sub->callback([this, full, run = std::move(run)] { command = full, action = run; });
   return sub;
 }
 
@@ -52,6 +53,12 @@ void Context::add_common_flags(CLI::App& app) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}).description(""))
       ->group(group);
   app.add_flag("--json", json, "One JSON object on stdout")->group(group);
+}
+
+std::string Context::schema() const {
+  std::string name = command;
+  std::replace(name.begin(), name.end(), ' ', '-');
+  return "kiln." + name + "/1";
 }
 
 Options Context::options() const {

@@ -29,11 +29,11 @@ class Context {
   std::string max_size;
   /// --memory, likewise.
   std::string compile_memory;
-  /// The chosen subcommand's name, and what it does. Set by its CLI callback.
+  /// The chosen subcommand's name ("ls", "bundle export"), and what it does. Set by its CLI callback.
   std::string command;
   std::function<int()> action;
 
-  /// A subcommand with the common flags; `run` is its action.
+  /// A subcommand with the common flags; `run` is its action. Of `app`, or of a subcommand of it.
   CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& summary,
                         std::function<int()> run);
   void add_common_flags(CLI::App& app);
@@ -45,8 +45,8 @@ class Context {
   base::Arch target_arch();
   /// The same for commands whose --arch is a list, in order, repeats removed.
   std::vector<base::Arch> target_archs();
-  /// "kiln.compile/1"
-  std::string schema() const { return "kiln." + command + "/1"; }
+  /// "kiln.compile/1", "kiln.bundle-export/1"
+  std::string schema() const;
 
  private:
   Options options() const;

@@ -73,11 +73,19 @@ void add_commands(CLI::App& app, Context& context) {
   add_prewarm(app, context);
   add_ls(app, context);
   add_show(app, context);
+  add_why(app, context);
+  add_diff(app, context);
   add_stats(app, context);
+  add_top(app, context);
+  add_report(app, context);
   add_verify(app, context);
+  add_audit(app, context);
   add_gc(app, context);
   add_clear(app, context);
+  add_bundle(app, context);
   add_doctor(app, context);
+  add_completion(app, context);
+  add_man(app, context);
 }
 
 int run(int argc, char** argv) {
