@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "schema.hpp"
 #include "toolchain/locate.hpp"
 
 namespace kiln::test {
@@ -84,7 +85,10 @@ std::string read(const std::string& path) {
 
 nlohmann::json Finished::json() const {
   const auto parsed = nlohmann::json::parse(out, nullptr, false);
-  if (parsed.is_object()) return parsed;
+  if (parsed.is_object()) {
+    EXPECT_EQ(breach_of_schema(parsed), "") << out;
+    return parsed;
+  }
   ADD_FAILURE() << "no JSON object on stdout:\n" << out << "\nstderr:\n" << err;
   return {};
 }

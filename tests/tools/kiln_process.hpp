@@ -19,7 +19,8 @@ struct Finished {
   int status = -1;  ///< exit status; 128 + signal when one ended it
   std::string out, err;
 
-  /// Of `out`; null (and a failure) when that is not exactly one JSON object.
+  /// Of `out`; null (and a failure) when that is not exactly one JSON object. A failure, too, when docs/schema
+  /// says otherwise.
   nlohmann::json json() const;
 };
 

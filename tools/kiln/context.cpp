@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "command_tree.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/driver.hpp"
 
@@ -37,7 +38,7 @@ CLI::App* Context::add_command(CLI::App& app, const std::string& name, const std
 }
 
 void Context::add_common_flags(CLI::App& app) {
-  constexpr const char* group = "Common options";
+  constexpr const char* group = kCommonOptions;
   app.add_option("--cache-dir", cache_dir, "Directory of the cache (KILN_CACHE_DIR)")
       ->type_name("DIR")
       ->group(group);

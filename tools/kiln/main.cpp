@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "base/text.hpp"
+#include "command_tree.hpp"
 #include "commands.hpp"
+#include "complete.hpp"
 #include "context.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
@@ -20,30 +22,28 @@
 namespace kiln::cli {
 namespace {
 
-std::vector<std::string> command_names(CLI::App& app) {
-  std::vector<std::string> out;
-  for (const CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; }))
-    out.push_back(sub->get_name());
-  return out;
+/// The subcommand that was chosen, at whatever depth; `app` when none was.
+CLI::App& chosen_of(CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : chosen_of(*chosen.front());
 }
 
 /// What a parse error says, with the nearest name where one is unknown.
 std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
-  const auto chosen = app.get_subcommands();
-  CLI::App& where = chosen.empty() ? app : *chosen.front();
-  const std::string command = chosen.empty() ? "kiln" : "kiln " + where.get_name();
+  CLI::App& where = chosen_of(app);
+  const CommandPage page = describe(where);
   std::string message = error.what();
   const std::vector<std::string> unexpected = app.remaining(true);
   if (dynamic_cast<const CLI::ExtrasError*>(&error) && !unexpected.empty()) {
     const std::string word = unexpected.front().substr(0, unexpected.front().find('='));
     std::vector<std::string> known;
     if (word.starts_with('-')) {
-      for (const CLI::Option* option : where.get_options()) {
-        for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+      for (const CommandOption& option : page.options) {
+        if (!option.positional) known.push_back(option.names.back());
       }
       message = "unknown flag '" + word + "'" + base::did_you_mean(word, known);
-    } else if (chosen.empty()) {
-      known = command_names(app);
+    } else if (!page.subcommands.empty()) {
+      for (const CommandPage& sub : page.subcommands) known.push_back(sub.name.substr(page.name.size() + 1));
       const std::string nearest = base::did_you_mean(word, known);
       message = "unknown subcommand '" + word + "'" +
                 (nearest.empty() ? "; there are: " + base::join(known, " ") : nearest);
@@ -51,7 +51,7 @@ std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
       message = "unexpected argument '" + unexpected.front() + "'";
     }
   }
-  return message + " (see '" + command + " --help')";
+  return message + " (see '" + page.name + " --help')";
 }
 
 /// CLI11's, with single blank lines.
@@ -86,6 +86,22 @@ void add_commands(CLI::App& app, Context& context) {
   add_doctor(app, context);
   add_completion(app, context);
   add_man(app, context);
+  constexpr std::pair<const char*, std::string_view> groups[] = {
+      {"Compile", "templates compile run prewarm"},
+      {"Inspect", "ls show why diff stats top report"},
+      {"Maintain and ship", "verify audit gc clear bundle"},
+      {"This machine", "doctor completion man"}};
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (const auto& [group, names] : groups)
+      if (names.find(sub->get_name()) != names.npos) sub->group(group);
+  }
+}
+
+/// `kiln help bundle export` is `kiln bundle export --help`.
+std::vector<std::string> arguments_of(int argc, char** argv) {
+  std::vector<std::string> out(argv + std::min(argc, 1), argv + argc);
+  if (!out.empty() && out.front() == "help") out.erase(out.begin()), out.push_back("--help");
+  return out;
 }
 
 int run(int argc, char** argv) {
@@ -100,17 +116,21 @@ int run(int argc, char** argv) {
   add_commands(app, context);
   app.footer(
       "Exit status: 0 done, 1 failed, 2 usage, 3 partly done or not covered, 4 damage found.\n"
-      "'kiln COMMAND --help' explains a command; 'kiln doctor' checks this machine.");
+      "'kiln help COMMAND' explains a command; 'kiln doctor' checks this machine.");
+  std::vector<std::string> arguments = arguments_of(argc, argv);
+  if (!arguments.empty() && arguments.front() == kCompleteCommand)
+    return complete(describe(app), context, {arguments.begin() + 1, arguments.end()});
+  // The flag may stand behind one that is not understood.
+  const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   try {
-    app.parse(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(std::move(arguments));
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help and --version
   } catch (const CLI::ParseError& error) {
-    // The flag may stand behind the one that was not understood.
-    context.json |=
-        std::any_of(argv, argv + argc, [](const char* a) { return std::strcmp(a, "--json") == 0; });
-    if (const auto chosen = app.get_subcommands(); !chosen.empty())
-      context.command = chosen.front()->get_name();
+    context.json |= json;
+    const std::string name = describe(chosen_of(app)).name;
+    if (name != app.get_name()) context.command = name.substr(app.get_name().size() + 1);
     return report(context, Errc::invalid_argument, usage_message(app, error));
   }
   if (!context.action) {

@@ -1,0 +1,38 @@
+// The commands as data: the one source of --help, the man pages and the shells' completion.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace kiln::cli {
+
+struct CommandOption {
+  std::vector<std::string> names;  ///< "-t", "--template"; of a positional: "template"
+  std::string value;               ///< "NAME"; empty: a flag. Choices: "size|age"
+  std::string text;
+  bool positional = false, required = false, repeated = false, common = false;
+};
+
+struct CommandPage {
+  std::string name;  ///< "kiln", "kiln bundle export"
+  std::string summary, footer;
+  std::string group;  ///< the heading under which `kiln --help` lists it
+  std::vector<CommandOption> options;
+  std::vector<CommandPage> subcommands;
+
+  /// "kiln-bundle-export"
+  std::string file_name() const;
+  /// "kiln ls [OPTION]... [P=V]..."
+  std::string synopsis() const;
+  const CommandPage* subcommand(const std::string& word) const;
+};
+
+inline constexpr const char* kCommonOptions = "Common options";
+
+CommandPage describe(const CLI::App& app);
+
+}  // namespace kiln::cli
