@@ -84,16 +84,19 @@ std::string config_path() {
   return {};
 }
 
-void warn_unknown_environment(const std::vector<std::string>& names) {
+/// One sentence for each KILN_* that is none of `names`.
+std::vector<std::string> unknown_environment(const std::vector<std::string>& names) {
+  std::vector<std::string> out;
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string_view text = *entry;
     if (!text.starts_with("KILN_")) continue;
     const std::string name(text.substr(0, text.find('=')));
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     if (name.starts_with("KILN_TEST_") || name.starts_with("KILN_FAKE_")) continue;  // the test suite's own
-    base::warn_once(name, "environment variable " + name + " is not known to this version of kiln" +
-                              base::did_you_mean(name, names));
+    out.push_back("environment variable " + name + " is not known to this version of kiln" +
+                  base::did_you_mean(name, names));
   }
+  return out;
 }
 
 [[noreturn]] void bad(const Setting& s, const std::string& allowed) {
@@ -167,13 +170,14 @@ Config Config::resolve(const Options& options) {
     config.settings_.push_back(std::move(s));
   }
   if (!config.hermetic_) {
-    warn_unknown_environment(environment_names);
+    config.unknown_ = unknown_environment(environment_names);
     for (const auto& [name, value] : from_file) {
       const auto same = [&n = name](const Setting& s) { return s.name == n; };
       if (std::none_of(config.settings_.begin(), config.settings_.end(), same)) {
-        base::warn_once(file + name, file + ": '" + name + "' is not known to this version of kiln");
+        config.unknown_.push_back(file + ": '" + name + "' is not known to this version of kiln");
       }
     }
+    for (const std::string& unknown : config.unknown_) base::warn_once(unknown, unknown);
     if (!base::set_log_level(config.get("log")))
       base::warn_once("log", "KILN_LOG = '" + config.get("log") +
                                  "': expected trace, debug, info, warning, error or off");

@@ -27,6 +27,8 @@ class Config {
 
   const std::string& get(std::string_view name) const;
   const std::vector<Setting>& settings() const noexcept { return settings_; }
+  /// What was warned about: KILN_* and keys of the configuration file that this version does not know.
+  const std::vector<std::string>& unknown() const noexcept { return unknown_; }
   bool hermetic() const noexcept { return hermetic_; }
 
   Mode mode() const;
@@ -47,6 +49,7 @@ class Config {
 
  private:
   std::vector<Setting> settings_;
+  std::vector<std::string> unknown_;
   std::vector<std::string> template_directories_;
   std::string installed_templates_;
   bool hermetic_ = false;

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "kiln_process.hpp"
 
@@ -24,13 +25,13 @@ TEST_F(Doctor, FindsNoErrorWhereEverythingWorks) {
   const auto json = r.json();
   EXPECT_EQ(json["schema"], "kiln.doctor/1");
   EXPECT_EQ(json["ok"], true);
-  for (const char* name : {"nvrtc", "builtins", "worker", "compile", "templates", "directory", "store",
-                           "locks", "clock", "temporary"}) {
+  for (const char* name : {"nvrtc", "builtins", "worker", "compile", "versions", "templates", "directory",
+                           "store", "gate", "clock", "/dev/shm", "temporary"}) {
     EXPECT_EQ(finding(json, name)["status"], "ok") << name;
   }
   finding(json, "driver");
   finding(json, "filesystem");
-  finding(json, "/dev/shm");
+  finding(json, "machine");
 }
 
 TEST_F(Doctor, LeavesTheCacheAsItWas) {
@@ -57,6 +58,7 @@ TEST_F(Doctor, LoadsWhatItCompiledWhereThereIsADevice) {
   EXPECT_EQ(finding(json, "driver")["status"], "ok");
   EXPECT_EQ(finding(json, "gpu")["status"], "ok");
   EXPECT_EQ(finding(json, "load")["status"], "ok");
+  EXPECT_EQ(finding(json, "launch")["status"], "ok");
 }
 
 TEST_F(Doctor, TheArchIsTheDevicesUnlessItIsGiven) {
@@ -66,7 +68,35 @@ TEST_F(Doctor, TheArchIsTheDevicesUnlessItIsGiven) {
   EXPECT_EQ(other.status, 0);
 }
 
+TEST_F(Doctor, HeadersOfAnotherVersionThanTheCompilerAreAWarning) {
+  const auto nvrtc = finding(kiln({"doctor", "--json"}).json(), "nvrtc")["text"].get<std::string>();
+  const std::string library = nvrtc.substr(0, nvrtc.find(" ("));
+  std::filesystem::create_directories(path("cuda/include"));
+  std::filesystem::create_directory_symlink(base::directory_of(library), path("cuda/lib64"));
+  write("cuda/include/cuda_runtime_api.h", "#define CUDART_VERSION 12040\n");
+  write("cuda/include/cuda_fp16.h", "");
+  const Finished r = kiln({"doctor", "--json"}, {{"KILN_CUDA_HOME", path("cuda")}});
+  const auto f = finding(r.json(), "versions");
+  EXPECT_EQ(f["status"], "warning");
+  EXPECT_NE(f["text"].get<std::string>().find("is of CUDA 12.4, and NVRTC is"), std::string::npos) << f;
+  EXPECT_EQ(r.status, 0);
+}
+
 using SickMachine = KilnCommand;
+
+TEST_F(SickMachine, ASettingThatNobodyKnowsIsAWarningWithTheNearestName) {
+  const auto json = kiln({"doctor", "--json"}, {{"KILN_CACHE_DIRS", "/x"}}).json();
+  const auto f = finding(json, "settings");
+  EXPECT_EQ(f["status"], "warning");
+  EXPECT_NE(f["text"].get<std::string>().find("did you mean 'KILN_CACHE_DIR'"), std::string::npos) << f;
+}
+
+TEST_F(SickMachine, MemoryForLessThanOneCompileIsAWarning) {
+  const auto json = kiln({"doctor", "--json"}, {{"KILN_COMPILE_MEMORY", "100M"}}).json();
+  const auto f = finding(json, "machine");
+  EXPECT_EQ(f["status"], "warning");
+  EXPECT_EQ(f["fix"], "raise KILN_COMPILE_MEMORY");
+}
 
 TEST_F(SickMachine, WithoutACompilerIsAnErrorWithARemedy) {
   const Finished r = kiln({"doctor", "--json"}, {{"KILN_CUDA_HOME", "/nonexistent/cuda"}});

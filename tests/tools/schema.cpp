@@ -13,7 +13,8 @@ namespace {
 
 using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
-/// "kiln.bundle-export/1" is described by bundle-export.json; "kiln/1", an error before any command, by kiln.json.
+/// "kiln.bundle-export/1" is described by bundle-export.json; "kiln/1", an error before any command, by
+/// kiln.json.
 std::string file_of(const std::string& id) {
   std::string name = id.substr(0, id.find('/'));
   if (name.starts_with("kiln.")) name.erase(0, 5);
@@ -34,7 +35,8 @@ std::string breach_of_schema(const nlohmann::json& object) {
   valijson::SchemaParser parser;
   parser.populateSchema(Adapter(text), schema);
   valijson::ValidationResults results;
-  if (valijson::Validator(valijson::Validator::kStrongTypes).validate(schema, Adapter(object), &results)) return {};
+  if (valijson::Validator(valijson::Validator::kStrongTypes).validate(schema, Adapter(object), &results))
+    return {};
   std::string out = "not as " + file + " says:";
   valijson::ValidationResults::Error error;
   while (results.popError(error)) {

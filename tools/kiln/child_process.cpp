@@ -49,10 +49,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& argv) {
 
 ChildProcess::~ChildProcess() {
   in_.reset(), out_.reset();
+  kill();
+}
+void ChildProcess::kill() noexcept {
   if (pid_ < 0) return;
   ::kill(pid_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  wait();
 }
 
 std::string ChildProcess::read_all() {

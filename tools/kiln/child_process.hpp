@@ -26,6 +26,8 @@ class ChildProcess {
   /// One byte within `milliseconds`; false when none came.
   bool wait_for_byte(int milliseconds);
   void close_input() noexcept { in_.reset(); }
+  /// SIGKILL; does not return before it has ended.
+  void kill() noexcept;
   /// Exit status, or 128 + signal.
   int wait();
 

@@ -72,6 +72,7 @@ int examine(Context& context, bool verbose) {
   const runtime::Config config = context.config();
   Findings findings;
   guarded("toolchain", findings, [&] { probe_toolchain(context, findings); });
+  guarded("machine", findings, [&] { probe_machine(context, findings); });
   guarded("templates", findings, [&] { probe_templates(context, findings); });
   guarded("cache", findings, [&] { probe_cache(context, findings); });
   const auto count = [&](Status status) {

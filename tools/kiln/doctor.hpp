@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "context.hpp"
+#include "toolchain/locate.hpp"
 
 namespace kiln::cli {
 
@@ -25,12 +26,23 @@ void probe_templates(Context& context, Findings& out);
 /// Directory, filesystem, a put and a get, locks between processes, /dev/shm, TMPDIR, clock. The user's
 /// entries are not touched.
 void probe_cache(Context& context, Findings& out);
+/// Cores, memory, how many compiles at once; settings that nobody knows.
+void probe_machine(Context& context, Findings& out);
+
+/// Two processes at the gate of a store that is made in `directory`: a put waits for the other's lock, and
+/// gets it when the other is killed.
+void probe_gate(const std::string& directory, Findings& out);
+/// The same for the flight lock of one key, in /dev/shm.
+void probe_flight(Findings& out);
 
 /// The image of the empty kernel, for the driver's probe.
 struct EmptyKernel {
   std::string image, lowered_name, arch;
+  std::string nvrtc_version;  ///< "13.0"
 };
 std::optional<EmptyKernel> probe_compile(Context& context, Findings& out);
+/// The parts of the toolkit against each other.
+void probe_versions(const toolchain::Toolkit& toolkit, const EmptyKernel& kernel, Findings& out);
 void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out);
 
 }  // namespace kiln::cli

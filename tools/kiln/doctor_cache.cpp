@@ -1,5 +1,4 @@
 // The cache: where it is, what lies under it, and whether its locks and transactions work there.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,13 +11,9 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "cache/directory.hpp"
-#include "cache/flight.hpp"
-#include "cache/gate.hpp"
-#include "child_process.hpp"
 #include "doctor.hpp"
 #include "entries.hpp"
 #include "errors.hpp"
-#include "lock_holder.hpp"
 #include "output.hpp"
 #include "runtime/places.hpp"
 
@@ -26,7 +21,6 @@ namespace kiln::cli {
 namespace {
 
 using Status = Finding::Status;
-using std::chrono::milliseconds;
 namespace fs = std::filesystem;
 
 /// A directory inside a candidate for the cache, made for the probes and removed with everything that they
@@ -90,51 +84,6 @@ void probe_round_trip(const std::string& scratch, Findings& out) {
   out.push_back({"store", Status::ok,
                  "put in " + human_ms(ms(stored - start)) + ", get in " + human_ms(ms(read - stored)) +
                      " (50 KB, synced, verified)"});
-}
-
-/// Another process holds the range, this one must not get it; the other one ends, this one must.
-void probe_locks(const std::string& scratch, Findings& out) {
-  const std::string file = scratch + "/locks", other = "use another filesystem: set KILN_CACHE_DIR";
-  const base::Fd fd(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd) throw Error(Errc::io, file + ": " + std::strerror(errno));
-  ChildProcess holder({"/proc/self/exe", kLockHolderCommand, file});
-  if (!holder.wait_for_byte(5000)) {
-    out.push_back({"locks", Status::error,
-                   "another process could not take an open-file-description lock in " + scratch, other});
-    return;
-  }
-  const auto take = [&](milliseconds patience) {
-    return cache::RangeLock::acquire(fd.get(), cache::kGateOffset, cache::RangeLock::Mode::exclusive,
-                                     base::Deadline::after(patience))
-        .has_value();
-  };
-  if (take(milliseconds(20))) {
-    out.push_back({"locks", Status::error,
-                   "two processes hold the same lock at once: this filesystem does not keep locks", other});
-    return;
-  }
-  holder.close_input();
-  const bool freed = take(milliseconds(5000));
-  out.push_back(freed ? Finding{"locks", Status::ok, "two processes exclude each other"}
-                      : Finding{"locks", Status::error, "a lock stays taken after its holder ended", other});
-}
-
-void probe_flight(const std::string& identity, Findings& out) {
-  try {
-    const auto file = cache::FlightFile::open({.store_identity = "doctor-" + identity, .store_place = {}});
-    const bool taken = file->take(Key{}, base::Deadline::after(milliseconds(1000))).flight != nullptr;
-    ::unlink(file->path().c_str());
-    if (taken) {
-      out.push_back(
-          {"/dev/shm", Status::ok, "usable for the lock that makes one compile per kernel and host"});
-      return;
-    }
-    throw Error(Errc::io, "its lock could not be taken");
-  } catch (const Error& error) {
-    out.push_back({"/dev/shm", Status::warning,
-                   std::string(error.what()) + ": processes may compile the same kernel twice",
-                   "mount a writable tmpfs on /dev/shm"});
-  }
 }
 
 void probe_temporary(Findings& out) {
@@ -237,11 +186,11 @@ void probe_cache(Context& context, Findings& out) {
       }
     };
     step("store", [&] { probe_round_trip(scratch->path(), out); });
-    step("locks", [&] { probe_locks(scratch->path(), out); });
+    step("gate", [&] { probe_gate(scratch->path() + "/gate", out); });
     probe_clock(entries, out);
   }
   probe_layers(config, out);
-  probe_flight(std::to_string(::getpid()), out);
+  probe_flight(out);
   probe_temporary(out);
 }
 

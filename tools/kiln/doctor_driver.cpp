@@ -1,4 +1,6 @@
 // The driver, the devices, and whether the first one takes an image.
+#include <cstdlib>
+
 #include "doctor.hpp"
 #include "kiln/error.hpp"
 #include "runtime/library.hpp"
@@ -41,12 +43,35 @@ void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, cons
   }
   const PrimaryContext context(driver, device.ordinal);
   std::string refusal;
-  if (runtime::Library::load(driver, kernel.image, kernel.lowered_name, "probing", refusal)) {
-    out.push_back({"load", Status::ok, "device 0 loads what was compiled"});
-  } else {
+  const auto library = runtime::Library::load(driver, kernel.image, kernel.lowered_name, "probing", refusal);
+  if (!library) {
     out.push_back({"load", Status::error, "the driver refuses the image: " + refusal,
                    "update the driver, or set KILN_CUDA_HOME to a toolkit that is no newer than it"});
+    return;
   }
+  out.push_back({"load", Status::ok, "device 0 loads what was compiled"});
+  const toolchain::LaunchConfig launch;
+  const char* call = "cuLaunchKernelEx";
+  int result = driver.cuLaunchKernelEx(&launch, library->function(), nullptr, nullptr);
+  if (result == toolchain::CUDA_SUCCESS) call = "cuCtxSynchronize", result = driver.cuCtxSynchronize();
+  if (result == toolchain::CUDA_SUCCESS)
+    out.push_back({"launch", Status::ok, "device 0 runs it"});
+  else
+    out.push_back({"launch", Status::error, std::string(call) + " says " + driver.describe(result),
+                   "look for Xid errors in the kernel's log, and reset or replace the device"});
+}
+
+/// Images of a newer major version do not load; of the same one they do.
+Finding driver_finding(int version, const std::optional<EmptyKernel>& kernel) {
+  const int major = version / 1000;
+  Finding out{"driver", Status::ok,
+              "CUDA driver " + std::to_string(major) + '.' + std::to_string(version % 1000 / 10)};
+  if (kernel && std::atoi(kernel->nvrtc_version.c_str()) > major) {
+    out.status = Status::warning;
+    out.text += ", and NVRTC is " + kernel->nvrtc_version + ": images of a newer major version may not load";
+    out.fix = "update the driver, or set KILN_CUDA_HOME to a toolkit of CUDA " + std::to_string(major);
+  }
+  return out;
 }
 
 }  // namespace
@@ -60,17 +85,16 @@ void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out) {
   }
   int version = 0, count = 0;
   driver->cuDriverGetVersion(&version);
-  const std::string name =
-      "CUDA driver " + std::to_string(version / 1000) + '.' + std::to_string(version % 1000 / 10);
+  const Finding found = driver_finding(version, kernel);
   if (const int result = driver->cuInit(0); result != toolchain::CUDA_SUCCESS) {
     const bool no_device = result == toolchain::CUDA_ERROR_NO_DEVICE;
     out.push_back({"driver", no_device ? Status::note : Status::error,
-                   name + ", and cuInit says " + driver->describe(result),
+                   found.text + ", and cuInit says " + driver->describe(result),
                    no_device ? "" : "check nvidia-smi and the container's access to the device"});
     return;
   }
   driver->cuDeviceGetCount(&count);
-  out.push_back({"driver", Status::ok, name});
+  out.push_back(found);
   if (count == 0)
     out.push_back({"gpu", Status::note, "no device: kiln compiles and caches here, and cannot launch"});
   for (int i = 0; i < count; ++i) {

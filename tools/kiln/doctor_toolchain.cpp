@@ -102,7 +102,8 @@ std::optional<EmptyKernel> probe_compile(Context& context, Findings& out) {
     out.push_back({"compile", Status::ok,
                    "NVRTC " + compiled.facts.nvrtc_version + " compiles an empty kernel for " + arch.name() +
                        " in " + human_ms(ms) + " (" + human_bytes(compiled.image.size()) + ')'});
-    return EmptyKernel{compiled.image, compiled.facts.lowered_name, arch.name()};
+    return EmptyKernel{compiled.image, compiled.facts.lowered_name, arch.name(),
+                       compiled.facts.nvrtc_version};
   } catch (const Error& error) {
     out.push_back({"compile", Status::error, error.what()});
     return std::nullopt;
@@ -113,6 +114,7 @@ void probe_toolchain(Context& context, Findings& out) {
   probe_libraries(context.service().pipeline().toolkit(), out);
   probe_worker(context.service().config(), out);
   const std::optional<EmptyKernel> kernel = probe_compile(context, out);
+  if (kernel) probe_versions(context.service().pipeline().toolkit(), *kernel, out);
   probe_driver(kernel, out);
 }
 

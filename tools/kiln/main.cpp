@@ -167,8 +167,8 @@ int main(int argc, char** argv) try {
   keep_standard_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // past a file-size limit a write fails instead
   kiln::cli::install_signal_handlers();
-  if (argc == 3 && std::strcmp(argv[1], kiln::cli::kLockHolderCommand) == 0)
-    return kiln::cli::hold_lock(argv[2]);
+  if (argc == 4 && std::strcmp(argv[1], kiln::cli::kLockHolderCommand) == 0)
+    return kiln::cli::hold_lock(argv[2], argv[3]);
   if (argc == 3 && std::strcmp(argv[1], kiln::cli::kStoreReaderCommand) == 0)
     return kiln::cli::read_store_for_parent(argv[2]);
   return kiln::cli::run(argc, argv);
