@@ -74,6 +74,11 @@ add_test(NAME Decoder.RunsSealedFromARecordOnTheGpu COMMAND ${PROJECT_SOURCE_DIR
   $<TARGET_FILE:decoder_loop> $<TARGET_FILE:kiln-cli>)
 set_tests_properties(Decoder.RunsSealedFromARecordOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
 
+# From a record to a signed bundle to a sealed engine elsewhere, and `why` after an edit.
+add_test(NAME Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader COMMAND ${PROJECT_SOURCE_DIR}/tests/scenario/ship_test.sh
+  ${PROJECT_BINARY_DIR} $<TARGET_FILE:kiln_fake_cuda>)
+set_tests_properties(Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
+
 # The consumer, in tree for the GPU machine; installed and moved by install_test.sh.
 add_executable(consumer consumer/main.cpp)
 set_target_properties(consumer PROPERTIES CXX_STANDARD 17)

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+"""cli_page.py KILN [PAGE]: runs what docs/cli.md shows and puts the output in its place.
+
+A block of the page that begins with ```console is replaced: each line "$ COMMAND" is run by bash in one scratch
+directory with a cache of a few hundred kernels, in order, and what it printed follows, its exit status when that is
+not 0. "$ COMMAND  # ..." keeps its comment. Text outside of these blocks stays. Takes a few minutes; needs NVRTC.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+PLAN = """[[prewarm]]
+template = "rms_norm"
+arch = ["sm_80", "sm_90a"]
+T = ["bf16", "f16"]
+H = { from = 1024, to = 16384, step = 1024 }
+[[prewarm]]
+template = "rms_norm"
+arch = "sm_90a"
+T = "bf16"
+H = { from = 1024, to = 8192, step = 1024 }
+FUSED_ADD = true
+OUT = ["bf16", "e4m3"]
+[[prewarm]]
+template = "act_and_mul"
+arch = ["sm_80", "sm_90a"]
+T = ["bf16", "f16"]
+H = { from = 1024, to = 14336, step = 1024 }
+[[prewarm]]
+template = "softmax"
+arch = ["sm_90a", "sm_100a"]
+T = ["bf16", "f32"]
+H = { from = 64, to = 131072, times = 2 }
+"""
+
+
+def main():
+    kiln = pathlib.Path(sys.argv[1]).resolve()
+    page = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parents[2] / "docs/cli.md")
+    home = pathlib.Path("/tmp/kiln-demo")
+    shutil.rmtree(home, ignore_errors=True)
+    # An installation of its own: the page edits a header.
+    (home / "bin").mkdir(parents=True)
+    for name in ("kiln", "kiln-worker"):
+        shutil.copy(kiln.parent / name, home / "bin")
+    shutil.copytree(kiln.parent / "share/kiln/templates", home / "bin/share/kiln/templates")
+    (home / "plan.toml").write_text(PLAN)
+    environment = {"PATH": f"{home}/bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "KILN_CACHE_DIR": f"{home}/cache",
+                   "LANG": "C.UTF-8"}
+
+    def run(command):
+        done = subprocess.run(["bash", "-c", command], cwd=home, env=environment, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        out = done.stdout.replace(str(kiln.parent), "/opt/kiln/bin")
+        return out + (f"[exit status {done.returncode}]\n" if done.returncode else "")
+
+    def fill(block):
+        out = ""
+        for command in re.findall(r"^\$ (.*)$", block.group(1), re.M):
+            print("$", command, flush=True)
+            out += f"$ {command}\n" + run(command)
+        return "```console\n" + out + "```"
+
+    text = re.sub(r"```console\n(.*?)```", fill, page.read_text(), flags=re.S)
+    page.write_text(text)
+    shutil.rmtree(home)
+
+
+main()
