@@ -2,9 +2,8 @@
 find_package(valijson REQUIRED)
 add_library(kiln_process STATIC ${CMAKE_CURRENT_LIST_DIR}/kiln_process.cpp ${CMAKE_CURRENT_LIST_DIR}/terminal.cpp
   ${CMAKE_CURRENT_LIST_DIR}/schema.cpp)
-set_source_files_properties(${CMAKE_CURRENT_LIST_DIR}/schema.cpp PROPERTIES COMPILE_DEFINITIONS KILN_SCHEMAS="${PROJECT_SOURCE_DIR}/docs/schema")
 target_compile_definitions(kiln_process PUBLIC KILN_COMMAND="$<TARGET_FILE:kiln-cli>"
-  KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")
+  KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>" KILN_SCHEMAS="${PROJECT_SOURCE_DIR}/docs/schema")
 target_link_libraries(kiln_process PUBLIC kiln_toolchain nlohmann_json::nlohmann_json GTest::gtest util)
 add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 

@@ -6,8 +6,10 @@ namespace {
 
 using Usage = KilnCommand;
 
-constexpr const char* kCommands[] = {"templates", "compile", "prewarm", "ls",    "show",
-                                     "stats",     "verify",  "gc",      "clear", "doctor"};
+constexpr const char* kCommands[] = {"templates", "compile", "run",    "prewarm", "ls",        "show",  "why",
+                                     "diff",      "stats",   "top",    "report",  "verify",    "audit", "gc",
+                                     "clear",     "bundle",  "doctor", "man",     "completion"};
+constexpr const char* kBundleCommands[] = {"export", "import", "verify", "diff", "sign", "keygen"};
 
 TEST_F(Usage, EverySubcommandExplainsItself) {
   for (const char* command : kCommands) {
@@ -25,6 +27,23 @@ TEST_F(Usage, HelpListsEverySubcommand) {
   const Finished r = kiln({"--help"});
   EXPECT_EQ(r.status, 0);
   for (const char* command : kCommands) EXPECT_NE(r.out.find(command), std::string::npos) << command;
+}
+
+TEST_F(Usage, HelpIsACommandToo) {
+  EXPECT_EQ(kiln({"help", "ls"}).out, kiln({"ls", "--help"}).out);
+  EXPECT_EQ(kiln({"help", "bundle", "export"}).out, kiln({"bundle", "export", "--help"}).out);
+  EXPECT_EQ(kiln({"help"}).out, kiln({"--help"}).out);
+}
+
+TEST_F(Usage, EveryCommandHasASchemaOfItsOutput) {
+  const auto has = [](const std::string& command) {
+    const auto content = base::read_file(KILN_SCHEMAS "/" + command + ".json");
+    return content && nlohmann::json::parse(content->bytes).value("$id", "") == "kiln." + command + "/1";
+  };
+  for (const std::string command : kCommands) {
+    if (command != "bundle") EXPECT_TRUE(has(command)) << command;
+  }
+  for (const std::string command : kBundleCommands) EXPECT_TRUE(has("bundle-" + command)) << command;
 }
 
 TEST_F(Usage, VersionIsOneLineOnStdout) {
@@ -59,6 +78,12 @@ TEST_P(Refuses, WithExitCodeTwoAndTheNearestName) {
 const BadInput kBadInputs[] = {
     {"UnknownSubcommand", {"compil"}, {"unknown subcommand 'compil'", "'compile'"}},
     {"FarOffSubcommand", {"frobnicate"}, {"unknown subcommand 'frobnicate'", "prewarm"}},
+    {"UnknownSubcommandOfASubcommand",
+     {"bundle", "exprot"},
+     {"unknown subcommand 'exprot'", "'export'", "kiln bundle --help"}},
+    {"UnknownFlagOfASubcommandsSubcommand",
+     {"bundle", "import", "x", "--require-sgnature", "y"},
+     {"'--require-sgnature'", "'--require-signature'"}},
     {"UnknownFlag", {"ls", "--jso"}, {"unknown flag '--jso'", "'--json'"}},
     {"UnknownFlagWithValue", {"compile", "scale", "--outputt=x"}, {"unknown flag '--outputt'", "'--output'"}},
     {"UnexpectedArgument", {"ls", "foo"}, {"unexpected argument 'foo'"}},
