@@ -22,31 +22,6 @@ struct Arguments {
   bool full = false, sass = false, log = false;
 };
 
-/// The one entry whose key begins with `prefix`. Throws Error(invalid_argument) naming the candidates,
-/// Error(io) when there is none, Damaged when there is one whose head cannot be read.
-StoredEntry find_entry(cache::Store& store, const StoreView& view, const std::string& prefix) {
-  std::vector<StoredEntry> found;
-  std::vector<std::string> damaged;
-  for (StoredEntry& entry : read_entries(store, &damaged)) {
-    if (entry.key.hex().starts_with(prefix)) found.push_back(std::move(entry));
-  }
-  for (const std::string& key : damaged)
-    if (found.empty() && !key.empty() && key.starts_with(prefix))
-      throw cache::Damaged("entry " + key.substr(0, 12));
-  if (found.size() == 1) return std::move(found.front());
-  if (found.empty())
-    throw Error(Errc::io,
-                "no entry's key begins with '" + prefix + "' in " + view.directory + " (see 'kiln ls')");
-  std::string message = counted(found.size(), "key") + " begin with '" + prefix + "':";
-  constexpr std::size_t most = 10;
-  for (std::size_t i = 0; i < found.size() && i < most; ++i) {
-    message += "\n  " + found[i].key.hex().substr(0, std::max<std::size_t>(12, prefix.size() + 4)) + "  " +
-               found[i].facts.specialization().to_string() + ' ' + found[i].facts.arch;
-  }
-  if (found.size() > most) message += "\n  and " + std::to_string(found.size() - most) + " more";
-  throw Error(Errc::invalid_argument, message);
-}
-
 std::string date_of(std::int64_t seconds) {
   char text[32];
   std::tm local{};
@@ -81,11 +56,6 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, bool ful
 }
 
 int show(const Context& context, const Arguments& arguments) {
-  if (arguments.key.find_first_not_of("0123456789abcdef") != std::string::npos || arguments.key.size() > 64) {
-    throw Error(
-        Errc::invalid_argument,
-        "'" + arguments.key + "' is no key: expected up to 64 digits 0-9a-f, as 'kiln ls' shows them");
-  }
   if (arguments.sass + arguments.log > (context.json ? 0 : 1)) {
     throw Error(Errc::invalid_argument, context.json
                                             ? "--json has no --sass and no --log: the log is in the object"
@@ -98,7 +68,7 @@ int show(const Context& context, const Arguments& arguments) {
   const runtime::Config config = context.config();
   const StoreView view = view_store(config);
   if (!view.store) throw Error(Errc::io, "nothing is cached in '" + view.directory + "' yet");
-  const StoredEntry entry = find_entry(*view.store, view, arguments.key);
+  const StoredEntry entry = find_entry(*view.store, arguments.key);
   const auto record = view.store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!record) {
     return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +
