@@ -11,3 +11,4 @@ kiln_test(tools_maintenance_live_test SOURCES tools/maintenance_live_test.cpp US
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache doctor terminal descriptor)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)
 endforeach()
+kiln_test(tools_why_test SOURCES tools/why_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)

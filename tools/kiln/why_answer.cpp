@@ -13,13 +13,14 @@ namespace fs = std::filesystem;
 
 constexpr auto kPatience = std::chrono::seconds(10);  // for a store whose writer holds the gate
 
-/// "13.0.88" from the file that libnvrtc.so.13 is a link to.
+/// "13.0.88" from the file that libnvrtc.so.13 is a link to; nothing when its name says no more than that.
 std::string version_of_library(const std::string& path) {
   std::error_code ignored;
   const std::string file = fs::canonical(path, ignored).filename().string();
   constexpr std::string_view mark = ".so.";
   const auto at = file.find(mark);
-  return at == std::string::npos ? "" : file.substr(at + mark.size());
+  const std::string version = at == std::string::npos ? "" : file.substr(at + mark.size());
+  return version.find('.') == std::string::npos ? "" : version;
 }
 
 /// Stores of other versions beside DIRECTORY/v1.

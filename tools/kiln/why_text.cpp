@@ -9,7 +9,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kIndent = 11, kDigits = 12;
+constexpr std::size_t kIndent = 13, kDigits = 12;
 
 std::string ago(std::int64_t seconds) {
   const std::int64_t age = std::time(nullptr) - seconds;
