@@ -117,7 +117,8 @@ int main(int argc, char** argv) {
   }
   const int entries = argc > 2 ? std::atoi(argv[2]) : 10'000, rounds = argc > 3 ? std::atoi(argv[3]) : 15;
   const base::TempDir scratch("kiln-inspect-bench");
-  const std::string directory = scratch.path() + "/cache";
+  const char* kept = std::getenv("KILN_BENCH_STORE");  // filled once, and left there
+  const std::string directory = kept ? kept : scratch.path() + "/cache";
   std::string key;
   {
     cache::StoreOptions options;
@@ -126,6 +127,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < entries; ++i) {
       const auto [at, record] = entry_of(i);
       if (i == entries / 2) key = at.hex();
+      if (kept && store->peek_text(at, base::Deadline::never())) continue;
       if (const auto put = store->put(at, record); put.put != cache::Put::stored) {
         std::fprintf(stderr, "put: %s\n", put.detail.c_str());
         return 1;

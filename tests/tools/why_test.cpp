@@ -204,9 +204,9 @@ TEST_P(WhyOfAnEditedKey, IsNamed) {
   const std::string key = compile();
   const Edit& edit = GetParam();
   refill(key, [&](std::string& text) {
-    const auto line = text.find('\n' + std::string(edit.label) + ' ');
+    const auto line = ('\n' + text).find('\n' + std::string(edit.label) + ' ');
     if (line == std::string::npos) GTEST_SKIP() << "no " << edit.label << " here";
-    const auto end = text.find('\n', line + 1);
+    const auto end = text.find('\n', line);
     text[end - 1] = text[end - 1] == '0' ? '1' : '0';
   });
   if (IsSkipped()) return;
