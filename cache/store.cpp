@@ -161,8 +161,7 @@ std::optional<RecordText> Store::peek_text(const Key& key, base::Deadline deadli
                    [&](const PageFile& pages) { copied = copy_record(pages, key, begun, Upto::key_text); });
     const auto head = copied == Copied::complete ? decode_head(begun.view()) : std::nullopt;
     if (!head) return std::nullopt;
-    return RecordText{head->facts,
-                      std::string(begun.view().substr(begun.size() - head->key_text_size))};
+    return RecordText{head->facts, std::string(begun.view().substr(begun.size() - head->key_text_size))};
   } catch (...) {
     return std::nullopt;
   }

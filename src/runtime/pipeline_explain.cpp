@@ -8,7 +8,8 @@ Explanation Pipeline::explain(const source::Instantiation& instantiation, const 
   const Unit unit = prepare(instantiation, source::Trust::memo);
   Explanation out;
   out.made = unit.made;
-  if (toolkit().has_compiler()) out.unpublishable = compile::unpublishable_beforehand(unit.closure, toolkit());
+  if (toolkit().has_compiler())
+    out.unpublishable = compile::unpublishable_beforehand(unit.closure, toolkit());
   {
     State& state = state_.get();
     std::lock_guard lock(state.mutex);

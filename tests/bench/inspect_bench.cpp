@@ -36,9 +36,14 @@ std::pair<Key, cache::Record> entry_of(int number) {
   f.unit = templates[number % 5];
   f.arch = number % 2 ? "sm_90a" : "sm_80";
   const std::string width = std::to_string(128 * (1 + number / 10));
-  f.parameters = {{"T", number % 3 ? "bf16" : "f16"}, {"H", width},   {"FUSED_ADD", "false"},
-                  {"GEMMA", "false"},                 {"OUT", "bf16"}, {"VEC", "8"},
-                  {"THREADS", "256"},                 {"ROWS", "1"}};
+  f.parameters = {{"T", number % 3 ? "bf16" : "f16"},
+                  {"H", width},
+                  {"FUSED_ADD", "false"},
+                  {"GEMMA", "false"},
+                  {"OUT", "bf16"},
+                  {"VEC", "8"},
+                  {"THREADS", "256"},
+                  {"ROWS", "1"}};
   f.name_expression = "kiln::" + f.unit + "<kiln::bf16, " + width + ", false, false, kiln::bf16, 8, 256, 1>";
   f.lowered_name = "_ZN4kiln8rms_normINS_4bf16ELi" + width + "ELb0ELb0ES1_Li8ELi256ELi1EEEvPT_PKS2_S5_fi";
   for (std::uint16_t i = 0; i < 6; ++i) f.arguments.push_back({i, 8});
@@ -46,9 +51,7 @@ std::pair<Key, cache::Record> entry_of(int number) {
   f.frontend_ms = 20, f.nvvm_ms = 10, f.ptxas_ms = 9, f.compile_ms = 40 + number % 17;
   f.created_s = 1'700'000'000 + number;
   f.log.assign(kLog, 'x');
-  const auto value = [](const std::string& text) {
-    return ' ' + std::to_string(text.size()) + ':' + text;
-  };
+  const auto value = [](const std::string& text) { return ' ' + std::to_string(text.size()) + ':' + text; };
   std::string text = "kiln-key 1:1\ntemplate" + value(f.unit) + "\narch" + value(f.arch) + "\nsource" +
                      value(base::digest_of(f.unit).hex()) + '\n';
   for (int i = 0; i < 12; ++i)
@@ -117,7 +120,7 @@ int main(int argc, char** argv) {
   }
   const int entries = argc > 2 ? std::atoi(argv[2]) : 10'000, rounds = argc > 3 ? std::atoi(argv[3]) : 15;
   const base::TempDir scratch("kiln-inspect-bench");
-  const char* kept = std::getenv("KILN_BENCH_STORE");  // filled once, and left there
+  const char* kept = std::getenv("INSPECT_BENCH_STORE");  // filled once, and left there
   const std::string directory = kept ? kept : scratch.path() + "/cache";
   std::string key;
   {

@@ -43,13 +43,14 @@ std::vector<Figure> figures_of(const StoredEntry& a, const StoredEntry& b) {
   const auto spills = [](const compile::Facts& facts) {
     return static_cast<double>(facts.spill_store_bytes) + facts.spill_load_bytes;
   };
-  return {{"registers", static_cast<double>(f.registers), static_cast<double>(g.registers), as_number},
-          {"spill_bytes", spills(f), spills(g), as_bytes},
-          {"shared_bytes", static_cast<double>(f.shared_bytes), static_cast<double>(g.shared_bytes), as_bytes},
-          {"stack_bytes", static_cast<double>(f.stack_bytes), static_cast<double>(g.stack_bytes), as_bytes},
-          {"max_threads", static_cast<double>(f.max_threads), static_cast<double>(g.max_threads), as_number},
-          {"cubin_bytes", static_cast<double>(a.cubin_bytes), static_cast<double>(b.cubin_bytes), as_bytes},
-          {"compile_ms", f.compile_ms, g.compile_ms, human_ms}};
+  return {
+      {"registers", static_cast<double>(f.registers), static_cast<double>(g.registers), as_number},
+      {"spill_bytes", spills(f), spills(g), as_bytes},
+      {"shared_bytes", static_cast<double>(f.shared_bytes), static_cast<double>(g.shared_bytes), as_bytes},
+      {"stack_bytes", static_cast<double>(f.stack_bytes), static_cast<double>(g.stack_bytes), as_bytes},
+      {"max_threads", static_cast<double>(f.max_threads), static_cast<double>(g.max_threads), as_number},
+      {"cubin_bytes", static_cast<double>(a.cubin_bytes), static_cast<double>(b.cubin_bytes), as_bytes},
+      {"compile_ms", f.compile_ms, g.compile_ms, human_ms}};
 }
 
 std::string label_of(const Figure& figure) {
@@ -61,13 +62,12 @@ std::string label_of(const Figure& figure) {
   return out == "cubin" ? "image" : out;
 }
 
-void print_sides(const Side& first, const Side& second,
-                 const std::vector<KeyDifference>& differences) {
+void print_sides(const Side& first, const Side& second, const std::vector<KeyDifference>& differences) {
   constexpr std::size_t indent = 13;
   for (const auto& [name, side] : {std::pair("first", &first), std::pair("second", &second)}) {
-    print_definition(name, side->entry.key.hex().substr(0, 12) + "  " +
-                               side->entry.facts.specialization().to_string() + " for " +
-                               side->entry.facts.arch,
+    print_definition(name,
+                     side->entry.key.hex().substr(0, 12) + "  " +
+                         side->entry.facts.specialization().to_string() + " for " + side->entry.facts.arch,
                      indent);
   }
   print("\n");
@@ -132,8 +132,9 @@ void add_diff(CLI::App& app, Context& context) {
       ->type_name("KEY")
       ->required();
   sub->add_option("second", arguments->second, "Another one")->type_name("KEY")->required();
-  sub->footer("Field by field what the two keys were made of, and what came out of the compiles.\n"
-              "Exit status: 0 whether they differ or not.");
+  sub->footer(
+      "Field by field what the two keys were made of, and what came out of the compiles.\n"
+      "Exit status: 0 whether they differ or not.");
 }
 
 }  // namespace kiln::cli

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -96,10 +97,12 @@ StoreView view_store(const runtime::Config& config) {
 
 namespace {
 
-void add_entry(std::vector<StoredEntry>& out, const cache::Entry& entry) {
+template <class Entries>
+void add_entry(Entries& out, const cache::Entry& entry) {
   try {
-    out.push_back({entry.key, compile::decode_facts(entry.facts), entry.image_bytes, entry.stored_bytes,
-                   entry.last_used_s, entry.uses});
+    compile::Facts facts = compile::decode_facts(entry.facts);
+    out.push_back(
+        {entry.key, std::move(facts), entry.image_bytes, entry.stored_bytes, entry.last_used_s, entry.uses});
   } catch (const base::Malformed&) {
     base::debug("entry " + entry.key.hex() + " is of another version of kiln");
   }
@@ -115,15 +118,19 @@ std::vector<std::string> find_damaged(cache::Store& store) {
 }  // namespace
 
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged) {
-  std::vector<StoredEntry> out;
-  const cache::Listed listed = store.list([&](const cache::Entry& entry) { add_entry(out, entry); });
+  std::deque<StoredEntry> read;  // entries are large: moved once, not by growing and not by the sort
+  const cache::Listed listed = store.list([&](const cache::Entry& entry) {
+    add_entry(read, entry);
+    if (!read.empty()) std::string().swap(read.back().facts.log);
+  });
   if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
-  std::vector<StoredEntry*> order;  // entries are large: moved once, not by the sort
-  for (StoredEntry& entry : out) order.push_back(&entry);
+  std::vector<StoredEntry*> order;
+  order.reserve(read.size());
+  for (StoredEntry& entry : read) order.push_back(&entry);
   std::sort(order.begin(), order.end(),
             [](const StoredEntry* a, const StoredEntry* b) { return entry_less(*a, *b); });
   std::vector<StoredEntry> sorted;
-  sorted.reserve(out.size());
+  sorted.reserve(order.size());
   for (StoredEntry* entry : order) sorted.push_back(std::move(*entry));
   return sorted;
 }
@@ -141,8 +148,8 @@ StoredEntry find_entry(cache::Store& store, const std::string& prefix) {
   if (found.empty() && listed.unreadable > 0) throw cache::Damaged("entry " + prefix.substr(0, 12));
   if (found.size() == 1) return std::move(found.front());
   if (found.empty())
-    throw Error(Errc::io, "no entry's key begins with '" + prefix + "' in " + store.directory() +
-                              " (see 'kiln ls')");
+    throw Error(Errc::io,
+                "no entry's key begins with '" + prefix + "' in " + store.directory() + " (see 'kiln ls')");
   std::string message = counted(found.size(), "key") + " begin with '" + prefix + "':";
   constexpr std::size_t most = 10;
   for (std::size_t i = 0; i < found.size() && i < most; ++i) {

@@ -37,9 +37,9 @@ struct StoredEntry {
   /// "rms_norm"; a reference belongs to its template.
   std::string template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
-/// Sorted by template, arch and parameters (numbers as numbers). Entries of another version of the facts are
-/// left out, and those whose heads are damaged: `damaged` receives their keys. Throws Damaged when the file
-/// is.
+/// All of them, without the compilers' logs, sorted by template, arch and parameters (numbers as numbers).
+/// Entries of another version of the facts are left out, and those whose heads are damaged: `damaged`
+/// receives their keys. Throws Damaged when the file is.
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr);
 
 /// The one entry whose key begins with `prefix`; reads no others. Throws Error(invalid_argument) for what is

@@ -53,8 +53,8 @@ class Comparison {
 
   std::vector<KeyDifference> run() {
     static constexpr const char* known[] = {
-        "template",    "parameter", "arch",   "source",         "include", "option", "nvrtc", "builtins",
-        "kiln-option", "facts",     "header", "project-header", "name"};
+        "template", "parameter",   "arch",  "source", "include",        "option", "nvrtc",
+        "builtins", "kiln-option", "facts", "header", "project-header", "name"};
     for (const char* label : known) label == std::string_view("include") ? includes() : compare(label);
     std::set<std::string> others;
     for (const Fields* fields : {&one_, &other_})
@@ -66,9 +66,7 @@ class Comparison {
   }
 
  private:
-  static bool of_files(const std::string& label) {
-    return label == "header" || label == "project-header";
-  }
+  static bool of_files(const std::string& label) { return label == "header" || label == "project-header"; }
 
   void compare(const std::string& label) {
     const Named one = named(one_, label), other = named(other_, label);

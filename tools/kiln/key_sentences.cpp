@@ -52,8 +52,8 @@ std::string sentence(const KeyDifference& d, const Sides& sides) {
   if (d.field == "kiln-option") return of_option("kiln's own option ", d, sides);
   const std::string none, &one = d.one ? *d.one : none, &other = d.other ? *d.other : none;
   if (d.field == "nvrtc")
-    return of_value("NVRTC",
-                    {"", "", identity(one, sides.one_nvrtc), identity(other, sides.other_nvrtc)}, sides);
+    return of_value("NVRTC", {"", "", identity(one, sides.one_nvrtc), identity(other, sides.other_nvrtc)},
+                    sides);
   if (d.field == "builtins")
     return of_value("NVRTC's builtins library", {"", "", identity(one, ""), identity(other, "")}, sides);
   if (d.field == "parameter") return of_value(d.name, d, sides);

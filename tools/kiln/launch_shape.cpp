@@ -73,7 +73,8 @@ LaunchShape launch_shape(source::Catalog& catalog, const compile::Facts& facts) 
   LaunchShape out;
   const auto& required = facts.required_block;
   if (required[0] > 0)
-    out.from = Threads::required, out.threads = required[0] * std::max(required[1], 1u) * std::max(required[2], 1u);
+    out.from = Threads::required,
+    out.threads = required[0] * std::max(required[1], 1u) * std::max(required[2], 1u);
   try {
     take_from_manifest(catalog, facts, out);
   } catch (const Error&) {  // the template is gone, or says something else by now
@@ -97,11 +98,10 @@ std::string occupancy_text(const compile::Facts& facts, const LaunchShape& shape
   if (!occupancy)
     return shape.threads == 0 ? "not known: how many threads a block has depends on the launch"
                               : "not known for " + facts.arch;
-  const std::string block = shape.from == Threads::required ? "the " + counted(shape.threads, "thread") +
-                                                                  " that it requires"
-                            : shape.from == Threads::most ? "its most, " + counted(shape.threads, "thread") +
-                                                                " a block"
-                                                          : counted(shape.threads, "thread") + " a block";
+  const std::string block =
+      shape.from == Threads::required ? "the " + counted(shape.threads, "thread") + " that it requires"
+      : shape.from == Threads::most   ? "its most, " + counted(shape.threads, "thread") + " a block"
+                                      : counted(shape.threads, "thread") + " a block";
   std::string out = counted(static_cast<std::uint64_t>(occupancy->blocks), "block") + " an SM, " +
                     std::to_string(std::lround(100 * occupancy->fraction())) + " % of its warps (" +
                     std::to_string(occupancy->warps) + " of " + std::to_string(occupancy->most_warps) +

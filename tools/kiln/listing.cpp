@@ -29,8 +29,8 @@ void check_names(const std::vector<const StoredEntry*>& entries, const std::vect
   for (const NamedValue& value : wanted) {
     if (known.contains(std::string(value.name))) continue;
     throw Error(Errc::unknown_parameter, "no entry has a parameter '" + std::string(value.name) + "'" +
-                                             base::did_you_mean(value.name, names) + "; there are: " +
-                                             base::join(names, " "));
+                                             base::did_you_mean(value.name, names) +
+                                             "; there are: " + base::join(names, " "));
   }
 }
 
@@ -57,8 +57,8 @@ Order parse_order(const std::string& text) {
   for (std::size_t i = 0; i < std::size(kOrders); ++i)
     if (text == kOrders[i]) return static_cast<Order>(i);
   const std::vector<std::string> all(std::begin(kOrders), std::end(kOrders));
-  throw Error(Errc::invalid_argument, "--sort " + text + ": expected " + base::join(all, ", ") +
-                                          base::did_you_mean(text, all));
+  throw Error(Errc::invalid_argument,
+              "--sort " + text + ": expected " + base::join(all, ", ") + base::did_you_mean(text, all));
 }
 
 std::string_view name_of(Order order) noexcept { return kOrders[static_cast<int>(order)]; }
@@ -74,14 +74,15 @@ Listing choose(const std::vector<StoredEntry>& entries, const ListingRequest& re
   if (!wanted.empty()) check_names(out.shown, wanted);
   std::erase_if(out.shown, [&](const StoredEntry* entry) {
     const auto& archs = request.archs;
-    if (!archs.empty() && std::find(archs.begin(), archs.end(), entry->facts.arch) == archs.end()) return true;
+    if (!archs.empty() && std::find(archs.begin(), archs.end(), entry->facts.arch) == archs.end())
+      return true;
     return !std::all_of(wanted.begin(), wanted.end(), [&](const NamedValue& v) { return has(*entry, v); });
   });
   for (const StoredEntry* entry : out.shown) out.matching.add(*entry);
   if (request.order != Order::by_template) {
-    std::stable_sort(
-        out.shown.begin(), out.shown.end(),
-        [&](const StoredEntry* a, const StoredEntry* b) { return before(*a, *b, request.order); });
+    std::stable_sort(out.shown.begin(), out.shown.end(), [&](const StoredEntry* a, const StoredEntry* b) {
+      return before(*a, *b, request.order);
+    });
   }
   if (request.reverse) std::reverse(out.shown.begin(), out.shown.end());
   if (request.limit > 0 && out.shown.size() > request.limit) out.shown.resize(request.limit);

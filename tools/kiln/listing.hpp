@@ -10,9 +10,9 @@
 namespace kiln::cli {
 
 struct ListingRequest {
-  std::string template_name;           ///< empty: all
-  std::vector<std::string> archs;      ///< empty: all
-  std::vector<std::string> values;     ///< "H=4096"; all must hold
+  std::string template_name;        ///< empty: all
+  std::vector<std::string> archs;   ///< empty: all
+  std::vector<std::string> values;  ///< "H=4096"; all must hold
   enum class Order { by_template, size, age, uses, compile_time } order = Order::by_template;
   bool reverse = false;
   std::size_t limit = 0;  ///< 0: none

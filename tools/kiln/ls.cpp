@@ -71,8 +71,8 @@ std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelli
 }
 
 void print_table(const Listing& listing, const Arguments& arguments, Spelling& spelling) {
-  const auto columns = columns_for(standard_output().width, arguments.request.order,
-                                   arguments.full ? nullptr : &spelling);
+  const auto columns =
+      columns_for(standard_output().width, arguments.request.order, arguments.full ? nullptr : &spelling);
   std::vector<Table::Column> heads;
   for (const Column& column : columns) heads.push_back(column.head);
   Table table(heads);
@@ -90,7 +90,8 @@ std::string footer(const Listing& listing, const Arguments& arguments, const std
   const EntrySum &matching = listing.matching, &all = listing.all;
   const std::string& only = arguments.request.template_name;
   std::string out = counted(listing.shown.size(), "entry", "entries") + (only.empty() ? "" : " of " + only);
-  if (listing.shown.size() < matching.count) out += " of the " + std::to_string(matching.count) + " that match";
+  if (listing.shown.size() < matching.count)
+    out += " of the " + std::to_string(matching.count) + " that match";
   out += ", " + human_bytes(matching.stored_bytes);
   if (matching.count < all.count)
     out += " (of " + counted(all.count, "entry", "entries") + ", " + human_bytes(all.stored_bytes) + ")";

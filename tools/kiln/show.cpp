@@ -51,8 +51,8 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
   print_definition("occupancy", occupancy_text(f, shape), indent);
   if (f.required_block[0]) {
     print_definition("block",
-                     std::to_string(f.required_block[0]) + " x " + std::to_string(f.required_block[1]) + " x " +
-                         std::to_string(f.required_block[2]) + " threads, and no other",
+                     std::to_string(f.required_block[0]) + " x " + std::to_string(f.required_block[1]) +
+                         " x " + std::to_string(f.required_block[2]) + " threads, and no other",
                      indent);
   }
   print_definition("arguments", arguments_of(f), indent);

@@ -15,11 +15,11 @@ std::string todays_ptx(runtime::Service& service, const Key& key, const compile:
   const auto origin = service.catalog().open(facts.unit.substr(0, at));
   std::vector<NamedValue> named;
   for (const Parameter& p : facts.parameters) named.push_back({p.name, Value(p.value)});
-  const source::Instantiation unit = source::instantiate(
-      origin,
-      source::resolve(origin->manifest, source::positional(origin->manifest, named),
-                      base::Arch::parse(facts.arch)),
-      at == std::string::npos ? source::Which::kernel : source::Which::reference);
+  const source::Instantiation unit =
+      source::instantiate(origin,
+                          source::resolve(origin->manifest, source::positional(origin->manifest, named),
+                                          base::Arch::parse(facts.arch)),
+                          at == std::string::npos ? source::Which::kernel : source::Which::reference);
   const auto today = pipeline.explain(unit, {.deadline = base::Deadline::after(std::chrono::seconds(10))});
   if (today.made.key != key) {
     const Sides sides{"in the entry", "today", facts.nvrtc_version, ""};

@@ -31,15 +31,14 @@ std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string&
   if (file) return name + " is no longer included, as it was when " + when;
   if (d.field == "nvrtc" || d.field == "builtins") return "NVRTC is another one than when " + when;
   if (d.field == "option" || d.field == "kiln-option")
-    return (d.other ? "option " + *d.other + " is new since " : "option " + *d.one + " is gone since ") + when;
+    return (d.other ? "option " + *d.other + " is new since " : "option " + *d.one + " is gone since ") +
+           when;
   if (d.field == "facts" || d.field == "kiln-key") return "kiln itself changed since " + when;
   if (d.field == "name") return "the name expression changed since " + when;
   return sentence(d, {"in the cached entry", "here"}) + "; " + when;
 }
 
-std::string and_more(std::size_t count) {
-  return count == 0 ? "" : "; " + counted(count, "more difference");
-}
+std::string and_more(std::size_t count) { return count == 0 ? "" : "; " + counted(count, "more difference"); }
 
 /// Of a miss whose nearest entry was asked for in the same way: what happened since.
 std::string stale(const WhyAnswer& a) {
@@ -139,9 +138,9 @@ void print_hit(const WhyAnswer& a) {
 
 void print_near(const WhyAnswer& a, std::size_t i) {
   const Near& near = a.nearest.best[i];
-  print_definition(i == 0 ? "nearest" : "", near.key.hex().substr(0, kDigits) + "  " + a.nearest_written[i] +
-                                                " for " + near.facts.arch + ", compiled " +
-                                                ago(near.facts.created_s),
+  print_definition(i == 0 ? "nearest" : "",
+                   near.key.hex().substr(0, kDigits) + "  " + a.nearest_written[i] + " for " +
+                       near.facts.arch + ", compiled " + ago(near.facts.created_s),
                    kIndent);
   bool first = true;
   for (const std::string& line : sentences(near.differences, sides_of(a, near))) {
