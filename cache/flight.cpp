@@ -53,6 +53,19 @@ std::uint64_t birth_of(const std::string& directory) noexcept {
   return static_cast<std::uint64_t>(st.stx_btime.tv_sec) * 1'000'000'000 + st.stx_btime.tv_nsec;
 }
 
+struct FileNames {
+  std::string lock, board;
+};
+/// In the order in which they are tried.
+std::vector<FileNames> names_of(const FlightPlaces& places) {
+  std::vector<FileNames> out;
+  const std::string name = "/kiln-" + std::to_string(::geteuid()) + '-' + places.store_identity;
+  const std::string in_memory = places.shared_memory + name, beside = places.store_place + "/flight";
+  if (!places.shared_memory.empty()) out.push_back({in_memory + ".flight", in_memory + ".board"});
+  if (!places.store_place.empty()) out.push_back({beside + ".lock", beside + ".board"});
+  return out;
+}
+
 }  // namespace
 
 struct FlightFile::Place {
@@ -151,15 +164,10 @@ class FlightFile::Wait {
 };
 
 FlightFile::FlightFile(const FlightPlaces& places) {
-  const std::string name = "/kiln-" + std::to_string(::geteuid()) + '-' + places.store_identity;
   const std::uint64_t salt = birth_of(places.store_place);
-  if (!places.shared_memory.empty()) {
-    const std::string base = places.shared_memory + name;
-    places_.push_back(std::make_unique<Place>(base + ".flight", base + ".board", salt));
-  }
+  for (const FileNames& names : names_of(places))
+    places_.push_back(std::make_unique<Place>(names.lock, names.board, salt));
   if (places.store_place.empty()) return;
-  places_.push_back(std::make_unique<Place>(places.store_place + "/flight.lock",
-                                            places.store_place + "/flight.board", salt));
   data_path_ = places.store_place + "/data.mdb";
   data_file_ = std::make_unique<FdPool>(data_path_, O_RDWR | O_NONBLOCK);
 }
@@ -278,6 +286,18 @@ bool FlightFile::take_in_data_file(std::int64_t offset, Wait& wait, Flight& flig
     fd.discard();  // of a file that gc replaced: it must not keep the space
   }
   return true;
+}
+
+std::optional<BoardEntry> flight_under_way(const FlightPlaces& places, const Key& key) noexcept try {
+  for (const FileNames& names : names_of(places)) {
+    auto entry = Board(names.board, birth_of(places.store_place)).read(key);
+    if (!entry || entry->state != FlightState::compiling) continue;
+    const base::Fd fd(::open(names.lock.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (fd && RangeLock::excluded(fd.get(), offset_of(key), RangeLock::Mode::exclusive)) return entry;
+  }
+  return std::nullopt;
+} catch (...) {  // no memory
+  return std::nullopt;
 }
 
 Flight::~Flight() {

@@ -82,6 +82,10 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   std::string data_path_;
 };
 
+/// The flight of `key` that some process of this host is on now: the board says so, and the key's byte in the
+/// lock file beside it is held. Takes no lock and creates nothing.
+std::optional<BoardEntry> flight_under_way(const FlightPlaces& places, const Key& key) noexcept;
+
 /// Held by who compiles a key, until the record is committed. One thread at a time. A forked child's copy
 /// does nothing.
 class Flight {

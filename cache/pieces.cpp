@@ -126,11 +126,12 @@ Use decode_use(std::string_view bytes) noexcept try {
 
 std::optional<Use> read_use(TreeCursor& cursor, const Key& key) {
   const std::string wanted = use_key(key);
-  if (!cursor.seek(wanted) || cursor.key() != wanted) return std::nullopt;
+  const bool is_next = cursor.stands() && cursor.next() && cursor.key() == wanted;
+  if (!is_next && (!cursor.seek(wanted) || cursor.key() != wanted)) return std::nullopt;
   return decode_use(cursor.value().bytes);
 }
 
-Copied copy_record(const PageFile& file, const Key& key, Buffer& out) {
+Copied copy_record(const PageFile& file, const Key& key, Buffer& out, Upto upto) {
   TreeCursor cursor(file);
   const std::string first = piece_key(key, 0);
   if (!cursor.seek(first) || cursor.key() != first) return Copied::absent;
@@ -139,9 +140,10 @@ Copied copy_record(const PageFile& file, const Key& key, Buffer& out) {
   copy.flush();
   const auto extent = extent_of(out.view());
   if (!extent || extent->total > kMaxRecordBytes) return Copied::damaged;
-  if (out.size() > extent->total) out.truncate(extent->total);  // filled up
-  out.reserve(std::min(extent->total, kReserveLimit));
-  return append_pieces(cursor, key, extent->total, copy) ? Copied::complete : Copied::damaged;
+  const std::uint64_t size = upto == Upto::end ? extent->total : extent->key_text;
+  if (out.size() > size) out.truncate(size);  // filled up, or more than was asked for
+  out.reserve(std::min(size, kReserveLimit));
+  return append_pieces(cursor, key, size, copy) ? Copied::complete : Copied::damaged;
 }
 
 std::vector<std::string> pieces_of(const PageFile& file, const Key& key,
@@ -190,12 +192,25 @@ int erase(MDB_txn* txn, MDB_dbi dbi, const std::vector<std::string>& keys) {
   return 0;
 }
 
-bool RecordWalk::seek(const Key& from) {
-  for (bool more = cursor_.seek(piece_key(from, 0)); more; more = cursor_.next()) {
+bool RecordWalk::seek(const Key& from) { return find_first_piece(cursor_.seek(piece_key(from, 0)), from); }
+
+bool RecordWalk::next() {
+  // `head` may have passed the record's last piece, and with it the tree's.
+  return cursor_.stands() && find_first_piece(passed_ || cursor_.next(), key_);
+}
+
+bool RecordWalk::find_first_piece(bool more, const Key& from) {
+  passed_ = false;
+  std::optional<Key> beheaded;
+  for (; more; more = cursor_.next()) {
     const std::string_view key = cursor_.key();
     if (key.substr(0, 1) > kFirstPieceKey) return false;
     const auto name = parse_piece_key(key);
-    if (!name || name->index != 0) continue;  // pieces without a first one: damage, and no record
+    if (!name) continue;
+    if (name->index != 0) {  // of the record before, or without a first one: damage, and no record
+      if (name->key != key_ && name->key != beheaded) ++beheaded_, beheaded = name->key;
+      continue;
+    }
     if (name->key < from) throw Damaged("keys out of order");  // and a walk without end
     key_ = name->key;
     return true;
@@ -211,10 +226,10 @@ std::string RecordWalk::head(std::uint64_t& record_size) {
   const auto extent = extent_of(out.view());
   record_size = extent && extent->total <= kMaxRecordBytes ? extent->total : 0;
   if (record_size == 0) return {};
-  while (copy.size() < extent->head) {
-    if (!cursor_.next()) break;
+  while (copy.size() < extent->head && cursor_.next()) {
     const auto name = parse_piece_key(cursor_.key());
-    if (!name || name->key != key_) break;
+    passed_ = !name || name->key != key_;
+    if (passed_) break;
     copy.add(cursor_.value());
   }
   copy.flush();

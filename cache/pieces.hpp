@@ -49,9 +49,10 @@ Use decode_use(std::string_view bytes) noexcept;
 /// `cursor` of the main tree; with ascending keys it reads few pages twice. Throws Damaged.
 std::optional<Use> read_use(TreeCursor& cursor, const Key& key);
 
-/// Appends the encoded record of `key` to `out`. Nothing in it is verified. Throws Damaged when the tree
-/// cannot be read as far as the record.
-Copied copy_record(const PageFile& file, const Key& key, Buffer& out);
+/// Appends the encoded record of `key` to `out`, or its beginning `upto` the end of a part. Nothing in it is
+/// verified. Throws Damaged when the tree cannot be read as far as the record.
+enum class Upto { key_text, end };
+Copied copy_record(const PageFile& file, const Key& key, Buffer& out, Upto upto = Upto::end);
 /// The keys of the pieces that are there, whole record or not. Throws Damaged when there is something else
 /// among them. `pages` receives the first page of each value
 /// that does not lie in its leaf, with the value's size.
@@ -70,15 +71,23 @@ class RecordWalk {
   explicit RecordWalk(const PageFile& file) : file_(file), cursor_(file) {}
   /// The first record at or after `from`; false at the end.
   bool seek(const Key& from);
+  /// The next one, past every piece in between: no page of the tree is left out, unlike with `seek`.
+  /// REQUIRES: the last step returned true.
+  bool next();
+  /// Records that were passed and have no first piece.
+  std::uint64_t beheaded() const noexcept { return beheaded_; }
   const Key& key() const noexcept { return key_; }
   /// The first bytes of the record, as many as its head needs if they are there, and its whole size as it
   /// says itself (0: it is none).
   std::string head(std::uint64_t& record_size);
 
  private:
+  bool find_first_piece(bool more, const Key& from);
   const PageFile& file_;
   TreeCursor cursor_;
   Key key_;
+  std::uint64_t beheaded_ = 0;
+  bool passed_ = false;  ///< the cursor stands behind the record already
 };
 
 /// The next larger key; nothing after the last one.

@@ -65,7 +65,8 @@ std::string encode(const Record& record) {
 std::optional<RecordExtent> extent_of(std::string_view prefix) {
   const auto fixed = fixed_part(prefix);
   if (!fixed) return std::nullopt;
-  return RecordExtent{kFixedSize + std::uint64_t{fixed->facts}, fixed->total()};
+  const std::uint64_t head = kFixedSize + std::uint64_t{fixed->facts};
+  return RecordExtent{head, head + fixed->key_text, fixed->total()};
 }
 
 std::optional<RecordHead> decode_head(std::string_view prefix, std::size_t* needed) {

@@ -24,10 +24,10 @@ struct Record {
 
 std::string encode(const Record& record);
 
-/// How long a record and its head (fixed part and facts) say they are, from the record's first bytes. Not
+/// Where a record's head (fixed part and facts), its key text and all of it end, as its first bytes say. Not
 /// verified.
 struct RecordExtent {
-  std::uint64_t head = 0, total = 0;
+  std::uint64_t head = 0, key_text = 0, total = 0;
 };
 /// Nothing when that is no record.
 std::optional<RecordExtent> extent_of(std::string_view prefix);

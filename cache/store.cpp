@@ -152,34 +152,56 @@ PutResult Store::put(const Key& key, const Record& record, std::chrono::millisec
   return out;
 }
 
-void Store::list(const std::function<void(const Entry&)>& each) {
+std::optional<RecordText> Store::peek_text(const Key& key, base::Deadline deadline) noexcept {
+  try {
+    Buffer begun;
+    std::string why;
+    Copied copied = Copied::absent;
+    impl_->reading(deadline, why,
+                   [&](const PageFile& pages) { copied = copy_record(pages, key, begun, Upto::key_text); });
+    const auto head = copied == Copied::complete ? decode_head(begun.view()) : std::nullopt;
+    if (!head) return std::nullopt;
+    return RecordText{head->facts, std::string(begun.view().substr(begun.size() - head->key_text_size))};
+  } catch (...) {
+    return std::nullopt;
+  }
+}
+
+Listed Store::list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each) {
   struct Head {
     Key key;
     std::string bytes;
     std::uint64_t record_size = 0;
     Use use;
   };
+  Listed out;
   std::vector<Head> batch;
-  for (std::optional<Key> from = Key{}; from;) {
+  for (std::optional<Key> from = first; from;) {
     batch.clear();
-    bool more = true;
     impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](const PageFile& pages) {
       RecordWalk walk(pages);
       TreeCursor uses(pages);
-      while (batch.size() < kBatchEntries && from && (more = walk.seek(*from))) {
+      bool more = walk.seek(*from);
+      for (; more && !(last < walk.key()) && batch.size() < kBatchEntries; more = walk.next()) {
         Head& head = batch.emplace_back();
         head.key = walk.key();
         head.bytes = walk.head(head.record_size);
         head.use = read_use(uses, head.key).value_or(Use{});
-        from = successor(head.key);
       }
+      from = more && !(last < walk.key()) ? std::optional(walk.key()) : std::nullopt;
+      out.unreadable += walk.beheaded();
     });
-    for (const Head& entry : batch)
-      if (auto head = decode_head(entry.bytes))
+    for (const Head& entry : batch) {
+      if (auto head = decode_head(entry.bytes)) {
+        ++out.shown;
         each({entry.key, std::move(head->facts), entry.record_size, head->image_size, entry.use.last_s,
               entry.use.count});
-    if (!more) return;
+      } else {
+        ++out.unreadable;
+      }
+    }
   }
+  return out;
 }
 
 StoreStats Store::stats() {

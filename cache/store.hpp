@@ -27,6 +27,12 @@ struct StoreOptions {
   std::chrono::milliseconds upkeep{60'000};  ///< how often uses are written and idle descriptors closed
 };
 inline constexpr std::uint64_t kSmallestCap = std::uint64_t{4} << 20;
+inline constexpr Key kLastKey = [] {
+  Key key;
+  for (auto& byte : key.specialisation.bytes) byte = 0xff;
+  for (auto& byte : key.toolchain.bytes) byte = 0xff;
+  return key;
+}();
 inline constexpr std::uint64_t kNoCap = std::uint64_t{1} << 46;  ///< more than any file
 
 /// Why a get returned nothing.
@@ -56,6 +62,17 @@ struct Entry {
   std::uint64_t last_used_s = 0, uses = 0;
 };
 
+/// What a listing went over.
+struct Listed {
+  std::uint64_t shown = 0;
+  std::uint64_t unreadable = 0;  ///< damaged: entries whose head is not intact, or not there
+};
+
+/// A record without its image.
+struct RecordText {
+  std::string facts, key_text;
+};
+
 struct StoreStats {
   std::uint64_t entries = 0, live_bytes = 0, file_bytes = 0, cap_bytes = 0;
 };
@@ -78,6 +95,9 @@ class Store {
   std::vector<std::pair<Key, Record>> find(const Digest& specialisation, base::Deadline deadline) noexcept;
   /// One record by key alone (inspection, no use of it); nothing when absent or damaged.
   std::optional<Record> peek(const Key& key, base::Deadline deadline) noexcept;
+  /// The same without reading the image. The facts are verified; the key text is not, as its checksum goes
+  /// over the image as well: whoever made the key can tell.
+  std::optional<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
   /// One transaction, synced. Replaces a damaged record or one with another key text, makes room by eviction,
   /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
   /// data.mdb.damaged until the next gc. Never throws.
@@ -88,7 +108,9 @@ class Store {
   /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
   /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read,
   /// Damaged (cache/pages.hpp) when its file is damaged.
-  void list(const std::function<void(const Entry&)>& each);
+  Listed list(const std::function<void(const Entry&)>& each) { return list({}, kLastKey, each); }
+  /// Of the keys from `first` to `last`, both included; the rest of the tree is not read.
+  Listed list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each);
   StoreStats stats();
   /// Checks all pages and records beside live engines. Throws Error(io) when nothing can be read.
   Verified verify(const std::function<void(std::uint64_t)>& progress = {});

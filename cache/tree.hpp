@@ -20,7 +20,9 @@ class TreeCursor {
   explicit TreeCursor(const PageFile& file) : TreeCursor(file, file.snapshot().main) {}
   /// Moves to the first entry whose key is not less; false when there is none.
   bool seek(std::string_view key);
+  /// REQUIRES: it stands on an entry.
   bool next();
+  bool stands() const noexcept { return !stack_.empty(); }
   std::string_view key() const { return leaf().key(stack_.back().index); }
   TreePage::Value value() const { return leaf().value(stack_.back().index); }
 

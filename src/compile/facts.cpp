@@ -19,6 +19,18 @@ std::string encode(const Facts& f) {
   return std::move(out.str());
 }
 
+void decode_identity(std::string_view bytes, FactsIdentity& out) {
+  base::Reader in(bytes);
+  if (in.number<std::uint32_t>() != kFactsVersion) throw base::Malformed("facts of another version");
+  out.unit = in.bytes();
+  out.parameters.clear();
+  in.list([&](base::Reader& r) {
+    const std::string_view name = r.bytes();
+    out.parameters.emplace_back(name, r.bytes());
+  });
+  out.arch = in.bytes();
+}
+
 Facts decode_facts(std::string_view bytes) {
   base::Reader in(bytes);
   if (in.number<std::uint32_t>() != kFactsVersion) throw base::Malformed("facts of another version");

@@ -39,8 +39,16 @@ struct Facts {
 /// In the key: facts of another version are another entry, never a damaged one.
 inline constexpr std::uint32_t kFactsVersion = 1;
 
+/// The part of encoded facts that says what was compiled; views into them.
+struct FactsIdentity {
+  std::string_view unit, arch;
+  std::vector<std::pair<std::string_view, std::string_view>> parameters;
+};
+
 std::string encode(const Facts& facts);
 /// Throws base::Malformed.
 Facts decode_facts(std::string_view bytes);
+/// Without decoding the rest; into `out`, whose room is used again. Throws base::Malformed.
+void decode_identity(std::string_view bytes, FactsIdentity& out);
 
 }  // namespace kiln::compile

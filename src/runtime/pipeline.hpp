@@ -51,6 +51,20 @@ struct ObtainOptions {
   compile::Urgency urgency = compile::Urgency::caller;
 };
 
+/// What steps 1 and 2 have for an instantiation, and what kept them from having more.
+struct Explanation {
+  /// A place that has something under this key and cannot serve it.
+  struct Fault {
+    std::string directory;
+    cache::Miss miss;
+  };
+  compile::MadeKey made;
+  std::optional<Obtained> found;  ///< its key is another one when it is another toolchain's record
+  std::string directory;          ///< of the store that has it; empty: memory
+  std::vector<Fault> faults;
+  std::string unpublishable;  ///< not empty: no compile of it is ever cached, and why
+};
+
 /// Of this user: in memory, gone with the boot whose inodes and mounts it names.
 std::string default_memo_file();
 
@@ -79,6 +93,9 @@ class Pipeline {
   bool flush(base::Deadline deadline = base::Deadline::never()) { return publisher_.flush(deadline); }
   /// Memory and disk, counted by nobody: what obtain would find. For prewarm --check.
   std::optional<Outcome> look(const source::Instantiation& unit);
+  /// The same with its reasons, by the rules of `options`. Compiles nothing and takes no part in a flight;
+  /// works without a compiler as far as `obtain` does.
+  Explanation explain(const source::Instantiation& unit, const ObtainOptions& options);
   /// Compiles without store, flight or memory; for --emit ptx and for benches.
   compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx);
 

@@ -29,3 +29,7 @@ if(benchmark_FOUND AND TARGET kiln_fake_cuda)
     target_link_libraries(launch_bench PRIVATE kiln kiln_toolchain)
   endif()
 endif()
+
+# The command on a store of 10,000 entries: `inspect_bench PATH_TO_KILN`, best with the release preset's.
+add_executable(inspect_bench bench/inspect_bench.cpp)
+target_link_libraries(inspect_bench PRIVATE kiln_compile kiln_cache)

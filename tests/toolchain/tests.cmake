@@ -3,11 +3,12 @@ set(toolchain_tests ${CMAKE_CURRENT_LIST_DIR})
 
 kiln_test(toolchain_test LABEL unit USES kiln_toolchain kiln_make_cubin SOURCES
   ${toolchain_tests}/build_id_test.cpp ${toolchain_tests}/cubin_test.cpp ${toolchain_tests}/elf_test.cpp
-  ${toolchain_tests}/locate_test.cpp ${toolchain_tests}/abi_test.cpp)
+  ${toolchain_tests}/locate_test.cpp ${toolchain_tests}/abi_test.cpp
+  ${toolchain_tests}/occupancy_test.cpp)
 # Compared with the vendor's headers where there are some.
 find_path(KILN_TEST_CUDA_INCLUDE cudaTypedefs.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include NO_DEFAULT_PATH)
 if(KILN_TEST_CUDA_INCLUDE)
-  set_source_files_properties(${toolchain_tests}/abi_test.cpp TARGET_DIRECTORY toolchain_test PROPERTIES
+  set_source_files_properties(${toolchain_tests}/abi_test.cpp ${toolchain_tests}/occupancy_test.cpp TARGET_DIRECTORY toolchain_test PROPERTIES
     COMPILE_OPTIONS "-isystem;${KILN_TEST_CUDA_INCLUDE}")
 endif()
 

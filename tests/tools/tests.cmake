@@ -13,3 +13,8 @@ kiln_test(tools_maintenance_live_test SOURCES tools/maintenance_live_test.cpp US
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache doctor terminal descriptor completion everywhere)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)
 endforeach()
+kiln_test(tools_why_test SOURCES tools/why_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
+kiln_test(tools_ls_test SOURCES tools/ls_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
+kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_difference.cpp
+  ${PROJECT_SOURCE_DIR}/tools/kiln/key_sentences.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
+  USES kiln_compile nlohmann_json::nlohmann_json LABEL unit)

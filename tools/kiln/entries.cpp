@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <deque>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/wire.hpp"
+#include "cache/pages.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"
 #include "runtime/places.hpp"
@@ -95,35 +97,67 @@ StoreView view_store(const runtime::Config& config) {
 
 namespace {
 
-/// The store has more entries than a listing showed. Beside live engines that alone says nothing.
-void find_damaged(cache::Store& store, std::uint64_t shown, std::vector<std::string>& out) {
-  if (store.stats().entries <= shown) return;
+template <class Entries>
+void add_entry(Entries& out, const cache::Entry& entry) {
+  try {
+    compile::Facts facts = compile::decode_facts(entry.facts);
+    out.push_back(
+        {entry.key, std::move(facts), entry.image_bytes, entry.stored_bytes, entry.last_used_s, entry.uses});
+  } catch (const base::Malformed&) {
+    base::debug("entry " + entry.key.hex() + " is of another version of kiln");
+  }
+}
+
+/// Keys of what a listing could not read.
+std::vector<std::string> find_damaged(cache::Store& store) {
+  std::vector<std::string> out;
   for (const cache::DamageReport& damage : store.verify().damaged) out.push_back(damage.key);
+  return out;
 }
 
 }  // namespace
 
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged) {
-  std::vector<StoredEntry> out;
-  std::uint64_t shown = 0;
-  store.list([&](const cache::Entry& entry) {
-    ++shown;
-    try {
-      out.push_back({entry.key, compile::decode_facts(entry.facts), entry.image_bytes, entry.stored_bytes,
-                     entry.last_used_s, entry.uses});
-    } catch (const base::Malformed&) {
-      base::debug("entry " + entry.key.hex() + " is of another version of kiln");
-    }
+  std::deque<StoredEntry> read;  // entries are large: moved once, not by growing and not by the sort
+  const cache::Listed listed = store.list([&](const cache::Entry& entry) {
+    add_entry(read, entry);
+    if (!read.empty()) std::string().swap(read.back().facts.log);
   });
-  if (damaged) find_damaged(store, shown, *damaged);
-  std::vector<StoredEntry*> order;  // entries are large: moved once, not by the sort
-  for (StoredEntry& entry : out) order.push_back(&entry);
+  if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
+  std::vector<StoredEntry*> order;
+  order.reserve(read.size());
+  for (StoredEntry& entry : read) order.push_back(&entry);
   std::sort(order.begin(), order.end(),
             [](const StoredEntry* a, const StoredEntry* b) { return entry_less(*a, *b); });
   std::vector<StoredEntry> sorted;
-  sorted.reserve(out.size());
+  sorted.reserve(order.size());
   for (StoredEntry* entry : order) sorted.push_back(std::move(*entry));
   return sorted;
+}
+
+StoredEntry find_entry(cache::Store& store, const std::string& prefix) {
+  if (prefix.find_first_not_of("0123456789abcdef") != std::string::npos || prefix.size() > 64) {
+    throw Error(Errc::invalid_argument,
+                "'" + prefix + "' is no key: expected up to 64 digits 0-9a-f, as 'kiln ls' shows them");
+  }
+  const Key first = *Key::from_hex(prefix + std::string(64 - prefix.size(), '0'));
+  const Key last = *Key::from_hex(prefix + std::string(64 - prefix.size(), 'f'));
+  std::vector<StoredEntry> found;
+  const cache::Listed listed =
+      store.list(first, last, [&](const cache::Entry& entry) { add_entry(found, entry); });
+  if (found.empty() && listed.unreadable > 0) throw cache::Damaged("entry " + prefix.substr(0, 12));
+  if (found.size() == 1) return std::move(found.front());
+  if (found.empty())
+    throw Error(Errc::io,
+                "no entry's key begins with '" + prefix + "' in " + store.directory() + " (see 'kiln ls')");
+  std::string message = counted(found.size(), "key") + " begin with '" + prefix + "':";
+  constexpr std::size_t most = 10;
+  for (std::size_t i = 0; i < found.size() && i < most; ++i) {
+    message += "\n  " + found[i].key.hex().substr(0, std::max<std::size_t>(12, prefix.size() + 4)) + "  " +
+               found[i].facts.specialization().to_string() + ' ' + found[i].facts.arch;
+  }
+  if (found.size() > most) message += "\n  and " + std::to_string(found.size() - most) + " more";
+  throw Error(Errc::invalid_argument, message);
 }
 
 Json json_of(const StoredEntry& entry) {

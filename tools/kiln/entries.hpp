@@ -37,10 +37,15 @@ struct StoredEntry {
   /// "rms_norm"; a reference belongs to its template.
   std::string template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
-/// Sorted by template, arch and parameters (numbers as numbers). Entries of another version of the facts are
-/// left out, and those whose heads are damaged: `damaged` receives their keys. Throws Damaged when the file
-/// is.
+/// All of them, without the compilers' logs, sorted by template, arch and parameters (numbers as numbers).
+/// Entries of another version of the facts are left out, and those whose heads are damaged: `damaged`
+/// receives their keys. Throws Damaged when the file is.
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr);
+
+/// The one entry whose key begins with `prefix`; reads no others. Throws Error(invalid_argument) for what is
+/// no beginning of a key and, naming the candidates, when there are several, Error(io) when there is none,
+/// Damaged when there is one whose head cannot be read.
+StoredEntry find_entry(cache::Store& store, const std::string& prefix);
 
 /// sm_80 before sm_90a before sm_100a.
 bool arch_less(const std::string& a, const std::string& b) noexcept;

@@ -59,6 +59,8 @@ void add_details(Json& out, const compile::Facts& f, std::string_view key_text) 
   out["lowered_name"] = f.lowered_name;
   out["stack_bytes"] = f.stack_bytes;
   out["max_threads"] = f.max_threads;
+  out["required_block"] = f.required_block[0] ? Json(f.required_block) : Json(nullptr);
+  out["cluster"] = f.cluster[0] ? Json(f.cluster) : Json(nullptr);
   out["arguments"] = Json::array();
   for (const auto& a : f.arguments) out["arguments"].push_back({{"ordinal", a.ordinal}, {"size", a.size}});
   out["frontend_ms"] = f.frontend_ms;

@@ -1,75 +1,148 @@
 // kiln ls: what is cached.
 #include <CLI/CLI.hpp>
 #include <ctime>
+#include <functional>
 
+#include "base/text.hpp"
 #include "commands.hpp"
 #include "context.hpp"
 #include "entries.hpp"
+#include "listing.hpp"
 #include "spelling.hpp"
 
 namespace kiln::cli {
 namespace {
 
+using Order = ListingRequest::Order;
+
 struct Arguments {
-  std::string only;
+  std::string sort = "template";
+  ListingRequest request;
   bool full = false;
 };
 
-constexpr std::size_t kUsesColumns = 100;  // narrower terminals keep their lines for the parameters
+/// A column of the table. The last to be `wanted` are the first to go on a narrow terminal.
+struct Column {
+  Table::Column head;
+  std::size_t least_width;  ///< of the terminal
+  std::function<std::string(const StoredEntry&)> cell;
+};
 
-int list(const Context& context, const Arguments& arguments) {
+constexpr std::size_t kUsesColumns = 100, kSizeColumns = 64, kArchColumns = 52, kDigits = 12, kFewDigits = 8;
+
+std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelling) {
+  using Fit = Table::Fit;
+  const std::int64_t now = std::time(nullptr);
+  const std::size_t digits = width == 0 || width >= kArchColumns ? kDigits : kFewDigits;
+  // What is sorted by is always there.
+  const auto unless = [&](Order by, std::size_t least) { return order == by ? 0 : least; };
+  std::vector<Column> all = {
+      {{"KEY"}, 0, [=](const StoredEntry& e) { return e.key.hex().substr(0, digits); }},
+      {{"TEMPLATE"}, 0, [](const StoredEntry& e) { return e.facts.unit; }},
+      {{"PARAMETERS", Fit::flexible},
+       0,
+       [=](const StoredEntry& e) {
+         return spelling ? spelling->shortest(e.template_name(), e.facts.parameters, e.facts.arch)
+                         : text_of(e.facts.parameters);
+       }},
+      {{"ARCH"}, kArchColumns, [](const StoredEntry& e) { return e.facts.arch; }},
+      {{"SIZE", Fit::right},
+       unless(Order::size, kSizeColumns),
+       [](const StoredEntry& e) { return human_bytes(e.cubin_bytes); }},
+      {{"AGE", Fit::right},
+       unless(Order::age, kSizeColumns),
+       [=](const StoredEntry& e) { return human_age(now - e.facts.created_s); }},
+      {{"COMPILE", Fit::right},
+       order == Order::compile_time ? 0 : SIZE_MAX,
+       [](const StoredEntry& e) { return human_ms(e.facts.compile_ms); }},
+      {{"LAST USED", Fit::right},
+       kUsesColumns,
+       [=](const StoredEntry& e) {
+         return e.last_used_s ? human_age(now - static_cast<std::int64_t>(e.last_used_s)) : "-";
+       }},
+      {{"USES", Fit::right},
+       unless(Order::uses, kUsesColumns),
+       [](const StoredEntry& e) { return std::to_string(e.uses); }},
+  };
+  std::erase_if(all, [&](const Column& c) {
+    return c.least_width == SIZE_MAX || (width > 0 && width < c.least_width);
+  });
+  return all;
+}
+
+void print_table(const Listing& listing, const Arguments& arguments, Spelling& spelling) {
+  const auto columns =
+      columns_for(standard_output().width, arguments.request.order, arguments.full ? nullptr : &spelling);
+  std::vector<Table::Column> heads;
+  for (const Column& column : columns) heads.push_back(column.head);
+  Table table(heads);
+  for (const StoredEntry* entry : listing.shown) {
+    std::vector<std::string> row;
+    row.reserve(columns.size());
+    for (const Column& column : columns) row.push_back(column.cell(*entry));
+    table.add(std::move(row));
+  }
+  table.print();
+}
+
+/// "4 entries, 12 KiB, in DIR"; where not all are shown, of how many.
+std::string footer(const Listing& listing, const Arguments& arguments, const std::string& directory) {
+  const EntrySum &matching = listing.matching, &all = listing.all;
+  const std::string& only = arguments.request.template_name;
+  std::string out = counted(listing.shown.size(), "entry", "entries") + (only.empty() ? "" : " of " + only);
+  if (listing.shown.size() < matching.count)
+    out += " of the " + std::to_string(matching.count) + " that match";
+  out += ", " + human_bytes(matching.stored_bytes);
+  if (matching.count < all.count)
+    out += " (of " + counted(all.count, "entry", "entries") + ", " + human_bytes(all.stored_bytes) + ")";
+  return out + ", in " + directory;
+}
+
+Json json_of(const Listing& listing, const Arguments& arguments, const std::string& directory) {
+  const ListingRequest& request = arguments.request;
+  Json out{{"directory", directory},
+           {"count", listing.shown.size()},
+           {"cubin_bytes", listing.matching.cubin_bytes},
+           {"stored_bytes", listing.matching.stored_bytes}};
+  out["matching"] = listing.matching.count;
+  out["all"] = {{"count", listing.all.count},
+                {"cubin_bytes", listing.all.cubin_bytes},
+                {"stored_bytes", listing.all.stored_bytes}};
+  out["filters"] = {{"template", request.template_name.empty() ? Json(nullptr) : Json(request.template_name)},
+                    {"archs", request.archs},
+                    {"params", request.values},
+                    {"sort", name_of(request.order)},
+                    {"reverse", request.reverse},
+                    {"limit", request.limit ? Json(request.limit) : Json(nullptr)}};
+  out["entries"] = Json::array();
+  for (const StoredEntry* e : listing.shown) out["entries"].push_back(json_of(*e));
+  return out;
+}
+
+int list(const Context& context, Arguments arguments) {
+  arguments.request.order = parse_order(arguments.sort);
+  for (const std::string& arch : base::split(context.arch, ','))
+    arguments.request.archs.push_back(base::Arch::parse(arch).name());
   const runtime::Config config = context.config();
   const StoreView view = view_store(config);
   std::vector<StoredEntry> entries;
   std::vector<std::string> damaged;
   if (view.store) entries = read_entries(*view.store, &damaged);
-  const bool empty = entries.empty() && damaged.empty();
-  if (!arguments.only.empty())
-    std::erase_if(entries, [&](const StoredEntry& e) { return e.template_name() != arguments.only; });
-  std::uint64_t cubin_bytes = 0, stored_bytes = 0;
-  for (const StoredEntry& e : entries) cubin_bytes += e.cubin_bytes, stored_bytes += e.stored_bytes;
-
+  const Listing listing = choose(entries, arguments.request);
   if (context.json) {
-    Json out{{"schema", context.schema()}, {"directory", view.directory},  {"count", entries.size()},
-             {"cubin_bytes", cubin_bytes}, {"stored_bytes", stored_bytes}, {"entries", Json::array()}};
-    for (const StoredEntry& e : entries) out["entries"].push_back(json_of(e));
+    Json out{{"schema", context.schema()}};
+    out.update(json_of(listing, arguments, view.directory));
     if (!damaged.empty()) out["error"] = {{"code", "damaged"}, {"message", damaged_text(damaged)}};
     print_json(out);
     return exit_of(damaged);
   }
-  if (empty) {
+  if (entries.empty() && damaged.empty()) {
     print_paragraph(empty_store_text(view));
     return kDone;
   }
-  using Fit = Table::Fit;
-  const std::size_t width = standard_output().width;
-  const bool with_uses = width == 0 || width >= kUsesColumns;
-  std::vector<Table::Column> columns = {{"KEY"},  {"TEMPLATE"},         {"PARAMETERS", Fit::flexible},
-                                        {"ARCH"}, {"SIZE", Fit::right}, {"AGE", Fit::right}};
-  if (with_uses) columns.insert(columns.end(), {{"LAST USED", Fit::right}, {"USES", Fit::right}});
-  Table table(columns);
-  const std::int64_t now = std::time(nullptr);
   Spelling spelling(config);
-  for (const StoredEntry& e : entries) {
-    const auto& f = e.facts;
-    std::vector<std::string> row = {
-        e.key.hex().substr(0, 12),
-        f.unit,
-        arguments.full ? text_of(f.parameters) : spelling.shortest(e.template_name(), f.parameters, f.arch),
-        f.arch,
-        human_bytes(e.cubin_bytes),
-        human_age(now - f.created_s)};
-    if (with_uses) {
-      row.push_back(e.last_used_s ? human_age(now - static_cast<std::int64_t>(e.last_used_s)) : "-");
-      row.push_back(std::to_string(e.uses));
-    }
-    table.add(std::move(row));
-  }
-  if (!entries.empty()) table.print();
-  const std::string what = arguments.only.empty() ? "" : " of " + arguments.only;
-  print_paragraph(counted(entries.size(), "entry", "entries") + what + ", " + human_bytes(stored_bytes) +
-                      ", in " + view.directory,
-                  Style::dim);
+  if (!listing.shown.empty()) print_table(listing, arguments, spelling);
+  print_paragraph(footer(listing, arguments, view.directory), Style::dim);
   return exit_of(damaged);
 }
 
@@ -79,12 +152,24 @@ void add_ls(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* sub = context.add_command(app, "ls", "List what is cached",
                                       [&context, arguments] { return list(context, *arguments); });
-  sub->add_option("-t,--template", arguments->only, "Only entries of this template")->type_name("NAME");
+  sub->add_option("params", arguments->request.values, "Only entries whose parameters have these values")
+      ->type_name("P=V");
+  sub->add_option("-t,--template", arguments->request.template_name, "Only entries of this template")
+      ->type_name("NAME");
+  sub->add_option("--sort", arguments->sort, "template (default), size, age, uses or compile-time")
+      ->type_name("ORDER");
+  sub->add_flag("--reverse", arguments->request.reverse, "The other way round");
+  sub->add_option("-n,--limit", arguments->request.limit, "At most N entries")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber.description(""));
   sub->add_flag("--full", arguments->full, "Every parameter, also those with their default value");
   sub->footer(
+      "Sorted by size, age, uses or compile time, the largest, newest, most used or slowest come first.\n"
+      "--arch A,B shows only entries for these archs. A reference belongs to its template.\n"
       "Parameters are shown as one would type them: those with their default value are left out.\n"
       "Uses are written lazily: at least so many, and not more than an hour late.\n"
-      "Exit status: 4 when entries or the file are damaged (see 'kiln verify').");
+      "Exit status: 4 when entries or the file are damaged (see 'kiln verify').\n"
+      "Example: kiln ls H=4096 --arch sm_90a --sort size -n 10");
 }
 
 }  // namespace kiln::cli

@@ -12,40 +12,17 @@
 #include "entries.hpp"
 #include "errors.hpp"
 #include "key_fields.hpp"
+#include "launch_shape.hpp"
 #include "outcome.hpp"
+#include "todays_ptx.hpp"
 
 namespace kiln::cli {
 namespace {
 
 struct Arguments {
   std::string key, image;
-  bool full = false, sass = false, log = false;
+  bool full = false, sass = false, ptx = false, log = false;
 };
-
-/// The one entry whose key begins with `prefix`. Throws Error(invalid_argument) naming the candidates,
-/// Error(io) when there is none, Damaged when there is one whose head cannot be read.
-StoredEntry find_entry(cache::Store& store, const StoreView& view, const std::string& prefix) {
-  std::vector<StoredEntry> found;
-  std::vector<std::string> damaged;
-  for (StoredEntry& entry : read_entries(store, &damaged)) {
-    if (entry.key.hex().starts_with(prefix)) found.push_back(std::move(entry));
-  }
-  for (const std::string& key : damaged)
-    if (found.empty() && !key.empty() && key.starts_with(prefix))
-      throw cache::Damaged("entry " + key.substr(0, 12));
-  if (found.size() == 1) return std::move(found.front());
-  if (found.empty())
-    throw Error(Errc::io,
-                "no entry's key begins with '" + prefix + "' in " + view.directory + " (see 'kiln ls')");
-  std::string message = counted(found.size(), "key") + " begin with '" + prefix + "':";
-  constexpr std::size_t most = 10;
-  for (std::size_t i = 0; i < found.size() && i < most; ++i) {
-    message += "\n  " + found[i].key.hex().substr(0, std::max<std::size_t>(12, prefix.size() + 4)) + "  " +
-               found[i].facts.specialization().to_string() + ' ' + found[i].facts.arch;
-  }
-  if (found.size() > most) message += "\n  and " + std::to_string(found.size() - most) + " more";
-  throw Error(Errc::invalid_argument, message);
-}
 
 std::string date_of(std::int64_t seconds) {
   char text[32];
@@ -56,13 +33,29 @@ std::string date_of(std::int64_t seconds) {
   return std::string(text) + " (" + human_age(std::time(nullptr) - seconds) + " ago)";
 }
 
-void print_entry(const StoredEntry& entry, const cache::Record& record, bool full) {
+/// "6: 8 8 8 4 4 4 bytes"
+std::string arguments_of(const compile::Facts& f) {
+  if (f.arguments.empty()) return "none";
+  std::string out = std::to_string(f.arguments.size()) + ':';
+  for (const compile::ArgumentFact& argument : f.arguments) out += ' ' + std::to_string(argument.size);
+  return out + " bytes";
+}
+
+void print_entry(const StoredEntry& entry, const cache::Record& record, const LaunchShape& shape, bool full) {
   const compile::Facts& f = entry.facts;
   constexpr std::size_t indent = 13;
   print(paint(f.unit, Style::bold, standard_output()) + " for " + f.arch + '\n');
   print_definition("key", entry.key.hex(), indent);
   print_definition("params", text_of(f.parameters), indent);
   print_definition("resources", resources_of(f), indent);
+  print_definition("occupancy", occupancy_text(f, shape), indent);
+  if (f.required_block[0]) {
+    print_definition("block",
+                     std::to_string(f.required_block[0]) + " x " + std::to_string(f.required_block[1]) +
+                         " x " + std::to_string(f.required_block[2]) + " threads, and no other",
+                     indent);
+  }
+  print_definition("arguments", arguments_of(f), indent);
   print_definition("sizes",
                    human_bytes(entry.cubin_bytes) + " image, " + human_bytes(entry.stored_bytes) + " stored",
                    indent);
@@ -80,44 +73,43 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, bool ful
   print_key_fields(record.key_text, full);
 }
 
-int show(const Context& context, const Arguments& arguments) {
-  if (arguments.key.find_first_not_of("0123456789abcdef") != std::string::npos || arguments.key.size() > 64) {
-    throw Error(
-        Errc::invalid_argument,
-        "'" + arguments.key + "' is no key: expected up to 64 digits 0-9a-f, as 'kiln ls' shows them");
-  }
-  if (arguments.sass + arguments.log > (context.json ? 0 : 1)) {
-    throw Error(Errc::invalid_argument, context.json
-                                            ? "--json has no --sass and no --log: the log is in the object"
-                                            : "--sass and --log both want stdout");
-  }
-  if (arguments.image == "-" && (context.json || ::isatty(STDOUT_FILENO))) {
+int show(Context& context, const Arguments& arguments) {
+  const bool image_to_stdout = arguments.image == "-";
+  if (arguments.sass + arguments.ptx + arguments.log + image_to_stdout > (context.json ? 0 : 1)) {
     throw Error(Errc::invalid_argument,
-                "a cubin is not written to a terminal or beside JSON; use --image FILE");
+                context.json ? "--json has no --sass, --ptx, --log or --image -: the log is in the object"
+                             : "--sass, --ptx, --log and --image - all want stdout: choose one");
   }
+  if (image_to_stdout && ::isatty(STDOUT_FILENO))
+    throw Error(Errc::invalid_argument, "a cubin is not written to a terminal; use --image FILE");
   const runtime::Config config = context.config();
   const StoreView view = view_store(config);
   if (!view.store) throw Error(Errc::io, "nothing is cached in '" + view.directory + "' yet");
-  const StoredEntry entry = find_entry(*view.store, view, arguments.key);
+  const StoredEntry entry = find_entry(*view.store, arguments.key);
   const auto record = view.store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!record) {
     return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +
                                       " is damaged (see 'kiln verify'); it is compiled again when it is "
                                       "asked for, and the next publish heals it");
   }
+  source::Catalog catalog(config.template_directories());
+  const LaunchShape shape = launch_shape(catalog, entry.facts);
   if (!arguments.image.empty()) write_output(arguments.image, record->image);
   if (arguments.sass) {
     const std::string& home = config.get("cuda_home");
     print(disassemble(record->image, toolchain::locate_toolkit({home, !config.hermetic()}), home));
+  } else if (arguments.ptx) {
+    print(todays_ptx(context.service(), entry.key, entry.facts, record->key_text));
   } else if (arguments.log) {
     print(entry.facts.log.empty() ? "" : entry.facts.log + (entry.facts.log.back() == '\n' ? "" : "\n"));
   } else if (context.json) {
     Json out{{"schema", context.schema()}};
     out.update(json_of(entry));
     add_details(out, entry.facts, record->key_text);
+    out["occupancy"] = occupancy_json(entry.facts, shape);
     print_json(out);
   } else if (arguments.image.empty()) {
-    print_entry(entry, *record, arguments.full);
+    print_entry(entry, *record, shape, arguments.full);
   } else if (arguments.image != "-") {
     print("wrote " + human_bytes(record->image.size()) + " to " + arguments.image + '\n');
   }
@@ -135,8 +127,10 @@ void add_show(CLI::App& app, Context& context) {
       ->required();
   sub->add_flag("--full", arguments->full, "Every field of the key, toolkit headers too");
   sub->add_flag("--sass", arguments->sass, "The machine code (needs nvdisasm or cuobjdump)");
+  sub->add_flag("--ptx", arguments->ptx, "PTX, made again from today's sources if they are still the same");
   sub->add_flag("--log", arguments->log, "What the compiler said");
   sub->add_option("--image", arguments->image, "Write the cubin there; - is stdout")->type_name("FILE");
+  sub->footer("Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
 }
 
 }  // namespace kiln::cli

@@ -1,8 +1,60 @@
-// kiln why: would this specialisation be served, from where, and if not, what differs from what is cached.
+// kiln why: which step of the path would serve a specialisation now, and what keeps the earlier ones from it.
+#include <CLI/CLI.hpp>
+#include <ctime>
+
 #include "commands.hpp"
+#include "context.hpp"
+#include "entries.hpp"
+#include "why_answer.hpp"
+#include "why_text.hpp"
 
 namespace kiln::cli {
+namespace {
 
-void add_why(CLI::App&, Context&) {}
+struct Arguments {
+  std::string name;
+  std::vector<std::string> values;
+  std::size_t all = 1;
+};
+
+int why(Context& context, const Arguments& arguments) {
+  const base::Arch arch = context.target_arch();
+  const WhyAnswer answer =
+      explain(context.service(), {arguments.name, arguments.values, arch, arguments.all});
+  if (context.json) {
+    Json out{{"schema", context.schema()}};
+    out.update(json_of(answer));
+    if (const std::string damage = damage_of(answer); !damage.empty())
+      out["error"] = {{"code", "damaged"}, {"message", damage}};
+    print_json(out);
+  } else {
+    print_answer(answer);
+  }
+  if (const std::string damage = damage_of(answer); !damage.empty()) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "kiln: error: %s\n", damage.c_str());
+    return kDamaged;
+  }
+  return is_hit(answer) ? kDone : kPartly;
+}
+
+}  // namespace
+
+void add_why(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(app, "why", "Why a specialisation would be a hit or a miss",
+                                      [&context, arguments] { return why(context, *arguments); });
+  sub->add_option("template", arguments->name, "The template")->type_name("NAME")->required();
+  sub->add_option("params", arguments->values, "Its parameters; those not given take their defaults")
+      ->type_name("P=V");
+  sub->add_option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000).description(""));
+  sub->footer(
+      "Asks what a process that starts now would: nothing is compiled. What a running process has in memory "
+      "is\nits own, and not seen from here.\n"
+      "Exit status: 0 for a hit, 3 for a miss, 4 when damage was met on the way.\n"
+      "Example: kiln why rms_norm T=bf16 H=4096 --arch sm_90a");
+}
 
 }  // namespace kiln::cli

@@ -1,0 +1,185 @@
+// kiln ls and show: filters, orders, columns, prefixes, and what a store that is damaged or read-only does.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "compile/facts.hpp"
+#include "store_command.hpp"
+#include "terminal.hpp"
+
+namespace kiln::test {
+namespace {
+
+class Ls : public StoreCommand {
+ protected:
+  struct Row {
+    std::string unit, arch, n;
+    std::size_t image = 1000;
+    std::int64_t created = 1'700'000'000;
+    double compile_ms = 40;
+  };
+  /// Entry `number`, as a compile leaves it.
+  void put(std::uint32_t number, const Row& row) const {
+    compile::Facts f;
+    f.unit = row.unit, f.arch = row.arch, f.parameters = {{"N", row.n}, {"FLAG", "false"}};
+    f.created_s = row.created, f.compile_ms = row.compile_ms, f.nvrtc_version = "13.0";
+    f.registers = 32, f.max_threads = 256;
+    ASSERT_EQ(open()
+                  ->put(cache::test::key_of(number),
+                        {compile::encode(f), "kiln-key 1:1\n", std::string(row.image, 'i')})
+                  .put,
+              cache::Put::stored);
+  }
+  void fill_rows() const {
+    put(0x10000000, {"scale", "sm_80", "1", 5000, 1'700'000'300, 10});
+    put(0x20000000, {"scale", "sm_90a", "2", 3000, 1'700'000'100, 30});
+    put(0x21000000, {"scale", "sm_90a", "10", 9000, 1'700'000'200, 20});
+    put(0x30000000, {"scale@reference", "sm_90a", "10", 100, 1'700'000'000, 5});
+    put(0x40000000, {"gone", "sm_90a", "10", 200, 1'700'000'050, 50});
+  }
+  std::string listed(Arguments more) {
+    more.insert(more.begin(), {"ls", "--json"});
+    const Finished r = kiln(more);
+    EXPECT_EQ(r.status, 0) << r.err;
+    std::string out;
+    for (const auto& e : r.json()["entries"])
+      out += (out.empty() ? "" : " ") + e["key"].get<std::string>().substr(0, 2);
+    return out;
+  }
+};
+
+TEST_F(Ls, FiltersHoldTogether) {
+  fill_rows();
+  EXPECT_EQ(listed({}), "40 10 20 21 30");
+  EXPECT_EQ(listed({"N=10"}), "40 21 30");
+  EXPECT_EQ(listed({"N=10", "-t", "scale"}), "21 30") << "a reference belongs to its template";
+  EXPECT_EQ(listed({"N=10", "FLAG=true"}), "");
+  EXPECT_EQ(listed({"--arch", "80"}), "10");
+  EXPECT_EQ(listed({"--arch", "80,90", "-t", "scale", "N=2"}), "20");
+  const auto json = kiln({"ls", "--json", "N=10", "-t", "scale", "-n", "1"}).json();
+  EXPECT_EQ(json["count"], 1);
+  EXPECT_EQ(json["matching"], 2);
+  EXPECT_EQ(json["all"]["count"], 5);
+  EXPECT_EQ(json["filters"]["params"][0], "N=10");
+  EXPECT_EQ(json["filters"]["limit"], 1);
+}
+
+TEST_F(Ls, OrdersPutTheMostFirst) {
+  fill_rows();
+  EXPECT_EQ(listed({"--sort", "size"}), "21 10 20 40 30");
+  EXPECT_EQ(listed({"--sort", "age"}), "10 21 20 40 30");
+  EXPECT_EQ(listed({"--sort", "compile-time"}), "40 20 21 10 30");
+  EXPECT_EQ(listed({"--sort", "size", "--reverse", "--limit", "2"}), "30 40");
+  EXPECT_NE(kiln({"ls", "--sort", "compile-time"}).out.find("COMPILE"), std::string::npos);
+  EXPECT_EQ(kiln({"ls"}).out.find("COMPILE"), std::string::npos);
+}
+
+TEST_F(Ls, MistakesNameWhatThereIs) {
+  fill_rows();
+  const Finished parameter = kiln({"ls", "NN=10"});
+  EXPECT_EQ(parameter.status, 2);
+  EXPECT_NE(parameter.err.find("did you mean 'N'"), std::string::npos) << parameter.err;
+  const Finished order = kiln({"ls", "--sort", "sise"});
+  EXPECT_EQ(order.status, 2);
+  EXPECT_NE(order.err.find("did you mean 'size'"), std::string::npos) << order.err;
+  EXPECT_EQ(kiln({"ls", "--arch", "sm_1"}).status, 2);
+  EXPECT_EQ(kiln({"ls", "-n", "0"}).status, 2);
+  EXPECT_EQ(kiln({"ls", "N"}).status, 2);
+}
+
+TEST_F(Ls, TheFooterCountsWhatIsShownAndAll) {
+  fill_rows();
+  const std::string out = kiln({"ls", "-t", "scale", "-n", "1"}).out;
+  EXPECT_NE(out.find("1 entry of scale of the 4 that match, "), std::string::npos) << out;
+  EXPECT_NE(out.find("(of 5 entries, "), std::string::npos) << out;
+}
+
+TEST_F(Ls, NarrowTerminalsLoseTheLeastImportantColumns) {
+  fill_rows();
+  for (const int columns : {40, 50, 60, 80, 120}) {
+    const TerminalRun r = run_on_terminal(columns, {"ls"}, environment());
+    EXPECT_EQ(r.status, 0);
+    for (const std::string& line : visible_lines(r.screen))
+      EXPECT_LE(line.size(), static_cast<std::size_t>(columns)) << line;
+    EXPECT_EQ(r.screen.find("SIZE") != std::string::npos, columns >= 64) << r.screen;
+    EXPECT_EQ(r.screen.find("ARCH") != std::string::npos, columns >= 52) << r.screen;
+  }
+  EXPECT_NE(run_on_terminal(40, {"ls", "--sort", "size"}, environment()).screen.find("SIZE"),
+            std::string::npos)
+      << "what is sorted by is always there";
+}
+
+TEST_F(Ls, AReadOnlyStoreIsListed) {
+  fill_rows();
+  ASSERT_EQ(::chmod(data_file().c_str(), 0400), 0);
+  ASSERT_EQ(::chmod((cache() + "/v1").c_str(), 0500), 0);
+  ASSERT_EQ(::chmod(cache().c_str(), 0500), 0);
+  EXPECT_EQ(listed({"N=2"}), "20");
+  ASSERT_EQ(::chmod(cache().c_str(), 0700), 0);
+  ASSERT_EQ(::chmod((cache() + "/v1").c_str(), 0700), 0);
+}
+
+TEST_F(Ls, ADamagedHeadIsExitFourAndTheOthersAreListed) {
+  fill_rows();
+  std::string bytes = contents();
+  const auto at = bytes.find("gone");
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] ^= 1;
+  overwrite(bytes);
+  const Finished r = kiln({"ls", "--json"});
+  EXPECT_EQ(r.status, 4);
+  EXPECT_EQ(r.json()["count"], 4);
+  EXPECT_EQ(r.json()["error"]["code"], "damaged");
+}
+
+using Show = Ls;
+
+TEST_F(Show, FindsAnEntryByAnyUniquePrefix) {
+  fill_rows();
+  EXPECT_EQ(kiln({"show", "1", "--json"}).json()["arch"], "sm_80");
+  EXPECT_EQ(kiln({"show", "21", "--json"}).json()["params"]["N"], "10");
+  const Finished ambiguous = kiln({"show", "2"});
+  EXPECT_EQ(ambiguous.status, 2);
+  EXPECT_NE(ambiguous.err.find("200000000000"), std::string::npos) << ambiguous.err;
+  EXPECT_NE(ambiguous.err.find("210000000000"), std::string::npos) << ambiguous.err;
+  EXPECT_EQ(kiln({"show", "5"}).status, 1);
+  EXPECT_EQ(kiln({"show", "xyz"}).status, 2);
+}
+
+TEST_F(Show, SaysTheOccupancyAndWhichBlockItIsOf) {
+  fill_rows();
+  const auto json = kiln({"show", "20", "--json"}).json()["occupancy"];
+  EXPECT_EQ(json["threads"], 256) << "the manifest's block";
+  EXPECT_EQ(json["threads_from"], "manifest");
+  EXPECT_EQ(json["blocks"], 8);
+  EXPECT_EQ(json["most_warps"], 64);
+  EXPECT_EQ(kiln({"show", "40", "--json"}).json()["occupancy"]["threads_from"], "most")
+      << "its template is gone";
+  EXPECT_NE(
+      kiln({"show", "20"}).out.find("8 blocks an SM, 100 % of its warps (64 of 64), at 256 threads a block"),
+      std::string::npos)
+      << kiln({"show", "20"}).out;
+}
+
+TEST_F(Show, OnlyOneThingGoesToStdout) {
+  fill_rows();
+  EXPECT_EQ(kiln({"show", "20", "--sass", "--log"}).status, 2);
+  EXPECT_EQ(kiln({"show", "20", "--ptx", "--image", "-"}).status, 2);
+  EXPECT_EQ(kiln({"show", "20", "--json", "--log"}).status, 2);
+  EXPECT_EQ(kiln({"show", "20", "--image", "-"}).out, std::string(3000, 'i'));
+}
+
+class Ptx : public KilnCompiler {};
+
+TEST_F(Ptx, IsMadeAgainWhileTheSourcesAreTheSame) {
+  const std::string key = kiln({"compile", "scale", "N=1", "--json"}).json()["key"];
+  const Finished same = kiln({"show", key, "--ptx"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_NE(same.out.find(".version"), std::string::npos);
+  write("templates/scale.cu", base::read_file(path("templates/scale.cu"))->bytes + "// edited\n");
+  const Finished edited = kiln({"show", key, "--ptx"});
+  EXPECT_EQ(edited.status, 1);
+  EXPECT_NE(edited.err.find("source has changed"), std::string::npos) << edited.err;
+}
+
+}  // namespace
+}  // namespace kiln::test

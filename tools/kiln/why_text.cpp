@@ -1,0 +1,230 @@
+#include "why_text.hpp"
+
+#include <cmath>
+#include <ctime>
+
+#include "outcome.hpp"
+#include "source/record_text.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::size_t kIndent = 13, kDigits = 12;
+
+std::string ago(std::int64_t seconds) {
+  const std::int64_t age = std::time(nullptr) - seconds;
+  return age < 0 ? "in the future (a clock was wrong)" : human_age(age) + " ago";
+}
+
+std::string here(const WhyAnswer& a) { return a.shortest + " for " + a.resolved.arch.name(); }
+
+Sides sides_of(const WhyAnswer& a, const Near& near) {
+  return {"in the cached entry", "here", near.facts.nvrtc_version, a.nvrtc_version};
+}
+
+/// What one difference means to somebody who asks what has happened since `when`.
+std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string& when) {
+  const bool file = d.field == "include" || d.field == "header" || d.field == "project-header";
+  const std::string name = d.field == "source" ? a.source_name : d.name;
+  if (d.field == "source" || (file && d.one && d.other)) return name + " changed since " + when;
+  if (file && d.other) return name + " is included now, and was not when " + when;
+  if (file) return name + " is no longer included, as it was when " + when;
+  if (d.field == "nvrtc" || d.field == "builtins") return "NVRTC is another one than when " + when;
+  if (d.field == "option" || d.field == "kiln-option")
+    return (d.other ? "option " + *d.other + " is new since " : "option " + *d.one + " is gone since ") +
+           when;
+  if (d.field == "facts" || d.field == "kiln-key") return "kiln itself changed since " + when;
+  if (d.field == "name") return "the name expression changed since " + when;
+  return sentence(d, {"in the cached entry", "here"}) + "; " + when;
+}
+
+std::string and_more(std::size_t count) { return count == 0 ? "" : "; " + counted(count, "more difference"); }
+
+/// Of a miss whose nearest entry was asked for in the same way: what happened since.
+std::string stale(const WhyAnswer& a) {
+  const Near& near = a.nearest.best.front();
+  const std::string when = a.nearest_written.front() + " was compiled " + ago(near.facts.created_s);
+  return since(a, near.differences.front(), when) + and_more(near.differences.size() - 1);
+}
+
+/// Of one that nobody has asked for in this way: the nearest's parameters and arch.
+std::string never_asked(const WhyAnswer& a) {
+  const Near& near = a.nearest.best.front();
+  std::string values, arch;
+  for (const KeyDifference& d : near.differences) {
+    if (d.field == "parameter")
+      values += (values.empty() ? "" : " ") + d.name + (d.one ? '=' + *d.one : " not at all");
+    else if (d.field == "arch" && d.one)
+      arch = *d.one;
+  }
+  if (values.empty())
+    return a.shortest + " is cached for " + arch + ", and not for " + a.resolved.arch.name();
+  return here(a) + " is not cached; the nearest entry has " + values +
+         (arch.empty() ? "" : " and is for " + arch);
+}
+
+std::string fault_text(const WhyAnswer& a, const runtime::Explanation::Fault& fault) {
+  const std::string entry = "the entry of " + here(a) + " in " + fault.directory;
+  switch (fault.miss) {
+    case cache::Miss::damaged:
+      return entry + " is damaged";
+    case cache::Miss::other_key_text:
+      return entry + " has the same digest and another key text";
+    case cache::Miss::gate_timeout:
+      return fault.directory + " could not be read: another process holds its lock";
+    default:
+      return fault.directory + " could not be read";
+  }
+}
+
+std::string compiling_text(const WhyAnswer& a) {
+  return a.flight->who() + " has been compiling " + here(a) + " for " +
+         std::to_string(std::lround(a.flight->seconds_since_start())) + " s";
+}
+
+std::string miss_text(const WhyAnswer& a) {
+  if (!a.path.faults.empty()) return fault_text(a, a.path.faults.front());
+  if (!a.nearest.best.empty()) {
+    return a.nearest.best.front().distance.asked == 0 ? stale(a) : never_asked(a);
+  }
+  if (a.directory.empty()) return "no directory for a cache was found";
+  if (a.nearest.entries == 0) return "nothing is cached in " + a.directory + " yet";
+  return "nothing of " + a.resolved.specialization.template_name + " is cached in " + a.directory + " (" +
+         counted(a.nearest.entries, "entry", "entries") + " of other templates)";
+}
+
+std::string plan_row(const WhyAnswer& a) {
+  return source::record_row(a.resolved.specialization, a.resolved.arch);
+}
+
+std::string step_text(const WhyAnswer& a) {
+  switch (a.step) {
+    case Step::disk:
+      return "served from disk";
+    case Step::layer:
+      return "served from a layer";
+    case Step::foreign_toolchain:
+      return "served from disk, though another toolchain made it";
+    case Step::waiting:
+      return "a process that asks now waits for that one";
+    case Step::compile:
+      return "compiled" + (a.nvrtc_version.empty() ? "" : " with NVRTC " + a.nvrtc_version) +
+             (a.fallback.empty() ? "" : ", or get_or_fallback serves " + a.fallback + " meanwhile");
+    case Step::sealed:
+      return "refused: mode sealed does not compile";
+    case Step::no_compiler:
+      return "refused: no NVRTC was found (see 'kiln doctor')";
+  }
+  return {};
+}
+
+std::string name_of(Step step) {
+  constexpr const char* names[] = {"disk",    "layer",  "foreign_toolchain", "waiting",
+                                   "compile", "sealed", "no_compiler"};
+  return names[static_cast<int>(step)];
+}
+
+void print_hit(const WhyAnswer& a) {
+  if (!a.entry) return;
+  const compile::Facts& f = a.entry->facts;
+  print_definition("compiled", ago(f.created_s) + " in " + phases_of(f), kIndent);
+  print_definition("image", human_bytes(a.entry->cubin_bytes), kIndent);
+  if (a.entry->last_used_s)
+    print_definition("last used",
+                     ago(static_cast<std::int64_t>(a.entry->last_used_s)) + ", " +
+                         counted(a.entry->uses, "use") + " or more",
+                     kIndent);
+}
+
+void print_near(const WhyAnswer& a, std::size_t i) {
+  const Near& near = a.nearest.best[i];
+  print_definition(i == 0 ? "nearest" : "",
+                   near.key.hex().substr(0, kDigits) + "  " + a.nearest_written[i] + " for " +
+                       near.facts.arch + ", compiled " + ago(near.facts.created_s),
+                   kIndent);
+  bool first = true;
+  for (const std::string& line : sentences(near.differences, sides_of(a, near))) {
+    print_definition(first ? "differs" : "", line, kIndent);
+    first = false;
+  }
+}
+
+}  // namespace
+
+std::string headline(const WhyAnswer& a) {
+  if (is_hit(a)) return "hit: " + here(a) + " is " + step_text(a) + " (" + a.directory + ')';
+  if (a.step == Step::waiting) return "waiting: " + compiling_text(a);
+  return "miss: " + miss_text(a);
+}
+
+void print_answer(const WhyAnswer& a) {
+  print_paragraph(headline(a), is_hit(a) ? Style::green : Style::yellow);
+  print_definition("key", a.entry ? a.entry->key.hex() : a.path.made.key.hex(), kIndent);
+  if (is_hit(a)) return print_hit(a);
+  print_definition("so it is", step_text(a), kIndent);
+  if (a.flight && a.step != Step::waiting) print_definition("meanwhile", compiling_text(a), kIndent);
+  if (!a.path.unpublishable.empty())
+    print_definition("never kept", "a compile of it is not cached: " + a.path.unpublishable, kIndent);
+  for (std::size_t i = 0; i < a.nearest.best.size(); ++i) print_near(a, i);
+  if (a.nearest.of_template > a.nearest.best.size() && !a.nearest.best.empty())
+    print_definition("others",
+                     counted(a.nearest.of_template - a.nearest.best.size(), "entry", "entries") + " of " +
+                         a.resolved.specialization.template_name + " (--all N compares with more)",
+                     kIndent);
+  for (const std::string& other : a.other_schemas)
+    print_definition("unread", other + " is the store of another version of kiln", kIndent);
+  if (a.step == Step::sealed) print("\nA plan for 'kiln prewarm' that makes it ready:\n\n" + plan_row(a));
+}
+
+std::string damage_of(const WhyAnswer& a) {
+  for (const auto& fault : a.path.faults) {
+    if (fault.miss == cache::Miss::damaged)
+      return fault_text(a, fault) + "; 'kiln verify' says more, and the next publish heals it";
+  }
+  if (a.nearest.unreadable == 0) return {};
+  return counted(a.nearest.unreadable, "entry is", "entries are") +
+         " damaged and could not be compared with; 'kiln verify' says which";
+}
+
+Json json_of(const WhyAnswer& a) {
+  Json out;
+  out["template"] = a.resolved.specialization.template_name;
+  out["params"] = json_of(a.resolved.specialization.parameters);
+  out["arch"] = a.resolved.arch.name();
+  out["key"] = a.path.made.key.hex();
+  out["outcome"] = name_of(a.step);
+  out["says"] = headline(a);
+  out["directory"] = a.directory.empty() ? Json(nullptr) : Json(a.directory);
+  out["entry"] = a.entry ? json_of(*a.entry) : Json(nullptr);
+  out["fallback"] = a.fallback.empty() ? Json(nullptr) : Json(a.fallback);
+  out["unpublishable"] = a.path.unpublishable.empty() ? Json(nullptr) : Json(a.path.unpublishable);
+  out["plan"] = a.step == Step::sealed ? Json(plan_row(a)) : Json(nullptr);
+  out["flight"] = nullptr;
+  if (a.flight)
+    out["flight"] = {{"pid", a.flight->pid},
+                     {"host", a.flight->host},
+                     {"since", a.flight->started_unix_ms / 1000},
+                     {"seconds", a.flight->seconds_since_start()}};
+  out["entries"] = a.nearest.entries;
+  out["entries_of_template"] = a.nearest.of_template;
+  out["other_schemas"] = a.other_schemas;
+  out["nearest"] = Json::array();
+  for (const Near& near : a.nearest.best) {
+    Json differs = Json::array();
+    for (const KeyDifference& d : near.differences)
+      differs.push_back({{"field", d.field},
+                         {"name", d.name},
+                         {"cached", d.one ? Json(*d.one) : Json(nullptr)},
+                         {"asked", d.other ? Json(*d.other) : Json(nullptr)},
+                         {"says", sentence(d, sides_of(a, near))}});
+    out["nearest"].push_back({{"key", near.key.hex()},
+                              {"directory", near.directory},
+                              {"params", json_of(near.facts.parameters)},
+                              {"arch", near.facts.arch},
+                              {"created", near.facts.created_s},
+                              {"differs", differs}});
+  }
+  return out;
+}
+
+}  // namespace kiln::cli
