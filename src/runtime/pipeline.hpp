@@ -79,8 +79,11 @@ class Pipeline {
   bool flush(base::Deadline deadline = base::Deadline::never()) { return publisher_.flush(deadline); }
   /// Memory and disk, counted by nobody: what obtain would find. For prewarm --check.
   std::optional<Outcome> look(const source::Instantiation& unit);
-  /// Compiles without store, flight or memory; for --emit ptx and for benches.
-  compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx);
+  /// Compiles without store, flight or memory; for --emit ptx, kiln audit and benches.
+  compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx,
+                                  compile::Urgency urgency = compile::Urgency::caller);
+  /// What it would be looked for under; from the files as they are now.
+  compile::MadeKey key_of(const source::Instantiation& unit);
 
   const toolchain::Toolkit& toolkit();
   /// Opens the compiler in the background when this process will soon need it: nothing was ever cached where
