@@ -130,7 +130,6 @@ TEST_F(Audit, TemplateAndArchChooseEntries) {
 
 TEST_F(Audit, AnotherImageUnderAValidRecordIsFound) {
   prewarm_scale();
-  std::string changed_section;
   copy("other", [](int number, cache::Record& record) {
     if (number == 1) record.image[record.image.size() / 2] ^= 1;
   });
@@ -139,8 +138,9 @@ TEST_F(Audit, AnotherImageUnderAValidRecordIsFound) {
   EXPECT_EQ(json["equal"], 3);
   EXPECT_EQ(json["differs"], 1);
   for (const auto& result : json["results"])
-    if (result["state"] == "differs")
+    if (result["state"] == "differs") {
       EXPECT_NE(result["reason"].get<std::string>().find("byte "), std::string::npos);
+    }
   const Finished text = kiln({"audit", "--all"}, {{"KILN_CACHE_DIR", path("other")}});
   EXPECT_EQ(text.status, 4);
   EXPECT_NE(text.out.find("3 equal, 1 differs"), std::string::npos) << text.out;
@@ -170,7 +170,9 @@ TEST_F(Audit, AnEditMakesEntriesNotComparableAndSaysWhatChanged) {
   EXPECT_EQ(json["equal"], 4);
   EXPECT_EQ(json["not_comparable"], 1);
   for (const auto& result : json["results"])
-    if (result["template"] == "picky") EXPECT_EQ(result["reason"], "source");
+    if (result["template"] == "picky") {
+      EXPECT_EQ(result["reason"], "source");
+    }
   json = audit({"--all", "-t", "picky"}, 1);
   EXPECT_EQ(json["not_comparable"], 1);
 }

@@ -45,7 +45,7 @@ int exit_of(const Audit& audit) {
   return audit.count(State::equal) > 0 ? kPartly : kFailed;
 }
 
-Json json_of(const Context& context, const Audit& audit) {
+Json audit_json(const Context& context, const Audit& audit) {
   Json results = Json::array();
   for (std::size_t i = 0; i < audit.entries.size(); ++i) {
     const StoredEntry& entry = audit.entries[i];
@@ -139,7 +139,7 @@ int audit(Context& context, const Arguments& arguments) {
     out.interrupted = PoliteInterrupt::requested();
   }
   if (context.json)
-    print_json(json_of(context, out));
+    print_json(audit_json(context, out));
   else if (out.stored == 0)
     print_paragraph(empty_store_text(view));
   else

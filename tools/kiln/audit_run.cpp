@@ -26,7 +26,7 @@ std::string first_line(const std::exception& error) {
 source::Instantiation instantiation_of(runtime::Service& service, const StoredEntry& entry) {
   const compile::Facts& facts = entry.facts;
   const auto origin = service.catalog().open(entry.template_name());
-  std::vector<source::NamedValue> values;
+  std::vector<NamedValue> values;
   for (const Parameter& p : facts.parameters) values.push_back({p.name, Value(std::string_view(p.value))});
   const bool reference = facts.unit != entry.template_name();
   // A reference is compiled for archs that its template does not take.
