@@ -12,8 +12,6 @@ name = "reduce"
 source = "reduce.cu"
 instantiate = "reduce<{N}>"
 summary = "a block reduction"
-[compile]
-host_headers = "shim"
 [param.N]
 kind = "int"
 range = [1, 1024]

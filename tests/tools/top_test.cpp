@@ -34,7 +34,8 @@ class Top : public StoreCommand {
     std::vector<nlohmann::json> out;
     base::poll_until(cache::test::soon(), [&] {
       out.clear();
-      for (const auto& row : look()["processes"])
+      const nlohmann::json seen = look();
+      for (const auto& row : seen["processes"])
         if (row["state"] == state) out.push_back(row);
       return out.size() == count;
     });

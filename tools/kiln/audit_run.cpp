@@ -61,7 +61,8 @@ AuditResult audit_entry(runtime::Service& service, cache::Store& store, const St
     out.compile_ms = compiled.facts.compile_ms;
     ImageDifference difference = compare_images(entry.facts, record->image, compiled.facts, compiled.image);
     out.section = std::move(difference.section);
-    return end(difference.text.empty() ? State::equal : State::differs, std::move(difference.text));
+    const State state = difference.text.empty() ? State::equal : State::differs;
+    return end(state, std::move(difference.text));
   } catch (const std::exception& error) {
     return end(State::failed, first_diagnostic(error));
   }

@@ -22,7 +22,8 @@ bool put(const char* text) { return std::fputs(text, stdout) >= 0 && std::fflush
 
 }  // namespace
 
-LiveScreen::LiveScreen() : keys_(::isatty(STDIN_FILENO) && ::tcgetattr(STDIN_FILENO, &before_) == 0) {
+LiveScreen::LiveScreen() {
+  keys_ = ::isatty(STDIN_FILENO) && ::tcgetattr(STDIN_FILENO, &before_) == 0;
   sigset_t ours;
   ::sigemptyset(&ours);
   for (const int number : kSignals) ::sigaddset(&ours, number);
