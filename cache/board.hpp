@@ -4,11 +4,11 @@
 // without a lock, and a torn or foreign one does not pass its checksum. Read and written with pread and
 // pwrite only: a mapped page on a full tmpfs is SIGBUS.
 //
-// Format 1: 512 slots of 40 KiB (sparse: untouched pages cost nothing). A slot is
-//   u32 magic "KBRD", u32 format, u32 size of the body, u64 XXH3-64 of the body xor the salt, then the body
-//   (base/wire.hpp): 32 bytes key, u64 flight, u32 state, u32 without_record, i32 pid, u64 pid namespace, i64
-//   started (unix ms), i64 started, i64 ended (boot clock, ms), bytes host, bytes subject, bytes error
-// A key lies in one of the four slots from its hash on.
+// Format 1: 512 slots of 40 KiB (sparse: untouched pages cost nothing; cache/slot_file.hpp), with "KBRD" as
+// the magic and as the body (base/wire.hpp)
+//   32 bytes key, u64 flight, u32 state, u32 without_record, i32 pid, u64 pid namespace, i64 started (unix
+//   ms), i64 started, i64 ended (boot clock, ms), bytes host, bytes subject, bytes error
+// A key lies in one of the four slots from its hash on. Behind them: who waits (cache/waiters.hpp).
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,23 @@
 #include <string_view>
 #include <vector>
 
-#include "cache/gate.hpp"
+#include "cache/asker.hpp"
+#include "cache/slot_file.hpp"
 #include "kiln/digest.hpp"
 
 namespace kiln::cache {
 
 enum class FlightState : std::uint32_t { compiling, published, failed, unpublished };
 
-struct BoardEntry {
+struct BoardEntry : Asker {
   Key key;
   std::uint64_t flight = 0;  ///< grows with each flight of a key (boot clock, us)
   FlightState state = FlightState::compiling;
   std::uint32_t without_record = 0;           ///< flights of this key that ended without a record, in a row
-  std::int32_t pid = 0;                       ///< as its own PID namespace knows it
-  std::uint64_t pid_namespace = 0;            ///< inode of /proc/self/ns/pid
   std::int64_t started_unix_ms = 0;           ///< for people
   std::int64_t started_ms = 0, ended_ms = 0;  ///< boot clock; 0: not ended
-  std::string host;
-  std::string subject;  ///< for people: "rms_norm T=bf16 H=4096 for sm_90a"
-  std::string error;    ///< of a failed flight, as the holder wrote it; at most kErrorLimit bytes
+  std::string subject;                        ///< for people: "rms_norm T=bf16 H=4096 for sm_90a"
+  std::string error;  ///< of a failed flight, as the holder wrote it; at most kErrorLimit bytes
 
   static constexpr std::size_t kErrorLimit = 36 << 10;
 
@@ -43,8 +41,6 @@ struct BoardEntry {
   /// be mended by now.
   std::uint32_t endings_without_record() const noexcept;
   double seconds_since_start() const noexcept;
-  /// "pid 4711 on node7", and whether that is a pid of another namespace.
-  std::string who() const;
 };
 
 /// One board file. Thread-safe; safe between processes.
@@ -52,7 +48,9 @@ class Board {
  public:
   /// `salt` goes into every checksum: entries of another store that once had this one's name (an inode is
   /// used again) are no information.
-  Board(std::string path, std::uint64_t salt);
+  Board(std::string path, std::uint64_t salt) : file_(std::move(path), salt) {}
+  /// Only looks, at a board of this user.
+  Board(std::string path, std::uint64_t salt, uid_t owner) : file_(std::move(path), salt, owner) {}
 
   std::optional<BoardEntry> read(const Key& key) noexcept;
   /// Every intact entry, in no order.
@@ -66,19 +64,19 @@ class Board {
   /// a newer flight of the key began meanwhile (the lock file was replaced under this one).
   void end(BoardEntry entry, FlightState state, std::string_view error = {}) noexcept;
 
-  const std::string& path() const noexcept { return path_; }
+  const std::string& path() const noexcept { return file_.path(); }
+  /// The file, which has room behind the slots.
+  SlotFile& file() noexcept { return file_; }
+  static constexpr std::int64_t kEnd = std::int64_t{512} * (40 << 10);
 
  private:
-  FdPool::Lease open(bool create);
   std::optional<BoardEntry> find(int fd, const Key& key, std::int64_t& slot);
   std::int64_t slot_for(int fd, const Key& key);
   void write(const BoardEntry& entry) noexcept;
 
   std::optional<BoardEntry> read_slot(int fd, std::int64_t slot) const;
 
-  std::string path_;
-  std::uint64_t salt_;
-  FdPool pool_;
+  SlotFile file_;
 };
 
 }  // namespace kiln::cache

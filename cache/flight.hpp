@@ -19,6 +19,7 @@
 #include "base/deadline.hpp"
 #include "cache/board.hpp"
 #include "cache/gate.hpp"
+#include "cache/waiters.hpp"
 #include "kiln/digest.hpp"
 
 namespace kiln::cache {
@@ -58,10 +59,10 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   };
   /// After locking, the file's inode is compared with the path's, and the lock is taken again when it was
   /// replaced. A waiter says once, after 2 s, whom it waits for. `cancelled`, when given, ends the wait once
-  /// true; `on_wait` is called once when somebody else holds it. Throws Error(io) when no lock file is usable
-  /// any more.
+  /// true; `on_wait` is called once when somebody else holds it. One who has waited for 20 ms is shown as
+  /// waiting, with `subject`, for people. Throws Error(io) when no lock file is usable any more.
   Taken take(const Key& key, base::Deadline deadline, const std::atomic<bool>* cancelled = nullptr,
-             const std::function<void()>& on_wait = {});
+             const std::function<void()>& on_wait = {}, std::string_view subject = {});
 
   /// The lock file that a flight would take now, or the first candidate when none is usable.
   std::string path();
@@ -69,6 +70,9 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   FdPool::Lease lease();
   /// The boards of all candidates together.
   std::vector<BoardEntry> board();
+  /// That this process waits for something else than a flight, until it is destroyed; null: cannot be shown.
+  /// The file outlives it.
+  std::unique_ptr<ShownWaiter> show_waiting(WaitFor wait_for, std::string_view subject) noexcept;
 
  private:
   struct Place;
@@ -81,10 +85,6 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   std::unique_ptr<FdPool> data_file_;  // null: no store place
   std::string data_path_;
 };
-
-/// The flight of `key` that some process of this host is on now: the board says so, and the key's byte in the
-/// lock file beside it is held. Takes no lock and creates nothing.
-std::optional<BoardEntry> flight_under_way(const FlightPlaces& places, const Key& key) noexcept;
 
 /// Held by who compiles a key, until the record is committed. One thread at a time. A forked child's copy
 /// does nothing.

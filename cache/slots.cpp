@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "cache/flight_paths.hpp"
+
 namespace kiln::cache {
-namespace {
-
-constexpr std::int64_t kMark = std::int64_t{1} << 62;  // keys lie below
-constexpr std::int64_t kFirstSlot = kMark + 1;
-
-}  // namespace
 
 SlotAsker::SlotAsker(std::shared_ptr<FlightFile> file, SlotUse use, int count)
     : file_(std::move(file)), use_(use), count_(std::max(1, count)) {}
@@ -18,7 +14,7 @@ SlotAsker::~SlotAsker() { mark_.release(); }
 std::shared_ptr<Slot> SlotAsker::try_take() {
   const auto now = base::Deadline::after(base::Clock::duration::zero());
   FdPool::Lease fd = file_->lease();
-  if (use_ == SlotUse::ahead && RangeLock::excluded(fd.get(), kMark, RangeLock::Mode::exclusive))
+  if (use_ == SlotUse::ahead && RangeLock::excluded(fd.get(), kSlotMark, RangeLock::Mode::exclusive))
     return nullptr;
   const int all = use_ == SlotUse::caller ? count_ + std::max(1, count_ / 4) : count_;
   const auto take = [&](int slot) -> std::shared_ptr<Slot> {
@@ -31,7 +27,7 @@ std::shared_ptr<Slot> SlotAsker::try_take() {
   if (out) {
     mark_.release();
   } else if (use_ == SlotUse::caller && !mark_fd_) {
-    if (auto mark = RangeLock::acquire(fd.get(), kMark, RangeLock::Mode::shared, now)) {
+    if (auto mark = RangeLock::acquire(fd.get(), kSlotMark, RangeLock::Mode::shared, now)) {
       mark_fd_ = std::move(fd);
       mark_ = std::move(*mark);
     }

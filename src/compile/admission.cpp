@@ -11,6 +11,7 @@ using namespace std::chrono_literals;
 
 constexpr base::Clock::duration kFirstPoll = 200us, kLastPoll = 5ms;  // of the host's slots
 constexpr auto kMemoryPoll = 20ms;
+constexpr auto kShownAfter = 20ms;
 constexpr auto kMemoryRead = 50ms;  // reading a cgroup's statistics can take the kernel a millisecond
 /// Free memory below this, and the kernel soon chooses whom to kill.
 constexpr std::uint64_t kDanger = std::uint64_t{256} << 20;
@@ -61,7 +62,8 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
   std::unique_ptr<HostSlots::Asker> asker;
   Urgency asked_as = demand.now();
   base::Clock::duration poll = kFirstPoll;
-  std::optional<base::Clock::time_point> wants_slot_since;
+  std::optional<base::Clock::time_point> wants_slot_since, waits_since;
+  std::shared_ptr<void> shown;
   while (!closed_ && !demand.give_up.passed()) {
     base::Clock::duration pause = 1h;  // until something changes
     if (me.is_first() && worker_free(limits, demand.now())) {
@@ -89,6 +91,16 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
         }
         pause = poll;
         poll = std::min(poll * 2, kLastPoll);
+      }
+    }
+    if (limits.slots && !shown) {
+      if (!waits_since) waits_since = base::Clock::now();
+      const auto waited = base::Clock::now() - *waits_since;
+      if (waited >= kShownAfter) {
+        shown = limits.slots->show_waiting(demand);
+        if (!shown) shown = std::make_shared<char>();  // cannot be: not asked again
+      } else {
+        pause = std::min<base::Clock::duration>(pause, kShownAfter - waited);
       }
     }
     changed_.wait_for(me.lock, std::min(pause, demand.give_up.left()));

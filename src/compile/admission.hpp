@@ -31,6 +31,8 @@ class HostSlots {
   };
   /// Thread-safe; the asker is one thread's at a time.
   virtual std::unique_ptr<Asker> ask(Urgency urgency) = 0;
+  /// To people who look, until destruction: one has waited for his turn for a while. May be null.
+  virtual std::shared_ptr<void> show_waiting(const Demand&) noexcept { return nullptr; }
 };
 
 class Admission {

@@ -13,6 +13,7 @@ Demand demand_of(const source::Instantiation& unit, const source::Closure& closu
   for (const source::ClosureFile& file : closure.files) bytes += file.stamp.size;
   Demand out;
   out.subject = unit.unit + ' ' + unit.resolved.arch.name();
+  out.what = unit.resolved.specialization.to_string() + " for " + unit.resolved.arch.name();
   out.memory = kCompilerBytes + kPerHeaderByte * bytes;
   out.compile_limit = compile_limit;
   return out;

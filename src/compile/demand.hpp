@@ -16,6 +16,7 @@ enum class Urgency { caller, ahead };
 
 struct Demand {
   std::string subject{};     ///< what its memory is remembered under: template and arch
+  std::string what{};        ///< for people: "rms_norm T=bf16 H=4096 for sm_90a"
   std::uint64_t memory = 0;  ///< bytes that it will take, guessed; what was learnt of the subject counts more
   std::uint64_t at_least = 0;  ///< bytes to reserve in any case: it was killed with less
   /// How long it may run once it has started; waiting for its turn is not counted.

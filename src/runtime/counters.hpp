@@ -19,6 +19,13 @@ struct Counters {
   Count skipped_read_only{}, skipped_gate_timeout{}, skipped_full{}, skipped_failed{}, skipped_queue_full{};
   Count convoy_left{}, flight_timeouts{}, evictions{}, layer_hits{}, fallbacks{}, adopted{};
   Count compile_us{};
+  Count saved_us{};  ///< of compiles that a store's record or somebody else's flight made unnecessary
+
+  /// A kernel that took so long to compile was served without compiling.
+  void saved(double compile_ms) noexcept {
+    constexpr double kLongest = 1e12;  // a record may say anything
+    if (compile_ms > 0 && compile_ms < kLongest) saved_us += static_cast<std::uint64_t>(compile_ms * 1000);
+  }
 
   std::uint64_t puts_skipped() const noexcept {
     return skipped_read_only + skipped_gate_timeout + skipped_full + skipped_failed + skipped_queue_full;
@@ -42,6 +49,7 @@ struct Counters {
     out.layer_hits = layer_hits, out.evictions = evictions;
     out.fallbacks = fallbacks, out.adopted = adopted;
     out.compile_ms = static_cast<double>(compile_us.load()) / 1000;
+    out.compile_saved_ms = static_cast<double>(saved_us.load()) / 1000;
   }
 };
 

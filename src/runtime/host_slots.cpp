@@ -33,4 +33,16 @@ std::unique_ptr<compile::HostSlots::Asker> HostSlots::ask(compile::Urgency urgen
   return std::make_unique<FlightFileAsker>(file_(), use, count_());
 }
 
+std::shared_ptr<void> HostSlots::show_waiting(const compile::Demand& demand) noexcept try {
+  struct Shown {
+    std::shared_ptr<cache::FlightFile> file;  // first: goes last
+    std::unique_ptr<cache::ShownWaiter> waiter;
+  };
+  auto out = std::make_shared<Shown>(Shown{file_(), nullptr});
+  if (out->file) out->waiter = out->file->show_waiting(cache::WaitFor::turn, demand.what);
+  return out;
+} catch (...) {
+  return nullptr;
+}
+
 }  // namespace kiln::runtime

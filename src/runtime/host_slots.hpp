@@ -16,6 +16,7 @@ class HostSlots final : public compile::HostSlots {
   HostSlots(std::function<std::shared_ptr<cache::FlightFile>()> file, std::function<int()> count)
       : file_(std::move(file)), count_(std::move(count)) {}
   std::unique_ptr<Asker> ask(compile::Urgency urgency) override;
+  std::shared_ptr<void> show_waiting(const compile::Demand& demand) noexcept override;
 
  private:
   std::function<std::shared_ptr<cache::FlightFile>()> file_;

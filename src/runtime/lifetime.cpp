@@ -36,6 +36,7 @@ constexpr LifetimeCounter kCounters[] = {
     {"", "flight_timeouts", &C::flight_timeouts},
     {"", "fallbacks", &C::fallbacks},
     {"", "adopted", &C::adopted},
+    {"", "saved_us", &C::saved_us},
 };
 static_assert(std::size(kCounters) <= cache::kTallyValues);
 static_assert(sizeof(Counters) == (std::size(kCounters) + 1) * sizeof(C::Count),

@@ -231,13 +231,20 @@ void Pipeline::remember(const std::shared_ptr<const StoredImage>& image) {
   }
 }
 
-compile::Compiled Pipeline::compile_alone(const source::Instantiation& unit, bool want_ptx) {
+compile::MadeKey Pipeline::key_of(const source::Instantiation& unit) {
+  return prepare(unit, source::Trust::content).made;
+}
+
+compile::Compiled Pipeline::compile_alone(const source::Instantiation& unit, bool want_ptx,
+                                          compile::Urgency urgency) {
   if (config_.mode() == Mode::sealed)
     throw Error(Errc::not_ready, hint(unit) + ": mode sealed does not compile");
   const Unit prepared = prepare(unit, source::Trust::content);
+  auto demand = compile::demand_of(unit, prepared.closure, seconds(config_.compile_deadline_s()));
+  const std::atomic<compile::Urgency> as_asked = urgency;
+  demand.urgency = &as_asked;
   return compile::compile({prepared.instantiation, prepared.closure, prepared.made, want_ptx}, toolkit(),
-                          workers_,
-                          compile::demand_of(unit, prepared.closure, seconds(config_.compile_deadline_s())));
+                          workers_, demand);
 }
 
 }  // namespace kiln::runtime

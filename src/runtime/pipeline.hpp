@@ -96,8 +96,11 @@ class Pipeline {
   /// The same with its reasons, by the rules of `options`. Compiles nothing and takes no part in a flight;
   /// works without a compiler as far as `obtain` does.
   Explanation explain(const source::Instantiation& unit, const ObtainOptions& options);
-  /// Compiles without store, flight or memory; for --emit ptx and for benches.
-  compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx);
+  /// Compiles without store, flight or memory; for --emit ptx, kiln audit and benches.
+  compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx,
+                                  compile::Urgency urgency = compile::Urgency::caller);
+  /// What it would be looked for under; from the files as they are now.
+  compile::MadeKey key_of(const source::Instantiation& unit);
 
   const toolchain::Toolkit& toolkit();
   /// Opens the compiler in the background when this process will soon need it: nothing was ever cached where

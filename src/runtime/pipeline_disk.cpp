@@ -78,7 +78,7 @@ std::optional<Obtained> Pipeline::from_disk(const Unit& unit, const ObtainOption
       auto found = from_store(layer, unit, patience, miss);
       if (found) {
         found->outcome = Outcome::layer;
-        if (count_misses) ++counters_.layer_hits;
+        if (count_misses) ++counters_.layer_hits, counters_.saved(found->image->facts.compile_ms);
         return found;
       }
       if (reason == cache::Miss::absent) reason = miss;
@@ -97,7 +97,7 @@ std::optional<Obtained> Pipeline::from_disk(const Unit& unit, const ObtainOption
       if (auto found = from_layer(*readable)) return found;
     if (writable) {
       if (auto found = from_store(*writable, unit, patience, miss)) {
-        if (count_misses) ++counters_.disk_hits;
+        if (count_misses) ++counters_.disk_hits, counters_.saved(found->image->facts.compile_ms);
         return found;
       }
       if (reason == cache::Miss::absent) reason = miss;
@@ -107,7 +107,8 @@ std::optional<Obtained> Pipeline::from_disk(const Unit& unit, const ObtainOption
     ++counters_.miss_no_store;
   }
   auto foreign = from_foreign(unit, options);
-  if (foreign && count_misses) ++counters_.foreign_toolchain;
+  if (foreign && count_misses)
+    ++counters_.foreign_toolchain, counters_.saved(foreign->image->facts.compile_ms);
   return foreign;
 }
 

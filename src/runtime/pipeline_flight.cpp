@@ -83,6 +83,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
       if (const auto landed = state.memory.find(unit->made.key);
           landed != state.memory.end() && !options.rejected.contains(unit->made.key)) {
         ++counters_.waits;
+        counters_.saved(landed->second->facts.compile_ms);
         return {landed->second, Outcome::waited, {}};
       }
       throw_remembered(state, unit->made.key);
@@ -120,6 +121,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
     throw Error(Errc::deadline, "the deadline passed while " + hint(unit->instantiation) +
                                     " was being compiled (it goes on)");
   Obtained out = flight->result.get();
+  if (joined) counters_.saved(out.image->facts.compile_ms);
   if (joined && out.outcome == Outcome::compiled) out.outcome = Outcome::waited;
   return out;
 }
@@ -150,7 +152,8 @@ std::shared_ptr<cache::Flight> Pipeline::take_host_lock(const Unit& unit) {
   };
   try {
     do {  // an error that does not hold for us is waited for no more: the next wait finds it there already
-      taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_, wait_began);
+      taken = file->take(unit.made.key, base::Deadline::after(patience), &leaving_, wait_began,
+                         hint(unit.instantiation));
       theirs =
           taken.end == End::failed ? decode_flight_error(taken.error, config_.compile_deadline_s()) : nullptr;
     } while (taken.end == End::failed && !theirs);
@@ -191,6 +194,7 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
       // our lock.
       if (auto found = from_disk(unit, look, false)) {
         ++counters_.waits;
+        counters_.saved(found->image->facts.compile_ms);
         found->outcome = Outcome::waited;
         land(unit, flight, *found);
         return;

@@ -9,6 +9,10 @@ add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 
 kiln_test(tools_maintenance_test SOURCES tools/verify_test.cpp tools/rewrite_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_maintenance_live_test SOURCES tools/maintenance_live_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_marks_test SOURCES tools/marks_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_prometheus_test SOURCES tools/prometheus_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_top_test SOURCES tools/top_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_audit_test SOURCES tools/audit_test.cpp USES kiln_process kiln_cache LABEL process)
 
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache doctor terminal descriptor completion everywhere)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)

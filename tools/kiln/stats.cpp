@@ -1,30 +1,37 @@
-// kiln stats: how much is cached, and what it saves.
+// kiln stats: how much is cached, what it saves, and what was counted over the store's life or since a mark.
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <map>
+#include <ctime>
 
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
 #include "commands.hpp"
 #include "context.hpp"
-#include "entries.hpp"
-#include "runtime/lifetime.hpp"
+#include "kiln/error.hpp"
+#include "lifetime_counters.hpp"
+#include "marks.hpp"
+#include "stats_report.hpp"
 
 namespace kiln::cli {
 namespace {
 
-struct Sum {
-  std::uint64_t entries = 0, cubin_bytes = 0, stored_bytes = 0;
-  double compile_ms = 0;
+constexpr std::size_t kIndent = 16;
+constexpr const char* kDefaultMark = "last";
 
-  void add(const StoredEntry& e) {
-    ++entries;
-    cubin_bytes += e.cubin_bytes;
-    stored_bytes += e.stored_bytes;
-    compile_ms += e.facts.compile_ms;
-  }
+struct Arguments {
+  std::string mark, since, prometheus;
+  std::vector<std::string> labels;
+  CLI::Option *mark_option = nullptr, *since_option = nullptr, *prometheus_option = nullptr;
 };
 
-using Groups = std::map<std::string, Sum, bool (*)(const std::string&, const std::string&)>;
+/// An option whose value may be left away.
+std::optional<std::string> given(const CLI::Option* option, const std::string& value,
+                                 const char* without_value) {
+  if (option->count() == 0) return std::nullopt;
+  return value.empty() ? without_value : value;
+}
 
+template <class Groups>
 Json json_of(const Groups& groups) {
   Json out = Json::object();
   for (const auto& [name, sum] : groups) {
@@ -36,8 +43,10 @@ Json json_of(const Groups& groups) {
   return out;
 }
 
+template <class Groups>
 void print_groups(const std::string& title, const Groups& groups) {
   using Fit = Table::Fit;
+  if (groups.empty()) return;
   Table table({{title},
                {"ENTRIES", Fit::right},
                {"IMAGES", Fit::right},
@@ -51,106 +60,164 @@ void print_groups(const std::string& title, const Groups& groups) {
   table.print();
 }
 
-/// The store's lifetime counters, by runtime::lifetime_counters; groups are objects.
-Json lifetime_json(const std::vector<std::uint64_t>& values) {
-  Json out = Json::object();
-  const auto counters = runtime::lifetime_counters();
-  for (std::size_t i = 0; i < counters.size(); ++i)
-    (*counters[i].group ? out[counters[i].group] : out)[counters[i].name] = values[i];
-  out["compile_ms"] = static_cast<double>(out["compile_us"].get<std::uint64_t>()) / 1000;
-  out.erase("compile_us");
+std::int64_t age_of(const Mark& mark) {
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(std::time(nullptr)) - mark.taken_s);
+}
+
+Json json_of(const Mark& mark, const Since& counted_since) {
+  Json out({{"mark", mark.name},
+            {"taken", mark.taken_s},
+            {"seconds", age_of(mark)},
+            {"reset", counted_since.reset}});
+  out.update(lifetime_json(counted_since.values));
   return out;
 }
 
-/// "12 disk, 3 memory": those that are not zero.
-std::string lifetime_text(const Json& lifetime, const char* group) {
-  std::string out;
-  for (const auto& [name, value] : lifetime.at(group).items()) {
-    if (value == 0) continue;
-    std::string words = name;
-    std::replace(words.begin(), words.end(), '_', ' ');
-    out += (out.empty() ? "" : ", ") + std::to_string(value.get<std::uint64_t>()) + ' ' + words;
+void print_since(const Mark& mark, const Since& counted_since) {
+  print_lifetime("Since the mark '" + mark.name + "', " + human_age(age_of(mark)) + " ago",
+                 lifetime_json(counted_since.values));
+  if (counted_since.reset) {
+    print_definition("note",
+                     "the counters began anew after the mark was set (they were damaged or removed); this is "
+                     "what was counted since they did",
+                     kIndent);
   }
-  return out.empty() ? "none" : out;
 }
 
-void print_lifetime(const Json& lifetime) {
-  const auto number = [&](const char* name) { return lifetime.at(name).get<std::uint64_t>(); };
-  print("\n");
-  print_heading("Since the store was made");
-  for (const char* group : {"hits", "misses", "puts"})
-    print_definition(group, lifetime_text(lifetime, group), 16);
-  print_definition("compiles",
-                   std::to_string(number("compiles")) + " in " +
-                       human_ms(lifetime.at("compile_ms").get<double>()) + ", " +
-                       std::to_string(number("compile_failures")) + " failed",
-                   16);
-  print_definition("waits", counted(number("waits"), "kernel") + " made by another asker meanwhile", 16);
+void print_contents(const StatsReport& report) {
+  print_definition("directory", report.view.directory, kIndent);
+  print_definition("entries", std::to_string(report.store.entries), kIndent);
+  print_definition("images", human_bytes(report.all.cubin_bytes), kIndent);
+  print_definition("on disk",
+                   human_bytes(report.store.live_bytes) + " live in a file of " +
+                       human_bytes(report.store.file_bytes) + ", which may grow to " +
+                       human_bytes(report.store.cap_bytes) + " (KILN_CACHE_MAX_SIZE)",
+                   kIndent);
+  print_definition("saves", human_ms(report.all.compile_ms) + " of compile time per full warm start",
+                   kIndent);
+  if (!report.damaged.empty()) print_definition("damaged", damaged_text(report.damaged), kIndent);
+  if (report.store.entries > report.all.entries + report.damaged.size()) {
+    print_definition(
+        "unreadable",
+        counted(report.store.entries - report.all.entries - report.damaged.size(), "entry", "entries") +
+            " of another version of kiln; compiled again when asked for",
+        kIndent);
+  }
 }
 
-int show_stats(const Context& context) {
+int mark_now(const Context& context, const std::string& name) {
+  check_mark_name(name);
+  const std::string directory = find_store(context.config()).directory;
+  const Mark mark = set_mark(directory, name);
+  if (context.json)
+    print_json({{"schema", context.schema()},
+                {"directory", directory},
+                {"marked", {{"mark", mark.name}, {"taken", mark.taken_s}}}});
+  else
+    print_paragraph("Marked '" + name + "'; 'kiln stats --since " + name +
+                    "' shows what was counted from now on.");
+  return kDone;
+}
+
+/// "cluster=a" pieces.
+std::vector<std::pair<std::string, std::string>> labels_of(const std::vector<std::string>& pieces) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const std::string& piece : pieces) {
+    const std::size_t equals = std::min(piece.find('='), piece.size());
+    const std::string name = piece.substr(0, equals);
+    if (equals == piece.size() || !base::is_identifier(name) || name.starts_with("__"))
+      throw Error(Errc::invalid_argument, "--label '" + piece +
+                                              "' is not NAME=VALUE with a name of A-Z a-z 0-9 _ that begins "
+                                              "with no digit and not with __");
+    out.emplace_back(name, piece.substr(equals + 1));
+  }
+  return out;
+}
+
+int expose(const Context& context, const std::string& file, const std::vector<std::string>& label_pieces) {
+  const auto labels = labels_of(label_pieces);
+  if (file != "-" && !file.ends_with(".prom"))
+    base::warn("'" + file + "' does not end in .prom: the node exporter's textfile collector ignores it");
+  const StatsReport report = gather_stats(context.config());
+  write_output(file, exposition_of(report, labels));
+  return exit_of(report.damaged);
+}
+
+int show_stats(const Context& context, const Arguments& arguments) {
+  if (const auto mark = given(arguments.mark_option, arguments.mark, kDefaultMark))
+    return mark_now(context, *mark);
+  if (const auto file = given(arguments.prometheus_option, arguments.prometheus, "-"))
+    return expose(context, *file, arguments.labels);
+  const auto mark_name = given(arguments.since_option, arguments.since, kDefaultMark);
   const runtime::Config config = context.config();
-  const StoreView view = view_store(config);
-  std::vector<std::string> damaged;
-  Groups templates([](const std::string&a, const std::string&b) { return a < b; }), archs(&arch_less);
-  Sum all;
-  cache::StoreStats store;
-  const Json lifetime = lifetime_json(cache::Tally(view.directory + "/v1").read());
-  store.cap_bytes = config.cache_max_bytes();
-  if (view.store) {
-    store = view.store->stats();
-    for (const StoredEntry& e : read_entries(*view.store, &damaged)) {
-      all.add(e);
-      templates[e.facts.unit].add(e);
-      archs[e.facts.arch].add(e);
-    }
-  }
+  std::optional<Mark> mark;  // read first: an unknown one is an error whatever the store is like
+  if (mark_name) mark = read_mark(find_store(config).directory, *mark_name);
+  const StatsReport report = gather_stats(config);
   if (context.json) {
     Json out({{"schema", context.schema()},
-              {"directory", view.directory},
-              {"entries", store.entries},
-              {"cubin_bytes", all.cubin_bytes},
-              {"cap_bytes", store.cap_bytes},
-              {"live_bytes", store.live_bytes},
-              {"file_bytes", store.file_bytes},
-              {"compile_ms", all.compile_ms},
-              {"lifetime", lifetime},
-              {"by_template", json_of(templates)},
-              {"by_arch", json_of(archs)}});
-    if (!damaged.empty()) out["error"] = {{"code", "damaged"}, {"message", damaged_text(damaged)}};
+              {"directory", report.view.directory},
+              {"entries", report.store.entries},
+              {"cubin_bytes", report.all.cubin_bytes},
+              {"cap_bytes", report.store.cap_bytes},
+              {"live_bytes", report.store.live_bytes},
+              {"file_bytes", report.store.file_bytes},
+              {"compile_ms", report.all.compile_ms},
+              {"lifetime", lifetime_json(report.lifetime)},
+              {"by_template", json_of(report.by_template())},
+              {"by_arch", json_of(report.by_arch())}});
+    if (mark) out["since"] = json_of(*mark, since(*mark, report.lifetime));
+    if (!report.damaged.empty())
+      out["error"] = {{"code", "damaged"}, {"message", damaged_text(report.damaged)}};
     print_json(out);
-    return exit_of(damaged);
+    return exit_of(report.damaged);
   }
-  if (store.entries == 0) {
-    print_paragraph(empty_store_text(view));
+  if (mark) {
+    print_since(*mark, since(*mark, report.lifetime));
+    return exit_of(report.damaged);
+  }
+  if (report.nothing() && report.damaged.empty()) {
+    print_paragraph(empty_store_text(report.view));
     return kDone;
   }
-  print_definition("directory", view.directory, 16);
-  print_definition("entries", std::to_string(store.entries), 16);
-  print_definition("images", human_bytes(all.cubin_bytes), 16);
-  print_definition("on disk",
-                   human_bytes(store.live_bytes) + " live in a file of " + human_bytes(store.file_bytes) +
-                       ", which may grow to " + human_bytes(store.cap_bytes) + " (KILN_CACHE_MAX_SIZE)",
-                   16);
-  print_definition("saves", human_ms(all.compile_ms) + " of compile time per full warm start", 16);
-  if (!damaged.empty()) print_definition("damaged", damaged_text(damaged), 16);
-  if (store.entries > all.entries + damaged.size()) {
-    print_definition("unreadable",
-                     counted(store.entries - all.entries - damaged.size(), "entry", "entries") +
-                         " of another version of kiln; compiled again when asked for",
-                     16);
-  }
-  print_lifetime(lifetime);
-  print_groups("TEMPLATE", templates);
-  print_groups("ARCH", archs);
-  return exit_of(damaged);
+  print_contents(report);
+  print("\n");
+  print_lifetime("Since the store was made", lifetime_json(report.lifetime));
+  print_groups("TEMPLATE", report.by_template());
+  print_groups("ARCH", report.by_arch());
+  return exit_of(report.damaged);
 }
 
 }  // namespace
 
 void add_stats(CLI::App& app, Context& context) {
-  context.add_command(app, "stats", "How much is cached, and the compile time it saves",
-                      [&context] { return show_stats(context); });
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(app, "stats", "How much is cached, what it saves, and what was counted",
+                                      [&context, arguments] { return show_stats(context, *arguments); });
+  arguments->mark_option =
+      sub->add_option("--mark", arguments->mark, "Note the counters now, under a name (last)")
+          ->type_name("[NAME]")
+          ->expected(0, 1);
+  arguments->since_option =
+      sub->add_option("--since", arguments->since, "What was counted since that mark (last)")
+          ->type_name("[NAME]")
+          ->expected(0, 1);
+  arguments->prometheus_option =
+      sub->add_option("--prometheus", arguments->prometheus,
+                      "Text exposition format for Prometheus, to FILE.prom at once or to stdout")
+          ->type_name("[FILE]")
+          ->expected(0, 1);
+  sub->add_option("--label", arguments->labels, "A label for every sample of --prometheus; may be repeated")
+      ->type_name("NAME=VALUE")
+      ->expected(1)
+      ->take_all()
+      ->needs(arguments->prometheus_option);
+  arguments->mark_option->excludes(arguments->since_option)->excludes(arguments->prometheus_option);
+  arguments->prometheus_option->excludes(arguments->since_option)->excludes(sub->get_option("--json"));
+  sub->footer(
+      "Counts are those of all processes that used the store; one that runs adds its own once a minute\n"
+      "and when it ends. Kernels that are ready in a process are served uncounted. 'kiln gc' and\n"
+      "'kiln clear' leave counters and marks alone.\n"
+      "Exit status: 0 done, 1 failed, 2 usage or no such mark, 4 damaged entries.");
 }
 
 }  // namespace kiln::cli

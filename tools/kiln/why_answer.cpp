@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "cache/flight.hpp"
+#include "cache/activity.hpp"
 #include "spelling.hpp"
 
 namespace kiln::cli {
@@ -72,7 +72,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
                                      .any_toolchain = !service.may_compile()});
   if (view.store && !out.path.found) {
     out.flight =
-        cache::flight_under_way({view.store->identity(), view.store->directory() + "/v1"}, out.path.made.key);
+        cache::flight_under_way(view.store->directory() + "/v1", out.path.made.key);
   }
   out.step = step_of(out, pipeline, service.may_compile());
   out.nvrtc_version = version_of_library(pipeline.toolkit().nvrtc);
