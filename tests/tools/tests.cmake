@@ -11,3 +11,5 @@ kiln_test(tools_maintenance_live_test SOURCES tools/maintenance_live_test.cpp US
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache doctor terminal descriptor)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)
 endforeach()
+kiln_test(tools_report_test SOURCES tools/report_test.cpp USES kiln_process kiln_cache kiln_compile LABEL process)
+kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <ctime>
-#include <map>
-#include <memory>
-#include <set>
 
 #include "cache/pages.hpp"
 #include "runtime/lifetime.hpp"
@@ -13,7 +10,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kRows = 50;           // of the tables of slowest and largest
+constexpr std::size_t kRows = 30;           // of the tables of slowest and largest
 constexpr std::size_t kGroups = 300;        // drawn apart; the smaller ones are one
 constexpr std::size_t kLargestShown = 600;  // of all groups together
 constexpr int kBins = 36;
@@ -69,7 +66,7 @@ void add_groups(ReportData& data) {
     data.groups.push_back(std::move(rest));
   }
   const std::size_t each =
-      std::clamp<std::size_t>(kLargestShown / std::max<std::size_t>(1, data.groups.size()), 2, 12);
+      std::clamp<std::size_t>(kLargestShown / std::max<std::size_t>(1, data.groups.size()), 2, 40);
   for (ReportGroup& group : data.groups) {
     const auto of = members.find({group.unit, group.arch});
     if (of != members.end()) group.largest = first_of(of->second, each, stored_bytes);
@@ -113,12 +110,15 @@ void add_histogram(ReportData& data) {
   for (const Phase phase : kPhases) {
     auto& bins = out.bins[static_cast<int>(phase)];
     bins.resize(kBins);
+    std::vector<double> values;
     for (const StoredEntry& e : data.entries) {
       const double ms = ms_of(e.facts, phase);
       if (!timed(e) || !(ms > 0)) continue;
       const int bin = static_cast<int>((std::log10(ms) - low) / (high - low) * kBins);
+      values.push_back(ms);
       ++bins[static_cast<std::size_t>(std::clamp(bin, 0, kBins - 1))];
     }
+    out.medians[static_cast<int>(phase)] = spread_of(std::move(values)).median;
   }
 }
 
@@ -151,7 +151,10 @@ void add_lifetime(ReportData& data) {
   }
   data.hit_rate = hit_rate_of(data.lifetime);
   if (data.saved_counted) return;
-  for (const StoredEntry& e : data.entries) data.saved_ms += static_cast<double>(e.uses) * e.facts.compile_ms;
+  for (const StoredEntry& e : data.entries) {
+    const std::uint64_t hits = e.uses > 1 ? e.uses - 1 : 0;  // the first use was storing it
+    data.saved_ms += static_cast<double>(hits) * e.facts.compile_ms;
+  }
 }
 
 void add_sums(ReportData& data) {
@@ -171,7 +174,26 @@ void add_sums(ReportData& data) {
   data.largest = first_of(all, kRows, stored_bytes);
 }
 
+void find_varying(ReportData& data) {
+  std::map<std::string, std::map<std::string, std::string>> first;  // unit -> parameter -> value
+  for (const StoredEntry& e : data.entries) {
+    const auto [seen, fresh] = first.try_emplace(e.facts.unit);
+    for (const Parameter& p : e.facts.parameters) {
+      const auto [value, is_new] = seen->second.try_emplace(p.name, p.value);
+      if (value->second != p.value || (is_new && !fresh)) data.varying[e.facts.unit].insert(p.name);
+    }
+  }
+}
+
 }  // namespace
+
+std::string ReportData::parameters_of(const StoredEntry& entry) const {
+  const auto differ = varying.find(entry.facts.unit);
+  std::vector<Parameter> shown = entry.facts.parameters;
+  if (differ != varying.end())
+    std::erase_if(shown, [&](const Parameter& p) { return !differ->second.contains(p.name); });
+  return text_of(shown);
+}
 
 double ms_of(const compile::Facts& facts, Phase phase) noexcept {
   switch (phase) {
@@ -217,6 +239,7 @@ std::unique_ptr<const ReportData> report_data(const runtime::Config& config) {
   }
   const std::uint64_t seen = data->entries.size() + data->damaged.size();
   data->other_versions = data->store.entries > seen ? data->store.entries - seen : 0;
+  find_varying(*data);
   add_sums(*data);
   add_groups(*data);
   add_times(*data);

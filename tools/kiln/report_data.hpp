@@ -2,7 +2,10 @@
 // the store's lifetime counters, the last prewarm.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +43,7 @@ struct TemplateTimes {
 struct Histogram {
   std::vector<double> edges;  ///< ms, one more than bins; empty: nothing is recorded
   std::vector<std::uint64_t> bins[std::size(kPhases)];
+  double medians[std::size(kPhases)] = {};
 };
 
 struct ReportData {
@@ -63,7 +67,11 @@ struct ReportData {
   double saved_ms = 0;
   bool saved_counted = false;  ///< by the store; else the least that its noted uses tell
   Note prewarm;
+  /// By unit: the parameters in which its entries differ.
+  std::map<std::string, std::set<std::string>> varying;
 
+  /// "T=bf16 H=4096": those that tell the entry from others of its template; all, of the only one.
+  std::string parameters_of(const StoredEntry& entry) const;
   bool any_damage() const noexcept { return !unreadable.empty() || !damaged.empty(); }
 };
 

@@ -16,7 +16,7 @@ Json groups_json(const ReportData& data) {
   for (const ReportGroup& g : data.groups) {
     Json largest = Json::array();
     for (const StoredEntry* e : g.largest)
-      largest.push_back({text_of(e->facts.parameters), e->stored_bytes, e->cubin_bytes});
+      largest.push_back({data.parameters_of(*e), e->stored_bytes, e->cubin_bytes});
     out.push_back({{"template", g.unit},
                    {"arch", g.arch},
                    {"entries", g.entries},
@@ -35,7 +35,9 @@ Json histogram_json(const Histogram& histogram) {
   if (histogram.edges.empty()) return nullptr;
   Json out{{"edges", Json::array()}};
   for (const double edge : histogram.edges) out["edges"].push_back(rounded(edge));
-  for (std::size_t i = 0; i < std::size(kPhases); ++i) out[kPhaseNames[i]] = histogram.bins[i];
+  for (std::size_t i = 0; i < std::size(kPhases); ++i) {
+    out[kPhaseNames[i]] = {{"median_ms", rounded(histogram.medians[i])}, {"bins", histogram.bins[i]}};
+  }
   return out;
 }
 

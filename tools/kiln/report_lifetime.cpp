@@ -69,18 +69,22 @@ std::string section_html(const Section& section, const Json& group) {
   std::string out = std::string("<div class=\"third\"><h3>") + section.title + "</h3>\n";
   if (sum == 0) return out + "<p class=\"empty\">" + section.none + "</p></div>\n";
   std::vector<std::vector<Cell>> rows;
+  std::string zeros;
   for (const auto& [name, value] : group.items()) {
+    if (value == 0) {
+      zeros += (zeros.empty() ? "" : ", ") + words_of(name);
+      continue;
+    }
     const auto count = value.get<std::uint64_t>();
     Cell label = text_cell(words_of(name));
     const std::string meaning = meaning_of(std::string(section.group) + '.' + name);
     if (!meaning.empty()) label.html += "<small>" + html(meaning) + "</small>";
     label.value = html(name);
-    if (count || rows.size() < 3)
-      rows.push_back(
-          {label, count_cell(count), bar_cell(static_cast<double>(count) / static_cast<double>(sum))});
+    rows.push_back(
+        {label, count_cell(count), bar_cell(static_cast<double>(count) / static_cast<double>(sum))});
   }
   return out + table_html(section.title, {{section.first_column}, {"Count", true}, {"Share"}}, rows) +
-         "</div>\n";
+         (zeros.empty() ? "" : "<p class=\"quiet\">None: " + html(zeros) + ".</p>\n") + "</div>\n";
 }
 
 }  // namespace

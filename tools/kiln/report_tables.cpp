@@ -32,11 +32,11 @@ std::string paragraph(const std::string& text) { return "<p class=\"empty\">" + 
 
 Recorded recorded(bool is) { return is ? Recorded::yes : Recorded::no; }
 
-std::vector<Cell> row_of(const StoredEntry& e) {
+std::vector<Cell> row_of(const ReportData& data, const StoredEntry& e) {
   const compile::Facts& f = e.facts;
   const Recorded timed = recorded(f.compile_ms > 0);
   return {text_cell(f.unit),
-          code_cell(text_of(f.parameters)),
+          code_cell(data.parameters_of(e)),
           text_cell(f.arch),
           ms_cell(f.compile_ms, timed),
           ms_cell(f.frontend_ms, timed),
@@ -50,9 +50,10 @@ std::vector<Cell> row_of(const StoredEntry& e) {
           code_cell(e.key.hex().substr(0, 12))};
 }
 
-std::string entries_table(const std::string& caption, const std::vector<const StoredEntry*>& entries) {
+std::string entries_table(const ReportData& data, const std::string& caption,
+                          const std::vector<const StoredEntry*>& entries) {
   std::vector<std::vector<Cell>> rows;
-  for (const StoredEntry* entry : entries) rows.push_back(row_of(*entry));
+  for (const StoredEntry* entry : entries) rows.push_back(row_of(data, *entry));
   return table_html(caption,
                     {{"Template"},
                      {"Parameters"},
@@ -103,7 +104,7 @@ std::string totals_html(const ReportData& data) {
       "Compile time spent", human_ms(spent),
       counted(data.lifetime.value("compiles", std::uint64_t{0}), "compile") + " since the store was made");
   out +=
-      total("Compile time saved", human_ms(data.saved_ms),
+      total("Compile time saved", data.saved_ms > 0 ? human_ms(data.saved_ms) : "none yet",
             data.saved_counted ? "by hits, since the store was made" : "at least, by the uses noted so far");
   char rate[32] = "no asks";
   if (data.hit_rate) std::snprintf(rate, sizeof rate, "%.1f %%", *data.hit_rate * 100);
@@ -210,14 +211,14 @@ std::string times_table_html(const ReportData& data) {
 }
 
 std::string slowest_table_html(const ReportData& data) {
-  if (!data.slowest.empty()) return entries_table("Slowest to compile", data.slowest);
+  if (!data.slowest.empty()) return entries_table(data, "Slowest to compile", data.slowest);
   return paragraph(data.entries.empty() ? empty_text(data)
                                         : "Not recorded: an imported bundle has no compile times.");
 }
 
 std::string largest_table_html(const ReportData& data) {
   return data.largest.empty() ? paragraph(empty_text(data))
-                              : entries_table("Largest in the store", data.largest);
+                              : entries_table(data, "Largest in the store", data.largest);
 }
 
 }  // namespace kiln::cli

@@ -135,8 +135,8 @@
       const mark = svg("g", { class: "hit" + (open ? " opens" : ""), role: open ? "button" : "img", "aria-label": text.replace(/\n/g, ", ") },
         svg("rect", { class: "tile " + kind, x, y, width: Math.max(0, w), height: Math.max(0, h), rx: 3 }));
       lines.forEach((line, i) => {
-        const shown = fitted(line, w - 12);
-        if (shown && h > 18 * (i + 1) + 2)
+        const shown = fitted(line, w - 12, i ? 7.2 : 7.9);
+        if (shown && (!i || shown === line) && h > 18 * (i + 1) + 2)
           mark.append(svg("text", { class: "label" + (i ? "" : " strong"), x: x + 7, y: y + 17 + 16 * i }, shown));
       });
       explained(mark, text);
@@ -187,7 +187,7 @@
 
   // --- scales
 
-  /// Round numbers from 0 to `most`, about `count` of them.
+  /// Round numbers between the two, about `count` of them.
   const ticks = (from, to, count) => {
     const raw = (to - from) / count, power = Math.pow(10, Math.floor(Math.log10(raw)));
     const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= raw);
@@ -247,8 +247,8 @@
       picture.append(svg("rect", { class: "lane", x: left, y: y + 1, width: width - left - right, height: laneHeight - 3, rx: 2 }));
       if (laneHeight >= 14) picture.append(text(left - 6, y + laneHeight / 2 + 3, "lane " + (lane.lane + 1), "end"));
     }
-    for (const [lane, start, end, compile, , , , template, tasks, params, outcome] of run.bars) {
-      const bar = run.bars[picture.bars = (picture.bars ?? -1) + 1];
+    for (const bar of run.bars) {
+      const [lane, start, end, compile, , , , template, tasks, params, outcome] = bar;
       const y = place.get(lane) + 1, h = laneHeight - 3, name = run.templates[template], kind = colour(name);
       const from = x(start), wide = Math.max(1, x(end) - from);
       const title = tasks === 1 ? `${name} ${params}` : `${counted(tasks, "short task")} from ${name} on`;
@@ -303,7 +303,7 @@
   const drawHistograms = () => {
     const histogram = data.histogram, box = at("histograms");
     if (!histogram) return;
-    const width = Math.max(300, box.clientWidth || 300), left = width < 520 ? 66 : 90, right = 12, row = 76, gap = 20;
+    const width = Math.max(300, box.clientWidth || 300), left = width < 520 ? 84 : 110, right = 12, row = 76, gap = 20;
     const edges = histogram.edges, low = Math.log10(edges[0]), high = Math.log10(edges[edges.length - 1]);
     const x = ms => left + (Math.log10(ms) - low) / (high - low) * (width - left - right);
     const rows = [["Whole", "whole"], ["Front end", "front_end"], ["NVVM", "nvvm"], ["ptxas", "ptxas"]];
@@ -317,9 +317,10 @@
         text(x(mark), height - 6, mark >= 1000 ? mark / 1000 + " s" : mark + " ms", "middle"));
     }
     rows.forEach(([label, name], i) => {
-      const bins = histogram[name], most = Math.max(1, ...bins), count = bins.reduce((a, b) => a + b, 0);
+      const { bins, median_ms: median } = histogram[name], most = Math.max(1, ...bins);
       const base = (i + 1) * (row + gap) - 4;
-      picture.append(text(0, base - row / 2 + 2, label, "start", "name"), text(0, base - row / 2 + 18, "max " + most),
+      picture.append(text(0, base - row / 2 + 2, label, "start", "name"), text(0, base - row / 2 + 19, median ? time(median) : "none"),
+        text(left - 6, base - row + 9, String(most), "end"),
         svg("line", { class: "base", x1: left, x2: width - right, y1: base, y2: base }));
       bins.forEach((n, j) => {
         if (!n) return;
@@ -328,13 +329,7 @@
         picture.append(explained(svg("g", { class: "hit", role: "img", "aria-label": words },
           svg("rect", { class: "series tile", x: from, y: base - h, width: x(edges[j + 1]) - from, height: h })), words));
       });
-      let seen = 0;
-      const middle = bins.findIndex(n => (seen += n) * 2 >= count);
-      if (count) {
-        const at = x(Math.sqrt(edges[middle] * edges[middle + 1]));
-        picture.append(svg("line", { class: "marker", x1: at, x2: at, y1: base - row, y2: base }),
-          text(Math.min(at + 5, width - 60), base - row + 8, "median"));
-      }
+      if (median) picture.append(svg("line", { class: "marker", x1: x(median), x2: x(median), y1: base - row - 4, y2: base }));
     });
     const group = element("div", {}, picture);
     box.replaceChildren(group);
@@ -343,6 +338,7 @@
 
   // --- tables that sort
 
+  const isNumber = value => /^-?[0-9.]+$/.test(value);
   const sortable = table => {
     const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
     heads.forEach((head, i) => {
@@ -350,19 +346,19 @@
       head.replaceChildren(button);
       button.addEventListener("click", () => {
         const number = head.classList.contains("number");
-        const up = head.getAttribute("aria-sort") === (number ? "descending" : "none") || !number && !head.hasAttribute("aria-sort");
+        // Numbers begin with the largest, words with the first.
+        const before = head.getAttribute("aria-sort"), up = before ? before === "descending" : !number;
         heads.forEach(other => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
         const value = row => row.cells[i].dataset.v ?? row.cells[i].textContent;
         const rows = [...body.rows].sort((a, b) => {
           const one = value(a), two = value(b), x = parseFloat(one), y = parseFloat(two);
-          return isNaN(x) || isNaN(y) || !row_is_number(one) ? one.localeCompare(two, "en", { numeric: true }) : x - y;
+          return isNaN(x) || isNaN(y) || !isNumber(one) ? one.localeCompare(two, "en", { numeric: true }) : x - y;
         });
         body.append(...(up ? rows : rows.reverse()));
       });
     });
   };
-  const row_is_number = value => /^-?[0-9.]+$/.test(value);
 
   // --- the theme: as the system says, unless #theme=dark or the button says otherwise
 
@@ -385,6 +381,7 @@
   };
   document.querySelectorAll("table").forEach(sortable);
   draw();
+  if (total) at("treemap").parentNode.querySelector("details").open = false;
   let drawn = root.clientWidth, waiting = 0;
   addEventListener("resize", () => {
     clearTimeout(waiting);
