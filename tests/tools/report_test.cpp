@@ -28,7 +28,7 @@ void expect_self_contained(const std::string& page) {
   EXPECT_EQ(page.rfind("<!doctype html>\n<html", 0), 0u);
   EXPECT_EQ(page.substr(page.size() - 8), "</html>\n");
   static const std::regex outside(
-      R"(https?://|\bsrc\s*=|\bhref\s*=\s*"[^#]|url\(|@import|<link|<iframe|<img)");
+      R"(https?://|\bsrc\s*=|\bhref\s*=\s*"[^#]|url\((?!#)|@import|<link|<iframe|<img)");
   std::smatch match;
   EXPECT_FALSE(std::regex_search(page, match, outside)) << match.str() << match.suffix().str().substr(0, 80);
   EXPECT_EQ(page.find("{{"), page.npos) << "a slot was not filled";
@@ -231,7 +231,7 @@ TEST_F(Report, ManyEntriesMakeNoLargePage) {
   // Entries only add to sums: groups, rows and bars are bounded.
   const Json drawn = data();
   EXPECT_EQ(drawn["groups"].size(), 301u);
-  EXPECT_LE(drawn["prewarm"]["bars"].size(), 3010u);
+  EXPECT_LE(drawn["prewarm"]["bars"].size(), 3010u);  // 1500 apart, and what lies between
   EXPECT_LT(page().size(), std::size_t{1} << 20);
   std::uint64_t entries = 0, tasks = 0;
   for (const Json& group : drawn["groups"]) entries += group["entries"].get<std::uint64_t>();

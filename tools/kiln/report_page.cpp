@@ -45,6 +45,7 @@ Slots slots_of(const ReportData& data) {
           {"notes", [&] { return notes_html(data); }},
           {"totals", [&] { return totals_html(data); }},
           {"bytes", [&] { return bytes_table_html(data); }},
+          {"prewarm", [&] { return prewarm_lead_html(data); }},
           {"lanes", [&] { return lanes_table_html(data); }},
           {"times", [&] { return times_table_html(data); }},
           {"lifetime", [&] { return lifetime_html(data); }},

@@ -27,6 +27,8 @@ std::string html(std::string_view text);
 std::string totals_html(const ReportData& data);
 std::string notes_html(const ReportData& data);
 std::string bytes_table_html(const ReportData& data);
+/// Text: what run it was.
+std::string prewarm_lead_html(const ReportData& data);
 std::string lanes_table_html(const ReportData& data);
 std::string times_table_html(const ReportData& data);
 std::string lifetime_html(const ReportData& data);

@@ -4,7 +4,6 @@
 #include "kiln/kiln.h"
 #include "report_page.hpp"
 #include "report_table.hpp"
-#include "report_timeline.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -35,13 +34,14 @@ Recorded recorded(bool is) { return is ? Recorded::yes : Recorded::no; }
 std::vector<Cell> row_of(const ReportData& data, const StoredEntry& e) {
   const compile::Facts& f = e.facts;
   const Recorded timed = recorded(f.compile_ms > 0);
+  const auto phase = [&](double ms) { return timed == Recorded::yes ? ms_cell(ms) : Cell{"&ndash;", "-1"}; };
   return {text_cell(f.unit),
           code_cell(data.parameters_of(e)),
           text_cell(f.arch),
           ms_cell(f.compile_ms, timed),
-          ms_cell(f.frontend_ms, timed),
-          ms_cell(f.nvvm_ms, timed),
-          ms_cell(f.ptxas_ms, timed),
+          phase(f.frontend_ms),
+          phase(f.nvvm_ms),
+          phase(f.ptxas_ms),
           count_cell(f.registers),
           bytes_cell(f.spill_store_bytes + f.spill_load_bytes),
           bytes_cell(f.shared_bytes),
@@ -54,7 +54,9 @@ std::string entries_table(const ReportData& data, const std::string& caption,
                           const std::vector<const StoredEntry*>& entries) {
   std::vector<std::vector<Cell>> rows;
   for (const StoredEntry* entry : entries) rows.push_back(row_of(data, *entry));
-  return table_html(caption,
+  return "<p class=\"lead\">Parameters that are the same for all entries of a template are left out. Pick a "
+         "heading to sort.</p>\n" +
+         table_html(caption,
                     {{"Template"},
                      {"Parameters"},
                      {"Arch"},
@@ -106,7 +108,7 @@ std::string totals_html(const ReportData& data) {
   out +=
       total("Compile time saved", data.saved_ms > 0 ? human_ms(data.saved_ms) : "none yet",
             data.saved_counted ? "by hits, since the store was made" : "at least, by the uses noted so far");
-  char rate[32] = "no asks";
+  char rate[32] = "no asks yet";
   if (data.hit_rate) std::snprintf(rate, sizeof rate, "%.1f %%", *data.hit_rate * 100);
   out += total("Hit rate", rate, "of asks that no ready kernel answered");
   return out;
@@ -140,7 +142,8 @@ std::string bytes_table_html(const ReportData& data) {
     rows.push_back({text_cell(g.unit), text_cell(g.arch), count_cell(g.entries), bytes_cell(g.cubin_bytes),
                     bytes_cell(g.stored_bytes), percent_cell(share), bar_cell(share)});
   }
-  return table_html("Bytes by template and arch",
+  return "<details open><summary>As a table</summary>\n" +
+         table_html("Bytes by template and arch",
                     {{"Template"},
                      {"Arch"},
                      {"Entries", true},
@@ -148,35 +151,8 @@ std::string bytes_table_html(const ReportData& data) {
                      {"Stored", true},
                      {"Share", true},
                      {"Share, drawn"}},
-                    rows);
-}
-
-std::string lanes_table_html(const ReportData& data) {
-  if (!data.prewarm.run) {
-    return paragraph(
-        data.prewarm.problem.empty()
-            ? "No prewarm that compiled something is noted here. 'kiln prewarm' notes its last run."
-            : "The note of the last prewarm cannot be read.");
-  }
-  const NotedRun& run = *data.prewarm.run;
-  const TimeLine line = time_line_of(run);
-  const double wall = line.last_ms - line.first_ms;
-  std::vector<std::vector<Cell>> rows;
-  for (const Lane& lane : line.lanes) {
-    const double idle = wall > 0 ? std::max(0.0, 1 - lane.busy_ms / wall) : 0;
-    rows.push_back({count_cell(static_cast<std::uint64_t>(lane.number) + 1), count_cell(lane.tasks),
-                    count_cell(lane.compiled), ms_cell(lane.busy_ms), ms_cell(lane.compile_ms),
-                    percent_cell(idle), bar_cell(1 - idle)});
-  }
-  return table_html("Lanes of the last prewarm",
-                    {{"Lane", true},
-                     {"Tasks", true},
-                     {"Compiled", true},
-                     {"Busy", true},
-                     {"In the compiler", true},
-                     {"Idle", true},
-                     {"Busy, drawn"}},
-                    rows);
+                    rows) +
+         "</details>\n";
 }
 
 std::string times_table_html(const ReportData& data) {

@@ -24,6 +24,9 @@ void add_bars(TimeLine& out, const std::vector<const NotedTask*>& lane, double a
   bool open = false;  // the last bar takes more
   for (const NotedTask* task : lane) {
     const bool small = task->total_ms < apart;
+    // A note may change its template with every task: then templates share a bar rather than bars be many.
+    if (open && out.bars.size() < kBarsMost)
+      open = out.bars.back().task->template_name == task->template_name;
     if (!small || !open) out.bars.push_back({task, 0, 0, 0, 0, 0, 0});
     open = small;
     Bar& bar = out.bars.back();

@@ -24,12 +24,14 @@ struct Lane {
 
 struct TimeLine {
   double first_ms = 0, last_ms = 0;  ///< since the run's start; what was left out lies before the first
-  std::vector<Bar> bars;             ///< by lane, then start; at most twice kBarsApart and the lanes
+  std::vector<Bar> bars;             ///< by lane, then start
   std::vector<Lane> lanes;
   std::vector<double> compiling;  ///< mean number of lanes in the compiler, for equal parts of the run
 };
 
-inline constexpr std::size_t kBarsApart = 1500;
+/// Tasks drawn apart, and bars from which on neighbours of several templates share one: together with the
+/// lanes they bound the bars.
+inline constexpr std::size_t kBarsApart = 1500, kBarsMost = 4000;
 
 TimeLine time_line_of(const NotedRun& run);
 

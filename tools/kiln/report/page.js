@@ -202,30 +202,18 @@
   const phases = [["Front end", 4, 1], ["NVVM", 5, 0.7], ["ptxas", 6, 0.45]];
   const around = 0.2;  // opacity of what is no phase: preparing, waiting, publishing
 
-  const leadOf = run => {
-    const parts = [`${run.started}: ${counted(run.total, "specialisation")} in ${time(run.wall_ms)} on ${counted(run.jobs, "lane")}`,
-      `${run.compiled} compiled`, `${run.from_disk} already there`];
-    for (const [n, words] of [[run.waited, "made by another process"], [run.failed, "failed"], [run.not_started, "not started"]])
-      if (n) parts.push(n + " " + words);
-    if (run.cpu_ms !== null) parts.push(`CPU ${time(run.cpu_ms)}, ${(run.cpu_ms / run.wall_ms).toFixed(1)} cores`);
-    let out = parts.join(", ") + ". ";
-    if (run.interrupted) out += "It was interrupted. ";
-    if (run.left_out) out += `The first ${run.left_out} are not drawn. `;
-    return out + "A lane is a thread of the prewarm with its compile worker. The lengths of phases are measured; where they lie in a bar is set from its end.";
-  };
-
   let zoom = 1;
   const drawTimeline = () => {
     const run = data.prewarm, box = at("timeline");
-    at("prewarm-lead").textContent = run ? leadOf(run) : "";
-    at("prewarm-lead").hidden = !run;
     if (!run || !run.bars.length) return;
     const narrow = Math.max(300, box.clientWidth || 300), width = narrow * zoom;
     const left = 58, right = 14, laneHeight = Math.max(14, Math.min(30, 420 / run.lanes.length)), curve = 64, top = 22;
     const height = top + curve + 18 + laneHeight * run.lanes.length + 24;
     const span = Math.max(1e-3, run.last_ms - run.first_ms);
     const x = ms => left + (ms - run.first_ms) / span * (width - left - right);
-    const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+    const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, width, height },
+      svg("defs", {}, svg("pattern", { id: "hatch", class: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        svg("line", { x1: 0, x2: 0, y1: 0, y2: 6 }))));
     const lanesTop = top + curve + 18, bottom = lanesTop + laneHeight * run.lanes.length;
     for (const tick of ticks(run.first_ms, run.last_ms, Math.max(2, Math.floor(width / 130)))) {
       picture.append(svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: top, y2: bottom }),
@@ -251,22 +239,25 @@
       const [lane, start, end, compile, , , , template, tasks, params, outcome] = bar;
       const y = place.get(lane) + 1, h = laneHeight - 3, name = run.templates[template], kind = colour(name);
       const from = x(start), wide = Math.max(1, x(end) - from);
-      const title = tasks === 1 ? `${name} ${params}` : `${counted(tasks, "short task")} from ${name} on`;
+      const title = tasks === 1 ? `${name} ${params}` : `${counted(tasks, "short task")} of ${name}`;
       const words = `${title}\n${tasks === 1 ? outcome + ", " : ""}${time(end - start)} from ${time(start)} on, lane ${lane + 1}` +
         (compile > 0 ? `\nin the compiler ${time(compile)}: ` + phases.map(([label, i]) => `${label} ${time(bar[i])}`).join(", ") : "");
-      const mark = svg("g", { class: "hit", role: "img", "aria-label": words.replace(/\n/g, ", ") },
-        svg("rect", { class: kind, x: from, y, width: wide, height: h, "fill-opacity": compile > 0 ? around : 0.45 }));
-      if (wide > 2.5 && compile > 0) {
-        const scale = tasks === 1 ? 1 : Math.min(1, (end - start) / compile);
-        let begin = Math.max(start, end - compile * scale);
+      const mark = svg("g", { class: "hit", role: "img", "aria-label": words.replace(/\n/g, ", ") });
+      const part = (begin, length, opacity) => mark.append(svg("rect",
+        { class: kind, x: x(begin), y, width: Math.max(0.3, x(begin + length) - x(begin)), height: h, "fill-opacity": opacity }));
+      if (tasks > 1) {
+        mark.append(svg("rect", { class: kind, x: from, y, width: wide, height: h, "fill-opacity": 0.7 }),
+          svg("rect", { x: from, y, width: wide, height: h, fill: "url(#hatch)" }));
+      } else if (wide > 2.5 && compile > 0) {
+        part(start, end - start, around);
+        let begin = Math.max(start, end - compile);
         for (const [, i, opacity] of phases) {
-          const length = Math.min(bar[i] * scale, end - begin);
-          if (length <= 0) continue;
-          mark.append(svg("rect", { class: kind, x: x(begin), y, width: Math.max(0.3, x(begin + length) - x(begin)), height: h, "fill-opacity": opacity }));
-          begin += length;
+          const length = Math.min(bar[i], end - begin);
+          if (length > 0) part(begin, length, opacity);
+          begin += Math.max(0, length);
         }
-      } else if (compile > 0) {
-        mark.firstChild.setAttribute("fill-opacity", 0.8);
+      } else {
+        mark.append(svg("rect", { class: kind, x: from, y, width: wide, height: h, "fill-opacity": compile > 0 ? 0.8 : 0.45 }));
       }
       const frame = svg("rect", { class: "tile", x: from, y, width: wide, height: h, fill: "none", "stroke-width": wide > 4 ? 1 : 0 });
       mark.append(frame);
@@ -291,6 +282,7 @@
     tools.append(element("span", { class: "quiet" }, "Shades:"));
     for (const [label, , opacity] of phases) tools.append(swatch("neutral", opacity, label));
     tools.append(swatch("neutral", around, "around the compile"));
+    if (run.bars.some(bar => bar[8] > 1)) tools.append(element("span", { class: "quiet" }, "Hatched: short tasks, drawn together"));
     const wideBox = element("div", { class: "wide" }, picture);
     box.replaceChildren(tools, wideBox);
     if (zoom > 1) picture.style.width = width + "px";
