@@ -164,7 +164,7 @@
         if (rest > 0) inside.push({ size: rest });
         if (w < 60 || h < 90 || inside.length < 2) return;
         squarify(inside, x + 5, y + 58, w - 10, h - 63, ({ e, size }, ix, iy, iw, ih) => e
-          ? tile(colour(g.template), ix, iy, iw, ih, [e[0], bytes(size)], `${g.template} ${e[0]} ${g.arch}\n${bytes(size)} stored, image ${bytes(e[2])}`)
+          ? tile(colour(g.template), ix, iy, iw, ih, [...e[0].split(" ").slice(0, 2), bytes(size)], `${g.template} ${e[0]} ${g.arch}\n${bytes(size)} stored, image ${bytes(e[2])}`)
           : tile("neutral c7", ix, iy, iw, ih, [`${g.entries - g.largest.length} smaller`, bytes(size)],
             about(`${g.entries - g.largest.length} smaller ones of ${g.template} ${g.arch}`, size, g.entries - g.largest.length)));
       });
@@ -259,7 +259,7 @@
       } else {
         mark.append(svg("rect", { class: kind, x: from, y, width: wide, height: h, "fill-opacity": compile > 0 ? 0.8 : 0.45 }));
       }
-      const frame = svg("rect", { class: "tile", x: from, y, width: wide, height: h, fill: "none", "stroke-width": wide > 4 ? 1 : 0 });
+      const frame = svg("rect", { class: wide > 5 ? "tile" : "tile thin", x: from, y, width: wide, height: h, fill: "none" });
       mark.append(frame);
       if (outcome === "failed") mark.append(svg("rect", { class: "failed", x: from, y, width: Math.max(3, wide), height: h }));
       picture.append(explained(mark, words));
