@@ -10,8 +10,10 @@
 #include "context.hpp"
 #include "entries.hpp"
 #include "interrupt.hpp"
+#include "prewarm_note.hpp"
 #include "prewarm_report.hpp"
 #include "prewarm_run.hpp"
+#include "prewarm_trace.hpp"
 #include "runtime/places.hpp"
 
 namespace kiln::cli {
@@ -21,7 +23,7 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::vector<std::string> plans;
-  std::string layer, memory;
+  std::string layer, memory, trace;
   int jobs = 0;
   bool keep_going = false, check = false;
 };
@@ -35,6 +37,7 @@ constexpr const char* kHelp =
     "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
     "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
     "that cannot be written is an error.\n"
+    "'kiln report' draws the last run that compiled something.\n"
     "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
     "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
     "--keep-going or not covered, 130 interrupted.";
@@ -63,7 +66,20 @@ class LayerUnderWork {
   std::shared_ptr<cache::Store> store_;
 };
 
+/// False, and said on stderr, when it cannot be written: the work is done and is reported all the same.
+bool wrote_trace(const std::string& path, const NotedRun& run) {
+  if (path.empty()) return true;
+  try {
+    write_output(path, trace_text(run));
+    return true;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "kiln: error: the trace is lost: %s\n", error.what());
+    return false;
+  }
+}
+
 int prewarm(Context& context, const Arguments& arguments) {
+  if (!arguments.trace.empty()) check_trace_file(arguments.trace);
   context.jobs = arguments.jobs;
   context.compile_memory = arguments.memory;
   context.template_path = template_path_of(arguments.plans, context.template_path);
@@ -85,9 +101,14 @@ int prewarm(Context& context, const Arguments& arguments) {
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
   const PrewarmResult result = run_prewarm(
       service.pipeline(), plan, {service.pipeline().workers().jobs(), arguments.keep_going, !context.json});
+  const cache::Store& store = *service.pipeline().store();
+  const NotedRun run = noted_run(plan, result);
+  if (store.writable()) write_note(store.directory(), run);
   if (layer) layer->share();
-  report_prewarm(context, plan, result, service.pipeline().store()->directory());
-  return exit_of(result);
+  const bool traced = wrote_trace(arguments.trace, run);
+  report_prewarm(context, plan, result, store.directory());
+  const int status = exit_of(result);
+  return status == kDone && !traced ? kFailed : status;
 }
 
 }  // namespace
@@ -107,10 +128,14 @@ void add_prewarm(CLI::App& app, Context& context) {
          "Memory for all compiles together, such as 4G; default: KILN_COMPILE_MEMORY, else the machine's")
       ->type_name("BYTES");
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
-  sub->add_flag("--check", arguments->check,
-                "Compile nothing; list what is not in the cache (exit status 3)");
+  CLI::Option* check = sub->add_flag("--check", arguments->check,
+                                     "Compile nothing; list what is not in the cache (exit status 3)");
   sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache")
       ->type_name("DIR");
+  sub->add_option("--trace", arguments->trace,
+                  "Write the run's time line here, for chrome://tracing or Perfetto")
+      ->type_name("FILE")
+      ->excludes(check);
   sub->footer(kHelp);
 }
 

@@ -92,6 +92,8 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
 
   const PoliteInterrupt interrupt;
   const auto start = base::Clock::now();
+  result.started_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::system_clock::now().time_since_epoch()).count();
   const std::optional<double> cpu_before = cpu_time_ms();
   {
     bool said = false;
@@ -102,13 +104,17 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
     });
     std::atomic<std::size_t> next{0};
     std::atomic<bool> stop{false};
+    std::atomic<int> lanes{0};
     const auto work = [&] {
+      const int lane = lanes++;
       for (;;) {
         if (stop || PoliteInterrupt::requested()) return;
         const std::size_t i = next++;
         if (i >= plan.tasks.size()) return;
         const PlannedTask& task = plan.tasks[i];
         progress.started(task.label);
+        result.tasks[i].lane = lane;
+        result.tasks[i].start_ms = since(start);
         run_task(pipeline, task, result.tasks[i]);
         const bool failed = result.tasks[i].state == State::failed;
         if (failed && !options.keep_going) stop = true;

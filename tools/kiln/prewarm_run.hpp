@@ -16,6 +16,8 @@ struct TaskResult {
   Outcome outcome = Outcome::memory;
   Key key;
   std::uint64_t cubin_bytes = 0;
+  int lane = 0;         ///< which thread of the run
+  double start_ms = 0;  ///< since the run began
   double compile_ms = 0, total_ms = 0;
   double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0;  ///< of compile_ms; 0 when it was not compiled here
   std::string unpublishable;
@@ -27,6 +29,7 @@ struct PrewarmResult {
   bool keep_going = false, interrupted = false;
   std::size_t uncached = 0;  ///< compiled, and not in the store afterwards
   int jobs = 1;
+  double started_ms = 0;  ///< since 1970, by the clock on the wall
   double wall_ms = 0;
   std::optional<double> cpu_ms;  ///< of this process and its workers
 

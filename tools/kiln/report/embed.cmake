@@ -1,0 +1,22 @@
+# Writes OUT, a C++ file with the bytes of page.html, page.css and page.js of FROM and the digests that the page's
+# policy names. Run by the build when one of them changes.
+function(piece name file)
+  file(READ ${FROM}/${file} text)
+  string(FIND "${text}" ")kiln_page\"" ends)
+  string(REGEX MATCH "</(script|style)" closes "${text}")
+  if(NOT ends EQUAL -1 OR (closes AND NOT file STREQUAL "page.html"))
+    message(FATAL_ERROR "${file} holds text that would end its literal or its element")
+  endif()
+  set(out "const std::string_view ${name} = R\"kiln_page(${text})kiln_page\";\n")
+  if(NOT file STREQUAL "page.html")
+    file(SHA256 ${FROM}/${file} digest)
+    string(APPEND out "const std::string_view ${name}Sha256 = \"${digest}\";\n")
+  endif()
+  set(pieces "${pieces}${out}" PARENT_SCOPE)
+endfunction()
+
+set(pieces "")
+piece(kPageHtml page.html)
+piece(kPageCss page.css)
+piece(kPageJs page.js)
+file(WRITE ${OUT} "// Made by report/embed.cmake.\n#include \"tools/kiln/report_page.hpp\"\n\nnamespace kiln::cli {\n\n${pieces}\n}  // namespace kiln::cli\n")
