@@ -116,7 +116,7 @@ void verify(const Signature& signature, const PublicKey& key, const FileDigest& 
 
 std::string printable(std::string_view text, std::size_t limit) {
   std::string out;
-  for (const char c : text.substr(0, limit)) out += c >= 0x20 && c < 0x7f ? c : '?';
+  for (const char c : text.substr(0, limit)) out += c == '\t' ? ' ' : c >= 0x20 && c < 0x7f ? c : '?';
   if (text.size() > limit) out += "...";
   return out;
 }

@@ -7,7 +7,11 @@ add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 
 kiln_test(tools_maintenance_test SOURCES tools/verify_test.cpp tools/rewrite_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_maintenance_live_test SOURCES tools/maintenance_live_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature_test.cpp tools/bundle_refusal_test.cpp tools/bundle_fault_test.cpp
+  USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)
 
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache doctor terminal descriptor)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)
 endforeach()
+target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
+add_dependencies(tools_bundle_test kiln_fault)
