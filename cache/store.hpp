@@ -9,6 +9,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/deadline.hpp"
 #include "cache/record.hpp"
@@ -104,6 +106,10 @@ class Store {
   PutResult put(const Key& key, const Record& record) noexcept { return put(key, record, put_wait()); }
   /// As `put`, with another wait for the gate.
   PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait) noexcept;
+  /// Many at once: in one transaction with one sync when nothing is in the way (room to be made, damage),
+  /// else one after the other; a result for each, in order. Meant for records of some 16 MiB together: the
+  /// gate is held while they are written. Never throws.
+  std::vector<PutResult> put_many(const std::vector<std::pair<Key, Record>>& records) noexcept;
   std::chrono::milliseconds put_wait() const noexcept;
   /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
   /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read,

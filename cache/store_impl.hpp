@@ -20,6 +20,13 @@ namespace kiln::cache {
 /// Whether the stored use of an entry is so old that it would be written anew. Throws Damaged.
 bool use_is_due(const PageFile& pages, const Key& key);
 
+/// Of an entry that is published now.
+Use fresh_use(std::int64_t tick) noexcept;
+
+inline constexpr std::uint64_t kTreeSlack = 8 << 20;  ///< of map, for the tree's pages that a put copies
+inline constexpr std::uint64_t kTreePagesPerPut = 64;
+inline constexpr std::uint64_t kPagesCheckedAtFirst = 1024;
+
 struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   explicit Impl(const StoreOptions& o) : options(o), file(o.directory, o.access == Access::read_write) {}
 
@@ -37,6 +44,9 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   PutResult write(const Key& key, const Record& record, std::string_view encoded, base::Deadline deadline);
   void put_record(Writing& writing, const PageFile& pages, const Key& key, std::string_view encoded,
                   base::Deadline deadline);
+  /// Those of `records` that are not there, in one transaction; false when it takes more than that (room,
+  /// healing, patience) and nothing was written.
+  bool write_many(const std::vector<std::pair<Key, Record>>& records, std::vector<PutResult>& out);
   std::string heal(const std::string& why, ino_t seen, base::Deadline deadline);
   Entered enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why);
   Rewritten replace(std::uint64_t live_bytes, base::Deadline deadline);

@@ -21,9 +21,6 @@ constexpr auto kRoomWait = 5s;   // for the gate, while room is made
 constexpr auto kHealWait = 5s;   // for the gate, before a damaged file is replaced
 constexpr int kHealPauses = 10;  // times what it took, after healing failed
 constexpr int kRoomAttempts = 4;
-constexpr std::uint64_t kTreeSlack = 8 << 20;  // of map, for the tree's pages that a put copies
-constexpr std::uint64_t kTreePagesPerPut = 64;
-constexpr std::uint64_t kPagesCheckedAtFirst = 1024;
 
 struct NoRoom {};
 
@@ -32,12 +29,12 @@ ino_t inode_of(const std::string& path) noexcept {
   return ::stat(path.c_str(), &st) == 0 ? st.st_ino : 0;
 }
 
-Use fresh_use(std::int64_t tick) {
+}  // namespace
+
+Use fresh_use(std::int64_t tick) noexcept {
   const auto now = static_cast<std::uint64_t>(std::time(nullptr));
   return {tick, now, 1, now};
 }
-
-}  // namespace
 
 Entered Store::Impl::enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why) {
   for (const bool again : {true, false}) {

@@ -33,6 +33,10 @@ void field(std::string& out, std::string_view label, const Values&... values) {
   out += '\n';
 }
 
+Key key_of(std::string_view text, std::size_t toolchain_at) noexcept {
+  return {base::digest_of(text.substr(0, toolchain_at)), base::digest_of(text.substr(toolchain_at))};
+}
+
 /// --no-cache: NVRTC's own cache touches the driver and falsifies everything. -v and --time only write to the
 /// log.
 struct Options {
@@ -78,10 +82,11 @@ MadeKey make_key(const source::Instantiation& unit, const source::Closure& closu
       made.project_header_through_toolkit = true;
     }
   }
-  made.key.specialisation = base::digest_of(made.specialisation_text());
-  made.key.toolchain = base::digest_of(std::string_view(text).substr(made.toolchain_at));
+  made.key = key_of(text, made.toolchain_at);
   return made;
 }
+
+Key key_of_text(std::string_view text) noexcept { return key_of(text, toolchain_section(text)); }
 
 std::vector<KeyField> parse_key_text(std::string_view text) {
   std::vector<KeyField> out;

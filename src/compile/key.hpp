@@ -42,6 +42,9 @@ struct MadeKey {
 MadeKey make_key(const source::Instantiation& unit, const source::Closure& closure,
                  const toolchain::Toolkit& toolkit);
 
+/// The key of a key text, which is that of an entry whose text it is.
+Key key_of_text(std::string_view text) noexcept;
+
 /// A key text's lines as label and values, for show, why and diff. Stops at the first malformed line.
 struct KeyField {
   std::string label;

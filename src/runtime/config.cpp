@@ -112,7 +112,8 @@ double number_of(const Setting& s, const std::string& allowed) {
   return value;
 }
 
-/// "5G", "1.5 GiB", "1000000": powers of 1024. Nothing when it is no size.
+}  // namespace
+
 std::optional<std::uint64_t> parse_size(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -129,6 +130,8 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
   if (value < 1 || value > largest) return std::nullopt;
   return static_cast<std::uint64_t>(value);
 }
+
+namespace {
 
 std::string find_installed_templates() {
   const std::string own = base::own_object_directory();

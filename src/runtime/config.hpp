@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ class Config {
   std::string installed_templates_;
   bool hermetic_ = false;
 };
+
+/// "5G", "1.5 GiB", "1000000": powers of 1024. Nothing when it is no size.
+std::optional<std::uint64_t> parse_size(std::string_view text);
 
 /// The names and values of a configuration file; a missing file has none. Throws Error(invalid_argument)
 /// "FILE:LINE: ...".

@@ -123,6 +123,19 @@ std::shared_ptr<cache::Store> open_layer(const std::string& directory) {
   return cache::Store::open(options_of(directory, cache::Access::read_only));
 }
 
+std::shared_ptr<cache::Store> open_configured_store(const Config& config) {
+  const Candidate first = store_candidates(config).front();
+  if (first.kind == Kind::temporary)
+    throw Error(Errc::io,
+                "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names an absolute directory for the cache; "
+                "set KILN_CACHE_DIR");
+  try {
+    return open_writable(first, config.cache_max_bytes());
+  } catch (const Error& error) {
+    throw Error(error.code(), std::string("the cache cannot be written: ") + error.what());
+  }
+}
+
 bool nothing_cached(const Config& config) noexcept try {
   if (!config.get("cache_layers").empty()) return false;
   for (const Candidate& candidate : store_candidates(config)) {

@@ -41,6 +41,10 @@ struct Places {
 /// beside the place that was stepped down to. Never throws but for memory.
 Places open_store(const Config& config);
 
+/// The first candidate, made if need be, without a step down. Throws Error(io) that says why it cannot be
+/// written and what to do.
+std::shared_ptr<cache::Store> open_configured_store(const Config& config);
+
 /// No layers are configured, and the first place that the writable store may have holds none: everything will
 /// be a miss. Opens and creates nothing.
 bool nothing_cached(const Config& config) noexcept;

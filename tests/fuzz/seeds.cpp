@@ -5,6 +5,10 @@
 #include <filesystem>
 
 #include "base/file.hpp"
+#include "base/wire.hpp"
+#include "bundle/blake2b.hpp"
+#include "bundle/secret_key.hpp"
+#include "bundle/writer.hpp"
 #include "cache/board.hpp"
 #include "cache/store.hpp"
 #include "cache/tally.hpp"
@@ -50,14 +54,48 @@ void make_pages(const std::string& corpus, const std::string& scratch) {
   copy(file, corpus + "/replaced");
 }
 
+/// A file, and what is behind its zstd with the count in front (see bundle.cpp).
+void make_bundles(const std::string& corpus) {
+  for (std::uint8_t entries = 0; entries < 4; ++entries) {
+    std::string file, content(1, static_cast<char>(entries));
+    bundle::Writer writer([&](std::string_view bytes) { file += bytes; });
+    for (std::uint8_t number = 0; number < entries; ++number) {
+      const Record record = record_of(number, number * 50u);
+      writer.add({key_of(number), record.facts, record.key_text, record.image});
+      base::Writer head;
+      head.number(bundle::kEntryMark);
+      const Key key = key_of(number);
+      for (const Digest* half : {&key.specialisation, &key.toolchain})
+        head.str().append(reinterpret_cast<const char*>(half->bytes.data()), half->bytes.size());
+      head.number(static_cast<std::uint32_t>(record.facts.size()))
+          .number(static_cast<std::uint32_t>(record.key_text.size()))
+          .number(static_cast<std::uint64_t>(record.image.size()));
+      content += head.str() + record.facts + record.key_text + record.image;
+    }
+    writer.end();
+    base::write_file(corpus + "/file" + std::to_string(entries), file);
+    base::write_file(corpus + "/content" + std::to_string(entries), content);
+  }
+}
+
+void make_signatures(const std::string& corpus) {
+  const bundle::SecretKey key = bundle::SecretKey::generate();
+  base::write_file(corpus + "/secret", key.file().bytes());
+  base::write_file(corpus + "/public", key.public_key().file());
+  base::write_file(corpus + "/line", key.public_key().text());
+  base::write_file(corpus + "/signature", key.sign(bundle::blake2b<64>("x"), "4 entries").file("c"));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: fuzz_seeds DIR\n"), 2;
   const std::string root = argv[1], scratch = root + "/scratch";
-  for (const char* name : {"record", "pages", "tally", "board", "scratch"})
+  for (const char* name : {"record", "pages", "tally", "board", "bundle", "minisign", "scratch"})
     fs::create_directories(root + '/' + name);
   make_pages(root + "/pages", scratch);
+  make_bundles(root + "/bundle");
+  make_signatures(root + "/minisign");
   for (std::uint8_t number = 0; number < 4; ++number)
     base::write_file(root + "/record/" + std::to_string(number), encode(record_of(number, number * 100u)));
   const std::uint64_t counts[] = {1, 2, 3};

@@ -29,10 +29,11 @@ const std::vector<Room> kRooms = {
     {"toolchain", {"base", "values"}},
     {"source", {"base", "values"}},
     {"cache", {"base", "values"}},
+    {"bundle", {"base", "values"}},
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
     {"runtime", {"api", "compile", "cache", "toolchain", "source", "base", "values"}},
-    {"tools", {"runtime", "api", "compile", "cache", "toolchain", "source", "base", "values"}},
+    {"tools", {"runtime", "api", "compile", "cache", "bundle", "toolchain", "source", "base", "values"}},
 };
 const std::set<std::string> kValueHeaders = {"error.hpp", "dtype.hpp", "digest.hpp", "specialization.hpp"};
 

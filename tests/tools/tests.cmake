@@ -13,6 +13,8 @@ kiln_test(tools_marks_test SOURCES tools/marks_test.cpp USES kiln_process kiln_c
 kiln_test(tools_prometheus_test SOURCES tools/prometheus_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_top_test SOURCES tools/top_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_audit_test SOURCES tools/audit_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature_test.cpp tools/bundle_refusal_test.cpp tools/bundle_fault_test.cpp
+  USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)
 
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache doctor terminal descriptor completion everywhere)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)
@@ -24,3 +26,5 @@ kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJ
   USES kiln_compile nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_report_test SOURCES tools/report_test.cpp USES kiln_process kiln_cache kiln_compile LABEL process)
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
+target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
+add_dependencies(tools_bundle_test kiln_fault)

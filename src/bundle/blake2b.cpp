@@ -1,0 +1,31 @@
+#include "bundle/blake2b.hpp"
+
+#include <sodium.h>
+
+#include "bundle/sodium.hpp"
+
+namespace kiln::bundle {
+
+struct Blake2b::State {
+  crypto_generichash_blake2b_state hash;
+};
+
+Blake2b::Blake2b(std::size_t digest_bytes) : state_(new State) {
+  need_sodium();
+  crypto_generichash_blake2b_init(&state_->hash, nullptr, 0, digest_bytes);
+}
+
+Blake2b::Blake2b(Blake2b&&) noexcept = default;
+Blake2b& Blake2b::operator=(Blake2b&&) noexcept = default;
+Blake2b::~Blake2b() = default;
+
+void Blake2b::add(std::string_view bytes) noexcept {
+  crypto_generichash_blake2b_update(&state_->hash, reinterpret_cast<const unsigned char*>(bytes.data()),
+                                    bytes.size());
+}
+
+void Blake2b::finish(unsigned char* out, std::size_t size) noexcept {
+  crypto_generichash_blake2b_final(&state_->hash, out, size);
+}
+
+}  // namespace kiln::bundle

@@ -1,0 +1,51 @@
+// Reading a bundle, entry by entry: nothing is believed, and memory is bounded by one entry.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "bundle/blake2b.hpp"
+#include "bundle/format.hpp"
+#include "bundle/zstd_stream.hpp"
+
+namespace kiln::bundle {
+
+/// The content of a bundle, decompressed.
+class ContentReader {
+ public:
+  ContentReader(Read in, const Limits& limits) : in_(std::move(in)), limits_(limits) {}
+  /// The next entry; nothing at the end, which was then verified: count, digest, nothing after it. Throws
+  /// Refused. Entries that came before a refusal were whole, but the digest was not seen.
+  std::optional<Entry> next();
+  /// Of what was read so far; whole after the end.
+  const Summary& summary() const noexcept { return summary_; }
+
+ private:
+  void take(char* out, std::size_t size);
+  std::string take_string(std::uint64_t size, std::uint64_t limit, const char* what);
+  template <class T>
+  T number();
+  void read_end();
+
+  const Read in_;
+  const Limits limits_;
+  Blake2b hash_{kContentDigestBytes};
+  std::optional<Key> last_;
+  bool ended_ = false;
+  Summary summary_;
+};
+
+/// The file.
+class Reader {
+ public:
+  /// Reads the header. Throws Refused; Error(io) for a version that this kiln does not know.
+  Reader(Read in, const Limits& limits);
+  std::optional<Entry> next() { return content_.next(); }
+  const Summary& summary() const noexcept { return content_.summary(); }
+
+ private:
+  Decompressor decompressor_;
+  ContentReader content_;
+};
+
+}  // namespace kiln::bundle

@@ -1,0 +1,60 @@
+#include "bundle/writer.hpp"
+
+#include "base/wire.hpp"
+
+namespace kiln::bundle {
+namespace {
+
+std::string_view view(const Digest& digest) {
+  return {reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size()};
+}
+
+}  // namespace
+
+Writer::Writer(const Write& out) : out_(out) {
+  base::Writer header;
+  header.str() += kMagic;
+  header.number(kVersion).number(std::uint32_t{0});
+  out(header.str());
+}
+
+void Writer::put(std::string_view bytes) {
+  hash_.add(bytes);
+  out_.write(bytes);
+  summary_.content_bytes += bytes.size();
+}
+
+void Writer::add(const Entry& entry) {
+  const Limits limits;
+  const std::string name = "entry " + entry.key.hex();
+  if (last_ && !(*last_ < entry.key))
+    throw Error(Errc::invalid_argument, name + " does not come after " + last_->hex() + " in a bundle");
+  if (entry.facts.size() > limits.facts || entry.key_text.size() > limits.key_text ||
+      entry.image.size() > limits.image)
+    throw Error(Errc::invalid_argument, name + " is larger than a bundle's entry may be");
+  last_ = entry.key;
+  base::Writer head;
+  head.number(kEntryMark);
+  head.str().append(view(entry.key.specialisation)).append(view(entry.key.toolchain));
+  head.number(static_cast<std::uint32_t>(entry.facts.size()));
+  head.number(static_cast<std::uint32_t>(entry.key_text.size()));
+  head.number(static_cast<std::uint64_t>(entry.image.size()));
+  put(head.str());
+  put(entry.facts);
+  put(entry.key_text);
+  put(entry.image);
+  ++summary_.entries;
+}
+
+Summary Writer::end() {
+  base::Writer mark;
+  mark.number(kEndMark).number(summary_.entries);
+  put(mark.str());
+  summary_.digest = hash_.end<kContentDigestBytes>();
+  out_.write({reinterpret_cast<const char*>(summary_.digest.bytes.data()), kContentDigestBytes});
+  summary_.content_bytes += kContentDigestBytes;
+  out_.end();
+  return summary_;
+}
+
+}  // namespace kiln::bundle

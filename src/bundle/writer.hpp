@@ -1,0 +1,30 @@
+// Writing a bundle.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "bundle/blake2b.hpp"
+#include "bundle/format.hpp"
+#include "bundle/zstd_stream.hpp"
+
+namespace kiln::bundle {
+
+class Writer {
+ public:
+  explicit Writer(const Write& out);
+  /// Throws Error(invalid_argument) unless the keys ascend strictly and the entry is within the limits of a
+  /// reader.
+  void add(const Entry& entry);
+  /// The end mark. Once, and nothing after it.
+  Summary end();
+
+ private:
+  void put(std::string_view bytes);
+  Compressor out_;
+  Blake2b hash_{kContentDigestBytes};
+  std::optional<Key> last_;
+  Summary summary_;
+};
+
+}  // namespace kiln::bundle

@@ -1,0 +1,91 @@
+// The bundle's reader: bytes as a whole file, and as the content behind zstd, with and without the end mark
+// that it ought to have.
+#include <algorithm>
+#include <cstring>
+
+#include "base/wire.hpp"
+#include "bundle/reader.hpp"
+#include "bundle/writer.hpp"
+#include "tests/fuzz/target.hpp"
+
+using namespace kiln;
+using namespace kiln::bundle;
+
+namespace {
+
+/// Small, so that an input can pass them.
+Limits small() {
+  Limits out;
+  out.facts = 1000, out.key_text = 1000, out.image = 100'000, out.content = 1 << 20;
+  return out;
+}
+
+Read from(std::string_view bytes, std::size_t most) {
+  return [bytes, most, at = std::size_t{0}](char* out, std::size_t size) mutable {
+    const std::size_t take = std::min({size, most, bytes.size() - at});
+    std::memcpy(out, bytes.data() + at, take);
+    at += take;
+    return take;
+  };
+}
+
+/// What was read to its end is written again, and read as the same.
+void expect_round_trip(const std::vector<Entry>& entries, const Summary& summary) {
+  std::string written;
+  Writer writer([&](std::string_view bytes) { written += bytes; });
+  for (const Entry& entry : entries) writer.add(entry);
+  const Summary again = writer.end();
+  fuzz::expect(again.digest == summary.digest && again.content_bytes == summary.content_bytes,
+               "the same content has one spelling");
+  Reader reader(from(written, 4096), small());
+  std::size_t count = 0;
+  while (reader.next()) ++count;
+  fuzz::expect(count == entries.size(), "what is written is read");
+}
+
+template <class AnyReader>
+void read(AnyReader& reader) {
+  std::vector<Entry> entries;
+  while (auto entry = reader.next()) {
+    fuzz::expect(entry->facts.size() <= 1000 && entry->image.size() <= 100'000, "sizes within bounds");
+    fuzz::expect(entries.empty() || entries.back().key < entry->key, "ascending keys");
+    entries.push_back(std::move(*entry));
+  }
+  fuzz::expect(reader.summary().content_bytes <= small().content, "the limit of the whole");
+  expect_round_trip(entries, reader.summary());
+}
+
+template <class Body>
+void refusal_allowed(Body&& body) {
+  try {
+    body();
+  } catch (const Error&) {
+  }
+}
+
+void read_content(std::string_view bytes) {
+  refusal_allowed([&] {
+    ContentReader reader(from(bytes, 1 + bytes.size() % 97), small());
+    read(reader);
+  });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view bytes = fuzz::view(data, size);
+  refusal_allowed([&] {
+    Reader reader(from(bytes, 1 + size % 97), small());
+    read(reader);
+  });
+  read_content(bytes);
+  // Behind the digest: how many entries are said to be is the input's first byte.
+  if (bytes.empty()) return 0;
+  base::Writer ended;
+  ended.str() += bytes.substr(1);
+  ended.number(kEndMark).number(std::uint64_t{data[0]});
+  const auto digest = blake2b<kContentDigestBytes>(ended.str());
+  ended.str().append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
+  read_content(ended.str());
+  return 0;
+}

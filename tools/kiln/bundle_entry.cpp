@@ -1,0 +1,162 @@
+#include "bundle_entry.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "base/arch.hpp"
+#include "base/wire.hpp"
+#include "bundle/minisign.hpp"
+#include "compile/key.hpp"
+#include "output.hpp"
+#include "toolchain/cubin.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using compile::Facts;
+using compile::KeyField;
+
+void leave_out_times(Facts& facts) {
+  facts.created_s = 0;
+  facts.frontend_ms = facts.nvvm_ms = facts.ptxas_ms = facts.compile_ms = 0;
+  // What ptxas says of its own time, should it ever come into the log.
+  std::string kept;
+  for (std::size_t at = 0; at < facts.log.size();) {
+    const std::size_t end = std::min(facts.log.find('\n', at), facts.log.size() - 1) + 1;
+    const std::string line = facts.log.substr(at, end - at);
+    if (line.find("Compile time = ") == std::string::npos) kept += line;
+    at = end;
+  }
+  facts.log = std::move(kept);
+}
+
+[[noreturn]] void refuse(const bundle::Entry& entry, const std::string& why) {
+  throw bundle::Refused("entry " + entry.key.hex().substr(0, 12) + ": " + why);
+}
+
+std::string text_of(const std::vector<KeyField>& fields) {
+  std::string out;
+  for (const KeyField& field : fields) {
+    out += field.label;
+    for (const std::string& value : field.values) {
+      out += ' ';
+      out += std::to_string(value.size());
+      out += ':';
+      out += value;
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+/// The one value of the only field of that name; null when there is none or it is another field.
+const std::string* only(const std::vector<KeyField>& fields, std::string_view label) {
+  const KeyField* found = nullptr;
+  for (const KeyField& field : fields) {
+    if (field.label != label) continue;
+    if (found) return nullptr;
+    found = &field;
+  }
+  return found && found->values.size() == 1 ? &found->values.front() : nullptr;
+}
+
+/// Which grammar of key texts and facts it follows.
+bool is_of_this_version(const std::vector<KeyField>& fields) {
+  const std::string *key = only(fields, "kiln-key"), *toolchain = only(fields, "toolchain"),
+                    *facts = only(fields, "facts");
+  return key && *key == "1" && toolchain && *toolchain == "1" && facts &&
+         *facts == std::to_string(compile::kFactsVersion);
+}
+
+void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields, const Facts& facts) {
+  const auto same = [&](std::string_view label, const std::string& said) {
+    const std::string* value = only(fields, label);
+    if (!value || *value != said)
+      refuse(entry, "its facts and its key text name another " + std::string(label));
+  };
+  same("template", facts.unit);
+  same("arch", facts.arch);
+  same("name", facts.name_expression);
+  std::vector<Parameter> parameters;
+  bool project_header = false;
+  for (const KeyField& field : fields) {
+    if (field.label == "parameter" && field.values.size() == 2)
+      parameters.push_back({field.values[0], field.values[1]});
+    project_header = project_header || field.label == "project-header";
+  }
+  const auto equal = [](const Parameter& a, const Parameter& b) {
+    return a.name == b.name && a.value == b.value;
+  };
+  if (!std::equal(parameters.begin(), parameters.end(), facts.parameters.begin(), facts.parameters.end(),
+                  equal))
+    refuse(entry, "its facts and its key text have other parameters");
+  if (project_header != facts.project_header_through_toolkit)
+    refuse(entry, "its facts and its key text disagree on its headers");
+}
+
+void check_image(const bundle::Entry& entry, const Facts& facts) {
+  toolchain::CubinFacts cubin;
+  int arch = 0;
+  try {
+    cubin = toolchain::read_cubin(std::as_bytes(std::span(entry.image)));
+    arch = base::Arch::parse(facts.arch).number;
+  } catch (const Error& error) {
+    refuse(entry, "its image is no cubin: " + bundle::printable(error.what()));
+  }
+  if (cubin.sm != arch)
+    refuse(entry, "its image is for sm_" + std::to_string(cubin.sm) + ", and its key for " +
+                      bundle::printable(facts.arch));
+  const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
+  if (!kernel) refuse(entry, "its image has no kernel '" + bundle::printable(facts.lowered_name, 120) + "'");
+  const auto equal = [](const toolchain::CubinArgument& a, const compile::ArgumentFact& b) {
+    return a.ordinal == b.ordinal && a.size == b.size;
+  };
+  if (!std::equal(kernel->arguments.begin(), kernel->arguments.end(), facts.arguments.begin(),
+                  facts.arguments.end(), equal))
+    refuse(entry, "its facts and its image have other arguments");
+}
+
+}  // namespace
+
+std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record) {
+  try {
+    Facts facts = compile::decode_facts(record.facts);
+    leave_out_times(facts);
+    return bundle::Entry{key, compile::encode(facts), std::move(record.key_text), std::move(record.image)};
+  } catch (const base::Malformed&) {
+    return std::nullopt;
+  }
+}
+
+std::string CheckedEntry::label() const {
+  return bundle::printable(facts.specialization().to_string() + ' ' + facts.arch);
+}
+
+CheckedEntry check_entry(const bundle::Entry& entry) {
+  CheckedEntry out;
+  const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
+  if (!is_of_this_version(fields)) {
+    if (fields.empty() || fields.front().label != "kiln-key") refuse(entry, "its key text is none");
+    out.other_version = true;
+    return out;
+  }
+  if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
+  if (!(compile::key_of_text(entry.key_text) == entry.key))
+    refuse(entry, "its key is not that of its key text");
+  try {
+    out.facts = compile::decode_facts(entry.facts);
+  } catch (const base::Malformed& error) {
+    refuse(entry, std::string("its facts are damaged: ") + error.what());
+  }
+  if (compile::encode(out.facts) != entry.facts) refuse(entry, "its facts are damaged");
+  check_facts(entry, fields, out.facts);
+  check_image(entry, out.facts);
+  return out;
+}
+
+cache::Record record_of(bundle::Entry entry, CheckedEntry checked, std::int64_t now_s) {
+  checked.facts.created_s = now_s;
+  return {compile::encode(checked.facts), std::move(entry.key_text), std::move(entry.image)};
+}
+
+}  // namespace kiln::cli

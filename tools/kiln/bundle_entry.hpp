@@ -1,0 +1,33 @@
+// Entries of a cache as entries of a bundle, and back: what is left out on the way, and what must hold.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bundle/format.hpp"
+#include "cache/record.hpp"
+#include "compile/facts.hpp"
+
+namespace kiln::cli {
+
+/// Without what differs from run to run (the time of its making, how long the phases took). Nothing when its
+/// facts are of another version of kiln.
+std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record);
+
+/// An entry whose parts agree with each other.
+struct CheckedEntry {
+  bool other_version = false;  ///< of kiln's key or facts: nothing else is known about it
+  compile::Facts facts;
+
+  /// "rms_norm T=bf16 H=4096 sm_90a", printable whatever the bundle says.
+  std::string label() const;
+};
+/// Throws bundle::Refused unless the key is that of the key text, the facts say what the key text says, and
+/// the image is a cubin for that arch that has this kernel with these arguments.
+CheckedEntry check_entry(const bundle::Entry& entry);
+
+/// As the store keeps it: made at `now_s`, seconds since 1970.
+cache::Record record_of(bundle::Entry entry, CheckedEntry checked, std::int64_t now_s);
+
+}  // namespace kiln::cli

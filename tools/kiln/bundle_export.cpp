@@ -1,0 +1,176 @@
+// kiln bundle export: entries of the cache and its layers as one reproducible file.
+#include <sys/stat.h>
+
+#include <CLI/CLI.hpp>
+
+#include "base/log.hpp"
+#include "bundle/writer.hpp"
+#include "bundle_commands.hpp"
+#include "bundle_file.hpp"
+#include "bundle_key.hpp"
+#include "bundle_select.hpp"
+#include "bundle_stores.hpp"
+#include "errors.hpp"
+#include "interrupt.hpp"
+#include "progress.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string file;
+  SelectionFlags selection;
+  SigningFlags signing;
+  bool keep_going = false;
+};
+
+struct Exported {
+  bool written = false;
+  std::vector<std::string> missing, damaged;
+  std::uint64_t other_version = 0, bytes = 0;
+  bundle::Summary summary;
+  std::optional<MadeSignature> signature;
+};
+
+void write_entries(bundle::Writer& writer, const Selection& selection, BundleStores& stores, Exported& out,
+                   bool quiet) {
+  Progress progress(selection.keys.size(), !quiet);
+  for (std::size_t i = 0; i < selection.keys.size(); ++i) {
+    if (PoliteInterrupt::requested()) throw Interrupted{};
+    if (const auto entry = stores.read(selection.keys[i]))
+      writer.add(*entry);
+    else
+      out.damaged.push_back(selection.keys[i].hex());
+    progress.reached(i + 1);
+  }
+}
+
+Exported export_all(Context& context, const Arguments& arguments) {
+  const bool to_stdout = arguments.file == "-";
+  if (to_stdout && context.json)
+    throw Error(Errc::invalid_argument, "the bundle goes to stdout, and so would --json; name a file");
+  std::optional<bundle::SecretKey> key;
+  if (!arguments.signing.key.empty()) {
+    if (to_stdout)
+      throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");
+    key.emplace(read_secret_key(arguments.signing));  // a password is not asked for after minutes
+  }
+  BundleStores stores(context.config());
+  Selection selection = select_entries(context, arguments.selection, stores);
+  Exported out;
+  out.missing = std::move(selection.missing);
+  out.damaged = stores.damaged();
+  out.other_version = stores.other_version();
+  const bool nothing = selection.keys.empty() && !arguments.selection.all;
+  if ((!out.missing.empty() || nothing) && !arguments.keep_going) return out;
+
+  BundleOutput file(arguments.file);
+  if (key && !file.is_file())
+    throw Error(Errc::invalid_argument,
+                "'" + arguments.file + "' is no file that a signature could lie beside");
+  bundle::Blake2b hash(64);
+  bundle::Writer writer([&](std::string_view bytes) {
+    file.write(bytes);
+    hash.add(bytes);
+  });
+  write_entries(writer, selection, stores, out, context.json || to_stdout);
+  out.summary = writer.end();
+  file.commit();
+  out.written = true;
+  out.bytes = file.bytes();
+  if (key) out.signature = sign_bundle(*key, arguments.file, hash.end<64>(), out.summary);
+  return out;
+}
+
+Json json_of(const Context& context, const Arguments& arguments, const Exported& done) {
+  return {{"schema", context.schema()},
+          {"file", arguments.file},
+          {"written", done.written},
+          {"entries", done.summary.entries},
+          {"bytes", done.bytes},
+          {"content_bytes", done.summary.content_bytes},
+          {"content_digest", done.written ? Json(done.summary.digest.hex()) : Json(nullptr)},
+          {"missing", done.missing},
+          {"damaged", done.damaged},
+          {"other_version", done.other_version},
+          {"signature", done.signature ? json_of(*done.signature) : Json(nullptr)}};
+}
+
+void say(const char* kind, const std::string& text) {
+  std::fprintf(stderr, "kiln: %s: %s\n", kind, text.c_str());
+}
+
+int exit_of(const Arguments& arguments, const Exported& done) {
+  for (const std::string& label : done.missing) say("error", "not in the cache: " + label);
+  for (const std::string& hex : done.damaged)
+    say("error", "entry " + hex.substr(0, 12) + " is damaged and was left out");
+  if (done.other_version > 0)
+    say("warning",
+        counted(done.other_version, "entry is", "entries are") + " of another version of kiln and left out");
+  if (!done.written)
+    say("error",
+        done.missing.empty()
+            ? "nothing that is cached matches; nothing was written"
+            : counted(done.missing.size(), "specialisation is", "specialisations are") +
+                  " missing; nothing was written. 'kiln prewarm' makes them, --keep-going leaves them out");
+  struct stat st {};
+  if (done.written && !done.signature && ::stat((arguments.file + ".minisig").c_str(), &st) == 0)
+    say("warning", "'" + arguments.file + ".minisig' is the signature of what was there before; sign again");
+  if (!done.damaged.empty()) return kDamaged;
+  return done.written && done.missing.empty() && (done.summary.entries > 0 || arguments.selection.all)
+             ? kDone
+             : kPartly;
+}
+
+int bundle_export(Context& context, const Arguments& arguments) {
+  const PoliteInterrupt interrupt;
+  Exported done;
+  try {
+    done = export_all(context, arguments);
+  } catch (const Interrupted&) {
+    say("warning", "interrupted; nothing was written");
+    return kInterrupted;
+  }
+  if (context.json)
+    print_json(json_of(context, arguments, done));
+  else if (done.written && arguments.file != "-") {
+    print_paragraph(counted(done.summary.entries, "entry", "entries") + ", " + human_bytes(done.bytes) +
+                    " (" + human_bytes(done.summary.content_bytes) + " decompressed), in " + arguments.file);
+    print_paragraph("Content blake2b:" + done.summary.digest.hex(), Style::dim);
+    if (done.signature)
+      print_paragraph("Signed with key " + done.signature->key_id + ": " + done.signature->file);
+  }
+  std::fflush(stdout);
+  return exit_of(arguments, done);
+}
+
+}  // namespace
+
+void add_bundle_export(CLI::App& bundle, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(bundle, "export", "Write entries of the cache and its layers to a file",
+                                      [&context, arguments] { return bundle_export(context, *arguments); });
+  sub->add_option("file", arguments->file, "The bundle; - is stdout")->type_name("FILE")->required();
+  sub->add_option("plans", arguments->selection.plans, "What these plan files and records ask for")
+      ->type_name("PLAN.toml");
+  sub->add_option("-t,--template", arguments->selection.templates,
+                  "Entries of this template; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  sub->add_flag("--all", arguments->selection.all, "Everything");
+  sub->add_flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
+  sub->add_option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key")
+      ->type_name("FILE.key");
+  sub->add_option("--password-file", arguments->signing.password_file,
+                  "The key's password is its first line; default: asked for on the terminal")
+      ->type_name("FILE");
+  sub->footer(
+      "The same entries give the same bytes: they are sorted, and no time, path or name of a machine is in\n"
+      "the file (with one version of libzstd; the content's digest is the same with every one).\n"
+      "--arch may be a list: entries of these archs, or with a plan, its rows that name none.\n"
+      "FILE is replaced when all is written, and never before.\n"
+      "Exit status: 0 done, 1 failed, 2 usage, 3 some of a plan is missing or nothing matches (nothing is\n"
+      "written but with --keep-going), 4 damaged entries were left out, 130 interrupted.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,63 @@
+#include "bundle_select.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.hpp"
+#include "bundle_file.hpp"
+#include "interrupt.hpp"
+#include "prewarm_plan.hpp"
+#include "runtime/pipeline.hpp"
+
+namespace kiln::cli {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// What the path itself would find for the plan's rows, without compiling.
+Selection of_plan(Context& context, const SelectionFlags& flags, const BundleStores& stores) {
+  context.template_path = template_path_of(flags.plans, context.template_path);
+  runtime::Pipeline& pipeline = context.service().pipeline();
+  pipeline.use_store(stores.view().store);
+  const PrewarmPlan plan = make_plan(context.service().catalog(), flags.plans, context.target_archs());
+  for (const std::string& ignored : plan.ignored) base::warn(ignored);
+  Selection out;
+  std::set<Key> keys;
+  for (const PlannedTask& task : plan.tasks) {
+    if (PoliteInterrupt::requested()) throw Interrupted{};
+    if (!flags.templates.empty() && !contains(flags.templates, task.specialization().template_name)) continue;
+    const auto found = pipeline.there(source::instantiate(task.origin, task.resolved), {});
+    if (found)
+      keys.insert(found->image->key);
+    else
+      out.missing.push_back(task.label);
+  }
+  out.keys.assign(keys.begin(), keys.end());
+  return out;
+}
+
+}  // namespace
+
+Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores) {
+  const bool by_arch = !context.arch.empty();
+  if (flags.all && (!flags.plans.empty() || !flags.templates.empty() || by_arch))
+    throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan, no -t and no --arch");
+  if (!flags.all && flags.plans.empty() && flags.templates.empty() && !by_arch)
+    throw Error(Errc::invalid_argument,
+                "say what to export: plans or records, -t NAME, --arch ARCH, or --all");
+  if (!flags.plans.empty()) return of_plan(context, flags, stores);
+  std::vector<std::string> archs;
+  if (by_arch)
+    for (const base::Arch& arch : context.target_archs()) archs.push_back(arch.name());
+  Selection out;
+  out.keys = stores.keys([&](const compile::Facts& facts) {
+    const std::string name = facts.unit.substr(0, facts.unit.find('@'));
+    return (flags.templates.empty() || contains(flags.templates, name)) &&
+           (archs.empty() || contains(archs, facts.arch));
+  });
+  return out;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,26 @@
+// What `kiln bundle export` takes: the keys of a plan, or of what the store and its layers hold.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bundle_stores.hpp"
+#include "context.hpp"
+
+namespace kiln::cli {
+
+struct SelectionFlags {
+  std::vector<std::string> plans, templates;
+  bool all = false;
+  int jobs = 0;
+};
+
+struct Selection {
+  std::vector<Key> keys;             ///< ascending, each once
+  std::vector<std::string> missing;  ///< what a plan asks for and is in no store
+};
+/// --arch is of the plan's rows that name none; without a plan it chooses entries. Throws Error:
+/// invalid_argument when the flags choose nothing or contradict each other.
+Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores);
+
+}  // namespace kiln::cli

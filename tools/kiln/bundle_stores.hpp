@@ -1,0 +1,41 @@
+// The entries that can be exported: those of the writable store and of the configured layers, each key once.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bundle/format.hpp"
+#include "compile/facts.hpp"
+#include "entries.hpp"
+
+namespace kiln::cli {
+
+class BundleStores {
+ public:
+  /// Nothing is created. Throws Error, Damaged (cache/pages.hpp).
+  explicit BundleStores(const runtime::Config& config);
+
+  using Wanted = std::function<bool(const compile::Facts&)>;
+  /// The keys of all entries that are wanted.
+  std::vector<Key> keys(const Wanted& wanted);
+  /// As a bundle has it, from the first store that has it whole, in the order in which the path asks them.
+  /// Nothing when none has.
+  std::optional<bundle::Entry> read(const Key& key);
+
+  const StoreView& view() const noexcept { return view_; }
+  std::uint64_t other_version() const noexcept { return other_version_; }
+  /// Entries whose heads are damaged, met by `keys`.
+  const std::vector<std::string>& damaged() const noexcept { return damaged_; }
+
+ private:
+  StoreView view_;
+  std::vector<std::shared_ptr<cache::Store>> stores_;  // layers, then the writable one
+  std::uint64_t other_version_ = 0;
+  std::vector<std::string> damaged_;
+};
+
+}  // namespace kiln::cli
