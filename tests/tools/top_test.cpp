@@ -1,14 +1,18 @@
 // kiln top: what it says of real processes, and what it does to a terminal.
 #include <pty.h>
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <termios.h>
 
+#include <filesystem>
 #include <set>
 
 #include "cache/flight.hpp"
 #include "cache/slots.hpp"
 #include "store_command.hpp"
 #include "terminal.hpp"
+#include "tests/support/other_user.hpp"
 
 namespace kiln::test {
 namespace {
@@ -187,6 +191,44 @@ TEST_F(Top, WhatEndedSaysHow) {
   EXPECT_EQ(ends, (std::map<std::string, std::string>{
                       {"kernel 1", "published"}, {"kernel 2", "failed"}, {"kernel 3", "unpublished"}}));
   EXPECT_EQ(json["compiles_per_minute"], 3);
+}
+
+TEST_F(Top, AProcessOfAnotherPidNamespaceIsNamedWithItsHost) {
+  KILN_NEEDS_ROOT();
+  Child child([this](const auto& stay) {
+    if (::unshare(CLONE_NEWPID) != 0) return stay();
+    if (::fork() != 0) ::pause();
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto taken = flights()->take(key_of(1), base::Deadline::never());
+    taken.flight->compiling("kernel 1");
+    stay();
+  });
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+  const auto row = rows("compiling", 1)[0];
+  EXPECT_EQ(row["pid"], 1);
+  EXPECT_EQ(row["same_namespace"], false);
+  EXPECT_EQ(row["process"], host + std::string("/1(ns)"));
+}
+
+TEST_F(Top, AnotherUserIsToldWhatHeCannotSee) {
+  KILN_NEEDS_ROOT();
+  const auto holder = compiling(1);
+  std::filesystem::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root gets
+  for (const std::string& directory : {path(""), cache(), cache() + "/v1"}) ::chmod(directory.c_str(), 0755);
+  ::chmod(data_file().c_str(), 0644);
+  const std::string out = kiln::testing::as_user(kiln::testing::kUser, [&] {
+    std::string text;
+    std::FILE* shell = ::popen(
+        ("cd / && env -i KILN_CACHE_DIR=" + cache() + ' ' + path("kiln") + " top; echo status $?").c_str(),
+        "r");
+    for (int c; shell && (c = std::fgetc(shell)) != EOF;) text += static_cast<char>(c);
+    if (shell) ::pclose(shell);
+    return text;
+  });
+  EXPECT_NE(out.find("not seen: /dev/shm/kiln-0-"), std::string::npos) << out;
+  EXPECT_NE(out.find("Permission denied"), std::string::npos) << out;
+  EXPECT_NE(out.find("status 0"), std::string::npos) << out;
 }
 
 TEST_F(Top, AnIntervalIsForATerminal) {
