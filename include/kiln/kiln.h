@@ -260,7 +260,7 @@ typedef struct kiln_stats {
   uint64_t layer_hits;          /* answered by a read-only layer with its own toolchain's record */
   uint64_t fallbacks;           /* specialisations whose fallback was returned first */
   uint64_t adopted;             /* of them: replaced by the specialised kernel since */
-  double compile_saved_ms;      /* what the records cost to make that layer, store or another's compile gave */
+  double compile_saved_ms;      /* what the records that were served had cost; not those from memory */
 } kiln_stats;
 
 /* Fills what fits in out->struct_size. */

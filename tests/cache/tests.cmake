@@ -7,7 +7,7 @@ kiln_test(cache_place_test SOURCES cache/place_test.cpp USES kiln_cache LABEL pr
 kiln_test(cache_gate_test SOURCES cache/gate_test.cpp USES kiln_cache LABEL process)
 kiln_test(cache_board_test SOURCES cache/board_test.cpp USES kiln_cache)
 kiln_test(cache_flight_test SOURCES cache/flight_test.cpp cache/slots_test.cpp USES kiln_cache LABEL process)
-kiln_test(cache_activity_test SOURCES cache/activity_test.cpp USES kiln_cache LABEL process)
+kiln_test(cache_activity_test SOURCES cache/activity_test.cpp cache/locks_held_test.cpp USES kiln_cache LABEL process)
 kiln_test(cache_concurrency_test SOURCES cache/concurrency_test.cpp USES kiln_cache PkgConfig::lmdb LABEL process)
 
 # Not a ctest test: run `store_bench` (KILN_BENCH_ENTRIES=100000 for a large store, `store_bench scale` for a table of sizes).

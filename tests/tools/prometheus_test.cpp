@@ -146,6 +146,15 @@ TEST_F(Prometheus, AFullDiskKeepsTheFormerFile) {
   EXPECT_NE(answer.find("No space left on device"), std::string::npos) << answer;
 }
 
+TEST_F(Prometheus, ADamagedStoreIsExitFourAndKeepsTheFormerFile) {
+  write("kiln.prom", "former");
+  overwrite(std::string(8192, 'x'));
+  const Finished r = kiln({"stats", "--prometheus", path("kiln.prom")});
+  EXPECT_EQ(r.status, 4);
+  EXPECT_NE(r.err.find("kiln verify"), std::string::npos) << r.err;
+  EXPECT_EQ(base::read_file(path("kiln.prom"))->bytes, "former");
+}
+
 TEST_F(Prometheus, AnEmptyCacheHasCountersOfZeroAndIsNotMade) {
   const Finished r = kiln({"stats", "--prometheus"}, {{"KILN_CACHE_DIR", path("nowhere")}});
   EXPECT_EQ(r.status, 0) << r.err;

@@ -11,7 +11,7 @@ kiln_test(tools_maintenance_test SOURCES tools/verify_test.cpp tools/rewrite_tes
 kiln_test(tools_maintenance_live_test SOURCES tools/maintenance_live_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_marks_test SOURCES tools/marks_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_prometheus_test SOURCES tools/prometheus_test.cpp USES kiln_process kiln_cache LABEL process)
-kiln_test(tools_top_test SOURCES tools/top_test.cpp USES kiln_process kiln_cache LABEL process)
+kiln_test(tools_top_test SOURCES tools/top_test.cpp tools/top_terminal_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_audit_test SOURCES tools/audit_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature_test.cpp tools/bundle_refusal_test.cpp tools/bundle_fault_test.cpp
   USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)

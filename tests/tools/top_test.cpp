@@ -1,82 +1,17 @@
-// kiln top: what it says of real processes, and what it does to a terminal.
-#include <pty.h>
-#include <sys/ioctl.h>
-#include <termios.h>
+// kiln top: what it says of real processes.
+#include "top_fixture.hpp"
 
+#include <sched.h>
+#include <sys/prctl.h>
+
+#include <filesystem>
 #include <set>
 
-#include "cache/flight.hpp"
 #include "cache/slots.hpp"
-#include "store_command.hpp"
-#include "terminal.hpp"
+#include "tests/support/other_user.hpp"
 
 namespace kiln::test {
 namespace {
-
-using cache::FlightFile;
-using cache::test::key_of;
-
-class Top : public StoreCommand {
- protected:
-  void SetUp() override { fill(1); }
-  /// As each process of this store has it.
-  std::shared_ptr<FlightFile> flights() const {
-    const auto store = open();
-    return FlightFile::open({store->identity(), store->directory() + "/v1"});
-  }
-  nlohmann::json look() {
-    const Finished r = kiln({"top", "--json"});
-    EXPECT_EQ(r.status, 0) << r.err;
-    return r.json();
-  }
-  /// The rows of this state once there are so many.
-  std::vector<nlohmann::json> rows(const std::string& state, std::size_t count) {
-    std::vector<nlohmann::json> out;
-    base::poll_until(cache::test::soon(), [&] {
-      out.clear();
-      const nlohmann::json seen = look();
-      for (const auto& row : seen["processes"])
-        if (row["state"] == state) out.push_back(row);
-      return out.size() == count;
-    });
-    EXPECT_EQ(out.size(), count) << state;
-    out.resize(count);
-    return out;
-  }
-  /// A process that does `body` and then stays until it is killed.
-  class Child {
-   public:
-    explicit Child(const std::function<void(const std::function<void()>& stay)>& body) {
-      int ready[2];
-      EXPECT_EQ(::pipe(ready), 0);
-      pid = ::fork();
-      if (pid == 0) {
-        body([&] {
-          [[maybe_unused]] const auto n = ::write(ready[1], "x", 1);
-          for (;;) ::pause();
-        });
-        ::_exit(0);
-      }
-      ::close(ready[1]);
-      char byte = 0;
-      EXPECT_EQ(::read(ready[0], &byte, 1), 1);
-      ::close(ready[0]);
-    }
-    ~Child() { end(); }
-    void end() {
-      if (pid > 0) ::kill(pid, SIGKILL), ::waitpid(pid, nullptr, 0);
-      pid = -1;
-    }
-    pid_t pid = -1;
-  };
-  std::unique_ptr<Child> compiling(std::uint32_t number) const {
-    return std::make_unique<Child>([this, number](const auto& stay) {
-      const auto taken = flights()->take(key_of(number), base::Deadline::never());
-      taken.flight->compiling("kernel " + std::to_string(number));
-      stay();
-    });
-  }
-};
 
 TEST_F(Top, ACacheThatIsNotThereHasNobodyAndIsNotMade) {
   const Finished r = kiln({"top"}, {{"KILN_CACHE_DIR", path("nowhere")}});
@@ -189,6 +124,44 @@ TEST_F(Top, WhatEndedSaysHow) {
   EXPECT_EQ(json["compiles_per_minute"], 3);
 }
 
+TEST_F(Top, AProcessOfAnotherPidNamespaceIsNamedWithItsHost) {
+  KILN_NEEDS_ROOT();
+  Child child([this](const auto& stay) {
+    if (::unshare(CLONE_NEWPID) != 0) return stay();
+    if (::fork() != 0) ::pause();
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const auto taken = flights()->take(key_of(1), base::Deadline::never());
+    taken.flight->compiling("kernel 1");
+    stay();
+  });
+  char host[256] = {};
+  ASSERT_EQ(::gethostname(host, sizeof host - 1), 0);
+  const auto row = rows("compiling", 1)[0];
+  EXPECT_EQ(row["pid"], 1);
+  EXPECT_EQ(row["same_namespace"], false);
+  EXPECT_EQ(row["process"], host + std::string("/1(ns)"));
+}
+
+TEST_F(Top, AnotherUserIsToldWhatHeCannotSee) {
+  KILN_NEEDS_ROOT();
+  const auto holder = compiling(1);
+  std::filesystem::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root gets
+  for (const std::string& directory : {path(""), cache(), cache() + "/v1"}) ::chmod(directory.c_str(), 0755);
+  ::chmod(data_file().c_str(), 0644);
+  const std::string out = kiln::testing::as_user(kiln::testing::kUser, [&] {
+    std::string text;
+    std::FILE* shell = ::popen(
+        ("cd / && env -i KILN_CACHE_DIR=" + cache() + ' ' + path("kiln") + " top; echo status $?").c_str(),
+        "r");
+    for (int c; shell && (c = std::fgetc(shell)) != EOF;) text += static_cast<char>(c);
+    if (shell) ::pclose(shell);
+    return text;
+  });
+  EXPECT_NE(out.find("not seen: /dev/shm/kiln-0-"), std::string::npos) << out;
+  EXPECT_NE(out.find("Permission denied"), std::string::npos) << out;
+  EXPECT_NE(out.find("status 0"), std::string::npos) << out;
+}
+
 TEST_F(Top, AnIntervalIsForATerminal) {
   EXPECT_EQ(kiln({"top", "--interval", "1"}).status, 2);
   EXPECT_EQ(kiln({"top", "--interval", "1", "--json"}).status, 2);
@@ -215,154 +188,6 @@ TEST_F(Top, AClosedPipeEndsItQuietly) {
   ASSERT_EQ(::waitpid(pid, &status, 0), pid);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
   EXPECT_EQ(base::read_file(errors)->bytes, "");
-}
-
-/// kiln top on a terminal that this test types on, resizes and looks at.
-class LiveTop : public Top {
- protected:
-  static constexpr const char* kEnter = "\033[?1049h";
-  static constexpr const char* kLeave = "\033[?1049l";
-
-  void begin(unsigned short columns, unsigned short rows, const Environment& more = {}) {
-    Environment all = environment();
-    for (const auto& [name, value] : more) all[name] = value;
-    all["TERM"] = "xterm";
-    std::vector<std::string> settings;
-    for (const auto& [name, value] : all) settings.push_back(name + '=' + value);
-    std::vector<char*> envp;
-    for (const std::string& s : settings) envp.push_back(const_cast<char*>(s.c_str()));
-    envp.push_back(nullptr);
-    char* const argv[] = {const_cast<char*>(KILN_COMMAND), const_cast<char*>("top"),
-                          const_cast<char*>("--interval"), const_cast<char*>("0.1"), nullptr};
-    winsize size{};
-    size.ws_row = rows, size.ws_col = columns;
-    pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
-    if (pid_ == 0) {
-      ::execve(KILN_COMMAND, argv, envp.data());
-      ::_exit(127);
-    }
-    ASSERT_EQ(::tcgetattr(terminal_, &before_), 0);
-    read_until(kEnter);
-  }
-  /// Clears what was read before.
-  void read_until(const std::string& text) {
-    screen_.clear();
-    char buffer[4096];
-    for (ssize_t got; screen_.find(text) == std::string::npos;) {
-      if ((got = ::read(terminal_, buffer, sizeof buffer)) <= 0) {
-        ADD_FAILURE() << "ended without '" << text << "':\n" << screen_;
-        return;
-      }
-      screen_.append(buffer, static_cast<std::size_t>(got));
-    }
-  }
-  void type(const std::string& keys) {
-    ASSERT_EQ(::write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
-  }
-  /// Its status as a shell has it; the terminal is as it was.
-  int end() {
-    char buffer[4096];
-    for (ssize_t got; (got = ::read(terminal_, buffer, sizeof buffer)) > 0;)
-      screen_.append(buffer, static_cast<std::size_t>(got));
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
-    termios after{};
-    EXPECT_EQ(::tcgetattr(terminal_, &after), 0);
-    EXPECT_EQ(after.c_lflag, before_.c_lflag);
-    EXPECT_EQ(after.c_lflag & (ICANON | ECHO), static_cast<tcflag_t>(ICANON | ECHO));
-    const std::size_t left = screen_.rfind(kLeave);
-    EXPECT_NE(left, std::string::npos) << screen_;
-    EXPECT_EQ(screen_.find(kEnter, left), std::string::npos);
-    EXPECT_NE(screen_.find("\033[?25h"), std::string::npos) << "no cursor";
-    ::close(terminal_);
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-
-  int terminal_ = -1;
-  pid_t pid_ = -1;
-  termios before_{};
-  std::string screen_;
-};
-
-TEST_F(LiveTop, IsRedrawnAndEndsWithQ) {
-  begin(100, 30);
-  read_until("nobody compiles");
-  const auto holder = compiling(1);
-  read_until("kernel 1");
-  termios now{};
-  ASSERT_EQ(::tcgetattr(terminal_, &now), 0);
-  EXPECT_EQ(now.c_lflag & (ICANON | ECHO), 0u);
-  type("q");
-  EXPECT_EQ(end(), 0);
-}
-
-TEST_F(LiveTop, CtrlCRestoresTheTerminal) {
-  begin(100, 30);
-  read_until("nobody compiles");
-  type("\x03");
-  EXPECT_EQ(end(), 130);
-}
-
-TEST_F(LiveTop, SignalsRestoreTheTerminalAndEndIt) {
-  for (const int signal : {SIGTERM, SIGHUP}) {
-    begin(100, 30);
-    read_until("nobody compiles");
-    ::kill(pid_, signal);
-    EXPECT_EQ(end(), 128 + signal);
-  }
-}
-
-TEST_F(LiveTop, CtrlZGivesTheTerminalBackUntilItGoesOn) {
-  begin(100, 30);
-  read_until("nobody compiles");
-  type("\x1a");
-  read_until(kLeave);
-  int status = 0;
-  ASSERT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
-  EXPECT_TRUE(WIFSTOPPED(status));
-  termios stopped{};
-  ASSERT_EQ(::tcgetattr(terminal_, &stopped), 0);
-  EXPECT_EQ(stopped.c_lflag, before_.c_lflag);
-  ::kill(pid_, SIGCONT);
-  read_until(kEnter);
-  read_until("nobody compiles");
-  type("q");
-  EXPECT_EQ(end(), 0);
-}
-
-TEST_F(LiveTop, FramesFitATerminalHoweverNarrowAndFollowItsSize) {
-  const auto one = compiling(1), two = compiling(2), three = compiling(3);
-  begin(20, 8, {{"NO_COLOR", "1"}});
-  const auto expect_fits = [&](std::size_t columns, std::size_t rows) {
-    read_until("\033[J"), read_until("\033[J");  // one whole frame
-    const std::string frame = screen_.substr(screen_.find("\033[H"));
-    const auto lines = visible_lines(frame);
-    EXPECT_LE(lines.size(), rows) << frame;
-    for (const std::string& line : lines) {
-      std::size_t count = 0;
-      for (const char c : line) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-      EXPECT_LE(count, columns) << line;
-    }
-    return frame;
-  };
-  expect_fits(20, 8);
-  winsize size{};
-  size.ws_row = 4, size.ws_col = 60;
-  ASSERT_EQ(::ioctl(terminal_, TIOCSWINSZ, &size), 0);
-  read_until("\033[J");
-  expect_fits(60, 4);
-  size.ws_row = 30;
-  ASSERT_EQ(::ioctl(terminal_, TIOCSWINSZ, &size), 0);
-  read_until("kernel 3");
-  type("q");
-  EXPECT_EQ(end(), 0);
-}
-
-TEST_F(LiveTop, OnceIsOneSnapshotOnATerminalToo) {
-  const TerminalRun r = run_on_terminal(40, {"top", "--once"}, environment());
-  EXPECT_EQ(r.status, 0);
-  EXPECT_EQ(r.screen.find(kEnter), std::string::npos);
-  EXPECT_NE(r.screen.find("nobody compiles"), std::string::npos);
 }
 
 class TopCompiles : public KilnCompiler {};

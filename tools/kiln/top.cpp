@@ -62,10 +62,10 @@ void add_top(CLI::App& app, Context& context) {
           ->check(CLI::Range(0.1, 3600.0).description(""));
   sub->add_flag("--once", arguments->once, "One snapshot, on a terminal too");
   sub->footer(
-      "compiling: by this process since then. queued: its turn has not come (slots, memory, -j). waiting:\n"
-      "for another process's compile of the same kernel. stopped: the process that compiles is stopped.\n"
-      "left behind: it was killed, and the next asker compiles. holding: a kernel's lock by one who does\n"
-      "not say why. writing: the store's gate.\n"
+      "compiling: by this process since then, until its record is stored. queued: its turn has not come\n"
+      "(slots, memory, -j). waiting: for another process's compile of the same kernel. stopped: the\n"
+      "process that compiles is stopped. left behind: it was killed, and the next asker compiles.\n"
+      "holding: a kernel's lock by one who does not say why. writing: the store's gate.\n"
       "Processes of other PID namespaces are HOST/PID(ns). A terminal is redrawn until q or Ctrl-C;\n"
       "elsewhere there is one snapshot.\n"
       "Exit status: 0 done, 1 failed, 130 interrupted.");
