@@ -241,6 +241,18 @@ TEST_F(Report, ManyEntriesMakeNoLargePage) {
   EXPECT_EQ(tasks, 20'000u);
 }
 
+TEST_F(Report, NoOrderOfTasksMakesManyBars) {
+  fill_units(1, {"rms_norm"});
+  Json note = note_of(20'000);
+  for (std::size_t i = 0; i < note["tasks"].size(); ++i)
+    note["tasks"][i]["template"] = "t" + std::to_string(i / 2 % 3);  // another in a lane each time
+  base::write_file(note_file(), note.dump());
+  ASSERT_EQ(report().status, 0);
+  const Json bars = data()["prewarm"]["bars"];
+  EXPECT_GT(bars.size(), 4000u);
+  EXPECT_LT(bars.size(), 7100u);
+}
+
 TEST_F(Report, ADamagedEntryIsCountedAndSaid) {
   {
     const auto store = open();

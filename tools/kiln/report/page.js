@@ -118,7 +118,7 @@
       if (w >= h) { x += depth; w -= depth; } else { y += depth; h -= depth; }
     }
   };
-  const fitted = (text, width, perLetter = 7.2) => {
+  const fitted = (text, width, perLetter) => {
     const most = Math.floor(width / perLetter);
     return text.length <= most ? text : most < 4 ? "" : text.slice(0, most - 1) + "\u2026";
   };
@@ -135,8 +135,9 @@
       const mark = svg("g", { class: "hit" + (open ? " opens" : ""), role: open ? "button" : "img", "aria-label": text.replace(/\n/g, ", ") },
         svg("rect", { class: "tile " + kind, x, y, width: Math.max(0, w), height: Math.max(0, h), rx: 3 }));
       lines.forEach((line, i) => {
-        const shown = fitted(line, w - 12, i ? 7.2 : 7.9);
-        if (shown && (!i || shown === line) && h > 18 * (i + 1) + 2)
+        // The first is cut where it must be; of the others it is all, the part before the comma, or nothing.
+        const shown = i ? [line, line.split(",")[0]].find(part => part.length * 7.2 <= w - 12) : fitted(line, w - 12, 7.9);
+        if (shown && h > 18 * (i + 1) + 2)
           mark.append(svg("text", { class: "label" + (i ? "" : " strong"), x: x + 7, y: y + 17 + 16 * i }, shown));
       });
       explained(mark, text);
@@ -207,7 +208,7 @@
     const run = data.prewarm, box = at("timeline");
     if (!run || !run.bars.length) return;
     const narrow = Math.max(300, box.clientWidth || 300), width = narrow * zoom;
-    const left = 58, right = 14, laneHeight = Math.max(14, Math.min(30, 420 / run.lanes.length)), curve = 64, top = 22;
+    const left = 58, right = 14, laneHeight = Math.max(4, Math.min(30, 640 / run.lanes.length)), curve = 64, top = 22;
     const height = top + curve + 18 + laneHeight * run.lanes.length + 24;
     const span = Math.max(1e-3, run.last_ms - run.first_ms);
     const x = ms => left + (ms - run.first_ms) / span * (width - left - right);
@@ -230,14 +231,15 @@
         svg("line", { class: "base", x1: left, x2: width - right, y1: top + curve, y2: top + curve }));
     }
     const place = new Map(run.lanes.map((lane, i) => [lane.lane, lanesTop + i * laneHeight]));
+    const inner = laneHeight - (laneHeight > 8 ? 3 : 1), named = Math.ceil(13 / laneHeight);
     for (const lane of run.lanes) {
       const y = place.get(lane.lane);
-      picture.append(svg("rect", { class: "lane", x: left, y: y + 1, width: width - left - right, height: laneHeight - 3, rx: 2 }));
-      if (laneHeight >= 14) picture.append(text(left - 6, y + laneHeight / 2 + 3, "lane " + (lane.lane + 1), "end"));
+      picture.append(svg("rect", { class: "lane", x: left, y: y + 1, width: width - left - right, height: inner, rx: 2 }));
+      if (lane.lane % named === 0) picture.append(text(left - 6, y + laneHeight / 2 + 3, "lane " + (lane.lane + 1), "end"));
     }
     for (const bar of run.bars) {
       const [lane, start, end, compile, , , , template, tasks, params, outcome] = bar;
-      const y = place.get(lane) + 1, h = laneHeight - 3, name = run.templates[template], kind = colour(name);
+      const y = place.get(lane) + 1, h = inner, name = run.templates[template], kind = colour(name);
       const from = x(start), wide = Math.max(1, x(end) - from);
       const title = tasks === 1 ? `${name} ${params}` : `${counted(tasks, "short task")} of ${name}`;
       const words = `${title}\n${tasks === 1 ? outcome + ", " : ""}${time(end - start)} from ${time(start)} on, lane ${lane + 1}` +
