@@ -40,6 +40,14 @@ Bytes<32> checksum(std::string_view id, std::string_view key) {
   return hash.end<32>();
 }
 
+/// The public half is that of the seed: signing with another one would give the seed away.
+bool halves_agree(std::string_view key) {
+  unsigned char open[crypto_sign_PUBLICKEYBYTES], whole[crypto_sign_SECRETKEYBYTES];
+  ::crypto_sign_seed_keypair(open, whole, raw(key));
+  ::sodium_memzero(whole, sizeof whole);
+  return ::sodium_memcmp(open, key.data() + kKey / 2, sizeof open) == 0;
+}
+
 /// What the sealed part is XORed with.
 Secret pad_of(const Secret& password, std::string_view salt, std::uint64_t operations, std::uint64_t memory) {
   if (operations > kMostOperations || memory > kMostMemory)
@@ -103,10 +111,14 @@ SecretKey SecretKey::parse(std::string_view text, const std::function<Secret()>&
   const Secret sealed(std::move(opened));
   const std::string_view all = sealed.bytes();
   const Bytes<32> sum = checksum(all.substr(0, 8), all.substr(8, kKey));
-  if (::sodium_memcmp(sum.bytes.data(), all.data() + 8 + kKey, 32) != 0) {
+  const char* stated = all.data() + 8 + kKey;
+  // minisign itself writes no checksum into a key without a password.
+  const bool none = kdf == kNone && ::sodium_is_zero(raw({stated, 32}), 32) == 1;
+  if (!none && ::sodium_memcmp(sum.bytes.data(), stated, 32) != 0) {
     if (kdf == kScrypt) throw Error(Errc::invalid_argument, "the key's password is another one");
     no_key("its checksum is another one");
   }
+  if (!halves_agree(all.substr(8, kKey))) no_key("its two halves are not of one key");
   SecretKey out;
   std::memcpy(out.id_.bytes.data(), all.data(), 8);
   out.key_ = Secret(std::string(all.substr(8, kKey)));

@@ -5,7 +5,8 @@
 //   2   "Sc" (scrypt) or two zeros (no password)
 //   2   "B2"
 //   32  salt, u64 operations limit, u64 memory limit: of scrypt
-//   104 key id (8), Ed25519 secret key (64), BLAKE2b-256 of "Ed", id and key (32); with a password, the whole
+//   104 key id (8), Ed25519 secret key (64), BLAKE2b-256 of "Ed", id and key (32; minisign
+//       writes zeros there without a password); with a password, the whole
 //       of it XORed with what scrypt makes of the password
 #pragma once
 

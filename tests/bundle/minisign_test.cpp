@@ -149,6 +149,18 @@ TEST(Minisign, DamagedSecretKeysAreRefused) {
   }
 }
 
+TEST(Minisign, AKeyOfItsOwnWithoutPasswordHasNoChecksumAndMustStillBeOneKey) {
+  const SecretKey key = SecretKey::generate();
+  const std::string file = key.file().bytes();
+  const std::size_t line = file.find('\n') + 1;
+  std::string bytes = *from_base64(file.substr(line, file.size() - line - 1), 158);
+  bytes.replace(126, 32, std::string(32, '\0'));
+  EXPECT_EQ(SecretKey::parse(file.substr(0, line) + to_base64(bytes), kNoPassword).public_key().key,
+            key.public_key().key);
+  bytes[70] = static_cast<char>(bytes[70] ^ 1);
+  EXPECT_THROW(SecretKey::parse(file.substr(0, line) + to_base64(bytes), kNoPassword), Error);
+}
+
 TEST(Minisign, ThePrintableFormOfACommentHasNoEscapes) {
   EXPECT_EQ(printable("a\033[31mb\r\n\x7f\xc3\xa9"), "a?[31mb?????");
   EXPECT_EQ(printable("abcdef", 3), "abc...");

@@ -1,6 +1,8 @@
 // Signed bundles: made by kiln and by minisign, required, tampered with, rewritten meanwhile.
 #include <sys/stat.h>
 
+#include <csignal>
+
 #include "bundle_fixture.hpp"
 #include "tests/support/other_user.hpp"
 
@@ -91,6 +93,26 @@ TEST_F(BundleSigned, APipeCannotBeReadTwice) {
   const Finished done = import(path("pipe"), path("other"), {"--require-signature", path("k.pub")});
   EXPECT_EQ(done.status, 2);
   EXPECT_NE(done.err.find("is a pipe"), std::string::npos) << done.err;
+}
+
+TEST_F(BundleSigned, AFileThatIsRewrittenAfterItsSignatureWasVerifiedImportsNothing) {
+  // Other entries, which are as good as those that were signed: only the signature tells them apart.
+  write_bundle("b.kb", {Made(77).entry(), Made(78).entry()});
+  // The first pass takes three reads of a small file; the process stops itself before the fourth.
+  const auto running = start({"bundle", "import", path("a.kb"), "--require-signature", path("k.pub"),
+                              "--cache-dir", path("other"), "--json"},
+                             {{"LD_PRELOAD", KILN_FAULT_LIBRARY}, {"FAULT_RULES", "pread@a.kb:4:stop"}});
+  const std::string stat = "/proc/" + std::to_string(running->pid()) + "/stat";
+  ASSERT_TRUE(base::poll_until(cache::test::soon(),
+                               [&] { return base::read_proc(stat).find(") T ") != std::string::npos; }));
+  const std::string bytes = bytes_of("b.kb");
+  const base::Fd fd(::open(path("a.kb").c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+  ASSERT_EQ(::write(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  running->send(SIGCONT);
+  const Finished done = running->wait();
+  EXPECT_EQ(done.status, 4);
+  EXPECT_NE(done.err.find("changed after its signature was verified"), std::string::npos) << done.err;
+  EXPECT_EQ(entries_in(path("other")), 0u);
 }
 
 TEST_F(BundleSigned, ACommentCannotWriteToTheTerminal) {

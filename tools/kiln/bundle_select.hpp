@@ -12,7 +12,6 @@ namespace kiln::cli {
 struct SelectionFlags {
   std::vector<std::string> plans, templates;
   bool all = false;
-  int jobs = 0;
 };
 
 struct Selection {
