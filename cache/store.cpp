@@ -11,7 +11,6 @@
 
 #include "cache/data_file.hpp"
 #include "cache/store_impl.hpp"
-#include "cache/survey.hpp"
 #include "cache/verify.hpp"
 
 namespace kiln::cache {
@@ -208,9 +207,9 @@ StoreStats Store::stats() {
   StoreStats out;
   out.cap_bytes = impl_->options.cap_bytes;
   impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](const PageFile& pages) {
-    const auto entries = survey(pages);
-    out.entries = static_cast<std::uint64_t>(
-        std::count_if(entries.begin(), entries.end(), [](const Surveyed& e) { return e.pieces > 0; }));
+    RecordWalk walk(pages);
+    for (bool more = walk.seek({}); more; more = walk.next()) ++out.entries;
+    out.entries += walk.beheaded();
     out.live_bytes = pages.snapshot().live_bytes();
   });
   struct stat st {};

@@ -1,6 +1,7 @@
 #include "compile/facts.hpp"
 
 #include "base/wire.hpp"
+#include "compile/facts_summary.hpp"
 
 namespace kiln::compile {
 std::string encode(const Facts& f) {
@@ -19,8 +20,9 @@ std::string encode(const Facts& f) {
   return std::move(out.str());
 }
 
-void decode_identity(std::string_view bytes, FactsIdentity& out) {
-  base::Reader in(bytes);
+namespace {
+
+void read_identity(base::Reader& in, FactsIdentity& out) {
   if (in.number<std::uint32_t>() != kFactsVersion) throw base::Malformed("facts of another version");
   out.unit = in.bytes();
   out.parameters.clear();
@@ -31,11 +33,32 @@ void decode_identity(std::string_view bytes, FactsIdentity& out) {
   out.arch = in.bytes();
 }
 
+}  // namespace
+
+void decode_identity(std::string_view bytes, FactsIdentity& out) {
+  base::Reader in(bytes);
+  read_identity(in, out);
+}
+
+void decode_summary(std::string_view bytes, FactsSummary& out) {
+  base::Reader in(bytes);
+  read_identity(in, out);
+  for (int name = 0; name < 2; ++name) in.bytes();
+  in.list([](base::Reader& r) { r.take(sizeof(std::uint16_t) + sizeof(std::uint32_t)); });
+  in.take(12 * sizeof(std::uint32_t));  // resources, required block, cluster
+  in.list([](base::Reader& r) { r.bytes(); });
+  out.nvrtc_version = in.bytes();
+  in.take(3 * sizeof(double));
+  out.compile_ms = in.number<double>();
+  out.created_s = in.number<std::int64_t>();
+}
+
 Facts decode_facts(std::string_view bytes) {
   base::Reader in(bytes);
   if (in.number<std::uint32_t>() != kFactsVersion) throw base::Malformed("facts of another version");
   Facts f;
   f.unit = in.string();
+  f.parameters.reserve(8);
   in.list([&](base::Reader& r) {
     std::string name = r.string();
     f.parameters.push_back({std::move(name), r.string()});

@@ -36,9 +36,10 @@ class Ls : public StoreCommand {
     put(0x30000000, {"scale@reference", "sm_90a", "10", 100, 1'700'000'000, 5});
     put(0x40000000, {"gone", "sm_90a", "10", 200, 1'700'000'050, 50});
   }
-  std::string listed(Arguments more) {
-    more.insert(more.begin(), {"ls", "--json"});
-    const Finished r = kiln(more);
+  std::string listed(const Arguments& more) {
+    Arguments all{"ls", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Finished r = kiln(all);
     EXPECT_EQ(r.status, 0) << r.err;
     std::string out;
     for (const auto& e : r.json()["entries"])

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <deque>
+#include <map>
 
 #include "base/file.hpp"
 #include "base/log.hpp"
@@ -48,9 +49,30 @@ bool arch_less(const std::string& a, const std::string& b) noexcept {
 
 namespace {
 
-bool entry_less(const StoredEntry& a, const StoredEntry& b) {
-  if (a.facts.unit != b.facts.unit) return a.facts.unit < b.facts.unit;
-  if (a.facts.arch != b.facts.arch) return arch_less(a.facts.arch, b.facts.arch);
+/// An entry with the places of its unit and arch among all that there are: few, and compared most.
+struct Ranked {
+  StoredEntry* entry;
+  std::size_t unit, arch;
+};
+
+std::vector<Ranked> ranked(std::deque<StoredEntry>& entries) {
+  std::map<std::string, std::size_t> units;
+  std::map<std::string, std::size_t, decltype(&arch_less)> archs(&arch_less);
+  for (const StoredEntry& entry : entries) units[entry.facts.unit] = 0, archs[entry.facts.arch] = 0;
+  std::size_t place = 0;
+  for (auto& unit : units) unit.second = place++;
+  for (auto& arch : archs) arch.second = place++;
+  std::vector<Ranked> out;
+  out.reserve(entries.size());
+  for (StoredEntry& entry : entries)
+    out.push_back({&entry, units.at(entry.facts.unit), archs.at(entry.facts.arch)});
+  return out;
+}
+
+bool ranked_less(const Ranked& x, const Ranked& y) {
+  if (x.unit != y.unit) return x.unit < y.unit;
+  if (x.arch != y.arch) return x.arch < y.arch;
+  const StoredEntry &a = *x.entry, &b = *y.entry;
   const std::size_t common = std::min(a.facts.parameters.size(), b.facts.parameters.size());
   for (std::size_t i = 0; i < common; ++i) {
     const Parameter &p = a.facts.parameters[i], &q = b.facts.parameters[i];
@@ -124,15 +146,26 @@ std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::stri
     if (!read.empty()) std::string().swap(read.back().facts.log);
   });
   if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
-  std::vector<StoredEntry*> order;
-  order.reserve(read.size());
-  for (StoredEntry& entry : read) order.push_back(&entry);
-  std::sort(order.begin(), order.end(),
-            [](const StoredEntry* a, const StoredEntry* b) { return entry_less(*a, *b); });
+  std::vector<Ranked> order = ranked(read);
+  std::sort(order.begin(), order.end(), ranked_less);
   std::vector<StoredEntry> sorted;
   sorted.reserve(order.size());
-  for (StoredEntry* entry : order) sorted.push_back(std::move(*entry));
+  for (const Ranked& at : order) sorted.push_back(std::move(*at.entry));
   return sorted;
+}
+
+void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
+                 std::vector<std::string>* damaged) {
+  compile::FactsSummary facts;
+  const cache::Listed listed = store.list([&](const cache::Entry& entry) {
+    try {
+      compile::decode_summary(entry.facts, facts);
+    } catch (const base::Malformed&) {
+      return base::debug("entry " + entry.key.hex() + " is of another version of kiln");
+    }
+    each({facts, entry.image_bytes, entry.stored_bytes, entry.last_used_s, entry.uses});
+  });
+  if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
 }
 
 StoredEntry find_entry(cache::Store& store, const std::string& prefix) {

@@ -28,17 +28,19 @@ struct Column {
   std::function<std::string(const StoredEntry&)> cell;
 };
 
-constexpr std::size_t kUsesColumns = 100, kSizeColumns = 64, kArchColumns = 52, kDigits = 12, kFewDigits = 8;
+constexpr std::size_t kUsesColumns = 100, kSizeColumns = 64, kArchColumns = 52, kDigits = 12, kFewDigits = 8,
+                      kFewLetters = 12;
 
 std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelling) {
   using Fit = Table::Fit;
   const std::int64_t now = std::time(nullptr);
-  const std::size_t digits = width == 0 || width >= kArchColumns ? kDigits : kFewDigits;
+  const bool narrow = width > 0 && width < kArchColumns;
+  const std::size_t digits = narrow ? kFewDigits : kDigits, unit = narrow ? kFewLetters : SIZE_MAX;
   // What is sorted by is always there.
   const auto unless = [&](Order by, std::size_t least) { return order == by ? 0 : least; };
   std::vector<Column> all = {
       {{"KEY"}, 0, [=](const StoredEntry& e) { return e.key.hex().substr(0, digits); }},
-      {{"TEMPLATE"}, 0, [](const StoredEntry& e) { return e.facts.unit; }},
+      {{"TEMPLATE"}, 0, [=](const StoredEntry& e) { return clipped(e.facts.unit, unit); }},
       {{"PARAMETERS", Fit::flexible},
        0,
        [=](const StoredEntry& e) {

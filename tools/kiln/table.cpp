@@ -76,24 +76,36 @@ std::vector<std::size_t> Table::widths(std::size_t available) const {
 void Table::print() const {
   const Terminal terminal = standard_output();
   const std::vector<std::size_t> width = widths(terminal.width);
-  std::string out;
+  std::string out, line;
   const auto emit = [&](const std::vector<std::string>& row, Style style) {
-    std::vector<std::vector<std::string>> cells;
+    // Of flexible columns that are too narrow; the others have one line, which is not copied.
+    std::vector<std::vector<std::string>> cells(row.size());
     std::size_t height = 1;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      cells.push_back(wrapped(row[i], columns_[i].fit == Fit::flexible && terminal.width ? width[i] : 0));
-      height = std::max(height, cells.back().size());
+      if (columns_[i].fit != Fit::flexible || !terminal.width || columns_of(row[i]) <= width[i]) continue;
+      cells[i] = wrapped(row[i], width[i]);
+      height = std::max(height, cells[i].size());
     }
     for (std::size_t n = 0; n < height; ++n) {
-      std::string line;
-      for (std::size_t i = 0; i < cells.size(); ++i) {
-        const std::string& cell = n < cells[i].size() ? cells[i][n] : std::string();
-        const std::string pad(width[i] - std::min(width[i], columns_of(cell)), ' ');
+      line.clear();
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        std::string_view cell;
+        if (!cells[i].empty())
+          cell = n < cells[i].size() ? cells[i][n] : std::string_view();
+        else if (n == 0)
+          cell = row[i];
+        const std::size_t pad = width[i] - std::min(width[i], columns_of(cell));
+        const bool right = columns_[i].fit == Fit::right;
         if (i > 0) line.append(kGap, ' ');
-        line += columns_[i].fit == Fit::right ? pad + cell : cell + pad;
+        if (right) line.append(pad, ' ');
+        line += cell;
+        if (!right) line.append(pad, ' ');
       }
       line.erase(line.find_last_not_of(' ') + 1);
-      out += paint(line, style, terminal) + '\n';
+      if (style == Style::plain)
+        out.append(line).append(1, '\n');
+      else
+        out += paint(line, style, terminal) + '\n';
     }
   };
   std::vector<std::string> titles;
