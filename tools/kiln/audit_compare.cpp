@@ -1,12 +1,11 @@
 #include "audit_compare.hpp"
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <vector>
 
 #include "base/text.hpp"
-#include "compile/key.hpp"
+#include "key_difference.hpp"
 #include "kiln/error.hpp"
 #include "output.hpp"
 #include "toolchain/elf.hpp"
@@ -15,29 +14,6 @@ namespace kiln::cli {
 namespace {
 
 constexpr std::size_t kFieldsNamed = 3;
-
-/// ".k0/kiln/dtype.cuh" is "kiln/dtype.cuh" to people.
-std::string without_root(const std::string& path) {
-  const std::size_t slash = path.find('/');
-  return path.starts_with('.') && slash != std::string::npos ? path.substr(slash + 1) : path;
-}
-
-/// What a field is called, and what it says: a file's digest, a parameter's value.
-std::pair<std::string, std::string> named(const compile::KeyField& field) {
-  const auto& values = field.values;
-  if (field.label == "include" && values.size() == 4)
-    return {"include " + without_root(values[2]), values[3]};
-  if (values.size() == 2) return {field.label + ' ' + without_root(values[0]), values[1]};
-  if (field.label == "option" || field.label == "kiln-option")
-    return {field.label + ' ' + base::join(values, " "), ""};
-  return {field.label, base::join(values, " ")};
-}
-
-std::map<std::string, std::string> fields_of(std::string_view text) {
-  std::map<std::string, std::string> out;
-  for (const compile::KeyField& field : compile::parse_key_text(text)) out.insert(named(field));
-  return out;
-}
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
@@ -82,18 +58,12 @@ std::string different_facts(const compile::Facts& a, const compile::Facts& b) {
 }  // namespace
 
 std::string key_difference(std::string_view cached, std::string_view now) {
-  const auto before = fields_of(cached), after = fields_of(now);
   std::vector<std::string> out;
-  for (const auto& [name, value] : before) {
-    const auto found = after.find(name);
-    if (found == after.end())
-      out.push_back(name + " (gone)");
-    else if (found->second != value)
-      out.push_back(name);
-  }
-  for (const auto& [name, value] : after)
-    if (!before.contains(name)) out.push_back(name + " (new)");
-  if (out.empty()) return "the order of its fields";
+  for (const KeyDifference& d : key_differences(cached, now))
+    out.push_back(d.field + (d.name.empty() ? "" : ' ' + d.name) +
+                  (!d.other ? " (gone)"
+                   : !d.one ? " (new)"
+                            : ""));
   const std::size_t more = out.size() - std::min(out.size(), kFieldsNamed);
   out.resize(out.size() - more);
   return base::join(out, ", ") + (more ? " and " + std::to_string(more) + " more" : "");
