@@ -8,6 +8,8 @@
 namespace kiln::cli {
 namespace {
 
+constexpr std::size_t kLanesOpen = 16;
+
 std::string summary_of(const NotedRun& run) {
   std::string out = utc_text(static_cast<std::int64_t>(run.started_ms / 1000)) + ": " +
                     counted(run.total, "specialisation") + " in " + human_ms(run.wall_ms) + " on " +
@@ -56,7 +58,8 @@ std::string lanes_table_html(const ReportData& data) {
                     count_cell(lane.compiled), ms_cell(lane.busy_ms), ms_cell(lane.compile_ms),
                     percent_cell(idle), bar_cell(1 - idle)});
   }
-  return "<details open><summary>Lanes as a table</summary>\n" +
+  return std::string(rows.size() <= kLanesOpen ? "<details open>" : "<details>") +
+         "<summary>Lanes as a table</summary>\n" +
          table_html("Lanes of the last prewarm",
                     {{"Lane", true},
                      {"Tasks", true},

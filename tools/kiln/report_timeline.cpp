@@ -9,6 +9,7 @@ namespace kiln::cli {
 namespace {
 
 constexpr std::size_t kParts = 160;
+constexpr double kGaps = 400;  // this part of the run, idle, is seen
 
 /// The length from which a task is drawn by itself.
 double apart_from(const NotedRun& run) {
@@ -20,13 +21,22 @@ double apart_from(const NotedRun& run) {
   return std::nextafter(*nth, 1e300);  // equals of that one are not drawn apart: the bound holds
 }
 
-void add_bars(TimeLine& out, const std::vector<const NotedTask*>& lane, double apart) {
+/// What may not be bridged by one bar.
+struct Limits {
+  double apart = 0;        ///< ms: a task of this length has its own
+  double gap = 0;          ///< ms without a task
+  bool templates = false;  ///< another template
+};
+
+void add_bars(TimeLine& out, const std::vector<const NotedTask*>& lane, const Limits& limits) {
   bool open = false;  // the last bar takes more
   for (const NotedTask* task : lane) {
-    const bool small = task->total_ms < apart;
-    // A note may change its template with every task: then templates share a bar rather than bars be many.
-    if (open && out.bars.size() < kBarsMost)
-      open = out.bars.back().task->template_name == task->template_name;
+    const bool small = task->total_ms < limits.apart;
+    if (open) {
+      const Bar& before = out.bars.back();
+      open = task->start_ms - before.end_ms <= limits.gap &&
+             (!limits.templates || before.task->template_name == task->template_name);
+    }
     if (!small || !open) out.bars.push_back({task, 0, 0, 0, 0, 0, 0});
     open = small;
     Bar& bar = out.bars.back();
@@ -34,6 +44,20 @@ void add_bars(TimeLine& out, const std::vector<const NotedTask*>& lane, double a
     bar.end_ms = std::max(bar.end_ms, task->end_ms());
     bar.compile_ms += task->compile_ms, bar.frontend_ms += task->frontend_ms;
     bar.nvvm_ms += task->nvvm_ms, bar.ptxas_ms += task->ptxas_ms;
+  }
+}
+
+using Lanes = std::map<int, std::vector<const NotedTask*>>;
+
+/// A note may pause or change its template with every task: gaps are bridged, the shortest first, then
+/// templates, until the bars are few enough to draw.
+void add_bars(TimeLine& out, const Lanes& lanes, double apart) {
+  const double whole = out.last_ms - out.first_ms;
+  for (double gap = whole / kGaps;; gap *= 4) {
+    const bool last = gap >= whole;
+    out.bars.clear();
+    for (const auto& [number, tasks] : lanes) add_bars(out, tasks, {apart, gap, !last});
+    if (last || out.bars.size() <= kBarsMost) return;
   }
 }
 
@@ -57,7 +81,7 @@ void add_compiling(TimeLine& out, const NotedRun& run) {
 
 TimeLine time_line_of(const NotedRun& run) {
   TimeLine out;
-  std::map<int, std::vector<const NotedTask*>> lanes;
+  Lanes lanes;
   for (int lane = 0; lane < run.jobs; ++lane) lanes[lane];  // one that had nothing to do is shown, too
   out.first_ms = run.left_out && !run.tasks.empty() ? run.tasks.front().start_ms : 0;
   out.last_ms = run.wall_ms;
@@ -66,11 +90,9 @@ TimeLine time_line_of(const NotedRun& run) {
     out.first_ms = std::min(out.first_ms, task.start_ms);
     out.last_ms = std::max(out.last_ms, task.end_ms());
   }
-  const double apart = apart_from(run);
   for (auto& [number, tasks] : lanes) {
     std::stable_sort(tasks.begin(), tasks.end(),
                      [](const NotedTask* a, const NotedTask* b) { return a->start_ms < b->start_ms; });
-    add_bars(out, tasks, apart);
     Lane lane{number, tasks.size(), 0, 0, 0};
     for (const NotedTask* task : tasks) {
       lane.compiled += task->outcome == "compiled";
@@ -78,6 +100,7 @@ TimeLine time_line_of(const NotedRun& run) {
     }
     out.lanes.push_back(lane);
   }
+  add_bars(out, lanes, apart_from(run));
   add_compiling(out, run);
   return out;
 }

@@ -29,9 +29,9 @@ struct TimeLine {
   std::vector<double> compiling;  ///< mean number of lanes in the compiler, for equal parts of the run
 };
 
-/// Tasks drawn apart, and bars from which on neighbours of several templates share one: together with the
-/// lanes they bound the bars.
-inline constexpr std::size_t kBarsApart = 1500, kBarsMost = 4000;
+/// Tasks that are drawn apart, the longest ones; and how many bars there may be before more than neighbours
+/// of one template share one.
+inline constexpr std::size_t kBarsApart = 1500, kBarsMost = 6000;
 
 TimeLine time_line_of(const NotedRun& run);
 

@@ -166,7 +166,7 @@
         if (w < 60 || h < 90 || inside.length < 2) return;
         squarify(inside, x + 5, y + 58, w - 10, h - 63, ({ e, size }, ix, iy, iw, ih) => e
           ? tile(colour(g.template), ix, iy, iw, ih, [...e[0].split(" ").slice(0, 2), bytes(size)], `${g.template} ${e[0]} ${g.arch}\n${bytes(size)} stored, image ${bytes(e[2])}`)
-          : tile("neutral c7", ix, iy, iw, ih, [`${g.entries - g.largest.length} smaller`, bytes(size)],
+          : tile("c7", ix, iy, iw, ih, [`${g.entries - g.largest.length} smaller`, bytes(size)],
             about(`${g.entries - g.largest.length} smaller ones of ${g.template} ${g.arch}`, size, g.entries - g.largest.length)));
       });
     } else {
