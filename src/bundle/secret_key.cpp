@@ -91,9 +91,9 @@ SecretKey SecretKey::parse(std::string_view text, const std::function<Secret()>&
   if (text.size() > kMaxKeyFile) no_key("too long");
   if (!text.starts_with(kUntrusted)) no_key("it does not begin with '" + std::string(kUntrusted) + "'");
   take_line(text);
-  auto decoded = from_base64(take_line(text), kFileBytes);
-  if (!decoded || !text.empty()) no_key("not base64 of 158 bytes below a comment line");
-  const Secret held(std::move(*decoded));
+  const Secret held(from_base64(take_line(text), kFileBytes).value_or(std::string()));
+  if (held.bytes().size() != kFileBytes || !text.empty())
+    no_key("not base64 of 158 bytes below a comment line");
   base::Reader in(held.bytes());
   if (in.take(2) != kKind) no_key("not an Ed25519 key");
   const std::string_view kdf = in.take(2);
