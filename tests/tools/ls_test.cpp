@@ -42,7 +42,8 @@ class Ls : public StoreCommand {
     const Finished r = kiln(all);
     EXPECT_EQ(r.status, 0) << r.err;
     std::string out;
-    for (const auto& e : r.json()["entries"])
+    const auto json = r.json();
+    for (const auto& e : json["entries"])
       out += (out.empty() ? "" : " ") + e["key"].get<std::string>().substr(0, 2);
     return out;
   }
