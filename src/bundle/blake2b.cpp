@@ -24,8 +24,9 @@ void Blake2b::add(std::string_view bytes) noexcept {
                                     bytes.size());
 }
 
-void Blake2b::finish(unsigned char* out, std::size_t size) noexcept {
-  crypto_generichash_blake2b_final(&state_->hash, out, size);
+void Blake2b::so_far(unsigned char* out, std::size_t size) const noexcept {
+  crypto_generichash_blake2b_state copy = state_->hash;
+  crypto_generichash_blake2b_final(&copy, out, size);
 }
 
 }  // namespace kiln::bundle

@@ -18,17 +18,17 @@ class Blake2b {
   Blake2b& operator=(Blake2b&&) noexcept;
   ~Blake2b();
   void add(std::string_view bytes) noexcept;
-  /// Once, at the end. REQUIRES: N is `digest_bytes`.
+  /// Of what was added so far; more may follow. REQUIRES: N is `digest_bytes`.
   template <std::size_t N>
-  Bytes<N> end() noexcept {
+  Bytes<N> digest() const noexcept {
     Bytes<N> out;
-    finish(out.bytes.data(), N);
+    so_far(out.bytes.data(), N);
     return out;
   }
 
  private:
   struct State;
-  void finish(unsigned char* out, std::size_t size) noexcept;
+  void so_far(unsigned char* out, std::size_t size) const noexcept;
   std::unique_ptr<State> state_;
 };
 
@@ -36,7 +36,7 @@ template <std::size_t N>
 Bytes<N> blake2b(std::string_view bytes) {
   Blake2b hash(N);
   hash.add(bytes);
-  return hash.end<N>();
+  return hash.digest<N>();
 }
 
 }  // namespace kiln::bundle

@@ -35,7 +35,7 @@ FirstPass first_pass(const Read& in, std::uint64_t max_bytes) {
     whole.add(piece);
     out.pieces.push_back(blake2b<32>(piece));
   }
-  out.digest = whole.end<64>();
+  out.digest = whole.digest<64>();
   return out;
 }
 

@@ -11,10 +11,12 @@
 //     32  key: specialisation digest, toolchain digest
 //     u32 facts size, u32 key text size, u64 image size
 //     facts, key text, image
+//     32  BLAKE2b-256 of the content before these 32 bytes, earlier digests too
 //   the end
 //     u8  0
 //     u64 number of entries
 //     32  BLAKE2b-256 of the content before these 32 bytes
+// So an entry is known to be whole before it is used, however the file ends.
 // No path, no time, no name of a host or user is in it; names inside the three byte strings are the owner's
 // matter and never become paths.
 //

@@ -88,18 +88,24 @@ std::optional<Entry> ContentReader::next() {
   entry.facts = take_string(facts, limits_.facts, "facts");
   entry.key_text = take_string(key_text, limits_.key_text, "key text");
   entry.image = take_string(image, limits_.image, "image");
+  take_digest("entry " + entry.key.hex());
   ++summary_.entries;
   return entry;
 }
 
+ContentDigest ContentReader::take_digest(const std::string& of) {
+  const auto digest = hash_.digest<kContentDigestBytes>();
+  if (!(number<decltype(digest.bytes)>() == digest.bytes))
+    throw Refused(of + " does not have the digest that it states");
+  return digest;
+}
+
 void ContentReader::read_end() {
   const auto count = number<std::uint64_t>();
-  const auto digest = hash_.end<kContentDigestBytes>();
-  take(reinterpret_cast<char*>(summary_.digest.bytes.data()), kContentDigestBytes);
+  summary_.digest = take_digest("its content");
   if (count != summary_.entries)
     throw Refused("it says that it has " + std::to_string(count) + " entries, and has " +
                   std::to_string(summary_.entries));
-  if (!(digest == summary_.digest)) throw Refused("its content does not have the digest that it states");
   char more;
   if (in_(&more, 1) != 0) throw Refused("something follows its end mark");
   ended_ = true;

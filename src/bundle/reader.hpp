@@ -14,8 +14,8 @@ namespace kiln::bundle {
 class ContentReader {
  public:
   ContentReader(Read in, const Limits& limits) : in_(std::move(in)), limits_(limits) {}
-  /// The next entry; nothing at the end, which was then verified: count, digest, nothing after it. Throws
-  /// Refused. Entries that came before a refusal were whole, but the digest was not seen.
+  /// The next entry, whose digest was verified; nothing at the end, which was then verified, too: count,
+  /// digest, nothing after it. Throws Refused. Entries that came before a refusal are what was written.
   std::optional<Entry> next();
   /// Of what was read so far; whole after the end.
   const Summary& summary() const noexcept { return summary_; }
@@ -25,6 +25,8 @@ class ContentReader {
   std::string take_string(std::uint64_t size, std::uint64_t limit, const char* what);
   template <class T>
   T number();
+  /// The digest of what was read so far. Throws Refused when the content states another one.
+  ContentDigest take_digest(const std::string& of);
   void read_end();
 
   const Read in_;

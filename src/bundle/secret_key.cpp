@@ -37,7 +37,7 @@ const unsigned char* raw(std::string_view bytes) {
 Bytes<32> checksum(std::string_view id, std::string_view key) {
   Blake2b hash(32);
   hash.add(kKind), hash.add(id), hash.add(key);
-  return hash.end<32>();
+  return hash.digest<32>();
 }
 
 /// The public half is that of the seed: signing with another one would give the seed away.

@@ -24,6 +24,12 @@ void Writer::put(std::string_view bytes) {
   summary_.content_bytes += bytes.size();
 }
 
+ContentDigest Writer::put_digest() {
+  const auto digest = hash_.digest<kContentDigestBytes>();
+  put({reinterpret_cast<const char*>(digest.bytes.data()), kContentDigestBytes});
+  return digest;
+}
+
 void Writer::add(const Entry& entry) {
   const Limits limits;
   const std::string name = "entry " + entry.key.hex();
@@ -43,6 +49,7 @@ void Writer::add(const Entry& entry) {
   put(entry.facts);
   put(entry.key_text);
   put(entry.image);
+  put_digest();
   ++summary_.entries;
 }
 
@@ -50,9 +57,7 @@ Summary Writer::end() {
   base::Writer mark;
   mark.number(kEndMark).number(summary_.entries);
   put(mark.str());
-  summary_.digest = hash_.end<kContentDigestBytes>();
-  out_.write({reinterpret_cast<const char*>(summary_.digest.bytes.data()), kContentDigestBytes});
-  summary_.content_bytes += kContentDigestBytes;
+  summary_.digest = put_digest();
   out_.end();
   return summary_;
 }

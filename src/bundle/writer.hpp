@@ -21,6 +21,7 @@ class Writer {
 
  private:
   void put(std::string_view bytes);
+  ContentDigest put_digest();
   Compressor out_;
   Blake2b hash_{kContentDigestBytes};
   std::optional<Key> last_;

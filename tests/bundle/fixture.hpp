@@ -69,7 +69,8 @@ class Crafted {
   Crafted& entry(const Entry& e) {
     return head(e.key, static_cast<std::uint32_t>(e.facts.size()),
                 static_cast<std::uint32_t>(e.key_text.size()), e.image.size())
-        .raw(e.facts + e.key_text + e.image);
+        .raw(e.facts + e.key_text + e.image)
+        .digest();
   }
   Crafted& head(const Key& key, std::uint32_t facts, std::uint32_t key_text, std::uint64_t image) {
     ++count_;
@@ -86,9 +87,12 @@ class Crafted {
   Crafted& end() { return end(count_); }
   Crafted& end(std::uint64_t count) {
     out_.number(std::uint8_t{0}).number(count);
-    const auto digest = blake2b<32>(out_.str());
-    out_.str().append(reinterpret_cast<const char*>(digest.bytes.data()), 32);
-    return *this;
+    return digest();
+  }
+  /// Of what is there so far.
+  Crafted& digest() {
+    const auto of_it = blake2b<32>(out_.str());
+    return raw({reinterpret_cast<const char*>(of_it.bytes.data()), 32});
   }
   std::string content() { return out_.str(); }
   static std::string header(std::uint32_t version = 1) {

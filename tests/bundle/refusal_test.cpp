@@ -45,6 +45,23 @@ TEST(BundleRefusal, EveryTruncation) {
     EXPECT_NE(refusal_of(file.substr(0, size)), "") << size << " of " << file.size();
 }
 
+TEST(BundleRefusal, NoEntryIsHandedOutThatIsNotWhatWasWritten) {
+  const std::string content = two().end().content();
+  const std::vector<Entry> written = read_all(two().end().file());
+  for (std::size_t bit = 0; bit < 8 * content.size(); ++bit) {
+    std::string damaged = content;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    ContentReader reader(from(damaged, 4096), {});
+    std::size_t read = 0;
+    try {
+      for (; const auto entry = reader.next(); ++read)
+        EXPECT_TRUE(read < written.size() && same(*entry, written[read])) << bit;
+      ADD_FAILURE() << "bit " << bit << " was not noticed";
+    } catch (const Refused&) {
+    }
+  }
+}
+
 TEST(BundleRefusal, EveryFlippedBit) {
   const std::string file = two().end().file();
   for (std::size_t bit = 0; bit < 8 * file.size(); ++bit) {

@@ -78,7 +78,7 @@ Exported export_all(Context& context, const Arguments& arguments) {
   file.commit();
   out.written = true;
   out.bytes = file.bytes();
-  if (key) out.signature = sign_bundle(*key, arguments.file, hash.end<64>(), out.summary);
+  if (key) out.signature = sign_bundle(*key, arguments.file, hash.digest<64>(), out.summary);
   return out;
 }
 

@@ -39,7 +39,7 @@ int sign(const Context& context, const SignArguments& arguments) try {
       bundle::Limits{});
   while (reader.next()) {
   }
-  const MadeSignature made = sign_bundle(key, arguments.file, hash.end<64>(), reader.summary());
+  const MadeSignature made = sign_bundle(key, arguments.file, hash.digest<64>(), reader.summary());
   if (context.json)
     print_json({{"schema", context.schema()},
                 {"file", arguments.file},

@@ -32,11 +32,15 @@ StatsReport gather_stats(const runtime::Config& config) {
   out.lifetime = read_lifetime(out.view.directory);
   if (!out.view.store) return out;
   out.store = out.view.store->stats();
-  for (const StoredEntry& e : read_entries(*out.view.store, &out.damaged)) {
-    const EntrySum one{1, e.cubin_bytes, e.stored_bytes, e.facts.compile_ms};
-    out.all.add(one);
-    out.entries[e.facts.unit][e.facts.arch].add(one);
-  }
+  std::string unit, arch;  // their room is used again
+  sum_entries(
+      *out.view.store,
+      [&](const SummedEntry& e) {
+        const EntrySum one{1, e.cubin_bytes, e.stored_bytes, e.facts.compile_ms};
+        out.all.add(one);
+        out.entries[unit.assign(e.facts.unit)][arch.assign(e.facts.arch)].add(one);
+      },
+      &out.damaged);
   return out;
 }
 
