@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 
 #include "kiln_process.hpp"
 #include "tests/support/other_user.hpp"
@@ -67,6 +68,9 @@ TEST_P(Everywhere, WorksOnACacheThatCannotBeWritten) {
   KILN_NEEDS_ROOT();
   fill();
   ::chmod(path("").c_str(), 0777);  // for what the test itself writes
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path("templates")))
+    ::chmod(entry.path().c_str(), entry.is_directory() ? 0755 : 0644);
+  ::chmod(path("templates").c_str(), 0755);
   for (const char* place : {"", "/v1"}) ::chmod((cache() + place).c_str(), 0755);
   ::chmod((cache() + "/v1/data.mdb").c_str(), 0644);
   const auto words = arguments();

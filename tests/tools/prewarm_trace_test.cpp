@@ -109,13 +109,11 @@ TEST_F(PrewarmTrace, ACheckWritesNeither) {
   EXPECT_TRUE(read(path("t.json")).is_null());
 }
 
-TEST_F(PrewarmTrace, ALayersNoteIsReadableLikeTheLayer) {
-  ASSERT_EQ(kiln({"prewarm", plan("[1]"), "--layer", path("layer")}).status, 0);
-  const std::string file = path("layer") + "/v1/prewarm.json";
-  EXPECT_EQ(read(file)["compiled"], 1);
-  EXPECT_EQ(mode_of(file), 0644u);
+TEST_F(PrewarmTrace, ALayerGetsNoNote) {
+  ASSERT_EQ(kiln({"prewarm", plan("[1]"), "--layer", path("layer"), "--trace", path("t.json")}).status, 0);
+  EXPECT_TRUE(read(path("layer") + "/v1/prewarm.json").is_null());
   EXPECT_TRUE(read(note_file()).is_null());
-  EXPECT_EQ(kiln({"prewarm", plan("[1]"), "--layer", path("layer"), "--check"}).status, 0);
+  EXPECT_FALSE(read(path("t.json")).is_null());
 }
 
 TEST_F(PrewarmTrace, ANoteThatCannotBeWrittenFailsNothing) {

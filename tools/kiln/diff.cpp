@@ -21,9 +21,9 @@ struct Side {
   std::string key_text;
 };
 
-Side read_side(cache::Store& store, const std::string& prefix) {
-  Side out{find_entry(store, prefix), {}};
-  auto text = store.peek_text(out.entry.key, base::Deadline::after(std::chrono::seconds(10)));
+Side read_side(const StoreView& view, const std::string& prefix) {
+  Side out{find_entry(view, prefix), {}};
+  auto text = view.store->peek_text(out.entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!text) throw cache::Damaged("entry " + out.entry.key.hex().substr(0, 12));
   out.key_text = std::move(text->key_text);
   return out;
@@ -108,9 +108,8 @@ Json json_of_differences(const Side& first, const Side& second,
 
 int diff(const Context& context, const Arguments& arguments) {
   const StoreView view = view_store(context.config());
-  if (!view.store) throw Error(Errc::io, "nothing is cached in '" + view.directory + "' yet");
-  const Side first = read_side(*view.store, arguments.first);
-  const Side second = read_side(*view.store, arguments.second);
+  const Side first = read_side(view, arguments.first);
+  const Side second = read_side(view, arguments.second);
   const auto differences = key_differences(first.key_text, second.key_text);
   if (context.json) {
     Json out{{"schema", context.schema()}};

@@ -168,11 +168,13 @@ void sum_entries(cache::Store& store, const std::function<void(const SummedEntry
   if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
 }
 
-StoredEntry find_entry(cache::Store& store, const std::string& prefix) {
+StoredEntry find_entry(const StoreView& view, const std::string& prefix) {
   if (prefix.find_first_not_of("0123456789abcdef") != std::string::npos || prefix.size() > 64) {
     throw Error(Errc::invalid_argument,
                 "'" + prefix + "' is no key: expected up to 64 digits 0-9a-f, as 'kiln ls' shows them");
   }
+  if (!view.store) throw Error(Errc::io, "nothing is cached in '" + view.directory + "' yet");
+  cache::Store& store = *view.store;
   const Key first = *Key::from_hex(prefix + std::string(64 - prefix.size(), '0'));
   const Key last = *Key::from_hex(prefix + std::string(64 - prefix.size(), 'f'));
   std::vector<StoredEntry> found;

@@ -55,7 +55,7 @@ void sum_entries(cache::Store& store, const std::function<void(const SummedEntry
 /// The one entry whose key begins with `prefix`; reads no others. Throws Error(invalid_argument) for what is
 /// no beginning of a key and, naming the candidates, when there are several, Error(io) when there is none,
 /// Damaged when there is one whose head cannot be read.
-StoredEntry find_entry(cache::Store& store, const std::string& prefix);
+StoredEntry find_entry(const StoreView& view, const std::string& prefix);
 
 /// sm_80 before sm_90a before sm_100a.
 bool arch_less(const std::string& a, const std::string& b) noexcept;

@@ -34,7 +34,8 @@ std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
   const CommandPage page = describe(where);
   std::string message = error.what();
   const std::vector<std::string> unexpected = app.remaining(true);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) && !unexpected.empty()) {
+  const bool no_subcommand = dynamic_cast<const CLI::RequiredError*>(&error) && !page.subcommands.empty();
+  if ((dynamic_cast<const CLI::ExtrasError*>(&error) || no_subcommand) && !unexpected.empty()) {
     const std::string word = unexpected.front().substr(0, unexpected.front().find('='));
     std::vector<std::string> known;
     if (word.starts_with('-')) {

@@ -103,8 +103,10 @@ int prewarm(Context& context, const Arguments& arguments) {
       service.pipeline(), plan, {service.pipeline().workers().jobs(), arguments.keep_going, !context.json});
   const cache::Store& store = *service.pipeline().store();
   const NotedRun run = noted_run(plan, result);
-  if (store.writable()) write_note(store.directory(), run);
-  if (layer) layer->share();
+  if (layer)
+    layer->share();  // without a note: what goes into an image is the same whenever it was made
+  else if (store.writable())
+    write_note(store.directory(), run);
   const bool traced = wrote_trace(arguments.trace, run);
   report_prewarm(context, plan, result, store.directory());
   const int status = exit_of(result);

@@ -84,8 +84,7 @@ int show(Context& context, const Arguments& arguments) {
     throw Error(Errc::invalid_argument, "a cubin is not written to a terminal; use --image FILE");
   const runtime::Config config = context.config();
   const StoreView view = view_store(config);
-  if (!view.store) throw Error(Errc::io, "nothing is cached in '" + view.directory + "' yet");
-  const StoredEntry entry = find_entry(*view.store, arguments.key);
+  const StoredEntry entry = find_entry(view, arguments.key);
   const auto record = view.store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!record) {
     return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +

@@ -89,7 +89,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     out.directory = out.path.directory;
     for (const auto& store : stores) {
       if (store->directory() == out.directory && !out.entry)
-        out.entry = find_entry(*store, out.path.found->image->key.hex());
+        out.entry = find_entry({store->directory(), store}, out.path.found->image->key.hex());
     }
     return out;
   }
