@@ -56,7 +56,7 @@ std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelli
        [=](const StoredEntry& e) { return human_age(now - e.facts.created_s); }},
       {{"COMPILE", Fit::right},
        order == Order::compile_time ? 0 : SIZE_MAX,
-       [](const StoredEntry& e) { return human_ms(e.facts.compile_ms); }},
+       [](const StoredEntry& e) { return e.facts.compile_ms > 0 ? human_ms(e.facts.compile_ms) : "-"; }},
       {{"LAST USED", Fit::right},
        kUsesColumns,
        [=](const StoredEntry& e) {

@@ -16,6 +16,11 @@ std::string ago(std::int64_t seconds) {
   return age < 0 ? "in the future (a clock was wrong)" : human_age(age) + " ago";
 }
 
+/// "compiled 3h ago". A bundle says no times: what has none came from one, and its age is that of the import.
+std::string made(double compile_ms, std::int64_t created_s) {
+  return (compile_ms > 0 ? "compiled " : "imported ") + ago(created_s);
+}
+
 std::string here(const WhyAnswer& a) { return a.shortest + " for " + a.resolved.arch.name(); }
 
 Sides sides_of(const WhyAnswer& a, const Near& near) {
@@ -43,7 +48,8 @@ std::string and_more(std::size_t count) { return count == 0 ? "" : "; " + counte
 /// Of a miss whose nearest entry was asked for in the same way: what happened since.
 std::string stale(const WhyAnswer& a) {
   const Near& near = a.nearest.best.front();
-  const std::string when = a.nearest_written.front() + " was compiled " + ago(near.facts.created_s);
+  const std::string when =
+      a.nearest_written.front() + " was " + made(near.facts.compile_ms, near.facts.created_s);
   return since(a, near.differences.front(), when) + and_more(near.differences.size() - 1);
 }
 
@@ -106,14 +112,14 @@ std::string step_text(const WhyAnswer& a) {
     case Step::foreign_toolchain:
       return "served from disk, though another toolchain made it";
     case Step::waiting:
-      return "a process that asks now waits for that one";
+      return "would wait for that process";
     case Step::compile:
-      return "compiled" + (a.nvrtc_version.empty() ? "" : " with NVRTC " + a.nvrtc_version) +
+      return "would compile it" + (a.nvrtc_version.empty() ? "" : " with NVRTC " + a.nvrtc_version) +
              (a.fallback.empty() ? "" : ", or get_or_fallback serves " + a.fallback + " meanwhile");
     case Step::sealed:
-      return "refused: mode sealed does not compile";
+      return "would be refused: mode sealed does not compile";
     case Step::no_compiler:
-      return "refused: no NVRTC was found (see 'kiln doctor')";
+      return "would be refused: no NVRTC was found (see 'kiln doctor')";
   }
   return {};
 }
@@ -127,7 +133,7 @@ std::string name_of(Step step) {
 void print_hit(const WhyAnswer& a) {
   if (!a.entry) return;
   const compile::Facts& f = a.entry->facts;
-  print_definition("compiled", ago(f.created_s) + " in " + phases_of(f), kIndent);
+  print_definition("made", made(f.compile_ms, f.created_s) + ": " + phases_of(f), kIndent);
   print_definition("image", human_bytes(a.entry->cubin_bytes), kIndent);
   if (a.entry->last_used_s)
     print_definition("last used",
@@ -140,7 +146,7 @@ void print_near(const WhyAnswer& a, std::size_t i) {
   const Near& near = a.nearest.best[i];
   print_definition(i == 0 ? "nearest" : "",
                    near.key.hex().substr(0, kDigits) + "  " + a.nearest_written[i] + " for " +
-                       near.facts.arch + ", compiled " + ago(near.facts.created_s),
+                       near.facts.arch + ", " + made(near.facts.compile_ms, near.facts.created_s),
                    kIndent);
   bool first = true;
   for (const std::string& line : sentences(near.differences, sides_of(a, near))) {
@@ -161,7 +167,7 @@ void print_answer(const WhyAnswer& a) {
   print_paragraph(headline(a), is_hit(a) ? Style::green : Style::yellow);
   print_definition("key", a.entry ? a.entry->key.hex() : a.path.made.key.hex(), kIndent);
   if (is_hit(a)) return print_hit(a);
-  print_definition("so it is", step_text(a), kIndent);
+  print_definition("a get", step_text(a), kIndent);
   if (a.flight && a.step != Step::waiting) print_definition("meanwhile", compiling_text(a), kIndent);
   if (!a.path.unpublishable.empty())
     print_definition("never kept", "a compile of it is not cached: " + a.path.unpublishable, kIndent);
