@@ -3,7 +3,8 @@
 
 A block of the page that begins with ```console is replaced: each line "$ COMMAND" is run by bash in one scratch
 directory with a cache of a few hundred kernels, in order, and what it printed follows, its exit status when that is
-not 0. "$ COMMAND  # ..." keeps its comment. Text outside of these blocks stays. Takes a few minutes; needs NVRTC.
+not 0. Keys in a command are those of the listing before it, in its order. Text outside of these blocks stays. Takes a
+minute or two; needs NVRTC.
 """
 import os
 import pathlib
@@ -16,7 +17,7 @@ PLAN = """[[prewarm]]
 template = "rms_norm"
 arch = ["sm_80", "sm_90a"]
 T = ["bf16", "f16"]
-H = { from = 1024, to = 16384, step = 1024 }
+H = { from = 1024, to = 16384, step = 512 }
 [[prewarm]]
 template = "rms_norm"
 arch = "sm_90a"
@@ -26,9 +27,9 @@ FUSED_ADD = true
 OUT = ["bf16", "e4m3"]
 [[prewarm]]
 template = "act_and_mul"
-arch = ["sm_80", "sm_90a"]
+arch = ["sm_80", "sm_90a", "sm_100a"]
 T = ["bf16", "f16"]
-H = { from = 1024, to = 14336, step = 1024 }
+D = { from = 1024, to = 14336, step = 1024 }
 [[prewarm]]
 template = "softmax"
 arch = ["sm_90a", "sm_100a"]
@@ -57,11 +58,18 @@ def main():
         out = done.stdout.replace(str(kiln.parent), "/opt/kiln/bin")
         return out + (f"[exit status {done.returncode}]\n" if done.returncode else "")
 
+    listed = []
+
     def fill(block):
         out = ""
         for command in re.findall(r"^\$ (.*)$", block.group(1), re.M):
+            keys = iter(listed)
+            command = re.sub(r"\b[0-9a-f]{12}\b", lambda key: next(keys, key.group()), command)
             print("$", command, flush=True)
-            out += f"$ {command}\n" + run(command)
+            printed = run(command)
+            if command.startswith("kiln ls"):
+                listed[:] = re.findall(r"^([0-9a-f]{12}) ", printed, re.M)
+            out += f"$ {command}\n" + printed
         return "```console\n" + out + "```"
 
     text = re.sub(r"```console\n(.*?)```", fill, page.read_text(), flags=re.S)

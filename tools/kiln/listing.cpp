@@ -30,7 +30,7 @@ void check_names(const std::vector<const StoredEntry*>& entries, const std::vect
     if (known.contains(std::string(value.name))) continue;
     throw Error(Errc::unknown_parameter, "no entry has a parameter '" + std::string(value.name) + "'" +
                                              base::did_you_mean(value.name, names) +
-                                             "; there are: " + base::join(names, " "));
+                                             " (there are: " + base::join(names, " ") + ')');
   }
 }
 
