@@ -132,6 +132,38 @@ TEST_F(StoreTest, PeekNeedsNoKeyText) {
   EXPECT_TRUE(same(*store->peek(key_of(1), soon()), record_of(1)));
 }
 
+TEST_F(StoreTest, TextsAreReadWithoutTheImage) {
+  const auto store = open();
+  const Record record = record_of(1, 50'000);
+  ASSERT_EQ(store->put(key_of(1), record).put, Put::stored);
+  const auto text = store->peek_text(key_of(1), soon());
+  ASSERT_TRUE(text);
+  EXPECT_EQ(text->facts, record.facts);
+  EXPECT_EQ(text->key_text, record.key_text);
+  EXPECT_FALSE(store->peek_text(key_of(2), soon()));
+}
+
+TEST_F(StoreTest, ListsARangeOfKeysBothEndsIncluded) {
+  const auto store = open();
+  std::vector<Key> keys;
+  for (std::uint32_t i = 0; i < 50; ++i) {
+    keys.push_back(key_of(i));
+    ASSERT_EQ(store->put(keys.back(), record_of(i, 9000)).put, Put::stored);
+  }
+  std::sort(keys.begin(), keys.end());
+  const auto listed = [&](const Key& first, const Key& last) {
+    std::vector<Key> out;
+    const Listed said = store->list(first, last, [&](const Entry& entry) { out.push_back(entry.key); });
+    EXPECT_EQ(said.shown, out.size());
+    EXPECT_EQ(said.unreadable, 0u);
+    return out;
+  };
+  EXPECT_EQ(listed(keys[10], keys[19]), std::vector<Key>(keys.begin() + 10, keys.begin() + 20));
+  EXPECT_EQ(listed(keys[49], keys[49]), std::vector<Key>{keys[49]});
+  EXPECT_EQ(listed(keys.front(), keys.back()), keys);
+  EXPECT_EQ(listed(keys[20], keys[10]), std::vector<Key>{});
+}
+
 TEST_F(StoreTest, ListsEntriesInKeyOrderWithTheirFacts) {
   const auto store = open();
   for (const std::uint32_t number : {3u, 1u, 2u})

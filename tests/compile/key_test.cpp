@@ -55,6 +55,13 @@ class KeyTest : public ::testing::Test {
 // ---- must change the specialisation half
 // -----------------------------------------------------------------------------------------
 
+TEST_F(KeyTest, FollowsFromItsTextAlone) {
+  const auto made = key();
+  EXPECT_EQ(key_of_text(made.text), made.key);
+  EXPECT_NE(key_of_text(made.text + "x").toolchain, made.key.toolchain);
+  EXPECT_EQ(key_of_text(made.text + "x").specialisation, made.key.specialisation);
+  EXPECT_NE(key_of_text("x" + made.text).specialisation, made.key.specialisation);
+}
 TEST_F(KeyTest, ChangesWithASourceByte) {
   const auto before = key();
   tree_.write(

@@ -63,7 +63,7 @@ std::optional<Near> read(const Candidate& candidate, const Asked& asked) {
   if (!text) return std::nullopt;
   const std::string_view all = text->key_text, ours = asked.made.text;
   const std::size_t section = compile::toolchain_section(all);
-  if (base::digest_of(all.substr(0, section)) != candidate.key.specialisation) return std::nullopt;
+  if (!(compile::key_of_text(all) == candidate.key)) return std::nullopt;
   Near out{candidate.key, compile::decode_facts(text->facts), candidate.store->directory(), {}, {}};
   out.differences = asked.with_toolchain
                         ? key_differences(all, ours)
