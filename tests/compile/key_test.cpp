@@ -57,10 +57,10 @@ class KeyTest : public ::testing::Test {
 
 TEST_F(KeyTest, FollowsFromItsTextAlone) {
   const auto made = key();
-  EXPECT_EQ(key_of_text(made.text), made.key);
-  EXPECT_NE(key_of_text(made.text + "x").toolchain, made.key.toolchain);
-  EXPECT_EQ(key_of_text(made.text + "x").specialisation, made.key.specialisation);
-  EXPECT_NE(key_of_text("x" + made.text).specialisation, made.key.specialisation);
+  EXPECT_EQ(compile::key_of_text(made.text), made.key);
+  EXPECT_NE(compile::key_of_text(made.text + "x").toolchain, made.key.toolchain);
+  EXPECT_EQ(compile::key_of_text(made.text + "x").specialisation, made.key.specialisation);
+  EXPECT_NE(compile::key_of_text("x" + made.text).specialisation, made.key.specialisation);
 }
 TEST_F(KeyTest, ChangesWithASourceByte) {
   const auto before = key();
