@@ -20,6 +20,8 @@ struct Row {
   int on_empty, on_full;  ///< exit status without an entry, and with one
 };
 
+[[maybe_unused]] void PrintTo(const Row& row, std::ostream* out) { *out << row.name; }
+
 const Row kRows[] = {
     {"Templates", {"templates"}, 0, 0},
     {"CompileHit", {"compile", "scale", "N=1"}, 0, 0},

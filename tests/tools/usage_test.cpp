@@ -72,6 +72,7 @@ struct BadInput {
   Arguments arguments;
   std::vector<std::string> says;
 };
+[[maybe_unused]] void PrintTo(const BadInput& input, std::ostream* out) { *out << input.name; }
 class Refuses : public KilnCommand, public ::testing::WithParamInterface<BadInput> {};
 
 TEST_P(Refuses, WithExitCodeTwoAndTheNearestName) {
