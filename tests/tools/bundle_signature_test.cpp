@@ -40,6 +40,17 @@ TEST_F(BundleSigned, IsImportedWithTheKeyAsFileAndAsText) {
   EXPECT_EQ(entries_in(path("other")), 3u);
 }
 
+TEST_F(BundleSigned, AnEmptyKeyOrLayerIsNotTakenForNone) {
+  EXPECT_EQ(required(""), 2);
+  EXPECT_EQ(import(path("a.kb"), path("other"), {"--require-signature="}).status, 2);
+  EXPECT_EQ(import(path("a.kb"), path("other"), {"--layer", ""}).status, 2);
+  EXPECT_FALSE(exists(path("other")));
+  EXPECT_EQ(kiln({"bundle", "verify", path("a.kb"), "--require-signature", ""}).status, 2);
+  EXPECT_EQ(kiln({"bundle", "export", path("b.kb"), "--all", "--sign", ""}).status, 2);
+  EXPECT_FALSE(exists(path("b.kb")));
+  EXPECT_EQ(kiln({"prewarm", "--layer", ""}).status, 2);
+}
+
 TEST_F(BundleSigned, SaysWhatWasSignedWithoutATime) {
   const auto json =
       kiln({"bundle", "verify", path("a.kb"), "--require-signature", path("k.pub"), "--json"}).json();

@@ -13,6 +13,7 @@
 #include "context.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "not_empty.hpp"
 #include "progress.hpp"
 #include "runtime/places.hpp"
 
@@ -211,7 +212,8 @@ void add_bundle_import(CLI::App& bundle, Context& context) {
   CLI::App* sub = context.add_command(bundle, "import", "Put a bundle's entries into the cache or a layer",
                                       [&context, arguments] { return import(context, *arguments); });
   add_bundle_flags(*sub, arguments->bundle);
-  sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache")->type_name("DIR");
+  not_empty(sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache"))
+      ->type_name("DIR");
   sub->footer(
       "Every entry is checked before it is stored: its key is that of its key text, facts and image agree\n"
       "with it, sizes are within bounds. Importing again stores nothing. What was imported before damage\n"

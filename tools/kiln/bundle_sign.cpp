@@ -15,6 +15,7 @@
 #include "context.hpp"
 #include "kiln/error.hpp"
 
+#include "not_empty.hpp"
 namespace kiln::cli {
 namespace {
 
@@ -110,8 +111,8 @@ void add_bundle_sign(CLI::App& bundle, Context& context) {
   sub->add_option("--key", arguments->signing.key, "A secret key of 'kiln bundle keygen' or minisign -G")
       ->type_name("FILE.key")
       ->required();
-  sub->add_option("--password-file", arguments->signing.password_file,
-                  "The key's password is its first line; default: asked for on the terminal")
+  not_empty(sub->add_option("--password-file", arguments->signing.password_file,
+                            "The key's password is its first line; default: asked for on the terminal"))
       ->type_name("FILE");
   sub->footer(
       "Writes FILE.minisig. 'kiln bundle verify --require-signature KEY.pub' and minisign -V accept it.\n"
