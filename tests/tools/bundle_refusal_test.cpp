@@ -53,6 +53,21 @@ TEST_F(BundleLies, FactsOfAnotherTemplateArchNameOrParameter) {
   EXPECT_SAID(with([](auto& f) { f.arguments[1].size = 8; }), "4", "other arguments");
 }
 
+TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
+  const auto with = [](auto&& change) {
+    bundle::Entry entry = Made(1).entry();
+    compile::Facts facts = Made(1).facts;
+    change(facts);
+    entry.facts = compile::encode(facts);
+    return entry;
+  };
+  EXPECT_SAID(with([](auto& f) { f.registers = 255; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.shared_bytes = 200'000; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.max_threads = 32; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.required_block = {1, 2, 3}; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.cluster = {2, 1, 1}; }), "4", "other resources");
+}
+
 TEST_F(BundleLies, FactsThatAreDamaged) {
   bundle::Entry entry = Made(1).entry();
   entry.facts += 'x';

@@ -181,7 +181,7 @@ TEST_F(BundleCommand, ADamagedEntryIsLeftOutAndNamed) {
 
 TEST_F(BundleCommand, DiffNamesWhatIsNotShared) {
   Made changed(2);
-  changed.facts.registers = 99;
+  changed.facts.log = "another remark";
   write_bundle("a.kb", {Made(1).entry(), Made(2).entry(), Made(3).entry()});
   write_bundle("b.kb", {changed.entry(), Made(3).entry(), Made(4).entry()});
   EXPECT_EQ(kiln({"bundle", "diff", path("a.kb"), path("a.kb")}).status, 0);

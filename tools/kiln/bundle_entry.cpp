@@ -130,6 +130,11 @@ std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record) {
 
 std::string CheckedEntry::label() const {
   return bundle::printable(facts.specialization().to_string() + ' ' + facts.arch);
+  // Stack and spills are reckoned, from the compiler's log, too, and no launch depends on them.
+  if (kernel->registers != facts.registers || kernel->shared_bytes != facts.shared_bytes ||
+      kernel->max_threads != facts.max_threads || kernel->required_block != facts.required_block ||
+      kernel->cluster != facts.cluster)
+    refuse(entry, "its facts and its image have other resources");
 }
 
 CheckedEntry check_entry(const bundle::Entry& entry) {
