@@ -1,5 +1,6 @@
 // Bundles whose entries lie: each is refused, and nothing of it becomes a kernel or a path.
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "bundle_fixture.hpp"
@@ -120,6 +121,17 @@ TEST_F(BundleLies, NamesWithPathsInThemMakeNoFiles) {
   EXPECT_EQ(files(), (std::set<std::string>{path("other/v1"), path("other/v1/data.mdb")}));
   EXPECT_FALSE(exists("/tmp/evil"));
   EXPECT_EQ(kiln({"ls", "--cache-dir", path("other")}).status, 0);
+}
+
+TEST_F(BundleLies, TimesThatNoExportWritesAreNotTaken) {
+  Made made(1);
+  made.facts.compile_ms = std::numeric_limits<double>::quiet_NaN();
+  made.facts.ptxas_ms = -1e308;
+  write_bundle("a.kb", {made.entry(), Made(2).entry()});
+  ASSERT_EQ(import(path("a.kb"), path("other")).status, 0);
+  const auto stats = kiln({"stats", "--cache-dir", path("other"), "--json"}).json();
+  EXPECT_EQ(stats["entries"], 2);
+  EXPECT_EQ(stats["compile_ms"], 0);
 }
 
 TEST_F(BundleLies, WhatCameBeforeDamageIsWholeAndStays) {
