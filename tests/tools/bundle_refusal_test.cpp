@@ -69,6 +69,21 @@ TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
   EXPECT_SAID(with([](auto& f) { f.cluster = {2, 1, 1}; }), "4", "other resources");
 }
 
+TEST_F(BundleLies, NamesThatNoTemplateHas) {
+  EXPECT_SAID(Made(1, "../../../tmp/evil").entry(), "4", "names");
+  EXPECT_SAID(Made(1, "red\x1b[31m").entry(), "4", "names");
+  EXPECT_SAID(Made(1, "tool@other").entry(), "4", "names");
+  Made parameter(1), value(1), expression(1), version(1);
+  parameter.facts.parameters.push_back({"../../N", "1"});
+  EXPECT_SAID(parameter.entry(), "4", "names");
+  value.facts.parameters.push_back({"M", "1\n2"});
+  EXPECT_SAID(value.entry(), "4", "names");
+  expression.facts.name_expression = "tool<\x1b]0;title\x07>";
+  EXPECT_SAID(expression.entry(), "4", "names");
+  version.facts.nvrtc_version = "13.0\x7f";
+  EXPECT_SAID(version.entry(), "4", "names");
+}
+
 TEST_F(BundleLies, FactsThatAreDamaged) {
   bundle::Entry entry = Made(1).entry();
   entry.facts += 'x';
@@ -107,9 +122,9 @@ TEST_F(BundleLies, AnotherVersionIsSkippedAndCounted) {
   EXPECT_EQ(kiln({"bundle", "verify", path("a.kb")}).status, 0);
 }
 
-TEST_F(BundleLies, NamesWithPathsInThemMakeNoFiles) {
-  Made made(1, "../../../tmp/evil");
-  made.facts.parameters.push_back({"../../N", "/etc/passwd"});
+TEST_F(BundleLies, ValuesWithPathsInThemMakeNoFiles) {
+  Made made(1);
+  made.facts.parameters.push_back({"M", "../../../tmp/evil"});
   write_bundle("a.kb", {made.entry()});
   const auto files = [&] {
     std::set<std::string> out;
