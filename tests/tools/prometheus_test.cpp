@@ -104,6 +104,18 @@ TEST_F(Prometheus, LabelsAreEscapedAndStandOnEverySample) {
     EXPECT_EQ(kiln({"stats", "--prometheus", "--label", bad}).status, 2) << bad;
 }
 
+TEST_F(Prometheus, ALabelThatASampleHasAlreadyIsRefused) {
+  std::set<std::string> own;
+  static const std::regex label("[{,]([a-z_]+)=\"");
+  const std::string all =
+      text() + "{template=\"\",arch=\"\"}";  // this store's entries are of another version
+  for (std::sregex_iterator it(all.begin(), all.end(), label), end; it != end; ++it) own.insert((*it)[1]);
+  EXPECT_GE(own.size(), 8u);
+  for (const std::string& name : own)
+    EXPECT_EQ(kiln({"stats", "--prometheus", "--label", name + "=x"}).status, 2) << name;
+  EXPECT_EQ(kiln({"stats", "--prometheus", "--label", "a=1", "--label", "a=2"}).status, 2);
+}
+
 TEST_F(Prometheus, AFileIsReplacedAtOnceAndReadableForTheExporter) {
   const std::string file = path("kiln.prom");
   write("kiln.prom", "old");
