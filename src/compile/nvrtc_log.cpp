@@ -46,7 +46,10 @@ void take_phase_times(WorkerResponse& response) {
     response.ptxas_ms += value_of("PTX Translation, ");
   });
   response.log.erase(at);
-  while (!response.log.empty() && response.log.back() == '\n') response.log.pop_back();
+  const auto is_end = [](char c) {
+    return c == '\n' || c == '\0';
+  };  // NVRTC ends what stands before with a zero
+  while (!response.log.empty() && is_end(response.log.back())) response.log.pop_back();
 }
 
 void shorten(std::string& log) {

@@ -27,6 +27,15 @@ TEST(NvrtcLog, TakesPhaseTimesOutOfTheLog) {
   EXPECT_EQ(r.log, "a warning");
 }
 
+TEST(NvrtcLog, TheZeroBeforeThePhaseTimesIsNotPartOfTheLog) {
+  using namespace std::string_literals;
+  WorkerResponse r;
+  r.log = "\0File name, phase name, metric, unit\nk.cu, NVVM Optimizer, 5.5, ms\n"s;
+  take_phase_times(r);
+  EXPECT_EQ(r.nvvm_ms, 5.5);
+  EXPECT_EQ(r.log, "");
+}
+
 TEST(NvrtcLog, ReadsTheSpillsOfTheKernelThatWasAskedFor) {
   const PtxasReport report = read_ptxas_report(kPtxasLog, "_Z1kILi4EEvPi");
   EXPECT_EQ(report.spill_store_bytes, 12u);

@@ -30,6 +30,7 @@ struct Made {
     CubinRecipe recipe;
     recipe.sm = facts.arch == "sm_80" ? 80 : 90;
     recipe.kernels = {make_kernel(facts.lowered_name, {8, 4})};
+    facts.registers = recipe.kernels[0].registers;
     image = make_cubin(recipe);
   }
   std::string key_text() const {

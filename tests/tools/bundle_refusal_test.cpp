@@ -1,5 +1,6 @@
 // Bundles whose entries lie: each is refused, and nothing of it becomes a kernel or a path.
 #include <filesystem>
+#include <limits>
 #include <set>
 
 #include "bundle_fixture.hpp"
@@ -53,6 +54,36 @@ TEST_F(BundleLies, FactsOfAnotherTemplateArchNameOrParameter) {
   EXPECT_SAID(with([](auto& f) { f.arguments[1].size = 8; }), "4", "other arguments");
 }
 
+TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
+  const auto with = [](auto&& change) {
+    bundle::Entry entry = Made(1).entry();
+    compile::Facts facts = Made(1).facts;
+    change(facts);
+    entry.facts = compile::encode(facts);
+    return entry;
+  };
+  EXPECT_SAID(with([](auto& f) { f.registers = 255; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.shared_bytes = 200'000; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.max_threads = 32; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.required_block = {1, 2, 3}; }), "4", "other resources");
+  EXPECT_SAID(with([](auto& f) { f.cluster = {2, 1, 1}; }), "4", "other resources");
+}
+
+TEST_F(BundleLies, NamesThatNoTemplateHas) {
+  EXPECT_SAID(Made(1, "../../../tmp/evil").entry(), "4", "names");
+  EXPECT_SAID(Made(1, "red\x1b[31m").entry(), "4", "names");
+  EXPECT_SAID(Made(1, "tool@other").entry(), "4", "names");
+  Made parameter(1), value(1), expression(1), version(1);
+  parameter.facts.parameters.push_back({"../../N", "1"});
+  EXPECT_SAID(parameter.entry(), "4", "names");
+  value.facts.parameters.push_back({"M", "1\n2"});
+  EXPECT_SAID(value.entry(), "4", "names");
+  expression.facts.name_expression = "tool<\x1b]0;title\x07>";
+  EXPECT_SAID(expression.entry(), "4", "names");
+  version.facts.nvrtc_version = "13.0\x7f";
+  EXPECT_SAID(version.entry(), "4", "names");
+}
+
 TEST_F(BundleLies, FactsThatAreDamaged) {
   bundle::Entry entry = Made(1).entry();
   entry.facts += 'x';
@@ -91,9 +122,9 @@ TEST_F(BundleLies, AnotherVersionIsSkippedAndCounted) {
   EXPECT_EQ(kiln({"bundle", "verify", path("a.kb")}).status, 0);
 }
 
-TEST_F(BundleLies, NamesWithPathsInThemMakeNoFiles) {
-  Made made(1, "../../../tmp/evil");
-  made.facts.parameters.push_back({"../../N", "/etc/passwd"});
+TEST_F(BundleLies, ValuesWithPathsInThemMakeNoFiles) {
+  Made made(1);
+  made.facts.parameters.push_back({"M", "../../../tmp/evil"});
   write_bundle("a.kb", {made.entry()});
   const auto files = [&] {
     std::set<std::string> out;
@@ -105,6 +136,17 @@ TEST_F(BundleLies, NamesWithPathsInThemMakeNoFiles) {
   EXPECT_EQ(files(), (std::set<std::string>{path("other/v1"), path("other/v1/data.mdb")}));
   EXPECT_FALSE(exists("/tmp/evil"));
   EXPECT_EQ(kiln({"ls", "--cache-dir", path("other")}).status, 0);
+}
+
+TEST_F(BundleLies, TimesThatNoExportWritesAreNotTaken) {
+  Made made(1);
+  made.facts.compile_ms = std::numeric_limits<double>::quiet_NaN();
+  made.facts.ptxas_ms = -1e308;
+  write_bundle("a.kb", {made.entry(), Made(2).entry()});
+  ASSERT_EQ(import(path("a.kb"), path("other")).status, 0);
+  const auto stats = kiln({"stats", "--cache-dir", path("other"), "--json"}).json();
+  EXPECT_EQ(stats["entries"], 2);
+  EXPECT_EQ(stats["compile_ms"], 0);
 }
 
 TEST_F(BundleLies, WhatCameBeforeDamageIsWholeAndStays) {

@@ -40,6 +40,33 @@ TEST_F(BundleSigned, IsImportedWithTheKeyAsFileAndAsText) {
   EXPECT_EQ(entries_in(path("other")), 3u);
 }
 
+TEST_F(BundleSigned, AnEmptyKeyOrLayerIsNotTakenForNone) {
+  EXPECT_EQ(required(""), 2);
+  EXPECT_EQ(import(path("a.kb"), path("other"), {"--require-signature="}).status, 2);
+  EXPECT_EQ(import(path("a.kb"), path("other"), {"--layer", ""}).status, 2);
+  EXPECT_FALSE(exists(path("other")));
+  EXPECT_EQ(kiln({"bundle", "verify", path("a.kb"), "--require-signature", ""}).status, 2);
+  EXPECT_EQ(kiln({"bundle", "export", path("b.kb"), "--all", "--sign", ""}).status, 2);
+  EXPECT_FALSE(exists(path("b.kb")));
+  EXPECT_EQ(kiln({"prewarm", "--layer", ""}).status, 2);
+}
+
+TEST_F(BundleSigned, WhatAnImportWouldRefuseIsNotSigned) {
+  bundle::Entry lie = Made(1).entry();
+  lie.image = Made(2).image;
+  write_bundle("lie.kb", {lie});
+  const Finished done = kiln({"bundle", "sign", path("lie.kb"), "--key", path("k.key")});
+  EXPECT_EQ(done.status, 4) << done.err;
+  EXPECT_FALSE(exists(path("lie.kb.minisig")));
+}
+
+TEST_F(BundleSigned, StdinIsNotSignedEvenWhenItIsAFile) {
+  const std::string there = "cd " + path("") + " && " + KILN_COMMAND;
+  ASSERT_EQ(run(there + " bundle verify - < a.kb"), 0);
+  EXPECT_NE(run(there + " bundle sign - --key k.key < a.kb"), 0);
+  EXPECT_FALSE(exists(path("-.minisig")));
+}
+
 TEST_F(BundleSigned, SaysWhatWasSignedWithoutATime) {
   const auto json =
       kiln({"bundle", "verify", path("a.kb"), "--require-signature", path("k.pub"), "--json"}).json();

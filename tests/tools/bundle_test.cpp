@@ -179,9 +179,23 @@ TEST_F(BundleCommand, ADamagedEntryIsLeftOutAndNamed) {
   EXPECT_EQ(kiln({"bundle", "verify", path("a.kb")}).status, 0);
 }
 
+TEST_F(BundleCommand, AnEntryThatIsThereWithAnotherImageStaysAndIsSaid) {
+  bundle::Entry poisoned = Made(2).entry();
+  poisoned.image += "x";
+  write_bundle("before.kb", {Made(1).entry(), poisoned});
+  write_bundle("a.kb", {Made(1).entry(), Made(2).entry(), Made(3).entry()});
+  ASSERT_EQ(import(path("before.kb"), path("other")).status, 0);
+  const Finished done = import(path("a.kb"), path("other"));
+  EXPECT_EQ(done.status, 3);
+  EXPECT_EQ(done.json()["present"], 2);
+  EXPECT_EQ(done.json()["other_image"], 1);
+  EXPECT_NE(done.err.find("another image"), std::string::npos) << done.err;
+  EXPECT_EQ(import(path("before.kb"), path("other")).status, 0);
+}
+
 TEST_F(BundleCommand, DiffNamesWhatIsNotShared) {
   Made changed(2);
-  changed.facts.registers = 99;
+  changed.facts.log = "another remark";
   write_bundle("a.kb", {Made(1).entry(), Made(2).entry(), Made(3).entry()});
   write_bundle("b.kb", {changed.entry(), Made(3).entry(), Made(4).entry()});
   EXPECT_EQ(kiln({"bundle", "diff", path("a.kb"), path("a.kb")}).status, 0);

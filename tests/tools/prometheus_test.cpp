@@ -104,6 +104,40 @@ TEST_F(Prometheus, LabelsAreEscapedAndStandOnEverySample) {
     EXPECT_EQ(kiln({"stats", "--prometheus", "--label", bad}).status, 2) << bad;
 }
 
+TEST_F(Prometheus, ALabelThatASampleHasAlreadyIsRefused) {
+  std::set<std::string> own;
+  static const std::regex label("[{,]([a-z_]+)=\"");
+  const std::string all =
+      text() + "{template=\"\",arch=\"\"}";  // this store's entries are of another version
+  for (std::sregex_iterator it(all.begin(), all.end(), label), end; it != end; ++it) own.insert((*it)[1]);
+  EXPECT_GE(own.size(), 8u);
+  for (const std::string& name : own)
+    EXPECT_EQ(kiln({"stats", "--prometheus", "--label", name + "=x"}).status, 2) << name;
+  EXPECT_EQ(kiln({"stats", "--prometheus", "--label", "a=1", "--label", "a=2"}).status, 2);
+}
+
+TEST_F(Prometheus, BehindASymlinkTheFileIsReplacedAndTheLinkStays) {
+  write("target.prom", "old");
+  std::filesystem::create_hard_link(path("target.prom"), path("reader"));  // whoever reads it now
+  std::filesystem::create_symlink("target.prom", path("kiln.prom"));
+  const Finished r = kiln({"stats", "--prometheus", path("kiln.prom")});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_TRUE(std::filesystem::is_symlink(path("kiln.prom")));
+  EXPECT_EQ(base::read_file(path("target.prom"))->bytes.substr(0, 7), "# HELP ");
+  EXPECT_EQ(base::read_file(path("reader"))->bytes, "old");
+}
+
+TEST_F(Prometheus, SomebodyElsesSymlinkIsNotFollowed) {
+  KILN_NEEDS_ROOT();
+  write("victim", "precious");
+  std::filesystem::create_symlink(path("victim"), path("kiln.prom"));
+  ASSERT_EQ(::lchown(path("kiln.prom").c_str(), kiln::testing::kStranger, kiln::testing::kStranger), 0);
+  const Finished r = kiln({"stats", "--prometheus", path("kiln.prom")});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("a symlink of uid"), std::string::npos) << r.err;
+  EXPECT_EQ(base::read_file(path("victim"))->bytes, "precious");
+}
+
 TEST_F(Prometheus, AFileIsReplacedAtOnceAndReadableForTheExporter) {
   const std::string file = path("kiln.prom");
   write("kiln.prom", "old");

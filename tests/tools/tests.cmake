@@ -23,7 +23,7 @@ kiln_test(tools_why_test SOURCES tools/why_test.cpp USES kiln_process kiln_compi
 kiln_test(tools_ls_test SOURCES tools/ls_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
 kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_difference.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/key_sentences.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
-  USES kiln_compile nlohmann_json::nlohmann_json LABEL unit)
+  USES kiln_compile kiln_cache nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_report_test SOURCES tools/report_test.cpp USES kiln_process kiln_cache kiln_compile LABEL process)
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
 target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")

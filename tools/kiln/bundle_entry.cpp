@@ -4,6 +4,7 @@
 #include <span>
 
 #include "base/arch.hpp"
+#include "base/text.hpp"
 #include "base/wire.hpp"
 #include "bundle/minisign.hpp"
 #include "compile/key.hpp"
@@ -68,6 +69,21 @@ bool is_of_this_version(const std::vector<KeyField>& fields) {
          *facts == std::to_string(compile::kFactsVersion);
 }
 
+bool has_control(std::string_view text) noexcept {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+/// No manifest gives others, and they are printed and become labels.
+void check_names(const bundle::Entry& entry, const Facts& facts) {
+  std::string_view name = facts.unit;
+  if (constexpr std::string_view reference = "@reference"; name.ends_with(reference))
+    name.remove_suffix(reference.size());
+  const auto bad = [](const Parameter& p) { return !base::is_identifier(p.name) || has_control(p.value); };
+  if (!base::is_identifier(name) || has_control(facts.name_expression) || has_control(facts.nvrtc_version) ||
+      std::any_of(facts.parameters.begin(), facts.parameters.end(), bad))
+    refuse(entry, "its names are none that a template has");
+}
+
 void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields, const Facts& facts) {
   const auto same = [&](std::string_view label, const std::string& said) {
     const std::string* value = only(fields, label);
@@ -114,6 +130,11 @@ void check_image(const bundle::Entry& entry, const Facts& facts) {
   if (!std::equal(kernel->arguments.begin(), kernel->arguments.end(), facts.arguments.begin(),
                   facts.arguments.end(), equal))
     refuse(entry, "its facts and its image have other arguments");
+  // Stack and spills are reckoned, from the compiler's log, too, and no launch depends on them.
+  if (kernel->registers != facts.registers || kernel->shared_bytes != facts.shared_bytes ||
+      kernel->max_threads != facts.max_threads || kernel->required_block != facts.required_block ||
+      kernel->cluster != facts.cluster)
+    refuse(entry, "its facts and its image have other resources");
 }
 
 }  // namespace
@@ -150,11 +171,13 @@ CheckedEntry check_entry(const bundle::Entry& entry) {
   }
   if (compile::encode(out.facts) != entry.facts) refuse(entry, "its facts are damaged");
   check_facts(entry, fields, out.facts);
+  check_names(entry, out.facts);
   check_image(entry, out.facts);
   return out;
 }
 
 cache::Record record_of(bundle::Entry entry, CheckedEntry checked, std::int64_t now_s) {
+  leave_out_times(checked.facts);  // a bundle has none, unless somebody else made it
   checked.facts.created_s = now_s;
   return {compile::encode(checked.facts), std::move(entry.key_text), std::move(entry.image)};
 }

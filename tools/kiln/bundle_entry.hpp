@@ -23,8 +23,9 @@ struct CheckedEntry {
   /// "rms_norm T=bf16 H=4096 sm_90a", printable whatever the bundle says.
   std::string label() const;
 };
-/// Throws bundle::Refused unless the key is that of the key text, the facts say what the key text says, and
-/// the image is a cubin for that arch that has this kernel with these arguments.
+/// Throws bundle::Refused unless the key is that of the key text, the facts say what the key text says with
+/// names that a template may have, and the image is a cubin for that arch that has this kernel with these
+/// arguments and resources.
 CheckedEntry check_entry(const bundle::Entry& entry);
 
 /// As the store keeps it: made at `now_s`, seconds since 1970.

@@ -12,6 +12,7 @@
 #include "bundle_stores.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "not_empty.hpp"
 #include "progress.hpp"
 
 namespace kiln::cli {
@@ -159,10 +160,10 @@ void add_bundle_export(CLI::App& bundle, Context& context) {
       ->allow_extra_args(false);
   sub->add_flag("--all", arguments->selection.all, "Everything");
   sub->add_flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
-  sub->add_option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key")
+  not_empty(sub->add_option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key"))
       ->type_name("FILE.key");
-  sub->add_option("--password-file", arguments->signing.password_file,
-                  "The key's password is its first line; default: asked for on the terminal")
+  not_empty(sub->add_option("--password-file", arguments->signing.password_file,
+                            "The key's password is its first line; default: asked for on the terminal"))
       ->type_name("FILE");
   sub->footer(
       "The same entries give the same bytes: they are sorted, and no time, path or name of a machine is in\n"

@@ -13,6 +13,7 @@
 #include "context.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "not_empty.hpp"
 #include "progress.hpp"
 #include "runtime/places.hpp"
 
@@ -27,10 +28,11 @@ struct Arguments {
 /// What one transaction holds: few syncs, and little memory.
 constexpr std::size_t kBatchEntries = 256;
 constexpr std::size_t kBatchBytes = std::size_t{16} << 20;
+constexpr auto kReadWait = std::chrono::seconds(10);  // for the gate
 
 struct Imported {
   std::string directory;
-  std::uint64_t entries = 0, stored = 0, present = 0, other_version = 0, evicted = 0;
+  std::uint64_t entries = 0, stored = 0, present = 0, other_image = 0, other_version = 0, evicted = 0;
   bool complete = false, interrupted = false;
   std::optional<BundleFault> fault;
   SignatureState signature;
@@ -76,7 +78,7 @@ class Batch {
       if (result.put == cache::Put::stored)
         ++out_.stored;
       else if (result.put == cache::Put::present)
-        ++out_.present;
+        ++out_.present, out_.other_image += has_other_image(records[i]);
       else if (failed.empty())
         failed = "entry " + records[i].first.hex().substr(0, 12) + " could not be stored in '" +
                  store_.directory() + "' (" + std::string(cache::to_string(result.put)) +
@@ -86,6 +88,11 @@ class Batch {
   }
 
  private:
+  /// The key tells what was compiled, not what came of it: who made the entry that is there may have lied.
+  bool has_other_image(const std::pair<Key, cache::Record>& record) const {
+    const auto there = store_.peek(record.first, base::Deadline::after(kReadWait));
+    return there && there->image != record.second.image;
+  }
   cache::Store& store_;
   Imported& out_;
   std::vector<std::pair<Key, cache::Record>> records_;
@@ -155,6 +162,7 @@ Json json_of(const Context& context, const Arguments& arguments, const Imported&
            {"entries", done.entries},
            {"stored", done.stored},
            {"present", done.present},
+           {"other_image", done.other_image},
            {"other_version", done.other_version},
            {"evicted", done.evicted},
            {"content_bytes", done.summary.content_bytes},
@@ -198,10 +206,14 @@ int import(const Context& context, const Arguments& arguments) {
   if (done.other_version > 0)
     say("warning", counted(done.other_version, "entry is", "entries are") +
                        " of another version of kiln, and of no use to this one");
+  if (done.other_image > 0)
+    say("warning", counted(done.other_image, "entry is", "entries are") +
+                       " there already with another image, which stays; 'kiln bundle diff " +
+                       arguments.bundle.file + " --store' names them, 'kiln clear' makes room for these");
   if (done.evicted > 0)
     say("warning", counted(done.evicted, "entry was", "entries were") +
                        " evicted to make room; raise KILN_CACHE_MAX_SIZE and import again");
-  return done.other_version + done.evicted > 0 ? kPartly : kDone;
+  return done.other_image + done.other_version + done.evicted > 0 ? kPartly : kDone;
 }
 
 }  // namespace
@@ -211,15 +223,16 @@ void add_bundle_import(CLI::App& bundle, Context& context) {
   CLI::App* sub = context.add_command(bundle, "import", "Put a bundle's entries into the cache or a layer",
                                       [&context, arguments] { return import(context, *arguments); });
   add_bundle_flags(*sub, arguments->bundle);
-  sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache")->type_name("DIR");
+  not_empty(sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache"))
+      ->type_name("DIR");
   sub->footer(
       "Every entry is checked before it is stored: its key is that of its key text, facts and image agree\n"
       "with it, sizes are within bounds. Importing again stores nothing. What was imported before damage\n"
       "was met, or before Ctrl-C, is whole and stays.\n"
       "With --require-signature nothing is imported before the signature of the whole file was verified;\n"
       "without it, anybody who can write the file decides what runs on the GPU.\n"
-      "Exit status: 0 all there, 1 failed, 2 usage, 3 some are of another version or were evicted,\n"
-      "4 damaged or a bad signature, 130 interrupted.");
+      "Exit status: 0 all there, 1 failed, 2 usage, 3 some are of another version, were evicted,\n"
+      "or are there already with another image, 4 damaged or a bad signature, 130 interrupted.");
 }
 
 }  // namespace kiln::cli

@@ -10,6 +10,7 @@
 #include "base/file.hpp"
 #include "context.hpp"
 #include "errors.hpp"
+#include "not_empty.hpp"
 #include "runtime/config.hpp"
 
 namespace kiln::cli {
@@ -43,12 +44,12 @@ bundle::Limits BundleFlags::limits() const {
 
 void add_bundle_flags(CLI::App& sub, BundleFlags& flags) {
   sub.add_option("file", flags.file, "The bundle; - is stdin")->type_name("FILE")->required();
-  sub.add_option("--require-signature", flags.key,
-                 "Refuse it unless this key signed it: a public key, or the file that holds one")
+  not_empty(sub.add_option("--require-signature", flags.key,
+                           "Refuse it unless this key signed it: a public key, or the file that holds one"))
       ->type_name("KEY");
-  sub.add_option("--signature", flags.signature, "Its signature; default: FILE.minisig")
+  not_empty(sub.add_option("--signature", flags.signature, "Its signature; default: FILE.minisig"))
       ->type_name("FILE.minisig");
-  sub.add_option("--max-bytes", flags.max_bytes, "Refuse it when it has more, decompressed (64G)")
+  not_empty(sub.add_option("--max-bytes", flags.max_bytes, "Refuse it when it has more, decompressed (64G)"))
       ->type_name("SIZE");
 }
 

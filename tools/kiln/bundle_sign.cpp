@@ -9,11 +9,13 @@
 
 #include "bundle/reader.hpp"
 #include "bundle_commands.hpp"
+#include "bundle_entry.hpp"
 #include "bundle_file.hpp"
 #include "bundle_input.hpp"
 #include "bundle_key.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"
+#include "not_empty.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -23,11 +25,11 @@ struct SignArguments {
   SigningFlags signing;
 };
 
-/// The bundle is read through, so that what is signed is known to be whole.
+/// The bundle is read through, so that what is signed is known to be what an import takes.
 int sign(const Context& context, const SignArguments& arguments) try {
   const bundle::SecretKey key = read_secret_key(arguments.signing);
   const BundleInput input(arguments.file);
-  if (!input.rereadable())
+  if (!input.rereadable() || arguments.file == "-")
     throw Error(Errc::invalid_argument, input.name() + " is no file that a signature could lie beside");
   bundle::Blake2b hash(64);
   bundle::Reader reader(
@@ -37,8 +39,7 @@ int sign(const Context& context, const SignArguments& arguments) try {
         return got;
       },
       bundle::Limits{});
-  while (reader.next()) {
-  }
+  while (const auto entry = reader.next()) check_entry(*entry);
   const MadeSignature made = sign_bundle(key, arguments.file, hash.digest<64>(), reader.summary());
   if (context.json)
     print_json({{"schema", context.schema()},
@@ -110,8 +111,8 @@ void add_bundle_sign(CLI::App& bundle, Context& context) {
   sub->add_option("--key", arguments->signing.key, "A secret key of 'kiln bundle keygen' or minisign -G")
       ->type_name("FILE.key")
       ->required();
-  sub->add_option("--password-file", arguments->signing.password_file,
-                  "The key's password is its first line; default: asked for on the terminal")
+  not_empty(sub->add_option("--password-file", arguments->signing.password_file,
+                            "The key's password is its first line; default: asked for on the terminal"))
       ->type_name("FILE");
   sub->footer(
       "Writes FILE.minisig. 'kiln bundle verify --require-signature KEY.pub' and minisign -V accept it.\n"

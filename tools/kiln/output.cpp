@@ -8,9 +8,11 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 
 #include "base/file.hpp"
+#include "cache/directory.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -117,6 +119,12 @@ void write_output(const std::string& path, std::string_view bytes) {
   if (path == "-") return print(bytes);
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode)) return base::write_file(path, bytes);
+  if (S_ISLNK(st.st_mode)) {
+    // What it leads to is replaced, not the link; somebody else's leads wherever he likes.
+    cache::refuse_foreign_links(std::filesystem::absolute(path).string());
+    if (std::error_code none; ::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode))
+      return base::write_file(std::filesystem::canonical(path, none).string(), bytes);
+  }
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wbe"), &std::fclose);
   if (!file || std::fwrite(bytes.data(), 1, bytes.size(), file.get()) != bytes.size() ||
       std::fflush(file.get()) != 0) {

@@ -10,6 +10,7 @@
 #include "context.hpp"
 #include "entries.hpp"
 #include "interrupt.hpp"
+#include "not_empty.hpp"
 #include "prewarm_note.hpp"
 #include "prewarm_report.hpp"
 #include "prewarm_run.hpp"
@@ -132,7 +133,7 @@ void add_prewarm(CLI::App& app, Context& context) {
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   CLI::Option* check = sub->add_flag("--check", arguments->check,
                                      "Compile nothing; list what is not in the cache (exit status 3)");
-  sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache")
+  not_empty(sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache"))
       ->type_name("DIR");
   sub->add_option("--trace", arguments->trace,
                   "Write the run's time line here, for chrome://tracing or Perfetto")

@@ -1,5 +1,6 @@
 // kiln stats: how much is cached, what it saves, and what was counted over the store's life or since a mark.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <ctime>
 
 #include "base/file.hpp"
@@ -17,6 +18,9 @@ namespace {
 
 constexpr std::size_t kIndent = 16;
 constexpr const char* kDefaultMark = "last";
+/// Of the metrics themselves; see stats_exposition.cpp.
+constexpr std::string_view kOwnLabels[] = {"arch",   "directory", "for",      "kind",   "level",
+                                           "reason", "result",    "template", "version"};
 
 struct Arguments {
   std::string mark, since, prometheus;
@@ -129,6 +133,12 @@ std::vector<std::pair<std::string, std::string>> labels_of(const std::vector<std
       throw Error(Errc::invalid_argument, "--label '" + piece +
                                               "' is not NAME=VALUE with a name of A-Z a-z 0-9 _ that begins "
                                               "with no digit and not with __");
+    const auto again = [&](const auto& before) { return before.first == name; };
+    if (std::find(std::begin(kOwnLabels), std::end(kOwnLabels), name) != std::end(kOwnLabels) ||
+        std::any_of(out.begin(), out.end(), again))
+      throw Error(Errc::invalid_argument, "--label '" + piece + "': " + name +
+                                              " is a label already, and a sample with two of one name is "
+                                              "refused by whoever reads it; choose another name");
     out.emplace_back(name, piece.substr(equals + 1));
   }
   return out;
