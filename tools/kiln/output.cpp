@@ -81,6 +81,14 @@ std::string counted(std::uint64_t count, std::string_view one, std::string_view 
 
 void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
+void print_foreign(std::string_view text) {
+  if (!::isatty(STDOUT_FILENO)) return print(text);
+  std::string out(text);
+  for (char& c : out)
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';
+  print(out);
+}
+
 void print_paragraph(std::string_view text, Style style) {
   const Terminal terminal = standard_output();
   for (const std::string& line : wrapped(text, terminal.width)) print(paint(line, style, terminal) + '\n');

@@ -60,6 +60,9 @@ class Table {
 };
 
 void print(std::string_view text);  ///< on stdout
+/// On stdout. Where that is a terminal, without the control characters that somebody else's text may hold;
+/// line ends and tabs stay.
+void print_foreign(std::string_view text);
 /// One paragraph, wrapped.
 void print_paragraph(std::string_view text, Style style = Style::plain);
 /// A heading in bold and its newline.

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <ctime>
 
+#include "bundle/minisign.hpp"
 #include "cache/pages.hpp"
 #include "commands.hpp"
 #include "compile/key.hpp"
@@ -67,7 +68,8 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
                          counted(entry.uses, "use") + " or more",
                      indent);
   print_definition("symbol", f.lowered_name, indent);
-  for (const std::string& warning : f.performance_warnings) print_definition("warning", warning, indent);
+  for (const std::string& warning : f.performance_warnings)
+    print_definition("warning", bundle::printable(warning), indent);
   print("\n");
   print_heading("What the key is made of");
   print_key_fields(record.key_text, full);
@@ -100,7 +102,8 @@ int show(Context& context, const Arguments& arguments) {
   } else if (arguments.ptx) {
     print(todays_ptx(context.service(), entry.key, entry.facts, record->key_text));
   } else if (arguments.log) {
-    print(entry.facts.log.empty() ? "" : entry.facts.log + (entry.facts.log.back() == '\n' ? "" : "\n"));
+    print_foreign(entry.facts.log.empty() ? ""
+                                          : entry.facts.log + (entry.facts.log.back() == '\n' ? "" : "\n"));
   } else if (context.json) {
     Json out{{"schema", context.schema()}};
     out.update(json_of(entry));
