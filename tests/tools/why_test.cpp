@@ -254,6 +254,19 @@ TEST_F(Why, AnotherToolchainsRecordServesWhereTheRuleAllowsIt) {
   EXPECT_EQ(why({"--json"}, {{"KILN_CACHE_DIR", path("edited")}}).json()["outcome"], "compile");
 }
 
+TEST_F(Why, ARecordThatTheRuleRefusesAHostWithoutACompilerIsNamed) {
+  const std::string key = compile();
+  const Environment slim{{"KILN_CUDA_HOME", path("none")}, {"KILN_TOOLCHAIN", "own"}};
+  const Finished r = why({}, slim);
+  EXPECT_EQ(r.status, 3) << r.err;
+  EXPECT_EQ(r.out.rfind("miss: edit N=1 was compiled ", 0), 0u) << r.out;
+  EXPECT_NE(r.out.find("by another toolchain"), std::string::npos) << r.out;
+  const auto json = why({"--json"}, slim).json();
+  EXPECT_EQ(json["outcome"], "no_compiler");
+  EXPECT_EQ(json["nearest"][0]["key"], key);
+  EXPECT_TRUE(json["nearest"][0]["differs"].empty());
+}
+
 TEST_F(Why, PrefersTheSameParametersWithOtherSourcesToOtherParameters) {
   compile("N=2");
   const std::string same = compile("N=1");

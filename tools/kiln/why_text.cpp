@@ -44,6 +44,9 @@ std::string and_more(std::size_t count) { return count == 0 ? "" : "; " + counte
 std::string stale(const WhyAnswer& a) {
   const Near& near = a.nearest.best.front();
   const std::string when = a.nearest_written.front() + " was compiled " + ago(near.facts.created_s);
+  if (near.differences.empty())  // a host without a compiler has no toolchain to compare
+    return when + " by another toolchain, whose record may not be served here (KILN_TOOLCHAIN" +
+           (near.facts.project_header_through_toolkit ? ", or headers that only the toolkit includes)" : ")");
   return since(a, near.differences.front(), when) + and_more(near.differences.size() - 1);
 }
 
