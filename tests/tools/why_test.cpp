@@ -254,6 +254,37 @@ TEST_F(Why, AnotherToolchainsRecordServesWhereTheRuleAllowsIt) {
   EXPECT_EQ(why({"--json"}, {{"KILN_CACHE_DIR", path("edited")}}).json()["outcome"], "compile");
 }
 
+TEST_F(Why, ARecordThatTheRuleRefusesAHostWithoutACompilerIsNamed) {
+  const std::string key = compile();
+  const Environment slim{{"KILN_CUDA_HOME", path("none")}, {"KILN_TOOLCHAIN", "own"}};
+  const Finished r = why({}, slim);
+  EXPECT_EQ(r.status, 3) << r.err;
+  EXPECT_EQ(r.out.rfind("miss: edit N=1 was compiled ", 0), 0u) << r.out;
+  EXPECT_NE(r.out.find("by another toolchain"), std::string::npos) << r.out;
+  const auto json = why({"--json"}, slim).json();
+  EXPECT_EQ(json["outcome"], "no_compiler");
+  EXPECT_EQ(json["nearest"][0]["key"], key);
+  EXPECT_TRUE(json["nearest"][0]["differs"].empty());
+}
+
+TEST_F(Why, AFileThatIsFoundElsewhereHasNotChanged) {
+  write("templates/edit.toml", manifest("[compile]\ninclude_dirs = [\"more\"]\n", "edit<{N}>"));
+  ASSERT_EQ(::mkdir(path("templates/more").c_str(), 0700), 0);
+  write("templates/edit.cu", "#include \"moves.cuh\"\n" + std::string(kSource));
+  write("templates/moves.cuh", "#pragma once\n");
+  compile();
+  ASSERT_EQ(::rename(path("templates/moves.cuh").c_str(), path("templates/more/moves.cuh").c_str()), 0);
+  const std::string line = first_line();
+  EXPECT_EQ(line.rfind("miss: the place of ", 0), 0u) << line;
+  EXPECT_NE(line.find(" among the include directories changed since "), std::string::npos) << line;
+}
+
+TEST_F(Why, AnOptionWithAnotherValueIsNoNewOption) {
+  compile();
+  write("templates/edit.toml", manifest("[compile]\nstd = \"c++20\"\n", "edit<{N}>"));
+  EXPECT_EQ(first_line().rfind("miss: option -std=c++17 became -std=c++20 since ", 0), 0u) << first_line();
+}
+
 TEST_F(Why, PrefersTheSameParametersWithOtherSourcesToOtherParameters) {
   compile("N=2");
   const std::string same = compile("N=1");

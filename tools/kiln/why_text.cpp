@@ -31,13 +31,19 @@ Sides sides_of(const WhyAnswer& a, const Near& near) {
 std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string& when) {
   const bool file = d.field == "include" || d.field == "header" || d.field == "project-header";
   const std::string name = d.field == "source" ? a.source_name : d.name;
+  const bool moved = file && d.one && d.other && d.one->find(' ') != std::string::npos;
+  if (moved && d.one->substr(d.one->find(' ')) == d.other->substr(d.other->find(' ')))
+    return "the place of " + name + " among the include directories changed since " + when;
+  if (moved) return d.detail + " finds another file than when " + when;
   if (d.field == "source" || (file && d.one && d.other)) return name + " changed since " + when;
   if (file && d.other) return name + " is included now, and was not when " + when;
   if (file) return name + " is no longer included, as it was when " + when;
   if (d.field == "nvrtc" || d.field == "builtins") return "NVRTC is another one than when " + when;
-  if (d.field == "option" || d.field == "kiln-option")
+  if (d.field == "option" || d.field == "kiln-option") {
+    if (d.one && d.other) return "option " + *d.one + " became " + *d.other + " since " + when;
     return (d.other ? "option " + *d.other + " is new since " : "option " + *d.one + " is gone since ") +
            when;
+  }
   if (d.field == "facts" || d.field == "kiln-key") return "kiln itself changed since " + when;
   if (d.field == "name") return "the name expression changed since " + when;
   return sentence(d, {"in the cached entry", "here"}) + "; " + when;
@@ -50,6 +56,9 @@ std::string stale(const WhyAnswer& a) {
   const Near& near = a.nearest.best.front();
   const std::string when =
       a.nearest_written.front() + " was " + made(near.facts.compile_ms, near.facts.created_s);
+  if (near.differences.empty())  // a host without a compiler has no toolchain to compare
+    return when + " by another toolchain, whose record may not be served here (KILN_TOOLCHAIN" +
+           (near.facts.project_header_through_toolkit ? ", or headers that only the toolkit includes)" : ")");
   return since(a, near.differences.front(), when) + and_more(near.differences.size() - 1);
 }
 
