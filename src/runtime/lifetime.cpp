@@ -55,7 +55,7 @@ void Lifetime::count_in(const std::string& directory) {
 void Lifetime::save() noexcept {
   if (!ours()) return;
   const std::lock_guard lock(mutex_);
-  if (!tally_) return;
+  if (!tally_ && !where_) return;
   std::array<std::uint64_t, std::size(kCounters)> now, deltas;
   bool any = false;
   for (std::size_t i = 0; i < now.size(); ++i) {
@@ -63,7 +63,14 @@ void Lifetime::save() noexcept {
     deltas[i] = now[i] - saved_[i];
     any |= deltas[i] != 0;
   }
-  if (any && tally_->add(deltas)) std::copy(now.begin(), now.end(), saved_.begin());
+  if (any && !tally_) {
+    try {
+      if (const std::string place = where_(); !place.empty())
+        tally_ = std::make_unique<cache::Tally>(place + "/v1");
+    } catch (const std::exception&) {  // counts are for people
+    }
+  }
+  if (any && tally_ && tally_->add(deltas)) std::copy(now.begin(), now.end(), saved_.begin());
 }
 
 void Lifetime::save_sometimes() noexcept {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -31,8 +32,11 @@ class Lifetime {
   Lifetime(const Lifetime&) = delete;
   Lifetime& operator=(const Lifetime&) = delete;
   ~Lifetime() { save(); }
-  /// Nothing is saved before. `directory` is the store's.
+  /// `directory` is the store's.
   void count_in(const std::string& directory);
+  /// Who never opens a store, as layers serve it, is asked where to count when there is something to save: a
+  /// store's directory, or nothing.
+  void ask_where(std::function<std::string()> where) { where_ = std::move(where); }
   void save() noexcept;
   /// At most once a minute; otherwise the cost of reading a clock.
   void save_sometimes() noexcept;
@@ -43,6 +47,7 @@ class Lifetime {
   const std::uint64_t generation_ = base::process_generation();
   std::atomic<base::Clock::time_point> due_{base::Clock::now() + kPeriod};
   std::mutex mutex_;  // guards what follows; touched by `ours` only
+  std::function<std::string()> where_;
   std::unique_ptr<cache::Tally> tally_;
   std::array<std::uint64_t, cache::kTallyValues> saved_{};
 

@@ -46,7 +46,9 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file, Events ev
                 .memory = config.compile_memory_bytes(),
                 .slots = &slots_,
                 .cpu_seconds = config.compile_deadline_s() + kCpuGrace,
-                .on_empty = [this] { headers_.drop_idle(std::chrono::seconds(0)); }}) {}
+                .on_empty = [this] { headers_.drop_idle(std::chrono::seconds(0)); }}) {
+  lifetime_.ask_where([this] { return places_.made() ? std::string() : existing_store(config_); });
+}
 
 void Pipeline::end_compiles() noexcept {
   leaving_ = true;
@@ -154,6 +156,7 @@ Obtained Pipeline::obtain(const source::Instantiation& instantiation, const Obta
   auto unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::memo));
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.may_compile) {
+    if (config_.mode() == Mode::sealed) ++counters_.sealed_misses;
     throw Error(Errc::not_ready, hint(instantiation) +
                                      " is not in the cache, and may not be compiled (mode sealed, or so "
                                      "asked); prewarm it");

@@ -136,6 +136,19 @@ std::shared_ptr<cache::Store> open_configured_store(const Config& config) {
   }
 }
 
+std::string existing_store(const Config& config) {
+  for (const Candidate& candidate : store_candidates(config)) {
+    try {
+      const std::string directory = directory_of(candidate), file = directory + "/v1/data.mdb";
+      struct stat st {};
+      if (::stat(file.c_str(), &st) == 0 && st.st_uid == ::geteuid() && ::access(file.c_str(), W_OK) == 0)
+        return directory;
+    } catch (const Error&) {  // it can have none
+    }
+  }
+  return {};
+}
+
 bool nothing_cached(const Config& config) noexcept try {
   if (!config.get("cache_layers").empty()) return false;
   for (const Candidate& candidate : store_candidates(config)) {

@@ -45,6 +45,10 @@ Places open_store(const Config& config);
 /// written and what to do.
 std::shared_ptr<cache::Store> open_configured_store(const Config& config);
 
+/// The directory of the writable store that `open_store` would open, when it is there; else nothing. Opens
+/// and creates nothing.
+std::string existing_store(const Config& config);
+
 /// No layers are configured, and the first place that the writable store may have holds none: everything will
 /// be a miss. Opens and creates nothing.
 bool nothing_cached(const Config& config) noexcept;

@@ -35,7 +35,7 @@ const Row kRows[] = {
     {"Prometheus", {"stats", "--prometheus"}, 0, 0},
     {"Top", {"top"}, 0, 0},
     {"Report", {"report", "-"}, 0, 0},
-    {"Verify", {"verify"}, 1, 0},
+    {"Verify", {"verify"}, 0, 0},
     {"Audit", {"audit"}, 0, 0},
     {"BundleExport", {"bundle", "export", "-", "--all"}, 0, 0},
     {"Doctor", {"doctor"}, 0, 0},

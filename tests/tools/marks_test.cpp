@@ -192,5 +192,23 @@ TEST_F(Savings, AHitSavesWhatItsRecordCostToCompile) {
   EXPECT_NEAR(json["lifetime"]["compile_saved_ms"].get<double>(), 2 * json["compile_ms"].get<double>(), 0.01);
 }
 
+TEST_F(Savings, AProcessThatALayerServesWhollyCountsInTheStoreThatIsThere) {
+  const std::string layer = path("layer");
+  write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = 1\narch = \"sm_90a\"\n");
+  ASSERT_EQ(kiln({"prewarm", path("plan.toml"), "--layer", layer}).status, 0);
+  ASSERT_EQ(kiln({"compile", "scale", "N=2", "--arch", "sm_90a"}).status, 0);  // makes the store
+  const Environment layers{{"KILN_CACHE_LAYERS", layer}};
+  ASSERT_EQ(kiln({"compile", "scale", "N=1", "--arch", "sm_90a", "--json"}, layers).json()["outcome"],
+            "layer");
+  ASSERT_EQ(kiln({"why", "scale", "N=1", "--arch", "sm_90a"}, layers).status, 0);  // a look counts nothing
+  EXPECT_EQ(kiln({"stats", "--json"}).json()["lifetime"]["hits"]["layer"], 1);
+}
+
+TEST_F(Savings, ARefusalOfASealedProcessIsCounted) {
+  ASSERT_EQ(kiln({"compile", "scale", "N=1", "--arch", "sm_90a"}).status, 0);
+  EXPECT_EQ(kiln({"compile", "scale", "N=2", "--arch", "sm_90a"}, {{"KILN_MODE", "sealed"}}).status, 1);
+  EXPECT_EQ(kiln({"stats", "--json"}).json()["lifetime"]["sealed_misses"], 1);
+}
+
 }  // namespace
 }  // namespace kiln::test

@@ -44,9 +44,8 @@ std::string CommandPage::synopsis() const {
 }
 
 const CommandPage* CommandPage::subcommand(const std::string& word) const {
-  const auto found = std::find_if(subcommands.begin(), subcommands.end(), [&](const CommandPage& page) {
-    return page.name.substr(page.name.rfind(' ') + 1) == word;
-  });
+  const auto found = std::find_if(subcommands.begin(), subcommands.end(),
+                                  [&](const CommandPage& page) { return page.word() == word; });
   return found == subcommands.end() ? nullptr : &*found;
 }
 

@@ -24,6 +24,8 @@ struct CommandPage {
   std::vector<CommandOption> options;
   std::vector<CommandPage> subcommands;
 
+  /// "export"
+  std::string word() const { return name.substr(name.rfind(' ') + 1); }
   /// "kiln-bundle-export"
   std::string file_name() const;
   /// "kiln ls [OPTION]... [P=V]..."

@@ -59,8 +59,7 @@ class Completion {
       : root_(root), line_(line), context_(context) {}
 
   void subcommands(const CommandPage& page) {
-    for (const CommandPage& sub : page.subcommands)
-      add(sub.name.substr(sub.name.rfind(' ') + 1), sub.summary);
+    for (const CommandPage& sub : page.subcommands) add(sub.word(), sub.summary);
   }
   void flags() {
     for (const CommandOption& option : line_.page->options)

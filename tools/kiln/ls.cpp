@@ -158,12 +158,12 @@ void add_ls(CLI::App& app, Context& context) {
       ->type_name("P=V");
   sub->add_option("-t,--template", arguments->request.template_name, "Only entries of this template")
       ->type_name("NAME");
-  sub->add_option("--sort", arguments->sort, "template (default), size, age, uses or compile-time")
-      ->type_name("ORDER");
+  sub->add_option("--sort", arguments->sort, "What comes first; default: template")
+      ->type_name("template|size|age|uses|compile-time");
   sub->add_flag("--reverse", arguments->request.reverse, "The other way round");
   sub->add_option("-n,--limit", arguments->request.limit, "At most N entries")
       ->type_name("N")
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(CLI::Range(1, 1'000'000'000).description(""));
   sub->add_flag("--full", arguments->full, "Every parameter, also those with their default value");
   sub->footer(
       "Sorted by size, age, uses or compile time, the largest, newest, most used or slowest come first.\n"

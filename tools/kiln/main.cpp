@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <sstream>
 
 #include "base/text.hpp"
 #include "command_tree.hpp"
@@ -17,6 +18,7 @@
 #include "interrupt.hpp"
 #include "kiln/kiln.h"
 #include "lock_holder.hpp"
+#include "output.hpp"
 #include "store_reader.hpp"
 
 namespace kiln::cli {
@@ -44,7 +46,7 @@ std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
       }
       message = "unknown flag '" + word + "'" + base::did_you_mean(word, known);
     } else if (!page.subcommands.empty()) {
-      for (const CommandPage& sub : page.subcommands) known.push_back(sub.name.substr(page.name.size() + 1));
+      for (const CommandPage& sub : page.subcommands) known.push_back(sub.word());
       const std::string nearest = base::did_you_mean(word, known);
       message = "unknown subcommand '" + word + "'" +
                 (nearest.empty() ? "; there are: " + base::join(known, " ") : nearest);
@@ -55,13 +57,33 @@ std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
   return message + " (see '" + page.name + " --help')";
 }
 
-/// CLI11's, with single blank lines.
+constexpr std::size_t kHelpColumn = 26;  // where what an option does begins
+
+/// CLI11's, with single blank lines, and no wider than the terminal.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
     for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
-    return text;
+    const std::size_t width = standard_output().width;
+    return width < 2 * kHelpColumn ? text : fitted(text, width);
+  }
+
+ private:
+  /// Long lines broken, what follows under their text: behind the names of options, or where the line begins.
+  static std::string fitted(const std::string& text, std::size_t width) {
+    std::string out;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+      std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+      if (indent == 2 && line.size() > kHelpColumn && line[kHelpColumn - 1] == ' ') indent = kHelpColumn;
+      std::string before = line.substr(0, indent);
+      for (const std::string& piece : wrapped(std::string_view(line).substr(indent), width - indent)) {
+        out += before + piece + '\n';
+        before.assign(indent, ' ');
+      }
+    }
+    return out;
   }
 };
 
@@ -98,10 +120,15 @@ void add_commands(CLI::App& app, Context& context) {
   }
 }
 
-/// `kiln help bundle export` is `kiln bundle export --help`.
-std::vector<std::string> arguments_of(int argc, char** argv) {
+/// `kiln help bundle export` is `kiln bundle export --help`. What names no command is left to be parsed, and
+/// refused.
+std::vector<std::string> arguments_of(const CommandPage& root, int argc, char** argv) {
   std::vector<std::string> out(argv + std::min(argc, 1), argv + argc);
-  if (!out.empty() && out.front() == "help") out.erase(out.begin()), out.push_back("--help");
+  if (out.empty() || out.front() != "help") return out;
+  out.erase(out.begin());
+  const CommandPage* page = &root;
+  for (const std::string& word : out) page = page ? page->subcommand(word) : nullptr;
+  if (page) out.push_back("--help");
   return out;
 }
 
@@ -111,14 +138,14 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("kiln ") + kiln_version());
   app.require_subcommand(0, 1);
   const auto formatter = std::make_shared<HelpFormatter>();
-  formatter->column_width(26);
+  formatter->column_width(kHelpColumn);
   app.formatter(formatter);
   context.add_common_flags(app);
   add_commands(app, context);
   app.footer(
       "Exit status: 0 done, 1 failed, 2 usage, 3 partly done or not covered, 4 damage found.\n"
       "'kiln help COMMAND' explains a command; 'kiln doctor' checks this machine.");
-  std::vector<std::string> arguments = arguments_of(argc, argv);
+  std::vector<std::string> arguments = arguments_of(describe(app), argc, argv);
   if (!arguments.empty() && arguments.front() == kCompleteCommand)
     return complete(describe(app), context, {arguments.begin() + 1, arguments.end()});
   // The flag may stand behind one that is not understood.

@@ -19,9 +19,12 @@ struct Arguments {
 const CommandPage& find(const CommandPage& root, const std::vector<std::string>& words) {
   const CommandPage* page = &root;
   for (const std::string& word : words) {
-    page = page->subcommand(word);
-    if (!page)
-      throw Error(Errc::invalid_argument, "no command '" + base::join(words, " ") + "' (see 'kiln --help')");
+    const CommandPage* above = std::exchange(page, page->subcommand(word));
+    if (page) continue;
+    std::vector<std::string> known;
+    for (const CommandPage& sub : above->subcommands) known.push_back(sub.word());
+    throw Error(Errc::invalid_argument, "no command '" + base::join(words, " ") + '\'' +
+                                            base::did_you_mean(word, known) + " (see 'kiln --help')");
   }
   return *page;
 }

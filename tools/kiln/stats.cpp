@@ -51,7 +51,7 @@ template <class Groups>
 void print_groups(const std::string& title, const Groups& groups) {
   using Fit = Table::Fit;
   if (groups.empty()) return;
-  Table table({{title},
+  Table table({{title, Fit::flexible},
                {"ENTRIES", Fit::right},
                {"IMAGES", Fit::right},
                {"STORED", Fit::right},

@@ -176,10 +176,12 @@ int verify_all(const Context& context, bool with_layers) {
   const auto start = base::Clock::now();
   if (place.there)
     all.push_back(verify(place.directory, false, context.json));
-  else if (layers.empty())
-    throw Error(Errc::io, "nothing is cached in '" + place.directory + "' yet: there is nothing to verify");
-  else  // a host may have layers only
+  else
     all.emplace_back().directory = place.directory;
+  if (!place.there && layers.empty() && !context.json) {
+    print_paragraph("Nothing is cached in " + place.directory + " yet: there is nothing to verify.");
+    return kDone;
+  }
   for (const std::string& layer : layers) all.push_back(verify(layer, true, context.json));
   return report_verdicts(context, all, std::chrono::duration<double>(base::Clock::now() - start).count());
 }

@@ -71,8 +71,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
                                      .may_compile = service.may_compile(),
                                      .any_toolchain = !service.may_compile()});
   if (view.store && !out.path.found) {
-    out.flight =
-        cache::flight_under_way(view.store->directory() + "/v1", out.path.made.key);
+    out.flight = cache::flight_under_way(view.store->directory() + "/v1", out.path.made.key);
   }
   out.step = step_of(out, pipeline, service.may_compile());
   out.nvrtc_version = version_of_library(pipeline.toolkit().nvrtc);
