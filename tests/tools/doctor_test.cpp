@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "kiln_process.hpp"
+#include "store_command.hpp"
 
 namespace kiln::test {
 namespace {
@@ -143,6 +143,43 @@ TEST_F(SickMachine, SettingsSayWhereTheyComeFrom) {
   EXPECT_EQ(origins["jobs"], "KILN_JOBS");
   EXPECT_EQ(origins["template_path"], "option");
   EXPECT_EQ(origins["mode"], "default");
+}
+
+class SickStore : public StoreCommand {
+ protected:
+  /// Empty: nothing is said of them.
+  std::string status_of_entries() {
+    const auto json = kiln({"doctor", "--json"}).json();
+    for (const auto& f : json["findings"])
+      if (f["name"] == "entries") return f["status"];
+    return {};
+  }
+};
+
+TEST_F(SickStore, DamagedEntriesAreAWarningWithTheirNumber) {
+  fill(20);
+  EXPECT_EQ(status_of_entries(), "");
+  damage_head(3);
+  damage_head(7);
+  const auto f = finding(kiln({"doctor", "--json"}).json(), "entries");
+  EXPECT_EQ(f["status"], "warning");
+  EXPECT_EQ(f["text"], "2 entries are damaged");
+  EXPECT_NE(f["fix"].get<std::string>().find("kiln verify"), std::string::npos) << f;
+  EXPECT_EQ(kiln({"doctor"}).out.find("Everything works"), std::string::npos);
+  EXPECT_EQ(kiln({"gc"}).status, 0);
+  EXPECT_EQ(status_of_entries(), "") << "what doctor advises mends it";
+}
+
+TEST_F(SickStore, AFileThatIsDamagedAsAWholeIsAnErrorAndTheOtherProbesGoOn) {
+  fill(1);
+  overwrite(std::string(8192, 'x'));
+  const Finished r = kiln({"doctor", "--json"});
+  EXPECT_EQ(r.status, 1);
+  const auto f = finding(r.json(), "entries", "error");
+  EXPECT_TRUE(f["fix"].is_string());
+  for (const char* name : {"store", "gate", "temporary"}) EXPECT_EQ(finding(r.json(), name)["status"], "ok");
+  EXPECT_EQ(kiln({"gc"}).status, 0);
+  EXPECT_EQ(status_of_entries(), "") << "what doctor advises mends it";
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "cache/directory.hpp"
+#include "cache/pages.hpp"
 #include "doctor.hpp"
 #include "entries.hpp"
 #include "errors.hpp"
@@ -97,6 +98,31 @@ void probe_temporary(Findings& out) {
   }
 }
 
+/// What lies in the store is what was written there. Empty when nothing can be read.
+std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std::string& directory,
+                                       Findings& out) {
+  std::vector<StoredEntry> entries;
+  std::vector<std::string> damaged;
+  const std::string how = "run 'kiln verify'; ";
+  try {
+    const StoreView view = view_store(config);
+    if (view.store) entries = read_entries(*view.store, &damaged);
+    out.push_back({"directory", Status::ok,
+                   directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
+                                           : ", nothing cached yet")});
+    if (!damaged.empty())
+      out.push_back({"entries", Status::warning,
+                     counted(damaged.size(), "entry is", "entries are") + " damaged",
+                     how + "each is healed by the next publish, 'kiln gc' drops them now"});
+  } catch (const cache::Damaged& damage) {
+    out.push_back({"entries", Status::error, "the store's file is damaged: " + std::string(damage.what()),
+                   how + "the next publish heals the file, 'kiln gc' does so now"});
+  } catch (const Error& error) {
+    out.push_back({"entries", Status::error, error.what(), how + "or set KILN_CACHE_DIR to another place"});
+  }
+  return entries;
+}
+
 void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
   constexpr std::int64_t year_2024 = 1704067200, tolerance = 120;
   const std::int64_t now = std::time(nullptr);
@@ -171,12 +197,7 @@ void probe_cache(Context& context, Findings& out) {
     out.push_back({"directory", Status::error, "no place for a cache: every process compiles anew",
                    "set KILN_CACHE_DIR to a writable directory"});
   } else {
-    const StoreView view = view_store(config);
-    std::vector<StoredEntry> entries;
-    if (view.store) entries = read_entries(*view.store);
-    out.push_back({"directory", Status::ok,
-                   directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
-                                           : ", nothing cached yet")});
+    const std::vector<StoredEntry> entries = probe_entries(config, directory, out);
     probe_filesystem(directory, out);
     const auto step = [&](const char* name, auto&& probe) {
       try {
