@@ -1,10 +1,13 @@
 // kiln doctor.
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "store_command.hpp"
+#include "tests/support/other_user.hpp"
 
 namespace kiln::test {
 namespace {
@@ -133,6 +136,21 @@ TEST_F(SickMachine, AMissingTemplateDirectoryIsAWarning) {
 TEST_F(SickMachine, AWorkerThatDoesNotAnswerIsAnError) {
   const auto json = kiln({"doctor", "--json"}, {{"KILN_WORKER", "/bin/false"}}).json();
   EXPECT_EQ(finding(json, "worker")["status"], "error");
+}
+
+TEST_F(SickMachine, AFullDevShmIsAWarning) {
+  const std::string said = kiln::testing::as_user(0, [&]() -> std::string {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("kiln", "/dev/shm", "tmpfs", 0, "size=4k") != 0)
+      return "";
+    base::write_file("/dev/shm/full", std::string(4096, 'x'));
+    return kiln({"doctor", "--json"}).out;
+  });
+  if (said.empty()) GTEST_SKIP() << "a tmpfs cannot be mounted here";
+  const auto f = finding(nlohmann::json::parse(said), "/dev/shm");
+  EXPECT_EQ(f["status"], "warning") << f;
+  EXPECT_NE(f["text"].get<std::string>().find("full"), std::string::npos) << f;
+  EXPECT_EQ(f["fix"], "free space on /dev/shm");
 }
 
 TEST_F(SickMachine, SettingsSayWhereTheyComeFrom) {
