@@ -138,6 +138,16 @@ TEST_F(SickMachine, AWorkerThatDoesNotAnswerIsAnError) {
   EXPECT_EQ(finding(json, "worker")["status"], "error");
 }
 
+TEST_F(SickMachine, AWorkerThatCannotBeStartedHidesNoOtherProbe) {
+  const Finished r = kiln({"doctor", "--json"}, {{"KILN_WORKER", "/nonexistent/worker"}});
+  EXPECT_EQ(r.status, 1);
+  const auto f = finding(r.json(), "worker");
+  EXPECT_EQ(f["status"], "error");
+  EXPECT_NE(f["text"].get<std::string>().find("/nonexistent/worker"), std::string::npos) << f;
+  EXPECT_EQ(f["fix"], "set KILN_WORKER to kiln's worker, or unset it");
+  finding(r.json(), "driver");
+}
+
 TEST_F(SickMachine, AFullDevShmIsAWarning) {
   const std::string said = kiln::testing::as_user(0, [&]() -> std::string {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||

@@ -1,4 +1,6 @@
 // What compiles and what loads.
+#include <memory>
+
 #include "base/deadline.hpp"
 #include "base/text.hpp"
 #include "compile/worker_process.hpp"
@@ -70,7 +72,18 @@ void probe_worker(const runtime::Config& config, Findings& out) {
     return;
   }
   const auto start = base::Clock::now();
-  const auto worker = compile::WorkerProcess::spawn({.executable = executable});
+  std::unique_ptr<compile::WorkerProcess> worker;
+  try {
+    worker = compile::WorkerProcess::spawn({.executable = executable});
+  } catch (const Error& error) {
+    const bool configured = !config.get("worker").empty();
+    out.push_back({"worker", Status::error, error.what(),
+                   error.code() != Errc::no_compiler
+                       ? "set TMPDIR to a writable directory: compiles run there"
+                   : configured ? "set KILN_WORKER to kiln's worker, or unset it"
+                                : "reinstall kiln"});
+    return;
+  }
   compile::WorkerRequest request;
   request.nvrtc = request.nvrtc_builtins = "/nonexistent/libnvrtc.so";
   request.arch = "sm_90a";
