@@ -94,6 +94,27 @@ TEST_F(SickMachine, ASettingThatNobodyKnowsIsAWarningWithTheNearestName) {
   EXPECT_NE(f["text"].get<std::string>().find("did you mean 'KILN_CACHE_DIR'"), std::string::npos) << f;
 }
 
+TEST_F(SickMachine, ASettingThatCannotBeRightIsAnErrorAndProbesGoOn) {
+  ::mkdir(path("config").c_str(), 0700);
+  ::mkdir(path("config/kiln").c_str(), 0700);
+  write("config/kiln/config.toml", "jobs = [");
+  const std::pair<Environment, const char*> cases[] = {
+      {{{"KILN_MODE", "foo"}}, "'foo' (from KILN_MODE)"},
+      {{{"KILN_JOBS", "many"}}, "KILN_JOBS"},
+      {{{"XDG_CONFIG_HOME", path("config")}}, "config.toml:"}};
+  for (const auto& [environment, said] : cases) {
+    const Finished r = kiln({"doctor", "--json"}, environment);
+    EXPECT_EQ(r.status, 1) << said;
+    const auto json = r.json();
+    EXPECT_EQ(json["ok"], false);
+    const auto f = finding(json, "settings", "error");
+    EXPECT_NE(f["text"].get<std::string>().find(said), std::string::npos) << f;
+    EXPECT_EQ(f["fix"], "correct or remove it");
+    for (const char* name : {"driver", "/dev/shm", "temporary"}) finding(json, name);
+    EXPECT_EQ(kiln({"doctor"}, environment).out.rfind("error    settings    ", 0), 0u);
+  }
+}
+
 TEST_F(SickMachine, MemoryForLessThanOneCompileIsAWarning) {
   const auto json = kiln({"doctor", "--json"}, {{"KILN_COMPILE_MEMORY", "100M"}}).json();
   const auto f = finding(json, "machine");

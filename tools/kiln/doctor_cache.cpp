@@ -87,17 +87,6 @@ void probe_round_trip(const std::string& scratch, Findings& out) {
                      " (50 KB, synced, verified)"});
 }
 
-void probe_temporary(Findings& out) {
-  try {
-    const base::TempDir directory("kiln-doctor");
-    base::write_file(directory.path() + "/probe", "x");
-    out.push_back({"temporary", Status::ok, base::directory_of(directory.path()) + " can be written"});
-  } catch (const Error& error) {
-    out.push_back(
-        {"temporary", Status::error, error.what(), "set TMPDIR to a writable directory: compiles run there"});
-  }
-}
-
 /// What lies in the store is what was written there. Empty when nothing can be read.
 std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std::string& directory,
                                        Findings& out) {
@@ -211,8 +200,17 @@ void probe_cache(Context& context, Findings& out) {
     probe_clock(entries, out);
   }
   probe_layers(config, out);
-  probe_flight(out);
-  probe_temporary(out);
+}
+
+void probe_temporary(Findings& out) {
+  try {
+    const base::TempDir directory("kiln-doctor");
+    base::write_file(directory.path() + "/probe", "x");
+    out.push_back({"temporary", Status::ok, base::directory_of(directory.path()) + " can be written"});
+  } catch (const Error& error) {
+    out.push_back(
+        {"temporary", Status::error, error.what(), "set TMPDIR to a writable directory: compiles run there"});
+  }
 }
 
 }  // namespace kiln::cli
