@@ -148,6 +148,18 @@ TEST_F(SickMachine, AnUnusableDirectoryIsAStepDown) {
   finding(json, "directory", "ok");
 }
 
+TEST_F(SickMachine, NoHomeIsAStepDown) {
+  for (const char* home : {"", "not/absolute"}) {
+    const Finished r = kiln({"doctor", "--json"}, {{"HOME", home}, {"KILN_CACHE_DIR", ""}});
+    const auto f = finding(r.json(), "directory", "warning");
+    const auto text = f["text"].get<std::string>();
+    EXPECT_NE(text.find("HOME"), std::string::npos) << f;
+    EXPECT_NE(text.find(path("kiln-" + std::to_string(::geteuid()))), std::string::npos) << f;
+    EXPECT_EQ(f["fix"], "set KILN_CACHE_DIR");
+    finding(r.json(), "directory", "ok");
+  }
+}
+
 TEST_F(SickMachine, AMissingTemplateDirectoryIsAWarning) {
   const auto json = kiln({"doctor", "--json", "--template-path", path("nowhere")}).json();
   EXPECT_NE(finding(json, "templates", "warning")["text"].get<std::string>().find("nowhere"),

@@ -130,7 +130,9 @@ void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
 
 /// The first candidate that can be used, as runtime::open_store chooses it.
 std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& directory, Findings& out) {
-  for (const runtime::Candidate& candidate : runtime::store_candidates(config)) {
+  const auto candidates = runtime::store_candidates(config);
+  const bool no_home = candidates.front().kind == runtime::Candidate::Kind::temporary;
+  for (const runtime::Candidate& candidate : candidates) {
     try {
       directory = runtime::directory_of(candidate);
       auto scratch = std::make_unique<Scratch>(directory);
@@ -141,6 +143,12 @@ std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& dire
         options.directory = directory;
         cache::Store::open(options);
       }
+      if (no_home)
+        out.push_back({"directory", Status::warning,
+                       "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names an absolute directory: the "
+                       "cache is in '" +
+                           directory + "', which a reboot or a clean-up may empty",
+                       "set KILN_CACHE_DIR"});
       if (directory != candidate.directory)
         out.push_back({"directory", Status::note,
                        "others may write '" + candidate.directory +
