@@ -231,6 +231,28 @@ TEST_F(SickStore, DamagedEntriesAreAWarningWithTheirNumber) {
   EXPECT_EQ(status_of_entries(), "") << "what doctor advises mends it";
 }
 
+TEST_F(SickStore, WithoutACompilerWhatIsCachedOrInALayerIsServedAndThatIsAWarning) {
+  const std::string layer = path("layer");
+  fill(1, layer);
+  open(path("empty"));
+  const auto nvrtc = [&](const std::string& layers, int status) {
+    const Finished r =
+        kiln({"doctor", "--json"}, {{"KILN_CUDA_HOME", "/nonexistent/cuda"}, {"KILN_CACHE_LAYERS", layers}});
+    EXPECT_EQ(r.status, status) << r.out;
+    return finding(r.json(), "nvrtc");
+  };
+  const auto f = nvrtc(layer, 0);
+  EXPECT_EQ(f["status"], "warning");
+  EXPECT_NE(f["text"].get<std::string>().find("no compiler: what is cached is served, a miss fails"),
+            std::string::npos)
+      << f;
+  EXPECT_TRUE(f["fix"].is_string());
+  EXPECT_EQ(nvrtc(path("empty"), 1)["status"], "error") << "it serves nothing";
+  EXPECT_EQ(nvrtc(path("nowhere"), 1)["status"], "error") << "it serves nothing";
+  fill(1);
+  EXPECT_EQ(nvrtc("", 0)["status"], "warning");
+}
+
 TEST_F(SickStore, AFileThatIsDamagedAsAWholeIsAnErrorAndTheOtherProbesGoOn) {
   fill(1);
   overwrite(std::string(8192, 'x'));

@@ -26,6 +26,8 @@ void probe_templates(Context& context, Findings& out);
 /// Directory, filesystem, damage, a put and a get, the store's lock, clock, layers. The user's entries are
 /// not touched.
 void probe_cache(Context& context, Findings& out);
+/// The store or a layer has an entry, which is served without a compiler, too.
+bool anything_cached(const runtime::Config& config) noexcept;
 /// Cores, memory, how many compiles at once; settings that nobody knows.
 void probe_machine(Context& context, Findings& out);
 

@@ -186,6 +186,21 @@ void probe_filesystem(const std::string& directory, Findings& out) {
 
 }  // namespace
 
+bool anything_cached(const runtime::Config& config) noexcept {
+  const auto holds = [](auto&& open) {
+    try {
+      const std::shared_ptr<cache::Store> store = open();
+      return store && store->stats().entries > 0;
+    } catch (const std::exception&) {  // what cannot be read serves nothing; probe_cache says why
+      return false;
+    }
+  };
+  if (holds([&] { return view_store(config).store; })) return true;
+  for (const std::string& directory : base::split(config.get("cache_layers"), ':'))
+    if (holds([&] { return runtime::open_layer(directory); })) return true;
+  return false;
+}
+
 void probe_cache(Context& context, Findings& out) {
   const runtime::Config& config = context.service().config();
   std::string directory;
