@@ -76,10 +76,14 @@ class Look {
     out_.files.push_back(lock_path);
     Board board(board_path, salt_, owner_);
     std::set<std::int64_t> said;
-    for (BoardEntry& entry : board.read_all()) add(board, lock_path, fd.get(), std::move(entry), said);
+    std::vector<BoardEntry> entries = board.read_all();
+    const bool empty = entries.empty();
+    for (BoardEntry& entry : entries) add(board, lock_path, fd.get(), std::move(entry), said);
     for (Waiter& waiter : Waiters(board).read_all()) out_.waiting.push_back(std::move(waiter));
-    for (const std::int64_t offset : locks_held(fd.get(), 0, kSlotMark))
+    const std::vector<std::int64_t> flights = locks_held(fd.get(), 0, kSlotMark);
+    for (const std::int64_t offset : flights)
       if (!said.contains(offset)) add_unnamed(lock_path, offset);
+    if (empty && !flights.empty()) out_.unseen.push_back(board_path + ": it has no entries");
     for (const std::int64_t offset : locks_held(fd.get(), kFirstSlot, kFirstSlot + kMostSlots))
       out_.slots.push_back(static_cast<int>(offset - kFirstSlot));
     out_.caller_waits |= RangeLock::excluded(fd.get(), kSlotMark, RangeLock::Mode::exclusive);

@@ -30,7 +30,7 @@ struct Activity {
   std::string data_file;            ///< empty: there is none, or it cannot be looked at
   bool writing = false;             ///< somebody holds its gate of writers
   std::vector<std::string> files;   ///< that were looked at
-  std::vector<std::string> unseen;  ///< "FILE: why": could not be looked at
+  std::vector<std::string> unseen;  ///< "FILE: why": not looked at, or silent
 };
 
 /// `place` is DIR/v1. A place without files has no activity. Throws for lack of memory only.

@@ -106,6 +106,9 @@ TEST_F(Top, HoldersWhoSayNothingAreNamed) {
   EXPECT_EQ(writing["process"].get<std::string>().substr(0, self.size()), self);
   EXPECT_NE(writing["subject"].get<std::string>().find(data_file()), std::string::npos);
   EXPECT_TRUE(holding["seconds"].is_null());
+  const auto unseen = look()["unseen"];
+  ASSERT_EQ(unseen.size(), 1u) << unseen;
+  EXPECT_NE(unseen[0].get<std::string>().find(".board: it has no entries"), std::string::npos) << unseen;
 }
 
 TEST_F(Top, WhatEndedSaysHow) {

@@ -1,6 +1,7 @@
 // kiln doctor: does this machine have what kiln needs, and does it work?
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 
 #include "commands.hpp"
 #include "doctor.hpp"
@@ -68,13 +69,28 @@ void guarded(const std::string& name, Findings& out, Probe&& probe) {
   }
 }
 
+std::optional<runtime::Config> probe_settings(const Context& context, Findings& out) {
+  try {
+    return context.config();
+  } catch (const Error& error) {
+    out.push_back({"settings", Status::error, error.what(), "correct or remove it"});
+    return std::nullopt;
+  }
+}
+
 int examine(Context& context, bool verbose) {
-  const runtime::Config config = context.config();
   Findings findings;
-  guarded("toolchain", findings, [&] { probe_toolchain(context, findings); });
-  guarded("machine", findings, [&] { probe_machine(context, findings); });
-  guarded("templates", findings, [&] { probe_templates(context, findings); });
-  guarded("cache", findings, [&] { probe_cache(context, findings); });
+  const std::optional<runtime::Config> config = probe_settings(context, findings);
+  if (config) {
+    guarded("toolchain", findings, [&] { probe_toolchain(context, findings); });
+    guarded("machine", findings, [&] { probe_machine(context, findings); });
+    guarded("templates", findings, [&] { probe_templates(context, findings); });
+    guarded("cache", findings, [&] { probe_cache(context, findings); });
+  } else {  // what needs none
+    guarded("driver", findings, [&] { probe_driver(std::nullopt, findings); });
+  }
+  guarded("/dev/shm", findings, [&] { probe_flight(findings); });
+  guarded("temporary", findings, [&] { probe_temporary(findings); });
   const auto count = [&](Status status) {
     return static_cast<std::uint64_t>(std::count_if(findings.begin(), findings.end(),
                                                     [&](const Finding& f) { return f.status == status; }));
@@ -84,14 +100,14 @@ int examine(Context& context, bool verbose) {
     Json out{{"schema", context.schema()}, {"ok", errors == 0},         {"errors", errors},
              {"warnings", warnings},       {"findings", Json::array()}, {"settings", Json::array()}};
     for (const Finding& f : findings) out["findings"].push_back(json_of(f));
-    for (const runtime::Setting& s : config.settings()) {
+    for (const runtime::Setting& s : config ? config->settings() : std::vector<runtime::Setting>()) {
       out["settings"].push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}, {"doc", s.doc}});
     }
     print_json(out);
   } else {
     const Terminal terminal = standard_output();
     for (const Finding& f : findings) print_finding(f, terminal);
-    print_settings(config, verbose);
+    if (config) print_settings(*config, verbose);
     if (errors + warnings == 0)
       print("\n" + paint("Everything works.", Style::green, terminal) + '\n');
     else

@@ -23,17 +23,20 @@ using Findings = std::vector<Finding>;
 void probe_toolchain(Context& context, Findings& out);
 /// Template path and every manifest.
 void probe_templates(Context& context, Findings& out);
-/// Directory, filesystem, a put and a get, locks between processes, /dev/shm, TMPDIR, clock. The user's
-/// entries are not touched.
+/// Directory, filesystem, damage, a put and a get, the store's lock, clock, layers. The user's entries are
+/// not touched.
 void probe_cache(Context& context, Findings& out);
+/// The store or a layer has an entry, which is served without a compiler, too.
+bool anything_cached(const runtime::Config& config) noexcept;
 /// Cores, memory, how many compiles at once; settings that nobody knows.
 void probe_machine(Context& context, Findings& out);
 
 /// Two processes at the gate of a store that is made in `directory`: a put waits for the other's lock, and
 /// gets it when the other is killed.
 void probe_gate(const std::string& directory, Findings& out);
-/// The same for the flight lock of one key, in /dev/shm.
+/// The same for the flight lock of one key, in /dev/shm, and whether others see who holds it.
 void probe_flight(Findings& out);
+void probe_temporary(Findings& out);
 
 /// The image of the empty kernel, for the driver's probe.
 struct EmptyKernel {

@@ -11,6 +11,7 @@
 #include "base/hash.hpp"
 #include "base/text.hpp"
 #include "cache/directory.hpp"
+#include "cache/pages.hpp"
 #include "doctor.hpp"
 #include "entries.hpp"
 #include "errors.hpp"
@@ -86,15 +87,29 @@ void probe_round_trip(const std::string& scratch, Findings& out) {
                      " (50 KB, synced, verified)"});
 }
 
-void probe_temporary(Findings& out) {
+/// What lies in the store is what was written there. Empty when nothing can be read.
+std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std::string& directory,
+                                       Findings& out) {
+  std::vector<StoredEntry> entries;
+  std::vector<std::string> damaged;
+  const std::string how = "run 'kiln verify'; ";
   try {
-    const base::TempDir directory("kiln-doctor");
-    base::write_file(directory.path() + "/probe", "x");
-    out.push_back({"temporary", Status::ok, base::directory_of(directory.path()) + " can be written"});
+    const StoreView view = view_store(config);
+    if (view.store) entries = read_entries(*view.store, &damaged);
+    out.push_back({"directory", Status::ok,
+                   directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
+                                           : ", nothing cached yet")});
+    if (!damaged.empty())
+      out.push_back({"entries", Status::warning,
+                     counted(damaged.size(), "entry is", "entries are") + " damaged",
+                     how + "each is healed by the next publish, 'kiln gc' drops them now"});
+  } catch (const cache::Damaged& damage) {
+    out.push_back({"entries", Status::error, "the store's file is damaged: " + std::string(damage.what()),
+                   how + "the next publish heals the file, 'kiln gc' does so now"});
   } catch (const Error& error) {
-    out.push_back(
-        {"temporary", Status::error, error.what(), "set TMPDIR to a writable directory: compiles run there"});
+    out.push_back({"entries", Status::error, error.what(), how + "or set KILN_CACHE_DIR to another place"});
   }
+  return entries;
 }
 
 void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
@@ -115,7 +130,9 @@ void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
 
 /// The first candidate that can be used, as runtime::open_store chooses it.
 std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& directory, Findings& out) {
-  for (const runtime::Candidate& candidate : runtime::store_candidates(config)) {
+  const auto candidates = runtime::store_candidates(config);
+  const bool no_home = candidates.front().kind == runtime::Candidate::Kind::temporary;
+  for (const runtime::Candidate& candidate : candidates) {
     try {
       directory = runtime::directory_of(candidate);
       auto scratch = std::make_unique<Scratch>(directory);
@@ -126,6 +143,12 @@ std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& dire
         options.directory = directory;
         cache::Store::open(options);
       }
+      if (no_home)
+        out.push_back({"directory", Status::warning,
+                       "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names an absolute directory: the "
+                       "cache is in '" +
+                           directory + "', which a reboot or a clean-up may empty",
+                       "set KILN_CACHE_DIR"});
       if (directory != candidate.directory)
         out.push_back({"directory", Status::note,
                        "others may write '" + candidate.directory +
@@ -163,6 +186,21 @@ void probe_filesystem(const std::string& directory, Findings& out) {
 
 }  // namespace
 
+bool anything_cached(const runtime::Config& config) noexcept {
+  const auto holds = [](auto&& open) {
+    try {
+      const std::shared_ptr<cache::Store> store = open();
+      return store && store->stats().entries > 0;
+    } catch (const std::exception&) {  // what cannot be read serves nothing; probe_cache says why
+      return false;
+    }
+  };
+  if (holds([&] { return view_store(config).store; })) return true;
+  for (const std::string& directory : base::split(config.get("cache_layers"), ':'))
+    if (holds([&] { return runtime::open_layer(directory); })) return true;
+  return false;
+}
+
 void probe_cache(Context& context, Findings& out) {
   const runtime::Config& config = context.service().config();
   std::string directory;
@@ -171,12 +209,7 @@ void probe_cache(Context& context, Findings& out) {
     out.push_back({"directory", Status::error, "no place for a cache: every process compiles anew",
                    "set KILN_CACHE_DIR to a writable directory"});
   } else {
-    const StoreView view = view_store(config);
-    std::vector<StoredEntry> entries;
-    if (view.store) entries = read_entries(*view.store);
-    out.push_back({"directory", Status::ok,
-                   directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
-                                           : ", nothing cached yet")});
+    const std::vector<StoredEntry> entries = probe_entries(config, directory, out);
     probe_filesystem(directory, out);
     const auto step = [&](const char* name, auto&& probe) {
       try {
@@ -190,8 +223,17 @@ void probe_cache(Context& context, Findings& out) {
     probe_clock(entries, out);
   }
   probe_layers(config, out);
-  probe_flight(out);
-  probe_temporary(out);
+}
+
+void probe_temporary(Findings& out) {
+  try {
+    const base::TempDir directory("kiln-doctor");
+    base::write_file(directory.path() + "/probe", "x");
+    out.push_back({"temporary", Status::ok, base::directory_of(directory.path()) + " can be written"});
+  } catch (const Error& error) {
+    out.push_back(
+        {"temporary", Status::error, error.what(), "set TMPDIR to a writable directory: compiles run there"});
+  }
 }
 
 }  // namespace kiln::cli

@@ -1,6 +1,8 @@
 // Two processes contend for the locks that keep a cache whole and make one compile per kernel.
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/hash.hpp"
 #include "cache/flight.hpp"
 #include "cache/store.hpp"
@@ -16,6 +18,17 @@ using Status = Finding::Status;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kShort{50}, kLong{5000};
+
+constexpr std::string_view kSubject = "doctor's probe";
+
+/// What who compiles a key says of it can be read by the others.
+bool shows_compile(cache::FlightFile& file) {
+  const auto taken = file.take(Key{}, base::Deadline::after(kLong));
+  if (!taken.flight) return false;
+  taken.flight->compiling(kSubject);
+  const auto board = file.board();
+  return std::any_of(board.begin(), board.end(), [](const auto& e) { return e.subject == kSubject; });
+}
 
 /// Takes a lock while another process holds it, and again when that one was killed. What went wrong, or
 /// nothing.
@@ -48,12 +61,14 @@ void probe_gate(const std::string& directory, Findings& out) {
 void probe_flight(Findings& out) {
   const std::string identity = "doctor-" + std::to_string(::getpid());
   std::string wrong, path;
+  bool shown = true;
   try {
     const auto file = cache::FlightFile::open({.store_identity = identity, .store_place = {}});
     path = file->path();
     wrong = contend("flight", identity, [&](milliseconds patience) {
       return file->take(Key{}, base::Deadline::after(patience)).flight != nullptr;
     });
+    if (wrong.empty()) shown = shows_compile(*file);
   } catch (const Error& error) {
     wrong = error.what();
   }
@@ -61,11 +76,16 @@ void probe_flight(Findings& out) {
     ::unlink(path.c_str());
     ::unlink((path.substr(0, path.rfind('.')) + ".board").c_str());
   }
-  out.push_back(wrong.empty() ? Finding{"/dev/shm", Status::ok,
-                                        "two processes exclude each other: one compile per kernel and host"}
-                              : Finding{"/dev/shm", Status::warning,
-                                        wrong + ": processes may compile the same kernel twice",
-                                        "mount a writable tmpfs on /dev/shm"});
+  if (!wrong.empty())
+    out.push_back({"/dev/shm", Status::warning, wrong + ": processes may compile the same kernel twice",
+                   "mount a writable tmpfs on /dev/shm"});
+  else if (!shown)
+    out.push_back({"/dev/shm", Status::warning,
+                   "/dev/shm is full or cannot be written: processes cannot see who compiles what",
+                   "free space on /dev/shm"});
+  else
+    out.push_back(
+        {"/dev/shm", Status::ok, "two processes exclude each other: one compile per kernel and host"});
 }
 
 }  // namespace kiln::cli

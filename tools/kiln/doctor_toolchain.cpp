@@ -1,4 +1,6 @@
 // What compiles and what loads.
+#include <memory>
+
 #include "base/deadline.hpp"
 #include "base/text.hpp"
 #include "compile/worker_process.hpp"
@@ -28,22 +30,25 @@ block = ["1"]
 )";
 constexpr const char* kSource = "template <int N> __global__ void kiln_doctor_empty() {}\n";
 
-void probe_libraries(const toolchain::Toolkit& toolkit, Findings& out) {
+void probe_libraries(const runtime::Config& config, const toolchain::Toolkit& toolkit, Findings& out) {
   const std::string install =
       "install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME";
   const auto short_id = [](const std::string& id) {
     return id.empty() ? "no build-id" : "build-id " + id.substr(0, 12);
   };
+  const bool serves = !toolkit.has_compiler() && anything_cached(config);
+  const Status lacking = serves ? Status::warning : Status::error;
+  const std::string cost = serves ? "no compiler: what is cached is served, a miss fails; " : "";
   if (toolkit.nvrtc.empty()) {
-    out.push_back(
-        {"nvrtc", Status::error, "no libnvrtc found; looked in " + base::join(toolkit.tried, ", "), install});
+    out.push_back({"nvrtc", lacking, cost + "no libnvrtc found; looked in " + base::join(toolkit.tried, ", "),
+                   install});
   } else {
     out.push_back({"nvrtc", toolkit.nvrtc_build_id.empty() ? Status::warning : Status::ok,
                    toolkit.nvrtc + " (" + short_id(toolkit.nvrtc_build_id) + ')'});
   }
   if (toolkit.nvrtc_builtins.empty()) {
     if (!toolkit.nvrtc.empty())
-      out.push_back({"builtins", Status::error, "no libnvrtc-builtins beside " + toolkit.nvrtc, install});
+      out.push_back({"builtins", lacking, cost + "no libnvrtc-builtins beside " + toolkit.nvrtc, install});
   } else {
     out.push_back(
         {"builtins", Status::ok, toolkit.nvrtc_builtins + " (" + short_id(toolkit.builtins_build_id) + ')'});
@@ -70,7 +75,18 @@ void probe_worker(const runtime::Config& config, Findings& out) {
     return;
   }
   const auto start = base::Clock::now();
-  const auto worker = compile::WorkerProcess::spawn({.executable = executable});
+  std::unique_ptr<compile::WorkerProcess> worker;
+  try {
+    worker = compile::WorkerProcess::spawn({.executable = executable});
+  } catch (const Error& error) {
+    const bool configured = !config.get("worker").empty();
+    out.push_back({"worker", Status::error, error.what(),
+                   error.code() != Errc::no_compiler
+                       ? "set TMPDIR to a writable directory: compiles run there"
+                   : configured ? "set KILN_WORKER to kiln's worker, or unset it"
+                                : "reinstall kiln"});
+    return;
+  }
   compile::WorkerRequest request;
   request.nvrtc = request.nvrtc_builtins = "/nonexistent/libnvrtc.so";
   request.arch = "sm_90a";
@@ -111,7 +127,7 @@ std::optional<EmptyKernel> probe_compile(Context& context, Findings& out) {
 }
 
 void probe_toolchain(Context& context, Findings& out) {
-  probe_libraries(context.service().pipeline().toolkit(), out);
+  probe_libraries(context.service().config(), context.service().pipeline().toolkit(), out);
   probe_worker(context.service().config(), out);
   const std::optional<EmptyKernel> kernel = probe_compile(context, out);
   if (kernel) probe_versions(context.service().pipeline().toolkit(), *kernel, out);
