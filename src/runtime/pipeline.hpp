@@ -63,6 +63,10 @@ struct Explanation {
   std::string directory;          ///< of the store that has it; empty: memory
   std::vector<Fault> faults;
   std::string unpublishable;  ///< not empty: no compile of it is ever cached, and why
+  /// Spellings in project files that are found nowhere now, as source::Closure.
+  std::vector<std::string> missing;
+  /// A project file has a computed include: a compile is cached only if the key covers what it read.
+  bool computed_include = false;
 };
 
 /// Of this user: in memory, gone with the boot whose inodes and mounts it names.
@@ -113,9 +117,9 @@ class Pipeline {
   /// `store` and nothing else: no layers, no step down, nothing added to its tally. REQUIRES: nothing was
   /// asked for yet.
   void use_only(std::shared_ptr<cache::Store> store);
-  /// `store` (null: none) beside the configured layers, nothing added to its tally: for commands that only
-  /// look. REQUIRES: nothing was asked for yet.
-  void use_store(std::shared_ptr<cache::Store> store);
+  /// `places` (none: {}) beside the configured layers, nothing added to a tally: for commands that only look.
+  /// REQUIRES: nothing was asked for yet.
+  void use_places(Places places);
   Counters& counters() noexcept { return counters_; }
   compile::WorkerPool& workers() noexcept { return workers_; }
   /// Who compiles what on this host; empty without a flight file.

@@ -47,7 +47,7 @@ void Pipeline::use_only(std::shared_ptr<cache::Store> store) {
   places_.set({std::move(store), nullptr});
 }
 
-void Pipeline::use_store(std::shared_ptr<cache::Store> store) { places_.set({std::move(store), nullptr}); }
+void Pipeline::use_places(Places places) { places_.set(std::move(places)); }
 
 /// The record of exactly this key; `miss` says why not.
 std::optional<Obtained> Pipeline::from_store(cache::Store& store, const Unit& unit, base::Deadline deadline,

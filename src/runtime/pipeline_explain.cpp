@@ -8,6 +8,8 @@ Explanation Pipeline::explain(const source::Instantiation& instantiation, const 
   const Unit unit = prepare(instantiation, source::Trust::memo);
   Explanation out;
   out.made = unit.made;
+  out.missing = unit.closure.missing;
+  out.computed_include = unit.closure.computed;
   if (toolkit().has_compiler())
     out.unpublishable = compile::unpublishable_beforehand(unit.closure, toolkit());
   {

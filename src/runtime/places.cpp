@@ -50,10 +50,7 @@ std::shared_ptr<cache::Store> open_writable(const Candidate& candidate, std::uin
 
 /// The store of a place that could not be opened for writing because it may not be written, or null.
 std::shared_ptr<cache::Store> open_unwritable(const Candidate& candidate) {
-  const std::string file = candidate.directory + "/v1/data.mdb";
-  if (candidate.kind == Kind::temporary || ::access(file.c_str(), R_OK) != 0 ||
-      (::access(file.c_str(), W_OK) == 0 && ::access(candidate.directory.c_str(), W_OK) == 0))
-    return nullptr;
+  if (!only_readable(candidate)) return nullptr;
   try {
     return open_layer(candidate.directory);
   } catch (const Error& error) {
@@ -89,6 +86,12 @@ std::string directory_of(const Candidate& candidate) {
   if (candidate.kind != Kind::temporary) return cache::own_directory(candidate.directory);
   cache::refuse_foreign_links(candidate.directory);
   return candidate.directory;
+}
+
+bool only_readable(const Candidate& candidate) noexcept {
+  const std::string file = candidate.directory + "/v1/data.mdb";
+  return candidate.kind != Kind::temporary && ::access(file.c_str(), R_OK) == 0 &&
+         (::access(file.c_str(), W_OK) != 0 || ::access(candidate.directory.c_str(), W_OK) != 0);
 }
 
 Places open_store(const Config& config) {

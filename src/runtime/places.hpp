@@ -41,6 +41,9 @@ struct Places {
 /// beside the place that was stepped down to. Never throws but for memory.
 Places open_store(const Config& config);
 
+/// Its store is there and may be read, but not written: what `open_store` reads as a layer.
+bool only_readable(const Candidate& candidate) noexcept;
+
 /// The first candidate, made if need be, without a step down. Throws Error(io) that says why it cannot be
 /// written and what to do.
 std::shared_ptr<cache::Store> open_configured_store(const Config& config);

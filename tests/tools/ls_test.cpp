@@ -2,9 +2,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "cache/directory.hpp"
 #include "compile/facts.hpp"
 #include "store_command.hpp"
 #include "terminal.hpp"
+#include "tests/support/other_user.hpp"
 
 namespace kiln::test {
 namespace {
@@ -18,12 +22,12 @@ class Ls : public StoreCommand {
     double compile_ms = 40;
   };
   /// Entry `number`, as a compile leaves it.
-  void put(std::uint32_t number, const Row& row) const {
+  void put(std::uint32_t number, const Row& row, const std::string& directory = {}) const {
     compile::Facts f;
     f.unit = row.unit, f.arch = row.arch, f.parameters = {{"N", row.n}, {"FLAG", "false"}};
     f.created_s = row.created, f.compile_ms = row.compile_ms, f.nvrtc_version = "13.0";
     f.registers = 32, f.max_threads = 256;
-    ASSERT_EQ(open()
+    ASSERT_EQ(open(directory)
                   ->put(cache::test::key_of(number),
                         {compile::encode(f), "kiln-key 1:1\n", std::string(row.image, 'i')})
                   .put,
@@ -35,6 +39,13 @@ class Ls : public StoreCommand {
     put(0x21000000, {"scale", "sm_90a", "10", 9000, 1'700'000'200, 20});
     put(0x30000000, {"scale@reference", "sm_90a", "10", 100, 1'700'000'000, 5});
     put(0x40000000, {"gone", "sm_90a", "10", 200, 1'700'000'050, 50});
+  }
+  /// A layer with two entries, one of which the cache has, too, if it has any.
+  std::string fill_layer() const {
+    put(0x10000000, {"scale", "sm_80", "1", 5000, 1'700'000'300, 10}, path("layer"));
+    put(0x50000000, {"scale", "sm_80", "7", 7000, 1'700'000'400, 10}, path("layer"));
+    cache::share_layer(path("layer"));
+    return path("layer");
   }
   std::string listed(const Arguments& more) {
     Arguments all{"ls", "--json"};
@@ -133,7 +144,48 @@ TEST_F(Ls, ADamagedHeadIsExitFourAndTheOthersAreListed) {
   EXPECT_EQ(r.json()["error"]["code"], "damaged");
 }
 
+TEST_F(Ls, AnEmptyCacheSaysWhatTheLayersHoldAndHowToListIt) {
+  const std::string layer = fill_layer();
+  const Finished r = kiln({"ls"}, {{"KILN_CACHE_LAYERS", layer}, {"COLUMNS", "1000"}});
+  EXPECT_EQ(r.status, 0) << r.err;
+  std::string said = r.out;
+  std::replace(said.begin(), said.end(), '\n', ' ');
+  EXPECT_NE(said.find("Nothing is cached in " + cache() + " yet."), std::string::npos) << said;
+  EXPECT_NE(said.find("2 entries are in the layer " + layer + ": kiln ls --cache-dir " + layer + "."),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(kiln({"ls", "--cache-dir", layer, "--json"}).json()["count"], 2);
+  EXPECT_EQ(kiln({"ls"}).out.find("layer"), std::string::npos);
+}
+
+TEST_F(Ls, ALayerOfRootIsListedByAnybody) {
+  KILN_NEEDS_ROOT();
+  const std::string layer = fill_layer(), home = path("theirs");
+  ASSERT_EQ(::chmod(path("").c_str(), 0711), 0);
+  testing::make(home, 0700, testing::kUser);
+  EXPECT_EQ(testing::as_user(testing::kUser,
+                             [&]() -> std::string {
+                               Environment env = environment();
+                               env["HOME"] = env["TMPDIR"] = home;
+                               const Arguments list{"ls", "--cache-dir", layer, "--json"};
+                               return Running(home, list, env).wait().json()["count"].dump();
+                             }),
+            "2");
+}
+
 using Show = Ls;
+
+TEST_F(Show, FindsAnEntryOfALayer) {
+  const Environment layers{{"KILN_CACHE_LAYERS", fill_layer()}};
+  EXPECT_EQ(kiln({"show", "5", "--json"}, layers).json()["params"]["N"], "7") << "there is no cache";
+  EXPECT_EQ(kiln({"diff", "1", "5", "--json"}, layers).json()["second"]["params"]["N"], "7");
+  fill_rows();
+  EXPECT_EQ(kiln({"show", "5", "--json"}, layers).json()["params"]["N"], "7");
+  EXPECT_EQ(kiln({"show", "1", "--json"}, layers).status, 0) << "the same entry in both is one";
+  EXPECT_EQ(kiln({"diff", "2100", "50", "--json"}, layers).json()["second"]["params"]["N"], "7");
+  EXPECT_EQ(kiln({"show", "", "--json"}, layers).status, 2);
+  EXPECT_EQ(kiln({"show", "5"}).status, 1) << "not without the layer";
+}
 
 TEST_F(Show, FindsAnEntryByAnyUniquePrefix) {
   fill_rows();

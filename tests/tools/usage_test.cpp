@@ -98,7 +98,7 @@ const BadInput kBadInputs[] = {
     {"HelpOfNothing", {"help", "lss"}, {"unknown subcommand 'lss'", "'ls'"}},
     {"HelpOfNothingInASubcommand", {"help", "bundle", "exprot"}, {"unknown subcommand 'exprot'", "'export'"}},
     {"ManOfNothing", {"man", "bundle", "exprot"}, {"no command 'bundle exprot'", "'export'"}},
-    {"UnknownOrder", {"ls", "--sort", "siez"}, {"siez", "'size'"}},
+    {"UnknownOrder", {"ls", "--sort", "siez"}, {"siez", "template, size, age"}},
     {"LimitOfNothing", {"ls", "-n", "0"}, {"--limit"}},
     {"UnexpectedArgument", {"verify", "foo"}, {"unexpected argument 'foo'"}},
     {"FilterWithoutValue", {"ls", "foo"}, {"'foo' is no parameter", "NAME=VALUE"}},

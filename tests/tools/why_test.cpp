@@ -1,16 +1,19 @@
 // kiln why and kiln diff: every field of the key is named when it differs, and every step that would serve.
 #include <gtest/gtest.h>
-
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+
 #include "base/hash.hpp"
 #include "cache/flight.hpp"
 #include "cache/store.hpp"
 #include "compile/key.hpp"
-
-#include <algorithm>
-
 #include "kiln_process.hpp"
+#include "tests/support/other_user.hpp"
 
 namespace kiln::test {
 namespace {
@@ -175,6 +178,19 @@ TEST_F(Why, NamesTheHeaderThatWent) {
   EXPECT_TRUE(differs[1]["asked"].is_null());
 }
 
+TEST_F(Why, AHeaderThatIsNotThereAnyMoreIsNotOneThatIsNoLongerIncluded) {
+  compile();
+  ASSERT_EQ(::unlink(path("templates/edit.cuh").c_str()), 0);
+  const std::string line = first_line();
+  EXPECT_EQ(line.rfind("miss: edit.cuh is not found any more, as it was when edit N=1 was compiled ", 0), 0u)
+      << line;
+  EXPECT_EQ(difference()["says"], "edit.cuh is not found any more (\"edit.cuh\" in the source)");
+  write("templates/edit.cu", "template <int N> __global__ void edit() {}\n");
+  const auto differs = why({"--json"}).json()["nearest"][0]["differs"];
+  ASSERT_EQ(differs.size(), 2u) << differs.dump(1);
+  EXPECT_EQ(differs[1]["says"], "edit.cuh is included in the cached entry only (\"edit.cuh\" in the source)");
+}
+
 TEST_F(Why, NamesTheOptionThatChangedAndTheOneThatCame) {
   compile();
   write("templates/edit.toml", manifest("[compile]\nstd = \"c++20\"\n", "edit<{N}>"));
@@ -330,7 +346,53 @@ TEST_F(Why, WhatIsNeverCachedSaysWhy) {
   write("templates/edit.cu", std::string(kSource) + "__device__ const char* when = __DATE__;\n");
   const Finished r = why();
   EXPECT_EQ(r.status, 3);
-  EXPECT_NE(r.out.find("__DATE__"), std::string::npos) << r.out;
+  EXPECT_EQ(r.out.rfind("miss: never cached: the source mentions __DATE__", 0), 0u) << r.out;
+}
+
+TEST_F(Why, AComputedIncludeMayKeepACompileOutOfTheCache) {
+  write("templates/edit.cu", "#define NAME(x) <x.cuh>\n#include NAME(edit)\n" + std::string(kSource));
+  const Finished r = why();
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.out.find("a compile of it is not cached: "), std::string::npos) << r.out;
+  EXPECT_NE(why({"--json"}).json()["perhaps_unpublishable"].get<std::string>().find("computed include"),
+            std::string::npos);
+  write("templates/edit.cu", kSource);
+  EXPECT_TRUE(why({"--json"}).json()["perhaps_unpublishable"].is_null());
+}
+
+TEST_F(Why, ACompileByAProcessThatIsStoppedIsSaidToBe) {
+  const std::string key = compile("N=1");
+  const std::string identity = open(cache())->identity();
+  ASSERT_EQ(kiln({"clear", "--yes"}).status, 0);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    const auto file = cache::FlightFile::open({.store_identity = identity, .store_place = cache() + "/v1"});
+    auto taken = file->take(*Key::from_hex(key), base::Deadline::after(std::chrono::seconds(10)));
+    if (taken.flight) taken.flight->compiling("edit N=1 for sm_90a");
+    if (::write(ends[1], taken.flight ? "y" : "n", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  ::close(ends[1]);
+  char taken = 0;
+  EXPECT_EQ(::read(ends[0], &taken, 1), 1);
+  EXPECT_EQ(taken, 'y');
+  EXPECT_EQ(why({"--json"}).json()["flight"]["stopped"], false);
+  EXPECT_EQ(::kill(holder, SIGSTOP), 0);
+  int status = 0;
+  EXPECT_EQ(::waitpid(holder, &status, WUNTRACED), holder);
+  EXPECT_TRUE(WIFSTOPPED(status));
+  const auto json = why({"--json"}).json();
+  const std::string line = first_line();
+  EXPECT_EQ(::kill(holder, SIGKILL), 0);
+  EXPECT_EQ(::waitpid(holder, &status, 0), holder);
+  ::close(ends[0]);
+  EXPECT_EQ(json["outcome"], "waiting");
+  EXPECT_EQ(json["flight"]["stopped"], true);
+  EXPECT_EQ(line.rfind("waiting: pid " + std::to_string(holder), 0), 0u) << line;
+  EXPECT_NE(line.find(" (stopped) has been compiling edit N=1 for sm_90a for "), std::string::npos) << line;
+  EXPECT_NE(line.find("; askers pass it by after the compile deadline"), std::string::npos) << line;
 }
 
 TEST_F(Why, ADamagedEntryIsExitFour) {
@@ -354,6 +416,73 @@ TEST_F(Why, AStoreOfAnotherVersionIsPointedOut) {
   ASSERT_EQ(::mkdir((cache() + "/v2").c_str(), 0700), 0);
   write("cache/v2/data.mdb", "");
   EXPECT_NE(why().out.find(cache() + "/v2 is the store of another version"), std::string::npos);
+}
+
+/// A cache that root has filled and everybody may read, such as one baked into an image.
+class WhyOfAReadOnlyCache : public Why {
+ protected:
+  using Why::compile;
+  void bake() {
+    ASSERT_EQ(::chmod(path("").c_str(), 0711), 0);
+    const std::filesystem::path baked = cache();
+    for (const auto& directory : {baked, baked / "v1"})
+      std::filesystem::permissions(directory, std::filesystem::perms(0755));
+    std::filesystem::permissions(baked / "v1/data.mdb", std::filesystem::perms(0644));
+    testing::make(home(), 0700, testing::kUser);
+    for (const auto& file : std::filesystem::recursive_directory_iterator(path("templates")))
+      std::filesystem::permissions(file, std::filesystem::perms(file.is_directory() ? 0755 : 0644));
+    std::filesystem::permissions(path("templates"), std::filesystem::perms(0755));
+  }
+  std::string home() const { return path("theirs"); }
+  /// `member` of what the command says as another user, who has a TMPDIR of his own.
+  std::string as_them(const Arguments& arguments, const std::string& member) {
+    return testing::as_user(testing::kUser, [&]() -> std::string {
+      Environment env = environment();
+      env["HOME"] = env["TMPDIR"] = home();
+      const auto said = Running(home(), arguments, env).wait().json()[member];
+      return said.is_string() ? said.get<std::string>() : said.dump();
+    });
+  }
+  std::string compiled_by_them(const std::string& n) {
+    return as_them({"compile", "edit", n, "--arch", "sm_90a", "--json"}, "outcome");
+  }
+  std::string why_by_them(const std::string& n) {
+    return as_them({"why", "edit", n, "--arch", "sm_90a", "--json"}, "outcome");
+  }
+};
+
+TEST_F(WhyOfAReadOnlyCache, LooksWhereACompileLooks) {
+  KILN_NEEDS_ROOT();
+  compile("N=1");
+  bake();
+  EXPECT_EQ(why_by_them("N=1"), "layer") << "as a compile would say of it";
+  EXPECT_EQ(why_by_them("N=2"), "compile");
+  const std::string stepped_down = home() + "/kiln-" + std::to_string(testing::kUser);
+  EXPECT_FALSE(std::filesystem::exists(stepped_down)) << "why creates nothing";
+  EXPECT_EQ(compiled_by_them("N=1"), "layer");
+  EXPECT_EQ(compiled_by_them("N=2"), "compiled");
+  EXPECT_EQ(compiled_by_them("N=2"), "disk");
+  EXPECT_EQ(why_by_them("N=2"), "disk") << "in the place that the compile stepped down to";
+  EXPECT_EQ(why_by_them("N=3"), "compile");
+  EXPECT_EQ(as_them({"why", "edit", "N=3", "--arch", "sm_90a", "--json"}, "entries"), "2");
+}
+
+TEST_F(WhyOfAReadOnlyCache, APlanIsCoveredByBothPlaces) {
+  KILN_NEEDS_ROOT();
+  compile("N=1");
+  bake();
+  testing::as_user(testing::kUser, [&]() -> std::string {
+    base::write_file(home() + "/plan.toml", "[[prewarm]]\ntemplate = \"edit\"\nN = [1, 2]\n");
+    return {};
+  });
+  const Arguments check{"prewarm", home() + "/plan.toml", "--check", "--arch", "sm_90a", "--json"};
+  const Arguments exported{"bundle", "export", home() + "/out.kb", home() + "/plan.toml", "--arch",
+                           "sm_90a", "--json"};
+  EXPECT_EQ(as_them(exported, "written"), "false");
+  EXPECT_NE(as_them(check, "missing"), "0");
+  ASSERT_EQ(compiled_by_them("N=2"), "compiled");
+  EXPECT_EQ(as_them(check, "missing"), "0");
+  EXPECT_EQ(as_them(exported, "entries"), "2");
 }
 
 class Diff : public Why {};

@@ -20,7 +20,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 Selection of_plan(Context& context, const SelectionFlags& flags, const BundleStores& stores) {
   context.template_path = template_path_of(flags.plans, context.template_path);
   runtime::Pipeline& pipeline = context.service().pipeline();
-  pipeline.use_store(stores.view().store);
+  pipeline.use_places(stores.places());
   const PrewarmPlan plan = make_plan(context.service().catalog(), flags.plans, context.target_archs());
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   Selection out;

@@ -15,8 +15,9 @@ constexpr auto kReadWait = std::chrono::seconds(10);  // for the gate
 }  // namespace
 
 BundleStores::BundleStores(const runtime::Config& config)
-    : view_(view_store(config)), stores_(runtime::open_layers(config)) {
-  if (view_.store) stores_.push_back(view_.store);
+    : places_(view_places(config).places), stores_(runtime::open_layers(config)) {
+  for (const auto& store : {places_.readable, places_.writable})
+    if (store) stores_.push_back(store);
 }
 
 std::vector<Key> BundleStores::keys(const Wanted& wanted) {

@@ -1,4 +1,4 @@
-// The entries that can be exported: those of the writable store and of the configured layers, each key once.
+// The entries that can be exported: those of the layers and of the stores that a compile asks, each key once.
 #pragma once
 
 #include <functional>
@@ -26,14 +26,14 @@ class BundleStores {
   /// Nothing when none has.
   std::optional<bundle::Entry> read(const Key& key);
 
-  const StoreView& view() const noexcept { return view_; }
+  const runtime::Places& places() const noexcept { return places_; }
   std::uint64_t other_version() const noexcept { return other_version_; }
   /// Entries whose heads are damaged, met by `keys`.
   const std::vector<std::string>& damaged() const noexcept { return damaged_; }
 
  private:
-  StoreView view_;
-  std::vector<std::shared_ptr<cache::Store>> stores_;  // layers, then the writable one
+  runtime::Places places_;
+  std::vector<std::shared_ptr<cache::Store>> stores_;  // in the order in which the path asks them
   std::uint64_t other_version_ = 0;
   std::vector<std::string> damaged_;
 };

@@ -21,9 +21,10 @@ struct Side {
   std::string key_text;
 };
 
-Side read_side(const StoreView& view, const std::string& prefix) {
-  Side out{find_entry(view, prefix), {}};
-  auto text = view.store->peek_text(out.entry.key, base::Deadline::after(std::chrono::seconds(10)));
+Side read_side(const SearchedStores& searched, const std::string& prefix) {
+  auto [entry, store] = find_entry(searched, prefix);
+  Side out{std::move(entry), {}};
+  auto text = store->peek_text(out.entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!text) throw cache::Damaged("entry " + out.entry.key.hex().substr(0, 12));
   out.key_text = std::move(text->key_text);
   return out;
@@ -107,9 +108,9 @@ Json json_of_differences(const Side& first, const Side& second,
 }
 
 int diff(const Context& context, const Arguments& arguments) {
-  const StoreView view = view_store(context.config());
-  const Side first = read_side(view, arguments.first);
-  const Side second = read_side(view, arguments.second);
+  const SearchedStores searched = searched_stores(context.config());
+  const Side first = read_side(searched, arguments.first);
+  const Side second = read_side(searched, arguments.second);
   const auto differences = key_differences(first.key_text, second.key_text);
   if (context.json) {
     Json out{{"schema", context.schema()}};

@@ -1,14 +1,10 @@
 #include "entries.hpp"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
 #include <deque>
 #include <map>
 
-#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "cache/pages.hpp"
@@ -18,14 +14,6 @@
 
 namespace kiln::cli {
 namespace {
-
-/// The directory, or the nearest one above it that exists, can be written.
-bool could_be_made(std::string directory) {
-  struct stat st {};
-  while (::stat(directory.c_str(), &st) != 0 && directory.size() > 1)
-    directory = base::directory_of(directory);
-  return S_ISDIR(st.st_mode) && ::access(directory.c_str(), W_OK) == 0;
-}
 
 /// Numbers by value, everything else as text.
 bool value_less(const std::string& a, const std::string& b) {
@@ -84,41 +72,6 @@ bool ranked_less(const Ranked& x, const Ranked& y) {
   return a.key < b.key;
 }
 
-}  // namespace
-
-StorePlace find_store(const runtime::Config& config) {
-  const auto has_file = [](const std::string& directory) {
-    struct stat st {};
-    return ::stat((directory + "/v1/data.mdb").c_str(), &st) == 0;
-  };
-  const std::vector<runtime::Candidate> candidates = runtime::store_candidates(config);
-  for (const runtime::Candidate& candidate : candidates) {
-    std::string directory;
-    try {
-      directory = runtime::directory_of(candidate);
-    } catch (const Error& error) {
-      if (candidate.kind == runtime::Candidate::Kind::configured) base::warn_once("view", error.what());
-      continue;
-    }
-    if (has_file(directory)) return {directory, true};
-    if (could_be_made(directory)) return {directory, false};
-    // Somebody else's, which cannot be written: what it holds is read as a layer is.
-    if (has_file(candidate.directory)) return {candidate.directory, true};
-  }
-  return {candidates.front().directory, false};
-}
-
-StoreView view_store(const runtime::Config& config) {
-  const StorePlace place = find_store(config);
-  if (!place.there) return {place.directory, nullptr};
-  cache::StoreOptions options;
-  options.directory = place.directory, options.access = cache::Access::read_only;
-  options.cap_bytes = config.cache_max_bytes();
-  return {place.directory, cache::Store::open(options)};
-}
-
-namespace {
-
 template <class Entries>
 void add_entry(Entries& out, const cache::Entry& entry) {
   try {
@@ -168,28 +121,54 @@ void sum_entries(cache::Store& store, const std::function<void(const SummedEntry
   if (damaged && listed.unreadable > 0) *damaged = find_damaged(store);
 }
 
-StoredEntry find_entry(const StoreView& view, const std::string& prefix) {
+SearchedStores searched_stores(const runtime::Config& config) {
+  const PlacesView view = view_places(config);
+  const StorePlace listed = find_store(config);
+  SearchedStores out{listed.directory, {}};
+  bool has_listed = false;
+  for (const auto& store : {view.places.writable, view.places.readable}) {
+    if (!store) continue;
+    has_listed = has_listed || store->directory() == listed.directory;
+    out.stores.push_back(store);
+  }
+  if (listed.there && !has_listed) out.stores.push_back(view_store(config).store);
+  for (auto& layer : runtime::open_layers(config)) out.stores.push_back(std::move(layer));
+  return out;
+}
+
+FoundEntry find_entry(const SearchedStores& searched, const std::string& prefix) {
   if (prefix.find_first_not_of("0123456789abcdef") != std::string::npos || prefix.size() > 64) {
     throw Error(Errc::invalid_argument,
                 "'" + prefix + "' is no key: expected up to 64 digits 0-9a-f, as 'kiln ls' shows them");
   }
-  if (!view.store) throw Error(Errc::io, "nothing is cached in '" + view.directory + "' yet");
-  cache::Store& store = *view.store;
+  if (searched.stores.empty()) throw Error(Errc::io, "nothing is cached in '" + searched.directory + "' yet");
   const Key first = *Key::from_hex(prefix + std::string(64 - prefix.size(), '0'));
   const Key last = *Key::from_hex(prefix + std::string(64 - prefix.size(), 'f'));
-  std::vector<StoredEntry> found;
-  const cache::Listed listed =
-      store.list(first, last, [&](const cache::Entry& entry) { add_entry(found, entry); });
-  if (found.empty() && listed.unreadable > 0) throw cache::Damaged("entry " + prefix.substr(0, 12));
-  if (found.size() == 1) return std::move(found.front());
+  std::map<Key, FoundEntry> found;
+  std::string directories;
+  bool unreadable = false;
+  for (const auto& store : searched.stores) {
+    std::vector<StoredEntry> here;
+    const auto listed = store->list(first, last, [&](const cache::Entry& entry) { add_entry(here, entry); });
+    for (StoredEntry& entry : here) {
+      const Key key = entry.key;
+      found.try_emplace(key, FoundEntry{std::move(entry), store});
+    }
+    unreadable = unreadable || listed.unreadable > 0;
+    directories += (directories.empty() ? "" : ", ") + store->directory();
+  }
+  if (found.empty() && unreadable) throw cache::Damaged("entry " + prefix.substr(0, 12));
+  if (found.size() == 1) return std::move(found.begin()->second);
   if (found.empty())
     throw Error(Errc::io,
-                "no entry's key begins with '" + prefix + "' in " + store.directory() + " (see 'kiln ls')");
+                "no entry's key begins with '" + prefix + "' in " + directories + " (see 'kiln ls')");
   std::string message = counted(found.size(), "key") + " begin with '" + prefix + "':";
   constexpr std::size_t most = 10;
-  for (std::size_t i = 0; i < found.size() && i < most; ++i) {
-    message += "\n  " + found[i].key.hex().substr(0, std::max<std::size_t>(12, prefix.size() + 4)) + "  " +
-               found[i].facts.specialization().to_string() + ' ' + found[i].facts.arch;
+  std::size_t named = 0;
+  for (const auto& [key, candidate] : found) {
+    if (named++ == most) break;
+    message += "\n  " + key.hex().substr(0, std::max<std::size_t>(12, prefix.size() + 4)) + "  " +
+               candidate.entry.facts.specialization().to_string() + ' ' + candidate.entry.facts.arch;
   }
   if (found.size() > most) message += "\n  and " + std::to_string(found.size() - most) + " more";
   throw Error(Errc::invalid_argument, message);
@@ -231,6 +210,17 @@ std::string empty_store_text(const StoreView& view) {
   if (view.directory.empty()) return "No directory for a cache was found; set KILN_CACHE_DIR.";
   return "Nothing is cached in " + view.directory +
          " yet. 'kiln prewarm', 'kiln compile' and every program that uses kiln fill it.";
+}
+
+std::string empty_store_text(const StoreView& view, const runtime::Config& config) {
+  std::string out = empty_store_text(view);
+  for (const auto& layer : runtime::open_layers(config)) {
+    const std::uint64_t entries = layer->stats().entries;
+    if (entries > 0)
+      out += ' ' + counted(entries, "entry is", "entries are") + " in the layer " + layer->directory() +
+             ": kiln ls --cache-dir " + layer->directory() + '.';
+  }
+  return out;
 }
 
 }  // namespace kiln::cli

@@ -1,32 +1,15 @@
-// The store as inspection sees it: opened read-only, never created, its entries with their facts.
+// The entries of a store with their facts, as inspection reads them.
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "cache/store.hpp"
 #include "compile/facts_summary.hpp"
 #include "output.hpp"
-#include "runtime/config.hpp"
+#include "store_view.hpp"
 
 namespace kiln::cli {
-
-/// The store that a compile with this configuration would use.
-struct StorePlace {
-  std::string directory;  ///< where it is, or would be made; empty: nowhere
-  bool there = false;     ///< it has a file
-};
-StorePlace find_store(const runtime::Config& config);
-
-struct StoreView {
-  std::string directory;                ///< where the store is, or would be made
-  std::shared_ptr<cache::Store> store;  ///< null: nothing has been cached there yet
-};
-/// That of `find_store`. Throws Error(io) when there is one and it cannot be read, Damaged (cache/pages.hpp)
-/// when it has no valid meta page.
-StoreView view_store(const runtime::Config& config);
 
 struct StoredEntry {
   Key key;
@@ -52,10 +35,22 @@ struct SummedEntry {
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
                  std::vector<std::string>* damaged = nullptr);
 
-/// The one entry whose key begins with `prefix`; reads no others. Throws Error(invalid_argument) for what is
-/// no beginning of a key and, naming the candidates, when there are several, Error(io) when there is none,
-/// Damaged when there is one whose head cannot be read.
-StoredEntry find_entry(const StoreView& view, const std::string& prefix);
+/// The one entry whose key begins with `prefix`, from the first of the stores that has it; reads no others.
+/// Throws Error(invalid_argument) for what is no beginning of a key and, naming the candidates, when there
+/// are several, Error(io) when there is none, Damaged when there is one whose head cannot be read.
+struct FoundEntry {
+  StoredEntry entry;
+  std::shared_ptr<cache::Store> store;
+};
+/// Where a key that somebody names is looked for.
+struct SearchedStores {
+  std::string directory;  ///< that of `view_store`, for people
+  std::vector<std::shared_ptr<cache::Store>> stores;
+};
+FoundEntry find_entry(const SearchedStores& searched, const std::string& prefix);
+/// The writable store, what else `ls` lists or a compile reads, then the layers in order. Throws as
+/// view_places.
+SearchedStores searched_stores(const runtime::Config& config);
 
 /// sm_80 before sm_90a before sm_100a.
 bool arch_less(const std::string& a, const std::string& b) noexcept;
@@ -68,7 +63,9 @@ std::string damaged_text(const std::vector<std::string>& damaged);
 /// kDone, or kDamaged after saying so on stderr.
 int exit_of(const std::vector<std::string>& damaged);
 
-/// "nothing is cached in DIR yet: ..." for people.
+/// "Nothing is cached in DIR yet. ..." for people.
 std::string empty_store_text(const StoreView& view);
+/// The same with what the configured layers hold, and how to list that.
+std::string empty_store_text(const StoreView& view, const runtime::Config& config);
 
 }  // namespace kiln::cli

@@ -27,7 +27,11 @@ std::vector<KeyDifference> key_differences(std::string_view one, std::string_vie
 struct Sides {
   std::string one = "in the first", other = "in the second";
   std::string one_nvrtc{}, other_nvrtc{};
+  /// Of the other side: "\"b.h\"", as its files spell what they include and what is found nowhere.
+  std::vector<std::string> other_missing{};
 };
+/// An include of the one side that the other one still has, and whose file is not there any more.
+bool is_missing(const KeyDifference& difference, const Sides& sides);
 /// "kiln/dtype.cuh has changed", "H is 4096 in the first and 8192 in the second"
 std::string sentence(const KeyDifference& difference, const Sides& sides);
 

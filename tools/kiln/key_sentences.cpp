@@ -21,6 +21,7 @@ std::string identity(const std::string& build_id, const std::string& version) {
 std::string of_file(const KeyDifference& d, const Sides& sides) {
   const std::string what = d.field == "header" ? d.name + " of the toolkit" : d.name;
   const std::string detail = d.detail.empty() ? "" : " (" + d.detail + ')';
+  if (is_missing(d, sides)) return what + " is not found any more" + detail;
   if (!d.other) return what + " is included " + sides.one + " only" + detail;
   if (!d.one) return what + " is included " + sides.other + " only" + detail;
   const auto path = [](const std::string& text) { return text.substr(0, text.find(' ')); };
@@ -43,6 +44,12 @@ std::string of_option(const std::string& what, const KeyDifference& d, const Sid
 }
 
 }  // namespace
+
+bool is_missing(const KeyDifference& d, const Sides& sides) {
+  return d.field == "include" && !d.other &&
+         std::any_of(sides.other_missing.begin(), sides.other_missing.end(),
+                     [&](const std::string& spelling) { return d.detail.starts_with(spelling + " in "); });
+}
 
 std::string sentence(const KeyDifference& d, const Sides& sides) {
   if (d.field == "order") return "the same files and options come in another order";

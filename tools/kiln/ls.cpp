@@ -139,7 +139,7 @@ int list(const Context& context, Arguments arguments) {
     return exit_of(damaged);
   }
   if (entries.empty() && damaged.empty()) {
-    print_paragraph(empty_store_text(view));
+    print_paragraph(empty_store_text(view, config));
     return kDone;
   }
   Spelling spelling(config);

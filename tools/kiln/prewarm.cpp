@@ -87,7 +87,7 @@ int prewarm(Context& context, const Arguments& arguments) {
   runtime::Service& service = context.service();
   std::optional<LayerUnderWork> layer;
   if (arguments.layer.empty() && arguments.check) {
-    service.pipeline().use_store(view_store(service.config()).store);  // a check creates nothing
+    service.pipeline().use_places(view_places(service.config()).places);  // a check creates nothing
   }
   if (!arguments.layer.empty()) {
     if (arguments.check)

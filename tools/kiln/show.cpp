@@ -85,9 +85,8 @@ int show(Context& context, const Arguments& arguments) {
   if (image_to_stdout && ::isatty(STDOUT_FILENO))
     throw Error(Errc::invalid_argument, "a cubin is not written to a terminal; use --image FILE");
   const runtime::Config config = context.config();
-  const StoreView view = view_store(config);
-  const StoredEntry entry = find_entry(view, arguments.key);
-  const auto record = view.store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
+  const auto [entry, store] = find_entry(searched_stores(config), arguments.key);
+  const auto record = store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!record) {
     return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +
                                       " is damaged (see 'kiln verify'); it is compiled again when it is "

@@ -10,7 +10,7 @@ namespace kiln::cli {
 std::string todays_ptx(runtime::Service& service, const Key& key, const compile::Facts& facts,
                        std::string_view key_text) {
   runtime::Pipeline& pipeline = service.pipeline();
-  pipeline.use_store(nullptr);  // nothing is looked up or kept
+  pipeline.use_places({});  // nothing is looked up or kept
   const auto at = facts.unit.find('@');
   const auto origin = service.catalog().open(facts.unit.substr(0, at));
   std::vector<NamedValue> named;

@@ -47,9 +47,12 @@ Step step_of(const WhyAnswer& answer, runtime::Pipeline& pipeline, bool may_comp
   return pipeline.toolkit().has_compiler() ? Step::compile : Step::no_compiler;
 }
 
-std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Pipeline& pipeline) {
+/// As the path asks them.
+std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Pipeline& pipeline,
+                                                     const runtime::Places& places) {
   std::vector<std::shared_ptr<cache::Store>> out = pipeline.layers();
-  if (auto own = pipeline.store()) out.push_back(std::move(own));
+  for (const auto& store : {places.readable, places.writable})
+    if (store) out.push_back(store);
   return out;
 }
 
@@ -57,22 +60,24 @@ std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Pipeline& pipeline
 
 WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
   runtime::Pipeline& pipeline = service.pipeline();
-  const StoreView view = view_store(service.config());
-  pipeline.use_store(view.store);
+  const PlacesView view = view_places(service.config());
+  const auto& [writable, readable] = view.places;
+  pipeline.use_places(view.places);
   const auto origin = service.catalog().open(request.template_name);
   const source::Manifest& manifest = origin->manifest;
   WhyAnswer out;
   out.resolved = source::resolve(
       manifest, source::positional(manifest, source::parse_assignments(request.values)), request.arch);
   out.fallback = manifest.fallback, out.source_name = origin->kernel.name;
-  out.directory = view.directory, out.has_store = view.store != nullptr;
+  out.directory = view.directory;
   const source::Instantiation unit = source::instantiate(origin, out.resolved);
   out.path = pipeline.explain(unit, {.deadline = base::Deadline::after(kPatience),
                                      .may_compile = service.may_compile(),
                                      .any_toolchain = !service.may_compile()});
-  if (view.store && !out.path.found) {
-    out.flight = cache::flight_under_way(view.store->directory() + "/v1", out.path.made.key);
-  }
+  if (writable && !out.path.found)
+    out.flight = cache::flight_under_way(writable->directory() + "/v1", out.path.made.key);
+  if (out.flight && out.flight->here())
+    out.flight_state = look_at_process(out.flight->pid, out.flight->started_ms).state;
   out.step = step_of(out, pipeline, service.may_compile());
   out.nvrtc_version = version_of_library(pipeline.toolkit().nvrtc);
 
@@ -83,16 +88,17 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     return manifest.name + (said.empty() ? "" : " " + said);
   };
   out.shortest = written(out.resolved.specialization.parameters, arch);
-  const auto stores = stores_of(pipeline);
+  const auto stores = stores_of(pipeline, view.places);
   if (is_hit(out)) {
     out.directory = out.path.directory;
     for (const auto& store : stores) {
       if (store->directory() == out.directory && !out.entry)
-        out.entry = find_entry({store->directory(), store}, out.path.found->image->key.hex());
+        out.entry = find_entry({out.directory, {store}}, out.path.found->image->key.hex()).entry;
     }
     return out;
   }
-  out.other_schemas = other_schemas(view.directory);
+  for (const std::string& directory : {view.directory, readable ? readable->directory() : std::string()})
+    for (std::string& other : other_schemas(directory)) out.other_schemas.push_back(std::move(other));
   out.nearest = find_nearest(stores,
                              {out.path.made, unit.unit, arch, out.resolved.specialization.parameters,
                               pipeline.toolkit().has_compiler()},

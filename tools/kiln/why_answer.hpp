@@ -8,6 +8,7 @@
 #include "cache/board.hpp"
 #include "entries.hpp"
 #include "nearest.hpp"
+#include "process_look.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::cli {
@@ -32,10 +33,10 @@ struct WhyAnswer {
   runtime::Explanation path;
   std::optional<StoredEntry> entry;  ///< that would be served
   std::optional<cache::BoardEntry> flight;
-  Nearest nearest;                           ///< of a miss
-  std::vector<std::string> nearest_written;  ///< each as one would type it
-  std::string nvrtc_version;                 ///< this host's, "13.0.88"; empty: not known
-  bool has_store = false;
+  ProcessLook::State flight_state = ProcessLook::State::unknown;  ///< of the one that compiles
+  Nearest nearest;                                                ///< of a miss
+  std::vector<std::string> nearest_written;                       ///< each as one would type it
+  std::string nvrtc_version;               ///< this host's, "13.0.88"; empty: not known
   std::vector<std::string> other_schemas;  ///< directories of stores that this version cannot read
 };
 inline bool is_hit(const WhyAnswer& answer) noexcept { return answer.step <= Step::foreign_toolchain; }

@@ -24,7 +24,7 @@ std::string made(double compile_ms, std::int64_t created_s) {
 std::string here(const WhyAnswer& a) { return a.shortest + " for " + a.resolved.arch.name(); }
 
 Sides sides_of(const WhyAnswer& a, const Near& near) {
-  return {"in the cached entry", "here", near.facts.nvrtc_version, a.nvrtc_version};
+  return {"in the cached entry", "here", near.facts.nvrtc_version, a.nvrtc_version, a.path.missing};
 }
 
 /// What one difference means to somebody who asks what has happened since `when`.
@@ -37,6 +37,8 @@ std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string&
   if (moved) return d.detail + " finds another file than when " + when;
   if (d.field == "source" || (file && d.one && d.other)) return name + " changed since " + when;
   if (file && d.other) return name + " is included now, and was not when " + when;
+  if (file && is_missing(d, sides_of(a, a.nearest.best.front())))
+    return name + " is not found any more, as it was when " + when + " (" + d.detail + ')';
   if (file) return name + " is no longer included, as it was when " + when;
   if (d.field == "nvrtc" || d.field == "builtins") return "NVRTC is another one than when " + when;
   if (d.field == "option" || d.field == "kiln-option") {
@@ -92,9 +94,12 @@ std::string fault_text(const WhyAnswer& a, const runtime::Explanation::Fault& fa
   }
 }
 
+bool is_stopped(const WhyAnswer& a) { return a.flight_state == ProcessLook::State::stopped; }
+
 std::string compiling_text(const WhyAnswer& a) {
-  return a.flight->who() + " has been compiling " + here(a) + " for " +
-         std::to_string(std::lround(a.flight->seconds_since_start())) + " s";
+  return a.flight->who() + (is_stopped(a) ? " (stopped)" : "") + " has been compiling " + here(a) + " for " +
+         std::to_string(std::lround(a.flight->seconds_since_start())) + " s" +
+         (is_stopped(a) ? "; askers pass it by after the compile deadline" : "");
 }
 
 std::string miss_text(const WhyAnswer& a) {
@@ -106,6 +111,13 @@ std::string miss_text(const WhyAnswer& a) {
   if (a.nearest.entries == 0) return "nothing is cached in " + a.directory + " yet";
   return "nothing of " + a.resolved.specialization.template_name + " is cached in " + a.directory + " (" +
          counted(a.nearest.entries, "entry", "entries") + " of other templates)";
+}
+
+/// What may keep a compile out of the cache, where only the compile shows it; empty: nothing.
+std::string perhaps_unpublishable(const WhyAnswer& a) {
+  if (!a.path.computed_include || !a.path.unpublishable.empty()) return {};
+  return "it has a computed include, and is cached only when the key covers the file that this "
+         "reads ([compile] extra_includes names such files)";
 }
 
 std::string plan_row(const WhyAnswer& a) {
@@ -169,7 +181,7 @@ void print_near(const WhyAnswer& a, std::size_t i) {
 std::string headline(const WhyAnswer& a) {
   if (is_hit(a)) return "hit: " + here(a) + " is " + step_text(a) + " (" + a.directory + ')';
   if (a.step == Step::waiting) return "waiting: " + compiling_text(a);
-  return "miss: " + miss_text(a);
+  return "miss: " + (a.path.unpublishable.empty() ? miss_text(a) : "never cached: " + a.path.unpublishable);
 }
 
 void print_answer(const WhyAnswer& a) {
@@ -180,6 +192,8 @@ void print_answer(const WhyAnswer& a) {
   if (a.flight && a.step != Step::waiting) print_definition("meanwhile", compiling_text(a), kIndent);
   if (!a.path.unpublishable.empty())
     print_definition("never kept", "a compile of it is not cached: " + a.path.unpublishable, kIndent);
+  if (const std::string why = perhaps_unpublishable(a); !why.empty())
+    print_definition("perhaps", "a compile of it is not cached: " + why, kIndent);
   for (std::size_t i = 0; i < a.nearest.best.size(); ++i) print_near(a, i);
   if (a.nearest.of_template > a.nearest.best.size() && !a.nearest.best.empty())
     print_definition("others",
@@ -213,11 +227,14 @@ Json json_of(const WhyAnswer& a) {
   out["entry"] = a.entry ? json_of(*a.entry) : Json(nullptr);
   out["fallback"] = a.fallback.empty() ? Json(nullptr) : Json(a.fallback);
   out["unpublishable"] = a.path.unpublishable.empty() ? Json(nullptr) : Json(a.path.unpublishable);
+  const std::string perhaps = is_hit(a) ? "" : perhaps_unpublishable(a);
+  out["perhaps_unpublishable"] = perhaps.empty() ? Json(nullptr) : Json(perhaps);
   out["plan"] = a.step == Step::sealed ? Json(plan_row(a)) : Json(nullptr);
   out["flight"] = nullptr;
   if (a.flight)
     out["flight"] = {{"pid", a.flight->pid},
                      {"host", a.flight->host},
+                     {"stopped", is_stopped(a)},
                      {"since", a.flight->started_unix_ms / 1000},
                      {"seconds", a.flight->seconds_since_start()}};
   out["entries"] = a.nearest.entries;

@@ -1,0 +1,38 @@
+// Stores as inspection sees them: opened read-only, never created.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cache/store.hpp"
+#include "runtime/config.hpp"
+#include "runtime/places.hpp"
+
+namespace kiln::cli {
+
+/// The store that a compile with this configuration would use.
+struct StorePlace {
+  std::string directory;  ///< where it is, or would be made; empty: nowhere
+  bool there = false;     ///< it has a file
+};
+StorePlace find_store(const runtime::Config& config);
+
+struct StoreView {
+  std::string directory;                ///< where the store is, or would be made
+  std::shared_ptr<cache::Store> store;  ///< null: nothing has been cached there yet
+};
+/// That of `find_store`. Throws Error(io) when there is one and it cannot be read, Damaged (cache/pages.hpp)
+/// when it has no valid meta page.
+StoreView view_store(const runtime::Config& config);
+
+/// The stores that a compile with this configuration asks after the layers: as runtime::open_store finds
+/// them, with every step down that it takes.
+struct PlacesView {
+  std::string directory;   ///< where the writable store is, or would be made; empty: nowhere
+  runtime::Places places;  ///< `writable`, too, is opened read-only; null: nothing has been cached there yet
+};
+/// Throws as view_store. A store that may only be read and that no layer may be (others may write it) is left
+/// out, as a compile leaves it out.
+PlacesView view_places(const runtime::Config& config);
+
+}  // namespace kiln::cli
