@@ -51,7 +51,6 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
       plan_(manifest(), spec(), known_slots(device), facts_.shared_bytes,
             which == source::Which::kernel ? LaunchPlan::Exports::known : LaunchPlan::Exports::not_there),
       shared_allowed_(kFreeSharedBytes - facts_.shared_bytes) {
-  if (!manifest_.arguments.empty()) check_layout();  // without any, it is launched raw
   if (plan_.block.empty()) check_block(plan_.config);
   if (plan_.cluster.empty()) check_cluster(plan_.config);
   const std::size_t others = entry == 0 ? obtained_.image->facts.entries.size() : 0;

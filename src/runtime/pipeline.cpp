@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/log.hpp"
+#include "runtime/layout_check.hpp"
 #include "toolchain/locate.hpp"
 
 namespace kiln::runtime {
@@ -163,10 +164,19 @@ std::optional<Obtained> Pipeline::find(const Unit& unit, const ObtainOptions& op
 }
 
 std::optional<Obtained> Pipeline::there(const source::Instantiation& unit, const ObtainOptions& options) {
-  return find(prepare(unit, source::Trust::memo), options);
+  auto found = find(prepare(unit, source::Trust::memo), options);
+  if (found) check_layouts(unit, found->image->facts);
+  return found;
 }
 
+/// The manifest's arguments are in no key: they are compared whatever step served the image.
 Obtained Pipeline::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
+  Obtained out = obtain_image(instantiation, options);
+  check_layouts(instantiation, out.image->facts);
+  return out;
+}
+
+Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, const ObtainOptions& options) {
   auto unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::memo));
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.may_compile) {

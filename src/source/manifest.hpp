@@ -41,10 +41,10 @@ struct ArgumentType {
   /// What a u64 stands for: cudaTextureObject_t and cudaSurfaceObject_t are handles of that width.
   enum class Handle { none, texture, surface };
   Kind kind = Kind::pointer;
-  Handle handle = Handle::none;
   std::optional<Dtype> dtype;  ///< ptr<f32>
   int dtype_parameter = -1;    ///< ptr<T>: index of T; neither: ptr<void>
   std::uint32_t struct_bytes = 0;  ///< 0: a struct of whatever size the image says
+  Handle handle = Handle::none;
   /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps, 0 when only the image knows.
   std::uint32_t size() const noexcept;
   std::string to_string(const std::vector<ParameterSpec>& parameters) const;  ///< as written: "ptr<T>"
