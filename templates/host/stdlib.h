@@ -1,6 +1,7 @@
 // <stdlib.h> for NVRTC, where malloc, free and abs are built in. exit and abort stop the kernel with a trap.
 #pragma once
 #include <stddef.h>
+#include <sys/types.h>
 
 #define EXIT_SUCCESS 0
 #define EXIT_FAILURE 1
