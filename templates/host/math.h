@@ -1,5 +1,5 @@
-// <math.h> for NVRTC, where the functions are built in; the macros are not. A later CCCL <cuda/std/cmath> redefines INFINITY and NAN to
-// the same values (a warning of the compiler, no error).
+// <math.h> for NVRTC, where the functions are built in; the macros are not. A later CCCL <cuda/std/cmath>
+// redefines INFINITY and NAN to the same values (a warning of the compiler, no error).
 #pragma once
 
 #define INFINITY __builtin_bit_cast(float, 0x7f800000u)

@@ -6,7 +6,7 @@
 #define EXIT_SUCCESS 0
 #define EXIT_FAILURE 1
 
-[[noreturn]] __host__ __device__ inline void abort() { 
+[[noreturn]] __host__ __device__ inline void abort() {
   asm volatile("trap;");
   for (;;) {
   }

@@ -1,5 +1,6 @@
-// tuple_size and tuple_element, which structured bindings look up in namespace std. CCCL declares them there too, and the declarations must
-// match, whichever comes first: before its version 3.2 they have a parameter pack, then one parameter, and from 3.5 on they come complete.
+// tuple_size and tuple_element, which structured bindings look up in namespace std. CCCL declares them there
+// too, and the declarations must match, whichever comes first: before its version 3.2 they have a parameter
+// pack, then one parameter, and from 3.5 on they come complete.
 #pragma once
 #include <cstddef>
 
