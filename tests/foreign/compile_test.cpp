@@ -145,7 +145,6 @@ TEST_F(ForeignKernels, EachPieceOfTheManifestIsInTheKey) {
   const std::string source =
       "#include \"x.h\"\ntemplate <int N> struct S { char c[N]; };\n__device__ int g;\n__device__ int h;\n"
       "__global__ void f(int* o) { *o = VALUE + g + h; }\n__global__ void e(int* o) { *o = 0; }\n";
-  write("x.h", "");
   std::filesystem::create_directories(path("own"));
   write("own/x.h", "#define VALUE 1\n");
   write("own/y.h", "#define VALUE 1\n");
@@ -161,13 +160,13 @@ TEST_F(ForeignKernels, EachPieceOfTheManifestIsInTheKey) {
   };
   const std::string entry = "[[kernel]]\nname = \"%\"\ninstantiate = \"e\"\n[kernel.launch]\ngrid = [1]\nblock = [1]\n";
   const auto named = [&](const std::string& name) { return std::string(entry).replace(entry.find('%'), 1, name); };
-  for (const std::string more :
+  for (const std::string& more :
        {std::string(), std::string("[compile]\nndebug = false\n"), std::string("[compile]\nstd = \"c++20\"\n"),
         std::string("[compile]\ndefault_device = true\n"), std::string("[compile]\nminimal = true\n"),
         std::string("[compile]\noptions = [\"--use_fast_math\"]\n"),
         std::string("[compile]\noptions = [\"-Xptxas=-O2\"]\n"),
         std::string("[compile]\ndefine = { A = \"1\" }\n"), std::string("[compile]\ndefine = { A = \"2\" }\n"),
-        std::string("[compile]\npreinclude = [\"y.h\"]\n").replace(0, 0, ""),
+        std::string("[compile]\npreinclude = [\"y.h\"]\n"),
         std::string("[compile]\nreplace = { \"x.h\" = \"y.h\" }\n"),
         std::string("[compile]\nreplace = { \"x.h\" = \"z.h\" }\n"),
         std::string("[export]\nA = \"sizeof(S<1>)\"\n"), std::string("[export]\nA = \"sizeof(S<2>)\"\n"),
