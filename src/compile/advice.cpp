@@ -53,10 +53,10 @@ std::vector<std::string> advice_for(std::string_view log, const AdviceSubject& s
 
 std::string advice_for_crash(int signal, const AdviceSubject& subject) {
   if (signal != SIGSEGV) return {};
-  return "NVRTC 13.0 crashes, instead of complaining, where a template's __global__ function has a parameter "
-         "of a type that is not declared: is every type in the declaration of '" +
+  return "a crash is NVRTC's fault, but has a cause in the source. Known ones of NVRTC 13.0: a __global__ "
+         "template with a parameter of a type that is not declared (is every type in the declaration of '" +
          std::string(subject.name_expression) +
-         "' declared by what the source includes? preinclude in [compile] adds a header";
+         "' declared? preinclude in [compile] adds a header), and wgmma with a constant descriptor";
 }
 
 }  // namespace kiln::compile

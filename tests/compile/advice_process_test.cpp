@@ -253,7 +253,14 @@ std::vector<Refused> refused() {
        "template <class T> __global__ void k(undeclared_t* o) { *o = sizeof(T); }\n",
        "",
        "k<int>",
-       {"a type that is not declared", "'k<int>'"}},
+       {"of a type that is not declared", "'k<int>'"}},
+      {"PtxasCrash",
+       "__global__ void k(float* o) {\n  float d[4] = {};\n  asm "
+       "volatile(\"wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %4, 1, 1, 1, 0, "
+       "0;\" : \"+f\"(d[0]), \"+f\"(d[1]), \"+f\"(d[2]), \"+f\"(d[3]) : \"l\"(0ull));\n  *o = d[0];\n}\n",
+       "",
+       "k",
+       {"wgmma with a constant descriptor"}},
   };
 }
 
