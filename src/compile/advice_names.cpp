@@ -7,13 +7,7 @@
 namespace kiln::compile {
 namespace {
 
-/// What templates/host/ has a shim for.
-constexpr std::string_view kShims[] = {
-    "stdint.h", "cstdint",  "stddef.h",       "cstddef",  "limits.h",  "climits",          "limits",
-    "float.h",  "cfloat",   "type_traits",    "utility",  "tuple",     "initializer_list", "math.h",
-    "cmath",    "cuda.h",   "cuda_runtime.h", "assert.h", "cassert",   "stdio.h",          "cstdio",
-    "stdlib.h", "cstdlib",  "string.h",       "cstring",  "algorithm", "functional",       "array",
-    "numeric",  "iostream", "sstream",        "string",   "vector",    "memory",           "stdexcept"};
+constexpr std::string_view kShims[] = {"algorithm", "array", "assert.h", "atomic", "bit", "cassert", "cfloat", "chrono", "cinttypes", "climits", "cmath", "concepts", "condition_variable", "cstddef", "cstdint", "cstdio", "cstdlib", "cstring", "deque", "exception", "float.h", "fstream", "functional", "initializer_list", "inttypes.h", "iomanip", "iosfwd", "iostream", "istream", "iterator", "limits", "limits.h", "map", "math.h", "memory", "mutex", "new", "numeric", "optional", "ostream", "random", "set", "sstream", "stddef.h", "stdexcept", "stdint.h", "stdio.h", "stdlib.h", "string", "string.h", "string_view", "thread", "tuple", "type_traits", "typeinfo", "unordered_map", "unordered_set", "utility", "variant", "vector"};
 
 struct Declared {
   std::string_view name, header;
@@ -143,12 +137,13 @@ std::string stand_in(std::string_view header) {
   return "replace = { " + in_quotes(header) + " = \"stub.h\" } in [compile] gives it a stand-in";
 }
 
-std::optional<std::string> missing_header(const Diagnostic& error, const AdviceCase&) {
+std::optional<std::string> missing_header(const Diagnostic& error, const AdviceCase& in) {
   // "could not ..." where there is no search directory
   const auto header = between(error.message, "not open source file \"", "\"");
   if (!header) return std::nullopt;
   const std::string name = named(*header, error);
-  if (std::find(std::begin(kShims), std::end(kShims), *header) != std::end(kShims))
+  if (in.subject.shims == source::HostHeaders::none &&
+      std::find(std::begin(kShims), std::end(kShims), *header) != std::end(kShims))
     return name +
            " is a host header, which NVRTC does not have: host_headers = \"shim\" in [compile] adds "
            "kiln's own, as far as device code needs it";
@@ -213,6 +208,8 @@ std::optional<std::string> torch_name(const Diagnostic& error, const AdviceCase&
 }
 
 }  // namespace
+
+std::span<const std::string_view> shimmed_headers() { return kShims; }
 
 bool is_host_call(std::string_view name) {
   for (const std::string_view io : {"fprintf", "stderr", "stdout", "fflush", "exit", "std::cout", "std::cerr",

@@ -23,9 +23,9 @@ enum class Strictness {
   strict     ///< and no performance warning unless it says how many
 };
 
-/// In the order of [limits]'s documentation; empty when all hold. `peak_memory` is in bytes, 0: not known.
+/// In the order of [limits]'s documentation; empty when all hold. Spills are those of the entry point that has most.
 std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts& facts,
-                                       std::uint64_t peak_memory, Strictness strictness);
+                                       Strictness strictness);
 
 /// "scale N=3 for sm_90a breaks its manifest's limits: A; B". REQUIRES: `broken` is not empty.
 std::string limits_sentence(const Facts& facts, const std::vector<BrokenLimit>& broken);

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <filesystem>
+#include <set>
 
 #include "compile/diagnostic.hpp"
 
@@ -11,7 +13,7 @@ namespace {
 
 std::vector<std::string> advice(const std::string& log, const std::vector<std::string>& options = {},
                                 const std::string& arch = "sm_90a") {
-  return advice_for(log, {options, arch, "ns::k<3>"});
+  return advice_for(log, {options, arch, "ns::k<3>", source::HostHeaders::none});
 }
 
 std::string joined(const std::vector<std::string>& hints) {
@@ -93,6 +95,23 @@ TEST(Advice, AHeaderWithoutAShimNeedsADirectoryOrAStandIn) {
   EXPECT_NE(hints[0].find("line 9 of a.cuh"), std::string::npos);
   EXPECT_NE(hints[0].find("include_dirs"), std::string::npos);
   EXPECT_NE(hints[0].find("replace = { \"exception.h\" = \"stub.h\" }"), std::string::npos);
+}
+
+TEST(Advice, EveryShimIsKnown) {
+  std::set<std::string> there, known;
+  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/host")) {
+    if (!entry.is_directory()) there.insert(entry.path().filename().string());
+  }
+  for (const std::string_view name : shimmed_headers()) known.emplace(name);
+  EXPECT_EQ(known, there);
+}
+
+TEST(Advice, ShimsThatAreThereAreNotAdvised) {
+  const std::vector<std::string> none;
+  const auto hints = advice_for("/dev/null/x.cu(1): catastrophic error: cannot open source file \"cstdio\"\n",
+                                {none, "sm_90a", "k", source::HostHeaders::shim});
+  ASSERT_EQ(hints.size(), 1u);
+  EXPECT_EQ(hints[0].find("host_headers"), std::string::npos) << hints[0];
 }
 
 TEST(Advice, HostCallsSayWhyTheirFunctionIsHostCode) {
@@ -189,8 +208,8 @@ TEST(Advice, AnExportIsNamed) {
 
 TEST(Advice, ASegmentationFaultOfTheCompilerHasAKnownCause) {
   const std::vector<std::string> none;
-  EXPECT_NE(advice_for_crash(SIGSEGV, {none, "sm_90a", "k<int>"}).find("'k<int>'"), std::string::npos);
-  EXPECT_EQ(advice_for_crash(SIGABRT, {none, "sm_90a", "k<int>"}), "");
+  EXPECT_NE(advice_for_crash(SIGSEGV, {none, "sm_90a", "k<int>", source::HostHeaders::none}).find("'k<int>'"), std::string::npos);
+  EXPECT_EQ(advice_for_crash(SIGABRT, {none, "sm_90a", "k<int>", source::HostHeaders::none}), "");
 }
 
 }  // namespace

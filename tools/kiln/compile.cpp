@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "context.hpp"
 #include "disassemble.hpp"
+#include "key_fields.hpp"
 #include "kiln/error.hpp"
 #include "limits_report.hpp"
 #include "outcome.hpp"
@@ -56,6 +57,7 @@ Json ask_json(const Ask& ask, const std::string& name) {
       ask.obtained.unpublishable.empty() ? Json(nullptr) : Json(ask.obtained.unpublishable);
   out["performance_warnings"] = f.performance_warnings;
   out["limits_broken"] = limits_json(ask.broken);
+  add_symbols(out, f);
   return out;
 }
 
@@ -79,6 +81,7 @@ void print_ask(const Ask& ask) {
   print_definition("image", human_bytes(image.bytes.size()), 13);
   print_definition("resources", resources_of(f), 13);
   if (ask.obtained.outcome == Outcome::compiled) print_definition("compile", phases_of(f), 13);
+  print_symbols(f, 13);
   print_limits(f, ask.broken, 13);
   if (!ask.obtained.unpublishable.empty()) print_definition("not cached", ask.obtained.unpublishable, 13);
 }
@@ -139,7 +142,7 @@ int run(Context& context, Arguments arguments) {
     Ask ask{opened.compile(values), 0, {}};
     ask.total_ms = since(start);
     ask.broken = compile::broken_limits(
-        manifest.limits, ask.obtained.image->facts, 0,
+        manifest.limits, ask.obtained.image->facts,
         arguments.strict ? compile::Strictness::strict : compile::Strictness::declared);
     asks.push_back(std::move(ask));
   }

@@ -9,7 +9,7 @@ std::optional<std::vector<compile::BrokenLimit>> broken_today(source::Catalog& c
                                                               const compile::Facts& facts) {
   if (facts.unit.find('@') != std::string::npos) return std::vector<compile::BrokenLimit>();  // a reference
   try {
-    return compile::broken_limits(catalog.open(facts.unit)->manifest.limits, facts, 0,
+    return compile::broken_limits(catalog.open(facts.unit)->manifest.limits, facts,
                                   compile::Strictness::declared);
   } catch (const Error&) {
     return std::nullopt;

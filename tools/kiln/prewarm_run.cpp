@@ -42,7 +42,7 @@ void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, compile::Str
     }
     out.unpublishable = obtained.unpublishable;
     const compile::Facts& facts = obtained.image->facts;
-    out.broken = compile::broken_limits(task.origin->manifest.limits, facts, 0, strictness);
+    out.broken = compile::broken_limits(task.origin->manifest.limits, facts, strictness);
     if (strictness == compile::Strictness::strict && !out.broken.empty()) {
       out.state = State::failed;
       out.error_code = kLimitsBroken;

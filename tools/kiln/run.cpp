@@ -102,7 +102,7 @@ int run(Context& context, const RunFlags& flags) {
   constexpr const char* outcomes[] = {"memory", "disk", "layer", "remote", "compiled", "waited"};
   const std::string outcome = outcomes[static_cast<int>(kernel.outcome())];
   const auto broken =
-      compile::broken_limits(manifest.limits, kernel.image().facts, 0,
+      compile::broken_limits(manifest.limits, kernel.image().facts,
                              flags.strict ? compile::Strictness::strict : compile::Strictness::declared);
 
   Json json{{"schema", context.schema()},
