@@ -168,10 +168,12 @@ Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
   }
   const source::Instantiation& unit = job.unit;
   if (r.lowered_names.size() != unit.name_expressions().size())
-    fail(job, Errc::compile_crashed, "the compile worker answered with other names than it was asked for", r.log);
+    fail(job, Errc::compile_crashed, "the compile worker answered with other names than it was asked for",
+         r.log);
   auto lowered = r.lowered_names.begin();
   Facts facts;
-  static_cast<EntryFacts&>(facts) = entry_facts(job, r, cubin, {unit.entry, unit.name_expression}, *lowered++);
+  static_cast<EntryFacts&>(facts) =
+      entry_facts(job, r, cubin, {unit.entry, unit.name_expression}, *lowered++);
   for (const source::NamedText& entry : unit.entries)
     facts.entries.push_back(entry_facts(job, r, cubin, entry, *lowered++));
   for (const source::NamedText& global : unit.globals) {

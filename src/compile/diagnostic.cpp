@@ -91,20 +91,18 @@ std::string Diagnostic::place() const {
 std::vector<Diagnostic> errors_of(std::string_view log) {
   std::vector<Diagnostic> out;
   Lines lines(log);
-  std::string_view source;
-  bool fresh = false;  // `source` may be the echo of out.back(), whose caret comes next
+  bool fresh = false;  // the echo of the source and its caret may come next
   while (const auto line = lines.next()) {
     if (auto error = read_error(*line)) {
       if (out.size() == kMost) break;
       out.push_back(*error);
-      source = {};
       fresh = true;
     } else if (fresh && line->starts_with("  ")) {
       if (line->find_first_not_of(" ^") == std::string_view::npos) {
-        out.back().word = word_at(source, *line);
+        out.back().word = word_at(out.back().source, *line);
         fresh = false;
       } else {
-        source = *line;
+        out.back().source = *line;
       }
     } else {
       fresh = false;

@@ -30,9 +30,8 @@ std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts
   for (const EntryFacts& entry : facts.entries) spills = std::max(spills, entry.spill_bytes());
   auto warnings = limits.performance_warnings;
   if (strictness == Strictness::strict && !warnings) warnings = 0;
-  check("max_spill_bytes", limits.max_spill_bytes,
-        static_cast<double>(spills),
-        "byte of spills", "bytes of spills");
+  check("max_spill_bytes", limits.max_spill_bytes, static_cast<double>(spills), "byte of spills",
+        "bytes of spills");
   check("performance_warnings", warnings, static_cast<double>(facts.performance_warnings.size()),
         "performance warning of ptxas", "performance warnings of ptxas");
   check("compile_seconds", limits.compile_seconds, facts.compile_ms / 1000, "second to compile",

@@ -23,7 +23,8 @@ enum class Strictness {
   strict     ///< and no performance warning unless it says how many
 };
 
-/// In the order of [limits]'s documentation; empty when all hold. Spills are those of the entry point that has most.
+/// In the order of [limits]'s documentation; empty when all hold. Spills are those of the entry point that
+/// has most.
 std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts& facts,
                                        Strictness strictness);
 

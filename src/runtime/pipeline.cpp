@@ -20,7 +20,8 @@ constexpr double kCpuGrace = 30;
 /// A kernel that breaks its manifest's [limits] is served, and said to; a reference has none.
 void report_limits(const source::Instantiation& unit, const compile::Compiled& compiled) {
   if (unit.which != source::Which::kernel) return;
-  const auto broken = compile::broken_limits(unit.origin->manifest.limits, compiled.facts, compile::Strictness::declared);
+  const auto broken =
+      compile::broken_limits(unit.origin->manifest.limits, compiled.facts, compile::Strictness::declared);
   if (!broken.empty()) base::warn(compile::limits_sentence(compiled.facts, broken));
 }
 
@@ -98,8 +99,7 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   std::vector<std::string> extra = compile.preinclude;
   extra.insert(extra.end(), compile.extra_includes.begin(), compile.extra_includes.end());
   std::string text;  // what [compile] define puts in front of the source may name headers, too
-  for (const auto& [name, value] : compile.define)
-    text += "#define " + name + ' ' + value + '\n';
+  for (const auto& [name, value] : compile.define) text += "#define " + name + ' ' + value + '\n';
   text += unit.source;
   Unit out{unit, source::scan_closure(text, extra, search, scans_, trust), {}};
   out.made = compile::make_key(out.instantiation, out.closure, toolkit());

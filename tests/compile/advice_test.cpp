@@ -173,6 +173,10 @@ TEST(Advice, ANameExpressionIsBlamedOnlyWhenTheSourceIsSound) {
       "is intended\n";
   EXPECT_NE(joined(advice(map)).find("'ns::k<3>', which does not fit the template 'k'"), std::string::npos);
   EXPECT_TRUE(advice("k.cu(1): error: expected a \";\"\n" + map).empty());
+  EXPECT_NE(joined(advice("__nv_name_map(3): error: identifier \"table\" is undefined\n"
+                          "  #pragma nv_mangled_name &ns::table\n                          ^\n"))
+                .find("symbol 'ns::table' of a [[global]]"),
+            std::string::npos);
 }
 
 TEST(Advice, PtxasNamesTheArchThatIsNeeded) {
@@ -208,7 +212,8 @@ TEST(Advice, AnExportIsNamed) {
 
 TEST(Advice, ASegmentationFaultOfTheCompilerHasAKnownCause) {
   const std::vector<std::string> none;
-  EXPECT_NE(advice_for_crash(SIGSEGV, {none, "sm_90a", "k<int>", source::HostHeaders::none}).find("'k<int>'"), std::string::npos);
+  EXPECT_NE(advice_for_crash(SIGSEGV, {none, "sm_90a", "k<int>", source::HostHeaders::none}).find("'k<int>'"),
+            std::string::npos);
   EXPECT_EQ(advice_for_crash(SIGABRT, {none, "sm_90a", "k<int>", source::HostHeaders::none}), "");
 }
 

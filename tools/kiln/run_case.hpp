@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device.hpp"
+#include "run_fill.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::cli {
@@ -51,15 +52,19 @@ class RunCase {
   void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
                        const GivenArguments& given);
   void size_buffers();
-  void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
+  void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed);
+  void fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed);
+  void fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
 
   runtime::Service& service_;
   PrimaryContext& gpu_;
   runtime::KernelTemplate& opened_;
+  const source::Resolved resolved_;
   std::vector<std::int64_t> slots_;
   std::vector<bool> known_;
   std::vector<double> floats_;           // by argument
   std::vector<std::uint64_t> elements_;  // by argument, 0: none
+  std::map<std::size_t, FillKernel> fill_kernels_;
 };
 
 /// A typed argument list built at run time, for LoadedKernel::launch.
