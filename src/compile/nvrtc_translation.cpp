@@ -93,6 +93,8 @@ bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vect
 
   response.log =
       fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
+  // Zeros stand between what each phase wrote: a reader of C strings would miss ptxas' errors.
+  std::erase(response.log, '\0');
   shorten(response.log);
   take_header_message(response.header, response.log, request.program_name);
   response.log = text(std::move(response.log));

@@ -98,6 +98,13 @@ Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resol
   return out;
 }
 
+Instantiation with_entry_point(Instantiation unit, const std::string& text) {
+  unit.name_expression = Speller(unit.manifest(), unit.resolved.slots)(text);
+  unit.entry.clear();
+  unit.entries.clear(), unit.globals.clear(), unit.exports.clear();
+  return unit;
+}
+
 std::string export_symbol(std::size_t i) { return "kiln_export_" + std::to_string(i); }
 
 std::string Instantiation::epilogue() const {

@@ -80,4 +80,7 @@ std::string export_symbol(std::size_t i);
 Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resolved,
                           Which which = Which::kernel);
 
+/// The same source and options, asked for one other entry point alone: `text` is C++ with {P}.
+Instantiation with_entry_point(Instantiation unit, const std::string& text);
+
 }  // namespace kiln::source

@@ -52,8 +52,10 @@ struct ArgumentType {
 
 struct ArgumentSpec {
   struct Fill {
-    enum class Kind { normal, uniform, integer, constant } kind = Kind::normal;
-    double a = 0, b = 1;  ///< mean, sd | lo, hi | lo, hi (inclusive) | value
+    enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel } kind = Kind::normal;
+    double a = 0, b = 1;        ///< normal: mean, sd; uniform: lo, hi; constant: value
+    Expression low{}, high{};   ///< integer: inclusive; offsets: `high` is the last entry
+    std::string instantiate{};  ///< kernel: its C++ text with {P}
   };
   std::string name, doc;
   ArgumentType type;
