@@ -67,8 +67,8 @@ bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const Work
 bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vector<std::string>& options,
                WorkerResponse& response) {
   Program program{nvrtc};
-  // A header in memory is found by its exact spelling, before all files, also beside the includer. That it only
-  // leads to another keeps that one an ordinary file of the closure.
+  // A header in memory is found by its exact spelling, before all files, also beside the includer. That it
+  // only leads to another keeps that one an ordinary file of the closure.
   std::vector<std::string> texts;
   std::vector<const char*> contents, names;
   for (const auto& [name, file] : request.replace) texts.push_back("#include <" + file + ">\n");

@@ -4,7 +4,8 @@
 
 namespace kiln::runtime {
 
-void check_layout(const source::Manifest& manifest, const compile::EntryFacts& facts, const std::string& what) {
+void check_layout(const source::Manifest& manifest, const compile::EntryFacts& facts,
+                  const std::string& what) {
   const auto& declared = manifest.arguments;
   const auto fail = [&](const std::string& why) { throw Error(Errc::manifest, what + ": " + why); };
   if (declared.size() != facts.arguments.size()) {

@@ -30,8 +30,8 @@ struct PreparedLaunch {
 
 class LoadedKernel {
  public:
-  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others. Throws
-  /// Error(requirement) when the manifest's launch can never be that of the image.
+  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others.
+  /// Throws Error(requirement) when the manifest's launch can never be that of the image.
   LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
                std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
                Obtained obtained, std::shared_ptr<const Library> library, std::size_t entry = 0);

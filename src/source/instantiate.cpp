@@ -34,9 +34,8 @@ class Speller {
       if (slot < 0)
         throw Error(Errc::internal, "a C++ text of " + quote(manifest_.name) + " has unknown {" + name + '}');
       const auto i = static_cast<std::size_t>(slot);
-      return i < manifest_.parameters.size()
-                 ? (*this)(parameter_cpp(manifest_.parameters[i], slots_[i]))
-                 : integer_cpp(slots_[i]);
+      return i < manifest_.parameters.size() ? (*this)(parameter_cpp(manifest_.parameters[i], slots_[i]))
+                                             : integer_cpp(slots_[i]);
     });
   }
   template <class Items, class TextOf>
@@ -111,7 +110,8 @@ std::string Instantiation::epilogue() const {
   if (exports.empty()) return {};
   // A template's argument must be an integer constant that fits; initialising would only warn of a fraction.
   std::string out =
-      "\n#line 1 \"[export]\"\ntemplate <long long V> struct kiln_exported { static constexpr long long value = V; };\n";
+      "\n#line 1 \"[export]\"\ntemplate <long long V> struct kiln_exported { static constexpr long long "
+      "value = V; };\n";
   for (std::size_t i = 0; i < exports.size(); ++i) {
     out += "#line 1 \"[export] " + exports[i].name + "\"\nextern \"C\" __constant__ long long " +
            export_symbol(i) + " = kiln_exported<(" + exports[i].cpp + ")>::value;\n";

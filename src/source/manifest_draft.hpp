@@ -16,7 +16,7 @@ struct Draft {
   std::set<std::string, std::less<>> taken;
 
   // What expressions know, each more than the one before.
-  Symbols resolve;   ///< parameters, derives, arch: defaults and derives
+  Symbols resolve;    ///< parameters, derives, arch: defaults and derives
   Symbols launch;     ///< and arguments, run-time values, exports, dev.*: everything else
   Symbols geometry;   ///< and occupancy: [launch]
   Symbols reference;  ///< without exports, which the reference's own image does not have: [reference]

@@ -1,5 +1,5 @@
-// Sources that were not written for kiln (tests/fixtures/foreign), each with other traits: by their manifests alone,
-// for every generation of architectures, without a GPU.
+// Sources that were not written for kiln (tests/fixtures/foreign), each with other traits: by their manifests
+// alone, for every generation of architectures, without a GPU.
 #include <filesystem>
 
 #include "tools/kiln_process.hpp"
@@ -44,8 +44,8 @@ class ForeignKernels : public KilnCompiler {
     return done.err;
   }
   static std::string manifest(const std::string& name, const std::string& more) {
-    return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name + ".cu\"\ninstantiate = \"f\"\n" +
-           more + "[launch]\ngrid = [1]\nblock = [32]\n";
+    return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
+           ".cu\"\ninstantiate = \"f\"\n" + more + "[launch]\ngrid = [1]\nblock = [32]\n";
   }
 };
 
@@ -66,8 +66,9 @@ TEST_F(ForeignKernels, AHostStyleHeaderCompilesWithShimsAndReplacedHeaders) {
 TEST_F(ForeignKernels, TypesStructsOverloadsAndHiddenNamesCompile) {
   for (const char* arch : kEveryArch) {
     const json done = compile({"types", "T=f32", "OP=scale", "ROWS=4", "ROUND=nearest"}, arch);
-    EXPECT_EQ(done.value("name_expression", ""),
-              "lib::transform<float, lib::Tile{.rows = 4, .columns = 8}, lib::Scale<float>, lib::Round::nearest>");
+    EXPECT_EQ(
+        done.value("name_expression", ""),
+        "lib::transform<float, lib::Tile{.rows = 4, .columns = 8}, lib::Scale<float>, lib::Round::nearest>");
     EXPECT_TRUE(done.at("unpublishable").is_null()) << done.dump();
     ASSERT_EQ(done.at("entries").size(), 4u);
     EXPECT_EQ(done.at("entries")[2].value("lowered_name", ""), "plain_name");
@@ -116,8 +117,8 @@ TEST_F(ForeignKernels, AnArchHasItsOwnSourceOrNone) {
   const json hopper = compile({"by_arch"}, "sm_90a");
   EXPECT_EQ(hopper.value("name_expression", ""), "which_sm90<9>");
   EXPECT_EQ(hopper.at("params").value("WAYS", ""), "9");
-  const Finished none =
-      kiln({"compile", "by_arch", "--arch", "sm_100a", "--template-path", fixtures(), "--cache-dir", cache()});
+  const Finished none = kiln(
+      {"compile", "by_arch", "--arch", "sm_100a", "--template-path", fixtures(), "--cache-dir", cache()});
   EXPECT_EQ(none.status, 1);
   EXPECT_SAYS(none.err, "'by_arch' does not run on sm_100a; it runs on: sm_80 sm_90a sm_120a");
 }
@@ -158,19 +159,25 @@ TEST_F(ForeignKernels, EachPieceOfTheManifestIsInTheKey) {
     EXPECT_TRUE(fresh) << "'" << more << "' and '" << known->second << "' have one key";
     return done.value("key", "");
   };
-  const std::string entry = "[[kernel]]\nname = \"%\"\ninstantiate = \"e\"\n[kernel.launch]\ngrid = [1]\nblock = [1]\n";
-  const auto named = [&](const std::string& name) { return std::string(entry).replace(entry.find('%'), 1, name); };
+  const std::string entry =
+      "[[kernel]]\nname = \"%\"\ninstantiate = \"e\"\n[kernel.launch]\ngrid = [1]\nblock = [1]\n";
+  const auto named = [&](const std::string& name) {
+    return std::string(entry).replace(entry.find('%'), 1, name);
+  };
   for (const std::string& more :
-       {std::string(), std::string("[compile]\nndebug = false\n"), std::string("[compile]\nstd = \"c++20\"\n"),
-        std::string("[compile]\ndefault_device = true\n"), std::string("[compile]\nminimal = true\n"),
+       {std::string(), std::string("[compile]\nndebug = false\n"),
+        std::string("[compile]\nstd = \"c++20\"\n"), std::string("[compile]\ndefault_device = true\n"),
+        std::string("[compile]\nminimal = true\n"),
         std::string("[compile]\noptions = [\"--use_fast_math\"]\n"),
         std::string("[compile]\noptions = [\"-Xptxas=-O2\"]\n"),
-        std::string("[compile]\ndefine = { A = \"1\" }\n"), std::string("[compile]\ndefine = { A = \"2\" }\n"),
+        std::string("[compile]\ndefine = { A = \"1\" }\n"),
+        std::string("[compile]\ndefine = { A = \"2\" }\n"),
         std::string("[compile]\npreinclude = [\"y.h\"]\n"),
         std::string("[compile]\nreplace = { \"x.h\" = \"y.h\" }\n"),
         std::string("[compile]\nreplace = { \"x.h\" = \"z.h\" }\n"),
         std::string("[export]\nA = \"sizeof(S<1>)\"\n"), std::string("[export]\nA = \"sizeof(S<2>)\"\n"),
-        std::string("[export]\nB = \"sizeof(S<2>)\"\n"), std::string("[[global]]\nname = \"a\"\nsymbol = \"g\"\n"),
+        std::string("[export]\nB = \"sizeof(S<2>)\"\n"),
+        std::string("[[global]]\nname = \"a\"\nsymbol = \"g\"\n"),
         std::string("[[global]]\nname = \"a\"\nsymbol = \"h\"\n"), named("one"), named("two")}) {
     key(more);
   }
@@ -201,16 +208,19 @@ TEST_F(ForeignKernels, AConstantThatIsNoIntegerSaysSo) {
     const std::string said =
         refused("bad", manifest("bad", "[export]\nSIZE = '" + std::string(bad) + "'\n"), source);
     EXPECT_SAYS(said, "[export] SIZE");
-    EXPECT_SAYS(said, "integer constant") ;
+    EXPECT_SAYS(said, "integer constant");
   }
 }
 
 TEST_F(ForeignKernels, AMissingSymbolOrEntryPointSaysWhich) {
-  const std::string source = "__device__ int v;\n__device__ int g() { return 1; }\n__global__ void f(int* o) { *o = v; }\n";
-  EXPECT_SAYS(refused("bad", manifest("bad", "[[global]]\nname = \"a\"\nsymbol = \"absent\"\n"), source), "absent");
+  const std::string source =
+      "__device__ int v;\n__device__ int g() { return 1; }\n__global__ void f(int* o) { *o = v; }\n";
+  EXPECT_SAYS(refused("bad", manifest("bad", "[[global]]\nname = \"a\"\nsymbol = \"absent\"\n"), source),
+              "absent");
   EXPECT_SAYS(refused("bad", manifest("bad", "[[global]]\nname = \"a\"\nsymbol = \"g\"\n"), source),
               "[[global]] 'a': the image has no variable 'g'");
-  const std::string entry = "[[kernel]]\nname = \"b\"\ninstantiate = \"g\"\n[kernel.launch]\ngrid = [1]\nblock = [1]\n";
+  const std::string entry =
+      "[[kernel]]\nname = \"b\"\ninstantiate = \"g\"\n[kernel.launch]\ngrid = [1]\nblock = [1]\n";
   EXPECT_SAYS(refused("bad", manifest("bad", entry), source), "'g' is no __global__ function");
 }
 
@@ -220,7 +230,8 @@ TEST_F(ForeignKernels, AManifestWithOtherArgumentsThanTheKernelIsRefused) {
     return manifest("bad", "[[arg]]\nname = \"p\"\ntype = \"" + type +
                                "\"\n[[arg]]\nname = \"o\"\ntype = \"ptr<i32>\"\n");
   };
-  EXPECT_SAYS(refused("bad", with("struct<16>"), source), "argument 0 'p' is struct<16> of 16 bytes in the manifest, and has 12 in the kernel");
+  EXPECT_SAYS(refused("bad", with("struct<16>"), source),
+              "argument 0 'p' is struct<16> of 16 bytes in the manifest, and has 12 in the kernel");
   EXPECT_SAYS(refused("bad", manifest("bad", "[[arg]]\nname = \"p\"\ntype = \"struct<12>\"\n"), source),
               "the manifest declares 1 arguments, and the kernel has 2");
   write("own/bad.toml", with("struct"));

@@ -1,5 +1,5 @@
-// The kernels of tests/fixtures/foreign launched: what they compute is what their sources say, to the last bit
-// where it is exact.
+// The kernels of tests/fixtures/foreign launched: what they compute is what their sources say, to the last
+// bit where it is exact.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -147,13 +147,13 @@ TEST_F(ForeignGpu, ATensorMapBringsTiles) {
     std::uint64_t words[16];
   } map{};
   using Encode = int(Map*, int type, unsigned rank, void* address, const std::uint64_t* sizes,
-                     const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps, int interleave,
-                     int swizzle, int promotion, int fill);
+                     const std::uint64_t* strides, const std::uint32_t* box, const std::uint32_t* steps,
+                     int interleave, int swizzle, int promotion, int fill);
   const std::uint64_t sizes[] = {kColumns * kTilesX, kRows * kTilesY}, strides[] = {kColumns * kTilesX * 4};
   const std::uint32_t box[] = {kColumns, kRows}, steps[] = {1, 1};
   constexpr int kFloat32 = 7;
-  ASSERT_EQ(driver_function<Encode>("cuTensorMapEncodeTiled")(&map, kFloat32, 2, pointer(in), sizes, strides, box,
-                                                             steps, 0, 0, 0, 0),
+  ASSERT_EQ(driver_function<Encode>("cuTensorMapEncodeTiled")(&map, kFloat32, 2, pointer(in), sizes, strides,
+                                                              box, steps, 0, 0, 0, 0),
             0);
   launch(get("tma", {{"ROWS", kRows}, {"COLUMNS", kColumns}}), map, pointer(out), kTilesX, kTilesY);
   const auto got = out.host();
@@ -220,7 +220,7 @@ TEST_F(ForeignGpu, TexturesAreReadAndSurfacesWritten) {
     int format;
     unsigned channels, flags;
   } surface_shape{kN, 1, 0, 0x20, 1, 2};  // CUDA_ARRAY3D_SURFACE_LDST
-  linear.type = 3;  // CU_RESOURCE_TYPE_LINEAR
+  linear.type = 3;                        // CU_RESOURCE_TYPE_LINEAR
   linear.linear = {x.address(), 0x20, 1, kN * sizeof(float)};
   unsigned long long texture = 0, surface = 0;
   ASSERT_EQ(driver_function<int(unsigned long long*, const Resource*, const Texture*, const void*)>(
@@ -230,15 +230,17 @@ TEST_F(ForeignGpu, TexturesAreReadAndSurfacesWritten) {
   ASSERT_EQ(driver_function<int(void**, const Array3*)>("cuArray3DCreate_v2")(&made, &surface_shape), 0);
   array.type = 0;  // CU_RESOURCE_TYPE_ARRAY
   array.array = made;
-  ASSERT_EQ(driver_function<int(unsigned long long*, const Resource*)>("cuSurfObjectCreate")(&surface, &array), 0);
+  ASSERT_EQ(
+      driver_function<int(unsigned long long*, const Resource*)>("cuSurfObjectCreate")(&surface, &array), 0);
 
   launch(get("texture", {}), pointer(out), texture, surface, kN);
   EXPECT_EQ(out.host(), in);
   std::vector<float> written(kN);
-  ASSERT_EQ(driver_function<int(void*, void*, std::size_t, std::size_t)>("cuMemcpyAtoH_v2")(written.data(), made, 0,
-                                                                                          kN * sizeof(float)),
+  ASSERT_EQ(driver_function<int(void*, void*, std::size_t, std::size_t)>("cuMemcpyAtoH_v2")(
+                written.data(), made, 0, kN * sizeof(float)),
             0);
-  for (int i = 0; i < kN; ++i) ASSERT_EQ(written[static_cast<std::size_t>(i)], 2 * in[static_cast<std::size_t>(i)]) << i;
+  for (int i = 0; i < kN; ++i)
+    ASSERT_EQ(written[static_cast<std::size_t>(i)], 2 * in[static_cast<std::size_t>(i)]) << i;
   driver_function<int(unsigned long long)>("cuTexObjectDestroy")(texture);
   driver_function<int(unsigned long long)>("cuSurfObjectDestroy")(surface);
   driver_function<int(void*)>("cuArrayDestroy")(made);

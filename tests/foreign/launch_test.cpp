@@ -41,7 +41,8 @@ TEST_F(ForeignLaunch, AStructTakesTheSizeOfTheImage) {
   params.weight[7] = 0.25;
   k(nullptr, params, 128);
   EXPECT_EQ((argument<Params<double, 8>>(last_launch(), 0).weight[7]), 0.25);
-  expect_error(Errc::invalid_argument, {"argument 0 'params' is a struct of 56 bytes, expected struct of 88 bytes"},
+  expect_error(Errc::invalid_argument,
+               {"argument 0 'params' is a struct of 56 bytes, expected struct of 88 bytes"},
                [&] { k(nullptr, Params<float, 8>{}, 128); });
 }
 
@@ -58,7 +59,8 @@ TEST_F(ForeignLaunch, EntryPointsShareOneImageAndLaunchThemselves) {
   EXPECT_EQ(driver_calls([&] { k.entry("read_total"); }), 0u);
   expect_error(Errc::invalid_argument, {"no [[kernel]] called 'write_total'", "read_total"},
                [&] { k.entry("write_total"); });
-  expect_error(Errc::invalid_argument, {"kernel 'read_total'", "launched with 0 arguments"}, [&] { read(nullptr); });
+  expect_error(Errc::invalid_argument, {"kernel 'read_total'", "launched with 0 arguments"},
+               [&] { read(nullptr); });
 }
 
 TEST_F(ForeignLaunch, GlobalsHaveAnAddressInEachContextAndTheirSize) {
@@ -79,8 +81,9 @@ TEST_F(ForeignLaunch, GlobalsHaveAnAddressInEachContextAndTheirSize) {
 TEST_F(ForeignLaunch, AVariableThatTheDriverDoesNotFindFailsTheGet) {
   Service s = service();
   kiln_fake_fail("cuLibraryGetGlobal", 500, 0, 1);
-  expect_error(Errc::driver, {"cuLibraryGetGlobal", "variable '"},
-               [&] { s.open("state").get({{"T", "f32"}, {"D", 4}}); });
+  expect_error(Errc::driver, {"cuLibraryGetGlobal", "variable '"}, [&] {
+    s.open("state").get({{"T", "f32"}, {"D", 4}});
+  });
   EXPECT_EQ(kiln_fake_live("library"), 0u) << "nothing stays loaded";
   EXPECT_NO_THROW(s.open("state").get({{"T", "f32"}, {"D", 4}}));
 }
@@ -122,8 +125,9 @@ TEST_F(ForeignLaunch, StructsBeyondFourKilobytesTensorMapsAndHandlesArrive) {
   const unsigned long long texture = 0x123456789abcdef0ull, surface = 5;
   s.open("texture").get()(nullptr, device_pointer<float>(), texture, surface, 10);
   EXPECT_EQ(argument<unsigned long long>(last_launch(), 1), texture);
-  expect_error(Errc::invalid_argument, {"argument 1 'from' is a pointer of 8 bytes, expected texture"},
-               [&] { s.open("texture").get()(nullptr, device_pointer<float>(), device_pointer(), surface, 10); });
+  expect_error(Errc::invalid_argument, {"argument 1 'from' is a pointer of 8 bytes, expected texture"}, [&] {
+    s.open("texture").get()(nullptr, device_pointer<float>(), device_pointer(), surface, 10);
+  });
 }
 
 TEST_F(ForeignLaunch, ACooperativeGridFillsTheDevice) {
@@ -136,14 +140,14 @@ TEST_F(ForeignLaunch, ACooperativeGridFillsTheDevice) {
 
 /// A template whose one kernel is `f`, with this launch.
 std::string with_launch(const std::string& launch) {
-  return "format = 1\n[template]\nname = \"t\"\nsource = \"t.cu\"\ninstantiate = \"f\"\n[[arg]]\nname = \"o\"\ntype = "
+  return "format = 1\n[template]\nname = \"t\"\nsource = \"t.cu\"\ninstantiate = \"f\"\n[[arg]]\nname = "
+         "\"o\"\ntype = "
          "\"ptr<i32>\"\n[runtime]\nn = { value = 1 }\n[launch]\ngrid = [4]\n" +
          launch;
 }
 
 TEST_F(ForeignLaunch, BlocksAndClustersAreThoseThatTheSourceFixes) {
-  const std::string required =
-      "__global__ void __block_size__((64, 2, 1)) f(int* o) { *o = 1; }\n",
+  const std::string required = "__global__ void __block_size__((64, 2, 1)) f(int* o) { *o = 1; }\n",
                     bounded = "__global__ void __launch_bounds__(128) f(int* o) { *o = 1; }\n",
                     clustered = "__global__ void __cluster_dims__(2, 1, 1) f(int* o) { *o = 1; }\n";
   const auto refused = [&](const std::string& source, const std::string& launch, const std::string& part) {
@@ -151,7 +155,8 @@ TEST_F(ForeignLaunch, BlocksAndClustersAreThoseThatTheSourceFixes) {
     s.add_template(with_launch(launch), source);
     expect_error(Errc::requirement, {part}, [&] { s.open("t").get(); });
   };
-  refused(required, "block = [128]\n", "block = 128 x 1 x 1, and the kernel was compiled for blocks of 64 x 2 x 1");
+  refused(required, "block = [128]\n",
+          "block = 128 x 1 x 1, and the kernel was compiled for blocks of 64 x 2 x 1");
   refused(bounded, "block = [129]\n", "129 threads, and the kernel's __launch_bounds__ allow 128");
   refused(clustered, "block = [32]\ncluster = [4]\n",
           "cluster = 4 x 1 x 1, and the kernel was compiled for clusters of 2 x 1 x 1");
@@ -161,8 +166,9 @@ TEST_F(ForeignLaunch, BlocksAndClustersAreThoseThatTheSourceFixes) {
   const Kernel k = s.open("t").get();
   k(nullptr, device_pointer<int>(), 128);
   expect_error(Errc::requirement, {"129 threads"}, [&] { k(nullptr, device_pointer<int>(), 129); });
-  for (const auto& [source, launch] : {std::pair(required, "block = [64, 2]\n"), std::pair(clustered, "block = [32]\n"),
-                                       std::pair(clustered, "block = [32]\ncluster = [2]\n")}) {
+  for (const auto& [source, launch] :
+       {std::pair(required, "block = [64, 2]\n"), std::pair(clustered, "block = [32]\n"),
+        std::pair(clustered, "block = [32]\ncluster = [2]\n")}) {
     Service fits(options());
     fits.add_template(with_launch(launch), source);
     fits.open("t").get()(nullptr, device_pointer<int>(), 1);

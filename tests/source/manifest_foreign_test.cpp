@@ -1,5 +1,5 @@
-// What kernels that were not written for kiln need of a manifest: types, several entry points, globals, exports,
-// overrides for an arch, replaced headers.
+// What kernels that were not written for kiln need of a manifest: types, several entry points, globals,
+// exports, overrides for an arch, replaced headers.
 #include "manifest_text.hpp"
 #include "source/instantiate.hpp"
 
@@ -129,12 +129,12 @@ TEST(ForeignManifest, HeadersOfTheChosenValuesComeFirst) {
 
 TEST(ForeignManifest, EntryPointsGlobalsAndExportsAreAskedFor) {
   const Instantiation unit = made(foreign(), {{"T", "f16"}, {"D", 64}}, 80);
-  EXPECT_EQ(unit.name_expressions(),
-            (std::vector<std::string>{"lib::gemm<lib::Config{64, 1}, lib::None>", "lib::reduce<lib::None>",
-                                      "&lib::table<64>"}));
+  EXPECT_EQ(unit.name_expressions(), (std::vector<std::string>{"lib::gemm<lib::Config{64, 1}, lib::None>",
+                                                               "lib::reduce<lib::None>", "&lib::table<64>"}));
   const std::string epilogue = unit.epilogue();
   EXPECT_NE(epilogue.find("#line 1 \"[export] TILE\""), std::string::npos);
-  EXPECT_NE(epilogue.find("kiln_export_1 = kiln_exported<(sizeof(lib::Storage<64>))>::value"), std::string::npos)
+  EXPECT_NE(epilogue.find("kiln_export_1 = kiln_exported<(sizeof(lib::Storage<64>))>::value"),
+            std::string::npos)
       << epilogue;
   EXPECT_EQ(instantiate(in_memory(foreign("[export]",
                                           "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = "
@@ -158,8 +158,9 @@ TEST(ForeignManifest, AnEntryPointHasItsOwnArgumentsAndRequirements) {
   EXPECT_EQ(m.arguments[1].type.to_string(m.parameters), "texture");
   EXPECT_EQ(m.entry_named("reduce"), &reduce);
   EXPECT_EQ(m.entry_named("none"), nullptr);
-  expect_error(Errc::requirement, {"reduce needs D >= 64, not 32"},
-               [] { made(foreign(), {{"T", "f16"}, {"D", 32}}, 80); });
+  expect_error(Errc::requirement, {"reduce needs D >= 64, not 32"}, [] {
+    made(foreign(), {{"T", "f16"}, {"D", 32}}, 80);
+  });
 }
 
 TEST(ForeignManifest, WithoutTheShorthandTheFirstKernelIsTheMainOne) {
@@ -172,7 +173,8 @@ TEST(ForeignManifest, WithoutTheShorthandTheFirstKernelIsTheMainOne) {
   EXPECT_EQ(m.kernel.instantiate, "one");
   ASSERT_EQ(m.entries.size(), 1u);
   EXPECT_EQ(m.entries[0]->kernel.instantiate, "other");
-  expect_foreign_refused(text + "[launch]\ngrid = [1]\nblock = [1]\n", {"launch", "write it inside its [[kernel]]"});
+  expect_foreign_refused(text + "[launch]\ngrid = [1]\nblock = [1]\n",
+                         {"launch", "write it inside its [[kernel]]"});
   std::string twice = text;
   twice.replace(twice.find("\"other\"\n"), 7, "\"one\"");
   expect_foreign_refused(twice, {"two entry points are called 'one'"});
@@ -186,8 +188,9 @@ TEST(ForeignManifest, AnArchOverridesSourceEntryCompileDefaultsAndLaunch) {
   EXPECT_EQ(plain.options[0], "-std=c++17");
   EXPECT_EQ(hopper.options[0], "-std=c++20");
   EXPECT_EQ(hopper.compile.replace.size(), 1u) << "what is not overridden stays";
-  const Manifest m = parse_manifest(foreign("compile = { std = \"c++20\" }", "launch = { block = [\"384\"] }\nsource = \"sm90.cu\""),
-                                    "gemm.toml");
+  const Manifest m = parse_manifest(
+      foreign("compile = { std = \"c++20\" }", "launch = { block = [\"384\"] }\nsource = \"sm90.cu\""),
+      "gemm.toml");
   EXPECT_EQ(m.on({90}).kernel.source, "sm90.cu");
   EXPECT_EQ(m.on({90}).kernel.launch.block[0].text(), "384");
   EXPECT_EQ(m.on({90}).kernel.launch.grid[0].text(), "ceil_div(n, TILE)");
@@ -197,7 +200,8 @@ TEST(ForeignManifest, AnArchOverridesSourceEntryCompileDefaultsAndLaunch) {
 TEST(ForeignManifest, ATemplateOfOverridesAloneRunsOnTheirArchsOnly) {
   const std::string text =
       "format = 1\n[template]\nname = \"only\"\n[launch]\ngrid = [1]\nblock = [32]\n"
-      "[arch.sm_90a]\nsource = \"h.cu\"\ninstantiate = \"h\"\n[arch.sm_100a]\nsource = \"b.cu\"\ninstantiate = \"b\"\n";
+      "[arch.sm_90a]\nsource = \"h.cu\"\ninstantiate = \"h\"\n[arch.sm_100a]\nsource = \"b.cu\"\ninstantiate "
+      "= \"b\"\n";
   const Manifest m = parse_manifest(text, "only.toml");
   EXPECT_TRUE(supports(m, {90}));
   EXPECT_TRUE(supports(m, {100}));
@@ -211,18 +215,21 @@ TEST(ForeignManifest, BadOverridesAreRefused) {
   expect_foreign_refused(foreign("[arch.sm_90a]", "[arch.hopper]"), {"gemm.toml:", "[arch] hopper"});
   expect_foreign_refused(foreign("default = { EPI = \"bias\" }", "default = { EPY = \"bias\" }"),
                          {"'EPY' is no parameter", "did you mean 'EPI'"});
-  expect_foreign_refused(foreign("default = { EPI = \"bias\" }", "default = { EPI = \"swish\" }"), {"'swish'"});
+  expect_foreign_refused(foreign("default = { EPI = \"bias\" }", "default = { EPI = \"swish\" }"),
+                         {"'swish'"});
   expect_foreign_refused(foreign("default = { EPI = \"bias\" }", "block = 1"), {"unknown key 'block'"});
-  expect_foreign_refused(foreign("source = \"gemm.cu\"", "source = \"gemm.cu\"\narch = { only = [\"sm_80\"] }"),
-                         {"sm_90a is overridden", "never used"});
+  expect_foreign_refused(
+      foreign("source = \"gemm.cu\"", "source = \"gemm.cu\"\narch = { only = [\"sm_80\"] }"),
+      {"sm_90a is overridden", "never used"});
 }
 
 TEST(ForeignManifest, ExportsArePartOfLaunchAndOfNothingThatIsKnownBefore) {
   expect_foreign_refused(foreign("default = \"none\"", "default = \"TILE > 2 ? none : bias\""), {"TILE"});
   expect_foreign_refused(foreign("STAGES = \"D / 64\"", "STAGES = \"TILE / 64\""),
                          {"'TILE' cannot be used here: it is known only when the kernel is launched"});
-  expect_foreign_refused(foreign("[export]", "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = "
-                                             "[\"TILE\"]\nblock = [1]\n[export]"),
+  expect_foreign_refused(foreign("[export]",
+                                 "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = "
+                                 "[\"TILE\"]\nblock = [1]\n[export]"),
                          {"'TILE' cannot be used here: it is a constant of the kernel's image"});
   expect_foreign_refused(foreign("TILE = \"lib", "n = \"lib"), {"and exports are called 'n'"});
   expect_foreign_refused(foreign("TILE = \"lib::Tile<{D}>::value\"", "TILE = \"lib::Tile<{Q}>::value\""),
@@ -230,13 +237,18 @@ TEST(ForeignManifest, ExportsArePartOfLaunchAndOfNothingThatIsKnownBefore) {
 }
 
 TEST(ForeignManifest, BadSpellingsAreRefused) {
-  expect_foreign_refused(foreign("\"lib::Bias<{T}>\"", "\"lib::Bias<{Q}>\""), {"[param.EPI]", "{Q} is no parameter"});
-  expect_foreign_refused(foreign("\"lib::Bias<{T}>\"", "\"lib::Bias<{EPI}>\""), {"need each other: EPI -> EPI"});
-  expect_foreign_refused(foreign("\"lib::Bias<{T}>\"", "\"lib::Bias{T\""), {"literal brace is written twice"});
+  expect_foreign_refused(foreign("\"lib::Bias<{T}>\"", "\"lib::Bias<{Q}>\""),
+                         {"[param.EPI]", "{Q} is no parameter"});
+  expect_foreign_refused(foreign("\"lib::Bias<{T}>\"", "\"lib::Bias<{EPI}>\""),
+                         {"need each other: EPI -> EPI"});
+  expect_foreign_refused(foreign("\"lib::Bias<{T}>\"", "\"lib::Bias{T\""),
+                         {"literal brace is written twice"});
   expect_foreign_refused(foreign("\"{D}u\"", "\"{Q}u\""), {"[compile] define WIDTH", "{Q} is no parameter"});
-  expect_foreign_refused(foreign("values = { none = \"lib::None\"", "values = [\"none\"]\nunused = { none = \"lib::None\""), {});
+  expect_foreign_refused(
+      foreign("values = { none = \"lib::None\"", "values = [\"none\"]\nunused = { none = \"lib::None\""), {});
   expect_foreign_refused(foreign("{ f16 = \"__half\", bf16", "{ bf16"), {"spelling", "needs 'f16'"});
-  expect_foreign_refused(foreign("{ f16 = \"__half\"", "{ f64 = \"double\", f16 = \"__half\""), {"'f64' is none of the values"});
+  expect_foreign_refused(foreign("{ f16 = \"__half\"", "{ f64 = \"double\", f16 = \"__half\""),
+                         {"'f64' is none of the values"});
   expect_foreign_refused(foreign("define = {", "define = { NDEBUG = \"1\","), {"ndebug = true"});
   expect_foreign_refused(foreign("\"stub.h\" }", "\"/stub.h\" }"), {"must be relative"});
   expect_foreign_refused(foreign("\"stub.h\" }", "\"exception.h\" }"), {"replaced by itself"});

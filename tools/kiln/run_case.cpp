@@ -102,10 +102,11 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
       const source::ArgumentSpec& a = arguments[i];
       if (known_[slot]) continue;
       if (a.type.kind == Kind::structure || a.type.kind == Kind::tensormap) {
-        throw Error(Errc::invalid_argument,
-                    "argument '" + a.name + "' of template '" + manifest().name + "' is a " +
-                        a.type.to_string(manifest().parameters) +
-                        ", which only a program can make: launch it with Kernel::operator() of kiln/kernel.hpp");
+        throw Error(
+            Errc::invalid_argument,
+            "argument '" + a.name + "' of template '" + manifest().name + "' is a " +
+                a.type.to_string(manifest().parameters) +
+                ", which only a program can make: launch it with Kernel::operator() of kiln/kernel.hpp");
       }
       if (a.type.kind == Kind::pointer) {
         set_integer(slot, 0);  // until there is a buffer; only `require` and `align` read it

@@ -20,9 +20,9 @@ using BufferSet = std::vector<Buffer>;
 
 class RunCase {
  public:
-  /// Resolves every argument's value and every buffer's size; `exports` are the image's, which shapes may read.
-  /// Throws Error (an unknown argument, a value that is no number, an argument without a value, or one that only
-  /// a program can make).
+  /// Resolves every argument's value and every buffer's size; `exports` are the image's, which shapes may
+  /// read. Throws Error (an unknown argument, a value that is no number, an argument without a value, or one
+  /// that only a program can make).
   RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
           const source::Resolved& resolved, const GivenArguments& given,
           const std::vector<compile::ExportFact>& exports = {});
