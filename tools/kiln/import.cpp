@@ -65,10 +65,10 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
                                  const std::vector<std::string>& elsewhere) {
   std::vector<std::string> names, bare;
   for (const KernelDeclaration& kernel : source.kernels) {
-    names.push_back(kernel.qualified());
+    const std::string name = kernel.qualified();
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     bare.push_back(kernel.name);
   }
-  names.erase(std::unique(names.begin(), names.end()), names.end());
   std::string nearest = base::did_you_mean(arguments.kernel, names);
   if (nearest.empty()) nearest = base::did_you_mean(arguments.kernel, bare);
   std::string message = quote(arguments.asked.file, 4096) + " declares no kernel " + quote(arguments.kernel) +
@@ -147,7 +147,7 @@ int import(Context& context, const Arguments& arguments) {
   draft.name = template_name(arguments.asked, kernel.name);
   draft.define = macros(arguments.define);
   const ImportSite site = site_of(arguments.asked, draft.name);
-  check_name(context, site, draft.name);
+  if (!arguments.asked.print) check_name(context, site, draft.name);
   draft.include_dirs = site.include_dirs;
   if (!site.includer.empty()) base::write_file(site.includer, site.includer_text);
   runtime::Pipeline& pipeline = context.service().pipeline();

@@ -1,5 +1,6 @@
 // A kernel's arguments, as far as their declarations tell.
 #include <algorithm>
+#include <charconv>
 
 #include "import_draft.hpp"
 #include "import_types.hpp"
@@ -17,13 +18,13 @@ class ArgumentDraft {
     ImportArgument out;
     out.declared = in.declared;
     const PlainType type = plain_type(in.type, source_);
-    if (type.pointers > 0 ||
-        std::any_of(type.words.begin(), type.words.end(), [](const Token& t) { return t.is("*"); }))
+    const std::size_t words = type.words.size();
+    const bool of_function = words > 2 && type.words[words - 2].is("*");  // "void(*)"
+    if (type.pointers > 0 || of_function)
       pointer(out, type);
     else
       value(out, type);
-    if (in.fallback.size() == 1 && in.fallback[0].kind == Token::Kind::number && !out.sized_by_image)
-      out.value = expression_of(in.fallback, {});
+    if (out.type.size() == 3) take_default(out, in.fallback);
     return out;
   }
 
@@ -39,6 +40,26 @@ class ArgumentDraft {
       return std::any_of(kernel_.parameters.begin(), kernel_.parameters.end(),
                          [&](const TemplateParameter& p) { return !p.name.empty() && t.is(p.name); });
     });
+  }
+  /// "4", "-1", "1e-5f": of a number.
+  static void take_default(ImportArgument& out, const Tokens& fallback) {
+    if (fallback.empty() || fallback.back().kind != Token::Kind::number || fallback.size() > 2) return;
+    if (fallback.size() == 2 && !fallback[0].is("-")) return;
+    const std::string sign = fallback.size() == 2 ? "-" : "";
+    if (out.type[0] != 'f') {
+      const std::string text = expression_of({fallback.back()}, {});
+      if (!text.empty()) out.value = sign + text;
+      return;
+    }
+    std::string text = fallback.back().text;
+    if (text.back() == 'f' || text.back() == 'F') text.pop_back();
+    double number = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc{} || end != text.data() + text.size()) return;
+    const bool real =
+        text.find_first_of(".eE") != std::string::npos;  // TOML wants digits on both sides of a dot
+    if (!real || (text.front() != '.' && text.find(".e") == std::string::npos && text.back() != '.'))
+      out.value = sign + text + (real ? "" : ".0");
   }
   void pointer(ImportArgument& out, const PlainType& type) const {
     out.writes = !type.points_to_const;
@@ -66,7 +87,9 @@ class ArgumentDraft {
     }
     if (const auto declared = source_.enums.find(type.word()); declared != source_.enums.end()) {
       out.type = "i32";
-      out.todo = "the number of a " + declared->second.qualified;
+      out.is_enum = true;
+      out.value = "0";
+      out.todo = "the number of one of " + declared->second.qualified;
       return;
     }
     out.sized_by_image = true;

@@ -28,6 +28,7 @@ struct ImportArgument {
   std::string name, type, declared;
   bool writes = false;          ///< a pointer to what is not const
   bool sized_by_image = false;  ///< a struct whose size the compiled image tells
+  bool is_enum = false;         ///< of the same source, passed as its number
   std::string value;            ///< its default, where that is a number
   std::string todo;
 };

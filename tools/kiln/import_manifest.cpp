@@ -126,7 +126,7 @@ void write_argument(Page& page, const ImportArgument& argument) {
   if (argument.value.empty())
     page.line("value = " + placeholder, where, "value: " + argument.todo);
   else
-    page.line("value = " + argument.value);
+    page.line("value = " + argument.value, where, argument.is_enum ? "value: " + argument.todo : "");
 }
 
 void write_launch(Page& page, const ImportDraft& draft) {
