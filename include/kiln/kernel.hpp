@@ -27,6 +27,12 @@ struct LaunchConfig : kiln_launch_config {
   }
 };
 
+/// Where a variable of an image lies, and how many bytes it has.
+struct Global {
+  DevicePtr address;
+  std::size_t bytes;
+};
+
 /// A view of a kernel that its Service owns: copy it freely, do not use it after the Service (or its context)
 /// is gone. Thread-safe.
 class Kernel {
@@ -50,6 +56,29 @@ class Kernel {
   /// Geometry and parameter pointers as cuLaunchKernelEx takes them; nothing is checked.
   void launch(const LaunchConfig& config, void** parameters) const {
     detail::check(kiln_kernel_launch_raw(handle_, &config, parameters));
+  }
+
+  /// Another [[kernel]] of the manifest: an entry point of the same image, which shares its variables. A view
+  /// that lives as long as this one. Throws Error(invalid_argument).
+  Kernel entry(const char* name) const {
+    const kiln_kernel* out = nullptr;
+    detail::check(kiln_kernel_entry(handle_, name, &out));
+    return Kernel(out);
+  }
+  /// A [[global]] of the manifest: a __device__ or __constant__ variable in the kernel's context. Throws
+  /// Error(invalid_argument).
+  Global global(const char* name) const {
+    kiln_global out{};
+    out.struct_size = sizeof out;
+    detail::check(kiln_kernel_global(handle_, name, &out));
+    return {DevicePtr(out.address), static_cast<std::size_t>(out.bytes)};
+  }
+  /// An [export] of the manifest: an integer constant of the source, such as the size of a struct. Throws
+  /// Error(invalid_argument).
+  std::int64_t constant(const char* name) const {
+    std::int64_t out = 0;
+    detail::check(kiln_kernel_constant(handle_, name, &out));
+    return out;
   }
 
   CUfunction function() const noexcept { return kiln_kernel_function(handle_); }

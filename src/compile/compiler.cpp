@@ -36,13 +36,14 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   request.nvrtc = toolkit.nvrtc;
   request.nvrtc_builtins = toolkit.nvrtc_builtins;
   request.program_name = kProgramDirectory + job.unit.unit + ".cu";
-  request.source = job.unit.source;
+  request.source = job.unit.source + job.unit.epilogue();
+  request.replace = job.unit.compile.replace;
   for (const source::Root& root : job.closure.roots) request.roots.emplace_back(root.name, root.path);
   request.arch = job.unit.resolved.arch.name();
   request.options = job.unit.options;
   request.options.insert(request.options.end(), kiln_options().begin(), kiln_options().end());
   request.random_seed = job.key.key.hex();
-  request.name_expressions = {job.unit.name_expression};
+  request.name_expressions = job.unit.name_expressions();
   request.linked = linked_from(job.closure);
   request.trace_headers = job.closure.computed || job.closure.toolkit_computed;
   request.want_ptx = job.want_ptx;
@@ -114,13 +115,38 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
   }
 }
 
-Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
-  Facts facts;
-  facts.unit = job.unit.unit;
-  facts.parameters = job.unit.resolved.specialization.parameters;
-  facts.arch = job.unit.resolved.arch.name();
-  facts.name_expression = job.unit.name_expression;
-  facts.lowered_name = r.lowered_names.empty() ? "" : r.lowered_names.front();
+EntryFacts entry_facts(const CompileJob& job, const WorkerResponse& r, const toolchain::CubinFacts& cubin,
+                       const source::NamedText& entry, const std::string& lowered_name) {
+  const toolchain::CubinKernel* kernel = cubin.kernel(lowered_name);
+  if (!kernel) {
+    fail(job, Errc::compile_failed,
+         "'" + entry.cpp + "' is no __global__ function: the image has no entry point '" + lowered_name + "'",
+         r.log);
+  }
+  EntryFacts out;
+  out.entry = entry.name;
+  out.name_expression = entry.cpp;
+  out.lowered_name = lowered_name;
+  for (const toolchain::CubinArgument& a : kernel->arguments) out.arguments.push_back({a.ordinal, a.size});
+  out.registers = kernel->registers;
+  out.stack_bytes = kernel->stack_bytes;
+  out.shared_bytes = kernel->shared_bytes;
+  out.max_threads = kernel->max_threads;
+  out.required_block = kernel->required_block;
+  out.cluster = kernel->cluster;
+  PtxasReport report = read_ptxas_report(r.log, lowered_name);
+  out.spill_store_bytes = report.spill_store_bytes;
+  out.spill_load_bytes = report.spill_load_bytes;
+  if (out.spill_bytes() == 0) {
+    out.spill_store_bytes = kernel->spill_store_bytes;  // an NVRTC whose log says nothing
+    out.spill_load_bytes = kernel->spill_load_bytes;
+  }
+  out.performance_warnings = std::move(report.performance_warnings);
+  return out;
+}
+
+Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
+  const WorkerResponse& r = answer.response;
   toolchain::CubinFacts cubin;
   try {
     cubin = toolchain::read_cubin({reinterpret_cast<const std::byte*>(r.image.data()), r.image.size()});
@@ -128,33 +154,39 @@ Facts gather_facts(const CompileJob& job, const WorkerResponse& r) {
     fail(job, Errc::compile_crashed,
          std::string("what the compile worker answered is no image: ") + error.what(), r.log);
   }
-  const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
-  if (!kernel) {
-    fail(job, Errc::compile_failed,
-         "'" + facts.name_expression + "' is no __global__ function: the image has no entry point '" +
-             facts.lowered_name + "'",
-         r.log);
+  const source::Instantiation& unit = job.unit;
+  if (r.lowered_names.size() != unit.name_expressions().size())
+    fail(job, Errc::compile_crashed, "the compile worker answered with other names than it was asked for", r.log);
+  auto lowered = r.lowered_names.begin();
+  Facts facts;
+  static_cast<EntryFacts&>(facts) = entry_facts(job, r, cubin, {unit.entry, unit.name_expression}, *lowered++);
+  for (const source::NamedText& entry : unit.entries)
+    facts.entries.push_back(entry_facts(job, r, cubin, entry, *lowered++));
+  for (const source::NamedText& global : unit.globals) {
+    const toolchain::CubinVariable* variable = cubin.variable(*lowered);
+    if (!variable) {
+      fail(job, Errc::compile_failed,
+           "[[global]] '" + global.name + "': the image has no variable '" + global.cpp + "' (" + *lowered +
+               "); it must be a __device__ or __constant__ one that the source defines",
+           r.log);
+    }
+    facts.globals.push_back({global.name, *lowered++, variable->bytes});
   }
-  for (const toolchain::CubinArgument& a : kernel->arguments) facts.arguments.push_back({a.ordinal, a.size});
-  facts.registers = kernel->registers;
-  facts.stack_bytes = kernel->stack_bytes;
-  facts.shared_bytes = kernel->shared_bytes;
-  facts.max_threads = kernel->max_threads;
-  facts.required_block = kernel->required_block;
-  facts.cluster = kernel->cluster;
-  PtxasReport report = read_ptxas_report(r.log, facts.lowered_name);
-  facts.spill_store_bytes = report.spill_store_bytes;
-  facts.spill_load_bytes = report.spill_load_bytes;
-  if (facts.spill_store_bytes + facts.spill_load_bytes == 0) {
-    facts.spill_store_bytes = kernel->spill_store_bytes;  // an NVRTC whose log says nothing
-    facts.spill_load_bytes = kernel->spill_load_bytes;
+  for (std::size_t i = 0; i < unit.exports.size(); ++i) {
+    const toolchain::CubinVariable* variable = cubin.variable(source::export_symbol(i));
+    if (!variable || !variable->value)
+      fail(job, Errc::compile_failed, "[export] '" + unit.exports[i].name + "' is not in the image", r.log);
+    facts.exports.push_back({unit.exports[i].name, *variable->value});
   }
-  facts.performance_warnings = std::move(report.performance_warnings);
+  facts.unit = unit.unit;
+  facts.parameters = unit.resolved.specialization.parameters;
+  facts.arch = unit.resolved.arch.name();
   facts.nvrtc_version = r.nvrtc_version;
   facts.frontend_ms = r.frontend_ms;
   facts.nvvm_ms = r.nvvm_ms;
   facts.ptxas_ms = r.ptxas_ms;
   facts.compile_ms = r.total_ms;
+  facts.peak_memory = answer.peak_memory;
   facts.created_s = std::time(nullptr);
   facts.project_header_through_toolkit = job.key.project_header_through_toolkit;
   facts.log = clipped(diagnostics_of(r.log));
@@ -227,7 +259,7 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
           : ask(make_request(job, toolkit));
   check_answer(job, answer, std::chrono::duration<double>(demand.compile_limit).count());
   Compiled out;
-  out.facts = gather_facts(job, answer.response);
+  out.facts = gather_facts(job, answer);
   out.unpublishable = unpublishable_beforehand(job.closure, toolkit);
   if (out.unpublishable.empty()) out.unpublishable = unpublishable_afterwards(job, answer.response);
   out.image = std::move(answer.response.image);

@@ -17,18 +17,42 @@ struct ArgumentFact {
   std::uint32_t size = 0;  ///< bytes; offsets shift between archs and are not recorded
 };
 
-struct Facts {
-  std::string unit;  ///< template name, or NAME@reference
-  std::vector<Parameter> parameters;
-  std::string arch;
+/// One entry point of an image.
+struct EntryFacts {
+  std::string entry;  ///< the manifest's name of it; mostly empty
   std::string name_expression, lowered_name;
   std::vector<ArgumentFact> arguments;
   std::uint32_t registers = 0, stack_bytes = 0, spill_store_bytes = 0, spill_load_bytes = 0, shared_bytes = 0,
                 max_threads = 0;
   std::array<std::uint32_t, 3> required_block{}, cluster{};
-  std::vector<std::string> performance_warnings;
+  std::vector<std::string> performance_warnings;  ///< ptxas C75xx lines
+
+  std::uint64_t spill_bytes() const noexcept { return std::uint64_t{spill_store_bytes} + spill_load_bytes; }
+};
+
+/// A __device__ or __constant__ variable of an image.
+struct GlobalFact {
+  std::string name, lowered_name;
+  std::uint64_t bytes = 0;
+};
+
+/// An integer constant of the source.
+struct ExportFact {
+  std::string name;
+  std::int64_t value = 0;
+};
+
+/// The entry point that comes first, and what the image has beside it.
+struct Facts : EntryFacts {
+  std::string unit;  ///< template name, or NAME@reference
+  std::vector<Parameter> parameters;
+  std::string arch;
+  std::vector<EntryFacts> entries;  ///< the further ones
+  std::vector<GlobalFact> globals;
+  std::vector<ExportFact> exports;
   std::string nvrtc_version;  ///< "13.0"
   double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0, compile_ms = 0;
+  std::uint64_t peak_memory = 0;                ///< bytes resident at the most in its worker; 0: not known
   std::int64_t created_s = 0;                   ///< unix time; for people, never for identity
   bool project_header_through_toolkit = false;  ///< such a record is never served for another toolchain
   std::string log;                              ///< diagnostics of the successful compile, at most 16 KB
@@ -37,7 +61,7 @@ struct Facts {
 };
 
 /// In the key: facts of another version are another entry, never a damaged one.
-inline constexpr std::uint32_t kFactsVersion = 1;
+inline constexpr std::uint32_t kFactsVersion = 2;
 
 /// The part of encoded facts that says what was compiled; views into them.
 struct FactsIdentity {

@@ -180,6 +180,7 @@ Answer ask_with_headers(const WorkerRequest& request, const HeaderUnit& unit, Pr
 std::optional<Digest> header_name(const WorkerRequest& request, const source::Closure& closure,
                                   const toolchain::Toolkit& toolkit, const HeaderSettings& settings) {
   if (!settings.enabled || closure.files.size() < settings.min_files) return std::nullopt;
+  if (!request.replace.empty()) return std::nullopt;  // whether a header keeps those of memory is not known
   if (toolkit.nvrtc_build_id.empty() || toolkit.builtins_build_id.empty()) return std::nullopt;
   // A memo's digests are no digests of content; dates and computed probes are in no digest at all.
   if (closure.memoised || !closure.date_time.empty() || !closure.computed_probes.empty()) return std::nullopt;

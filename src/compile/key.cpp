@@ -63,7 +63,11 @@ MadeKey make_key(const source::Instantiation& unit, const source::Closure& closu
     const source::ClosureFile& file = closure.files[edge.file];
     field(text, "include", edge.includer, edge.spelling, file.symbolic, file.digest);
   }
+  for (const auto& [name, file] : unit.compile.replace) field(text, "replace", name, file);
   field(text, "name", unit.name_expression);
+  for (const source::NamedText& e : unit.entries) field(text, "entry", e.name, e.cpp);
+  for (const source::NamedText& g : unit.globals) field(text, "global", g.name, g.cpp);
+  for (const source::NamedText& e : unit.exports) field(text, "export", e.name, e.cpp);
   for (const Parameter& p : unit.resolved.specialization.parameters)
     field(text, "parameter", p.name, p.value);
   for (const std::string& option : unit.options) field(text, "option", option);

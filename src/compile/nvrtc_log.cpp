@@ -116,7 +116,11 @@ PtxasReport read_ptxas_report(std::string_view log, std::string_view lowered_nam
       report.spill_load_bytes = number_before(line, " bytes spill loads");
       mine = false;
     }
-    if (line.find("(C75") != std::string_view::npos) report.performance_warnings.emplace_back(line);
+    if (line.find("(C75") == std::string_view::npos) return;
+    // Most name the function; one that names another says nothing about this one.
+    const bool names_one = line.find("function '") != std::string_view::npos;
+    if (!names_one || line.find('\'' + std::string(lowered_name) + '\'') != std::string_view::npos)
+      report.performance_warnings.emplace_back(line);
   });
   return report;
 }

@@ -176,7 +176,13 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
     }
   }
   if (!done) translate(nvrtc, request, options, response);
-  if (trace && response.status == Status::ok) response.headers_read = trace->headers();
+  if (!trace || response.status != Status::ok) return;
+  response.headers_read = trace->headers();
+  // Those of memory only lead to others, which are listed as well.
+  std::erase_if(response.headers_read, [&](const std::string& read) {
+    return std::any_of(request.replace.begin(), request.replace.end(),
+                       [&](const auto& replaced) { return replaced.first == read; });
+  });
 }
 
 /// How many compile here. A child that was forked meanwhile has it from its parent for ever, as it has the

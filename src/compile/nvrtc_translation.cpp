@@ -67,8 +67,17 @@ bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const Work
 bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vector<std::string>& options,
                WorkerResponse& response) {
   Program program{nvrtc};
-  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(), 0,
-                                  nullptr, nullptr),
+  // A header in memory is found by its exact spelling, before all files, also beside the includer. That it only
+  // leads to another keeps that one an ordinary file of the closure.
+  std::vector<std::string> texts;
+  std::vector<const char*> contents, names;
+  for (const auto& [name, file] : request.replace) texts.push_back("#include <" + file + ">\n");
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    contents.push_back(texts[i].c_str());
+    names.push_back(request.replace[i].first.c_str());
+  }
+  nvrtc.check(nvrtc.CreateProgram(&program.handle, request.source.c_str(), request.program_name.c_str(),
+                                  static_cast<int>(names.size()), contents.data(), names.data()),
               "nvrtcCreateProgram");
   for (const std::string& name : request.name_expressions) {
     nvrtc.check(nvrtc.AddNameExpression(program.handle, name.c_str()), "nvrtcAddNameExpression");

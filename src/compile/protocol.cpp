@@ -24,6 +24,19 @@ std::vector<std::string> get_strings(Reader& in) {
   return items;
 }
 
+using Pairs = std::vector<std::pair<std::string, std::string>>;
+void put_pairs(Writer& out, const Pairs& items) {
+  out.list(items, [](Writer& w, const auto& item) { w.bytes(item.first).bytes(item.second); });
+}
+Pairs get_pairs(Reader& in) {
+  Pairs items;
+  in.list([&](Reader& r) {
+    std::string first = r.string();
+    items.emplace_back(std::move(first), r.string());
+  });
+  return items;
+}
+
 struct Header {
   char magic[4] = {'k', 'i', 'l', 'n'};
   std::uint32_t version = kProtocolVersion;
@@ -75,7 +88,8 @@ struct Connection {
 std::string encode(const WorkerRequest& r) {
   Writer out;
   out.bytes(r.nvrtc).bytes(r.nvrtc_builtins).bytes(r.program_name).bytes(r.source);
-  out.list(r.roots, [](Writer& w, const auto& root) { w.bytes(root.first).bytes(root.second); });
+  put_pairs(out, r.roots);
+  put_pairs(out, r.replace);
   out.bytes(r.arch);
   put_strings(out, r.options);
   out.bytes(r.random_seed);
@@ -93,10 +107,8 @@ WorkerRequest decode_request(std::string_view bytes) {
   r.nvrtc_builtins = in.string();
   r.program_name = in.string();
   r.source = in.string();
-  in.list([&](Reader& each) {
-    std::string name = each.string();
-    r.roots.emplace_back(std::move(name), each.string());
-  });
+  r.roots = get_pairs(in);
+  r.replace = get_pairs(in);
   r.arch = in.string();
   r.options = get_strings(in);
   r.random_seed = in.string();

@@ -14,7 +14,7 @@
 
 namespace kiln::compile {
 
-inline constexpr std::uint32_t kProtocolVersion = 2;
+inline constexpr std::uint32_t kProtocolVersion = 3;
 /// Programs pretend to lie here: below a file nothing can exist, so no quoted include is ever found beside
 /// the source.
 inline constexpr const char* kProgramDirectory = "/dev/null/";
@@ -42,6 +42,8 @@ struct WorkerRequest {
   std::string program_name;           ///< "/dev/null/rms_norm.cu"
   std::string source;
   std::vector<std::pair<std::string, std::string>> roots;  ///< {".k0", absolute directory}, in search order
+  /// [compile] replace: an include of the first name is one of <second>.
+  std::vector<std::pair<std::string, std::string>> replace;
   std::string arch;                                        ///< "sm_90a"
   std::vector<std::string> options;                        ///< the manifest's, then kiln's
   std::string random_seed;

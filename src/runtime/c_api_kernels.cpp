@@ -180,7 +180,7 @@ void kiln_image_release(kiln_image* image) {
 kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* out) {
   return guarded([&] {
     const LoadedKernel& k = of(kernel);
-    const compile::Facts& facts = k.image().facts;
+    const compile::EntryFacts& facts = k.facts();
     kiln_kernel_info info{};
     info.outcome = static_cast<int32_t>(k.outcome());
     std::snprintf(info.key, sizeof info.key, "%s", k.image().key.hex().c_str());
@@ -192,6 +192,31 @@ kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* ou
     info.specialization = k.specialization().c_str();
     info.lowered_name = facts.lowered_name.c_str();
     fill_sized(out, info);
+  });
+}
+
+kiln_status kiln_kernel_entry(const kiln_kernel* kernel, const char* name, const kiln_kernel** out) {
+  return guarded([&] {
+    require(name && out, "name and out must not be null");
+    *out = handle_of(of(kernel).entry(name));
+  });
+}
+
+kiln_status kiln_kernel_global(const kiln_kernel* kernel, const char* name, kiln_global* out) {
+  return guarded([&] {
+    require(name != nullptr, "name is null");
+    const Library::Global found = of(kernel).global(name);
+    kiln_global result{};
+    result.address = found.address;
+    result.bytes = found.bytes;
+    fill_sized(out, result);
+  });
+}
+
+kiln_status kiln_kernel_constant(const kiln_kernel* kernel, const char* name, int64_t* out) {
+  return guarded([&] {
+    require(name && out, "name and out must not be null");
+    *out = of(kernel).constant(name);
   });
 }
 

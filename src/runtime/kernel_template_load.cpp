@@ -9,6 +9,14 @@ namespace kiln::runtime {
 
 using namespace toolchain;
 
+static WantedOfLibrary wanted_of(const compile::Facts& facts) {
+  WantedOfLibrary out;
+  out.kernels.push_back(facts.lowered_name);
+  for (const compile::EntryFacts& entry : facts.entries) out.kernels.push_back(entry.lowered_name);
+  for (const compile::GlobalFact& global : facts.globals) out.globals.push_back(global.lowered_name);
+  return out;
+}
+
 /// A caller with a deadline does not call the driver himself: a kernel that never ends can hold a load up for
 /// as long as it runs.
 const LoadedKernel& KernelTemplate::load_once(const Wanted& wanted, source::Instantiation unit,
@@ -113,11 +121,12 @@ std::unique_ptr<LoadedKernel> KernelTemplate::load(const source::Instantiation& 
   const std::string what = unit.resolved.specialization.to_string();
   for (;;) {
     std::string refusal;
-    auto library = Library::load(driver, obtained.image->bytes, obtained.image->facts.lowered_name,
+    auto library = Library::load(driver, obtained.image->bytes, wanted_of(obtained.image->facts),
                                  "loading " + what, refusal);
     if (library) {
       return std::make_unique<LoadedKernel>(driver, target_.device, origin_, unit.which, unit.resolved,
-                                            std::move(obtained), std::move(*library));
+                                            std::move(obtained),
+                                            std::make_shared<const Library>(std::move(*library)));
     }
     if (obtained.outcome == Outcome::compiled || !options.rejected.insert(obtained.image->key).second) {
       throw Error(Errc::driver,

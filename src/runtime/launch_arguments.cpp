@@ -96,19 +96,25 @@ LoadedKernel::~LoadedKernel() {
 /// The manifest against the image: the driver trusts the parameter list that we give it.
 void LoadedKernel::check_layout() const {
   const auto& declared = manifest().arguments;
-  const auto& recorded = obtained_.image->facts.arguments;
+  const auto& recorded = facts_.arguments;
   if (declared.size() != recorded.size()) {
     fail(Errc::manifest, "the manifest declares " + std::to_string(declared.size()) +
                              " arguments, and the kernel has " + std::to_string(recorded.size()));
   }
   for (const auto& argument : recorded) {
     const ArgumentSpec& a = declared.at(argument.ordinal);
-    if (a.type.size() == argument.size) continue;
+    if (a.type.size() == argument.size || a.type.size() == 0) continue;
     fail(Errc::manifest, "argument " + std::to_string(argument.ordinal) + " '" + a.name + "' is " +
                              a.type.to_string(manifest().parameters) + " of " +
                              std::to_string(a.type.size()) + " bytes in the manifest, and has " +
                              std::to_string(argument.size) + " in the kernel");
   }
+}
+
+/// What the caller has to give: declared, or of a struct without a size what the image says.
+std::uint32_t LoadedKernel::argument_bytes(std::size_t i) const noexcept {
+  const std::uint32_t declared = manifest().arguments[i].type.size();
+  return declared != 0 ? declared : facts_.arguments[i].size;
 }
 
 void LoadedKernel::check_count(std::size_t count) const {
@@ -139,9 +145,11 @@ std::uint64_t LoadedKernel::checked_conversions(const kiln_arg_type* types, std:
     const bool good = want == Kind::pointer ? have == KILN_ARG_POINTER && size == 8
                       : is_integer(want)    ? integer
                       : is_float(want)      ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
-                                            : have == KILN_ARG_BYTES && size == arguments[i].type.size();
+                                            : have == KILN_ARG_BYTES && size == argument_bytes(i);
     if (!good) {
-      const std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
+      std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
+      if (!extra && want == Kind::structure && arguments[i].type.size() == 0)
+        wanted += " of " + std::to_string(argument_bytes(i)) + " bytes";
       fail(Errc::invalid_argument, "argument " + std::to_string(i) + " '" + name + "' is " + kind_name(have) +
                                        " of " + std::to_string(size) + " bytes, expected " + wanted);
     }

@@ -40,12 +40,13 @@ void Extras::attach(std::array<LaunchAttribute, 3>& attributes, LaunchConfig& co
 }
 
 LaunchPlan::LaunchPlan(const source::Manifest& manifest, const source::LaunchSpec& spec,
-                       std::vector<std::int64_t> known_slots, std::int64_t static_shared_bytes)
+                       std::vector<std::int64_t> known_slots, std::int64_t static_shared_bytes,
+                       Exports exports)
     : slots(std::move(known_slots)), known_(slots.size(), true) {
   const source::SlotLayout& layout = manifest.slots;
   std::fill_n(known_.begin() + layout.argument_slot(0), layout.arguments + layout.runtime, false);
   take_defaults(manifest);
-  take_checks(manifest);
+  take_checks(manifest, exports);
   take_geometry(layout, spec, static_shared_bytes);
   take_reads(manifest);
 }
@@ -71,10 +72,16 @@ void LaunchPlan::take_defaults(const source::Manifest& manifest) {
   }
 }
 
-void LaunchPlan::take_checks(const source::Manifest& manifest) {
+void LaunchPlan::take_checks(const source::Manifest& manifest, Exports exports) {
+  const auto checked = [&](const Expression& expression) {
+    const int first = manifest.slots.export_slot(0), end = manifest.slots.arch_slot();
+    return exports == Exports::known ||
+           std::none_of(expression.reads().begin(), expression.reads().end(),
+                        [&](int slot) { return slot >= first && slot < end; });
+  };
   for (std::size_t i = 0; i < manifest.arguments.size(); ++i) {
     const ArgumentSpec& a = manifest.arguments[i];
-    if (a.type.kind != Kind::pointer || a.align.empty()) continue;
+    if (a.type.kind != Kind::pointer || a.align.empty() || !checked(a.align)) continue;
     Expression bytes = folded(a.align);
     const auto constant = bytes.constant_value();
     if (constant && *constant <= 1) continue;
@@ -83,7 +90,7 @@ void LaunchPlan::take_checks(const source::Manifest& manifest) {
     alignments.push_back({i, mask, std::move(bytes)});
   }
   for (const source::Requirement& r : manifest.requirements) {
-    if (!r.at_launch) continue;
+    if (!r.at_launch || !checked(r.expression)) continue;
     Expression expression = folded(r.expression);
     if (expression.constant_value().value_or(0) == 0) requirements.push_back({std::move(expression), &r});
   }

@@ -29,9 +29,13 @@ struct Geometry : toolchain::LaunchConfig {
 struct LaunchPlan {
   using Kind = source::ArgumentType::Kind;
 
-  /// `slots`: parameters, derives, arch and device; the rest zero.
+  /// Whether the image has the manifest's exports: a reference's has not, and what reads them is not checked.
+  enum class Exports { known, not_there };
+
+  /// `slots`: parameters, derives, exports, arch and device; the rest zero.
   LaunchPlan(const source::Manifest& manifest, const source::LaunchSpec& spec,
-             std::vector<std::int64_t> slots, std::int64_t static_shared_bytes);
+             std::vector<std::int64_t> slots, std::int64_t static_shared_bytes,
+             Exports exports = Exports::known);
   LaunchPlan(const LaunchPlan&) = delete;  // config points to attributes_
   LaunchPlan& operator=(const LaunchPlan&) = delete;
 
@@ -79,7 +83,7 @@ struct LaunchPlan {
   using Limits = std::array<std::int64_t, 3>;
 
   void take_defaults(const source::Manifest& manifest);
-  void take_checks(const source::Manifest& manifest);
+  void take_checks(const source::Manifest& manifest, Exports exports);
   void take_geometry(const source::SlotLayout& layout, const source::LaunchSpec& spec,
                      std::int64_t static_shared_bytes);
   void take_reads(const source::Manifest& manifest);

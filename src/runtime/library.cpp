@@ -7,7 +7,7 @@ namespace kiln::runtime {
 using namespace toolchain;
 
 std::optional<Library> Library::load(const Driver& driver, const std::string& image,
-                                     const std::string& lowered_name, const std::string& doing,
+                                     const WantedOfLibrary& wanted, const std::string& doing,
                                      std::string& refusal) {
   Driver::refuse_in_forked_child(doing);
   const RelaxedCapture relaxed(driver);
@@ -29,14 +29,22 @@ std::optional<Library> Library::load(const Driver& driver, const std::string& im
   if (refused(loaded)) return std::nullopt;
   driver.check(loaded, "cuLibraryLoadData", doing);
   Library library(driver, handle);
-  CUkernel kernel = nullptr;
-  const CUresult found = driver.cuLibraryGetKernel(&kernel, handle, lowered_name.c_str());
-  if (refused(found)) return std::nullopt;
-  driver.check(found, "cuLibraryGetKernel", doing);
-  const CUresult got = driver.cuKernelGetFunction(&library.function_, kernel);
-  if (refused(got)) return std::nullopt;  // lazy loading reports a bad image here
-  driver.check(got, "cuKernelGetFunction", doing);
-  if (driver.cuFuncLoad) driver.check(driver.cuFuncLoad(library.function_), "cuFuncLoad", doing);
+  for (const std::string& name : wanted.kernels) {
+    CUkernel kernel = nullptr;
+    const CUresult found = driver.cuLibraryGetKernel(&kernel, handle, name.c_str());
+    if (refused(found)) return std::nullopt;
+    driver.check(found, "cuLibraryGetKernel", doing);
+    CUfunction& function = library.functions_.emplace_back();
+    const CUresult got = driver.cuKernelGetFunction(&function, kernel);
+    if (refused(got)) return std::nullopt;  // lazy loading reports a bad image here
+    driver.check(got, "cuKernelGetFunction", doing);
+    if (driver.cuFuncLoad) driver.check(driver.cuFuncLoad(function), "cuFuncLoad", doing);
+  }
+  for (const std::string& name : wanted.globals) {
+    Global& global = library.globals_.emplace_back();
+    driver.check(driver.cuLibraryGetGlobal(&global.address, &global.bytes, handle, name.c_str()),
+                 "cuLibraryGetGlobal", doing + ", variable '" + name + '\'');
+  }
   Driver::saw_initialized();
   return library;
 }
@@ -45,13 +53,15 @@ Library::Library(Library&& other) noexcept
     : driver_(other.driver_),
       process_(other.process_),
       library_(std::exchange(other.library_, nullptr)),
-      function_(std::exchange(other.function_, nullptr)) {}
+      functions_(std::move(other.functions_)),
+      globals_(std::move(other.globals_)) {}
 
 Library& Library::operator=(Library&& other) noexcept {
   std::swap(driver_, other.driver_);
   std::swap(process_, other.process_);
   std::swap(library_, other.library_);
-  std::swap(function_, other.function_);
+  std::swap(functions_, other.functions_);
+  std::swap(globals_, other.globals_);
   return *this;
 }
 

@@ -3,28 +3,43 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/process.hpp"
 #include "toolchain/driver.hpp"
 
 namespace kiln::runtime {
 
+/// What is wanted of an image, by lowered names. One kernel at least.
+struct WantedOfLibrary {
+  std::vector<std::string> kernels, globals;
+};
+
 /// Unloads on destruction; tolerates a driver or context that is already gone, and leaves a forked child's
 /// copy alone: what it names is the parent's.
 class Library {
  public:
-  /// Loads in relaxed capture mode and makes the function resident, so that the first launch loads nothing.
+  /// Where a variable lies in the context that it was loaded in.
+  struct Global {
+    toolchain::CUdeviceptr address = 0;
+    std::size_t bytes = 0;
+  };
+
+  /// Loads in relaxed capture mode and makes the functions resident, so that the first launch loads nothing.
   /// Nothing when the driver refuses the image for its content ("invalid image", "no binary"): the caller may
   /// try another record; `refusal` says why. Throws Error(driver) for every other failure, and in a child
   /// forked after cuInit without asking the driver; nothing stays loaded then.
   static std::optional<Library> load(const toolchain::Driver& driver, const std::string& image,
-                                     const std::string& lowered_name, const std::string& doing,
+                                     const WantedOfLibrary& wanted, const std::string& doing,
                                      std::string& refusal);
   Library(Library&& other) noexcept;
   Library& operator=(Library&& other) noexcept;
   ~Library();
 
-  toolchain::CUfunction function() const noexcept { return function_; }
+  /// Of wanted.kernels[i].
+  toolchain::CUfunction function(std::size_t i = 0) const noexcept { return functions_[i]; }
+  /// Of wanted.globals, in order.
+  const std::vector<Global>& globals() const noexcept { return globals_; }
 
  private:
   Library(const toolchain::Driver& driver, toolchain::CUlibrary library)
@@ -32,7 +47,8 @@ class Library {
   const toolchain::Driver* driver_;
   std::uint64_t process_ = base::process_generation();
   toolchain::CUlibrary library_ = nullptr;
-  toolchain::CUfunction function_ = nullptr;
+  std::vector<toolchain::CUfunction> functions_;
+  std::vector<Global> globals_;
 };
 
 /// While it lives, this thread's driver calls do not invalidate a stream capture of another one.

@@ -13,25 +13,59 @@ namespace {
 constexpr std::int64_t kFreeSharedBytes = 48 << 10;
 /// Blocks of a cluster that every device of 9.0 or newer has room for.
 constexpr unsigned kPortableCluster = 8;
+
+const source::Manifest& manifest_of(const source::Template& origin, base::Arch arch, std::size_t entry) {
+  const source::Manifest& first = origin.manifest.on(arch);
+  return entry == 0 ? first : *first.entries.at(entry - 1);
+}
+
+const compile::EntryFacts& facts_of(const StoredImage& image, std::size_t entry) {
+  return entry == 0 ? image.facts : image.facts.entries.at(entry - 1);
+}
+
+std::string name_of(const source::Resolved& resolved, const source::Manifest& manifest, std::size_t entry) {
+  const std::string name = resolved.specialization.to_string();
+  return entry == 0 ? name : name + ", kernel '" + manifest.entry + '\'';
+}
+
+std::string shape(const std::array<std::uint32_t, 3>& dimensions) {
+  return std::to_string(dimensions[0]) + " x " + std::to_string(dimensions[1]) + " x " +
+         std::to_string(dimensions[2]);
+}
 }  // namespace
 
 LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
                            std::shared_ptr<const source::Template> origin, source::Which which,
-                           source::Resolved resolved, Obtained obtained, Library library)
+                           source::Resolved resolved, Obtained obtained,
+                           std::shared_ptr<const Library> library, std::size_t entry)
     : driver_(driver),
       origin_(std::move(origin)),
       which_(which),
       resolved_(std::move(resolved)),
+      manifest_(manifest_of(*origin_, resolved_.arch, entry)),
       obtained_(std::move(obtained)),
+      facts_(facts_of(*obtained_.image, entry)),
       library_(std::move(library)),
-      name_(resolved_.specialization.to_string()),
-      plan_(manifest(), spec(), known_slots(device), obtained_.image->facts.shared_bytes),
-      shared_allowed_(kFreeSharedBytes - obtained_.image->facts.shared_bytes) {}
+      function_(library_->function(entry)),
+      name_(name_of(resolved_, manifest_, entry)),
+      plan_(manifest(), spec(), known_slots(device), facts_.shared_bytes,
+            which == source::Which::kernel ? LaunchPlan::Exports::known : LaunchPlan::Exports::not_there),
+      shared_allowed_(kFreeSharedBytes - facts_.shared_bytes) {
+  if (!manifest_.arguments.empty()) check_layout();  // without any, it is launched raw
+  if (plan_.block.empty()) check_block(plan_.config);
+  if (plan_.cluster.empty()) check_cluster(plan_.config);
+  const std::size_t others = entry == 0 ? obtained_.image->facts.entries.size() : 0;
+  for (std::size_t i = 1; i <= others; ++i) {
+    entries_.push_back(std::make_unique<const LoadedKernel>(driver, device, origin_, which, resolved_,
+                                                            obtained_, library_, i));
+  }
+}
 
 std::vector<std::int64_t> LoadedKernel::known_slots(const DeviceFacts& device) const {
   const source::SlotLayout& layout = manifest().slots;
-  std::vector<std::int64_t> out = resolved_.slots;
-  out.resize(static_cast<std::size_t>(layout.total()));
+  std::vector<std::int64_t> out = source::slots_of(manifest(), resolved_);
+  for (const compile::ExportFact& constant : obtained_.image->facts.exports)
+    out[static_cast<std::size_t>(manifest().slot_index(constant.name))] = constant.value;
   out[static_cast<std::size_t>(layout.sms_slot())] = device.sms;
   out[static_cast<std::size_t>(layout.smem_optin_slot())] = device.smem_optin;
   out[static_cast<std::size_t>(layout.l2_slot())] = device.l2;
@@ -61,7 +95,7 @@ inline void LoadedKernel::set_dimension(const LaunchPlan::Dimension& dimension, 
 
 void LoadedKernel::set_shared_memory(PreparedLaunch& out) const {
   const std::int64_t bytes = plan_.smem.evaluate(out.slots);
-  const std::int64_t fixed = obtained_.image->facts.shared_bytes;
+  const std::int64_t fixed = facts_.shared_bytes;
   const std::int64_t optin = plan_.slots[static_cast<std::size_t>(manifest().slots.smem_optin_slot())];
   if (bytes < 0 || bytes > optin - fixed) {
     fail(Errc::requirement, "smem = " + plan_.smem.text() + " = " + std::to_string(bytes) + " bytes (and " +
@@ -75,6 +109,7 @@ void LoadedKernel::set_geometry(PreparedLaunch& out) const {
   Geometry& c = out.config;
   c = plan_.config;
   for (const auto& dimension : plan_.block) set_dimension(dimension, out);
+  if (!plan_.block.empty()) check_block(c);
   if (!plan_.smem.empty()) set_shared_memory(out);
   if (c.shared_bytes > shared_allowed_.load(std::memory_order_relaxed)) allow_shared_memory(c.shared_bytes);
   if (plan_.wants_occupancy) {
@@ -82,7 +117,65 @@ void LoadedKernel::set_geometry(PreparedLaunch& out) const {
   }
   for (const auto& dimension : plan_.grid) set_dimension(dimension, out);
   for (const auto& dimension : plan_.cluster) set_dimension(dimension, out);
+  if (!plan_.cluster.empty()) check_cluster(c);
   if (c.cluster_blocks() > kPortableCluster) allow_large_cluster();
+}
+
+/// The source's __block_size__, reqntid or __launch_bounds__ against what [launch] makes of it.
+void LoadedKernel::check_block(const Geometry& config) const {
+  const auto& required = facts_.required_block;
+  const std::array<std::uint32_t, 3> block{config.block_x, config.block_y, config.block_z};
+  if (required[0] != 0 && block != required) {
+    fail(Errc::requirement, "[launch] block = " + shape(block) + ", and the kernel was compiled for blocks of " +
+                                shape(required) + " threads only");
+  }
+  const std::uint64_t threads = std::uint64_t{block[0]} * block[1] * block[2];
+  if (facts_.max_threads != 0 && threads > facts_.max_threads) {
+    fail(Errc::requirement, "[launch] block = " + shape(block) + " has " + std::to_string(threads) +
+                                " threads, and the kernel's __launch_bounds__ allow " +
+                                std::to_string(facts_.max_threads));
+  }
+}
+
+/// Against the source's __cluster_dims__. Without a cluster in [launch] they hold by themselves.
+void LoadedKernel::check_cluster(const Geometry& config) const {
+  const auto& compiled = facts_.cluster;
+  const std::array<std::uint32_t, 3> cluster{config.cluster_x, config.cluster_y, config.cluster_z};
+  if (compiled[0] == 0 || spec().cluster.empty() || cluster == compiled) return;
+  fail(Errc::requirement, "[launch] cluster = " + shape(cluster) + ", and the kernel was compiled for clusters of " +
+                              shape(compiled) + " blocks only (__cluster_dims__)");
+}
+
+const LoadedKernel& LoadedKernel::entry(std::string_view wanted) const {
+  if (wanted == manifest_.entry) return *this;
+  std::string known = manifest_.entry;
+  for (const auto& other : entries_) {
+    if (other->manifest_.entry == wanted) return *other;
+    known += (known.empty() ? "" : ", ") + other->manifest_.entry;
+  }
+  fail(Errc::invalid_argument, "has no [[kernel]] called '" + std::string(wanted) + "'; it has: " +
+                                   (known.empty() ? "none but the one that [template] names" : known));
+}
+
+Library::Global LoadedKernel::global(std::string_view wanted) const {
+  const auto& globals = obtained_.image->facts.globals;
+  std::string known;
+  for (std::size_t i = 0; i < globals.size(); ++i) {
+    if (globals[i].name == wanted) return library_->globals()[i];
+    known += (i ? ", " : "") + globals[i].name;
+  }
+  fail(Errc::invalid_argument, "has no [[global]] called '" + std::string(wanted) +
+                                   "'; it has: " + (known.empty() ? "none" : known));
+}
+
+std::int64_t LoadedKernel::constant(std::string_view wanted) const {
+  std::string known;
+  for (const compile::ExportFact& constant : obtained_.image->facts.exports) {
+    if (constant.name == wanted) return constant.value;
+    known += (known.empty() ? "" : ", ") + constant.name;
+  }
+  fail(Errc::invalid_argument, "has no [export] called '" + std::string(wanted) +
+                                   "'; it has: " + (known.empty() ? "none" : known));
 }
 
 /// Blocks of this size that one multiprocessor holds.
@@ -95,6 +188,12 @@ std::int64_t LoadedKernel::occupancy(const Geometry& config) const {
                     &blocks, function(), static_cast<int>(config.block_x * config.block_y * config.block_z),
                     config.shared_bytes),
                 "cuOccupancyMaxActiveBlocksPerMultiprocessor", "launching " + name_);
+  if (blocks == 0) {
+    fail(Errc::requirement, "occupancy = 0: not one block of " +
+                                std::to_string(config.block_x * config.block_y * config.block_z) +
+                                " threads with " + std::to_string(config.shared_bytes) +
+                                " bytes of dynamic shared memory fits a multiprocessor");
+  }
   if (same) occupancy_.store(blocks, std::memory_order_relaxed);
   return blocks;
 }

@@ -30,9 +30,11 @@ struct PreparedLaunch {
 
 class LoadedKernel {
  public:
+  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others. Throws
+  /// Error(manifest) when the manifest's arguments or launch are not those of the image.
   LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
                std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
-               Obtained obtained, Library library);
+               Obtained obtained, std::shared_ptr<const Library> library, std::size_t entry = 0);
   ~LoadedKernel();
 
   /// Throws Error: arguments (invalid_argument), [[require]] and alignment (requirement), the driver's
@@ -45,12 +47,20 @@ class LoadedKernel {
   void launch_prepared(toolchain::CUstream stream, PreparedLaunch& prepared) const;
   void launch_raw(const kiln_launch_config& config, void** parameters) const;
 
-  toolchain::CUfunction function() const noexcept { return library_.function(); }
+  toolchain::CUfunction function() const noexcept { return function_; }
+  /// The entry point of that name in the same image. Throws Error(invalid_argument) naming those there are.
+  const LoadedKernel& entry(std::string_view name) const;
+  /// A [[global]]'s place in this context. Throws Error(invalid_argument), likewise.
+  Library::Global global(std::string_view name) const;
+  /// An [export]'s value. Throws Error(invalid_argument), likewise.
+  std::int64_t constant(std::string_view name) const;
   const StoredImage& image() const noexcept { return *obtained_.image; }
   const std::shared_ptr<const StoredImage>& shared_image() const noexcept { return obtained_.image; }
   Outcome outcome() const noexcept { return obtained_.outcome; }
   const source::Resolved& resolved() const noexcept { return resolved_; }
-  const source::Manifest& manifest() const noexcept { return origin_->manifest; }
+  /// Of this entry point, on this arch.
+  const source::Manifest& manifest() const noexcept { return manifest_; }
+  const compile::EntryFacts& facts() const noexcept { return facts_; }
   const std::string& specialization() const noexcept { return name_; }
 
  private:
@@ -59,6 +69,9 @@ class LoadedKernel {
   const source::LaunchSpec& spec() const noexcept;
   std::vector<std::int64_t> known_slots(const toolchain::DeviceFacts& device) const;
   void check_layout() const;
+  void check_block(const Geometry& config) const;
+  void check_cluster(const Geometry& config) const;
+  std::uint32_t argument_bytes(std::size_t i) const noexcept;
   std::uint64_t check_types(const kiln_arg_type* types, std::size_t count) const;
   std::uint64_t check_new_types(const kiln_arg_type* types, std::size_t count) const;
   void check_count(std::size_t count) const;
@@ -91,8 +104,11 @@ class LoadedKernel {
   const std::shared_ptr<const source::Template> origin_;
   const source::Which which_;
   source::Resolved resolved_;
+  const source::Manifest& manifest_;  ///< in origin_
   Obtained obtained_;
-  Library library_;
+  const compile::EntryFacts& facts_;  ///< in obtained_
+  const std::shared_ptr<const Library> library_;
+  const toolchain::CUfunction function_;
   std::string name_;
   const LaunchPlan plan_;
   const std::atomic<std::uint64_t>& process_word_ = base::process_word();
@@ -103,6 +119,7 @@ class LoadedKernel {
   mutable std::mutex allowing_;  ///< guards raising what follows and the driver's attribute together
   mutable std::atomic<std::int64_t> shared_allowed_;
   mutable std::atomic<bool> large_cluster_allowed_{false};
+  std::vector<std::unique_ptr<const LoadedKernel>> entries_;  ///< of the first: the others
 };
 
 }  // namespace kiln::runtime

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
 
 #include "base/log.hpp"
 #include "toolchain/locate.hpp"
@@ -78,21 +79,34 @@ const Places& Pipeline::places() {
 
 std::shared_ptr<cache::Store> Pipeline::store() { return places().writable; }
 
+/// kiln's own stand-ins for host headers.
+std::string Pipeline::shims() const {
+  const std::string directory = config_.installed_templates() + "/host";
+  std::error_code error;
+  if (config_.installed_templates().empty() || !std::filesystem::is_directory(directory, error)) {
+    throw Error(Errc::source, "host_headers = \"shim\" needs kiln's installed templates, and '" + directory +
+                                  "' is no directory: set KILN_TEMPLATE_PATH to where they are");
+  }
+  return directory;
+}
+
 Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trust trust) {
   const source::Template& origin = *unit.origin;
+  const source::CompileSpec& compile = unit.compile;
   source::SearchPath search;
   if (!origin.directory.empty()) search.project.push_back(origin.directory);
-  for (const std::string& directory : origin.manifest.compile.include_dirs)
+  for (const std::string& directory : compile.include_dirs)
     search.project.push_back(origin.directory + '/' + directory);
   for (std::string& directory : config_.include_directories()) search.project.push_back(std::move(directory));
   if (!config_.installed_templates().empty()) search.project.push_back(config_.installed_templates());
+  if (compile.host_headers == source::HostHeaders::shim) search.project.push_back(shims());
   search.toolkit = toolkit().include_dirs;
+  search.replace = compile.replace;
 
-  std::vector<std::string> extra = origin.manifest.compile.preinclude;
-  const auto& more = origin.manifest.compile.extra_includes;
-  extra.insert(extra.end(), more.begin(), more.end());
+  std::vector<std::string> extra = compile.preinclude;
+  extra.insert(extra.end(), compile.extra_includes.begin(), compile.extra_includes.end());
   std::string text;  // what [compile] define puts in front of the source may name headers, too
-  for (const auto& [name, value] : origin.manifest.compile.define)
+  for (const auto& [name, value] : compile.define)
     text += "#define " + name + ' ' + value + '\n';
   text += unit.source;
   Unit out{unit, source::scan_closure(text, extra, search, scans_, trust), {}};

@@ -138,6 +138,7 @@ class Pipeline {
     base::Clock::duration pause{};
   };
   const Places& places();
+  std::string shims() const;
   Unit prepare(const source::Instantiation& unit, source::Trust trust);
   void warm_up();
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options);

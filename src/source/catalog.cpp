@@ -43,6 +43,13 @@ Template from_memory(const MemoryTemplate& in) {
   out.text = in.manifest;
   out.digest = base::digest_of(in.manifest);
   out.kernel = {out.manifest.kernel.source, {}, in.source};
+  for (const auto& [arch, variant] : out.manifest.variants) {
+    if (variant->kernel.source != out.kernel.name) {
+      throw Error(Errc::manifest, "<memory>: template " + quote(out.manifest.name) + " has another source (" +
+                                      quote(variant->kernel.source) + ") for " + arch.name() +
+                                      ": a template from memory has one; #if __CUDA_ARCH__ can choose in it");
+    }
+  }
   if (!out.manifest.reference) return out;
   if (in.reference.empty()) {
     throw Error(Errc::manifest, "<memory>: template " + quote(out.manifest.name) +
@@ -68,6 +75,12 @@ struct Catalog::Parsed {
   std::shared_ptr<const Loaded> loaded;
   const Parsed* older;
 };
+
+SourceText Template::text_of(const std::string& source) const {
+  if (source == kernel.name) return kernel;
+  if (source == reference.name) return reference;
+  return {source, directory + '/' + source, {}};
+}
 
 std::string SourceText::read() const {
   if (path.empty()) return memory;

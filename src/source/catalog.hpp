@@ -32,6 +32,8 @@ struct Template {
   Digest digest;          ///< of the manifest's text
   SourceText kernel;
   SourceText reference;  ///< name empty when there is none
+  /// The source that the manifest names so: the kernel's, the reference's, or that of another arch.
+  SourceText text_of(const std::string& source) const;
 };
 
 struct MemoryTemplate {

@@ -19,6 +19,8 @@ struct SearchPath {
   /// The template's own directory first, then [compile] include_dirs, then the configured ones.
   std::vector<std::string> project;
   std::vector<std::string> toolkit;  ///< searched last
+  /// [compile] replace: an include of that name, wherever it stands, is one of <file>.
+  std::vector<std::pair<std::string, std::string>> replace{};
 };
 
 /// A search directory under the name that the compiler sees: ".k0" (project) or ".t0" (toolkit). Numbered by

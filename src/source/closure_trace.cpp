@@ -137,6 +137,7 @@ Digest trace_key(std::string_view source, const std::vector<std::string>& extra,
   out.list(search.directories(), [](base::Writer& w, const IncludeSearch::Directory& d) {
     w.bytes(d.path).number<std::uint8_t>(d.toolkit).number(d.device).number(d.inode);
   });
+  out.list(search.replacements(), [](base::Writer& w, const auto& r) { w.bytes(r.first).bytes(r.second); });
   return base::digest_of(out.str());
 }
 

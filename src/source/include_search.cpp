@@ -35,7 +35,7 @@ std::string spelling_of(const IncludeDirective& include) {
 }
 
 IncludeSearch::IncludeSearch(const SearchPath& search, ScanCache& cache, Trust trust)
-    : directories_(search_order(search)), cache_(cache), trust_(trust) {}
+    : replace_(search.replace), directories_(search_order(search)), cache_(cache), trust_(trust) {}
 
 /// Directories that exist, each once, project before toolkit.
 std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPath& search) {
@@ -56,8 +56,21 @@ std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPa
   return out;
 }
 
-const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& include, std::size_t includer) {
+/// What [compile] replace makes of it; null: nothing.
+const IncludeDirective* IncludeSearch::replacement(const IncludeDirective& include) {
+  if (include.next) return nullptr;
+  for (const auto& [name, file] : replace_) {
+    if (name != include.name) continue;
+    replaced_ = {file, false, false};
+    return &replaced_;
+  }
+  return nullptr;
+}
+
+const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& written, std::size_t includer) {
   found_.clear();
+  const IncludeDirective* replaced = replacement(written);
+  const IncludeDirective& include = replaced ? *replaced : written;
   if (include.quoted && !include.next && includer != kNoFile) {
     const Place& place = places_[includer];
     const std::size_t folder = place.relative.rfind('/') + 1;  // npos + 1 is 0
@@ -75,6 +88,11 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& incl
   }
   for (std::size_t d = 0; d < directories_.size() && (found_.empty() || include.next); ++d) {
     if (const std::size_t file = look(d, include.name, includer); file != kNoFile) found_.push_back(file);
+  }
+  if (replaced && found_.empty()) {
+    throw Error(Errc::source, name_of(includer) + " includes " + quote(spelling_of(written)) +
+                                  ", which [compile] replace makes " + quote(replaced->name) +
+                                  ", and there is no such file in the search path");
   }
   if (!include.next) by_name_.emplace(include.name, found_.empty() ? kNoFile : found_[0]);
   return found_;

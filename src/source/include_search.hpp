@@ -40,6 +40,7 @@ class IncludeSearch {
 
   std::vector<ClosureFile>& files() noexcept { return files_; }
   const ScanResult& scan(std::size_t file) const noexcept { return *scans_[file]; }
+  const std::vector<std::pair<std::string, std::string>>& replacements() const noexcept { return replace_; }
   /// In search order.
   const std::vector<Directory>& directories() const noexcept { return directories_; }
   /// From now on, every question to the file system is kept.
@@ -61,6 +62,7 @@ class IncludeSearch {
     std::size_t directory;
     std::string relative;
   };
+  const IncludeDirective* replacement(const IncludeDirective& include);
   static std::vector<Directory> search_order(const SearchPath& search);
   std::size_t look(std::size_t directory, const std::string& spelling, std::size_t includer);
   std::optional<ScanCache::Entry> read(const std::string& path, const Directory& in,
@@ -73,6 +75,7 @@ class IncludeSearch {
     if (asking_) asking_->push_back({what, directory, name, there});
   }
 
+  const std::vector<std::pair<std::string, std::string>> replace_;
   std::vector<Directory> directories_;
   ScanCache& cache_;
   Trust trust_;
@@ -83,6 +86,7 @@ class IncludeSearch {
   std::optional<std::vector<Asked>> asking_;
   bool unrepeatable_ = false;
   std::vector<std::size_t> found_;  ///< of the last find()
+  IncludeDirective replaced_;       ///< of the last replacement()
   std::size_t project_roots_ = 0, toolkit_roots_ = 0;
   bool in_project_ = true, memoised_ = false;
 };

@@ -27,6 +27,9 @@ struct Resolved {
 enum class Archs { supported, any };  ///< any: the manifest's [template] arch is not looked at
 Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::Arch arch,
                  Archs archs = Archs::supported);
+/// Its parameters, derives and arch in the layout of `manifest`: the one it was resolved for, or one of its
+/// entries. The rest is zero.
+std::vector<std::int64_t> slots_of(const Manifest& manifest, const Resolved& resolved);
 bool supports(const Manifest& manifest, base::Arch arch) noexcept;
 /// Named values into manifest order. Throws Error(unknown_parameter) for unknown and repeated names, with the
 /// nearest name.
@@ -41,18 +44,36 @@ std::string render_message(const Manifest& manifest, std::string_view message,
 
 enum class Which { kernel, reference };
 
+/// A name of the manifest and the C++ text that it stands for.
+struct NamedText {
+  std::string name, cpp;
+};
+
 /// The translation unit's recipe, before the include closure is known.
 struct Instantiation {
   std::shared_ptr<const Template> origin;
   Which which = Which::kernel;
   Resolved resolved;
   std::string unit;  ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
-  std::string name_expression;
-  /// The manifest's, in order: -std=..., -default-device, --minimal, -D..., options, --pre-include=...
+  std::string entry;            ///< the manifest's name of the entry point that comes first; mostly empty
+  std::string name_expression;  ///< of that
+  std::vector<NamedText> entries, globals, exports;  ///< further entry points, [[global]], [export]
+  /// The manifest's for this arch, its texts filled in; preinclude has the headers that values need, too.
+  CompileSpec compile;
+  /// That in order: -std=..., -DNDEBUG, -default-device, --minimal, -D..., options, --pre-include=...
   std::vector<std::string> options;
   /// Bytes of the template's source file, with #include lines for `preinclude` never added to it.
   std::string source;
+
+  const Manifest& manifest() const noexcept { return origin->manifest.on(resolved.arch); }
+  /// What is compiled behind `source`: a variable of the image for each export.
+  std::string epilogue() const;
+  /// C++ names that the compiler is asked for: entry points in order, then globals.
+  std::vector<std::string> name_expressions() const;
 };
+
+/// The variable that holds export number `i`, as the image's symbol table names it.
+std::string export_symbol(std::size_t i);
 
 /// Reads the source. Throws as resolve, and Error(source) when the file is missing or has no such entry point
 /// to read.

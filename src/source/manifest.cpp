@@ -40,13 +40,13 @@ std::string ArgumentType::to_string(const std::vector<ParameterSpec>& parameters
     case Kind::u32:
       return "u32";
     case Kind::u64:
-      return "u64";
+      return handle == Handle::texture ? "texture" : handle == Handle::surface ? "surface" : "u64";
     case Kind::f32:
       return "f32";
     case Kind::f64:
       return "f64";
     case Kind::structure:
-      return "struct<" + std::to_string(struct_bytes) + '>';
+      return struct_bytes == 0 ? "struct" : "struct<" + std::to_string(struct_bytes) + '>';
     case Kind::tensormap:
       return "tensormap";
     case Kind::pointer:
@@ -66,9 +66,25 @@ int Manifest::slot_index(std::string_view wanted) const noexcept {
   }
   if (const int i = argument_index(wanted); i >= 0) return slots.argument_slot(i);
   if (const int i = index_of(runtime, wanted); i >= 0) return slots.runtime_slot(i);
+  if (const int i = index_of(exports, wanted); i >= 0) return slots.export_slot(i);
   constexpr std::string_view facts[] = {"arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
   const auto found = std::find(std::begin(facts), std::end(facts), wanted);
   return found == std::end(facts) ? -1 : slots.arch_slot() + static_cast<int>(found - std::begin(facts));
+}
+
+const Manifest& Manifest::on(base::Arch arch) const noexcept {
+  for (const auto& [of, variant] : variants) {
+    if (of == arch) return *variant;
+  }
+  return *this;
+}
+
+const Manifest* Manifest::entry_named(std::string_view wanted) const noexcept {
+  if (wanted == entry) return this;
+  for (const auto& other : entries) {
+    if (other->entry == wanted) return other.get();
+  }
+  return nullptr;
 }
 
 std::vector<std::string> Manifest::parameter_names() const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,18 +16,20 @@
 
 namespace kiln::source {
 
-enum class ParameterKind { dtype, integer, boolean, enumeration };
+enum class ParameterKind { dtype, integer, boolean, enumeration, type };
 enum class Access { read, write, readwrite };
 
 struct ParameterSpec {
   struct Choice {
     std::string name;      ///< "silu", "bf16", "4096"
-    std::int64_t value{};  ///< dtype ordinal, integer, enum ordinal (order of declaration)
-    std::string cpp;       ///< how the name expression spells it
+    std::int64_t value{};  ///< dtype ordinal, integer, ordinal of an enum or type (order of declaration)
+    std::string cpp;       ///< how C++ spells it, with {P} of others; literal braces doubled
+    std::string include;   ///< header that this spelling needs; empty: none
   };
   std::string name, doc;
   ParameterKind kind = ParameterKind::integer;
   std::vector<Choice> choices;  ///< empty for a range or an unbounded int, and for bool
+  std::vector<std::string> includes;  ///< headers that every value's spelling needs
   std::optional<std::pair<std::int64_t, std::int64_t>> range;  ///< inclusive
   Expression default_value;                                    ///< empty: must be given
   std::vector<std::int64_t> tune;
@@ -35,11 +38,14 @@ struct ParameterSpec {
 /// dtype is set for pointers to elements (or the parameter that names it), size for structs.
 struct ArgumentType {
   enum class Kind { pointer, i32, i64, u32, u64, f32, f64, structure, tensormap };
+  /// What a u64 stands for: cudaTextureObject_t and cudaSurfaceObject_t are handles of that width.
+  enum class Handle { none, texture, surface };
   Kind kind = Kind::pointer;
+  Handle handle = Handle::none;
   std::optional<Dtype> dtype;  ///< ptr<f32>
   int dtype_parameter = -1;    ///< ptr<T>: index of T; neither: ptr<void>
-  std::uint32_t struct_bytes = 0;
-  /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps.
+  std::uint32_t struct_bytes = 0;  ///< 0: a struct of whatever size the image says
+  /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps, 0 when only the image knows.
   std::uint32_t size() const noexcept;
   std::string to_string(const std::vector<ParameterSpec>& parameters) const;  ///< as written: "ptr<T>"
 };
@@ -92,11 +98,25 @@ struct PrewarmRow {
   int line = 0;
 };
 
+enum class HostHeaders { none, shim };
+
 struct CompileSpec {
   std::string std = "c++17";
   std::vector<std::string> options, preinclude, include_dirs, extra_includes;
-  std::vector<std::pair<std::string, std::string>> define;
-  bool default_device = false, minimal = false;
+  std::vector<std::pair<std::string, std::string>> define;   ///< texts with {P}
+  std::vector<std::pair<std::string, std::string>> replace;  ///< a header's name in #include -> file
+  HostHeaders host_headers = HostHeaders::none;
+  bool default_device = false, minimal = false, ndebug = true;
+};
+
+/// [[global]]: a __device__ or __constant__ variable whose address the caller may ask for.
+struct GlobalSpec {
+  std::string name, symbol, doc;  ///< symbol: a C++ name with {P}
+};
+
+/// [export]: an integer constant of the source, which expressions may read once there is an image.
+struct ExportSpec {
+  std::string name, cpp;  ///< cpp: a constant expression with {P}
 };
 
 struct Limits {
@@ -106,11 +126,12 @@ struct Limits {
 /// Where each name lives in the values that expressions read.
 struct SlotLayout {
   /// Counts, laid out in this order from slot 0.
-  int parameters = 0, derives = 0, arguments = 0, runtime = 0;
+  int parameters = 0, derives = 0, arguments = 0, runtime = 0, exports = 0;
   int derive_slot(int i) const noexcept { return parameters + i; }
   int argument_slot(int i) const noexcept { return parameters + derives + i; }
   int runtime_slot(int i) const noexcept { return parameters + derives + arguments + i; }
-  int arch_slot() const noexcept { return parameters + derives + arguments + runtime; }
+  int export_slot(int i) const noexcept { return runtime_slot(runtime) + i; }
+  int arch_slot() const noexcept { return export_slot(exports); }
   int sms_slot() const noexcept { return arch_slot() + 1; }
   int smem_optin_slot() const noexcept { return arch_slot() + 2; }
   int l2_slot() const noexcept { return arch_slot() + 3; }
@@ -121,6 +142,7 @@ struct SlotLayout {
 struct Manifest {
   std::string file;  ///< for messages: a path, or "<memory>"
   std::string name, summary, formula;
+  std::string entry;     ///< name of its entry point, where [[kernel]] gives one
   std::string fallback;  ///< a generic template with the same arguments; empty: none
   bool internal = false;
   EntryPoint kernel;
@@ -143,6 +165,18 @@ struct Manifest {
   std::vector<int> resolve_order;
   /// Slots of arguments and run-time values that have a `value` expression, likewise.
   std::vector<int> value_order;
+  std::vector<GlobalSpec> globals;
+  std::vector<ExportSpec> exports;
+  /// Further entry points of the same image: this manifest with another entry, and its own instantiate,
+  /// arguments, run-time values, requirements and launch. They have no entry points of their own.
+  std::vector<std::shared_ptr<const Manifest>> entries;
+  /// [arch.*]: the manifest as it is for one arch. They have no variants of their own.
+  std::vector<std::pair<base::Arch, std::shared_ptr<const Manifest>>> variants;
+
+  /// This, or the variant for `arch`. Parameters are the same; slots may differ.
+  const Manifest& on(base::Arch arch) const noexcept;
+  /// The entry point of that name, this one included; null when there is none.
+  const Manifest* entry_named(std::string_view name) const noexcept;
 
   int parameter_index(std::string_view name) const noexcept;  ///< -1 when absent
   int argument_index(std::string_view name) const noexcept;

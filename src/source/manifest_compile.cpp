@@ -106,15 +106,14 @@ void check_option(const TableReader& reader, const std::string& option) {
   reader.fail("options", quote(option) + " is not on the whitelist; allowed: " + std::string(kAllowedText));
 }
 
-/// A name as it stands between quotes or brackets of an include.
+}  // namespace
+
 void check_header(const TableReader& reader, std::string_view key, const std::string& name) {
   if (name.find_first_of("\"<>\\") != std::string::npos)
     reader.fail(key, quote(name) + " must be a header's name without quotes or brackets");
   if (name[0] == '/')
     reader.fail(key, quote(name) + " must be relative: an absolute include cannot be cached");
 }
-
-}  // namespace
 
 std::string inner_path(const TableReader& reader, std::string_view key) {
   const std::string text = reader.need_line(key);
@@ -130,8 +129,7 @@ void read_compile(Draft& draft, const TableReader& root) {
   if (!found) return;
   const TableReader reader(*found, "[compile]", root.file(),
                            {"std", "options", "define", "preinclude", "include_dirs", "extra_includes",
-                            "default_device", "minimal"},
-                           {"host_headers", "replace"});
+                            "default_device", "minimal", "host_headers", "replace", "ndebug"});
   CompileSpec& out = draft.out.compile;
   out.std = reader.text_or("std", out.std);
   if (out.std != "c++14" && out.std != "c++17" && out.std != "c++20") {
@@ -150,6 +148,21 @@ void read_compile(Draft& draft, const TableReader& root) {
   }
   out.default_device = reader.boolean_or("default_device", false);
   out.minimal = reader.boolean_or("minimal", false);
+  out.ndebug = reader.boolean_or("ndebug", true);
+  const std::string host = reader.text_or("host_headers", "none");
+  if (host != "none" && host != "shim")
+    reader.fail("host_headers", quote(host) + " is unknown; allowed: none shim");
+  out.host_headers = host == "shim" ? HostHeaders::shim : HostHeaders::none;
+  if (const TomlValue* replace = reader.find("replace")) {
+    const TableReader headers(*replace, "[compile] replace", root.file());
+    for (const auto& [name, file] : replace->members) {
+      check_header(headers, name, name);
+      const std::string stub = headers.need_line(name);
+      check_header(headers, name, stub);
+      if (stub == name) headers.fail(name, "would be replaced by itself");
+      out.replace.emplace_back(name, stub);
+    }
+  }
   const TomlValue* define = reader.find("define");
   if (!define) return;
   const TableReader macros(*define, "[compile] define", root.file());
@@ -158,6 +171,7 @@ void read_compile(Draft& draft, const TableReader& root) {
     if (value.kind != TomlValue::Kind::string) macros.fail_wanted(name, value, "a string");
     if (!is_one_line(value.string))
       macros.fail(name, quote(value.string) + " must be one line without control characters");
+    if (name == "NDEBUG") macros.fail(name, "is written ndebug = true (the default) or false, outside of define");
     out.define.emplace_back(name, value.string);
   }
 }

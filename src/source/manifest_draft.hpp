@@ -17,9 +17,23 @@ struct Draft {
 
   // What expressions know, each more than the one before.
   Symbols resolve;   ///< parameters, derives, arch: defaults and derives
-  Symbols launch;    ///< and arguments, run-time values, dev.*: everything else
-  Symbols geometry;  ///< and occupancy: [launch]
+  Symbols launch;     ///< and arguments, run-time values, exports, dev.*: everything else
+  Symbols geometry;   ///< and occupancy: [launch]
+  Symbols reference;  ///< without exports, which the reference's own image does not have: [reference]
 };
+
+/// One entry point of one arch: the tree without [arch.*] and [[kernel]].
+Manifest parse_tree(const TomlValue& tree, const std::string& file);
+
+/// The trees that a manifest with [arch.*] stands for. The first is the base; where [template] leaves the
+/// source or the entry point to the overrides, it is the first of these, and its archs are theirs.
+struct ArchTrees {
+  TomlValue base;
+  std::vector<std::pair<base::Arch, TomlValue>> variants;
+};
+ArchTrees split_archs(const TomlValue& tree, const std::string& file);
+/// The trees that a manifest with [[kernel]] stands for: the main entry point first.
+std::vector<std::pair<std::string, TomlValue>> split_entries(const TomlValue& tree, const std::string& file);
 
 /// Throws unless `name` is an identifier that is not reserved and not taken; takes it.
 void take_name(Draft& draft, const TableReader& reader, std::string_view key, const std::string& name,
@@ -41,10 +55,21 @@ void read_arguments(Draft& draft, const TableReader& root);
 void read_launch(Draft& draft, const TableReader& root);
 void read_requirements(Draft& draft, const TableReader& root);
 void read_prewarm(Draft& draft, const TableReader& root);
+void read_globals(Draft& draft, const TableReader& root);
+/// Names of [export]; their texts are read when the parameters are known.
+void declare_exports(Draft& draft, const TableReader& root);
+void read_exports(Draft& draft, const TableReader& root);
+/// Checks the {P} of every value's C++ text and of every define.
+void check_spellings(Draft& draft, const TableReader& root);
+
+/// Checks every {NAME} of a text that becomes C++; fails with `key`.
+void check_cpp(const Draft& draft, const TableReader& reader, std::string_view key, const std::string& text);
+/// Fails for what cannot stand between the quotes or brackets of an include, and for absolute names.
+void check_header(const TableReader& reader, std::string_view key, const std::string& name);
 
 /// "a.b" of a file name that stays inside the manifest's directory; fails otherwise.
 std::string inner_path(const TableReader& reader, std::string_view key);
-/// Checks every {NAME} of a name expression.
+/// A name expression with every {NAME} checked.
 std::string name_expression(const Draft& draft, const TableReader& reader, std::string_view key);
 
 /// Indices in an order in which each comes after what it needs, earlier ones first among the free. When that

@@ -64,7 +64,7 @@ void read_launch(Draft& draft, const TableReader& root) {
     EntryPoint& out = draft.out.reference.emplace();
     out.source = inner_path(reference, "source");
     out.instantiate = name_expression(draft, reference, "instantiate");
-    read_geometry(out.launch, reference, draft.geometry);
+    read_geometry(out.launch, reference, draft.reference);
   }
 }
 

@@ -8,7 +8,7 @@
 namespace kiln::source {
 namespace {
 
-constexpr int kMaxDerives = 128, kMaxRuntime = 64;
+constexpr int kMaxDerives = 128, kMaxRuntime = 64, kMaxExports = 64;
 constexpr std::uint32_t kMaxStructBytes = 32764;  // of all arguments together, from CUDA 12.1 on
 
 int count_in(const TableReader& root, std::string_view key, int most) {
@@ -55,6 +55,15 @@ ArgumentType argument_type(const Draft& draft, const TableReader& reader) {
     out.kind = kind;
     return out;
   }
+  if (text == "texture" || text == "surface") {
+    out.kind = Kind::u64;
+    out.handle = text == "texture" ? ArgumentType::Handle::texture : ArgumentType::Handle::surface;
+    return out;
+  }
+  if (text == "struct") {
+    out.kind = Kind::structure;
+    return out;
+  }
   const auto inside = [&](std::string_view prefix) {
     return text.substr(prefix.size(), text.size() - prefix.size() - 1);
   };
@@ -72,7 +81,8 @@ ArgumentType argument_type(const Draft& draft, const TableReader& reader) {
   reader.fail(
       "type",
       quote(text) +
-          " is unknown; allowed: ptr<P> ptr<dtype> ptr<void> i32 i64 u32 u64 f32 f64 struct<N> tensormap");
+          " is unknown; allowed: ptr<P> ptr<dtype> ptr<void> i32 i64 u32 u64 f32 f64 struct<BYTES> struct "
+          "tensormap texture surface");
 }
 
 /// The declared strides, or those of a contiguous array of the declared shape.
@@ -92,7 +102,8 @@ std::vector<std::string> stride_texts(const TableReader& reader) {
 
 void lay_out_slots(Draft& draft, const TableReader& root) {
   draft.out.slots = {count_in(root, "param", kMaxParameters), count_in(root, "derive", kMaxDerives),
-                     count_in(root, "arg", kMaxArguments), count_in(root, "runtime", kMaxRuntime)};
+                     count_in(root, "arg", kMaxArguments), count_in(root, "runtime", kMaxRuntime),
+                     count_in(root, "export", kMaxExports)};
 }
 
 void declare_arguments(Draft& draft, const TableReader& root) {
@@ -136,7 +147,7 @@ void make_symbols(Draft& draft, const TableReader& root) {
     const ParameterSpec& p = m.parameters[i];
     symbols.slots.emplace(p.name, static_cast<int>(i));
     if (p.kind == ParameterKind::dtype) symbols.dtypes.insert(p.name);
-    if (p.kind != ParameterKind::enumeration) continue;
+    if (p.kind != ParameterKind::enumeration && p.kind != ParameterKind::type) continue;
     for (const auto& choice : p.choices) symbols.constants.emplace(p.name + '.' + choice.name, choice.value);
   }
   for (std::size_t i = 0; i < m.derives.size(); ++i) {
@@ -165,6 +176,9 @@ void make_symbols(Draft& draft, const TableReader& root) {
   for (std::size_t i = 0; i < m.runtime.size(); ++i) {
     launch.slots.emplace(m.runtime[i].name, m.slots.runtime_slot(static_cast<int>(i)));
   }
+  for (std::size_t i = 0; i < m.exports.size(); ++i) {
+    launch.slots.emplace(m.exports[i].name, m.slots.export_slot(static_cast<int>(i)));
+  }
   launch.slots.emplace("dev.sms", m.slots.sms_slot());
   launch.slots.emplace("dev.smem_optin", m.slots.smem_optin_slot());
   launch.slots.emplace("dev.l2", m.slots.l2_slot());
@@ -178,6 +192,11 @@ void make_symbols(Draft& draft, const TableReader& root) {
   draft.resolve = std::move(symbols);
   draft.geometry = launch;
   draft.geometry.slots.emplace("occupancy", m.slots.occupancy_slot());
+  draft.reference = draft.geometry;
+  for (const ExportSpec& e : m.exports) {
+    draft.reference.slots.erase(e.name);
+    draft.reference.unavailable.emplace(e.name, "it is a constant of the kernel's image, not of the reference's");
+  }
   launch.unavailable.emplace("occupancy", "it is known only in [launch]");
 }
 

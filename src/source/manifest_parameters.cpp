@@ -25,9 +25,11 @@ void add_choice(ParameterSpec& spec, const TableReader& reader, Choice choice) {
 
 void read_dtype_values(ParameterSpec& spec, const TableReader& reader) {
   reader.need("values");
-  const std::string spelling = reader.text_or("spelling", "kiln");
-  if (spelling != "kiln" && spelling != "cuda")
-    reader.fail("spelling", quote(spelling) + " is unknown; allowed: kiln cuda");
+  const TomlValue* table = reader.find("spelling");
+  if (table && table->kind != Kind::table) table = nullptr;
+  const std::string spelling = table ? "" : reader.text_or("spelling", "kiln");
+  if (!table && spelling != "kiln" && spelling != "cuda")
+    reader.fail("spelling", quote(spelling) + " is unknown; allowed: kiln cuda, or a table dtype -> C++ text");
   for (const std::string& name : reader.lines("values")) {
     const auto dtype = dtype_from(name);
     if (!dtype) {
@@ -36,8 +38,15 @@ void read_dtype_values(ParameterSpec& spec, const TableReader& reader) {
                                 "; known: " + base::join(known, " "));
     }
     const auto ordinal = static_cast<std::int64_t>(*dtype);
-    add_choice(spec, reader,
-               {name, ordinal, spelling == "cuda" ? std::string(kCudaSpelling[ordinal]) : "kiln::" + name});
+    std::string cpp = spelling == "cuda" ? std::string(kCudaSpelling[ordinal]) : "kiln::" + name;
+    if (table) cpp = TableReader(*table, reader.title() + " spelling", reader.file()).need_line(name);
+    add_choice(spec, reader, {name, ordinal, std::move(cpp), ""});
+  }
+  if (!table) return;
+  for (const auto& [name, cpp] : table->members) {
+    const auto same = [&, &named = name](const Choice& choice) { return choice.name == named; };
+    if (std::none_of(spec.choices.begin(), spec.choices.end(), same))
+      reader.fail("spelling", quote(name) + " is none of the values: " + allowed_values(spec));
   }
 }
 
@@ -61,28 +70,45 @@ void read_integer_values(ParameterSpec& spec, const TableReader& reader) {
   if (values.kind != Kind::array) reader.fail_wanted("values", values, "an array of integers");
   for (const TomlValue& item : values.items) {
     const std::int64_t value = integer_in(reader, "values", item);
-    add_choice(spec, reader, {std::to_string(value), value, integer_cpp(value)});
+    add_choice(spec, reader, {std::to_string(value), value, integer_cpp(value), ""});
   }
 }
 
-void read_enum_values(ParameterSpec& spec, const TableReader& reader) {
+/// C++ text, or { cpp = "...", include = "x.h" }.
+Choice spelled(const TableReader& reader, const std::string& name, const TomlValue& value) {
+  Choice out{name, 0, "", ""};
+  if (value.kind == Kind::table) {
+    const TableReader table(value, reader.title() + " values." + name, reader.file(), {"cpp", "include"});
+    out.cpp = table.need_line("cpp");
+    out.include = table.text_or("include", "");
+    if (!out.include.empty()) check_header(table, "include", out.include);
+    return out;
+  }
+  if (value.kind != Kind::string) reader.fail_wanted("values", value, "C++ text for each name");
+  if (value.string.empty() || !is_one_line(value.string))
+    reader.fail("values", quote(value.string) + " must be one line of C++");
+  out.cpp = value.string;
+  return out;
+}
+
+/// Of an enum or a type.
+void read_named_values(ParameterSpec& spec, const TableReader& reader) {
   const TomlValue& values = reader.need("values");
-  const auto add = [&](const std::string& name, std::string cpp) {
-    if (!base::is_identifier(name))
-      reader.fail("values", quote(name) + " must be named [A-Za-z_][A-Za-z0-9_]*");
-    add_choice(spec, reader, {name, static_cast<std::int64_t>(spec.choices.size()), std::move(cpp)});
+  const auto add = [&](Choice choice) {
+    if (!base::is_identifier(choice.name))
+      reader.fail("values", quote(choice.name) + " must be named [A-Za-z_][A-Za-z0-9_]*");
+    choice.value = static_cast<std::int64_t>(spec.choices.size());
+    add_choice(spec, reader, std::move(choice));
   };
-  if (values.kind == Kind::array) {
-    for (const std::string& name : reader.lines("values")) add(name, std::to_string(spec.choices.size()));
+  if (values.kind == Kind::array && spec.kind == ParameterKind::enumeration) {
+    for (const std::string& name : reader.lines("values"))
+      add({name, 0, std::to_string(spec.choices.size()), ""});
   } else if (values.kind == Kind::table) {
-    for (const auto& [name, cpp] : values.members) {
-      if (cpp.kind != Kind::string) reader.fail_wanted("values", cpp, "C++ text for each name");
-      if (cpp.string.empty() || !is_one_line(cpp.string))
-        reader.fail("values", quote(cpp.string) + " must be one line of C++");
-      add(name, cpp.string);
-    }
+    for (const auto& [name, value] : values.members) add(spelled(reader, name, value));
   } else {
-    reader.fail_wanted("values", values, "an array of names or a table name -> C++ text");
+    reader.fail_wanted("values", values,
+                       spec.kind == ParameterKind::type ? "a table name -> C++ text"
+                                                        : "an array of names or a table name -> C++ text");
   }
 }
 
@@ -116,7 +142,7 @@ void read_tune(ParameterSpec& spec, const TableReader& reader) {
 
 ParameterSpec read_parameter(const std::string& name, const TomlValue& table, const std::string& file) {
   const TableReader reader(table, "[param." + name + ']', file,
-                           {"kind", "values", "range", "doc", "spelling", "default", "tune"}, {"include"});
+                           {"kind", "values", "range", "doc", "spelling", "default", "tune", "include"});
   ParameterSpec spec;
   spec.name = name;
   spec.doc = reader.text_or("doc", "");
@@ -132,13 +158,21 @@ ParameterSpec read_parameter(const std::string& name, const TomlValue& table, co
     if (reader.has("values")) reader.fail("values", "a bool is true or false and takes no values");
   } else if (kind == "enum") {
     spec.kind = ParameterKind::enumeration;
-    read_enum_values(spec, reader);
+    read_named_values(spec, reader);
   } else if (kind == "type") {
-    reader.fail("kind", "'type' is not supported by this version of kiln; allowed: dtype int bool enum");
+    spec.kind = ParameterKind::type;
+    read_named_values(spec, reader);
   } else {
     reader.fail("kind", quote(kind) + " is unknown" +
-                            base::did_you_mean(kind, {"dtype", "int", "bool", "enum"}) +
-                            "; allowed: dtype int bool enum");
+                            base::did_you_mean(kind, {"dtype", "int", "bool", "enum", "type"}) +
+                            "; allowed: dtype int bool enum type");
+  }
+  if (const TomlValue* include = reader.find("include")) {
+    if (spec.kind == ParameterKind::integer || spec.kind == ParameterKind::boolean)
+      reader.fail("include", "only dtypes, enums and types have spellings that need a header");
+    spec.includes = include->kind == Kind::string ? std::vector{reader.need_line("include")}
+                                                  : reader.lines("include");
+    for (const std::string& header : spec.includes) check_header(reader, "include", header);
   }
   if (spec.kind != ParameterKind::integer && reader.has("range"))
     reader.fail("range", "only an int has a range");
@@ -236,7 +270,7 @@ void read_defaults(Draft& draft, const TableReader& root) {
     sorted.push_back(std::move(out.derives[static_cast<std::size_t>(i) - parameters]));
     if (slot == i) continue;
     moved = true;
-    for (Symbols* symbols : {&draft.resolve, &draft.launch, &draft.geometry})
+    for (Symbols* symbols : {&draft.resolve, &draft.launch, &draft.geometry, &draft.reference})
       symbols->slots[sorted.back().first] = slot;
   }
   out.derives = std::move(sorted);

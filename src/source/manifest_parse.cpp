@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "base/text.hpp"
 #include "kiln/error.hpp"
 #include "source/braces.hpp"
+#include "source/instantiate.hpp"
 #include "source/manifest_draft.hpp"
 #include "source/quote.hpp"
 
@@ -84,12 +87,11 @@ void take_name(Draft& draft, const TableReader& reader, std::string_view key, co
         key, quote(name) + " is a dtype, a function or another word of expressions, and cannot name " + what);
   if (!draft.taken.insert(name).second) {
     reader.fail(key,
-                "two of the parameters, derives, arguments and run-time values are called " + quote(name));
+                "two of the parameters, derives, arguments, run-time values and exports are called " + quote(name));
   }
 }
 
-std::string name_expression(const Draft& draft, const TableReader& reader, std::string_view key) {
-  std::string text = reader.need_line(key);
+void check_cpp(const Draft& draft, const TableReader& reader, std::string_view key, const std::string& text) {
   const Braces braces = split_braces(text);
   if (!braces.problem.empty()) reader.fail(key, quote(text) + ' ' + braces.problem);
   std::vector<std::string> known = draft.out.parameter_names();
@@ -99,19 +101,16 @@ std::string name_expression(const Draft& draft, const TableReader& reader, std::
     reader.fail(key, "{" + piece.text + "} is no parameter or derive" +
                          base::did_you_mean(piece.text, known) + "; known: " + base::join(known, " "));
   }
+}
+
+std::string name_expression(const Draft& draft, const TableReader& reader, std::string_view key) {
+  std::string text = reader.need_line(key);
+  check_cpp(draft, reader, key, text);
   return text;
 }
 
-Manifest parse_manifest(std::string_view toml, const std::string& file) {
-  const TomlValue tree = parse_toml(toml, file);
-  const TableReader root(tree, "", file,
-                         {"format", "template", "compile", "param", "derive", "require", "arg", "runtime",
-                          "launch", "reference", "cost", "limits", "prewarm"},
-                         {"kernel", "global", "export", "arch"});
-  const TomlValue& format = root.need("format");
-  if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
-  if (format.integer != 1)
-    root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format 1");
+Manifest parse_tree(const TomlValue& tree, const std::string& file) {
+  const TableReader root(tree, "", file);
   Draft draft;
   draft.out.file = file;
   read_template(draft, root);
@@ -119,14 +118,55 @@ Manifest parse_manifest(std::string_view toml, const std::string& file) {
   lay_out_slots(draft, root);
   read_parameters(draft, root);
   declare_arguments(draft, root);
+  declare_exports(draft, root);
   make_symbols(draft, root);
   read_defaults(draft, root);
+  check_spellings(draft, root);
   read_arguments(draft, root);
   read_requirements(draft, root);
   read_launch(draft, root);
+  read_exports(draft, root);
+  read_globals(draft, root);
   read_limits(draft, root);
   read_prewarm(draft, root);
   return std::move(draft.out);
+}
+
+namespace {
+
+Manifest parse_all_entries(const TomlValue& tree, const std::string& file) {
+  const auto entries = split_entries(tree, file);
+  Manifest out = parse_tree(entries.front().second, file);
+  out.entry = entries.front().first;
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    auto other = std::make_shared<Manifest>(parse_tree(entries[i].second, file));
+    other->entry = entries[i].first;
+    out.entries.push_back(std::move(other));
+  }
+  return out;
+}
+
+}  // namespace
+
+Manifest parse_manifest(std::string_view toml, const std::string& file) {
+  const TomlValue tree = parse_toml(toml, file);
+  const TableReader root(
+      tree, "", file,
+      {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "launch", "kernel",
+       "global", "export", "reference", "cost", "limits", "prewarm", "arch"});
+  const TomlValue& format = root.need("format");
+  if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
+  if (format.integer != 1)
+    root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format 1");
+  const ArchTrees trees = split_archs(tree, file);
+  Manifest out = parse_all_entries(trees.base, file);
+  for (const auto& [arch, variant] : trees.variants) {
+    if (!supports(out, arch)) {
+      root.fail("arch", arch.name() + " is overridden, and [template] arch does not allow it: it is never used");
+    }
+    out.variants.emplace_back(arch, std::make_shared<Manifest>(parse_all_entries(variant, file)));
+  }
+  return out;
 }
 
 }  // namespace kiln::source

@@ -82,11 +82,12 @@ void check_default(const Manifest& manifest, const ParameterSpec& spec, std::int
 }
 
 void check_requirements(const Manifest& manifest, const Resolved& resolved) {
+  const std::vector<std::int64_t> slots = slots_of(manifest, resolved);
   for (const Requirement& requirement : manifest.requirements) {
     if (requirement.at_launch) continue;
-    if (evaluate(manifest, requirement.expression, resolved.slots, "[[require]]") != 0) continue;
+    if (evaluate(manifest, requirement.expression, slots, "[[require]]") != 0) continue;
     throw Error(Errc::requirement, resolved.specialization.to_string() + " (" + resolved.arch.name() +
-                                       "): " + render_message(manifest, requirement.message, resolved.slots) +
+                                       "): " + render_message(manifest, requirement.message, slots) +
                                        " (required: " + requirement.expression.text() + ')');
   }
 }
@@ -99,14 +100,22 @@ bool supports(const Manifest& manifest, base::Arch arch) noexcept {
          (only.empty() || std::find(only.begin(), only.end(), arch) != only.end());
 }
 
-Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::Arch arch, Archs archs) {
+std::vector<std::int64_t> slots_of(const Manifest& manifest, const Resolved& resolved) {
+  std::vector<std::int64_t> out(static_cast<std::size_t>(manifest.slots.total()));
+  std::copy_n(resolved.slots.begin(), manifest.slots.argument_slot(0), out.begin());
+  out[static_cast<std::size_t>(manifest.slots.arch_slot())] = resolved.arch.number;
+  return out;
+}
+
+Resolved resolve(const Manifest& base, std::span<const Value> values, base::Arch arch, Archs archs) {
+  const Manifest& manifest = base.on(arch);
   const std::size_t count = manifest.parameters.size();
   if (values.size() > count) {
     throw Error(Errc::invalid_argument,
                 "template " + quote(manifest.name) + " takes " + std::to_string(count) + " parameters (" +
                     base::join(manifest.parameter_names(), " ") + "), not " + std::to_string(values.size()));
   }
-  if (archs == Archs::supported) check_arch(manifest, arch);
+  if (archs == Archs::supported) check_arch(base, arch);
   Resolved out;
   out.arch = arch;
   out.slots.assign(static_cast<std::size_t>(manifest.slots.total()), 0);
@@ -144,6 +153,7 @@ Resolved resolve(const Manifest& manifest, std::span<const Value> values, base::
     out.specialization.parameters.push_back({spec.name, parameter_text(spec, out.slots[i])});
   }
   check_requirements(manifest, out);
+  for (const auto& entry : manifest.entries) check_requirements(*entry, out);
   return out;
 }
 

@@ -119,6 +119,15 @@ std::string_view name_at(std::span<const std::byte> names, std::uint32_t offset)
   return {text, ::strnlen(text, names.size() - offset)};
 }
 
+CubinVariable variable_of(const Elf& elf, const Elf64_Sym& symbol, std::string_view name) {
+  CubinVariable out{std::string(name), symbol.st_size, std::nullopt};
+  if (symbol.st_size != sizeof(std::int64_t) || symbol.st_shndx >= elf.sections().size()) return out;
+  const ElfSection& section = elf.sections()[symbol.st_shndx];
+  // Without bytes of its own the section is zero.
+  out.value = section.bytes.empty() ? 0 : at<std::int64_t>(section.bytes, symbol.st_value);
+  return out;
+}
+
 /// The flags' low byte up to ELF ABI 7 (toolkit 12, archs before sm_100), the second byte from ABI 8 on.
 int sm_of(const Elf& elf) {
   const int sm = elf.abi_version() >= 8 ? elf.flags() >> 8 & 0xff : elf.flags() & 0xff;
@@ -147,6 +156,8 @@ CubinFacts read_cubin(std::span<const std::byte> image) {
     const auto names = elf.sections()[symbols->link].bytes;
     for (std::uint32_t i = 0; i < symbols->bytes.size() / sizeof(Elf64_Sym); ++i) {
       const auto symbol = at<Elf64_Sym>(symbols->bytes, i * sizeof(Elf64_Sym));
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_shndx != SHN_UNDEF)
+        facts.variables.push_back(variable_of(elf, symbol, name_at(names, symbol.st_name)));
       if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || !(symbol.st_other & kStoCudaEntry)) continue;
       CubinKernel kernel;
       kernel.name = name_at(names, symbol.st_name);
@@ -176,6 +187,12 @@ CubinFacts read_cubin(std::span<const std::byte> image) {
     });
   }
   return facts;
+}
+
+const CubinVariable* CubinFacts::variable(std::string_view lowered_name) const noexcept {
+  for (const CubinVariable& variable : variables)
+    if (variable.name == lowered_name) return &variable;
+  return nullptr;
 }
 
 const CubinKernel* CubinFacts::kernel(std::string_view lowered_name) const noexcept {

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,10 +32,19 @@ struct CubinKernel {
   std::uint32_t spill_store_bytes = 0, spill_load_bytes = 0;
 };
 
+/// A __device__ or __constant__ variable that the image defines.
+struct CubinVariable {
+  std::string name;  ///< lowered (mangled)
+  std::uint64_t bytes = 0;
+  std::optional<std::int64_t> value;  ///< what eight bytes are initialised with; nothing for other sizes
+};
+
 struct CubinFacts {
   int sm = 0;  ///< 90 for sm_90 and sm_90a
   std::vector<CubinKernel> kernels;
+  std::vector<CubinVariable> variables;
   const CubinKernel* kernel(std::string_view lowered_name) const noexcept;
+  const CubinVariable* variable(std::string_view lowered_name) const noexcept;
 };
 
 /// Throws Error(io) when `image` is no CUDA ELF or is damaged.

@@ -106,6 +106,7 @@ struct Driver {
   CUresult (*cuLibraryUnload)(CUlibrary);
   CUresult (*cuLibraryGetKernel)(CUkernel*, CUlibrary, const char*);
   CUresult (*cuKernelGetFunction)(CUfunction*, CUkernel);
+  CUresult (*cuLibraryGetGlobal)(CUdeviceptr*, size_t* bytes, CUlibrary, const char*);
   CUresult (*cuFuncLoad)(CUfunction);
   CUresult (*cuFuncGetAttribute)(int*, int, CUfunction);
   CUresult (*cuFuncSetAttribute)(CUfunction, int, int);

@@ -29,6 +29,7 @@
   REQUIRED(cuLibraryUnload, 12000)                            \
   REQUIRED(cuLibraryGetKernel, 12000)                         \
   REQUIRED(cuKernelGetFunction, 12000)                        \
+  REQUIRED(cuLibraryGetGlobal, 12000)                         \
   OPTIONAL(cuFuncLoad, 12040)                                 \
   REQUIRED(cuFuncGetAttribute, 2020)                          \
   REQUIRED(cuFuncSetAttribute, 9000)                          \

@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "context.hpp"
 #include "disassemble.hpp"
+#include "key_fields.hpp"
 #include "kiln/error.hpp"
 #include "outcome.hpp"
 #include "output.hpp"
@@ -52,6 +53,7 @@ Json ask_json(const Ask& ask, const std::string& name) {
   out["unpublishable"] =
       ask.obtained.unpublishable.empty() ? Json(nullptr) : Json(ask.obtained.unpublishable);
   out["performance_warnings"] = f.performance_warnings;
+  add_symbols(out, f);
   return out;
 }
 
@@ -75,6 +77,7 @@ void print_ask(const Ask& ask) {
   print_definition("image", human_bytes(image.bytes.size()), 13);
   print_definition("resources", resources_of(f), 13);
   if (ask.obtained.outcome == Outcome::compiled) print_definition("compile", phases_of(f), 13);
+  print_symbols(f, 13);
   for (const std::string& warning : f.performance_warnings) print_definition("warning", warning, 13);
   if (!ask.obtained.unpublishable.empty()) print_definition("not cached", ask.obtained.unpublishable, 13);
 }

@@ -54,7 +54,7 @@ class Comparison {
   std::vector<KeyDifference> run() {
     static constexpr const char* known[] = {
         "template", "parameter",   "arch",  "source", "include",        "option", "nvrtc",
-        "builtins", "kiln-option", "facts", "header", "project-header", "name"};
+        "builtins", "kiln-option", "facts", "header", "project-header", "name", "entry", "global", "export", "replace"};
     for (const char* label : known) label == std::string_view("include") ? includes() : compare(label);
     std::set<std::string> others;
     for (const Fields* fields : {&one_, &other_})
@@ -155,7 +155,7 @@ Distance distance_of(const std::vector<KeyDifference>& differences) noexcept {
       out.asked += 2;
     else if (d.field == "arch")
       out.asked += 3;
-    else if (d.field != "name")
+    else if (d.field != "name" && d.field != "entry" && d.field != "global" && d.field != "export")
       ++out.made;
   }
   return out;

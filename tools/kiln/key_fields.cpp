@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "compile/key.hpp"
+#include "outcome.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -54,9 +55,46 @@ void print_key_fields(std::string_view key_text, bool full) {
     print_definition("headers", counted(headers, "file") + " of the toolkit (--full lists them)", kIndent);
 }
 
+static Json entry_json(const compile::EntryFacts& f) {
+  Json out{{"entry", f.entry.empty() ? Json(nullptr) : Json(f.entry)},
+           {"name_expression", f.name_expression},
+           {"lowered_name", f.lowered_name},
+           {"registers", f.registers},
+           {"spill_bytes", f.spill_bytes()},
+           {"shared_bytes", f.shared_bytes},
+           {"stack_bytes", f.stack_bytes},
+           {"max_threads", f.max_threads},
+           {"required_block", f.required_block[0] ? Json(f.required_block) : Json(nullptr)},
+           {"cluster", f.cluster[0] ? Json(f.cluster) : Json(nullptr)},
+           {"performance_warnings", f.performance_warnings},
+           {"arguments", Json::array()}};
+  for (const auto& a : f.arguments) out["arguments"].push_back({{"ordinal", a.ordinal}, {"size", a.size}});
+  return out;
+}
+
+void add_symbols(Json& out, const compile::Facts& f) {
+  out["entries"] = Json::array();
+  for (const compile::EntryFacts& entry : f.entries) out["entries"].push_back(entry_json(entry));
+  out["globals"] = Json::object();
+  for (const compile::GlobalFact& g : f.globals)
+    out["globals"][g.name] = {{"lowered_name", g.lowered_name}, {"bytes", g.bytes}};
+  out["exports"] = Json::object();
+  for (const compile::ExportFact& e : f.exports) out["exports"][e.name] = e.value;
+}
+
+void print_symbols(const compile::Facts& f, std::size_t indent) {
+  for (const compile::EntryFacts& e : f.entries)
+    print_definition("kernel " + e.entry, e.name_expression + ": " + resources_of(e), indent);
+  for (const compile::GlobalFact& g : f.globals)
+    print_definition("global " + g.name, human_bytes(g.bytes), indent);
+  for (const compile::ExportFact& e : f.exports)
+    print_definition("export " + e.name, std::to_string(e.value), indent);
+}
+
 void add_details(Json& out, const compile::Facts& f, std::string_view key_text) {
   out["name_expression"] = f.name_expression;
   out["lowered_name"] = f.lowered_name;
+  add_symbols(out, f);
   out["stack_bytes"] = f.stack_bytes;
   out["max_threads"] = f.max_threads;
   out["required_block"] = f.required_block[0] ? Json(f.required_block) : Json(nullptr);

@@ -67,6 +67,9 @@ std::string sentence(const KeyDifference& d, const Sides& sides) {
   if (d.field == "facts") return of_value("the version of kiln's facts", d, sides);
   if (d.field == "kiln-key") return of_value("the version of the key", d, sides);
   if (d.field == "name") return of_value("the name expression", d, sides);
+  if (d.field == "entry") return of_value("the entry point " + d.name, d, sides);
+  if (d.field == "global" || d.field == "export") return of_value("the " + d.field + ' ' + d.name, d, sides);
+  if (d.field == "replace") return of_value("the header in the place of " + d.name, d, sides);
   return of_value(d.name.empty() ? d.field : d.field + ' ' + d.name, d, sides);
 }
 
@@ -76,7 +79,8 @@ std::vector<std::string> sentences(const std::vector<KeyDifference>& differences
                                       [](const KeyDifference& d) { return d.field == "parameter"; });
   std::size_t headers = 0;
   for (const KeyDifference& d : differences) {
-    if (d.field == "name" && parameters) continue;  // follows from them
+    const bool text = d.field == "name" || d.field == "entry" || d.field == "global" || d.field == "export";
+    if (text && parameters && d.one && d.other) continue;  // follows from them
     if (d.field == "header" && ++headers > kHeadersByName) continue;
     out.push_back(sentence(d, sides));
   }

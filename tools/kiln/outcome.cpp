@@ -11,8 +11,8 @@ std::string_view name_of(Outcome outcome) noexcept {
   return names[static_cast<int>(outcome)];
 }
 
-std::string resources_of(const compile::Facts& f) {
-  const std::uint64_t spills = f.spill_store_bytes + f.spill_load_bytes;
+std::string resources_of(const compile::EntryFacts& f) {
+  const std::uint64_t spills = f.spill_bytes();
   std::string out =
       counted(f.registers, "register") + ", " + (spills ? human_bytes(spills) + " of spills" : "no spills");
   if (f.shared_bytes) out += ", " + human_bytes(f.shared_bytes) + " shared";

@@ -57,6 +57,7 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
                      indent);
   }
   print_definition("arguments", arguments_of(f), indent);
+  print_symbols(f, indent);
   print_definition("sizes",
                    human_bytes(entry.cubin_bytes) + " image, " + human_bytes(entry.stored_bytes) + " stored",
                    indent);

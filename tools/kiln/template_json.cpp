@@ -54,6 +54,22 @@ Json json_of(const source::LaunchSpec& launch) {
           {"cooperative", launch.cooperative}};
 }
 
+/// How one entry point is called.
+void add_call(Json& out, const Manifest& manifest) {
+  out["arguments"] = Json::array();
+  for (const auto& a : manifest.arguments) out["arguments"].push_back(json_of(a, manifest));
+  out["runtime"] = Json::array();
+  for (const auto& r : manifest.runtime)
+    out["runtime"].push_back({{"name", r.name}, {"value", text_or_null(r.value)}, {"doc", r.doc}});
+  out["requirements"] = Json::array();
+  for (const auto& r : manifest.requirements) {
+    out["requirements"].push_back({{"expr", r.expression.text()},
+                                   {"message", r.message},
+                                   {"checked", r.at_launch ? "launch" : "compile"}});
+  }
+  out["launch"] = json_of(manifest.kernel.launch);
+}
+
 }  // namespace
 
 Json json_summary(const source::Template& origin) {
@@ -76,18 +92,25 @@ Json json_of(const source::Template& origin) {
   out["reference"] = manifest.reference ? Json(manifest.reference->instantiate) : Json(nullptr);
   out["derives"] = Json::object();
   for (const auto& [name, expression] : manifest.derives) out["derives"][name] = expression.text();
-  out["arguments"] = Json::array();
-  for (const auto& a : manifest.arguments) out["arguments"].push_back(json_of(a, manifest));
-  out["runtime"] = Json::array();
-  for (const auto& r : manifest.runtime)
-    out["runtime"].push_back({{"name", r.name}, {"value", text_or_null(r.value)}, {"doc", r.doc}});
-  out["requirements"] = Json::array();
-  for (const auto& r : manifest.requirements) {
-    out["requirements"].push_back({{"expr", r.expression.text()},
-                                   {"message", r.message},
-                                   {"checked", r.at_launch ? "launch" : "compile"}});
+  add_call(out, manifest);
+  out["entries"] = Json::array();
+  for (const auto& entry : manifest.entries) {
+    Json other{{"name", entry->entry}, {"instantiate", entry->kernel.instantiate}};
+    add_call(other, *entry);
+    out["entries"].push_back(std::move(other));
   }
-  out["launch"] = json_of(manifest.kernel.launch);
+  out["globals"] = Json::array();
+  for (const auto& g : manifest.globals)
+    out["globals"].push_back({{"name", g.name}, {"symbol", g.symbol}, {"doc", g.doc}});
+  out["exports"] = Json::object();
+  for (const auto& e : manifest.exports) out["exports"][e.name] = e.cpp;
+  out["overrides"] = Json::array();
+  for (const auto& [arch, variant] : manifest.variants) {
+    out["overrides"].push_back({{"arch", arch.name()},
+                                {"source", variant->kernel.source},
+                                {"instantiate", variant->kernel.instantiate},
+                                {"launch", json_of(variant->kernel.launch)}});
+  }
   out["tolerance"] = Json::object();
   for (const auto& [dtype, tolerance] : manifest.tolerance)
     out["tolerance"][std::string(kiln::to_string(dtype))] = tolerance;

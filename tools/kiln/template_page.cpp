@@ -115,10 +115,20 @@ void print_launch(const source::LaunchSpec& launch) {
   if (launch.cooperative) print_definition("cooperative", "all blocks resident at once", 16);
 }
 
+void print_symbols(const Manifest& manifest) {
+  if (!manifest.globals.empty()) print("\n"), print_heading("Globals");
+  for (const auto& g : manifest.globals) print_definition(g.name, g.symbol + (g.doc.empty() ? "" : ": " + g.doc), 13);
+  if (!manifest.exports.empty()) print("\n"), print_heading("Exports");
+  for (const auto& e : manifest.exports) print_definition(e.name, e.cpp, 13);
+  if (!manifest.variants.empty()) print("\n"), print_heading("Overrides");
+  for (const auto& [arch, variant] : manifest.variants)
+    print_definition(arch.name(), variant->kernel.source + ": " + variant->kernel.instantiate, 13);
+}
+
 }  // namespace
 
 std::string_view to_string(ParameterKind kind) noexcept {
-  constexpr std::string_view names[] = {"dtype", "int", "bool", "enum"};
+  constexpr std::string_view names[] = {"dtype", "int", "bool", "enum", "type"};
   return names[static_cast<int>(kind)];
 }
 
@@ -181,6 +191,14 @@ void print_page(const source::Template& origin) {
   print_arguments(manifest);
   print_requirements(manifest);
   print_launch(manifest.kernel.launch);
+  for (const auto& entry : manifest.entries) {
+    print("\n" + paint("Kernel " + entry->entry, Style::bold, standard_output()) + '\n');
+    print_definition("kernel", entry->kernel.instantiate, 13);
+    print_arguments(*entry);
+    print_requirements(*entry);
+    print_launch(entry->kernel.launch);
+  }
+  print_symbols(manifest);
 }
 
 }  // namespace kiln::cli

@@ -72,7 +72,24 @@ CUresult cuLibraryUnload(CUlibrary library) {
     for (const auto& [context, function] : kernel->functions) w.functions.erase(function);
     w.kernels.erase(kernel);
   }
+  for (const auto& [name, address] : library->globals) cuMemFree(address);
   w.libraries.erase(it);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetGlobal(CUdeviceptr* address, size_t* bytes, CUlibrary library, const char* name) {
+  KILN_FAKE_ENTER(cuLibraryGetGlobal);
+  if (!w.libraries.count(library)) return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto bad = context_state(w)) return bad;
+  const CubinVariable* variable = library->facts.variable(name);
+  if (!variable) return CUDA_ERROR_NOT_FOUND;
+  CUdeviceptr& place = library->globals[{current_context(), name}];
+  if (!place) {
+    if (const auto failed = cuMemAlloc(&place, variable->bytes)) return failed;
+    std::memset(reinterpret_cast<void*>(place), 0, variable->bytes);
+  }
+  *address = place;
+  *bytes = variable->bytes;
   return CUDA_SUCCESS;
 }
 

@@ -28,6 +28,7 @@ struct CUctx_st {
 struct CUlib_st {
   kiln::toolchain::CubinFacts facts;
   std::map<std::string, CUkern_st*> kernels;
+  std::map<std::pair<CUctx_st*, std::string>, kiln::toolchain::CUdeviceptr> globals;
 };
 struct CUkern_st {
   CUlib_st* library = nullptr;

@@ -1,0 +1,15 @@
+// <stddef.h> for NVRTC, where size_t and ptrdiff_t are built in.
+#pragma once
+
+#ifndef NULL
+#define NULL 0
+#endif
+#ifndef offsetof
+#define offsetof(type, member) (::size_t) ((char*) &(((type*) 0)->member) - (char*) 0)
+#endif
+
+// The alignment of the widest scalar on the host, 16.
+struct alignas(16) max_align_t {
+  long long integer;
+  double floating;
+};
