@@ -19,7 +19,8 @@ class ArgumentDraft {
     out.declared = in.declared;
     const PlainType type = plain_type(in.type, source_);
     const std::size_t words = type.words.size();
-    const bool of_function = words > 2 && type.words[words - 2].is("*");  // "void(*)"
+    const bool of_function =
+        words > 2 && type.words[words - 1].is(")") && type.words[words - 2].is("*");  // "void(*)"
     if (type.pointers > 0 || of_function)
       pointer(out, type);
     else

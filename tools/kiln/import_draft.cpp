@@ -1,7 +1,10 @@
 #include "import_draft.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "kiln/error.hpp"
+#include "source/expression.hpp"
 #include "source/spliced_text.hpp"
 
 namespace kiln::cli {
@@ -19,6 +22,22 @@ std::string integer_text(const std::string& number) {
   if (body.empty() || body.size() > 18 || octal || body.find_first_not_of(digits) != std::string::npos)
     return {};
   return out;
+}
+
+/// What manifests will make of it.
+std::optional<source::Expression> compiled(const std::string& text,
+                                           const std::vector<ImportParameter>& known) {
+  source::Symbols symbols;
+  symbols.constants = {{"true", 1}, {"false", 0}};
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    symbols.slots.emplace(known[i].name, static_cast<int>(i));
+    if (known[i].kind == ImportParameter::Kind::dtype) symbols.dtypes.insert(known[i].name);
+  }
+  try {
+    return source::Expression::compile(text, symbols, "");
+  } catch (const Error&) {
+    return std::nullopt;
+  }
 }
 
 std::string doubled_braces(const std::string& text) {
@@ -122,9 +141,17 @@ std::string expression_of(const Tokens& tokens, const std::vector<ImportParamete
         out.empty() || out.back() == '(' || piece == ")" || (piece == "(" && out.ends_with("sizeof"));
     out += (tight ? "" : " ") + piece;
   }
-  if (tokens.size() == 2 && tokens[0].is("-") && tokens[1].kind == Token::Kind::number)
-    return '-' + tokens[1].text;
-  return out;
+  if (tokens.size() == 2 && out.starts_with("- ")) out.erase(1, 1);  // -1
+  return !out.empty() && compiled(out, known) ? out : std::string();
+}
+
+std::optional<std::int64_t> constant_of(const std::string& text) {
+  const auto expression = compiled(text, {});
+  try {
+    if (expression && !expression->empty()) return expression->evaluate({});
+  } catch (const Error&) {  // overflow
+  }
+  return std::nullopt;
 }
 
 ImportDraft draft_of(const KernelDeclaration& kernel, const CudaSource& source, bool overloaded,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -65,6 +66,9 @@ ImportDraft draft_of(const KernelDeclaration& kernel, const CudaSource& source, 
 std::string identifier_of(const std::string& text);
 /// As an expression of manifests, over the parameters that are there already; empty when it is none.
 std::string expression_of(const Tokens& tokens, const std::vector<ImportParameter>& known);
+
+/// Of such an expression that reads no parameter.
+std::optional<std::int64_t> constant_of(const std::string& text);
 
 /// draft_of's two parts.
 void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source,

@@ -51,7 +51,11 @@ class ParameterDraft {
     ImportParameter out;
     out.name = in.name.empty() ? "P" + std::to_string(position) : in.name;
     out.declared = in.declared;
-    if (source::is_reserved_name(out.name)) out.name += '_';
+    out.name = identifier_of(out.name);
+    const auto taken = [&](const ImportParameter& p) { return p.name == out.name; };
+    while (source::is_reserved_name(out.name) ||
+           std::any_of(draft_.parameters.begin(), draft_.parameters.end(), taken))
+      out.name += '_';
     in_ = &in;
     out_ = &out;
     wanted_ = wanted(in.name.empty() ? out.name : in.name);
@@ -167,7 +171,8 @@ class ParameterDraft {
     if (!wanted_.empty() && wanted_ != "true" && wanted_ != "false") refuse("true or false");
     out_->value = wanted_;
     const std::string text = expression_of(in_->fallback, draft_.parameters);
-    out_->fallback = text == "true" || text == "false" ? text : text.empty() ? text : quoted(text);
+    out_->fallback = text.empty() ? text : quoted(text);
+    if (const auto constant = constant_of(text)) out_->fallback = *constant != 0 ? "true" : "false";
   }
   void integer() {
     out_->kind = Kind::integer;
@@ -175,7 +180,7 @@ class ParameterDraft {
     if (!wanted_.empty() && !given) refuse("an integer");
     const std::string text = expression_of(in_->fallback, draft_.parameters);
     const auto literal = whole_number(text);
-    for (const auto& value : {given, literal}) {
+    for (const auto& value : {given, constant_of(text)}) {
       if (!value) continue;
       out_->least = std::min(out_->least, *value);
       out_->most = std::max(out_->most, *value);

@@ -48,6 +48,7 @@ void reach(ImportSite& site, const fs::path& file, const fs::path& directory, co
     return;
   }
   site.place.source = name + ".cu";
+  if (file.filename() == site.place.source) site.place.source = name + ".import.cu";  // or it includes itself
   site.includer = (directory / site.place.source).string();
   site.includer_text = "#include <" + file.filename().string() + ">\n";
   site.include_dirs.insert(site.include_dirs.begin(), path_from(file.parent_path(), directory));

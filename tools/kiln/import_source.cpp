@@ -149,6 +149,27 @@ class Walk {
   std::size_t begin_ = 0, at_ = 0;  // of the present declaration; of the walk
 };
 
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto first = static_cast<unsigned char>(text[i]);
+    if (first < 0x80) continue;
+    const std::size_t more = first >= 0xf0 && first < 0xf5 ? 3 : first >= 0xe0 ? 2 : 1;
+    if (first < 0xc2 || first > 0xf4 || text.size() - i <= more) return false;
+    for (std::size_t k = 1; k <= more; ++k)
+      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
+    i += more;
+  }
+  return true;
+}
+
+/// TOML and JSON hold UTF-8 only; other bytes of a source stand in comments as a rule.
+std::string ascii_of(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
+  return out;
+}
+
 /// What a second declaration of the same kernel has in common with the first.
 std::string signature(const KernelDeclaration& kernel) {
   std::string out = kernel.qualified() + '<';
@@ -176,8 +197,9 @@ void merge(KernelDeclaration& into, const KernelDeclaration& other) {
 
 CudaSource read_cuda(std::string_view text) {
   CudaSource read, out;
+  const std::string readable = is_utf8(text) ? std::string(text) : ascii_of(text);
   for (const Branches branches : {Branches::first, Branches::last}) {
-    LexedSource lexed = lex(text, branches);
+    LexedSource lexed = lex(readable, branches);
     Walk(lexed.tokens, read).run();
     for (std::string& name : lexed.includes) {
       if (std::find(read.includes.begin(), read.includes.end(), name) == read.includes.end())

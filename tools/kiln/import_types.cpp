@@ -57,7 +57,7 @@ constexpr std::string_view kOtherIntegers[] = {"short",  "short int", "unsigned 
                                                "ushort", "int16_t",   "uint16_t",       "auto"};
 
 void drop_namespaces(Tokens& words) {
-  const auto is_std = [](const Token& t) { return t.is("std") || t.is("cuda"); };
+  const auto is_std = [](const Token& t) { return t.is("std") || t.is("cuda") || t.is("kiln"); };
   while (words.size() >= 2 && (words[0].is("::") || (is_std(words[0]) && words[1].is("::"))))
     words.erase(words.begin(), words.begin() + (words[0].is("::") ? 1 : 2));
 }
@@ -113,7 +113,7 @@ std::optional<Dtype> dtype_of(const PlainType& type) {
   const std::string text = type.text();
   for (const Known& known : kDtypes)
     if (known.text == text) return known.dtype;
-  return std::nullopt;
+  return dtype_from(text);  // as the slim headers and others call them
 }
 
 std::optional<VectorElement> vector_element(const PlainType& type) {
