@@ -98,8 +98,13 @@ TEST_F(Import, WritesDownTheSmallestSetOfMeasuresThatWorks) {
   EXPECT_EQ(measures("__global__ void k(float* x) { x[0] = (float)(__int128)x[1]; }"),
             List{"options = [\"--device-int128\"]"});
   EXPECT_EQ(
-      measures("template <class T> concept any = true;\n__global__ void k(float* x) { x[0] = any<int>; }"),
+      measures(
+          "template <class T> concept holds = true;\n__global__ void k(float* x) { x[0] = holds<int>; }"),
       List{"std = \"c++20\""});
+  EXPECT_EQ(measures("#include <stdint.h>\n#include <type_traits>\n__global__ void k(uint16_t* x) { x[0] = "
+                     "std::is_same<int, int>::value; }"),
+            List{"host_headers = \"shim\""});
+  EXPECT_TRUE(says("k.toml", "host_headers = \"shim\"\n"));
   EXPECT_EQ(measures("inline __int128 f() { return 1; }\n__global__ void k(float* x) { x[0] = (float)f(); }"),
             (List{"default_device = true", "options = [\"--device-int128\"]"}));
 }
@@ -178,6 +183,23 @@ TEST_F(Import, ArgumentsThatAMacroHidesAreThoseOfTheImage) {
   EXPECT_EQ(json["arguments"][0]["bytes"], 8);
   EXPECT_EQ(json["arguments"][1]["bytes"], 4);
   EXPECT_EQ(json["arguments"][2]["bytes"], 8);
+}
+
+TEST_F(Import, TypesAndWhatDependsOnThemAreGivenAsText) {
+  write("m.cuh",
+        "namespace a { struct P { float x[7]; }; template <typename Params, typename T>\n"
+        "__global__ void k(const __grid_constant__ Params p, T scale, cudaTextureObject_t t, T* y) { y[0] = "
+        "p.x[0] * scale; } }\n");
+  const Finished r = kiln({"import", "m.cuh", "k", "Params=a::P", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto json = r.json();
+  EXPECT_EQ(json["parameters"][0]["kind"], "type");
+  EXPECT_EQ(json["parameters"][0]["value"], "a_P");
+  EXPECT_EQ(json["parameters"][1]["kind"], "dtype");
+  EXPECT_EQ(json["arguments"][0]["type"], "struct");
+  EXPECT_EQ(json["arguments"][1]["type"], "struct");
+  EXPECT_EQ(json["arguments"][2]["type"], "texture");
+  EXPECT_TRUE(says("k.toml", "values = { a_P = \"a::P\" }  # TODO: "));
 }
 
 struct Refusal {

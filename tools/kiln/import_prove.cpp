@@ -65,8 +65,15 @@ class Trial {
   const base::Arch arch_;
 };
 
-/// More and more measures, until it compiles; then without each that is not needed. When none of it compiles:
-/// with those that leave the fewest errors.
+/// How far it is from compiling. A header that is not found ends a compile before the rest is read.
+std::size_t distance(const Proof& proof) {
+  const auto fatal = [](const std::string& line) { return line.find("catastrophic") != std::string::npos; };
+  const bool cut = std::any_of(proof.diagnostics.begin(), proof.diagnostics.end(), fatal);
+  return proof.diagnostics.size() + (cut ? 1000000 : 0);
+}
+
+/// More and more measures, until it compiles, without those that make it worse; then without each that is not
+/// needed. When none of it compiles: with the first set that leaves the fewest errors.
 Proof escalate(Trial& trial, ImportDraft& draft) {
   Proof best = trial(draft);
   Measures of_best = draft.measures;
@@ -74,11 +81,10 @@ Proof escalate(Trial& trial, ImportDraft& draft) {
     if (best.proved || best.code != Errc::compile_failed) break;
     draft.measures.*measure = true;
     Proof next = trial(draft);
-    if (!next.proved && next.code != Errc::compile_failed) {
+    const bool failed_as_well = !next.proved && next.code == Errc::compile_failed;
+    if (!next.proved && (!failed_as_well || distance(next) > distance(best))) {
       draft.measures.*measure = false;
-      continue;
-    }
-    if (next.proved || next.diagnostics.size() < best.diagnostics.size()) {
+    } else if (next.proved || distance(next) < distance(best)) {
       best = std::move(next);
       of_best = draft.measures;
     }
