@@ -25,6 +25,7 @@ struct Row {
 const Row kRows[] = {
     {"Templates", {"templates"}, 0, 0},
     {"CompileHit", {"compile", "scale", "N=1"}, 0, 0},
+    {"Import", {"import", "SOURCE", "scale", "--print"}, 0, 0},
     {"PrewarmCheck", {"prewarm", "PLAN", "--check"}, 3, 0},
     {"Ls", {"ls"}, 0, 0},
     {"Show", {"show", "KEY"}, 1, 0},
@@ -53,6 +54,7 @@ class Everywhere : public KilnCompiler, public ::testing::WithParamInterface<Row
     for (std::string& word : out) {
       if (word == "KEY") word = key_;
       if (word == "PLAN") word = path("plan.toml");
+      if (word == "SOURCE") word = path("templates/scale.cu");
     }
     return out;
   }

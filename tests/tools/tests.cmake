@@ -22,6 +22,12 @@ endforeach()
 kiln_test(tools_doctor_test SOURCES tools/doctor_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_why_test SOURCES tools/why_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
 kiln_test(tools_ls_test SOURCES tools/ls_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
+set(import_sources)
+foreach(name tokens brackets source signature types draft parameters arguments manifest)
+  list(APPEND import_sources ${PROJECT_SOURCE_DIR}/tools/kiln/import_${name}.cpp)
+endforeach()
+kiln_test(tools_import_declaration_test SOURCES tools/import_declaration_test.cpp ${import_sources} USES kiln_source LABEL unit)
+kiln_test(tools_import_test SOURCES tools/import_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_difference.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/key_sentences.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
   USES kiln_compile kiln_cache nlohmann_json::nlohmann_json LABEL unit)

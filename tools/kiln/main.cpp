@@ -93,6 +93,7 @@ void add_commands(CLI::App& app, Context& context) {
 #ifdef KILN_COMMAND_RUN
   add_run(app, context);
 #endif
+  add_import(app, context);
   add_prewarm(app, context);
   add_ls(app, context);
   add_show(app, context);
@@ -110,7 +111,7 @@ void add_commands(CLI::App& app, Context& context) {
   add_completion(app, context);
   add_man(app, context);
   constexpr std::pair<const char*, std::string_view> groups[] = {
-      {"Compile", "templates compile run prewarm"},
+      {"Compile", "templates compile run import prewarm"},
       {"Inspect", "ls show why diff stats top report"},
       {"Maintain and ship", "verify audit gc clear bundle"},
       {"This machine", "doctor completion man"}};

@@ -1,0 +1,331 @@
+// What kiln import reads from a declaration: over many of them, and over text that is none.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "kiln/error.hpp"
+#include "source/manifest.hpp"
+#include "tools/kiln/import_draft.hpp"
+#include "tools/kiln/import_manifest.hpp"
+#include "tools/kiln/import_types.hpp"
+
+namespace kiln::cli {
+namespace {
+
+std::vector<std::string> names_of(const CudaSource& source) {
+  std::vector<std::string> out;
+  for (const KernelDeclaration& kernel : source.kernels) out.push_back(kernel.qualified());
+  return out;
+}
+std::vector<std::string> names_in(const std::string& text) { return names_of(read_cuda(text)); }
+using Names = std::vector<std::string>;
+
+ImportDraft drafted(const std::string& text, const Assignments& given = {}) {
+  const CudaSource source = read_cuda(text);
+  if (source.kernels.size() != 1) throw std::runtime_error("not one kernel in: " + text);
+  ImportDraft out = draft_of(source.kernels[0], source, false, given);
+  out.name = "k";
+  return out;
+}
+/// "ptr<T> x, i32 n"
+std::string arguments_of(const std::string& text) {
+  std::string out;
+  for (const ImportArgument& a : drafted(text).arguments)
+    out += (out.empty() ? "" : ", ") + a.type + ' ' + a.name;
+  return out;
+}
+/// "dtype T, int N = 4"
+std::string parameters_of(const std::string& text) {
+  std::string out;
+  for (const ImportParameter& p : drafted(text).parameters)
+    out += (out.empty() ? "" : ", ") + std::string(name_of(p.kind)) + ' ' + p.name +
+           (p.fallback.empty() ? "" : " = " + p.fallback);
+  return out;
+}
+std::string refusal(const std::string& text, const Assignments& given = {}) {
+  try {
+    drafted(text, given);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(ImportDeclaration, FindsKernelsInNamespaces) {
+  EXPECT_EQ(names_in("__global__ void k() {}"), Names{"k"});
+  EXPECT_EQ(names_in("namespace a::b { namespace c { __global__ void k(); } }"), Names{"a::b::c::k"});
+  EXPECT_EQ(names_in("namespace a { namespace { __global__ void k() {} } }"), Names{"a::k"});
+  EXPECT_EQ(names_in("namespace a { inline namespace v1 { __global__ void k() {} } }"), Names{"a::k"});
+  EXPECT_EQ(names_in("namespace a::inline v1 { __global__ void k() {} }"), Names{"a::k"});
+  EXPECT_EQ(names_in("namespace [[deprecated]] a __attribute__((x)) { __global__ void k() {} }"),
+            Names{"a::k"});
+  EXPECT_EQ(names_in("extern \"C\" { __global__ void k() {} } extern \"C\" __global__ void l() {}"),
+            (Names{"k", "l"}));
+  EXPECT_EQ(names_in("namespace a { struct S { int x; }; void f() { if (1) {} } } __global__ void k() {}"),
+            Names{"k"});
+  EXPECT_EQ(names_in("__global__ void ns::k(int) {}"), Names{"ns::k"});
+}
+
+TEST(ImportDeclaration, SkipsWhatIsNoCode) {
+  EXPECT_EQ(names_in("// __global__ void a();\n/* __global__ void b(); */ __global__ void k();"), Names{"k"});
+  EXPECT_EQ(names_in("const char* s = \"__global__ void a();\"; char c = '\"'; __global__ void k();"),
+            Names{"k"});
+  EXPECT_EQ(names_in("auto s = R\"x(}} __global__ void a(); )\" )x\"; __global__ void k();"), Names{"k"});
+  EXPECT_EQ(names_in("#define M __global__ void a() {\n__global__ void k();"), Names{"k"});
+  EXPECT_EQ(names_in("#define M \\\n __global__ void a() {\n__global__ void k();"), Names{"k"});
+  EXPECT_EQ(names_in("// a comment that goes on \\\n__global__ void a();\n__global__ void k();"), Names{"k"});
+  EXPECT_EQ(names_in("#if 0\n__global__ void a() {\n#endif\n__global__ void k() {}"), Names{"k"});
+  EXPECT_EQ(names_in("int n = 1'000'000; __global__ void k() {}"), Names{"k"});
+  EXPECT_EQ(names_in("__glo\\\nbal__ void k() {}"), Names{"k"});
+}
+
+TEST(ImportDeclaration, ReadsBothBranchesOfAConditional) {
+  EXPECT_EQ(names_in("#ifdef A\n__global__ void a() {}\n#else\n__global__ void b() {}\n#endif\n"),
+            (Names{"a", "b"}));
+  EXPECT_EQ(names_in("#ifdef A\nnamespace a {\n#else\nnamespace b {\n#endif\n__global__ void k() {}\n}"),
+            (Names{"a::k", "b::k"}));
+}
+
+TEST(ImportDeclaration, KnowsAttributesAndMacros) {
+  for (const char* text :
+       {"__global__ void __launch_bounds__(256, 2) k(float* x) {}", "void __global__ k(float* x) {}",
+        "__launch_bounds__(256) __global__ void k(float* x) {}",
+        "static inline __global__ void k(float* x) {}",
+        "__global__ __launch_bounds__(256)\nvoid\nk(\nfloat* x\n)\n{}",
+        "[[maybe_unused]] __global__ void k(float* x) {}", "__global__ void MY_BOUNDS(128) k(float* x) {}",
+        "__global__ void k(float* x) __launch_bounds__(64) {}",
+        "#define KERNEL static __global__\nKERNEL void k(float* x) {}",
+        "SOME_MACRO(a, b)\n__global__ void k(float* x) {}",
+        "__attribute__((noinline)) __global__ void __cluster_dims__(2, 1, 1) k(float* x) {}"}) {
+    EXPECT_EQ(names_in(text), Names{"k"}) << text;
+    EXPECT_EQ(arguments_of(text), "ptr<f32> x") << text;
+  }
+  const CudaSource source =
+      read_cuda("__global__ void __cluster_dims__(2, 1) __launch_bounds__(sizeof(int), 2) k() {}");
+  EXPECT_EQ(source.kernels[0].bounds, (Names{"sizeof(int)", "2"}));
+  EXPECT_EQ(source.kernels[0].cluster, (Names{"2", "1"}));
+}
+
+TEST(ImportDeclaration, TellsDeclarationsFromOtherThings) {
+  EXPECT_EQ(names_in("template <int N> __global__ void k(); template <> __global__ void k<3>() {}"),
+            Names{"k"});
+  EXPECT_EQ(names_in("template <int N> __global__ void k() {} template __global__ void k<3>();"), Names{"k"});
+  EXPECT_EQ(names_in("__global__ void k(int n); \n__global__ void k(int n) {}"), Names{"k"});
+  EXPECT_EQ(read_cuda("__global__ void k(int n);\n__global__ void k(int m) {}").kernels[0].line, 2);
+  EXPECT_EQ(names_in("__device__ void f(); __global__ int x; void g() { k<<<1, 2>>>(3); }"), Names{});
+}
+
+TEST(ImportDeclaration, FindsOverloadsAndTheirLines) {
+  const CudaSource source = read_cuda(
+      "namespace a { __global__ void k(int);\n__global__ void k(float*); }\n__global__ void k() {}");
+  EXPECT_EQ(kernels_named(source, "k").size(), 3u);
+  EXPECT_EQ(kernels_named(source, "a::k").size(), 2u);
+  EXPECT_EQ(kernels_named(source, "::k").size(), 1u);
+  EXPECT_EQ(kernels_named(source, "::k")[0]->line, 3);
+  EXPECT_EQ(draft_of(*kernels_named(source, "a::k")[1], source, true, {}).instantiate,
+            "static_cast<void (*)(float*)>(&a::k)");
+  const CudaSource templates =
+      read_cuda("template <typename T, int N> __global__ void k(const T* x, int n);");
+  EXPECT_EQ(draft_of(templates.kernels[0], templates, true, {}).instantiate,
+            "static_cast<void (*)(const {T}*, int)>(&k<{T}, {N}>)");
+}
+
+TEST(ImportDeclaration, MapsParameters) {
+  EXPECT_EQ(parameters_of("template <typename T, int N> __global__ void k(T* x) {}"), "dtype T, int N");
+  EXPECT_EQ(
+      parameters_of(
+          "template <class T = float, unsigned int N = 0x10u, bool B = true> __global__ void k(T* x) {}"),
+      "dtype T = \"f32\", int N = \"0x10\", bool B = true");
+  EXPECT_EQ(parameters_of("template <int N, int M = N / 2, int L = -1> __global__ void k() {}"),
+            "int N, int M = \"N / 2\", int L = -1");
+  EXPECT_EQ(parameters_of("template <typename T, typename Out = T> __global__ void k(T* x, Out* y) {}"),
+            "dtype T, dtype Out = \"T\"");
+  EXPECT_EQ(parameters_of("template <typename T, uint32_t V = 16 / sizeof(T)> __global__ void k(T* x) {}"),
+            "dtype T, int V = \"16 / sizeof(T)\"");
+  EXPECT_EQ(parameters_of("enum class M { a, b }; template <M m = M::b> __global__ void k() {}"),
+            "enum m = \"b\"");
+  EXPECT_EQ(parameters_of("template <ns::Mode m> __global__ void k() {}"), "enum m");
+  EXPECT_EQ(parameters_of("template <typename Traits> __global__ void k() {}"), "type Traits");
+  EXPECT_EQ(
+      parameters_of("template <typename Params> __global__ void k(__grid_constant__ const Params p) {}"),
+      "type Params");
+  EXPECT_EQ(parameters_of("template <std::size_t N, long long L, auto A> __global__ void k() {}"),
+            "int N, int L, int A");
+  EXPECT_EQ(parameters_of("template <int sizeof_, int arch> __global__ void k() {}"),
+            "int sizeof_, int arch_");
+  EXPECT_EQ(parameters_of("template <typename T, std::array<int, 2> A> __global__ void k(T* x) {}"),
+            "dtype T, enum A");
+  EXPECT_EQ(parameters_of("template <int N = (1 > 0), int M = int{4}> __global__ void k() {}"),
+            "int N = \"(1 > 0)\"");
+}
+
+TEST(ImportDeclaration, LeavesDefaultsItCannotSayToTheSource) {
+  const ImportDraft draft = drafted(
+      "template <typename T, typename A = typename Traits<T>::A, int N = A::n, typename = "
+      "std::enable_if_t<(N > 2)>> "
+      "__global__ void k(T* x) {}");
+  EXPECT_EQ(draft.instantiate, "k<{T}>");
+  EXPECT_EQ(draft.left_out.size(), 3u);
+  EXPECT_EQ(drafted("template <int N = kDefault> __global__ void k() {}").instantiate, "k<>");
+  EXPECT_EQ(drafted("template <int N = kDefault> __global__ void k() {}", {{"N", "8"}}).instantiate,
+            "k<{N}>");
+}
+
+TEST(ImportDeclaration, MapsArguments) {
+  EXPECT_EQ(arguments_of(
+                "__global__ void k(const float* __restrict__ x, float *y, double const* z, void* p, char* q)"
+                " {}"),
+            "ptr<f32> x, ptr<f32> y, ptr<f64> z, ptr<void> p, ptr<i8> q");
+  EXPECT_EQ(
+      arguments_of("__global__ void k(int a, unsigned b, int64_t c, std::size_t d, float e, double f) {}"),
+      "i32 a, u32 b, i64 c, u64 d, f32 e, f64 f");
+  EXPECT_EQ(arguments_of("__global__ void k(unsigned long long int a, long unsigned b, const uint32_t c) {}"),
+            "u64 a, u64 b, u32 c");
+  EXPECT_EQ(
+      arguments_of("__global__ void k(__half* a, nv_bfloat16* b, __nv_fp8_e4m3* c, float4* d, S* e) {}"),
+      "ptr<f16> a, ptr<bf16> b, ptr<e4m3> c, ptr<f32> d, ptr<void> e");
+  EXPECT_EQ(arguments_of("__global__ void k(const __grid_constant__ CUtensorMap a, cudaTextureObject_t t, "
+                         "cudaSurfaceObject_t s) {}"),
+            "tensormap a, texture t, surface s");
+  EXPECT_EQ(arguments_of("__global__ void k(Params p, bool b, short s, dim3 d) {}"),
+            "struct<4> p, struct<4> b, struct<4> s, struct<4> d");
+  EXPECT_EQ(
+      arguments_of("__global__ void k(float x[], int n[4], float** p, void (*f)(int, float), const S&) {}"),
+      "ptr<f32> x, ptr<i32> n, ptr<void> p, ptr<void> f, ptr<void> arg4");
+  EXPECT_EQ(arguments_of(
+                "__global__ void k(GRID_CONSTANT Params const p, float* MY_RESTRICT x, int, const int) {}"),
+            "struct<4> p, ptr<f32> x, i32 arg2, i32 arg3");
+  EXPECT_EQ(
+      arguments_of("using idx = long long; typedef const float* ptr; __global__ void k(idx n, ptr p) {}"),
+      "i64 n, ptr<f32> p");
+  EXPECT_EQ(arguments_of("__global__ void k(std::pair<int, float*> p, int n = f(1, 2)) {}"),
+            "struct<4> p, i32 n");
+  EXPECT_EQ(arguments_of("template <typename T> __global__ void k(T* x, T y, P<T> p) {}"),
+            "ptr<T> x, struct y, struct p");
+  EXPECT_EQ(arguments_of("template <int n> __global__ void k(int n, float* min, int min_) {}"),
+            "i32 n_, ptr<f32> min_, i32 min__");
+  EXPECT_EQ(arguments_of("__global__ void k(void) {}"), "");
+}
+
+TEST(ImportDeclaration, ReadsAccessAndDefaults) {
+  const ImportDraft draft = drafted(
+      "__global__ void k(const float* a, float* b, float* const c, const int d = 7, float e = 1e-5f, int f = "
+      "-2);");
+  EXPECT_FALSE(draft.arguments[0].writes);
+  EXPECT_TRUE(draft.arguments[1].writes);
+  EXPECT_TRUE(draft.arguments[2].writes);
+  EXPECT_EQ(draft.arguments[3].value, "7");
+  EXPECT_EQ(draft.arguments[4].value, "1e-5");
+  EXPECT_EQ(draft.arguments[5].value, "-2");
+}
+
+TEST(ImportDeclaration, RefusesWhatAManifestCannotSay) {
+  EXPECT_NE(refusal("template <typename... Ts> __global__ void k(Ts... ts) {}").find("is a pack"),
+            std::string::npos);
+  EXPECT_NE(refusal("template <int... Ns> __global__ void k() {}").find("is a pack"), std::string::npos);
+  EXPECT_NE(refusal("template <template <typename> class C> __global__ void k() {}").find("is a template"),
+            std::string::npos);
+  EXPECT_NE(
+      refusal("template <int N> __global__ void k() {}", {{"M", "3"}}).find("no template parameter 'M'"),
+      std::string::npos);
+  EXPECT_NE(refusal("template <int N> __global__ void k() {}", {{"N", "x"}}).find("an integer"),
+            std::string::npos);
+  EXPECT_NE(refusal("template <bool B> __global__ void k() {}", {{"B", "1"}}).find("true or false"),
+            std::string::npos);
+}
+
+TEST(ImportDeclaration, TakesGivenValuesIntoTheLists) {
+  const ImportDraft draft = drafted(
+      "enum class M { a, b }; template <typename T, int N, M m, ns::X x, typename Traits> __global__ void "
+      "k(T* y) {}",
+      {{"T", "i8"}, {"N", "100000"}, {"m", "M::b"}, {"x", "ns::X::q"}, {"Traits", "ns::Traits<float, {}>"}});
+  const auto has = [&](std::size_t i, const std::string& name) {
+    for (const auto& [known, cpp] : draft.parameters[i].choices)
+      if (known == name) return true;
+    return false;
+  };
+  EXPECT_TRUE(has(0, "i8"));
+  EXPECT_EQ(draft.parameters[1].most, 100000);
+  EXPECT_EQ(draft.parameters[2].value, "b");
+  EXPECT_TRUE(has(3, "ns_X_q"));
+  EXPECT_TRUE(has(4, "ns_Traits_float"));
+}
+
+TEST(ImportDeclaration, WritesManifestsThatParse) {
+  const ImportDraft draft = drafted(
+      "enum class M { a, b };\ntemplate <typename T, int N = 4, bool B = false, M m = M::a>\n"
+      "__global__ void __launch_bounds__(N * 32) k(const T* x, T* y, int n, float eps = 1.f, S s, M mode) {\n"
+      "  extern __shared__ char c[]; cooperative_groups::this_grid(); }");
+  const ImportText text = manifest_text(draft, "k.cuh", "k\".cuh\n");
+  const source::Manifest manifest = source::parse_manifest(text.toml, "k.toml");
+  EXPECT_EQ(manifest.parameters.size(), 4u);
+  EXPECT_EQ(manifest.arguments.size(), 6u);
+  EXPECT_EQ(manifest.arguments[1].access, source::Access::write);
+  EXPECT_TRUE(manifest.kernel.launch.cooperative);
+  EXPECT_FALSE(text.todo.empty());
+  std::size_t marked = 0;
+  for (std::size_t at = 0; (at = text.toml.find("# TODO: ", at)) != std::string::npos; ++at) ++marked;
+  EXPECT_EQ(marked, text.todo.size());
+}
+
+/// Every kernel of a text as far as it goes: what is read must not crash, and what is written must parse.
+void read_all(const std::string& text) {
+  const CudaSource source = read_cuda(text);
+  for (const KernelDeclaration& kernel : source.kernels) {
+    std::string draft_text;
+    try {
+      ImportDraft draft = draft_of(kernel, source, source.kernels.size() > 1, {});
+      draft.name = "k";
+      draft_text = manifest_text(draft, "k.cuh", "k.cuh").toml;
+    } catch (const Error&) {
+      continue;  // packs and the like
+    }
+    try {
+      source::parse_manifest(draft_text, "k.toml");
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what() << '\n' << draft_text;
+    }
+  }
+}
+
+std::string shipped_sources() {
+  std::string out;
+  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates")) {
+    if (entry.path().extension() == ".cu") out += base::read_file(entry.path().string())->bytes;
+  }
+  return out;
+}
+
+TEST(ImportDeclaration, SurvivesTextThatEndsAnywhere) {
+  const std::string text = shipped_sources();
+  ASSERT_GT(names_in(text).size(), 5u);
+  for (std::size_t length = 0; length < text.size(); length += 97) read_all(text.substr(0, length));
+  for (std::size_t from = 0; from < text.size(); from += 389) read_all(text.substr(from));
+}
+
+TEST(ImportDeclaration, SurvivesTextWithCharactersChanged) {
+  const std::string text = shipped_sources();
+  const std::string instead("<>(){}[];,\"'/*#\\\n=:\0.\x80", 22);
+  std::uint64_t state = 1;
+  const auto next = [&] { return (state = state * 6364136223846793005u + 1442695040888963407u) >> 33; };
+  for (int round = 0; round < 200; ++round) {
+    std::string changed = text.substr(next() % text.size(), 6000);
+    for (int i = 0; i < 20; ++i) changed[next() % changed.size()] = instead[next() % instead.size()];
+    read_all(changed);
+  }
+}
+
+TEST(ImportDeclaration, SurvivesOpeningsThatNothingCloses) {
+  for (const char* piece :
+       {"template <", "(", "{", "namespace a {", "#if 1\n", "\"", "R\"(", "/*", "[[", "enum a {",
+        "__global__ void k(", "template <int N> __global__ void __launch_bounds__("}) {
+    std::string text;
+    for (int i = 0; i < 3000; ++i) text += piece;
+    read_all(text);
+    read_all(text + ") {}");
+  }
+}
+
+}  // namespace
+}  // namespace kiln::cli

@@ -1,0 +1,193 @@
+// kiln import: a first manifest for a kernel that exists, compiled to prove it.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "commands.hpp"
+#include "context.hpp"
+#include "errors.hpp"
+#include "import_draft.hpp"
+#include "import_includes.hpp"
+#include "import_place.hpp"
+#include "import_report.hpp"
+#include "not_empty.hpp"
+#include "source/instantiate.hpp"
+#include "source/quote.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using source::quote;
+
+struct Arguments {
+  ImportAsked asked;
+  std::string kernel;
+  std::vector<std::string> values, define;
+  int line = 0;
+};
+
+constexpr const char* kHelp =
+    "Reads the declaration of KERNEL (kernel, or ns::kernel) and writes NAME.toml beside FILE, or where -o\n"
+    "says; what a declaration does not tell is a placeholder with '# TODO' behind it. Then one "
+    "specialisation\n"
+    "is compiled: with the values given as P=V, else the defaults, else guesses (f32, 128, false). P=V of "
+    "an\n"
+    "enum or a type may be C++ text. What NVRTC needs beside the source (host header shims, default_device,\n"
+    "--device-int128, ...) is tried, and the smallest set that works is written down; the sizes of structs "
+    "are\n"
+    "those of the image.\n"
+    "This reads text and is no C++ front end: what macros make is not seen, and of #if ... #else only the "
+    "first\n"
+    "and the last branch. A kernel with a parameter pack cannot be imported.\n"
+    "When FILE does not lie below -o's directory, NAME.cu, which includes it, is written beside the "
+    "manifest.\n"
+    "Exit status: 0 written and proved, 1 nothing written, 2 usage, 3 written, but it does not compile yet.\n"
+    "Example: kiln import decode.cuh flash::decode HEAD_DIM=64 T=bf16 -I include -o kernels/decode.toml";
+
+CudaSource read_source(const std::string& file) {
+  constexpr std::size_t kMost = std::size_t{16} << 20;
+  const auto content = base::read_file(file, kMost);
+  if (!content) throw Error(Errc::io, "cannot read " + quote(file, 4096) + ": " + std::strerror(errno));
+  return read_cuda(content->bytes);
+}
+
+std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
+  std::string out;
+  for (const KernelDeclaration* kernel : kernels)
+    out += "\n  line " + std::to_string(kernel->line) + ": " + quote(kernel->text(), 300);
+  return out;
+}
+
+[[noreturn]] void no_such_kernel(const CudaSource& source, const Arguments& arguments,
+                                 const std::vector<std::string>& elsewhere) {
+  std::vector<std::string> names, bare;
+  for (const KernelDeclaration& kernel : source.kernels) {
+    const std::string name = kernel.qualified();
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    bare.push_back(kernel.name);
+  }
+  std::string nearest = base::did_you_mean(arguments.kernel, names);
+  if (nearest.empty()) nearest = base::did_you_mean(arguments.kernel, bare);
+  std::string message = quote(arguments.asked.file, 4096) + " declares no kernel " + quote(arguments.kernel) +
+                        nearest + "; there are: " + (names.empty() ? "none" : base::join(names, " "));
+  if (!elsewhere.empty()) message += ". An included file has it: " + base::join(elsewhere, ", ");
+  if (names.empty()) message += " (kernels that a macro makes are not seen)";
+  throw Error(Errc::source, message);
+}
+
+const KernelDeclaration& choose(const CudaSource& source, const Arguments& arguments,
+                                const std::vector<std::string>& elsewhere) {
+  const auto found = kernels_named(source, arguments.kernel);
+  if (found.empty()) no_such_kernel(source, arguments, elsewhere);
+  if (arguments.line == 0 && found.size() == 1) return *found.front();
+  for (const KernelDeclaration* kernel : found)
+    if (kernel->line == arguments.line) return *kernel;
+  const std::string what =
+      arguments.line == 0
+          ? std::to_string(found.size()) + " kernels are called " + quote(arguments.kernel)
+          : "no kernel " + quote(arguments.kernel) + " at line " + std::to_string(arguments.line);
+  throw Error(Errc::source, what + "; choose one with --line:" + listed(found));
+}
+
+Assignments assignments(const std::vector<std::string>& pieces) {
+  Assignments out;
+  for (const std::string& piece : pieces) {
+    const auto equals = piece.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw Error(Errc::invalid_argument, quote(piece) + " is no parameter: expected P=V");
+    const std::string name = piece.substr(0, equals);
+    for (const auto& [known, value] : out)
+      if (known == name) throw Error(Errc::invalid_argument, "parameter " + quote(name) + " is given twice");
+    out.emplace_back(name, piece.substr(equals + 1));
+    if (out.back().second.empty()) throw Error(Errc::invalid_value, quote(piece) + ": its value is empty");
+  }
+  return out;
+}
+
+Assignments macros(const std::vector<std::string>& pieces) {
+  Assignments out;
+  for (const std::string& piece : pieces) {
+    const auto equals = piece.find('=');
+    out.emplace_back(piece.substr(0, equals), equals == std::string::npos ? "1" : piece.substr(equals + 1));
+    if (!base::is_identifier(out.back().first))
+      throw Error(Errc::invalid_argument, "-D " + quote(piece) + ": expected NAME or NAME=TEXT");
+  }
+  return out;
+}
+
+/// A template path may not hold two of one name.
+void check_name(const Context& context, const ImportSite& site, const std::string& name) {
+  source::Catalog catalog(context.config().template_directories());
+  for (const std::string& directory : catalog.directories()) {
+    const std::string other = directory + '/' + name + ".toml";
+    const auto there = base::FileStamp::of(other), mine = base::FileStamp::of(site.manifest);
+    if (!there || (mine && mine->device == there->device && mine->inode == there->inode)) continue;
+    throw Error(Errc::io, "a template " + quote(name) + " is there already: " + quote(other, 4096) +
+                              "; choose another name with --name");
+  }
+}
+
+int import(Context& context, const Arguments& arguments) {
+  const base::Arch arch = context.target_arch();
+  const Assignments given = assignments(arguments.values);
+  CudaSource source = read_source(arguments.asked.file);
+  const auto elsewhere =
+      add_includes(source, arguments.asked.file, arguments.asked.include_dirs, arguments.kernel);
+  const KernelDeclaration& kernel = choose(source, arguments, elsewhere);
+  for (const TemplateParameter& p : kernel.parameters) source.aliases.erase(p.name);
+  const auto same_name = [&](const KernelDeclaration& other) {
+    return other.qualified() == kernel.qualified();
+  };
+  const bool overloaded = std::count_if(source.kernels.begin(), source.kernels.end(), same_name) > 1;
+
+  ImportDraft draft = draft_of(kernel, source, overloaded, given);
+  draft.name = template_name(arguments.asked, kernel.name);
+  draft.define = macros(arguments.define);
+  const ImportSite site = site_of(arguments.asked, draft.name);
+  if (!arguments.asked.print) check_name(context, site, draft.name);
+  draft.include_dirs = site.include_dirs;
+  if (!site.includer.empty()) base::write_file(site.includer, site.includer_text);
+  runtime::Pipeline& pipeline = context.service().pipeline();
+  const Proof proof = prove(pipeline, site.place, arch, draft);
+  pipeline.flush();
+  if (arguments.asked.print) draft.include_dirs = site.shown_include_dirs;
+  return report_import(context, {draft, proof, site, arch, arguments.asked.print});
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(app, "import", "Write a first manifest for a kernel that exists",
+                                      [&context, arguments] { return import(context, *arguments); });
+  ImportAsked& asked = arguments->asked;
+  not_empty(sub->add_option("file", asked.file, "The CUDA source that declares it"))
+      ->type_name("FILE.cuh")
+      ->required();
+  sub->add_option("kernel", arguments->kernel, "Its name, with or without namespaces")
+      ->type_name("KERNEL")
+      ->required();
+  sub->add_option("params", arguments->values, "Values of template parameters to compile it with")
+      ->type_name("P=V");
+  not_empty(sub->add_option("-o,--output", asked.output, "The manifest; default: NAME.toml beside FILE"))
+      ->type_name("FILE");
+  not_empty(sub->add_option("--name", asked.name, "The template's name; default: the kernel's"))
+      ->type_name("TEMPLATE");
+  sub->add_option("-I,--include", asked.include_dirs, "Directory of headers, into include_dirs; repeatable")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+  sub->add_option("-D,--define", arguments->define, "Macro, into define; repeatable")
+      ->type_name("NAME[=TEXT]")
+      ->allow_extra_args(false);
+  sub->add_option("--line", arguments->line, "Which of several overloads: the line of its name")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1 << 30).description(""));
+  CLI::Option* force = sub->add_flag("--force", asked.force, "Overwrite a manifest that is there");
+  sub->add_flag("--print", asked.print, "Write the manifest to stdout, and no file")->excludes(force);
+  sub->footer(kHelp);
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,42 @@
+// A written manifest compiled: with as few measures as it takes, and its arguments compared with the image's.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/arch.hpp"
+#include "import_draft.hpp"
+#include "import_manifest.hpp"
+#include "kiln/error.hpp"
+#include "runtime/pipeline.hpp"
+
+namespace kiln::cli {
+
+/// Where the manifest lies, and what it says of its source.
+struct ImportPlace {
+  std::string directory;  ///< absolute; the manifest is NAME.toml in it
+  std::string source;     ///< relative to it
+  std::string origin;     ///< how people call the source
+};
+
+struct Proof {
+  bool proved = false;
+  std::shared_ptr<const runtime::StoredImage> image;  ///< of the proof
+  /// Why it is not proved.
+  Errc code = Errc::ok;
+  std::string message;
+  std::vector<std::string> diagnostics;  ///< the compiler's first errors
+};
+
+/// Writes NAME.toml in `place` again for each try, the last time as it shall stay; `draft` is what that says.
+/// Throws Error(io) when it cannot be written, and for a machine without a compiler.
+Proof prove(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch, ImportDraft& draft);
+
+/// "host_headers = \"shim\"": as the manifest says them.
+std::vector<std::string> texts_of(const Measures& measures);
+/// What may help against such errors, as sentences.
+std::string advice_for(const Proof& proof);
+
+}  // namespace kiln::cli

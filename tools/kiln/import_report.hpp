@@ -1,0 +1,21 @@
+// What `kiln import` says when it is done.
+#pragma once
+
+#include "base/arch.hpp"
+#include "context.hpp"
+#include "import_place.hpp"
+
+namespace kiln::cli {
+
+struct Imported {
+  const ImportDraft& draft;
+  const Proof& proof;
+  const ImportSite& site;
+  base::Arch arch;
+  bool print = false;  ///< the manifest goes to stdout
+};
+
+/// Returns the exit code: done, or partly when it does not compile yet.
+int report_import(const Context& context, const Imported& imported);
+
+}  // namespace kiln::cli
