@@ -6,9 +6,9 @@ namespace {
 
 using Usage = KilnCommand;
 
-constexpr const char* kCommands[] = {"templates", "compile", "run",    "prewarm", "ls",        "show",  "why",
-                                     "diff",      "stats",   "top",    "report",  "verify",    "audit", "gc",
-                                     "clear",     "bundle",  "doctor", "man",     "completion"};
+constexpr const char* kCommands[] = {
+    "templates", "lint",   "compile", "run",   "prewarm", "ls",    "show",   "why",    "diff", "stats",
+    "top",       "report", "verify",  "audit", "gc",      "clear", "bundle", "doctor", "man",  "completion"};
 constexpr const char* kBundleCommands[] = {"export", "import", "verify", "diff", "sign", "keygen"};
 
 TEST_F(Usage, EverySubcommandExplainsItself) {
