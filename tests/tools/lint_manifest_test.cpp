@@ -39,7 +39,7 @@ Reach reach(const std::string& toml, const char* name) {
   return Uses(source::parse_manifest(toml, "t.toml")).of(name);
 }
 
-const std::string kP = "[param.P]\nkind = \"int\"\ndefault = 1\n";  // line 10
+const std::string kP = "[param.P]\nkind = \"int\"\nvalues = [1]\n";  // line 10
 
 TEST(LintManifest, WarnsOfAParameterThatNothingReads) {
   EXPECT_EQ(found(lint(kHead + kP + kLaunch), "unused-parameter", "'P'"), "warning t.toml:10");
@@ -80,10 +80,11 @@ const Use kUses[] = {
     {"Requirement", kHead + kP + "[[require]]\nexpr = \"P > 0\"\nmessage = \"m\"\n" + kLaunch, Reach::launch},
     {"Cost", kHead + kP + kLaunch + "[cost]\nread = \"P\"\nwrite = \"1\"\nflops = \"1\"\n", Reach::launch},
     {"DefaultOfOneInTheCode",
-     with_instantiate("t<{T}, {Q}>") + kP + "[param.Q]\nkind = \"int\"\ndefault = \"P\"\n" + kLaunch,
+     with_instantiate("t<{T}, {Q}>") + kP + "[param.Q]\nkind = \"int\"\nvalues = [1]\ndefault = \"P\"\n" +
+         kLaunch,
      Reach::launch},
-    {"DefaultOfOneThatNothingReads", kHead + kP + "[param.Q]\nkind = \"int\"\ndefault = \"P\"\n" + kLaunch,
-     Reach::none},
+    {"DefaultOfOneThatNothingReads",
+     kHead + kP + "[param.Q]\nkind = \"int\"\nvalues = [1]\ndefault = \"P\"\n" + kLaunch, Reach::none},
     {"TextOfAValue",
      with_instantiate("t<{T}, {Q}>") + kP +
          "[param.Q]\nkind = \"type\"\nvalues = { a = \"S<{P}>\" }\ndefault = \"a\"\n" + kLaunch,

@@ -33,5 +33,5 @@ kiln_test(tools_lint_test SOURCES tools/lint_test.cpp USES kiln_process LABEL pr
 kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_manifest.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/lint_lines.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_uses.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/lint_debris.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp
-  ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp USES kiln_source kiln_toolchain nlohmann_json::nlohmann_json LABEL unit)
+  ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp USES kiln_source kiln_toolchain kiln_cache nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)
