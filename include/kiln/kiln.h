@@ -374,9 +374,9 @@ typedef struct kiln_kernel_info {
 } kiln_kernel_info;
 
 KILN_API kiln_status kiln_kernel_get_info(const kiln_kernel* kernel, kiln_kernel_info* out);
-/* Another entry point of the same image, which shares its variables: a [[kernel]] of the manifest, with its own
- * arguments and launch. Valid as long as `kernel`; costs no driver call. invalid_argument: there is none of that
- * name, and the message has those there are. */
+/* Another entry point of the same image, which shares its variables: a [[kernel]] of the manifest, with its
+ * own arguments and launch. Valid as long as `kernel`; costs no driver call. invalid_argument: there is none
+ * of that name, and the message has those there are. */
 KILN_API kiln_status kiln_kernel_entry(const kiln_kernel* kernel, const char* name, const kiln_kernel** out);
 
 /* A __device__ or __constant__ variable of the image, in the context that the kernel was loaded in. */
@@ -385,11 +385,12 @@ typedef struct kiln_global {
   uint64_t address; /* in device memory: for cuMemcpy and the like */
   uint64_t bytes;
 } kiln_global;
-/* That of a [[global]] of the manifest. Valid as long as the kernel. invalid_argument: there is none of that name. */
+/* That of a [[global]] of the manifest. Valid as long as the kernel. invalid_argument: there is none of that
+ * name. */
 KILN_API kiln_status kiln_kernel_global(const kiln_kernel* kernel, const char* name, kiln_global* out);
 
-/* An integer constant of the source, read from the image: an [export] of the manifest. invalid_argument: there is
- * none of that name. */
+/* An integer constant of the source, read from the image: an [export] of the manifest. invalid_argument:
+ * there is none of that name. */
 KILN_API kiln_status kiln_kernel_constant(const kiln_kernel* kernel, const char* name, int64_t* out);
 
 /* For those who launch themselves. Valid as long as the kernel. */

@@ -7,6 +7,7 @@
 
 #include "base/nvtx.hpp"
 #include "base/text.hpp"
+#include "compile/advice.hpp"
 #include "compile/confinement.hpp"
 #include "compile/header_reuse.hpp"
 #include "compile/nvrtc_log.hpp"
@@ -66,11 +67,19 @@ std::string shortest(double number) {
   return text;
 }
 
+AdviceSubject advised(const CompileJob& job) {
+  return {job.unit.options, job.unit.resolved.arch.name(), job.unit.name_expression,
+          job.unit.compile.host_headers};
+}
+
+std::string hint_line(const std::string& hint) { return hint.empty() ? hint : "\nhint: " + hint; }
+
 template <class Thrown = CompileError>
 [[noreturn]] void fail(const CompileJob& job, Errc code, const std::string& why, const std::string& log) {
   std::string message = "cannot compile " + what(job) + ": " + why;
   const std::string shown = clipped(diagnostics_of(log));
   if (!shown.empty()) message += '\n' + shown;
+  for (const std::string& hint : advice_for(log, advised(job))) message += hint_line(hint);
   throw Thrown(code, message, job.unit.resolved.specialization.to_string(), options_of(job), clipped(log));
 }
 
@@ -87,7 +96,10 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
       // By its limit of CPU time or from outside; other signals come of what it compiled.
       if (answer.signal == SIGKILL || answer.signal == SIGXCPU)
         fail<LocalFault>(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
-      fail(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
+      fail(
+          job, Errc::compile_crashed,
+          "the compile worker died: " + answer.how + hint_line(advice_for_crash(answer.signal, advised(job))),
+          {});
     case Fate::out_of_memory:
       fail<LocalFault>(
           job, Errc::compile_crashed,
@@ -156,10 +168,12 @@ Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
   }
   const source::Instantiation& unit = job.unit;
   if (r.lowered_names.size() != unit.name_expressions().size())
-    fail(job, Errc::compile_crashed, "the compile worker answered with other names than it was asked for", r.log);
+    fail(job, Errc::compile_crashed, "the compile worker answered with other names than it was asked for",
+         r.log);
   auto lowered = r.lowered_names.begin();
   Facts facts;
-  static_cast<EntryFacts&>(facts) = entry_facts(job, r, cubin, {unit.entry, unit.name_expression}, *lowered++);
+  static_cast<EntryFacts&>(facts) =
+      entry_facts(job, r, cubin, {unit.entry, unit.name_expression}, *lowered++);
   for (const source::NamedText& entry : unit.entries)
     facts.entries.push_back(entry_facts(job, r, cubin, entry, *lowered++));
   for (const source::NamedText& global : unit.globals) {

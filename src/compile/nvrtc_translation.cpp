@@ -67,8 +67,8 @@ bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const Work
 bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vector<std::string>& options,
                WorkerResponse& response) {
   Program program{nvrtc};
-  // A header in memory is found by its exact spelling, before all files, also beside the includer. That it only
-  // leads to another keeps that one an ordinary file of the closure.
+  // A header in memory is found by its exact spelling, before all files, also beside the includer. That it
+  // only leads to another keeps that one an ordinary file of the closure.
   std::vector<std::string> texts;
   std::vector<const char*> contents, names;
   for (const auto& [name, file] : request.replace) texts.push_back("#include <" + file + ">\n");
@@ -93,6 +93,8 @@ bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vect
 
   response.log =
       fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
+  // Zeros stand between what each phase wrote: a reader of C strings would miss ptxas' errors.
+  std::erase(response.log, '\0');
   shorten(response.log);
   take_header_message(response.header, response.log, request.program_name);
   response.log = text(std::move(response.log));

@@ -44,8 +44,8 @@ struct WorkerRequest {
   std::vector<std::pair<std::string, std::string>> roots;  ///< {".k0", absolute directory}, in search order
   /// [compile] replace: an include of the first name is one of <second>.
   std::vector<std::pair<std::string, std::string>> replace;
-  std::string arch;                                        ///< "sm_90a"
-  std::vector<std::string> options;                        ///< the manifest's, then kiln's
+  std::string arch;                  ///< "sm_90a"
+  std::vector<std::string> options;  ///< the manifest's, then kiln's
   std::string random_seed;
   std::vector<std::string> name_expressions;
   std::vector<std::string> linked;  ///< files and directories outside the roots that symlinks in them lead to

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "kiln/error.hpp"
+#include "runtime/layout_check.hpp"
 #include "runtime/loaded_kernel.hpp"
 
 namespace kiln::runtime {
@@ -94,23 +95,6 @@ LoadedKernel::~LoadedKernel() {
 }
 
 /// The manifest against the image: the driver trusts the parameter list that we give it.
-void LoadedKernel::check_layout() const {
-  const auto& declared = manifest().arguments;
-  const auto& recorded = facts_.arguments;
-  if (declared.size() != recorded.size()) {
-    fail(Errc::manifest, "the manifest declares " + std::to_string(declared.size()) +
-                             " arguments, and the kernel has " + std::to_string(recorded.size()));
-  }
-  for (const auto& argument : recorded) {
-    const ArgumentSpec& a = declared.at(argument.ordinal);
-    if (a.type.size() == argument.size || a.type.size() == 0) continue;
-    fail(Errc::manifest, "argument " + std::to_string(argument.ordinal) + " '" + a.name + "' is " +
-                             a.type.to_string(manifest().parameters) + " of " +
-                             std::to_string(a.type.size()) + " bytes in the manifest, and has " +
-                             std::to_string(argument.size) + " in the kernel");
-  }
-}
-
 /// What the caller has to give: declared, or of a struct without a size what the image says.
 std::uint32_t LoadedKernel::argument_bytes(std::size_t i) const noexcept {
   const std::uint32_t declared = manifest().arguments[i].type.size();
@@ -169,7 +153,7 @@ inline std::uint64_t LoadedKernel::check_types(const kiln_arg_type* types, std::
 }
 
 std::uint64_t LoadedKernel::check_new_types(const kiln_arg_type* types, std::size_t count) const {
-  check_layout();
+  check_layout(manifest(), facts_, name_);  // one without declared arguments was not looked at before
   check_count(count);
   const std::uint64_t conversions = checked_conversions(types, count);
   auto made = std::make_unique<const CheckedTypes>(CheckedTypes{{types, types + count}, conversions});

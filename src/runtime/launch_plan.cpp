@@ -75,9 +75,8 @@ void LaunchPlan::take_defaults(const source::Manifest& manifest) {
 void LaunchPlan::take_checks(const source::Manifest& manifest, Exports exports) {
   const auto checked = [&](const Expression& expression) {
     const int first = manifest.slots.export_slot(0), end = manifest.slots.arch_slot();
-    return exports == Exports::known ||
-           std::none_of(expression.reads().begin(), expression.reads().end(),
-                        [&](int slot) { return slot >= first && slot < end; });
+    return exports == Exports::known || std::none_of(expression.reads().begin(), expression.reads().end(),
+                                                     [&](int slot) { return slot >= first && slot < end; });
   };
   for (std::size_t i = 0; i < manifest.arguments.size(); ++i) {
     const ArgumentSpec& a = manifest.arguments[i];

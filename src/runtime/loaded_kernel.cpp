@@ -51,7 +51,6 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
       plan_(manifest(), spec(), known_slots(device), facts_.shared_bytes,
             which == source::Which::kernel ? LaunchPlan::Exports::known : LaunchPlan::Exports::not_there),
       shared_allowed_(kFreeSharedBytes - facts_.shared_bytes) {
-  if (!manifest_.arguments.empty()) check_layout();  // without any, it is launched raw
   if (plan_.block.empty()) check_block(plan_.config);
   if (plan_.cluster.empty()) check_cluster(plan_.config);
   const std::size_t others = entry == 0 ? obtained_.image->facts.entries.size() : 0;
@@ -64,8 +63,11 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
 std::vector<std::int64_t> LoadedKernel::known_slots(const DeviceFacts& device) const {
   const source::SlotLayout& layout = manifest().slots;
   std::vector<std::int64_t> out = source::slots_of(manifest(), resolved_);
-  for (const compile::ExportFact& constant : obtained_.image->facts.exports)
-    out[static_cast<std::size_t>(manifest().slot_index(constant.name))] = constant.value;
+  for (const compile::ExportFact& constant : obtained_.image->facts.exports) {
+    const int slot = manifest().slot_index(constant.name);
+    if (slot >= layout.export_slot(0) && slot < layout.arch_slot())
+      out[static_cast<std::size_t>(slot)] = constant.value;
+  }
   out[static_cast<std::size_t>(layout.sms_slot())] = device.sms;
   out[static_cast<std::size_t>(layout.smem_optin_slot())] = device.smem_optin;
   out[static_cast<std::size_t>(layout.l2_slot())] = device.l2;
@@ -126,8 +128,9 @@ void LoadedKernel::check_block(const Geometry& config) const {
   const auto& required = facts_.required_block;
   const std::array<std::uint32_t, 3> block{config.block_x, config.block_y, config.block_z};
   if (required[0] != 0 && block != required) {
-    fail(Errc::requirement, "[launch] block = " + shape(block) + ", and the kernel was compiled for blocks of " +
-                                shape(required) + " threads only");
+    fail(Errc::requirement, "[launch] block = " + shape(block) +
+                                ", and the kernel was compiled for blocks of " + shape(required) +
+                                " threads only");
   }
   const std::uint64_t threads = std::uint64_t{block[0]} * block[1] * block[2];
   if (facts_.max_threads != 0 && threads > facts_.max_threads) {
@@ -142,8 +145,9 @@ void LoadedKernel::check_cluster(const Geometry& config) const {
   const auto& compiled = facts_.cluster;
   const std::array<std::uint32_t, 3> cluster{config.cluster_x, config.cluster_y, config.cluster_z};
   if (compiled[0] == 0 || spec().cluster.empty() || cluster == compiled) return;
-  fail(Errc::requirement, "[launch] cluster = " + shape(cluster) + ", and the kernel was compiled for clusters of " +
-                              shape(compiled) + " blocks only (__cluster_dims__)");
+  fail(Errc::requirement, "[launch] cluster = " + shape(cluster) +
+                              ", and the kernel was compiled for clusters of " + shape(compiled) +
+                              " blocks only (__cluster_dims__)");
 }
 
 const LoadedKernel& LoadedKernel::entry(std::string_view wanted) const {
@@ -164,8 +168,8 @@ Library::Global LoadedKernel::global(std::string_view wanted) const {
     if (globals[i].name == wanted) return library_->globals()[i];
     known += (i ? ", " : "") + globals[i].name;
   }
-  fail(Errc::invalid_argument, "has no [[global]] called '" + std::string(wanted) +
-                                   "'; it has: " + (known.empty() ? "none" : known));
+  fail(Errc::invalid_argument,
+       "has no [[global]] called '" + std::string(wanted) + "'; it has: " + (known.empty() ? "none" : known));
 }
 
 std::int64_t LoadedKernel::constant(std::string_view wanted) const {
@@ -174,8 +178,8 @@ std::int64_t LoadedKernel::constant(std::string_view wanted) const {
     if (constant.name == wanted) return constant.value;
     known += (known.empty() ? "" : ", ") + constant.name;
   }
-  fail(Errc::invalid_argument, "has no [export] called '" + std::string(wanted) +
-                                   "'; it has: " + (known.empty() ? "none" : known));
+  fail(Errc::invalid_argument,
+       "has no [export] called '" + std::string(wanted) + "'; it has: " + (known.empty() ? "none" : known));
 }
 
 /// Blocks of this size that one multiprocessor holds.

@@ -30,8 +30,8 @@ struct PreparedLaunch {
 
 class LoadedKernel {
  public:
-  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others. Throws
-  /// Error(manifest) when the manifest's arguments or launch are not those of the image.
+  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others.
+  /// Throws Error(requirement) when the manifest's launch can never be that of the image.
   LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
                std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
                Obtained obtained, std::shared_ptr<const Library> library, std::size_t entry = 0);
@@ -68,7 +68,6 @@ class LoadedKernel {
 
   const source::LaunchSpec& spec() const noexcept;
   std::vector<std::int64_t> known_slots(const toolchain::DeviceFacts& device) const;
-  void check_layout() const;
   void check_block(const Geometry& config) const;
   void check_cluster(const Geometry& config) const;
   std::uint32_t argument_bytes(std::size_t i) const noexcept;

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "base/log.hpp"
+#include "compile/limits.hpp"
+#include "runtime/layout_check.hpp"
 #include "toolchain/locate.hpp"
 
 namespace kiln::runtime {
@@ -16,20 +18,12 @@ constexpr std::size_t kMemoryBytes = std::size_t{256} << 20;
 /// CPU seconds beyond the deadline after which a worker ends by itself, when its host was stopped.
 constexpr double kCpuGrace = 30;
 
-/// A kernel that breaks its manifest's [limits] is served, and said to.
-void report_limits(const source::Limits& limits, const compile::Compiled& compiled) {
-  const compile::Facts& facts = compiled.facts;
-  const auto report = [&](const std::optional<std::int64_t>& limit, double value, const char* what) {
-    if (!limit || value <= static_cast<double>(*limit)) return;
-    base::warn(facts.specialization().to_string() + " for " + facts.arch +
-               " breaks its manifest's limits: " + what + ' ' +
-               std::to_string(static_cast<std::int64_t>(value)) + ", allowed " + std::to_string(*limit));
-  };
-  report(limits.max_spill_bytes, facts.spill_store_bytes + facts.spill_load_bytes, "spilled bytes");
-  report(limits.performance_warnings, static_cast<double>(facts.performance_warnings.size()),
-         "performance warnings");
-  report(limits.compile_seconds, facts.compile_ms / 1000, "seconds to compile");
-  report(limits.compile_memory, static_cast<double>(compiled.peak_memory), "bytes of memory to compile");
+/// A kernel that breaks its manifest's [limits] is served, and said to; a reference has none.
+void report_limits(const source::Instantiation& unit, const compile::Compiled& compiled) {
+  if (unit.which != source::Which::kernel) return;
+  const auto broken =
+      compile::broken_limits(unit.origin->manifest.limits, compiled.facts, compile::Strictness::declared);
+  if (!broken.empty()) base::warn(compile::limits_sentence(compiled.facts, broken));
 }
 
 }  // namespace
@@ -106,8 +100,7 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   std::vector<std::string> extra = compile.preinclude;
   extra.insert(extra.end(), compile.extra_includes.begin(), compile.extra_includes.end());
   std::string text;  // what [compile] define puts in front of the source may name headers, too
-  for (const auto& [name, value] : compile.define)
-    text += "#define " + name + ' ' + value + '\n';
+  for (const auto& [name, value] : compile.define) text += "#define " + name + ' ' + value + '\n';
   text += unit.source;
   Unit out{unit, source::scan_closure(text, extra, search, scans_, trust), {}};
   out.made = compile::make_key(out.instantiation, out.closure, toolkit());
@@ -163,10 +156,19 @@ std::optional<Obtained> Pipeline::find(const Unit& unit, const ObtainOptions& op
 }
 
 std::optional<Obtained> Pipeline::there(const source::Instantiation& unit, const ObtainOptions& options) {
-  return find(prepare(unit, source::Trust::memo), options);
+  auto found = find(prepare(unit, source::Trust::memo), options);
+  if (found) check_layouts(unit, found->image->facts);
+  return found;
 }
 
+/// The manifest's arguments are in no key: they are compared whatever step served the image.
 Obtained Pipeline::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
+  Obtained out = obtain_image(instantiation, options);
+  check_layouts(instantiation, out.image->facts);
+  return out;
+}
+
+Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, const ObtainOptions& options) {
   auto unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::memo));
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.may_compile) {
@@ -217,7 +219,7 @@ Obtained Pipeline::compile_now(const Unit& unit, cache::Record& record,
   }
   ++counters_.compiles;
   counters_.compile_us += static_cast<std::uint64_t>(compiled.facts.compile_ms * 1000);
-  report_limits(unit.instantiation.origin->manifest.limits, compiled);
+  report_limits(unit.instantiation, compiled);
   auto image = std::make_shared<StoredImage>();
   image->key = unit.made.key;
   record.facts = compile::encode(compiled.facts);

@@ -83,7 +83,8 @@ class Pipeline {
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
-  /// One compile per key, however many threads and processes ask. Throws CompileError and Error; a source
+  /// One compile per key, however many threads and processes ask. Throws CompileError and Error, also
+  /// Error(manifest) when the image takes other arguments than the manifest declares; a source
   /// that was refused is remembered under its key, so that asking again costs nothing and says the same until
   /// a file changes. A compile that was killed, timed out or ran out of memory is not tried again before a
   /// pause (1 s, doubling up to 5 min): until then its error is said again.
@@ -138,6 +139,7 @@ class Pipeline {
     base::Clock::duration pause{};
   };
   const Places& places();
+  Obtained obtain_image(const source::Instantiation& unit, const ObtainOptions& options);
   std::string shims() const;
   Unit prepare(const source::Instantiation& unit, source::Trust trust);
   void warm_up();

@@ -34,9 +34,8 @@ class Speller {
       if (slot < 0)
         throw Error(Errc::internal, "a C++ text of " + quote(manifest_.name) + " has unknown {" + name + '}');
       const auto i = static_cast<std::size_t>(slot);
-      return i < manifest_.parameters.size()
-                 ? (*this)(parameter_cpp(manifest_.parameters[i], slots_[i]))
-                 : integer_cpp(slots_[i]);
+      return i < manifest_.parameters.size() ? (*this)(parameter_cpp(manifest_.parameters[i], slots_[i]))
+                                             : integer_cpp(slots_[i]);
     });
   }
   template <class Items, class TextOf>
@@ -98,13 +97,21 @@ Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resol
   return out;
 }
 
+Instantiation with_entry_point(Instantiation unit, const std::string& text) {
+  unit.name_expression = Speller(unit.manifest(), unit.resolved.slots)(text);
+  unit.entry.clear();
+  unit.entries.clear(), unit.globals.clear(), unit.exports.clear();
+  return unit;
+}
+
 std::string export_symbol(std::size_t i) { return "kiln_export_" + std::to_string(i); }
 
 std::string Instantiation::epilogue() const {
   if (exports.empty()) return {};
   // A template's argument must be an integer constant that fits; initialising would only warn of a fraction.
   std::string out =
-      "\n#line 1 \"[export]\"\ntemplate <long long V> struct kiln_exported { static constexpr long long value = V; };\n";
+      "\n#line 1 \"[export]\"\ntemplate <long long V> struct kiln_exported { static constexpr long long "
+      "value = V; };\n";
   for (std::size_t i = 0; i < exports.size(); ++i) {
     out += "#line 1 \"[export] " + exports[i].name + "\"\nextern \"C\" __constant__ long long " +
            export_symbol(i) + " = kiln_exported<(" + exports[i].cpp + ")>::value;\n";

@@ -54,9 +54,9 @@ struct Instantiation {
   std::shared_ptr<const Template> origin;
   Which which = Which::kernel;
   Resolved resolved;
-  std::string unit;  ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
-  std::string entry;            ///< the manifest's name of the entry point that comes first; mostly empty
-  std::string name_expression;  ///< of that
+  std::string unit;   ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
+  std::string entry;  ///< the manifest's name of the entry point that comes first; mostly empty
+  std::string name_expression;                       ///< of that
   std::vector<NamedText> entries, globals, exports;  ///< further entry points, [[global]], [export]
   /// The manifest's for this arch, its texts filled in; preinclude has the headers that values need, too.
   CompileSpec compile;
@@ -79,5 +79,8 @@ std::string export_symbol(std::size_t i);
 /// to read.
 Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resolved,
                           Which which = Which::kernel);
+
+/// The same source and options, asked for one other entry point alone: `text` is C++ with {P}.
+Instantiation with_entry_point(Instantiation unit, const std::string& text);
 
 }  // namespace kiln::source

@@ -28,7 +28,7 @@ struct ParameterSpec {
   };
   std::string name, doc;
   ParameterKind kind = ParameterKind::integer;
-  std::vector<Choice> choices;  ///< empty for a range or an unbounded int, and for bool
+  std::vector<Choice> choices;        ///< empty for a range or an unbounded int, and for bool
   std::vector<std::string> includes;  ///< headers that every value's spelling needs
   std::optional<std::pair<std::int64_t, std::int64_t>> range;  ///< inclusive
   Expression default_value;                                    ///< empty: must be given
@@ -41,10 +41,10 @@ struct ArgumentType {
   /// What a u64 stands for: cudaTextureObject_t and cudaSurfaceObject_t are handles of that width.
   enum class Handle { none, texture, surface };
   Kind kind = Kind::pointer;
-  Handle handle = Handle::none;
-  std::optional<Dtype> dtype;  ///< ptr<f32>
-  int dtype_parameter = -1;    ///< ptr<T>: index of T; neither: ptr<void>
+  std::optional<Dtype> dtype;      ///< ptr<f32>
+  int dtype_parameter = -1;        ///< ptr<T>: index of T; neither: ptr<void>
   std::uint32_t struct_bytes = 0;  ///< 0: a struct of whatever size the image says
+  Handle handle = Handle::none;
   /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps, 0 when only the image knows.
   std::uint32_t size() const noexcept;
   std::string to_string(const std::vector<ParameterSpec>& parameters) const;  ///< as written: "ptr<T>"
@@ -52,8 +52,10 @@ struct ArgumentType {
 
 struct ArgumentSpec {
   struct Fill {
-    enum class Kind { normal, uniform, integer, constant } kind = Kind::normal;
-    double a = 0, b = 1;  ///< mean, sd | lo, hi | lo, hi (inclusive) | value
+    enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel } kind = Kind::normal;
+    double a = 0, b = 1;        ///< normal: mean, sd; uniform: lo, hi; constant: value
+    Expression low{}, high{};   ///< integer: inclusive; offsets: `high` is the last entry
+    std::string instantiate{};  ///< kernel: its C++ text with {P}
   };
   std::string name, doc;
   ArgumentType type;

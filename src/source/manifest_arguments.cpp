@@ -1,6 +1,5 @@
 // [[arg]] and [runtime]: shapes, strides, values, fills.
 #include <algorithm>
-#include <charconv>
 
 #include "base/text.hpp"
 #include "source/manifest_draft.hpp"
@@ -10,60 +9,6 @@ namespace kiln::source {
 namespace {
 using Kind = TomlValue::Kind;
 constexpr std::size_t kMaxShape = 8;
-
-std::optional<double> number_from(std::string_view text) {
-  const auto space = [](char c) { return c == ' ' || c == '\t'; };
-  while (!text.empty() && space(text.front())) text.remove_prefix(1);
-  while (!text.empty() && space(text.back())) text.remove_suffix(1);
-  double out = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (error != std::errc{} || end != text.data() + text.size() || out - out != 0)
-    return std::nullopt;  // no nan, no infinity
-  return out;
-}
-
-ArgumentSpec::Fill read_fill(const TableReader& reader) {
-  using Fill = ArgumentSpec::Fill;
-  struct Form {
-    std::string_view name;
-    Fill::Kind kind;
-    std::size_t arguments;
-  };
-  constexpr Form forms[] = {{"normal", Fill::Kind::normal, 2},
-                            {"uniform", Fill::Kind::uniform, 2},
-                            {"int", Fill::Kind::integer, 2},
-                            {"const", Fill::Kind::constant, 1}};
-  const std::string text = reader.need_line("fill");
-  const auto open = text.find('(');
-  const auto fail = [&](const std::string& why) {
-    reader.fail("fill",
-                quote(text) + why + "; allowed: normal(mean, sd) uniform(lo, hi) int(lo, hi) const(v)");
-  };
-  if (open == std::string::npos || text.back() != ')') fail(" is no fill");
-  const auto form = std::find_if(std::begin(forms), std::end(forms),
-                                 [&](const Form& f) { return f.name == text.substr(0, open); });
-  if (form == std::end(forms)) fail(" is unknown");
-  std::vector<double> values;
-  for (const std::string& piece : base::split(text.substr(open + 1, text.size() - open - 2), ',')) {
-    const auto value = number_from(piece);
-    if (!value) fail(": " + quote(piece) + " is no number");
-    values.push_back(*value);
-  }
-  if (values.size() != form->arguments) fail(" takes " + std::to_string(form->arguments) + " number(s)");
-  Fill out{form->kind, values[0], values.back()};
-  const bool interval = out.kind == Fill::Kind::uniform || out.kind == Fill::Kind::integer;
-  if (interval && out.a > out.b) fail(": the lower bound comes first");
-  if (out.kind == Fill::Kind::integer) {
-    // Beyond 2^53 a double is not exact.
-    const auto whole = [](double v) {
-      return v >= -9007199254740992.0 && v <= 9007199254740992.0 &&
-             v == static_cast<double>(static_cast<std::int64_t>(v));
-    };
-    if (!whole(out.a) || !whole(out.b)) fail(": int takes whole numbers");
-  }
-  if (out.kind == Fill::Kind::normal && out.b < 0) fail(": a standard deviation is not negative");
-  return out;
-}
 
 Access read_access(const TableReader& reader) {
   const std::string text = reader.text_or("access", "read");
@@ -92,7 +37,8 @@ void read_value(ArgumentSpec& out, const TableReader& reader, const Symbols& sym
   }
 }
 
-void read_argument(ArgumentSpec& out, const TableReader& reader, const Symbols& symbols) {
+void read_argument(const Draft& draft, ArgumentSpec& out, const TableReader& reader) {
+  const Symbols& symbols = draft.launch;
   const bool pointer = out.type.kind == ArgumentType::Kind::pointer;
   for (const std::string_view key : {"access", "shape", "stride", "align", "exists", "fill"}) {
     if (!pointer && reader.has(key)) reader.fail(key, "only pointers have it");
@@ -108,7 +54,7 @@ void read_argument(ArgumentSpec& out, const TableReader& reader, const Symbols& 
   out.align = reader.expression("align", symbols);
   out.exists = reader.expression("exists", symbols);
   out.optional = reader.boolean_or("optional", false);
-  if (reader.has("fill")) out.fill = read_fill(reader);
+  if (reader.has("fill")) out.fill = read_fill(draft, out, reader);
   read_value(out, reader, symbols);
   const bool none = out.value.empty() && !out.float_value;
   if (out.optional && !pointer && none)
@@ -151,7 +97,7 @@ void read_arguments(Draft& draft, const TableReader& root) {
   for (std::size_t i = 0; i < tables.size(); ++i) {
     ArgumentSpec& argument = draft.out.arguments[i];
     const TableReader reader(*tables[i], "[[arg]] " + quote(argument.name), root.file());
-    read_argument(argument, reader, draft.launch);
+    read_argument(draft, argument, reader);
     if (i > 0 && draft.out.arguments[i - 1].optional && !argument.optional) {
       reader.fail("optional", "every argument after an optional one must be optional too (" +
                                   quote(draft.out.arguments[i - 1].name) + " is)");

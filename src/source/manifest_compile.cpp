@@ -171,7 +171,8 @@ void read_compile(Draft& draft, const TableReader& root) {
     if (value.kind != TomlValue::Kind::string) macros.fail_wanted(name, value, "a string");
     if (!is_one_line(value.string))
       macros.fail(name, quote(value.string) + " must be one line without control characters");
-    if (name == "NDEBUG") macros.fail(name, "is written ndebug = true (the default) or false, outside of define");
+    if (name == "NDEBUG")
+      macros.fail(name, "is written ndebug = true (the default) or false, outside of define");
     out.define.emplace_back(name, value.string);
   }
 }

@@ -16,7 +16,7 @@ struct Draft {
   std::set<std::string, std::less<>> taken;
 
   // What expressions know, each more than the one before.
-  Symbols resolve;   ///< parameters, derives, arch: defaults and derives
+  Symbols resolve;    ///< parameters, derives, arch: defaults and derives
   Symbols launch;     ///< and arguments, run-time values, exports, dev.*: everything else
   Symbols geometry;   ///< and occupancy: [launch]
   Symbols reference;  ///< without exports, which the reference's own image does not have: [reference]
@@ -52,6 +52,8 @@ void make_symbols(Draft& draft, const TableReader& root);
 /// Defaults and derives: compiled, ordered, checked where they are constant.
 void read_defaults(Draft& draft, const TableReader& root);
 void read_arguments(Draft& draft, const TableReader& root);
+/// `fill` of an [[arg]] that has one.
+ArgumentSpec::Fill read_fill(const Draft& draft, const ArgumentSpec& argument, const TableReader& reader);
 void read_launch(Draft& draft, const TableReader& root);
 void read_requirements(Draft& draft, const TableReader& root);
 void read_prewarm(Draft& draft, const TableReader& root);

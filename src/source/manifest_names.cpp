@@ -195,7 +195,8 @@ void make_symbols(Draft& draft, const TableReader& root) {
   draft.reference = draft.geometry;
   for (const ExportSpec& e : m.exports) {
     draft.reference.slots.erase(e.name);
-    draft.reference.unavailable.emplace(e.name, "it is a constant of the kernel's image, not of the reference's");
+    draft.reference.unavailable.emplace(e.name,
+                                        "it is a constant of the kernel's image, not of the reference's");
   }
   launch.unavailable.emplace("occupancy", "it is known only in [launch]");
 }

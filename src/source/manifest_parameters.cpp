@@ -29,7 +29,8 @@ void read_dtype_values(ParameterSpec& spec, const TableReader& reader) {
   if (table && table->kind != Kind::table) table = nullptr;
   const std::string spelling = table ? "" : reader.text_or("spelling", "kiln");
   if (!table && spelling != "kiln" && spelling != "cuda")
-    reader.fail("spelling", quote(spelling) + " is unknown; allowed: kiln cuda, or a table dtype -> C++ text");
+    reader.fail("spelling",
+                quote(spelling) + " is unknown; allowed: kiln cuda, or a table dtype -> C++ text");
   for (const std::string& name : reader.lines("values")) {
     const auto dtype = dtype_from(name);
     if (!dtype) {
@@ -170,8 +171,8 @@ ParameterSpec read_parameter(const std::string& name, const TomlValue& table, co
   if (const TomlValue* include = reader.find("include")) {
     if (spec.kind == ParameterKind::integer || spec.kind == ParameterKind::boolean)
       reader.fail("include", "only dtypes, enums and types have spellings that need a header");
-    spec.includes = include->kind == Kind::string ? std::vector{reader.need_line("include")}
-                                                  : reader.lines("include");
+    spec.includes =
+        include->kind == Kind::string ? std::vector{reader.need_line("include")} : reader.lines("include");
     for (const std::string& header : spec.includes) check_header(reader, "include", header);
   }
   if (spec.kind != ParameterKind::integer && reader.has("range"))

@@ -86,8 +86,8 @@ void take_name(Draft& draft, const TableReader& reader, std::string_view key, co
     reader.fail(
         key, quote(name) + " is a dtype, a function or another word of expressions, and cannot name " + what);
   if (!draft.taken.insert(name).second) {
-    reader.fail(key,
-                "two of the parameters, derives, arguments, run-time values and exports are called " + quote(name));
+    reader.fail(key, "two of the parameters, derives, arguments, run-time values and exports are called " +
+                         quote(name));
   }
 }
 
@@ -162,7 +162,8 @@ Manifest parse_manifest(std::string_view toml, const std::string& file) {
   Manifest out = parse_all_entries(trees.base, file);
   for (const auto& [arch, variant] : trees.variants) {
     if (!supports(out, arch)) {
-      root.fail("arch", arch.name() + " is overridden, and [template] arch does not allow it: it is never used");
+      root.fail("arch",
+                arch.name() + " is overridden, and [template] arch does not allow it: it is never used");
     }
     out.variants.emplace_back(arch, std::make_shared<Manifest>(parse_all_entries(variant, file)));
   }

@@ -1,5 +1,6 @@
-// [arch.*] and [[kernel]]: one text that stands for several manifests. Each is the tree with some of its tables
-// put in the place of others, so that every rule and every message of the grammar holds for it as it is.
+// [arch.*] and [[kernel]]: one text that stands for several manifests. Each is the tree with some of its
+// tables put in the place of others, so that every rule and every message of the grammar holds for it as it
+// is.
 #include <algorithm>
 
 #include "base/text.hpp"
@@ -126,16 +127,16 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(const TomlValue& tr
   } else {
     for (const std::string key : {"arg", "launch"}) {
       if (root.has(key))
-        root.fail(key, "belongs to the entry point that [template] instantiate names, and there is none; write "
-                       "it inside its [[kernel]]");
+        root.fail(key,
+                  "belongs to the entry point that [template] instantiate names, and there is none; write "
+                  "it inside its [[kernel]]");
     }
   }
   for (const TomlValue* kernel : kernels) {
     const TableReader reader(*kernel, "[[kernel]]", file,
                              {"name", "instantiate", "doc", "arg", "launch", "runtime", "require"});
     const std::string name = reader.need_line("name");
-    if (!base::is_identifier(name))
-      reader.fail("name", quote(name) + " must be [A-Za-z_][A-Za-z0-9_]*");
+    if (!base::is_identifier(name)) reader.fail("name", quote(name) + " must be [A-Za-z_][A-Za-z0-9_]*");
     for (const auto& [other, of] : out) {
       if (other == name) reader.fail("name", "two entry points are called " + quote(name));
     }
@@ -143,10 +144,11 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(const TomlValue& tr
     reader.need("launch");
     TomlValue own = rest;
     put(member(own, "template", kernel->line), "instantiate", reader.need("instantiate"));
-    // What belongs to the main entry point: [runtime], [[require]] and the like are its own, but for the first
-    // of a manifest without the shorthand, which is the main one.
+    // What belongs to the main entry point: [runtime], [[require]] and the like are its own, but for the
+    // first of a manifest without the shorthand, which is the main one.
     if (!out.empty()) {
-      for (const char* key : {"arg", "launch", "runtime", "require", "reference", "cost", "global", "prewarm"})
+      for (const char* key :
+           {"arg", "launch", "runtime", "require", "reference", "cost", "global", "prewarm"})
         remove(own, key);
     }
     for (const std::string key : {"arg", "launch", "runtime", "require"}) {

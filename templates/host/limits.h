@@ -1,4 +1,5 @@
-// <limits.h> for NVRTC, which has none. Spelled as in the toolkit's CCCL, which defines the same macros without asking.
+// <limits.h> for NVRTC, which has none. Spelled as in the toolkit's CCCL, which defines the same macros
+// without asking.
 #pragma once
 
 #define CHAR_BIT 8

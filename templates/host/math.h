@@ -1,5 +1,5 @@
-// <math.h> for NVRTC, where the functions are built in; the macros are not. A later CCCL <cuda/std/cmath> redefines INFINITY and NAN to
-// the same values (a warning of the compiler, no error).
+// <math.h> for NVRTC, where the functions are built in; the macros are not. A later CCCL <cuda/std/cmath>
+// redefines INFINITY and NAN to the same values (a warning of the compiler, no error).
 #pragma once
 
 #define INFINITY __builtin_bit_cast(float, 0x7f800000u)
@@ -7,11 +7,8 @@
 #define HUGE_VAL __builtin_bit_cast(double, 0x7ff0000000000000ull)
 #define HUGE_VALF INFINITY
 
-#define FP_NAN 0
-#define FP_INFINITE 1
-#define FP_ZERO 2
-#define FP_SUBNORMAL 3
-#define FP_NORMAL 4
+// No macros: CUTLASS has an enum with these names in a namespace of its own.
+enum { FP_NAN, FP_INFINITE, FP_ZERO, FP_SUBNORMAL, FP_NORMAL };
 
 #define M_E 2.7182818284590452354
 #define M_LOG2E 1.4426950408889634074

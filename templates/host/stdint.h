@@ -1,5 +1,5 @@
-// <stdint.h> for NVRTC, which has none. The types are those of the toolkit's CCCL under NVRTC (int64_t is long long, not long), and the
-// macros are spelled as there, so that both may stand in one translation unit.
+// <stdint.h> for NVRTC, which has none. The types are those of the toolkit's CCCL under NVRTC (int64_t is
+// long long, not long), and the macros are spelled as there, so that both may stand in one translation unit.
 #pragma once
 #include <limits.h>
 

@@ -1,4 +1,5 @@
-// <string.h> for NVRTC, where memcpy and memset are built in; byte loops for the others, which existing sources call on small objects.
+// <string.h> for NVRTC, where memcpy and memset are built in; byte loops for the others, which existing
+// sources call on small objects.
 #pragma once
 #include <stddef.h>
 

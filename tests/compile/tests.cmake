@@ -4,3 +4,7 @@ kiln_test(compile_process_test SOURCES compile/worker_test.cpp compile/pool_test
 add_dependencies(compile_process_test kiln-worker)
 kiln_test(precompiled_header_test SOURCES compile/pch_test.cpp compile/pch_fault_test.cpp USES kiln_compile LABEL process TIMEOUT 300)
 add_dependencies(precompiled_header_test kiln-worker)
+kiln_test(compile_limits_test SOURCES compile/limits_test.cpp USES kiln_compile LABEL unit)
+kiln_test(compile_advice_test SOURCES compile/advice_test.cpp USES kiln_compile LABEL unit)
+kiln_test(compile_advice_process_test SOURCES compile/advice_process_test.cpp USES kiln_compile LABEL process)
+add_dependencies(compile_advice_process_test kiln-worker)

@@ -59,15 +59,44 @@ TEST(ManifestRules, Fills) {
     return changed("shape = ", "fill = \"" + text + "\"\nshape = ");
   };
   for (const char* text :
-       {"normal", "normal(0, 1", "normal 0 1)", "gauss(0, 1)", "normal(0)", "normal(0, 1, 2)", "const()",
-        "const(1, 2)", "normal(a, b)", "uniform(2, 1)", "int(0.5, 2)", "int(0, 1e300)", "normal(0, -1)",
-        "const(nan)", "const(inf)", "const(1x)"}) {
+       {"normal",          "normal(0, 1",    "normal 0 1)",    "gauss(0, 1)",        "normal(0)",
+        "normal(0, 1, 2)", "const()",        "const(1, 2)",    "normal(a, b)",       "uniform(2, 1)",
+        "int(0.5, 2)",     "int(0, 1e300)",  "normal(0, -1)",  "const(nan)",         "const(inf)",
+        "const(1x)",       "permutation()",  "permutation(3)", "indptr()",           "indptr(1, 2)",
+        "indptr(-1)",      "indptr(nobody)", "int(0)",         "int(0, nobody - 1)", "int(3, 2)"}) {
     expect_refused(fill(text), "fill",
                    {"[[arg]] 'x' fill", "'" + std::string(text) + "'",
-                    "normal(mean, sd) uniform(lo, hi) int(lo, hi) const(v)"});
+                    "normal(mean, sd) uniform(lo, hi) int(lo, hi) permutation indptr(total) const(v)"});
   }
-  EXPECT_EQ(parse(fill("int(-3, 5)")).arguments[0].fill.a, -3);
+  EXPECT_EQ(parse(fill("int(-3, 5)")).arguments[0].fill.low.constant_value(), -3);
   EXPECT_EQ(parse(fill("const( 1e-3 )")).arguments[0].fill.a, 1e-3);
+}
+
+TEST(ManifestRules, FillsOfIndices) {
+  using Kind = ArgumentSpec::Fill::Kind;
+  const auto typed = [](const std::string& dtype, const std::string& text) {
+    std::string out = changed("shape = ", "fill = \"" + text + "\"\nshape = ");
+    const auto at = out.find("type = \"ptr<T>\"");
+    return out.replace(at, 15, "type = \"ptr<" + dtype + ">\"");
+  };
+  EXPECT_EQ(parse(typed("i32", "permutation")).arguments[0].fill.kind, Kind::permutation);
+  EXPECT_EQ(parse(typed("u64", "indptr(rows * 2)")).arguments[0].fill.high.text(), "rows * 2");
+  EXPECT_EQ(parse(typed("i64", "int(0, min(H, rows) - 1)")).arguments[0].fill.high.text(),
+            "min(H, rows) - 1");
+  EXPECT_EQ(parse(typed("T", "permutation")).arguments[0].fill.kind, Kind::permutation) << "T is known later";
+  for (const char* text : {"permutation", "indptr(4)"})
+    expect_refused(typed("f32", text), "fill",
+                   {"'" + std::string(text) + "'", "i32, u32, i64 or u64", "f32"});
+}
+
+TEST(ManifestRules, AFillMayBeAKernelOfTheSource) {
+  const auto fill = [](const std::string& text) {
+    return changed("shape = ", "fill = \"" + text + "\"\nshape = ");
+  };
+  const auto read = parse(fill("ns::pages<{T}, {H}>")).arguments[0].fill;
+  EXPECT_EQ(read.kind, ArgumentSpec::Fill::Kind::kernel);
+  EXPECT_EQ(read.instantiate, "ns::pages<{T}, {H}>");
+  expect_refused(fill("ns::pages<{NOBODY}>"), "fill", {"NOBODY"});
 }
 
 TEST(ManifestRules, ValuesThatNeedEachOther) {

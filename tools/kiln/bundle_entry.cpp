@@ -9,6 +9,7 @@
 #include "bundle/minisign.hpp"
 #include "compile/key.hpp"
 #include "output.hpp"
+#include "source/instantiate.hpp"
 #include "toolchain/cubin.hpp"
 
 namespace kiln::cli {
@@ -19,6 +20,7 @@ using compile::KeyField;
 
 void leave_out_times(Facts& facts) {
   facts.created_s = 0;
+  facts.peak_memory = 0;  // of one run, too
   facts.frontend_ms = facts.nvvm_ms = facts.ptxas_ms = facts.compile_ms = 0;
   // What ptxas says of its own time, should it ever come into the log.
   std::string kept;
@@ -79,8 +81,15 @@ void check_names(const bundle::Entry& entry, const Facts& facts) {
   if (constexpr std::string_view reference = "@reference"; name.ends_with(reference))
     name.remove_suffix(reference.size());
   const auto bad = [](const Parameter& p) { return !base::is_identifier(p.name) || has_control(p.value); };
-  if (!base::is_identifier(name) || has_control(facts.name_expression) || has_control(facts.nvrtc_version) ||
-      std::any_of(facts.parameters.begin(), facts.parameters.end(), bad))
+  if (!base::is_identifier(name) || has_control(facts.name_expression) ||
+      std::any_of(
+          facts.entries.begin(), facts.entries.end(),
+          [](const auto& e) { return !base::is_identifier(e.entry) || has_control(e.name_expression); }) ||
+      std::any_of(facts.globals.begin(), facts.globals.end(),
+                  [](const auto& g) { return !base::is_identifier(g.name); }) ||
+      std::any_of(facts.exports.begin(), facts.exports.end(),
+                  [](const auto& e) { return !base::is_identifier(e.name); }) ||
+      has_control(facts.nvrtc_version) || std::any_of(facts.parameters.begin(), facts.parameters.end(), bad))
     refuse(entry, "its names are none that a template has");
 }
 
@@ -94,10 +103,16 @@ void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields
   same("arch", facts.arch);
   same("name", facts.name_expression);
   std::vector<Parameter> parameters;
+  std::vector<std::pair<std::string, std::string>> entries;
+  std::vector<std::string> globals, exports;
   bool project_header = false;
   for (const KeyField& field : fields) {
     if (field.label == "parameter" && field.values.size() == 2)
       parameters.push_back({field.values[0], field.values[1]});
+    if (field.label == "entry" && field.values.size() == 2)
+      entries.emplace_back(field.values[0], field.values[1]);
+    if (field.label == "global" && field.values.size() == 2) globals.push_back(field.values[0]);
+    if (field.label == "export" && field.values.size() == 2) exports.push_back(field.values[0]);
     project_header = project_header || field.label == "project-header";
   }
   const auto equal = [](const Parameter& a, const Parameter& b) {
@@ -106,8 +121,47 @@ void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields
   if (!std::equal(parameters.begin(), parameters.end(), facts.parameters.begin(), facts.parameters.end(),
                   equal))
     refuse(entry, "its facts and its key text have other parameters");
+  const auto same_name = [](const std::string& name, const auto& fact) { return name == fact.name; };
+  if (!std::equal(entries.begin(), entries.end(), facts.entries.begin(), facts.entries.end(),
+                  [](const auto& said, const compile::EntryFacts& fact) {
+                    return said.first == fact.entry && said.second == fact.name_expression;
+                  }) ||
+      !std::equal(globals.begin(), globals.end(), facts.globals.begin(), facts.globals.end(), same_name) ||
+      !std::equal(exports.begin(), exports.end(), facts.exports.begin(), facts.exports.end(), same_name))
+    refuse(entry, "its facts and its key text have other entry points, globals or exports");
   if (project_header != facts.project_header_through_toolkit)
     refuse(entry, "its facts and its key text disagree on its headers");
+}
+
+void check_kernel(const bundle::Entry& entry, const toolchain::CubinFacts& cubin,
+                  const compile::EntryFacts& facts) {
+  const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
+  if (!kernel) refuse(entry, "its image has no kernel '" + bundle::printable(facts.lowered_name, 120) + "'");
+  const auto equal = [](const toolchain::CubinArgument& a, const compile::ArgumentFact& b) {
+    return a.ordinal == b.ordinal && a.size == b.size;
+  };
+  if (!std::equal(kernel->arguments.begin(), kernel->arguments.end(), facts.arguments.begin(),
+                  facts.arguments.end(), equal))
+    refuse(entry, "its facts and its image have other arguments");
+  // Stack and spills are reckoned, from the compiler's log, too, and no launch depends on them.
+  if (kernel->registers != facts.registers || kernel->shared_bytes != facts.shared_bytes ||
+      kernel->max_threads != facts.max_threads || kernel->required_block != facts.required_block ||
+      kernel->cluster != facts.cluster)
+    refuse(entry, "its facts and its image have other resources");
+}
+
+/// Launches are reckoned with them.
+void check_symbols(const bundle::Entry& entry, const toolchain::CubinFacts& cubin, const Facts& facts) {
+  for (const compile::GlobalFact& global : facts.globals) {
+    const toolchain::CubinVariable* variable = cubin.variable(global.lowered_name);
+    if (!variable || variable->bytes != global.bytes)
+      refuse(entry, "its facts and its image have other globals");
+  }
+  for (std::size_t i = 0; i < facts.exports.size(); ++i) {
+    const toolchain::CubinVariable* variable = cubin.variable(source::export_symbol(i));
+    if (!variable || variable->value != facts.exports[i].value)
+      refuse(entry, "its facts and its image have other exports");
+  }
 }
 
 void check_image(const bundle::Entry& entry, const Facts& facts) {
@@ -122,19 +176,9 @@ void check_image(const bundle::Entry& entry, const Facts& facts) {
   if (cubin.sm != arch)
     refuse(entry, "its image is for sm_" + std::to_string(cubin.sm) + ", and its key for " +
                       bundle::printable(facts.arch));
-  const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
-  if (!kernel) refuse(entry, "its image has no kernel '" + bundle::printable(facts.lowered_name, 120) + "'");
-  const auto equal = [](const toolchain::CubinArgument& a, const compile::ArgumentFact& b) {
-    return a.ordinal == b.ordinal && a.size == b.size;
-  };
-  if (!std::equal(kernel->arguments.begin(), kernel->arguments.end(), facts.arguments.begin(),
-                  facts.arguments.end(), equal))
-    refuse(entry, "its facts and its image have other arguments");
-  // Stack and spills are reckoned, from the compiler's log, too, and no launch depends on them.
-  if (kernel->registers != facts.registers || kernel->shared_bytes != facts.shared_bytes ||
-      kernel->max_threads != facts.max_threads || kernel->required_block != facts.required_block ||
-      kernel->cluster != facts.cluster)
-    refuse(entry, "its facts and its image have other resources");
+  check_kernel(entry, cubin, facts);
+  for (const compile::EntryFacts& other : facts.entries) check_kernel(entry, cubin, other);
+  check_symbols(entry, cubin, facts);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "disassemble.hpp"
 #include "key_fields.hpp"
 #include "kiln/error.hpp"
+#include "limits_report.hpp"
 #include "outcome.hpp"
 #include "output.hpp"
 #include "source/instantiate.hpp"
@@ -21,11 +22,13 @@ struct Arguments {
   std::string name, output, emit_list;
   std::vector<std::string> values, emit;
   int repeat = 1;
+  bool strict = false;
 };
 
 struct Ask {
   runtime::Obtained obtained;
   double total_ms = 0;
+  std::vector<compile::BrokenLimit> broken;
 };
 
 double since(base::Clock::time_point start) {
@@ -53,6 +56,7 @@ Json ask_json(const Ask& ask, const std::string& name) {
   out["unpublishable"] =
       ask.obtained.unpublishable.empty() ? Json(nullptr) : Json(ask.obtained.unpublishable);
   out["performance_warnings"] = f.performance_warnings;
+  out["limits_broken"] = limits_json(ask.broken);
   add_symbols(out, f);
   return out;
 }
@@ -78,7 +82,7 @@ void print_ask(const Ask& ask) {
   print_definition("resources", resources_of(f), 13);
   if (ask.obtained.outcome == Outcome::compiled) print_definition("compile", phases_of(f), 13);
   print_symbols(f, 13);
-  for (const std::string& warning : f.performance_warnings) print_definition("warning", warning, 13);
+  print_limits(f, ask.broken, 13);
   if (!ask.obtained.unpublishable.empty()) print_definition("not cached", ask.obtained.unpublishable, 13);
 }
 
@@ -135,8 +139,11 @@ int run(Context& context, Arguments arguments) {
   std::vector<Ask> asks;
   for (int i = 0; i < arguments.repeat; ++i) {
     const auto start = base::Clock::now();
-    Ask ask{opened.compile(values), 0};
+    Ask ask{opened.compile(values), 0, {}};
     ask.total_ms = since(start);
+    ask.broken = compile::broken_limits(
+        manifest.limits, ask.obtained.image->facts,
+        arguments.strict ? compile::Strictness::strict : compile::Strictness::declared);
     asks.push_back(std::move(ask));
   }
   const source::Instantiation unit =
@@ -144,7 +151,13 @@ int run(Context& context, Arguments arguments) {
   const Json files = emit(context, arguments, unit, *asks.back().obtained.image);
   context.service().pipeline().flush();  // the record outlives the command, or a warning says why not
 
-  if (arguments.output == "-") return kDone;
+  const Ask& last = asks.back();
+  const bool refused = arguments.strict && !last.broken.empty();
+  const int status = refused ? kFailed : kDone;
+  if (arguments.output == "-") {
+    if (refused) say_broken(last.obtained.image->facts, last.broken);
+    return status;
+  }
   if (context.json) {
     Json out{{"schema", context.schema()}};
     if (asks.size() == 1)
@@ -152,15 +165,19 @@ int run(Context& context, Arguments arguments) {
     else
       for (const Ask& ask : asks) out["results"].push_back(ask_json(ask, arguments.name));
     if (!files.empty()) out["files"] = files;
+    if (refused)
+      out["error"] = {{"code", kLimitsBroken},
+                      {"message", say_broken(last.obtained.image->facts, last.broken)}};
     print_json(out);
-    return kDone;
+    return status;
   }
   print_ask(asks.front());
   for (std::size_t i = 1; i < asks.size(); ++i) {
     print("  again: " + told(asks[i]) + '\n');
   }
   for (const auto& [kind, path] : files.items()) print_definition("wrote", path.get<std::string>(), 13);
-  return kDone;
+  if (refused) say_broken(last.obtained.image->facts, last.broken);
+  return status;
 }
 
 }  // namespace
@@ -178,6 +195,8 @@ void add_compile(CLI::App& app, Context& context) {
   sub->add_option("--repeat", arguments->repeat, "Ask N times in this process")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000).description(""));
+  sub->add_flag("--strict", arguments->strict,
+                "Fail when it breaks [limits] or ptxas warns of its performance");
   sub->footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
 }
 

@@ -43,7 +43,8 @@ void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, cons
   }
   const PrimaryContext context(driver, device.ordinal);
   std::string refusal;
-  const auto library = runtime::Library::load(driver, kernel.image, {{kernel.lowered_name}, {}}, "probing", refusal);
+  const auto library =
+      runtime::Library::load(driver, kernel.image, {{kernel.lowered_name}, {}}, "probing", refusal);
   if (!library) {
     out.push_back({"load", Status::error, "the driver refuses the image: " + refusal,
                    "update the driver, or set KILN_CUDA_HOME to a toolkit that is no newer than it"});

@@ -53,8 +53,9 @@ class Comparison {
 
   std::vector<KeyDifference> run() {
     static constexpr const char* known[] = {
-        "template", "parameter",   "arch",  "source", "include",        "option", "nvrtc",
-        "builtins", "kiln-option", "facts", "header", "project-header", "name", "entry", "global", "export", "replace"};
+        "template", "parameter", "arch",        "source", "include", "option",
+        "nvrtc",    "builtins",  "kiln-option", "facts",  "header",  "project-header",
+        "name",     "entry",     "global",      "export", "replace"};
     for (const char* label : known) label == std::string_view("include") ? includes() : compare(label);
     std::set<std::string> others;
     for (const Fields* fields : {&one_, &other_})

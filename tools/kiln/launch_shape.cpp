@@ -15,11 +15,18 @@ using toolchain::Occupancy;
 /// An expression of the manifest with everything known that parameters and arch decide.
 class KnownAtCompile {
  public:
-  KnownAtCompile(const source::Manifest& manifest, const source::Resolved& resolved)
-      : slots_(resolved.slots), known_(slots_.size(), false) {
+  KnownAtCompile(const source::Manifest& manifest, const source::Resolved& resolved,
+                 const std::vector<compile::ExportFact>& exports)
+      : slots_(source::slots_of(manifest, resolved)), known_(slots_.size(), false) {
     const source::SlotLayout& layout = manifest.slots;
     std::fill_n(known_.begin(), layout.parameters + layout.derives, true);
     known_[static_cast<std::size_t>(layout.arch_slot())] = true;
+    for (const compile::ExportFact& constant : exports) {
+      const int slot = manifest.slot_index(constant.name);
+      if (slot < 0) continue;  // the manifest was edited since
+      slots_[static_cast<std::size_t>(slot)] = constant.value;
+      known_[static_cast<std::size_t>(slot)] = true;
+    }
   }
   std::optional<std::int64_t> value(const source::Expression& expression) const {
     return expression.folded(slots_, known_).constant_value();
@@ -33,15 +40,15 @@ class KnownAtCompile {
 void take_from_manifest(source::Catalog& catalog, const compile::Facts& facts, LaunchShape& out) {
   const auto at = facts.unit.find('@');
   const auto origin = catalog.open(facts.unit.substr(0, at));
-  const source::Manifest& manifest = origin->manifest;
+  const base::Arch arch = base::Arch::parse(facts.arch);
+  const source::Manifest& manifest = origin->manifest.on(arch);
   if (at != std::string::npos && !manifest.reference) return;
   std::vector<NamedValue> named;
   for (const Parameter& p : facts.parameters) named.push_back({p.name, Value(p.value)});
-  const auto resolved =
-      source::resolve(manifest, source::positional(manifest, named), base::Arch::parse(facts.arch));
+  const auto resolved = source::resolve(origin->manifest, source::positional(manifest, named), arch);
   const source::LaunchSpec& launch =
       at == std::string::npos ? manifest.kernel.launch : manifest.reference->launch;
-  const KnownAtCompile known(manifest, resolved);
+  const KnownAtCompile known(manifest, resolved, facts.exports);
   std::int64_t threads = 1;
   for (const source::Expression& dimension : launch.block) {
     const auto value = known.value(dimension);

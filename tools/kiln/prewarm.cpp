@@ -26,7 +26,7 @@ struct Arguments {
   std::vector<std::string> plans;
   std::string layer, memory, trace;
   int jobs = 0;
-  bool keep_going = false, check = false;
+  bool keep_going = false, check = false, strict = false;
 };
 
 constexpr const char* kHelp =
@@ -100,8 +100,10 @@ int prewarm(Context& context, const Arguments& arguments) {
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
-  const PrewarmResult result = run_prewarm(
-      service.pipeline(), plan, {service.pipeline().workers().jobs(), arguments.keep_going, !context.json});
+  const PrewarmResult result =
+      run_prewarm(service.pipeline(), plan,
+                  {service.pipeline().workers().jobs(), arguments.keep_going, !context.json,
+                   arguments.strict ? compile::Strictness::strict : compile::Strictness::declared});
   const cache::Store& store = *service.pipeline().store();
   const NotedRun run = noted_run(plan, result);
   if (layer)
@@ -133,6 +135,9 @@ void add_prewarm(CLI::App& app, Context& context) {
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   CLI::Option* check = sub->add_flag("--check", arguments->check,
                                      "Compile nothing; list what is not in the cache (exit status 3)");
+  sub->add_flag("--strict", arguments->strict,
+                "A kernel that breaks [limits], or that ptxas warns of, is a failure")
+      ->excludes(check);
   not_empty(sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache"))
       ->type_name("DIR");
   sub->add_option("--trace", arguments->trace,

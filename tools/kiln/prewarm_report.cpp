@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "limits_report.hpp"
 #include "outcome.hpp"
 #include "output.hpp"
 
@@ -28,6 +29,7 @@ Json task_json(const PlannedTask& task, const TaskResult& result) {
   out["outcome"] = result.state == State::done     ? std::string(name_of(result.outcome))
                    : result.state == State::failed ? "failed"
                                                    : "not_started";
+  if (result.state != State::not_started) out["limits_broken"] = limits_json(result.broken);
   if (result.state == State::done) {
     out["key"] = result.key.hex();
     out["cubin_bytes"] = result.cubin_bytes;

@@ -5,6 +5,7 @@
 
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "limits_report.hpp"
 #include "outcome.hpp"
 #include "output.hpp"
 #include "prewarm_cpu_time.hpp"
@@ -20,7 +21,8 @@ double since(base::Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
 }
 
-void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, TaskResult& out) {
+void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, compile::Strictness strictness,
+              TaskResult& out) {
   const auto start = base::Clock::now();
   runtime::ObtainOptions options;
   options.when_full = runtime::WhenFull::wait;  // the records are what this is for
@@ -33,11 +35,20 @@ void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, TaskResult& 
     out.key = obtained.image->key;
     out.cubin_bytes = obtained.image->bytes.size();
     if (obtained.outcome == Outcome::compiled) {
-      const compile::Facts& facts = obtained.image->facts;
-      out.compile_ms = facts.compile_ms;
-      out.frontend_ms = facts.frontend_ms, out.nvvm_ms = facts.nvvm_ms, out.ptxas_ms = facts.ptxas_ms;
+      const compile::Facts& compiled = obtained.image->facts;
+      out.compile_ms = compiled.compile_ms;
+      out.frontend_ms = compiled.frontend_ms, out.nvvm_ms = compiled.nvvm_ms;
+      out.ptxas_ms = compiled.ptxas_ms;
     }
     out.unpublishable = obtained.unpublishable;
+    const compile::Facts& facts = obtained.image->facts;
+    out.broken = compile::broken_limits(task.origin->manifest.limits, facts, strictness);
+    if (strictness == compile::Strictness::strict && !out.broken.empty()) {
+      out.state = State::failed;
+      out.error_code = kLimitsBroken;
+      out.error = compile::limits_sentence(facts, out.broken);
+      out.diagnostic = out.broken.front().sentence;
+    }
   } catch (const std::exception& error) {
     const auto* known = dynamic_cast<const Error*>(&error);
     out.state = State::failed;
@@ -115,7 +126,7 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
         progress.started(task.label);
         result.tasks[i].lane = lane;
         result.tasks[i].start_ms = since(start);
-        run_task(pipeline, task, result.tasks[i]);
+        run_task(pipeline, task, options.strictness, result.tasks[i]);
         const bool failed = result.tasks[i].state == State::failed;
         if (failed && !options.keep_going) stop = true;
         progress.finished(task.label, line_of(task, result.tasks[i], standard_error()), failed);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/limits.hpp"
 #include "prewarm_plan.hpp"
 #include "runtime/pipeline.hpp"
 
@@ -21,6 +22,7 @@ struct TaskResult {
   double compile_ms = 0, total_ms = 0;
   double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0;  ///< of compile_ms; 0 when it was not compiled here
   std::string unpublishable;
+  std::vector<compile::BrokenLimit> broken;   ///< limits, as strict as was asked for
   std::string error_code, error, diagnostic;  ///< of a failure: code, whole message, its first diagnostic
 };
 
@@ -45,6 +47,8 @@ struct PrewarmOptions {
   int jobs = 1;
   bool keep_going = false;
   bool lines_on_stdout = true;
+  /// `strict`: what breaks its limits counts as failed, cached as it is.
+  compile::Strictness strictness = compile::Strictness::declared;
 };
 
 /// Shows progress. The first failure stops new work unless keep_going; so does the first Ctrl-C, and the

@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"
+#include "limits_report.hpp"
 #include "output.hpp"
 #include "run_check.hpp"
 
@@ -14,7 +15,7 @@ namespace {
 struct RunFlags {
   std::string name;
   std::vector<std::string> assignments;
-  bool check = false, bench = false;
+  bool check = false, bench = false, strict = false;
   int device = 0;
   std::uint64_t seed = 1;
 };
@@ -92,14 +93,20 @@ int run(Context& context, const RunFlags& flags) {
   PrimaryContext gpu(flags.device);
   runtime::Service& service = context.service();
   runtime::KernelTemplate& opened = service.open(flags.name, KILN_DEVICE_CURRENT, "");
-  const source::Manifest& manifest = opened.origin().manifest;
+  const source::Manifest& manifest = opened.origin().manifest.on(opened.target().arch);
   const Assignments given = split(manifest, flags.assignments);
   const std::vector<Value> values = source::positional(manifest, given.parameters);
-  const source::Resolved resolved = source::resolve(manifest, values, opened.target().arch);
-  RunCase run_case(service, gpu, opened, resolved, given.arguments);
+  const source::Resolved resolved = source::resolve(opened.origin().manifest, values, opened.target().arch);
+  // What needs no image is looked at before there is one.
+  std::vector<compile::ExportFact> exports;
+  if (!manifest.exports.empty()) exports = opened.get(values, {}).image().facts.exports;
+  RunCase run_case(service, gpu, opened, resolved, given.arguments, exports);
   const runtime::LoadedKernel& kernel = opened.get(values, {});
   constexpr const char* outcomes[] = {"memory", "disk", "layer", "remote", "compiled", "waited"};
   const std::string outcome = outcomes[static_cast<int>(kernel.outcome())];
+  const auto broken =
+      compile::broken_limits(manifest.limits, kernel.image().facts,
+                             flags.strict ? compile::Strictness::strict : compile::Strictness::declared);
 
   Json json{{"schema", context.schema()},
             {"template", manifest.name},
@@ -108,11 +115,14 @@ int run(Context& context, const RunFlags& flags) {
             {"gpu", gpu.facts().name},
             {"key", kernel.image().key.hex()},
             {"outcome", outcome},
-            {"arguments", run_case.describe()}};
+            {"arguments", run_case.describe()},
+            {"performance_warnings", kernel.image().facts.performance_warnings},
+            {"limits_broken", limits_json(broken)}};
   if (!context.json) {
     print(paint(resolved.specialization.to_string(), Style::bold, standard_output()) + "\n");
     print("  " + run_case.describe() + "  on " + gpu.facts().name + ", " + resolved.arch.name() + ", from " +
           outcome + "\n");
+    print_limits(kernel.image().facts, broken, 13);
   }
   int exit = kDone;
   if (flags.check && !manifest.reference) {
@@ -142,6 +152,10 @@ int run(Context& context, const RunFlags& flags) {
                        "running " + resolved.specialization.to_string());
     if (!context.json) print("  launched\n");
   }
+  if (flags.strict && !broken.empty()) {
+    exit = kFailed;
+    json["error"] = {{"code", kLimitsBroken}, {"message", say_broken(kernel.image().facts, broken)}};
+  }
   if (context.json) print_json(json);
   return exit;
 }
@@ -158,6 +172,8 @@ void add_run(CLI::App& app, Context& context) {
   command->add_flag("--check", flags->check,
                     "Compare with the template's [reference], a naive kernel in double");
   command->add_flag("--bench", flags->bench, "Time it L2-cold beside a stream kernel of the same bytes");
+  command->add_flag("--strict", flags->strict,
+                    "Fail when it breaks [limits] or ptxas warns of its performance");
   command->add_option("--device", flags->device, "Ordinal of the GPU")->capture_default_str();
   command->add_option("--seed", flags->seed, "Seed of the generated inputs")->capture_default_str();
 }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/text.hpp"
+#include "fill_values.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -44,13 +45,17 @@ void ArgumentList::launch(const runtime::LoadedKernel& kernel, toolchain::CUstre
 }
 
 RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
-                 const source::Resolved& resolved, const GivenArguments& given)
+                 const source::Resolved& resolved, const GivenArguments& given,
+                 const std::vector<compile::ExportFact>& exports)
     : service_(service),
       gpu_(gpu),
       opened_(opened),
+      resolved_(resolved),
       slots_(resolved.slots),
       known_(resolved.slots.size(), false) {
   const source::SlotLayout& layout = manifest().slots;
+  for (const compile::ExportFact& constant : exports)
+    set_integer(static_cast<std::size_t>(manifest().slot_index(constant.name)), constant.value);
   for (int i = 0; i < layout.argument_slot(0); ++i) known_[static_cast<std::size_t>(i)] = true;
   set_integer(static_cast<std::size_t>(layout.arch_slot()),
               slots_[static_cast<std::size_t>(layout.arch_slot())]);
@@ -96,6 +101,13 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
       const auto slot = static_cast<std::size_t>(layout.argument_slot(static_cast<int>(i)));
       const source::ArgumentSpec& a = arguments[i];
       if (known_[slot]) continue;
+      if (a.type.kind == Kind::structure || a.type.kind == Kind::tensormap) {
+        throw Error(
+            Errc::invalid_argument,
+            "argument '" + a.name + "' of template '" + manifest().name + "' is a " +
+                a.type.to_string(manifest().parameters) +
+                ", which only a program can make: launch it with Kernel::operator() of kiln/kernel.hpp");
+      }
       if (a.type.kind == Kind::pointer) {
         set_integer(slot, 0);  // until there is a buffer; only `require` and `align` read it
       } else if (is_float(a.type.kind)) {
@@ -171,15 +183,66 @@ const runtime::LoadedKernel& RunCase::own_kernel(const std::string& name, std::v
   return service_.open(name, KILN_DEVICE_CURRENT, "").get(values, {});
 }
 
-void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) const {
+void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
+  using FillKind = source::ArgumentSpec::Fill::Kind;
   const source::ArgumentSpec::Fill& f = manifest().arguments[argument].fill;
+  double a = f.a, b = f.b;
+  if (f.kind == FillKind::kernel) return fill_by_kernel(argument, buffer, seed);
+  if (f.kind == FillKind::permutation || f.kind == FillKind::offsets)
+    return fill_from_host(argument, buffer, seed);
+  if (f.kind == FillKind::integer) {
+    const std::int64_t low = f.low.evaluate(slots_), high = f.high.evaluate(slots_);
+    constexpr std::int64_t exact = 1 << 24;  // of f32, which the kernel takes
+    if (low > high || (holds_indices(dtype_of(argument)) && (low < -exact || high > exact)))
+      return fill_from_host(argument, buffer, seed);
+    a = static_cast<double>(low), b = static_cast<double>(high);
+  }
   constexpr const char* names[] = {"normal", "uniform", "int", "const"};
   auto& kernel = own_kernel("kiln_fill", {dtype_of(argument), names[static_cast<int>(f.kind)]});
   ArgumentList arguments;
   arguments.pointer(buffer.address())
       .integer(static_cast<std::int64_t>(elements_[argument]))
       .integer(static_cast<std::int64_t>(seed));
-  arguments.number(f.a).number(f.b).launch(kernel, nullptr);
+  arguments.number(a).number(b).launch(kernel, nullptr);
+}
+
+void RunCase::fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
+  auto found = fill_kernels_.find(argument);
+  if (found == fill_kernels_.end()) {
+    const source::ArgumentSpec& spec = manifest().arguments[argument];
+    found = fill_kernels_
+                .try_emplace(argument, service_, gpu_, opened_, resolved_, spec.fill.instantiate, spec.name)
+                .first;
+  }
+  found->second.launch(buffer, elements_[argument], seed);
+}
+
+void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const {
+  using FillKind = source::ArgumentSpec::Fill::Kind;
+  const source::ArgumentSpec& spec = manifest().arguments[argument];
+  const std::string what = "the fill of argument '" + spec.name + '\'';
+  const std::uint64_t n = elements_[argument];
+  std::vector<std::int64_t> values;
+  if (spec.fill.kind == FillKind::permutation) {
+    values = random_permutation(n, seed);
+  } else if (spec.fill.kind == FillKind::offsets) {
+    const std::int64_t total = spec.fill.high.evaluate(slots_);
+    if (total < 0 || (n < 2 && total > 0))
+      throw Error(Errc::invalid_value, what + ": indptr(" + std::to_string(total) + ") of " +
+                                           std::to_string(n) +
+                                           " entries; a total is not negative, and takes "
+                                           "two entries at least");
+    values = random_offsets(n, total, seed);
+  } else {
+    const std::int64_t low = spec.fill.low.evaluate(slots_), high = spec.fill.high.evaluate(slots_);
+    if (low > high)
+      throw Error(Errc::invalid_value, what + ": int(" + std::to_string(low) + ", " + std::to_string(high) +
+                                           ") is empty: the lower bound comes first");
+    values = random_integers(n, low, high, seed);
+  }
+  const std::string bytes = elements_of(values, dtype_of(argument), what);
+  gpu_.driver().check(gpu_.driver().cuMemcpyHtoD(buffer.address(), bytes.data(), bytes.size()),
+                      "cuMemcpyHtoD", what);
 }
 
 BufferSet RunCase::make_buffers(std::uint64_t seed) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device.hpp"
+#include "run_fill.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::cli {
@@ -19,10 +20,12 @@ using BufferSet = std::vector<Buffer>;
 
 class RunCase {
  public:
-  /// Resolves every argument's value and every buffer's size. Throws Error (an unknown argument, a value that
-  /// is no number, an argument without a value).
+  /// Resolves every argument's value and every buffer's size; `exports` are the image's, which shapes may
+  /// read. Throws Error (an unknown argument, a value that is no number, an argument without a value, or one
+  /// that only a program can make).
   RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
-          const source::Resolved& resolved, const GivenArguments& given);
+          const source::Resolved& resolved, const GivenArguments& given,
+          const std::vector<compile::ExportFact>& exports = {});
 
   /// Fresh buffers: inputs filled as the manifest says from `seed`, outputs poisoned.
   BufferSet make_buffers(std::uint64_t seed);
@@ -31,7 +34,7 @@ class RunCase {
               toolchain::CUstream stream) const;
   static std::vector<toolchain::CUdeviceptr> addresses_of(const BufferSet& buffers);
 
-  const source::Manifest& manifest() const noexcept { return opened_.origin().manifest; }
+  const source::Manifest& manifest() const noexcept { return opened_.origin().manifest.on(resolved_.arch); }
   const std::vector<std::int64_t>& slots() const noexcept { return slots_; }
   Dtype dtype_of(std::size_t argument) const;
   std::uint64_t elements_of(std::size_t argument) const { return elements_[argument]; }
@@ -51,15 +54,19 @@ class RunCase {
   void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
                        const GivenArguments& given);
   void size_buffers();
-  void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
+  void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed);
+  void fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed);
+  void fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
 
   runtime::Service& service_;
   PrimaryContext& gpu_;
   runtime::KernelTemplate& opened_;
+  const source::Resolved resolved_;
   std::vector<std::int64_t> slots_;
   std::vector<bool> known_;
   std::vector<double> floats_;           // by argument
   std::vector<std::uint64_t> elements_;  // by argument, 0: none
+  std::map<std::size_t, FillKernel> fill_kernels_;
 };
 
 /// A typed argument list built at run time, for LoadedKernel::launch.

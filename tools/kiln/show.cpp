@@ -4,7 +4,6 @@
 #include <CLI/CLI.hpp>
 #include <ctime>
 
-#include "bundle/minisign.hpp"
 #include "cache/pages.hpp"
 #include "commands.hpp"
 #include "compile/key.hpp"
@@ -14,6 +13,7 @@
 #include "errors.hpp"
 #include "key_fields.hpp"
 #include "launch_shape.hpp"
+#include "limits_report.hpp"
 #include "outcome.hpp"
 #include "todays_ptx.hpp"
 
@@ -42,7 +42,8 @@ std::string arguments_of(const compile::Facts& f) {
   return out + " bytes";
 }
 
-void print_entry(const StoredEntry& entry, const cache::Record& record, const LaunchShape& shape, bool full) {
+void print_entry(const StoredEntry& entry, const cache::Record& record, const LaunchShape& shape,
+                 const std::vector<compile::BrokenLimit>& broken, bool full) {
   const compile::Facts& f = entry.facts;
   constexpr std::size_t indent = 13;
   print(paint(f.unit, Style::bold, standard_output()) + " for " + f.arch + '\n');
@@ -69,8 +70,7 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
                          counted(entry.uses, "use") + " or more",
                      indent);
   print_definition("symbol", f.lowered_name, indent);
-  for (const std::string& warning : f.performance_warnings)
-    print_definition("warning", bundle::printable(warning), indent);
+  print_limits(f, broken, indent);
   print("\n");
   print_heading("What the key is made of");
   print_key_fields(record.key_text, full);
@@ -95,6 +95,7 @@ int show(Context& context, const Arguments& arguments) {
   }
   source::Catalog catalog(config.template_directories());
   const LaunchShape shape = launch_shape(catalog, entry.facts);
+  const auto broken = broken_today(catalog, entry.facts);
   if (!arguments.image.empty()) write_output(arguments.image, record->image);
   if (arguments.sass) {
     const std::string& home = config.get("cuda_home");
@@ -109,9 +110,10 @@ int show(Context& context, const Arguments& arguments) {
     out.update(json_of(entry));
     add_details(out, entry.facts, record->key_text);
     out["occupancy"] = occupancy_json(entry.facts, shape);
+    out["limits_broken"] = broken ? limits_json(*broken) : Json(nullptr);
     print_json(out);
   } else if (arguments.image.empty()) {
-    print_entry(entry, *record, shape, arguments.full);
+    print_entry(entry, *record, shape, broken.value_or(std::vector<compile::BrokenLimit>()), arguments.full);
   } else if (arguments.image != "-") {
     print("wrote " + human_bytes(record->image.size()) + " to " + arguments.image + '\n');
   }

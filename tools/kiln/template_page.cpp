@@ -117,7 +117,8 @@ void print_launch(const source::LaunchSpec& launch) {
 
 void print_symbols(const Manifest& manifest) {
   if (!manifest.globals.empty()) print("\n"), print_heading("Globals");
-  for (const auto& g : manifest.globals) print_definition(g.name, g.symbol + (g.doc.empty() ? "" : ": " + g.doc), 13);
+  for (const auto& g : manifest.globals)
+    print_definition(g.name, g.symbol + (g.doc.empty() ? "" : ": " + g.doc), 13);
   if (!manifest.exports.empty()) print("\n"), print_heading("Exports");
   for (const auto& e : manifest.exports) print_definition(e.name, e.cpp, 13);
   if (!manifest.variants.empty()) print("\n"), print_heading("Overrides");

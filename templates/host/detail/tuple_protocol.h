@@ -1,23 +1,46 @@
-// tuple_size and tuple_element, which structured bindings look up in namespace std. Declared as the toolkit's CCCL declares them under
-// NVRTC (a parameter pack): the declarations must match, whichever comes first.
+// tuple_size and tuple_element, which structured bindings look up in namespace std. CCCL declares them there
+// too, and the declarations must match, whichever comes first: before its version 3.2 they have a parameter
+// pack, then one parameter, and from 3.5 on they come complete.
 #pragma once
 #include <cstddef>
 
 #include "integral_constant.h"
 
+#if __has_include(<cuda/std/__cccl/version.h>)
+#include <cuda/std/__cccl/version.h>
+#endif
+
+#if defined(CCCL_VERSION) && CCCL_VERSION >= 3005000
+#include <cuda/std/__tuple_dir/tuple_element.h>
+#include <cuda/std/__tuple_dir/tuple_size.h>
+
+namespace std {
+#else
 namespace std {
 
+#if defined(CCCL_VERSION) && CCCL_VERSION >= 3002000
+template <class>
+struct tuple_size;
+template <size_t i, class>
+struct tuple_element;
+#else
 template <class...>
 struct tuple_size;
 template <size_t i, class...>
 struct tuple_element;
+#endif
 
+// Only where T has a size: a structured binding asks it of const structs too.
+template <class T, size_t = tuple_size<T>::value>
+using kiln_sized = T;
 template <class T>
-struct tuple_size<const T> : tuple_size<T> {};
+struct tuple_size<const kiln_sized<T>> : integral_constant<size_t, tuple_size<T>::value> {};
 template <size_t i, class T>
 struct tuple_element<i, const T> {
   using type = const typename tuple_element<i, T>::type;
 };
+#endif
+
 template <class T>
 constexpr size_t tuple_size_v = tuple_size<T>::value;
 template <size_t i, class T>

@@ -5,10 +5,10 @@
 namespace std {
 
 // A trait with one parameter and its _v, from a constant expression over T.
-#define KILN_TRAIT(name, ...)                          \
-  template <class T>                                   \
+#define KILN_TRAIT(name, ...)                                     \
+  template <class T>                                              \
   struct name : bool_constant<static_cast<bool>(__VA_ARGS__)> {}; \
-  template <class T>                                   \
+  template <class T>                                              \
   constexpr bool name##_v = static_cast<bool>(__VA_ARGS__);
 
 template <class T, class... List>
@@ -135,7 +135,8 @@ KILN_TRAIT(is_abstract, __is_abstract(T))
 KILN_TRAIT(is_final, __is_final(T))
 KILN_TRAIT(is_aggregate, __is_aggregate(remove_cv_t<T>))
 KILN_TRAIT(has_virtual_destructor, __has_virtual_destructor(T))
-KILN_TRAIT(has_unique_object_representations, __has_unique_object_representations(remove_cv_t<remove_all_extents_t<T>>))
+KILN_TRAIT(has_unique_object_representations,
+           __has_unique_object_representations(remove_cv_t<remove_all_extents_t<T>>))
 
 template <class T>
 constexpr bool is_bounded_array_v = false;

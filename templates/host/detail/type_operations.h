@@ -1,4 +1,5 @@
-// What may be done with a type: construct, assign, destroy, call; and the types that arithmetic and storage need.
+// What may be done with a type: construct, assign, destroy, call; and the types that arithmetic and storage
+// need.
 #pragma once
 #include "type_kinds.h"
 
@@ -38,8 +39,8 @@ template <class T>
 using kiln_target = add_lvalue_reference_t<T>;
 
 // is_ and its nothrow and trivial kin; OPERATION is constructible or assignable.
-#define KILN_OPERATION(name, operation, ...)                        \
-  KILN_TRAIT(is_##name, __is_##operation(__VA_ARGS__))              \
+#define KILN_OPERATION(name, operation, ...)                           \
+  KILN_TRAIT(is_##name, __is_##operation(__VA_ARGS__))                 \
   KILN_TRAIT(is_nothrow_##name, __is_nothrow_##operation(__VA_ARGS__)) \
   KILN_TRAIT(is_trivially_##name, __is_trivially_##operation(__VA_ARGS__))
 
@@ -94,23 +95,28 @@ struct kiln_same_qualifiers {
 template <class T>
 struct make_signed {
   using plain = remove_cv_t<T>;
-  using type = typename kiln_same_qualifiers<
-      T, conditional_t<kiln_is_one_of<plain, long, unsigned long>, long,
-                       typename kiln_integer_of<sizeof(T)>::with_sign>>::type;
+  using type =
+      typename kiln_same_qualifiers<T, conditional_t<kiln_is_one_of<plain, long, unsigned long>, long,
+                                                     typename kiln_integer_of<sizeof(T)>::with_sign>>::type;
 };
 template <class T>
 using make_signed_t = typename make_signed<T>::type;
 template <class T>
 struct make_unsigned {
   using plain = remove_cv_t<T>;
-  using type = typename kiln_same_qualifiers<
-      T, conditional_t<kiln_is_one_of<plain, long, unsigned long>, unsigned long,
-                       typename kiln_integer_of<sizeof(T)>::without>>::type;
+  using type =
+      typename kiln_same_qualifiers<T,
+                                    conditional_t<kiln_is_one_of<plain, long, unsigned long>, unsigned long,
+                                                  typename kiln_integer_of<sizeof(T)>::without>>::type;
 };
 template <class T>
 using make_unsigned_t = typename make_unsigned<T>::type;
 
-template <size_t length, size_t align = length % 16 == 0 ? 16 : length % 8 == 0 ? 8 : length % 4 == 0 ? 4 : length % 2 == 0 ? 2 : 1>
+template <size_t length, size_t align = length % 16 == 0  ? 16
+                                        : length % 8 == 0 ? 8
+                                        : length % 4 == 0 ? 4
+                                        : length % 2 == 0 ? 2
+                                                          : 1>
 struct aligned_storage {
   struct type {
     alignas(align) unsigned char data[length];
@@ -130,9 +136,8 @@ struct kiln_common<A, B, void_t<decltype(false ? declval<A>() : declval<B>())>> 
   using type = decay_t<decltype(false ? declval<A>() : declval<B>())>;
 };
 template <class A, class B>
-struct common_type<A, B>
-    : conditional_t<is_same_v<A, decay_t<A>> && is_same_v<B, decay_t<B>>, kiln_common<A, B>,
-                    common_type<decay_t<A>, decay_t<B>>> {};
+struct common_type<A, B> : conditional_t<is_same_v<A, decay_t<A>> && is_same_v<B, decay_t<B>>,
+                                         kiln_common<A, B>, common_type<decay_t<A>, decay_t<B>>> {};
 template <class Void, class... T>
 struct kiln_common_of_all {};
 template <class A, class B, class... Rest>
@@ -173,7 +178,9 @@ template <class R, class F, class... Args>
 constexpr bool is_invocable_r_v = is_invocable_r<R, F, Args...>::value;
 
 #if __cplusplus >= 202002L
-__host__ __device__ constexpr bool is_constant_evaluated() noexcept { return __builtin_is_constant_evaluated(); }
+__host__ __device__ constexpr bool is_constant_evaluated() noexcept {
+  return __builtin_is_constant_evaluated();
+}
 #endif
 
 }  // namespace std

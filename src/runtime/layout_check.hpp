@@ -1,0 +1,19 @@
+// A manifest's arguments against those that the image was compiled with.
+#pragma once
+
+#include <string>
+
+#include "compile/facts.hpp"
+#include "source/instantiate.hpp"
+
+namespace kiln::runtime {
+
+/// Throws Error(manifest) that names `what`, the argument and both sizes, when count or sizes differ. A
+/// struct without a size has whatever the image says.
+void check_layout(const source::Manifest& manifest, const compile::EntryFacts& facts,
+                  const std::string& what);
+
+/// Of every entry point of `unit`; those that declare no arguments are launched raw, and are not looked at.
+void check_layouts(const source::Instantiation& unit, const compile::Facts& facts);
+
+}  // namespace kiln::runtime

@@ -1,0 +1,52 @@
+// For `preinclude`, where a source holds the host half of its kernels too: what nvcc gives every source
+// without an #include, and the runtime's host calls, so that launchers compile (as device code, with
+// default_device) and are dropped, for no kernel calls them. A launcher that is instantiated explicitly is
+// not dropped: it brings every kernel that it launches into the image.
+#pragma once
+#define __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
+#include <cuda_device_runtime_api.h>
+#include <cuda_runtime_api.h>
+#undef __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <utility>
+
+// Host calls that the device runtime does not declare. They are declared, never defined: a call that is not
+// dropped fails to link.
+#define KILN_HOST_CALL(name) \
+  template <class... Args>   \
+  __host__ __device__ cudaError_t name(Args&&...);
+KILN_HOST_CALL(cudaDeviceSynchronize)
+KILN_HOST_CALL(cudaFuncSetAttribute)
+KILN_HOST_CALL(cudaFuncSetCacheConfig)
+KILN_HOST_CALL(cudaGetDeviceProperties)
+KILN_HOST_CALL(cudaGetSymbolAddress)
+KILN_HOST_CALL(cudaHostAlloc)
+KILN_HOST_CALL(cudaLaunchCooperativeKernel)
+KILN_HOST_CALL(cudaLaunchKernel)
+KILN_HOST_CALL(cudaLaunchKernelEx)
+KILN_HOST_CALL(cudaLaunchKernelExC)
+KILN_HOST_CALL(cudaMemcpy)
+KILN_HOST_CALL(cudaMemcpyFromSymbol)
+KILN_HOST_CALL(cudaMemcpyToSymbol)
+KILN_HOST_CALL(cudaMemset)
+KILN_HOST_CALL(cudaOccupancyMaxActiveClusters)
+KILN_HOST_CALL(cudaOccupancyMaxPotentialBlockSize)
+KILN_HOST_CALL(cudaOccupancyMaxPotentialClusterSize)
+KILN_HOST_CALL(cudaSetDevice)
+KILN_HOST_CALL(cudaStreamIsCapturing)
+KILN_HOST_CALL(cudaStreamSynchronize)
+
+// Declared static by the device runtime and not defined without relocatable code, which is an error even in a
+// launcher that is dropped.
+KILN_HOST_CALL(kiln_host_func_get_attributes)
+KILN_HOST_CALL(kiln_host_malloc)
+KILN_HOST_CALL(kiln_host_occupancy)
+#undef KILN_HOST_CALL
+#define cudaFuncGetAttributes kiln_host_func_get_attributes
+#define cudaMalloc kiln_host_malloc
+#define cudaOccupancyMaxActiveBlocksPerMultiprocessor kiln_host_occupancy
+#define cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags kiln_host_occupancy

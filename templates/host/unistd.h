@@ -1,0 +1,2 @@
+// <unistd.h> for NVRTC: nothing; what it declares is host code.
+#pragma once
