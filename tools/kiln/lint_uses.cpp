@@ -69,6 +69,7 @@ void Uses::texts_of(const source::Manifest& m) {
   for (const auto& [name, cpp] : m.compile.define) text(cpp);
   for (const source::GlobalSpec& global : m.globals) text(global.symbol);
   for (const source::ExportSpec& value : m.exports) text(value.cpp);
+  for (const source::ArgumentSpec& argument : m.arguments) text(argument.fill.instantiate);
 }
 
 void Uses::expressions_of(const source::Manifest& m) {
@@ -82,7 +83,9 @@ void Uses::expressions_of(const source::Manifest& m) {
   if (m.reference) launch(m.reference->launch);
   for (const source::ArgumentSpec& argument : m.arguments) {
     all(argument.shape), all(argument.stride);
-    for (const auto* one : {&argument.align, &argument.value, &argument.exists}) reads(m, *one);
+    for (const auto* one :
+         {&argument.align, &argument.value, &argument.exists, &argument.fill.low, &argument.fill.high})
+      reads(m, *one);
     if (argument.type.dtype_parameter >= 0)
       mark(m.parameters[static_cast<std::size_t>(argument.type.dtype_parameter)].name, Reach::launch);
   }
