@@ -163,6 +163,14 @@ TEST_F(LintCompiles, ComparesArgumentsWithTheKernels) {
   EXPECT_TRUE(says(count, {"takes 2 arguments of 8, 4 bytes", "declares 3"})) << count;
 }
 
+TEST_F(LintCompiles, WarnsOfAKernelWhoseArgumentsAreNotDeclared) {
+  std::string bare = kTypical;
+  const std::size_t first = bare.find("[[arg]]");
+  put(bare.erase(first, bare.find("[launch]") - first), kTypicalSource);
+  const auto said = found(lint(3), "argument-layout");
+  EXPECT_TRUE(says(said, {"warning at typical.toml:5", "takes 2 arguments", "declares none"})) << said;
+}
+
 TEST_F(LintCompiles, AStructWithoutASizeFitsAny) {
   const std::string source =
       "struct S { int v[5]; }; template <int N> __global__ void typical(float* x, S s) { x[0] = s.v[N % 5]; "

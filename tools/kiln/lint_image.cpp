@@ -83,6 +83,9 @@ class ImageLint {
     for (const compile::ArgumentFact& argument : real) sizes.push_back(std::to_string(argument.size));
     const std::string kernel = "the kernel takes " + counted(real.size(), "argument") +
                                (real.empty() ? "" : " of " + base::join(sizes, ", ") + " bytes");
+    if (declared.empty() && !real.empty())
+      return add("argument-layout", Severity::warning, lines_.entry(m.entry),
+                 kernel + ", and the manifest declares none, so nothing can launch it: one [[arg]] for each");
     if (declared.size() != real.size())
       return add("argument-layout", Severity::error, lines_.entry(m.entry),
                  kernel + ", and the manifest declares " + std::to_string(declared.size()) +
