@@ -38,3 +38,9 @@ kiln_test(tools_limits_test SOURCES tools/limits_test.cpp USES kiln_process LABE
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
 target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
 add_dependencies(tools_bundle_test kiln_fault)
+kiln_test(tools_lint_test SOURCES tools/lint_test.cpp USES kiln_process LABEL process)
+kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_manifest.cpp
+  ${PROJECT_SOURCE_DIR}/tools/kiln/lint_lines.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_uses.cpp
+  ${PROJECT_SOURCE_DIR}/tools/kiln/lint_debris.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp
+  ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp USES kiln_source kiln_toolchain kiln_cache nlohmann_json::nlohmann_json LABEL unit)
+kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)

@@ -11,6 +11,7 @@ class Context;
 
 void add_templates(CLI::App& app, Context& context);
 void add_compile(CLI::App& app, Context& context);
+void add_lint(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
 void add_import(CLI::App& app, Context& context);
 void add_prewarm(CLI::App& app, Context& context);

@@ -5,6 +5,7 @@
 
 #include "base/text.hpp"
 #include "entries.hpp"
+#include "lint_finding.hpp"
 #include "source/catalog.hpp"
 
 namespace kiln::cli {
@@ -69,10 +70,12 @@ class Completion {
   /// By the name that the value has in --help.
   void values(const CommandOption& option, const std::string& typed) {
     const std::string& kind = option.value;
+    if (kind == "NAME|FILE") return shell_offers = ":files", templates();
     if (kind.find('|') != std::string::npos) return choices(kind, '|');
     if (kind == "LEVEL") return choices("trace,debug,info,warning,error,off", ',');
     if (kind.starts_with("KIND")) return choices("cubin,ptx,sass", ',');
     if (kind.starts_with("ARCH")) return choices("sm_80,sm_86,sm_89,sm_90a,sm_100a,sm_103a,sm_120a", ',');
+    if (kind == "ID") return findings();
     if (kind.starts_with("NAME")) return templates();
     if (kind.starts_with("P=V")) return parameters(typed);
     if (kind.starts_with("KEY")) return keys();
@@ -106,6 +109,9 @@ class Completion {
   void templates() {
     source::Catalog catalog(context_.config().template_directories());
     for (const std::string& name : catalog.names()) add(name, "template");
+  }
+  void findings() {
+    for (const std::string_view id : kLintIds) add(std::string(id), "");
   }
   /// T= first, then the values of a parameter that has a list of them.
   void parameters(const std::string& typed) {

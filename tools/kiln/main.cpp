@@ -89,6 +89,7 @@ class HelpFormatter : public CLI::Formatter {
 
 void add_commands(CLI::App& app, Context& context) {
   add_templates(app, context);
+  add_lint(app, context);
   add_compile(app, context);
 #ifdef KILN_COMMAND_RUN
   add_run(app, context);
@@ -111,7 +112,7 @@ void add_commands(CLI::App& app, Context& context) {
   add_completion(app, context);
   add_man(app, context);
   constexpr std::pair<const char*, std::string_view> groups[] = {
-      {"Compile", "templates compile run import prewarm"},
+      {"Compile", "templates import lint compile run prewarm"},
       {"Inspect", "ls show why diff stats top report"},
       {"Maintain and ship", "verify audit gc clear bundle"},
       {"This machine", "doctor completion man"}};

@@ -1,0 +1,29 @@
+// What a manifest alone gives away: names that nothing uses, shapes in macros, and what is left out.
+#pragma once
+
+#include "lint_finding.hpp"
+#include "source/manifest.hpp"
+#include "source/toml_tree.hpp"
+
+namespace kiln::cli {
+
+/// Where a manifest's parts stand.
+class ManifestLines {
+ public:
+  ManifestLines(const source::TomlValue& tree, std::string file) : tree_(tree), file_(std::move(file)) {}
+  /// "FILE:LINE" of the deepest of `path` that is there: {"param", "T"}.
+  std::string of(std::initializer_list<std::string_view> path) const;
+  /// Of the [[arg]] with that name, in a [[kernel]], too.
+  std::string argument(std::string_view name) const;
+  /// Of the [[kernel]] with that name; of the whole when there is none.
+  std::string entry(std::string_view name) const;
+
+ private:
+  std::string at(int line) const { return file_ + (line > 0 ? ':' + std::to_string(line) : ""); }
+  const source::TomlValue& tree_;
+  const std::string file_;
+};
+
+LintFindings lint_manifest(const source::Manifest& manifest, const ManifestLines& lines);
+
+}  // namespace kiln::cli

@@ -1,0 +1,39 @@
+// Which names of a manifest reach the kernel, and how.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "source/manifest.hpp"
+
+namespace kiln::cli {
+
+/// none: nothing reads it. launch: only geometry, arguments, run-time values, requirements, defaults or cost
+/// do. code: it stands in a C++ text.
+enum class Reach { none, launch, code };
+
+/// Parameters, derives, run-time values and exports by name; of the manifest with its entry points and the
+/// variants for an arch together.
+class Uses {
+ public:
+  explicit Uses(const source::Manifest& manifest);
+  Reach of(std::string_view name) const;
+
+ private:
+  struct Need {
+    std::string name;
+    Reach at_most;
+  };
+  void needs_of(const source::Manifest& manifest);
+  void texts_of(const source::Manifest& manifest);
+  void expressions_of(const source::Manifest& manifest);
+  void text(const std::string& cpp);
+  void reads(const source::Manifest& manifest, const source::Expression& expression);
+  void mark(const std::string& name, Reach reach);
+
+  std::map<std::string, Reach, std::less<>> reach_;
+  std::multimap<std::string, Need> needs_;  ///< what a name's own text or expression reads
+};
+
+}  // namespace kiln::cli
