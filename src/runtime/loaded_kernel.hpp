@@ -16,7 +16,8 @@
 
 namespace kiln::runtime {
 
-/// Enough for every manifest that parse_manifest accepts; checked when a template is opened.
+/// Of an entry point's parameters, derives, arguments, run-time values and exports; checked when a template
+/// is opened.
 inline constexpr int kMaxSlots = 256;
 
 /// A launch whose arguments are converted and checked and whose geometry is known. Large, and written only

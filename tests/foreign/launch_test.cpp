@@ -146,6 +146,27 @@ std::string with_launch(const std::string& launch) {
          launch;
 }
 
+TEST_F(ForeignLaunch, AnEntryPointOrAnArchWithMoreNamesThanALaunchHoldsIsRefused) {
+  const std::string base = with_launch("block = [32]\n");
+  std::string derives, huge =
+                           "[[kernel]]\nname = \"huge\"\ninstantiate = \"f\"\n[kernel.launch]\ngrid = "
+                           "[1]\nblock = [1]\n[kernel.runtime]\n";
+  for (int i = 0; i < 128; ++i) derives += "D" + std::to_string(i) + " = \"1\"\n";
+  for (int i = 0; i < 64; ++i) huge += "V" + std::to_string(i) + " = { value = 1 }\n";
+  for (int i = 0; i < 64; ++i)
+    huge += "[[kernel.arg]]\nname = \"A" + std::to_string(i) + "\"\ntype = \"i32\"\n";
+  Service s(options());
+  s.add_template(base + huge + "[derive]\n" + derives, "__global__ void f(int* o) { *o = 1; }\n");
+  expect_error(Errc::manifest, {"[[kernel]] 'huge' has more than 256 parameters"}, [&] { s.open("t"); });
+}
+
+TEST_F(ForeignLaunch, AMacroOfTheSourceDoesNotReachAnExport) {
+  Service s(options());
+  s.add_template(with_launch("block = [32]\n[export]\nSIZE = \"sizeof(int)\"\n"),
+                 "#define V 4\n#define value 5\n__global__ void f(int* o) { *o = V + value; }\n");
+  EXPECT_EQ(s.open("t").get().constant("SIZE"), 4);
+}
+
 TEST_F(ForeignLaunch, BlocksAndClustersAreThoseThatTheSourceFixes) {
   const std::string required = "__global__ void __block_size__((64, 2, 1)) f(int* o) { *o = 1; }\n",
                     bounded = "__global__ void __launch_bounds__(128) f(int* o) { *o = 1; }\n",

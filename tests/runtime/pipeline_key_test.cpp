@@ -116,6 +116,12 @@ TEST_F(PipelineKeyTest, AHeaderNamedInADefineIsInTheKey) {
   EXPECT_NE(compile(stamped, "scale", {Dtype::f32, 7}).unpublishable, "");
 }
 
+TEST_F(PipelineKeyTest, ATimeInAnExportIsNeverPublished) {
+  tree_.write("t/scale.toml", small_manifest("scale") + "[export]\nSECOND = \"__TIME__[7]\"\n");
+  Service service(options());
+  EXPECT_NE(compile(service, "scale", {Dtype::f32, 7}).unpublishable, "");
+}
+
 TEST_F(PipelineKeyTest, AFaultOfAFileThatTheKeyDoesNotCoverIsNotRemembered) {
   tree_.write(
       "t/scale.cu",
