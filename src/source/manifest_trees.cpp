@@ -96,6 +96,13 @@ ArchTrees split_archs(const TomlValue& tree, const std::string& file) {
   for (const auto& [name, table] : archs->members) {
     const TableReader over(table, "[arch." + name + ']', file,
                            {"source", "instantiate", "compile", "default", "launch"});
+    const TomlValue* main = tree.find("template");
+    for (const std::string key : {"instantiate", "launch"}) {
+      if (over.has(key) && tree.find("kernel") && !(main && main->find("instantiate")))
+        over.fail(key,
+                  "belongs to the entry point that [template] instantiate names, and there is none: an "
+                  "override reaches no [[kernel]]");
+    }
     base::Arch arch;
     try {
       arch = base::Arch::parse(name);

@@ -178,6 +178,10 @@ TEST(ForeignManifest, WithoutTheShorthandTheFirstKernelIsTheMainOne) {
   std::string twice = text;
   twice.replace(twice.find("\"other\"\n"), 7, "\"one\"");
   expect_foreign_refused(twice, {"two entry points are called 'one'"});
+  for (const std::string over : {"instantiate = \"third\"", "launch = { grid = [7], block = [64] }"})
+    expect_foreign_refused(text + "[arch.sm_90a]\n" + over + '\n',
+                           {"[arch.sm_90a]", "reaches no [[kernel]]"});
+  EXPECT_EQ(parse_manifest(text + "[arch.sm_90a]\nsource = \"h.cu\"\n", "two.toml").on({90}).entry, "one");
 }
 
 TEST(ForeignManifest, WithoutTheShorthandWhatIsOutsideHoldsForTheFirstKernelBesideItsOwn) {
