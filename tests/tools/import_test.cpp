@@ -276,9 +276,26 @@ const Refusal kRefusals[] = {
     {"ANameThatIsNone", {"k.cuh", "scale_rows", "--name", "a-b"}, 2, "--name"},
     {"NoManifestsName", {"k.cuh", "scale_rows", "-o", "k.txt"}, 2, "NAME.toml"},
     {"NoKernel", {"k.cuh"}, 2, "kernel is required"},
+    {"AnEmptyKernel", {"k.cuh", ""}, 2, "kernel"},
 };
 INSTANTIATE_TEST_SUITE_P(Input, ImportRefuses, ::testing::ValuesIn(kRefusals),
                          [](const auto& row) { return row.param.name; });
+
+TEST_F(ImportFiles, ASymlinkAtTheOutputIsNotFollowed) {
+  fs::create_directories(path("mine"));
+  fs::create_directories(path("theirs"));
+  write("theirs/file", "kept");
+  fs::create_symlink(path("theirs/file"), path("mine/own.toml"));
+  const Finished kept = kiln({"import", "k.cuh", "scale_rows", "-o", "mine/own.toml"});
+  EXPECT_EQ(kept.status, 1);
+  EXPECT_NE(kept.err.find("is there already"), std::string::npos) << kept.err;
+  kiln({"import", "k.cuh", "scale_rows", "-o", "mine/own.toml", "--force"});
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path("mine/own.toml"))))
+      << "the link is what was overwritten";
+  EXPECT_FALSE(exists("theirs/own.toml"));
+  EXPECT_FALSE(exists("theirs/own.cu"));
+  EXPECT_EQ(text("theirs/file"), "kept");
+}
 
 TEST_F(ImportFiles, NamesTheHeaderThatHasTheKernel) {
   write("all.cuh", "#include \"k.cuh\"\n");
