@@ -8,14 +8,21 @@
 //   template 8:rms_norm                     unit: the template's name, or NAME@reference
 //   arch 6:sm_90a
 //   source 32:<digest of the bytes>
-//   include 0: 17:"kiln/dtype.cuh" 20:.k0/kiln/dtype.cuh 32:<digest>      includer, spelling, where the
-//   compiler sees it, content name 35:kiln::rms_norm<kiln::bf16, 4096> parameter 1:H 4:4096 each: one that is
-//   only in the geometry makes an entry of its own option 10:-std=c++17                    the manifest's, in
-//   order toolchain 1:1                           here the second section begins facts 1:1 grammar of the
-//   facts that are stored with the image nvrtc 40:<build-id> builtins 40:<build-id> kiln-option 10:--no-cache
-//   what kiln itself adds; -frandom-seed is made from the key and is no part of it header 17:.t0/cuda_bf16.h
-//   32:<digest>   each file reached only through the toolkit project-header ...                      the same
-//   for a file that lies outside it: such a record is never foreign_toolchain's
+//   include 0: 17:"kiln/dtype.cuh" 20:.k0/kiln/dtype.cuh 32:<digest>
+//                                           includer, spelling, where the compiler sees it, content
+//   replace 11:exception.h 6:stub.h         an include of that name, and of what it is one instead
+//   name 35:kiln::rms_norm<kiln::bf16, 4096>
+//   entry 6:reduce 12:kiln::reduce          a further entry point; likewise global and export
+//   parameter 1:H 4:4096                    each: one that is only in the geometry makes an entry of its own
+//   option 10:-std=c++17                    the manifest's, in order
+//   toolchain 1:1                           here the second section begins
+//   facts 1:2                               grammar of the facts that are stored with the image
+//   nvrtc 40:<build-id>
+//   builtins 40:<build-id>
+//   kiln-option 10:--no-cache               what kiln itself adds, without -frandom-seed
+//   header 17:.t0/cuda_bf16.h 32:<digest>   each file reached only through the toolkit
+//   project-header ...                      the same for a file that lies outside it: such a record is never
+//                                           foreign_toolchain's
 #pragma once
 
 #include <string>

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "compile/limits.hpp"
 #include "runtime/layout_check.hpp"
@@ -78,8 +79,13 @@ std::string Pipeline::shims() const {
   const std::string directory = config_.installed_templates() + "/host";
   std::error_code error;
   if (config_.installed_templates().empty() || !std::filesystem::is_directory(directory, error)) {
-    throw Error(Errc::source, "host_headers = \"shim\" needs kiln's installed templates, and '" + directory +
-                                  "' is no directory: set KILN_TEMPLATE_PATH to where they are");
+    throw Error(
+        Errc::source,
+        "host_headers = \"shim\" needs the headers that come with kiln's templates, and " +
+            (config_.installed_templates().empty()
+                 ? "no installed templates were found: share/kiln/templates belongs beside the program or "
+                   "library, or one or two folders above it"
+                 : "'" + directory + "' is no directory: install kiln's templates whole"));
   }
   return directory;
 }
@@ -88,7 +94,12 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   const source::Template& origin = *unit.origin;
   const source::CompileSpec& compile = unit.compile;
   source::SearchPath search;
-  if (!origin.directory.empty()) search.project.push_back(origin.directory);
+  if (!origin.directory.empty()) {
+    const std::string beside =
+        base::directory_of(unit.source_name);  // the compiler does not know where it lies
+    if (beside != ".") search.project.push_back(origin.directory + '/' + beside);
+    search.project.push_back(origin.directory);
+  }
   for (const std::string& directory : compile.include_dirs)
     search.project.push_back(origin.directory + '/' + directory);
   for (std::string& directory : config_.include_directories()) search.project.push_back(std::move(directory));
@@ -164,7 +175,7 @@ std::optional<Obtained> Pipeline::there(const source::Instantiation& unit, const
 /// The manifest's arguments are in no key: they are compared whatever step served the image.
 Obtained Pipeline::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
   Obtained out = obtain_image(instantiation, options);
-  check_layouts(instantiation, out.image->facts);
+  if (options.arguments == Arguments::as_declared) check_layouts(instantiation, out.image->facts);
   return out;
 }
 

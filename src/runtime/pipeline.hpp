@@ -42,6 +42,9 @@ struct Obtained {
   std::string unpublishable;  ///< not empty: served but not published, and why
 };
 
+/// Whether an image is given out that takes other arguments than its manifest declares.
+enum class Arguments { as_declared, any };
+
 struct ObtainOptions {
   base::Deadline deadline = base::Deadline::never();
   bool may_compile = true;     ///< false: memory and disk only
@@ -49,6 +52,7 @@ struct ObtainOptions {
   std::set<Key> rejected{};    ///< records that the driver refused
   WhenFull when_full = WhenFull::skip;  ///< what happens to the record when the publisher's queue is full
   compile::Urgency urgency = compile::Urgency::caller;
+  Arguments arguments = Arguments::as_declared;
 };
 
 /// What steps 1 and 2 have for an instantiation, and what kept them from having more.

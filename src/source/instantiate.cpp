@@ -91,6 +91,7 @@ Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resol
   for (auto& [name, text] : out.compile.define) text = spell(text);
   add_headers_of_values(manifest, resolved.slots, out.compile.preinclude);
   out.options = compile_options(out.compile);
+  out.source_name = entry.source;
   out.source = origin->text_of(entry.source).read();
   out.resolved = std::move(resolved);
   out.origin = std::move(origin);

@@ -62,6 +62,7 @@ struct Instantiation {
   CompileSpec compile;
   /// That in order: -std=..., -DNDEBUG, -default-device, --minimal, -D..., options, --pre-include=...
   std::vector<std::string> options;
+  std::string source_name;  ///< as the manifest has it, relative to the template's directory
   /// Bytes of the template's source file, with #include lines for `preinclude` never added to it.
   std::string source;
 

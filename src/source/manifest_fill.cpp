@@ -78,7 +78,9 @@ class FillReader {
   }
   Expression expression(std::size_t i) const {
     try {
-      return Expression::compile(pieces_[i], draft_.launch, "its value");
+      const auto slots = static_cast<std::size_t>(draft_.out.slots.total());
+      return Expression::compile(pieces_[i], draft_.launch, "its value")
+          .folded(std::vector<std::int64_t>(slots), std::vector<bool>(slots, false));
     } catch (const Error& error) {
       fail(": " + quote(pieces_[i]) + " is no integer expression (" + error.what() + ')');
     }

@@ -18,14 +18,11 @@ TableReader::TableReader(const TomlValue& table, std::string title, const std::s
 }
 
 TableReader::TableReader(const TomlValue& table, std::string title, const std::string& file,
-                         std::initializer_list<std::string_view> known,
-                         std::initializer_list<std::string_view> planned)
+                         std::initializer_list<std::string_view> known)
     : TableReader(table, std::move(title), file) {
   const std::vector<std::string> names(known.begin(), known.end());
   for (const auto& [key, value] : table.members) {
     if (std::find(names.begin(), names.end(), key) != names.end()) continue;
-    if (std::find(planned.begin(), planned.end(), key) != planned.end())
-      fail(key, "is not supported by this version of kiln");
     const char* what =
         value.kind == Kind::table || (!value.items.empty() && value.items[0].kind == Kind::table) ? "table"
                                                                                                   : "key";

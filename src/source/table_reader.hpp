@@ -15,11 +15,9 @@ namespace kiln::source {
 /// Borrows the table and the file's name.
 class TableReader {
  public:
-  /// Throws Error(manifest) when `table` is no table, or has a key that is neither known nor, with another
-  /// text, planned.
+  /// Throws Error(manifest) when `table` is no table, or has a key that is not known.
   TableReader(const TomlValue& table, std::string title, const std::string& file,
-              std::initializer_list<std::string_view> known,
-              std::initializer_list<std::string_view> planned = {});
+              std::initializer_list<std::string_view> known);
   /// Any key, for tables whose keys are names.
   TableReader(const TomlValue& table, std::string title, const std::string& file);
 

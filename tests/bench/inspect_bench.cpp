@@ -61,7 +61,8 @@ std::pair<Key, cache::Record> entry_of(int number) {
   text += "name" + value(f.name_expression) + '\n';
   for (const Parameter& p : f.parameters) text += "parameter" + value(p.name) + value(p.value) + '\n';
   const std::size_t section = text.size();
-  text += "toolchain 1:1\nfacts 1:1\nnvrtc" + value(std::string(40, 'a')) + '\n';
+  text += "toolchain 1:1\nfacts" + value(std::to_string(compile::kFactsVersion)) + "\nnvrtc" +
+          value(std::string(40, 'a')) + '\n';
   Key key{base::digest_of(std::string_view(text).substr(0, section)),
           base::digest_of(std::string_view(text).substr(section))};
   cache::Record record{compile::encode(f), text, std::string(kImage, '\0')};

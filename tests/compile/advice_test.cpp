@@ -120,7 +120,9 @@ TEST(Advice, ALauncherBesideItsKernelsMayBeCompiledAsDeviceCode) {
 TEST(Advice, EveryShimIsKnown) {
   std::set<std::string> there, known;
   for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/host")) {
-    if (!entry.is_directory()) there.insert(entry.path().filename().string());
+    const std::string name = entry.path().filename().string();
+    const bool stands_in = name != "nvcc.h" && name != "unmark_host.h";  // those are named in preinclude
+    if (!entry.is_directory() && stands_in) there.insert(name);
   }
   for (const std::string_view name : shimmed_headers()) known.emplace(name);
   EXPECT_EQ(known, there);

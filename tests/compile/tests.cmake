@@ -8,3 +8,4 @@ kiln_test(compile_limits_test SOURCES compile/limits_test.cpp USES kiln_compile 
 kiln_test(compile_advice_test SOURCES compile/advice_test.cpp USES kiln_compile LABEL unit)
 kiln_test(compile_advice_process_test SOURCES compile/advice_process_test.cpp USES kiln_compile LABEL process)
 add_dependencies(compile_advice_process_test kiln-worker)
+kiln_test(compile_trace_too_large_test SOURCES compile/trace_too_large_test.cpp USES kiln_compile LABEL process)

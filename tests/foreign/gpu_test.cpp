@@ -220,7 +220,7 @@ TEST_F(ForeignGpu, TexturesAreReadAndSurfacesWritten) {
     int format;
     unsigned channels, flags;
   } surface_shape{kN, 1, 0, 0x20, 1, 2};  // CUDA_ARRAY3D_SURFACE_LDST
-  linear.type = 3;                        // CU_RESOURCE_TYPE_LINEAR
+  linear.type = 2;                        // CU_RESOURCE_TYPE_LINEAR
   linear.linear = {x.address(), 0x20, 1, kN * sizeof(float)};
   unsigned long long texture = 0, surface = 0;
   ASSERT_EQ(driver_function<int(unsigned long long*, const Resource*, const Texture*, const void*)>(

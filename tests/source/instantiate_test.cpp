@@ -25,7 +25,7 @@ TEST(Instantiate, FillsTheNameExpression) {
   EXPECT_EQ(i.name_expression, "kiln::rms_norm<kiln::bf16, 4096, 8>");
   EXPECT_EQ(i.unit, "rms_norm");
   EXPECT_EQ(i.source, "the source");
-  EXPECT_EQ(i.options, std::vector<std::string>{"-std=c++17"});
+  EXPECT_EQ(i.options, (std::vector<std::string>{"-std=c++17", "-DNDEBUG"}));
   EXPECT_EQ(i.resolved.specialization.to_string(), "rms_norm T=bf16 H=4096 VEC=8 ACT=silu");
 }
 
@@ -57,10 +57,10 @@ TEST(Instantiate, OptionsComeInAFixedOrder) {
       "[compile]\noptions = [\"-fmad=false\", \"--use_fast_math\"]\ndefine = { ZED = \"1\", ALPHA = \"a b\" "
       "}\nminimal = true\n"
       "default_device = true\nstd = \"c++20\"\npreinclude = [\"a.h\", \"b.h\"]\n";
-  EXPECT_EQ(
-      make(with(compile), kValues).options,
-      (std::vector<std::string>{"-std=c++20", "-default-device", "--minimal", "-DZED=1", "-DALPHA=a b",
-                                "-fmad=false", "--use_fast_math", "--pre-include=a.h", "--pre-include=b.h"}));
+  EXPECT_EQ(make(with(compile), kValues).options,
+            (std::vector<std::string>{"-std=c++20", "-DNDEBUG", "-default-device", "--minimal", "-DZED=1",
+                                      "-DALPHA=a b", "-fmad=false", "--use_fast_math", "--pre-include=a.h",
+                                      "--pre-include=b.h"}));
 }
 
 TEST(Instantiate, MakesTheReferenceByTheSameMeans) {

@@ -42,17 +42,6 @@ TEST(ManifestRules, UnknownTablesAndKeysSuggestTheNearest) {
       "smem", {"[reference]", "unknown key 'smem'"});
 }
 
-TEST(ManifestRules, PlannedTablesSayThatTheyAreNotSupported) {
-  const std::string phrase = "is not supported by this version of kiln";
-  expect_refused(with("[[kernel]]\nname = \"k\"\n"), "[[kernel]]", {"kernel", phrase});
-  expect_refused(with("[[global]]\nname = \"k\"\n"), "[[global]]", {"global", phrase});
-  expect_refused(with("[export]\nA = \"b\"\n"), "[export]", {"export", phrase});
-  expect_refused(with("[arch.sm_90a]\nsource = \"x\"\n"), "[arch.sm_90a]", {"arch", phrase});
-  expect_refused(with("[compile]\nhost_headers = \"shim\"\n"), "host_headers", {"host_headers", phrase});
-  expect_refused(with("[compile]\nreplace = {}\n"), "replace", {"replace", phrase});
-  expect_refused(changed("kind = \"int\"", "kind = \"type\""), "kind = \"type\"", {"'type' " + phrase});
-}
-
 TEST(ManifestRules, AFallbackIsTheNameOfAnotherTemplate) {
   const auto named = [](const std::string& toml) {
     return changed("name = \"rms_norm\"", "name = \"rms_norm\"\nfallback = " + toml);

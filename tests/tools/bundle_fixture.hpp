@@ -51,7 +51,8 @@ struct Made {
   bundle::Entry entry() const { return {key(), compile::encode(facts), key_text(), image}; }
 
   compile::Facts facts;
-  std::string image, source = "the source", schema = "1", facts_version = "1";
+  std::string image, source = "the source", schema = "1",
+              facts_version = std::to_string(compile::kFactsVersion);
 };
 
 class BundleCommand : public StoreCommand {

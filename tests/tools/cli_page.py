@@ -37,6 +37,21 @@ T = ["bf16", "f32"]
 H = { from = 64, to = 131072, times = 2 }
 """
 
+KERNEL = """#pragma once
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+namespace engine {
+/// out[row, i] = in[row, i] * by, rows of `columns` elements.
+template <typename T, int Threads = 256>
+__global__ void __launch_bounds__(Threads) scale_rows(T* out, const T* in, float by, int64_t columns) {
+  const int64_t row = blockIdx.x * columns;
+  for (int64_t i = threadIdx.x; i < columns; i += Threads) out[row + i] = T(float(in[row + i]) * by);
+}
+}  // namespace engine
+"""
+
 
 def main():
     kiln = pathlib.Path(sys.argv[1]).resolve()
@@ -49,6 +64,7 @@ def main():
         shutil.copy(kiln.parent / name, home / "bin")
     shutil.copytree(kiln.parent / "share/kiln/templates", home / "bin/share/kiln/templates")
     (home / "plan.toml").write_text(PLAN)
+    (home / "scale.cuh").write_text(KERNEL)
     environment = {"PATH": f"{home}/bin:/usr/local/bin:/usr/bin:/bin", "HOME": str(home), "KILN_CACHE_DIR": f"{home}/cache",
                    "LANG": "C.UTF-8"}
 

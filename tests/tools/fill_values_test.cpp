@@ -40,7 +40,9 @@ TEST(FillValues, OffsetsAscendFromZeroToTheTotalWithEmptyRuns) {
         ASSERT_EQ(values.back(), total);
         ASSERT_TRUE(std::is_sorted(values.begin(), values.end()));
         const bool some_empty = std::adjacent_find(values.begin(), values.end()) != values.end();
-        if (entries >= 5) ASSERT_TRUE(some_empty) << entries << ' ' << total << ' ' << seed;
+        if (entries >= 5) {
+          ASSERT_TRUE(some_empty) << entries << ' ' << total << ' ' << seed;
+        }
       }
     }
   }

@@ -38,7 +38,8 @@ class Trial {
   Trial(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch)
       : pipeline_(pipeline), place_(place), arch_(arch) {}
 
-  Proof operator()(const ImportDraft& draft) {
+  /// With `arguments` as declared, an image that takes others is no proof.
+  Proof operator()(const ImportDraft& draft, runtime::Arguments arguments = runtime::Arguments::any) {
     base::write_file(place_.directory + '/' + draft.name + ".toml",
                      manifest_text(draft, place_.source, place_.origin).toml);
     Proof out;
@@ -50,7 +51,9 @@ class Trial {
         if (!p.value.empty()) named.push_back({p.name, Value(p.value)});
       const auto resolved =
           source::resolve(origin->manifest, source::positional(origin->manifest, named), arch_);
-      out.image = pipeline_.obtain(source::instantiate(origin, resolved), {}).image;
+      runtime::ObtainOptions options;
+      options.arguments = arguments;
+      out.image = pipeline_.obtain(source::instantiate(origin, resolved), options).image;
       out.proved = true;
     } catch (const CompileError& error) {
       out.code = error.code();
@@ -143,7 +146,9 @@ Proof prove(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch ar
   Proof out = reduce(trial, bare, escalate(trial, bare));
   draft.measures = bare.measures;
   if (out.proved) take_sizes(draft, out.image->facts);
-  Proof last = trial(draft);  // as it stays; a hit, unless the sizes are not what they seemed
+  Proof last = trial(
+      draft,
+      runtime::Arguments::as_declared);  // as it stays; a hit, unless the sizes are not what they seemed
   return out.proved || last.proved ? last : out;
 }
 

@@ -94,16 +94,10 @@ class CompileOne {
     return head == said ? head : head + ": " + said;
   }
 
-  /// Also one whose arguments are not the manifest's, which obtain() keeps and does not give.
   runtime::Obtained image_of(const source::Instantiation& unit) {
-    runtime::Pipeline& pipeline = context_.service().pipeline();
-    try {
-      return pipeline.obtain(unit, {});
-    } catch (const Error& error) {
-      if (error.code() != Errc::manifest) throw;
-      if (auto found = pipeline.explain(unit, {}).found) return std::move(*found);
-      throw;
-    }
+    runtime::ObtainOptions options;
+    options.arguments = runtime::Arguments::any;  // which is a finding
+    return context_.service().pipeline().obtain(unit, options);
   }
 
   void kernel(source::Resolved resolved) {

@@ -240,7 +240,7 @@ void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t
                                            ") is empty: the lower bound comes first");
     values = random_integers(n, low, high, seed);
   }
-  const std::string bytes = elements_of(values, dtype_of(argument), what);
+  const std::string bytes = cli::elements_of(values, dtype_of(argument), what);
   gpu_.driver().check(gpu_.driver().cuMemcpyHtoD(buffer.address(), bytes.data(), bytes.size()),
                       "cuMemcpyHtoD", what);
 }

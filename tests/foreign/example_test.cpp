@@ -1,0 +1,83 @@
+// The worked example of docs/foreign-kernels.md (tests/fixtures/foreign/example): its files are what the page
+// prints, and they compile.
+#include <sstream>
+
+#include "tools/kiln_process.hpp"
+
+namespace kiln::test {
+namespace {
+using nlohmann::json;
+
+std::string read(const std::string& file) {
+  const auto found = base::read_file(std::string(KILN_SOURCE_DIR) + '/' + file);
+  EXPECT_TRUE(found) << file;
+  return found ? found->bytes : std::string();
+}
+std::string example(const std::string& file) { return read("tests/fixtures/foreign/example/" + file); }
+
+/// What stands between ```LANGUAGE and ```, in the page's order.
+std::vector<std::string> blocks(const std::string& page, const std::string& language) {
+  std::vector<std::string> out;
+  bool inside = false, wanted = false;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("```", 0) == 0) {
+      inside = !inside;
+      wanted = inside && line == "```" + language;
+      if (wanted) out.emplace_back();
+    } else if (wanted) {
+      out.back() += line + '\n';
+    }
+  }
+  return out;
+}
+
+TEST(ForeignExamplePage, ItsFilesAreThoseThatThePagePrints) {
+  const std::string page = read("docs/foreign-kernels.md");
+  const auto cpp = blocks(page, "cpp"), toml = blocks(page, "toml");
+  ASSERT_GE(cpp.size(), 2u);
+  ASSERT_EQ(toml.size(), 3u);
+  EXPECT_EQ(example("include/scale/scale_rows.cuh"), cpp[0]);
+  EXPECT_EQ(example("stub_checks.h"), cpp[1]);
+  EXPECT_EQ(example("scale_rows.toml"), toml[0] + '\n' + toml[1] + '\n' + toml[2]);
+}
+
+class ForeignExample : public KilnCompiler {
+ protected:
+  json compile(const Arguments& values, const std::string& arch) {
+    Arguments all = {"compile", "scale_rows"};
+    all.insert(all.end(), values.begin(), values.end());
+    for (const std::string& more :
+         {std::string("--arch"), arch, std::string("--template-path"),
+          std::string(KILN_SOURCE_DIR) + "/tests/fixtures/foreign/example", std::string("--cache-dir"),
+          cache(), std::string("--strict"), std::string("--json")})
+      all.push_back(more);
+    const Finished done = kiln(all);
+    EXPECT_EQ(done.status, 0) << arch << '\n' << done.err << done.out;
+    return done.json();
+  }
+};
+
+TEST_F(ForeignExample, CompilesAsPrinted) {
+  for (const char* arch : {"sm_80", "sm_90a", "sm_100a", "sm_120a"}) {
+    const json half = compile({"T=f16", "ACT=clipped"}, arch);
+    EXPECT_EQ(half.value("name_expression", ""), "scale::scale_rows<__half, scale::Clipped, 256>");
+    EXPECT_TRUE(half.at("unpublishable").is_null()) << half.dump();
+    EXPECT_EQ(half.at("exports"), json({{"SMEM", 32}}));
+    EXPECT_EQ(half.at("globals").at("bias").value("bytes", 0), 256);
+    EXPECT_EQ(compile({"T=f32", "THREADS=128"}, arch).at("exports"), json({{"SMEM", 16}}));
+    const json shown = kiln({"show", half.value("key", ""), "--cache-dir", cache(), "--json"}).json();
+    ASSERT_EQ(shown.at("arguments").size(), 1u);
+    EXPECT_EQ(shown.at("arguments")[0].value("size", 0), 32) << "scale::Params<__half>, as the page says";
+  }
+}
+
+TEST_F(ForeignExample, LintFindsNoErrorAndNoWarning) {
+  const Finished done =
+      kiln({"lint", "scale_rows", "--compile", "--arch", "sm_90a", "--template-path",
+            std::string(KILN_SOURCE_DIR) + "/tests/fixtures/foreign/example", "--cache-dir", cache()});
+  EXPECT_EQ(done.status, 0) << done.out << done.err;
+}
+
+}  // namespace
+}  // namespace kiln::test
