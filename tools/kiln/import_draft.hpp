@@ -36,7 +36,8 @@ struct ImportArgument {
 
 /// What NVRTC needs beside the source, as far as anything does.
 struct Measures {
-  bool shim = false, default_device = false, int128 = false, device_runtime = false, cpp20 = false;
+  bool shim = false, default_device = false, int128 = false, device_runtime = false, cpp20 = false,
+       nvcc = false, unmark_host = false;
   friend bool operator==(const Measures&, const Measures&) = default;
 };
 

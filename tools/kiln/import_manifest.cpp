@@ -72,7 +72,7 @@ void write_compile(Page& page, const ImportDraft& draft) {
   if (m.shim) page.line("host_headers = \"shim\"");
   if (m.default_device) page.line("default_device = true");
   if (m.int128) page.line("options = [\"--device-int128\"]");
-  if (m.device_runtime) page.line("preinclude = [\"cuda_device_runtime_api.h\"]");
+  if (const auto headers = preincludes_of(m); !headers.empty()) page.line("preinclude = " + list(headers));
   if (draft.define.empty()) return;
   std::vector<std::string> macros;
   for (const auto& [name, text] : draft.define) macros.push_back(name + " = " + quoted(text));
@@ -161,6 +161,14 @@ void write_stubs(Page& page, const ImportDraft& draft) {
 }
 
 }  // namespace
+
+std::vector<std::string> preincludes_of(const Measures& measures) {
+  std::vector<std::string> out;
+  if (measures.device_runtime) out.emplace_back("cuda_device_runtime_api.h");
+  if (measures.nvcc) out.emplace_back("nvcc.h");
+  if (measures.unmark_host) out.emplace_back("unmark_host.h");
+  return out;
+}
 
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin) {
   Page page;
