@@ -99,6 +99,8 @@ TEST_F(ForeignLaunch, WithoutTheShorthandTheFirstKernelIsTheMainOne) {
   EXPECT_EQ(k.entry("transform").handle(), k.handle());
   k.entry("twice_float")(nullptr, device_pointer<float>());
   k.entry("hidden")(nullptr, device_pointer<int>());
+  EXPECT_EQ(k.entry("twice_float").entry("hidden").handle(), k.entry("hidden").handle());
+  EXPECT_EQ(k.entry("hidden").entry("transform").handle(), k.handle());
   EXPECT_EQ(k.global("counter").bytes, 4u);
   expect_error(Errc::requirement, {"row_stride = 7 is less than 8 columns"},
                [&] { k(nullptr, device_pointer(), device_pointer(), op, 7); });
