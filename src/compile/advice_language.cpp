@@ -168,12 +168,19 @@ std::optional<std::string> standard(const Diagnostic& error, const AdviceCase& i
   return error.place() + " needs C++" + wanted + ": std = \"c++" + wanted + "\" in [compile]";
 }
 
+std::optional<std::string> byte_order_mark(const Diagnostic& error, const AdviceCase&) {
+  if (error.line != "1" || !holds(error.source, "\xef\xbb\xbf")) return std::nullopt;
+  return error.place() +
+         " begins with a byte order mark (EF BB BF), which nvcc takes and NVRTC does not: save the file "
+         "without it, or give a header a copy without it ([compile] replace)";
+}
+
 }  // namespace
 
 std::span<const AdviceRule> language_rules() {
-  static constexpr std::array<AdviceRule, 10> rules{wide_integer,  standard,     kernel_launch,    exception,
-                                                    lambda,        host_call,    type_information, storage,
-                                                    host_function, host_variable};
+  static constexpr std::array<AdviceRule, 11> rules{
+      byte_order_mark, wide_integer,     standard, kernel_launch, exception,    lambda,
+      host_call,       type_information, storage,  host_function, host_variable};
   return rules;
 }
 

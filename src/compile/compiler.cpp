@@ -74,8 +74,22 @@ AdviceSubject advised(const CompileJob& job) {
 
 std::string hint_line(const std::string& hint) { return hint.empty() ? hint : "\nhint: " + hint; }
 
+/// The compiler reads the source as UNIT.cu, which is no file that people have.
+std::string with_source_name(const CompileJob& job, std::string log) {
+  const std::string known = job.unit.unit + ".cu(", own = job.unit.source_name + '(';
+  if (job.unit.source_name.empty() || known == own) return log;
+  for (std::size_t at = 0; (at = log.find(known, at)) != std::string::npos;) {
+    const bool begins_line = at == 0 || log[at - 1] == '\n';
+    if (begins_line) log.replace(at, known.size(), own);
+    at += begins_line ? own.size() : known.size();
+  }
+  return log;
+}
+
 template <class Thrown = CompileError>
-[[noreturn]] void fail(const CompileJob& job, Errc code, const std::string& why, const std::string& log) {
+[[noreturn]] void fail(const CompileJob& job, Errc code, const std::string& why,
+                       const std::string& answered) {
+  const std::string log = with_source_name(job, answered);
   std::string message = "cannot compile " + what(job) + ": " + why;
   const std::string shown = clipped(diagnostics_of(log));
   if (!shown.empty()) message += '\n' + shown;

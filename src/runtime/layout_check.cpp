@@ -10,14 +10,16 @@ void check_layout(const source::Manifest& manifest, const compile::EntryFacts& f
   const auto fail = [&](const std::string& why) { throw Error(Errc::manifest, what + ": " + why); };
   if (declared.size() != facts.arguments.size()) {
     fail("the manifest declares " + std::to_string(declared.size()) + " arguments, and the kernel has " +
-         std::to_string(facts.arguments.size()));
+         std::to_string(facts.arguments.size()) + ": write one [[arg]] for each, in their order");
   }
   for (const compile::ArgumentFact& argument : facts.arguments) {
     const source::ArgumentSpec& a = declared.at(argument.ordinal);
     if (a.type.size() == argument.size || a.type.size() == 0) continue;
     fail("argument " + std::to_string(argument.ordinal) + " '" + a.name + "' is " +
          a.type.to_string(manifest.parameters) + " of " + std::to_string(a.type.size()) +
-         " bytes in the manifest, and has " + std::to_string(argument.size) + " in the kernel");
+         " bytes in the manifest, and has " + std::to_string(argument.size) +
+         " in the kernel; its type is \"struct<" + std::to_string(argument.size) +
+         ">\", or \"struct\" for the size that the image has");
   }
 }
 

@@ -117,6 +117,13 @@ TEST(Advice, ALauncherBesideItsKernelsMayBeCompiledAsDeviceCode) {
   EXPECT_EQ(less[0].find("preinclude"), std::string::npos) << less[0];
 }
 
+TEST(Advice, AByteOrderMarkIsNamed) {
+  const auto hints = advice(".k0/b.h(1): error: unrecognized token\n  \xef\xbb\xbf#define A 1\n  ^\n");
+  ASSERT_EQ(hints.size(), 1u);
+  EXPECT_NE(hints[0].find("line 1 of b.h begins with a byte order mark"), std::string::npos) << hints[0];
+  EXPECT_TRUE(advice(".k0/b.h(1): error: unrecognized token\n  #define A 1\n  ^\n").empty());
+}
+
 TEST(Advice, EveryShimIsKnown) {
   std::set<std::string> there, known;
   for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/host")) {

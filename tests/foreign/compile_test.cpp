@@ -201,6 +201,16 @@ TEST_F(ForeignKernels, ShimsStandBeforeAndBehindCub) {
   }
 }
 
+TEST_F(ForeignKernels, ErrorsNameTheSourceAndNotTheTemplate) {
+  std::filesystem::create_directories(path("own/include"));
+  write("own/include/kernels.cuh", "\n__global__ void f(float* x) { x[0] = nothing; }\n");
+  std::string text = manifest("named", "");
+  text.replace(text.find("named.cu"), 8, "include/kernels.cuh");
+  const std::string said = refused("named", text, "");
+  EXPECT_SAYS(said, "include/kernels.cuh(2): error");
+  EXPECT_EQ(said.find("named.cu("), std::string::npos) << said;
+}
+
 TEST_F(ForeignKernels, ShimsAreInTheKeyAndOnlyWhereAsked) {
   const std::string source = "#include <cstdint>\n__global__ void f(int64_t* o) { *o = 1; }\n";
   const std::string bare = refused("shims", manifest("shims", ""), source);
@@ -244,8 +254,10 @@ TEST_F(ForeignKernels, AManifestWithOtherArgumentsThanTheKernelIsRefused) {
     return manifest("bad", "[[arg]]\nname = \"p\"\ntype = \"" + type +
                                "\"\n[[arg]]\nname = \"o\"\ntype = \"ptr<i32>\"\n");
   };
-  EXPECT_SAYS(refused("bad", with("struct<16>"), source),
-              "argument 0 'p' is struct<16> of 16 bytes in the manifest, and has 12 in the kernel");
+  EXPECT_SAYS(
+      refused("bad", with("struct<16>"), source),
+      "argument 0 'p' is struct<16> of 16 bytes in the manifest, and has 12 in the kernel; its type is "
+      "\"struct<12>\", or \"struct\"");
   EXPECT_SAYS(refused("bad", manifest("bad", "[[arg]]\nname = \"p\"\ntype = \"struct<12>\"\n"), source),
               "the manifest declares 1 arguments, and the kernel has 2");
   write("own/bad.toml", with("struct"));

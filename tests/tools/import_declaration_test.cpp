@@ -297,6 +297,11 @@ std::string shipped_sources() {
   return out;
 }
 
+TEST(ImportDeclaration, AByteOrderMarkIsNoToken) {
+  EXPECT_EQ(read_cuda("\xef\xbb\xbf__global__ void k(int n) {}").kernels.size(), 1u);
+  EXPECT_EQ(read_cuda("\xef\xbb\xbf#include <a.h>\n__global__ void k(int n) {}").includes.size(), 1u);
+}
+
 TEST(ImportDeclaration, SurvivesTextThatEndsAnywhere) {
   const std::string text = shipped_sources();
   ASSERT_GT(names_in(text).size(), 5u);

@@ -141,10 +141,7 @@ Proof reduce(Trial& trial, ImportDraft& draft, Proof best) {
 
 Proof prove(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch, ImportDraft& draft) {
   Trial trial(pipeline, place, arch);
-  ImportDraft bare = draft;
-  bare.arguments.clear();  // their sizes are compared with the image's, which is yet to tell them
-  Proof out = reduce(trial, bare, escalate(trial, bare));
-  draft.measures = bare.measures;
+  Proof out = reduce(trial, draft, escalate(trial, draft));
   if (out.proved) take_sizes(draft, out.image->facts);
   Proof last = trial(
       draft,

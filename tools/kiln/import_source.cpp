@@ -196,6 +196,7 @@ void merge(KernelDeclaration& into, const KernelDeclaration& other) {
 }  // namespace
 
 CudaSource read_cuda(std::string_view text) {
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark, which is no token
   CudaSource read, out;
   const std::string readable = is_utf8(text) ? std::string(text) : ascii_of(text);
   for (const Branches branches : {Branches::first, Branches::last}) {
