@@ -32,6 +32,24 @@ bool same_arguments(const source::Manifest& a, const source::Manifest& b) {
                     [](const auto& x, const auto& y) { return x.name == y.name; });
 }
 
+/// The first thing that a caller may ask of a kernel of `specialised` and not of one of `generic`; "" when
+/// there is none.
+std::string lacks(const source::Manifest& generic, const source::Manifest& specialised) {
+  const auto has = [](const auto& items, const std::string& name) {
+    return std::any_of(items.begin(), items.end(), [&](const auto& item) { return item.name == name; });
+  };
+  for (const auto& entry : specialised.entries) {
+    const source::Manifest* there = generic.entry_named(entry->entry);
+    if (!there || !same_arguments(*entry, *there))
+      return "[[kernel]] '" + entry->entry + "' of the same arguments";
+  }
+  for (const source::GlobalSpec& global : specialised.globals)
+    if (!has(generic.globals, global.name)) return "[[global]] '" + global.name + '\'';
+  for (const source::ExportSpec& constant : specialised.exports)
+    if (!has(generic.exports, constant.name)) return "[export] '" + constant.name + '\'';
+  return {};
+}
+
 }  // namespace
 
 void KernelTemplate::set_fallback(std::shared_ptr<KernelTemplate> generic) {
@@ -42,6 +60,8 @@ void KernelTemplate::set_fallback(std::shared_ptr<KernelTemplate> generic) {
     throw Error(Errc::manifest,
                 what + " takes other arguments: " + signature(theirs) + " instead of " + signature(ours));
   }
+  if (const std::string lacking = lacks(theirs, ours); !lacking.empty())
+    throw Error(Errc::manifest, what + " has no " + lacking + ", which '" + ours.name + "' has");
   for (const source::ParameterSpec& p : theirs.parameters) {
     const int index = ours.parameter_index(p.name);
     if (index < 0 && p.default_value.empty()) {

@@ -118,6 +118,32 @@ TEST_F(Fallback, OthersArgumentsAreRefusedAtOpenWithBothSignatures) {
                [&] { service.open("alone").get_or_fallback(1); });
 }
 
+TEST_F(Fallback, WhatTheImageHasBesideItsKernelMustBeThereInBoth) {
+  const std::string call =
+      "[[arg]]\nname = \"out\"\ntype = \"ptr<i32>\"\n[launch]\ngrid = [1]\nblock = [32]\n";
+  const auto manifest = [&](const std::string& name, const std::string& more) {
+    return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +
+           ".cu\"\ninstantiate = \"f\"\n" + more + call;
+  };
+  const std::string source =
+      "__device__ int v;\n__global__ void f(int* out) { *out = v; }\n__global__ void g() {}\n";
+  const std::string entry =
+      "[[kernel]]\nname = \"g\"\ninstantiate = \"g\"\n[kernel.launch]\ngrid = [1]\nblock = [1]\n";
+  const std::string global = "[[global]]\nname = \"v\"\nsymbol = \"v\"\n", constant = "[export]\nE = \"3\"\n";
+  for (const auto& [more, part] :
+       {std::pair(entry, "has no [[kernel]] 'g' of the same arguments"),
+        std::pair(global, "has no [[global]] 'v'"), std::pair(constant, "has no [export] 'E'")}) {
+    Service service(options());
+    service.add_template(manifest("plain", ""), source);
+    service.add_template(manifest("special", "fallback = \"plain\"\n") + more, source);
+    expect_error(Errc::manifest, {"fallback = 'plain'", part}, [&] { service.open("special"); });
+    Service both(options());
+    both.add_template(manifest("plain", "") + more, source);
+    both.add_template(manifest("special", "fallback = \"plain\"\n") + more, source);
+    EXPECT_NO_THROW(both.open("special"));
+  }
+}
+
 TEST_F(Fallback, ItsParametersAreToldByNameOrHaveDefaults) {
   const std::string rest =
       "[[arg]]\nname = \"out\"\ntype = \"ptr<f32>\"\naccess = \"write\"\n[[arg]]\nname = \"n\"\n"
