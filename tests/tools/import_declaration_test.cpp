@@ -299,6 +299,18 @@ TEST(ImportDeclaration, TakesGivenValuesIntoTheLists) {
   EXPECT_TRUE(has(4, "ns_Traits_float"));
 }
 
+TEST(ImportDeclaration, WritesThePreincludedShimsInTheirOrder) {
+  ImportDraft draft = drafted("__global__ void k(float* x) {}");
+  const auto preinclude = [&] {
+    return source::parse_manifest(manifest_text(draft, "k.cuh", "k.cuh").toml, "k.toml").compile.preinclude;
+  };
+  EXPECT_EQ(preinclude(), Names{});
+  draft.measures.shim = draft.measures.nvcc = true;
+  EXPECT_EQ(preinclude(), Names{"nvcc.h"});
+  draft.measures.unmark_host = true;
+  EXPECT_EQ(preinclude(), (Names{"nvcc.h", "unmark_host.h"}));
+}
+
 TEST(ImportDeclaration, WritesManifestsThatParse) {
   const ImportDraft draft = drafted(
       "enum class M { a, b };\ntemplate <typename T, int N = 4, bool B = false, M m = M::a>\n"

@@ -45,7 +45,9 @@ constexpr const char* kHelp =
     "parameter pack cannot be imported.\n"
     "When FILE does not lie below -o's directory, NAME.cu, which includes it, is written beside the "
     "manifest.\n"
-    "Exit status: 0 written and proved, 1 nothing written, 2 usage, 3 written, but it does not compile yet.\n"
+    "Exit status: 0 written and proved, 1 nothing written, 2 usage, 3 written, but it does not compile yet "
+    "(a manifest\n"
+    "that was there stays then, and the new one is NAME.toml.new).\n"
     "Example: kiln import decode.cuh flash::decode HEAD_DIM=64 T=bf16 -I include -o kernels/decode.toml";
 
 CudaSource read_source(const std::string& file, const Macros& macros) {
@@ -173,12 +175,14 @@ int import(Context& context, const Arguments& arguments) {
   const ImportSite site = site_of(arguments.asked, draft.name);
   if (!arguments.asked.print) check_name(context, site, draft.name);
   draft.include_dirs = site.include_dirs;
-  if (!site.includer.empty()) base::write_file(site.includer, site.includer_text);
   runtime::Pipeline& pipeline = context.service().pipeline();
   const Proof proof = prove(pipeline, site.place, arch, draft);
   pipeline.flush();
-  if (arguments.asked.print) draft.include_dirs = site.shown_include_dirs;
-  return report_import(context, {draft, proof, site, arch, arguments.asked.print});
+  const ImportText text = manifest_text(draft, site.place.source, site.place.origin);
+  std::string written;
+  if (!arguments.asked.print)
+    written = write_import(site, text.toml, proof.proved ? Compiles::yes : Compiles::not_yet);
+  return report_import(context, {draft, proof, site, arch, text, written});
 }
 
 }  // namespace

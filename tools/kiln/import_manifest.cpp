@@ -72,7 +72,7 @@ void write_compile(Page& page, const ImportDraft& draft) {
   if (m.shim) page.line("host_headers = \"shim\"");
   if (m.default_device) page.line("default_device = true");
   if (m.int128) page.line("options = [\"--device-int128\"]");
-  if (m.device_runtime) page.line("preinclude = [\"cuda_device_runtime_api.h\"]");
+  if (!preincluded(m).empty()) page.line(preinclude_text(m));
   if (draft.define.empty()) return;
   std::vector<std::string> macros;
   for (const auto& [name, text] : draft.define) macros.push_back(name + " = " + quoted(text));
@@ -161,6 +161,17 @@ void write_stubs(Page& page, const ImportDraft& draft) {
 }
 
 }  // namespace
+
+std::vector<std::string> preincluded(const Measures& measures) {
+  std::vector<std::string> out;
+  if (measures.nvcc) out.push_back("nvcc.h");
+  if (measures.unmark_host) out.push_back("unmark_host.h");
+  return out;
+}
+
+std::string preinclude_text(const Measures& measures) {
+  return "preinclude = " + list(preincluded(measures));
+}
 
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin) {
   Page page;
