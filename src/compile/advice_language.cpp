@@ -28,6 +28,13 @@ bool follows_from_another(const Diagnostic& error, const AdviceCase& in) {
   });
 }
 
+/// For what a launcher beside its kernels is made of: it is compiled as device code, and dropped.
+std::string or_as_device_code(const AdviceCase& in) {
+  if (in.has_option("--pre-include=nvcc.h") && in.has_option("--pre-include=unmark_host.h")) return {};
+  return "; or, for a launcher beside its kernels, preinclude = [\"nvcc.h\", \"unmark_host.h\"] with "
+         "host_headers = \"shim\" and default_device = true lets it compile as device code that is dropped";
+}
+
 std::optional<std::string> host_call(const Diagnostic& error, const AdviceCase& in) {
   const auto name = host_call_in(error);
   if (!name) return std::nullopt;
@@ -38,7 +45,8 @@ std::optional<std::string> host_call(const Diagnostic& error, const AdviceCase& 
   return named(*name, error) +
          " is host code, and NVRTC compiles device code only: move functions that allocate, launch or print "
          "on the host into another file; when they are in a header, replace = { \"HEADER\" = \"stub.h\" } in "
-         "[compile] gives it a stand-in";
+         "[compile] gives it a stand-in" +
+         or_as_device_code(in);
 }
 
 std::optional<std::string> host_function(const Diagnostic& error, const AdviceCase& in) {
@@ -61,7 +69,8 @@ std::optional<std::string> host_function(const Diagnostic& error, const AdviceCa
   if (marked)
     return who +
            " is marked __host__: NVRTC compiles device code only; mark it __host__ __device__, move it "
-           "into another file, or give its header a stand-in ([compile] replace)";
+           "into another file, or give its header a stand-in ([compile] replace)" +
+           or_as_device_code(in);
   if (in.has_option("-default-device"))
     return who +
            " is a host function that device code calls: mark it __device__, or give its header a "
@@ -81,7 +90,7 @@ std::optional<std::string> host_variable(const Diagnostic& error, const AdviceCa
          "[compile] makes such variables device variables; a constexpr one needs nothing";
 }
 
-std::optional<std::string> kernel_launch(const Diagnostic& error, const AdviceCase&) {
+std::optional<std::string> kernel_launch(const Diagnostic& error, const AdviceCase& in) {
   const bool launch = error.message.starts_with("device-side kernel launch could not be processed");
   if (!launch && !holds(error.message, "Unresolved extern function '__cudaCDP2") &&
       !holds(error.message, "Unresolved extern function 'cudaGetParameterBuffer"))
@@ -89,7 +98,8 @@ std::optional<std::string> kernel_launch(const Diagnostic& error, const AdviceCa
   const std::string place = error.place();
   return "a kernel is launched with <<<...>>>" + (place.empty() ? "" : " (" + place + ')') +
          ": host functions that launch have to move into another file (describe the geometry in [launch]); "
-         "launches from device code need relocatable code, which kiln does not have";
+         "launches from device code need relocatable code, which kiln does not have" +
+         or_as_device_code(in);
 }
 
 std::optional<std::string> exception(const Diagnostic& error, const AdviceCase&) {

@@ -197,6 +197,11 @@ std::string stand_in(std::string_view header) {
   return "replace = { " + in_quotes(header) + " = \"stub.h\" } in [compile] gives it a stand-in";
 }
 
+/// "span": no directory, no extension.
+bool is_standard(std::string_view header) {
+  return std::all_of(header.begin(), header.end(), [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; });
+}
+
 std::optional<std::string> missing_header(const Diagnostic& error, const AdviceCase& in) {
   // "could not ..." where there is no search directory
   const auto header = between(error.message, "not open source file \"", "\"");
@@ -211,6 +216,12 @@ std::optional<std::string> missing_header(const Diagnostic& error, const AdviceC
     return name +
            " belongs to the host side, which NVRTC does not compile: move the kernel into a file "
            "that does not include it; or " +
+           stand_in(*header);
+  if (is_standard(*header))
+    return name +
+           " is named like a header of the C++ standard library, and kiln has no shim for it: device code "
+           "includes <cuda/std/" +
+           std::string(*header) + ">, where the toolkit has it; when the kernel does not need it, " +
            stand_in(*header);
   return name +
          " was not found: name its directory in [compile] include_dirs (or in KILN_INCLUDE_PATH); "

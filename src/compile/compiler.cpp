@@ -173,7 +173,7 @@ Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
   auto lowered = r.lowered_names.begin();
   Facts facts;
   static_cast<EntryFacts&>(facts) =
-      entry_facts(job, r, cubin, {unit.entry, unit.name_expression}, *lowered++);
+      entry_facts(job, r, cubin, {{}, unit.name_expression}, *lowered++);  // its [[kernel]] name is in no key
   for (const source::NamedText& entry : unit.entries)
     facts.entries.push_back(entry_facts(job, r, cubin, entry, *lowered++));
   for (const source::NamedText& global : unit.globals) {

@@ -19,7 +19,7 @@ struct ArgumentFact {
 
 /// One entry point of an image.
 struct EntryFacts {
-  std::string entry;  ///< the manifest's name of it; mostly empty
+  std::string entry;  ///< the manifest's name of it; empty for the one that comes first
   std::string name_expression, lowered_name;
   std::vector<ArgumentFact> arguments;
   std::uint32_t registers = 0, stack_bytes = 0, spill_store_bytes = 0, spill_load_bytes = 0, shared_bytes = 0,

@@ -16,6 +16,15 @@ std::string shortest(double number) {
 
 }  // namespace
 
+std::vector<std::string> performance_warnings_of(const Facts& facts) {
+  std::vector<std::string> out = facts.performance_warnings;
+  for (const EntryFacts& entry : facts.entries) {
+    for (const std::string& line : entry.performance_warnings)  // one that names no function is in each
+      if (std::find(out.begin(), out.end(), line) == out.end()) out.push_back(line);
+  }
+  return out;
+}
+
 std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts& facts,
                                        Strictness strictness) {
   std::vector<BrokenLimit> out;
@@ -32,7 +41,7 @@ std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts
   if (strictness == Strictness::strict && !warnings) warnings = 0;
   check("max_spill_bytes", limits.max_spill_bytes, static_cast<double>(spills), "byte of spills",
         "bytes of spills");
-  check("performance_warnings", warnings, static_cast<double>(facts.performance_warnings.size()),
+  check("performance_warnings", warnings, static_cast<double>(performance_warnings_of(facts).size()),
         "performance warning of ptxas", "performance warnings of ptxas");
   check("compile_seconds", limits.compile_seconds, facts.compile_ms / 1000, "second to compile",
         "seconds to compile");

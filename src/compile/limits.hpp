@@ -23,6 +23,9 @@ enum class Strictness {
   strict     ///< and no performance warning unless it says how many
 };
 
+/// Of all entry points, each line once.
+std::vector<std::string> performance_warnings_of(const Facts& facts);
+
 /// In the order of [limits]'s documentation; empty when all hold. Spills are those of the entry point that
 /// has most.
 std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts& facts,

@@ -100,7 +100,9 @@ std::vector<std::string> traced_headers(std::string_view json) {
       if (json[i] == '\\' && i + 1 < json.size()) ++i;
       name += json[i];
     }
-    if (name != "__nv_nvrtc_builtin_header.h") out.push_back(std::move(name));
+    // The second are the #line of Instantiation::epilogue: a file's name begins with its root's.
+    if (name != "__nv_nvrtc_builtin_header.h" && !name.starts_with("[export]"))
+      out.push_back(std::move(name));
   }
   return out;
 }

@@ -38,6 +38,18 @@ void Target::check_context(const std::string& doing) const {
   driver->check(result, "cuCtxGetId", doing);
 }
 
+/// Every launch has room for so many: those of the further entry points as well.
+static void check_slots(const source::Manifest& manifest) {
+  if (manifest.slots.total() > kMaxSlots) {
+    throw Error(Errc::manifest,
+                manifest.file + ": " +
+                    (manifest.entry.empty() ? "" : "[[kernel]] '" + manifest.entry + "' has ") +
+                    "more than " + std::to_string(kMaxSlots) +
+                    " parameters, derives, arguments, run-time values and exports together");
+  }
+  for (const auto& entry : manifest.entries) check_slots(*entry);
+}
+
 KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::Template> origin,
                                Target target)
     : service_(service),
@@ -45,10 +57,8 @@ KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::T
       target_(std::move(target)),
       parameters_(static_cast<std::uint32_t>(origin_->manifest.parameters.size())) {
   const source::Manifest& m = origin_->manifest;
-  if (m.slots.total() > kMaxSlots) {
-    throw Error(Errc::manifest, m.file + ": more than " + std::to_string(kMaxSlots) +
-                                    " parameters, derives, arguments and run-time values together");
-  }
+  check_slots(m);
+  for (const auto& [arch, variant] : m.variants) check_slots(*variant);
   for (std::size_t i = 0; i < m.parameters.size(); ++i) kinds_[i] = number_kind(m.parameters[i].kind);
 }
 

@@ -37,7 +37,8 @@ std::string shape(const std::array<std::uint32_t, 3>& dimensions) {
 LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
                            std::shared_ptr<const source::Template> origin, source::Which which,
                            source::Resolved resolved, Obtained obtained,
-                           std::shared_ptr<const Library> library, std::size_t entry)
+                           std::shared_ptr<const Library> library, std::size_t entry,
+                           const LoadedKernel* first)
     : driver_(driver),
       origin_(std::move(origin)),
       which_(which),
@@ -50,13 +51,14 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
       name_(name_of(resolved_, manifest_, entry)),
       plan_(manifest(), spec(), known_slots(device), facts_.shared_bytes,
             which == source::Which::kernel ? LaunchPlan::Exports::known : LaunchPlan::Exports::not_there),
-      shared_allowed_(kFreeSharedBytes - facts_.shared_bytes) {
+      shared_allowed_(kFreeSharedBytes - facts_.shared_bytes),
+      first_(first) {
   if (plan_.block.empty()) check_block(plan_.config);
   if (plan_.cluster.empty()) check_cluster(plan_.config);
   const std::size_t others = entry == 0 ? obtained_.image->facts.entries.size() : 0;
   for (std::size_t i = 1; i <= others; ++i) {
     entries_.push_back(std::make_unique<const LoadedKernel>(driver, device, origin_, which, resolved_,
-                                                            obtained_, library_, i));
+                                                            obtained_, library_, i, this));
   }
 }
 
@@ -151,6 +153,7 @@ void LoadedKernel::check_cluster(const Geometry& config) const {
 }
 
 const LoadedKernel& LoadedKernel::entry(std::string_view wanted) const {
+  if (first_) return first_->entry(wanted);
   if (wanted == manifest_.entry) return *this;
   std::string known = manifest_.entry;
   for (const auto& other : entries_) {

@@ -16,7 +16,8 @@
 
 namespace kiln::runtime {
 
-/// Enough for every manifest that parse_manifest accepts; checked when a template is opened.
+/// Of an entry point's parameters, derives, arguments, run-time values and exports; checked when a template
+/// is opened.
 inline constexpr int kMaxSlots = 256;
 
 /// A launch whose arguments are converted and checked and whose geometry is known. Large, and written only
@@ -30,11 +31,13 @@ struct PreparedLaunch {
 
 class LoadedKernel {
  public:
-  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others.
+  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others, to
+  /// which it is `first`.
   /// Throws Error(requirement) when the manifest's launch can never be that of the image.
   LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
                std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
-               Obtained obtained, std::shared_ptr<const Library> library, std::size_t entry = 0);
+               Obtained obtained, std::shared_ptr<const Library> library, std::size_t entry = 0,
+               const LoadedKernel* first = nullptr);
   ~LoadedKernel();
 
   /// Throws Error: arguments (invalid_argument), [[require]] and alignment (requirement), the driver's
@@ -118,6 +121,7 @@ class LoadedKernel {
   mutable std::mutex allowing_;  ///< guards raising what follows and the driver's attribute together
   mutable std::atomic<std::int64_t> shared_allowed_;
   mutable std::atomic<bool> large_cluster_allowed_{false};
+  const LoadedKernel* const first_;                           ///< null: this is the first
   std::vector<std::unique_ptr<const LoadedKernel>> entries_;  ///< of the first: the others
 };
 

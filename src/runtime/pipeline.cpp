@@ -113,6 +113,9 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   std::string text;  // what [compile] define puts in front of the source may name headers, too
   for (const auto& [name, value] : compile.define) text += "#define " + name + ' ' + value + '\n';
   text += unit.source;
+  // So do the manifest's texts that become code.
+  text += unit.epilogue();
+  for (const std::string& name : unit.name_expressions()) text += '\n' + name;
   Unit out{unit, source::scan_closure(text, extra, search, scans_, trust), {}};
   out.made = compile::make_key(out.instantiation, out.closure, toolkit());
   scans_.save();

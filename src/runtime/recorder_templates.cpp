@@ -1,6 +1,7 @@
 // Templates from memory as files beside a record.
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -12,15 +13,13 @@
 namespace kiln::runtime {
 namespace {
 
-/// `manifest` with [table] source = "from" naming `to` instead. The names of sources from memory are only
-/// names: two templates may share one.
-std::string with_source(std::string manifest, const char* table, const std::string& from,
+/// `manifest` with `to` in the place of `from`, which the source in `table` is called. The names of sources
+/// from memory are only names: two templates may share one. `table` may be of a text with other names: a
+/// change leaves the lines where they are.
+std::string with_source(std::string manifest, const source::TomlValue* table, const std::string& from,
                         const std::string& to) {
-  if (from == to) return manifest;
-  const source::TomlValue tree = source::parse_toml(manifest, "<memory>");
-  const source::TomlValue* place = tree.find(table);
-  if (place) place = place->find("source");
-  if (!place) return manifest;
+  const source::TomlValue* place = table ? table->find("source") : nullptr;
+  if (from == to || !place) return manifest;
   std::size_t begin = 0;
   for (int line = 1; line < place->line; ++line) begin = manifest.find('\n', begin) + 1;
   const std::size_t end = std::min(manifest.find('\n', begin), manifest.size());
@@ -43,10 +42,19 @@ bool same(const std::string& file, const std::string& bytes) {
 bool dump_template(const std::string& directory, const std::string& name, const source::MemoryTemplate& in) {
   const std::string source = name + ".cu", reference = name + ".reference.cu";
   const source::Manifest before = source::parse_manifest(in.manifest, "<memory>");
-  std::string manifest = with_source(in.manifest, "template", before.kernel.source, source);
-  if (before.reference) manifest = with_source(manifest, "reference", before.reference->source, reference);
+  const source::TomlValue tree = source::parse_toml(in.manifest, "<memory>");
+  std::string manifest = with_source(in.manifest, tree.find("template"), before.kernel.source, source);
+  if (before.reference)
+    manifest = with_source(manifest, tree.find("reference"), before.reference->source, reference);
+  if (const source::TomlValue* archs = tree.find("arch")) {  // of which each has the template's source
+    for (const auto& [arch, over] : archs->members)
+      manifest = with_source(manifest, &over, before.kernel.source, source);
+  }
   const source::Manifest after = source::parse_manifest(manifest, "<memory>");
-  if (after.name != name || after.kernel.source != source ||
+  const bool variants_too =
+      std::all_of(after.variants.begin(), after.variants.end(),
+                  [&](const auto& variant) { return variant.second->kernel.source == source; });
+  if (after.name != name || after.kernel.source != source || !variants_too ||
       (before.reference && after.reference->source != reference)) {
     throw Error(Errc::io, "the manifest of '" + name + "' writes its source's name in a way that cannot be " +
                               "changed to '" + source + "'");

@@ -56,9 +56,9 @@ std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPa
   return out;
 }
 
-/// What [compile] replace makes of it; null: nothing.
+/// What [compile] replace makes of it; null: nothing. The compiler takes a header in memory for an
+/// #include_next, too.
 const IncludeDirective* IncludeSearch::replacement(const IncludeDirective& include) {
-  if (include.next) return nullptr;
   for (const auto& [name, file] : replace_) {
     if (name != include.name) continue;
     replaced_ = {file, false, false};

@@ -21,6 +21,9 @@ std::vector<std::string> compile_options(const CompileSpec& compile) {
   return out;
 }
 
+/// Texts of values that name each other twice double from one to the next.
+constexpr std::size_t kMaxText = 64 << 10;
+
 /// C++ texts of one manifest with the values of one specialisation. A value's own text may name others; the
 /// parser has seen that they do not need each other.
 class Speller {
@@ -29,7 +32,7 @@ class Speller {
       : manifest_(manifest), slots_(slots) {}
 
   std::string operator()(const std::string& text) const {
-    return fill_braces(text, [&](const std::string& name) {
+    std::string out = fill_braces(text, [&](const std::string& name) {
       const int slot = manifest_.slot_index(name);
       if (slot < 0)
         throw Error(Errc::internal, "a C++ text of " + quote(manifest_.name) + " has unknown {" + name + '}');
@@ -37,6 +40,9 @@ class Speller {
       return i < manifest_.parameters.size() ? (*this)(parameter_cpp(manifest_.parameters[i], slots_[i]))
                                              : integer_cpp(slots_[i]);
     });
+    if (out.size() <= kMaxText) return out;
+    throw Error(Errc::source, "a C++ text of template " + quote(manifest_.name) + " has more than " +
+                                  std::to_string(kMaxText) + " characters once its {P} are filled in");
   }
   template <class Items, class TextOf>
   std::vector<NamedText> all(const Items& items, TextOf&& text_of) const {
@@ -81,7 +87,6 @@ Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resol
   const Speller spell(manifest, resolved.slots);
   out.name_expression = spell(entry.instantiate);
   if (kernel) {
-    out.entry = manifest.entry;
     for (const auto& other : manifest.entries)
       out.entries.push_back({other->entry, spell(other->kernel.instantiate)});
     out.globals = spell.all(manifest.globals, [](const GlobalSpec& g) { return g.symbol; });
@@ -100,7 +105,6 @@ Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resol
 
 Instantiation with_entry_point(Instantiation unit, const std::string& text) {
   unit.name_expression = Speller(unit.manifest(), unit.resolved.slots)(text);
-  unit.entry.clear();
   unit.entries.clear(), unit.globals.clear(), unit.exports.clear();
   return unit;
 }
@@ -110,12 +114,13 @@ std::string export_symbol(std::size_t i) { return "kiln_export_" + std::to_strin
 std::string Instantiation::epilogue() const {
   if (exports.empty()) return {};
   // A template's argument must be an integer constant that fits; initialising would only warn of a fraction.
+  // No name that a macro of the source might have.
   std::string out =
-      "\n#line 1 \"[export]\"\ntemplate <long long V> struct kiln_exported { static constexpr long long "
-      "value = V; };\n";
+      "\n#line 1 \"[export]\"\ntemplate <long long kiln_given> struct kiln_exported { static constexpr long "
+      "long kiln_constant = kiln_given; };\n";
   for (std::size_t i = 0; i < exports.size(); ++i) {
     out += "#line 1 \"[export] " + exports[i].name + "\"\nextern \"C\" __constant__ long long " +
-           export_symbol(i) + " = kiln_exported<(" + exports[i].cpp + ")>::value;\n";
+           export_symbol(i) + " = kiln_exported<(" + exports[i].cpp + ")>::kiln_constant;\n";
   }
   return out;
 }

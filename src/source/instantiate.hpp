@@ -54,9 +54,8 @@ struct Instantiation {
   std::shared_ptr<const Template> origin;
   Which which = Which::kernel;
   Resolved resolved;
-  std::string unit;   ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
-  std::string entry;  ///< the manifest's name of the entry point that comes first; mostly empty
-  std::string name_expression;                       ///< of that
+  std::string unit;  ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
+  std::string name_expression;                       ///< of the entry point that comes first
   std::vector<NamedText> entries, globals, exports;  ///< further entry points, [[global]], [export]
   /// The manifest's for this arch, its texts filled in; preinclude has the headers that values need, too.
   CompileSpec compile;

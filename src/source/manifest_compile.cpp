@@ -109,7 +109,7 @@ void check_option(const TableReader& reader, const std::string& option) {
 }  // namespace
 
 void check_header(const TableReader& reader, std::string_view key, const std::string& name) {
-  if (name.find_first_of("\"<>\\") != std::string::npos)
+  if (name.empty() || !is_one_line(name) || name.find_first_of("\"<>\\") != std::string::npos)
     reader.fail(key, quote(name) + " must be a header's name without quotes or brackets");
   if (name[0] == '/')
     reader.fail(key, quote(name) + " must be relative: an absolute include cannot be cached");
@@ -160,6 +160,9 @@ void read_compile(Draft& draft, const TableReader& root) {
       const std::string stub = headers.need_line(name);
       check_header(headers, name, stub);
       if (stub == name) headers.fail(name, "would be replaced by itself");
+      // The compiler would go on to that one's replacement.
+      if (replace->find(stub))
+        headers.fail(name, "is replaced by " + quote(stub) + ", which is replaced itself; name the last one");
       out.replace.emplace_back(name, stub);
     }
   }

@@ -30,6 +30,7 @@ Manifest parse_tree(const TomlValue& tree, const std::string& file);
 struct ArchTrees {
   TomlValue base;
   std::vector<std::pair<base::Arch, TomlValue>> variants;
+  bool base_is_variant = false;  ///< [template] names no kernel: the base is the first variant
 };
 ArchTrees split_archs(const TomlValue& tree, const std::string& file);
 /// The trees that a manifest with [[kernel]] stands for: the main entry point first.

@@ -146,6 +146,19 @@ Manifest parse_all_entries(const TomlValue& tree, const std::string& file) {
   return out;
 }
 
+/// There is nothing to run on any other arch, whatever [template] arch allows.
+void run_on_variants_alone(Manifest& out, const TableReader& root) {
+  std::vector<base::Arch> archs;
+  for (const auto& [arch, variant] : out.variants) archs.push_back(arch);
+  for (const base::Arch arch : out.arch_only) {
+    if (std::find(archs.begin(), archs.end(), arch) != archs.end()) continue;
+    root.fail("template", "arch allows " + arch.name() + ", for which there is no source: neither of " +
+                              "[template] nor of an [arch." + arch.name() + ']');
+  }
+  out.arch_min.reset();  // every override was held against it
+  out.arch_only = std::move(archs);
+}
+
 }  // namespace
 
 Manifest parse_manifest(std::string_view toml, const std::string& file) {
@@ -167,6 +180,7 @@ Manifest parse_manifest(std::string_view toml, const std::string& file) {
     }
     out.variants.emplace_back(arch, std::make_shared<Manifest>(parse_all_entries(variant, file)));
   }
+  if (trees.base_is_variant) run_on_variants_alone(out, root);
   return out;
 }
 

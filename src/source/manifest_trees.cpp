@@ -38,6 +38,21 @@ void merge(TomlValue& table, const TomlValue& over) {
   for (const auto& [key, value] : over.members) put(table, key, value);
 }
 
+/// The [runtime] and [[require]] of the whole manifest hold for the main entry point beside its own.
+void add(TomlValue& table, const std::string& key, const TomlValue& value) {
+  using Kind = TomlValue::Kind;
+  TomlValue* present = nullptr;
+  for (auto& [name, there] : table.members) {
+    if (name == key && there.kind == value.kind) present = &there;
+  }
+  if (present && value.kind == Kind::array)
+    present->items.insert(present->items.end(), value.items.begin(), value.items.end());
+  else if (present && value.kind == Kind::table)
+    merge(*present, value);
+  else
+    put(table, key, value);
+}
+
 /// [arch.sm_90a] over the rest.
 TomlValue overridden(const TomlValue& tree, const TableReader& over) {
   TomlValue out = tree;
@@ -81,6 +96,13 @@ ArchTrees split_archs(const TomlValue& tree, const std::string& file) {
   for (const auto& [name, table] : archs->members) {
     const TableReader over(table, "[arch." + name + ']', file,
                            {"source", "instantiate", "compile", "default", "launch"});
+    const TomlValue* main = tree.find("template");
+    for (const std::string key : {"instantiate", "launch"}) {
+      if (over.has(key) && tree.find("kernel") && !(main && main->find("instantiate")))
+        over.fail(key,
+                  "belongs to the entry point that [template] instantiate names, and there is none: an "
+                  "override reaches no [[kernel]]");
+    }
     base::Arch arch;
     try {
       arch = base::Arch::parse(name);
@@ -96,21 +118,8 @@ ArchTrees split_archs(const TomlValue& tree, const std::string& file) {
   const bool named = tree.find("kernel") || (entry && entry->find("instantiate"));
   if (!entry || entry->kind != TomlValue::Kind::table || (entry->find("source") && named)) return out;
 
-  // Nothing to run on any other arch.
-  TomlValue only, condition;
-  only.kind = TomlValue::Kind::array;
-  only.line = condition.line = archs->line;
-  for (const auto& [arch, variant] : out.variants) {
-    TomlValue item;
-    item.kind = TomlValue::Kind::string;
-    item.line = archs->line;
-    item.string = arch.name();
-    only.items.push_back(std::move(item));
-  }
-  condition.members.emplace_back("only", std::move(only));
   out.base = out.variants.front().second;
-  TomlValue& base_entry = member(out.base, "template", archs->line);
-  if (!base_entry.find("arch")) put(base_entry, "arch", std::move(condition));
+  out.base_is_variant = true;
   return out;
 }
 
@@ -152,7 +161,7 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(const TomlValue& tr
         remove(own, key);
     }
     for (const std::string key : {"arg", "launch", "runtime", "require"}) {
-      if (const TomlValue* value = reader.find(key)) put(own, key, *value);
+      if (const TomlValue* value = reader.find(key)) add(own, key, *value);
     }
     out.emplace_back(name, std::move(own));
   }

@@ -2,13 +2,23 @@
 // redefines INFINITY and NAN to the same values (a warning of the compiler, no error).
 #pragma once
 
+#ifndef INFINITY  // CUB and <cuda/std/cmath>, when they come first, define these and those of fpclassify
 #define INFINITY __builtin_bit_cast(float, 0x7f800000u)
+#endif
+#ifndef NAN
 #define NAN __builtin_bit_cast(float, 0x7fc00000u)
+#endif
+#ifndef HUGE_VAL
 #define HUGE_VAL __builtin_bit_cast(double, 0x7ff0000000000000ull)
+#endif
+#ifndef HUGE_VALF
 #define HUGE_VALF INFINITY
+#endif
 
 // No macros: CUTLASS has an enum with these names in a namespace of its own.
+#ifndef FP_NAN
 enum { FP_NAN, FP_INFINITE, FP_ZERO, FP_SUBNORMAL, FP_NORMAL };
+#endif
 
 #define M_E 2.7182818284590452354
 #define M_LOG2E 1.4426950408889634074

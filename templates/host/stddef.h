@@ -5,7 +5,7 @@
 #define NULL 0
 #endif
 #ifndef offsetof
-#define offsetof(type, member) (::size_t)((char*)&(((type*)0)->member) - (char*)0)
+#define offsetof(type, member) ((::size_t)__INTADDR__(&(((type*)0)->member)))  // a constant expression
 #endif
 
 // The alignment of the widest scalar on the host, 16.

@@ -97,6 +97,26 @@ TEST(Advice, AHeaderWithoutAShimNeedsADirectoryOrAStandIn) {
   EXPECT_NE(hints[0].find("replace = { \"exception.h\" = \"stub.h\" }"), std::string::npos);
 }
 
+TEST(Advice, AStandardHeaderWithoutAShimIsNoDirectoryThatIsMissing) {
+  const auto hints = advice("/dev/null/x.cu(1): catastrophic error: cannot open source file \"span\"\n");
+  ASSERT_EQ(hints.size(), 1u);
+  EXPECT_NE(hints[0].find("<cuda/std/span>"), std::string::npos) << hints[0];
+  EXPECT_EQ(hints[0].find("include_dirs"), std::string::npos) << hints[0];
+}
+
+TEST(Advice, ALauncherBesideItsKernelsMayBeCompiledAsDeviceCode) {
+  const std::string log =
+      "/dev/null/x.cu(3): error: A function explicitly marked as a __host__ function is not allowed in JIT "
+      "mode\n  __host__ void launch() {}\n                ^\n";
+  const auto hints = advice(log);
+  ASSERT_EQ(hints.size(), 1u);
+  EXPECT_NE(hints[0].find("preinclude = [\"nvcc.h\", \"unmark_host.h\"]"), std::string::npos) << hints[0];
+  const std::vector<std::string> there{"--pre-include=nvcc.h", "--pre-include=unmark_host.h"};
+  const auto less = advice_for(log, {there, "sm_90a", "k", source::HostHeaders::shim});
+  ASSERT_EQ(less.size(), 1u);
+  EXPECT_EQ(less[0].find("preinclude"), std::string::npos) << less[0];
+}
+
 TEST(Advice, EveryShimIsKnown) {
   std::set<std::string> there, known;
   for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/host")) {

@@ -63,6 +63,19 @@ TEST(Limits, SpillsAreThoseOfTheWorstEntryPoint) {
   EXPECT_EQ(broken_limits(limits, several, Strictness::declared).at(0).measured, 40);
 }
 
+TEST(Limits, WarningsOfEveryEntryPointCountOnce) {
+  source::Limits limits;
+  limits.performance_warnings = 2;
+  Facts several = facts();
+  several.entries.resize(2);
+  several.entries[0].performance_warnings = {"(C7508) a"};  // it names no function
+  EXPECT_TRUE(broken_limits(limits, several, Strictness::declared).empty());
+  several.entries[1].performance_warnings = {"(C7511) in the function 'other'"};
+  EXPECT_EQ(broken_limits(limits, several, Strictness::declared).at(0).measured, 3);
+  several.performance_warnings.clear(), several.entries[0].performance_warnings.clear();
+  EXPECT_EQ(broken_limits({}, several, Strictness::strict).size(), 1u);
+}
+
 TEST(Limits, MemoryThatIsNotKnownBreaksNothing) {
   source::Limits limits;
   limits.compile_memory = 0;

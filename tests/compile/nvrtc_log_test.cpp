@@ -83,6 +83,14 @@ TEST(NvrtcLog, NamesTheHeadersOfATrace) {
   EXPECT_EQ(headers, std::vector<std::string>{".k0/a.h"});
 }
 
+TEST(NvrtcLog, ExportsAreNoHeadersOfATrace) {
+  EXPECT_EQ(
+      traced_headers(R"({"traceEvents":[{"args":{"detail":"[export]"},"name":"Processing Header File"},)"
+                     R"({"args":{"detail":"[export] SIZE"},"name":"Processing Header File"},)"
+                     R"({"args":{"detail":".k0/[export] SIZE"},"name":"Processing Header File"}]})"),
+      std::vector<std::string>{".k0/[export] SIZE"});
+}
+
 TEST(NvrtcLog, NamesTheHeadersOfATraceForSm100AndLater) {
   const auto headers = traced_headers(
       R"({"traceEvents":[{},{"ts":1,"name":"Processing Header File","args":{"detail":"__nv_nvrtc_builtin_header.h"}},)"

@@ -188,6 +188,19 @@ TEST_F(ForeignKernels, EachPieceOfTheManifestIsInTheKey) {
   EXPECT_EQ(compile({"k"}, "sm_90a", path("own")).value("outcome", ""), "disk");
 }
 
+TEST_F(ForeignKernels, ShimsStandBeforeAndBehindCub) {
+  const std::string cub = "#include <cub/block/block_reduce.cuh>\n",
+                    shims = "#include <cmath>\n#include <math.h>\n";
+  const std::string kernel = "__global__ void f(float* x) { x[0] = std::sqrt(x[0]) + INFINITY; }\n";
+  std::filesystem::create_directories(path("own"));
+  for (const char* name : {"behind", "before"}) {
+    write("own/" + std::string(name) + ".toml", manifest(name, "[compile]\nhost_headers = \"shim\"\n"));
+    write("own/" + std::string(name) + ".cu",
+          (name == std::string("behind") ? cub + shims : shims + cub) + kernel);
+    EXPECT_EQ(compile({name}, "sm_90a", path("own")).value("outcome", ""), "compiled");
+  }
+}
+
 TEST_F(ForeignKernels, ShimsAreInTheKeyAndOnlyWhereAsked) {
   const std::string source = "#include <cstdint>\n__global__ void f(int64_t* o) { *o = 1; }\n";
   const std::string bare = refused("shims", manifest("shims", ""), source);

@@ -99,6 +99,8 @@ TEST_F(ForeignLaunch, WithoutTheShorthandTheFirstKernelIsTheMainOne) {
   EXPECT_EQ(k.entry("transform").handle(), k.handle());
   k.entry("twice_float")(nullptr, device_pointer<float>());
   k.entry("hidden")(nullptr, device_pointer<int>());
+  EXPECT_EQ(k.entry("twice_float").entry("hidden").handle(), k.entry("hidden").handle());
+  EXPECT_EQ(k.entry("hidden").entry("transform").handle(), k.handle());
   EXPECT_EQ(k.global("counter").bytes, 4u);
   expect_error(Errc::requirement, {"row_stride = 7 is less than 8 columns"},
                [&] { k(nullptr, device_pointer(), device_pointer(), op, 7); });
@@ -144,6 +146,27 @@ std::string with_launch(const std::string& launch) {
          "\"o\"\ntype = "
          "\"ptr<i32>\"\n[runtime]\nn = { value = 1 }\n[launch]\ngrid = [4]\n" +
          launch;
+}
+
+TEST_F(ForeignLaunch, AnEntryPointOrAnArchWithMoreNamesThanALaunchHoldsIsRefused) {
+  const std::string base = with_launch("block = [32]\n");
+  std::string derives, huge =
+                           "[[kernel]]\nname = \"huge\"\ninstantiate = \"f\"\n[kernel.launch]\ngrid = "
+                           "[1]\nblock = [1]\n[kernel.runtime]\n";
+  for (int i = 0; i < 128; ++i) derives += "D" + std::to_string(i) + " = \"1\"\n";
+  for (int i = 0; i < 64; ++i) huge += "V" + std::to_string(i) + " = { value = 1 }\n";
+  for (int i = 0; i < 64; ++i)
+    huge += "[[kernel.arg]]\nname = \"A" + std::to_string(i) + "\"\ntype = \"i32\"\n";
+  Service s(options());
+  s.add_template(base + huge + "[derive]\n" + derives, "__global__ void f(int* o) { *o = 1; }\n");
+  expect_error(Errc::manifest, {"[[kernel]] 'huge' has more than 256 parameters"}, [&] { s.open("t"); });
+}
+
+TEST_F(ForeignLaunch, AMacroOfTheSourceDoesNotReachAnExport) {
+  Service s(options());
+  s.add_template(with_launch("block = [32]\n[export]\nSIZE = \"sizeof(int)\"\n"),
+                 "#define V 4\n#define value 5\n__global__ void f(int* o) { *o = V + value; }\n");
+  EXPECT_EQ(s.open("t").get().constant("SIZE"), 4);
 }
 
 TEST_F(ForeignLaunch, BlocksAndClustersAreThoseThatTheSourceFixes) {

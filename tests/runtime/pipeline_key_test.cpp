@@ -116,6 +116,21 @@ TEST_F(PipelineKeyTest, AHeaderNamedInADefineIsInTheKey) {
   EXPECT_NE(compile(stamped, "scale", {Dtype::f32, 7}).unpublishable, "");
 }
 
+TEST_F(PipelineKeyTest, AComputedIncludeBesideAnExportIsPublished) {
+  tree_.write("t/scale.toml", small_manifest("scale", "define = { HDR = \"<h.h>\" }\n") +
+                                  "[export]\nSIZE = \"sizeof(int)\"\n");
+  tree_.write("t/scale.cu", small_source("#include HDR\n", "out[i] = T(N + VALUE);"));
+  tree_.write("t/h.h", "#define VALUE 3\n");
+  Service service(options());
+  EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).unpublishable, "");
+}
+
+TEST_F(PipelineKeyTest, ATimeInAnExportIsNeverPublished) {
+  tree_.write("t/scale.toml", small_manifest("scale") + "[export]\nSECOND = \"__TIME__[7]\"\n");
+  Service service(options());
+  EXPECT_NE(compile(service, "scale", {Dtype::f32, 7}).unpublishable, "");
+}
+
 TEST_F(PipelineKeyTest, AFaultOfAFileThatTheKeyDoesNotCoverIsNotRemembered) {
   tree_.write(
       "t/scale.cu",

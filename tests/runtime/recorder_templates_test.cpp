@@ -55,6 +55,18 @@ TEST_F(RecorderTest, AnotherTemplateOfTheNameIsNotMixedIn) {
   EXPECT_EQ(rows(), (Rows{1, 4, 5}));
 }
 
+TEST_F(RecorderTest, AnOverridesSourceIsThatOfTheDump) {
+  source::MemoryTemplate in = from_memory("one", "out[i] = T(N);");
+  in.manifest += "[arch.sm_90a]\nsource = \"kernel.cu\"\ncompile = { std = \"c++20\" }\n";
+  source::Catalog engine({});
+  const auto one = engine.add(in);
+  Recorder recorder(file_);
+  recorder.record(*one, resolved(*one, 1));
+  EXPECT_EQ(warnings(), 0u);
+  const auto dumped = source::Catalog({runtime::templates_beside(file_)}).open("one");
+  EXPECT_EQ(dumped->manifest.on({90}).kernel.source, "one.cu");
+}
+
 TEST_F(RecorderTest, AReferenceIsDumpedWithItsTemplate) {
   source::MemoryTemplate in = from_memory("one", "out[i] = T(N);");
   in.manifest +=

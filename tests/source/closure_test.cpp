@@ -145,6 +145,18 @@ TEST(Closure, ExtraSpellingsCountAsIncludesOfTheSource) {
   EXPECT_EQ(c.missing, (Strings{"\"first.h\"", "\"nowhere.h\""}));
 }
 
+TEST(Closure, AReplacedHeaderIsReplacedForIncludeNextToo) {
+  ClosureTree t;
+  t.project({"p", "q"});
+  t.search.replace = {{"exception.h", "stub.h"}};
+  t.write("p/wrap.h", "#include_next <exception.h>\n");
+  t.write("p/exception.h", "int a;\n");
+  t.write("q/exception.h", "int b;\n");
+  t.write("q/stub.h", "int c;\n");
+  EXPECT_EQ(edges(t.scan("#include \"wrap.h\"\n")),
+            (Strings{" \"wrap.h\" -> .k0/wrap.h", ".k0/wrap.h <exception.h> -> .k1/stub.h"}));
+}
+
 TEST(Closure, OneDirectoryByTwoNamesCountsOnce) {
   ClosureTree t;
   t.project({"p"});

@@ -133,7 +133,7 @@ TEST(ForeignManifest, EntryPointsGlobalsAndExportsAreAskedFor) {
                                                                "lib::reduce<lib::None>", "&lib::table<64>"}));
   const std::string epilogue = unit.epilogue();
   EXPECT_NE(epilogue.find("#line 1 \"[export] TILE\""), std::string::npos);
-  EXPECT_NE(epilogue.find("kiln_export_1 = kiln_exported<(sizeof(lib::Storage<64>))>::value"),
+  EXPECT_NE(epilogue.find("kiln_export_1 = kiln_exported<(sizeof(lib::Storage<64>))>::kiln_constant"),
             std::string::npos)
       << epilogue;
   EXPECT_EQ(instantiate(in_memory(foreign("[export]",
@@ -178,6 +178,30 @@ TEST(ForeignManifest, WithoutTheShorthandTheFirstKernelIsTheMainOne) {
   std::string twice = text;
   twice.replace(twice.find("\"other\"\n"), 7, "\"one\"");
   expect_foreign_refused(twice, {"two entry points are called 'one'"});
+  for (const std::string over : {"instantiate = \"third\"", "launch = { grid = [7], block = [64] }"})
+    expect_foreign_refused(text + "[arch.sm_90a]\n" + over + '\n',
+                           {"[arch.sm_90a]", "reaches no [[kernel]]"});
+  EXPECT_EQ(parse_manifest(text + "[arch.sm_90a]\nsource = \"h.cu\"\n", "two.toml").on({90}).entry, "one");
+}
+
+TEST(ForeignManifest, WithoutTheShorthandWhatIsOutsideHoldsForTheFirstKernelBesideItsOwn) {
+  const Manifest m = parse_manifest(
+      "format = 1\n[template]\nname = \"two\"\nsource = \"two.cu\"\n"
+      "[param.H]\nkind = \"int\"\nrange = [1, 100]\n"
+      "[[require]]\nexpr = \"H % 8 == 0\"\nmessage = \"whole vectors\"\n[runtime]\nrows = { value = 4 }\n"
+      "[[kernel]]\nname = \"one\"\ninstantiate = \"one\"\n"
+      "[kernel.launch]\ngrid = [\"rows\", \"columns\"]\nblock = [32]\n"
+      "[kernel.runtime]\ncolumns = { value = 2 }\n"
+      "[[kernel.require]]\nexpr = \"H > 8\"\nmessage = \"two vectors\"\n"
+      "[[kernel]]\nname = \"other\"\ninstantiate = \"other\"\n[kernel.launch]\ngrid = [2]\nblock = [64]\n",
+      "two.toml");
+  ASSERT_EQ(m.runtime.size(), 2u);
+  EXPECT_EQ(m.runtime[1].name, "columns");
+  EXPECT_TRUE(m.entries[0]->runtime.empty());
+  const std::vector<Value> three{3}, eight{8}, sixteen{16};
+  expect_error(Errc::requirement, {"whole vectors"}, [&] { resolve(m, three, {90}); });
+  expect_error(Errc::requirement, {"two vectors"}, [&] { resolve(m, eight, {90}); });
+  EXPECT_NO_THROW(resolve(m, sixteen, {90}));
 }
 
 TEST(ForeignManifest, AnArchOverridesSourceEntryCompileDefaultsAndLaunch) {
@@ -209,6 +233,36 @@ TEST(ForeignManifest, ATemplateOfOverridesAloneRunsOnTheirArchsOnly) {
   EXPECT_EQ(m.on({100}).kernel.source, "b.cu");
   expect_error(Errc::unsupported_arch, {"'only' does not run on sm_80; it runs on: sm_90a sm_100a"},
                [&] { resolve(m, {}, {80}); });
+}
+
+TEST(ForeignManifest, ATemplateOfOverridesAloneRunsNowhereElseWhateverItsArchAllows) {
+  const std::string rest =
+      "[launch]\ngrid = [1]\nblock = [32]\n"
+      "[arch.sm_90a]\nsource = \"h.cu\"\ninstantiate = \"h\"\n[arch.sm_100a]\nsource = \"b.cu\"\ninstantiate "
+      "= \"b\"\n";
+  const auto with = [&](const std::string& arch) {
+    return "format = 1\n[template]\nname = \"only\"\narch = " + arch + '\n' + rest;
+  };
+  const Manifest m = parse_manifest(with("{ min = \"sm_80\" }"), "only.toml");
+  expect_error(Errc::unsupported_arch, {"'only' does not run on sm_80; it runs on: sm_90a sm_100a"},
+               [&] { resolve(m, {}, {80}); });
+  EXPECT_FALSE(supports(m, {120})) << "the first override's source is not for it";
+  EXPECT_TRUE(supports(m, {100}));
+  expect_foreign_refused(with("{ only = [\"sm_80\", \"sm_90a\", \"sm_100a\"] }"),
+                         {"arch allows sm_80, for which there is no source"});
+  expect_foreign_refused(with("{ min = \"sm_100a\" }"), {"sm_90a is overridden", "never used"});
+}
+
+TEST(ForeignManifest, TextsThatDoubleFromValueToValueEnd) {
+  std::string text =
+      "format = 1\n[template]\nname = \"deep\"\nsource = \"d.cu\"\ninstantiate = \"k<{P0}>\"\n";
+  for (int i = 0; i < 31; ++i) {
+    const std::string next = "{P" + std::to_string(i + 1) + '}';
+    text += "[param.P" + std::to_string(i) + "]\nkind = \"type\"\ndefault = \"a\"\nvalues = { a = \"" +
+            (i == 30 ? "int" : "Pair<" + next + ", " + next + '>') + "\" }\n";
+  }
+  text += "[launch]\ngrid = [1]\nblock = [1]\n";
+  expect_error(Errc::source, {"'deep'", "more than 65536 characters"}, [&] { made(text, {}); });
 }
 
 TEST(ForeignManifest, BadOverridesAreRefused) {
@@ -252,6 +306,8 @@ TEST(ForeignManifest, BadSpellingsAreRefused) {
   expect_foreign_refused(foreign("define = {", "define = { NDEBUG = \"1\","), {"ndebug = true"});
   expect_foreign_refused(foreign("\"stub.h\" }", "\"/stub.h\" }"), {"must be relative"});
   expect_foreign_refused(foreign("\"stub.h\" }", "\"exception.h\" }"), {"replaced by itself"});
+  expect_foreign_refused(foreign("\"stub.h\" }", "\"stub.h\", \"stub.h\" = \"last.h\" }"),
+                         {"replace exception.h", "'stub.h', which is replaced itself"});
   expect_foreign_refused(foreign("symbol = \"lib", "symbol = \"&lib"), {"without '&'"});
   expect_foreign_refused(foreign("preinclude", "host_headers = \"std\"\npreinclude"), {"allowed: none shim"});
 }

@@ -112,6 +112,32 @@ TEST_F(Import, WritesDownTheSmallestSetOfMeasuresThatWorks) {
             (List{"default_device = true", "options = [\"--device-int128\"]"}));
 }
 
+constexpr const char* kHostHalf =
+    "#include <stdint.h>\n#include \"checks.h\"\n__global__ void k(uint32_t* x) { x[0] = 1; }\n"
+    "__host__ inline cudaError_t launch(uint32_t* x) {\n  CHECK(x);\n  k<<<1, 32>>>(x);\n  return "
+    "cudaGetLastError();\n}\n";
+
+TEST_F(Import, ALauncherBesideTheKernelGetsTheHostHalf) {
+  write("checks.h", "#define CHECK(x)\n");
+  EXPECT_EQ(measures(kHostHalf), (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true",
+                                                           "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}));
+  EXPECT_TRUE(says("k.toml", "preinclude = [\"nvcc.h\", \"unmark_host.h\"]\n"));
+}
+
+TEST_F(Import, WhatIsLeftIsTheLastErrorAndNotTheFirst) {
+  write("m.cuh", kHostHalf);
+  const Finished missing = kiln({"import", "m.cuh", "k", "--json"});
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_NE(missing.err.find("checks.h"), std::string::npos) << missing.err;
+  EXPECT_EQ(missing.json()["measures"], std::vector<std::string>{"host_headers = \"shim\""});
+  write("checks.h", "#define CHECK(x) if (!x) throw \"an error in a comment is none\"\n");
+  const Finished throws = kiln({"import", "m.cuh", "k", "--json", "--force"});
+  EXPECT_EQ(throws.status, 3);
+  EXPECT_NE(throws.err.find("exception handling"), std::string::npos) << throws.err;
+  EXPECT_NE(throws.err.find("[compile] replace"), std::string::npos) << throws.err;
+  EXPECT_EQ(throws.json()["measures"].size(), 3u) << "those of the host half";
+}
+
 TEST_F(Import, AKernelThatDoesNotCompileIsWrittenAllTheSame) {
   write("bad.cuh",
         "template <int N> __global__ void k(float* x) { static_assert(N % 3 == 0, \"by three\"); }\n");
@@ -119,6 +145,7 @@ TEST_F(Import, AKernelThatDoesNotCompileIsWrittenAllTheSame) {
   EXPECT_EQ(r.status, 3);
   const auto json = r.json();
   EXPECT_EQ(json["proved"], false);
+  EXPECT_EQ(json["measures"], nlohmann::json::array()) << "none of them helps";
   EXPECT_TRUE(json["key"].is_null());
   EXPECT_EQ(json["error"]["code"], "compile_failed");
   EXPECT_NE(r.err.find("by three"), std::string::npos) << r.err;
@@ -360,9 +387,26 @@ const Refusal kRefusals[] = {
     {"ANameThatIsNone", {"k.cuh", "scale_rows", "--name", "a-b"}, 2, "--name"},
     {"NoManifestsName", {"k.cuh", "scale_rows", "-o", "k.txt"}, 2, "NAME.toml"},
     {"NoKernel", {"k.cuh"}, 2, "kernel is required"},
+    {"AnEmptyKernel", {"k.cuh", ""}, 2, "kernel"},
 };
 INSTANTIATE_TEST_SUITE_P(Input, ImportRefuses, ::testing::ValuesIn(kRefusals),
                          [](const auto& row) { return row.param.name; });
+
+TEST_F(Import, ASymlinkAtTheOutputIsNotFollowed) {
+  fs::create_directories(path("mine"));
+  fs::create_directories(path("theirs"));
+  write("theirs/file", "kept");
+  fs::create_symlink(path("theirs/file"), path("mine/own.toml"));
+  const Finished kept = kiln({"import", "k.cuh", "scale_rows", "-o", "mine/own.toml"});
+  EXPECT_EQ(kept.status, 1);
+  EXPECT_NE(kept.err.find("is there already"), std::string::npos) << kept.err;
+  kiln({"import", "k.cuh", "scale_rows", "-o", "mine/own.toml", "--force"});
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path("mine/own.toml"))))
+      << "the link is what was overwritten";
+  EXPECT_FALSE(exists("theirs/own.toml"));
+  EXPECT_FALSE(exists("theirs/own.cu"));
+  EXPECT_EQ(text("theirs/file"), "kept");
+}
 
 TEST_F(ImportFiles, NamesTheHeaderThatHasTheKernel) {
   write("all.cuh", "#include \"k.cuh\"\n");

@@ -81,7 +81,8 @@ void check_names(const bundle::Entry& entry, const Facts& facts) {
   if (constexpr std::string_view reference = "@reference"; name.ends_with(reference))
     name.remove_suffix(reference.size());
   const auto bad = [](const Parameter& p) { return !base::is_identifier(p.name) || has_control(p.value); };
-  if (!base::is_identifier(name) || has_control(facts.name_expression) ||
+  if (!base::is_identifier(name) || (!facts.entry.empty() && !base::is_identifier(facts.entry)) ||
+      has_control(facts.name_expression) ||
       std::any_of(
           facts.entries.begin(), facts.entries.end(),
           [](const auto& e) { return !base::is_identifier(e.entry) || has_control(e.name_expression); }) ||

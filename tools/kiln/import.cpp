@@ -74,6 +74,10 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   }
   std::string nearest = base::did_you_mean(arguments.kernel, names);
   if (nearest.empty()) nearest = base::did_you_mean(arguments.kernel, bare);
+  constexpr std::size_t kMost = 40;
+  const std::size_t more = names.size() - std::min(names.size(), kMost);
+  names.resize(names.size() - more);
+  if (more > 0) names.push_back("and " + std::to_string(more) + " more");
   std::string message = quote(arguments.asked.file, 4096) + " declares no kernel " + quote(arguments.kernel) +
                         nearest + "; there are: " + (names.empty() ? "none" : base::join(names, " "));
   if (!elsewhere.empty()) message += ". An included file has it: " + base::join(elsewhere, ", ");
@@ -195,7 +199,7 @@ void add_import(CLI::App& app, Context& context) {
   not_empty(sub->add_option("file", asked.file, "The CUDA source that declares it"))
       ->type_name("FILE.cuh")
       ->required();
-  sub->add_option("kernel", arguments->kernel, "Its name, with or without namespaces")
+  not_empty(sub->add_option("kernel", arguments->kernel, "Its name, with or without namespaces"))
       ->type_name("KERNEL")
       ->required();
   sub->add_option("params", arguments->values, "Values of template parameters to compile it with")

@@ -80,7 +80,10 @@ std::string template_name(const ImportAsked& asked, const std::string& kernel) {
 ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   ImportSite out;
   const fs::path file = real(asked.file);
-  const fs::path directory = asked.output.empty() ? file.parent_path() : real(asked.output).parent_path();
+  // A symlink at -o itself is not followed: it would lead into a directory that nobody named.
+  const fs::path beside = fs::path(asked.output).parent_path();
+  const fs::path directory =
+      asked.output.empty() ? file.parent_path() : real(beside.empty() ? "." : beside.string());
   out.place.origin = file.filename().string();
   std::error_code error;
   if (!fs::is_directory(directory, error))

@@ -41,7 +41,8 @@ bool says_error(const std::string& line) {
 std::vector<std::string> errors_in(const std::string& log) {
   std::vector<std::string> out;
   for (std::string line : base::split(log, '\n')) {
-    if (!says_error(line)) continue;
+    const bool excerpt = line.starts_with(' ');  // of the source, whose words are its own
+    if (excerpt || !says_error(line)) continue;
     constexpr std::string_view place = "/nonexistent/";
     if (line.starts_with(place)) line.erase(0, place.size());
     out.push_back(std::move(line));
@@ -110,7 +111,9 @@ class Trial {
 /// A header that is not found ends a compile before the rest is read. Empty: it was not cut.
 std::string cut_at(const Proof& proof) {
   for (const std::string& line : proof.diagnostics)
-    if (line.find("catastrophic") != std::string::npos) return line;
+    if (line.find("catastrophic") != std::string::npos ||
+        line.find("Command-line error") != std::string::npos)
+      return line;
   return {};
 }
 
@@ -173,7 +176,10 @@ Proof escalate(Trial& trial, ImportDraft& draft) {
 
 Proof prove(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch, ImportDraft& draft) {
   Trial trial(pipeline, place, arch);
-  Proof out = escalate(trial, draft);
+  ImportDraft bare = draft;
+  bare.arguments.clear();  // their sizes are compared with the image's, which is yet to tell them
+  Proof out = escalate(trial, bare);
+  draft.measures = bare.measures;
   if (!out.proved) return out;
   take_sizes(draft, out.image->facts);
   // As it stays; a hit, unless the sizes are not what they seemed.
@@ -197,6 +203,8 @@ std::string advice_for(const Proof& proof) {
   if (says("open source file") || says("cannot be found") || says("No such file"))
     out.push_back(
         "name the directory of a missing header with -I DIR, or put a stub of it in [compile] replace");
+  if (says("exception handling"))
+    out.push_back("give the header that throws a stand-in in [compile] replace");
   if (says("static assertion") || says("no instance of") || says("too few template arguments") ||
       says("apparent call") || says("has no member"))
     out.push_back("give values that the kernel takes as P=V");

@@ -112,11 +112,8 @@ struct make_unsigned {
 template <class T>
 using make_unsigned_t = typename make_unsigned<T>::type;
 
-template <size_t length, size_t align = length % 16 == 0  ? 16
-                                        : length % 8 == 0 ? 8
-                                        : length % 4 == 0 ? 4
-                                        : length % 2 == 0 ? 2
-                                                          : 1>
+// 16 without an alignment, as on the host: both halves of an engine see one layout.
+template <size_t length, size_t align = 16>
 struct aligned_storage {
   struct type {
     alignas(align) unsigned char data[length];
