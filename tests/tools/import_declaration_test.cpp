@@ -107,6 +107,53 @@ TEST(ImportDeclaration, KnowsAttributesAndMacros) {
   EXPECT_EQ(source.kernels[0].cluster, (Names{"2", "1"}));
 }
 
+TEST(ImportDeclaration, ExpandsMacrosThatSayGlobal) {
+  for (const char* text :
+       {"#define KERNEL __global__ void\nKERNEL k(float* x) {}",
+        "#define KERNEL __global__ __launch_bounds__(256)\nKERNEL void k(float* x) {}",
+        "#define KERNEL extern \"C\" __global__ void __launch_bounds__(256)\nKERNEL k(float* x) {}",
+        "#define GLOBAL __global__\n#define KERNEL static GLOBAL void\nKERNEL k(float* x) {}",
+        "#ifndef KERNEL\n#define KERNEL __global__ \\\n void\n#endif\nKERNEL k(float* x) {}"}) {
+    EXPECT_EQ(names_in(text), Names{"k"}) << text;
+    EXPECT_EQ(arguments_of(text), "ptr<f32> x") << text;
+  }
+  const CudaSource source =
+      read_cuda("#define KERNEL __global__ __launch_bounds__(N * 32)\n\nKERNEL void\nk();");
+  EXPECT_EQ(source.kernels[0].bounds, Names{"N* 32"});
+  EXPECT_EQ(source.kernels[0].line, 4);
+  EXPECT_EQ(names_in("#define KERNEL __global__\n#undef KERNEL\nKERNEL void a(); __global__ void k();"),
+            Names{"k"});
+  EXPECT_EQ(names_in("#define KERNEL __global__\n#define KERNEL\nKERNEL void a(); __global__ void k();"),
+            Names{"k"});
+  EXPECT_EQ(names_in("#define KERNEL(x) __global__ x\nKERNEL void a(); __global__ void k();"), Names{"k"});
+}
+
+TEST(ImportDeclaration, MacrosThatAreGivenHoldWhateverTheTextSays) {
+  const auto names = [](const std::string& text, const Macros& given) {
+    return names_of(read_cuda(text, given));
+  };
+  EXPECT_EQ(names("LIB_GLOBAL void k() {}", {}), Names{});
+  EXPECT_EQ(names("LIB_GLOBAL void k() {}", {{"LIB_GLOBAL", "__global__"}}), Names{"k"});
+  EXPECT_EQ(names("LIB_GLOBAL k() {}", {{"LIB_GLOBAL", "__global__ void"}}), Names{"k"});
+  EXPECT_EQ(names("#define LIB_GLOBAL\nLIB_GLOBAL void k() {}", {{"LIB_GLOBAL", "__global__"}}), Names{"k"});
+  EXPECT_EQ(names("__global__ void NAME() {}", {{"NAME", "k_v2"}}), Names{"k_v2"});
+  EXPECT_EQ(names("OFF __global__ void k() {}", {{"OFF", ""}}), Names{"k"});
+  const CudaSource source = read_cuda("__global__ void k(scalar_t* x);", {{"scalar_t", "double"}});
+  EXPECT_EQ(draft_of(source.kernels[0], source, false, {}).arguments[0].type, "ptr<f64>");
+}
+
+TEST(ImportDeclaration, MacrosOfMacrosDoNotGrow) {
+  std::string text = "#define M0 __global__ __global__\n";
+  for (int i = 1; i < 200; ++i) {
+    const std::string last = 'M' + std::to_string(i - 1);
+    text += "#define M" + std::to_string(i) + ' ' + last + ' ' + last + '\n';
+  }
+  EXPECT_LT(lex(text + "M0 M1 M2 M199 void k();", Branches::first).tokens.size(), 100u);
+  std::string nested;
+  for (int i = 0; i < 20000; ++i) nested += "#define A ";
+  EXPECT_EQ(names_in(nested + "\n__global__ void k();"), Names{"k"});
+}
+
 TEST(ImportDeclaration, TellsDeclarationsFromOtherThings) {
   EXPECT_EQ(names_in("template <int N> __global__ void k(); template <> __global__ void k<3>() {}"),
             Names{"k"});
@@ -250,6 +297,18 @@ TEST(ImportDeclaration, TakesGivenValuesIntoTheLists) {
   EXPECT_EQ(draft.parameters[2].value, "b");
   EXPECT_TRUE(has(3, "ns_X_q"));
   EXPECT_TRUE(has(4, "ns_Traits_float"));
+}
+
+TEST(ImportDeclaration, WritesThePreincludedShimsInTheirOrder) {
+  ImportDraft draft = drafted("__global__ void k(float* x) {}");
+  const auto preinclude = [&] {
+    return source::parse_manifest(manifest_text(draft, "k.cuh", "k.cuh").toml, "k.toml").compile.preinclude;
+  };
+  EXPECT_EQ(preinclude(), Names{});
+  draft.measures.shim = draft.measures.nvcc = true;
+  EXPECT_EQ(preinclude(), Names{"nvcc.h"});
+  draft.measures.unmark_host = true;
+  EXPECT_EQ(preinclude(), (Names{"nvcc.h", "unmark_host.h"}));
 }
 
 TEST(ImportDeclaration, WritesManifestsThatParse) {

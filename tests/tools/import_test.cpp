@@ -1,8 +1,11 @@
 // kiln import as a process: what it writes, what it proves, what it refuses.
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
+#include <thread>
 
+#include "base/deadline.hpp"
 #include "kiln_process.hpp"
 
 namespace kiln::test {
@@ -116,10 +119,9 @@ constexpr const char* kHostHalf =
 
 TEST_F(Import, ALauncherBesideTheKernelGetsTheHostHalf) {
   write("checks.h", "#define CHECK(x)\n");
-  EXPECT_EQ(measures(kHostHalf),
-            (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true",
-                                      "preinclude = [\"cuda_device_runtime_api.h\", \"unmark_host.h\"]"}));
-  EXPECT_TRUE(says("k.toml", "preinclude = [\"cuda_device_runtime_api.h\", \"unmark_host.h\"]\n"));
+  EXPECT_EQ(measures(kHostHalf), (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true",
+                                                           "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}));
+  EXPECT_TRUE(says("k.toml", "preinclude = [\"nvcc.h\", \"unmark_host.h\"]\n"));
 }
 
 TEST_F(Import, WhatIsLeftIsTheLastErrorAndNotTheFirst) {
@@ -158,6 +160,115 @@ TEST_F(Import, AMissingHeaderIsNamedWithWhatToDo) {
   EXPECT_EQ(r.status, 3);
   EXPECT_NE(r.err.find("nowhere.h"), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("-I DIR"), std::string::npos) << r.err;
+}
+
+TEST_F(Import, AHeaderWithItsLauncherGetsWhatNvccGives) {
+  const char* const source =
+      "__global__ void k(float* x) { x[0] = 1; }\n"
+      "inline cudaError_t launch(float* x, cudaStream_t s) { k<<<1, 32, 0, s>>>(x); return "
+      "cudaGetLastError(); }\n";
+  using List = std::vector<std::string>;
+  EXPECT_EQ(measures(source),
+            (List{"host_headers = \"shim\"", "default_device = true", "preinclude = [\"nvcc.h\"]"}));
+  EXPECT_TRUE(says("k.toml", "preinclude = [\"nvcc.h\"]\n"));
+  EXPECT_EQ(measures(std::string("__host__ ") + "inline int rows() { return 3; }\n" + source),
+            (List{"host_headers = \"shim\"", "default_device = true",
+                  "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}));
+}
+
+class ImportExample : public Import {
+ protected:
+  ImportExample() {
+    fs::copy(KILN_SOURCE_DIR "/tests/fixtures/foreign/example/include", path("include"),
+             fs::copy_options::recursive);
+  }
+  Finished run() {
+    return kiln({"import", "include/scale/scale_rows.cuh", "scale_rows", "T=f16", "Act=scale::Identity",
+                 "Threads=256", "-I", "include", "-o", "scale_rows.toml", "--force", "--json"});
+  }
+};
+
+TEST_F(ImportExample, NeedsItsStubAndSaysSo) {
+  const Finished r = run();
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.err.find("cannot open source file \"checks.h\""), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("\nhint: 'checks.h' (line "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("replace = { \"checks.h\" = \"stub.h\" }"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("algorithm"), std::string::npos) << r.err;  // of the bare attempt
+  EXPECT_EQ(r.json()["measures"], std::vector<std::string>{"host_headers = \"shim\""});
+}
+
+TEST_F(ImportExample, ProvesWithTheMeasuresOfTheGuide) {
+  fs::copy(KILN_SOURCE_DIR "/tests/fixtures/foreign/example/stub_checks.h", path("include/checks.h"));
+  const Finished r = run();
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.json()["measures"],
+            (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true",
+                                      "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}));
+  EXPECT_EQ(r.json()["arguments"][0]["type"], "struct");
+}
+
+TEST_F(Import, ReportsTheAttemptThatGotFarthest) {
+  write("bad.cuh",
+        "#include <cstdint>\ninline uint32_t f() { return 1; }\n"
+        "__global__ void k(float* x) { x[0] = f() + MISSING; }  // of errors\n");
+  const Finished r = kiln({"import", "bad.cuh", "k", "--json"});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.err.find("identifier \"MISSING\" is undefined. What to try: "), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("cstdint"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("execution space"), std::string::npos) << r.err;
+  EXPECT_EQ(r.json()["measures"],
+            (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true"}));
+}
+
+TEST_F(Import, AFailureKeepsTheManifestThatIsThere) {
+  write("k.toml", "mine");
+  write("bad.cuh", "__global__ void k(float* x) { x[0] = HEAD; }\n");
+  const Finished r = kiln({"import", "bad.cuh", "k", "--force", "--json"});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_EQ(text("k.toml"), "mine");
+  EXPECT_TRUE(says("k.toml.new", "name = \"k\"\n"));
+  EXPECT_EQ(r.json()["manifest"], fs::canonical(path("k.toml.new")).string());
+  EXPECT_NE(r.err.find("k.toml' is left as it was; the new one is "), std::string::npos) << r.err;
+  EXPECT_EQ(kiln({"import", "bad.cuh", "k", "-D", "HEAD=64", "--force"}).status, 0);
+  EXPECT_TRUE(says("k.toml", "name = \"k\"\n"));
+}
+
+/// Whether it has started another process.
+bool has_child(int pid) {
+  std::error_code error;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task", error))
+    if (!base::read_proc(thread.path().string() + "/children").empty()) return true;
+  return false;
+}
+
+TEST_F(Import, AnInterruptLeavesNoManifest) {
+  write("endless.cuh",
+        "template <int N, int M> struct F { static constexpr int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + "
+        "1>::v; };\n"
+        "template <int M> struct F<0, M> { static constexpr int v = M; };\n"
+        "__global__ void k(int* x) { *x = F<30, 1>::v; }\n");
+  ::mkdir(path("mine").c_str(), 0700);
+  const auto process = start({"import", "endless.cuh", "k", "-o", "mine/k.toml"});
+  ASSERT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(60)),
+                               [&] { return has_child(process->pid()); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // into the compile, which does not end
+  ASSERT_TRUE(has_child(process->pid()));
+  process->send(SIGINT);
+  EXPECT_EQ(process->wait().status, 130);
+  EXPECT_TRUE(fs::is_empty(path("mine")));
+}
+
+TEST_F(Import, AKernelBehindAMacroIsFound) {
+  write("m.cuh", "LIB_GLOBAL void k(float* x) { x[0] = 1; }\n");
+  const Finished none = kiln({"import", "m.cuh", "k"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("-D NAME=__global__"), std::string::npos) << none.err;
+  EXPECT_EQ(kiln({"import", "m.cuh", "k", "-D", "LIB_GLOBAL=__global__"}).status, 0);
+  EXPECT_TRUE(says("k.toml", "define = { LIB_GLOBAL = \"__global__\" }"));
+  write("lib.h", "#define LIB_GLOBAL __global__\n");
+  write("m.cuh", "#include \"lib.h\"\nLIB_GLOBAL void k(float* x) { x[0] = 1; }\n");
+  EXPECT_EQ(kiln({"import", "m.cuh", "k", "--force"}).status, 0);
 }
 
 TEST_F(Import, AnotherDirectoryGetsASourceThatIncludesIt) {
@@ -281,7 +392,7 @@ const Refusal kRefusals[] = {
 INSTANTIATE_TEST_SUITE_P(Input, ImportRefuses, ::testing::ValuesIn(kRefusals),
                          [](const auto& row) { return row.param.name; });
 
-TEST_F(ImportFiles, ASymlinkAtTheOutputIsNotFollowed) {
+TEST_F(Import, ASymlinkAtTheOutputIsNotFollowed) {
   fs::create_directories(path("mine"));
   fs::create_directories(path("theirs"));
   write("theirs/file", "kept");

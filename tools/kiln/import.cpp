@@ -39,19 +39,22 @@ constexpr const char* kHelp =
     "--device-int128, ...) is tried, and the smallest set that works is written down; the sizes of structs "
     "are\n"
     "those of the image.\n"
-    "This reads text and is no C++ front end: what macros make is not seen, and of #if ... #else only the "
-    "first\n"
-    "and the last branch. A kernel with a parameter pack cannot be imported.\n"
+    "This reads text and is no C++ front end: of #if ... #else only the first and the last branch is seen, "
+    "and\n"
+    "of macros those given with -D and those without parameters that say __global__. A kernel with a "
+    "parameter pack cannot be imported.\n"
     "When FILE does not lie below -o's directory, NAME.cu, which includes it, is written beside the "
     "manifest.\n"
-    "Exit status: 0 written and proved, 1 nothing written, 2 usage, 3 written, but it does not compile yet.\n"
+    "Exit status: 0 written and proved, 1 nothing written, 2 usage, 3 written, but it does not compile yet "
+    "(a manifest\n"
+    "that was there stays then, and the new one is NAME.toml.new).\n"
     "Example: kiln import decode.cuh flash::decode HEAD_DIM=64 T=bf16 -I include -o kernels/decode.toml";
 
-CudaSource read_source(const std::string& file) {
+CudaSource read_source(const std::string& file, const Macros& macros) {
   constexpr std::size_t kMost = std::size_t{16} << 20;
   const auto content = base::read_file(file, kMost);
   if (!content) throw Error(Errc::io, "cannot read " + quote(file, 4096) + ": " + std::strerror(errno));
-  return read_cuda(content->bytes);
+  return read_cuda(content->bytes, macros);
 }
 
 std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
@@ -78,7 +81,7 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   std::string message = quote(arguments.asked.file, 4096) + " declares no kernel " + quote(arguments.kernel) +
                         nearest + "; there are: " + (names.empty() ? "none" : base::join(names, " "));
   if (!elsewhere.empty()) message += ". An included file has it: " + base::join(elsewhere, ", ");
-  if (names.empty()) message += " (kernels that a macro makes are not seen)";
+  if (names.empty()) message += " (a macro that makes them is told with -D NAME=__global__)";
   throw Error(Errc::source, message);
 }
 
@@ -122,6 +125,29 @@ Assignments macros(const std::vector<std::string>& pieces) {
   return out;
 }
 
+/// What -D says holds for the source as well; a text with {P} is known to the manifest alone.
+Macros known_in_source(const Macros& define) {
+  Macros out;
+  for (const auto& [name, text] : define)
+    if (text.find('{') == std::string::npos) out.emplace_back(name, text);
+  return out;
+}
+
+/// A kernel that is not found may be called so by a macro of an included header.
+CudaSource read_with_includes(const Arguments& arguments, const Macros& define,
+                              std::vector<std::string>& elsewhere) {
+  const ImportAsked& asked = arguments.asked;
+  const Macros given = known_in_source(define);
+  CudaSource out = read_source(asked.file, given);
+  elsewhere = add_includes(out, asked.file, asked.include_dirs, arguments.kernel, given);
+  if (!kernels_named(out, arguments.kernel).empty() || out.kernel_macros.empty()) return out;
+  Macros macros = out.kernel_macros;
+  macros.insert(macros.end(), given.begin(), given.end());
+  out = read_source(asked.file, macros);
+  elsewhere = add_includes(out, asked.file, asked.include_dirs, arguments.kernel, macros);
+  return out;
+}
+
 /// A template path may not hold two of one name.
 void check_name(const Context& context, const ImportSite& site, const std::string& name) {
   source::Catalog catalog(context.config().template_directories());
@@ -137,9 +163,9 @@ void check_name(const Context& context, const ImportSite& site, const std::strin
 int import(Context& context, const Arguments& arguments) {
   const base::Arch arch = context.target_arch();
   const Assignments given = assignments(arguments.values);
-  CudaSource source = read_source(arguments.asked.file);
-  const auto elsewhere =
-      add_includes(source, arguments.asked.file, arguments.asked.include_dirs, arguments.kernel);
+  const Macros define = macros(arguments.define);
+  std::vector<std::string> elsewhere;
+  CudaSource source = read_with_includes(arguments, define, elsewhere);
   const KernelDeclaration& kernel = choose(source, arguments, elsewhere);
   for (const TemplateParameter& p : kernel.parameters) source.aliases.erase(p.name);
   const auto same_name = [&](const KernelDeclaration& other) {
@@ -149,16 +175,18 @@ int import(Context& context, const Arguments& arguments) {
 
   ImportDraft draft = draft_of(kernel, source, overloaded, given);
   draft.name = template_name(arguments.asked, kernel.name);
-  draft.define = macros(arguments.define);
+  draft.define = define;
   const ImportSite site = site_of(arguments.asked, draft.name);
   if (!arguments.asked.print) check_name(context, site, draft.name);
   draft.include_dirs = site.include_dirs;
-  if (!site.includer.empty()) base::write_file(site.includer, site.includer_text);
   runtime::Pipeline& pipeline = context.service().pipeline();
   const Proof proof = prove(pipeline, site.place, arch, draft);
   pipeline.flush();
-  if (arguments.asked.print) draft.include_dirs = site.shown_include_dirs;
-  return report_import(context, {draft, proof, site, arch, arguments.asked.print});
+  const ImportText text = manifest_text(draft, site.place.source, site.place.origin);
+  std::string written;
+  if (!arguments.asked.print)
+    written = write_import(site, text.toml, proof.proved ? Compiles::yes : Compiles::not_yet);
+  return report_import(context, {draft, proof, site, arch, text, written});
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ struct ImportArgument {
 
 /// What NVRTC needs beside the source, as far as anything does.
 struct Measures {
-  bool shim = false, default_device = false, int128 = false, device_runtime = false, cpp20 = false,
-       nvcc = false, unmark_host = false;
+  /// nvcc, unmark_host: pre-included shims of that name; they need `shim`.
+  bool shim = false, default_device = false, int128 = false, nvcc = false, unmark_host = false, cpp20 = false;
   friend bool operator==(const Measures&, const Measures&) = default;
 };
 
@@ -53,7 +53,7 @@ struct ImportDraft {
   bool dynamic_shared = false, grid_sync = false, dependent_launch = false;
   Measures measures;
   std::vector<std::string> include_dirs;
-  std::vector<std::pair<std::string, std::string>> define;
+  Macros define;
 };
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;

@@ -17,8 +17,8 @@ struct Wanted {
 }  // namespace
 
 std::vector<std::string> add_includes(CudaSource& source, const std::string& file,
-                                      const std::vector<std::string>& directories,
-                                      const std::string& kernel) {
+                                      const std::vector<std::string>& directories, const std::string& kernel,
+                                      const Macros& macros) {
   std::vector<std::string> elsewhere;
   std::vector<Wanted> queue;
   for (const std::string& name : source.includes) queue.push_back({name, base::directory_of(file)});
@@ -32,11 +32,13 @@ std::vector<std::string> add_includes(CudaSource& source, const std::string& fil
       const auto content = base::read_file(path, kMostBytes);
       if (!content) continue;
       seen.insert(path);
-      CudaSource header = read_cuda(content->bytes);
+      CudaSource header = read_cuda(content->bytes, macros);
       for (const KernelDeclaration* found : kernels_named(header, kernel))
         elsewhere.push_back(found->qualified() + " in " + path + ':' + std::to_string(found->line));
       source.enums.merge(header.enums);
       source.aliases.merge(header.aliases);
+      source.kernel_macros.insert(source.kernel_macros.end(), header.kernel_macros.begin(),
+                                  header.kernel_macros.end());
       for (const std::string& name : header.includes) {
         queue.push_back({name, base::directory_of(path)});
         if (std::find(source.includes.begin(), source.includes.end(), name) == source.includes.end())

@@ -72,7 +72,7 @@ void write_compile(Page& page, const ImportDraft& draft) {
   if (m.shim) page.line("host_headers = \"shim\"");
   if (m.default_device) page.line("default_device = true");
   if (m.int128) page.line("options = [\"--device-int128\"]");
-  if (const auto headers = preincludes_of(m); !headers.empty()) page.line("preinclude = " + list(headers));
+  if (!preincluded(m).empty()) page.line(preinclude_text(m));
   if (draft.define.empty()) return;
   std::vector<std::string> macros;
   for (const auto& [name, text] : draft.define) macros.push_back(name + " = " + quoted(text));
@@ -98,7 +98,12 @@ void write_parameter(Page& page, const ImportParameter& parameter) {
   page.line();
   page.line(where + "  # " + plain(parameter.declared));
   page.line(std::string("kind = \"") + name_of(parameter.kind) + '"');
-  if (parameter.kind == Kind::integer)
+  // What it was compiled with, so that what asks for a value of it compiles.
+  const std::string& proved = parameter.value.empty() ? parameter.fallback : parameter.value;
+  const bool number = !proved.empty() && proved.find_first_not_of("-0123456789") == std::string::npos;
+  if (parameter.kind == Kind::integer && number)
+    page.line("values = [" + proved + ']', where, parameter.todo);
+  else if (parameter.kind == Kind::integer)
     page.line("range = [" + std::to_string(parameter.least) + ", " + std::to_string(parameter.most) + ']',
               where, parameter.todo);
   else if (parameter.kind != Kind::boolean)
@@ -162,12 +167,15 @@ void write_stubs(Page& page, const ImportDraft& draft) {
 
 }  // namespace
 
-std::vector<std::string> preincludes_of(const Measures& measures) {
+std::vector<std::string> preincluded(const Measures& measures) {
   std::vector<std::string> out;
-  if (measures.device_runtime) out.emplace_back("cuda_device_runtime_api.h");
-  if (measures.nvcc) out.emplace_back("nvcc.h");
-  if (measures.unmark_host) out.emplace_back("unmark_host.h");
+  if (measures.nvcc) out.push_back("nvcc.h");
+  if (measures.unmark_host) out.push_back("unmark_host.h");
   return out;
+}
+
+std::string preinclude_text(const Measures& measures) {
+  return "preinclude = " + list(preincluded(measures));
 }
 
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin) {

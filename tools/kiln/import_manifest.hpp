@@ -14,8 +14,10 @@ struct ImportText {
   std::vector<std::string> todo;
 };
 
-/// What the measures pre-include, in order.
-std::vector<std::string> preincludes_of(const Measures& measures);
+/// Of `preinclude`: none, or kiln's shims of those measures, in order.
+std::vector<std::string> preincluded(const Measures& measures);
+/// The line that names them.
+std::string preinclude_text(const Measures& measures);
 
 /// `source`: relative to the manifest; `origin`: how the source is called in the head comment.
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin);

@@ -2,7 +2,9 @@
 
 #include <filesystem>
 
+#include "base/file.hpp"
 #include "base/text.hpp"
+#include "interrupt.hpp"
 #include "source/quote.hpp"
 
 namespace kiln::cli {
@@ -50,7 +52,7 @@ void reach(ImportSite& site, const fs::path& file, const fs::path& directory, co
   site.place.source = name + ".cu";
   if (file.filename() == site.place.source) site.place.source = name + ".import.cu";  // or it includes itself
   site.includer = (directory / site.place.source).string();
-  site.includer_text = "#include <" + file.filename().string() + ">\n";
+  site.place.text = "#include <" + file.filename().string() + ">\n";
   site.include_dirs.insert(site.include_dirs.begin(), path_from(file.parent_path(), directory));
 }
 
@@ -80,28 +82,31 @@ ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   const fs::path file = real(asked.file);
   // A symlink at -o itself is not followed: it would lead into a directory that nobody named.
   const fs::path beside = fs::path(asked.output).parent_path();
-  fs::path directory =
+  const fs::path directory =
       asked.output.empty() ? file.parent_path() : real(beside.empty() ? "." : beside.string());
-  out.shown.directory = directory.string();
-  out.shown.source = path_from(file, directory);
-  out.shown.origin = out.place.origin = file.filename().string();
-  out.shown_include_dirs = paths_from(asked.include_dirs, directory);
-  if (asked.print) {
-    out.scratch = std::make_unique<base::TempDir>("kiln-import");
-    directory = real(out.scratch->path());
-  } else {
-    std::error_code error;
-    if (!fs::is_directory(directory, error))
-      throw Error(Errc::io,
-                  quote(directory.string(), 4096) + " is no directory: the manifest cannot be written there");
-    refuse_existing((directory / (name + ".toml")).string(), asked.force);
-  }
+  out.place.origin = file.filename().string();
+  std::error_code error;
+  if (!fs::is_directory(directory, error))
+    throw Error(Errc::io,
+                quote(directory.string(), 4096) + " is no directory: the manifest cannot be written there");
+  if (!asked.print) refuse_existing((directory / (name + ".toml")).string(), asked.force);
   out.place.directory = directory.string();
   out.manifest = (directory / (name + ".toml")).string();
   out.include_dirs = paths_from(asked.include_dirs, directory);
   reach(out, file, directory, name);
   if (!out.includer.empty() && !asked.print) refuse_existing(out.includer, asked.force);
   return out;
+}
+
+std::string write_import(const ImportSite& site, const std::string& manifest, Compiles compiles) {
+  std::error_code error;
+  const bool keep = compiles == Compiles::not_yet && fs::exists(site.manifest, error);
+  const PoliteInterrupt between_files;
+  if (!site.includer.empty() && !(keep && fs::exists(site.includer, error)))
+    base::write_file(site.includer, site.place.text);
+  const std::string path = site.manifest + (keep ? ".new" : "");
+  base::write_file(path, manifest);
+  return path;
 }
 
 }  // namespace kiln::cli

@@ -1,4 +1,5 @@
-// A written manifest compiled: with as few measures as it takes, and its arguments compared with the image's.
+// A manifest compiled before it is written: with as few measures as it takes, and its arguments compared with
+// the image's.
 #pragma once
 
 #include <memory>
@@ -19,6 +20,7 @@ struct ImportPlace {
   std::string directory;  ///< absolute; the manifest is NAME.toml in it
   std::string source;     ///< relative to it
   std::string origin;     ///< how people call the source
+  std::string text;       ///< of a source that is not written yet; empty: it is a file
 };
 
 struct Proof {
@@ -28,10 +30,11 @@ struct Proof {
   Errc code = Errc::ok;
   std::string message;
   std::vector<std::string> diagnostics;  ///< the compiler's first errors
+  std::vector<std::string> hints;        ///< what compile/advice.hpp says of them
 };
 
-/// Writes NAME.toml in `place` again for each try, the last time as it shall stay; `draft` is what that says.
-/// Throws Error(io) when it cannot be written, and for a machine without a compiler.
+/// Tries manifests that are in memory only; `draft` is what the last one says: the smallest that works, or
+/// the one that got farthest. Throws for a machine without a compiler.
 Proof prove(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch, ImportDraft& draft);
 
 /// "host_headers = \"shim\"": as the manifest says them.

@@ -48,18 +48,24 @@ std::string first_errors(const Proof& proof) {
   return base::join(first, "; ") + (more > 0 ? "; and " + counted(more, "more error") : "");
 }
 
+/// With a line for each hint of the compiler, as its own message has them.
 std::string failure(const Imported& in) {
-  const std::string where = in.print ? "it" : "'" + in.site.manifest + "'";
-  return (in.print ? "the manifest" : where + " is written, but it") +
-         " does not compile yet: " + first_errors(in.proof) + ". What to try: " + advice_for(in.proof);
+  std::string out = "the manifest";
+  if (in.written == in.site.manifest)
+    out = '\'' + in.written + "' is written, but it";
+  else if (!in.written.empty())
+    out = '\'' + in.site.manifest + "' is left as it was; the new one is '" + in.written + "', but it";
+  out += " does not compile yet: " + first_errors(in.proof) + ". What to try: " + advice_for(in.proof);
+  for (const std::string& hint : in.proof.hints) out += "\nhint: " + hint;
+  return out;
 }
 
-void print_results(const Imported& in, const ImportText& text) {
+void print_results(const Imported& in) {
   const Terminal terminal = standard_output();
   const std::string state = in.proof.proved ? paint("compiled", Style::green, terminal)
                                             : paint("does not compile yet", Style::yellow, terminal);
   print(paint(in.draft.name, Style::bold, terminal) + " for " + in.arch.name() + ": " + state + '\n');
-  print_definition("manifest", in.site.manifest, kIndent);
+  print_definition("manifest", in.written, kIndent);
   if (!in.site.includer.empty()) print_definition("source", in.site.includer, kIndent);
   if (in.proof.proved) {
     const compile::Facts& facts = in.proof.image->facts;
@@ -69,27 +75,27 @@ void print_results(const Imported& in, const ImportText& text) {
     print_definition("resources", resources_of(facts), kIndent);
   }
   for (const std::string& measure : texts_of(in.draft.measures)) print_definition("needs", measure, kIndent);
-  for (const std::string& todo : text.todo) print_definition("to fill in", todo, kIndent);
+  for (const std::string& todo : in.text.todo) print_definition("to fill in", todo, kIndent);
 }
 
-void print_object(const Context& context, const Imported& in, const ImportText& text) {
+void print_object(const Context& context, const Imported& in) {
   Json out{{"schema", context.schema()}};
   out["template"] = in.draft.name;
-  out["manifest"] = in.print ? Json(nullptr) : Json(in.site.manifest);
-  out["includer"] = in.print || in.site.includer.empty() ? Json(nullptr) : Json(in.site.includer);
+  out["manifest"] = in.written.empty() ? Json(nullptr) : Json(in.written);
+  out["includer"] = in.written.empty() || in.site.includer.empty() ? Json(nullptr) : Json(in.site.includer);
   out["line"] = in.draft.line;
   out["instantiate"] = in.draft.instantiate;
   out["parameters"] = parameters_json(in.draft);
   out["arguments"] = arguments_json(in.draft);
   out["measures"] = texts_of(in.draft.measures);
-  out["todo"] = text.todo;
+  out["todo"] = in.text.todo;
   out["proved"] = in.proof.proved;
   out["arch"] = in.arch.name();
   const auto known = [&](auto&& value) { return in.proof.proved ? Json(value()) : Json(nullptr); };
   out["key"] = known([&] { return in.proof.image->key.hex(); });
   out["cubin_bytes"] = known([&] { return in.proof.image->bytes.size(); });
   out["compile_ms"] = known([&] { return in.proof.image->facts.compile_ms; });
-  if (in.print) out["text"] = text.toml;
+  if (in.written.empty()) out["text"] = in.text.toml;
   if (!in.proof.proved) out["error"] = {{"code", name_of(in.proof.code)}, {"message", failure(in)}};
   print_json(out);
 }
@@ -97,14 +103,12 @@ void print_object(const Context& context, const Imported& in, const ImportText& 
 }  // namespace
 
 int report_import(const Context& context, const Imported& in) {
-  const ImportPlace& place = in.print ? in.site.shown : in.site.place;
-  const ImportText text = manifest_text(in.draft, place.source, place.origin);
   if (context.json)
-    print_object(context, in, text);
-  else if (in.print)
-    print_foreign(text.toml);
+    print_object(context, in);
+  else if (in.written.empty())
+    print_foreign(in.text.toml);
   else
-    print_results(in, text);
+    print_results(in);
   if (in.proof.proved) return kDone;
   std::fflush(stdout);
   std::fprintf(stderr, "kiln: error: %s\n", failure(in).c_str());

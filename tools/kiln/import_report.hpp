@@ -12,7 +12,8 @@ struct Imported {
   const Proof& proof;
   const ImportSite& site;
   base::Arch arch;
-  bool print = false;  ///< the manifest goes to stdout
+  const ImportText& text;
+  std::string written;  ///< path of the manifest; empty: it goes to stdout
 };
 
 /// Returns the exit code: done, or partly when it does not compile yet.

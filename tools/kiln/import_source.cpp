@@ -195,17 +195,18 @@ void merge(KernelDeclaration& into, const KernelDeclaration& other) {
 
 }  // namespace
 
-CudaSource read_cuda(std::string_view text) {
+CudaSource read_cuda(std::string_view text, const Macros& macros) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // a byte order mark, which is no token
   CudaSource read, out;
   const std::string readable = is_utf8(text) ? std::string(text) : ascii_of(text);
   for (const Branches branches : {Branches::first, Branches::last}) {
-    LexedSource lexed = lex(readable, branches);
+    LexedSource lexed = lex(readable, branches, macros);
     Walk(lexed.tokens, read).run();
     for (std::string& name : lexed.includes) {
       if (std::find(read.includes.begin(), read.includes.end(), name) == read.includes.end())
         read.includes.push_back(std::move(name));
     }
+    for (auto& macro : lexed.kernel_macros) read.kernel_macros.push_back(std::move(macro));
   }
   std::map<std::string, std::size_t> known;
   for (KernelDeclaration& kernel : read.kernels) {
@@ -220,6 +221,7 @@ CudaSource read_cuda(std::string_view text) {
   out.enums = std::move(read.enums);
   out.aliases = std::move(read.aliases);
   out.includes = std::move(read.includes);
+  out.kernel_macros = std::move(read.kernel_macros);
   return out;
 }
 

@@ -1,5 +1,5 @@
 // The kernels that a CUDA source declares, read from its text alone. This is no C++ front end: what a macro
-// makes is not seen, and nothing is looked up in included files.
+// with parameters makes is not seen, and nothing is looked up in included files.
 #pragma once
 
 #include <map>
@@ -55,10 +55,12 @@ struct CudaSource {
   std::map<std::string, EnumDeclaration> enums;  ///< by their bare names
   std::map<std::string, Tokens> aliases;         ///< bare names; of types, without parameters
   std::vector<std::string> includes;
+  Macros kernel_macros;  ///< those that say __global__
 };
 
 /// Never throws for what the text holds.
-CudaSource read_cuda(std::string_view text);
+/// `macros` are defined, whatever it says of them.
+CudaSource read_cuda(std::string_view text, const Macros& macros = {});
 
 /// Those that `wanted` names: "kernel", "inner::kernel", "::ns::inner::kernel".
 std::vector<const KernelDeclaration*> kernels_named(const CudaSource& source, std::string_view wanted);

@@ -1,6 +1,7 @@
 #include "import_tokens.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "source/spliced_text.hpp"
 
@@ -13,9 +14,24 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool starts_word(char c) { return (is_word(c) && !is_digit(c)) || static_cast<unsigned char>(c) >= 0x80; }
 bool continues_word(char c) { return is_word(c) || static_cast<unsigned char>(c) >= 0x80; }
 
+/// The longest body that is expanded. Bodies are expanded when they are defined, so macros of macros cannot
+/// grow beyond it.
+constexpr std::size_t kMostMacroTokens = 64;
+
+struct Expansions {
+  std::map<std::string, Tokens> given, defined;
+  const Tokens* of(const std::string& name) const {
+    for (const auto* known : {&given, &defined})
+      if (const auto found = known->find(name); found != known->end()) return &found->second;
+    return nullptr;
+  }
+};
+
 class Lexer {
  public:
-  Lexer(std::string_view text, Branches branches) : branches_(branches) { splice(text); }
+  Lexer(std::string_view text, Branches branches, Expansions& macros) : branches_(branches), macros_(macros) {
+    splice(text);
+  }
 
   LexedSource run() {
     while (at_ < text_.size()) step();
@@ -102,8 +118,10 @@ class Lexer {
     while (continues_word(peek()) && at_ < text_.size()) text += peek(), advance();
     if (peek() == '"' && (text == "R" || text == "LR" || text == "uR" || text == "UR" || text == "u8R"))
       return raw_literal(line);
-    if (global_macros_.contains(text)) text = "__global__";
-    emit(Token::Kind::word, std::move(text), line);
+    const Tokens* body = macros_.of(text);
+    if (!body) return emit(Token::Kind::word, std::move(text), line);
+    line_begins_ = false;
+    for (const Token& t : *body) emit(t.kind, t.text, line);
   }
   void number() {
     const int line = line_;
@@ -170,6 +188,7 @@ class Lexer {
     if (keyword == "endif") return close();
     if (!active_) return;
     if (keyword == "define") return define(text);
+    if (keyword == "undef") macros_.defined.erase(take_word(text));
     if (keyword == "include") include(text);
   }
   static std::string bare(std::string_view text) {
@@ -201,12 +220,14 @@ class Lexer {
   }
   void define(std::string_view text) {
     const std::string name = take_word(text);
+    macros_.defined.erase(name);
     if (name.empty() || text.starts_with('(')) return;
-    const LexedSource body = Lexer(text, Branches::first).run();
+    Lexer lexer(text, Branches::first, macros_);
+    lexer.line_begins_ = false;  // no directive in a directive
+    Tokens body = lexer.run().tokens;
     const auto global = [](const Token& t) { return t.is("__global__"); };
-    const bool plain = std::none_of(body.tokens.begin(), body.tokens.end(),
-                                    [](const Token& t) { return t.is("(") || t.is("template"); });
-    if (plain && std::any_of(body.tokens.begin(), body.tokens.end(), global)) global_macros_.insert(name);
+    if (body.size() <= kMostMacroTokens && std::any_of(body.begin(), body.end(), global))
+      macros_.defined.insert_or_assign(name, std::move(body));
   }
   void include(std::string_view text) {
     const std::string name = bare(text);
@@ -222,12 +243,21 @@ class Lexer {
   int line_ = 1;
   bool line_begins_ = true, active_ = true;
   std::vector<Conditional> conditionals_;
-  std::set<std::string> global_macros_;
+  Expansions& macros_;
   LexedSource out_;
 };
 
 }  // namespace
 
-LexedSource lex(std::string_view text, Branches branches) { return Lexer(text, branches).run(); }
+LexedSource lex(std::string_view text, Branches branches, const Macros& given) {
+  Expansions macros;
+  for (const auto& [name, body] : given) {
+    Tokens tokens = Lexer(body, Branches::first, macros).run().tokens;
+    if (tokens.size() <= kMostMacroTokens) macros.given.insert_or_assign(name, std::move(tokens));
+  }
+  LexedSource out = Lexer(text, branches, macros).run();
+  for (const auto& [name, body] : macros.defined) out.kernel_macros.emplace_back(name, joined(body));
+  return out;
+}
 
 }  // namespace kiln::cli

@@ -2,9 +2,9 @@
 // preprocessor: of the branches of a conditional either the first or the last is read.
 #pragma once
 
-#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kiln::cli {
@@ -20,17 +20,22 @@ struct Token {
 };
 using Tokens = std::vector<Token>;
 
+/// Name -> text; without parameters.
+using Macros = std::vector<std::pair<std::string, std::string>>;
+
 struct LexedSource {
   Tokens tokens;
   /// "cuda_fp16.h": of the branches that were read.
   std::vector<std::string> includes;
+  Macros kernel_macros;  ///< those of the text that say __global__
 };
 
 /// Which branch of #if ... #else is read. `#if 0` and `#if 1` are understood in both.
 enum class Branches { first, last };
 
-/// Never throws for what the text holds. Macros without parameters whose body says __global__ count as it.
-LexedSource lex(std::string_view text, Branches branches);
+/// Never throws for what the text holds. Two sorts of macros are expanded: `given`, whatever the text says of
+/// them, and those that it defines without parameters and with __global__ in a short body.
+LexedSource lex(std::string_view text, Branches branches, const Macros& given = {});
 
 /// Words apart, punctuation close: "const std::array<int, 4>*".
 std::string joined(const Tokens& tokens, std::size_t begin, std::size_t end);
