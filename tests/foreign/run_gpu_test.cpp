@@ -1,0 +1,41 @@
+// `kiln run` on generated inputs, on a GPU: that they are what their fills say is told by a kernel.
+#include "toolchain/driver.hpp"
+#include "tools/kiln_process.hpp"
+
+namespace kiln::test {
+namespace {
+
+class RunOnGpu : public KilnCommand {
+ protected:
+  void SetUp() override {
+    const toolchain::Driver* driver = toolchain::Driver::get();
+    if (!driver || driver->cuInit(0) != 0) GTEST_SKIP() << "no GPU on this machine";
+  }
+  Finished run(Arguments more) {
+    more.insert(more.begin(), "run");
+    for (const char* flag :
+         {"--check", "--json", "--template-path", KILN_SOURCE_DIR "/tests/fixtures/foreign"})
+      more.emplace_back(flag);
+    return kiln(more, {{"KILN_LIBCUDA", "libcuda.so.1"}});
+  }
+};
+
+TEST_F(RunOnGpu, GeneratedInputsAreWhatTheirFillsSay) {
+  for (const char* seed : {"1", "2", "77"}) {
+    const Finished done = run({"fills", "--seed", seed});
+    EXPECT_EQ(done.status, 0) << done.out << done.err;
+    for (const auto& checked : done.json().at("check")) EXPECT_TRUE(checked.at("ok")) << checked.dump();
+  }
+  EXPECT_EQ(run({"fills", "n=4097", "segments=1"}).status, 0);
+}
+
+TEST_F(RunOnGpu, AStructIsForAProgramToMake) {
+  const Finished done = run({"state", "T=f32", "D=4"});
+  EXPECT_EQ(done.status, 2) << done.out;
+  EXPECT_NE(done.err.find("'params' of template 'state' is a struct, which only a program can make"),
+            std::string::npos)
+      << done.err;
+}
+
+}  // namespace
+}  // namespace kiln::test
