@@ -285,6 +285,8 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
                              {job.closure, toolkit, job.same_closure, demand.now() == Urgency::ahead},
                              *headers, ask)
           : ask(make_request(job, toolkit));
+  if (answer.fate == WorkerProcess::Answer::Fate::answered && refuses_trace(answer.response))
+    answer = ask_without_trace(make_request(job, toolkit), ask);
   check_answer(job, answer, std::chrono::duration<double>(demand.compile_limit).count());
   Compiled out;
   out.facts = gather_facts(job, answer);

@@ -177,6 +177,17 @@ Answer ask_with_headers(const WorkerRequest& request, const HeaderUnit& unit, Pr
   return name ? HeaderCompile(request, unit, headers, ask, *name).run() : ask(request);
 }
 
+Answer ask_without_trace(WorkerRequest request, const Ask& ask) {
+  request.trace_headers = false;
+  Answer answer = ask(request);
+  if (answer.fate != Fate::answered || answer.response.status != Status::ok) return answer;
+  request.trace_headers = request.only_headers = true;
+  request.name_expressions.clear();
+  const Answer read = ask(request);
+  if (read.fate == Fate::answered) answer.response.headers_read = read.response.headers_read;
+  return answer;  // without headers, it is not published
+}
+
 std::optional<Digest> header_name(const WorkerRequest& request, const source::Closure& closure,
                                   const toolchain::Toolkit& toolkit, const HeaderSettings& settings) {
   if (!settings.enabled || closure.files.size() < settings.min_files) return std::nullopt;

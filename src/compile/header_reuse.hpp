@@ -37,6 +37,10 @@ std::optional<Digest> header_name(const WorkerRequest& request, const source::Cl
                                   const toolchain::Toolkit& toolkit, const HeaderSettings& settings);
 
 /// The first file in the compiler's own list that the closure does not have.
+/// After an answer that refuses_trace: the compile without a trace, and the headers from a pass over the
+/// syntax, whose trace is small. A worker whose trace was refused is gone: its compiler does not recover.
+WorkerProcess::Answer ask_without_trace(WorkerRequest request, const Ask& ask);
+
 std::optional<std::string> read_but_not_hashed(const source::Closure& closure,
                                                const std::vector<std::string>& headers_read);
 

@@ -83,6 +83,11 @@ bool says_out_of_memory(std::string_view log, std::string_view result) noexcept 
   return false;
 }
 
+bool refuses_trace(const WorkerResponse& response) noexcept {
+  return response.status == WorkerResponse::Status::compile_failed &&
+         response.log.find("Parsed trace file") != std::string::npos;
+}
+
 std::vector<std::string> traced_headers(std::string_view json) {
   // {"args":{"detail":".t0/cuda_fp16.h"},"dur":9334,"name":"Processing Header File",...}; from sm_100 on
   // {...,"dur":9334,"name":"Processing Header File","args":{"detail":".t0/cuda_fp16.h"}}

@@ -23,6 +23,9 @@ void take_header_message(HeaderOutcome& header, std::string& log, std::string_vi
 /// Memory ran out, whatever the result code says: the front end reports it like an error of the source.
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept;
 
+/// ptxas reads the front end's trace again, and refuses one of gigabytes (FlashAttention-3: 2.2 GB).
+bool refuses_trace(const WorkerResponse& response) noexcept;
+
 /// Files of a --fdevice-time-trace, as the compiler spelled them; its built-in header left out.
 std::vector<std::string> traced_headers(std::string_view json);
 

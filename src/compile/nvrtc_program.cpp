@@ -67,6 +67,7 @@ std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& re
     if (option == "--time=-" && !nvrtc.at_least(12, 1)) continue;
     out.push_back(option);
   }
+  if (request.only_headers) out.push_back("--fdevice-syntax-only");
   if (!request.random_seed.empty() && nvrtc.at_least(12, 9))
     out.push_back("-frandom-seed=" + request.random_seed);
   if (trace && nvrtc.at_least(12, 8)) out.push_back("--fdevice-time-trace=" + prefix + "trace");
@@ -140,12 +141,6 @@ bool translate_with_header(const Nvrtc& nvrtc, const WorkerRequest& request, con
   return false;
 }
 
-/// ptxas reads the front end's trace again, and refuses one of gigabytes (FlashAttention-3: 2.2 GB).
-bool trace_is_too_large(const WorkerResponse& response) {
-  return response.status == Status::compile_failed &&
-         response.log.find("Parsed trace file") != std::string::npos;
-}
-
 std::vector<std::string> headers_in(const HeaderTrace& trace, const WorkerRequest& request) {
   std::vector<std::string> out = trace.headers();
   // Those of memory only lead to others, which are listed as well.
@@ -154,34 +149,6 @@ std::vector<std::string> headers_in(const HeaderTrace& trace, const WorkerReques
                        [&](const auto& replaced) { return replaced.first == read; });
   });
   return out;
-}
-
-/// The compile once more without a trace, and the headers from a pass that only checks the syntax, whose
-/// trace is small.
-void translate_without_trace(const Nvrtc& nvrtc, const WorkerRequest& request, const std::string& prefix,
-                             const HeaderTrace& trace, WorkerResponse& response) {
-  const auto fresh = [&] {
-    WorkerResponse out;
-    out.nvrtc_version = response.nvrtc_version;
-    out.private_directory = response.private_directory;
-    out.worker_pid = response.worker_pid;
-    out.header = response.header;
-    return out;
-  };
-  WorkerResponse without = fresh();
-  if (translate(nvrtc, request, options_for(nvrtc, request, prefix, false), without)) {
-    trace.empty();
-    WorkerRequest syntax = request;
-    syntax.name_expressions.clear();
-    syntax.options.emplace_back("--fdevice-syntax-only");
-    WorkerResponse ignored = fresh();
-    try {
-      translate(nvrtc, syntax, options_for(nvrtc, syntax, prefix, true), ignored);
-    } catch (const Error&) {  // there is no image to ask for
-    }
-    without.headers_read = headers_in(trace, request);
-  }
-  response = std::move(without);
 }
 
 /// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
@@ -219,10 +186,14 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
       if (trace) trace->empty();
     }
   }
-  if (!done) done = translate(nvrtc, request, options, response);
-  if (!done && trace && trace_is_too_large(response)) {
-    translate_without_trace(nvrtc, request, prefix, *trace, response);
-    return;
+  if (request.only_headers) {
+    try {
+      translate(nvrtc, request, options, response);
+    } catch (const Error&) {  // there is no image to ask for
+    }
+    response.status = Status::ok;
+  } else if (!done) {
+    translate(nvrtc, request, options, response);
   }
   if (trace && response.status == Status::ok) response.headers_read = headers_in(*trace, request);
 }

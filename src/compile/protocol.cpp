@@ -95,7 +95,8 @@ std::string encode(const WorkerRequest& r) {
   out.bytes(r.random_seed);
   put_strings(out, r.name_expressions);
   put_strings(out, r.linked);
-  out.number<std::uint8_t>(r.trace_headers).number<std::uint8_t>(r.want_ptx);
+  out.number<std::uint8_t>(r.trace_headers).number<std::uint8_t>(r.only_headers);
+  out.number<std::uint8_t>(r.want_ptx);
   out.number(r.header.step).bytes(r.header.file).number(r.header.heap_bytes).number(r.header.only_in);
   return std::move(out.str());
 }
@@ -115,6 +116,7 @@ WorkerRequest decode_request(std::string_view bytes) {
   r.name_expressions = get_strings(in);
   r.linked = get_strings(in);
   r.trace_headers = in.number<std::uint8_t>() != 0;
+  r.only_headers = in.number<std::uint8_t>() != 0;
   r.want_ptx = in.number<std::uint8_t>() != 0;
   r.header.step = in.number<HeaderOrder::Step>();
   if (r.header.step > HeaderOrder::Step::use) throw base::Malformed("unknown header step");

@@ -14,7 +14,7 @@
 
 namespace kiln::compile {
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 /// Programs pretend to lie here: below a file nothing can exist, so no quoted include is ever found beside
 /// the source.
 inline constexpr const char* kProgramDirectory = "/dev/null/";
@@ -50,6 +50,7 @@ struct WorkerRequest {
   std::vector<std::string> name_expressions;
   std::vector<std::string> linked;  ///< files and directories outside the roots that symlinks in them lead to
   bool trace_headers = false;       ///< report which files were read
+  bool only_headers = false;        ///< with trace_headers: the source is read and nothing is compiled
   bool want_ptx = false;
   HeaderOrder header;
 };

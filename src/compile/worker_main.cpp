@@ -19,6 +19,7 @@
 #include "base/fd.hpp"
 #include "base/wire.hpp"
 #include "compile/leftovers.hpp"
+#include "compile/nvrtc_log.hpp"
 #include "compile/nvrtc_program.hpp"
 #include "toolchain/nvrtc.hpp"
 
@@ -119,6 +120,7 @@ int worker_main(int argc, char** argv) {
       response.message = std::string("malformed request: ") + error.what();
     }
     if (send_frame(kWorkerSocket, encode(response), base::Deadline::never()) != Transfer::ok) break;
+    if (refuses_trace(response)) break;  // the next compile in this process would crash
   }
   leave();  // the socket of a killed host may close before its pidfd tells
 }
