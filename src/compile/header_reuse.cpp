@@ -180,6 +180,7 @@ Answer ask_with_headers(const WorkerRequest& request, const HeaderUnit& unit, Pr
 Answer ask_without_trace(WorkerRequest request, const Ask& ask) {
   request.trace_headers = false;
   Answer answer = ask(request);
+  if (answer.fate == Fate::died && answer.signal == 0) answer = ask(request);  // the one that had refused left
   if (answer.fate != Fate::answered || answer.response.status != Status::ok) return answer;
   request.trace_headers = request.only_headers = true;
   request.name_expressions.clear();
