@@ -96,7 +96,8 @@ int run(Context& context, const RunFlags& flags) {
   const source::Manifest& manifest = opened.origin().manifest.on(opened.target().arch);
   const Assignments given = split(manifest, flags.assignments);
   const std::vector<Value> values = source::positional(manifest, given.parameters);
-  const source::Resolved resolved = source::resolve(opened.origin().manifest, values, opened.target().arch);
+  const runtime::TunedCall call = opened.resolve(values);
+  const source::Resolved& resolved = call.resolved;
   // What needs no image is looked at before there is one.
   std::vector<compile::ExportFact> exports;
   if (!manifest.exports.empty()) exports = opened.get(values, {}).image().facts.exports;
@@ -118,10 +119,12 @@ int run(Context& context, const RunFlags& flags) {
             {"arguments", run_case.describe()},
             {"performance_warnings", kernel.image().facts.performance_warnings},
             {"limits_broken", limits_json(broken)}};
+  if (!call.tuned.empty()) json["tuned"] = json_of(call.tuned);
   if (!context.json) {
     print(paint(resolved.specialization.to_string(), Style::bold, standard_output()) + "\n");
     print("  " + run_case.describe() + "  on " + gpu.facts().name + ", " + resolved.arch.name() + ", from " +
           outcome + "\n");
+    if (!call.tuned.empty()) print_definition("tuned", text_of(call.tuned), 13);
     print_limits(kernel.image().facts, broken, 13);
   }
   int exit = kDone;
