@@ -180,7 +180,7 @@ class Row:
 
 @functools.cache
 def _peers():
-    path = os.environ.get("KILN_PEERS")
+    path = os.environ.get("BENCH_PEERS")
     if not path:
         return None
     spec = importlib.util.spec_from_file_location("peers", path)
@@ -190,7 +190,7 @@ def _peers():
 
 
 class peers:
-    """Kernels of other projects, label -> callable, from the module that KILN_PEERS names; {} without one, or where it lacks them."""
+    """Kernels of other projects, label -> callable, from the module that BENCH_PEERS names; {} without one, or where it lacks them."""
 
     @staticmethod
     def get(name):
@@ -198,8 +198,8 @@ class peers:
 
 
 def compiled(function):
-    """torch.compile for fixed shapes; None (left out of the row) under KILN_NO_COMPILE, for a quick table."""
-    if os.environ.get("KILN_NO_COMPILE"):
+    """torch.compile for fixed shapes; None (left out of the row) under BENCH_NO_COMPILE, for a quick table."""
+    if os.environ.get("BENCH_NO_COMPILE"):
         return None
     torch._dynamo.reset()
     return torch.compile(function, dynamic=False)

@@ -4,7 +4,7 @@
     tests/templates/run.py [--tests] [--bench] [--only NAME,...] [--match TEXT] [--jobs N] [--json FILE]
 
 Without --tests and --bench: both. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
-KILN_PEERS names a Python module with other projects' kernels (harness.peers). Exit status 1 when a test failed, 77 without torch or a GPU.
+BENCH_PEERS names a Python module with other projects' kernels (harness.peers). Exit status 1 when a test failed, 77 without torch or a GPU.
 """
 import argparse
 import concurrent.futures
