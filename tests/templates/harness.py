@@ -176,6 +176,7 @@ class Row:
     launches: dict
     flops: int = 0
     bar_us: float = 0.0  # of latency-bound rows that have a bar of their own
+    bar: float = -1.0  # share of the stream; negative: 0.92 from 64 MB on, else 0.85; 0: none
 
 
 @functools.cache

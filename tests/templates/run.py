@@ -78,7 +78,7 @@ def run_bench(name):
         best = min(rivals, key=rivals.get) if rivals else None
         stream = harness.stream_us(row.read, row.write)
         yield {"case": row.case, "us": us, "tb_per_s": (row.read + row.write) / us / 1e6, "stream_us": stream, "share": stream / us, "bytes": row.read + row.write,
-               "bar": 0.92 if row.read + row.write >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals, "best_peer": best,
+               "bar": row.bar if row.bar >= 0 else 0.92 if row.read + row.write >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals, "best_peer": best,
                "ratio": rivals[best] / us if best else None}
 
 
