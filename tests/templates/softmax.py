@@ -5,6 +5,8 @@ import torch
 
 from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
+SANITIZE = ["softmax T=f32 H=128256 rows=5", "softmax T=bf16 H=1000 rows=37", "softmax T=bf16 H=50257 rows=3 LOG=true", "softmax T=f32 H=0 columns=9000 rows=5"]
+
 
 def reference(x, temperature=1.0, log=False):
     v = x.double() / temperature
