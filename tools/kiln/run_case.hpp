@@ -41,8 +41,8 @@ class RunCase {
   bool is_written(std::size_t argument) const;
   /// Bytes that one set takes.
   std::uint64_t set_bytes() const noexcept;
-  /// "rows=64 stride_x=4096 eps=1e-06": what was launched with.
-  std::string describe() const;
+  /// {"rows", "64"}, {"eps", "1e-06"}, ...: the scalar arguments, then the run-time values.
+  std::vector<Parameter> values() const;
 
   /// A kernel of kiln's own (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
   const runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
@@ -54,6 +54,8 @@ class RunCase {
   void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
                        const GivenArguments& given);
   void size_buffers();
+  [[noreturn]] void refuse_empty(const source::ArgumentSpec& argument, std::size_t dimension,
+                                 std::int64_t extent) const;
   void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed);
   void fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed);
   void fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
