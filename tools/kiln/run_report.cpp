@@ -30,7 +30,7 @@ std::string wrongs_of(const CheckedArgument& r) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
   if (is_integer(r) && r.differing) {
-    add(std::to_string(r.differing) + " of " + counted(r.elements, "element") + " differ, by up to " +
+    add(std::to_string(r.differing) + " of " + std::to_string(r.elements) + " elements differ, by up to " +
         formatted("%.15g", r.max_abs));
   } else if (!(r.relative_rms <= r.tolerance)) {
     add("relative RMS " + formatted("%.2e", r.relative_rms) + " where " + formatted("%.1e", r.tolerance) +
