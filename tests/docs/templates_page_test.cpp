@@ -1,11 +1,10 @@
 // docs/templates.md is what the manifests say, and `kiln templates --markdown` says it in Markdown.
-#include "docs/page.hpp"
-#include "tools/kiln_process.hpp"
+#include "docs/run_commands.hpp"
 
 namespace kiln::test {
 namespace {
 
-using TemplatesPage = KilnCommand;
+using TemplatesPage = KilnCompiler;
 
 TEST_F(TemplatesPage, IsWhatTheShippedManifestsSay) {
   const Finished done = kiln({"templates", "--markdown"}, {{"KILN_TEMPLATE_PATH", ""}});
@@ -21,6 +20,20 @@ TEST_F(TemplatesPage, HasASectionForEachTemplateThatIsNotInternal) {
   for (const auto& one : listed.at("templates")) {
     const std::string name = one.at("name");
     EXPECT_EQ(page.find("\n## " + name + '\n') != page.npos, !one.at("internal")) << name;
+  }
+}
+
+TEST_F(TemplatesPage, HasACommandForEachThatRunsAsItStands) {
+  // On the fake driver, which computes nothing: that there is data for every argument, a launch and a cost.
+  const auto commands = run_commands(read_source("docs/templates.md"));
+  const auto listed = kiln({"templates", "--json"}, {{"KILN_TEMPLATE_PATH", ""}}).json();
+  EXPECT_EQ(commands.size(), listed.at("templates").size());
+  for (Arguments words : commands) {
+    words.erase(std::remove(words.begin(), words.end(), "--check"), words.end());
+    words.push_back("--json");
+    const Finished done = kiln(words, {{"KILN_TEMPLATE_PATH", ""}, {"KILN_LIBCUDA", KILN_FAKE_CUDA}});
+    EXPECT_EQ(done.status, 0) << words[1] << '\n' << done.err;
+    EXPECT_TRUE(done.json().contains("bench")) << words[1];
   }
 }
 

@@ -98,6 +98,10 @@ TEST_F(Run, ValuesThatAreNoneSaySo) {
   EXPECT_EQ(twice.status, 2);
   EXPECT_NE(twice.err.find("'n' is given twice; several values are a list: n=1,64"), std::string::npos)
       << twice.err;
+  const Finished parameter = run({"N=1,2"});
+  EXPECT_EQ(parameter.status, 2);
+  EXPECT_NE(parameter.err.find("parameter N = '1,2': only arguments take lists"), std::string::npos)
+      << parameter.err;
   std::string many = "n=1";
   for (int i = 2; i < 1100; ++i) many += ',' + std::to_string(i);
   EXPECT_NE(run({many}).err.find("more than 1000 sizes"), std::string::npos);

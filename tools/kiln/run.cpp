@@ -33,7 +33,13 @@ struct Assignments {
 Assignments split(const source::Manifest& manifest, const std::vector<std::string>& pieces) {
   Assignments out;
   for (const NamedValue& v : source::parse_assignments(pieces)) {
-    if (manifest.parameter_index(v.name) >= 0)
+    const bool parameter = manifest.parameter_index(v.name) >= 0;
+    if (parameter && v.value.text.find(',') != v.value.text.npos)
+      throw Error(Errc::invalid_value,
+                  "parameter " + std::string(v.name) + " = '" + std::string(v.value.text) +
+                      "': only arguments take lists; a parameter is compiled in, and each "
+                      "value is a run of its own");
+    if (parameter)
       out.parameters.push_back(v);
     else
       out.arguments.push_back(parse_list(v.name, v.value.text));
