@@ -53,21 +53,16 @@ class Steps {
   explicit Steps(std::size_t total) {
     if (standard_error().interactive) progress_.emplace(total, false);
   }
-  template <class Body>
-  decltype(auto) operator()(const std::string& what, Body&& body) {
-    struct Step {
-      Progress* progress;
-      const std::string& what;
-      ~Step() {
-        if (progress) progress->finished(what, "", false);
-      }
-    } step{progress_ ? &*progress_ : nullptr, what};
-    if (progress_) progress_->started(what);
-    return body();
+  void next(const std::string& what) {
+    if (!progress_) return;
+    if (!now_.empty()) progress_->finished(now_, "", false);
+    now_ = what;
+    progress_->started(now_);
   }
 
  private:
   std::optional<Progress> progress_;
+  std::string now_;
 };
 
 /// What ended a run before all of its sizes were through.
@@ -124,21 +119,19 @@ class Run {
   void measure() {
     const std::vector<GivenArguments> sizes = sizes_of(given_.arguments);
     const int each = (checks() ? 1 : 0) + (flags_.bench ? 1 : 0);
-    Steps step(1 + sizes.size() * static_cast<std::size_t>(std::max(each, 1)));
-    const std::string name = resolved_.specialization.to_string();
+    Steps steps(1 + sizes.size() * static_cast<std::size_t>(std::max(each, 1)));
     // What needs no image is looked at before there is one.
     std::vector<compile::ExportFact> exports;
     if (!manifest_.exports.empty()) exports = opened_.get(values_, {}).image().facts.exports;
     std::deque<RunCase> cases;  // which do not move
     for (const GivenArguments& size : sizes)
       cases.emplace_back(context_.service(), gpu_, opened_, resolved_, size, exports);
-    step("compiling " + name, [&] {
-      opened_.get(values_, {});
-      if (checks()) reference();
-    });
+    steps.next("compiling " + resolved_.specialization.to_string());
+    opened_.get(values_, {});
+    if (checks()) reference();
     for (RunCase& one : cases) {
       try {
-        results_.push_back(measure_one(one, step));
+        results_.push_back(measure_one(one, steps));
       } catch (const Error& error) {
         if (results_.empty()) throw;
         stop_ = Stop{error.code(), text_of(one.values()) + ": " + error.what()};
@@ -147,20 +140,24 @@ class Run {
     }
   }
 
-  SizeResult measure_one(RunCase& one, Steps& step) {
+  SizeResult measure_one(RunCase& one, Steps& steps) {
     SizeResult out{one.values(), {}, {}};
     const std::string at = " with " + text_of(out.values);
     const runtime::LoadedKernel& kernel = opened_.get(values_, {});
-    if (checks())
-      out.check = step("checking" + at, [&] { return check(one, kernel, reference(), flags_.seed); });
-    if (flags_.bench) out.bench = step("timing" + at, [&] { return bench(one, kernel, flags_.seed); });
+    if (checks()) {
+      steps.next("checking" + at);
+      out.check = check(one, kernel, reference(), flags_.seed);
+    }
+    if (flags_.bench) {
+      steps.next("timing" + at);
+      out.bench = bench(one, kernel, flags_.seed);
+    }
     if (flags_.check || flags_.bench) return out;
-    step("launching" + at, [&] {
-      const BufferSet buffers = one.make_buffers(flags_.seed);
-      one.launch(kernel, RunCase::addresses_of(buffers), nullptr);
-      gpu_.driver().check(gpu_.driver().cuCtxSynchronize(), "cuCtxSynchronize",
-                          "running " + resolved_.specialization.to_string());
-    });
+    steps.next("launching" + at);
+    const BufferSet buffers = one.make_buffers(flags_.seed);
+    one.launch(kernel, RunCase::addresses_of(buffers), nullptr);
+    gpu_.driver().check(gpu_.driver().cuCtxSynchronize(), "cuCtxSynchronize",
+                        "running " + resolved_.specialization.to_string());
     return out;
   }
 

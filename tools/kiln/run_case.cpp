@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 
 #include "base/text.hpp"
 #include "fill_values.hpp"
@@ -27,22 +26,6 @@ T parse_number(const std::string& name, const std::string& text) {
 }
 
 }  // namespace
-
-ArgumentList& ArgumentList::number(double value) {
-  std::uint64_t bits;
-  std::memcpy(&bits, &value, 8);
-  return add({KILN_ARG_FLOAT, 8}, bits);
-}
-
-void ArgumentList::launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const {
-  std::vector<const void*> data;
-  for (const std::uint64_t& bits : bits_) data.push_back(&bits);
-  // A new array of types each time would defeat the kernel's memory of what it has checked: prepare() alone
-  // is what is needed.
-  runtime::PreparedLaunch prepared;
-  kernel.prepare(types_.data(), data.data(), types_.size(), prepared);
-  kernel.launch_prepared(stream, prepared);
-}
 
 RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
                  const source::Resolved& resolved, const GivenArguments& given,

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "argument_list.hpp"
 #include "device.hpp"
 #include "run_fill.hpp"
 #include "runtime/service.hpp"
@@ -69,26 +70,6 @@ class RunCase {
   std::vector<double> floats_;           // by argument
   std::vector<std::uint64_t> elements_;  // by argument, 0: none
   std::map<std::size_t, FillKernel> fill_kernels_;
-};
-
-/// A typed argument list built at run time, for LoadedKernel::launch.
-class ArgumentList {
- public:
-  ArgumentList& pointer(toolchain::CUdeviceptr value) { return add({KILN_ARG_POINTER, 8}, value); }
-  ArgumentList& integer(std::int64_t value) {
-    return add({KILN_ARG_SIGNED, 8}, static_cast<std::uint64_t>(value));
-  }
-  ArgumentList& number(double value);
-  void launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const;
-
- private:
-  ArgumentList& add(kiln_arg_type type, std::uint64_t bits) {
-    types_.push_back(type);
-    bits_.push_back(bits);
-    return *this;
-  }
-  std::vector<kiln_arg_type> types_;
-  std::vector<std::uint64_t> bits_;
 };
 
 }  // namespace kiln::cli
