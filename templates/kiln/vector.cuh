@@ -13,33 +13,22 @@ struct Vec {
   u32 word[REGISTERS] = {};  // less than 4 bytes: the low ones of word[0]
 };
 
-// What the caches should expect. `once`: data that this launch does not touch again; it does not displace what stays useful in L1.
-enum class Cache { reuse, once };
-
 // REQUIRES: p is global memory, aligned to min(16, N * sizeof(T)) bytes. The loads are volatile: they are issued in program order and are
-// never moved over a store, a barrier or pdl_wait(), so that an output may overwrite its input in place. Coherent (never .nc) for the same reason.
-template <int N, Cache CACHE = Cache::reuse, typename T>
+// never moved over a store, a barrier or pdl_wait(), so that an output may overwrite its input in place. Coherent (never .nc) for the same
+// reason, and without a cache hint: L1::no_allocate costs a stream of 16-byte accesses 4 to 6 % (H200).
+template <int N, typename T>
 __device__ __forceinline__ Vec<T, N> load(const T* p) {
   Vec<T, N> v;
   constexpr int BYTES = Vec<T, N>::BYTES;
-  constexpr bool ONCE = CACHE == Cache::once;
   if constexpr (BYTES >= 16) {
 #pragma unroll
     for (int i = 0; i < BYTES / 16; ++i) {
       const char* q = reinterpret_cast<const char*>(p) + 16 * i;
       u32* w = v.word + 4 * i;
-      if constexpr (ONCE) {
-        asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(q));
-      } else {
-        asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(q));
-      }
+      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(q));
     }
   } else if constexpr (BYTES == 8) {
-    if constexpr (ONCE) {
-      asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
-    } else {
-      asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
-    }
+    asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
   } else if constexpr (BYTES == 4) {
     asm volatile("ld.global.u32 %0, [%1];" : "=r"(v.word[0]) : "l"(p));
   } else if constexpr (BYTES == 2) {
@@ -54,7 +43,7 @@ __device__ __forceinline__ Vec<T, N> load(const T* p) {
 __device__ __forceinline__ f32 load_one(const f32* p) { return __uint_as_float(load<1>(p).word[0]); }
 
 // REQUIRES: as load.
-template <Cache CACHE = Cache::reuse, typename T, int N>
+template <typename T, int N>
 __device__ __forceinline__ void store(T* p, const Vec<T, N>& v) {
   constexpr int BYTES = Vec<T, N>::BYTES;
   if constexpr (BYTES >= 16) {
@@ -62,11 +51,7 @@ __device__ __forceinline__ void store(T* p, const Vec<T, N>& v) {
     for (int i = 0; i < BYTES / 16; ++i) {
       char* q = reinterpret_cast<char*>(p) + 16 * i;
       const u32* w = v.word + 4 * i;
-      if constexpr (CACHE == Cache::once) {
-        asm volatile("st.global.cs.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(q), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
-      } else {
-        asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(q), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
-      }
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(q), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
     }
   } else if constexpr (BYTES == 8) {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.word[0]), "r"(v.word[1]) : "memory");
@@ -93,6 +78,39 @@ __device__ __forceinline__ void widen(const Vec<T, N>& v, float (&out)[N]) {
     } else {
       out[i] = to_float(T{static_cast<u8>(v.word[i / 4] >> (8 * (i % 4)))});
     }
+  }
+}
+
+// Between two uses of the same vector: what was made of it before is made again, not held in registers meanwhile.
+template <typename T, int N>
+__device__ __forceinline__ void keep_packed(Vec<T, N>& v) {
+#pragma unroll
+  for (int i = 0; i < Vec<T, N>::REGISTERS; ++i) asm volatile("" : "+r"(v.word[i]));
+}
+
+// The largest element; a NaN counts only where all are (T: f32, f16, bf16).
+template <typename T, int N>
+__device__ __forceinline__ float max_of(const Vec<T, N>& v) {
+  if constexpr (sizeof(T) == 2 && N > 1) {  // pairs in one instruction
+    Vec<T, 2> pair;
+    pair.word[0] = v.word[0];
+#pragma unroll
+    for (int i = 1; i < N / 2; ++i) {
+      if constexpr (same<T, bf16>) {
+        asm("max.bf16x2 %0, %0, %1;" : "+r"(pair.word[0]) : "r"(v.word[i]));
+      } else {
+        asm("max.f16x2 %0, %0, %1;" : "+r"(pair.word[0]) : "r"(v.word[i]));
+      }
+    }
+    float out[2];
+    widen(pair, out);
+    return fmaxf(out[0], out[1]);
+  } else {
+    float out[N];
+    widen(v, out);
+#pragma unroll
+    for (int i = 1; i < N; ++i) out[0] = fmaxf(out[0], out[i]);
+    return out[0];
   }
 }
 
