@@ -6,6 +6,7 @@
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "kiln/error.hpp"
+#include "run_sizes.hpp"
 #include "source/plan.hpp"
 #include "tune_report.hpp"
 #include "tuned_device.hpp"
@@ -40,19 +41,19 @@ std::vector<std::vector<Parameter>> product_of(const Lists& lists) {
 /// "T=bf16 H=2048,4096 rows=64,8192": two calls to tune, each timed at two sizes.
 std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const TuneFlags& flags,
                                      base::Arch arch) {
-  Lists parameters, arguments;
+  Lists parameters;
+  std::vector<GivenList> arguments;
   for (const NamedValue& v : source::parse_assignments(flags.assignments)) {
-    auto& lists = manifest.parameter_index(v.name) >= 0 ? parameters : arguments;
-    lists.emplace_back(std::string(v.name), base::split(std::string(v.value.text), ','));
-    if (lists.back().second.empty())
-      throw Error(Errc::invalid_value, "'" + std::string(v.name) + "=' has no value");
+    GivenList list = parse_list(v.name, v.value.text);
+    if (v.value.text.empty()) throw Error(Errc::invalid_value, "'" + list.name + "=' has no value");
+    if (manifest.parameter_index(v.name) >= 0)
+      parameters.emplace_back(std::move(list.name), std::move(list.values));
+    else
+      arguments.push_back(std::move(list));
   }
   TuneRequest request;
   request.seed = flags.seed;
-  for (const auto& size : product_of(arguments)) {
-    GivenArguments& given = request.sizes.emplace_back();
-    for (const Parameter& p : size) given[p.name] = p.value;
-  }
+  request.sizes = sizes_of(arguments);
   std::vector<std::vector<Parameter>> calls;
   if (!flags.all_prewarm) {
     calls = product_of(parameters);

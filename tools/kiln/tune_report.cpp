@@ -1,5 +1,7 @@
 #include "tune_report.hpp"
 
+#include <cmath>
+
 #include "base/text.hpp"
 
 namespace kiln::cli {
@@ -116,10 +118,12 @@ void print_choices(const std::vector<StoredChoice>& choices, const std::string& 
                {"RATIO", Fit::right}});
   for (const StoredChoice& stored : choices) {
     const compile::TunedChoice& c = stored.choice;
-    double us = 0, default_us = 0;
-    for (const auto& timing : c.timings) us += timing.us, default_us += timing.default_us;
-    table.add({stored.key.hex().substr(0, 12), c.template_name, text_of(c.fixed), c.arch, c.device,
-               text_of(c.chosen), default_us > 0 ? figure("%.3f", us / default_us) : "-"});
+    double sum = 0;
+    for (const auto& timing : c.timings) sum += std::log(timing.us / timing.default_us);
+    table.add(
+        {stored.key.hex().substr(0, 12), c.template_name, text_of(c.fixed), c.arch, c.device,
+         text_of(c.chosen),
+         c.timings.empty() ? "-" : figure("%.3f", std::exp(sum / static_cast<double>(c.timings.size())))});
   }
   table.print();
   print_paragraph(counted(choices.size(), "tuned choice") + ", in " + directory + " and its layers",
