@@ -2,6 +2,7 @@
 // looks.
 #include <filesystem>
 
+#include "cache/store.hpp"
 #include "tune_fixture.hpp"
 
 namespace kiln::test {
@@ -156,6 +157,16 @@ TEST_F(Tune, EveryOtherCommandCopesWithChoices) {
   EXPECT_EQ(kiln({"gc"}).status, 0);
   EXPECT_EQ(choices().size(), 1u);
   EXPECT_EQ(threads({"N=3"}), "64");
+  {  // A cache that has nothing else.
+    const auto never = base::Deadline::never();
+    const Key id = *Key::from_hex(key);
+    const auto record = cache::Store::open({.directory = cache()})->peek(id, never);
+    ASSERT_TRUE(record);
+    ASSERT_EQ(cache::Store::open({.directory = path("bare")})->put(id, *record).put, cache::Put::stored);
+  }
+  const Finished bare = kiln({"ls"}, {{"KILN_CACHE_DIR", path("bare")}});
+  EXPECT_EQ(bare.status, 0);
+  EXPECT_NE(bare.out.find("only 1 tuned choice"), std::string::npos) << bare.out;
   EXPECT_EQ(kiln({"clear", "--yes"}).status, 0);
   EXPECT_EQ(choices().size(), 0u);
 }
