@@ -48,33 +48,34 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
 
   pdl_wait();
   if constexpr (HELD) read(0);
-  f32 divisor = 1.0f, found = 0.0f;
+  f32 divisor = 1.0f, largest_part = 0.0f;
   if constexpr (SCALING == Scaling::fixed) divisor = scale ? load_one(scale) : 1.0f;
   if constexpr (SCALING == Scaling::tensor) {
-    for (int i = member; i < parts; i += TEAM) found = larger_magnitude(found, load_one(amax + i));
+    for (int i = member; i < parts; i += TEAM) largest_part = fmaxf(largest_part, load_one(amax + i));
   }
   pdl_launch_dependents();
 
+  Amax<T> largest_x;
   if constexpr (OF_X) {
 #pragma unroll 1
     for (int batch = 0; batch < MINE; batch += BATCH) {
       if constexpr (!HELD) read(batch);
 #pragma unroll
       for (int i = 0; i < BATCH; ++i) {
-        if (!has(batch + i)) continue;
-        f32 v[VEC];
-        widen(piece[i], v);
-        for (int j = 0; j < VEC; ++j) found = larger_magnitude(found, v[j]);
+        if (has(batch + i)) largest_x.add(piece[i]);
       }
     }
   }
+  bool finite = false;  // x is, and its quotients are
   if constexpr (SCALING != Scaling::fixed) {
-    divisor = scale_of<OUT, POW2>(row_reduce<TEAM>(found, Max{}, partial, member), eps);
+    const f32 found = row_amax<TEAM>(OF_X ? largest_x.value() : largest_part, partial, member);
+    finite = found < infinity();
+    divisor = scale_of<OUT, POW2>(found, eps);
     const Scales<SCALE> scales{out_scale, stride_out_scale, stride_out_group};
     if (member == 0 && (OF_X ? own_row < rows : first == 0)) scales.template store<PER_ROW>(own_row, column / SPAN, divisor);
   }
-  const f32 reciprocal = __frcp_rn(divisor);
 
+  const f32 reciprocal = __frcp_rn(divisor);
 #pragma unroll 1
   for (int batch = 0; batch < MINE; batch += BATCH) {
     if constexpr (!HELD) read(batch);
@@ -83,7 +84,13 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
       if (own_row >= rows || !has(batch + i)) continue;
       f32 v[VEC];
       widen(piece[i], v);
-      for (int j = 0; j < VEC; ++j) v[j] = POW2 ? v[j] * reciprocal : divide(v[j], divisor, reciprocal);
+      if constexpr (POW2) {
+        for (int j = 0; j < VEC; ++j) v[j] *= reciprocal;
+      } else if (finite) {
+        for (int j = 0; j < VEC; ++j) v[j] = divide(v[j], divisor, reciprocal);
+      } else {
+        for (int j = 0; j < VEC; ++j) v[j] = divide_any(v[j], divisor, reciprocal);
+      }
       store(out_span + at(batch + i), narrow<OUT>(v));
     }
   }

@@ -2,6 +2,8 @@
 #pragma once
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
+#include "kiln/reduce.cuh"
+#include "kiln/vector.cuh"
 
 namespace kiln {
 
@@ -12,15 +14,79 @@ enum class Scaling { fixed, tensor, row, group };
 template <typename OUT>
 inline constexpr float largest = same<OUT, e4m3> ? 448.0f : 57344.0f;
 
-// The larger magnitude. NaN counts for nothing: one does not decide over the scale of its neighbours.
-__device__ __forceinline__ float larger_magnitude(float amax, float v) { return fmaxf(amax, fabsf(v)); }
+// The largest magnitude of what is added. NaN counts for nothing: one does not decide over the scale of its neighbours.
+template <typename T>
+struct Amax {
+  // From sm_86 on pairs of 2-byte elements are compared where they lie; the signs are then of no meaning.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 860
+  static constexpr bool PAIRS = sizeof(T) == 2;
+#else
+  static constexpr bool PAIRS = false;
+#endif
+  u32 found = 0;  // two elements, or a float
+
+  __device__ __forceinline__ static u32 larger(u32 a, u32 b) {
+    u32 m = 0;
+    if constexpr (!PAIRS) {
+      m = __float_as_uint(fmaxf(fabsf(__uint_as_float(a)), fabsf(__uint_as_float(b))));
+    } else if constexpr (same<T, bf16>) {
+      asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    } else {
+      asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
+    }
+    return m;
+  }
+  template <int N>
+  __device__ __forceinline__ void add(const Vec<T, N>& v) {
+    if constexpr (PAIRS) {
+#pragma unroll
+      for (int i = 0; i < Vec<T, N>::REGISTERS; ++i) found = larger(found, v.word[i]);
+    } else {
+      f32 wide[N];
+      widen(v, wide);
+      for (int i = 0; i < N; ++i) found = larger(found, __float_as_uint(wide[i]));
+    }
+  }
+  __device__ __forceinline__ float value() const {
+    if constexpr (PAIRS) {
+      return fmaxf(fabsf(to_float(T{static_cast<u16>(found)})), fabsf(to_float(T{static_cast<u16>(found >> 16)})));
+    } else {
+      return __uint_as_float(found);
+    }
+  }
+};
+
+// The largest v >= 0 of THREADS threads, as row_reduce gives it; a warp's in one instruction, for the bits of such floats are ordered like them.
+template <int THREADS>
+__device__ __forceinline__ float row_amax(float v, float* shared, int thread) {
+  if constexpr (THREADS < 32) {
+    return warp_reduce<THREADS>(v, Max{});
+  } else {
+    const auto warp_amax = [](float f) {
+      u32 bits;
+      asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(bits) : "r"(__float_as_uint(f)));
+      return __uint_as_float(bits);
+    };
+    v = warp_amax(v);
+    if constexpr (THREADS == 32) return v;
+    if (thread % 32 == 0) shared[thread / 32] = v;
+    __syncthreads();
+    return warp_amax(thread % 32 < THREADS / 32 ? shared[thread % 32] : 0.0f);
+  }
+}
 
 // x / y as IEEE division rounds it, in three instructions, for `reciprocal` = 1 / y rounded to nearest (Markstein, IBM J. Res. Dev. 34, 1990).
-// A quotient beyond the largest float is infinite. REQUIRES: y and reciprocal are normal; a quotient below 2^-100 may be an ulp off.
+// The remainder is taken with this sign so that -0 stays -0. REQUIRES: y and reciprocal are normal, x and the quotient are finite; a
+// quotient below 2^-100 may be an ulp off.
 __device__ __forceinline__ float divide(float x, float y, float reciprocal) {
   const float q = x * reciprocal;
-  const float better = fmaf(fmaf(-q, y, x), reciprocal, q);
-  return fabsf(q) < infinity() ? better : q;  // infinities have no remainder
+  return fmaf(-fmaf(q, y, -x), reciprocal, q);
+}
+
+// The same, and infinite where x is or where the quotient is too large.
+__device__ __forceinline__ float divide_any(float x, float y, float reciprocal) {
+  const float q = x * reciprocal;
+  return fabsf(q) < infinity() ? divide(x, y, reciprocal) : q;
 }
 
 // The scale for magnitudes up to amax. An infinity counts as the largest float, so that a scale is finite. POW2: rounded up to a power of

@@ -87,12 +87,12 @@ class Quantised:
             amax = Guarded(parts, dtype="i32")
             kernel("amax", T=dtype, H=h, **({"VEC": parameters["VEC"]} if parameters.get("VEC", 16) < 4 else {}))(amax.view, x, rows, x.stride(0), parts)
         k(*pointers, None, self.scale_out.view, *strides, 1e-10, amax.view if amax else None, parts if amax else 0)
-        raw = self.scale_out.view.clone()
+        raw = self.scale_out.view.clone(memory_format=torch.contiguous_format)
         if packed:
-            bytes_ = raw.contiguous().view(torch.uint8).reshape(rows, 4 * words)
+            bytes_ = raw.view(torch.uint8).reshape(rows, 4 * words)
             assert bool((bytes_[:, self.groups:] == 0).all()), "bytes that a row's last word has left are cleared"
             raw = bytes_[:, :self.groups].int() << 23
-        self.scale = raw.contiguous().view(torch.float32)
+        self.scale = raw.view(torch.float32)
 
     def check(self, what):
         self.out.check(what)
@@ -116,8 +116,8 @@ def expect_right(x, scaling, group=0, dtype="bf16", what="", scale=None, out="e4
     each = used.reshape(-1, 1, 1) if used.numel() in (1, rows) and not group else used.reshape(rows, -1, 1)
     spans = x.reshape(rows, -1, group) if group else x.reshape(rows, 1, h)
     got = q.codes.reshape(spans.shape)
-    apart = codes_apart(got, divided(spans, each, out))
-    assert int(apart.max()) == 0, f"{what}: {int((apart > 0).sum())} of {apart.numel()} codes are not those of f32 division, largest distance {int(apart.max())}"
+    want = divided(spans, each, out)
+    expect_same_bits(got, want, f"{what}: codes, {int(codes_apart(got, want).max())} apart at most,")
     off = codes_apart(got, exact(spans, each, out))
     assert int(off.max()) <= 1, f"{what}: {int(off.max())} codes from the exact quotient"
     q.check(what)
@@ -238,8 +238,7 @@ def test_large():
             part = x[first:first + 1000]
             spans = part.reshape(1000, -1, g or h)
             scale = torch.tensor([0.01], device="cuda") if s == "static" else q.scale if s == "tensor" else q.scale[first:first + 1000].reshape(1000, -1, 1)
-            apart = codes_apart(q.codes[first:first + 1000].reshape(spans.shape), divided(spans, scale))
-            assert int(apart.max()) == 0, f"{s} {g} from row {first}"
+            expect_same_bits(q.codes[first:first + 1000].reshape(spans.shape), divided(spans, scale), f"{s} {g} from row {first}")
             if s not in ("static", "tensor"):
                 expect_same_bits(scale.reshape(1000, -1), scale_of(magnitudes(spans).amax(dim=2)), f"{s} {g} from row {first}")
         if s == "tensor":
