@@ -1,7 +1,13 @@
-# The templates' own tests in C++, one executable each: reference and kernel against the CPU. Those in Python are run.py's.
-file(GLOB gpu_tests CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*_gpu_test.cpp)
-foreach(source ${gpu_tests})
-  get_filename_component(name ${source} NAME_WE)
-  kiln_test(${name} SOURCES ${source} USES kiln_runtime LABEL gpu)
-  add_dependencies(${name} kiln-worker)
-endforeach()
+# The shipped templates: through the compiler here, and on a GPU against float64 (run.py, in torch) and the CPU (*_gpu_test.cpp).
+kiln_test(templates_shipped_test SOURCES templates/shipped_test.cpp USES kiln_process LABEL process TIMEOUT 600)
+
+find_package(Python3 COMPONENTS Interpreter)
+get_target_property(kiln_library_type kiln TYPE)
+if(Python3_FOUND AND kiln_library_type STREQUAL "SHARED_LIBRARY")
+  add_test(NAME Templates.AgreeWithFloat64InTorch COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py --tests)
+  set_tests_properties(Templates.AgreeWithFloat64InTorch PROPERTIES LABELS gpu TIMEOUT 600 SKIP_RETURN_CODE 77
+    ENVIRONMENT "KILN_LIBRARY=$<TARGET_FILE:kiln>;KILN_TEMPLATE_PATH=${PROJECT_SOURCE_DIR}/templates;KILN_WORKER=$<TARGET_FILE:kiln-worker>")
+endif()
+
+kiln_test(fp8_quant_gpu_test SOURCES templates/fp8_quant_gpu_test.cpp USES kiln_runtime LABEL gpu)
+add_dependencies(fp8_quant_gpu_test kiln-worker)
