@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS)) amax(f32* o
 
   const i32 part = blockIdx.x;
   const i64 end = part < rows ? ceil_div(rows - part, parts) * CHUNKS : 0;  // chunks of this part, one row behind the other
-  Amax<T> found;
+  f32 found = 0.0f;
   pdl_wait();
 #pragma unroll 1
   for (i64 first = 0; first < end; first += THREADS * BATCH) {
@@ -29,11 +29,11 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS)) amax(f32* o
       if (first + threadIdx.x + i * THREADS < end) piece[i] = load<VEC, Cache::once>(x + (part + (row + chunk / CHUNKS) * parts) * stride_x + chunk % CHUNKS * VEC);
     }
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) found.add(piece[i]);  // zeros where there is no chunk
+    for (int i = 0; i < BATCH; ++i) found = fmaxf(found, amax_of(piece[i]));  // zeros where there is no chunk
   }
   pdl_launch_dependents();
-  const f32 all = row_amax<THREADS>(found.value(), partial, threadIdx.x);
-  if (threadIdx.x == 0) out[part] = all;
+  found = row_amax<THREADS>(found, partial, threadIdx.x);
+  if (threadIdx.x == 0) out[part] = found;
 }
 
 }  // namespace kiln

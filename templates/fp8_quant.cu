@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   constexpr int PER_ROW = H / SPAN;
   constexpr int CHUNKS = SPAN / VEC;
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a span per thread
-  constexpr bool HELD = MINE * VEC <= 48 && MINE * Values::REGISTERS <= 32;  // more than that spills at 1024 threads
+  constexpr bool HELD = MINE * Values::REGISTERS <= 32;  // more than that spills at 1024 threads
   constexpr int BATCH = HELD ? MINE : larger(1, 16 / Values::REGISTERS);  // chunks whose loads are in flight together
   constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;  // threads that look for a maximum together
   __shared__ f32 partial[reduce_slots(TEAM)];
@@ -48,27 +48,27 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
 
   pdl_wait();
   if constexpr (HELD) read(0);
-  f32 divisor = 1.0f, largest_part = 0.0f;
+  f32 divisor = 1.0f, found = 0.0f;
   if constexpr (SCALING == Scaling::fixed) divisor = scale ? load_one(scale) : 1.0f;
   if constexpr (SCALING == Scaling::tensor) {
-    for (int i = member; i < parts; i += TEAM) largest_part = fmaxf(largest_part, load_one(amax + i));
+    for (int i = member; i < parts; i += TEAM) found = fmaxf(found, load_one(amax + i));
   }
   pdl_launch_dependents();
 
-  Amax<T> largest_x;
   if constexpr (OF_X) {
 #pragma unroll 1
     for (int batch = 0; batch < MINE; batch += BATCH) {
       if constexpr (!HELD) read(batch);
 #pragma unroll
       for (int i = 0; i < BATCH; ++i) {
-        if (has(batch + i)) largest_x.add(piece[i]);
+        if (has(batch + i)) found = fmaxf(found, amax_of(piece[i]));
+        keep_packed(piece[i]);
       }
     }
   }
   bool finite = false;  // x is, and its quotients are
   if constexpr (SCALING != Scaling::fixed) {
-    const f32 found = row_amax<TEAM>(OF_X ? largest_x.value() : largest_part, partial, member);
+    found = row_amax<TEAM>(found, partial, member);
     finite = found < infinity();
     divisor = scale_of<OUT, POW2>(found, eps);
     const Scales<SCALE> scales{out_scale, stride_out_scale, stride_out_group};

@@ -14,47 +14,31 @@ enum class Scaling { fixed, tensor, row, group };
 template <typename OUT>
 inline constexpr float largest = same<OUT, e4m3> ? 448.0f : 57344.0f;
 
-// The largest magnitude of what is added. NaN counts for nothing: one does not decide over the scale of its neighbours.
-template <typename T>
-struct Amax {
-  // From sm_86 on pairs of 2-byte elements are compared where they lie; the signs are then of no meaning.
+// The largest magnitude (T: f32, f16, bf16). NaN counts for nothing: one does not decide over the scale of its neighbours.
+template <typename T, int N>
+__device__ __forceinline__ float amax_of(const Vec<T, N>& v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 860
-  static constexpr bool PAIRS = sizeof(T) == 2;
-#else
-  static constexpr bool PAIRS = false;
-#endif
-  u32 found = 0;  // two elements, or a float
-
-  __device__ __forceinline__ static u32 larger(u32 a, u32 b) {
-    u32 m = 0;
-    if constexpr (!PAIRS) {
-      m = __float_as_uint(fmaxf(fabsf(__uint_as_float(a)), fabsf(__uint_as_float(b))));
-    } else if constexpr (same<T, bf16>) {
-      asm("max.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
-    } else {
-      asm("max.xorsign.abs.f16x2 %0, %1, %2;" : "=r"(m) : "r"(a), "r"(b));
-    }
-    return m;
-  }
-  template <int N>
-  __device__ __forceinline__ void add(const Vec<T, N>& v) {
-    if constexpr (PAIRS) {
+  if constexpr (sizeof(T) == 2 && N > 1) {  // pairs in one instruction; the signs are then of no meaning
+    Vec<T, 2> pair;
 #pragma unroll
-      for (int i = 0; i < Vec<T, N>::REGISTERS; ++i) found = larger(found, v.word[i]);
-    } else {
-      f32 wide[N];
-      widen(v, wide);
-      for (int i = 0; i < N; ++i) found = larger(found, __float_as_uint(wide[i]));
+    for (int i = 0; i < N / 2; ++i) {
+      if constexpr (same<T, bf16>) {
+        asm("max.xorsign.abs.bf16x2 %0, %0, %1;" : "+r"(pair.word[0]) : "r"(v.word[i]));
+      } else {
+        asm("max.xorsign.abs.f16x2 %0, %0, %1;" : "+r"(pair.word[0]) : "r"(v.word[i]));
+      }
     }
+    float out[2];
+    widen(pair, out);
+    return fmaxf(fabsf(out[0]), fabsf(out[1]));
   }
-  __device__ __forceinline__ float value() const {
-    if constexpr (PAIRS) {
-      return fmaxf(fabsf(to_float(T{static_cast<u16>(found)})), fabsf(to_float(T{static_cast<u16>(found >> 16)})));
-    } else {
-      return __uint_as_float(found);
-    }
-  }
-};
+#endif
+  float out[N], found = 0.0f;
+  widen(v, out);
+#pragma unroll
+  for (int i = 0; i < N; ++i) found = fmaxf(found, fabsf(out[i]));
+  return found;
+}
 
 // The largest v >= 0 of THREADS threads, as row_reduce gives it; a warp's in one instruction, for the bits of such floats are ordered like them.
 template <int THREADS>

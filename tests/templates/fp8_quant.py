@@ -14,6 +14,9 @@ TORCH = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 FLOAT_MAX = torch.finfo(torch.float32).max
 ALL = [("static", 0), ("tensor", 0), ("token", 0), ("group", 64), ("group", 128)]
 
+SANITIZE = ["fp8_quant T=bf16 H=7168 GROUP=128 rows=37", "fp8_quant T=f32 H=384 GROUP=64 SCALE=u8 rows=33", "fp8_quant T=f16 H=65536 SCALING=token rows=3",
+            "fp8_quant T=bf16 H=5001 SCALING=tensor rows=37 parts=300", "fp8_quant T=bf16 H=97 rows=70", "amax T=bf16 H=5001 rows=37 parts=40"]
+
 # ---- what is expected ---------------------------------------------------------------------------------------------------------------------
 
 
