@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   __shared__ f32 partial[reduce_slots(TEAM)];
 
   const int thread = threadIdx.x, member = OF_X ? thread : threadIdx.y * THREADS + thread;
-  // Of all x, the pass that found the maximum has left the end in L2: begin there.
+  // What found the maxima of all x has left the end of it in L2: begin there.
   const i64 first = static_cast<i64>(SCALING == Scaling::tensor ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * SPANS;
   const i64 first_row = first / PER_ROW;
   const u32 span = static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;  // counted from first_row's first
@@ -66,10 +66,10 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
       }
     }
   }
-  bool finite = false;  // x is, and its quotients are
+  bool finite = false;  // x is, and so are its quotients
   if constexpr (SCALING != Scaling::fixed) {
     found = row_amax<TEAM>(found, partial, member);
-    finite = found < infinity();
+    finite = OF_X && found < infinity();
     divisor = scale_of<OUT, POW2>(found, eps);
     const Scales<SCALE> scales{out_scale, stride_out_scale, stride_out_group};
     if (member == 0 && (OF_X ? own_row < rows : first == 0)) scales.template store<PER_ROW>(own_row, column / SPAN, divisor);
