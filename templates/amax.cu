@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS)) amax(f32* o
 #pragma unroll
     for (int i = 0; i < BATCH; ++i) {
       const u32 chunk = offset + i * THREADS;
-      if (first + threadIdx.x + i * THREADS < end) piece[i] = load<VEC, Cache::once>(x + (part + (row + chunk / CHUNKS) * parts) * stride_x + chunk % CHUNKS * VEC);
+      if (first + threadIdx.x + i * THREADS < end) piece[i] = load<VEC>(x + (part + (row + chunk / CHUNKS) * parts) * stride_x + chunk % CHUNKS * VEC);
     }
 #pragma unroll
     for (int i = 0; i < BATCH; ++i) found = fmaxf(found, amax_of(piece[i]));  // zeros where there is no chunk
