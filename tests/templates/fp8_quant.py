@@ -366,7 +366,7 @@ def bench():
             launches[label] = lambda o, sc, x, peer=peer: peer(o, sc, x)
         yield Row(f"fp8_quant bf16 {rows} x {h} static", 2 * rows * h, rows * h, lambda rows=rows, h=h: (torch.empty(rows, h, device="cuda", dtype=e4m3), torch.full((1,), 0.01, device="cuda"), normal(rows, h)), launches)
     for rows, h in ((64, 7168), (4096, 7168), (8192, 7168)):
-        find, k, parts = kernel("amax", T="bf16", H=h), kernel("fp8_quant", T="bf16", H=h, SCALING="tensor"), min(rows, 264)
+        find, k, parts = kernel("amax", T="bf16", H=h), kernel("fp8_quant", T="bf16", H=h, SCALING="tensor"), min(rows, 132)
 
         def both(o, sc, x, a, find=find, k=k, rows=rows, h=h, parts=parts):
             find(a, x, rows, h, parts)
