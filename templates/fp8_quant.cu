@@ -3,7 +3,6 @@
 // A row is cut into spans: the elements that share a scale, or, where all do, a few vectors for each of some threads. THREADS threads share a
 // span and hold it packed in registers until its largest magnitude is known, so that it is read once; a row too long for that is read again,
 // from L2 when it is still there. A block has SPANS spans.
-#include "kiln/cluster.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/quantum.cuh"
@@ -12,9 +11,7 @@
 
 namespace kiln {
 
-// CLUSTER > 1 needs sm_90, and a launch with that cluster size along x.
-template <typename T, int H, Scaling SCALING, typename OUT, typename SCALE, bool POW2, int SPAN, int VEC, int THREADS, int SPANS,
-          int CLUSTER>
+template <typename T, int H, Scaling SCALING, typename OUT, typename SCALE, bool POW2, int SPAN, int VEC, int THREADS, int SPANS>
 __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS))
     fp8_quant(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, const f32* scale, SCALE* out_scale, i64 stride_out_scale,
               i64 stride_out_group, f32 eps, const f32* amax, i32 parts) {
@@ -22,20 +19,15 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   constexpr bool OF_X = SCALING == Scaling::row || SCALING == Scaling::group;  // scales are made of the span itself
   constexpr int PER_ROW = H / SPAN;
   constexpr int CHUNKS = SPAN / VEC;
-  constexpr int TEAM = THREADS * CLUSTER;  // threads of a span
-  constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, TEAM));  // chunks of a span per thread
+  constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a span per thread
   constexpr bool HELD = MINE * Values::REGISTERS <= 32;  // more than that spills at 1024 threads
   constexpr int BATCH = HELD ? MINE : larger(1, 16 / Values::REGISTERS);  // chunks whose loads are in flight together
-  constexpr int SEEKERS = OF_X ? THREADS : THREADS * SPANS;  // threads of a block that look for a maximum together
-  __shared__ f32 partial[reduce_slots(SEEKERS)];
-  __shared__ f32 parts_of_row[CLUSTER];
-  if constexpr (CLUSTER > 1) cluster_arrive();
+  constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;  // threads that look for a maximum together
+  __shared__ f32 partial[reduce_slots(TEAM)];
 
-  const int rank = CLUSTER > 1 ? static_cast<int>(cluster_rank()) : 0;
-  const int thread = rank * THREADS + threadIdx.x;
-  const int seeker = OF_X ? threadIdx.x : threadIdx.y * THREADS + threadIdx.x;
+  const int thread = threadIdx.x, member = OF_X ? thread : threadIdx.y * THREADS + thread;
   // What found the maxima of all x has left the end of it in L2: begin there.
-  const i64 first = static_cast<i64>(SCALING == Scaling::tensor ? gridDim.x - 1 - blockIdx.x : blockIdx.x / CLUSTER) * SPANS;
+  const i64 first = static_cast<i64>(SCALING == Scaling::tensor ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * SPANS;
   const i64 first_row = first / PER_ROW;
   const u32 span = static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;  // counted from first_row's first
   const i64 own_row = first_row + span / PER_ROW;
@@ -44,8 +36,8 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   const T* x_span = x + row * stride_x + column;
   OUT* out_span = out + row * stride_out + column;
 
-  const auto has = [&](int i) { return (i + 1) * TEAM <= CHUNKS || thread + i * TEAM < CHUNKS; };
-  const auto at = [&](int i) { return (thread + i * TEAM) * VEC; };
+  const auto has = [&](int i) { return (i + 1) * THREADS <= CHUNKS || thread + i * THREADS < CHUNKS; };
+  const auto at = [&](int i) { return (thread + i * THREADS) * VEC; };
   Values piece[BATCH];
   const auto read = [&](int batch) {
 #pragma unroll
@@ -59,7 +51,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   f32 divisor = 1.0f, found = 0.0f;
   if constexpr (SCALING == Scaling::fixed) divisor = scale ? load_one(scale) : 1.0f;
   if constexpr (SCALING == Scaling::tensor) {
-    for (int i = seeker; i < parts; i += SEEKERS) found = fmaxf(found, load_one(amax + i));
+    for (int i = member; i < parts; i += TEAM) found = fmaxf(found, load_one(amax + i));
   }
   pdl_launch_dependents();
 
@@ -76,18 +68,11 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   }
   bool finite = false;  // x is, and so are its quotients
   if constexpr (SCALING != Scaling::fixed) {
-    found = row_amax<SEEKERS>(found, partial, seeker);
-    if constexpr (CLUSTER > 1) {
-      cluster_wait();  // every block of the cluster runs: its shared memory may be written
-      if (threadIdx.x < CLUSTER) cluster_store(&parts_of_row[rank], threadIdx.x, found);
-      cluster_arrive();
-      cluster_wait();
-      found = warp_reduce<CLUSTER>(parts_of_row[threadIdx.x % CLUSTER], Max{});
-    }
+    found = row_amax<TEAM>(found, partial, member);
     finite = OF_X && found < infinity();
     divisor = scale_of<OUT, POW2>(found, eps);
     const Scales<SCALE> scales{out_scale, stride_out_scale, stride_out_group};
-    if (seeker == 0 && rank == 0 && (OF_X ? own_row < rows : first == 0)) scales.template store<PER_ROW>(own_row, column / SPAN, divisor);
+    if (member == 0 && (OF_X ? own_row < rows : first == 0)) scales.template store<PER_ROW>(own_row, column / SPAN, divisor);
   }
 
   const f32 reciprocal = __frcp_rn(divisor);
