@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
     }
   };
 
+  pdl_launch_dependents_of_few<SCALING == Scaling::row ? 1 : 24>();
   pdl_wait();
   if constexpr (HELD) read(0);
   f32 divisor = 1.0f, found = 0.0f;
