@@ -40,7 +40,8 @@ __device__ __forceinline__ float amax_of(const Vec<T, N>& v) {
   return found;
 }
 
-// The largest v >= 0 of THREADS threads, as row_reduce gives it; a warp's in one instruction, for the bits of such floats are ordered like them.
+// The largest v >= 0 of THREADS threads, as row_reduce gives it; a warp's in one instruction, for the bits of such floats are ordered like
+// them. Volatile: it must not sink to where one thread alone wants the result.
 template <int THREADS>
 __device__ __forceinline__ float row_amax(float v, float* shared, int thread) {
   if constexpr (THREADS < 32) {
@@ -48,7 +49,7 @@ __device__ __forceinline__ float row_amax(float v, float* shared, int thread) {
   } else {
     const auto warp_amax = [](float f) {
       u32 bits;
-      asm("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(bits) : "r"(__float_as_uint(f)));
+      asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(bits) : "r"(__float_as_uint(f)));
       return __uint_as_float(bits);
     };
     v = warp_amax(v);
