@@ -15,7 +15,7 @@ FLOAT_MAX = torch.finfo(torch.float32).max
 ALL = [("static", 0), ("tensor", 0), ("token", 0), ("group", 64), ("group", 128)]
 
 SANITIZE = ["fp8_quant T=bf16 H=7168 GROUP=128 rows=37", "fp8_quant T=f32 H=384 GROUP=64 SCALE=u8 rows=33", "fp8_quant T=f16 H=65536 SCALING=token rows=3",
-            "fp8_quant T=bf16 H=5001 SCALING=tensor rows=37 parts=300", "fp8_quant T=bf16 H=97 rows=70", "amax T=bf16 H=5001 rows=37 parts=40"]
+            "fp8_quant T=bf16 H=5001 SCALING=tensor rows=37 parts=300", "amax T=bf16 H=5001 rows=37 parts=40"]
 
 # ---- what is expected ---------------------------------------------------------------------------------------------------------------------
 
@@ -346,26 +346,25 @@ def bench():
     def buffers(rows, h, *scales):
         return torch.empty(rows, h, device="cuda", dtype=e4m3), torch.empty(*scales, device="cuda"), normal(rows, h)
 
-    for rows, h in itertools.product((1, 8, 64, 4096, 8192), (2048, 4096, 7168, 16384)):
-        torch_too = h == 7168  # torch.compile takes its time
-        for s, g, ours, theirs in (("group", 128, h // 128, torch_group), ("token", 0, 1, torch_token)):
-            k = kernel("fp8_quant", T="bf16", H=h, GROUP=g, SCALING=s)
-            launches = {"kiln": lambda o, sc, x, k=k, n=ours, rows=rows, h=h: k(o, x, rows, h, h, None, sc, n, 1)}
-            if torch_too:
+    common = ((1, 7168), (8, 7168), (64, 7168), (4096, 7168), (8192, 7168), (8192, 16384))
+    for s, g, sizes, theirs in (("group", 128, common + ((64, 2048),), torch_group), ("token", 0, common + ((64, 2048),), torch_token)):
+        for rows, h in sizes:
+            k, n = kernel("fp8_quant", T="bf16", H=h, GROUP=g, SCALING=s), h // g if g else 1
+            launches = {"kiln": lambda o, sc, x, k=k, n=n, rows=rows, h=h: k(o, x, rows, h, h, None, sc, n, 1)}
+            if h == 7168:  # torch.compile takes its time
                 launches["eager"] = lambda o, sc, x, f=theirs: f(x)
                 launches["compile"] = compiled(lambda o, sc, x, f=theirs: f(x))
-            for label, peer in peers.get(f"fp8_quant_{s}").items():  # (out, scales [rows, groups] f32, x)
+            for label, peer in peers.get(f"fp8_{s}").items():  # (out, scales [rows, groups] f32, x)
                 launches[label] = lambda o, sc, x, peer=peer: peer(o, sc, x)
-            yield Row(f"fp8_quant bf16 {rows} x {h} {s} {g or ''}", 2 * rows * h, rows * h + 4 * rows * ours, lambda rows=rows, h=h, n=ours: buffers(rows, h, rows, n), launches)
-    for rows, h in itertools.product((64, 4096, 8192), (4096, 7168)):
+            yield Row(f"fp8_quant bf16 {rows} x {h} {s} {g or ''}", 2 * rows * h, rows * h + 4 * rows * n, lambda rows=rows, h=h, n=n: buffers(rows, h, rows, n), launches)
+    for rows, h in ((64, 7168), (8192, 7168)):
         k = kernel("fp8_quant", T="bf16", H=h)
         launches = {"kiln": lambda o, sc, x, k=k, rows=rows, h=h: k(o, x, rows, h, h, sc)}
-        if h == 7168:
-            launches["compile"] = compiled(lambda o, sc, x: torch_static(x, sc))
-        for label, peer in peers.get("fp8_quant_static").items():  # (out, scale [1], x)
+        launches["compile"] = compiled(lambda o, sc, x: torch_static(x, sc))
+        for label, peer in peers.get("fp8_tensor_static").items():  # (out, scale [1], x)
             launches[label] = lambda o, sc, x, peer=peer: peer(o, sc, x)
         yield Row(f"fp8_quant bf16 {rows} x {h} static", 2 * rows * h, rows * h, lambda rows=rows, h=h: (torch.empty(rows, h, device="cuda", dtype=e4m3), torch.full((1,), 0.01, device="cuda"), normal(rows, h)), launches)
-    for rows, h in ((64, 7168), (4096, 7168), (8192, 7168)):
+    for rows, h in ((64, 7168), (8192, 7168)):
         find, k, parts = kernel("amax", T="bf16", H=h), kernel("fp8_quant", T="bf16", H=h, SCALING="tensor"), min(rows, 132)
 
         def both(o, sc, x, a, find=find, k=k, rows=rows, h=h, parts=parts):
@@ -373,12 +372,9 @@ def bench():
             k(o, x, rows, h, h, None, sc, 1, 1, 1e-10, a, parts)
         launches = {"kiln": both, "kiln (amax alone)": lambda o, sc, x, a, find=find, rows=rows, h=h, parts=parts: find(a, x, rows, h, parts),
                     "compile": compiled(lambda o, sc, x, a: torch_tensor(x))}
-        for label, peer in peers.get("fp8_quant_tensor").items():  # (out, scale [1], x)
+        for label, peer in peers.get("fp8_tensor_dynamic").items():  # (out, scale [1], x)
             launches[label] = lambda o, sc, x, a, peer=peer: peer(o, sc, x)
         yield Row(f"fp8_quant bf16 {rows} x {h} tensor (and amax)", 4 * rows * h, rows * h, lambda rows=rows, h=h, parts=parts: (*buffers(rows, h, 1), torch.empty(parts, device="cuda")), launches)
     k = kernel("fp8_quant", T="bf16", H=7168, SCALE="u8", GROUP=128)
     yield Row("fp8_quant bf16 8192 x 7168 group 128, packed columns", 2 * 8192 * 7168, 8192 * 7168 + 8192 * 56,
               lambda: (*buffers(8192, 7168, 14, 8192),), {"kiln": lambda o, sc, x: k(o, x, 8192, 7168, 7168, None, sc, 1, 8192)})
-    f = kernel("fp8_quant", T="bf16", H=7168, GROUP=128)
-    yield Row("fp8_quant bf16 8192 x 7168 group 128, f32 columns", 2 * 8192 * 7168, 8192 * 7168 + 8192 * 56 * 4,
-              lambda: (*buffers(8192, 7168, 56, 8192),), {"kiln": lambda o, sc, x: f(o, x, 8192, 7168, 7168, None, sc, 1, 8192)})
