@@ -1,0 +1,119 @@
+// Rotary position embedding of q and k in one launch, optionally with k and v appended to the paged cache.
+//
+// A token has q_heads + kv_heads heads to rotate, and with a cache kv_heads of v to copy. LANES threads, a team, share a head and take UNROLL
+// heads of one token. The TEAMS of a block have neighbouring tokens: cos and sin of these are loaded or computed once, into shared memory,
+// while the heads are on their way into registers.
+#include "kiln/dtype.cuh"
+#include "kiln/paged.cuh"
+#include "kiln/pdl.cuh"
+#include "kiln/rotary.cuh"
+#include "kiln/vector.cuh"
+
+namespace kiln {
+
+// REQUIRES: blockDim = (LANES, TEAMS), tokens * ceil(heads / UNROLL) < 2^31.
+template <typename T, int D, int ROTARY, bool INTERLEAVE, typename POSITION, Angles ANGLES, typename TABLE, Paging PAGING, typename KV, typename I, int VEC,
+          int TEAMS, int UNROLL>
+__global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES* TEAMS, resident_blocks(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES* TEAMS))
+    rope(T* q_out, T* k_out, const T* q, const T* k, const POSITION* positions, i32 tokens, i32 q_heads, i32 kv_heads, i64 stride_q, i64 stride_q_head,
+         i64 stride_k, i64 stride_k_head, i64 stride_q_out, i64 stride_q_out_head, i64 stride_k_out, i64 stride_k_out_head, const TABLE* cos_sin,
+         f32 rope_theta, f32 rope_scale, f32 low_freq_factor, f32 high_freq_factor, f32 old_context_length, const T* v, i64 stride_v, i64 stride_v_head,
+         KV* k_cache, KV* v_cache, i32 page_size, i64 stride_page, i64 stride_slot, i64 stride_cache_head, const I* slot_mapping, const I* kv_indices,
+         const I* kv_indptr, const I* batch_indices, const I* cache_positions, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
+  using Layout = HeadLayout<D, ROTARY, INTERLEAVE, VEC>;
+  constexpr int PAIRS = Layout::PAIRS;
+  constexpr int THREADS = Layout::LANES * TEAMS;
+  constexpr int STEP = THREADS / PAIRS;  // tokens whose angles are made at once
+  constexpr bool CACHED = PAGING != Paging::none;
+  __shared__ __align__(16) f32 cos[TEAMS][PAIRS];
+  __shared__ __align__(16) f32 sin[TEAMS][PAIRS];
+
+  const int heads = q_heads + kv_heads * (CACHED ? 2 : 1);
+  const u32 slices = (heads + UNROLL - 1) / UNROLL, end = tokens * slices;
+  const u32 begin = blockIdx.x * TEAMS, team = begin + threadIdx.y;
+  const u32 first_token = begin / slices, token = team < end ? team / slices : first_token;
+  const int own = static_cast<int>(team % slices) * UNROLL, lane = threadIdx.x;  // the first of the team's heads
+  const int count = static_cast<int>((min(begin + TEAMS, end) - 1) / slices - first_token) + 1;  // tokens of this block
+
+  const int thread = threadIdx.y * Layout::LANES + threadIdx.x, pair = thread % PAIRS, nth = thread / PAIRS;
+  u64 turn = 0;
+  if constexpr (ANGLES != Angles::table)
+    turn = turn_per_position<ROTARY, ANGLES>(pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
+
+  const auto has = [&](int i) { return team < end && own + i < heads; };
+  const auto is_q = [&](int i) { return own + i < q_heads; };
+  const auto is_v = [&](int i) { return CACHED && own + i >= q_heads + kv_heads; };
+  const auto kv_head = [&](int i) { return own + i - q_heads - (is_v(i) ? kv_heads : 0); };
+  const auto from = [&](int i) {
+    return is_q(i) ? q + token * stride_q + (own + i) * stride_q_head
+           : is_v(i) ? v + token * stride_v + kv_head(i) * stride_v_head
+                     : k + token * stride_k + kv_head(i) * stride_k_head;
+  };
+  const auto to = [&](int i) {
+    return is_q(i) ? q_out + token * stride_q_out + (own + i) * stride_q_out_head : k_out + token * stride_k_out + kv_head(i) * stride_k_out_head;
+  };
+  const auto stays = [&](int i) { return is_v(i) || (CACHED && !is_q(i) && !k_out); };  // is stored to the cache only
+
+  pdl_wait();
+  i64 position = nth < STEP && nth < count ? load_index(positions + first_token + nth) : 0;
+  Vec<T, VEC> a[UNROLL], b[UNROLL];
+#pragma unroll
+  for (int i = 0; i < UNROLL; ++i) {
+    if (!has(i)) continue;
+    a[i] = load<VEC, Cache::once>(from(i) + Layout::first(lane));
+    if (Layout::has_second(lane)) b[i] = load<VEC, Cache::once>(from(i) + Layout::second(lane));
+  }
+#pragma unroll 1
+  for (int j = nth; nth < STEP && j < count; j += STEP) {
+    if (j != nth) position = load_index(positions + first_token + j);
+    Direction d;
+    if constexpr (ANGLES == Angles::table) {
+      d = direction(cos_sin + position * ROTARY, PAIRS, pair);
+    } else {
+      d = direction(position, turn);
+    }
+    cos[j][pair] = d.cos;
+    sin[j][pair] = d.sin;
+  }
+  i64 place = -1;  // of the token in the cache
+  f32 quantum[UNROLL];
+  if constexpr (CACHED) {
+    if (team < end && own + UNROLL > q_heads) {
+      i64 cached = 0;
+      if constexpr (PAGING == Paging::page_table) cached = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
+      place = Pages<I>{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot}.template place<PAGING>(token, cached);
+#pragma unroll
+      for (int i = 0; i < UNROLL; ++i) {
+        if (has(i) && !is_q(i)) quantum[i] = load_quantum<KV>(is_v(i) ? v_scale : k_scale, stride_scale, kv_head(i));
+      }
+    }
+  }
+  pdl_launch_dependents();
+  __syncthreads();
+
+#pragma unroll
+  for (int i = 0; i < UNROLL; ++i) {
+    if (!has(i)) continue;
+    f32 x[VEC], y[VEC];
+    widen(a[i], x);
+    widen(b[i], y);
+    const bool turns = Layout::turns(lane) && !is_v(i);
+    if (turns) {
+      Layout::rotate_all(x, y, cos[token - first_token], sin[token - first_token], lane);
+      a[i] = narrow<T>(x);
+      b[i] = narrow<T>(y);
+    }
+    if (!stays(i) && (turns || (is_q(i) ? q_out != q : k_out != k))) {  // in place, what is not rotated is not touched
+      store(to(i) + Layout::first(lane), a[i]);
+      if (Layout::has_second(lane)) store(to(i) + Layout::second(lane), b[i]);
+    }
+    if constexpr (CACHED) {
+      if (is_q(i) || place < 0) continue;
+      KV* cache = (is_v(i) ? v_cache : k_cache) + place + kv_head(i) * stride_cache_head;
+      store_cached(cache + Layout::first(lane), a[i], x, quantum[i]);
+      if (Layout::has_second(lane)) store_cached(cache + Layout::second(lane), b[i], y, quantum[i]);
+    }
+  }
+}
+
+}  // namespace kiln
