@@ -1,0 +1,205 @@
+"""What the tests and benches of the shipped templates share: guarded memory, comparison with float64, and timing beside a stream and peers.
+
+A template has a module beside this one with test_*() functions (each raises to fail) and bench(), which yields Row. run.py runs them.
+"""
+import dataclasses
+import functools
+import importlib.util
+import os
+import statistics
+import typing
+
+import torch
+
+from kiln_library import KilnError, Kernel, add_template, kernel, prefetch  # noqa: F401  (for the modules)
+
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "i32": torch.int32, "i64": torch.int64}
+# Relative RMS against float64, as the manifests say.
+TOLERANCE = {"f32": 4e-6, "f16": 5e-4, "bf16": 4e-3, "e4m3": 4e-2}
+
+# ---- data ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def normal(*shape, dtype="bf16", scale=1.0):
+    """Fresh random numbers: every check has its own."""
+    return (torch.randn(*shape, device="cuda", dtype=torch.float32) * scale).to(DTYPES[dtype])
+
+
+class Guarded:
+    """A view of `shape` with `strides` (elements; default contiguous) inside a larger allocation; `shift` elements from a 256-byte boundary.
+
+    The view begins as NaN (floats) or -1 (integers), so that what is not written shows; all bytes around and between its rows are 0xa5.
+    """
+    MARGIN = 1 << 16
+
+    def __init__(self, *shape, dtype="bf16", strides=None, shift=0):
+        kind = DTYPES[dtype]
+        size = torch.empty(0, dtype=kind).element_size()
+        if strides is None:
+            strides = [1] * len(shape)
+            for d in range(len(shape) - 2, -1, -1):
+                strides[d] = strides[d + 1] * shape[d + 1]
+        span = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
+        self.arena = torch.full(((span + shift) * size + 2 * self.MARGIN,), 0xA5, dtype=torch.uint8, device="cuda")
+        inner = self.arena[self.MARGIN + shift * size:self.MARGIN + (shift + span) * size]
+        self.bits = inner.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]).as_strided(shape, strides)
+        self.bits.fill_(255 if size == 1 else -1)
+        self.view = inner.view(kind).as_strided(shape, strides)
+
+    def check(self, what=""):
+        """Raises when a byte outside of the view has changed. The view is lost."""
+        pattern = {1: 0xA5, 2: 0xA5A5 - (1 << 16), 4: 0xA5A5A5A5 - (1 << 32), 8: 0xA5A5A5A5A5A5A5A5 - (1 << 64)}[self.bits.element_size()]
+        self.bits.fill_(pattern)
+        torch.cuda.synchronize()
+        for part in self.arena.split(1 << 30):
+            assert bool((part == 0xA5).all()), f"{what}: written outside of the output"
+
+
+# ---- comparison ---------------------------------------------------------------------------------------------------------------------------
+
+
+def relative_rms(got, want):
+    """||got - want|| / ||want|| in float64; where both are NaN, or the same infinity, they agree, and any other pair of those is infinite."""
+    got, want = got.double(), want.double()
+    finite = torch.isfinite(got) & torch.isfinite(want)
+    same = finite | (got == want) | (got.isnan() & want.isnan())
+    if not bool(same.all()):
+        return float("inf")
+    got, want = torch.where(finite, got, 0.0), torch.where(finite, want, 0.0)
+    norm = want.norm()
+    return float((got - want).norm() / norm) if norm > 0 else float((got - want).norm())
+
+
+def expect_close(got, want, tolerance, what=""):
+    found = relative_rms(got, want)
+    assert found <= tolerance, f"{what}: relative RMS {found:.3g}, allowed {tolerance:.3g}, largest error {float((got.double() - want.double()).abs().nan_to_num().max()):.3g}"
+    return found
+
+
+def expect_same_bits(a, b, what=""):
+    size = a.element_size()
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
+    differ = int((a.contiguous().view(kind) != b.contiguous().view(kind)).sum())
+    assert differ == 0, f"{what}: {differ} of {a.numel()} elements differ in their bits"
+
+
+def expect_refused(call, *words):
+    """The call raises KilnError, and its message has all of `words`."""
+    try:
+        call()
+    except KilnError as error:
+        missing = [w for w in words if w not in str(error)]
+        assert not missing, f"the message lacks {missing}: {error}"
+        return
+    raise AssertionError(f"was not refused ({' '.join(words)})")
+
+
+# ---- timing -------------------------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def l2_bytes():
+    return torch.cuda.get_device_properties(0).L2_cache_size
+
+
+def bytes_of(tensors):
+    return sum(t.untyped_storage().nbytes() for t in tensors if isinstance(t, torch.Tensor))
+
+
+class Timed:
+    """A CUDA graph of at least 20 launches over buffer sets of at least four times the L2 (at most 512 sets: smaller data is L2-warm)."""
+
+    def __init__(self, sets, launch):
+        self.launches = max(20, len(sets))
+        self.graph = torch.cuda.CUDAGraph()
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # compiled, loaded and with its attributes set before the capture
+            for s in sets[:2]:
+                launch(*s)
+        torch.cuda.synchronize()
+        kept = []  # what a peer allocates for itself rotates as well
+        with torch.cuda.graph(self.graph):
+            for i in range(self.launches):
+                kept.append(launch(*sets[i % len(sets)]))
+                if len(kept) >= len(sets):
+                    kept.pop(0)
+        self.times = []
+
+    def replay(self):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        self.graph.replay()
+        stop.record()
+        stop.synchronize()
+        self.times.append(start.elapsed_time(stop) * 1000 / self.launches)
+
+    @property
+    def us(self):
+        return statistics.median(self.times)
+
+
+def make_sets(make):
+    first = make()
+    count = max(2, min(512, -(-4 * l2_bytes() // max(1, bytes_of(first)))))
+    return [first] + [make() for _ in range(count - 1)]
+
+
+def time_all(sets, launches, replays=21, warm=3):
+    """Median microseconds of one launch by label. All labels take turns, replay by replay, so that they see the same machine."""
+    timed = {label: Timed(sets, launch) for label, launch in launches.items()}
+    for i in range(warm + replays):
+        for t in timed.values():
+            t.replay()
+            if i < warm:
+                t.times.clear()
+    return {label: t.us for label, t in timed.items()}
+
+
+@functools.cache
+def stream_us(read, write):
+    """A stream of the same bytes in the same read : write mix (templates/kiln_stream), by the same method."""
+    stream = kernel("kiln_stream")
+
+    def make():
+        return torch.randn(max(16, read) // 4 + 4, device="cuda"), torch.empty(max(16, write) // 4 + 4, device="cuda")
+    return time_all(make_sets(make), {"stream": lambda s, d: stream(s, d, read, write)})["stream"]
+
+
+@dataclasses.dataclass
+class Row:
+    """One line of the table. `make()` gives the tensors of one buffer set; each of `launches` takes them and launches once. "kiln" is ours."""
+    case: str
+    read: int
+    write: int
+    make: typing.Callable
+    launches: dict
+    flops: int = 0
+    bar_us: float = 0.0  # of latency-bound rows that have a bar of their own
+
+
+@functools.cache
+def _peers():
+    path = os.environ.get("KILN_PEERS")
+    if not path:
+        return None
+    spec = importlib.util.spec_from_file_location("peers", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class peers:
+    """Kernels of other projects, label -> callable, from the module that KILN_PEERS names; {} without one, or where it lacks them."""
+
+    @staticmethod
+    def get(name):
+        return _peers().get(name) if _peers() else {}
+
+
+def compiled(function):
+    """torch.compile for fixed shapes; None (left out of the row) under KILN_NO_COMPILE, for a quick table."""
+    if os.environ.get("KILN_NO_COMPILE"):
+        return None
+    torch._dynamo.reset()
+    return torch.compile(function, dynamic=False)
