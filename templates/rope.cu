@@ -43,14 +43,14 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
   const auto has = [&](int i) { return team < end && own + i < heads; };
   const auto is_q = [&](int i) { return own + i < q_heads; };
   const auto is_v = [&](int i) { return CACHED && own + i >= q_heads + kv_heads; };
-  const auto kv_head = [&](int i) { return own + i - q_heads - (is_v(i) ? kv_heads : 0); };
+  const auto head = [&](int i) { return own + i - (is_q(i) ? 0 : is_v(i) ? q_heads + kv_heads : q_heads); };
   const auto from = [&](int i) {
-    return is_q(i) ? q + token * stride_q + (own + i) * stride_q_head
-           : is_v(i) ? v + token * stride_v + kv_head(i) * stride_v_head
-                     : k + token * stride_k + kv_head(i) * stride_k_head;
+    const T* p = is_q(i) ? q : is_v(i) ? v : k;
+    return p + token * (is_q(i) ? stride_q : is_v(i) ? stride_v : stride_k) + head(i) * (is_q(i) ? stride_q_head : is_v(i) ? stride_v_head : stride_k_head);
   };
   const auto to = [&](int i) {
-    return is_q(i) ? q_out + token * stride_q_out + (own + i) * stride_q_out_head : k_out + token * stride_k_out + kv_head(i) * stride_k_out_head;
+    T* p = is_q(i) ? q_out : k_out;
+    return p + token * (is_q(i) ? stride_q_out : stride_k_out) + head(i) * (is_q(i) ? stride_q_out_head : stride_k_out_head);
   };
   const auto stays = [&](int i) { return is_v(i) || (CACHED && !is_q(i) && !k_out); };  // is stored to the cache only
 
@@ -60,8 +60,9 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
     if (!has(i)) continue;
-    a[i] = load<VEC, Cache::once>(from(i) + Layout::first(lane));
-    if (Layout::has_second(lane)) b[i] = load<VEC, Cache::once>(from(i) + Layout::second(lane));
+    const T* p = from(i);
+    a[i] = load<VEC, Cache::once>(p + Layout::first(lane));
+    if (Layout::has_second(lane)) b[i] = load<VEC, Cache::once>(p + Layout::second(lane));
   }
 #pragma unroll 1
   for (int j = nth; nth < STEP && j < count; j += STEP) {
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
       place = Pages<I>{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot}.template place<PAGING>(token, cached);
 #pragma unroll
       for (int i = 0; i < UNROLL; ++i) {
-        if (has(i) && !is_q(i)) quantum[i] = load_quantum<KV>(is_v(i) ? v_scale : k_scale, stride_scale, kv_head(i));
+        if (has(i) && !is_q(i)) quantum[i] = load_quantum<KV>(is_v(i) ? v_scale : k_scale, stride_scale, head(i));
       }
     }
   }
@@ -104,12 +105,13 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
       b[i] = narrow<T>(y);
     }
     if (!stays(i) && (turns || (is_q(i) ? q_out != q : k_out != k))) {  // in place, what is not rotated is not touched
-      store(to(i) + Layout::first(lane), a[i]);
-      if (Layout::has_second(lane)) store(to(i) + Layout::second(lane), b[i]);
+      T* p = to(i);
+      store(p + Layout::first(lane), a[i]);
+      if (Layout::has_second(lane)) store(p + Layout::second(lane), b[i]);
     }
     if constexpr (CACHED) {
       if (is_q(i) || place < 0) continue;
-      KV* cache = (is_v(i) ? v_cache : k_cache) + place + kv_head(i) * stride_cache_head;
+      KV* cache = (is_v(i) ? v_cache : k_cache) + place + head(i) * stride_cache_head;
       store_cached(cache + Layout::first(lane), a[i], x, quantum[i]);
       if (Layout::has_second(lane)) store_cached(cache + Layout::second(lane), b[i], y, quantum[i]);
     }
