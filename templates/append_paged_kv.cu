@@ -21,7 +21,10 @@ __global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS
   const int own = static_cast<int>(team % slices) * UNROLL, column = threadIdx.x * VEC;  // the first of the team's heads
   const auto has = [&](int i) { return own + i < kv_heads; };
 
+  const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
+
   pdl_wait();
+  const i64 key = pages.template key<PAGING>(token), position = PAGING == Paging::page_table ? load_index(positions + token) : 0;
   Vec<T, VEC> a[UNROLL], b[UNROLL];  // of k and v
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
@@ -29,8 +32,7 @@ __global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS
     a[i] = load<VEC, Cache::once>(k + token * stride_k + (own + i) * stride_k_head + column);
     b[i] = load<VEC, Cache::once>(v + token * stride_v + (own + i) * stride_v_head + column);
   }
-  const i64 position = PAGING == Paging::page_table ? load_index(positions + token) : 0;
-  const i64 place = Pages<I>{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot}.template place<PAGING>(token, position);
+  const i64 place = pages.template place<PAGING>(key, position);
   f32 k_quantum[UNROLL], v_quantum[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {

@@ -11,10 +11,13 @@
 
 namespace kiln {
 
+// Blocks of an SM: each thread's loads are enough for fewer threads when it has many of them, and these need the registers.
+__host__ __device__ constexpr int rope_blocks(int threads, int unroll) { return unroll > 2 ? larger(1, resident_blocks(threads) * 3 / 4) : resident_blocks(threads); }
+
 // REQUIRES: blockDim = (LANES, TEAMS), tokens * ceil(heads / UNROLL) < 2^31.
 template <typename T, int D, int ROTARY, bool INTERLEAVE, typename POSITION, Angles ANGLES, typename TABLE, Paging PAGING, typename KV, typename I, int VEC,
-          int TEAMS, int UNROLL>
-__global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES* TEAMS, resident_blocks(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES* TEAMS))
+          int LANES, int TEAMS, int UNROLL>
+__global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL))
     rope(T* q_out, T* k_out, const T* q, const T* k, const POSITION* positions, i32 tokens, i32 q_heads, i32 kv_heads, i64 stride_q, i64 stride_q_head,
          i64 stride_k, i64 stride_k_head, i64 stride_q_out, i64 stride_q_out_head, i64 stride_k_out, i64 stride_k_out_head, const TABLE* cos_sin,
          f32 rope_theta, f32 rope_scale, f32 low_freq_factor, f32 high_freq_factor, f32 old_context_length, const T* v, i64 stride_v, i64 stride_v_head,
@@ -22,8 +25,8 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
          const I* kv_indptr, const I* batch_indices, const I* cache_positions, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
   using Layout = HeadLayout<D, ROTARY, INTERLEAVE, VEC>;
   constexpr int PAIRS = Layout::PAIRS;
-  constexpr int THREADS = Layout::LANES * TEAMS;
-  constexpr int STEP = THREADS / PAIRS;  // tokens whose angles are made at once
+  static_assert(LANES == Layout::LANES, "LANES threads have a head");
+  constexpr int STEP = LANES * TEAMS / PAIRS;  // tokens whose angles are made at once
   constexpr bool CACHED = PAGING != Paging::none;
   __shared__ __align__(16) f32 cos[TEAMS][PAIRS];
   __shared__ __align__(16) f32 sin[TEAMS][PAIRS];
@@ -35,7 +38,7 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
   const int own = static_cast<int>(team % slices) * UNROLL, lane = threadIdx.x;  // the first of the team's heads
   const int count = static_cast<int>((min(begin + TEAMS, end) - 1) / slices - first_token) + 1;  // tokens of this block
 
-  const int thread = threadIdx.y * Layout::LANES + threadIdx.x, pair = thread % PAIRS, nth = thread / PAIRS;
+  const int thread = threadIdx.y * LANES + threadIdx.x, pair = thread % PAIRS, nth = thread / PAIRS;
   u64 turn = 0;
   if constexpr (ANGLES != Angles::table)
     turn = turn_per_position<ROTARY, ANGLES>(pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
@@ -56,6 +59,13 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
 
   pdl_wait();
   i64 position = nth < STEP && nth < count ? load_index(positions + first_token + nth) : 0;
+  const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
+  const bool stored = CACHED && team < end && own + UNROLL > q_heads;  // some of this thread's heads
+  i64 key = 0, cache_position = 0;
+  if constexpr (CACHED) {
+    if (stored) key = pages.template key<PAGING>(token);
+    if (PAGING == Paging::page_table && stored) cache_position = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
+  }
   Vec<T, VEC> a[UNROLL], b[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
@@ -63,6 +73,15 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
     const T* p = from(i);
     a[i] = load<VEC, Cache::once>(p + Layout::first(lane));
     if (Layout::has_second(lane)) b[i] = load<VEC, Cache::once>(p + Layout::second(lane));
+  }
+  i64 place = -1;  // of the token in the cache
+  f32 quantum[UNROLL];
+  if constexpr (CACHED) {
+    if (stored) place = pages.template place<PAGING>(key, cache_position);
+#pragma unroll
+    for (int i = 0; i < UNROLL; ++i) {
+      if (has(i) && !is_q(i)) quantum[i] = load_quantum<KV>(is_v(i) ? v_scale : k_scale, stride_scale, head(i));
+    }
   }
 #pragma unroll 1
   for (int j = nth; nth < STEP && j < count; j += STEP) {
@@ -75,19 +94,6 @@ __global__ void __launch_bounds__(HeadLayout<D, ROTARY, INTERLEAVE, VEC>::LANES*
     }
     cos[j][pair] = d.cos;
     sin[j][pair] = d.sin;
-  }
-  i64 place = -1;  // of the token in the cache
-  f32 quantum[UNROLL];
-  if constexpr (CACHED) {
-    if (team < end && own + UNROLL > q_heads) {
-      i64 cached = 0;
-      if constexpr (PAGING == Paging::page_table) cached = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
-      place = Pages<I>{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot}.template place<PAGING>(token, cached);
-#pragma unroll
-      for (int i = 0; i < UNROLL; ++i) {
-        if (has(i) && !is_q(i)) quantum[i] = load_quantum<KV>(is_v(i) ? v_scale : k_scale, stride_scale, head(i));
-      }
-    }
   }
   pdl_launch_dependents();
   __syncthreads();

@@ -35,21 +35,21 @@ struct Pages {
   i32 page_size;
   i64 stride_page, stride_slot;
 
+  // The slot of a token, or its request: to be loaded well before place() needs it.
+  template <Paging PAGING>
+  __device__ __forceinline__ i64 key(i64 token) const {
+    return load_index((PAGING == Paging::slot_mapping ? slot_mapping : batch_indices) + token);
+  }
+
   // Elements from the begin of a cache to head 0 of the token, or -1: not stored. `position` is the token's in its request, and used with
   // page_table only. REQUIRES: slots and positions below 2^31: a division of 64 bits takes four times as long.
   template <Paging PAGING>
-  __device__ __forceinline__ i64 place(i64 token, i64 position) const {
-    if constexpr (PAGING == Paging::slot_mapping) {
-      const i64 slot = load_index(slot_mapping + token);
-      const u32 page = static_cast<u32>(slot) / page_size;
-      return slot < 0 ? -1 : page * stride_page + (static_cast<u32>(slot) - page * page_size) * stride_slot;
-    } else {
-      const i64 request = load_index(batch_indices + token);
-      if (request < 0) return -1;
-      const u32 nth = static_cast<u32>(position) / page_size;
-      const i64 page = load_index(kv_indices + load_index(kv_indptr + request) + nth);
-      return page * stride_page + (static_cast<u32>(position) - nth * page_size) * stride_slot;
-    }
+  __device__ __forceinline__ i64 place(i64 key, i64 position) const {
+    if (key < 0) return -1;
+    const u32 slot = static_cast<u32>(PAGING == Paging::slot_mapping ? key : position), nth = slot / page_size;
+    i64 page = nth;
+    if constexpr (PAGING == Paging::page_table) page = load_index(kv_indices + load_index(kv_indptr + key) + nth);
+    return page * stride_page + (slot - nth * page_size) * stride_slot;
   }
 };
 
