@@ -32,6 +32,7 @@ __global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS
     a[i] = load<VEC, Cache::once>(k + token * stride_k + (own + i) * stride_k_head + column);
     b[i] = load<VEC, Cache::once>(v + token * stride_v + (own + i) * stride_v_head + column);
   }
+  pdl_launch_dependents();
   const i64 place = pages.template place<PAGING>(key, position);
   f32 k_quantum[UNROLL], v_quantum[UNROLL];
 #pragma unroll
@@ -40,7 +41,6 @@ __global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS
     k_quantum[i] = load_quantum<KV>(k_scale, stride_scale, own + i);
     v_quantum[i] = load_quantum<KV>(v_scale, stride_scale, own + i);
   }
-  pdl_launch_dependents();
   if (place < 0) return;
 
 #pragma unroll

@@ -14,7 +14,7 @@ namespace kiln {
 // Blocks of an SM: each thread's loads are enough for fewer threads when it has many of them, and these need the registers.
 __host__ __device__ constexpr int rope_blocks(int threads, int unroll) { return unroll > 2 ? larger(1, resident_blocks(threads) * 3 / 4) : resident_blocks(threads); }
 
-// REQUIRES: blockDim = (LANES, TEAMS), tokens * ceil(heads / UNROLL) < 2^31.
+// REQUIRES: blockDim = (LANES, TEAMS), tokens * heads < 2^31.
 template <typename T, int D, int ROTARY, bool INTERLEAVE, typename POSITION, Angles ANGLES, typename TABLE, Paging PAGING, typename KV, typename I, int VEC,
           int LANES, int TEAMS, int UNROLL>
 __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL))
@@ -31,56 +31,51 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
   __shared__ __align__(16) f32 cos[TEAMS][PAIRS];
   __shared__ __align__(16) f32 sin[TEAMS][PAIRS];
 
-  const int heads = q_heads + kv_heads * (CACHED ? 2 : 1);
-  const u32 slices = (heads + UNROLL - 1) / UNROLL, end = tokens * slices;
-  const u32 begin = blockIdx.x * TEAMS, team = begin + threadIdx.y;
-  const u32 first_token = begin / slices, token = team < end ? team / slices : first_token;
-  const int own = static_cast<int>(team % slices) * UNROLL, lane = threadIdx.x;  // the first of the team's heads
+  // A grid that is large enough for it has a team for each head.
+  const bool single = static_cast<u64>(gridDim.x) * TEAMS >= static_cast<u64>(tokens) * (q_heads + kv_heads * (CACHED ? 2 : 1));
+  const int each = single ? 1 : UNROLL;
+  const u32 q_slices = single ? q_heads : (q_heads + UNROLL - 1) / UNROLL, kv_slices = single ? kv_heads : (kv_heads + UNROLL - 1) / UNROLL;
+  const u32 slices = q_slices + kv_slices * (CACHED ? 2 : 1);
+  const u32 begin = blockIdx.x * TEAMS, team = begin + threadIdx.y, end = tokens * slices;
+  const u32 first_token = begin / slices, token = team < end ? team / slices : first_token, slice = team % slices;
   const int count = static_cast<int>((min(begin + TEAMS, end) - 1) / slices - first_token) + 1;  // tokens of this block
+  const bool is_q = slice < q_slices, is_v = CACHED && slice >= q_slices + kv_slices;
+  const int head = (slice - (is_q ? 0 : is_v ? q_slices + kv_slices : q_slices)) * each;      // the first of this team
+  const int mine = team < end ? min(each, (is_q ? q_heads : kv_heads) - head) : 0;        // how many it has
+  const int lane = threadIdx.x;
 
   const int thread = threadIdx.y * LANES + threadIdx.x, pair = thread % PAIRS, nth = thread / PAIRS;
   u64 turn = 0;
   if constexpr (ANGLES != Angles::table)
     turn = turn_per_position<ROTARY, ANGLES>(pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
 
-  const auto has = [&](int i) { return team < end && own + i < heads; };
-  const auto is_q = [&](int i) { return own + i < q_heads; };
-  const auto is_v = [&](int i) { return CACHED && own + i >= q_heads + kv_heads; };
-  const auto head = [&](int i) { return own + i - (is_q(i) ? 0 : is_v(i) ? q_heads + kv_heads : q_heads); };
-  const auto from = [&](int i) {
-    const T* p = is_q(i) ? q : is_v(i) ? v : k;
-    return p + token * (is_q(i) ? stride_q : is_v(i) ? stride_v : stride_k) + head(i) * (is_q(i) ? stride_q_head : is_v(i) ? stride_v_head : stride_k_head);
-  };
-  const auto to = [&](int i) {
-    T* p = is_q(i) ? q_out : k_out;
-    return p + token * (is_q(i) ? stride_q_out : stride_k_out) + head(i) * (is_q(i) ? stride_q_out_head : stride_k_out_head);
-  };
-  const auto stays = [&](int i) { return is_v(i) || (CACHED && !is_q(i) && !k_out); };  // is stored to the cache only
-
   pdl_wait();
   i64 position = nth < STEP && nth < count ? load_index(positions + first_token + nth) : 0;
   const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
-  const bool stored = CACHED && team < end && own + UNROLL > q_heads;  // some of this thread's heads
+  const bool stored = CACHED && !is_q && mine > 0;
   i64 key = 0, cache_position = 0;
   if constexpr (CACHED) {
     if (stored) key = pages.template key<PAGING>(token);
     if (PAGING == Paging::page_table && stored) cache_position = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
   }
+  const T* from = (is_q ? q : is_v ? v : k) + token * (is_q ? stride_q : is_v ? stride_v : stride_k);
+  const i64 from_head = is_q ? stride_q_head : is_v ? stride_v_head : stride_k_head;
   Vec<T, VEC> a[UNROLL], b[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
-    if (!has(i)) continue;
-    const T* p = from(i);
+    if (i >= mine) continue;
+    const T* p = from + (head + i) * from_head;
     a[i] = load<VEC, Cache::once>(p + Layout::first(lane));
     if (Layout::has_second(lane)) b[i] = load<VEC, Cache::once>(p + Layout::second(lane));
   }
+  pdl_launch_dependents();
   i64 place = -1;  // of the token in the cache
   f32 quantum[UNROLL];
   if constexpr (CACHED) {
     if (stored) place = pages.template place<PAGING>(key, cache_position);
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
-      if (has(i) && !is_q(i)) quantum[i] = load_quantum<KV>(is_v(i) ? v_scale : k_scale, stride_scale, head(i));
+      if (stored && i < mine) quantum[i] = load_quantum<KV>(is_v ? v_scale : k_scale, stride_scale, head + i);
     }
   }
 #pragma unroll 1
@@ -95,31 +90,33 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
     cos[j][pair] = d.cos;
     sin[j][pair] = d.sin;
   }
-  pdl_launch_dependents();
   __syncthreads();
 
+  const bool turns = Layout::turns(lane) && !is_v;
+  T* to = is_q ? q_out + token * stride_q_out : k_out + token * stride_k_out;
+  const i64 to_head = is_q ? stride_q_out_head : stride_k_out_head;
+  const bool writes = is_q ? turns || q_out != q : !is_v && k_out && (turns || k_out != k);  // in place, what is not rotated is not touched
+  KV* cache = (is_v ? v_cache : k_cache) + place;
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
-    if (!has(i)) continue;
+    if (i >= mine) continue;
     f32 x[VEC], y[VEC];
     widen(a[i], x);
     widen(b[i], y);
-    const bool turns = Layout::turns(lane) && !is_v(i);
     if (turns) {
       Layout::rotate_all(x, y, cos[token - first_token], sin[token - first_token], lane);
       a[i] = narrow<T>(x);
       b[i] = narrow<T>(y);
     }
-    if (!stays(i) && (turns || (is_q(i) ? q_out != q : k_out != k))) {  // in place, what is not rotated is not touched
-      T* p = to(i);
+    if (writes) {
+      T* p = to + (head + i) * to_head;
       store(p + Layout::first(lane), a[i]);
       if (Layout::has_second(lane)) store(p + Layout::second(lane), b[i]);
     }
-    if constexpr (CACHED) {
-      if (is_q(i) || place < 0) continue;
-      KV* cache = (is_v(i) ? v_cache : k_cache) + place + head(i) * stride_cache_head;
-      store_cached(cache + Layout::first(lane), a[i], x, quantum[i]);
-      if (Layout::has_second(lane)) store_cached(cache + Layout::second(lane), b[i], y, quantum[i]);
+    if (CACHED && place >= 0) {
+      KV* p = cache + (head + i) * stride_cache_head;
+      store_cached(p + Layout::first(lane), a[i], x, quantum[i]);
+      if (Layout::has_second(lane)) store_cached(p + Layout::second(lane), b[i], y, quantum[i]);
     }
   }
 }
