@@ -4,6 +4,7 @@
 // heads of one token. The TEAMS of a block have neighbouring tokens: cos and sin of these are loaded or computed once, into shared memory,
 // while the heads are on their way into registers.
 #include "kiln/dtype.cuh"
+#include "kiln/heads.cuh"
 #include "kiln/paged.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/rotary.cuh"
@@ -11,8 +12,11 @@
 
 namespace kiln {
 
-// Blocks of an SM: each thread's loads are enough for fewer threads when it has many of them, and these need the registers.
-__host__ __device__ constexpr int rope_blocks(int threads, int unroll) { return unroll > 2 ? larger(1, resident_blocks(threads) * 3 / 4) : resident_blocks(threads); }
+// Second argument of __launch_bounds__: with four heads per thread, three quarters of the threads have enough in flight, and need the registers.
+__host__ __device__ constexpr int rope_blocks(int threads, int unroll) {
+  const int whole = (threads + 31) / 32 * 32;
+  return unroll > 2 ? larger(1, resident_blocks(whole) * 3 / 4) : resident_blocks(whole);
+}
 
 // REQUIRES: blockDim = (LANES, TEAMS), tokens * heads < 2^31.
 template <typename T, int D, int ROTARY, bool INTERLEAVE, typename POSITION, Angles ANGLES, typename TABLE, Paging PAGING, typename KV, typename I, int VEC,
@@ -31,40 +35,30 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
   __shared__ __align__(16) f32 cos[TEAMS][PAIRS];
   __shared__ __align__(16) f32 sin[TEAMS][PAIRS];
 
-  // A grid that is large enough for it has a team for each head.
-  const bool single = static_cast<u64>(gridDim.x) * TEAMS >= static_cast<u64>(tokens) * (q_heads + kv_heads * (CACHED ? 2 : 1));
-  const int each = single ? 1 : UNROLL;
-  const u32 q_slices = single ? q_heads : (q_heads + UNROLL - 1) / UNROLL, kv_slices = single ? kv_heads : (kv_heads + UNROLL - 1) / UNROLL;
-  const u32 slices = q_slices + kv_slices * (CACHED ? 2 : 1);
-  const u32 begin = blockIdx.x * TEAMS, team = begin + threadIdx.y, end = tokens * slices;
-  const u32 first_token = begin / slices, token = team < end ? team / slices : first_token, slice = team % slices;
-  const int count = static_cast<int>((min(begin + TEAMS, end) - 1) / slices - first_token) + 1;  // tokens of this block
-  const bool is_q = slice < q_slices, is_v = CACHED && slice >= q_slices + kv_slices;
-  const int head = (slice - (is_q ? 0 : is_v ? q_slices + kv_slices : q_slices)) * each;      // the first of this team
-  const int mine = team < end ? min(each, (is_q ? q_heads : kv_heads) - head) : 0;        // how many it has
+  const Team<UNROLL, TEAMS, CACHED> team(tokens, q_heads, kv_heads);
+  const u32 token = team.token;
   const int lane = threadIdx.x;
-
   const int thread = threadIdx.y * LANES + threadIdx.x, pair = thread % PAIRS, nth = thread / PAIRS;
   u64 turn = 0;
   if constexpr (ANGLES != Angles::table)
     turn = turn_per_position<ROTARY, ANGLES>(pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
 
   pdl_wait();
-  i64 position = nth < STEP && nth < count ? load_index(positions + first_token + nth) : 0;
+  i64 position = nth < STEP && nth < team.count ? load_index(positions + team.first_token + nth) : 0;
   const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
-  const bool stored = CACHED && !is_q && mine > 0;
+  const bool stored = CACHED && !team.is_q && team.heads > 0;
   i64 key = 0, cache_position = 0;
   if constexpr (CACHED) {
     if (stored) key = pages.template key<PAGING>(token);
     if (PAGING == Paging::page_table && stored) cache_position = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
   }
-  const T* from = (is_q ? q : is_v ? v : k) + token * (is_q ? stride_q : is_v ? stride_v : stride_k);
-  const i64 from_head = is_q ? stride_q_head : is_v ? stride_v_head : stride_k_head;
+  const T* from = (team.is_q ? q : team.is_v ? v : k) + token * (team.is_q ? stride_q : team.is_v ? stride_v : stride_k);
+  const i64 from_head = team.is_q ? stride_q_head : team.is_v ? stride_v_head : stride_k_head;
   Vec<T, VEC> a[UNROLL], b[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
-    if (i >= mine) continue;
-    const T* p = from + (head + i) * from_head;
+    if (i >= team.heads) continue;
+    const T* p = from + (team.head + i) * from_head;
     a[i] = load<VEC, Cache::once>(p + Layout::first(lane));
     if (Layout::has_second(lane)) b[i] = load<VEC, Cache::once>(p + Layout::second(lane));
   }
@@ -75,12 +69,12 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
     if (stored) place = pages.template place<PAGING>(key, cache_position);
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
-      if (stored && i < mine) quantum[i] = load_quantum<KV>(is_v ? v_scale : k_scale, stride_scale, head + i);
+      if (stored && i < team.heads) quantum[i] = load_quantum<KV>(team.is_v ? v_scale : k_scale, stride_scale, team.head + i);
     }
   }
 #pragma unroll 1
-  for (int j = nth; nth < STEP && j < count; j += STEP) {
-    if (j != nth) position = load_index(positions + first_token + j);
+  for (int j = nth; nth < STEP && j < team.count; j += STEP) {
+    if (j != nth) position = load_index(positions + team.first_token + j);
     Direction d;
     if constexpr (ANGLES == Angles::table) {
       d = direction(cos_sin + position * ROTARY, PAIRS, pair);
@@ -92,29 +86,29 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
   }
   __syncthreads();
 
-  const bool turns = Layout::turns(lane) && !is_v;
-  T* to = is_q ? q_out + token * stride_q_out : k_out + token * stride_k_out;
-  const i64 to_head = is_q ? stride_q_out_head : stride_k_out_head;
-  const bool writes = is_q ? turns || q_out != q : !is_v && k_out && (turns || k_out != k);  // in place, what is not rotated is not touched
-  KV* cache = (is_v ? v_cache : k_cache) + place;
+  const bool turns = Layout::turns(lane) && !team.is_v;
+  T* to = team.is_q ? q_out + token * stride_q_out : k_out + token * stride_k_out;
+  const i64 to_head = team.is_q ? stride_q_out_head : stride_k_out_head;
+  const bool writes = team.is_q ? turns || q_out != q : !team.is_v && k_out && (turns || k_out != k);  // in place, what is not rotated is not touched
+  KV* cache = (team.is_v ? v_cache : k_cache) + place;
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
-    if (i >= mine) continue;
+    if (i >= team.heads) continue;
     f32 x[VEC], y[VEC];
     widen(a[i], x);
     widen(b[i], y);
     if (turns) {
-      Layout::rotate_all(x, y, cos[token - first_token], sin[token - first_token], lane);
+      Layout::rotate_all(x, y, cos[token - team.first_token], sin[token - team.first_token], lane);
       a[i] = narrow<T>(x);
       b[i] = narrow<T>(y);
     }
     if (writes) {
-      T* p = to + (head + i) * to_head;
+      T* p = to + (team.head + i) * to_head;
       store(p + Layout::first(lane), a[i]);
       if (Layout::has_second(lane)) store(p + Layout::second(lane), b[i]);
     }
     if (CACHED && place >= 0) {
-      KV* p = cache + (head + i) * stride_cache_head;
+      KV* p = cache + (team.head + i) * stride_cache_head;
       store_cached(p + Layout::first(lane), a[i], x, quantum[i]);
       if (Layout::has_second(lane)) store_cached(p + Layout::second(lane), b[i], y, quantum[i]);
     }

@@ -54,36 +54,4 @@ __device__ __forceinline__ void rotate(f32& x, f32& y, f32 cos, f32 sin) {
   x = turned;
 }
 
-// Where the elements of a head lie among the LANES threads that share it: each has two vectors of VEC. The first TURNING lanes have VEC whole
-// pairs, the others what is not rotated. Pairs are (i, i + ROTARY / 2), or neighbours (2i, 2i + 1).
-template <int D, int ROTARY, bool INTERLEAVE, int VEC>
-struct HeadLayout {
-  static constexpr int PAIRS = ROTARY / 2;
-  static constexpr int TURNING = PAIRS / VEC;
-  static constexpr int STILL = static_cast<int>(ceil_div((D - ROTARY) / VEC, 2));
-  static constexpr int LANES = TURNING + STILL;
-  static constexpr bool SINGLE = INTERLEAVE && VEC == 1;         // a vector has no pair: the two of a lane are one
-  static constexpr bool WITHIN = INTERLEAVE && VEC > 1;          // pairs lie within a vector
-  static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
-
-  __device__ static constexpr bool turns(int lane) { return lane < TURNING; }
-  __device__ static constexpr int first(int lane) { return turns(lane) ? (SINGLE ? 2 * lane : lane * VEC) : ROTARY + (lane - TURNING) * VEC; }
-  __device__ static constexpr int second(int lane) { return first(lane) + (turns(lane) ? (SINGLE ? 1 : PAIRS) : STILL * VEC); }
-  __device__ static constexpr bool has_second(int lane) { return (D - ROTARY) / VEC % 2 == 0 || second(lane) < D; }
-
-  // The pairs of a turning lane, by the cosines and sines of the whole head, which are shared memory.
-  __device__ static __forceinline__ void rotate_all(f32 (&a)[VEC], f32 (&b)[VEC], const f32* cos, const f32* sin, int lane) {
-#pragma unroll
-    for (int j = 0; j < VEC; ++j) {
-      if constexpr (WITHIN) {
-        const int pair = (j < VEC / 2 ? 0 : PAIRS / 2 - VEC / 2) + lane * (VEC / 2) + j;
-        f32(&v)[VEC] = j < VEC / 2 ? a : b;
-        rotate(v[2 * j % VEC], v[2 * j % VEC + 1], cos[pair], sin[pair]);
-      } else {
-        rotate(a[j], b[j], cos[lane * VEC + j], sin[lane * VEC + j]);
-      }
-    }
-  }
-};
-
 }  // namespace kiln
