@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
   const auto row = [&](int i) { return first_row + (offset + i * THREADS) / CHUNKS; };
   const auto column = [&](int i) { return static_cast<int>((offset + i * THREADS) % CHUNKS) * VEC; };
 
+  pdl_launch_dependents_of_few<64>();
   pdl_wait();
   Vec<T, VEC> a[UNROLL], b[UNROLL];  // gate and up; interleaved: the first and the second VEC elements
 #pragma unroll
@@ -30,11 +31,11 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
     if (!active(i)) continue;
     const T* p = x + row(i) * stride_x;
     if constexpr (ORDER == Order::interleaved) {
-      a[i] = load<VEC>(p + 2 * column(i));  // each sector is read in two halves: let L1 keep it
+      a[i] = load<VEC>(p + 2 * column(i));  // each sector is read in two halves; L1 keeps it
       b[i] = load<VEC>(p + 2 * column(i) + VEC);
     } else {
-      a[i] = load<VEC, Cache::once>(p + column(i) + (ORDER == Order::gate_first ? 0 : D));
-      b[i] = load<VEC, Cache::once>(p + column(i) + (ORDER == Order::gate_first ? D : 0));
+      a[i] = load<VEC>(p + column(i) + (ORDER == Order::gate_first ? 0 : D));
+      b[i] = load<VEC>(p + column(i) + (ORDER == Order::gate_first ? D : 0));
     }
   }
   f32 quantum = 1.0f;
