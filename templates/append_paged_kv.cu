@@ -23,24 +23,25 @@ __global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS
 
   const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
 
+  pdl_launch_dependents_of_few<64>();
   pdl_wait();
   const i64 key = pages.template key<PAGING>(token), position = PAGING == Paging::page_table ? load_index(positions + token) : 0;
   Vec<T, VEC> a[UNROLL], b[UNROLL];  // of k and v
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
     if (!has(i)) continue;
-    a[i] = load<VEC, Cache::once>(k + token * stride_k + (own + i) * stride_k_head + column);
-    b[i] = load<VEC, Cache::once>(v + token * stride_v + (own + i) * stride_v_head + column);
+    a[i] = load<VEC>(k + token * stride_k + (own + i) * stride_k_head + column);
+    b[i] = load<VEC>(v + token * stride_v + (own + i) * stride_v_head + column);
   }
-  pdl_launch_dependents();
-  const i64 place = pages.template place<PAGING>(key, position);
-  f32 k_quantum[UNROLL], v_quantum[UNROLL];
+  f32 k_scales[UNROLL], v_scales[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
     if (!has(i)) continue;
-    k_quantum[i] = load_quantum<KV>(k_scale, stride_scale, own + i);
-    v_quantum[i] = load_quantum<KV>(v_scale, stride_scale, own + i);
+    k_scales[i] = load_scale<KV>(k_scale, stride_scale, own + i);
+    v_scales[i] = load_scale<KV>(v_scale, stride_scale, own + i);
   }
+  pdl_launch_dependents();
+  const i64 place = pages.template place<PAGING>(key, position);
   if (place < 0) return;
 
 #pragma unroll
@@ -50,8 +51,8 @@ __global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS
     f32 x[VEC], y[VEC];
     widen(a[i], x);
     widen(b[i], y);
-    store_cached(k_cache + at, a[i], x, k_quantum[i]);
-    store_cached(v_cache + at, b[i], y, v_quantum[i]);
+    store_cached(k_cache + at, a[i], x, k_scales[i]);
+    store_cached(v_cache + at, b[i], y, v_scales[i]);
   }
 }
 

@@ -35,6 +35,7 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
   __shared__ __align__(16) f32 cos[TEAMS][PAIRS];
   __shared__ __align__(16) f32 sin[TEAMS][PAIRS];
 
+  pdl_launch_dependents_of_few<64>();
   const Team<UNROLL, TEAMS, CACHED> team(tokens, q_heads, kv_heads);
   const u32 token = team.token;
   const int lane = threadIdx.x;
@@ -44,13 +45,19 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
     turn = turn_per_position<ROTARY, ANGLES>(pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
 
   pdl_wait();
-  i64 position = nth < STEP && nth < team.count ? load_index(positions + team.first_token + nth) : 0;
+  const int angles = nth < STEP ? team.count : 0;  // this thread makes those of its pair for every STEP-th token below
+  const i64 position = nth < angles ? load_index(positions + team.first_token + nth) : 0;
   const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
   const bool stored = CACHED && !team.is_q && team.heads > 0;
   i64 key = 0, cache_position = 0;
+  f32 scale[UNROLL];
   if constexpr (CACHED) {
     if (stored) key = pages.template key<PAGING>(token);
     if (PAGING == Paging::page_table && stored) cache_position = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
+#pragma unroll
+    for (int i = 0; i < UNROLL; ++i) {
+      if (stored && i < team.heads) scale[i] = load_scale<KV>(team.is_v ? v_scale : k_scale, stride_scale, team.head + i);
+    }
   }
   const T* from = (team.is_q ? q : team.is_v ? v : k) + token * (team.is_q ? stride_q : team.is_v ? stride_v : stride_k);
   const i64 from_head = team.is_q ? stride_q_head : team.is_v ? stride_v_head : stride_k_head;
@@ -59,28 +66,26 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
   for (int i = 0; i < UNROLL; ++i) {
     if (i >= team.heads) continue;
     const T* p = from + (team.head + i) * from_head;
-    a[i] = load<VEC, Cache::once>(p + Layout::first(lane));
-    if (Layout::has_second(lane)) b[i] = load<VEC, Cache::once>(p + Layout::second(lane));
+    a[i] = load<VEC>(p + Layout::first(lane));
+    if (Layout::has_second(lane)) b[i] = load<VEC>(p + Layout::second(lane));
   }
   pdl_launch_dependents();
-  i64 place = -1;  // of the token in the cache
-  f32 quantum[UNROLL];
+  const auto angle = [&](i64 at) {
+    if constexpr (ANGLES == Angles::table) {
+      return direction(cos_sin + at * ROTARY, PAIRS, pair);
+    } else {
+      return direction(at, turn);
+    }
+  };
+  Direction d{};
+  if (nth < angles) d = angle(position);
+  i64 place = -1;  // of the token in the cache; its loads and its division go on beside those of the table
   if constexpr (CACHED) {
     if (stored) place = pages.template place<PAGING>(key, cache_position);
-#pragma unroll
-    for (int i = 0; i < UNROLL; ++i) {
-      if (stored && i < team.heads) quantum[i] = load_quantum<KV>(team.is_v ? v_scale : k_scale, stride_scale, team.head + i);
-    }
   }
 #pragma unroll 1
-  for (int j = nth; nth < STEP && j < team.count; j += STEP) {
-    if (j != nth) position = load_index(positions + team.first_token + j);
-    Direction d;
-    if constexpr (ANGLES == Angles::table) {
-      d = direction(cos_sin + position * ROTARY, PAIRS, pair);
-    } else {
-      d = direction(position, turn);
-    }
+  for (int j = nth; j < angles; j += STEP) {
+    if (j != nth) d = angle(load_index(positions + team.first_token + j));
     cos[j][pair] = d.cos;
     sin[j][pair] = d.sin;
   }
@@ -109,8 +114,8 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
     }
     if (CACHED && place >= 0) {
       KV* p = cache + (team.head + i) * stride_cache_head;
-      store_cached(p + Layout::first(lane), a[i], x, quantum[i]);
-      if (Layout::has_second(lane)) store_cached(p + Layout::second(lane), b[i], y, quantum[i]);
+      store_cached(p + Layout::first(lane), a[i], x, scale[i]);
+      if (Layout::has_second(lane)) store_cached(p + Layout::second(lane), b[i], y, scale[i]);
     }
   }
 }

@@ -53,23 +53,23 @@ struct Pages {
   }
 };
 
-// What values are multiplied with before they are stored as KV: 1 / the dequantisation scale of a tensor (stride 0) or of each head (stride 1);
-// null is 1. 1 for element types that are not fp8.
+// The dequantisation scale of a tensor (stride 0) or of a head (stride 1); null is 1, and so is that of element types that are not fp8.
 template <typename KV>
-__device__ __forceinline__ f32 load_quantum(const f32* scale, i64 stride, int head) {
+__device__ __forceinline__ f32 load_scale(const f32* scale, i64 stride, int head) {
   if constexpr (is_fp8<KV>) {
-    return scale ? reciprocal_approx(load_one(scale + head * stride)) : 1.0f;
+    return scale ? load_one(scale + head * stride) : 1.0f;
   } else {
     return 1.0f;
   }
 }
 
-// `values` are what `bits` hold, or what they were rounded from: KV = T stores the bits, fp8 rounds the values once.
+// `values` are what `bits` hold, or what they were rounded from: KV = T stores the bits, fp8 divides the values by the scale and rounds them once.
 template <typename KV, typename T, int N>
-__device__ __forceinline__ void store_cached(KV* p, const Vec<T, N>& bits, const f32 (&values)[N], f32 quantum) {
+__device__ __forceinline__ void store_cached(KV* p, const Vec<T, N>& bits, const f32 (&values)[N], f32 scale) {
   if constexpr (same<KV, T>) {
     store(p, bits);
   } else {
+    const f32 quantum = is_fp8<KV> ? reciprocal_approx(scale) : 1.0f;
     f32 scaled[N];
 #pragma unroll
     for (int i = 0; i < N; ++i) scaled[i] = is_fp8<KV> ? values[i] * quantum : values[i];

@@ -11,6 +11,8 @@ import torch
 from append_paged_kv import Cache, PageTable, slots, ulps
 from harness import DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
+SANITIZE = ["rope T=bf16 D=128 tokens=37", "rope T=f32 D=192 ROTARY=64 INTERLEAVE=true ANGLES=theta tokens=33 q_heads=7 kv_heads=3",
+            "rope T=f16 D=80 ANGLES=llama31 PAGING=slot_mapping tokens=37", "rope T=bf16 D=128 PAGING=page_table KV=e4m3 tokens=3000"]
 LLAMA31 = {"theta": 500000.0, "scale": 8.0, "low": 1.0, "high": 4.0, "context": 8192.0}
 
 
