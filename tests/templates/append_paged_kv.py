@@ -1,6 +1,7 @@
 """append_paged_kv against the same scatter in torch, bit for bit: in every layout, and what is not addressed stays as it was.
 
-Peers (harness.peers) are called as (k, v, k_cache, v_cache, slot_mapping), the caches NHD [pages, page_size, kv_heads, D].
+Peers (harness.peers) are called as (k, v, k_cache, v_cache, *, slots, kv_indices, kv_indptr, batch_indices, kv_positions), of which each takes what it
+reads; the caches are NHD [pages, page_size, kv_heads, D].
 """
 import itertools
 
@@ -236,26 +237,45 @@ def test_candidates_and_runs_are_identical():
         want = got
 
 
+def paged(tokens, page_size):
+    """What peers take beside a slot mapping, by the names of their arguments: requests of 16 pages, whose tokens are the first ones."""
+    per = 16 * page_size
+    requests = -(-tokens // per)
+    indices = torch.randperm(16 * requests, device="cuda")
+    token = torch.arange(tokens, device="cuda")
+    request, position = token // per, token % per
+    slot = indices[request * 16 + position // page_size] * page_size + position % page_size
+    indptr = torch.arange(requests + 1, device="cuda") * 16
+    return {"slots": slot, "kv_indices": indices.int(), "kv_indptr": indptr.int(), "batch_indices": request.int(), "kv_positions": position.int()}, 16 * requests
+
+
 def bench():
     heads, d, page_size = 8, 128, 16
+    strides = (heads * d, d) * 2 + (page_size * heads * d, heads * d, d)
     for tokens, kv in itertools.product((1, 8, 64, 4096, 8192), ("bf16", "e4m3")):
-        run = kernel("append_paged_kv", T="bf16", D=d, KV=kv)
-        pages = max(64, -(-tokens // page_size))
+        by_slot = kernel("append_paged_kv", T="bf16", D=d, KV=kv)
+        by_table = kernel("append_paged_kv", T="bf16", D=d, KV=kv, PAGING="page_table", IDTYPE="i32")
 
-        def make(tokens=tokens, kv=kv, pages=pages):
+        def make(tokens=tokens, kv=kv):
+            where, pages = paged(tokens, page_size)
             cache = [torch.zeros(pages, page_size, heads, d, device="cuda").to(DTYPES[kv]) for _ in "kv"]
-            return normal(tokens, heads, d), normal(tokens, heads, d), *cache, torch.randperm(pages * page_size, device="cuda")[:tokens], torch.full((1,), 0.01, device="cuda")
+            return normal(tokens, heads, d), normal(tokens, heads, d), *cache, torch.full((1,), 0.01, device="cuda"), *where.values()
 
-        def eager(k, v, k_cache, v_cache, slot, scale):
-            for x, cache in ((k, k_cache), (v, v_cache)):
+        def eager(k, v, kc, vc, scale, slot, *_):
+            for x, cache in ((k, kc), (v, vc)):
                 if cache.dtype == torch.bfloat16:
                     cache.view(-1, heads, d).index_copy_(0, slot, x)
                 else:  # index_copy_ lacks fp8: the bytes
                     cache.view(torch.uint8).view(-1, heads, d).index_copy_(0, slot, (x.float() / scale).clamp(-448, 448).to(cache.dtype).view(torch.uint8))
-        strides = (heads * d, d) * 2 + (page_size * heads * d, heads * d, d)
-        launches = {"kiln": lambda k, v, kc, vc, slot, scale, run=run, tokens=tokens: run(kc, vc, k, v, tokens, heads, page_size, *strides, slot, None, None, None, None, scale, scale),
+        launches = {"kiln": lambda k, v, kc, vc, scale, slot, *_, run=by_slot, tokens=tokens: run(kc, vc, k, v, tokens, heads, page_size, *strides, slot, None, None, None, None, scale, scale),
+                    "kiln page_table": lambda k, v, kc, vc, scale, slot, indices, indptr, request, position, run=by_table, tokens=tokens: run(
+                        kc, vc, k, v, tokens, heads, page_size, *strides, None, indices, indptr, request, position, scale, scale),
                     "eager": eager, "compile": compiled(eager)}
-        for label, peer in peers.get("append_paged_kv" if kv == "bf16" else "append_paged_kv_fp8").items():
-            launches[label] = lambda k, v, kc, vc, slot, scale, peer=peer: peer(k, v, kc, vc, slot) if kc.dtype == torch.bfloat16 else peer(k, v, kc, vc, slot, scale)
+        for label, peer in peers.get("append_paged_kv").items():
+            if kv == "bf16":
+                launches[label] = lambda k, v, kc, vc, scale, slot, indices, indptr, request, position, peer=peer: peer(
+                    k, v, kc, vc, slots=slot, kv_indices=indices, kv_indptr=indptr, batch_indices=request, kv_positions=position)
+            elif "vLLM" in label:  # the only one that quantises
+                launches[label] = lambda k, v, kc, vc, scale, slot, *_, peer=peer: peer(k, v, kc.view(torch.uint8), vc.view(torch.uint8), slots=slot, k_scale=scale, v_scale=scale)
         size = DTYPES[kv].itemsize
         yield Row(f"append_paged_kv bf16 {tokens} tokens x {heads} x {d}" + ("" if kv == "bf16" else f" to {kv}"), tokens * (2 * heads * d * 2 + 8), tokens * 2 * heads * d * size, make, launches)

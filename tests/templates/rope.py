@@ -1,14 +1,15 @@
 """rope against float64: pairs, angles, what is not rotated, and the variant that appends to the paged cache.
 
 Peers (harness.peers) rotate in place and are called as (q, k, cos_sin, positions), q and k [tokens, heads, D], cos_sin f32 [rows, ROTARY];
-those of "rope_append" as (q, k, v, cos_sin, positions, k_cache, v_cache, slot_mapping), the caches NHD [pages, page_size, kv_heads, D].
+those of "rope_append" as (q, k, v, k_cache, v_cache, cos_sin, positions, *, q_out, slots, kv_indices, kv_indptr, batch_indices, kv_positions), of which
+each takes what it reads.
 """
 import itertools
 import math
 
 import torch
 
-from append_paged_kv import Cache, PageTable, slots, ulps
+from append_paged_kv import Cache, PageTable, paged, slots, ulps
 from harness import DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 SANITIZE = ["rope T=bf16 D=128 tokens=37", "rope T=f32 D=192 ROTARY=64 INTERLEAVE=true ANGLES=theta tokens=33 q_heads=7 kv_heads=3",
@@ -96,6 +97,8 @@ def test_angles_far_out():
     kinds = [("theta", {"theta": 10000.0}), ("theta", {"theta": 500000.0, "scale": 4.0}), ("theta", {"theta": 1e6, "scale": 0.1}), ("llama31", LLAMA31),
              ("llama31", {"theta": 10000.0, "scale": 32.0, "low": 1.0, "high": 4.0, "context": 8192.0})]
     near = torch.arange(0, 70000, 7)
+    for (angles, _), rotary, interleave, idtype in itertools.product(kinds[1::2], (128, 64, 80), (False, True), ("i32", "i64")):
+        prefetch("rope", T="f32", D=128, IDTYPE=idtype, ANGLES=angles, ROTARY=rotary, INTERLEAVE=interleave)
     for dtype, positions in (("i32", torch.cat((near, torch.randint(0, 1 << 20, (20000,)), torch.tensor([999983, 1000000])))), ("i64", torch.tensor([(1 << 31) - 1, 1 << 30]))):
         positions = positions.to("cuda", DTYPES[dtype])
         for (angles, values), rotary, interleave in itertools.product(kinds, (128, 64, 80), (False, True)):
@@ -113,7 +116,10 @@ def test_angles_far_out():
 
 
 def test_every_dtype_from_theta():
-    for dtype, (d, rotary), angles in itertools.product(("f32", "f16", "bf16"), ((128, 128), (192, 64), (80, 80)), ("theta", "llama31")):
+    cases = list(itertools.product(("f32", "f16", "bf16"), ((128, 128), (192, 64), (80, 80)), ("theta", "llama31")))
+    for dtype, (d, rotary), angles in cases:
+        prefetch("rope", T=dtype, D=d, IDTYPE="i64", ROTARY=rotary, ANGLES=angles)
+    for dtype, (d, rotary), angles in cases:
         q, k, positions = normal(67, 7, d, dtype=dtype), normal(67, 3, d, dtype=dtype), torch.randint(0, 1000001, (67,), device="cuda")
         want = [rotated(x, *cos_sin_of(positions, rotary=rotary, llama31=angles == "llama31", **LLAMA31)) for x in (q, k)]
         run(q, k, positions, None, q, k, ROTARY=rotary, ANGLES=angles)
@@ -321,29 +327,33 @@ def bench():
                     launches[label] = lambda q, k, p, peer=peer: peer(q, k, table, p)
             yield Row(f"rope bf16 {tokens} tokens x {hq}, {hkv} x {d} {angles}", tokens * ((hq + hkv) * row + 8 + (4 * d if angles == "table" else 0)),
                       tokens * (hq + hkv) * row, make, launches)
+    cached = (page_size * hkv * d, hkv * d, d)
     for tokens, kv in itertools.product((1, 8, 64, 4096, 8192), ("bf16", "e4m3")):
-        rope = kernel("rope", T="bf16", D=d, PAGING="slot_mapping", KV=kv)
-        pages = max(64, -(-tokens // page_size))
+        by_slot = kernel("rope", T="bf16", D=d, PAGING="slot_mapping", KV=kv)
+        by_table = kernel("rope", T="bf16", D=d, IDTYPE="i32", PAGING="page_table", KV=kv)
 
-        def make(tokens=tokens, kv=kv, pages=pages):
+        def make(tokens=tokens, kv=kv):
+            where, pages = paged(tokens, page_size)
             cache = [torch.zeros(pages, page_size, hkv, d, device="cuda").to(DTYPES[kv]) for _ in "kv"]
-            return (normal(tokens, hq, d), normal(tokens, hkv, d), normal(tokens, hkv, d), *cache, torch.randint(0, rows, (tokens,), device="cuda"),
-                    torch.randperm(pages * page_size, device="cuda")[:tokens], torch.full((1,), 0.02, device="cuda"))
+            p = torch.randint(0, rows, (tokens,), device="cuda")
+            return (normal(tokens, hq, d), normal(tokens, hkv, d), normal(tokens, hkv, d), *cache, p, p.int(), torch.full((1,), 0.02, device="cuda"), torch.empty(tokens, hq, d, device="cuda", dtype=torch.bfloat16), *where.values())
 
-        def eager(q, k, v, kc, vc, p, slot, scale):
+        def eager(q, k, v, kc, vc, p, p32, scale, q_out, slot, *_):
             in_torch(q, k, table, p)
             for x, cache in ((k, kc), (v, vc)):
                 if cache.dtype == torch.bfloat16:
                     cache.view(-1, hkv, d).index_copy_(0, slot, x)
                 else:
                     cache.view(torch.uint8).view(-1, hkv, d).index_copy_(0, slot, (x.float() / scale).clamp(-448, 448).to(cache.dtype).view(torch.uint8))
-        cached = (page_size * hkv * d, hkv * d, d)
-        launches = {"kiln": lambda q, k, v, kc, vc, p, slot, scale, rope=rope, tokens=tokens: rope(
+        launches = {"kiln": lambda q, k, v, kc, vc, p, p32, scale, q_out, slot, *_, run=by_slot, tokens=tokens: run(
                         q, None, q, k, p, tokens, hq, hkv, *strides, table, 1e4, 1.0, 1.0, 4.0, 8192.0, v, hkv * d, d, kc, vc, page_size, *cached, slot, None, None, None, None, scale, scale),
+                    "kiln page_table": lambda q, k, v, kc, vc, p, p32, scale, q_out, slot, indices, indptr, request, position, run=by_table, tokens=tokens: run(
+                        q, None, q, k, p32, tokens, hq, hkv, *strides, table, 1e4, 1.0, 1.0, 4.0, 8192.0, v, hkv * d, d, kc, vc, page_size, *cached, None, indices, indptr, request, position, scale, scale),
                     "eager": eager, "compile": compiled(eager)}
-        if kv == "bf16":
-            for label, peer in peers.get("rope_append").items():
-                launches[label] = lambda q, k, v, kc, vc, p, slot, scale, peer=peer: peer(q, k, v, table, p, kc, vc, slot)
+        for label, peer in peers.get("rope_append").items() if kv == "bf16" else ():  # with fp8, peers quantise q as well
+            flashinfer = "FlashInfer" in label
+            launches[label] = lambda q, k, v, kc, vc, p, p32, scale, q_out, slot, indices, indptr, request, position, peer=peer, flashinfer=flashinfer: peer(
+                q, k, v, kc, vc, table, p32 if flashinfer else p, q_out=q_out if flashinfer else None, slots=slot, kv_indices=indices, kv_indptr=indptr, batch_indices=request, kv_positions=position)
         size = DTYPES[kv].itemsize
         yield Row(f"rope and append bf16 {tokens} tokens x {hq}, {hkv} x {d}" + ("" if kv == "bf16" else f" to {kv}"),
                   tokens * ((hq + 2 * hkv) * row + 16 + 4 * d), tokens * (hq * row + 2 * hkv * d * size), make, launches)
