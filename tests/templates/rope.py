@@ -251,6 +251,29 @@ def test_append():
     return f"fp8 at most {worst} ulp"
 
 
+def test_append_of_every_dtype_and_head():
+    kinds = list(itertools.product(("f32", "f16", "bf16"), ((80, 80), (192, 64), (67, 10)), (False, True), (None, "e4m3")))
+    for dtype, (d, rotary), interleave, kv in kinds:
+        prefetch("rope", T=dtype, D=d, IDTYPE="i32", ROTARY=rotary, INTERLEAVE=interleave, ANGLES="theta", PAGING="slot_mapping", PAGE_IDTYPE="i64", KV=kv or dtype)
+    for dtype, (d, rotary), interleave, kv in kinds:
+        what = f"{dtype} D={d} ROTARY={rotary} INTERLEAVE={interleave} {kv}"
+        q, k, v = normal(37, 3, d, dtype=dtype), normal(37, 3, d, dtype=dtype), normal(37, 3, d, dtype=dtype)
+        positions, slot = torch.randint(0, 100000, (37,), device="cuda", dtype=torch.int32), slots(37, 64)
+        cache = Cache(4, 16, 3, d, kv or dtype)
+        cos, sin = cos_sin_of(positions, rotary=rotary, **LLAMA31)
+        want = rotated(q, cos, sin, interleave)
+        run(q, k, positions, None, q, None, v, cache, slot, ANGLES="theta", ROTARY=rotary, INTERLEAVE=interleave, KV=kv or dtype)
+        expect_close(q, want, TOLERANCE[dtype], what)
+        stored = (slot >= 0).nonzero().flatten()
+
+        def compare(got, want):
+            if kv:
+                assert ulps(got, want, kv) <= 1, what
+            else:
+                expect_close(got, want, TOLERANCE[dtype], what)
+        cache.expect(slot[stored] // 16, slot[stored] % 16, [rotated(k, cos, sin, interleave)[stored], v.double()[stored]], compare, what)
+
+
 def test_append_is_rope_then_append():
     """bf16: the same bits as the two kernels one after the other, and v's are not touched by arithmetic."""
     table, positions, slot = make_table(512, 128), torch.randint(0, 512, (203,), device="cuda"), slots(203, 16 * 16)
