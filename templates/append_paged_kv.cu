@@ -20,7 +20,6 @@ __global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS
   const i64 token = team / slices;
   const int own = static_cast<int>(team % slices) * UNROLL, column = threadIdx.x * VEC;  // the first of the team's heads
   const auto has = [&](int i) { return own + i < kv_heads; };
-
   const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
 
   pdl_launch_dependents_of_few<64>();

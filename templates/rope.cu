@@ -1,6 +1,6 @@
 // Rotary position embedding of q and k in one launch, optionally with k and v appended to the paged cache.
 //
-// A token has q_heads + kv_heads heads to rotate, and with a cache kv_heads of v to copy. LANES threads, a team, share a head and take UNROLL
+// A token has q_heads + kv_heads heads to rotate, and with a cache kv_heads of v to copy. LANES threads, a team, share a head and take up to UNROLL
 // heads of one token. The TEAMS of a block have neighbouring tokens: cos and sin of these are loaded or computed once, into shared memory,
 // while the heads are on their way into registers.
 #include "kiln/dtype.cuh"

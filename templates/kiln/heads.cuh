@@ -7,6 +7,7 @@ namespace kiln {
 
 // A team has one to EACH heads of one token: of q, of k or, WITH_V, of v. The TEAMS of a block follow each other, first over a token's heads, then
 // over the tokens. A grid that is large enough for it has a team for each head: few tokens want more threads, not more work for each.
+// REQUIRES: threadIdx.y is the team's place in its block, and the grid has at least the blocks that teams of EACH heads need.
 template <int EACH, int TEAMS, bool WITH_V>
 struct Team {
   u32 first_token;  // of the block
@@ -39,8 +40,8 @@ struct HeadLayout {
   static constexpr int TURNING = PAIRS / VEC;
   static constexpr int STILL = static_cast<int>(ceil_div((D - ROTARY) / VEC, 2));
   static constexpr int LANES = TURNING + STILL;
-  static constexpr bool SINGLE = INTERLEAVE && VEC == 1;         // a vector has no pair: the two of a lane are one
-  static constexpr bool WITHIN = INTERLEAVE && VEC > 1;          // pairs lie within a vector
+  static constexpr bool SINGLE = INTERLEAVE && VEC == 1;  // a vector has no pair: the two of a lane are one
+  static constexpr bool WITHIN = INTERLEAVE && VEC > 1;   // pairs lie within a vector
   static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
 
   __device__ static constexpr bool turns(int lane) { return lane < TURNING; }
