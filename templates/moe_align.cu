@@ -1,0 +1,143 @@
+// Sorts the (token, slot) pairs of a mixture of experts by expert, each expert's run padded to whole blocks of a grouped GEMM: a stable
+// counting sort in one launch, by the blocks of one cluster.
+//
+// Every warp has a slice of the flattened ids. It counts them per expert; sums over the warps before it, over the blocks before its own and
+// over the padded experts before turn counts into the warp's own places; then it walks its slice again, in order, and hands them out. So a
+// place depends on the ids alone: neither on which warp is faster nor on how many there are.
+#include "kiln/cluster.cuh"
+#include "kiln/pdl.cuh"
+#include "kiln/scan.cuh"
+#include "kiln/types.cuh"
+
+namespace kiln {
+
+// CLUSTER = 1: a launch of one block. Else one of at most CLUSTER blocks, all in one cluster; needs sm_90.
+template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
+__global__ void __launch_bounds__(THREADS)
+    moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i64 capacity, const i32* expert_map) {
+  constexpr int WARPS = THREADS / 32;
+  constexpr int AHEAD = 4;                          // ids of a lane that are in flight together
+  constexpr int PARTS = smaller(32, THREADS / next_pow2(E));  // neighbouring threads that share an expert's sums
+  constexpr int ROWS = static_cast<int>(ceil_div(WARPS, PARTS));  // warps of a part
+  constexpr int PITCH = E | 1;                      // odd: the parts of an expert are in different banks
+  extern __shared__ i32 counts[];                   // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
+  i32* const totals = counts + WARPS * PITCH;       // [CLUSTER][E]: ids of a block
+  i32* const start = totals + CLUSTER * E;          // [E + 1]: first place of an expert; of all together: their end
+  i32* const base = start + E + 1;                  // [E]: first place of this block's ids
+  i32* const partial = base + E;                    // [WARPS]
+
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, expert = thread / PARTS, part = thread % PARTS;
+  const int blocks = gridDim.x, rank = CLUSTER > 1 ? static_cast<int>(cluster_rank()) : 0;
+  const i32 n = tokens * k, slice = 32 * static_cast<i32>(ceil_div(n, blocks * THREADS));
+  const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
+  i32* const own = counts + warp * PITCH;
+
+  // The experts of indices first, first + 32, ...; -1 for what is not to be sorted. All lanes of a warp go on until its slice ends.
+  const auto more = [&](i32 first) { return first - lane < end; };
+  const auto read = [&](i32 first, i32(&id)[AHEAD]) {
+    ID found[AHEAD];
+#pragma unroll
+    for (int j = 0; j < AHEAD; ++j) {
+      const i32 i = first + 32 * j;
+      found[j] = i < end ? topk_ids[stride_ids == k ? i : i / k * stride_ids + i % k] : -1;
+    }
+#pragma unroll
+    for (int j = 0; j < AHEAD; ++j) id[j] = found[j] >= 0 && found[j] < E && (!LOCAL_ONLY || expert_map[found[j]] >= 0) ? static_cast<i32>(found[j]) : -1;
+  };
+
+  if constexpr (CLUSTER > 1) cluster_arrive();
+  for (int i = thread; i < WARPS * PITCH; i += THREADS) counts[i] = 0;
+  __syncthreads();
+  pdl_wait();
+  for (i32 first = begin + lane; more(first); first += 32 * AHEAD) {
+    i32 id[AHEAD];
+    read(first, id);
+#pragma unroll
+    for (int j = 0; j < AHEAD; ++j) {
+      if (id[j] >= 0) atomicAdd(own + id[j], 1);
+    }
+  }
+  // Pads are what is not stored over; barriers lie between.
+  for (i64 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS) sorted_token_ids[i] = n;
+  pdl_launch_dependents();
+  __syncthreads();
+
+  i32 row[ROWS], count = 0;
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    const int w = part * ROWS + i;
+    row[i] = expert < E && w < WARPS ? counts[w * PITCH + expert] : 0;
+    count += row[i];
+  }
+  const i32 up_to = warp_inclusive_sum<PARTS>(count), in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
+  if constexpr (CLUSTER > 1) cluster_wait();  // every block of the cluster runs: its shared memory may be written
+  if (expert < E) {
+    for (int b = part; b < blocks; b += PARTS) {
+      if constexpr (CLUSTER > 1) {
+        cluster_store(totals + rank * E + expert, b, in_block);
+      } else {
+        totals[expert] = in_block;
+      }
+    }
+  }
+  if constexpr (CLUSTER > 1) cluster_arrive();
+  i32 next = up_to - count;  // ids of this expert in warps before
+#pragma unroll
+  for (int i = 0; i < ROWS; ++i) {
+    const int w = part * ROWS + i;
+    if (expert < E && w < WARPS) counts[w * PITCH + expert] = next;
+    next += row[i];
+  }
+  if constexpr (CLUSTER > 1) {
+    cluster_wait();
+  } else {
+    __syncthreads();
+  }
+
+  i32 before = 0, all = 0;  // ids of this expert in blocks before, and in all
+  if (expert < E) {
+    for (int b = 0; b < blocks; ++b) {
+      const i32 there = totals[b * E + expert];
+      all += there;
+      if (b < rank) before += there;
+    }
+  }
+  const i32 padded = static_cast<i32>(ceil_div(all, BLOCK)) * BLOCK;
+  i32 end_of_all;
+  const i32 place = block_exclusive_sum<THREADS>(part == 0 ? padded : 0, partial, end_of_all);
+  if (part == 0 && expert < E) {
+    start[expert] = place;
+    base[expert] = place + before;
+  }
+  if (thread == 0) start[E] = end_of_all;
+  if (thread == 0 && rank == 0) *num_tokens_post_padded = end_of_all;
+  __syncthreads();
+
+  for (i32 first = begin + lane; more(first); first += 32 * AHEAD) {
+    i32 id[AHEAD];
+    read(first, id);
+#pragma unroll
+    for (int j = 0; j < AHEAD; ++j) {
+      const u32 same_expert = __match_any_sync(0xffffffffu, id[j]);
+      const int earlier = __popc(same_expert & ((1u << lane) - 1));
+      const i32 next = id[j] >= 0 ? own[id[j]] : 0;
+      __syncwarp();
+      if (id[j] >= 0 && earlier == 0) own[id[j]] = next + __popc(same_expert);
+      __syncwarp();
+      const i32 i = first + 32 * j, to = id[j] >= 0 ? base[id[j]] + next + earlier : -1;
+      if (id[j] >= 0) sorted_token_ids[to] = i;
+      if (i < end) inverse[i] = to;
+    }
+  }
+
+  for (i64 i = rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) {
+    int low = 0, high = E;  // the last expert that starts at or before this block; those without ids end where they start
+    while (high - low > 1) {
+      const int middle = (low + high) / 2;
+      (start[middle] <= i * BLOCK ? low : high) = middle;
+    }
+    expert_ids[i] = i * BLOCK >= end_of_all ? -1 : expert_map ? expert_map[low] : low;
+  }
+}
+
+}  // namespace kiln
