@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(THREADS)
   constexpr int PITCH = E | 1;                      // odd: the parts of an expert are in different banks
   extern __shared__ i32 counts[];                   // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
   i32* const totals = counts + WARPS * PITCH;       // [CLUSTER][E]: ids of a block
-  i32* const start = totals + CLUSTER * E;          // [E + 1]: first place of an expert; of all together: their end
-  i32* const base = start + E + 1;                  // [E]: first place of this block's ids
+  i32* const start = totals + CLUSTER * E;          // [E]: first place of an expert
+  i32* const base = start + E;                  // [E]: first place of this block's ids
   i32* const partial = base + E;                    // [WARPS]
 
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, expert = thread / PARTS, part = thread % PARTS;
@@ -32,33 +32,36 @@ __global__ void __launch_bounds__(THREADS)
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
   i32* const own = counts + warp * PITCH;
 
-  // The experts of indices first, first + 32, ...; -1 for what is not to be sorted. All lanes of a warp go on until its slice ends.
-  const auto more = [&](i32 first) { return first - lane < end; };
-  const auto read = [&](i32 first, i32(&id)[AHEAD]) {
+  struct Pair { i32 index, token, slot; };
+  const Pair first = {begin + lane, (begin + lane) / k, (begin + lane) % k};
+  const i32 step_tokens = 32 / k, step_slots = 32 % k;
+  i32 id[AHEAD];
+  // The experts of a pair and of those 32, 64, ... behind it; -1 for what is not to be sorted.
+  const auto read = [&](Pair& at) {
     ID found[AHEAD];
 #pragma unroll
     for (int j = 0; j < AHEAD; ++j) {
-      const i32 i = first + 32 * j;
-      found[j] = i < end ? topk_ids[stride_ids == k ? i : i / k * stride_ids + i % k] : -1;
+      found[j] = at.index < end ? topk_ids[at.token * stride_ids + at.slot] : -1;
+      const bool carry = at.slot + step_slots >= k;
+      at = {at.index + 32, at.token + step_tokens + carry, at.slot + step_slots - (carry ? k : 0)};
     }
 #pragma unroll
     for (int j = 0; j < AHEAD; ++j) id[j] = found[j] >= 0 && found[j] < E && (!LOCAL_ONLY || expert_map[found[j]] >= 0) ? static_cast<i32>(found[j]) : -1;
   };
 
   if constexpr (CLUSTER > 1) cluster_arrive();
+#pragma unroll 1
   for (int i = thread; i < WARPS * PITCH; i += THREADS) counts[i] = 0;
   __syncthreads();
   pdl_wait();
-  for (i32 first = begin + lane; more(first); first += 32 * AHEAD) {
-    i32 id[AHEAD];
-    read(first, id);
+#pragma unroll 1
+  for (Pair at = first; at.index - lane < end;) {
+    read(at);
 #pragma unroll
     for (int j = 0; j < AHEAD; ++j) {
       if (id[j] >= 0) atomicAdd(own + id[j], 1);
     }
   }
-  // Pads are what is not stored over; barriers lie between.
-  for (i64 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS) sorted_token_ids[i] = n;
   pdl_launch_dependents();
   __syncthreads();
 
@@ -72,6 +75,7 @@ __global__ void __launch_bounds__(THREADS)
   const i32 up_to = warp_inclusive_sum<PARTS>(count), in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
   if constexpr (CLUSTER > 1) cluster_wait();  // every block of the cluster runs: its shared memory may be written
   if (expert < E) {
+#pragma unroll 1
     for (int b = part; b < blocks; b += PARTS) {
       if constexpr (CLUSTER > 1) {
         cluster_store(totals + rank * E + expert, b, in_block);
@@ -96,26 +100,32 @@ __global__ void __launch_bounds__(THREADS)
 
   i32 before = 0, all = 0;  // ids of this expert in blocks before, and in all
   if (expert < E) {
-    for (int b = 0; b < blocks; ++b) {
-      const i32 there = totals[b * E + expert];
+#pragma unroll
+    for (int b = 0; b < CLUSTER; ++b) {
+      const i32 there = b < blocks ? totals[b * E + expert] : 0;
       all += there;
       if (b < rank) before += there;
     }
   }
   const i32 padded = static_cast<i32>(ceil_div(all, BLOCK)) * BLOCK;
   i32 end_of_all;
-  const i32 place = block_exclusive_sum<THREADS>(part == 0 ? padded : 0, partial, end_of_all);
+  const i32 sum_before = block_exclusive_sum<THREADS>(part == 0 ? padded : 0, partial, end_of_all);
+  const i32 place = sum_before - (part == 0 ? 0 : padded);
   if (part == 0 && expert < E) {
     start[expert] = place;
     base[expert] = place + before;
   }
-  if (thread == 0) start[E] = end_of_all;
+#pragma unroll 1
+  for (i32 i = place + all + rank * PARTS + part; i < place + padded; i += blocks * PARTS) sorted_token_ids[i] = n;
+#pragma unroll 1
+  for (i64 i = end_of_all + rank * THREADS + thread; i < capacity; i += blocks * THREADS) sorted_token_ids[i] = n;
   if (thread == 0 && rank == 0) *num_tokens_post_padded = end_of_all;
   __syncthreads();
 
-  for (i32 first = begin + lane; more(first); first += 32 * AHEAD) {
-    i32 id[AHEAD];
-    read(first, id);
+#pragma unroll 1
+  for (Pair at = first; at.index - lane < end;) {
+    const i32 index = at.index;
+    if (slice > 32 * AHEAD) read(at); else at.index = end + lane;
 #pragma unroll
     for (int j = 0; j < AHEAD; ++j) {
       const u32 same_expert = __match_any_sync(0xffffffffu, id[j]);
@@ -124,12 +134,13 @@ __global__ void __launch_bounds__(THREADS)
       __syncwarp();
       if (id[j] >= 0 && earlier == 0) own[id[j]] = next + __popc(same_expert);
       __syncwarp();
-      const i32 i = first + 32 * j, to = id[j] >= 0 ? base[id[j]] + next + earlier : -1;
+      const i32 i = index + 32 * j, to = id[j] >= 0 ? base[id[j]] + next + earlier : -1;
       if (id[j] >= 0) sorted_token_ids[to] = i;
       if (i < end) inverse[i] = to;
     }
   }
 
+#pragma unroll 1
   for (i64 i = rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) {
     int low = 0, high = E;  // the last expert that starts at or before this block; those without ids end where they start
     while (high - low > 1) {

@@ -14,8 +14,9 @@ __global__ void topk_gate(f64* weights, f64* ids, const T* logits, i32 tokens, i
   __shared__ f64 score[E], choice[E];
   const i64 token = blockIdx.x;
   if (token >= tokens || threadIdx.x > 0) return;
-  const auto finite = [](f64 v) { return v != v ? -FLOAT_MAX : fmin(fmax(v, -FLOAT_MAX), FLOAT_MAX); };
-  f64 largest = -FLOAT_MAX, sum = 0;
+  const f64 lowest = -FLOAT_MAX;
+  const auto finite = [&](f64 v) { return v != v || v < lowest ? lowest : v > -lowest ? -lowest : v; };
+  f64 largest = lowest, sum = 0;
   for (int e = 0; e < E; ++e) largest = fmax(largest, finite(to_double(logits[token * stride_logits + e])));
   for (int e = 0; e < E; ++e) sum += exp(finite(to_double(logits[token * stride_logits + e])) - largest);
   for (int e = 0; e < E; ++e) {

@@ -29,13 +29,13 @@ def reference(logits, K, SCORE="softmax", BIAS=None, RENORM=True, GROUPS=1, TOPK
         of_group = choice.view(tokens, GROUPS, -1)
         of_group = of_group.amax(-1) if BIAS is None else of_group.topk(2).values.sum(-1)
         of_group = torch.where(of_group.isnan(), float("-inf"), of_group)
-        best, order = of_group.sort(-1, descending=True, stable=True)
+        best, order = of_group.sort(dim=-1, descending=True, stable=True)
         if BIAS is not None:
             certain &= decided(best, topk_groups, topk_groups + 1)
         groups = torch.zeros_like(of_group, dtype=torch.bool).scatter(1, order[:, :topk_groups], True)
         open_ = groups[:, :, None].expand(-1, -1, experts // GROUPS).reshape(tokens, experts)
-    by_choice, order = choice.sort(-1, descending=True, stable=True)
-    first = (~open_.gather(1, order)).sort(-1, stable=True).indices  # those of open groups, in their order
+    by_choice, order = choice.sort(dim=-1, descending=True, stable=True)
+    first = (~open_.gather(1, order)).sort(dim=-1, stable=True).indices  # those of open groups, in their order
     ids = order.gather(1, first)[:, :K]
     if BIAS is not None:
         certain &= decided(by_choice.gather(1, first)[:, :K + 1], 1, K + 1)
