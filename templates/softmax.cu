@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   using Values = Vec<T, VEC>;
   constexpr int TEAM = THREADS * CLUSTER;                          // threads of a row
   constexpr int MINE = static_cast<int>(ceil_div(H / VEC, TEAM));  // chunks of a row per thread
-  constexpr bool HELD = H > 0 && MINE * VEC <= 40;  // more than that spills at two blocks of 512 threads per SM
+  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= 40;  // more than that spills at 64 registers
   constexpr int BATCH = HELD ? MINE : larger(1, 16 / Values::REGISTERS);  // chunks whose loads are in flight together
   __shared__ MaxSum partial[reduce_slots(THREADS)];
   __shared__ MaxSum parts[CLUSTER];
@@ -48,18 +48,16 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
 
   MaxSum total = merge.identity();
   const auto accumulate = [&](bool begun) {
-    f32 v[BATCH][VEC];
     f32 largest = total.max;
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) {
-      widen(piece[i], v[i]);
-      for (int j = 0; j < VEC; ++j) largest = fmaxf(largest, v[i][j]);
-    }
+    for (int i = 0; i < BATCH; ++i) largest = fmaxf(largest, max_of(piece[i]));
     const f32 shift = finite_shift(largest);
     f32 even = 0.0f, odd = begun ? merge.rescaled(total, largest) : 0.0f;  // two chains of additions
 #pragma unroll
     for (int i = 0; i < BATCH; ++i) {
-      for (int j = 0; j < VEC; ++j) ((i + j) % 2 ? odd : even) += exp2_approx((v[i][j] - shift) * merge.scale);
+      f32 v[VEC];
+      widen(piece[i], v);
+      for (int j = 0; j < VEC; ++j) ((i + j) % 2 ? odd : even) += exp2_approx((v[j] - shift) * merge.scale);
     }
     total = {largest, even + odd};
   };
@@ -82,7 +80,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
     }
     cluster_arrive();
     cluster_wait();
-    total = reduce_all(parts, merge);
+    total = warp_reduce<CLUSTER>(parts[threadIdx.x % CLUSTER], merge);
   }
 
   const f32 shift = finite_shift(total.max);
@@ -92,6 +90,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
     for (int i = 0; i < BATCH; ++i) {
       if (own_row >= rows || !has(first + i)) continue;
       f32 v[VEC];
+      keep_packed(piece[i]);
       widen(piece[i], v);
       for (int j = 0; j < VEC; ++j) {
         const f32 power = (v[j] - shift) * merge.scale;  // of 2

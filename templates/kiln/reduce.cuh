@@ -50,17 +50,6 @@ __device__ __forceinline__ MaxSum warp_reduce(MaxSum v, MergeMaxSum merge) {
   return {max, warp_reduce<LANES>(merge.rescaled(v, max), Sum{})};
 }
 
-// Over N values that every thread holds or shares, in their order.
-template <int N>
-__device__ __forceinline__ MaxSum reduce_all(const MaxSum (&parts)[N], MergeMaxSum merge) {
-  float max = parts[0].max, sum = 0.0f;
-#pragma unroll
-  for (int i = 1; i < N; ++i) max = fmaxf(max, parts[i].max);
-#pragma unroll
-  for (int i = 0; i < N; ++i) sum += merge.rescaled(parts[i], max);
-  return {max, sum};
-}
-
 // Elements of shared memory that row_reduce<THREADS> uses; at least 1, since an array needs one.
 __host__ __device__ constexpr int reduce_slots(int threads) { return threads <= 32 ? 1 : threads / 32; }
 

@@ -96,6 +96,39 @@ __device__ __forceinline__ void widen(const Vec<T, N>& v, float (&out)[N]) {
   }
 }
 
+// Between two uses of the same vector: what was made of it before is made again, not held in registers meanwhile.
+template <typename T, int N>
+__device__ __forceinline__ void keep_packed(Vec<T, N>& v) {
+#pragma unroll
+  for (int i = 0; i < Vec<T, N>::REGISTERS; ++i) asm volatile("" : "+r"(v.word[i]));
+}
+
+// The largest element; a NaN counts only where all are (T: f32, f16, bf16).
+template <typename T, int N>
+__device__ __forceinline__ float max_of(const Vec<T, N>& v) {
+  if constexpr (sizeof(T) == 2 && N > 1) {  // pairs in one instruction
+    Vec<T, 2> pair;
+    pair.word[0] = v.word[0];
+#pragma unroll
+    for (int i = 1; i < N / 2; ++i) {
+      if constexpr (same<T, bf16>) {
+        asm("max.bf16x2 %0, %0, %1;" : "+r"(pair.word[0]) : "r"(v.word[i]));
+      } else {
+        asm("max.f16x2 %0, %0, %1;" : "+r"(pair.word[0]) : "r"(v.word[i]));
+      }
+    }
+    float out[2];
+    widen(pair, out);
+    return fmaxf(out[0], out[1]);
+  } else {
+    float out[N];
+    widen(v, out);
+#pragma unroll
+    for (int i = 1; i < N; ++i) out[0] = fmaxf(out[0], out[i]);
+    return out[0];
+  }
+}
+
 // Rounds each value to T (f32, f16, bf16, e4m3, e5m2).
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> narrow(const float (&in)[N]) {

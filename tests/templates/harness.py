@@ -176,11 +176,12 @@ class Row:
     launches: dict
     flops: int = 0
     bar_us: float = 0.0  # of latency-bound rows that have a bar of their own
+    bar: float = -1.0  # share of the stream; negative: 0.92 from 64 MB on, else 0.85; 0: none
 
 
 @functools.cache
 def _peers():
-    path = os.environ.get("KILN_PEERS")
+    path = os.environ.get("BENCH_PEERS")
     if not path:
         return None
     spec = importlib.util.spec_from_file_location("peers", path)
@@ -190,7 +191,7 @@ def _peers():
 
 
 class peers:
-    """Kernels of other projects, label -> callable, from the module that KILN_PEERS names; {} without one, or where it lacks them."""
+    """Kernels of other projects, label -> callable, from the module that BENCH_PEERS names; {} without one, or where it lacks them."""
 
     @staticmethod
     def get(name):
@@ -198,8 +199,8 @@ class peers:
 
 
 def compiled(function):
-    """torch.compile for fixed shapes; None (left out of the row) under KILN_NO_COMPILE, for a quick table."""
-    if os.environ.get("KILN_NO_COMPILE"):
+    """torch.compile for fixed shapes; None (left out of the row) under BENCH_NO_COMPILE, for a quick table."""
+    if os.environ.get("BENCH_NO_COMPILE"):
         return None
     torch._dynamo.reset()
     return torch.compile(function, dynamic=False)

@@ -6,6 +6,8 @@ from harness import (DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, ex
 
 EPS = 1e-6
 
+SANITIZE = ["rms_norm T=bf16 H=4096 rows=37", "rms_norm T=f16 H=65536 rows=3", "rms_norm T=f32 H=129 rows=70 FUSED_ADD=true GEMMA=true", "rms_norm T=bf16 H=128 rows=1000 OUT=e4m3"]
+
 
 def reference(x, w, eps=EPS, gemma=False):
     x, w = x.double(), w.double()

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The shipped templates on a GPU: tests against float64 in torch, and the table beside streams and peers.
 
-    tests/templates/run.py [--tests] [--bench] [--only NAME,...] [--match TEXT] [--jobs N] [--json FILE]
+    tests/templates/run.py [--tests] [--bench] [--sanitize] [--only NAME,...] [--match TEXT] [--jobs N] [--json FILE]
 
-Without --tests and --bench: both. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
-KILN_PEERS names a Python module with other projects' kernels (harness.peers). Exit status 1 when a test failed, 77 without torch or a GPU.
+Without any of the three: tests and bench. --sanitize: the module's SANITIZE, which are words for `kiln run`, under compute-sanitizer's memcheck,
+racecheck and initcheck; kiln is found in PATH. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
+BENCH_PEERS names a Python module with other projects' kernels (harness.peers). Exit status 1 when a test failed, 77 without torch or a GPU.
 """
 import argparse
 import concurrent.futures
@@ -22,13 +23,14 @@ sys.path.insert(0, str(here))
 parser = argparse.ArgumentParser()
 parser.add_argument("--tests", action="store_true")
 parser.add_argument("--bench", action="store_true")
+parser.add_argument("--sanitize", action="store_true")
 parser.add_argument("--only", help="modules: rms_norm,rope")
 parser.add_argument("--match", default="", help="tests and cases whose name has this text")
 parser.add_argument("--jobs", type=int, default=6, help="modules whose tests run at once")
 parser.add_argument("--json", help="file for all figures")
 parser.add_argument("--one", help=argparse.SUPPRESS)  # the child that runs one module's tests
 args = parser.parse_args()
-if not args.tests and not args.bench:
+if not (args.tests or args.bench or args.sanitize):
     args.tests = args.bench = True
 modules = args.only.split(",") if args.only else sorted(p.stem for p in here.glob("*.py") if p.stem not in ("run", "harness", "kiln_library"))
 
@@ -78,7 +80,7 @@ def run_bench(name):
         best = min(rivals, key=rivals.get) if rivals else None
         stream = harness.stream_us(row.read, row.write)
         yield {"case": row.case, "us": us, "tb_per_s": (row.read + row.write) / us / 1e6, "stream_us": stream, "share": stream / us, "bytes": row.read + row.write,
-               "bar": 0.92 if row.read + row.write >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals, "best_peer": best,
+               "bar": row.bar if row.bar >= 0 else 0.92 if row.read + row.write >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals, "best_peer": best,
                "ratio": rivals[best] / us if best else None}
 
 
@@ -104,6 +106,17 @@ if args.tests:
             if done.returncode:
                 failed += 1
                 print(f"{name}: exit {done.returncode}  {done.stderr[-1500:]}")
+if args.sanitize:
+    def sanitized(job):
+        tool, words = job
+        return subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "kiln", "run", *words.split(), "--check"], capture_output=True, text=True)
+    jobs = [(tool, words) for name in modules for words in getattr(importlib.import_module(name), "SANITIZE", []) if args.match in words for tool in ("memcheck", "racecheck", "initcheck")]
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for (tool, words), done in zip(jobs, pool.map(sanitized, jobs)):
+            summary = [text for text in done.stdout.splitlines() if "SUMMARY" in text]
+            clean = done.returncode == 0 and summary and ("0 errors" in summary[-1])
+            print(f"{'ok      ' if clean else 'FAILED  '}{tool:9} {words}  {'' if clean else done.stdout[-1500:] + done.stderr[-500:]}", flush=True)
+            failed += not clean
 if args.bench:
     print(f"\n{'case':58} {'us':>8} {'TB/s':>6} {'stream':>8} {'share':>6}  ratio  peers (us; ratio: the best one over ours)")
     rows = []

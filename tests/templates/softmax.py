@@ -5,6 +5,8 @@ import torch
 
 from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
+SANITIZE = ["softmax T=f32 H=128256 rows=5", "softmax T=bf16 H=1000 rows=37", "softmax T=bf16 H=50257 rows=3 LOG=true", "softmax T=f32 H=0 columns=9000 rows=5"]
+
 
 def reference(x, temperature=1.0, log=False):
     v = x.double() / temperature
@@ -55,7 +57,7 @@ def test_run_time_width():
         k(out.view, x, 17, h, h, 1.0, None, h)
         expect_close(out.view, reference(x), TOLERANCE["f32"], f"columns={h}")
         out.check()
-    expect_refused(lambda: k(x, x, 17, 10, 10, 1.0, None, 10), "columns", "VEC")
+    expect_refused(lambda: k(x, x, 17, 12, 12, 1.0, None, 10), "columns", "VEC")
 
 
 def test_special_values():

@@ -1,0 +1,10 @@
+# The shipped templates: through the compiler here, and on a GPU against float64 (run.py, in torch) and the CPU (*_gpu_test.cpp).
+kiln_test(templates_shipped_test SOURCES templates/shipped_test.cpp USES kiln_process LABEL process TIMEOUT 600)
+
+find_package(Python3 COMPONENTS Interpreter)
+get_target_property(kiln_library_type kiln TYPE)
+if(Python3_FOUND AND kiln_library_type STREQUAL "SHARED_LIBRARY")
+  add_test(NAME Templates.AgreeWithFloat64InTorch COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py --tests)
+  set_tests_properties(Templates.AgreeWithFloat64InTorch PROPERTIES LABELS gpu TIMEOUT 600 SKIP_RETURN_CODE 77
+    ENVIRONMENT "KILN_LIBRARY=$<TARGET_FILE:kiln>;KILN_TEMPLATE_PATH=${PROJECT_SOURCE_DIR}/templates;KILN_WORKER=$<TARGET_FILE:kiln-worker>")
+endif()
