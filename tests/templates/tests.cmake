@@ -8,3 +8,6 @@ if(Python3_FOUND AND kiln_library_type STREQUAL "SHARED_LIBRARY")
   set_tests_properties(Templates.AgreeWithFloat64InTorch PROPERTIES LABELS gpu TIMEOUT 600 SKIP_RETURN_CODE 77
     ENVIRONMENT "KILN_LIBRARY=$<TARGET_FILE:kiln>;KILN_TEMPLATE_PATH=${PROJECT_SOURCE_DIR}/templates;KILN_WORKER=$<TARGET_FILE:kiln-worker>")
 endif()
+
+kiln_test(fp8_quant_gpu_test SOURCES templates/fp8_quant_gpu_test.cpp USES kiln_runtime LABEL gpu)
+add_dependencies(fp8_quant_gpu_test kiln-worker)
