@@ -7,6 +7,7 @@
 #include "kiln/cluster.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/scan.cuh"
+#include "kiln/select.cuh"
 #include "kiln/types.cuh"
 
 namespace kiln {
@@ -14,7 +15,7 @@ namespace kiln {
 // CLUSTER = 1: a launch of one block. Else one of at most CLUSTER blocks, all in one cluster; needs sm_90.
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
 __global__ void __launch_bounds__(THREADS)
-    moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i64 capacity, const i32* expert_map) {
+    moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
   constexpr int AHEAD = 4;                          // ids of a lane that are in flight together
   constexpr int PARTS = smaller(32, THREADS / next_pow2(E));  // neighbouring threads that share an expert's sums
@@ -28,7 +29,7 @@ __global__ void __launch_bounds__(THREADS)
 
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, expert = thread / PARTS, part = thread % PARTS;
   const int blocks = gridDim.x, rank = CLUSTER > 1 ? static_cast<int>(cluster_rank()) : 0;
-  const i32 n = tokens * k, slice = 32 * static_cast<i32>(ceil_div(n, blocks * THREADS));
+  const i32 n = tokens * k, slice = 32 * ((n + blocks * THREADS - 1) / (blocks * THREADS));
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
   i32* const own = counts + warp * PITCH;
 
@@ -54,14 +55,17 @@ __global__ void __launch_bounds__(THREADS)
   for (int i = thread; i < WARPS * PITCH; i += THREADS) counts[i] = 0;
   __syncthreads();
   pdl_wait();
-#pragma unroll 1
-  for (Pair at = first; at.index - lane < end;) {
+  Pair at = first;
+  i32 pad = rank * THREADS + thread;
+  do {
     read(at);
+#pragma unroll 1
+    for (; pad < capacity; pad += blocks * THREADS) sorted_token_ids[pad] = n;  // pads are what is not stored over; while the ids come
 #pragma unroll
     for (int j = 0; j < AHEAD; ++j) {
       if (id[j] >= 0) atomicAdd(own + id[j], 1);
     }
-  }
+  } while (at.index - lane < end);
   pdl_launch_dependents();
   __syncthreads();
 
@@ -107,7 +111,7 @@ __global__ void __launch_bounds__(THREADS)
       if (b < rank) before += there;
     }
   }
-  const i32 padded = static_cast<i32>(ceil_div(all, BLOCK)) * BLOCK;
+  const i32 padded = (all + BLOCK - 1) / BLOCK * BLOCK;
   i32 end_of_all;
   const i32 sum_before = block_exclusive_sum<THREADS>(part == 0 ? padded : 0, partial, end_of_all);
   const i32 place = sum_before - (part == 0 ? 0 : padded);
@@ -115,33 +119,29 @@ __global__ void __launch_bounds__(THREADS)
     start[expert] = place;
     base[expert] = place + before;
   }
-#pragma unroll 1
-  for (i32 i = place + all + rank * PARTS + part; i < place + padded; i += blocks * PARTS) sorted_token_ids[i] = n;
-#pragma unroll 1
-  for (i64 i = end_of_all + rank * THREADS + thread; i < capacity; i += blocks * THREADS) sorted_token_ids[i] = n;
   if (thread == 0 && rank == 0) *num_tokens_post_padded = end_of_all;
   __syncthreads();
 
+  at = first;
 #pragma unroll 1
-  for (Pair at = first; at.index - lane < end;) {
-    const i32 index = at.index;
-    if (slice > 32 * AHEAD) read(at); else at.index = end + lane;
+  for (i32 round = begin; round < end; round += 32) {
+    if ((round - begin) % (32 * AHEAD) == 0 && slice > 32 * AHEAD) read(at);  // else they are there still
+    const i32 mine = id[0], i = round + lane;
 #pragma unroll
-    for (int j = 0; j < AHEAD; ++j) {
-      const u32 same_expert = __match_any_sync(0xffffffffu, id[j]);
-      const int earlier = __popc(same_expert & ((1u << lane) - 1));
-      const i32 next = id[j] >= 0 ? own[id[j]] : 0;
-      __syncwarp();
-      if (id[j] >= 0 && earlier == 0) own[id[j]] = next + __popc(same_expert);
-      __syncwarp();
-      const i32 i = index + 32 * j, to = id[j] >= 0 ? base[id[j]] + next + earlier : -1;
-      if (id[j] >= 0) sorted_token_ids[to] = i;
-      if (i < end) inverse[i] = to;
-    }
+    for (int j = 1; j < AHEAD; ++j) id[j - 1] = id[j];
+    const u32 same_expert = lanes_with_same<E>(mine);
+    const int earlier = __popc(same_expert & ((1u << lane) - 1));
+    const i32 next = mine >= 0 ? own[mine] : 0;
+    __syncwarp();
+    if (mine >= 0 && earlier == 0) own[mine] = next + __popc(same_expert);
+    __syncwarp();
+    const i32 to = mine >= 0 ? base[mine] + next + earlier : -1;
+    if (mine >= 0) sorted_token_ids[to] = i;
+    if (i < end) inverse[i] = to;
   }
 
 #pragma unroll 1
-  for (i64 i = rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) {
+  for (i32 i = rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) {
     int low = 0, high = E;  // the last expert that starts at or before this block; those without ids end where they start
     while (high - low > 1) {
       const int middle = (low + high) / 2;

@@ -5,7 +5,7 @@ namespace kiln {
 namespace reference {
 
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY>
-__global__ void moe_align(f64* sorted_token_ids, f64* expert_ids, f64* num_tokens_post_padded, f64* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i64 capacity, const i32* expert_map) {
+__global__ void moe_align(f64* sorted_token_ids, f64* expert_ids, f64* num_tokens_post_padded, f64* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   __shared__ i64 start[E + 1];
   const i64 n = static_cast<i64>(tokens) * k;
   const auto id_of = [&](i64 i) { return topk_ids[i / k * stride_ids + i % k]; };

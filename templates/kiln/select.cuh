@@ -47,4 +47,17 @@ __device__ __forceinline__ u32 team_max(u32 key) {
   }
 }
 
+// The lanes of the warp that have the same value in 0..COUNT-1, as a mask; 0 for a lane with a negative one. A ballot of each bit takes a
+// fraction of match.any's time where values differ. REQUIRES: all 32 lanes of the warp call it.
+template <int COUNT>
+__device__ __forceinline__ u32 lanes_with_same(i32 value) {
+  u32 lanes = __ballot_sync(0xffffffffu, value >= 0);
+#pragma unroll
+  for (int bit = 1; bit < COUNT; bit *= 2) {
+    const u32 set = __ballot_sync(0xffffffffu, (value & bit) != 0);
+    lanes &= (value & bit) != 0 ? set : ~set;
+  }
+  return value >= 0 ? lanes : 0u;
+}
+
 }  // namespace kiln
