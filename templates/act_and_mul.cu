@@ -30,11 +30,11 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
     if (!active(i)) continue;
     const T* p = x + row(i) * stride_x;
     if constexpr (ORDER == Order::interleaved) {
-      a[i] = load<VEC>(p + 2 * column(i));  // each sector is read in two halves: let L1 keep it
+      a[i] = load<VEC>(p + 2 * column(i));  // each sector is read in two halves; L1 keeps it
       b[i] = load<VEC>(p + 2 * column(i) + VEC);
     } else {
-      a[i] = load<VEC, Cache::once>(p + column(i) + (ORDER == Order::gate_first ? 0 : D));
-      b[i] = load<VEC, Cache::once>(p + column(i) + (ORDER == Order::gate_first ? D : 0));
+      a[i] = load<VEC>(p + column(i) + (ORDER == Order::gate_first ? 0 : D));
+      b[i] = load<VEC>(p + column(i) + (ORDER == Order::gate_first ? D : 0));
     }
   }
   f32 quantum = 1.0f;

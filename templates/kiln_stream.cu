@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS)) stream(cons
   Vec<u32, 4> value[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
-    if (read + i * THREADS < read_end) value[i] = load<4, Cache::once>(reinterpret_cast<const u32*>(src) + 4ull * (read + i * THREADS));
+    if (read + i * THREADS < read_end) value[i] = load<4>(reinterpret_cast<const u32*>(src) + 4ull * (read + i * THREADS));
   }
   pdl_launch_dependents();
   Vec<u32, 4> all;

@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   const auto read = [&](int i) {
     Piece p;
     if (has(i)) {
-      p.x = load<VEC, Cache::once>(x_row + at(i));
-      if constexpr (FUSED_ADD) p.residual = load<VEC, Cache::once>(residual_row + at(i));
+      p.x = load<VEC>(x_row + at(i));
+      if constexpr (FUSED_ADD) p.residual = load<VEC>(residual_row + at(i));
     }
     return p;
   };

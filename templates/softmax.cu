@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   Values piece[BATCH];
   const auto read = [&](int first) {
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) piece[i] = has(first + i) ? load<VEC, Cache::once>(x_row + at(first + i)) : splat<T, VEC>(-infinity());
+    for (int i = 0; i < BATCH; ++i) piece[i] = has(first + i) ? load<VEC>(x_row + at(first + i)) : splat<T, VEC>(-infinity());
   };
   if constexpr (HELD) read(0);
   const f32 t = temperatures ? load_one(temperatures + row) : temperature;

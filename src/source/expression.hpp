@@ -24,7 +24,7 @@ struct Symbols {
   std::map<std::string, std::string, std::less<>> unavailable;
 };
 
-/// 64-bit signed, C precedence, short-circuit; functions and rules in docs/templates.md. Immutable,
+/// 64-bit signed, C precedence, short-circuit; functions and rules in docs/writing-templates.md. Immutable,
 /// thread-safe.
 class Expression {
  public:

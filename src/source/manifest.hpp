@@ -1,5 +1,5 @@
-// A template's manifest as data. The grammar is docs/templates.md; parse_manifest is the only reader of TOML
-// manifests.
+// A template's manifest as data. The grammar is docs/writing-templates.md; parse_manifest is the only reader
+// of TOML manifests.
 #pragma once
 
 #include <cstdint>
@@ -187,9 +187,9 @@ struct Manifest {
   std::vector<std::string> parameter_names() const;
 };
 
-/// Throws Error(manifest) "FILE:LINE: ..." for everything docs/templates.md forbids: TOML syntax, unknown
-/// table or key, wrong type, bad name, unknown name in an expression, cyclic derive or default, an option
-/// that is not whitelisted, ...
+/// Throws Error(manifest) "FILE:LINE: ..." for everything docs/writing-templates.md forbids: TOML syntax,
+/// unknown table or key, wrong type, bad name, unknown name in an expression, cyclic derive or default, an
+/// option that is not whitelisted, ...
 Manifest parse_manifest(std::string_view toml, const std::string& file);
 
 /// Limits that a caller's request must respect.

@@ -1,39 +1,16 @@
 // The worked example of docs/foreign-kernels.md (tests/fixtures/foreign/example): its files are what the page
 // prints, and they compile.
-#include <sstream>
-
+#include "docs/page.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
 namespace {
 using nlohmann::json;
 
-std::string read(const std::string& file) {
-  const auto found = base::read_file(std::string(KILN_SOURCE_DIR) + '/' + file);
-  EXPECT_TRUE(found) << file;
-  return found ? found->bytes : std::string();
-}
-std::string example(const std::string& file) { return read("tests/fixtures/foreign/example/" + file); }
-
-/// What stands between ```LANGUAGE and ```, in the page's order.
-std::vector<std::string> blocks(const std::string& page, const std::string& language) {
-  std::vector<std::string> out;
-  bool inside = false, wanted = false;
-  std::istringstream lines(page);
-  for (std::string line; std::getline(lines, line);) {
-    if (line.rfind("```", 0) == 0) {
-      inside = !inside;
-      wanted = inside && line == "```" + language;
-      if (wanted) out.emplace_back();
-    } else if (wanted) {
-      out.back() += line + '\n';
-    }
-  }
-  return out;
-}
+std::string example(const std::string& file) { return read_source("tests/fixtures/foreign/example/" + file); }
 
 TEST(ForeignExamplePage, ItsFilesAreThoseThatThePagePrints) {
-  const std::string page = read("docs/foreign-kernels.md");
+  const std::string page = read_source("docs/foreign-kernels.md");
   const auto cpp = blocks(page, "cpp"), toml = blocks(page, "toml");
   ASSERT_GE(cpp.size(), 2u);
   ASSERT_EQ(toml.size(), 3u);

@@ -34,6 +34,11 @@ kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJ
 kiln_test(tools_report_test SOURCES tools/report_test.cpp USES kiln_process kiln_cache kiln_compile LABEL process)
 kiln_test(tools_fill_values_test SOURCES tools/fill_values_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/fill_values.cpp USES kiln_base LABEL unit)
 kiln_test(tools_run_fill_test SOURCES tools/run_fill_test.cpp USES kiln_process LABEL process)
+kiln_test(tools_run_test SOURCES tools/run_test.cpp USES kiln_process LABEL process)
+kiln_test(tools_run_gpu_test SOURCES tools/run_gpu_test.cpp USES kiln_process LABEL gpu)
+kiln_test(tools_run_report_test SOURCES tools/run_report_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/run_report.cpp
+  ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
+  USES kiln_runtime nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_limits_test SOURCES tools/limits_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
 target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")

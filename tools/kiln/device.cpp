@@ -14,8 +14,7 @@ namespace {
 const Driver& loaded_driver() {
   const Driver* driver = Driver::get();
   if (!driver)
-    throw Error(Errc::no_driver, "no CUDA driver: " + Driver::load_error() +
-                                     "; `kiln run` needs a GPU, `kiln compile` does not");
+    throw Error(Errc::no_driver, Driver::load_error() + "; `kiln run` needs a GPU, `kiln compile` does not");
   const CUresult result = driver->cuInit(0);
   if (result != CUDA_SUCCESS)
     throw Error(Errc::no_driver,

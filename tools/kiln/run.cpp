@@ -1,13 +1,17 @@
-// kiln run: launch on generated data, compare with the reference, time against the roofline.
+// kiln run: launch on generated data, compare with the reference, time against the
+// roofline; in one size or several.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <deque>
 
 #include "commands.hpp"
 #include "context.hpp"
+#include "errors.hpp"
 #include "kiln/error.hpp"
 #include "limits_report.hpp"
-#include "output.hpp"
-#include "run_check.hpp"
+#include "progress.hpp"
+#include "run_report.hpp"
+#include "run_sizes.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -22,143 +26,202 @@ struct RunFlags {
 
 struct Assignments {
   std::vector<NamedValue> parameters;
-  GivenArguments arguments;
+  std::vector<GivenList> arguments;
 };
 
-/// "T=bf16 H=4096 rows=64": the template's parameters, and the rest.
+/// "T=bf16 H=4096 rows=1,64": the template's parameters, and the rest.
 Assignments split(const source::Manifest& manifest, const std::vector<std::string>& pieces) {
   Assignments out;
   for (const NamedValue& v : source::parse_assignments(pieces)) {
-    if (manifest.parameter_index(v.name) >= 0)
+    const bool parameter = manifest.parameter_index(v.name) >= 0;
+    if (parameter && v.value.text.find(',') != v.value.text.npos)
+      throw Error(Errc::invalid_value,
+                  "parameter " + std::string(v.name) + " = '" + std::string(v.value.text) +
+                      "': only arguments take lists; a parameter is compiled in, and each "
+                      "value is a run of its own");
+    if (parameter)
       out.parameters.push_back(v);
     else
-      out.arguments[std::string(v.name)] = std::string(v.value.text);
+      out.arguments.push_back(parse_list(v.name, v.value.text));
   }
   return out;
 }
 
-void print_check(const std::vector<CheckedArgument>& results) {
-  const Terminal terminal = standard_output();
-  for (const CheckedArgument& r : results) {
-    char line[256];
-    std::snprintf(line, sizeof line,
-                  "  check  %-10s %s  relative RMS %.2e (allowed %.1e)  max error %.3g  %llu elements  ",
-                  r.name.c_str(), r.dtype.c_str(), r.relative_rms, r.tolerance, r.max_abs,
-                  static_cast<unsigned long long>(r.elements));
-    std::string verdict = paint(r.ok ? "ok" : "WRONG", r.ok ? Style::green : Style::red, terminal);
-    if (r.mismatched_nonfinite)
-      verdict += "  " + std::to_string(r.mismatched_nonfinite) + " NaN or Inf where the reference has none";
-    if (!r.canaries) verdict += "  written outside the buffer";
-    print(line + verdict + "\n");
+/// What is being done now, on a terminal; elsewhere nothing, the table follows soon enough.
+class Steps {
+ public:
+  explicit Steps(std::size_t total) {
+    if (standard_error().interactive) progress_.emplace(total, false);
   }
-}
-
-void print_bench(const BenchResult& b) {
-  char line[256];
-  std::snprintf(
-      line, sizeof line,
-      "  bench  %.2f us  %.3f TB/s  %.1f %% of a stream of the same bytes (%.2f us; read %s, write %s)\n",
-      b.us, b.terabytes_per_s(), 100 * b.share(), b.stream_us,
-      human_bytes(static_cast<std::uint64_t>(b.read_bytes)).c_str(),
-      human_bytes(static_cast<std::uint64_t>(b.write_bytes)).c_str());
-  print(line);
-}
-
-Json json_check(const CheckedArgument& r) {
-  return {{"argument", r.name},
-          {"dtype", r.dtype},
-          {"relative_rms", r.relative_rms},
-          {"max_abs", r.max_abs},
-          {"tolerance", r.tolerance},
-          {"elements", r.elements},
-          {"mismatched_nonfinite", r.mismatched_nonfinite},
-          {"canaries", r.canaries},
-          {"ok", r.ok}};
-}
-
-Json json_bench(const BenchResult& b) {
-  return {{"us", b.us},
-          {"stream_us", b.stream_us},
-          {"share", b.share()},
-          {"tb_per_s", b.terabytes_per_s()},
-          {"read_bytes", b.read_bytes},
-          {"write_bytes", b.write_bytes},
-          {"flops", b.flops},
-          {"launches", b.launches},
-          {"sets", b.sets},
-          {"replays", b.replays}};
-}
-
-int run(Context& context, const RunFlags& flags) {
-  PrimaryContext gpu(flags.device);
-  runtime::Service& service = context.service();
-  runtime::KernelTemplate& opened = service.open(flags.name, KILN_DEVICE_CURRENT, "");
-  const source::Manifest& manifest = opened.origin().manifest.on(opened.target().arch);
-  const Assignments given = split(manifest, flags.assignments);
-  const std::vector<Value> values = source::positional(manifest, given.parameters);
-  const source::Resolved resolved = source::resolve(opened.origin().manifest, values, opened.target().arch);
-  // What needs no image is looked at before there is one.
-  std::vector<compile::ExportFact> exports;
-  if (!manifest.exports.empty()) exports = opened.get(values, {}).image().facts.exports;
-  RunCase run_case(service, gpu, opened, resolved, given.arguments, exports);
-  const runtime::LoadedKernel& kernel = opened.get(values, {});
-  constexpr const char* outcomes[] = {"memory", "disk", "layer", "remote", "compiled", "waited"};
-  const std::string outcome = outcomes[static_cast<int>(kernel.outcome())];
-  const auto broken =
-      compile::broken_limits(manifest.limits, kernel.image().facts,
-                             flags.strict ? compile::Strictness::strict : compile::Strictness::declared);
-
-  Json json{{"schema", context.schema()},
-            {"template", manifest.name},
-            {"params", json_of(resolved.specialization.parameters)},
-            {"arch", resolved.arch.name()},
-            {"gpu", gpu.facts().name},
-            {"key", kernel.image().key.hex()},
-            {"outcome", outcome},
-            {"arguments", run_case.describe()},
-            {"performance_warnings", kernel.image().facts.performance_warnings},
-            {"limits_broken", limits_json(broken)}};
-  if (!context.json) {
-    print(paint(resolved.specialization.to_string(), Style::bold, standard_output()) + "\n");
-    print("  " + run_case.describe() + "  on " + gpu.facts().name + ", " + resolved.arch.name() + ", from " +
-          outcome + "\n");
-    print_limits(kernel.image().facts, broken, 13);
+  void next(const std::string& what) {
+    if (!progress_) return;
+    if (!now_.empty()) progress_->finished(now_, "", false);
+    now_ = what;
+    progress_->started(now_);
   }
-  int exit = kDone;
-  if (flags.check && !manifest.reference) {
-    exit = kPartly;
-    json["check"] = nullptr;
-    if (!context.json) print("  check  the template has no [reference]: nothing to compare with\n");
-  } else if (flags.check) {
-    runtime::GetRequest reference_request;
-    reference_request.which = source::Which::reference;
-    const runtime::LoadedKernel& reference = opened.get(values, reference_request);
-    const auto results = check(run_case, kernel, reference, flags.seed);
-    if (!std::all_of(results.begin(), results.end(), [](const CheckedArgument& r) { return r.ok; }))
+
+ private:
+  std::optional<Progress> progress_;
+  std::string now_;
+};
+
+/// What ended a run before all of its sizes were through.
+struct Stop {
+  Errc code;
+  std::string message;
+};
+
+/// One specialisation in all the sizes that were asked for.
+class Run {
+ public:
+  Run(Context& context, const RunFlags& flags)
+      : context_(context),
+        flags_(flags),
+        gpu_(flags.device),
+        opened_(context.service().open(flags.name, KILN_DEVICE_CURRENT, "")),
+        manifest_(opened_.origin().manifest.on(opened_.target().arch)),
+        given_(split(manifest_, flags.assignments)),
+        values_(source::positional(manifest_, given_.parameters)),
+        resolved_(source::resolve(opened_.origin().manifest, values_, opened_.target().arch)) {}
+
+  int operator()() {
+    measure();
+    int exit = kDone;
+    const runtime::LoadedKernel& kernel = opened_.get(values_, {});
+    const auto broken =
+        compile::broken_limits(manifest_.limits, kernel.image().facts,
+                               flags_.strict ? compile::Strictness::strict : compile::Strictness::declared);
+    Json json = json_head(kernel, broken);
+    if (!context_.json) print_all(kernel, broken);
+    if (flags_.check && !manifest_.reference) exit = kPartly;
+    for (const SizeResult& result : results_) {
+      if (std::any_of(result.check.begin(), result.check.end(), [](const auto& r) { return !r.ok; }))
+        exit = kFailed;
+    }
+    if (flags_.strict && !broken.empty()) {
       exit = kFailed;
-    json["check"] = Json::array();
-    for (const CheckedArgument& r : results) json["check"].push_back(json_check(r));
-    if (!context.json) print_check(results);
+      json["error"] = {{"code", kLimitsBroken}, {"message", say_broken(kernel.image().facts, broken)}};
+    }
+    if (stop_) {
+      exit = exit_of(stop_->code);
+      json["error"] = {{"code", name_of(stop_->code)}, {"message", stop_->message}};
+      std::fflush(stdout);
+      std::fprintf(stderr, "kiln: error: %s\n", stop_->message.c_str());
+    }
+    if (context_.json) print_json(json);
+    return exit;
   }
-  if (flags.bench) {
-    const BenchResult b = bench(run_case, kernel, flags.seed);
-    json["bench"] = json_bench(b);
-    if (!context.json) print_bench(b);
+
+ private:
+  bool checks() const { return flags_.check && manifest_.reference; }
+
+  /// Fills results_; an error after the first of them ends it, and is kept.
+  void measure() {
+    const std::vector<GivenArguments> sizes = sizes_of(given_.arguments);
+    const int each = (checks() ? 1 : 0) + (flags_.bench ? 1 : 0);
+    Steps steps(1 + sizes.size() * static_cast<std::size_t>(std::max(each, 1)));
+    // What needs no image is looked at before there is one.
+    std::vector<compile::ExportFact> exports;
+    if (!manifest_.exports.empty()) exports = opened_.get(values_, {}).image().facts.exports;
+    std::deque<RunCase> cases;  // which do not move
+    for (const GivenArguments& size : sizes)
+      cases.emplace_back(context_.service(), gpu_, opened_, resolved_, size, exports);
+    steps.next("compiling " + resolved_.specialization.to_string());
+    opened_.get(values_, {});
+    if (checks()) reference();
+    for (RunCase& one : cases) {
+      try {
+        results_.push_back(measure_one(one, steps));
+      } catch (const Error& error) {
+        if (results_.empty()) throw;
+        stop_ = Stop{error.code(), text_of(one.values()) + ": " + error.what()};
+        return;
+      }
+    }
   }
-  if (!flags.check && !flags.bench) {
-    const BufferSet buffers = run_case.make_buffers(flags.seed);
-    run_case.launch(kernel, RunCase::addresses_of(buffers), nullptr);
-    gpu.driver().check(gpu.driver().cuCtxSynchronize(), "cuCtxSynchronize",
-                       "running " + resolved.specialization.to_string());
-    if (!context.json) print("  launched\n");
+
+  SizeResult measure_one(RunCase& one, Steps& steps) {
+    SizeResult out{one.values(), {}, {}};
+    const std::string at = " with " + text_of(out.values);
+    const runtime::LoadedKernel& kernel = opened_.get(values_, {});
+    if (checks()) {
+      steps.next("checking" + at);
+      out.check = check(one, kernel, reference(), flags_.seed);
+    }
+    if (flags_.bench) {
+      steps.next("timing" + at);
+      out.bench = bench(one, kernel, flags_.seed);
+    }
+    if (flags_.check || flags_.bench) return out;
+    steps.next("launching" + at);
+    const BufferSet buffers = one.make_buffers(flags_.seed);
+    one.launch(kernel, RunCase::addresses_of(buffers), nullptr);
+    gpu_.driver().check(gpu_.driver().cuCtxSynchronize(), "cuCtxSynchronize",
+                        "running " + resolved_.specialization.to_string());
+    return out;
   }
-  if (flags.strict && !broken.empty()) {
-    exit = kFailed;
-    json["error"] = {{"code", kLimitsBroken}, {"message", say_broken(kernel.image().facts, broken)}};
+
+  const runtime::LoadedKernel& reference() {
+    runtime::GetRequest request;
+    request.which = source::Which::reference;
+    return opened_.get(values_, request);
   }
-  if (context.json) print_json(json);
-  return exit;
-}
+
+  static std::string outcome_of(const runtime::LoadedKernel& kernel) {
+    constexpr const char* outcomes[] = {"memory", "disk", "layer", "remote", "compiled", "waited"};
+    return outcomes[static_cast<int>(kernel.outcome())];
+  }
+
+  /// "from disk"
+  static std::string origin_of(const runtime::LoadedKernel& kernel) {
+    const std::string outcome = outcome_of(kernel);
+    if (outcome == "compiled") return "compiled now";
+    return outcome == "waited" ? "compiled by another process" : "from " + outcome;
+  }
+
+  Json json_head(const runtime::LoadedKernel& kernel, const std::vector<compile::BrokenLimit>& broken) const {
+    Json json{{"schema", context_.schema()},
+              {"template", manifest_.name},
+              {"params", json_of(resolved_.specialization.parameters)},
+              {"arch", resolved_.arch.name()},
+              {"gpu", gpu_.facts().name},
+              {"key", kernel.image().key.hex()},
+              {"outcome", outcome_of(kernel)},
+              {"performance_warnings", kernel.image().facts.performance_warnings},
+              {"limits_broken", limits_json(broken)},
+              {"sizes", Json::array()}};
+    for (const SizeResult& result : results_) {
+      json["sizes"].push_back(json_of(result));
+      if (flags_.check && !manifest_.reference) json["sizes"].back()["check"] = nullptr;
+    }
+    // One size is what the object itself says, as before there were lists.
+    if (results_.size() == 1 && !stop_) json.update(json["sizes"].front());
+    return json;
+  }
+
+  void print_all(const runtime::LoadedKernel& kernel, const std::vector<compile::BrokenLimit>& broken) const {
+    print(paint(resolved_.specialization.to_string(), Style::bold, standard_output()) + "\n");
+    print_definition("", "on " + gpu_.facts().name + ", " + resolved_.arch.name() + ", " + origin_of(kernel),
+                     2);
+    print_limits(kernel.image().facts, broken, 13);
+    std::vector<std::string> given;
+    for (const GivenList& list : given_.arguments) given.push_back(list.name);
+    print_sizes(results_, given);
+    if (flags_.check && !manifest_.reference)
+      print_paragraph("check: the template has no [reference], so there is nothing to compare with");
+  }
+
+  Context& context_;
+  const RunFlags& flags_;
+  PrimaryContext gpu_;
+  runtime::KernelTemplate& opened_;
+  const source::Manifest& manifest_;
+  const Assignments given_;
+  const std::vector<Value> values_;
+  const source::Resolved resolved_;
+  std::vector<SizeResult> results_;
+  std::optional<Stop> stop_;
+};
 
 }  // namespace
 
@@ -166,9 +229,11 @@ void add_run(CLI::App& app, Context& context) {
   auto flags = std::make_shared<RunFlags>();
   CLI::App* command =
       context.add_command(app, "run", "Launch a specialisation on this GPU, check it and time it",
-                          [&context, flags] { return run(context, *flags); });
+                          [&context, flags] { return Run(context, *flags)(); });
   command->add_option("template", flags->name, "Template to run")->required();
-  command->add_option("values", flags->assignments, "P=V for parameters, and for scalar arguments (rows=64)");
+  command->add_option(
+      "values", flags->assignments,
+      "P=V for parameters, and for scalar arguments: rows=64, or several sizes, rows=1,64,4096");
   command->add_flag("--check", flags->check,
                     "Compare with the template's [reference], a naive kernel in double");
   command->add_flag("--bench", flags->bench, "Time it L2-cold beside a stream kernel of the same bytes");

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 
 #include "base/text.hpp"
 #include "fill_values.hpp"
@@ -27,22 +26,6 @@ T parse_number(const std::string& name, const std::string& text) {
 }
 
 }  // namespace
-
-ArgumentList& ArgumentList::number(double value) {
-  std::uint64_t bits;
-  std::memcpy(&bits, &value, 8);
-  return add({KILN_ARG_FLOAT, 8}, bits);
-}
-
-void ArgumentList::launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const {
-  std::vector<const void*> data;
-  for (const std::uint64_t& bits : bits_) data.push_back(&bits);
-  // A new array of types each time would defeat the kernel's memory of what it has checked: prepare() alone
-  // is what is needed.
-  runtime::PreparedLaunch prepared;
-  kernel.prepare(types_.data(), data.data(), types_.size(), prepared);
-  kernel.launch_prepared(stream, prepared);
-}
 
 RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
                  const source::Resolved& resolved, const GivenArguments& given,
@@ -138,6 +121,15 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
   }
 }
 
+void RunCase::refuse_empty(const source::ArgumentSpec& a, std::size_t dimension, std::int64_t extent) const {
+  const std::string& text = a.shape[dimension].text();
+  throw Error(Errc::invalid_value,
+              "argument '" + a.name + "' of template '" + manifest().name + "' would have no elements: " +
+                  (text == std::to_string(extent) ? "dimension " + std::to_string(dimension) : text) +
+                  " of its shape is " + std::to_string(extent) +
+                  "; `kiln run` has nothing to launch on, compare or time then");
+}
+
 void RunCase::size_buffers() {
   const auto& arguments = manifest().arguments;
   elements_.assign(arguments.size(), 0);
@@ -150,9 +142,7 @@ void RunCase::size_buffers() {
     std::int64_t last = 0, step = 1;
     for (std::size_t d = a.shape.size(); d-- > 0;) {
       const std::int64_t extent = a.shape[d].evaluate(slots_);
-      if (extent <= 0)
-        throw Error(Errc::invalid_value, "argument '" + a.name + "' has shape[" + std::to_string(d) +
-                                             "] = " + std::to_string(extent));
+      if (extent <= 0) refuse_empty(a, d, extent);
       last += (extent - 1) * (a.stride.empty() ? step : a.stride[d].evaluate(slots_));
       step *= extent;
     }
@@ -281,18 +271,20 @@ void RunCase::launch(const runtime::LoadedKernel& kernel,
   list.launch(kernel, stream);
 }
 
-std::string RunCase::describe() const {
-  std::string out;
-  const auto add = [&](const std::string& name, const std::string& value) {
-    out += (out.empty() ? "" : " ") + name + '=' + value;
-  };
+std::vector<Parameter> RunCase::values() const {
+  std::vector<Parameter> out;
   const auto& arguments = manifest().arguments;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].type.kind == Kind::pointer) continue;
     char number[32];
     std::snprintf(number, sizeof number, "%g", floats_[i]);
     const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
-    add(arguments[i].name, is_float(arguments[i].type.kind) ? number : std::to_string(slots_[slot]));
+    out.push_back(
+        {arguments[i].name, is_float(arguments[i].type.kind) ? number : std::to_string(slots_[slot])});
+  }
+  for (std::size_t i = 0; i < manifest().runtime.size(); ++i) {
+    const auto slot = static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i)));
+    out.push_back({manifest().runtime[i].name, std::to_string(slots_[slot])});
   }
   return out;
 }

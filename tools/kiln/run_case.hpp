@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "argument_list.hpp"
 #include "device.hpp"
 #include "run_fill.hpp"
 #include "runtime/service.hpp"
@@ -41,8 +42,8 @@ class RunCase {
   bool is_written(std::size_t argument) const;
   /// Bytes that one set takes.
   std::uint64_t set_bytes() const noexcept;
-  /// "rows=64 stride_x=4096 eps=1e-06": what was launched with.
-  std::string describe() const;
+  /// {"rows", "64"}, {"eps", "1e-06"}, ...: the scalar arguments, then the run-time values.
+  std::vector<Parameter> values() const;
 
   /// A kernel of kiln's own (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
   const runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
@@ -54,6 +55,8 @@ class RunCase {
   void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
                        const GivenArguments& given);
   void size_buffers();
+  [[noreturn]] void refuse_empty(const source::ArgumentSpec& argument, std::size_t dimension,
+                                 std::int64_t extent) const;
   void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed);
   void fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed);
   void fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
@@ -67,26 +70,6 @@ class RunCase {
   std::vector<double> floats_;           // by argument
   std::vector<std::uint64_t> elements_;  // by argument, 0: none
   std::map<std::size_t, FillKernel> fill_kernels_;
-};
-
-/// A typed argument list built at run time, for LoadedKernel::launch.
-class ArgumentList {
- public:
-  ArgumentList& pointer(toolchain::CUdeviceptr value) { return add({KILN_ARG_POINTER, 8}, value); }
-  ArgumentList& integer(std::int64_t value) {
-    return add({KILN_ARG_SIGNED, 8}, static_cast<std::uint64_t>(value));
-  }
-  ArgumentList& number(double value);
-  void launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const;
-
- private:
-  ArgumentList& add(kiln_arg_type type, std::uint64_t bits) {
-    types_.push_back(type);
-    bits_.push_back(bits);
-    return *this;
-  }
-  std::vector<kiln_arg_type> types_;
-  std::vector<std::uint64_t> bits_;
 };
 
 }  // namespace kiln::cli

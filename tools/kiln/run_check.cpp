@@ -74,7 +74,7 @@ std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& ke
     result.dtype = to_string(run.dtype_of(i));
     result.elements = run.elements_of(i);
     result.tolerance = tolerance_of(run.manifest(), run.dtype_of(i));
-    Buffer sums(driver, 5 * sizeof(double));
+    Buffer sums(driver, 6 * sizeof(double));
     driver.check(driver.cuMemsetD8(sums.address(), 0, sums.bytes()), "cuMemsetD8");
     ArgumentList()
         .pointer(sums.address())
@@ -83,7 +83,7 @@ std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& ke
         .integer(static_cast<std::int64_t>(result.elements))
         .launch(run.own_kernel("kiln_compare", {run.dtype_of(i)}), nullptr);
     synchronize("comparing");
-    double host[5];
+    double host[6];
     driver.check(driver.cuMemcpyDtoH(host, sums.address(), sizeof host), "cuMemcpyDtoH");
     result.relative_rms = host[1] > 0 ? std::sqrt(host[0] / host[1]) : std::sqrt(host[0]);
     if (const double rms = std::sqrt(host[1] / host[4]); rms > 0) {
@@ -92,6 +92,7 @@ std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& ke
     }
     result.max_abs = host[2];
     result.mismatched_nonfinite = static_cast<std::uint64_t>(host[3]);
+    result.differing = static_cast<std::uint64_t>(host[5]);
     result.canaries = buffers[i].intact();
     result.ok = result.canaries && result.mismatched_nonfinite == 0 &&
                 host[4] == static_cast<double>(result.elements) && result.relative_rms <= result.tolerance;

@@ -14,6 +14,8 @@ struct CheckedArgument {
   double tolerance = 0;  ///< of relative_rms: the manifest's, and what the dtype's subnormals cannot hold of
                          ///< such small values
   std::uint64_t elements = 0, mismatched_nonfinite = 0;
+  std::uint64_t differing = 0;  ///< elements that are not equal, by rounding or worse: of integers, the wrong
+                                ///< ones
   bool canaries = false, ok = false;
 };
 

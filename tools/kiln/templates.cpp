@@ -6,6 +6,7 @@
 #include "errors.hpp"
 #include "output.hpp"
 #include "source/instantiate.hpp"
+#include "template_markdown.hpp"
 #include "template_page.hpp"
 
 namespace kiln::cli {
@@ -13,7 +14,7 @@ namespace {
 
 struct Arguments {
   std::string name;
-  bool all = false;
+  bool all = false, markdown = false;
 };
 
 int one(Context& context, const std::string& name) {
@@ -69,16 +70,33 @@ int list(Context& context, bool all) {
   return status;
 }
 
+/// Of the named template, or of all as a page. Unlike the list it stops at a manifest that is broken: a page
+/// that lacks one would pass for whole.
+int write_markdown(Context& context, const Arguments& arguments) {
+  source::Catalog& catalog = context.service().catalog();
+  if (!arguments.name.empty()) return print(markdown_section(*catalog.open(arguments.name))), kDone;
+  std::vector<std::shared_ptr<const source::Template>> shown;
+  for (const std::string& name : catalog.names()) {
+    const auto found = catalog.open(name);
+    if (!found->manifest.internal || arguments.all) shown.push_back(found);
+  }
+  return print(markdown_page(shown)), kDone;
+}
+
 }  // namespace
 
 void add_templates(CLI::App& app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* sub =
       context.add_command(app, "templates", "List the templates, or explain one", [&context, arguments] {
+        if (arguments->markdown) return write_markdown(context, *arguments);
         return arguments->name.empty() ? list(context, arguments->all) : one(context, arguments->name);
       });
   sub->add_option("name", arguments->name, "The template to explain")->type_name("NAME");
   sub->add_flag("--all", arguments->all, "Also internal ones");
+  sub->add_flag("--markdown", arguments->markdown,
+                "A page of Markdown: parameters, arguments, constraints, cost")
+      ->excludes(sub->get_option("--json"));
   sub->footer("Parameters in [brackets] have a default.");
 }
 

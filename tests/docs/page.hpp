@@ -1,0 +1,38 @@
+// Pages of docs/ as tests read them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/file.hpp"
+
+namespace kiln::test {
+
+/// A file of the source tree; a failure when it is not there.
+inline std::string read_source(const std::string& file) {
+  const auto found = base::read_file(std::string(KILN_SOURCE_DIR) + '/' + file);
+  EXPECT_TRUE(found) << file;
+  return found ? found->bytes : std::string();
+}
+
+/// What stands between ```LANGUAGE and ```, in the page's order.
+inline std::vector<std::string> blocks(const std::string& page, const std::string& language) {
+  std::vector<std::string> out;
+  bool inside = false, wanted = false;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("```", 0) == 0) {
+      inside = !inside;
+      wanted = inside && line == "```" + language;
+      if (wanted) out.emplace_back();
+    } else if (wanted) {
+      out.back() += line + '\n';
+    }
+  }
+  return out;
+}
+
+}  // namespace kiln::test
