@@ -5,6 +5,8 @@ import torch
 
 from harness import Guarded, Row, compiled, expect_refused, expect_same_bits, kernel, peers, prefetch
 
+SANITIZE = ["moe_align E=256 BLOCK=64 tokens=1", "moe_align E=256 BLOCK=64 tokens=1000", "moe_align E=97 BLOCK=16 ID=i64 LOCAL_ONLY=true tokens=2049 k=3", "moe_align E=512 BLOCK=128 tokens=5000 CLUSTER=1"]
+
 
 def capacity_of(n, experts, block):
     return -(-(n + min(n, experts) * (block - 1)) // block) * block

@@ -6,6 +6,8 @@ import torch
 from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 DEEPSEEK = dict(E=256, K=8, SCORE="sigmoid", BIAS=True, GROUPS=8, TOPK_GROUPS=4)
+SANITIZE = ["topk_gate T=f32 E=256 K=8 SCORE=sigmoid BIAS=true GROUPS=8 TOPK_GROUPS=4 tokens=301", "topk_gate T=bf16 E=128 K=8 tokens=77",
+            "topk_gate T=f32 E=97 K=5 BIAS=true RENORM=false tokens=33", "topk_gate T=f16 E=8 K=2 tokens=1001"]
 CLOSE = 1e-6  # scores nearer than this, and not equal, may change places by f32's rounding
 
 
