@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
   const auto row = [&](int i) { return first_row + (offset + i * THREADS) / CHUNKS; };
   const auto column = [&](int i) { return static_cast<int>((offset + i * THREADS) % CHUNKS) * VEC; };
 
+  pdl_launch_dependents_of_few<64>();
   pdl_wait();
   Vec<T, VEC> a[UNROLL], b[UNROLL];  // gate and up; interleaved: the first and the second VEC elements
 #pragma unroll

@@ -65,6 +65,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
     store(out_row + at(i), narrow<OUT>(v));
   };
 
+  pdl_launch_dependents_of_few<16>();
   pdl_wait();
   Piece piece[BATCH];
   Values weight[W_BATCH];

@@ -18,4 +18,11 @@ __device__ __forceinline__ void pdl_launch_dependents() {
 #endif
 }
 
+// The same, in front of pdl_wait(), for grids of at most FEW blocks: they leave the GPU idle, and the dependent's blocks are in place when
+// this one's results are (rms_norm of one row: 1.24 instead of 1.45 us in a chain, H200). Larger grids would share their SMs with waiting blocks.
+template <int FEW>
+__device__ __forceinline__ void pdl_launch_dependents_of_few() {
+  if (gridDim.x <= FEW) pdl_launch_dependents();
+}
+
 }  // namespace kiln

@@ -158,12 +158,13 @@ def time_all(sets, launches, replays=21, warm=3):
 
 @functools.cache
 def stream_us(read, write):
-    """A stream of the same bytes in the same read : write mix (templates/kiln_stream), by the same method."""
-    stream = kernel("kiln_stream")
-
+    """A stream of the same bytes in the same read : write mix (templates/kiln_stream; the faster of one and two vectors per thread), by the same method."""
     def make():
         return torch.randn(max(16, read) // 4 + 4, device="cuda"), torch.empty(max(16, write) // 4 + 4, device="cuda")
-    return time_all(make_sets(make), {"stream": lambda s, d: stream(s, d, read, write)})["stream"]
+
+    def launch(stream):
+        return lambda source, target: stream(source, target, read, write)
+    return min(time_all(make_sets(make), {unroll: launch(kernel("kiln_stream", UNROLL=unroll)) for unroll in (1, 2)}).values())
 
 
 @dataclasses.dataclass
