@@ -12,25 +12,27 @@
 
 namespace kiln {
 
-// CLUSTER = 1: a launch of one block. Else one of at most CLUSTER blocks, all in one cluster; needs sm_90.
+// A launch of one block, or of at most CLUSTER in one cluster, which needs sm_90.
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
 __global__ void __launch_bounds__(THREADS)
     moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
-  constexpr int AHEAD = 4;                          // ids of a lane that are in flight together
-  constexpr int PARTS = smaller(32, THREADS / next_pow2(E));  // neighbouring threads that share an expert's sums
-  constexpr int ROWS = static_cast<int>(ceil_div(WARPS, PARTS));  // warps of a part
-  constexpr int PITCH = E | 1;                      // odd: the parts of an expert are in different banks
-  extern __shared__ i32 counts[];                   // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
-  i32* const totals = counts + WARPS * PITCH;       // [CLUSTER][E]: ids of a block
-  i32* const start = totals + CLUSTER * E;          // [E]: first place of an expert
-  i32* const base = start + E;                  // [E]: first place of this block's ids
-  i32* const partial = base + E;                    // [WARPS]
+  constexpr int AHEAD = 4;                                        // ids of a lane that are in flight together
+  constexpr int PARTS = smaller(32, THREADS / next_pow2(E));      // neighbouring threads that share an expert's sums over warps
+  constexpr int ROWS = static_cast<int>(ceil_div(WARPS, PARTS));  // warps of a part, at most
+  constexpr int PITCH = E | 1;                                    // odd: the parts of an expert are in different banks
+  extern __shared__ i32 counts[];                                 // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
+  i32* const totals = counts + WARPS * PITCH;                     // [CLUSTER][E]: ids of a block
+  i32* const start = totals + CLUSTER * E;                        // [E + 1]: first place of an expert; at E the end of all
+  i32* const base = start + E + 1;                                // [E]: first place of this block's ids
+  i32* const partial = base + E;                                  // [32]
 
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, expert = thread / PARTS, part = thread % PARTS;
-  const int blocks = gridDim.x, rank = CLUSTER > 1 ? static_cast<int>(cluster_rank()) : 0;
-  const i32 n = tokens * k, slice = 32 * ((n + blocks * THREADS - 1) / (blocks * THREADS));
+  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int blocks = CLUSTER > 1 ? gridDim.x : 1, rank = CLUSTER > 1 ? blockIdx.x : 0;
+  const bool alone = blocks == 1;
+  const i32 n = tokens * k, slice = 32 * larger(1, (n + blocks * THREADS - 1) / (blocks * THREADS));
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
+  const int with_ids = smaller(WARPS, larger(0, (n - rank * WARPS * slice + slice - 1) / slice));  // warps of this block that have any
   i32* const own = counts + warp * PITCH;
 
   struct Pair { i32 index, token, slot; };
@@ -50,9 +52,10 @@ __global__ void __launch_bounds__(THREADS)
     for (int j = 0; j < AHEAD; ++j) id[j] = found[j] >= 0 && found[j] < E && (!LOCAL_ONLY || expert_map[found[j]] >= 0) ? static_cast<i32>(found[j]) : -1;
   };
 
-  if constexpr (CLUSTER > 1) cluster_arrive();
+  if (!alone) cluster_arrive();
+  pdl_launch_dependents();  // at once: a few blocks of the GPU are all that is taken
 #pragma unroll 1
-  for (int i = thread; i < WARPS * PITCH; i += THREADS) counts[i] = 0;
+  for (int i = thread; i < with_ids * PITCH; i += THREADS) counts[i] = 0;
   __syncthreads();
   pdl_wait();
   Pair at = first;
@@ -66,60 +69,52 @@ __global__ void __launch_bounds__(THREADS)
       if (id[j] >= 0) atomicAdd(own + id[j], 1);
     }
   } while (at.index - lane < end);
-  pdl_launch_dependents();
   __syncthreads();
 
+  // Sums over the warps of this block, then over the blocks.
+  const int expert = thread / PARTS, part = thread % PARTS, rows = (with_ids + PARTS - 1) / PARTS;
+  const auto has = [&](int i) { return i < rows && part * rows + i < with_ids && expert < E; };
+  i32* const column = counts + part * rows * PITCH + expert;
   i32 row[ROWS], count = 0;
 #pragma unroll
-  for (int i = 0; i < ROWS; ++i) {
-    const int w = part * ROWS + i;
-    row[i] = expert < E && w < WARPS ? counts[w * PITCH + expert] : 0;
-    count += row[i];
-  }
+  for (int i = 0; i < ROWS; ++i) count += row[i] = has(i) ? column[i * PITCH] : 0;
   const i32 up_to = warp_inclusive_sum<PARTS>(count), in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
-  if constexpr (CLUSTER > 1) cluster_wait();  // every block of the cluster runs: its shared memory may be written
-  if (expert < E) {
+  if (!alone) cluster_wait();  // every block of the cluster runs: its shared memory may be written
 #pragma unroll 1
-    for (int b = part; b < blocks; b += PARTS) {
-      if constexpr (CLUSTER > 1) {
-        cluster_store(totals + rank * E + expert, b, in_block);
-      } else {
-        totals[expert] = in_block;
-      }
+  for (int b = part; b < blocks && expert < E; b += PARTS) {
+    if (alone) {
+      totals[expert] = in_block;
+    } else {
+      cluster_store(totals + rank * E + expert, b, in_block);
     }
   }
-  if constexpr (CLUSTER > 1) cluster_arrive();
-  i32 next = up_to - count;  // ids of this expert in warps before
+  if (!alone) cluster_arrive();
+  i32 next = up_to - count;
 #pragma unroll
   for (int i = 0; i < ROWS; ++i) {
-    const int w = part * ROWS + i;
-    if (expert < E && w < WARPS) counts[w * PITCH + expert] = next;
+    if (has(i)) column[i * PITCH] = next;
     next += row[i];
   }
-  if constexpr (CLUSTER > 1) {
-    cluster_wait();
-  } else {
+  if (alone) {
     __syncthreads();
+  } else {
+    cluster_wait();
   }
 
-  i32 before = 0, all = 0;  // ids of this expert in blocks before, and in all
-  if (expert < E) {
+  // Sums over the experts, of which each has one thread.
+  i32 before = 0, all = 0;  // ids in blocks before, and in all
+  if (thread < E) {
 #pragma unroll
     for (int b = 0; b < CLUSTER; ++b) {
-      const i32 there = b < blocks ? totals[b * E + expert] : 0;
+      const i32 there = b < blocks ? totals[b * E + thread] : 0;
       all += there;
       if (b < rank) before += there;
     }
   }
-  const i32 padded = (all + BLOCK - 1) / BLOCK * BLOCK;
-  i32 end_of_all;
-  const i32 sum_before = block_exclusive_sum<THREADS>(part == 0 ? padded : 0, partial, end_of_all);
-  const i32 place = sum_before - (part == 0 ? 0 : padded);
-  if (part == 0 && expert < E) {
-    start[expert] = place;
-    base[expert] = place + before;
-  }
-  if (thread == 0 && rank == 0) *num_tokens_post_padded = end_of_all;
+  const i32 padded = (all + BLOCK - 1) / BLOCK * BLOCK, place = block_exclusive_sum<E>(padded, partial);
+  if (thread < E) start[thread] = place, base[thread] = place + before;
+  if (thread == E - 1) start[E] = place + padded;
+  if (thread == E - 1 && rank == 0) *num_tokens_post_padded = place + padded;
   __syncthreads();
 
   at = first;
@@ -140,9 +135,11 @@ __global__ void __launch_bounds__(THREADS)
     if (i < end) inverse[i] = to;
   }
 
+  // The expert of each block of the grouped GEMM, by bisection; from the last thread on, whose warp may have had no ids to place.
+  const i32 end_of_all = start[E];
 #pragma unroll 1
-  for (i32 i = rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) {
-    int low = 0, high = E;  // the last expert that starts at or before this block; those without ids end where they start
+  for (i32 i = (blocks - rank) * THREADS - 1 - thread; i < capacity / BLOCK; i += blocks * THREADS) {
+    int low = 0, high = E;  // the last expert that starts at or before it: those without ids end where they start
     while (high - low > 1) {
       const int middle = (low + high) / 2;
       (start[middle] <= i * BLOCK ? low : high) = middle;

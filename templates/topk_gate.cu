@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
   __shared__ u32 keys[WARPS][WIDE][32], queue[WARPS][WIDE][32];  // of each lane: in the order of ids, and sorted
   __shared__ Pick picks[WARPS][32];
 
-  const int warp = threadIdx.y, lane = threadIdx.x, member = lane % LANES, team = lane - member;
+  const int warp = threadIdx.y, lane = threadIdx.x, member = LANES == 32 ? lane : lane % LANES, team = LANES == 32 ? 0 : lane - member;
   const i64 own_token = (static_cast<i64>(blockIdx.x) * WARPS + warp) * (32 / LANES) + lane / LANES;
   const i64 token = own_token < tokens ? own_token : tokens - 1;  // a team without a token reads the last one and stores nothing
   const T* row = logits + token * stride_logits;
@@ -36,6 +36,7 @@ __global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
   const int group = member / LANES_OF, first = first_expert(member);
   const auto has = [&](int j) { return FULL || (group < GROUPS && first + j < (group + 1) * SIZE); };
 
+  pdl_launch_dependents_of_few<64>();
   pdl_wait();
   f32 v[PER], b[PER];
 #pragma unroll
@@ -70,11 +71,6 @@ __global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
 #pragma unroll
   for (int j = 1; j < PER; ++j) queue[warp][j][lane] = sorted[j];
 
-  // The lowest lane of the team among those that have its largest key, as a mask.
-  const auto lowest_with = [&](u32 key) {
-    const u32 those = __ballot_sync(0xffffffffu, key == team_max<LANES>(key)) & (TEAM << team);
-    return those & (0u - those);
-  };
   u32 head = sorted[0];
   if constexpr (TOPK_GROUPS < GROUPS) {
     u32 best = head, second = WIDE > 1 ? sorted[WIDE > 1] : 0u;
@@ -85,31 +81,38 @@ __global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
       best = max(best, other);
     }
     if (BIAS && group < GROUPS) best = ordered_key(key_value(best) + key_value(second));
-    bool chosen = false;
-    for (int i = 0; i < TOPK_GROUPS; ++i) {
-      if (lowest_with(best) * ((1u << LANES_OF) - 1) >> lane & 1) best = 0, chosen = true;
+    int better = 0;  // groups
+#pragma unroll
+    for (int other = 1; other < next_pow2(GROUPS); ++other) {
+      const u32 theirs = __shfl_xor_sync(0xffffffffu, best, other * LANES_OF);
+      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // wins a tie
+      better += theirs + lower > best;
     }
-    if (!chosen) head = 0;
+    if (better >= TOPK_GROUPS) head = 0;
   }
 
   int taken = 0;
 #pragma unroll
   for (int i = 0; i < K; ++i) {
-    if (lowest_with(head) >> lane & 1) {
+    const u32 those = __ballot_sync(0xffffffffu, head == team_max<LANES>(head)) & (TEAM << team);
+    if ((those & (0u - those)) >> lane & 1) {
       picks[warp][team + i] = {head, static_cast<u32>(lane)};
       head = ++taken < PER ? queue[warp][taken][lane] : 0u;
     }
   }
   __syncwarp();
 
-  // Member i looks up pick i: among the keys of its lane, the one behind as many equal ones as earlier picks have taken there.
-  const Pick pick = picks[warp][member < K ? lane : team];
-  const u32 same_key = __match_any_sync(0xffffffffu, static_cast<u64>(pick.key) << 32 | (member < K ? pick.lane : 32 + lane));
+  // Member i looks up pick i among the keys of its lane. Equal ones there were picked one behind the other: it is the one that its distance
+  // from the first of them says.
+  const int own = team + (member < K ? member : 0);
+  const Pick pick = picks[warp][own], previous = picks[warp][own > team ? own - 1 : own];
+  const u32 runs = __ballot_sync(0xffffffffu, own == team || pick.key != previous.key || pick.lane != previous.lane);
+  const int earlier = __clz(runs << (31 - lane));
   u32 equal = 0;
 #pragma unroll
   for (int j = 0; j < PER; ++j) equal |= static_cast<u32>(keys[warp][j][pick.lane] == pick.key) << j;
 #pragma unroll 1
-  for (int earlier = __popc(same_key & ((1u << lane) - 1)); earlier > 0; --earlier) equal &= equal - 1;
+  for (int i = 0; i < earlier; ++i) equal &= equal - 1;
   const int expert = first_expert(pick.lane - team) + __ffs(equal) - 1;
 
   if constexpr (SCORE == Score::softmax && !SUM_ALL) largest = finite(key_value(picks[warp][team].key));  // the first pick's: no logit is larger

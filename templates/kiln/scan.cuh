@@ -16,20 +16,16 @@ __device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
   return v;
 }
 
-// Exclusive, over the THREADS of a one-dimensional block (whole warps); `total` is the sum of all. One barrier, so `shared` (THREADS / 32
-// elements) may be used again only behind another.
-template <int THREADS>
-__device__ __forceinline__ i32 block_exclusive_sum(i32 v, i32* shared, i32& total) {
-  constexpr int WARPS = THREADS / 32;
-  static_assert(THREADS % 32 == 0 && THREADS <= 1024, "whole warps");
+// Exclusive, over the first COUNT threads (at most 1024) of a one-dimensional block, whose other threads get 0 and REQUIRE: v is 0. All of
+// the block call it; one barrier, so `shared` (32 elements) may be used again only behind another.
+template <int COUNT>
+__device__ __forceinline__ i32 block_exclusive_sum(i32 v, i32* shared) {
+  constexpr int WARPS = static_cast<int>(ceil_div(COUNT, 32));
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const i32 inclusive = warp_inclusive_sum<32>(v);
-  if (lane == 31) shared[warp] = inclusive;
+  const i32 inclusive = warp < WARPS ? warp_inclusive_sum<32>(v) : 0;
+  if (warp < WARPS && lane == 31) shared[warp] = inclusive;
   __syncthreads();
-  const i32 warps = warp_inclusive_sum<32>(lane < WARPS ? shared[lane] : 0);
-  total = __shfl_sync(0xffffffffu, warps, 31);
-  const i32 before = __shfl_sync(0xffffffffu, warps, warp == 0 ? 0 : warp - 1);
-  return inclusive - v + (warp == 0 ? 0 : before);
+  return warp < WARPS ? inclusive - v + __reduce_add_sync(0xffffffffu, lane < warp ? shared[lane] : 0) : 0;
 }
 
 }  // namespace kiln
