@@ -17,7 +17,7 @@ template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUST
 __global__ void __launch_bounds__(THREADS)
     moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
-  constexpr int AHEAD = 4;                                        // ids of a lane that are in flight together
+  constexpr int AHEAD = 2;                                        // ids of a lane that are in flight together
   constexpr int PARTS = smaller(32, THREADS / next_pow2(E));      // neighbouring threads that share an expert's sums over warps
   constexpr int ROWS = static_cast<int>(ceil_div(WARPS, PARTS));  // warps of a part, at most
   constexpr int PITCH = E | 1;                                    // odd: the parts of an expert are in different banks
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(THREADS)
   // Sums over the experts, of which each has one thread.
   i32 before = 0, all = 0;  // ids in blocks before, and in all
   if (thread < E) {
-#pragma unroll
+#pragma unroll 4
     for (int b = 0; b < CLUSTER; ++b) {
       const i32 there = b < blocks ? totals[b * E + thread] : 0;
       all += there;
