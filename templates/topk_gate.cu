@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
   }
 
   int taken = 0;
-#pragma unroll
+#pragma unroll 4
   for (int i = 0; i < K; ++i) {
     const u32 those = __ballot_sync(0xffffffffu, head == team_max<LANES>(head)) & (TEAM << team);
     if ((those & (0u - those)) >> lane & 1) {
