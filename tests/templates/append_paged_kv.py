@@ -255,7 +255,6 @@ def bench():
     strides = (heads * d, d) * 2 + (page_size * heads * d, heads * d, d)
     for tokens, kv in itertools.product((1, 8, 64, 4096, 8192), ("bf16", "e4m3")):
         by_slot = kernel("append_paged_kv", T="bf16", D=d, KV=kv)
-        by_table = kernel("append_paged_kv", T="bf16", D=d, KV=kv, PAGING="page_table", IDTYPE="i32")
 
         def make(tokens=tokens, kv=kv):
             where, pages = paged(tokens, page_size)
@@ -269,8 +268,6 @@ def bench():
                 else:  # index_copy_ lacks fp8: the bytes
                     cache.view(torch.uint8).view(-1, heads, d).index_copy_(0, slot, (x.float() / scale).clamp(-448, 448).to(cache.dtype).view(torch.uint8))
         launches = {"kiln": lambda k, v, kc, vc, scale, slot, *_, run=by_slot, tokens=tokens: run(kc, vc, k, v, tokens, heads, page_size, *strides, slot, None, None, None, None, scale, scale),
-                    "kiln page_table": lambda k, v, kc, vc, scale, slot, indices, indptr, request, position, run=by_table, tokens=tokens: run(
-                        kc, vc, k, v, tokens, heads, page_size, *strides, None, indices, indptr, request, position, scale, scale),
                     "eager": eager, "compile": compiled(eager)}
         for label, peer in peers.get("append_paged_kv").items():
             if kv == "bf16":

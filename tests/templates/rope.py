@@ -340,7 +340,7 @@ def bench():
     for tokens in (1, 8, 64, 4096, 8192):
         def make(tokens=tokens):
             return normal(tokens, hq, d), normal(tokens, hkv, d), torch.randint(0, rows, (tokens,), device="cuda")
-        for angles in ("table", "theta", "llama31") if tokens in (64, 8192) else ("table",):
+        for angles in ("table", "theta") if tokens in (64, 8192) else ("table",):
             rope = kernel("rope", T="bf16", D=d, ANGLES=angles)
             launches = {"kiln": lambda q, k, p, rope=rope, tokens=tokens: rope(q, k, q, k, p, tokens, hq, hkv, *strides, table)}
             if angles == "table":
@@ -351,9 +351,8 @@ def bench():
             yield Row(f"rope bf16 {tokens} tokens x {hq}, {hkv} x {d} {angles}", tokens * ((hq + hkv) * row + 8 + (4 * d if angles == "table" else 0)),
                       tokens * (hq + hkv) * row, make, launches)
     cached = (page_size * hkv * d, hkv * d, d)
-    for tokens, kv in itertools.product((1, 8, 64, 4096, 8192), ("bf16", "e4m3")):
+    for tokens, kv in ((1, "bf16"), (8, "bf16"), (64, "bf16"), (4096, "bf16"), (8192, "bf16"), (64, "e4m3"), (8192, "e4m3")):
         by_slot = kernel("rope", T="bf16", D=d, PAGING="slot_mapping", KV=kv)
-        by_table = kernel("rope", T="bf16", D=d, IDTYPE="i32", PAGING="page_table", KV=kv)
 
         def make(tokens=tokens, kv=kv):
             where, pages = paged(tokens, page_size)
@@ -370,8 +369,6 @@ def bench():
                     cache.view(torch.uint8).view(-1, hkv, d).index_copy_(0, slot, (x.float() / scale).clamp(-448, 448).to(cache.dtype).view(torch.uint8))
         launches = {"kiln": lambda q, k, v, kc, vc, p, p32, scale, q_out, slot, *_, run=by_slot, tokens=tokens: run(
                         q, None, q, k, p, tokens, hq, hkv, *strides, table, 1e4, 1.0, 1.0, 4.0, 8192.0, v, hkv * d, d, kc, vc, page_size, *cached, slot, None, None, None, None, scale, scale),
-                    "kiln page_table": lambda q, k, v, kc, vc, p, p32, scale, q_out, slot, indices, indptr, request, position, run=by_table, tokens=tokens: run(
-                        q, None, q, k, p32, tokens, hq, hkv, *strides, table, 1e4, 1.0, 1.0, 4.0, 8192.0, v, hkv * d, d, kc, vc, page_size, *cached, None, indices, indptr, request, position, scale, scale),
                     "eager": eager, "compile": compiled(eager)}
         for label, peer in peers.get("rope_append").items() if kv == "bf16" else ():  # with fp8, peers quantise q as well
             flashinfer = "FlashInfer" in label
