@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
 #pragma unroll
     for (int other = 1; other < next_pow2(GROUPS); ++other) {
       const u32 theirs = __shfl_xor_sync(0xffffffffu, best, other * LANES_OF);
-      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // wins a tie
+      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // group ^ other < group: it wins a tie
       better += theirs + lower > best;
     }
     if (better >= TOPK_GROUPS) head = 0;
