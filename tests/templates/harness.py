@@ -13,7 +13,7 @@ import torch
 
 from kiln_library import KilnError, Kernel, add_template, kernel, prefetch  # noqa: F401  (for the modules)
 
-DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "i32": torch.int32, "i64": torch.int64}
+DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "i32": torch.int32, "i64": torch.int64}
 # Relative RMS against float64, as the manifests say.
 TOLERANCE = {"f32": 4e-6, "f16": 5e-4, "bf16": 4e-3, "e4m3": 4e-2}
 
