@@ -14,10 +14,10 @@ namespace kiln {
 
 // A launch of one block, or of at most CLUSTER in one cluster, which needs sm_90.
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 1)
     moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
-  constexpr int AHEAD = 2;                                        // ids of a lane that are in flight together
+  constexpr int AHEAD = 4;                                        // ids of a lane that are in flight together
   constexpr int PARTS = smaller(32, THREADS / next_pow2(E));      // neighbouring threads that share an expert's sums over warps
   constexpr int ROWS = static_cast<int>(ceil_div(WARPS, PARTS));  // warps of a part, at most
   constexpr int PITCH = E | 1;                                    // odd: the parts of an expert are in different banks

@@ -14,12 +14,17 @@ namespace kiln {
 
 enum class Score { softmax, sigmoid };
 
+__host__ __device__ constexpr int experts_of_lane(int size, int lanes, int vec) { return vec * static_cast<int>(ceil_div(size, lanes * vec)); }
+
+// Registers bound the warps of an SM: 32 of 64 registers each, and 16 where a lane has more than 16 experts.
+__host__ __device__ constexpr int gate_blocks(int threads, int per) { return resident_blocks(per > 16 ? 2 * threads : threads); }
+
 template <typename T, int E, int K, Score SCORE, bool BIAS, bool RENORM, int GROUPS, int TOPK_GROUPS, int VEC, int LANES, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
+__global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC)))
     topk_gate(f32* weights, i32* ids, const T* logits, i32 tokens, i64 stride_logits, f32 scale, const f32* bias) {
-  constexpr int SIZE = E / GROUPS;                         // experts of a group
-  constexpr int LANES_OF = LANES / next_pow2(GROUPS);      // lanes of a group
-  constexpr int PER = VEC * static_cast<int>(ceil_div(SIZE, LANES_OF * VEC));  // experts of a lane
+  constexpr int SIZE = E / GROUPS;                     // experts of a group
+  constexpr int LANES_OF = LANES / next_pow2(GROUPS);  // lanes of a group
+  constexpr int PER = experts_of_lane(SIZE, LANES_OF, VEC);
   constexpr int WIDE = next_pow2(PER);
   constexpr bool FULL = PER * LANES == E;  // no lane has a place without an expert
   constexpr bool SUM_ALL = SCORE == Score::softmax && (BIAS || !RENORM);  // else the chosen scores are all that is needed
@@ -85,7 +90,7 @@ __global__ void __launch_bounds__(32 * WARPS, resident_blocks(32 * WARPS))
 #pragma unroll
     for (int other = 1; other < next_pow2(GROUPS); ++other) {
       const u32 theirs = __shfl_xor_sync(0xffffffffu, best, other * LANES_OF);
-      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // wins a tie
+      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // group ^ other < group: it wins a tie
       better += theirs + lower > best;
     }
     if (better >= TOPK_GROUPS) head = 0;

@@ -236,11 +236,15 @@ def bench():
               ("f32", 8192, 160, 6, "softmax", 8, 3), ("f32", 8192, 512, 10, "softmax", 1, 1)]
     for dtype, tokens, experts, k, score, groups, topk_groups in cases:
         biased = score == "sigmoid"
-        gate = kernel("topk_gate", T=dtype, E=experts, K=k, SCORE=score, BIAS=biased, GROUPS=groups, TOPK_GROUPS=topk_groups)
+        few = {"LANES": 32} if tokens <= 64 else {}  # what an engine specialises its decode graphs with
+        shape = dict(T=dtype, E=experts, K=k, SCORE=score, BIAS=biased, GROUPS=groups, TOPK_GROUPS=topk_groups)
+        gate, default = kernel("topk_gate", **shape, **few), kernel("topk_gate", **shape)
 
         def torch_gate(w, i, x, b, k=k, score=score, biased=biased, groups=groups, topk_groups=topk_groups):
             return eager(x, b if biased else None, k, score, True, groups, topk_groups)
         launches = {"kiln": lambda w, i, x, b, gate=gate, tokens=tokens, experts=experts: gate(w, i, x, tokens, experts, 1.0, b), "eager": torch_gate}
+        if few:
+            launches["kiln, default LANES"] = lambda w, i, x, b, gate=default, tokens=tokens, experts=experts: gate(w, i, x, tokens, experts, 1.0, b)
         if tokens in (1, 64, 8192) and dtype == "f32":
             launches["compile"] = compiled(torch_gate)
         if score == "softmax" and groups == 1:
@@ -250,7 +254,7 @@ def bench():
             for label, peer in peers.get("grouped_topk").items():
                 launches[label] = lambda w, i, x, b, peer=peer, k=k, groups=groups, topk_groups=topk_groups: peer(w, i, x, b, groups, topk_groups, k)
         size = 4 if dtype == "f32" else 2
-        yield Row(f"topk_gate {dtype} {tokens} x {experts} k {k} {score}{f' groups {groups}/{topk_groups}' if groups > 1 else ''}", tokens * experts * size, tokens * k * 8,
+        yield Row(f"topk_gate {dtype} {tokens} x {experts} k {k} {score}{f' groups {groups}/{topk_groups}' if groups > 1 else ''}{' LANES=32' if few else ''}", tokens * experts * size, tokens * k * 8,
                   lambda tokens=tokens, experts=experts, k=k, dtype=dtype: (torch.empty(tokens, k, device="cuda"), torch.empty(tokens, k, device="cuda", dtype=torch.int32),
                                                                            normal(tokens, experts, dtype=dtype), normal(experts, dtype="f32", scale=0.1)),
                   launches, bar=0.0, bar_us=8.0)
