@@ -157,14 +157,15 @@ class Search {
     const Written written = written_bits(call, *runner.kernel, request_.seed);
     if (!written.outside.empty())
       return fail(runner, size, written.outside, "is wrong: the kernel writes outside of its bounds");
+    if (runner.tried == 0) bits_ = written.bits;
+    if (runner.tried == 0 && !manifest_.tune_changes_bits)
+      compare(written_bits(call, *runner.kernel, request_.seed).bits, runner, size,
+              "has other bits from one launch of the default to the next");
+    if (!result_.error.empty()) return;
     if (reference_) {
       for (const CheckedArgument& argument : cli::check(call, *runner.kernel, *reference_, request_.seed))
         if (!argument.ok) return fail(runner, size, argument.name, what_is_wrong(argument));
     }
-    if (runner.tried == 0) bits_ = written.bits;
-    if (runner.tried == 0 && !manifest_.tune_changes_bits)
-      return compare(written_bits(call, *runner.kernel, request_.seed).bits, runner, size,
-                     "has other bits from one launch of the default to the next");
     compare(written.bits, runner, size, "has other bits than with the default");
   }
 
