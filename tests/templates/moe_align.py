@@ -137,6 +137,8 @@ def test_no_tokens_and_refusals():
     assert int(outs[2].view[0]) == 0 and bool((outs[0].view == 0).all()) and bool((outs[1].view == -1).all()) and bool((outs[3].view == -1).all())
     for o in outs:
         o.check("no tokens")
+    ids = torch.zeros(1, 8, device="cuda", dtype=torch.int32)
+    expect_refused(lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64, LOCAL_ONLY=True)(*(o.view for o in outs), ids, 1, 8, 8, 128), "LOCAL_ONLY", "expert_map")
     expect_refused(lambda: kernel("moe_align", E=513, BLOCK=64), "E")
     expect_refused(lambda: kernel("moe_align", E=512, BLOCK=64, THREADS=256), "THREADS")
 
