@@ -166,6 +166,9 @@ def bench():
         align = kernel("moe_align", ID="i32", E=experts, BLOCK=block)
         launches = {"kiln": lambda s, e, p, i, ids, align=align, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity),
                     "eager": lambda s, e, p, i, ids, experts=experts, block=block, capacity=capacity: sort_based(ids, experts, block, capacity)}
+        if tokens >= 512 and experts == 256:
+            wide = kernel("moe_align", ID="i32", E=experts, BLOCK=block, CLUSTER=16)  # a candidate: not every GPU has 16 multiprocessors together
+            launches["kiln CLUSTER=16"] = lambda s, e, p, i, ids, align=wide, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity)
         if tokens in (64, 4096) and block == 64:
             launches["compile"] = compiled(launches["eager"])
         for label, peer in peers.get("moe_align").items():
