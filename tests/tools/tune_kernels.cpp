@@ -13,20 +13,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
-#include "support/fake_driver/kiln_fake.h"
+#include "support/fake_driver/launch_argument.hpp"
 
 namespace {
-
-template <class T>
-T argument(const kiln_fake_launch& launch, unsigned i) {
-  T out{};
-  if (i < launch.argument_count && launch.argument_sizes[i] == sizeof(T))
-    std::memcpy(&out, launch.arguments[i], sizeof out);
-  return out;
-}
 
 long number(const char* name) {
   const char* text = std::getenv(name);
