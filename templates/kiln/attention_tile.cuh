@@ -1,0 +1,192 @@
+// A tile of attention in the registers of a block: TILE_ROWS rows of q against blocks of TILE_KV tokens, each warp with rows of its own.
+//
+// Shared memory: q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV], all swizzled. A warp copies, multiplies and later overwrites
+// its own rows of q only, so that they need no barrier of the block.
+#pragma once
+#include "kiln/copy_async.cuh"
+#include "kiln/mma.cuh"
+#include "kiln/online_softmax.cuh"
+#include "kiln/swizzle.cuh"
+
+namespace kiln {
+
+template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
+struct AttentionTile {
+  static constexpr int THREADS = 32 * WARPS;
+  static constexpr int WARP_ROWS = TILE_ROWS / WARPS;
+  static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N, NV = DV / MMA_N;  // products of a warp: rows, kv tokens, columns of v
+  static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0, "whole products, rows of whole 128 bytes");
+
+  using RowOfK = Swizzled<2 * D>;  // and of q
+  using RowOfV = Swizzled<2 * DV>;
+  static constexpr int Q_BYTES = TILE_ROWS * 2 * D, K_BYTES = TILE_KV * 2 * D, V_BYTES = TILE_KV * 2 * DV;
+
+  // What a thread has: elements [h][..] of rows g and g + 8 of each product, as mma() says.
+  f32 o[M][NV][4];        // weighted sums of v, as the rows' shifts and sums are
+  SoftmaxRow row[M][2];   // `sum` is that of the thread's own columns until finish()
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      row[m][0] = row[m][1] = SoftmaxRow{};
+#pragma unroll
+      for (int n = 0; n < NV; ++n) o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0.0f;
+    }
+  }
+
+  // The thread's row h of product m, in its warp.
+  __device__ static __forceinline__ int row_of(int m, int h) { return m * MMA_M + h * 8 + static_cast<int>(threadIdx.x) % 32 / 4; }
+  // The first of its two columns of product n.
+  __device__ static __forceinline__ int column_of(int n) { return n * MMA_N + static_cast<int>(threadIdx.x) % 4 * 2; }
+
+  // s = q k^T. `q`: the warp's rows, `k`: the block's; shared addresses.
+  __device__ static __forceinline__ void multiply(f32 (&s)[M][N][4], u32 q, u32 k) {
+    const int lane = threadIdx.x % 32;
+    const u32 q_lane = q + RowOfK::offset(lane % 16, lane / 16), k_lane = k + RowOfK::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < D / MMA_K; ++i) {
+      u32 a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; ++m) load_matrices(a[m], RowOfK::further(q_lane, 2 * i) + m * MMA_M * 2 * D);
+#pragma unroll
+      for (int n = 0; n < N; n += 2) {
+        u32 b[4];
+        load_matrices(b, RowOfK::further(k_lane, 2 * i) + n * MMA_N * 2 * D);
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+          mma<T>(s[m][n], a[m], b[0], b[1]);
+          mma<T>(s[m][n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // Rows whose largest logit has outgrown their shift take it, and what the warp has is rescaled: after a tile's first blocks that is rare.
+  __device__ __forceinline__ void rescale(const f32 (&s)[M][N][4], f32 scale) {
+    f32 largest[M][2];
+    bool outgrown = false;
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        f32 x = fmaxf(s[m][0][2 * h], s[m][0][2 * h + 1]);
+#pragma unroll
+        for (int n = 1; n < N; ++n) x = fmaxf(x, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
+        x = fmaxf(x, shuffle_xor(x, 1));
+        largest[m][h] = fmaxf(x, shuffle_xor(x, 2)) * scale;
+        outgrown |= row[m][h].outgrown(largest[m][h]);
+      }
+    }
+    if (!__any_sync(0xffffffffu, outgrown)) return;
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const f32 factor = row[m][h].rescale(largest[m][h]);
+#pragma unroll
+        for (int n = 0; n < NV; ++n) o[m][n][2 * h] *= factor, o[m][n][2 * h + 1] *= factor;
+      }
+    }
+  }
+
+  // o += 2^(s * scale - shift) v, in steps of 16 tokens: the exponentials of a step are made beside the products of the one before.
+  __device__ __forceinline__ void accumulate(const f32 (&s)[M][N][4], f32 scale, u32 v) {
+    const int lane = threadIdx.x % 32;
+    const u32 v_lane = v + RowOfV::offset(lane % 16, lane / 16);
+#pragma unroll
+    for (int i = 0; i < TILE_KV / MMA_K; ++i) {
+      u32 a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          SoftmaxRow& own = row[m][j % 2];
+          const f32(&x)[4] = s[m][2 * i + j / 2];
+          const f32 first = exp2_approx(x[j % 2 * 2] * scale + own.offset()), second = exp2_approx(x[j % 2 * 2 + 1] * scale + own.offset());
+          own.sum += first + second;
+          a[m][j] = pack<T>(first, second);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < NV; n += 2) {
+        u32 b[4];
+        load_matrices_transposed(b, RowOfV::further(v_lane, n) + i * MMA_K * 2 * DV);
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+          mma<T>(o[m][n], a[m], b[0], b[1]);
+          mma<T>(o[m][n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // After the last block: the sums of whole rows.
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) row[m][h].sum = warp_reduce<4>(row[m][h].sum, Sum{});
+    }
+  }
+
+  // ---- partial results: in the workspace an element lies where its thread finds it again, not by row and column ------------------------------------
+
+  __device__ static __forceinline__ f32* place(f32* slot, int m, int n) { return slot + ((m * NV + n) * THREADS + static_cast<int>(threadIdx.x)) * 4; }
+
+  // `lse` is the warp's.
+  __device__ __forceinline__ void save(f32* slot, f32* lse) const {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      const f32 factor[2] = {row[m][0].inverse(), row[m][1].inverse()};
+#pragma unroll
+      for (int n = 0; n < NV; ++n) {
+        f32 x[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) x[j] = o[m][n][j] * factor[j / 2];
+        store(place(slot, m, n), narrow<f32>(x));
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (threadIdx.x % 4 == 0) lse[row_of(m, h)] = row[m][h].lse();
+      }
+    }
+  }
+
+  // Becomes the merge of `parts` neighbouring slots, by their lse. STEP elements from a slot's lse to the next.
+  __device__ __forceinline__ void merge(const f32* slot, const f32* lse, int parts, int rows) {
+    clear();
+    for (int part = 0; part < parts; ++part) {
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) row[m][h].shift = fmaxf(row[m][h].shift, load_one(lse + part * rows + row_of(m, h)));
+      }
+    }
+    for (int part = 0; part < parts; ++part) {
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+        f32 weight[2];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          weight[h] = exp2_approx(load_one(lse + part * rows + row_of(m, h)) + row[m][h].offset());
+          row[m][h].sum += weight[h];
+        }
+#pragma unroll
+        for (int n = 0; n < NV; ++n) {
+          f32 x[4];
+          widen(load<4>(place(const_cast<f32*>(slot), m, n)), x);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) o[m][n][j] += weight[j / 2] * x[j];
+        }
+      }
+      slot += TILE_ROWS * DV;
+    }
+  }
+};
+
+}  // namespace kiln
