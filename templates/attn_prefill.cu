@@ -29,8 +29,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const AttentionSlots<TILE_ROWS, DV> slots{workspace, workers};
 
   pdl_wait();
-  const i32 end = work.end(blockIdx.x);
-  for (i32 i = work.begin(blockIdx.x); i < end; ++i) {
+  for (i32 i = work.begin(blockIdx.x); i < work.end(blockIdx.x); ++i) {
     const AttentionItem item = work.item(i);
     const int first_row = item.first_row + warp * Tile::WARP_ROWS;  // of the warp
     const int rows = item.qo_len * GROUP;
@@ -38,7 +37,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     // Each warp its rows of q.
     {
       const T* q_item = q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head + chunk * 8;
-#pragma unroll
+#pragma unroll 2
       for (int r = 0; r < Tile::WARP_ROWS; r += 4) {
         const int row = first_row + r + lane / 8, own = min(row, rows - 1);
         const T* const from = q_item + own / GROUP * stride_q + own % GROUP * stride_q_head;
@@ -125,13 +124,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
           for (int h = 0; h < 2; ++h) {
             const int qo = min((first_row + tile.row_of(m, h)) / GROUP, item.qo_len - 1);
             const Visible sees = visible<CAUSAL && !MASK, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
-            u32 bits = 0;
-            if constexpr (MASK) bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template pairs<Tile::N>(qo, kv + tile.column_of(0));
+            u64 bits = 0;
+            if constexpr (MASK) bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv) >> tile.column_of(0);
 #pragma unroll
             for (int n = 0; n < Tile::N; ++n) {
 #pragma unroll
               for (int j = 0; j < 2; ++j) {
-                if (!sees(kv + tile.column_of(n) + j) || (MASK && !(bits >> (2 * n + j) & 1))) s[m][n][2 * h + j] = -infinity();
+                if (!sees(kv + tile.column_of(n) + j) || (MASK && !(bits >> (8 * n + j) & 1))) s[m][n][2 * h + j] = -infinity();
               }
             }
           }
@@ -141,38 +140,31 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       tile.rescale(s, scale);
       tile.accumulate(s, scale, v_block);
     }
-    if (i + 1 == end) pdl_launch_dependents();
+    if (i + 1 == work.end(blockIdx.x)) pdl_launch_dependents();
     copy_async_wait<0>();  // an item without kv has begun to copy, too
     tile.finish();
 
-    if (!item.whole()) {
-      tile.save(slots.o(item.slot()), slots.lse(item.slot()) + warp * Tile::WARP_ROWS);
-      if (!work.arrive(item, &last_part)) continue;
-      tile.merge(slots.o(item.first_slot), slots.lse(item.first_slot) + warp * Tile::WARP_ROWS, item.parts, TILE_ROWS);
-    }
-
-    // The warp's rows, rounded, through its rows of q's memory: whole 16-byte chunks leave it.
+    const AttentionItem done = work.item(i);  // read again: nothing of it has occupied registers meanwhile
+    const int done_row = done.first_row + warp * Tile::WARP_ROWS, done_rows = done.qo_len * GROUP;
     u8* const staging = shared + warp * Tile::WARP_ROWS * 2 * D;
+    const auto emit = [&](int r, f32 x) {
+      const int own = done_row + r;
+      if (lse && own < done_rows) lse[static_cast<i64>(done.qo_begin + own / GROUP) * (kv_heads * GROUP) + done.kv_head * GROUP + own % GROUP] = x;
+    };
     __syncwarp();
-#pragma unroll
-    for (int m = 0; m < Tile::M; ++m) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int r = tile.row_of(m, h), own = first_row + r;
-        const f32 inverse = tile.row[m][h].inverse();
-#pragma unroll
-        for (int n = 0; n < Tile::NV; ++n) {
-          *reinterpret_cast<u32*>(staging + Tile::RowOfV::offset(r, n) + lane % 4 * 4) = pack<T>(tile.o[m][n][2 * h] * inverse, tile.o[m][n][2 * h + 1] * inverse);
-        }
-        if (lse && lane % 4 == 0 && own < rows) lse[(item.qo_begin + own / GROUP) * static_cast<i64>(kv_heads * GROUP) + item.kv_head * GROUP + own % GROUP] = tile.row[m][h].lse();
-      }
+    if (done.whole()) {
+      tile.stage(staging, emit);
+    } else {
+      tile.save(slots.o(done.slot()), slots.lse(done.slot()) + warp * Tile::WARP_ROWS);
+      if (!work.arrive(done, &last_part)) continue;
+      tile.merge(slots.o(done.first_slot), slots.lse(done.first_slot) + warp * Tile::WARP_ROWS, done.parts, staging, emit);
     }
     __syncwarp();
-    T* const o_item = o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head + chunk * 8;
-#pragma unroll
+    T* const o_item = o + done.qo_begin * stride_o + done.kv_head * GROUP * stride_o_head + chunk * 8;
+#pragma unroll 2
     for (int r = 0; r < Tile::WARP_ROWS; r += 4) {
-      const int own = first_row + r + lane / 8;
-      if (own < rows) {
+      const int own = done_row + r + lane / 8;
+      if (own < done_rows) {
 #pragma unroll
         for (int c = 0; c < DV / 8; c += 8)
           store(o_item + own / GROUP * stride_o + own % GROUP * stride_o_head + c * 8,

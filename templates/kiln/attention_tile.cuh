@@ -134,12 +134,32 @@ struct AttentionTile {
     }
   }
 
-  // ---- partial results: in the workspace an element lies where its thread finds it again, not by row and column ------------------------------------
+  // Results of the warp go through shared memory, rows of RowOfV at `staging` (the warp's rows of q, which are no longer needed), so that whole chunks
+  // of 16 bytes leave it. `emit(r, lse)` is called by one thread for each row.
+  template <typename Emit>
+  __device__ __forceinline__ void stage(u8* staging, const Emit& emit) const {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const f32 inverse = row[m][h].inverse();
+#pragma unroll
+        for (int n = 0; n < NV; ++n) put(staging, row_of(m, h), n, o[m][n][2 * h] * inverse, o[m][n][2 * h + 1] * inverse);
+        if (threadIdx.x % 4 == 0) emit(row_of(m, h), row[m][h].lse());
+      }
+    }
+  }
+  __device__ static __forceinline__ void put(u8* staging, int r, int n, f32 first, f32 second) {
+    *reinterpret_cast<u32*>(staging + RowOfV::offset(r, n) + threadIdx.x % 4 * 4) = pack<T>(first, second);
+  }
 
-  __device__ static __forceinline__ f32* place(f32* slot, int m, int n) { return slot + ((m * NV + n) * THREADS + static_cast<int>(threadIdx.x)) * 4; }
+  // ---- parts of a tile: in the workspace an element lies where its thread finds it again, not by row and column -------------------------------------
 
-  // `lse` is the warp's.
+  __device__ static constexpr int place(int m, int n) { return (m * NV + n) * THREADS * 4; }  // from the thread's first element
+
+  // `lse` is that of the warp's rows.
   __device__ __forceinline__ void save(f32* slot, f32* lse) const {
+    slot += threadIdx.x * 4;
 #pragma unroll
     for (int m = 0; m < M; ++m) {
       const f32 factor[2] = {row[m][0].inverse(), row[m][1].inverse()};
@@ -148,7 +168,7 @@ struct AttentionTile {
         f32 x[4];
 #pragma unroll
         for (int j = 0; j < 4; ++j) x[j] = o[m][n][j] * factor[j / 2];
-        store(place(slot, m, n), narrow<f32>(x));
+        store(slot + place(m, n), narrow<f32>(x));
       }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
@@ -157,34 +177,51 @@ struct AttentionTile {
     }
   }
 
-  // Becomes the merge of `parts` neighbouring slots, by their lse. STEP elements from a slot's lse to the next.
-  __device__ __forceinline__ void merge(const f32* slot, const f32* lse, int parts, int rows) {
-    clear();
-    for (int part = 0; part < parts; ++part) {
-#pragma unroll
-      for (int m = 0; m < M; ++m) {
-#pragma unroll
-        for (int h = 0; h < 2; ++h) row[m][h].shift = fmaxf(row[m][h].shift, load_one(lse + part * rows + row_of(m, h)));
-      }
-    }
-    for (int part = 0; part < parts; ++part) {
-#pragma unroll
-      for (int m = 0; m < M; ++m) {
-        f32 weight[2];
+  // Stages the merge of `parts` neighbouring slots, weighted by their lse.
+  template <typename Emit>
+  __device__ static __forceinline__ void merge(const f32* slot, const f32* lse, int parts, u8* staging, const Emit& emit) {
+    constexpr int BATCH = smaller(16, NV);  // products whose loads are in flight together
+    slot += threadIdx.x * 4;
+#pragma unroll 1
+    for (int m = 0; m < M; ++m) {
+      SoftmaxRow row[2];
+      for (int part = 0; part < parts; ++part) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          weight[h] = exp2_approx(load_one(lse + part * rows + row_of(m, h)) + row[m][h].offset());
-          row[m][h].sum += weight[h];
-        }
-#pragma unroll
-        for (int n = 0; n < NV; ++n) {
-          f32 x[4];
-          widen(load<4>(place(const_cast<f32*>(slot), m, n)), x);
-#pragma unroll
-          for (int j = 0; j < 4; ++j) o[m][n][j] += weight[j / 2] * x[j];
+          const f32 x = load_one(lse + part * TILE_ROWS + row_of(m, h));
+          row[h].rescale(x);
+          row[h].sum += exp2_approx(x + row[h].offset());
         }
       }
-      slot += TILE_ROWS * DV;
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (threadIdx.x % 4 == 0) emit(row_of(m, h), row[h].lse());
+      }
+#pragma unroll 1
+      for (int first = 0; first < NV; first += BATCH) {
+        f32 sums[BATCH][4] = {};
+#pragma unroll 1
+        for (int part = 0; part < parts; ++part) {
+          f32 weight[2];
+#pragma unroll
+          for (int h = 0; h < 2; ++h) weight[h] = exp2_approx(load_one(lse + part * TILE_ROWS + row_of(m, h)) + row[h].offset()) * row[h].inverse();
+          Vec<f32, 4> x[BATCH];
+#pragma unroll
+          for (int n = 0; n < BATCH; ++n) x[n] = load<4>(slot + part * (TILE_ROWS * DV) + place(m, first) + place(0, n));
+#pragma unroll
+          for (int n = 0; n < BATCH; ++n) {
+            f32 v[4];
+            widen(x[n], v);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sums[n][j] += weight[j / 2] * v[j];
+          }
+        }
+#pragma unroll
+        for (int n = 0; n < BATCH; ++n) {
+          put(staging, row_of(m, 0), first + n, sums[n][0], sums[n][1]);
+          put(staging, row_of(m, 1), first + n, sums[n][2], sums[n][3]);
+        }
+      }
     }
   }
 };
