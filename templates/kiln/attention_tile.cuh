@@ -10,6 +10,34 @@
 
 namespace kiln {
 
+// A packed row: its token of the request, and its head of the group.
+template <int GROUP>
+struct PackedRow {
+  i32 token, head;
+  __device__ __forceinline__ explicit PackedRow(u32 row) : token(row / GROUP), head(row % GROUP) {}
+};
+
+// Copies of ROWS rows of D elements each, one block of rows after the other. Eight threads share a row, in steps of 128 bytes.
+template <typename T, int D, int ROWS, int WARPS>
+struct BlockCopy {
+  static constexpr int STEP = 4 * WARPS;  // rows at once
+  const T* next;                          // of the thread
+  i64 stride;
+
+  __device__ __forceinline__ BlockCopy(const T* first, i64 stride) : next(first + threadIdx.x / 8 * stride + threadIdx.x % 8 * 8), stride(stride) {}
+
+  // `left` rows exist; what follows them becomes 0, and is not read.
+  __device__ __forceinline__ void operator()(u32 shared, i32 left) {
+    const u32 to = shared + Swizzled<2 * D>::offset(threadIdx.x / 8, threadIdx.x % 8);
+    left -= threadIdx.x / 8;
+#pragma unroll
+    for (int r = 0; r < ROWS; r += STEP, next += STEP * stride) {
+#pragma unroll
+      for (int c = 0; c < D; c += 64) copy_async_or_zero(to + (r * D + c) * 2, next + c, r < left);
+    }
+  }
+};
+
 template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
 struct AttentionTile {
   static constexpr int THREADS = 32 * WARPS;
@@ -35,9 +63,56 @@ struct AttentionTile {
   }
 
   // The thread's row h of product m, in its warp.
-  __device__ static __forceinline__ int row_of(int m, int h) { return m * MMA_M + h * 8 + static_cast<int>(threadIdx.x) % 32 / 4; }
-  // The first of its two columns of product n.
-  __device__ static __forceinline__ int column_of(int n) { return n * MMA_N + static_cast<int>(threadIdx.x) % 4 * 2; }
+  __device__ static __forceinline__ u32 row_of(int m, int h) { return m * MMA_M + h * 8 + threadIdx.x % 32 / 4; }
+  // The first of its columns; the others are 8 and 1 further.
+  __device__ static __forceinline__ u32 column() { return threadIdx.x % 4 * 2; }
+
+  // f(r, each) for each of the thread's rows, and in it each(g): x = g(x, column) for the row's logits, with a constant column to be added to column().
+  template <typename F>
+  __device__ static __forceinline__ void for_rows(f32 (&s)[M][N][4], const F& f) {
+    u32 first = row_of(0, 0);
+    asm volatile("" : "+r"(first));  // what is made of the rows is made here, not held in registers from block to block
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        f(first + m * MMA_M + h * 8, [&](const auto& g) {
+#pragma unroll
+          for (int n = 0; n < N; ++n) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) s[m][n][2 * h + j] = g(s[m][n][2 * h + j], n * MMA_N + j);
+          }
+        });
+      }
+    }
+  }
+
+  // The warp's rows of q, packed from `first_row` on, of which `rows` exist: a row is a token and a head of the group.
+  template <int GROUP>
+  __device__ static __forceinline__ void copy_rows(u32 shared, const T* q, i64 stride, i64 stride_head, i32 first_row, i32 rows) {
+    const int line = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+#pragma unroll 2
+    for (int r = 0; r < WARP_ROWS; r += 4) {
+      const PackedRow<GROUP> row(min(first_row + r + line, rows - 1));
+      const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
+#pragma unroll
+      for (int c = 0; c < D / 8; c += 8) copy_async_or_zero(shared + RowOfK::offset(r + line, chunk + c), from + c * 8, first_row + r + line < rows);
+    }
+  }
+
+  // The other way, from what is staged.
+  template <int GROUP>
+  __device__ static __forceinline__ void store_rows(T* o, i64 stride, i64 stride_head, const u8* staging, i32 first_row, i32 rows) {
+    const int line = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+#pragma unroll 2
+    for (int r = 0; r < WARP_ROWS; r += 4) {
+      if (first_row + r + line >= rows) break;
+      const PackedRow<GROUP> row(first_row + r + line);
+      T* const to = o + row.token * stride + row.head * stride_head + chunk * 8;
+#pragma unroll
+      for (int c = 0; c < DV / 8; c += 8) store(to + c * 8, load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
+    }
+  }
 
   // s = q k^T. `q`: the warp's rows, `k`: the block's; shared addresses.
   __device__ static __forceinline__ void multiply(f32 (&s)[M][N][4], u32 q, u32 k) {

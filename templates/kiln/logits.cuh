@@ -40,11 +40,11 @@ struct Visible {
   __device__ __forceinline__ bool operator()(i32 kv) const { return kv >= first && kv <= last; }
 };
 
-// Of token `qo` of a request. window_left < 0: no window; it reaches so many tokens to the left of the row's own.
+// Of token `qo`, below qo_len, of a request. window_left < 0: no window; it reaches so many tokens to the left of the row's own.
 template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left) {
   const i32 own = qo + kv_len - qo_len;
-  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x7fffffff, CAUSAL ? min(own, kv_len - 1) : kv_len - 1};
+  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x7fffffff, CAUSAL ? own : kv_len - 1};
 }
 
 // A custom mask is the bits of [qo_len][kv_len] of each request, bit 0 of a byte first; a request begins at a byte. It is read in aligned words of
