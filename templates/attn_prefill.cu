@@ -49,6 +49,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         const i32 left = item.kv_end - kv - TILE_KV;  // behind this block
         const u32 v_block = k_block + Tile::K_BYTES;
         f32 s[Tile::M][Tile::N][4];
+        u64 bits = 0;  // of the mask, for row threadIdx.x % WARP_ROWS of the warp
+        if constexpr (MASK) {
+          const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
+          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv);
+        }
         copy_async_wait<0>();
         __syncthreads();
         if constexpr (STAGES == 2) {
@@ -80,15 +85,14 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         }
         const i32 own_first = Row(first_row).token + ahead, own_last = Row(first_row + Tile::WARP_ROWS - 1).token + ahead;
         if (MASK || left < 0 || (CAUSAL && kv + TILE_KV - 1 > own_first) || (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
-          const u8* const bits = MASK ? mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]) : nullptr;
           tile.for_rows(s, [&](u32 r, auto each) {
-            const i32 qo = min(Row(first_row + r).token, item.qo_len - 1), begin = kv + static_cast<i32>(Tile::column());
-            const Visible sees = visible<CAUSAL && !MASK, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
+            const i32 begin = kv + static_cast<i32>(Tile::column());
+            const Visible sees = visible<CAUSAL && !MASK, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
             const i32 first = sees.first - begin, last = sees.last - begin;
-            u64 window = 0;
-            if constexpr (MASK) window = MaskBits{bits, item.kv_len}.template window<TILE_KV>(qo, kv) >> Tile::column();
+            u64 own_bits = 0;
+            if constexpr (MASK) own_bits = shuffle<TILE_KV>(bits, r) >> Tile::column();
             each([&](f32 x, int column) {
-              const bool seen = (!WINDOW || column >= first) && column <= last && (!MASK || (window >> column & 1) != 0);
+              const bool seen = (!WINDOW || column >= first) && column <= last && (!MASK || (own_bits >> column & 1) != 0);
               return seen ? x : -infinity();
             });
           });
@@ -103,7 +107,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     __syncwarp();
     tile.finish();
 
-    const AttentionItem item = work.item(i);  // read again: nothing of it has occupied registers meanwhile
+    const AttentionItem item = work.item(fresh(i));
     const i32 first_row = item.first_row + warp * Tile::WARP_ROWS, rows = item.qo_len * GROUP;
     const auto emit_lse = [&](u32 r, f32 x) {
       const Row row(first_row + r);

@@ -10,6 +10,20 @@
 
 namespace kiln {
 
+// x, but unknown to the compiler: what is made of it is made here, and not held in registers from before.
+__device__ __forceinline__ i32 fresh(i32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+// The lowest BITS bits that a lane has.
+template <int BITS>
+__device__ __forceinline__ u64 shuffle(u64 x, int lane) {
+  const u32 low = __shfl_sync(0xffffffffu, static_cast<u32>(x), lane);
+  if constexpr (BITS <= 32) return low;
+  return static_cast<u64>(__shfl_sync(0xffffffffu, static_cast<u32>(x >> 32), lane)) << 32 | low;
+}
+
 // A packed row: its token of the request, and its head of the group.
 template <int GROUP>
 struct PackedRow {
@@ -70,8 +84,7 @@ struct AttentionTile {
   // f(r, each) for each of the thread's rows, and in it each(g): x = g(x, column) for the row's logits, with a constant column to be added to column().
   template <typename F>
   __device__ static __forceinline__ void for_rows(f32 (&s)[M][N][4], const F& f) {
-    u32 first = row_of(0, 0);
-    asm volatile("" : "+r"(first));  // what is made of the rows is made here, not held in registers from block to block
+    const u32 first = fresh(row_of(0, 0));
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
