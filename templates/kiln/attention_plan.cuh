@@ -1,15 +1,15 @@
-// The plan of an attention launch, as kiln_attention_plan() writes it: what each block of a fixed grid has to do, whatever the lengths are.
+// The plan of an attention launch, as kiln_kernel_attention_plan() writes it: what each block of a fixed grid has to do, whatever the lengths are.
 //
 // Rows are packed: row r of a request and kv head is its token r / GROUP and q head kv_head * GROUP + r % GROUP. A tile is TILE_ROWS of them with
 // the kv tokens that their masks leave. The tiles follow each other by request, kv head, row; workers, which are the blocks of the grid, have
 // equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. A whole tile is written at
 // once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its slots, in their order: runs give the same bits.
 //
-// Words (i32) of the plan; where things are depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
+// Words (i32) of the plan; where a kernel finds things depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
 //   [0, 16)       header (AttentionHeader)
 //   [16, 16 + a)  first item of each worker, and the end of the last one's; a = workers + 1, rounded up to 4
 //   a words       counters of arrivals, 0 before and after a launch: counter i is that of the tile whose first slot is 2i or 2i + 1
-//   then          items (AttentionItem); at header.requests_at the requests (AttentionRequest)
+//   then          items (AttentionItem); behind the last one, at header.requests_at, the requests (AttentionRequest)
 #pragma once
 #include "kiln/vector.cuh"
 
