@@ -213,12 +213,17 @@ struct AttentionTile {
     }
   }
 
-  // After the last block: the sums of whole rows.
+  // After the last block: sums of whole rows, and their means of v.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) row[m][h].sum = warp_reduce<4>(row[m][h].sum, Sum{});
+      for (int h = 0; h < 2; ++h) {
+        row[m][h].sum = warp_reduce<4>(row[m][h].sum, Sum{});
+        const f32 inverse = row[m][h].inverse();
+#pragma unroll
+        for (int n = 0; n < NV; ++n) o[m][n][2 * h] *= inverse, o[m][n][2 * h + 1] *= inverse;
+      }
     }
   }
 
@@ -229,16 +234,17 @@ struct AttentionTile {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const f32 inverse = row[m][h].inverse();
+      for (int n = 0; n < NV; ++n) put(staging, m, n, o[m][n]);
 #pragma unroll
-        for (int n = 0; n < NV; ++n) put(staging, row_of(m, h), n, o[m][n][2 * h] * inverse, o[m][n][2 * h + 1] * inverse);
+      for (int h = 0; h < 2; ++h) {
         if (threadIdx.x % 4 == 0) emit(row_of(m, h), row[m][h].lse());
       }
     }
   }
-  __device__ static __forceinline__ void put(u8* staging, int r, int n, f32 first, f32 second) {
-    *reinterpret_cast<u32*>(staging + RowOfV::offset(r, n) + threadIdx.x % 4 * 4) = pack<T>(first, second);
+  __device__ static __forceinline__ void put(u8* staging, int m, int n, const f32 (&x)[4]) {
+    u8* const to = staging + RowOfV::further(RowOfV::offset(row_of(0, 0), 0), n) + threadIdx.x % 4 * 4 + m * MMA_M * RowOfV::PITCH;
+    *reinterpret_cast<u32*>(to) = pack<T>(x[0], x[1]);
+    *reinterpret_cast<u32*>(to + 8 * RowOfV::PITCH) = pack<T>(x[2], x[3]);
   }
 
   // ---- parts of a tile: in the workspace an element lies where its thread finds it again, not by row and column -------------------------------------
@@ -250,14 +256,8 @@ struct AttentionTile {
     slot += threadIdx.x * 4;
 #pragma unroll
     for (int m = 0; m < M; ++m) {
-      const f32 factor[2] = {row[m][0].inverse(), row[m][1].inverse()};
 #pragma unroll
-      for (int n = 0; n < NV; ++n) {
-        f32 x[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) x[j] = o[m][n][j] * factor[j / 2];
-        store(slot + place(m, n), narrow<f32>(x));
-      }
+      for (int n = 0; n < NV; ++n) store(slot + place(m, n), narrow<f32>(o[m][n]));
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         if (threadIdx.x % 4 == 0) lse[row_of(m, h)] = row[m][h].lse();
@@ -305,10 +305,7 @@ struct AttentionTile {
           }
         }
 #pragma unroll
-        for (int n = 0; n < BATCH; ++n) {
-          put(staging, row_of(m, 0), first + n, sums[n][0], sums[n][1]);
-          put(staging, row_of(m, 1), first + n, sums[n][2], sums[n][3]);
-        }
+        for (int n = 0; n < BATCH; ++n) put(staging, m, first + n, sums[n]);
       }
     }
   }
