@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
           tile.for_rows(s, [&](u32 r, auto each) {
             const i32 begin = kv + static_cast<i32>(Tile::column());
             const Visible sees = visible<CAUSAL && !MASK, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
-            const i32 first = sees.first - begin, last = sees.last - begin;
+            const i32 first = sees.first - begin, last = WINDOW ? sees.last - begin : fresh(sees.last - begin);  // or predicates of all rows spill
             u64 own_bits = 0;
             if constexpr (MASK) own_bits = shuffle<TILE_KV>(bits, r) >> Tile::column();
             each([&](f32 x, int column) {
