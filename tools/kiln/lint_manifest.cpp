@@ -99,7 +99,8 @@ class Lint {
   void shapes(const Manifest& m) {
     if (manifest_.internal) return;
     for (const source::ArgumentSpec& argument : m.arguments)
-      if (argument.type.kind == source::ArgumentType::Kind::pointer && argument.shape.empty())
+      if (argument.type.kind == source::ArgumentType::Kind::pointer && argument.shape.empty() &&
+          !(m.plan && &argument == &m.arguments[static_cast<std::size_t>(m.plan->argument)]))
         add("no-shape", Severity::warning, lines_.argument(argument.name),
             "pointer '" + argument.name +
                 "' has no shape, so 'kiln run' cannot make its data: add shape = [...]");
