@@ -104,7 +104,7 @@ void print_plan(const Manifest& manifest) {
   const source::HostPlanSpec& plan = *manifest.plan;
   print("\n");
   print_heading("Host plan");
-  constexpr std::size_t indent = 13;
+  constexpr std::size_t indent = 15;
   const auto name = [&](int i) { return manifest.arguments[static_cast<std::size_t>(i)].name; };
   print_definition("kind", plan.kind, indent);
   print_definition("arguments",
