@@ -58,9 +58,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         __syncthreads();
         if constexpr (STAGES == 2) {
           const u32 other = 2 * blocks + Tile::K_BYTES + Tile::V_BYTES - k_block;
-          if (left > 0) next_k(other, left);
           tile.multiply(s, shared_address(q_rows), k_block);
-          if (left > 0) next_v(other + Tile::K_BYTES, left);  // not all copies at once: the products begin earlier
+          if (left > 0) {  // behind the products, which begin earlier so
+            next_k(other, left);
+            next_v(other + Tile::K_BYTES, left);
+          }
           copy_async_commit();
           k_block = other;
         } else {

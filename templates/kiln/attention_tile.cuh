@@ -43,8 +43,8 @@ struct BlockCopy {
 
   // `left` rows exist; what follows them becomes 0, and is not read.
   __device__ __forceinline__ void operator()(u32 shared, i32 left) {
-    const u32 to = shared + Swizzled<2 * D>::offset(threadIdx.x / 8, threadIdx.x % 8);
-    left -= threadIdx.x / 8;
+    const u32 thread = fresh(threadIdx.x), to = shared + Swizzled<2 * D>::offset(thread / 8, thread % 8);
+    left -= thread / 8;
 #pragma unroll
     for (int r = 0; r < ROWS; r += STEP, next += STEP * stride) {
 #pragma unroll
