@@ -16,6 +16,9 @@ __device__ __forceinline__ u32 cluster_rank() {
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+// An arrival that publishes no data, only the barriers of mbarrier.cuh behind barriers_ready(): it waits for no earlier write.
+__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
 // Stores v at `local`'s place in the shared memory of block `rank`.
 __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
   const u32 address = static_cast<u32>(__cvta_generic_to_shared(local));
