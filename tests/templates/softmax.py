@@ -5,7 +5,9 @@ import torch
 
 from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
-SANITIZE = ["softmax T=f32 H=128256 rows=5", "softmax T=bf16 H=1000 rows=37", "softmax T=bf16 H=50257 rows=3 LOG=true", "softmax T=f32 H=0 columns=9000 rows=5"]
+SANITIZE = ["softmax T=f32 H=128256 rows=5 RING=0", "softmax T=f32 H=128256 rows=40 RING=5", "softmax T=bf16 H=32000 rows=300 CLUSTER=2 RING=3", "softmax T=bf16 H=1000 rows=37", "softmax T=bf16 H=50257 rows=3 LOG=true", "softmax T=f32 H=0 columns=9000 rows=5"]
+# Numbers of pieces on the way that this GPU has room for; 0: a cluster has one row.
+RINGS = {9: (0, 3, 5), 10: (0, 3, 5), 12: (0, 2)}.get(torch.cuda.get_device_capability()[0], (0,))
 
 
 def reference(x, temperature=1.0, log=False):
@@ -39,6 +41,54 @@ def test_every_dtype_and_width():
             out.check(f"{dtype} H={h} rows={rows}")
 
 
+# Dtype, width, other parameters: one piece of a warp's and more; whole, short and empty last ones; one block and clusters.
+WALKS = [("f32", 4, {"CLUSTER": 1, "THREADS": 32}), ("f32", 1000, {"CLUSTER": 1, "THREADS": 64}), ("bf16", 4096, {"CLUSTER": 1, "THREADS": 128}),
+         ("f32", 16384, {"CLUSTER": 1}), ("f16", 16392, {"CLUSTER": 1}), ("f32", 16388, {}), ("f32", 32000, {"CLUSTER": 2}), ("f32", 32000, {"CLUSTER": 4}),
+         ("f32", 32000, {"CLUSTER": 8, "THREADS": 256}), ("bf16", 32000, {"CLUSTER": 4, "OUT": "f16"}), ("f32", 65540, {}), ("f32", 128256, {}),
+         ("f32", 128256, {"OUT": "bf16"}), ("bf16", 128256, {}), ("f16", 128264, {}), ("f32", 131072, {}), ("bf16", 131072, {"LOG": True}), ("f32", 128256, {"LOG": True})]
+if RINGS[-1] > 2:  # and as many elements of a thread as there may be
+    WALKS += [("f32", 151936, {}), ("bf16", 151936, {}), ("f32", 163840, {}), ("f32", 163840, {"LOG": True})]
+
+
+def test_walks_over_rows():
+    """Fewer rows than clusters, one more than these, and several rows of each; a temperature of each row; the same bits in every run."""
+    for (dtype, h, parameters), ring in itertools.product(WALKS, RINGS[1:]):
+        prefetch("softmax", T=dtype, H=h, RING=ring, **parameters)
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    for (dtype, h, parameters), ring in itertools.product(WALKS, RINGS[1:]):
+        for rows in (1, sms // 8 + 1, 2 * sms + 3):
+            what = f"{dtype} H={h} rows={rows} RING={ring} {parameters}"
+            x, ts = normal(rows, h, dtype=dtype, scale=3.0), torch.rand(rows, device="cuda") + 0.5
+            out = run(x, dtype, temperatures=ts, RING=ring, **parameters)
+            want, first = reference(x, ts.double()[:, None], parameters.get("LOG", False)), out.view.clone()
+            expect_close(first, want, tolerance(parameters.get("OUT", dtype), want), what)
+            out.check(what)
+            for _ in range(3):
+                expect_same_bits(run(x, dtype, temperatures=ts, RING=ring, **parameters).view, first, what)
+
+
+def test_walks_in_place_and_strides():
+    for (dtype, h, ring) in itertools.product(("f32", "bf16"), (32000, 128256), RINGS[1:]):
+        cluster = 8 if h == 128256 else 2
+        x = normal(301, h, dtype=dtype)
+        want, first = reference(x), run(x, dtype, RING=ring, CLUSTER=cluster).view
+        for stride_x, stride_out in ((h + 8, h + 64), ((1 << 31) + 64, h + 8)):
+            rows = 301 if stride_x < 1 << 31 else 3
+            wide, out = Guarded(rows, h, dtype=dtype, strides=(stride_x, 1)), Guarded(rows, h, dtype=dtype, strides=(stride_out, 1))
+            wide.view.copy_(x[:rows])
+            run(wide.view, dtype, out=out, RING=ring, CLUSTER=cluster)
+            expect_same_bits(out.view, first[:rows], f"{dtype} H={h} strides {stride_x}, {stride_out}")
+            out.check()
+        run(x, dtype, out=x, RING=ring, CLUSTER=cluster)
+        expect_same_bits(x, first, f"{dtype} H={h} RING={ring} in place")
+        expect_close(x, want, TOLERANCE[dtype])
+    if RINGS[1:]:
+        x = normal(3, 32000, dtype="f32")
+        expect_refused(lambda: run(x, RING=2, VEC=2), "RING", "VEC")
+        expect_refused(lambda: run(x, RING=2, CLUSTER=1), "RING", "registers")
+        expect_refused(lambda: run(x, RING=16, CLUSTER=2), "RING", "shared memory")
+
+
 def test_log_and_temperature():
     for dtype, h in itertools.product(("f32", "bf16"), (64, 1000, 32000, 128256)):
         for log, t in itertools.product((False, True), (0.1, 0.7, 3.0)):
@@ -61,7 +111,7 @@ def test_run_time_width():
 
 
 def test_special_values():
-    for dtype, h in itertools.product(("f32", "bf16"), (128, 4096, 128256)):
+    for dtype, (h, rings) in itertools.product(("f32", "bf16"), ((128, {}), (4096, {}), *((128256, {"RING": ring}) for ring in RINGS))):
         x = normal(8, h, dtype=dtype)
         x[0] = 0
         x[1, h // 2] = float("nan")
@@ -70,7 +120,7 @@ def test_special_values():
         x[4] = float("-inf")
         x[5, 0] = 3e38 if dtype == "f32" else 3e38
         x[6, ::2] = float("-inf")
-        out = run(x, dtype)
+        out = run(x, dtype, **rings)
         y, want = out.view, reference(x)
         expect_close(y[0], want[0], TOLERANCE[dtype])
         assert bool(y[1].isnan().all()), "a NaN reaches its whole row"
