@@ -146,16 +146,16 @@ __device__ __forceinline__ void walk_rows(OUT* out, const T* x, i32 rows, i64 st
   };
 
   if (lane == 0) {
+#pragma unroll 1
     for (int i = 0; i < RING; ++i) landed[warp][i].init(1);
-    for (int i = 0; i < SENT; ++i) {
-      if (warp == 0) told[i].init(1);
-    }
+#pragma unroll 1
+    for (int i = 0; i < SENT && warp == 0; ++i) told[i].init(1);
     barriers_ready();
   }
   __syncwarp();
   cluster_arrive_relaxed();
   pdl_wait();
-#pragma unroll
+#pragma unroll 1
   for (int i = 0; i < RING; ++i) fetch(first_row + i / PIECES * step, i % PIECES, i);
   MergeMaxSum next_merge = scale_of(first_row), merge = next_merge, held_merge = next_merge;
   __syncwarp();
