@@ -1,11 +1,9 @@
 // Softmax of rows with temperature, or its logarithm: y = exp((x - max) / t) / sum.
 //
-// THREADS threads of each of CLUSTER blocks share a row and hold it packed in registers, so that it is read
-// once: a vocabulary of 128256 floats is more than one SM holds, and eight blocks of a cluster hold it while
-// their neighbours stream. Each thread reduces its own part to (max, sum), and these pairs are merged over
-// threads, then over blocks. A row too long for that, or of run-time length, is read again. RING > 0: as many
-// clusters as fit walk over the rows instead, and their next rows are on the way while one is reduced and
-// stored.
+// THREADS threads of each of CLUSTER blocks share a row and hold it packed in registers, so that it is read once: a vocabulary of 128256
+// floats is more than one SM holds, and eight blocks of a cluster hold it while their neighbours stream. Each thread reduces its own part to
+// (max, sum), and these pairs are merged over threads, then over blocks. A row too long for that, or of run-time length, is read again.
+// RING > 0: as many clusters as fit walk over the rows instead, and their next rows are on the way while one is reduced and stored.
 #include "kiln/bulk.cuh"
 #include "kiln/cluster.cuh"
 #include "kiln/dtype.cuh"
@@ -19,16 +17,13 @@ namespace kiln {
 
 // One row of a cluster (ROWS rows of a block), held in registers or read twice.
 template <typename T, int H, bool LOG, typename OUT, int VEC, int THREADS, int ROWS, int CLUSTER>
-__device__ __forceinline__ void one_row(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out,
-                                        f32 temperature, const f32* temperatures, i32 columns) {
+__device__ __forceinline__ void one_row(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature, const f32* temperatures,
+                                        i32 columns) {
   using Values = Vec<T, VEC>;
   constexpr int TEAM = THREADS * CLUSTER;                          // threads of a row
   constexpr int MINE = static_cast<int>(ceil_div(H / VEC, TEAM));  // chunks of a row per thread
-  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= 40 &&
-                        (sizeof(T) == 4 || MINE <= 16 || VEC == 1);  // more than that spills at 64 registers
-  constexpr int BATCH =
-      HELD ? MINE
-           : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
+  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= 40 && (sizeof(T) == 4 || MINE <= 16 || VEC == 1);  // more than that spills at 64 registers
+  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
   __shared__ MaxSum partial[reduce_slots(THREADS)];
   __shared__ MaxSum parts[CLUSTER];
   if constexpr (CLUSTER > 1) cluster_arrive();
@@ -37,8 +32,7 @@ __device__ __forceinline__ void one_row(OUT* out, const T* x, i32 rows, i64 stri
   const int rank = CLUSTER > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int thread = rank * THREADS + threadIdx.x;
   const i64 own_row = static_cast<i64>(blockIdx.x / CLUSTER) * ROWS + threadIdx.y;
-  const i64 row =
-      own_row < rows ? own_row : rows - 1;  // a thread without a row reads the last one and stores nothing
+  const i64 row = own_row < rows ? own_row : rows - 1;  // a thread without a row reads the last one and stores nothing
   const T* x_row = x + row * stride_x;
   OUT* out_row = out + row * stride_out;
   const auto has = [&](int i) { return (H > 0 && (i + 1) * TEAM <= H / VEC) || thread + i * TEAM < chunks; };
@@ -48,8 +42,7 @@ __device__ __forceinline__ void one_row(OUT* out, const T* x, i32 rows, i64 stri
   Values piece[BATCH];
   const auto read = [&](int first) {
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i)
-      piece[i] = has(first + i) ? load<VEC>(x_row + at(first + i)) : splat<T, VEC>(-infinity());
+    for (int i = 0; i < BATCH; ++i) piece[i] = has(first + i) ? load<VEC>(x_row + at(first + i)) : splat<T, VEC>(-infinity());
   };
   if constexpr (HELD) read(0);
   const f32 t = temperatures ? load_one(temperatures + row) : temperature;
@@ -121,22 +114,18 @@ __device__ __forceinline__ void one_row(OUT* out, const T* x, i32 rows, i64 stri
   }
 }
 
-// One row after another, with no barrier but those that data completes. A warp owns pieces of PIECE x 32
-// vectors, the same of each row, and keeps RING of them on the way into slots of its own. It takes a row out
-// of its slots, as powers under the maximum of each piece (so an element costs one exponential), and sends
-// its (max, sum) to all warps of the cluster; while that travels it takes the next row, and then finishes the
-// first. Each element is read and written by one warp, so out may be x.
+// One row after another, with no barrier but those that data completes. A warp owns pieces of PIECE x 32 vectors, the same of each row, and
+// keeps RING of them on the way into slots of its own. It takes a row out of its slots, as powers under the maximum of each piece (so an
+// element costs one exponential), and sends its (max, sum) to all warps of the cluster; while that travels it takes the next row, and then
+// finishes the first. Each element is read and written by one warp, so out may be x.
 template <typename T, int H, bool LOG, typename OUT, int VEC, int THREADS, int CLUSTER, int RING, int PIECE>
-__device__ __forceinline__ void walk_rows(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out,
-                                          f32 temperature, const f32* temperatures) {
+__device__ __forceinline__ void walk_rows(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature, const f32* temperatures) {
   static_assert(VEC * sizeof(T) == 16, "bulk copies and shared memory are accessed in 16 bytes");
   constexpr int CHUNKS = H / VEC;
-  constexpr int WARPS = THREADS / 32, TEAM = WARPS * CLUSTER;  // warps of a block, of a row
-  constexpr int SPAN = PIECE * 32;                             // chunks of a piece
-  constexpr int PIECES =
-      static_cast<int>(ceil_div(CHUNKS, TEAM * SPAN));  // of a warp; the last one may be shorter or empty
-  constexpr int SENT = 4;  // who sends for row r has heard from all about r - 2, and they had read r - 4 by
-                           // then: its place is free
+  constexpr int WARPS = THREADS / 32, TEAM = WARPS * CLUSTER;              // warps of a block, of a row
+  constexpr int SPAN = PIECE * 32;                                         // chunks of a piece
+  constexpr int PIECES = static_cast<int>(ceil_div(CHUNKS, TEAM * SPAN));  // of a warp; the last one may be shorter or empty
+  constexpr int SENT = 4;  // who sends for row r has heard from all about r - 2, and they had read r - 4 by then: its place is free
   extern __shared__ __align__(128) u8 slots[];
   __shared__ Barrier landed[WARPS][RING], told[SENT];
   __shared__ __align__(8) MaxSum pairs[SENT][TEAM];
@@ -146,19 +135,15 @@ __device__ __forceinline__ void walk_rows(OUT* out, const T* x, i32 rows, i64 st
   const i64 step = gridDim.x / CLUSTER, first_row = blockIdx.x / CLUSTER;
   T* const ring = reinterpret_cast<T*>(slots) + warp * RING * SPAN * VEC;
   const auto begin = [&](int p) { return (p * TEAM + member) * SPAN; };  // the first chunk of a piece
-  const auto length = [&](int p) {
-    return p + 1 < PIECES ? SPAN : larger(0, smaller(SPAN, CHUNKS - begin(p)));
-  };
+  const auto length = [&](int p) { return p + 1 < PIECES ? SPAN : larger(0, smaller(SPAN, CHUNKS - begin(p))); };
   const auto at = [&](int p, int i) { return static_cast<i64>(begin(p) + lane + 32 * i) * VEC; };
   const auto has = [&](int p, int i) { return lane + 32 * i < length(p); };
   const auto fetch = [&](i64 row, int p, u32 slot) {
     if (lane != 0 || row >= rows) return;
-    bulk_load(ring + slot * SPAN * VEC, x + row * stride_x + static_cast<i64>(begin(p)) * VEC, length(p) * 16,
-              landed[warp][slot]);
+    bulk_load(ring + slot * SPAN * VEC, x + row * stride_x + static_cast<i64>(begin(p)) * VEC, length(p) * 16, landed[warp][slot]);
   };
   const auto inverse_of = [&](i64 row) {
-    return reciprocal_approx(temperatures ? load_one(temperatures + (row < rows ? row : rows - 1))
-                                          : temperature);
+    return reciprocal_approx(temperatures ? load_one(temperatures + (row < rows ? row : rows - 1)) : temperature);
   };
 
   if (lane == 0) {
@@ -179,8 +164,7 @@ __device__ __forceinline__ void walk_rows(OUT* out, const T* x, i32 rows, i64 st
 
   RingPosition<RING> taken;
   RingPosition<SENT> sent, heard;
-  f32 held[PIECES][PIECE * VEC],
-      held_max[PIECES];  // of the row before: powers (LOG: values), and what they are relative to
+  f32 held[PIECES][PIECE * VEC], held_max[PIECES];  // of the row before: powers (LOG: values), and what they are relative to
 #pragma unroll 1
   for (i64 row = first_row; row < rows + step; row += step) {
     f32 fresh[PIECES][PIECE * VEC] = {}, fresh_max[PIECES] = {};
@@ -197,8 +181,7 @@ __device__ __forceinline__ void walk_rows(OUT* out, const T* x, i32 rows, i64 st
         f32 top = -infinity();
 #pragma unroll
         for (int i = 0; i < PIECE; ++i) {
-          piece[i] = has(p, i) ? load_shared<VEC>(ring + (taken.slot * SPAN + lane + 32 * i) * VEC)
-                               : splat<T, VEC>(-infinity());
+          piece[i] = has(p, i) ? load_shared<VEC>(ring + (taken.slot * SPAN + lane + 32 * i) * VEC) : splat<T, VEC>(-infinity());
           top = fmaxf(top, max_of(piece[i]));
         }
         top = warp_reduce<32>(top, Max{});  // each lane has read its part: the slot is free
@@ -274,20 +257,15 @@ __device__ __forceinline__ void walk_rows(OUT* out, const T* x, i32 rows, i64 st
   }
 }
 
-// H = 0: rows have `columns` elements. CLUSTER > 1 needs sm_90, and a launch with that cluster size along x.
-// RING > 0 needs sm_90, shared memory for RING * PIECE vectors of each thread, and a grid of any number of
-// clusters: fastest are as many as run at once.
-template <typename T, int H, bool LOG, typename OUT, int VEC, int THREADS, int ROWS, int CLUSTER, int RING,
-          int PIECE>
+// H = 0: rows have `columns` elements. CLUSTER > 1 needs sm_90, and a launch with that cluster size along x. RING > 0 needs sm_90, shared memory
+// for RING * PIECE vectors of each thread, and a grid of any number of clusters: fastest are as many as run at once.
+template <typename T, int H, bool LOG, typename OUT, int VEC, int THREADS, int ROWS, int CLUSTER, int RING, int PIECE>
 __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(RING > 0 ? 2 * THREADS : THREADS * ROWS))
-    softmax(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature,
-            const f32* temperatures, i32 columns) {
+    softmax(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature, const f32* temperatures, i32 columns) {
   if constexpr (RING > 0) {
-    walk_rows<T, H, LOG, OUT, VEC, THREADS, CLUSTER, RING, PIECE>(out, x, rows, stride_x, stride_out,
-                                                                  temperature, temperatures);
+    walk_rows<T, H, LOG, OUT, VEC, THREADS, CLUSTER, RING, PIECE>(out, x, rows, stride_x, stride_out, temperature, temperatures);
   } else {
-    one_row<T, H, LOG, OUT, VEC, THREADS, ROWS, CLUSTER>(out, x, rows, stride_x, stride_out, temperature,
-                                                         temperatures, columns);
+    one_row<T, H, LOG, OUT, VEC, THREADS, ROWS, CLUSTER>(out, x, rows, stride_x, stride_out, temperature, temperatures, columns);
   }
 }
 
