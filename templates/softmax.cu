@@ -18,14 +18,16 @@ namespace kiln {
 template <int PAIRS>
 __device__ __forceinline__ MaxSum merged(const MaxSum* pairs, int lane, MergeMaxSum merge) {
   constexpr int EACH = static_cast<int>(ceil_div(PAIRS, 32));
-  MaxSum mine[EACH], total = merge.identity();
-#pragma unroll
+  constexpr int UNROLL = EACH <= 4 ? EACH : 1;  // more at once would take registers from the row
+  MaxSum total = merge.identity();
+#pragma unroll UNROLL
   for (int i = 0; i < EACH; ++i) {
-    mine[i] = lane + 32 * i < PAIRS ? pairs[lane + 32 * i] : merge.identity();
-    total.max = fmaxf(total.max, mine[i].max);
+    if (lane + 32 * i < PAIRS) total.max = fmaxf(total.max, pairs[lane + 32 * i].max);
   }
-#pragma unroll
-  for (int i = 0; i < EACH; ++i) total.sum += merge.rescaled(mine[i], total.max);
+#pragma unroll UNROLL
+  for (int i = 0; i < EACH; ++i) {
+    if (lane + 32 * i < PAIRS) total.sum += merge.rescaled(pairs[lane + 32 * i], total.max);
+  }
   return warp_reduce<32>(total, merge);
 }
 
@@ -36,11 +38,12 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   using Values = Vec<T, VEC>;
   constexpr int TEAM = THREADS * CLUSTER;                          // threads of a row
   constexpr int MINE = static_cast<int>(ceil_div(H / VEC, TEAM));  // chunks of a row per thread
-  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= (CLUSTER > 1 ? 36 : 40) && (sizeof(T) == 4 || MINE <= 16 || VEC == 1);  // more than that spills at 64 registers
+  // More than that spills at 64 registers.
+  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= (CLUSTER > 1 ? 36 : 40) && (sizeof(T) == 4 || MINE <= 16 || VEC == 1);
   constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
   constexpr int PAIRS = CLUSTER > 1 ? TEAM / 32 : reduce_slots(THREADS);
   __shared__ __align__(8) MaxSum pairs[PAIRS];
-  __shared__ Barrier told;  // all pairs of the cluster are here
+  __shared__ Barrier told;  // in a cluster: that all pairs are here
   if constexpr (CLUSTER > 1) {
     if (threadIdx.x == 0) {
       told.init(1);
