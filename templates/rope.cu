@@ -64,13 +64,13 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
       if (stored && i < team.heads) scale[i] = load_scale<KV>(team.is_v ? v_scale : k_scale, stride_scale, team.head + i);
     }
   }
-  const T* from = (team.is_q ? q : team.is_v ? v : k) + token * (team.is_q ? stride_q : team.is_v ? stride_v : stride_k);
   const i64 from_head = team.is_q ? stride_q_head : team.is_v ? stride_v_head : stride_k_head;
+  const T* from = (team.is_q ? q : team.is_v ? v : k) + token * (team.is_q ? stride_q : team.is_v ? stride_v : stride_k) + team.head * from_head;
   Vec<T, VEC> a[UNROLL], b[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
     if (i >= team.heads) continue;
-    const T* p = from + (team.head + i) * from_head;
+    const T* p = from + i * from_head;
     a[i] = load<VEC>(p + Layout::first(lane));
     if (Layout::has_second(lane)) b[i] = load<VEC>(p + Layout::second(lane));
   }
@@ -99,10 +99,10 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
     }
   }
 
-  T* to = team.is_q ? q_out + token * stride_q_out : k_out + token * stride_k_out;
   const i64 to_head = team.is_q ? stride_q_out_head : stride_k_out_head;
+  T* to = (team.is_q ? q_out + token * stride_q_out : k_out + token * stride_k_out) + team.head * to_head;
   const bool writes = team.is_q ? turns || q_out != q : !team.is_v && k_out && (turns || k_out != k);  // in place, what is not rotated is not touched
-  KV* cache = (team.is_v ? v_cache : k_cache) + place;
+  KV* cache = (team.is_v ? v_cache : k_cache) + place + team.head * stride_cache_head;
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
     if (i >= team.heads) continue;
@@ -115,12 +115,12 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
       b[i] = narrow<T>(y);
     }
     if (writes) {
-      T* p = to + (team.head + i) * to_head;
+      T* p = to + i * to_head;
       store(p + Layout::first(lane), a[i]);
       if (Layout::has_second(lane)) store(p + Layout::second(lane), b[i]);
     }
     if (CACHED && place >= 0) {
-      KV* p = cache + (team.head + i) * stride_cache_head;
+      KV* p = cache + i * stride_cache_head;
       store_cached(p + Layout::first(lane), a[i], x, scale[i]);
       if (Layout::has_second(lane)) store_cached(p + Layout::second(lane), b[i], y, scale[i]);
     }

@@ -44,7 +44,7 @@ struct HeadLayout {
   static constexpr bool WITHIN = INTERLEAVE && VEC > 1;   // pairs lie within a vector
   static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
 
-  __device__ static constexpr bool turns(int lane) { return lane < TURNING; }
+  __device__ static constexpr bool turns(int lane) { return STILL == 0 || lane < TURNING; }
   __device__ static constexpr int first(int lane) { return turns(lane) ? (SINGLE ? 2 * lane : lane * VEC) : ROTARY + (lane - TURNING) * VEC; }
   __device__ static constexpr int second(int lane) { return first(lane) + (turns(lane) ? (SINGLE ? 1 : PAIRS) : STILL * VEC); }
   __device__ static constexpr bool has_second(int lane) { return (D - ROTARY) / VEC % 2 == 0 || second(lane) < D; }
