@@ -5,7 +5,7 @@
 // over the padded experts before turn counts into the warp's own places; then it walks its slice again, in order, and hands them out. So a
 // place depends on the ids alone: neither on which warp is faster nor on how many there are.
 #include "kiln/cluster.cuh"
-#include "kiln/copy.cuh"
+#include "kiln/copy_async.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/scan.cuh"
 #include "kiln/select.cuh"
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   const auto load = [&](Pair& at) {
 #pragma unroll 1
     for (int j = 0; j < AHEAD && at.index < end; ++j) {
-      copy_async(ids + 32 * j, topk_ids + at.offset);
+      copy_async<1>(ids + 32 * j, topk_ids + at.offset);
       const bool carry = at.slot + step_slots >= k;
       at = {at.index + 32, at.slot + step_slots - (carry ? k : 0), at.offset + step + (carry ? stride_ids - k : 0)};
     }
@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(THREADS, 1)
       const int nth = (round - begin) / 32 % AHEAD;
       if (nth == 0) {
         if (!kept && (pass == 1 || round > begin)) load(at);
-        copies_wait();
+        copy_async_commit();
+        copy_async_wait<0>();
       }
       const i32 i = round + lane;
       const ID found = ids[32 * nth];
