@@ -1,7 +1,7 @@
 // Softmax of rows with temperature, or its logarithm: y = exp((x - max) / t) / sum.
 //
 // THREADS threads of each of CLUSTER blocks share a row and hold it packed in registers, so that it is read once: a vocabulary of 128256
-// floats is more than one SM holds, and sixteen blocks of a cluster hold it while their neighbours stream. Each thread reduces its own part to
+// floats is more than one SM holds, and the blocks of a cluster hold it while their neighbours stream. Each thread reduces its own part to
 // (max, sum), and these pairs are merged over threads; in a cluster each warp sends its pair to all blocks. A row too long for that, or of
 // run-time length, is read again.
 #include "kiln/cluster.cuh"
