@@ -49,13 +49,6 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         const i32 left = item.kv_end - kv - TILE_KV;  // behind this block
         const u32 v_block = k_block + Tile::K_BYTES;
         f32 s[Tile::M][Tile::N][4];
-        u64 bits = 0;  // MASK: the tokens that row threadIdx.x % WARP_ROWS of the warp sees
-        if constexpr (MASK) {
-          const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
-          const Visible sees = visible<false, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
-          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv) &
-                 sees.bits(kv);
-        }
         copy_async_wait<0>();
         __syncthreads();
         if constexpr (STAGES == 2) {
@@ -84,6 +77,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
             const f32 bias = slope * static_cast<f32>(kv + static_cast<i32>(Tile::column()) - row.token);
             each([&](f32 x, int column) { return transform(x, bias + slope * static_cast<f32>(column)); });
           });
+        }
+        u64 bits = 0;  // MASK: the tokens that row threadIdx.x % WARP_ROWS of the warp sees
+        if constexpr (MASK) {
+          const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
+          const Visible sees = visible<false, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
+          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv) &
+                 sees.bits(kv);
         }
         const i32 own_first = Row(first_row).token + ahead, own_last = Row(first_row + Tile::WARP_ROWS - 1).token + ahead;
         if (MASK || left < 0 || (CAUSAL && kv + TILE_KV - 1 > own_first) || (WINDOW && window_left >= 0 && kv < own_last - window_left)) {

@@ -34,9 +34,9 @@ __global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* pl
       }
       if (!sees) return -LARGEST;
       f64 x = 0;
-      for (int i = 0; i < D; ++i)
-        x +=
-            to_double(q[token * stride_q + head * stride_q_head + i]) * to_double(k[(of.kv_base + kv) * stride_k + head / GROUP * stride_k_head + i]);
+      const T* const q_row = q + token * stride_q + head * stride_q_head;
+      const T* const k_row = k + (of.kv_base + kv) * stride_k + head / GROUP * stride_k_head;
+      for (int i = 0; i < D; ++i) x += to_double(q_row[i]) * to_double(k_row[i]);
       x *= scale;
       if (ALIBI) x += alibi_slopes[head] * static_cast<f64>(kv - qo);
       return SOFT_CAP ? soft_cap * tanh(x / soft_cap) : x;

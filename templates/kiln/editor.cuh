@@ -96,6 +96,7 @@ KILN_EDITOR_OF(float, __frcp_rn, float);
 KILN_EDITOR_OF(float, __fsqrt_rn, float);
 KILN_EDITOR_OF(unsigned, __byte_perm, unsigned, unsigned, unsigned);
 KILN_EDITOR_OF(unsigned, __brev, unsigned);
+KILN_EDITOR_OF(unsigned, __funnelshift_r, unsigned, unsigned, unsigned);
 KILN_EDITOR_OF(int, __popc, unsigned);
 KILN_EDITOR_OF(int, __clz, int);
 KILN_EDITOR_OF(int, __ffs, int);
