@@ -1,0 +1,48 @@
+// Attention over a part of the keys and values is a state: the mean of the values, weighted by softmax, and
+// lse, the base-2 logarithm of the sum of the exponentials. Two states make that of both parts; one that saw
+// nothing has lse = -infinity.
+#pragma once
+#include "kiln/math.cuh"
+#include "kiln/reduce.cuh"
+#include "kiln/vector.cuh"
+
+namespace kiln {
+
+// N elements of what has been merged so far.
+template <int N>
+struct AttentionState {
+  f32 largest = -infinity(), sum = 0.0f, weighted[N] = {};
+
+  // COUNT states in their order. The mean of one that saw nothing is not looked at: it may be NaN.
+  template <int COUNT, typename T>
+  __device__ __forceinline__ void take(const f32 (&lse)[COUNT], const Vec<T, N> (&mean)[COUNT]) {
+    f32 seen = largest;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) seen = fmaxf(seen, lse[i]);
+    const f32 shift = finite_shift(seen), before = exp2_approx(largest - shift);
+    largest = seen;
+    sum *= before;
+#pragma unroll
+    for (int j = 0; j < N; ++j) weighted[j] *= before;
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      if (lse[i] == -infinity()) continue;
+      const f32 weight = exp2_approx(lse[i] - shift);
+      f32 x[N];
+      widen(mean[i], x);
+      sum += weight;
+#pragma unroll
+      for (int j = 0; j < N; ++j) weighted[j] = fmaf(weight, x[j], weighted[j]);
+    }
+  }
+
+  // Nothing seen: 0 and -infinity.
+  __device__ __forceinline__ void mean(f32 (&out)[N]) const {
+    const f32 factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+#pragma unroll
+    for (int j = 0; j < N; ++j) out[j] = weighted[j] * factor;
+  }
+  __device__ __forceinline__ f32 lse() const { return finite_shift(largest) + log2_approx(sum); }
+};
+
+}  // namespace kiln
