@@ -25,10 +25,10 @@ template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool
           int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices,
-                      i32* plan, f32* workspace, i32 workers, i32 page_size, i64 stride_o, i64 stride_o_head,
-                      i64 stride_q, i64 stride_q_head, i64 stride_k_page, i64 stride_k_slot,
-                      i64 stride_k_head, i64 stride_v_page, i64 stride_v_slot, i64 stride_v_head,
-                      f32 sm_scale, i32 window_left, f32* lse, i64 stride_lse, f32 soft_cap,
+                      i32* plan, f32* workspace, i32 workers, i32 kv_heads, i32 page_size, i64 stride_o,
+                      i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k_page,
+                      i64 stride_k_slot, i64 stride_k_head, i64 stride_v_page, i64 stride_v_slot,
+                      i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap, i32 window_left,
                       const f32* alibi_slopes, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
   using Shared = DecodeShared<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS>;
   using Ring = PagedRing<KV, D, DV, ROWS, STAGES>;
@@ -84,8 +84,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     shared.join.join(rows, typename Ring::Values{}, v_unit, warp, lane);
 
     T* const o_item = o + token * stride_o + first_head * stride_o_head;
-    f32* const own_lse =
-        item.whole() ? (lse ? lse + token * stride_lse + first_head : nullptr) : slots.lse(item.slot());
+    f32* const own_lse = item.whole() ? (lse ? lse + token * (kv_heads * GROUP) + first_head : nullptr)
+                                      : slots.lse(item.slot());
     if (thread < GROUP && own_lse) own_lse[thread] = shared.join.lse(thread);
 #pragma unroll 1
     for (int j = thread; j < GROUP * DV / 8; j += THREADS) {
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       f32 v[4];
       state.mean(v);
       store(o_item + row * stride_o_head + column, narrow<T>(v));
-      if (lse && column == 0) lse[token * stride_lse + first_head + row] = state.lse();
+      if (lse && column == 0) lse[token * (kv_heads * GROUP) + first_head + row] = state.lse();
     }
   }
 }

@@ -117,8 +117,8 @@ def parameters_of(batch, slopes=None, soft_cap=0.0, **more):
 
 def arguments(batch, o, plan, workspace, workers, sm_scale=None, window_left=-1, soft_cap=0.0, slopes=None, k_scale=None, v_scale=None, lse=None):
     per_head = k_scale is not None and k_scale.numel() > 1
-    return (o, batch.q, batch.k_cache, batch.v_cache, batch.kv_indices, plan, workspace, workers, batch.page_size, o.stride(0), o.stride(1), batch.q.stride(0), batch.q.stride(1),
-            *batch.k_cache.stride()[:3], *batch.v_cache.stride()[:3], float(sm_scale or 0.0), window_left, lse, 0 if lse is None else lse.stride(0), float(soft_cap), slopes, k_scale, v_scale,
+    return (o, batch.q, batch.k_cache, batch.v_cache, batch.kv_indices, plan, workspace, workers, batch.heads, batch.page_size, o.stride(0), o.stride(1), batch.q.stride(0), batch.q.stride(1),
+            *batch.k_cache.stride()[:3], *batch.v_cache.stride()[:3], float(sm_scale or 0.0), lse, float(soft_cap), window_left, slopes, k_scale, v_scale,
             int(per_head))
 
 
@@ -131,7 +131,7 @@ def run(batch, workers=None, want_lse=True, warps=4, parameters=None, plan_optio
     workers = workers or 2 * torch.cuda.get_device_properties(0).multi_processor_count
     heads = batch.heads * batch.group
     o = Guarded(batch.tokens, heads, batch.dv, dtype=batch.dtype, strides=((heads + 1) * (batch.dv + 8), batch.dv + 8, 1))
-    lse = Guarded(batch.tokens, heads, dtype="f32", strides=(heads + 3, 1)) if want_lse else None
+    lse = Guarded(batch.tokens, heads, dtype="f32") if want_lse else None
     plan = make_plan(batch, workers, options.get("window_left", -1), warps=warps, **(plan_options or {}))
     run = kernel("attn_decode_paged", **parameters_of(batch, options.get("slopes"), options.get("soft_cap", 0.0), **(parameters or {})))
     run(*arguments(batch, o.view, plan, workspace_of(batch, workers), workers, lse=lse.view if lse else None, **options))
@@ -284,7 +284,7 @@ def test_refused():
     o = torch.empty(1, 4, 128, device="cuda", dtype=torch.bfloat16)
     call = kernel("attn_decode_paged", **parameters_of(batch))
     good = list(arguments(batch, o, make_plan(batch, 4), workspace_of(batch, 4), 4))
-    for at, value, words in ((8, 0, ("page_size", "0")), (11, 129, ("strides", "129")), (13, 1001, ("caches", "1001"))):
+    for at, value, words in ((9, 0, ("page_size", "0")), (12, 129, ("strides", "129")), (14, 1001, ("caches", "1001"))):
         bad = list(good)
         bad[at] = value
         expect_refused(lambda: call(*bad), *words)
@@ -324,7 +324,7 @@ def bench():
 
         def ours(o, q, k, v, indices, plan, workspace, scale, call=call, workers=workers):
             strides = (page_size * heads * d, heads * d, d)
-            call(o, q, k, v, indices, plan, workspace, workers, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, -1, None, 0, 0.0, None, scale, scale, 0)
+            call(o, q, k, v, indices, plan, workspace, workers, heads, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, None, 0.0, -1, None, scale, scale, 0)
         launches = {"kiln": ours}
         if kv == "bf16":
             for label, backend in (("SDPA flash", "FLASH_ATTENTION"), ("SDPA cuDNN", "CUDNN_ATTENTION")):
