@@ -21,15 +21,12 @@ struct DecodeShared {
   i32 last;
 };
 
-template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES,
-          int WARPS, int BLOCKS>
+template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES, int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
-    attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices,
-                      i32* plan, f32* workspace, i32 workers, i32 kv_heads, i32 page_size, i64 stride_o,
-                      i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k_page,
-                      i64 stride_k_slot, i64 stride_k_head, i64 stride_v_page, i64 stride_v_slot,
-                      i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap, i32 window_left,
-                      const f32* alibi_slopes, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
+    attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices, i32* plan, f32* workspace, i32 workers, i32 kv_heads,
+                      i32 page_size, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k_page, i64 stride_k_slot, i64 stride_k_head,
+                      i64 stride_v_page, i64 stride_v_slot, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap, i32 window_left, const f32* alibi_slopes,
+                      const f32* k_scale, const f32* v_scale, i64 stride_scale) {
   using Shared = DecodeShared<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS>;
   using Ring = PagedRing<KV, D, DV, ROWS, STAGES>;
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
@@ -41,12 +38,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   pdl_wait();
   const AttentionPlan work{plan, workers};
   const AttentionSlots<GROUP, DV> slots{workspace, workers};
-  const PagedCache<KV> cache{k_cache,
-                             v_cache,
-                             kv_indices,
-                             page_size,
-                             {stride_k_page, stride_k_slot, stride_k_head},
-                             {stride_v_page, stride_v_slot, stride_v_head}};
+  const PagedCache<KV> cache{
+      k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
   Ring ring(cache, work, shared.ring[warp], warp, WARPS, lane, GROUP, window_left, items_begin, items_end);
   int stage = 0;
@@ -55,22 +48,18 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   for (i32 i = items_begin; i < items_end; ++i) {
     const AttentionItem item = work.item(i);
     const DecodeRange range(item, GROUP, window_left);
-    const i64 token = item.qo_begin + item.first_row / GROUP,
-              first_head = static_cast<i64>(item.kv_head) * GROUP;
+    const i64 token = item.qo_begin + item.first_row / GROUP, first_head = static_cast<i64>(item.kv_head) * GROUP;
     const f32 k_unit = load_scale<KV>(k_scale, stride_scale, item.kv_head) * product_unit<KV>();
     const f32 v_unit = load_scale<KV>(v_scale, stride_scale, item.kv_head) * product_unit<KV>();
     shared.queries.load_from(q + token * stride_q + first_head * stride_q_head, stride_q_head, warp, lane);
     __syncthreads();
-    Rows rows(typename Rows::Logits(softmax_scale(sm_scale, D) * k_unit, soft_cap), range.own,
-              shared.queries.factor, alibi_slopes + first_head, lane);
+    Rows rows(typename Rows::Logits(softmax_scale(sm_scale, D) * k_unit, soft_cap), range.own, shared.queries.factor, alibi_slopes + first_head, lane);
 
-    const u32 queries = shared.queries.place(lane), key_place = Ring::Keys::key_place(lane),
-              value_place = Ring::Values::value_place(lane);
+    const u32 queries = shared.queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
 #pragma unroll 1
     for (i32 at = range.begin + warp * ROWS; at < range.end; at += WARPS * ROWS) {
       ring.wait();
-      rows.template multiply_keys<decltype(shared.queries)>(
-          shared_address(shared.ring[warp].keys[stage]) + key_place, queries);
+      rows.template multiply_keys<decltype(shared.queries)>(shared_address(shared.ring[warp].keys[stage]) + key_place, queries);
       __syncwarp();  // all lanes have read the keys
       ring.copy_keys(stage);
       rows.weigh(at, range.end, lane);
@@ -84,8 +73,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     shared.join.join(rows, typename Ring::Values{}, v_unit, warp, lane);
 
     T* const o_item = o + token * stride_o + first_head * stride_o_head;
-    f32* const own_lse = item.whole() ? (lse ? lse + token * (kv_heads * GROUP) + first_head : nullptr)
-                                      : slots.lse(item.slot());
+    f32* const own_lse = item.whole() ? (lse ? lse + token * (kv_heads * GROUP) + first_head : nullptr) : slots.lse(item.slot());
     if (thread < GROUP && own_lse) own_lse[thread] = shared.join.lse(thread);
 #pragma unroll 1
     for (int j = thread; j < GROUP * DV / 8; j += THREADS) {

@@ -41,8 +41,8 @@ struct DecodeQueries {
         const u32 exponent = min(max(__float_as_uint(warp_reduce<32>(largest, Max{})) >> 23, 27u), 227u);
         const f32 inverse = __uint_as_float((254 - exponent) << 23);
         if (lane == 0) factor[row] = __uint_as_float(exponent << 23);
-        bits = {pack<C>(v[0] * inverse, v[1] * inverse), pack<C>(v[2] * inverse, v[3] * inverse),
-                pack<C>(v[4] * inverse, v[5] * inverse), pack<C>(v[6] * inverse, v[7] * inverse)};
+        bits = {pack<C>(v[0] * inverse, v[1] * inverse), pack<C>(v[2] * inverse, v[3] * inverse), pack<C>(v[4] * inverse, v[5] * inverse),
+                pack<C>(v[6] * inverse, v[7] * inverse)};
       }
       if (lane >= D / 8) continue;
       if constexpr (KvTile<KV, D>::BYTE) {  // of four neighbours, a lane's elements of k, the first two are
@@ -57,9 +57,7 @@ struct DecodeQueries {
   }
 
   // A lane's place in 8 rows, for operands() at element 0.
-  __device__ __forceinline__ u32 place(int lane) const {
-    return shared_address(rows) + Tile::offset(lane % 8, lane / 8);
-  }
+  __device__ __forceinline__ u32 place(int lane) const { return shared_address(rows) + Tile::offset(lane % 8, lane / 8); }
   // Elements [32 n, 32 n + 32) of 8 columns as two operands [element][column].
   __device__ static __forceinline__ void operands(u32 (&b)[4], u32 place, int columns, int n) {
     load_matrices(b, Tile::further(place + columns * 8 * 2 * D, 4 * n));
@@ -81,9 +79,7 @@ struct DecodeRows {
   SoftmaxRow softmax[N][2];          // sums: of this lane's rows
   f32 scores[M][N][4], output[DV / 16][N][4];
 
-  __device__ __forceinline__ DecodeRows(const Logits& logits, i32 own, const f32* q_factor, const f32* slopes,
-                                        int lane)
-      : logits(logits), own(own) {
+  __device__ __forceinline__ DecodeRows(const Logits& logits, i32 own, const f32* q_factor, const f32* slopes, int lane) : logits(logits), own(own) {
 #pragma unroll
     for (int n = 0; n < N; ++n) {
 #pragma unroll
@@ -164,11 +160,9 @@ struct DecodeRows {
       for (int p = 0; p < 2; ++p) {
         largest[n][p] = fmaxf(scores[0][n][p], scores[0][n][p + 2]);
 #pragma unroll
-        for (int m = 1; m < M; ++m)
-          largest[n][p] = fmaxf(largest[n][p], fmaxf(scores[m][n][p], scores[m][n][p + 2]));
+        for (int m = 1; m < M; ++m) largest[n][p] = fmaxf(largest[n][p], fmaxf(scores[m][n][p], scores[m][n][p + 2]));
 #pragma unroll
-        for (int lanes = 4; lanes < 32; lanes *= 2)
-          largest[n][p] = fmaxf(largest[n][p], shuffle_xor(largest[n][p], lanes));
+        for (int lanes = 4; lanes < 32; lanes *= 2) largest[n][p] = fmaxf(largest[n][p], shuffle_xor(largest[n][p], lanes));
         largest[n][p] *= scale(n, p);
         outgrown |= softmax[n][p].outgrown(largest[n][p]);
       }
@@ -181,8 +175,7 @@ struct DecodeRows {
       }
     }
     each([&](int m, int n, int i) {
-      const f32 s = scale(n, i % 2),
-                weight = exp2_approx(fmaf(scores[m][n][i], s, softmax[n][i % 2].offset()));
+      const f32 s = scale(n, i % 2), weight = exp2_approx(fmaf(scores[m][n][i], s, softmax[n][i % 2].offset()));
       scores[m][n][i] = weight;
       softmax[n][i % 2].sum += weight;
     });
@@ -247,8 +240,7 @@ struct DecodeJoin {
   __device__ __forceinline__ f32 total(int column, f32 largest) const {
     f32 out = 0.0f;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w)
-      out += sum[w][column] * exp2_approx(shift[w][column] - finite_shift(largest));
+    for (int w = 0; w < WARPS; ++w) out += sum[w][column] * exp2_approx(shift[w][column] - finite_shift(largest));
     return out;
   }
   __device__ __forceinline__ f32 lse(int column) const {
@@ -276,8 +268,7 @@ struct DecodeJoin {
       for (int p = 0; p < 2; ++p) {
         const int column = 8 * n + lane % 4 * 2 + p;
         const f32 l = largest(column), all = total(column, l);
-        rows.rescale(n, p,
-                     all > 0.0f ? exp2_approx(shift[warp][column] - finite_shift(l)) * v_scale / all : 0.0f);
+        rows.rescale(n, p, all > 0.0f ? exp2_approx(shift[warp][column] - finite_shift(l)) * v_scale / all : 0.0f);
       }
     }
 #pragma unroll 1

@@ -57,9 +57,8 @@ struct PagedRing {
       number;    // of this lane's token: its page's entry in indices, its place in the page, the page
   i32 rows = 0;  // tokens that the published step has; any more are zeros
 
-  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const AttentionPlan& plan, Shared& shared,
-                                       int warp, int warps, int lane, int group, i32 window_left,
-                                       i32 items_begin, i32 items_end)
+  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const AttentionPlan& plan, Shared& shared, int warp, int warps, int lane, int group,
+                                       i32 window_left, i32 items_begin, i32 items_end)
       : cache(cache),
         plan(plan),
         shared(shared),
@@ -124,9 +123,7 @@ struct PagedRing {
     rows = end - at;
     if (rows <= 0) return;
     if (lane < ROWS) {
-      const auto offset = [&](const PageStrides& s) {
-        return number * s.page + entry * s.slot + head * s.head;
-      };
+      const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + head * s.head; };
       shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
     }
     __syncwarp();
@@ -149,9 +146,7 @@ struct PagedRing {
 #pragma unroll
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;
-        copy_async_or_zero(to + Tile::offset(row, chunk),
-                           base + offset(shared.places[row]) + chunk * (16 / static_cast<int>(sizeof(KV))),
-                           row < rows);
+        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(shared.places[row]) + chunk * (16 / static_cast<int>(sizeof(KV))), row < rows);
       }
     }
     copy_async_commit();
