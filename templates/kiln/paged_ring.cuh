@@ -143,7 +143,7 @@ struct PagedRing {
   __device__ __forceinline__ void copy(u8* stage, const KV* base, Offset offset) const {
     if (rows > 0) {
       const u32 to = shared_address(stage);
-#pragma unroll
+#pragma unroll 4  // of all, addresses would take 30 registers
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;
         copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(shared.places[row]) + chunk * (16 / static_cast<int>(sizeof(KV))), row < rows);
