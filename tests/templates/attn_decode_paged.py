@@ -2,12 +2,11 @@
 
 Every cache is NaN where no token of a request lies, behind the last page's length above all.
 """
-import ctypes
 import itertools
-import os
 
 import torch
 
+from attention_plan import AttentionPlan
 from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 SANITIZE = ["attn_decode_paged T=bf16 D=128 GROUP=4 kv_tokens=3000 requests=5", "attn_decode_paged T=f16 D=64 GROUP=16 KV=e4m3 kv_tokens=3000 requests=5 page_size=1",
@@ -84,57 +83,32 @@ class Batch:
         return o, lse
 
 
-@__import__("functools").cache
-def _shim():
-    return ctypes.CDLL(os.environ["KILN_PLAN_SHIM"])
-
-
-def tile_kv(batch, warps=4):
-    rows = 16 * max(1, min(2, 8192 // (16 * (batch.d + batch.dv) * DTYPES[batch.kv].itemsize)))
-    return rows * warps
-
-
-def make_plan(batch, workers, window_left=-1, out=None, lengths=None, warps=4, tile_cost=1, min_units=1, tile=None):
-    """The plan in device memory; `out`: into this buffer."""
-    as_array = lambda values, kind: (kind * len(values))(*values)
-    requests = len(batch.lengths)
-    words = torch.empty(1 << 20, dtype=torch.int32)
-    qo = None if batch.qo == 1 else as_array([i * batch.qo for i in range(requests + 1)], ctypes.c_int)
-    used = _shim().plan_shim(as_array([batch.group, tile or tile_kv(batch, warps), batch.group, tile_cost, min_units], ctypes.c_long),
-                             as_array([requests, batch.tokens, batch.heads, workers], ctypes.c_long), ctypes.c_long(requests), qo,
-                             as_array(batch.kv_indptr, ctypes.c_int), as_array(batch.last_page_len, ctypes.c_int), ctypes.c_long(batch.page_size),
-                             ctypes.c_long(window_left), ctypes.c_void_p(words.data_ptr()), ctypes.c_long(len(words)))
-    assert used > 0
-    if out is None:
-        out = torch.full((used + 4096,), -1, dtype=torch.int32, device="cuda")
-    out[:used].copy_(words[:used])
-    return out
+def make_plan(call, batch, workers=0, window_left=-1, plan=None):
+    """The batch's plan and workspace in device memory; `plan`: into the buffers of this one. workers 0: as many as the manifest says."""
+    plan = plan or AttentionPlan(call, len(batch.lengths), batch.heads, max_tokens=batch.tokens, workers=workers)
+    return plan(batch.kv_indptr, qo_indptr=None if batch.qo == 1 else [i * batch.qo for i in range(len(batch.lengths) + 1)], last_page_len=batch.last_page_len,
+                page_size=batch.page_size, window_left=window_left)
 
 
 def parameters_of(batch, slopes=None, soft_cap=0.0, **more):
     return dict(T=batch.dtype, D=batch.d, GROUP=batch.group, KV=batch.kv, DV=batch.dv, SOFT_CAP=bool(soft_cap), ALIBI=slopes is not None, **more)
 
 
-def arguments(batch, o, plan, workspace, workers, sm_scale=None, window_left=-1, soft_cap=0.0, slopes=None, k_scale=None, v_scale=None, lse=None):
+def arguments(batch, o, plan, sm_scale=None, window_left=-1, soft_cap=0.0, slopes=None, k_scale=None, v_scale=None, lse=None):
     per_head = k_scale is not None and k_scale.numel() > 1
-    return (o, batch.q, batch.k_cache, batch.v_cache, batch.kv_indices, plan, workspace, workers, batch.heads, batch.page_size, o.stride(0), o.stride(1), batch.q.stride(0), batch.q.stride(1),
+    return (o, batch.q, batch.k_cache, batch.v_cache, batch.kv_indices, plan.words, plan.workspace, plan.workers, batch.heads, batch.page_size, o.stride(0), o.stride(1), batch.q.stride(0), batch.q.stride(1),
             *batch.k_cache.stride()[:3], *batch.v_cache.stride()[:3], float(sm_scale or 0.0), lse, float(soft_cap), window_left, slopes, k_scale, v_scale,
             int(per_head))
 
 
-def workspace_of(batch, workers):
-    return torch.full((2 * workers * batch.group * (batch.dv + 1),), float("nan"), device="cuda")
-
-
-def run(batch, workers=None, want_lse=True, warps=4, parameters=None, plan_options=None, **options):
+def run(batch, workers=0, want_lse=True, parameters=None, **options):
     """o and lse, guarded: what is written beside them is found by check()."""
-    workers = workers or 2 * torch.cuda.get_device_properties(0).multi_processor_count
     heads = batch.heads * batch.group
     o = Guarded(batch.tokens, heads, batch.dv, dtype=batch.dtype, strides=((heads + 1) * (batch.dv + 8), batch.dv + 8, 1))
     lse = Guarded(batch.tokens, heads, dtype="f32") if want_lse else None
-    plan = make_plan(batch, workers, options.get("window_left", -1), warps=warps, **(plan_options or {}))
-    run = kernel("attn_decode_paged", **parameters_of(batch, options.get("slopes"), options.get("soft_cap", 0.0), **(parameters or {})))
-    run(*arguments(batch, o.view, plan, workspace_of(batch, workers), workers, lse=lse.view if lse else None, **options))
+    call = kernel("attn_decode_paged", **parameters_of(batch, options.get("slopes"), options.get("soft_cap", 0.0), **(parameters or {})))
+    plan = make_plan(call, batch, workers, options.get("window_left", -1))
+    call(*arguments(batch, o.view, plan, lse=lse.view if lse else None, **options))
     return o, lse
 
 
@@ -223,10 +197,10 @@ def test_a_captured_graph_follows_new_plans():
     """200 steps of growing lengths under one graph: the plan's buffer, the workspace and the page table never move."""
     steps, start = 200, [3, 500, 0, 90, 1000, 64]
     batch = Batch([n + steps for n in start], 16, heads=8)
-    full, workers = list(batch.last_page_len), 264
+    full = list(batch.last_page_len)
     o, lse = torch.empty(6, 32, 128, device="cuda", dtype=torch.bfloat16), torch.empty(6, 32, device="cuda")
-    plan, workspace = torch.full((1 << 18,), -1, dtype=torch.int32, device="cuda"), workspace_of(batch, workers)
     call = kernel("attn_decode_paged", **parameters_of(batch))
+    plan = make_plan(call, batch)
 
     def replan(step):
         """The page table is that of the full lengths: only the lengths grow."""
@@ -240,15 +214,15 @@ def test_a_captured_graph_follows_new_plans():
             indptr.append(indptr[-1] + p)
         batch.kv_indices[:indptr[-1]] = torch.cat(indices)
         batch.kv_indptr = indptr
-        make_plan(batch, workers, out=plan)
+        make_plan(call, batch, plan=plan)
         batch.kv_indptr = keep
     table = batch.kv_indices.clone()
     replan(1)
-    call(*arguments(batch, o, plan, workspace, workers, lse=lse))
+    call(*arguments(batch, o, plan, lse=lse))
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        call(*arguments(batch, o, plan, workspace, workers, lse=lse))
+        call(*arguments(batch, o, plan, lse=lse))
     worst, all_first = 0.0, list(batch.first)
     for step in range(1, steps + 1):
         replan(step)
@@ -283,7 +257,7 @@ def test_refused():
     batch = Batch([20], 16, heads=1)
     o = torch.empty(1, 4, 128, device="cuda", dtype=torch.bfloat16)
     call = kernel("attn_decode_paged", **parameters_of(batch))
-    good = list(arguments(batch, o, make_plan(batch, 4), workspace_of(batch, 4), 4))
+    good = list(arguments(batch, o, make_plan(call, batch, 4)))
     for at, value, words in ((9, 0, ("page_size", "0")), (12, 129, ("strides", "129")), (14, 1001, ("caches", "1001"))):
         bad = list(good)
         bad[at] = value
@@ -304,25 +278,28 @@ def sdpa(backend):
     return launch
 
 
+def buffers(plan):
+    return plan.words, plan.workspace
+
+
 def bench():
-    sms = torch.cuda.get_device_properties(0).multi_processor_count
     for hq, kv, requests, length in [(32, "bf16", b, n) for b in (1, 16, 64, 256) for n in (1024, 4096, 8192, 32768)] + [(64, "bf16", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096))] + \
             [(32, "e4m3", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096), (256, 4096))]:
         heads, d, page_size, group = 8, 128, 16, hq // 8
         if requests * length > 1 << 20:
             continue
-        pages, workers = requests * length // page_size, 2 * sms
+        pages = requests * length // page_size
         shape = Batch([1], page_size, heads, group, d, kv=kv)
         shape.lengths, shape.tokens = [length] * requests, requests
         shape.kv_indptr, shape.last_page_len = [i * length // page_size for i in range(requests + 1)], [page_size] * requests
         call = kernel("attn_decode_paged", T="bf16", D=d, GROUP=group, KV=kv)
 
-        def make(pages=pages, requests=requests, hq=hq, kv=kv, shape=shape, workers=workers):
+        def make(pages=pages, requests=requests, hq=hq, kv=kv, shape=shape, call=call):
             caches = [torch.empty(pages, page_size, heads, d, device="cuda", dtype=torch.bfloat16).normal_().to(DTYPES[kv]) for _ in "kv"]
-            return (torch.empty(requests, hq, d, device="cuda", dtype=torch.bfloat16), normal(requests, hq, d), *caches, torch.randperm(pages, device="cuda").int(), make_plan(shape, workers),
-                    workspace_of(shape, workers), torch.ones(1, device="cuda"))
+            return (torch.empty(requests, hq, d, device="cuda", dtype=torch.bfloat16), normal(requests, hq, d), *caches, torch.randperm(pages, device="cuda").int(), *buffers(make_plan(call, shape)),
+                    torch.ones(1, device="cuda"))
 
-        def ours(o, q, k, v, indices, plan, workspace, scale, call=call, workers=workers):
+        def ours(o, q, k, v, indices, plan, workspace, scale, call=call, workers=make_plan(call, shape).workers):
             strides = (page_size * heads * d, heads * d, d)
             call(o, q, k, v, indices, plan, workspace, workers, heads, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, None, 0.0, -1, None, scale, scale, 0)
         launches = {"kiln": ours}

@@ -51,7 +51,8 @@ TEST_F(AttnMergeTest, WeighsStatesByTheirLseAndPassesOverThoseThatSawNothing) {
   const Merged want = expected(v, s);
 
   const Pair pair = get("attn_merge", {{"T", Dtype::bf16}, {"D", kD}});
-  const DeviceArray v_device(*driver_, v), s_device(*driver_, s);
+  const DeviceArray v_device(*driver_, v);
+  const DeviceArray s_device(*driver_, s);
   const DeviceArray out(*driver_, std::vector<std::uint16_t>(kTokens * kRow, 0x7fff));
   const DeviceArray s_out(*driver_, std::vector<float>(kTokens * kHeads, 1.0f));
   const DeviceArray out_double(*driver_, std::vector<double>(kTokens * kRow, 1.0)),
