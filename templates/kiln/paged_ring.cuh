@@ -51,8 +51,9 @@ struct PagedRing {
   Shared& shared;
   const int warp, warps, lane, group;
   const i32 window_left;
-  i32 item, items_end;  // those that are not yet begun
-  i32 at, end = 0;      // tokens of the item: those of the next step begin at `at`
+  const i32 step_pages, step_entries;  // a step of all warps: whole pages, and tokens of the next one
+  i32 item, items_end;                 // those that are not yet begun
+  i32 at, end = 0;                     // tokens of the item: those of the next step begin at `at`
   i32 table, head, page, entry,
       number;    // of this lane's token: its page's entry in indices, its place in the page, the page
   i32 rows = 0;  // tokens that the published step has; any more are zeros
@@ -67,11 +68,12 @@ struct PagedRing {
         lane(lane),
         group(group),
         window_left(window_left),
+        step_pages(warps * ROWS / cache.page_size),
+        step_entries(warps * ROWS % cache.page_size),
         item(items_begin),
         items_end(items_end) {
-    next_item();
 #pragma unroll 1
-    for (int stage = 0; stage < STAGES; ++stage) {
+    for (int stage = -1; stage < STAGES; ++stage) {  // at -1 there is nothing to copy yet: it goes to the first item
       copy_keys(stage);
       copy_values(stage);
     }
@@ -121,8 +123,7 @@ struct PagedRing {
   // The places of a step's tokens, for all lanes; and on to the next step.
   __device__ __forceinline__ void publish() {
     rows = end - at;
-    if (rows <= 0) return;
-    if (lane < ROWS) {
+    if (lane < ROWS && rows > 0) {
       const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + head * s.head; };
       shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
     }
@@ -131,10 +132,9 @@ struct PagedRing {
     if (at >= end) {
       next_item();
     } else {
-      entry += warps * ROWS;
-      const u32 pages = static_cast<u32>(entry) / static_cast<u32>(cache.page_size);
-      table += pages;
-      entry -= pages * cache.page_size;
+      table += step_pages;
+      entry += step_entries;
+      if (entry >= cache.page_size) entry -= cache.page_size, ++table;
       look_up();
     }
   }
