@@ -38,7 +38,7 @@ struct AttentionState {
 
   // Nothing seen: 0 and -infinity.
   __device__ __forceinline__ void mean(f32 (&out)[N]) const {
-    const f32 factor = sum == 0.0f ? 0.0f : 1.0f / sum;
+    const f32 factor = sum == 0.0f ? 0.0f : reciprocal_approx(sum);
 #pragma unroll
     for (int j = 0; j < N; ++j) out[j] = weighted[j] * factor;
   }

@@ -268,7 +268,7 @@ struct DecodeJoin {
       for (int p = 0; p < 2; ++p) {
         const int column = 8 * n + lane % 4 * 2 + p;
         const f32 l = largest(column), all = total(column, l);
-        rows.rescale(n, p, all > 0.0f ? exp2_approx(shift[warp][column] - finite_shift(l)) * v_scale / all : 0.0f);
+        rows.rescale(n, p, all > 0.0f ? exp2_approx(shift[warp][column] - finite_shift(l)) * v_scale * reciprocal_approx(all) : 0.0f);
       }
     }
 #pragma unroll 1
