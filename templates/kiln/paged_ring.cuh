@@ -51,12 +51,11 @@ struct PagedRing {
   Shared& shared;
   const int warp, warps, lane, group;
   const i32 window_left;
-  const i32 step_pages, step_entries;  // a step of all warps: whole pages, and tokens of the next one
-  i32 item, items_end;                 // those that are not yet begun
-  i32 at, end = 0;                     // tokens of the item: those of the next step begin at `at`
-  i32 table, head, page, entry,
-      number;    // of this lane's token: its page's entry in indices, its place in the page, the page
-  i32 rows = 0;  // tokens that the published step has; any more are zeros
+  const i32 step_pages, step_entries;              // a step of all warps: whole pages, and tokens of the next one
+  i32 item, items_end;                             // those that are not yet begun
+  i32 at = 0, end = 0;                             // tokens of the item: those of the next step begin at `at`
+  i32 table = 0, head = 0, entry = 0, number = 0;  // of this lane's token: its page's place in indices, its place in the page, the page
+  i32 rows = 0;                                    // tokens that the published step has; any more are zeros
 
   __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const AttentionPlan& plan, Shared& shared, int warp, int warps, int lane, int group,
                                        i32 window_left, i32 items_begin, i32 items_end)
