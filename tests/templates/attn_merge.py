@@ -3,7 +3,7 @@ import itertools
 
 import torch
 
-from harness import DTYPES, TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
+from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 SANITIZE = ["attn_merge T=bf16 D=128 tokens=37", "attn_merge T=f32 D=80 OUT=bf16 states=11 tokens=33 heads=3", "attn_merge T=f16 D=256 PAIR=true tokens=37"]
 
