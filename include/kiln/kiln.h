@@ -444,7 +444,8 @@ KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kil
  * buffer. Nothing here makes a driver call or allocates device memory. Thread-safe.
  *
  * A workspace belongs to one launch at a time; it holds nothing between launches and need not be set. A plan
- * may be launched any number of times, one launch after the other. */
+ * may be launched any number of times, one launch after the other, by the kernel that it was made with:
+ * another specialisation may have other tiles. */
 
 /* What no batch of a buffer may pass. */
 typedef struct kiln_attention_limits {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <fstream>
-#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,18 +19,28 @@ std::string device_header() {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// Names of the i32 fields of a struct, "reserved[5]" as it is written.
+std::string without_comments(const std::string& text) {
+  std::istringstream in(text);
+  std::string out;
+  for (std::string line; std::getline(in, line);) out += line.substr(0, line.find("//")) + '\n';
+  return out;
+}
+
+/// Names of the i32 fields of a struct, in the order of their declarations.
 std::vector<std::string> fields_of(const std::string& name) {
-  const std::string text = device_header();
+  const std::string text = without_comments(device_header());
   const auto begin = text.find("struct " + name + " {");
   if (begin == std::string::npos) return {};
-  const std::string body =
-      std::regex_replace(text.substr(begin, text.find("\n\n", begin) - begin), std::regex("//[^\n]*"), "");
+  const std::string body = text.substr(begin, text.find("\n\n", begin) - begin);
   std::vector<std::string> out;
-  const std::regex declaration(R"(\bi32\s+((?:\w+(?:\[\d+\])?(?:\s*,\s*)?)+);)"), field(R"(\w+(?:\[\d+\])?)");
-  for (std::sregex_iterator d(body.begin(), body.end(), declaration), end; d != end; ++d) {
-    const std::string names = (*d)[1];
-    for (std::sregex_iterator f(names.begin(), names.end(), field); f != end; ++f) out.push_back(f->str());
+  for (auto at = body.find("i32 "); at != std::string::npos; at = body.find("i32 ", at + 1)) {
+    const std::string declared = body.substr(at + 4, body.find_first_of(";(", at) - at - 4);
+    if (body[body.find_first_of(";(", at)] == '(') break;  // a function: the fields are above
+    std::istringstream names(declared);
+    for (std::string field; std::getline(names, field, ',');) {
+      const auto first = field.find_first_not_of(" \n");
+      out.push_back(field.substr(first, field.find_first_of(" [", first) - first));
+    }
   }
   return out;
 }
@@ -42,7 +52,7 @@ void expect_fields(const std::string& name, const std::vector<std::pair<std::str
   const auto device = fields_of(name);
   ASSERT_EQ(device.size(), host.size()) << name;
   for (std::size_t i = 0; i < host.size(); ++i) {
-    EXPECT_EQ(device[i].substr(0, device[i].find('[')), host[i].first) << name;
+    EXPECT_EQ(device[i], host[i].first) << name;
     EXPECT_EQ(host[i].second, 4 * i) << name << " " << host[i].first;
   }
 }
