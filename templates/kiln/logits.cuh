@@ -40,35 +40,35 @@ struct Visible {
   __device__ __forceinline__ bool operator()(i32 kv) const { return kv >= first && kv <= last; }
 };
 
-// Of token `qo` of a request. window_left < 0: no window; it reaches so many tokens to the left of the row's own.
+// Of token `qo`, below qo_len, of a request. window_left < 0: no window; it reaches so many tokens to the left of the row's own.
 template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left) {
   const i32 own = qo + kv_len - qo_len;
-  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x7fffffff, CAUSAL ? min(own, kv_len - 1) : kv_len - 1};
+  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x7fffffff, CAUSAL ? own : kv_len - 1};
 }
 
-// A custom mask is the bits of [qo_len][kv_len] of each request, bit 0 of a byte first; a request begins at a byte.
+// A custom mask is the bits of [qo_len][kv_len] of each request, bit 0 of a byte first; a request begins at a byte. It is read in aligned words of
+// 4 bytes that hold bits of the request, the last of which may end behind it.
 struct MaskBits {
   const u8* request;  // the request's first byte
   i32 kv_len;
 
-  // Bits of N pairs of neighbouring kv tokens of a row of q, the pairs 8 apart: pair i is bits 2i and 2i + 1, of the tokens kv + 8i and kv + 8i + 1.
-  // Tokens from kv_len on have any bits. REQUIRES: kv is even.
-  template <int N>
-  __device__ __forceinline__ u32 pairs(i32 qo, i32 kv) const {
-    static_assert(N <= 16, "32 bits");
+  // Bit i is that of kv token kv + i, for the TOKENS next ones, below kv_len; what follows is undefined.
+  template <int TOKENS>
+  __device__ __forceinline__ u64 window(i32 qo, i32 kv) const {
+    static_assert(TOKENS <= 64, "64 bits");
     const i64 bit = static_cast<i64>(qo) * kv_len + kv;
-    const u8* const bytes = request + bit / 8;
-    const int shift = static_cast<int>(bit % 8);
-    u32 out = 0;
+    const u64 address = reinterpret_cast<u64>(request) + bit / 8;
+    const u32* const words = reinterpret_cast<const u32*>(address & ~3ull);
+    const int shift = static_cast<int>(address & 3) * 8 + static_cast<int>(bit % 8), bits = shift + min(TOKENS, kv_len - kv);
+    u32 word[TOKENS / 32 + 1] = {};
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      u32 word = 0;
-      if (kv + 8 * i < kv_len) word = load<1>(bytes + i).word[0];
-      if (shift == 7 && kv + 8 * i + 1 < kv_len) word |= load<1>(bytes + i + 1).word[0] << 8;  // the pair lies in two bytes
-      out |= (word >> shift & 3) << (2 * i);
+    for (int i = 0; i <= TOKENS / 32; ++i) {
+      if (32 * i < bits) word[i] = load<1>(words + i).word[0];
     }
-    return out;
+    const u32 low = __funnelshift_r(word[0], word[1], shift);
+    if constexpr (TOKENS <= 32) return low;
+    return static_cast<u64>(__funnelshift_r(word[1], word[TOKENS / 32], shift)) << 32 | low;
   }
 };
 

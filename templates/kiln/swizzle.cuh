@@ -11,7 +11,7 @@ __device__ __forceinline__ u32 shared_address(const void* p) { return static_cas
 template <int BYTES>
 struct Swizzled {
   static_assert(BYTES % 128 == 0, "rows of whole 128 bytes");
-  static constexpr int CHUNKS = BYTES / 16;
+  static constexpr int PITCH = BYTES, CHUNKS = BYTES / 16;
 
   // Bytes from the begin of the tile, which is aligned to 1024 bytes.
   __device__ static constexpr u32 offset(int row, int chunk) { return row * BYTES + ((chunk ^ (row & 7)) * 16); }

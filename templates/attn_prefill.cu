@@ -1,0 +1,129 @@
+// Attention of a ragged batch: o = softmax(q k^T) v for tokens that see those of their own request, the query heads of a kv head packed as rows.
+//
+// A block, one of a grid that never changes, works off its items of the plan: tiles of TILE_ROWS packed rows, or parts of one. k and v come in blocks
+// of TILE_KV tokens by cp.async while those before are multiplied; a warp keeps its rows' sums of v in registers, and the weights go from one product
+// to the next without leaving them. Only blocks that a mask cuts are masked. The last of a tile's parts merges them all.
+#include "kiln/attention_plan.cuh"
+#include "kiln/attention_tile.cuh"
+#include "kiln/logits.cuh"
+#include "kiln/pdl.cuh"
+
+namespace kiln {
+
+template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI, bool MASK, int TILE_ROWS, int TILE_KV, int WARPS,
+          int STAGES, int BLOCKS>
+__global__ void __launch_bounds__(32 * WARPS, BLOCKS)
+    attn_prefill(T* o, const T* q, const T* k, const T* v, i32* plan, f32* workspace, i32 workers, i32 kv_heads, i64 stride_o, i64 stride_o_head,
+                 i64 stride_q, i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap,
+                 i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
+  using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, WARPS>;
+  using Row = PackedRow<GROUP>;
+  extern __shared__ __align__(1024) u8 shared[];
+  __shared__ i32 last_part;
+  const int warp = threadIdx.x / 32;
+  u8* const q_rows = shared + warp * Tile::WARP_ROWS * Tile::RowOfK::PITCH;  // the warp's
+  const u32 blocks = shared_address(shared) + Tile::Q_BYTES;                 // STAGES times k and v
+  const LogitTransform<SOFT_CAP, ALIBI> transform(softmax_scale(sm_scale, D), soft_cap);
+  const AttentionPlan work{plan, workers};
+  const AttentionSlots<TILE_ROWS, DV> slots{workspace, workers};
+
+  pdl_wait();
+  for (i32 i = work.begin(blockIdx.x); i < work.end(blockIdx.x); ++i) {
+    Tile tile;
+    {
+      const AttentionItem item = work.item(i);
+      const i32 first_row = item.first_row + warp * Tile::WARP_ROWS, ahead = item.kv_len - item.qo_len;
+      Tile::template copy_rows<GROUP>(shared_address(q_rows), q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head, stride_q,
+                                      stride_q_head, first_row, item.qo_len * GROUP);
+      BlockCopy<T, D, TILE_KV, WARPS> next_k(k + (item.kv_base + item.kv_begin) * stride_k + item.kv_head * stride_k_head, stride_k);
+      BlockCopy<T, DV, TILE_KV, WARPS> next_v(v + (item.kv_base + item.kv_begin) * stride_v + item.kv_head * stride_v_head, stride_v);
+      tile.clear();
+      __syncthreads();  // nobody reads the blocks of the item before any more
+      next_k(blocks, item.kv_end - item.kv_begin);
+      if constexpr (STAGES == 2) next_v(blocks + Tile::K_BYTES, item.kv_end - item.kv_begin);
+      copy_async_commit();
+
+      u32 k_block = blocks;
+#pragma unroll 1
+      for (i32 kv = item.kv_begin; kv < item.kv_end; kv += TILE_KV) {
+        const i32 left = item.kv_end - kv - TILE_KV;  // behind this block
+        const u32 v_block = k_block + Tile::K_BYTES;
+        f32 s[Tile::M][Tile::N][4];
+        u64 bits = 0;  // of the mask, for row threadIdx.x % WARP_ROWS of the warp
+        if constexpr (MASK) {
+          const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
+          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv);
+        }
+        copy_async_wait<0>();
+        __syncthreads();
+        if constexpr (STAGES == 2) {
+          const u32 other = 2 * blocks + Tile::K_BYTES + Tile::V_BYTES - k_block;
+          if (left > 0) {
+            next_k(other, left);
+            next_v(other + Tile::K_BYTES, left);
+          }
+          copy_async_commit();
+          tile.multiply(s, shared_address(q_rows), k_block);
+          k_block = other;
+        } else {
+          next_v(v_block, left + TILE_KV);
+          copy_async_commit();
+          tile.multiply(s, shared_address(q_rows), k_block);
+          copy_async_wait<0>();
+          __syncthreads();
+          if (left > 0) next_k(k_block, left);
+          copy_async_commit();
+        }
+
+        if constexpr (!transform.IDENTITY) {
+          tile.for_rows(s, [&](u32 r, auto each) {
+            const Row row(first_row + r);
+            const f32 slope = ALIBI ? load_one(alibi_slopes + item.kv_head * GROUP + row.head) * transform.unit : 0.0f;
+            const f32 bias = slope * static_cast<f32>(kv + static_cast<i32>(Tile::column()) - row.token);
+            each([&](f32 x, int column) { return transform(x, bias + slope * static_cast<f32>(column)); });
+          });
+        }
+        const i32 own_first = Row(first_row).token + ahead, own_last = Row(first_row + Tile::WARP_ROWS - 1).token + ahead;
+        if (MASK || left < 0 || (CAUSAL && kv + TILE_KV - 1 > own_first) || (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
+          tile.for_rows(s, [&](u32 r, auto each) {
+            const i32 begin = kv + static_cast<i32>(Tile::column());
+            const Visible sees = visible<CAUSAL && !MASK, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
+            const i32 first = sees.first - begin, last = WINDOW ? sees.last - begin : fresh(sees.last - begin);  // or predicates of all rows spill
+            u64 own_bits = 0;
+            if constexpr (MASK) own_bits = shuffle<TILE_KV>(bits, r) >> Tile::column();
+            each([&](f32 x, int column) {
+              const bool seen = (!WINDOW || column >= first) && column <= last && (!MASK || (own_bits >> column & 1) != 0);
+              return seen ? x : -infinity();
+            });
+          });
+        }
+
+        tile.rescale(s, transform.scale());
+        tile.accumulate(s, transform.scale(), v_block);
+      }
+    }
+    if (i + 1 == work.end(blockIdx.x)) pdl_launch_dependents();
+    copy_async_wait<0>();  // an item without kv has begun to copy, too
+    __syncwarp();
+    tile.finish();
+
+    const AttentionItem item = work.item(fresh(i));
+    const i32 first_row = item.first_row + warp * Tile::WARP_ROWS, rows = item.qo_len * GROUP;
+    const auto emit_lse = [&](u32 r, f32 x) {
+      const Row row(first_row + r);
+      if (lse && first_row + static_cast<i32>(r) < rows) lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP + row.head] = x;
+    };
+    if (item.whole()) {
+      tile.stage(q_rows, emit_lse);
+    } else {
+      tile.save(slots.o(item.slot()), slots.lse(item.slot()) + warp * Tile::WARP_ROWS);
+      if (!work.arrive(item, &last_part)) continue;
+      tile.merge(slots.o(item.first_slot), slots.lse(item.first_slot) + warp * Tile::WARP_ROWS, item.parts, q_rows, emit_lse);
+    }
+    __syncwarp();
+    Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head, stride_o, stride_o_head, q_rows, first_row, rows);
+    __syncwarp();
+  }
+}
+
+}  // namespace kiln

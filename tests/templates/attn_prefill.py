@@ -1,0 +1,307 @@
+"""attn_prefill against float64: ragged batches with every option and their combinations, parts of tiles merged, plans replaced under a graph."""
+import itertools
+import math
+
+import torch
+
+from attention_plan import AttentionPlan
+from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, prefetch
+
+TOLERANCE = {"f16": 1e-3, "bf16": 4e-3}
+SANITIZE = ["attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=301 kv_tokens=777 workers=7",
+            "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true WINDOW=true window_left=50 qo_tokens=99 kv_tokens=333 workers=5",
+            "attn_prefill T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_tokens=257 workers=9"]
+
+
+class Options:
+    """What a launch is specialised for and given; `mask`: the share of kv tokens that are seen."""
+
+    def __init__(self, T="bf16", d=128, dv=None, group=4, kv_heads=2, causal=True, window=-1, cap=0.0, alibi=False, mask=None, sm_scale=0.0, **tile):
+        self.T, self.d, self.dv, self.group, self.kv_heads, self.causal, self.window = T, d, dv or (128 if d == 192 else d), group, kv_heads, causal, window
+        self.cap, self.alibi, self.mask, self.sm_scale, self.tile = cap, alibi, mask, sm_scale, tile
+
+    @property
+    def parameters(self):
+        return dict(T=self.T, D=self.d, DV=self.dv, GROUP=self.group, CAUSAL=self.causal, WINDOW=self.window >= 0, SOFT_CAP=self.cap > 0, ALIBI=self.alibi,
+                    MASK=self.mask is not None, **self.tile)
+
+    def __str__(self):
+        return " ".join(f"{k}={v}" for k, v in vars(self).items())
+
+
+def laid_out(tokens, heads, d, dtype, layout):
+    """[tokens, heads, d] as views of NaN: NHD, HND, or padded by rows of other tensors."""
+    if layout == "NHD":
+        return torch.full((tokens, heads, d), math.nan, device="cuda", dtype=DTYPES[dtype])
+    if layout == "HND":
+        return torch.full((heads, tokens, d), math.nan, device="cuda", dtype=DTYPES[dtype]).transpose(0, 1)
+    return torch.full((tokens, 3 * heads + 1, d + 8), math.nan, device="cuda", dtype=DTYPES[dtype])[:, heads:2 * heads, :d]
+
+
+class Batch:
+    """Requests of (qo_len, kv_len) tokens. Between and behind the requests of k and v there are `gap` rows of NaN."""
+
+    def __init__(self, options, lengths, layout="NHD", scale=1.0, gap=3):
+        self.options = o = options
+        self.lengths = lengths
+        self.qo_indptr = [0, *itertools.accumulate(q for q, _ in lengths)]
+        self.kv_indptr = [0, *itertools.accumulate(k + gap for _, k in lengths)]
+        self.kv_len = [k for _, k in lengths]
+        heads, tokens, kv_tokens = o.kv_heads * o.group, self.qo_indptr[-1], self.kv_indptr[-1]
+        self.q, self.k, self.v = laid_out(tokens, heads, o.d, o.T, layout), laid_out(kv_tokens, o.kv_heads, o.d, o.T, layout), laid_out(kv_tokens, o.kv_heads, o.dv, o.T, layout)
+        self.q.copy_(normal(*self.q.shape, dtype=o.T, scale=scale))
+        for begin, length in zip(self.kv_indptr, self.kv_len):
+            for x in (self.k, self.v):
+                x[begin:begin + length] = normal(length, *x.shape[1:], dtype=o.T)
+        self.slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1, device="cuda") / heads) if o.alibi else None
+        self.mask = None if o.mask is None else [torch.rand(a, b, device="cuda") < o.mask for a, b in lengths]
+        self.bits = (None, None) if o.mask is None else pack_mask(self.mask)
+        strides = {"NHD": None, "HND": (o.dv, tokens * o.dv, 1)}.get(layout, (heads * o.dv + 24, o.dv, 1))
+        self.guards = [Guarded(tokens, heads, o.dv, dtype=o.T, strides=strides), Guarded(tokens, heads, dtype="f32")]
+        self.out, self.lse = (g.view for g in self.guards)
+
+    def plan(self, workers=0, max_requests=0, max_tokens=0):
+        o = self.options
+        made = AttentionPlan(kernel("attn_prefill", **o.parameters), max(max_requests, len(self.lengths)), o.kv_heads, max(max_tokens, self.qo_indptr[-1]), workers)
+        return self.replan(made)
+
+    def replan(self, plan):
+        return plan(self.kv_indptr, self.qo_indptr, self.kv_len, window_left=self.options.window)
+
+    def launch(self, plan, lse=True):
+        o, s = self.options, [x.stride(i) for x in (self.out, self.q, self.k, self.v) for i in (0, 1)]
+        kernel("attn_prefill", **o.parameters)(self.out, self.q, self.k, self.v, plan.words, plan.workspace, plan.workers, o.kv_heads, *s, o.sm_scale,
+                                               self.lse if lse else None, o.cap, o.window, self.slopes, *self.bits)
+
+    def expect(self, what=""):
+        out, lse = reference(self)
+        expect_close(self.lse, lse, 1e-4, f"{what} lse")
+        error = expect_close(self.out, out, TOLERANCE[self.options.T], what)
+        unseen = lse == -math.inf
+        assert bool((self.out[unseen] == 0).all()) and bool((self.lse[unseen] == -math.inf).all()), f"{what}: rows that see nothing"
+        for guard in self.guards:
+            guard.check(what)
+        return error
+
+
+def pack_mask(mask):
+    """Bits of each request, the lowest first, each request from a byte of its own; and the bytes where they begin."""
+    parts, begins = [torch.zeros(0, device="cuda", dtype=torch.uint8)], [0]
+    for m in mask:
+        bits = torch.nn.functional.pad(m.flatten().to(torch.uint8), (0, -m.numel() % 8)).view(-1, 8)
+        parts.append((bits << torch.arange(8, device="cuda", dtype=torch.uint8)).sum(1).to(torch.uint8))
+        begins.append(begins[-1] + len(parts[-1]))
+    return torch.nn.functional.pad(torch.cat(parts), (0, 4)), torch.tensor(begins, device="cuda", dtype=torch.int32)
+
+
+def reference(batch, rows=2048):
+    """o [nnz, HQ, DV] and lse (base 2) [nnz, HQ] in float64."""
+    o, scale = batch.options, batch.options.sm_scale or batch.options.d ** -0.5
+    out = torch.zeros(*batch.q.shape[:2], o.dv, device="cuda", dtype=torch.float64)
+    lse = torch.full(batch.q.shape[:2], -math.inf, device="cuda", dtype=torch.float64)
+    for r, (qo_len, kv_len) in enumerate(batch.lengths):
+        base = batch.kv_indptr[r]
+        for first, head in itertools.product(range(0, qo_len if kv_len else 0, rows), range(batch.q.shape[1])):
+            i, j = torch.arange(first, min(first + rows, qo_len), device="cuda")[:, None], torch.arange(kv_len, device="cuda")[None, :]
+            own = slice(batch.qo_indptr[r] + first, batch.qo_indptr[r] + first + len(i))
+            x = batch.q[own, head].double() @ batch.k[base:base + kv_len, head // o.group].double().T * scale
+            if o.alibi:
+                x += batch.slopes[head].double() * (j - i)
+            if o.cap:
+                x = o.cap * torch.tanh(x / o.cap)
+            if o.mask is not None:
+                x.masked_fill_(~batch.mask[r][first:first + rows], -math.inf)
+            elif o.causal:
+                x.masked_fill_(j > i + kv_len - qo_len, -math.inf)
+            if o.window >= 0:
+                x.masked_fill_(j + qo_len + o.window < kv_len + i, -math.inf)
+            sums = torch.logsumexp(x, 1)
+            lse[own, head] = sums / math.log(2)
+            out[own, head] = torch.exp(x - sums.nan_to_num(neginf=0.0)[:, None]) @ batch.v[base:base + kv_len, head // o.group].double()
+    return out, lse
+
+
+def check(options, lengths, what="", **how):
+    batch = Batch(options, lengths, **how)
+    batch.launch(batch.plan())
+    return batch.expect(f"{what or options} {lengths if len(lengths) < 6 else len(lengths)}")
+
+
+def check_all(cases):
+    """[(options, lengths)]: all compile at once; the worst error."""
+    for options, _ in cases:
+        prefetch("attn_prefill", **options.parameters)
+    worst = {t: max((check(o, lengths) for o, lengths in cases if o.T == t), default=0.0) for t in TOLERANCE}
+    return f"{len(cases)} specialisations, worst {worst}"
+
+
+MIXED = [(17, 900), (1, 33), (0, 5), (400, 400), (3, 0), (129, 1000), (64, 64), (1, 1)]
+
+
+def test_lengths():
+    for n in (1, 2, 31, 32, 33, 63, 64, 65, 127, 129, 500, 1023, 4097):
+        check(Options(), [(n, n)])
+        check(Options(causal=False), [(max(1, n // 3), n)])
+    check(Options(group=1, kv_heads=1), [(16384, 16384)])
+    check(Options(group=1, kv_heads=1, causal=False), [(16384, 16384)])
+
+
+def test_mixtures():
+    generator = torch.Generator().manual_seed(5)
+    draw = lambda top: int(2 ** (torch.rand(1, generator=generator) * math.log2(top + 1))) - 1
+    for requests in (12, 128):
+        lengths = [(draw(600), draw(2000)) for _ in range(requests)]
+        lengths[3:5] = [(0, 0), (0, 77)]
+        check(Options(), lengths)
+        check(Options(causal=False, T="f16", d=64), lengths)
+    check(Options(), MIXED)
+    check(Options(), [(0, 0), (0, 9)])
+
+
+def test_options_and_their_combinations():
+    cases = []
+    for causal, window, cap, alibi, mask in itertools.product((False, True), (-1, 70), (0.0, 5.0), (False, True), (None, 0.5)):
+        number = len(cases)
+        cases.append((Options(T=("f16", "bf16")[number % 2], causal=causal, window=window, cap=cap, alibi=alibi, mask=mask, group=(4, 3)[number % 2]), MIXED))
+    return check_all(cases)
+
+
+def test_head_sizes():
+    cases = []
+    for T, d, options in itertools.product(("f16", "bf16"), (64, 192, 256), ({}, {"causal": False, "window": 33}, {"alibi": True, "cap": 7.0}, {"mask": 0.3, "window": 200})):
+        cases.append((Options(T=T, d=d, group=5, **options), MIXED))
+    return check_all(cases + [(Options(d=128, dv=64), MIXED), (Options(d=192, dv=192), MIXED)])
+
+
+def test_groups():
+    return check_all([(Options(group=g, kv_heads=3, d=64), MIXED) for g in range(1, 17)])
+
+
+def test_layouts():
+    for layout, options in itertools.product(("HND", "padded"), (Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False))):
+        check(options, MIXED, layout=layout)
+    b = Batch(Options(), [(100, 100)])  # q, k and v of one projection
+    packed = normal(100, 12, 128)
+    b.q, b.k, b.v = packed[:, :8], packed[:, 8:10], packed[:, 10:]
+    b.kv_indptr = [0, 100]
+    b.launch(b.plan())
+    b.expect("packed")
+
+
+def test_strides_beyond_31_bits():
+    b = Batch(Options(kv_heads=1), [(2, 2)], gap=0)
+    stride = (1 << 31) + 64
+    far = [Guarded(2, h, 128, strides=(stride, 128, 1)) for h in (4, 4, 1, 1)]
+    for x, y in zip((b.q, b.k, b.v), far[1:]):
+        y.view.copy_(x)
+    b.guards[0], b.out = far[0], far[0].view
+    b.q, b.k, b.v = (x.view for x in far[1:])
+    b.launch(b.plan())
+    b.expect("far rows")
+
+
+def test_large_logits():
+    for T, options in itertools.product(("f16", "bf16"), ({}, {"window": 40}, {"cap": 30.0}, {"mask": 0.5})):
+        b = Batch(Options(T=T, sm_scale=10.0, **options), [(200, 300), (5, 70)])
+        b.q.fill_(-12.5)  # logits of -2e5 and less, for all tokens alike: a mean, of the rows that are seen
+        for begin, length in zip(b.kv_indptr, b.kv_len):
+            b.k[begin:begin + length] = 12.5
+        b.launch(b.plan())
+        b.expect(f"logits of -2e5 {b.options}")
+        check(Options(T=T, sm_scale=4.0, **options), [(200, 300)], scale=100.0)
+
+
+def test_rows_that_see_nothing():
+    check(Options(), [(300, 100), (64, 1), (5, 0)])
+    check(Options(window=0), [(300, 100), (64, 1)])
+    check(Options(mask=0.0), [(100, 100)])
+    check(Options(mask=0.002, window=30), [(300, 400)])
+
+
+def test_without_lse_and_with_a_scale():
+    b = Batch(Options(sm_scale=0.25), MIXED)
+    b.launch(b.plan(), lse=False)
+    assert bool(b.lse.isnan().all())
+    expect_close(b.out, reference(b)[0], 4e-3)
+
+
+def test_parts_agree_and_runs_give_the_same_bits():
+    parts = 0
+    for options, lengths in ((Options(), [(40, 5000)]), (Options(d=256, causal=False, group=1), [(128, 3000), (1, 700)]), (Options(d=64, group=16, kv_heads=1, mask=0.5), MIXED),
+                             (Options(T="f16", window=600), [(1000, 4000)])):
+        b = Batch(options, lengths)
+        plan = b.plan()
+        b.launch(plan)
+        split, lse = b.out.clone(), b.lse.clone()
+        for _ in range(3):
+            b.launch(plan)
+            expect_same_bits(b.out, split, "runs")
+            expect_same_bits(b.lse, lse, "runs")
+        parts += plan.parts
+        one = b.plan(workers=1)
+        assert one.parts == 0
+        b.launch(one)
+        expect_close(split, b.out, TOLERANCE[options.T] / 2, "parts against none")
+        b.expect(f"unsplit {options}")
+        for workers in (2, 7, 64, 1000):
+            b.launch(b.plan(workers=workers))
+            b.expect(f"{workers} workers {options}")
+    assert parts > 20
+    return f"{parts} parts"
+
+
+def test_a_graph_replays_after_a_new_plan():
+    options = Options(causal=True, window=300)
+    batches = [Batch(options, lengths) for lengths in ([(100, 1200), (7, 7), (300, 300)], [(407, 900)], [(1, 3)] * 40, MIXED[:3] + [(0, 0)] * 3, [(0, 0)])]
+    largest = [max(len(getattr(b, n)) for b in batches) for n in ("q", "k")]
+    big = Batch(options, [(largest[0], largest[1])], gap=0)
+    plan = big.plan(max_requests=40)
+    big.launch(plan)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        big.launch(plan)
+    for b in batches + batches[::-1]:
+        for x, y in ((big.q, b.q), (big.k, b.k), (big.v, b.v)):
+            x[:len(y)] = y
+        b.replan(plan)
+        graph.replay()
+        b.out.copy_(big.out[:len(b.out)])
+        b.lse.copy_(big.lse[:len(b.lse)])
+        b.expect(f"replay {b.lengths}")
+
+
+def test_what_is_refused():
+    b = Batch(Options(), [(5, 5)])
+    plan = b.plan()
+    expect_refused(lambda: kernel("attn_prefill", T="bf16", D=96, GROUP=1), "D", "96")
+    expect_refused(lambda: kernel("attn_prefill", T="bf16", D=128, GROUP=17), "GROUP", "17")
+    expect_refused(lambda: kernel("attn_prefill", T="bf16", D=64, DV=128, GROUP=1), "DV = 128")
+    b.q = torch.empty(5, 8, 129, device="cuda", dtype=torch.bfloat16)[..., :128]
+    expect_refused(lambda: b.launch(plan), "multiples of 8")
+    masked = Batch(Options(mask=0.5), [(5, 5)])
+    masked.bits = (None, None)
+    expect_refused(lambda: masked.launch(masked.plan()), "MASK")
+
+
+def bench():
+    for length, causal in itertools.product((1024, 4096, 16384), (True, False)):
+        batch, group, kv_heads, d = 16384 // length, 4, 8, 128
+        options = Options(group=group, kv_heads=kv_heads, causal=causal)
+        flops = 4 * batch * length * length * kv_heads * group * d // (2 if causal else 1)
+
+        def make(options=options, batch=batch, length=length):
+            b = Batch(options, [(length, length)] * batch, gap=0)
+            return b.q, b.k, b.v, b.out, b, b.plan()
+
+        def torch_sdpa(backend, causal=causal, batch=batch, length=length):
+            def launch(q, k, v, out, b, plan):
+                with torch.nn.attention.sdpa_kernel(backend):
+                    x = [t.view(batch, length, -1, d).transpose(1, 2) for t in (q, k, v)]
+                    return torch.nn.functional.scaled_dot_product_attention(*x, is_causal=causal, enable_gqa=True)
+            return launch
+        backends = torch.nn.attention.SDPBackend
+        bytes_of_q = batch * length * kv_heads * group * d * 2
+        yield Row(f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}", bytes_of_q * (group + 2) // group, bytes_of_q, make,
+                  {"kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False), "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
+                   "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION)}, flops=flops, bar=0.0)
