@@ -2,12 +2,12 @@
 //
 //   kiln::AttentionLimits limits;
 //   limits.max_requests = 256, limits.kv_heads = 8;
-//   const kiln::AttentionPlanner planner(decode, limits);        // decode: a Kernel whose manifest has
-//   [plan]
-//   ...                                                          // planner.plan_bytes(),
-//   planner.workspace_bytes() lengths.requests = n, lengths.kv_indptr = pages, lengths.last_page_len = last,
-//   lengths.page_size = 16; const auto plan = planner.plan(lengths, pinned); cuMemcpyHtoDAsync(device_plan,
-//   pinned, plan.bytes, stream);  // then the launch, or the replay of its graph
+//   const kiln::AttentionPlanner planner(decode, limits);  // decode: a Kernel whose manifest has [plan]
+//   // on the device: planner.plan_bytes() and planner.workspace_bytes(), once
+//   kiln::AttentionLengths lengths;
+//   lengths.requests = n, lengths.kv_indptr = pages, lengths.last_page_len = last, lengths.page_size = 16;
+//   const kiln::AttentionPlan plan = planner.plan(lengths, pinned);
+//   cuMemcpyHtoDAsync(device_plan, pinned, plan.bytes, stream);  // then the launch, or its graph's replay
 #pragma once
 
 #include <cstddef>

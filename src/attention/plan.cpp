@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attention/layout.hpp"
@@ -49,18 +50,18 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
     ranges.clear();
     for (std::int64_t t = 0; t < tiles.count(); ++t)
       ranges.push_back(t > 0 && tiles.alike() ? ranges[0] : tiles.range(t));
-    Item item{narrow(static_cast<std::int64_t>(i)),
-              0,
-              0,
-              r.qo_begin,
-              r.qo_len,
-              r.kv_len,
-              r.kv_base,
-              0,
-              0,
-              -1,
-              0,
-              1};
+    Item item{.request = narrow(static_cast<std::int64_t>(i)),
+              .kv_head = 0,
+              .first_row = 0,
+              .qo_begin = r.qo_begin,
+              .qo_len = r.qo_len,
+              .kv_len = r.kv_len,
+              .kv_base = r.kv_base,
+              .kv_begin = 0,
+              .kv_end = 0,
+              .first_slot = -1,
+              .part = 0,
+              .parts = 1};
     for (std::int64_t head = 0; head < limits.kv_heads; ++head) {
       item.kv_head = narrow(head), item.first_row = 0;
       for (const KvRange& range : ranges) {
@@ -73,18 +74,18 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
   line.finish();
 
   const std::int64_t requests_at = items_at(limits.workers) + line.items() * kItemWords;
-  const Header header{kMagic,
-                      narrow(limits.workers),
-                      narrow(lengths.requests),
-                      narrow(tokens),
-                      narrow(line.items()),
-                      narrow(line.slots()),
-                      narrow(requests_at),
-                      narrow(limits.kv_heads),
-                      narrow(shape.tile_rows),
-                      narrow(shape.tile_kv),
-                      narrow(shape.group),
-                      {}};
+  const Header header{.magic = kMagic,
+                      .workers = narrow(limits.workers),
+                      .requests = narrow(lengths.requests),
+                      .tokens = narrow(tokens),
+                      .items = narrow(line.items()),
+                      .slots = narrow(line.slots()),
+                      .requests_at = narrow(requests_at),
+                      .kv_heads = narrow(limits.kv_heads),
+                      .tile_rows = narrow(shape.tile_rows),
+                      .tile_kv = narrow(shape.tile_kv),
+                      .group = narrow(shape.group),
+                      .reserved = {}};
   std::memcpy(out.data(), &header, sizeof header);
   if (!requests.empty())
     std::memcpy(out.data() + requests_at, requests.data(), requests.size() * sizeof(Request));
