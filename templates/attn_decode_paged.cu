@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 
 #pragma unroll 1
     for (int j = thread; j < GROUP * DV / 4; j += THREADS) {
-      constexpr int BATCH = 8;
+      constexpr int BATCH = 16;
       const int row = j / (DV / 4), column = j % (DV / 4) * 4;
       AttentionState<4> state;
 #pragma unroll 1
