@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const u32 blocks = shared_address(shared) + Tile::Q_BYTES;                 // STAGES times k and v
   const LogitTransform<SOFT_CAP, ALIBI> transform(softmax_scale(sm_scale, D), soft_cap);
   const AttentionPlan work{plan, workers};
-  const AttentionSlots<TILE_ROWS, DV> slots{workspace, workers};
+  const typename Tile::Slots slots{workspace, workers};
 
   pdl_wait();
   for (i32 i = work.begin(blockIdx.x); i < work.end(blockIdx.x); ++i) {
@@ -58,12 +58,12 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         __syncthreads();
         if constexpr (STAGES == 2) {
           const u32 other = 2 * blocks + Tile::K_BYTES + Tile::V_BYTES - k_block;
-          if (left > 0) {
+          tile.multiply(s, shared_address(q_rows), k_block);
+          if (left > 0) {  // behind the products, which begin earlier so
             next_k(other, left);
             next_v(other + Tile::K_BYTES, left);
           }
           copy_async_commit();
-          tile.multiply(s, shared_address(q_rows), k_block);
           k_block = other;
         } else {
           next_v(v_block, left + TILE_KV);
@@ -116,9 +116,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     if (item.whole()) {
       tile.stage(q_rows, emit_lse);
     } else {
-      tile.save(slots.o(item.slot()), slots.lse(item.slot()) + warp * Tile::WARP_ROWS);
+      tile.save(slots, item.slot());
       if (!work.arrive(item, &last_part)) continue;
-      tile.merge(slots.o(item.first_slot), slots.lse(item.first_slot) + warp * Tile::WARP_ROWS, item.parts, q_rows, emit_lse);
+      tile.merge(slots, item.first_slot, item.parts, q_rows, emit_lse);
     }
     __syncwarp();
     Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head, stride_o, stride_o_head, q_rows, first_row, rows);

@@ -3,6 +3,7 @@
 // Shared memory: q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV], all swizzled. A warp copies, multiplies and later overwrites
 // its own rows of q only, so that they need no barrier of the block.
 #pragma once
+#include "kiln/attention_plan.cuh"
 #include "kiln/copy_async.cuh"
 #include "kiln/mma.cuh"
 #include "kiln/online_softmax.cuh"
@@ -42,8 +43,8 @@ struct BlockCopy {
 
   // `left` rows exist; what follows them becomes 0, and is not read.
   __device__ __forceinline__ void operator()(u32 shared, i32 left) {
-    const u32 to = shared + Swizzled<2 * D>::offset(threadIdx.x / 8, threadIdx.x % 8);
-    left -= threadIdx.x / 8;
+    const u32 thread = fresh(threadIdx.x), to = shared + Swizzled<2 * D>::offset(thread / 8, thread % 8);
+    left -= thread / 8;
 #pragma unroll
     for (int r = 0; r < ROWS; r += STEP, next += STEP * stride) {
 #pragma unroll
@@ -195,7 +196,7 @@ struct AttentionTile {
         for (int j = 0; j < 4; ++j) {
           SoftmaxRow& own = row[m][j % 2];
           const f32(&x)[4] = s[m][2 * i + j / 2];
-          const f32 first = exp2_approx(x[j % 2 * 2] * scale + own.offset()), second = exp2_approx(x[j % 2 * 2 + 1] * scale + own.offset());
+          const f32 first = own.weight(x[j % 2 * 2], scale), second = own.weight(x[j % 2 * 2 + 1], scale);
           own.sum += first + second;
           a[m][j] = pack<T>(first, second);
         }
@@ -213,17 +214,12 @@ struct AttentionTile {
     }
   }
 
-  // After the last block: sums of whole rows, and their means of v.
+  // After the last block: the sums of whole rows.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        row[m][h].sum = warp_reduce<4>(row[m][h].sum, Sum{});
-        const f32 inverse = row[m][h].inverse();
-#pragma unroll
-        for (int n = 0; n < NV; ++n) o[m][n][2 * h] *= inverse, o[m][n][2 * h + 1] *= inverse;
-      }
+      for (int h = 0; h < 2; ++h) row[m][h].sum = warp_reduce<4>(row[m][h].sum, Sum{});
     }
   }
 
@@ -233,8 +229,14 @@ struct AttentionTile {
   __device__ __forceinline__ void stage(u8* staging, const Emit& emit) const {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
+      const f32 factor[2] = {row[m][0].inverse(), row[m][1].inverse()};
 #pragma unroll
-      for (int n = 0; n < NV; ++n) put(staging, m, n, o[m][n]);
+      for (int n = 0; n < NV; ++n) {
+        f32 mean[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) mean[j] = o[m][n][j] * factor[j / 2];
+        put(staging, m, n, mean);
+      }
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
         if (threadIdx.x % 4 == 0) emit(row_of(m, h), row[m][h].lse());
@@ -247,38 +249,43 @@ struct AttentionTile {
     *reinterpret_cast<u32*>(to + 8 * RowOfV::PITCH) = pack<T>(x[2], x[3]);
   }
 
-  // ---- parts of a tile: in the workspace an element lies where its thread finds it again, not by row and column -------------------------------------
+  // ---- parts of a tile -----------------------------------------------------------------------------------------------------------------------------
+  // In the workspace an element lies where its thread finds it again, not by row and column. Sums and shifts are kept apart: next to a shift of -2e5
+  // the logarithm of a sum has no digits left.
+
+  using Slots = AttentionSlots<TILE_ROWS, DV + 1>;  // a slot: sums of v, sums; elsewhere: shifts
 
   __device__ static constexpr int place(int m, int n) { return (m * NV + n) * THREADS * 4; }  // from the thread's first element
+  __device__ static __forceinline__ int sum_at(int m, int h) { return TILE_ROWS * DV + own_row(m, h); }
+  __device__ static __forceinline__ int own_row(int m, int h) { return threadIdx.x / 32 * WARP_ROWS + row_of(m, h); }
 
-  // `lse` is that of the warp's rows.
-  __device__ __forceinline__ void save(f32* slot, f32* lse) const {
-    slot += threadIdx.x * 4;
+  __device__ __forceinline__ void save(const Slots& slots, i32 slot) const {
+    f32* const to = slots.o(slot);
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
-      for (int n = 0; n < NV; ++n) store(slot + place(m, n), narrow<f32>(o[m][n]));
+      for (int n = 0; n < NV; ++n) store(to + threadIdx.x * 4 + place(m, n), narrow<f32>(o[m][n]));
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        if (threadIdx.x % 4 == 0) lse[row_of(m, h)] = row[m][h].lse();
+        if (threadIdx.x % 4 == 0) to[sum_at(m, h)] = row[m][h].sum, slots.lse(slot)[own_row(m, h)] = row[m][h].shift;
       }
     }
   }
 
-  // Stages the merge of `parts` neighbouring slots, weighted by their lse.
+  // Stages the sum of `parts` neighbouring slots.
   template <typename Emit>
-  __device__ static __forceinline__ void merge(const f32* slot, const f32* lse, int parts, u8* staging, const Emit& emit) {
+  __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging, const Emit& emit) {
     constexpr int BATCH = smaller(16, NV);  // products whose loads are in flight together
-    slot += threadIdx.x * 4;
 #pragma unroll 1
     for (int m = 0; m < M; ++m) {
       SoftmaxRow row[2];
+#pragma unroll 1
       for (int part = 0; part < parts; ++part) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const f32 x = load_one(lse + part * TILE_ROWS + row_of(m, h));
-          row[h].rescale(x);
-          row[h].sum += exp2_approx(x + row[h].offset());
+          const f32 shift = load_one(slots.lse(first_slot + part) + own_row(m, h)), sum = load_one(slots.o(first_slot + part) + sum_at(m, h));
+          row[h].rescale(shift);
+          row[h].sum += sum * exp2_approx(shift + row[h].offset());
         }
       }
 #pragma unroll
@@ -290,18 +297,20 @@ struct AttentionTile {
         f32 sums[BATCH][4] = {};
 #pragma unroll 1
         for (int part = 0; part < parts; ++part) {
-          f32 weight[2];
+          const f32* const from = slots.o(first_slot + part) + threadIdx.x * 4 + place(m, first);
+          f32 factor[2];
 #pragma unroll
-          for (int h = 0; h < 2; ++h) weight[h] = exp2_approx(load_one(lse + part * TILE_ROWS + row_of(m, h)) + row[h].offset()) * row[h].inverse();
+          for (int h = 0; h < 2; ++h)
+            factor[h] = exp2_approx(load_one(slots.lse(first_slot + part) + own_row(m, h)) + row[h].offset()) * row[h].inverse();
           Vec<f32, 4> x[BATCH];
 #pragma unroll
-          for (int n = 0; n < BATCH; ++n) x[n] = load<4>(slot + part * (TILE_ROWS * DV) + place(m, first) + place(0, n));
+          for (int n = 0; n < BATCH; ++n) x[n] = load<4>(from + place(0, n));
 #pragma unroll
           for (int n = 0; n < BATCH; ++n) {
             f32 v[4];
             widen(x[n], v);
 #pragma unroll
-            for (int j = 0; j < 4; ++j) sums[n][j] += weight[j / 2] * v[j];
+            for (int j = 0; j < 4; ++j) sums[n][j] += factor[j / 2] * v[j];
           }
         }
 #pragma unroll

@@ -142,7 +142,7 @@ class AttnPrefillTest : public KernelTest {
     const DeviceArray mask_device(*driver_, mask);
     const DeviceArray indptr_device(*driver_, mask_indptr()), plan_device(*driver_, plan(options));
     const DeviceArray workspace(*driver_,
-                                std::vector<float>(index(2 * kWorkers * kTileRows * (kD + 1)), NAN));
+                                std::vector<float>(index(2 * kWorkers * kTileRows * (kD + 2)), NAN));
     const DeviceArray o(*driver_, std::vector<std::uint16_t>(want.o.size(), kNan));
     const DeviceArray lse(*driver_, std::vector<float>(want.lse.size(), 1.0f));
     const DeviceArray o_double(*driver_, std::vector<double>(want.o.size(), NAN));

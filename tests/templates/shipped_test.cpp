@@ -138,6 +138,22 @@ ID = ["i32", "i64"]
 E = [1, 60, 512]
 BLOCK = 64
 LOCAL_ONLY = [false, true]
+[[prewarm]]
+template = "attn_prefill"
+T = "f16"
+D = [64, 128, 192, 256]
+GROUP = 5
+WINDOW = [false, true]
+SOFT_CAP = true
+ALIBI = true
+MASK = [false, true]
+[[prewarm]]
+template = "attn_prefill"
+T = "bf16"
+D = [64, 128, 192, 256]
+GROUP = 16
+CAUSAL = false
+MASK = [false, true]
 )";
 
 TEST_F(ShippedTemplates, EveryFeatureCompilesForTheOldestAndTheNewestArchWithoutSpills) {
