@@ -31,13 +31,14 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   using Ring = PagedRing<KV, D, DV, ROWS, STAGES>;
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
+  constexpr int SLOT = DV + 4;  // a row of a part: its mean, sum and shift apart (next to a shift of -2e5 the logarithm of a sum has no digits left)
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
 
   pdl_wait();
   const AttentionPlan work{plan, workers};
-  const AttentionSlots<GROUP, DV> slots{workspace, workers};
+  const AttentionSlots<GROUP, SLOT> slots{workspace, workers};
   const PagedCache<KV> cache{
       k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
@@ -73,8 +74,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     shared.join.join(rows, typename Ring::Values{}, v_unit, warp, lane);
 
     T* const o_item = o + token * stride_o + first_head * stride_o_head;
-    f32* const own_lse = item.whole() ? (lse ? lse + token * (kv_heads * GROUP) + first_head : nullptr) : slots.lse(item.slot());
-    if (thread < GROUP && own_lse) own_lse[thread] = shared.join.lse(thread);
+    if (thread < GROUP && item.whole() && lse) lse[token * (kv_heads * GROUP) + first_head + thread] = shared.join.lse(thread);
+    if (thread < GROUP && !item.whole()) {
+      const f32 shift = shared.join.largest(thread), row[2] = {shift, shared.join.total(thread, shift)};
+      store(slots.o(item.slot()) + thread * SLOT + DV, narrow<f32>(row));
+    }
 #pragma unroll 1
     for (int j = thread; j < GROUP * DV / 8; j += THREADS) {
       const int row = j / (DV / 8), column = j % (DV / 8) * 8;
@@ -83,29 +87,31 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       if (item.whole()) {
         store(o_item + row * stride_o_head + column, narrow<T>(v));
       } else {
-        store(slots.o(item.slot()) + row * DV + column, narrow<f32>(v));
+        store(slots.o(item.slot()) + row * SLOT + column, narrow<f32>(v));
       }
     }
     if (item.whole() || !work.arrive(item, &shared.last)) continue;
 
 #pragma unroll 1
     for (int j = thread; j < GROUP * DV / 4; j += THREADS) {
-      constexpr int BATCH = 16;
+      constexpr int BATCH = 8;
       const int row = j / (DV / 4), column = j % (DV / 4) * 4;
       AttentionState<4> state;
 #pragma unroll 1
       for (i32 first = 0; first < item.parts; first += BATCH) {
         Vec<f32, 4> mean[BATCH];
-        f32 part_lse[BATCH];
+        f32 shift[BATCH], sum[BATCH];
 #pragma unroll
         for (int n = 0; n < BATCH; ++n) {
-          part_lse[n] = -infinity();
+          shift[n] = -infinity(), sum[n] = 0.0f;
           if (first + n >= item.parts) continue;
-          const i32 slot = item.first_slot + first + n;
-          part_lse[n] = load_one(slots.lse(slot) + row);
-          mean[n] = load<4>(slots.o(slot) + row * DV + column);
+          const f32* const part = slots.o(item.first_slot + first + n) + row * SLOT;
+          f32 both[2];
+          widen(load<2>(part + DV), both);
+          shift[n] = both[0], sum[n] = both[1];
+          mean[n] = load<4>(part + column);
         }
-        state.take(part_lse, mean);
+        state.take(shift, sum, mean);
       }
       f32 v[4];
       state.mean(v);

@@ -13,12 +13,12 @@ template <int N>
 struct AttentionState {
   f32 largest = -infinity(), sum = 0.0f, weighted[N] = {};
 
-  // COUNT states in their order. The mean of one that saw nothing is not looked at: it may be NaN.
+  // COUNT states in their order, of which lse is shift + log2(count). The mean of one that saw nothing (shift -infinity) is not looked at: it may be NaN.
   template <int COUNT, typename T>
-  __device__ __forceinline__ void take(const f32 (&lse)[COUNT], const Vec<T, N> (&mean)[COUNT]) {
+  __device__ __forceinline__ void take(const f32 (&shift_of)[COUNT], const f32 (&count)[COUNT], const Vec<T, N> (&mean)[COUNT]) {
     f32 seen = largest;
 #pragma unroll
-    for (int i = 0; i < COUNT; ++i) seen = fmaxf(seen, lse[i]);
+    for (int i = 0; i < COUNT; ++i) seen = fmaxf(seen, shift_of[i]);
     const f32 shift = finite_shift(seen), before = exp2_approx(largest - shift);
     largest = seen;
     sum *= before;
@@ -26,14 +26,22 @@ struct AttentionState {
     for (int j = 0; j < N; ++j) weighted[j] *= before;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) {
-      if (lse[i] == -infinity()) continue;
-      const f32 weight = exp2_approx(lse[i] - shift);
+      if (shift_of[i] == -infinity()) continue;
+      const f32 weight = count[i] * exp2_approx(shift_of[i] - shift);
       f32 x[N];
       widen(mean[i], x);
       sum += weight;
 #pragma unroll
       for (int j = 0; j < N; ++j) weighted[j] = fmaf(weight, x[j], weighted[j]);
     }
+  }
+
+  template <int COUNT, typename T>
+  __device__ __forceinline__ void take(const f32 (&lse)[COUNT], const Vec<T, N> (&mean)[COUNT]) {
+    f32 ones[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) ones[i] = 1.0f;
+    take(lse, ones, mean);
   }
 
   // Nothing seen: 0 and -infinity.

@@ -175,7 +175,7 @@ struct DecodeRows {
       }
     }
     each([&](int m, int n, int i) {
-      const f32 s = scale(n, i % 2), weight = exp2_approx(fmaf(scores[m][n][i], s, softmax[n][i % 2].offset()));
+      const f32 weight = softmax[n][i % 2].weight(scores[m][n][i], scale(n, i % 2));
       scores[m][n][i] = weight;
       softmax[n][i % 2].sum += weight;
     });

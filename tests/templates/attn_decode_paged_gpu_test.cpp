@@ -102,7 +102,7 @@ TEST_F(AttnDecodePagedTest, AttendsToThePagesOfEachRequestAndMergesItsParts) {
   for (const int window_left : {-1, 20}) {
     const Want want = expected(q, k, v, window_left);
     const DeviceArray plan_device(*driver_, plan(window_left));
-    const DeviceArray workspace(*driver_, std::vector<float>(2 * kWorkers * kGroup * (kD + 1), NAN));
+    const DeviceArray workspace(*driver_, std::vector<float>(2 * kWorkers * kGroup * (kD + 4), NAN));
     const DeviceArray o(*driver_, std::vector<std::uint16_t>(want.o.size(), kNan));
     const DeviceArray lse(*driver_, std::vector<float>(want.lse.size(), 1.0f));
     const DeviceArray o_double(*driver_, std::vector<double>(want.o.size(), NAN));
