@@ -5,7 +5,8 @@
 // ahead into the next items, since what limits is the memory. The q heads which share the kv head are the
 // columns of both products. Parts of a token meet in the workspace; the block that comes last merges them.
 #include "kiln/attention_plan.cuh"
-#include "kiln/attention_state.cuh"
+#include "kiln/decode_join.cuh"
+#include "kiln/decode_queries.cuh"
 #include "kiln/decode_rows.cuh"
 #include "kiln/paged_ring.cuh"
 #include "kiln/pdl.cuh"
@@ -31,14 +32,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   using Ring = PagedRing<KV, D, DV, ROWS, STAGES>;
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
-  constexpr int SLOT = DV + 4;  // a row of a part: its mean, sum and shift apart (next to a shift of -2e5 the logarithm of a sum has no digits left)
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
 
   pdl_wait();
   const AttentionPlan work{plan, workers};
-  const AttentionSlots<GROUP, SLOT> slots{workspace, workers};
+  const DecodeParts<DV, GROUP, THREADS> parts{{workspace, workers}};
   const PagedCache<KV> cache{
       k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
@@ -74,10 +74,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     shared.join.join(rows, typename Ring::Values{}, v_unit, warp, lane);
 
     T* const o_item = o + token * stride_o + first_head * stride_o_head;
-    if (thread < GROUP && item.whole() && lse) lse[token * (kv_heads * GROUP) + first_head + thread] = shared.join.lse(thread);
+    const auto write_lse = [&](int row, f32 value) {
+      if (lse) lse[token * (kv_heads * GROUP) + first_head + row] = value;
+    };
+    if (thread < GROUP && item.whole()) write_lse(thread, shared.join.lse(thread));
     if (thread < GROUP && !item.whole()) {
-      const f32 shift = shared.join.largest(thread), row[2] = {shift, shared.join.total(thread, shift)};
-      store(slots.o(item.slot()) + thread * SLOT + DV, narrow<f32>(row));
+      const f32 shift = shared.join.largest(thread);
+      parts.save_sum(item.slot(), thread, shift, shared.join.total(thread, shift));
     }
 #pragma unroll 1
     for (int j = thread; j < GROUP * DV / 8; j += THREADS) {
@@ -87,36 +90,12 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       if (item.whole()) {
         store(o_item + row * stride_o_head + column, narrow<T>(v));
       } else {
-        store(slots.o(item.slot()) + row * SLOT + column, narrow<f32>(v));
+        store(parts.row(item.slot(), row) + column, narrow<f32>(v));
       }
     }
-    if (item.whole() || !work.arrive(item, &shared.last)) continue;
-
-#pragma unroll 1
-    for (int j = thread; j < GROUP * DV / 4; j += THREADS) {
-      constexpr int BATCH = 8;
-      const int row = j / (DV / 4), column = j % (DV / 4) * 4;
-      AttentionState<4> state;
-#pragma unroll 1
-      for (i32 first = 0; first < item.parts; first += BATCH) {
-        Vec<f32, 4> mean[BATCH];
-        f32 shift[BATCH], sum[BATCH];
-#pragma unroll
-        for (int n = 0; n < BATCH; ++n) {
-          shift[n] = -infinity(), sum[n] = 0.0f;
-          if (first + n >= item.parts) continue;
-          const f32* const part = slots.o(item.first_slot + first + n) + row * SLOT;
-          f32 both[2];
-          widen(load<2>(part + DV), both);
-          shift[n] = both[0], sum[n] = both[1];
-          mean[n] = load<4>(part + column);
-        }
-        state.take(shift, sum, mean);
-      }
-      f32 v[4];
-      state.mean(v);
-      store(o_item + row * stride_o_head + column, narrow<T>(v));
-      if (lse && column == 0) lse[token * (kv_heads * GROUP) + first_head + row] = state.lse();
+    if (!item.whole() && work.arrive(item, &shared.last)) {
+      parts.merge(
+          item, [&](int row, int column, const f32(&v)[4]) { store(o_item + row * stride_o_head + column, narrow<T>(v)); }, write_lse);
     }
   }
 }
