@@ -14,8 +14,8 @@ template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool S
           int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_prefill(T* o, const T* q, const T* k, const T* v, i32* plan, f32* workspace, i32 workers, i32 kv_heads, i64 stride_o, i64 stride_o_head,
-                 i64 stride_q, i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap,
-                 i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
+                 i64 stride_q, i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse,
+                 f32 soft_cap, i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, WARPS>;
   using Row = PackedRow<GROUP>;
   extern __shared__ __align__(1024) u8 shared[];
@@ -49,10 +49,12 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         const i32 left = item.kv_end - kv - TILE_KV;  // behind this block
         const u32 v_block = k_block + Tile::K_BYTES;
         f32 s[Tile::M][Tile::N][4];
-        u64 bits = 0;  // of the mask, for row threadIdx.x % WARP_ROWS of the warp
+        u64 bits = 0;  // MASK: the tokens that row threadIdx.x % WARP_ROWS of the warp sees
         if constexpr (MASK) {
           const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
-          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv);
+          const Visible sees = visible<false, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
+          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv) &
+                 sees.bits(kv);
         }
         copy_async_wait<0>();
         __syncthreads();
@@ -86,15 +88,14 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         const i32 own_first = Row(first_row).token + ahead, own_last = Row(first_row + Tile::WARP_ROWS - 1).token + ahead;
         if (MASK || left < 0 || (CAUSAL && kv + TILE_KV - 1 > own_first) || (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
           tile.for_rows(s, [&](u32 r, auto each) {
-            const i32 begin = kv + static_cast<i32>(Tile::column());
-            const Visible sees = visible<CAUSAL && !MASK, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
-            const i32 first = sees.first - begin, last = WINDOW ? sees.last - begin : fresh(sees.last - begin);  // or predicates of all rows spill
-            u64 own_bits = 0;
-            if constexpr (MASK) own_bits = shuffle<TILE_KV>(bits, r) >> Tile::column();
-            each([&](f32 x, int column) {
-              const bool seen = (!WINDOW || column >= first) && column <= last && (!MASK || (own_bits >> column & 1) != 0);
-              return seen ? x : -infinity();
-            });
+            if constexpr (MASK) {
+              const u64 own = shuffle<TILE_KV>(bits, r) >> Tile::column();
+              each([&](f32 x, int column) { return (own >> column & 1) != 0 ? x : -infinity(); });
+            } else {
+              const Visible sees = visible<CAUSAL, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
+              const i32 begin = kv + static_cast<i32>(Tile::column()), first = sees.first - begin, last = sees.last - begin;
+              each([&](f32 x, int column) { return (!WINDOW || column >= first) && column <= last ? x : -infinity(); });
+            }
           });
         }
 
@@ -111,7 +112,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const i32 first_row = item.first_row + warp * Tile::WARP_ROWS, rows = item.qo_len * GROUP;
     const auto emit_lse = [&](u32 r, f32 x) {
       const Row row(first_row + r);
-      if (lse && first_row + static_cast<i32>(r) < rows) lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP + row.head] = x;
+      if (lse && first_row + static_cast<i32>(r) < rows)
+        lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP + row.head] = x;
     };
     if (item.whole()) {
       tile.stage(q_rows, emit_lse);
@@ -121,7 +123,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       tile.merge(slots, item.first_slot, item.parts, q_rows, emit_lse);
     }
     __syncwarp();
-    Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head, stride_o, stride_o_head, q_rows, first_row, rows);
+    Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head, stride_o, stride_o_head, q_rows, first_row,
+                                     rows);
     __syncwarp();
   }
 }

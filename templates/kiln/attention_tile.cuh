@@ -65,8 +65,8 @@ struct AttentionTile {
   static constexpr int Q_BYTES = TILE_ROWS * 2 * D, K_BYTES = TILE_KV * 2 * D, V_BYTES = TILE_KV * 2 * DV;
 
   // What a thread has: elements [h][..] of rows g and g + 8 of each product, as mma() says.
-  f32 o[M][NV][4];        // weighted sums of v, as the rows' shifts and sums are
-  SoftmaxRow row[M][2];   // `sum` is that of the thread's own columns until finish()
+  f32 o[M][NV][4];       // weighted sums of v, as the rows' shifts and sums are
+  SoftmaxRow row[M][2];  // `sum` is that of the thread's own columns until finish()
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -124,7 +124,8 @@ struct AttentionTile {
       const PackedRow<GROUP> row(first_row + r + line);
       T* const to = o + row.token * stride + row.head * stride_head + chunk * 8;
 #pragma unroll
-      for (int c = 0; c < DV / 8; c += 8) store(to + c * 8, load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
+      for (int c = 0; c < DV / 8; c += 8)
+        store(to + c * 8, load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
     }
   }
 
@@ -275,7 +276,7 @@ struct AttentionTile {
   // Stages the sum of `parts` neighbouring slots.
   template <typename Emit>
   __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging, const Emit& emit) {
-    constexpr int BATCH = smaller(16, NV);  // products whose loads are in flight together
+    constexpr int BATCH = NV <= 16 ? NV : NV / 2;  // products whose loads are in flight together
 #pragma unroll 1
     for (int m = 0; m < M; ++m) {
       SoftmaxRow row[2];

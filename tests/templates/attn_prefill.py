@@ -218,6 +218,11 @@ def test_rows_that_see_nothing():
     check(Options(mask=0.002, window=30), [(300, 400)])
 
 
+def test_a_window_that_is_off():
+    check(Options(WINDOW=True), MIXED)
+    check(Options(WINDOW=True, mask=0.5), MIXED)
+
+
 def test_without_lse_and_with_a_scale():
     b = Batch(Options(sm_scale=0.25), MIXED)
     b.launch(b.plan(), lse=False)

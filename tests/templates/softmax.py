@@ -82,6 +82,7 @@ def test_run_time_width():
         expect_close(out.view, reference(x), TOLERANCE["f32"], f"columns={h}")
         out.check()
     expect_refused(lambda: k(x, x, 17, 12, 12, 1.0, None, 10), "columns", "VEC")
+    expect_refused(lambda: k(x, x, 17, 12, 12, 1.0, None, (1 << 31) - 4), "columns", "2147483644")
 
 
 def test_special_values():
