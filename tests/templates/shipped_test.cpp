@@ -16,8 +16,9 @@ TEST_F(ShippedTemplates, EverySpecialisationCompilesForEveryArchWithoutSpillsAnd
     EXPECT_EQ(entry["limits_broken"].size(), 0u) << entry.dump();
     ++compiled[entry["template"].get<std::string>()][entry["arch"].get<std::string>()];
   }
-  for (const char* name : {"act_and_mul", "amax", "append_paged_kv", "attn_prefill", "fp8_quant", "moe_align",
-                           "rms_norm", "rope", "softmax", "topk_gate"}) {
+  for (const char* name :
+       {"act_and_mul", "amax", "append_paged_kv", "attn_decode_paged", "attn_merge", "attn_prefill",
+        "fp8_quant", "moe_align", "rms_norm", "rope", "softmax", "topk_gate"}) {
     EXPECT_EQ(compiled[name].size(), 6u) << name << " has no specialisation that ships warm";
   }
 }
@@ -95,6 +96,25 @@ T = ["f32", "bf16"]
 D = [80, 128]
 KV = ["e4m3", "e5m2"]
 PAGING = ["slot_mapping", "page_table"]
+[[prewarm]]
+template = "attn_merge"
+T = ["f32", "f16"]
+D = [80, 97, 192]
+PAIR = [false, true]
+[[prewarm]]
+template = "attn_decode_paged"
+T = ["f16", "bf16"]
+D = [64, 256]
+GROUP = [3, 16]
+SOFT_CAP = true
+ALIBI = [false, true]
+[[prewarm]]
+template = "attn_decode_paged"
+T = "bf16"
+D = [128, 192]
+DV = 128
+GROUP = [1, 12]
+KV = ["bf16", "e4m3"]
 [[prewarm]]
 template = "topk_gate"
 T = ["f32", "bf16"]

@@ -1,0 +1,111 @@
+// Rows of k or v in shared memory as the left operand of a warp's products: scores are K Q^T and outputs V^T
+// P^T, so that the heads which share a kv head are the columns (8 of an mma), and all 16 rows of one are
+// tokens or elements. fp8 becomes f16 on its way into the registers, which is exact.
+#pragma once
+#include "kiln/mma.cuh"
+#include "kiln/swizzle.cuh"
+
+namespace kiln {
+
+// What products with a cache of KV are computed in, for q of T.
+template <typename T, typename KV>
+struct ProductType {
+  using Type = T;
+};
+template <typename T>
+struct ProductType<T, e4m3> {
+  using Type = f16;
+};
+
+// Two e4m3, in the lower or the upper half of `codes`, as f16 over E4M3_UNIT; the first is the lower one.
+// Below sm_89, with integers, NaN is not told from 480.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 890
+inline constexpr f32 E4M3_UNIT = 256.0f;
+template <bool UPPER>
+__device__ __forceinline__ u32 half_pair(u32 codes) {
+  const u32 high = __byte_perm(codes, 0, UPPER ? 0x3424 : 0x1404);  // each code in the upper byte of a half
+  return (high & 0x80008000u) | (high >> 1 & 0x3f803f80u);
+}
+#else
+inline constexpr f32 E4M3_UNIT = 1.0f;
+template <bool UPPER>
+__device__ __forceinline__ u32 half_pair(u32 codes) {
+  u32 pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"(static_cast<u16>(UPPER ? codes >> 16 : codes)));
+  return pair;
+}
+#endif
+
+// What a product with elements of the tile is to be multiplied with.
+template <typename KV>
+__device__ __forceinline__ constexpr f32 product_unit() {
+  return sizeof(KV) == 1 ? E4M3_UNIT : 1.0f;
+}
+
+template <typename KV, int D>
+struct KvTile {
+  static constexpr bool BYTE = sizeof(KV) == 1;
+  static constexpr int BYTES = D * static_cast<int>(sizeof(KV)), CHUNKS = BYTES / 16;
+  static constexpr int STEP = 2 * static_cast<int>(sizeof(KV));  // chunks of 32 elements
+  static_assert(D % 64 == 0, "whole rows of 64 bytes");
+
+  // Bytes from the tile's begin to a chunk of 16 bytes, as Swizzled has them; rows that are no whole 128
+  // bytes are swizzled by pairs.
+  static constexpr int MASK = BYTES % 128 == 0 ? 7 : 3;
+  __device__ static constexpr u32 offset(int row, int chunk) { return row * BYTES + ((chunk ^ (MASK == 7 ? row & 7 : row >> 1 & 3)) * 16); }
+  // So many chunks (a multiple of 2) behind an even one's offset.
+  __device__ static constexpr u32 further(u32 offset, int chunks) { return (offset ^ ((chunks & MASK) * 16)) + (chunks & ~MASK) * 16; }
+
+  // A lane's place in 16 rows, for keys() and values() at element 0.
+  __device__ static __forceinline__ u32 key_place(int lane) { return offset(lane % 16, lane / 16); }
+  __device__ static __forceinline__ u32 value_place(int lane) { return BYTE ? key_place(lane) : offset(lane % 8 + lane / 16 * 8, lane / 8 % 2); }
+
+  // 16 rows and their elements [32 n, 32 n + 32) as two operands [row][element]. fp8: the elements of 16 are
+  // in an order of their own, that of query_position. `place` is the address of key_place.
+  __device__ static __forceinline__ void keys(u32 (&a)[2][4], u32 place, int n) {
+    if constexpr (BYTE) {
+      u32 codes[4];
+      load_matrices(codes, further(place, n * STEP));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        a[i][0] = half_pair<false>(codes[2 * i]), a[i][1] = half_pair<false>(codes[2 * i + 1]);
+        a[i][2] = half_pair<true>(codes[2 * i]), a[i][3] = half_pair<true>(codes[2 * i + 1]);
+      }
+    } else {
+      load_matrices(a[0], further(place, n * STEP));
+      load_matrices(a[1], further(place, n * STEP + 2));
+    }
+  }
+
+  // The same elements as two operands [element][row]. Which elements: value_element.
+  __device__ static __forceinline__ void values(u32 (&a)[2][4], u32 place, int n) {
+    if constexpr (BYTE) {
+      u32 codes[4];  // pairs of neighbouring elements of two rows each
+      load_matrices_transposed(codes, further(place, n * STEP));
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+#pragma unroll
+        for (int rows = 0; rows < 2; ++rows) {
+          const u32 sorted = __byte_perm(codes[2 * i + rows], 0,
+                                         0x3120);  // the even elements of two rows, then the odd ones
+          a[i][2 * rows] = half_pair<false>(sorted), a[i][2 * rows + 1] = half_pair<true>(sorted);
+        }
+      }
+    } else {
+      load_matrices_transposed(a[0], further(place, n * STEP));
+      load_matrices_transposed(a[1], further(place, n * STEP + 2));
+    }
+  }
+  // The element of v that row `row` (0..15) of the m-th operand [element][row] has.
+  __device__ static constexpr int value_element(int m, int row) { return 16 * m + (BYTE ? row % 8 * 2 + row / 8 : row); }
+};
+
+// A matrix of 8 x 8 elements of 2 bytes, a row in four lanes, transposed: an accumulator becomes the right
+// operand of the next product.
+__device__ __forceinline__ u32 transpose_matrix(u32 matrix) {
+  u32 out;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(matrix));
+  return out;
+}
+
+}  // namespace kiln

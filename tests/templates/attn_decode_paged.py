@@ -1,0 +1,313 @@
+"""attn_decode_paged against float64: layouts, pages, head sizes, groups, caches, masks, and plans that split; beside PyTorch's SDPA.
+
+Every cache is NaN where no token of a request lies, behind the last page's length above all.
+"""
+import itertools
+
+import torch
+
+from attention_plan import AttentionPlan
+from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
+
+SANITIZE = ["attn_decode_paged T=bf16 D=128 GROUP=4 kv_tokens=3000 requests=5", "attn_decode_paged T=f16 D=64 GROUP=16 KV=e4m3 kv_tokens=3000 requests=5 page_size=1",
+            "attn_decode_paged T=bf16 D=192 DV=128 GROUP=8 ALIBI=true SOFT_CAP=true kv_tokens=2000 requests=3"]
+TOLERANCE = {"f16": 1e-3, "bf16": 4e-3}
+MIXED = [1, 0, 17, 64, 300, 5, 129, 0, 1000, 63, 65, 2]
+
+
+class Batch:
+    """Requests of `lengths` kv tokens, the last `qo` of which are tokens of q, in scattered pages."""
+
+    def __init__(self, lengths, page_size=16, heads=2, group=4, d=128, dv=None, dtype="bf16", kv=None, layout="NHD", qo=1, q_scale=1.0):
+        self.lengths, self.page_size, self.heads, self.group, self.qo = list(lengths), page_size, heads, group, qo
+        self.d, self.dv, self.dtype, self.kv, self.layout = d, dv or d, dtype, kv or dtype, layout
+        pages_of = [-(-n // page_size) for n in self.lengths]
+        self.pages = sum(pages_of) + 3
+        self.kv_indptr = [0] + list(itertools.accumulate(pages_of))
+        self.last_page_len = [n - (p - 1) * page_size if n else 0 for n, p in zip(self.lengths, pages_of)]
+        self.kv_indices = torch.randperm(self.pages, device="cuda")[:max(1, sum(pages_of))].int()
+        self.first = [0] + list(itertools.accumulate(self.lengths))
+        self.k = (torch.randn(self.first[-1], heads, d, device="cuda")).to(DTYPES[self.kv])
+        self.v = (torch.randn(self.first[-1], heads, self.dv, device="cuda") + 0.5).to(DTYPES[self.kv])
+        self.tokens = len(self.lengths) * qo
+        self.q = Guarded(self.tokens, heads * group, d, dtype=dtype, strides=((heads * group + 1) * (d + 8), d + 8, 1)).view
+        self.q.copy_(torch.randn(self.tokens, heads * group, d, device="cuda") * q_scale)
+        self.k_cache, self.v_cache = self.caches()
+
+    def caches(self):
+        size = DTYPES[self.kv].itemsize
+        def nans(*shape):
+            return torch.full((*shape[:-1], shape[-1] * size), 255, dtype=torch.uint8, device="cuda").view(DTYPES[self.kv])
+        n, page, heads = self.pages, self.page_size, self.heads
+        if self.layout == "NHD" and self.d == self.dv:  # one tensor [n, 2, page, heads, D]
+            views = nans(n, 2, page, heads, self.d).unbind(1)
+        elif self.layout == "HND" and self.d == self.dv:  # one tensor [n, 2, heads, page, D]
+            views = [x.transpose(1, 2) for x in nans(n, 2, heads, page, self.d).unbind(1)]
+        else:  # two tensors, with padding
+            views = [nans(n, page, heads + 1, x + 16)[:, :, :heads, :x] for x in (self.d, self.dv)]
+        position = torch.cat([torch.arange(x, device="cuda") for x in self.lengths]) if self.first[-1] else torch.zeros(0, dtype=torch.long, device="cuda")
+        begin = torch.repeat_interleave(torch.tensor(self.kv_indptr[:-1], device="cuda"), torch.tensor(self.lengths, device="cuda"))
+        page_of = self.kv_indices.long()[begin + position // page]
+        for view, rows in zip(views, (self.k, self.v)):
+            bits = {1: torch.uint8, 2: torch.int16}[size]
+            view.view(bits)[page_of, position % page] = rows.view(bits)
+        return views
+
+    def reference(self, sm_scale=None, window_left=-1, soft_cap=0.0, slopes=None, k_scale=None, v_scale=None, only=None):
+        """o and lse in float64."""
+        heads, group = self.heads, self.group
+        o = torch.zeros(self.tokens, heads * group, self.dv, device="cuda", dtype=torch.float64)
+        lse = torch.full((self.tokens, heads * group), float("-inf"), device="cuda", dtype=torch.float64)
+        for i, n in enumerate(self.lengths):
+            if n == 0 or (only is not None and i not in only):
+                continue
+            rows = slice(i * self.qo, (i + 1) * self.qo)
+            k, v = (x[self.first[i]:self.first[i + 1]].double() for x in (self.k, self.v))
+            k = k * (1.0 if k_scale is None else k_scale.double().view(-1, 1))
+            v = v * (1.0 if v_scale is None else v_scale.double().view(-1, 1))
+            q = self.q[rows].double().view(self.qo, heads, group, self.d)
+            x = torch.einsum("thgd,khd->thgk", q, k) * (sm_scale or self.d**-0.5)
+            own = torch.arange(n - self.qo, n, device="cuda").view(-1, 1, 1, 1)
+            kv = torch.arange(n, device="cuda")
+            if slopes is not None:
+                x = x + slopes.double().view(1, heads, group, 1) * (kv - own)
+            if soft_cap:
+                x = soft_cap * torch.tanh(x / soft_cap)
+            hidden = kv > own
+            if window_left >= 0:
+                hidden = hidden | (kv < own - window_left)
+            x = x.masked_fill(hidden, float("-inf"))
+            nothing = hidden.all(-1).expand(x.shape[:-1])
+            o[rows] = torch.einsum("thgk,khd->thgd", torch.softmax(x, -1).masked_fill(nothing.unsqueeze(-1), 0.0), v).flatten(1, 2)
+            lse[rows] = torch.logsumexp(x, -1).flatten(1, 2) * 1.4426950408889634
+        return o, lse
+
+
+def make_plan(call, batch, workers=0, window_left=-1, plan=None):
+    """The batch's plan and workspace in device memory; `plan`: into the buffers of this one. workers 0: as many as the manifest says."""
+    plan = plan or AttentionPlan(call, len(batch.lengths), batch.heads, max_tokens=batch.tokens, workers=workers)
+    return plan(batch.kv_indptr, qo_indptr=None if batch.qo == 1 else [i * batch.qo for i in range(len(batch.lengths) + 1)], last_page_len=batch.last_page_len,
+                page_size=batch.page_size, window_left=window_left)
+
+
+def parameters_of(batch, slopes=None, soft_cap=0.0, **more):
+    return dict(T=batch.dtype, D=batch.d, GROUP=batch.group, KV=batch.kv, DV=batch.dv, SOFT_CAP=bool(soft_cap), ALIBI=slopes is not None, **more)
+
+
+def arguments(batch, o, plan, sm_scale=None, window_left=-1, soft_cap=0.0, slopes=None, k_scale=None, v_scale=None, lse=None):
+    per_head = k_scale is not None and k_scale.numel() > 1
+    return (o, batch.q, batch.k_cache, batch.v_cache, batch.kv_indices, plan.words, plan.workspace, plan.workers, batch.heads, batch.page_size, o.stride(0), o.stride(1), batch.q.stride(0), batch.q.stride(1),
+            *batch.k_cache.stride()[:3], *batch.v_cache.stride()[:3], float(sm_scale or 0.0), lse, float(soft_cap), window_left, slopes, k_scale, v_scale,
+            int(per_head))
+
+
+def run(batch, workers=0, want_lse=True, parameters=None, **options):
+    """o and lse, guarded: what is written beside them is found by check()."""
+    heads = batch.heads * batch.group
+    o = Guarded(batch.tokens, heads, batch.dv, dtype=batch.dtype, strides=((heads + 1) * (batch.dv + 8), batch.dv + 8, 1))
+    lse = Guarded(batch.tokens, heads, dtype="f32") if want_lse else None
+    call = kernel("attn_decode_paged", **parameters_of(batch, options.get("slopes"), options.get("soft_cap", 0.0), **(parameters or {})))
+    plan = make_plan(call, batch, workers, options.get("window_left", -1))
+    call(*arguments(batch, o.view, plan, lse=lse.view if lse else None, **options))
+    return o, lse
+
+
+def check(batch, what="", tolerance=None, only=None, **options):
+    reference = {k: v for k, v in options.items() if k in ("sm_scale", "window_left", "soft_cap", "slopes", "k_scale", "v_scale")}
+    o, lse = run(batch, **options)
+    want, want_lse = batch.reference(**reference)
+    error = expect_close(o.view, want, tolerance or TOLERANCE[batch.dtype], what)
+    if lse:
+        expect_close(torch.where(want_lse.isinf(), want_lse, lse.view.double() - want_lse), torch.where(want_lse.isinf(), want_lse, 0.0), 2e-3 * max(1, want_lse.numel())**0.5 + 1e-5 * float(want_lse[~want_lse.isinf()].norm()), what + " lse")
+        assert bool((lse.view.isinf() == want_lse.isinf()).all()), f"{what}: lse is infinite elsewhere"
+        lse.check(what)
+    empty = [i for i, n in enumerate(batch.lengths) if n == 0]
+    assert bool((o.view[[i * batch.qo + t for i in empty for t in range(batch.qo)]] == 0).all()), f"{what}: an empty request is not 0"
+    o.check(what)
+    return error
+
+
+def test_pages_and_layouts():
+    for dtype, kv in (("bf16", "bf16"), ("f16", "f16"), ("bf16", "e4m3")):
+        prefetch("attn_decode_paged", T=dtype, D=128, GROUP=4, KV=kv)
+    worst = 0.0
+    for (dtype, kv), page_size, layout in itertools.product((("bf16", "bf16"), ("f16", "f16"), ("bf16", "e4m3")), (1, 8, 16, 64, 7), ("NHD", "HND", "pair")):
+        error = check(Batch(MIXED, page_size, dtype=dtype, kv=kv, layout=layout), f"{dtype} {kv} pages of {page_size} {layout}")
+        worst = max(worst, error / TOLERANCE[dtype])
+    return f"at most {worst:.2f} of the tolerance"
+
+
+def test_head_sizes_and_groups():
+    kinds = [(d, dv, g, t, kv) for d, dv in ((64, 64), (128, 128), (256, 256), (192, 128)) for g, t, kv in ((1, "bf16", "bf16"), (3, "f16", "f16"), (8, "bf16", "e4m3"), (16, "bf16", "bf16"), (12, "f16", "e4m3"))]
+    kinds += [(128, 128, g, "f16", "f16") for g in (2, 5, 6, 7, 8, 9, 16)]
+    for d, dv, g, t, kv in kinds:
+        prefetch("attn_decode_paged", T=t, D=d, GROUP=g, KV=kv, DV=dv)
+    for d, dv, g, t, kv in kinds:
+        check(Batch(MIXED, 16, heads=3, group=g, d=d, dv=dv, dtype=t, kv=kv), f"{t} {kv} D={d} DV={dv} GROUP={g}")
+
+
+def test_options_and_their_combinations():
+    for cap, alibi, (t, kv) in itertools.product((False, True), (False, True), (("bf16", "bf16"), ("f16", "e4m3"))):
+        prefetch("attn_decode_paged", T=t, D=128, GROUP=4, KV=kv, DV=128, SOFT_CAP=cap, ALIBI=alibi)
+    for cap, alibi, window, (t, kv), scales in itertools.product((0.0, 5.0), (False, True), (-1, 0, 100), (("bf16", "bf16"), ("f16", "e4m3")), (0, 1, 2)):
+        if scales and kv != "e4m3":
+            continue
+        batch = Batch(MIXED, 16, heads=2, dtype=t, kv=kv)
+        scale = lambda: None if scales == 0 else torch.rand(1 if scales == 1 else 2, device="cuda") + 0.5
+        slopes = torch.rand(8, device="cuda") * 0.1 if alibi else None
+        check(batch, f"{t} {kv} cap={cap} alibi={alibi} window={window} scales={scales}", window_left=window, soft_cap=cap, slopes=slopes, sm_scale=0.13 if cap else None,
+              k_scale=(k := scale()), v_scale=None if k is None else scale())
+
+
+def test_several_tokens_of_a_request():
+    for qo, window in itertools.product((2, 5), (-1, 20)):
+        check(Batch([40, 3, 5, 1000, 129], 16, qo=qo), f"qo={qo} window={window}", window_left=window)
+    check(Batch([1, 0, 2, 300], 16, qo=4), "more q than kv: rows that see nothing")
+
+
+def test_long_requests_and_many():
+    for lengths, page in (([16384, 1, 8191], 16), (torch.randint(0, 3000, (128,)).tolist(), 16), (torch.randint(1, 600, (128,)).tolist(), 1), ([16384], 64)):
+        check(Batch(lengths, page, heads=8), f"{len(lengths)} requests")
+
+
+def test_large_logits():
+    for dtype, kv in (("f16", "f16"), ("bf16", "bf16"), ("bf16", "e4m3")):
+        batch = Batch([300, 1000, 70], 16, dtype=dtype, kv=kv)
+        for sign in (-1.0, 1.0):  # logits of about 2e5, whose differences decide
+            batch.k.copy_((1.0 + 0.25 * torch.randint(0, 3, batch.k.shape, device="cuda")).to(batch.k.dtype))
+            batch.q.copy_(torch.full_like(batch.q, sign * 200.0))
+            batch.k_cache, batch.v_cache = batch.caches()
+            check(batch, f"{dtype} {kv} {sign}", sm_scale=6.0)
+
+
+def test_split_and_unsplit_agree_and_runs_are_identical():
+    for d, kv in ((128, "bf16"), (256, "e4m3")):
+        batch = Batch([5000, 0, 1, 700, 12000], 16, heads=4, d=d, kv=kv)
+        first = None
+        for workers in (1, 2, 7, 264, 600):
+            runs = [run(batch, workers) for _ in range(3)]
+            for o, lse in runs[1:]:
+                expect_same_bits(o.view, runs[0][0].view, f"workers={workers}")
+                expect_same_bits(lse.view, runs[0][1].view, f"workers={workers} lse")
+            first = first or runs[0]
+            expect_close(runs[0][0].view, first[0].view, TOLERANCE["bf16"], f"workers={workers}")
+
+
+def test_a_captured_graph_follows_new_plans():
+    """200 steps of growing lengths under one graph: the plan's buffer, the workspace and the page table never move."""
+    steps, start = 200, [3, 500, 0, 90, 1000, 64]
+    batch = Batch([n + steps for n in start], 16, heads=8)
+    full = list(batch.last_page_len)
+    o, lse = torch.empty(6, 32, 128, device="cuda", dtype=torch.bfloat16), torch.empty(6, 32, device="cuda")
+    call = kernel("attn_decode_paged", **parameters_of(batch))
+    plan = make_plan(call, batch)
+
+    def replan(step):
+        """The page table is that of the full lengths: only the lengths grow."""
+        batch.lengths = [n + step for n in start]
+        pages_of = [-(-n // 16) for n in batch.lengths]
+        batch.last_page_len = [n - (p - 1) * 16 if n else 0 for n, p in zip(batch.lengths, pages_of)]
+        keep = batch.kv_indptr
+        indices, indptr = [], [0]
+        for i, p in enumerate(pages_of):
+            indices.append(table[keep[i]:keep[i] + p])
+            indptr.append(indptr[-1] + p)
+        batch.kv_indices[:indptr[-1]] = torch.cat(indices)
+        batch.kv_indptr = indptr
+        make_plan(call, batch, plan=plan)
+        batch.kv_indptr = keep
+    table = batch.kv_indices.clone()
+    replan(1)
+    call(*arguments(batch, o, plan, lse=lse))
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call(*arguments(batch, o, plan, lse=lse))
+    worst, all_first = 0.0, list(batch.first)
+    for step in range(1, steps + 1):
+        replan(step)
+        batch.q.copy_(torch.randn_like(batch.q))
+        o.fill_(float("nan"))
+        graph.replay()
+        if step % 10 == 1 or step == steps:
+            k, v = batch.k, batch.v
+            batch.k = torch.cat([k[all_first[i]:all_first[i] + n] for i, n in enumerate(batch.lengths)])
+            batch.v = torch.cat([v[all_first[i]:all_first[i] + n] for i, n in enumerate(batch.lengths)])
+            batch.first = [0] + list(itertools.accumulate(batch.lengths))
+            want, want_lse = batch.reference()
+            worst = max(worst, expect_close(o, want, TOLERANCE["bf16"], f"step {step}"))
+            assert float((lse - want_lse).abs().max()) < 1e-3, f"step {step} lse"
+            batch.k, batch.v, batch.first = k, v, all_first
+    batch.last_page_len = full
+    return f"{steps} steps, error at most {worst:.1e}"
+
+
+def test_strides_beyond_31_bits():
+    stride = (1 << 31) + 64
+    caches = [Guarded(3, 16, 1, 64, strides=(stride, 64, 64, 1)).view for _ in "kv"]
+    batch = Batch([20], 16, heads=1, group=1, d=64)
+    batch.kv_indices = torch.tensor([2, 0], device="cuda", dtype=torch.int32)
+    for cache, rows in zip(caches, (batch.k, batch.v)):
+        cache[2], cache[0, :4] = rows[:16], rows[16:]
+    batch.k_cache, batch.v_cache = caches
+    check(batch, "stride beyond 2^31")
+
+
+def test_refused():
+    batch = Batch([20], 16, heads=1)
+    o = torch.empty(1, 4, 128, device="cuda", dtype=torch.bfloat16)
+    call = kernel("attn_decode_paged", **parameters_of(batch))
+    good = list(arguments(batch, o, make_plan(call, batch, 4)))
+    for at, value, words in ((9, 0, ("page_size", "0")), (12, 129, ("strides", "129")), (14, 1001, ("caches", "1001"))):
+        bad = list(good)
+        bad[at] = value
+        expect_refused(lambda: call(*bad), *words)
+    expect_refused(lambda: kernel("attn_decode_paged", T="bf16", D=128, GROUP=17), "GROUP", "17")
+    expect_refused(lambda: kernel("attn_decode_paged", T="bf16", D=128, GROUP=4, KV="f16"), "KV", "e4m3")
+    expect_refused(lambda: kernel("attn_decode_paged", T="bf16", D=128, GROUP=4, ALIBI=True)(*good), "alibi_slopes")
+
+
+def sdpa(backend):
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+    backend = getattr(SDPBackend, backend)
+
+    def launch(q, k, v, length):
+        with sdpa_kernel(backend):
+            view = lambda x: x.view(q.shape[0], length, x.shape[2], x.shape[3]).transpose(1, 2)
+            return torch.nn.functional.scaled_dot_product_attention(q.unsqueeze(2), view(k), view(v), enable_gqa=True)
+    return launch
+
+
+def buffers(plan):
+    return plan.words, plan.workspace
+
+
+def bench():
+    for hq, kv, requests, length in [(32, "bf16", b, n) for b in (1, 16, 64, 256) for n in (1024, 4096, 8192, 32768)] + [(64, "bf16", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096))] + \
+            [(32, "e4m3", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096), (256, 4096))]:
+        heads, d, page_size, group = 8, 128, 16, hq // 8
+        if requests * length > 1 << 20:
+            continue
+        pages = requests * length // page_size
+        shape = Batch([1], page_size, heads, group, d, kv=kv)
+        shape.lengths, shape.tokens = [length] * requests, requests
+        shape.kv_indptr, shape.last_page_len = [i * length // page_size for i in range(requests + 1)], [page_size] * requests
+        call = kernel("attn_decode_paged", T="bf16", D=d, GROUP=group, KV=kv)
+
+        def make(pages=pages, requests=requests, hq=hq, kv=kv, shape=shape, call=call):
+            caches = [torch.empty(pages, page_size, heads, d, device="cuda", dtype=torch.bfloat16).normal_().to(DTYPES[kv]) for _ in "kv"]
+            return (torch.empty(requests, hq, d, device="cuda", dtype=torch.bfloat16), normal(requests, hq, d), *caches, torch.randperm(pages, device="cuda").int(), *buffers(make_plan(call, shape)),
+                    torch.ones(1, device="cuda"))
+
+        def ours(o, q, k, v, indices, plan, workspace, scale, call=call, workers=make_plan(call, shape).workers):
+            strides = (page_size * heads * d, heads * d, d)
+            call(o, q, k, v, indices, plan, workspace, workers, heads, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, None, 0.0, -1, None, scale, scale, 0)
+        launches = {"kiln": ours}
+        if kv == "bf16":
+            for label, backend in (("SDPA flash", "FLASH_ATTENTION"), ("SDPA cuDNN", "CUDNN_ATTENTION")):
+                launches[label] = lambda o, q, k, v, *_, run=sdpa(backend), length=length: run(q, k, v, length)
+        for label, peer in peers.get("attn_decode_paged").items():
+            launches[label] = lambda o, q, k, v, indices, *_, peer=peer, length=length: peer(o, q, k, v, indices, length)
+        read = requests * length * heads * 2 * d * DTYPES[kv].itemsize + requests * hq * d * 2
+        yield Row(f"attn_decode_paged bf16 B {requests} x kv {length} HQ {hq} HKV 8 D 128" + ("" if kv == "bf16" else f" {kv}"), read, requests * hq * d * 2, make, launches,
+                  flops=4 * requests * length * hq * d, bar=0.85 if requests * length >= 65536 else 0.0)
