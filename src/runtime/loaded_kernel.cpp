@@ -242,10 +242,25 @@ void LoadedKernel::launch_prepared(CUstream stream, PreparedLaunch& prepared) co
   submit(config, prepared.parameters.data());
 }
 
+/// Of `kiln tune`, too, for which such a candidate is none.
+void LoadedKernel::refuse_cluster(const toolchain::LaunchConfig& config) const {
+  std::array<std::uint32_t, 3> cluster = facts_.cluster;
+  for (unsigned i = 0; i < config.attribute_count; ++i) {
+    const auto& attribute = config.attributes[i];
+    const auto& size = attribute.value.cluster;
+    if (attribute.id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) cluster = {size.x, size.y, size.z};
+  }
+  fail(Errc::requirement, "cluster = " + shape(cluster) +
+                              " blocks do not fit this device, or the slice of it that is used; " +
+                              std::to_string(kPortableCluster) + " fit every device of 9.0 or newer");
+}
+
 void LoadedKernel::submit(const toolchain::LaunchConfig& config, void** parameters) const {
   const CUresult result = driver_.cuLaunchKernelEx(&config, function(), parameters, nullptr);
-  if (result != CUDA_SUCCESS) [[unlikely]]
-    driver_.check(result, "cuLaunchKernelEx", "launching " + name_);
+  if (result == CUDA_SUCCESS) [[likely]]
+    return;
+  if (result == CUDA_ERROR_INVALID_CLUSTER_SIZE) refuse_cluster(config);
+  driver_.check(result, "cuLaunchKernelEx", "launching " + name_);
 }
 
 void LoadedKernel::launch(CUstream stream, const kiln_arg_type* types, const void* const* data,

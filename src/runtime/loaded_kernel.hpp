@@ -96,6 +96,7 @@ class LoadedKernel {
   std::int64_t occupancy(const Geometry& config) const;
   void allow_shared_memory(std::int64_t bytes) const;
   void allow_large_cluster() const;
+  [[noreturn]] void refuse_cluster(const toolchain::LaunchConfig& config) const;
   void submit(const toolchain::LaunchConfig& config, void** parameters) const;
   void refuse_other_process() const {
     if (process_word_.load(std::memory_order_relaxed) != process_) [[unlikely]]

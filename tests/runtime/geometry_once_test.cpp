@@ -167,6 +167,16 @@ TEST_F(GeometryOnce, AClusterOfMoreThanEightBlocksIsAllowedOncePerFunction) {
   EXPECT_EQ(kiln_fake_calls("cuFuncSetAttribute"), 3u);
 }
 
+TEST_F(GeometryOnce, AClusterThatDoesNotFitTheDeviceIsNamed) {
+  Service service(options());
+  add(service, "clustered", arg("blocks") + kClustered, "template <int N> __global__ void f(int blocks) {}");
+  const Kernel k = service.open("clustered").get();
+  kiln_fake_fail("cuLaunchKernelEx", 912, 0, 1);  // CUDA_ERROR_INVALID_CLUSTER_SIZE
+  expect_error(Errc::requirement, {"clustered N=1", "cluster = 16 x 1 x 1", "8 fit every device"},
+               [&] { k(nullptr, 16); });
+  k(nullptr, 16);
+}
+
 TEST_F(GeometryOnce, ALargeClusterOfARawLaunchIsAllowedToo) {
   Service service(options());
   add(service, "plain", "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n",
