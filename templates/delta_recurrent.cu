@@ -13,7 +13,7 @@ namespace kiln {
 
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B, int VEC, int VALUE_LANES, int WARPS, int STEPS>
 __global__ void __launch_bounds__(32 * WARPS)
-    delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i64 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
+    delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
                     i64 stride_out, f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound) {
   constexpr int THREADS = 32 * WARPS;
   constexpr int KEY_LANES = 32 / VALUE_LANES;
@@ -28,23 +28,22 @@ __global__ void __launch_bounds__(32 * WARPS)
   const int first_column = static_cast<int>(blockIdx.x % BLOCKS) * COLUMNS;
   const int local = thread / KEY_LANES * 4;  // of this thread's four columns, in the block's
   const int column = first_column + local;
-  const i64 state_index = blockIdx.x / BLOCKS;  // sequence * value_heads + value_head
-  const i64 sequence = state_index / value_heads;
-  const int value_head = static_cast<int>(state_index % value_heads);
+  const int state_index = static_cast<int>(blockIdx.x / BLOCKS);  // sequence * value_heads + value_head
+  const int sequence = state_index / value_heads, value_head = state_index % value_heads;
   const int head = value_head / (value_heads / heads);
   const auto row = [&](int i) { return (i / 4 * KEY_LANES + key_lane) * 4 + i % 4; };
   const auto mine = [&](int i) { return (PADDED == K || row(i) < K) && (V % COLUMNS == 0 || column < V); };
 
   pdl_wait();
   f32 state[ROWS][4] = {};
-  const i64 state_at = state_index * K * V + column;
+  const i64 state_at = static_cast<i64>(state_index) * (K * V) + column;
   if (initial_state) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       if (mine(i)) widen(load<4>(initial_state + state_at + row(i) * V), state[i]);
     }
   }
-  const i64 begin = cu_seqlens ? cu_seqlens[sequence] : sequence * (tokens / sequences);
+  const i64 begin = cu_seqlens ? cu_seqlens[sequence] : static_cast<i64>(sequence) * (tokens / sequences);
   const i64 end = cu_seqlens ? cu_seqlens[sequence + 1] : begin + tokens / sequences;
   const f32 rate = GATE_INPUT != GateInput::log_decay && a_log ? expf(load_one(a_log + value_head)) : 1.0f;
   const f32 head_bias = GATE == Gate::head && GATE_INPUT != GateInput::log_decay && dt_bias ? load_one(dt_bias + value_head) : 0.0f;
@@ -84,21 +83,23 @@ __global__ void __launch_bounds__(32 * WARPS)
     }
   };
 
-  f32 q_row[ROWS] = {};  // of the step before
+  f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step, q of the one before
   const int own = own_column<KEY_LANES>(key_lane);
   const bool writes = key_lane % (KEY_LANES / 4) == 0 && column + own < V;
-  T* out_at = out + (begin - 1) * stride_out + static_cast<i64>(value_head) * V + column + own;
-  const auto finish_step = [&](bool exists) {
-    f32 o[4] = {};
+  T* out_at = out + (begin - 2) * stride_out + static_cast<i64>(value_head) * V + column + own;
+  const auto add_output = [&](f32(&o)[4], int first, int last) {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
+    for (int i = first; i < last; ++i) {
       for (int c = 0; c < 4; ++c) o[c] = fmaf(state[i][c], q_row[i], o[c]);
     }
-    const f32 sum[1] = {sum_own_column<KEY_LANES>(o, key_lane)};
+  };
+  const auto write_output = [&](const f32(&sums)[4], bool exists) {
+    const f32 sum[1] = {sums[0]};
     if (exists && writes) store(out_at, narrow<T>(sum));
     out_at += stride_out;
   };
 
+  f32 o[4] = {};  // this lane's part of the output of the step before the step before
   begin_copy(begin, 0);
   pdl_launch_dependents();
   int buffer = 0;
@@ -110,38 +111,47 @@ __global__ void __launch_bounds__(32 * WARPS)
     make_ready(buffer, count);
     if (first + STEPS < end) begin_copy(first + STEPS, buffer ^ 1);
     __syncthreads();
+    read_row(ready.k[0], k_row);
+    if constexpr (GATE == Gate::key) read_row(ready.decay[0], decay);
 #pragma unroll 1
     for (int s = 0; s < count; ++s) {
-      f32 k_row[ROWS], decay[ROWS], p[4] = {}, u[4], beta_row[4];
-      read_row(ready.k[s], k_row);
-      if constexpr (GATE == Gate::key) read_row(ready.decay[s], decay);
+      f32 p[4] = {}, next_o[4] = {}, u[4], strength[4];
 #pragma unroll
       for (int i = 0; i < ROWS; ++i) {
         const f32 factor = GATE == Gate::key ? decay[i] * k_row[i] : k_row[i];
         for (int c = 0; c < 4; ++c) p[c] = fmaf(state[i][c], factor, p[c]);
       }
-      finish_step(first + s > begin);
-      sum_columns<KEY_LANES>(p);
+      constexpr int ROUNDS = sum_rounds<KEY_LANES>;
+      sum_columns<KEY_LANES>(p, o, key_lane, [&](int round) { add_output(next_o, ROWS * round / ROUNDS, ROWS * (round + 1) / ROUNDS); });
+      write_output(o, first + s > begin + 1);
+      for (int c = 0; c < 4; ++c) o[c] = next_o[c];
+      read_row(ready.q[s], q_row);
 
       const f32 head_decay = GATE == Gate::head ? ready.decay[s][0] : 1.0f;
       widen(load_shared<4>(&raw[buffer].v[s][local]), u);
-      if constexpr (BETA == Beta::value) widen(load_shared<4>(&raw[buffer].beta[s][local]), beta_row);
+      if constexpr (BETA == Beta::value) widen(load_shared<4>(&raw[buffer].beta[s][local]), strength);
       for (int c = 0; c < 4; ++c) {
         u[c] -= head_decay * p[c];
         if constexpr (BETA == Beta::head) u[c] *= ready.beta[s];
-        if constexpr (BETA == Beta::value) u[c] *= beta_of<BETA_INPUT>(beta_row[c]);
+        if constexpr (BETA == Beta::value) u[c] *= beta_of<BETA_INPUT>(strength[c]);
       }
 #pragma unroll
       for (int i = 0; i < ROWS; ++i) {
-        for (int c = 0; c < 4; ++c) {
-          const f32 kept = GATE == Gate::key ? decay[i] * state[i][c] : GATE == Gate::head ? head_decay * state[i][c] : state[i][c];
-          state[i][c] = fmaf(k_row[i], u[c], kept);
-        }
+        const f32 kept = GATE == Gate::key ? decay[i] : head_decay;
+        for (int c = 0; c < 4; ++c) state[i][c] = fmaf(k_row[i], u[c], kept * state[i][c]);
       }
-      read_row(ready.q[s], q_row);
+      read_row(ready.k[(s + 1) % STEPS], k_row);
+      if constexpr (GATE == Gate::key) read_row(ready.decay[(s + 1) % STEPS], decay);
     }
   }
-  if (end > begin) finish_step(true);
+  if (end > begin) {
+    f32 last[4] = {}, none[4] = {};
+    add_output(last, 0, ROWS);
+    sum_columns<KEY_LANES>(none, o, key_lane, [](int) {});
+    write_output(o, end > begin + 1);
+    sum_columns<KEY_LANES>(none, last, key_lane, [](int) {});
+    write_output(last, true);
+  }
   if (final_state) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {

@@ -14,7 +14,7 @@ __device__ f64 log_decay(f64 g, const f32* a_log, f64 lower_bound) {
 }
 
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B>
-__global__ void delta_recurrent(f64* out, const T* q, const T* k, const T* v, const B* beta, i64 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k,
+__global__ void delta_recurrent(f64* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k,
                                 i64 stride_v, i64 stride_out, f32 scale, const G* g, const f32* initial_state, f64* final_state, const i64* cu_seqlens, const f32* a_log,
                                 const f32* dt_bias, f32 lower_bound) {
   const i64 sequence = blockIdx.x / value_heads;
