@@ -11,8 +11,14 @@
 
 namespace kiln {
 
+// What the registers must suffice for: 16 warps have 128 each. The more there are, the more bytes of states are in flight (decode), and with
+// fewer registers than these the steps spill.
+__host__ __device__ constexpr int warps_of_an_sm(int K, int VALUE_LANES, Gate GATE) {
+  return K * VALUE_LANES > 512 || (K > 128 && GATE == Gate::key) ? 8 : K > 128 || GATE == Gate::key ? 12 : 16;
+}
+
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B, int VEC, int VALUE_LANES, int WARPS, int STEPS>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(K, VALUE_LANES, GATE) / WARPS)
     delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
                     i64 stride_out, f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound) {
   constexpr int THREADS = 32 * WARPS;
@@ -43,17 +49,16 @@ __global__ void __launch_bounds__(32 * WARPS)
       if (mine(i)) widen(load<4>(initial_state + state_at + row(i) * V), state[i]);
     }
   }
-  const i64 begin = cu_seqlens ? cu_seqlens[sequence] : static_cast<i64>(sequence) * (tokens / sequences);
-  const i64 end = cu_seqlens ? cu_seqlens[sequence + 1] : begin + tokens / sequences;
+  const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
+  const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
   const f32 rate = GATE_INPUT != GateInput::log_decay && a_log ? expf(load_one(a_log + value_head)) : 1.0f;
   const f32 head_bias = GATE == Gate::head && GATE_INPUT != GateInput::log_decay && dt_bias ? load_one(dt_bias + value_head) : 0.0f;
   const f32 q_scale = scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : scale;
 
   f32 next_g = 0.0f, next_beta = 0.0f;  // thread i's are of step i of the block of steps that is under way
-  const auto count_from = [&](i64 first) { return static_cast<int>(end - first < STEPS ? end - first : STEPS); };
   const auto begin_copy = [&](i64 first, int buffer) {
     auto& to = raw[buffer];
-    const int count = count_from(first), values = V - first_column;
+    const int count = smaller(end - static_cast<int>(first), STEPS), values = V - first_column;
     const i64 at = first * value_heads + value_head;  // in what is [tokens, value_heads, ...]
     copy_steps<THREADS, VEC>(to.k, k + first * stride_k + static_cast<i64>(head) * K, stride_k, count, K, thread);
     copy_steps<THREADS, VEC>(to.q, q + first * stride_q + static_cast<i64>(head) * K, stride_q, count, K, thread);
@@ -86,11 +91,11 @@ __global__ void __launch_bounds__(32 * WARPS)
   f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step, q of the one before
   const int own = own_column<KEY_LANES>(key_lane);
   const bool writes = key_lane % (KEY_LANES / 4) == 0 && column + own < V;
-  T* out_at = out + (begin - 2) * stride_out + static_cast<i64>(value_head) * V + column + own;
+  T* out_at = out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + column + own;
   const auto add_output = [&](f32(&o)[4], int first, int last) {
 #pragma unroll
-    for (int i = first; i < last; ++i) {
-      for (int c = 0; c < 4; ++c) o[c] = fmaf(state[i][c], q_row[i], o[c]);
+    for (int i = 0; i < ROWS; ++i) {
+      for (int c = 0; i >= first && i < last && c < 4; ++c) o[c] = fmaf(state[i][c], q_row[i], o[c]);
     }
   };
   const auto write_output = [&](const f32(&sums)[4], bool exists) {
@@ -104,8 +109,8 @@ __global__ void __launch_bounds__(32 * WARPS)
   pdl_launch_dependents();
   int buffer = 0;
 #pragma unroll 1
-  for (i64 first = begin; first < end; first += STEPS, buffer ^= 1) {
-    const int count = count_from(first);
+  for (int first = begin; first < end; first += STEPS, buffer ^= 1) {
+    const int count = smaller(end - first, STEPS);
     async_copy_wait();
     __syncthreads();  // the copies of all threads are there, and all have done the steps of the block before
     make_ready(buffer, count);

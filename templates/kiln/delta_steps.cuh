@@ -69,10 +69,10 @@ struct ReadySteps {
 template <int THREADS, int VEC, typename T, int STEPS, int LENGTH>
 __device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from, i64 stride, int count, int valid, int thread) {
   constexpr int CHUNKS = LENGTH / VEC;
-#pragma unroll
-  for (int first = 0; first < STEPS * CHUNKS; first += THREADS) {
-    const int step = (first + thread) / CHUNKS, at = (first + thread) % CHUNKS * VEC;
-    if (step < count && at < valid) async_copy<VEC * sizeof(T)>(&to[step][at], from + step * stride + at);
+#pragma unroll 1
+  for (int chunk = thread; chunk < count * CHUNKS; chunk += THREADS) {
+    const int step = chunk / CHUNKS, at = chunk % CHUNKS * VEC;
+    if (at < valid) async_copy<VEC * sizeof(T)>(&to[step][at], from + step * stride + at);
   }
 }
 
