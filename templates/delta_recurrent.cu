@@ -14,7 +14,7 @@ namespace kiln {
 // What the registers must suffice for: 16 warps have 128 each. The more there are, the more bytes of states are in flight (decode), and with
 // fewer registers than these the steps spill.
 __host__ __device__ constexpr int warps_of_an_sm(int K, int VALUE_LANES, Gate GATE) {
-  return K * VALUE_LANES > 512 || (K > 128 && GATE == Gate::key) ? 8 : K > 128 || GATE == Gate::key ? 12 : 16;
+  return K * VALUE_LANES > 512 || (K > 128 && GATE == Gate::key) ? 8 : K > 128 || K % 32 != 0 || GATE == Gate::key ? 12 : 16;
 }
 
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B, int VEC, int VALUE_LANES, int WARPS, int STEPS>

@@ -16,7 +16,7 @@ TEST_F(ShippedTemplates, EverySpecialisationCompilesForEveryArchWithoutSpillsAnd
     EXPECT_EQ(entry["limits_broken"].size(), 0u) << entry.dump();
     ++compiled[entry["template"].get<std::string>()][entry["arch"].get<std::string>()];
   }
-  for (const char* name : {"act_and_mul", "amax", "append_paged_kv", "fp8_quant", "moe_align", "rms_norm",
+  for (const char* name : {"act_and_mul", "amax", "append_paged_kv", "delta_recurrent", "fp8_quant", "moe_align", "rms_norm",
                            "rope", "softmax", "topk_gate"}) {
     EXPECT_EQ(compiled[name].size(), 6u) << name << " has no specialisation that ships warm";
   }
