@@ -23,57 +23,59 @@ __global__ void __launch_bounds__(32 * WARPS)
   const i32 n = state / heads, head = state % heads;
   const int first_column = blockIdx.x % slices * columns, warp_column = threadIdx.y * Tile::COLUMNS;
   const int column = first_column + warp_column + Tile::column(), o_column = first_column + warp_column + Tile::summed_column();
-  const bool stores = Tile::owns_sum() && o_column < V;
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
   const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
-  Steps steps(storage, {r, k, v, a, FORM == Wkv7Form::kk_a ? kk : b, w}, span, heads, head, first_column);
+  Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, span, heads, head, first_column);
+#pragma unroll 1
   for (int chunk = 0; chunk < Steps::AHEAD; ++chunk) steps.fetch(chunk);
   Tile s;
   s.load_from(initial_state ? initial_state + static_cast<i64>(state) * (K * V) : nullptr, column);
 
   const i64 count = span.end - span.begin;
-  T* o_next = o + (span.begin * heads + head) * V + o_column;
-  f32 o_part[COLS];  // of the step before, over this lane's rows
+  const i64 o_step = static_cast<i64>(heads) * V;
+  T* o_next = o + (span.begin * heads + head) * V + o_column - o_step;
+  f32 o_part[COLS] = {};  // of the step before, over this lane's rows
+  bool stores = false;    // there is a step before, and this lane has a column of its o
   const auto finish = [&] {
     const f32 sum = Tile::sum_of_one(o_part) * scale;
     if (stores) store(o_next, narrow<T>({sum}));
-    o_next += static_cast<i64>(heads) * V;
+    o_next += o_step;
   };
 #pragma unroll 1
   for (i64 chunk = 0, left = count; left > 0; ++chunk, left -= STEPS) {
     const auto* step = steps.get(chunk);
     steps.fetch(chunk + Steps::AHEAD);
     if (left <= STEPS) pdl_launch_dependents();
-    const auto* last = step + (left < STEPS ? static_cast<int>(left) : STEPS) - 1;
-    f32 x[Tile::ROWS];
-    Tile::read(step->a, x);
+    f32 a[Tile::ROWS];
+    Tile::read(step->a(), a);
 #pragma unroll 1
-    for (bool first = chunk == 0; step <= last; ++step, first = false) {
-      f32 a_s[COLS], decay[Tile::ROWS], key[Tile::ROWS], value[COLS];
-      Tile::read(step->w, decay);
-      Tile::read(step->k, key);
-      widen(load_shared<COLS>(step->v + warp_column + Tile::column()), value);
-      s.dot(x, a_s);
+    for (int more = (left < STEPS ? static_cast<int>(left) : STEPS) - 1; more >= 0; --more, ++step) {
+      f32 a_s[COLS], w[Tile::ROWS], k[Tile::ROWS], v[COLS];
+      Tile::read(step->w, w);
+      Tile::read(step->k(), k);
+      widen(load_shared<COLS>(step->v + warp_column + Tile::column()), v);
+      s.dot(a, a_s);
       Tile::sum(a_s);
-      if (!first) finish();
 #pragma unroll
       for (int i = 0; i < Tile::ROWS; ++i) {
-        for (int j = 0; j < COLS; ++j) s.s[i][j] = fmaf(decay[i], s.s[i][j], key[i] * value[j]);
+        for (int j = 0; j < COLS; ++j) s.s[i][j] = fmaf(w[i], s.s[i][j], k[i] * v[j]);
       }
-      f32 factor[Tile::ROWS], query[Tile::ROWS];
-      Tile::read(step->b, factor);
-      Tile::read(step->r, query);
-      Tile::read((step < last ? step + 1 : step)->a, x);
+      f32 b[Tile::ROWS], r[Tile::ROWS];
+      Tile::read(step->b(), b);
+      Tile::read(step->r(), r);
+      Tile::read(step[more > 0].a(), a);
 #pragma unroll
       for (int i = 0; i < Tile::ROWS; ++i) {
-        for (int j = 0; j < COLS; ++j) s.s[i][j] = fmaf(factor[i], a_s[j], s.s[i][j]);
+        for (int j = 0; j < COLS; ++j) s.s[i][j] = fmaf(b[i], a_s[j], s.s[i][j]);
       }
-      s.dot(query, o_part);
+      finish();  // that of the step before
+      stores = Tile::owns_sum() && o_column < V;
+      s.dot(r, o_part);
     }
   }
-  if (count > 0) finish();
+  finish();
   if (final_state) s.store_to(final_state + static_cast<i64>(state) * (K * V), column);
 }
 

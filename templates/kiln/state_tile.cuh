@@ -23,19 +23,21 @@ struct StateTile {
   __device__ static __forceinline__ int column() { return static_cast<int>(threadIdx.x) % APART * COLS; }  // its first, among those of the warp
   __device__ static __forceinline__ int row(int i) { return (i / 4 * LANES + rank()) * 4 + i % 4; }
 
+  __device__ static __forceinline__ bool has(int i) { return PADDED == K || row(i) < K; }
+
   // The columns from `column` on of a state [K][V]; zeros where there is none: state is null, or the column is not below V.
   __device__ __forceinline__ void load_from(const f32* state, int column) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
       Vec<f32, COLS> v;
-      if (state && column < V && row(i) < K) v = load<COLS>(state + row(i) * V + column);
+      if (state && column < V && has(i)) v = load<COLS>(state + row(i) * V + column);
       widen(v, s[i]);
     }
   }
   __device__ __forceinline__ void store_to(f32* state, int column) const {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
-      if (column < V && row(i) < K) store(state + row(i) * V + column, narrow<f32>(s[i]));
+      if (column < V && has(i)) store(state + row(i) * V + column, narrow<f32>(s[i]));
     }
   }
 

@@ -15,8 +15,9 @@ enum class Wkv7Form {
 // The global arrays, all of [tokens, heads, K or V].
 template <typename T, typename W>
 struct Wkv7Inputs {
-  const T *r, *k, *v, *a, *b;  // Wkv7Form::kk_a: b is kk
+  const T *r, *k, *a, *b;  // Wkv7Form::kk_a: kk for a, a for b
   const W* w;
+  const T* v;
 };
 
 // TILE: a StateTile<K, V, ..>; COLUMNS: of a block at most.
@@ -24,12 +25,16 @@ template <typename T, typename W, int K, int V, Wkv7Form FORM, typename TILE, in
 class Wkv7Steps {
  public:
   static constexpr int AHEAD = 2;  // chunks whose copies are under way
-  struct Step {  // of one token; both signs of a and b may be turned, which leaves the state as it is
-    f32 w[TILE::PADDED], k[TILE::PADDED], a[TILE::PADDED], b[TILE::PADDED], r[TILE::PADDED], v[COLUMNS];
+  struct Step {  // of one token; kk_a: a and b with their signs turned, which leaves the state as it is
+    f32 rkab[4][TILE::PADDED], w[TILE::PADDED], v[COLUMNS];
+    __device__ __forceinline__ const f32* r() const { return rkab[0]; }
+    __device__ __forceinline__ const f32* k() const { return rkab[1]; }
+    __device__ __forceinline__ const f32* a() const { return rkab[2]; }
+    __device__ __forceinline__ const f32* b() const { return rkab[3]; }
   };
   struct alignas(16) Storage {
     Step ready[2][STEPS];
-    T r[AHEAD][STEPS * K], k[AHEAD][STEPS * K], a[AHEAD][STEPS * K], b[AHEAD][STEPS * K], v[AHEAD][STEPS * COLUMNS];
+    T rkab[AHEAD][4][STEPS * K], v[AHEAD][STEPS * COLUMNS];
     W w[AHEAD][STEPS * K];
   };
 
@@ -37,7 +42,7 @@ class Wkv7Steps {
   __device__ __forceinline__ Wkv7Steps(Storage& storage, const Wkv7Inputs<T, W>& in, Sequence span, i32 heads, i32 head, int first_column)
       : storage_(storage), in_(in), begin_(span.begin), count_(span.end - span.begin), heads_(heads), head_(head), first_column_(first_column) {
     if constexpr (TILE::PADDED > K) {
-      f32* words = storage.ready[0][0].w;
+      f32* words = storage.ready[0][0].rkab[0];
       for (int i = thread(); i < static_cast<int>(sizeof(storage.ready) / sizeof(f32)); i += threads()) words[i] = 0.0f;
       __syncthreads();
     }
@@ -47,11 +52,11 @@ class Wkv7Steps {
   __device__ __forceinline__ void fetch(i64 chunk) {
     const int at = static_cast<int>(chunk % AHEAD);
     each(chunk, [&](i64 row, int, int i) {
-      copy_async<PIECE>(storage_.r[at] + i, in_.r + row);
+      copy_async<PIECE>(storage_.rkab[at][0] + i, in_.r + row);
+      copy_async<PIECE>(storage_.rkab[at][1] + i, in_.k + row);
+      copy_async<PIECE>(storage_.rkab[at][2] + i, in_.a + row);
+      copy_async<PIECE>(storage_.rkab[at][3] + i, in_.b + row);
       copy_async<PIECE>(storage_.w[at] + i, in_.w + row);
-      copy_async<PIECE>(storage_.k[at] + i, in_.k + row);
-      copy_async<PIECE>(storage_.a[at] + i, in_.a + row);
-      copy_async<PIECE>(storage_.b[at] + i, in_.b + row);
     }, [&](i64 row, int, int, int i) { copy_async<V_PIECE>(storage_.v[at] + i, in_.v + row); });
     copy_async_commit();
   }
@@ -65,24 +70,20 @@ class Wkv7Steps {
     each(chunk, [&](i64, int step, int i) {
       Step& to = ready[step];
       const int column = i % K;
-      f32 x[PIECE], y[PIECE];
-      widen(load_shared<PIECE>(storage_.r[at] + i), x);
-      store_shared(to.r + column, x);
-      widen(load_shared<PIECE>(storage_.k[at] + i), x);
-      store_shared(to.k + column, x);
+      f32 x[PIECE];
+#pragma unroll 1
+      for (int j = 0; j < 4; ++j) {
+        widen(load_shared<PIECE>(storage_.rkab[at][j] + i), x);
+        if (FORM == Wkv7Form::kk_a && j == 3) {
+          f32 kk[PIECE];
+          widen(load_shared<PIECE>(to.a() + column), kk);
+          for (int l = 0; l < PIECE; ++l) x[l] *= -kk[l];
+        }
+        store_shared(to.rkab[j] + column, x);
+      }
       widen(load_shared<PIECE>(storage_.w[at] + i), x);
       for (int j = 0; j < PIECE; ++j) x[j] = exp2_approx(x[j] * LOG2_E);
       store_shared(to.w + column, x);
-      widen(load_shared<PIECE>(storage_.a[at] + i), x);
-      widen(load_shared<PIECE>(storage_.b[at] + i), y);
-      if constexpr (FORM == Wkv7Form::kk_a) {
-        for (int j = 0; j < PIECE; ++j) x[j] *= -y[j];
-        store_shared(to.a + column, y);
-        store_shared(to.b + column, x);
-      } else {
-        store_shared(to.a + column, x);
-        store_shared(to.b + column, y);
-      }
     }, [&](i64, int step, int column, int i) {
       f32 x[V_PIECE];
       widen(load_shared<V_PIECE>(storage_.v[at] + i), x);
@@ -94,27 +95,27 @@ class Wkv7Steps {
 
  private:
   static constexpr int PIECE = K % 8 == 0 ? 8 : 4, PIECES = K / PIECE;
-  static constexpr int V_PIECE = V % 8 == 0 && TILE::COLUMNS % 8 == 0 ? 8 : 4, V_PIECES = COLUMNS / V_PIECE;
+  static constexpr int V_PIECE = V % 8 == 0 && TILE::COLUMNS % 8 == 0 ? 8 : 4, V_PIECES = TILE::COLUMNS / V_PIECE;
 
   __device__ static __forceinline__ int thread() { return threadIdx.y * 32 + threadIdx.x; }
   __device__ static __forceinline__ int threads() { return blockDim.y * 32; }
 
-  // This thread's pieces of a chunk: over_k(element of the array, step, place) and over_v(element, step, column, place).
+  // This thread's pieces of a chunk: over_k(element of the array, step, place), and of its warp's columns over_v(element, step, column, place).
   template <typename OverK, typename OverV>
   __device__ __forceinline__ void each(i64 chunk, OverK over_k, OverV over_v) {
     const i64 left = count_ - chunk * STEPS;
     const int steps = left < STEPS ? static_cast<int>(left) : STEPS;
     const i64 row = (begin_ + chunk * STEPS) * heads_ + head_;
 #pragma unroll 1
-    for (int i = thread(); i < steps * (PIECES + V_PIECES); i += threads()) {
-      if (i < steps * PIECES) {
-        const int step = i / PIECES;
-        over_k((row + static_cast<i64>(step) * heads_) * K + i % PIECES * PIECE, step, i * PIECE);
-      } else {
-        const int of = i - steps * PIECES, step = of / V_PIECES, column = of % V_PIECES * V_PIECE;
-        if (column < blockDim.y * TILE::COLUMNS && first_column_ + column < V)
-          over_v((row + static_cast<i64>(step) * heads_) * V + first_column_ + column, step, column, of * V_PIECE);
-      }
+    for (int i = thread(); i < steps * PIECES; i += threads()) {
+      const int step = i / PIECES;
+      over_k((row + static_cast<i64>(step) * heads_) * K + i % PIECES * PIECE, step, i * PIECE);
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; i < steps * V_PIECES; i += 32) {
+      const int step = i / V_PIECES, column = threadIdx.y * TILE::COLUMNS + i % V_PIECES * V_PIECE;
+      if (first_column_ + column < V)
+        over_v((row + static_cast<i64>(step) * heads_) * V + first_column_ + column, step, column, step * COLUMNS + column);
     }
   }
 
