@@ -137,11 +137,12 @@ std::vector<std::pair<Key, Record>> Store::find(const Digest& specialisation,
   return out;
 }
 
-PutResult Store::put(const Key& key, const Record& record, std::chrono::milliseconds wait) noexcept {
+PutResult Store::put(const Key& key, const Record& record, std::chrono::milliseconds wait,
+                     Existing existing) noexcept {
   PutResult out;
   try {
     try {
-      out = impl_->put(key, record, wait);
+      out = impl_->put(key, record, wait, existing);
       if (out.put == Put::stored || out.put == Put::present) impl_->note_use(key, true);
     } catch (const std::exception& error) {
       out.detail = error.what();

@@ -48,6 +48,11 @@ struct GetResult {
   std::optional<Record> record;
   Miss miss = Miss::absent;  ///< meaningless with a record
 };
+/// What a put does with an intact record of the same key and key text.
+enum class Existing {
+  kept,     ///< an image is what its key says: there is nothing to write
+  replaced  ///< by another record; one that is the same is left alone
+};
 struct PutResult {
   Put put = Put::failed;
   std::string detail;
@@ -104,8 +109,9 @@ class Store {
   /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
   /// data.mdb.damaged until the next gc. Never throws.
   PutResult put(const Key& key, const Record& record) noexcept { return put(key, record, put_wait()); }
-  /// As `put`, with another wait for the gate.
-  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait) noexcept;
+  /// As `put`, with another wait for the gate, and for what is no image.
+  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait,
+                Existing existing = Existing::kept) noexcept;
   /// Many at once: in one transaction with one sync when nothing is in the way (room to be made, damage),
   /// else one after the other; a result for each, in order. Meant for records of some 16 MiB together: the
   /// gate is held while they are written. Never throws.

@@ -40,8 +40,10 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
                 bool* due = nullptr);
 
   // Writing (store_write.cpp).
-  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait);
-  PutResult write(const Key& key, const Record& record, std::string_view encoded, base::Deadline deadline);
+  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait,
+                Existing existing = Existing::kept);
+  PutResult write(const Key& key, const Record& record, std::string_view encoded, Existing existing,
+                  base::Deadline deadline);
   void put_record(Writing& writing, const PageFile& pages, const Key& key, std::string_view encoded,
                   base::Deadline deadline);
   /// Those of `records` that are not there, in one transaction; false when it takes more than that (room,

@@ -24,6 +24,12 @@ constexpr int kRoomAttempts = 4;
 
 struct NoRoom {};
 
+/// Whether the record that is there makes this put one of nothing.
+bool serves(const Record& there, const Record& record, Existing existing) noexcept {
+  return there.key_text == record.key_text &&
+         (existing == Existing::kept || (there.facts == record.facts && there.image == record.image));
+}
+
 ino_t inode_of(const std::string& path) noexcept {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 ? st.st_ino : 0;
@@ -46,7 +52,8 @@ Entered Store::Impl::enter_writing(base::Deadline deadline, std::optional<Writin
   return Entered::failed;
 }
 
-PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::milliseconds wait) {
+PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::milliseconds wait,
+                           Existing existing) {
   if (!file.writable) return {Put::read_only, "the store was opened read-only"};
   const std::string encoded = encode(record);
   if (encoded.size() > kMaxRecordBytes || encoded.size() > live_limit() / 2)
@@ -56,8 +63,10 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
   const auto deadline = base::Deadline::after(wait);
   try {
     const std::string_view key_text = record.key_text;
-    if (get(key, &key_text, deadline).record) return {Put::present, {}};  // without keeping writers waiting
-  } catch (const Damaged&) {                                              // the writer finds it, too
+    if (const auto there = get(key, &key_text, deadline);
+        there.record && serves(*there.record, record, existing))
+      return {Put::present, {}};  // without keeping writers waiting
+  } catch (const Damaged&) {      // the writer finds it, too
   }
 
   PutResult out;
@@ -77,7 +86,7 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
         out.evicted += evict(file, {live_limit() - std::min(room, live_limit()), options.cap_bytes, spare},
                              base::Deadline::after(kRoomWait));
       }
-      const PutResult written = write(key, record, encoded, deadline);
+      const PutResult written = write(key, record, encoded, existing, deadline);
       return finish(written.put, written.detail);
     } catch (const NoRoom&) {
       make_room = true;
@@ -106,7 +115,7 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
 }
 
 PutResult Store::Impl::write(const Key& key, const Record& record, std::string_view encoded,
-                             base::Deadline deadline) {
+                             Existing existing, base::Deadline deadline) {
   std::optional<Writing> writing;
   std::string why;
   const Entered entered = enter_writing(deadline, writing, why);
@@ -115,7 +124,7 @@ PutResult Store::Impl::write(const Key& key, const Record& record, std::string_v
   const PageFile pages = writing->pages();
   Buffer there;
   if (copy_record(pages, key, there) == Copied::complete)
-    if (const auto found = decode(there.view()); found && found->key_text == record.key_text)
+    if (const auto found = decode(there.view()); found && serves(*found, record, existing))
       return {Put::present, {}};
   put_record(*writing, pages, key, encoded, deadline);
   if (!writing->txn())

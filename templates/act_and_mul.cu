@@ -5,6 +5,7 @@
 #include "kiln/activation.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
+#include "kiln/quantum.cuh"
 #include "kiln/reduce.cuh"
 #include "kiln/vector.cuh"
 
@@ -59,7 +60,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
       f32 largest = 0.0f;
       for (int j = 0; j < VEC; ++j) largest = fmaxf(largest, fabsf(y[j]));
       largest = warp_reduce<GROUP / VEC>(largest, Max{});
-      const f32 s = fmaxf(largest, 1e-10f) * (1.0f / 448.0f);
+      const f32 s = scale_of<OUT, false>(largest, 1e-10f);
       quantum = reciprocal_approx(s);
       if (active(i) && column(i) % GROUP == 0) store(out_scale + row(i) * stride_out_scale + column(i) / GROUP, narrow<f32>({s}));
     }

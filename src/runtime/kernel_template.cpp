@@ -64,9 +64,18 @@ KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::T
 
 KernelTemplate::~KernelTemplate() = default;
 
-KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values, source::Archs archs) const {
+/// A sealed service reads no disk: what was resolved before the seal holds.
+TunedCall KernelTemplate::resolve(std::span<const Value> values, const GetRequest& request,
+                                  source::Archs archs) const {
+  const bool memory_only = service_.is_sealed() && !request.past_seal;
+  return resolve_tuned(service_.pipeline(), origin_, values, target_.arch, target_.device.name, archs,
+                       memory_only ? Disk::left_alone : Disk::asked, request.deadline);
+}
+
+KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values, const GetRequest& request,
+                                            source::Archs archs) const {
   Wanted wanted;
-  wanted.resolved = source::resolve(origin_->manifest, values, target_.arch, archs);
+  wanted.resolved = resolve(values, request, archs).resolved;
   wanted.exact.set(wanted.resolved.slots.data(), parameters_);
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = kiln::detail::to_c(values[i]);
@@ -111,7 +120,7 @@ const LoadedKernel* KernelTemplate::ready(const Wanted& wanted, source::Which wh
 
 const LoadedKernel& KernelTemplate::get(std::span<const Value> values, const GetRequest& request) {
   check_usable();
-  const Wanted wanted = want(values);
+  const Wanted wanted = want(values, request);
   if (const LoadedKernel* found = ready(wanted, request.which)) return *found;
   admit(wanted, request);
   if (captures(request)) {
@@ -148,7 +157,7 @@ const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest&
 
 KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetRequest& request) {
   check_usable();
-  Wanted wanted = want(values);
+  Wanted wanted = want(values, request);
   const auto promise = std::make_shared<std::promise<const LoadedKernel*>>();
   KernelFuture result = promise->get_future().share();
   if (const LoadedKernel* found = ready(wanted, request.which)) {
@@ -173,7 +182,7 @@ KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetR
 
 std::optional<Outcome> KernelTemplate::get_on_own_thread(std::span<const Value> values, GetRequest request) {
   check_usable();
-  const Wanted wanted = want(values);
+  const Wanted wanted = want(values, request);
   State& state = state_.get();
   {
     const std::lock_guard lock(state.mutex);  // nobody keeps a release away from this thread
@@ -191,7 +200,7 @@ std::optional<Outcome> KernelTemplate::get_on_own_thread(std::span<const Value> 
 
 void KernelTemplate::prefetch(std::span<const Value> values) {
   if (target_.driver) check_usable();
-  const Wanted wanted = want(values);
+  const Wanted wanted = want(values, {});
   if (ready(wanted, source::Which::kernel)) return;
   admit(wanted, {});
   make_behind(wanted);
@@ -236,7 +245,7 @@ void KernelTemplate::make_behind(const Wanted& wanted) {
 }
 
 Obtained KernelTemplate::compile(std::span<const Value> values, const GetRequest& request) {
-  const Wanted wanted = want(values);
+  const Wanted wanted = want(values, request);
   admit(wanted, request);
   return service_.obtain(source::instantiate(origin_, wanted.resolved, request.which), options_of(request));
 }

@@ -15,6 +15,7 @@
 #include "base/process.hpp"
 #include "runtime/loaded_kernel.hpp"
 #include "runtime/ready_table.hpp"
+#include "runtime/tuned_call.hpp"
 
 namespace kiln::runtime {
 
@@ -103,6 +104,10 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   /// for each specialisation that runs its fallback.
   void describe_loaded(std::set<std::string>& out);
 
+  /// What `get` would ask for: the specialisation, and which of its values were tuned. Throws as get does.
+  TunedCall resolve(std::span<const Value> values, const GetRequest& request = {},
+                    source::Archs archs = source::Archs::supported) const;
+
   const source::Template& origin() const noexcept { return *origin_; }
   const std::shared_ptr<const source::Template>& shared_origin() const noexcept { return origin_; }
   const Target& target() const noexcept { return target_; }
@@ -137,7 +142,8 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   bool pack_named(const char* const* names, const kiln_value* values, std::size_t count,
                   std::int64_t* out) const noexcept;
   bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;
-  Wanted want(std::span<const Value> values, source::Archs archs = source::Archs::supported) const;
+  Wanted want(std::span<const Value> values, const GetRequest& request,
+              source::Archs archs = source::Archs::supported) const;
 
   ReadyTable& table(source::Which which) noexcept {
     return which == source::Which::kernel ? ready_ : ready_references_;

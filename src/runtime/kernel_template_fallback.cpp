@@ -108,7 +108,7 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
                                             "' names no fallback ([template] fallback in its manifest)");
   }
   check_usable();
-  const Wanted wanted = want(values, source::Archs::any);
+  const Wanted wanted = want(values, request, source::Archs::any);
   if (const LoadedKernel* settled = chosen_.find(wanted.exact)) return choose(wanted, *settled, false);
   if (!source::supports(origin_->manifest, target_.arch))  // for such archs the generic one is there for good
     return choose(wanted, generic->get(values_for_fallback(wanted), request), false);

@@ -18,6 +18,7 @@
 #include "cache/flight.hpp"
 #include "cache/store.hpp"
 #include "compile/compiler.hpp"
+#include "compile/tuned_choice.hpp"
 #include "kiln/kernel.hpp"
 #include "runtime/config.hpp"
 #include "runtime/counters.hpp"
@@ -111,6 +112,23 @@ class Pipeline {
   /// What it would be looked for under; from the files as they are now.
   compile::MadeKey key_of(const source::Instantiation& unit);
 
+  /// Where the choice among the `free` parameters' candidates is kept for a device; `unit` is of the call
+  /// without one. Throws as key_of.
+  compile::MadeChoiceKey choice_key(const source::Instantiation& unit, const std::vector<std::size_t>& free,
+                                    const std::string& device);
+  struct FoundChoice {
+    Key key;
+    compile::TunedChoice choice;
+    cache::Record record;
+    std::string directory;  ///< of the store that has it
+  };
+  /// In the writable store, in what else is read in its place, in the layers. Whatever is damaged is none.
+  std::optional<FoundChoice> find_choice(const compile::MadeChoiceKey& made, base::Deadline deadline);
+  /// That of a choice by its key alone (no use of it), for copying it.
+  std::optional<cache::Record> choice_record(const Key& key);
+  /// Choices are looked for in these alone, in order. REQUIRES: none was asked for yet.
+  void use_choices_of(std::vector<std::shared_ptr<cache::Store>> stores);
+
   const toolchain::Toolkit& toolkit();
   /// Opens the compiler in the background when this process will soon need it: nothing was ever cached where
   /// it looks.
@@ -167,6 +185,7 @@ class Pipeline {
                std::shared_ptr<cache::Flight> host, WhenFull when_full) noexcept;
   void remember(const std::shared_ptr<const StoredImage>& image);
   std::shared_ptr<cache::FlightFile> flight_file();
+  std::vector<std::shared_ptr<cache::Store>> choice_stores();
 
   const Config config_;
   const std::shared_ptr<Counters> shared_counters_ = std::make_shared<Counters>();
@@ -176,7 +195,7 @@ class Pipeline {
   // Kept by a forked child as far as they were made: stores and flight files know whose they are.
   base::Lazy<toolchain::Toolkit> toolkit_;
   base::Lazy<Places> places_;
-  base::Lazy<std::vector<std::shared_ptr<cache::Store>>> layers_;
+  base::Lazy<std::vector<std::shared_ptr<cache::Store>>> layers_, choice_stores_;
   base::Lazy<std::shared_ptr<cache::FlightFile>> flight_file_;
   Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts
   /// Declared before the publisher, whose thread may go on after it.

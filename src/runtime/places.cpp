@@ -165,6 +165,19 @@ bool nothing_cached(const Config& config) noexcept try {
   return false;
 }
 
+bool any_store(const Config& config) noexcept try {
+  for (const Candidate& candidate : store_candidates(config)) {
+    if (only_readable(candidate)) return true;
+    try {
+      if (::access((directory_of(candidate) + "/v1/data.mdb").c_str(), F_OK) == 0) return true;
+    } catch (const Error&) {  // it can have none
+    }
+  }
+  return false;
+} catch (...) {
+  return true;  // opening it will say what is wrong
+}
+
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {
   std::vector<std::shared_ptr<cache::Store>> out;
   for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {

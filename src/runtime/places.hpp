@@ -56,6 +56,9 @@ std::string existing_store(const Config& config);
 /// be a miss. Opens and creates nothing.
 bool nothing_cached(const Config& config) noexcept;
 
+/// Some place that the writable store may have holds one. Opens and creates nothing.
+bool any_store(const Config& config) noexcept;
+
 /// The layers of `cache_layers`, in order. One that is missing, that others may write, that belongs to
 /// somebody else or cannot be read is left out with one warning. Never throws but for memory.
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config);

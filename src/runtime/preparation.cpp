@@ -3,6 +3,7 @@
 #include "kiln/error.hpp"
 #include "runtime/service.hpp"
 #include "source/plan.hpp"
+#include "source/tune.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -39,8 +40,17 @@ std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
     const source::Resolved resolved = source::resolve(
         opened->origin().manifest, positional_of(*opened, planned.values), opened->target().arch);
     std::string name = resolved.specialization.to_string();
-    if (seen.emplace(opened.get(), name).second)
-      rows.push_back({opened, resolved.specialization.parameters, std::move(name), opened->epoch()});
+    // What is tuned is resolved with the row, off the caller's way: the same values left to be chosen are
+    // another row than the same values given.
+    const auto free =
+        source::free_to_tune(opened->origin().manifest.on(arch), positional_of(*opened, planned.values));
+    const bool tunes = !free.empty() && !at.device.name.empty();
+    std::string said = name;
+    if (tunes)
+      for (const std::size_t i : free) said += " ?" + std::to_string(i);
+    if (seen.emplace(opened.get(), std::move(said)).second)
+      rows.push_back({opened, tunes ? planned.values : resolved.specialization.parameters, std::move(name),
+                      opened->epoch()});
   }
   out->progress_.total = rows.size() + out->progress_.skipped;
   out->progress_.done = out->progress_.skipped;

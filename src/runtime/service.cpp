@@ -36,6 +36,7 @@ Target Service::bind(int device, const std::string& arch) const {
   Target target;
   if (device == KILN_DEVICE_NONE) {
     target.arch = default_arch(arch);
+    target.device.name = tuned_for_;
     return target;
   }
   if (device < KILN_DEVICE_CURRENT)

@@ -34,6 +34,9 @@ class Service {
   std::shared_ptr<const source::Template> add(const source::MemoryTemplate& in) { return catalog_.add(in); }
   /// What a template for this device will run on. Throws Error.
   Target bind(int device, const std::string& arch) const;
+  /// Templates that are opened without a device take the choices that were tuned on the one of this name.
+  /// REQUIRES: none was opened yet.
+  void tune_for(std::string device_name) { tuned_for_ = std::move(device_name); }
 
   void seal();
   /// The mode that holds now: a sealed process decides for services that nobody gave one.
@@ -80,6 +83,7 @@ class Service {
   const bool mode_is_set_;
   const Adopt adopt_;
   const Events events_;
+  std::string tuned_for_;
   std::atomic<bool> sealed_{false};
   source::Catalog catalog_;
   Recorder recorder_;

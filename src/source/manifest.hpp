@@ -147,6 +147,7 @@ struct Manifest {
   std::string entry;     ///< name of its entry point, where [[kernel]] gives one
   std::string fallback;  ///< a generic template with the same arguments; empty: none
   bool internal = false;
+  bool tune_changes_bits = false;  ///< candidates of `tune` may give other bits than the defaults
   EntryPoint kernel;
   std::optional<EntryPoint> reference;
   std::optional<base::Arch> arch_min;

@@ -59,9 +59,9 @@ void read_limits(Draft& draft, const TableReader& root) {
 }  // namespace
 
 void read_template(Draft& draft, const TableReader& root) {
-  const TableReader reader(
-      root.need("template"), "[template]", root.file(),
-      {"name", "source", "instantiate", "summary", "formula", "arch", "tolerance", "internal", "fallback"});
+  const TableReader reader(root.need("template"), "[template]", root.file(),
+                           {"name", "source", "instantiate", "summary", "formula", "arch", "tolerance",
+                            "internal", "fallback", "tune_changes_bits"});
   Manifest& out = draft.out;
   out.name = reader.need_line("name");
   if (!base::is_identifier(out.name))
@@ -71,6 +71,7 @@ void read_template(Draft& draft, const TableReader& root) {
   out.summary = reader.text_or("summary", "");
   out.formula = reader.text_or("formula", "");
   out.internal = reader.boolean_or("internal", false);
+  out.tune_changes_bits = reader.boolean_or("tune_changes_bits", false);
   out.fallback = reader.text_or("fallback", "");
   if (reader.has("fallback") && (!base::is_identifier(out.fallback) || out.fallback == out.name))
     reader.fail("fallback", quote(out.fallback) + " must be the name of another template");

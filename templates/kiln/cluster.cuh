@@ -27,5 +27,6 @@ __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
       "}" ::"r"(address), "r"(rank), "f"(v)
       : "memory");
 }
+__device__ __forceinline__ void cluster_store(i32* local, u32 rank, i32 v) { cluster_store(reinterpret_cast<float*>(local), rank, __int_as_float(v)); }
 
 }  // namespace kiln

@@ -63,6 +63,11 @@ KILN_EDITOR_OF(unsigned, __ballot_sync, unsigned, int);
 KILN_EDITOR_OF(int, __any_sync, unsigned, int);
 KILN_EDITOR_OF(int, __all_sync, unsigned, int);
 
+KILN_EDITOR_OF(unsigned, __reduce_max_sync, unsigned, unsigned);
+KILN_EDITOR_OF(int, __reduce_add_sync, unsigned, int);
+
+template <typename T>
+__device__ unsigned __match_any_sync(unsigned mask, T v);
 template <typename T>
 __device__ T __shfl_sync(unsigned mask, T v, int lane, int width = 32);
 template <typename T>

@@ -7,6 +7,8 @@ namespace kiln {
 inline constexpr float LOG2_E = 1.4426950408889634f;
 inline constexpr float LN_2 = 0.6931471805599453f;
 inline constexpr float SQRT_HALF = 0.7071067811865476f;
+inline constexpr float FLOAT_MAX = 3.402823466385288598e38f;
+inline constexpr float FLOAT_MIN = 1.175494350822287508e-38f;  // the smallest that is not subnormal
 
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000u); }
 

@@ -261,5 +261,21 @@ TEST_F(StoreTest, TextsOfOutcomesAreTheirNames) {
   EXPECT_EQ(to_string(Put::failed), "failed");
 }
 
+TEST_F(StoreTest, KeepsWhatIsThereUnlessAPutReplacesIt) {
+  const auto store = open();
+  Record other = record_of(1);
+  other.facts = "other facts", other.image.clear();
+  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(store->put(key_of(1), other).put, Put::present);
+  EXPECT_TRUE(holds(*store, 1));
+  EXPECT_EQ(store->put(key_of(1), other, put_wait_, Existing::replaced).put, Put::stored);
+  const auto got = store->get(key_of(1), other.key_text, soon());
+  ASSERT_TRUE(got.record);
+  EXPECT_TRUE(same(*got.record, other));
+  EXPECT_EQ(store->put(key_of(1), other, put_wait_, Existing::replaced).put, Put::present) << "the same";
+  EXPECT_EQ(store->stats().entries, 1u);
+  EXPECT_TRUE(store->verify().damaged.empty());
+}
+
 }  // namespace
 }  // namespace kiln::cache::test

@@ -1,5 +1,6 @@
 # The ready table alone, and what holds of the runtime's core through its public API over the gated fake driver.
 kiln_test(runtime_ready_table_test SOURCES runtime/ready_table_test.cpp USES kiln_runtime LABEL unit)
+kiln_test(runtime_pinned_choices_test SOURCES runtime/pinned_choices_test.cpp USES kiln_runtime LABEL unit)
 
 if(TARGET kiln AND NOT KILN_STATIC)
 
@@ -24,6 +25,7 @@ kiln_core_test(runtime_scope_test SOURCES runtime/scope_test.cpp)
 kiln_core_test(runtime_prepare_test kiln_source SOURCES runtime/prepare_test.cpp runtime/seal_events_test.cpp)
 kiln_core_test(runtime_fallback_test SOURCES runtime/fallback_test.cpp)
 kiln_core_test(runtime_fingerprint_test kiln_cache kiln_compile SOURCES runtime/fingerprint_test.cpp)
+kiln_core_test(runtime_tuned_test kiln_cache kiln_compile SOURCES runtime/tuned_test.cpp)
 kiln_core_test(runtime_events_test SOURCES runtime/events_test.cpp)
 kiln_core_test(runtime_review_test SOURCES runtime/review_calls_test.cpp runtime/review_ready_test.cpp runtime/review_fallback_test.cpp)
 kiln_test(runtime_review_fork_test SOURCES runtime/review_fork_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)

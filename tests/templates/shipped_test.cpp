@@ -16,9 +16,113 @@ TEST_F(ShippedTemplates, EverySpecialisationCompilesForEveryArchWithoutSpillsAnd
     EXPECT_EQ(entry["limits_broken"].size(), 0u) << entry.dump();
     ++compiled[entry["template"].get<std::string>()][entry["arch"].get<std::string>()];
   }
-  for (const char* name : {"act_and_mul", "rms_norm", "softmax"}) {
+  for (const char* name : {"act_and_mul", "amax", "append_paged_kv", "fp8_quant", "moe_align", "rms_norm",
+                           "rope", "softmax", "topk_gate"}) {
     EXPECT_EQ(compiled[name].size(), 6u) << name << " has no specialisation that ships warm";
   }
+}
+
+// What no shipped specialisation has: every feature, the odd sizes, the dtypes with integer conversions.
+const char* const kFeatures = R"(
+[[prewarm]]
+template = "rms_norm"
+T = ["f32", "bf16"]
+H = [1, 97, 128, 5001, 28672]
+FUSED_ADD = [false, true]
+[[prewarm]]
+template = "rms_norm"
+T = ["f32", "f16"]
+H = [128, 8192]
+OUT = "e4m3"
+GEMMA = true
+FUSED_ADD = [false, true]
+[[prewarm]]
+template = "act_and_mul"
+T = ["f32", "bf16"]
+D = 97
+ACT = ["silu", "gelu", "gelu_tanh", "swigluoai"]
+ORDER = ["gate_first", "interleaved"]
+[[prewarm]]
+template = "act_and_mul"
+T = ["f32", "f16"]
+D = 1024
+OUT = "e4m3"
+GROUP = [0, 64, 128]
+ROUND_GATE = [false, true]
+[[prewarm]]
+template = "softmax"
+T = ["f32", "f16"]
+H = [0, 1, 97, 16384, 32000, 50257, 129280]
+LOG = [false, true]
+[[prewarm]]
+template = "fp8_quant"
+T = ["f32", "bf16"]
+H = 3072
+GROUP = [64, 128]
+POW2 = [false, true]
+OUT = ["e4m3", "e5m2"]
+[[prewarm]]
+template = "fp8_quant"
+T = ["f32", "f16"]
+H = [1, 97, 7168, 65536]
+SCALING = ["static", "tensor", "token"]
+[[prewarm]]
+template = "amax"
+T = ["f32", "f16"]
+H = [1, 5001, 7168]
+[[prewarm]]
+template = "rope"
+T = ["f32", "bf16"]
+D = [80, 128, 256]
+INTERLEAVE = [false, true]
+ANGLES = ["table", "llama31"]
+[[prewarm]]
+template = "rope"
+T = "f16"
+D = [96, 128]
+ROTARY = 64
+ANGLES = "theta"
+PAGING = ["slot_mapping", "page_table"]
+KV = ["e4m3", "e5m2"]
+[[prewarm]]
+template = "append_paged_kv"
+T = ["f32", "bf16"]
+D = [80, 128]
+KV = ["e4m3", "e5m2"]
+PAGING = ["slot_mapping", "page_table"]
+[[prewarm]]
+template = "topk_gate"
+T = ["f32", "bf16"]
+E = [8, 60, 384, 512]
+K = 8
+SCORE = ["softmax", "sigmoid"]
+BIAS = [false, true]
+[[prewarm]]
+template = "topk_gate"
+T = "f32"
+E = [160, 256]
+K = [1, 8]
+SCORE = "sigmoid"
+BIAS = true
+GROUPS = 8
+TOPK_GROUPS = 4
+RENORM = [false, true]
+[[prewarm]]
+template = "moe_align"
+ID = ["i32", "i64"]
+E = [1, 60, 512]
+BLOCK = 64
+LOCAL_ONLY = [false, true]
+)";
+
+TEST_F(ShippedTemplates, EveryFeatureCompilesForTheOldestAndTheNewestArchWithoutSpills) {
+  write("features.toml", kFeatures);
+  const Finished r = kiln(
+      {"prewarm", path("features.toml"), "--strict", "--keep-going", "--json", "--arch", "sm_80,sm_120a"});
+  EXPECT_EQ(r.status, 0) << r.err.substr(0, 4000);
+  const auto json = r.json();
+  EXPECT_GT(json["compiled"].get<int>(), 400);
+  EXPECT_EQ(json["failed"], 0);
 }
 
 }  // namespace

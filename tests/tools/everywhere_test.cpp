@@ -40,6 +40,7 @@ const Row kRows[] = {
     {"Verify", {"verify"}, 0, 0},
     {"Audit", {"audit"}, 0, 0},
     {"BundleExport", {"bundle", "export", "-", "--all"}, 0, 0},
+    {"TuneList", {"tune", "--list"}, 0, 0},
     {"Doctor", {"doctor"}, 0, 0},
 };
 

@@ -43,6 +43,14 @@ kiln_test(tools_limits_test SOURCES tools/limits_test.cpp USES kiln_process LABE
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
 target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
 add_dependencies(tools_bundle_test kiln_fault)
+if(NOT KILN_SANITIZE)  # the command that preloads it is built without
+  add_library(kiln_tune_kernels SHARED tools/tune_kernels.cpp)
+  target_include_directories(kiln_tune_kernels PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
+  target_link_libraries(kiln_tune_kernels PRIVATE kiln_fake_cuda)
+  kiln_test(tools_tune_test SOURCES tools/tune_test.cpp tools/tune_shipped_test.cpp tools/tune_fault_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
+  target_compile_definitions(tools_tune_test PRIVATE KILN_TUNE_KERNELS="$<TARGET_FILE:kiln_tune_kernels>")
+  add_dependencies(tools_tune_test kiln_tune_kernels)
+endif()
 kiln_test(tools_lint_test SOURCES tools/lint_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_manifest.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/lint_lines.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_uses.cpp

@@ -6,10 +6,10 @@ namespace {
 
 using Usage = KilnCommand;
 
-constexpr const char* kCommands[] = {"templates", "import", "lint",      "compile", "run",   "prewarm",
-                                     "ls",        "show",   "why",       "diff",    "stats", "top",
-                                     "report",    "verify", "audit",     "gc",      "clear", "bundle",
-                                     "doctor",    "man",    "completion"};
+constexpr const char* kCommands[] = {"templates", "import", "lint",       "compile", "run",   "prewarm",
+                                     "ls",        "show",   "why",        "diff",    "stats", "top",
+                                     "report",    "verify", "audit",      "gc",      "clear", "bundle",
+                                     "doctor",    "man",    "completion", "tune"};
 constexpr const char* kBundleCommands[] = {"export", "import", "verify", "diff", "sign", "keygen"};
 
 TEST_F(Usage, EverySubcommandExplainsItself) {

@@ -55,8 +55,8 @@ Next entries_of_bundle(const std::string& path) {
 }
 
 Next entries_of_store(const std::shared_ptr<BundleStores>& stores) {
-  const auto keys =
-      std::make_shared<std::vector<Key>>(stores->keys([](const compile::Facts&) { return true; }));
+  const auto keys = std::make_shared<std::vector<Key>>(
+      stores->keys([](const std::string&, const std::string&) { return true; }));
   const auto at = std::make_shared<std::size_t>(0);
   return [stores, keys, at]() -> std::optional<bundle::Entry> {
     while (*at < keys->size())
@@ -73,6 +73,8 @@ struct Difference {
 
 std::string label_of(const bundle::Entry& entry) {
   try {
+    if (compile::is_choice(entry.facts))
+      return bundle::printable("tuned choice of " + compile::decode_choice(entry.facts).label());
     const compile::Facts facts = compile::decode_facts(entry.facts);
     return bundle::printable(facts.specialization().to_string() + ' ' + facts.arch);
   } catch (const base::Malformed&) {

@@ -1,6 +1,7 @@
 #include "bundle_entry.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "base/arch.hpp"
@@ -182,10 +183,59 @@ void check_image(const bundle::Entry& entry, const Facts& facts) {
   check_symbols(entry, cubin, facts);
 }
 
+/// Names and values are printed and become parameters of a compile, so they are those of the key text, which
+/// is what is looked up; whether a manifest allows what was chosen is asked when it is used.
+compile::TunedChoice checked_choice(const bundle::Entry& entry) {
+  const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
+  if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
+  if (!(compile::choice_key_of_text(entry.key_text) == entry.key))
+    refuse(entry, "its key is not that of its key text");
+  if (!entry.image.empty()) refuse(entry, "a tuned choice has no image");
+  compile::TunedChoice out;
+  try {
+    out = compile::decode_choice(entry.facts);
+  } catch (const base::Malformed& error) {
+    refuse(entry, std::string("its choice is damaged: ") + error.what());
+  }
+  if (compile::encode(out) != entry.facts) refuse(entry, "its choice is damaged");
+  const auto same = [&](std::string_view label, const std::string& said) {
+    const std::string* value = only(fields, label);
+    return value && *value == said;
+  };
+  if (!same("template", out.template_name) || !same("arch", out.arch) || !same("device", out.device))
+    refuse(entry, "its choice and its key text name another template, arch or device");
+  std::vector<Parameter> fixed;
+  std::vector<std::string> free;
+  for (const KeyField& field : fields)
+    if (field.label == "tune" && !field.values.empty()) free.push_back(field.values.front());
+  for (const KeyField& field : fields)
+    if (field.label == "parameter" && field.values.size() == 2 &&
+        std::find(free.begin(), free.end(), field.values[0]) == free.end())
+      fixed.push_back({field.values[0], field.values[1]});
+  const auto named = [](const Parameter& p, const std::string& name) { return p.name == name; };
+  if (fixed != out.fixed ||
+      !std::equal(out.chosen.begin(), out.chosen.end(), free.begin(), free.end(), named))
+    refuse(entry, "its choice and its key text have other parameters");
+  const auto bad = [](const Parameter& p) { return !base::is_identifier(p.name) || has_control(p.value); };
+  if (!base::is_identifier(out.template_name) || has_control(out.device) || has_control(out.kiln_version) ||
+      std::any_of(fixed.begin(), fixed.end(), bad) ||
+      std::any_of(out.chosen.begin(), out.chosen.end(), bad) ||
+      std::any_of(out.timings.begin(), out.timings.end(), [](const compile::TunedChoice::Timing& t) {
+        return has_control(t.arguments) || !std::isfinite(t.us) || !std::isfinite(t.default_us);
+      }))
+    refuse(entry, "its names are none that a tuned choice has");
+  return out;
+}
+
 }  // namespace
 
 std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record) {
   try {
+    if (compile::is_choice(record.facts)) {
+      compile::TunedChoice choice = compile::decode_choice(record.facts);
+      choice.created_s = 0;
+      return bundle::Entry{key, compile::encode(choice), std::move(record.key_text), std::move(record.image)};
+    }
     Facts facts = compile::decode_facts(record.facts);
     leave_out_times(facts);
     return bundle::Entry{key, compile::encode(facts), std::move(record.key_text), std::move(record.image)};
@@ -195,11 +245,17 @@ std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record) {
 }
 
 std::string CheckedEntry::label() const {
-  return bundle::printable(facts.specialization().to_string() + ' ' + facts.arch);
+  return bundle::printable(choice ? "tuned choice of " + choice->label()
+                                  : facts.specialization().to_string() + ' ' + facts.arch);
 }
 
 CheckedEntry check_entry(const bundle::Entry& entry) {
   CheckedEntry out;
+  if (compile::is_choice_text(entry.key_text)) {
+    out.other_version = !compile::is_choice_of_this_version(entry.key_text);
+    if (!out.other_version) out.choice = checked_choice(entry);
+    return out;
+  }
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
   if (!is_of_this_version(fields)) {
     if (fields.empty() || fields.front().label != "kiln-key") refuse(entry, "its key text is none");
@@ -222,6 +278,10 @@ CheckedEntry check_entry(const bundle::Entry& entry) {
 }
 
 cache::Record record_of(bundle::Entry entry, CheckedEntry checked, std::int64_t now_s) {
+  if (checked.choice) {
+    checked.choice->created_s = now_s;
+    return {compile::encode(*checked.choice), std::move(entry.key_text), {}};
+  }
   leave_out_times(checked.facts);  // a bundle has none, unless somebody else made it
   checked.facts.created_s = now_s;
   return {compile::encode(checked.facts), std::move(entry.key_text), std::move(entry.image)};

@@ -8,6 +8,7 @@
 #include "bundle/format.hpp"
 #include "cache/record.hpp"
 #include "compile/facts.hpp"
+#include "compile/tuned_choice.hpp"
 
 namespace kiln::cli {
 
@@ -19,13 +20,14 @@ std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record);
 struct CheckedEntry {
   bool other_version = false;  ///< of kiln's key or facts: nothing else is known about it
   compile::Facts facts;
+  std::optional<compile::TunedChoice> choice;  ///< then it is no image, and `facts` means nothing
 
   /// "rms_norm T=bf16 H=4096 sm_90a", printable whatever the bundle says.
   std::string label() const;
 };
 /// Throws bundle::Refused unless the key is that of the key text, the facts say what the key text says with
 /// names that a template may have, and the image is a cubin for that arch that has this kernel with these
-/// arguments and resources.
+/// arguments and resources. A tuned choice has no image; its facts say what its key text says.
 CheckedEntry check_entry(const bundle::Entry& entry);
 
 /// As the store keeps it: made at `now_s`, seconds since 1970.

@@ -14,6 +14,7 @@
 #include "interrupt.hpp"
 #include "not_empty.hpp"
 #include "progress.hpp"
+#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -159,6 +160,7 @@ void add_bundle_export(CLI::App& bundle, Context& context) {
       ->type_name("NAME")
       ->allow_extra_args(false);
   sub->add_flag("--all", arguments->selection.all, "Everything");
+  add_device_option(*sub, arguments->selection.device);
   sub->add_flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
   not_empty(sub->add_option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key"))
       ->type_name("FILE.key");
@@ -168,6 +170,9 @@ void add_bundle_export(CLI::App& bundle, Context& context) {
   sub->footer(
       "The same entries give the same bytes: they are sorted, and no time, path or name of a machine is in\n"
       "the file (with one version of libzstd; the content's digest is the same with every one).\n"
+      "Tuned choices (kiln tune) of the templates and archs that are written come along; with a plan, "
+      "--device\n"
+      "says whose its rows take.\n"
       "--arch may be a list: entries of these archs, or with a plan, its rows that name none.\n"
       "FILE is replaced when all is written, and never before.\n"
       "Exit status: 0 done, 1 failed, 2 usage, 3 some of a plan is missing or nothing matches (nothing is\n"

@@ -89,8 +89,12 @@ class Batch {
 
  private:
   /// The key tells what was compiled, not what came of it: who made the entry that is there may have lied.
+  /// A choice that is there was tuned or imported before, and stays as well.
   bool has_other_image(const std::pair<Key, cache::Record>& record) const {
     const auto there = store_.peek(record.first, base::Deadline::after(kReadWait));
+    if (there && compile::is_choice(there->facts))
+      return compile::decode_choice(there->facts).chosen !=
+             compile::decode_choice(record.second.facts).chosen;
     return there && there->image != record.second.image;
   }
   cache::Store& store_;

@@ -17,23 +17,30 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }
 
 /// What the path itself would find for the plan's rows, without compiling.
-Selection of_plan(Context& context, const SelectionFlags& flags, const BundleStores& stores) {
+Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& stores) {
   context.template_path = template_path_of(flags.plans, context.template_path);
   runtime::Pipeline& pipeline = context.service().pipeline();
   pipeline.use_places(stores.places());
-  const PrewarmPlan plan = make_plan(context.service().catalog(), flags.plans, context.target_archs());
+  const PrewarmPlan plan = make_plan(context, flags.plans, context.target_archs(), {flags.device, true});
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   Selection out;
   std::set<Key> keys;
+  std::set<std::pair<std::string, std::string>> exported;  // templates and archs, whose choices come along
   for (const PlannedTask& task : plan.tasks) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
     if (!flags.templates.empty() && !contains(flags.templates, task.specialization().template_name)) continue;
     const auto found = pipeline.there(source::instantiate(task.origin, task.resolved), {});
-    if (found)
+    if (found) {
       keys.insert(found->image->key);
-    else
+      exported.emplace(task.specialization().template_name, task.resolved.arch.name());
+    } else {
       out.missing.push_back(task.label);
+    }
   }
+  for (const Key& key : stores.choices([&](const std::string&name, const std::string&arch) {
+         return exported.contains({name, arch});
+       }))
+    keys.insert(key);
   out.keys.assign(keys.begin(), keys.end());
   return out;
 }
@@ -52,10 +59,9 @@ Selection select_entries(Context& context, const SelectionFlags& flags, BundleSt
   if (by_arch)
     for (const base::Arch& arch : context.target_archs()) archs.push_back(arch.name());
   Selection out;
-  out.keys = stores.keys([&](const compile::Facts& facts) {
-    const std::string name = facts.unit.substr(0, facts.unit.find('@'));
+  out.keys = stores.keys([&](const std::string& name, const std::string& arch) {
     return (flags.templates.empty() || contains(flags.templates, name)) &&
-           (archs.empty() || contains(archs, facts.arch));
+           (archs.empty() || contains(archs, arch));
   });
   return out;
 }

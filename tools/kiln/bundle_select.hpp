@@ -11,6 +11,7 @@ namespace kiln::cli {
 
 struct SelectionFlags {
   std::vector<std::string> plans, templates;
+  std::string device;  ///< whose tuned choices a plan's rows take
   bool all = false;
 };
 

@@ -5,12 +5,23 @@
 
 #include "base/wire.hpp"
 #include "bundle_entry.hpp"
+#include "compile/tuned_choice.hpp"
 #include "runtime/places.hpp"
 
 namespace kiln::cli {
 namespace {
 
 constexpr auto kReadWait = std::chrono::seconds(10);  // for the gate
+
+/// Throws Malformed for facts of another version.
+bool is_wanted(const std::string& facts, const BundleStores::Wanted& wanted) {
+  if (compile::is_choice(facts)) {
+    const compile::TunedChoice choice = compile::decode_choice(facts);
+    return wanted(choice.template_name, choice.arch);
+  }
+  const compile::Facts image = compile::decode_facts(facts);
+  return wanted(image.unit.substr(0, image.unit.find('@')), image.arch);
+}
 
 }  // namespace
 
@@ -27,7 +38,7 @@ std::vector<Key> BundleStores::keys(const Wanted& wanted) {
     store->list([&](const cache::Entry& entry) {
       ++shown;
       try {
-        if (wanted(compile::decode_facts(entry.facts))) out.insert(entry.key);
+        if (is_wanted(entry.facts, wanted)) out.insert(entry.key);
       } catch (const base::Malformed&) {
         ++other_version_;
       }
@@ -43,10 +54,27 @@ std::vector<Key> BundleStores::keys(const Wanted& wanted) {
   return {out.begin(), out.end()};
 }
 
-std::optional<bundle::Entry> BundleStores::read(const Key& key) {
+std::vector<Key> BundleStores::choices(const Wanted& wanted) {
+  std::set<Key> out;
   for (const auto& store : stores_)
-    if (auto record = store->peek(key, base::Deadline::after(kReadWait)))
-      if (auto entry = entry_of(key, std::move(*record))) return entry;
+    store->list([&](const cache::Entry& entry) {
+      try {
+        if (compile::is_choice(entry.facts) && is_wanted(entry.facts, wanted)) out.insert(entry.key);
+      } catch (const base::Malformed&) {  // of another version
+      }
+    });
+  return {out.begin(), out.end()};
+}
+
+std::optional<bundle::Entry> BundleStores::read(const Key& key) {
+  for (const auto& store : stores_) {
+    auto record = store->peek(key, base::Deadline::after(kReadWait));
+    // Of a choice it is the writable store's that holds.
+    if (record && compile::is_choice(record->facts) && places_.writable)
+      if (auto own = places_.writable->peek(key, base::Deadline::after(kReadWait))) record = std::move(own);
+    if (!record) continue;
+    if (auto entry = entry_of(key, std::move(*record))) return entry;
+  }
   return std::nullopt;
 }
 

@@ -19,9 +19,12 @@ class BundleStores {
   /// Nothing is created. Throws Error, Damaged (cache/pages.hpp).
   explicit BundleStores(const runtime::Config& config);
 
-  using Wanted = std::function<bool(const compile::Facts&)>;
-  /// The keys of all entries that are wanted.
+  /// By template and arch.
+  using Wanted = std::function<bool(const std::string& template_name, const std::string& arch)>;
+  /// The keys of all entries that are wanted, tuned choices too.
   std::vector<Key> keys(const Wanted& wanted);
+  /// Of the tuned choices alone.
+  std::vector<Key> choices(const Wanted& wanted);
   /// As a bundle has it, from the first store that has it whole, in the order in which the path asks them.
   /// Nothing when none has.
   std::optional<bundle::Entry> read(const Key& key);

@@ -13,6 +13,7 @@ void add_templates(CLI::App& app, Context& context);
 void add_compile(CLI::App& app, Context& context);
 void add_lint(CLI::App& app, Context& context);
 void add_run(CLI::App& app, Context& context);
+void add_tune(CLI::App& app, Context& context);
 void add_import(CLI::App& app, Context& context);
 void add_prewarm(CLI::App& app, Context& context);
 void add_ls(CLI::App& app, Context& context);

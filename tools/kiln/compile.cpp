@@ -14,12 +14,13 @@
 #include "outcome.hpp"
 #include "output.hpp"
 #include "source/instantiate.hpp"
+#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
 
 struct Arguments {
-  std::string name, output, emit_list;
+  std::string name, output, emit_list, device;
   std::vector<std::string> values, emit;
   int repeat = 1;
   bool strict = false;
@@ -132,6 +133,8 @@ int run(Context& context, Arguments arguments) {
   arguments.emit = base::split(arguments.emit_list, ',');
   check(context, arguments);
   const base::Arch arch = context.target_arch();
+  if (has_tune(context.service().catalog().open(arguments.name)->manifest))
+    context.service().tune_for(context.target_device(arguments.device, arch));
   runtime::KernelTemplate& opened = context.service().open(arguments.name, KILN_DEVICE_NONE, arch.name());
   const source::Manifest& manifest = opened.origin().manifest;
   const std::vector<Value> values = source::positional(manifest, source::parse_assignments(arguments.values));
@@ -146,8 +149,8 @@ int run(Context& context, Arguments arguments) {
         arguments.strict ? compile::Strictness::strict : compile::Strictness::declared);
     asks.push_back(std::move(ask));
   }
-  const source::Instantiation unit =
-      source::instantiate(opened.shared_origin(), source::resolve(manifest, values, opened.target().arch));
+  const runtime::TunedCall call = opened.resolve(values);
+  const source::Instantiation unit = source::instantiate(opened.shared_origin(), call.resolved);
   const Json files = emit(context, arguments, unit, *asks.back().obtained.image);
   context.service().pipeline().flush();  // the record outlives the command, or a warning says why not
 
@@ -164,6 +167,7 @@ int run(Context& context, Arguments arguments) {
       out.update(ask_json(asks.front(), arguments.name));
     else
       for (const Ask& ask : asks) out["results"].push_back(ask_json(ask, arguments.name));
+    if (!call.tuned.empty()) out["tuned"] = json_of(call.tuned);
     if (!files.empty()) out["files"] = files;
     if (refused)
       out["error"] = {{"code", kLimitsBroken},
@@ -172,6 +176,7 @@ int run(Context& context, Arguments arguments) {
     return status;
   }
   print_ask(asks.front());
+  if (!call.tuned.empty()) print_definition("tuned", text_of(call.tuned), 13);
   for (std::size_t i = 1; i < asks.size(); ++i) {
     print("  again: " + told(asks[i]) + '\n');
   }
@@ -197,6 +202,7 @@ void add_compile(CLI::App& app, Context& context) {
       ->check(CLI::Range(1, 1000000).description(""));
   sub->add_flag("--strict", arguments->strict,
                 "Fail when it breaks [limits] or ptxas warns of its performance");
+  add_device_option(*sub, arguments->device);
   sub->footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
 }
 

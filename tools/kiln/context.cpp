@@ -13,15 +13,15 @@
 namespace kiln::cli {
 namespace {
 
-std::optional<base::Arch> arch_of_this_gpu() {
+std::optional<toolchain::DeviceFacts> first_gpu() {
   const toolchain::Driver* driver = toolchain::Driver::get();
   int count = 0;
   if (!driver || driver->cuInit(0) != toolchain::CUDA_SUCCESS) return std::nullopt;
   if (driver->cuDeviceGetCount(&count) != toolchain::CUDA_SUCCESS || count < 1) return std::nullopt;
   try {
-    return toolchain::device_facts(*driver, 0).arch;
+    return toolchain::device_facts(*driver, 0);
   } catch (const Error& error) {
-    base::debug(std::string("no arch from device 0: ") + error.what());
+    base::debug(std::string("no facts of device 0: ") + error.what());
     return std::nullopt;
   }
 }
@@ -93,7 +93,17 @@ base::Arch Context::target_arch() {
   if (!arch.empty()) return base::Arch::parse(arch);
   const std::string configured = service_ ? service_->config().get("arch") : config().get("arch");
   if (!configured.empty()) return base::Arch::parse(configured);
-  return arch_of_this_gpu().value_or(base::Arch::parse("sm_90a"));
+  return this_gpu() ? this_gpu()->arch : base::Arch::parse("sm_90a");
+}
+
+const std::optional<toolchain::DeviceFacts>& Context::this_gpu() {
+  if (!gpu_) gpu_ = first_gpu();
+  return *gpu_;
+}
+
+std::string Context::target_device(const std::string& said, base::Arch wanted) {
+  if (!said.empty()) return said;
+  return this_gpu() && this_gpu()->arch == wanted ? this_gpu()->name : "";
 }
 
 std::vector<base::Arch> Context::target_archs() {

@@ -45,12 +45,17 @@ class Context {
   base::Arch target_arch();
   /// The same for commands whose --arch is a list, in order, repeats removed.
   std::vector<base::Arch> target_archs();
+  /// The name of the device whose tuned choices hold: `said` (--device), else this machine's GPU when it is
+  /// of that arch, else none.
+  std::string target_device(const std::string& said, base::Arch arch);
   /// "kiln.compile/1", "kiln.bundle-export/1"
   std::string schema() const;
 
  private:
   Options options() const;
+  const std::optional<toolchain::DeviceFacts>& this_gpu();
   std::unique_ptr<runtime::Service> service_;
+  std::optional<std::optional<toolchain::DeviceFacts>> gpu_;  // asked for once
 };
 
 }  // namespace kiln::cli

@@ -64,16 +64,22 @@ class Timer {
   /// and returns the median time of one replay in microseconds.
   template <class Record>
   double median_us(Record&& record, int warmups, int replays) {
+    capture(record);
+    return replay(warmups, replays);
+  }
+  /// The same in two steps, for timers that take turns.
+  template <class Record>
+  void capture(Record&& record) {
     begin();
     record();
     end();
-    return replay(warmups, replays);
   }
+  /// REQUIRES: something was captured.
+  double replay(int warmups, int replays);
 
  private:
   void begin();
   void end();
-  double replay(int warmups, int replays);
   const toolchain::Driver& driver_;
   toolchain::CUstream stream_ = nullptr;
   toolchain::CUevent start_ = nullptr, stop_ = nullptr;

@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "cache/pages.hpp"
+#include "compile/tuned_choice.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"
 #include "runtime/places.hpp"
@@ -92,9 +93,11 @@ std::vector<std::string> find_damaged(cache::Store& store) {
 
 }  // namespace
 
-std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged) {
+std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged,
+                                      std::uint64_t* choices) {
   std::deque<StoredEntry> read;  // entries are large: moved once, not by growing and not by the sort
   const cache::Listed listed = store.list([&](const cache::Entry& entry) {
+    if (compile::is_choice(entry.facts)) return void(choices && ++*choices);
     add_entry(read, entry);
     if (!read.empty()) std::string().swap(read.back().facts.log);
   });
@@ -108,9 +111,10 @@ std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::stri
 }
 
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
-                 std::vector<std::string>* damaged) {
+                 std::vector<std::string>* damaged, std::uint64_t* choices) {
   compile::FactsSummary facts;
   const cache::Listed listed = store.list([&](const cache::Entry& entry) {
+    if (compile::is_choice(entry.facts)) return void(choices && ++*choices);
     try {
       compile::decode_summary(entry.facts, facts);
     } catch (const base::Malformed&) {

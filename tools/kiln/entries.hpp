@@ -22,8 +22,10 @@ struct StoredEntry {
 };
 /// All of them, without the compilers' logs, sorted by template, arch and parameters (numbers as numbers).
 /// Entries of another version of the facts are left out, and those whose heads are damaged: `damaged`
-/// receives their keys. Throws Damaged when the file is.
-std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr);
+/// receives their keys; and tuned choices (choices.hpp), which are no images: `choices` receives how many.
+/// Throws Damaged when the file is.
+std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr,
+                                      std::uint64_t* choices = nullptr);
 
 /// Calls `each` for every entry with what sums need of it, in no order that means anything: a third of the
 /// time that read_entries takes. Otherwise as that.
@@ -33,7 +35,7 @@ struct SummedEntry {
   std::string_view template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
-                 std::vector<std::string>* damaged = nullptr);
+                 std::vector<std::string>* damaged = nullptr, std::uint64_t* choices = nullptr);
 
 /// The one entry whose key begins with `prefix`, from the first of the stores that has it; reads no others.
 /// Throws Error(invalid_argument) for what is no beginning of a key and, naming the candidates, when there

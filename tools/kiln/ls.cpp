@@ -129,7 +129,8 @@ int list(const Context& context, Arguments arguments) {
   const StoreView view = view_store(config);
   std::vector<StoredEntry> entries;
   std::vector<std::string> damaged;
-  if (view.store) entries = read_entries(*view.store, &damaged);
+  std::uint64_t choices = 0;
+  if (view.store) entries = read_entries(*view.store, &damaged, &choices);
   const Listing listing = choose(entries, arguments.request);
   if (context.json) {
     Json out{{"schema", context.schema()}};
@@ -137,6 +138,11 @@ int list(const Context& context, Arguments arguments) {
     if (!damaged.empty()) out["error"] = {{"code", "damaged"}, {"message", damaged_text(damaged)}};
     print_json(out);
     return exit_of(damaged);
+  }
+  if (entries.empty() && damaged.empty() && choices > 0) {
+    print_paragraph("No kernel is cached in " + view.directory + " yet, only " +
+                    counted(choices, "tuned choice") + " (see 'kiln tune --list').");
+    return kDone;
   }
   if (entries.empty() && damaged.empty()) {
     print_paragraph(empty_store_text(view, config));

@@ -93,6 +93,7 @@ void add_commands(CLI::App& app, Context& context) {
   add_compile(app, context);
 #ifdef KILN_COMMAND_RUN
   add_run(app, context);
+  add_tune(app, context);
 #endif
   add_import(app, context);
   add_prewarm(app, context);
@@ -112,7 +113,7 @@ void add_commands(CLI::App& app, Context& context) {
   add_completion(app, context);
   add_man(app, context);
   constexpr std::pair<const char*, std::string_view> groups[] = {
-      {"Compile", "templates import lint compile run prewarm"},
+      {"Compile", "templates import lint compile run tune prewarm"},
       {"Inspect", "ls show why diff stats top report"},
       {"Maintain and ship", "verify audit gc clear bundle"},
       {"This machine", "doctor completion man"}};

@@ -16,6 +16,8 @@
 #include "prewarm_run.hpp"
 #include "prewarm_trace.hpp"
 #include "runtime/places.hpp"
+#include "store_view.hpp"
+#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -24,7 +26,7 @@ namespace fs = std::filesystem;
 
 struct Arguments {
   std::vector<std::string> plans;
-  std::string layer, memory, trace;
+  std::string layer, memory, trace, device;
   int jobs = 0;
   bool keep_going = false, check = false, strict = false;
 };
@@ -38,6 +40,9 @@ constexpr const char* kHelp =
     "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
     "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
     "that cannot be written is an error.\n"
+    "--device NAME takes what 'kiln tune' chose on a device of that name, also where there is no GPU; a "
+    "layer\n"
+    "gets the choices that were used.\n"
     "'kiln report' draws the last run that compiled something.\n"
     "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
     "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
@@ -56,6 +61,26 @@ class LayerUnderWork {
   LayerUnderWork(runtime::Pipeline& pipeline, const std::string& directory)
       : pipeline_(pipeline), store_(runtime::create_layer(directory)) {
     pipeline.use_only(store_);
+  }
+  /// Choices of the configured places hold as well, and those that are used come along.
+  void look_for_choices(const runtime::Config& config) {
+    const runtime::Places places = view_places(config).places;
+    std::vector<std::shared_ptr<cache::Store>> stores{store_};
+    for (const auto& store : {places.writable, places.readable})
+      if (store) stores.push_back(store);
+    for (auto& layer : runtime::open_layers(config)) stores.push_back(std::move(layer));
+    pipeline_.use_choices_of(std::move(stores));
+  }
+  void put_choices(const PrewarmPlan& plan) const {
+    for (const PlannedTask& task : plan.tasks) {
+      const auto record = task.choice ? pipeline_.choice_record(*task.choice) : std::nullopt;
+      if (!record) continue;
+      const cache::PutResult put =
+          store_->put(*task.choice, *record, store_->put_wait(), cache::Existing::replaced);
+      if (put.put != cache::Put::stored && put.put != cache::Put::present)
+        throw Error(Errc::io, "the tuned choice of " + task.label + " could not be written into '" +
+                                  store_->directory() + "': " + put.detail);
+    }
   }
   void share() const {
     pipeline_.flush();
@@ -95,7 +120,10 @@ int prewarm(Context& context, const Arguments& arguments) {
     else
       layer.emplace(service.pipeline(), arguments.layer);
   }
-  const PrewarmPlan plan = make_plan(service.catalog(), arguments.plans, context.target_archs());
+  // What this machine has must not matter for a layer that is made here, unless it was asked for.
+  if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
+  const PrewarmPlan plan = make_plan(context, arguments.plans, context.target_archs(),
+                                     {arguments.device, arguments.layer.empty()});
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
@@ -106,6 +134,7 @@ int prewarm(Context& context, const Arguments& arguments) {
                    arguments.strict ? compile::Strictness::strict : compile::Strictness::declared});
   const cache::Store& store = *service.pipeline().store();
   const NotedRun run = noted_run(plan, result);
+  if (layer) layer->put_choices(plan);
   if (layer)
     layer->share();  // without a note: what goes into an image is the same whenever it was made
   else if (store.writable())
@@ -140,6 +169,7 @@ void add_prewarm(CLI::App& app, Context& context) {
       ->excludes(check);
   not_empty(sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache"))
       ->type_name("DIR");
+  add_device_option(*sub, arguments->device);
   sub->add_option("--trace", arguments->trace,
                   "Write the run's time line here, for chrome://tracing or Perfetto")
       ->type_name("FILE")

@@ -11,6 +11,7 @@
 #include "plan_text.hpp"
 #include "runtime/recorder.hpp"
 #include "source/parameter_value.hpp"
+#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -64,14 +65,22 @@ std::vector<PlannedSpecialization> read_rows(source::Catalog& catalog, Origins& 
   return rows;
 }
 
-PlannedTask make_task(Origins& origins, const PlannedSpecialization& row, base::Arch arch) {
+PlannedTask make_task(Context& context, Origins& origins, const PlannedSpecialization& row, base::Arch arch,
+                      const PlanDevice& device) {
   PlannedTask task;
   task.origin = origins.open(row.template_name);
   const source::Manifest& manifest = task.origin->manifest;
   std::vector<NamedValue> named;
   for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
-  task.resolved = source::resolve(manifest, source::positional(manifest, named), arch);
+  std::string name;  // asked for only where it matters: it takes a driver
+  if (has_tune(manifest)) name = device.this_gpu ? context.target_device(device.said, arch) : device.said;
+  runtime::TunedCall call = runtime::resolve_tuned(context.service().pipeline(), task.origin,
+                                                   source::positional(manifest, named), arch, name);
+  task.resolved = std::move(call.resolved);
+  task.choice = call.choice;
   task.label = row.template_name + ' ' + text_of(row.values) + ' ' + arch.name();
+  if (!call.tuned.empty()) task.label += " tuned " + text_of(call.tuned);
+  task.tuned = std::move(call.tuned);
   return task;
 }
 
@@ -104,8 +113,9 @@ void put_in_order(std::vector<PlannedTask>& tasks) {
 
 }  // namespace
 
-PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& files,
-                      const std::vector<base::Arch>& archs) {
+PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
+                      const std::vector<base::Arch>& archs, const PlanDevice& device) {
+  source::Catalog& catalog = context.service().catalog();
   PrewarmPlan plan;
   Origins origins(catalog);
   source::PlanNotes notes;
@@ -114,7 +124,7 @@ PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& 
     const bool own_arch = !row.arch.empty();
     for (const base::Arch& arch : own_arch ? std::vector{base::Arch::parse(row.arch)} : archs) {
       try {
-        PlannedTask task = make_task(origins, row, arch);
+        PlannedTask task = make_task(context, origins, row, arch, device);
         if (seen.insert(task.specialization().to_string() + ' ' + arch.name()).second)
           plan.tasks.push_back(std::move(task));
         else

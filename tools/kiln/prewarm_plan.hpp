@@ -14,7 +14,9 @@ namespace kiln::cli {
 struct PlannedTask {
   std::shared_ptr<const source::Template> origin;
   source::Resolved resolved;
-  std::string label;  ///< "rms_norm T=bf16 H=4096 sm_90a": as the plan says it
+  std::vector<Parameter> tuned;  ///< those of its values that a tuned choice gave
+  std::optional<Key> choice;     ///< the choice's record
+  std::string label;             ///< "rms_norm T=bf16 H=4096 sm_90a": as the plan says it
 
   const Specialization& specialization() const noexcept { return resolved.specialization; }
 };
@@ -26,12 +28,18 @@ struct PrewarmPlan {
   std::vector<std::string> ignored;  ///< rows of records that were never finished
 };
 
+/// Whose tuned choices hold.
+struct PlanDevice {
+  std::string said;      ///< --device; empty: not said
+  bool this_gpu = true;  ///< then that of this machine counts, if it is of the row's arch
+};
+
 /// Without `files`: the [[prewarm]] of every template that is not internal. Each row for its own arch, else
 /// for every one of `archs`. Throws Error before anything is compiled: `io` for an unreadable plan, and for a
 /// mistake in one (no TOML, an unknown template or parameter, a wrong value, too many) "FILE:LINE: ..." with
 /// a code whose exit is kUsage.
-PrewarmPlan make_plan(source::Catalog& catalog, const std::vector<std::string>& files,
-                      const std::vector<base::Arch>& archs);
+PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
+                      const std::vector<base::Arch>& archs, const PlanDevice& device);
 
 /// `template_path` and, behind it, the directories of templates that lie beside the records among `files`.
 std::string template_path_of(const std::vector<std::string>& files, const std::string& template_path);

@@ -14,9 +14,11 @@ using State = TaskResult::State;
 constexpr std::size_t kSlowest = 10;
 
 Json task_json(const PlannedTask& task) {
-  return {{"template", task.specialization().template_name},
-          {"params", json_of(task.specialization().parameters)},
-          {"arch", task.resolved.arch.name()}};
+  Json out{{"template", task.specialization().template_name},
+           {"params", json_of(task.specialization().parameters)},
+           {"arch", task.resolved.arch.name()}};
+  if (!task.tuned.empty()) out["tuned"] = json_of(task.tuned);
+  return out;
 }
 
 /// Of compile_ms; all 0 when it was not compiled here.

@@ -82,7 +82,8 @@ class Run {
         manifest_(opened_.origin().manifest.on(opened_.target().arch)),
         given_(split(manifest_, flags.assignments)),
         values_(source::positional(manifest_, given_.parameters)),
-        resolved_(source::resolve(opened_.origin().manifest, values_, opened_.target().arch)) {}
+        call_(opened_.resolve(values_)),
+        resolved_(call_.resolved) {}
 
   int operator()() {
     measure();
@@ -190,6 +191,7 @@ class Run {
               {"performance_warnings", kernel.image().facts.performance_warnings},
               {"limits_broken", limits_json(broken)},
               {"sizes", Json::array()}};
+    if (!call_.tuned.empty()) json["tuned"] = json_of(call_.tuned);
     for (const SizeResult& result : results_) {
       json["sizes"].push_back(json_of(result));
       if (flags_.check && !manifest_.reference) json["sizes"].back()["check"] = nullptr;
@@ -203,6 +205,7 @@ class Run {
     print(paint(resolved_.specialization.to_string(), Style::bold, standard_output()) + "\n");
     print_definition("", "on " + gpu_.facts().name + ", " + resolved_.arch.name() + ", " + origin_of(kernel),
                      2);
+    if (!call_.tuned.empty()) print_definition("tuned", text_of(call_.tuned), 13);
     print_limits(kernel.image().facts, broken, 13);
     std::vector<std::string> given;
     for (const GivenList& list : given_.arguments) given.push_back(list.name);
@@ -218,7 +221,8 @@ class Run {
   const source::Manifest& manifest_;
   const Assignments given_;
   const std::vector<Value> values_;
-  const source::Resolved resolved_;
+  const runtime::TunedCall call_;
+  const source::Resolved& resolved_;
   std::vector<SizeResult> results_;
   std::optional<Stop> stop_;
 };

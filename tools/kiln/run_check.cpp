@@ -18,6 +18,10 @@ double tolerance_of(const source::Manifest& manifest, Dtype dtype) {
   return 0;  // exact: integers, and dtypes that the manifest says nothing about
 }
 
+std::uint64_t cold_bytes(const RunCase& run) {
+  return 4ull * static_cast<std::uint64_t>(run.gpu().facts().l2);
+}
+
 /// Distance between neighbours below the smallest normal number. Rounding to it is an error that no kernel
 /// can avoid: of uniformly distributed values, quantum / sqrt(12) in the root mean square.
 double subnormal_quantum(Dtype dtype) {
@@ -106,6 +110,14 @@ std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& ke
   return out;
 }
 
+ColdLaunches cold_launches(const RunCase& run) {
+  const std::uint64_t set = std::max<std::uint64_t>(1, run.set_bytes());
+  ColdLaunches out;
+  out.sets = static_cast<int>(std::clamp<std::uint64_t>((cold_bytes(run) + set - 1) / set, 2, 512));
+  out.launches = std::max(out.launches, out.sets);
+  return out;
+}
+
 BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed) {
   const source::Manifest& manifest = run.manifest();
   if (manifest.cost_read.empty() || manifest.cost_write.empty()) {
@@ -117,10 +129,9 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
   if (!manifest.cost_flops.empty())
     out.flops = static_cast<double>(manifest.cost_flops.evaluate(run.slots()));
 
-  const std::uint64_t cold = 4ull * static_cast<std::uint64_t>(run.gpu().facts().l2);
-  const std::uint64_t set = std::max<std::uint64_t>(1, run.set_bytes());
-  out.sets = static_cast<int>(std::clamp<std::uint64_t>((cold + set - 1) / set, 2, 512));
-  out.launches = std::max(20, out.sets);
+  const std::uint64_t cold = cold_bytes(run);
+  const ColdLaunches rotation = cold_launches(run);
+  out.sets = rotation.sets, out.launches = rotation.launches;
   out.replays = 21;
   std::vector<BufferSet> sets;
   for (int i = 0; i < out.sets; ++i) sets.push_back(run.make_buffers(seed + static_cast<std::uint64_t>(i)));

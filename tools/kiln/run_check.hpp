@@ -32,6 +32,12 @@ struct BenchResult {
   double share() const { return stream_us / us; }
 };
 
+/// How a call is timed L2-cold: launches of one graph rotate over sets of buffers of at least 4 x L2 in all.
+struct ColdLaunches {
+  int sets = 2, launches = 20;
+};
+ColdLaunches cold_launches(const RunCase& run);
+
 /// L2-cold: rotates over buffer sets of at least 4 x L2 in all, as replays of a graph of at least 20
 /// launches. Throws Error, also when the manifest has no [cost].
 BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed);

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "cache/pages.hpp"
+#include "choices.hpp"
 #include "commands.hpp"
 #include "compile/key.hpp"
 #include "context.hpp"
@@ -76,6 +77,31 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
   print_key_fields(record.key_text, full);
 }
 
+/// The tuned choice of that key, shown; false when the key is no choice's. An image whose key begins in the
+/// same way makes it ambiguous, which find_entry and the longer key settle.
+bool show_choice(const Context& context, const Arguments& arguments, const SearchedStores& searched) {
+  const std::string& prefix = arguments.key;
+  if (prefix.find_first_not_of("0123456789abcdef") != std::string::npos || prefix.size() > 64) return false;
+  const std::vector<StoredChoice> found = read_choices(searched, prefix);
+  if (found.empty()) return false;
+  if (found.size() > 1)
+    throw Error(Errc::invalid_argument, counted(found.size(), "key") + " of tuned choices begin with '" +
+                                            prefix + "' (see 'kiln tune --list')");
+  try {
+    find_entry(searched, prefix);
+    throw Error(Errc::invalid_argument, "keys of an image and of a tuned choice begin with '" + prefix + "'");
+  } catch (const Error& error) {
+    if (error.code() != Errc::io) throw;  // there is none
+  }
+  if (arguments.sass || arguments.ptx || arguments.log || !arguments.image.empty())
+    throw Error(Errc::invalid_argument, "'" + prefix + "' is a tuned choice, which has no image and no log");
+  if (context.json)
+    print_json(Json{{"schema", context.schema()}, {"choice", json_of(found.front())}});
+  else
+    print_choice(found.front());
+  return true;
+}
+
 int show(Context& context, const Arguments& arguments) {
   const bool image_to_stdout = arguments.image == "-";
   if (arguments.sass + arguments.ptx + arguments.log + image_to_stdout > (context.json ? 0 : 1)) {
@@ -86,7 +112,9 @@ int show(Context& context, const Arguments& arguments) {
   if (image_to_stdout && ::isatty(STDOUT_FILENO))
     throw Error(Errc::invalid_argument, "a cubin is not written to a terminal; use --image FILE");
   const runtime::Config config = context.config();
-  const auto [entry, store] = find_entry(searched_stores(config), arguments.key);
+  const SearchedStores searched = searched_stores(config);
+  if (show_choice(context, arguments, searched)) return kDone;
+  const auto [entry, store] = find_entry(searched, arguments.key);
   const auto record = store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
   if (!record) {
     return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +

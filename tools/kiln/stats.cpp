@@ -100,12 +100,15 @@ void print_contents(const StatsReport& report) {
   print_definition("saves", human_ms(report.all.compile_ms) + " of compile time per full warm start",
                    kIndent);
   if (!report.damaged.empty()) print_definition("damaged", damaged_text(report.damaged), kIndent);
-  if (report.store.entries > report.all.entries + report.damaged.size()) {
-    print_definition(
-        "unreadable",
-        counted(report.store.entries - report.all.entries - report.damaged.size(), "entry", "entries") +
-            " of another version of kiln; compiled again when asked for",
-        kIndent);
+  if (report.choices > 0)
+    print_definition("tuned", counted(report.choices, "choice") + " of 'kiln tune', among the entries",
+                     kIndent);
+  const std::uint64_t known = report.all.entries + report.choices + report.damaged.size();
+  if (report.store.entries > known) {
+    print_definition("unreadable",
+                     counted(report.store.entries - known, "entry", "entries") +
+                         " of another version of kiln; compiled again when asked for",
+                     kIndent);
   }
 }
 
@@ -167,6 +170,7 @@ int show_stats(const Context& context, const Arguments& arguments) {
     Json out({{"schema", context.schema()},
               {"directory", report.view.directory},
               {"entries", report.store.entries},
+              {"choices", report.choices},
               {"cubin_bytes", report.all.cubin_bytes},
               {"cap_bytes", report.store.cap_bytes},
               {"live_bytes", report.store.live_bytes},

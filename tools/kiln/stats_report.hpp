@@ -30,6 +30,7 @@ struct StatsReport {
   cache::StoreStats store;
   EntrySum all;
   std::map<std::string, std::map<std::string, EntrySum, ArchLess>> entries;  ///< by template, then by arch
+  std::uint64_t choices = 0;                                                 ///< tuned ones, no images
   std::vector<std::uint64_t> lifetime;                                       ///< read_lifetime's
   std::vector<std::string> damaged;                                          ///< keys
 

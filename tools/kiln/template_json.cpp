@@ -76,9 +76,13 @@ Json json_summary(const source::Template& origin) {
   const Manifest& manifest = origin.manifest;
   Json parameters = Json::array();
   for (const auto& p : manifest.parameters) parameters.push_back(json_of(p));
-  return {{"name", manifest.name},         {"summary", manifest.summary},
-          {"internal", manifest.internal}, {"arch", supported_archs(manifest)},
-          {"manifest", manifest.file},     {"prewarm", source::shipped_plan(manifest).size()},
+  return {{"name", manifest.name},
+          {"summary", manifest.summary},
+          {"internal", manifest.internal},
+          {"tune_changes_bits", manifest.tune_changes_bits},
+          {"arch", supported_archs(manifest)},
+          {"manifest", manifest.file},
+          {"prewarm", source::shipped_plan(manifest).size()},
           {"parameters", parameters}};
 }
 

@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "markdown_table.hpp"
 #include "output.hpp"
+#include "source/parameter_value.hpp"
 #include "source/plan.hpp"
 #include "template_page.hpp"
 
@@ -52,8 +53,8 @@ std::string parameters(const Manifest& manifest) {
   MarkdownTable table({"parameter", "kind", "allowed", "default", "tuned over", "what it is"});
   for (const ParameterSpec& p : manifest.parameters) {
     std::vector<std::string> tune;
-    for (const std::int64_t candidate : p.tune) tune.push_back(std::to_string(candidate));
-    table.add({code(p.name), std::string(to_string(p.kind)), allowed_values(p),
+    for (const std::int64_t candidate : p.tune) tune.push_back(source::parameter_text(p, candidate));
+    table.add({code(p.name), std::string(to_string(p.kind)), cli::allowed_values(p),
                p.default_value.empty() ? "required" : code(default_text(p)), base::join(tune, " "),
                prose(p.doc)});
   }

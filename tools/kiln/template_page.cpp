@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "source/instantiate.hpp"
+#include "source/parameter_value.hpp"
 #include "source/plan.hpp"
 
 namespace kiln::cli {
@@ -47,8 +48,9 @@ void print_parameters(const Manifest& manifest) {
   for (const ParameterSpec& p : manifest.parameters) {
     std::string tune;
     for (const std::int64_t candidate : p.tune)
-      tune += (tune.empty() ? "tuned over: " : " ") + std::to_string(candidate);
-    const std::string first = std::string(to_string(p.kind)) + ": " + allowed_values(p);
+      tune += (tune.empty() ? "tuned over: " : " ") + source::parameter_text(p, candidate);
+    if (!tune.empty() && manifest.tune_changes_bits) tune += ", which may change bits";
+    const std::string first = std::string(to_string(p.kind)) + ": " + cli::allowed_values(p);
     const std::string fallback = p.default_value.empty() ? "" : "default: " + default_text(p);
     print_item(p.name, {first + (fallback.empty() ? ", required" : ""), p.doc, fallback, tune}, indent);
   }

@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "context.hpp"
 #include "entries.hpp"
+#include "tuned_device.hpp"
 #include "why_answer.hpp"
 #include "why_text.hpp"
 
@@ -12,15 +13,18 @@ namespace kiln::cli {
 namespace {
 
 struct Arguments {
-  std::string name;
+  std::string name, device;
   std::vector<std::string> values;
   std::size_t all = 1;
 };
 
 int why(Context& context, const Arguments& arguments) {
   const base::Arch arch = context.target_arch();
+  std::string device;
+  if (has_tune(context.service().catalog().open(arguments.name)->manifest))
+    device = context.target_device(arguments.device, arch);
   const WhyAnswer answer =
-      explain(context.service(), {arguments.name, arguments.values, arch, arguments.all});
+      explain(context.service(), {arguments.name, arguments.values, arch, device, arguments.all});
   if (context.json) {
     Json out{{"schema", context.schema()}};
     out.update(json_of(answer));
@@ -47,6 +51,7 @@ void add_why(CLI::App& app, Context& context) {
   sub->add_option("template", arguments->name, "The template")->type_name("NAME")->required();
   sub->add_option("params", arguments->values, "Its parameters; those not given take their defaults")
       ->type_name("P=V");
+  add_device_option(*sub, arguments->device);
   sub->add_option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
       ->type_name("N")
       ->check(CLI::Range(1, 1000).description(""));

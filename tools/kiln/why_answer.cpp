@@ -66,8 +66,10 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
   const auto origin = service.catalog().open(request.template_name);
   const source::Manifest& manifest = origin->manifest;
   WhyAnswer out;
-  out.resolved = source::resolve(
-      manifest, source::positional(manifest, source::parse_assignments(request.values)), request.arch);
+  runtime::TunedCall call = runtime::resolve_tuned(
+      pipeline, origin, source::positional(manifest, source::parse_assignments(request.values)), request.arch,
+      request.device);
+  out.resolved = std::move(call.resolved), out.tuned = std::move(call.tuned);
   out.fallback = manifest.fallback, out.source_name = origin->kernel.name;
   out.directory = view.directory;
   const source::Instantiation unit = source::instantiate(origin, out.resolved);

@@ -17,6 +17,7 @@ struct WhyRequest {
   std::string template_name;
   std::vector<std::string> values;  ///< "H=4096"
   base::Arch arch;
+  std::string device;       ///< whose tuned choices hold; empty: none is known
   std::size_t nearest = 1;  ///< entries to compare with
 };
 
@@ -26,10 +27,11 @@ enum class Step { disk, layer, foreign_toolchain, waiting, compile, sealed, no_c
 struct WhyAnswer {
   Step step = Step::compile;
   source::Resolved resolved;
-  std::string shortest;     ///< "rms_norm T=bf16 H=4096"
-  std::string source_name;  ///< "rms_norm.cu"
-  std::string fallback;     ///< the generic template; empty: none
-  std::string directory;    ///< of the store that serves, or would be written to
+  std::vector<Parameter> tuned;  ///< those of its values that a tuned choice gave
+  std::string shortest;          ///< "rms_norm T=bf16 H=4096"
+  std::string source_name;       ///< "rms_norm.cu"
+  std::string fallback;          ///< the generic template; empty: none
+  std::string directory;         ///< of the store that serves, or would be written to
   runtime::Explanation path;
   std::optional<StoredEntry> entry;  ///< that would be served
   std::optional<cache::BoardEntry> flight;

@@ -187,6 +187,7 @@ std::string headline(const WhyAnswer& a) {
 void print_answer(const WhyAnswer& a) {
   print_paragraph(headline(a), is_hit(a) ? Style::green : Style::yellow);
   print_definition("key", a.entry ? a.entry->key.hex() : a.path.made.key.hex(), kIndent);
+  if (!a.tuned.empty()) print_definition("tuned", text_of(a.tuned) + ", as 'kiln tune' chose", kIndent);
   if (is_hit(a)) return print_hit(a);
   print_definition("a get", step_text(a), kIndent);
   if (a.flight && a.step != Step::waiting) print_definition("meanwhile", compiling_text(a), kIndent);
@@ -220,6 +221,7 @@ Json json_of(const WhyAnswer& a) {
   out["template"] = a.resolved.specialization.template_name;
   out["params"] = json_of(a.resolved.specialization.parameters);
   out["arch"] = a.resolved.arch.name();
+  if (!a.tuned.empty()) out["tuned"] = json_of(a.tuned);
   out["key"] = a.path.made.key.hex();
   out["outcome"] = name_of(a.step);
   out["says"] = headline(a);

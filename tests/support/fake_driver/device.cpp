@@ -88,7 +88,7 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 CUresult cuDeviceGetName(char* name, int size, CUdevice device) {
   KILN_FAKE_ENTER(cuDeviceGetName);
   if (!valid_device(w, device)) return CUDA_ERROR_INVALID_DEVICE;
-  std::snprintf(name, static_cast<std::size_t>(size), "Fake sm_%d", w.arch);
+  std::snprintf(name, static_cast<std::size_t>(size), "%s", w.device_name.c_str());
   return CUDA_SUCCESS;
 }
 

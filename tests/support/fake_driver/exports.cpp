@@ -65,6 +65,7 @@ KILN_FAKE_EXPORT void kiln_fake_reset(void) {
   w.calls.clear();
   w.failures.clear();
   w.callback = nullptr;
+  w.spent_us.reset();
   w.quiet = w.deinitialized = w.strict_capture = w.reuse_context_address = false;
   kiln::fake::forget_current();
   kiln::fake::capture_mode() = 0;
@@ -120,6 +121,12 @@ KILN_FAKE_EXPORT void kiln_fake_reuse_context_address(int on) {
 }
 
 KILN_FAKE_EXPORT void kiln_fake_quiet(int on) { world().quiet = on != 0; }
+
+KILN_FAKE_EXPORT void kiln_fake_spend(double microseconds) {
+  auto& w = world();
+  const std::lock_guard lock(w.mutex);
+  w.spent_us = w.spent_us.value_or(0) + microseconds;
+}
 
 KILN_FAKE_EXPORT size_t kiln_fake_launches(void) {
   auto& w = world();

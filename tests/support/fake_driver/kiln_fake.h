@@ -6,6 +6,7 @@
  * beside cuGetProcAddress_v2; every one is thread-safe. Environment, read once by the first call:
  *   KILN_FAKE_DEVICES=2          number of devices (default 1)
  *   KILN_FAKE_ARCH=90            compute capability of all devices (default 90)
+ *   KILN_FAKE_NAME="a name"      what cuDeviceGetName says (default "Fake sm_90")
  *   KILN_FAKE_VERSION=13000      the driver's version; newer entry points do not exist (default 13000)
  *   KILN_FAKE_MISSING=cuFuncLoad,...           entry points that do not exist
  *   KILN_FAKE_FAIL=cuLibraryLoadData=200,...   as kiln_fake_fail(name, result, 0, -1)
@@ -58,6 +59,10 @@ int kiln_fake_launch_at(size_t index, kiln_fake_launch* out);
 /* Runs on the launching thread for each kernel that executes (a graph's when the graph is launched). NULL to
  * stop. */
 void kiln_fake_on_launch(void (*callback)(const kiln_fake_launch*, void* user), void* user);
+
+/* A launch takes so long, to be said by the callback: from the first call on, events tell the sum of what was
+ * said instead of the time that passed. */
+void kiln_fake_spend(double microseconds);
 
 #ifdef __cplusplus
 }

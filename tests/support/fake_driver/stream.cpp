@@ -138,7 +138,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   if (!w.events.count(event) || !valid_stream(w, stream)) return CUDA_ERROR_INVALID_HANDLE;
   event->recorded = true;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  event->at_ms = std::chrono::duration<double, std::milli>(now).count();
+  event->at_ms = w.spent_us ? *w.spent_us / 1000 : std::chrono::duration<double, std::milli>(now).count();
   return CUDA_SUCCESS;
 }
 

@@ -14,6 +14,11 @@ int number_from(const char* name, int otherwise) {
   return text && *text ? std::atoi(text) : otherwise;
 }
 
+std::string text_from(const char* name, const std::string& otherwise) {
+  const char* text = std::getenv(name);
+  return text && *text ? text : otherwise;
+}
+
 std::vector<std::string> list_from(const char* name) {
   const char* text = std::getenv(name);
   return base::split(text ? text : "", ',');
@@ -36,6 +41,7 @@ World::World()
     : devices(number_from("KILN_FAKE_DEVICES", 1)),
       arch(number_from("KILN_FAKE_ARCH", 90)),
       version(number_from("KILN_FAKE_VERSION", 13000)),
+      device_name(text_from("KILN_FAKE_NAME", "Fake sm_" + std::to_string(arch))),
       strict_capture(number_from("KILN_FAKE_STRICT_CAPTURE", 0) != 0) {
   for (const std::string& name : list_from("KILN_FAKE_MISSING")) missing.insert(name);
   for (const std::string& item : list_from("KILN_FAKE_FAIL")) {

@@ -74,6 +74,8 @@ struct World {
 
   std::recursive_mutex mutex;  // a launch callback may call the driver
   int devices = 1, arch = 90, version = 13000;
+  std::string device_name;         // of all devices
+  std::optional<double> spent_us;  // set: what events tell
   std::set<std::string, std::less<>> missing;
 
   std::atomic<bool> quiet{false};

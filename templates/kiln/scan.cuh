@@ -1,0 +1,31 @@
+// Prefix sums of integers over the lanes of a warp or the threads of a block.
+#pragma once
+#include "kiln/types.cuh"
+
+namespace kiln {
+
+// Inclusive, over aligned groups of LANES (a power of two, <= 32). REQUIRES: all 32 lanes of the warp call it.
+template <int LANES>
+__device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
+  const int lane = threadIdx.x % LANES;  // x alone numbers the lanes
+#pragma unroll
+  for (int lanes = 1; lanes < LANES; lanes *= 2) {
+    const i32 lower = __shfl_up_sync(0xffffffffu, v, lanes, LANES);
+    if (lane >= lanes) v += lower;
+  }
+  return v;
+}
+
+// Exclusive, over the first COUNT threads (at most 1024) of a one-dimensional block, whose other threads get 0 and REQUIRE: v is 0. All of
+// the block call it; one barrier, so `shared` (32 elements) may be used again only behind another.
+template <int COUNT>
+__device__ __forceinline__ i32 block_exclusive_sum(i32 v, i32* shared) {
+  constexpr int WARPS = static_cast<int>(ceil_div(COUNT, 32));
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const i32 inclusive = warp < WARPS ? warp_inclusive_sum<32>(v) : 0;
+  if (warp < WARPS && lane == 31) shared[warp] = inclusive;
+  __syncthreads();
+  return warp < WARPS ? inclusive - v + __reduce_add_sync(0xffffffffu, lane < warp ? shared[lane] : 0) : 0;
+}
+
+}  // namespace kiln

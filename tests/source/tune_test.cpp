@@ -1,0 +1,100 @@
+// What a search tries, and what a choice may say.
+#include "source/tune.hpp"
+
+#include "expect_error.hpp"
+#include "manifest_text.hpp"
+
+namespace kiln::source {
+namespace {
+
+const base::Arch kArch{90};
+
+/// f<N, A, B>: A in {1, 2, 4} and B by default twice A, tuned over 4 and 8; A * B <= 16.
+std::string text(const std::string& more = "", const std::string& tune_a = "[1, 2, 4]") {
+  return "format = 1\n[template]\nname = \"f\"\nsource = \"f.cu\"\ninstantiate = \"f<{N}, {A}, {B}, "
+         "{MODE}>\"\n" +
+         more +
+         "[param.N]\nkind = \"int\"\nrange = [1, 9]\n"
+         "[param.A]\nkind = \"int\"\nvalues = [1, 2, 4]\ndefault = 2\ntune = " +
+         tune_a +
+         "\n[param.B]\nkind = \"int\"\nrange = [1, 64]\ndefault = \"2 * A\"\ntune = [4, 8]\n"
+         "[param.MODE]\nkind = \"enum\"\nvalues = { slow = \"0\", fast = \"1\" }\ndefault = \"slow\"\n"
+         "[[require]]\nexpr = \"A * B <= 16\"\nmessage = \"{A} x {B} is too much\"\n"
+         "[launch]\ngrid = [\"1\"]\nblock = [\"1\"]\n";
+}
+
+std::vector<std::string> names(const Candidates& candidates) {
+  std::vector<std::string> out;
+  for (const Candidate& c : candidates.all) {
+    out.emplace_back();
+    for (const Parameter& p : c.chosen) out.back() += p.name + p.value;
+  }
+  return out;
+}
+
+TEST(TuneCandidates, AreTheProductWithDefaultsThatTheManifestAllowsTheDefaultFirst) {
+  const Manifest m = parse(text());
+  const Value values[] = {3};
+  const Candidates found = tune_candidates(m, values, kArch);
+  EXPECT_EQ(names(found), (std::vector<std::string>{"A2B4", "A2B8", "A1B2", "A1B4", "A1B8", "A4B4"}));
+  ASSERT_EQ(found.refused.size(), 2u) << "4 x 8, said so and as the default of 4";
+  EXPECT_EQ(found.refused[0].first, "A=4");
+  EXPECT_NE(found.refused[0].second.find("4 x 8 is too much"), std::string::npos);
+  EXPECT_EQ(found.refused[1].first, "A=4 B=8");
+}
+
+TEST(TuneCandidates, LeaveGivenParametersAlone) {
+  const Manifest m = parse(text());
+  const Value values[] = {3, 1};
+  EXPECT_EQ(free_to_tune(m, values), (std::vector<std::size_t>{2}));
+  EXPECT_EQ(names(tune_candidates(m, values, kArch)), (std::vector<std::string>{"B2", "B4", "B8"}));
+  const Value all[] = {3, 1, 2};
+  EXPECT_TRUE(free_to_tune(m, all).empty());
+}
+
+TEST(TuneCandidates, OfEveryKindAreNamed) {
+  std::string enums = text();
+  enums.replace(enums.find("default = \"slow\"\n"), 17, "default = \"slow\"\ntune = [\"slow\", \"fast\"]\n");
+  const Manifest m = parse(enums);
+  const Value values[] = {3, 1, 2};
+  EXPECT_EQ(names(tune_candidates(m, values, kArch)), (std::vector<std::string>{"MODEslow", "MODEfast"}));
+}
+
+TEST(TuneCandidates, AreNotTriedWhenTheDefaultIsRefused) {
+  const Manifest m = parse(text());
+  const Value values[] = {3, 4};
+  expect_error(Errc::requirement, {"4 x 8 is too much"}, [&] { tune_candidates(m, values, kArch); });
+}
+
+TEST(TuneCandidates, MayChangeBitsOnlyWhereTheManifestSaysSo) {
+  EXPECT_FALSE(parse(text()).tune_changes_bits);
+  EXPECT_TRUE(parse(text("tune_changes_bits = true\n")).tune_changes_bits);
+}
+
+TEST(TuneChoice, TakesThePlacesOfTheFreeParameters) {
+  const Manifest m = parse(text());
+  const Value values[] = {3};
+  const std::vector<Parameter> chosen{{"A", "1"}, {"B", "8"}};
+  const auto given = with_choice(m, values, chosen);
+  ASSERT_TRUE(given);
+  EXPECT_EQ(resolve(m, *given, kArch).specialization.to_string(), "f N=3 A=1 B=8 MODE=slow");
+}
+
+TEST(TuneChoice, IsNothingWhenItIsNotOfThisCall) {
+  const Manifest m = parse(text());
+  const Value values[] = {3}, with_a[] = {3, 1};
+  const auto of = [&](std::span<const Value> call, const std::vector<Parameter>& chosen) {
+    return with_choice(m, call, chosen).has_value();
+  };
+  EXPECT_TRUE(of(values, {{"A", "1"}, {"B", "8"}}));
+  EXPECT_FALSE(of(values, {{"A", "1"}}));
+  EXPECT_FALSE(of(values, {{"B", "8"}, {"A", "1"}}));
+  EXPECT_FALSE(of(values, {{"A", "3"}, {"B", "8"}})) << "3 is no value of A";
+  EXPECT_FALSE(of(values, {{"A", "1"}, {"B", "65"}}));
+  EXPECT_FALSE(of(values, {{"A", "1"}, {"B", "8; x"}}));
+  EXPECT_FALSE(of(with_a, {{"A", "1"}, {"B", "8"}}));
+  EXPECT_TRUE(of(with_a, {{"B", "8"}}));
+}
+
+}  // namespace
+}  // namespace kiln::source

@@ -1,0 +1,66 @@
+// Kernels of a template and of its [reference] on a GPU, for tests that compare both with the CPU.
+#pragma once
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kiln/error.hpp"
+#include "runtime/service.hpp"
+#include "support/gpu.hpp"
+
+namespace kiln::testing {
+
+class KernelTest : public GpuTest {
+ protected:
+  struct Pair {
+    const runtime::LoadedKernel *kernel, *reference;
+  };
+
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped()) service_ = std::make_unique<runtime::Service>(Options{});
+  }
+  void TearDown() override {
+    service_.reset();
+    GpuTest::TearDown();
+  }
+  Pair get(const std::string& name, const std::vector<NamedValue>& named) {
+    auto& opened = service_->open(name, KILN_DEVICE_CURRENT, "");
+    const auto values = source::positional(opened.origin().manifest, named);
+    runtime::GetRequest reference;
+    reference.which = source::Which::reference;
+    return {&opened.get(values, {}), &opened.get(values, reference)};
+  }
+  template <class... Args>
+  void launch(const runtime::LoadedKernel& kernel, Args... args) {
+    const void* data[] = {&args...};
+    kernel.launch(nullptr, detail::ArgTypes<Args...>::value, data, sizeof...(Args));
+    synchronize();
+  }
+  template <class T>
+  static void* pointer(const DeviceArray<T>& array) {
+    return reinterpret_cast<void*>(array.address());
+  }
+  static void* null() { return nullptr; }
+
+  /// ||got - want|| / ||want||; infinite where one of the two is not finite.
+  static double relative_rms(const std::vector<double>& got, const std::vector<double>& want) {
+    double error = 0, norm = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      if (!(std::isfinite(got[i]) && std::isfinite(want[i]))) return INFINITY;
+      error += (got[i] - want[i]) * (got[i] - want[i]);
+      norm += want[i] * want[i];
+    }
+    return std::sqrt(error / norm);
+  }
+  static std::vector<double> widened(const std::vector<std::uint16_t>& in) {
+    std::vector<double> out;
+    for (const auto v : in) out.push_back(bf16_to_float(v));
+    return out;
+  }
+
+  std::unique_ptr<runtime::Service> service_;
+};
+
+}  // namespace kiln::testing

@@ -1,0 +1,105 @@
+// The kernels of the tune tests on the CPU, preloaded into the command over the fake driver: they compute, so
+// that checks mean something, and take the time that the test says, by threads of a block. Environment:
+//   TUNE_US=32=9,64=5          microseconds of a launch with so many threads (default 10)
+//   TUNE_OTHER_BITS=64         a block of so many threads rounds the last bit otherwise
+//   TUNE_WRONG=64              ... computes something else
+//   TUNE_UNSTEADY=1            each launch has other last bits
+//   TUNE_SLEEP_MS=20           each launch takes so long on the wall
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "support/fake_driver/kiln_fake.h"
+
+namespace {
+
+template <class T>
+T argument(const kiln_fake_launch& launch, unsigned i) {
+  T out{};
+  if (i < launch.argument_count && launch.argument_sizes[i] == sizeof(T))
+    std::memcpy(&out, launch.arguments[i], sizeof out);
+  return out;
+}
+
+long number(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::atol(text) : 0;
+}
+
+double microseconds(unsigned threads) {
+  const char* text = std::getenv("TUNE_US");
+  const std::string all = std::string(",") + (text ? text : ""), wanted = ',' + std::to_string(threads) + '=';
+  const auto at = all.find(wanted);
+  return at == std::string::npos ? 10 : std::atof(all.c_str() + at + wanted.size());
+}
+
+float last_bit_changed(float value) { return std::nextafter(value, 1e30f); }
+
+/// tuned<N, THREADS>(float* out, const float* x, int n): out = N * x, where N is in the kernel's name.
+void tuned(const kiln_fake_launch& k, long factor) {
+  auto* out = argument<float*>(k, 0);
+  const auto* x = argument<const float*>(k, 1);
+  const auto n = argument<std::int32_t>(k, 2);
+  const unsigned threads = k.block[0];
+  static unsigned launches = 0;
+  ++launches;
+  for (int i = 0; i < n; ++i) {
+    out[i] = static_cast<float>(factor) * x[i];
+    if (threads == static_cast<unsigned>(number("TUNE_WRONG"))) out[i] += 1;
+    if (threads == static_cast<unsigned>(number("TUNE_OTHER_BITS"))) out[i] = last_bit_changed(out[i]);
+    if (number("TUNE_UNSTEADY") && launches % 2) out[i] = last_bit_changed(out[i]);
+  }
+  if (const long ms = number("TUNE_SLEEP_MS")) ::usleep(static_cast<useconds_t>(1000 * ms));
+  kiln_fake_spend(microseconds(threads));
+}
+
+void reference(const kiln_fake_launch& k, long factor) {
+  auto* out = argument<double*>(k, 0);
+  const auto* x = argument<const float*>(k, 1);
+  for (int i = 0; i < argument<std::int32_t>(k, 2); ++i) out[i] = static_cast<double>(factor) * x[i];
+}
+
+void fill(const kiln_fake_launch& k) {
+  auto* out = argument<float*>(k, 0);
+  const auto seed = argument<std::uint64_t>(k, 2);
+  for (std::int64_t i = 0; i < argument<std::int64_t>(k, 1); ++i)
+    out[i] =
+        1 + static_cast<float>((static_cast<std::uint64_t>(i) * 2654435761u + seed * 40503u) % 1000) / 1000;
+}
+
+void compare(const kiln_fake_launch& k) {
+  auto* sums = argument<double*>(k, 0);
+  const auto* x = argument<const float*>(k, 1);
+  const auto* wanted = argument<const double*>(k, 2);
+  for (std::int64_t i = 0; i < argument<std::int64_t>(k, 3); ++i) {
+    const double error = x[i] - wanted[i];
+    sums[0] += error * error;
+    sums[1] += wanted[i] * wanted[i];
+    sums[2] = std::max(sums[2], std::fabs(error));
+    sums[4] += 1;
+  }
+}
+
+/// The first template argument of the mangled name: "...ILi3E..."
+long first_number(const char* name) {
+  const char* at = std::strstr(name, "ILi");
+  return at ? std::atol(at + 3) : 0;
+}
+
+void on_launch(const kiln_fake_launch* launch, void*) {
+  const std::string name = launch->kernel;
+  const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
+  if (has("reference")) return reference(*launch, first_number(launch->kernel));
+  if (has("tuned")) return tuned(*launch, first_number(launch->kernel));
+  if (has("compare")) return compare(*launch);
+  if (has("fill")) return fill(*launch);
+}
+
+[[maybe_unused]] const bool kRegistered = (kiln_fake_on_launch(on_launch, nullptr), true);
+
+}  // namespace
