@@ -1,7 +1,7 @@
 // The inputs of a delta rule's time steps: what gates and betas mean, and how a block of steps comes to shared memory and is made ready
 // there (widened, normalised, exponentiated), once for all columns of the state that a block of threads has.
 #pragma once
-#include "kiln/async_copy.cuh"
+#include "kiln/copy_async.cuh"
 #include "kiln/math.cuh"
 #include "kiln/reduce.cuh"
 
@@ -19,7 +19,7 @@ enum class GateInput {
 enum class Beta { none, head, value };
 enum class BetaInput { plain, sigmoid, twice_sigmoid };
 
-// rate is exp(a_log). Exact functions: an error of exp would be raised to the power of the steps.
+// rate is exp(a_log). Exact functions: an error of exp is raised to the power of the steps.
 template <GateInput INPUT>
 __device__ __forceinline__ f32 decay_of(f32 g, f32 rate, f32 lower_bound) {
   if constexpr (INPUT == GateInput::softplus) g = -rate * (g > 20.0f ? g : log1pf(expf(g)));
@@ -65,25 +65,30 @@ struct ReadySteps {
   f32 beta[STEPS];  // Beta::head
 };
 
-// Starts the copies of `count` steps, `stride` elements apart, of which the first `valid` elements are there, by THREADS threads.
-template <int THREADS, int VEC, typename T, int STEPS, int LENGTH>
-__device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from, i64 stride, int count, int valid, int thread) {
+// Which thread of how many.
+struct Team {
+  int thread, threads;
+};
+
+// Begins to copy `count` rows, `stride` elements apart, of which the first `valid` elements are there.
+template <int VEC, typename T, int STEPS, int LENGTH>
+__device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from, i64 stride, int count, int valid, Team team) {
   constexpr int CHUNKS = LENGTH / VEC;
 #pragma unroll 1
-  for (int chunk = thread; chunk < count * CHUNKS; chunk += THREADS) {
+  for (int chunk = team.thread; chunk < count * CHUNKS; chunk += team.threads) {
     const int step = chunk / CHUNKS, at = chunk % CHUNKS * VEC;
-    if (at < valid) async_copy<VEC * sizeof(T)>(&to[step][at], from + step * stride + at);
+    if (at < valid) copy_async<VEC>(&to[step][at], from + step * stride + at);
   }
 }
 
-// q and k of `count` steps, by THREADS threads, eight of which have a row. REQUIRES: STEPS is even, so that whole warps are at work.
-template <int THREADS, bool L2NORM, typename T, int STEPS, int K, int PADDED>
+// q and k of `count` steps, eight threads a row. REQUIRES: STEPS is even, so that whole warps are at work.
+template <bool L2NORM, typename T, int STEPS, int K, int PADDED>
 __device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (&ready_k)[STEPS][PADDED], const T (&q)[STEPS][K], const T (&k)[STEPS][K], f32 scale,
-                                            int count, int thread) {
+                                            int count, Team team) {
   static_assert(STEPS % 2 == 0 && K % 4 == 0 && PADDED % 4 == 0, "whole warps, whole vectors");
   constexpr int LANES = 8, MINE = static_cast<int>(ceil_div(PADDED / 4, LANES));
 #pragma unroll 1
-  for (int task = thread; task < (count + count % 2) * 2 * LANES; task += THREADS) {
+  for (int task = team.thread; task < (count + count % 2) * 2 * LANES; task += team.threads) {
     const int step = task / (2 * LANES), lane = task % LANES;
     const bool is_q = task % (2 * LANES) < LANES;
     const T* row = is_q ? q[step] : k[step];
@@ -100,22 +105,23 @@ __device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (
 #pragma unroll
     for (int i = 0; i < MINE; ++i) {
       const int at = (lane + i * LANES) * 4;
-      if (at < PADDED) *reinterpret_cast<float4*>(ready + at) = {values[i][0] * factor, values[i][1] * factor, values[i][2] * factor, values[i][3] * factor};
+      for (int j = 0; j < 4; ++j) values[i][j] *= factor;
+      if (at < PADDED) store_shared(ready + at, values[i]);
     }
   }
 }
 
 // exp of the gates of `count` steps, one per row of the state. bias: K values, or null.
-template <int THREADS, GateInput INPUT, typename G, int STEPS, int K, int PADDED>
-__device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G (&g)[STEPS][K], const f32* bias, f32 rate, f32 lower_bound, int count, int thread) {
+template <GateInput INPUT, typename G, int STEPS, int K, int PADDED>
+__device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G (&g)[STEPS][K], const f32* bias, f32 rate, f32 lower_bound, int count, Team team) {
 #pragma unroll 1
-  for (int task = thread; task < count * (PADDED / 4); task += THREADS) {
+  for (int task = team.thread; task < count * (PADDED / 4); task += team.threads) {
     const int step = task / (PADDED / 4), at = task % (PADDED / 4) * 4;
     f32 v[4] = {}, b[4] = {};
     if (at < K) widen(load_shared<4>(&g[step][at]), v);
     if (at < K && INPUT != GateInput::log_decay && bias) widen(load<4>(bias + at), b);
     for (int j = 0; j < 4; ++j) v[j] = at < K ? decay_of<INPUT>(v[j] + b[j], rate, lower_bound) : 1.0f;
-    *reinterpret_cast<float4*>(&decay[step][at]) = {v[0], v[1], v[2], v[3]};
+    store_shared(&decay[step][at], v);
   }
 }
 

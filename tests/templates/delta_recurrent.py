@@ -222,9 +222,9 @@ def test_identical_and_independent_of_warps():
         for warps in (1, 2, 4):
             for got, want in zip(data.run(WARPS=warps), first):
                 expect_same_bits(got.view, want.view, f"{gate} K={K} WARPS={warps}")
-        for lanes in (1, 2, 4, 8):
-            if K * lanes <= (512 if gate == "key" else 1024) and (gate, lanes) != ("key", 8):
-                data.expect_right(VALUE_LANES=lanes)
+        for lanes, columns in itertools.product((4, 8, 16, 32), (1, 2, 4)):
+            if lanes <= 8 * columns and -(-K // (4 * lanes)) * 4 * columns <= (64 if gate == "key" else 128):
+                data.expect_right(LANES=lanes, COLS=columns)
 
 
 def test_strides_and_misaligned_views():
@@ -296,11 +296,12 @@ def test_refusals():
     expect_refused(lambda: call(a_log=data.a_log), "a_log")
     expect_refused(lambda: call(strides=(129, 128, 128, 128)), "VEC")
     for wrong, words in ((dict(K=66), "multiples of 4"), (dict(K=260), "260"), (dict(K=64, GATE_INPUT="softplus"), "GATE"), (dict(K=64, BETA="none", BETA_INPUT="sigmoid"), "BETA"),
-                         (dict(K=256, VALUE_LANES=8), "registers"), (dict(K=64, VEC=1), "VEC"), (dict(K=64, GATE="k"), "GATE")):
+                         (dict(K=256, LANES=4), "LANES"), (dict(K=64, LANES=16, COLS=1), "4 columns"), (dict(K=64, VEC=1), "VEC"), (dict(K=64, GATE="k"), "GATE")):
         expect_refused(lambda: kernel("delta_recurrent", T="bf16", **wrong), words)
-    expect_refused(lambda: kernel("delta_recurrent", T="f32", K=256, V=1024, GATE="key", BETA="value", VALUE_LANES=4, WARPS=8), "shared memory")
+    expect_refused(lambda: kernel("delta_recurrent", T="f32", K=256, V=1024, GATE="key", BETA="value", LANES=32, COLS=4, WARPS=8, G="f32"), "shared memory")
 
 
+WAYS = (dict(LANES=4), dict(LANES=16), dict(LANES=8, COLS=2), dict(WARPS=1), dict(WARPS=2))
 FLA = {"none": "delta", "head": "gated_delta", "key": "kda"}
 
 
@@ -321,8 +322,8 @@ def bench():
         def ours(run, b, t, h, hv):
             return lambda o, q, k, v, beta, g, s: run(o, q, k, v, beta, b * t, b, h, hv, h * K, h * K, hv * V, hv * V, 0.0, g, s, s)
         launches = {"kiln": ours(run, b, t, h, hv)}
-        for label, other in (("kiln VALUE_LANES=2", dict(VALUE_LANES=2)), ("kiln VALUE_LANES=8", dict(VALUE_LANES=8)), ("kiln WARPS=1", dict(WARPS=1)), ("kiln WARPS=4", dict(WARPS=4))):
-            if h == hv and gate != "head":
+        for label, other in ((f"kiln {' '.join(f'{n}={v}' for n, v in o.items())}", o) for o in WAYS if gate != "key" or o.get("LANES") != 4):
+            if h == hv and gate != "head":  # candidates of tune, beside the default
                 launches[label] = ours(kernel("delta_recurrent", T="bf16", K=K, GATE=gate, L2NORM=norm, **other), b, t, h, hv)
         for kind in ("recurrent", "chunk"):
             if t > 1 or kind == "recurrent":
