@@ -77,7 +77,7 @@ class Data:
         decay = None if self.g is None else self.log_decays().exp()
         ends = [self.tokens // self.sequences * (n + 1) for n in range(self.sequences)] if self.cu_seqlens is None else self.cu_seqlens.tolist()[1:]
         out = torch.empty_like(v)
-        states = torch.zeros(self.sequences, self.value_heads, self.K, self.V, dtype=torch.float64, device="cuda") if self.initial is None else self.initial.double()
+        states = torch.zeros(self.sequences, self.value_heads, self.K, self.V, dtype=torch.float64, device="cuda") if self.initial is None else self.initial.to(torch.float64, copy=True)
         begin = 0
         for n, end in enumerate(ends):
             S = states[n]
@@ -107,7 +107,6 @@ def test_every_size_and_gate():
     variants = [(dict(dtype=t, K=K, V=V, GATE=g, L2NORM=n)) for (K, V), t, g, n in itertools.product(sizes, ("f32", "f16", "bf16"), ("none", "head", "key"), (False, True))
                 if t == "bf16" or n == (g != "none")]
     for v in variants:
-        Data(1, 1, **v)  # checks the arguments' making
         prefetch("delta_recurrent", **Data(1, 1, **v).parameters)
     for v in variants:
         for tokens, sequences in ((1, 1), (3, 3), (66, 2)):
@@ -128,7 +127,7 @@ def test_empty_sequences():
         expect_same_bits(state.view, data.initial if initial else torch.zeros_like(state.view))
         data.cu_seqlens = None
         expect_same_bits(data.run()[1].view, state.view)
-    kernel("delta_recurrent", T="bf16", K=64)(None, None, None, None, data.a_log or state.view, 0, 0, 1, 1, 64, 64, 64, 64)  # no sequence: nothing is launched
+    kernel("delta_recurrent", T="bf16", K=64)(None, None, None, None, None, 0, 0, 1, 1, 64, 64, 64, 64)  # no sequence: nothing is launched
 
 
 def test_head_groups():
@@ -223,7 +222,7 @@ def test_identical_and_independent_of_warps():
             for got, want in zip(data.run(WARPS=warps), first):
                 expect_same_bits(got.view, want.view, f"{gate} K={K} WARPS={warps}")
         for lanes, columns in itertools.product((4, 8, 16, 32), (1, 2, 4)):
-            if lanes <= 8 * columns and -(-K // (4 * lanes)) * 4 * columns <= (64 if gate == "key" else 128):
+            if lanes <= 8 * columns and -(-K // (4 * lanes)) * 4 * (columns + (3 if gate == "key" else 2)) <= (128 if gate == "key" else 192):
                 data.expect_right(LANES=lanes, COLS=columns)
 
 
@@ -258,7 +257,7 @@ def test_a_long_sequence():
         part.want()  # workspaces of the products, before the capture
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            got, states = part.want_on_device()
+            got, states = part.want()
         part.initial.copy_(data.initial)
         error = norm = 0.0
         for first in range(0, tokens, block):
@@ -298,7 +297,6 @@ def test_refusals():
     for wrong, words in ((dict(K=66), "multiples of 4"), (dict(K=260), "260"), (dict(K=64, GATE_INPUT="softplus"), "GATE"), (dict(K=64, BETA="none", BETA_INPUT="sigmoid"), "BETA"),
                          (dict(K=256, LANES=4), "LANES"), (dict(K=64, LANES=16, COLS=1), "4 columns"), (dict(K=64, VEC=1), "VEC"), (dict(K=64, GATE="k"), "GATE")):
         expect_refused(lambda: kernel("delta_recurrent", T="bf16", **wrong), words)
-    expect_refused(lambda: kernel("delta_recurrent", T="f32", K=256, V=1024, GATE="key", BETA="value", LANES=32, COLS=4, WARPS=8, G="f32"), "shared memory")
 
 
 WAYS = (dict(LANES=4), dict(LANES=16), dict(LANES=8, COLS=2), dict(WARPS=1), dict(WARPS=2))
