@@ -86,8 +86,8 @@ __global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LAN
   T* out_at = out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + out_column;
   const auto add_output = [&](f32(&to)[COLS], int from_row, int to_row) {
 #pragma unroll
-    for (int i = 0; i < ROWS; ++i) {
-      for (int c = 0; i >= from_row && i < to_row && c < COLS; ++c) to[c] = fmaf(tile.s[i][c], q_row[i], to[c]);
+    for (int i = from_row; i < to_row; ++i) {
+      for (int c = 0; c < COLS; ++c) to[c] = fmaf(tile.s[i][c], q_row[i], to[c]);
     }
   };
   const auto write_output = [&](const f32(&sums)[COLS], bool exists) {
