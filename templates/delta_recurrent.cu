@@ -18,7 +18,7 @@ __host__ __device__ constexpr int warps_of_an_sm(int rows, int cols, int lanes, 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
   padded = true;
 #endif
-  return held > 128 ? 8 : held <= 64 ? 16 : GATE == Gate::key && lanes > 8 ? 8 : GATE == Gate::key || padded || lanes > 8 ? 12 : 16;
+  return held > 128 ? 8 : held <= 64 ? 16 : GATE == Gate::key && lanes > 8 ? 8 : GATE != Gate::none || padded || lanes > 8 ? 12 : 16;
 }
 
 // REQUIRES: blockDim = (32, 1 to WARPS), gridDim.x = sequences * value_heads * ceil(V / columns of a block).
@@ -110,20 +110,28 @@ __global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LAN
       pdl_launch_dependents();
     }
     __syncthreads();
-    Tile::read(ready.k[0], k_row);
-    if constexpr (GATE == Gate::key) Tile::read(ready.decay[0], decay);
+    f32 p[COLS] = {};  // k^T S of the step to come, over this lane's rows
+    const auto prepare_rows = [&](int step, int i) {  // four rows from i on
+      const auto four = [&](const f32* shared, f32* to) {
+        const float4 v = *reinterpret_cast<const float4*>(shared + Tile::row(i));
+        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
+      };
+      four(ready.k[step], k_row + i);
+      if constexpr (GATE == Gate::key) four(ready.decay[step], decay + i);
+#pragma unroll
+      for (int j = i; j < i + 4; ++j) {
+        const f32 factor = GATE == Gate::key ? decay[j] * k_row[j] : k_row[j];
+        for (int c = 0; c < COLS; ++c) p[c] = fmaf(tile.s[j][c], factor, p[c]);
+      }
+    };
+#pragma unroll
+    for (int i = 0; i < ROWS; i += 4) prepare_rows(0, i);
 #pragma unroll 1
     for (int step = 0; step < count; ++step) {
-      f32 p[COLS] = {}, next_o[COLS] = {}, u[COLS], strength[COLS];
-#pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-        const f32 factor = GATE == Gate::key ? decay[i] * k_row[i] : k_row[i];
-        for (int c = 0; c < COLS; ++c) p[c] = fmaf(tile.s[i][c], factor, p[c]);
-      }
+      f32 next_o[COLS] = {}, u[COLS], strength[COLS];
       sum_beside<Tile>(p, o, [&](int round) { add_output(next_o, ROWS * round / ROUNDS, ROWS * (round + 1) / ROUNDS); });
       write_output(o, first + step > begin + 1);
       for (int c = 0; c < COLS; ++c) o[c] = next_o[c];
-      Tile::read(ready.q[step], q_row);
 
       const f32 head_decay = GATE == Gate::head ? ready.decay[step][0] : 1.0f;
       widen(load_shared<COLS>(&raw[buffer].v[step][local]), u);
@@ -132,14 +140,18 @@ __global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LAN
         u[c] -= head_decay * p[c];
         if constexpr (BETA == Beta::head) u[c] *= ready.beta[step];
         if constexpr (BETA == Beta::value) u[c] *= beta_of<BETA_INPUT>(strength[c]);
+        p[c] = 0.0f;
       }
 #pragma unroll
-      for (int i = 0; i < ROWS; ++i) {
-        const f32 kept = GATE == Gate::key ? decay[i] : head_decay;
-        for (int c = 0; c < COLS; ++c) tile.s[i][c] = fmaf(k_row[i], u[c], kept * tile.s[i][c]);
+      for (int i = 0; i < ROWS; i += 4) {
+#pragma unroll
+        for (int j = i; j < i + 4; ++j) {
+          const f32 kept = GATE == Gate::key ? decay[j] : head_decay;
+          for (int c = 0; c < COLS; ++c) tile.s[j][c] = fmaf(k_row[j], u[c], kept * tile.s[j][c]);
+        }
+        prepare_rows((step + 1) % STEPS, i);  // behind the last one in vain
       }
-      Tile::read(ready.k[(step + 1) % STEPS], k_row);
-      if constexpr (GATE == Gate::key) Tile::read(ready.decay[(step + 1) % STEPS], decay);
+      Tile::read(ready.q[step], q_row);
     }
   }
 
