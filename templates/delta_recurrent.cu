@@ -27,17 +27,16 @@ __global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LAN
     delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
                     i64 stride_out, f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound) {
   using Tile = StateTile<K, V, LANES, COLS>;
-  constexpr int ROWS = Tile::ROWS, PADDED = Tile::PADDED, ROUNDS = sum_rounds<LANES>;
-  constexpr int V_VEC = Tile::COLUMNS % 8 == 0 ? VEC : smaller(VEC, 4);
-  __shared__ RawSteps<T, G, B, K, Tile::COLUMNS * WARPS, STEPS, GATE, BETA> raw[2];
-  __shared__ ReadySteps<PADDED, STEPS, GATE> ready;
+  using Steps = DeltaSteps<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM, VEC, Tile, WARPS, STEPS>;
+  constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
+  __shared__ typename Steps::Storage ready;
 
   const int columns = Tile::COLUMNS * blockDim.y;  // of a block
-  const u32 slices = (V + columns - 1) / columns, state_index = blockIdx.x / slices;  // state: sequence * value_heads + value_head
-  const int sequence = state_index / value_heads, value_head = state_index % value_heads, head = value_head / (value_heads / heads);
+  const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
+  const int sequence = state / value_heads, value_head = state % value_heads;
   const int first_column = blockIdx.x % slices * columns, warp_column = threadIdx.y * Tile::COLUMNS;
   const int local = warp_column + Tile::column(), out_column = first_column + warp_column + Tile::summed_column();
-  const i64 state_at = static_cast<i64>(state_index) * (K * V);
+  const i64 state_at = static_cast<i64>(state) * (K * V);
   const Team team{static_cast<int>(threadIdx.y * 32 + threadIdx.x), static_cast<int>(blockDim.y * 32)};
 
   pdl_launch_dependents_of_few<64>();
@@ -46,110 +45,71 @@ __global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LAN
   tile.load_from(initial_state ? initial_state + state_at : nullptr, first_column + local);
   const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
   const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
-  const f32 rate = GATE_INPUT != GateInput::log_decay && a_log ? expf(load_one(a_log + value_head)) : 1.0f;
-  const f32 head_bias = GATE == Gate::head && GATE_INPUT != GateInput::log_decay && dt_bias ? load_one(dt_bias + value_head) : 0.0f;
-  const f32 q_scale = scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : scale;
+  Steps steps(ready, {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads, value_heads, scale, lower_bound}, value_head, end, first_column, columns, team);
 
-  f32 next_g = 0.0f, next_beta = 0.0f;  // thread i's are of step i of the block of steps that is under way
-  const auto begin_copy = [&](i64 first, int buffer) {
-    auto& to = raw[buffer];
-    const int count = smaller(end - static_cast<int>(first), STEPS), values = smaller(V - first_column, columns);
-    const i64 at = first * value_heads + value_head;  // in what is [tokens, value_heads, ...]
-    copy_steps<VEC>(to.k, k + first * stride_k + static_cast<i64>(head) * K, stride_k, count, K, team);
-    copy_steps<VEC>(to.q, q + first * stride_q + static_cast<i64>(head) * K, stride_q, count, K, team);
-    copy_steps<V_VEC>(to.v, v + first * stride_v + static_cast<i64>(value_head) * V + first_column, stride_v, count, values, team);
-    if constexpr (GATE == Gate::key) copy_steps<widest<G>(K)>(to.g, g + at * K, static_cast<i64>(value_heads) * K, count, K, team);
-    if constexpr (BETA == Beta::value) {
-      copy_steps<widest<B>(V | Tile::COLUMNS)>(to.beta, beta + at * V + first_column, static_cast<i64>(value_heads) * V, count, values, team);
-    }
-    copy_async_commit();
-    if (team.thread < count) {
-      if constexpr (GATE == Gate::head) next_g = load_float(g + at + static_cast<i64>(team.thread) * value_heads);
-      if constexpr (BETA == Beta::head) next_beta = load_float(beta + at + static_cast<i64>(team.thread) * value_heads);
-    }
+  f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the one before
+  f32 k_s[COLS] = {};                              // k^T S of the step to come, over this lane's rows
+  f32 o[COLS] = {};                                // q^T S of the step before the one before, likewise
+  const auto read_four = [](const f32* shared, int row, f32(&to)[ROWS]) {
+    const float4 v = *reinterpret_cast<const float4*>(shared + Tile::row(row));
+    to[row] = v.x, to[row + 1] = v.y, to[row + 2] = v.z, to[row + 3] = v.w;
   };
-  const auto make_ready = [&](int buffer, int count) {
-    const auto& from = raw[buffer];
-    widen_steps<L2NORM>(ready.q, ready.k, from.q, from.k, q_scale, count, team);
-    if constexpr (GATE == Gate::key) {
-      decay_steps<GATE_INPUT>(ready.decay, from.g, dt_bias ? dt_bias + static_cast<i64>(value_head) * K : nullptr, rate, lower_bound, count, team);
-    }
-    if (team.thread < count) {
-      if constexpr (GATE == Gate::head) ready.decay[team.thread][0] = decay_of<GATE_INPUT>(next_g + head_bias, rate, lower_bound);
-      if constexpr (BETA == Beta::head) ready.beta[team.thread] = beta_of<BETA_INPUT>(next_beta);
-    }
-  };
-
-  f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step, q of the one before
-  f32 o[COLS] = {};                                // over this lane's rows, of the step before that
-  const bool writes = Tile::owns_sum() && out_column < V;
-  T* out_at = out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + out_column;
-  const auto add_output = [&](f32(&to)[COLS], int from_row, int to_row) {
+  const auto begin_step = [&](int step, int row) {  // the four rows from `row` on
+    read_four(ready.k[step], row, k_row);
+    if constexpr (GATE == Gate::key) read_four(ready.decay[step], row, decay);
 #pragma unroll
-    for (int i = from_row; i < to_row; ++i) {
+    for (int i = row; i < row + 4; ++i) {
+      const f32 factor = GATE == Gate::key ? decay[i] * k_row[i] : k_row[i];
+      for (int c = 0; c < COLS; ++c) k_s[c] = fmaf(tile.s[i][c], factor, k_s[c]);
+    }
+  };
+  const auto add_output = [&](f32(&to)[COLS], int from, int up_to) {
+#pragma unroll
+    for (int i = from; i < up_to; ++i) {
       for (int c = 0; c < COLS; ++c) to[c] = fmaf(tile.s[i][c], q_row[i], to[c]);
     }
   };
-  const auto write_output = [&](const f32(&sums)[COLS], bool exists) {
-    const f32 sum[1] = {sums[0]};
-    if (exists && writes) store(out_at, narrow<T>(sum));
+  const bool writes = Tile::owns_sum() && out_column < V;
+  T* out_at = out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + out_column;
+  const auto write_output = [&](f32 sum, bool exists) {
+    if (exists && writes) store(out_at, narrow<T>({sum}));
     out_at += stride_out;
   };
 
-  begin_copy(begin, 0);
+  steps.fetch(begin, 0);
   int buffer = 0;
 #pragma unroll 1
   for (int first = begin; first < end; first += STEPS, buffer ^= 1) {
-    const int count = smaller(end - first, STEPS);
-    copy_async_wait<0>();
-    __syncthreads();  // the copies of all threads are there, and all have done the steps of the block before
-    make_ready(buffer, count);
-    if (first + STEPS < end) {
-      begin_copy(first + STEPS, buffer ^ 1);
-    } else {
-      pdl_launch_dependents();
-    }
-    __syncthreads();
-    f32 p[COLS] = {};  // k^T S of the step to come, over this lane's rows
-    const auto prepare_rows = [&](int step, int i) {  // four rows from i on
-      const auto four = [&](const f32* shared, f32* to) {
-        const float4 v = *reinterpret_cast<const float4*>(shared + Tile::row(i));
-        to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
-      };
-      four(ready.k[step], k_row + i);
-      if constexpr (GATE == Gate::key) four(ready.decay[step], decay + i);
+    if (first + STEPS >= end) pdl_launch_dependents();
+    steps.get(first, buffer);
+    const int count = steps.count(first);
+    for (int c = 0; c < COLS; ++c) k_s[c] = 0.0f;
 #pragma unroll
-      for (int j = i; j < i + 4; ++j) {
-        const f32 factor = GATE == Gate::key ? decay[j] * k_row[j] : k_row[j];
-        for (int c = 0; c < COLS; ++c) p[c] = fmaf(tile.s[j][c], factor, p[c]);
-      }
-    };
-#pragma unroll
-    for (int i = 0; i < ROWS; i += 4) prepare_rows(0, i);
+    for (int row = 0; row < ROWS; row += 4) begin_step(0, row);
 #pragma unroll 1
     for (int step = 0; step < count; ++step) {
       f32 next_o[COLS] = {}, u[COLS], strength[COLS];
-      sum_beside<Tile>(p, o, [&](int round) { add_output(next_o, ROWS * round / ROUNDS, ROWS * (round + 1) / ROUNDS); });
-      write_output(o, first + step > begin + 1);
-      for (int c = 0; c < COLS; ++c) o[c] = next_o[c];
+      sum_beside<Tile>(k_s, o, [&](int round) { add_output(next_o, ROWS * round / ROUNDS, ROWS * (round + 1) / ROUNDS); });
+      write_output(o[0], first + step > begin + 1);
 
       const f32 head_decay = GATE == Gate::head ? ready.decay[step][0] : 1.0f;
-      widen(load_shared<COLS>(&raw[buffer].v[step][local]), u);
-      if constexpr (BETA == Beta::value) widen(load_shared<COLS>(&raw[buffer].beta[step][local]), strength);
+      widen(load_shared<COLS>(&ready.raw[buffer].v[step][local]), u);
+      if constexpr (BETA == Beta::value) widen(load_shared<COLS>(&ready.raw[buffer].beta[step][local]), strength);
       for (int c = 0; c < COLS; ++c) {
-        u[c] -= head_decay * p[c];
+        u[c] -= head_decay * k_s[c];
         if constexpr (BETA == Beta::head) u[c] *= ready.beta[step];
         if constexpr (BETA == Beta::value) u[c] *= beta_of<BETA_INPUT>(strength[c]);
-        p[c] = 0.0f;
+        k_s[c] = 0.0f;
+        o[c] = next_o[c];
       }
 #pragma unroll
-      for (int i = 0; i < ROWS; i += 4) {
+      for (int row = 0; row < ROWS; row += 4) {
 #pragma unroll
-        for (int j = i; j < i + 4; ++j) {
-          const f32 kept = GATE == Gate::key ? decay[j] : head_decay;
-          for (int c = 0; c < COLS; ++c) tile.s[j][c] = fmaf(k_row[j], u[c], kept * tile.s[j][c]);
+        for (int i = row; i < row + 4; ++i) {
+          const f32 kept = GATE == Gate::key ? decay[i] : head_decay;
+          for (int c = 0; c < COLS; ++c) tile.s[i][c] = fmaf(k_row[i], u[c], kept * tile.s[i][c]);
         }
-        prepare_rows((step + 1) % STEPS, i);  // behind the last one in vain
+        begin_step((step + 1) % STEPS, row);  // behind the block's last step in vain
       }
       Tile::read(ready.q[step], q_row);
     }
@@ -158,10 +118,8 @@ __global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LAN
   if (end > begin) {  // the outputs of the last two steps
     f32 last[COLS] = {};
     add_output(last, 0, ROWS);
-    o[0] = Tile::sum_of_one(o);
-    write_output(o, end > begin + 1);
-    last[0] = Tile::sum_of_one(last);
-    write_output(last, true);
+    write_output(Tile::sum_of_one(o), end > begin + 1);
+    write_output(Tile::sum_of_one(last), true);
   }
   if (final_state) tile.store_to(final_state + state_at, first_column + local);
 }

@@ -1,5 +1,5 @@
-// The inputs of a delta rule's time steps: what gates and betas mean, and how a block of steps comes to shared memory and is made ready
-// there (widened, normalised, exponentiated), once for all columns of the state that a block of threads has.
+// The inputs of a delta rule's time steps on their way to the threads of a block: STEPS tokens at a time are copied to shared memory as they are, one such
+// block of steps ahead, and made ready there (widened, normalised, exponentiated) once for all columns of the state that the threads have.
 #pragma once
 #include "kiln/copy_async.cuh"
 #include "kiln/math.cuh"
@@ -45,25 +45,6 @@ __device__ __forceinline__ f32 load_float(const T* p) {
   widen(load<1>(p), v);
   return v[0];
 }
-
-// Steps as they lie in global memory: of one head, COLUMNS of its values. Rows that GATE and BETA do not need have one element.
-template <typename T, typename G, typename B, int K, int COLUMNS, int STEPS, Gate GATE, Beta BETA>
-struct RawSteps {
-  alignas(16) T q[STEPS][K];
-  alignas(16) T k[STEPS][K];
-  alignas(16) T v[STEPS][COLUMNS];
-  alignas(16) G g[STEPS][GATE == Gate::key ? K : 1];
-  alignas(16) B beta[STEPS][BETA == Beta::value ? COLUMNS : 1];
-};
-
-// The same in f32. Rows of the state from K to PADDED do not exist: their q and k are 0, and their decay is 1.
-template <int PADDED, int STEPS, Gate GATE>
-struct ReadySteps {
-  alignas(16) f32 q[STEPS][PADDED];  // times scale
-  alignas(16) f32 k[STEPS][PADDED];
-  alignas(16) f32 decay[STEPS][GATE == Gate::key ? PADDED : 1];
-  f32 beta[STEPS];  // Beta::head
-};
 
 // Which thread of how many.
 struct Team {
@@ -124,5 +105,100 @@ __device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G
     store_shared(&decay[step][at], v);
   }
 }
+
+// The global arrays: q and k [tokens, heads, K], v [tokens, value_heads, V] with strides from token to token; g and beta [tokens, value_heads, as GATE
+// and BETA say] without gaps; a_log and dt_bias [value_heads, ..]. What GATE, BETA and GATE_INPUT do not need may be null.
+template <typename T, typename G, typename B>
+struct DeltaInputs {
+  const T *q, *k, *v;
+  const B* beta;
+  const G* g;
+  const f32 *a_log, *dt_bias;
+  i64 stride_q, stride_k, stride_v;
+  i32 heads, value_heads;
+  f32 scale, lower_bound;  // scale 0: 1 / sqrt(K)
+};
+
+// TILE: a StateTile<K, V, ..>.
+template <typename T, typename G, typename B, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, int VEC, typename TILE, int WARPS, int STEPS>
+class DeltaSteps {
+  static constexpr int COLUMNS = TILE::COLUMNS * WARPS, PADDED = TILE::PADDED;
+
+ public:
+  // Rows that GATE and BETA do not need have one element.
+  struct Raw {
+    alignas(16) T q[STEPS][K];
+    alignas(16) T k[STEPS][K];
+    alignas(16) T v[STEPS][COLUMNS];
+    alignas(16) G g[STEPS][GATE == Gate::key ? K : 1];
+    alignas(16) B beta[STEPS][BETA == Beta::value ? COLUMNS : 1];
+  };
+  // Rows of the state from K to PADDED do not exist: their q and k are 0, and their decay is 1.
+  struct Storage {
+    Raw raw[2];
+    alignas(16) f32 q[STEPS][PADDED];  // times scale
+    alignas(16) f32 k[STEPS][PADDED];
+    alignas(16) f32 decay[STEPS][GATE == Gate::key ? PADDED : 1];
+    f32 beta[STEPS];  // Beta::head
+  };
+
+  // For value_head of the tokens from `first` of `fetch` up to end, and the columns from first_column on, of which the threads have `columns`.
+  __device__ __forceinline__ DeltaSteps(Storage& storage, const DeltaInputs<T, G, B>& in, i32 value_head, int end, int first_column, int columns, Team team)
+      : storage_(storage), in_(in), value_head_(value_head), end_(end), first_column_(first_column), values_(smaller(V - first_column, columns)), team_(team) {
+    if (GATE_INPUT != GateInput::log_decay && in.a_log) rate_ = expf(load_one(in.a_log + value_head));
+    if (GATE == Gate::head && GATE_INPUT != GateInput::log_decay && in.dt_bias) bias_ = load_one(in.dt_bias + value_head);
+  }
+
+  // Steps of a block that are there.
+  __device__ __forceinline__ int count(int first) const { return smaller(end_ - first, STEPS); }
+
+  // Begins to copy the steps from token `first` on. The buffer alternates.
+  __device__ __forceinline__ void fetch(int first, int buffer) {
+    constexpr int V_VEC = TILE::COLUMNS % 8 == 0 ? VEC : smaller(VEC, 4);
+    Raw& to = storage_.raw[buffer];
+    const int count = this->count(first), head = value_head_ / (in_.value_heads / in_.heads);
+    const i64 token = first, at = token * in_.value_heads + value_head_;
+    copy_steps<VEC>(to.k, in_.k + token * in_.stride_k + static_cast<i64>(head) * K, in_.stride_k, count, K, team_);
+    copy_steps<VEC>(to.q, in_.q + token * in_.stride_q + static_cast<i64>(head) * K, in_.stride_q, count, K, team_);
+    copy_steps<V_VEC>(to.v, in_.v + token * in_.stride_v + static_cast<i64>(value_head_) * V + first_column_, in_.stride_v, count, values_, team_);
+    if constexpr (GATE == Gate::key) copy_steps<widest<G>(K)>(to.g, in_.g + at * K, static_cast<i64>(in_.value_heads) * K, count, K, team_);
+    if constexpr (BETA == Beta::value) {
+      copy_steps<widest<B>(V | TILE::COLUMNS)>(to.beta, in_.beta + at * V + first_column_, static_cast<i64>(in_.value_heads) * V, count, values_, team_);
+    }
+    copy_async_commit();
+    if (team_.thread < count) {
+      if constexpr (GATE == Gate::head) next_g_ = load_float(in_.g + at + static_cast<i64>(team_.thread) * in_.value_heads);
+      if constexpr (BETA == Beta::head) next_beta_ = load_float(in_.beta + at + static_cast<i64>(team_.thread) * in_.value_heads);
+    }
+  }
+
+  // Makes the steps ready that were fetched last, and begins to fetch those behind them, if there are any. Between two barriers: what the threads
+  // have of the block before is used until the first, and this block's is there behind the second.
+  __device__ __forceinline__ void get(int first, int buffer) {
+    const Raw& from = storage_.raw[buffer];
+    const int count = this->count(first);
+    copy_async_wait<0>();
+    __syncthreads();
+    widen_steps<L2NORM>(storage_.q, storage_.k, from.q, from.k, in_.scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : in_.scale, count, team_);
+    if constexpr (GATE == Gate::key) {
+      decay_steps<GATE_INPUT>(storage_.decay, from.g, in_.dt_bias ? in_.dt_bias + static_cast<i64>(value_head_) * K : nullptr, rate_, in_.lower_bound, count, team_);
+    }
+    if (team_.thread < count) {
+      if constexpr (GATE == Gate::head) storage_.decay[team_.thread][0] = decay_of<GATE_INPUT>(next_g_ + bias_, rate_, in_.lower_bound);
+      if constexpr (BETA == Beta::head) storage_.beta[team_.thread] = beta_of<BETA_INPUT>(next_beta_);
+    }
+    if (first + STEPS < end_) fetch(first + STEPS, buffer ^ 1);
+    __syncthreads();
+  }
+
+ private:
+  Storage& storage_;
+  const DeltaInputs<T, G, B> in_;
+  const i32 value_head_;
+  const int end_, first_column_, values_;
+  const Team team_;
+  f32 rate_ = 1.0f, bias_ = 0.0f;             // of the gate
+  f32 next_g_ = 0.0f, next_beta_ = 0.0f;  // thread i's are of step i of the block of steps that is under way
+};
 
 }  // namespace kiln
