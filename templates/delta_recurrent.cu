@@ -11,19 +11,16 @@
 
 namespace kiln {
 
-// What the registers must suffice for, 16 warps having 128 each. The more there are, the more bytes of states are in flight (decode); with fewer
-// registers than these the steps spill, and sm_80's compiler needs more than its successors'.
-__host__ __device__ constexpr int warps_of_an_sm(int rows, int cols, int lanes, bool padded, Gate GATE) {
+// What the registers must suffice for. The more warps, the more bytes of states are in flight (decode); with fewer registers than these leave, the
+// steps spill.
+__host__ __device__ constexpr int warps_of_an_sm(int rows, int cols, int lanes, Gate GATE) {
   const int held = rows * (cols + (GATE == Gate::key ? 3 : 2));  // by a thread: its part of the state, and of k, q and the decay
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-  padded = true;
-#endif
-  return held > 128 ? 8 : held <= 64 ? 16 : GATE == Gate::key && lanes > 8 ? 8 : GATE != Gate::none || padded || lanes > 8 ? 12 : 16;
+  return held <= 64 ? 16 : held > 128 || (GATE == Gate::key && lanes > 8) ? 8 : 12;
 }
 
 // REQUIRES: blockDim = (32, 1 to WARPS), gridDim.x = sequences * value_heads * ceil(V / columns of a block).
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LANES, COLS>::ROWS, COLS, LANES, K % (4 * LANES) != 0, GATE) / WARPS)
+__global__ void __launch_bounds__(32 * WARPS, warps_of_an_sm(StateTile<K, V, LANES, COLS>::ROWS, COLS, LANES, GATE) / WARPS)
     delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
                     i64 stride_out, f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound) {
   using Tile = StateTile<K, V, LANES, COLS>;

@@ -197,7 +197,7 @@ class DeltaSteps {
   const i32 value_head_;
   const int end_, first_column_, values_;
   const Team team_;
-  f32 rate_ = 1.0f, bias_ = 0.0f;             // of the gate
+  f32 rate_ = 1.0f, bias_ = 0.0f;         // of the gate
   f32 next_g_ = 0.0f, next_beta_ = 0.0f;  // thread i's are of step i of the block of steps that is under way
 };
 
