@@ -11,7 +11,7 @@ namespace kiln {
 
 // REQUIRES: blockDim = (32, 1 to WARPS), gridDim.x = sequences * heads * ceil(V / columns of a block); a null b or kk with FORM is not read.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, 1)
     wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
                    const f32* initial_state, f32* final_state, const i64* cu_seqlens) {
   using Tile = StateTile<K, V, LANES, COLS>;
