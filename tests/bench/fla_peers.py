@@ -1,5 +1,5 @@
 """Flash Linear Attention's kernels behind the call shapes of tests/templates/rwkv7_*.py and wkv7_recurrent.py: BENCH_PEERS=tests/bench/fla_peers.py,
-with its package `fla` on PYTHONPATH. Figures of other projects' peers and of these come from one run when BENCH_PEERS_MORE names a second module.
+with its package `fla` on PYTHONPATH. BENCH_PEERS_MORE may name a second such module, for other projects' kernels in the same run.
 
 What a layer of it calls is what is timed: shift then mix, l2norm then key update then kk * a, group norm then gate.
 """
