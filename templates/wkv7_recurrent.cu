@@ -28,8 +28,6 @@ __global__ void __launch_bounds__(32 * WARPS, 1)
   pdl_wait();
   const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
   Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, span, heads, head, first_column);
-#pragma unroll 1
-  for (int chunk = 0; chunk < Steps::AHEAD; ++chunk) steps.fetch(chunk);
   Tile s;
   s.load_from(initial_state ? initial_state + static_cast<i64>(state) * (K * V) : nullptr, column);
 
@@ -44,9 +42,11 @@ __global__ void __launch_bounds__(32 * WARPS, 1)
     o_next += o_step;
   };
 #pragma unroll 1
-  for (i64 chunk = 0, left = count; left > 0; ++chunk, left -= STEPS) {
-    const auto* step = steps.get(chunk);
+  for (i64 chunk = -Steps::AHEAD; chunk * STEPS < count; ++chunk) {
+    const auto* step = chunk < 0 ? nullptr : steps.get(chunk);
     steps.fetch(chunk + Steps::AHEAD);
+    if (chunk < 0) continue;
+    const i64 left = count - chunk * STEPS;
     if (left <= STEPS) pdl_launch_dependents();
     f32 a[Tile::ROWS];
     Tile::read(step->a(), a);
