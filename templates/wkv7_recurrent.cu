@@ -11,7 +11,7 @@ namespace kiln {
 
 // REQUIRES: blockDim = (32, 1 to WARPS), gridDim.x = sequences * heads * ceil(V / columns of a block); a null b or kk with FORM is not read.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, 1)
     wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
                    const f32* initial_state, f32* final_state, const i64* cu_seqlens) {
   using Tile = StateTile<K, V, LANES, COLS>;
@@ -28,8 +28,6 @@ __global__ void __launch_bounds__(32 * WARPS)
   pdl_wait();
   const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
   Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, span, heads, head, first_column);
-#pragma unroll 1
-  for (int chunk = 0; chunk < Steps::AHEAD; ++chunk) steps.fetch(chunk);
   Tile s;
   s.load_from(initial_state ? initial_state + static_cast<i64>(state) * (K * V) : nullptr, column);
 
@@ -44,9 +42,11 @@ __global__ void __launch_bounds__(32 * WARPS)
     o_next += o_step;
   };
 #pragma unroll 1
-  for (i64 chunk = 0, left = count; left > 0; ++chunk, left -= STEPS) {
-    const auto* step = steps.get(chunk);
+  for (i64 chunk = -Steps::AHEAD; chunk * STEPS < count; ++chunk) {
+    const auto* step = chunk < 0 ? nullptr : steps.get(chunk);
     steps.fetch(chunk + Steps::AHEAD);
+    if (chunk < 0) continue;
+    const i64 left = count - chunk * STEPS;
     if (left <= STEPS) pdl_launch_dependents();
     f32 a[Tile::ROWS];
     Tile::read(step->a(), a);

@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import os
 import statistics
+import sys
 import typing
 
 import torch
@@ -192,6 +193,7 @@ def _peers():
     path = os.environ.get("BENCH_PEERS")
     if not path:
         return None
+    sys.path.append(os.path.dirname(path))  # for its own modules
     spec = importlib.util.spec_from_file_location("peers", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

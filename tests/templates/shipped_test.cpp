@@ -16,8 +16,14 @@ TEST_F(ShippedTemplates, EverySpecialisationCompilesForEveryArchWithoutSpillsAnd
     EXPECT_EQ(entry["limits_broken"].size(), 0u) << entry.dump();
     ++compiled[entry["template"].get<std::string>()][entry["arch"].get<std::string>()];
   }
+<<<<<<< HEAD
   for (const char* name : {"act_and_mul", "amax", "append_paged_kv", "delta_recurrent", "fp8_quant", "moe_align", "rms_norm",
                            "rope", "softmax", "topk_gate"}) {
+=======
+  for (const char* name :
+       {"act_and_mul", "amax", "append_paged_kv", "fp8_quant", "moe_align", "rms_norm", "rope", "rwkv7_kprep",
+        "rwkv7_out", "rwkv7_shift_mix", "softmax", "topk_gate", "wkv7_recurrent"}) {
+>>>>>>> wt-rwkv
     EXPECT_EQ(compiled[name].size(), 6u) << name << " has no specialisation that ships warm";
   }
 }
@@ -90,6 +96,37 @@ T = ["f32", "bf16"]
 D = [80, 128]
 KV = ["e4m3", "e5m2"]
 PAGING = ["slot_mapping", "page_table"]
+[[prewarm]]
+template = "rwkv7_shift_mix"
+T = ["f32", "bf16"]
+D = [129, 2048]
+OUTPUTS = [1, 5, 6]
+VARLEN = [false, true]
+TOKENS = [1, 4]
+[[prewarm]]
+template = "rwkv7_kprep"
+T = ["f32", "bf16"]
+D = [60, 100, 255, 256]
+WITH_B = true
+[[prewarm]]
+template = "rwkv7_out"
+T = ["f32", "bf16"]
+D = [60, 100, 255, 256]
+NORM = true
+[[prewarm]]
+template = "wkv7_recurrent"
+T = ["f32", "f16"]
+K = [32, 60, 100, 256]
+FORM = "kk_a"
+VARLEN = [false, true]
+[[prewarm]]
+template = "wkv7_recurrent"
+T = "bf16"
+K = 64
+V = [60, 128]
+W = ["f32", "bf16"]
+LANES = [4, 8]
+COLS = [2, 4]
 [[prewarm]]
 template = "topk_gate"
 T = ["f32", "bf16"]

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kiln/error.hpp"
+#include "run_stream.hpp"
 
 namespace kiln::cli {
 
@@ -129,7 +130,6 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
   if (!manifest.cost_flops.empty())
     out.flops = static_cast<double>(manifest.cost_flops.evaluate(run.slots()));
 
-  const std::uint64_t cold = cold_bytes(run);
   const ColdLaunches rotation = cold_launches(run);
   out.sets = rotation.sets, out.launches = rotation.launches;
   out.replays = 21;
@@ -152,41 +152,7 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
   out.us = total / out.launches;
   sets.clear();
 
-  // The floor: as many bytes read and written, from buffers that are as cold.
-  auto& stream_kernel = run.own_kernel("kiln_stream", {});
-  const auto read = static_cast<std::int64_t>(out.read_bytes),
-             write = static_cast<std::int64_t>(out.write_bytes);
-  std::vector<Buffer> sources, targets;
-  const auto stream_sets = static_cast<int>(
-      std::clamp<std::uint64_t>((cold + static_cast<std::uint64_t>(read + write)) /
-                                    std::max<std::uint64_t>(1, static_cast<std::uint64_t>(read + write)),
-                                2, 512));
-  for (int i = 0; i < stream_sets; ++i) {
-    sources.emplace_back(run.gpu().driver(), static_cast<std::uint64_t>(std::max<std::int64_t>(read, 16)));
-    const auto words = static_cast<std::int64_t>(sources.back().bytes() / 4);
-    ArgumentList()
-        .pointer(sources.back().address())
-        .integer(words)
-        .integer(i + 1)
-        .number(0)
-        .number(1)
-        .launch(run.own_kernel("kiln_fill", {Dtype::f32}), timer.stream());
-    targets.emplace_back(run.gpu().driver(), static_cast<std::uint64_t>(std::max<std::int64_t>(write, 16)));
-  }
-  const double floor_total = timer.median_us(
-      [&] {
-        for (int i = 0; i < out.launches; ++i) {
-          const auto at = static_cast<std::size_t>(i % stream_sets);
-          ArgumentList()
-              .pointer(sources[at].address())
-              .pointer(targets[at].address())
-              .integer(read)
-              .integer(write)
-              .launch(stream_kernel, timer.stream());
-        }
-      },
-      3, out.replays);
-  out.stream_us = floor_total / out.launches;
+  out.stream_us = stream_us(run, timer, out, cold_bytes(run));
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "template_markdown.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/text.hpp"
@@ -58,7 +59,12 @@ std::string parameters(const Manifest& manifest) {
                p.default_value.empty() ? "required" : code(default_text(p)), base::join(tune, " "),
                prose(p.doc)});
   }
-  return "\n" + table.text();
+  const bool tuned = std::any_of(manifest.parameters.begin(), manifest.parameters.end(),
+                                 [](const ParameterSpec& p) { return !p.tune.empty(); });
+  return "\n" + table.text() +
+         (!tuned                       ? ""
+          : manifest.tune_changes_bits ? "\nCandidates of `kiln tune` may differ in their last bits.\n"
+                                       : "\nCandidates of `kiln tune` give the same bits.\n");
 }
 
 std::string derives(const Manifest& manifest) {
