@@ -16,14 +16,9 @@ TEST_F(ShippedTemplates, EverySpecialisationCompilesForEveryArchWithoutSpillsAnd
     EXPECT_EQ(entry["limits_broken"].size(), 0u) << entry.dump();
     ++compiled[entry["template"].get<std::string>()][entry["arch"].get<std::string>()];
   }
-<<<<<<< HEAD
-  for (const char* name : {"act_and_mul", "amax", "append_paged_kv", "delta_recurrent", "fp8_quant", "moe_align", "rms_norm",
-                           "rope", "softmax", "topk_gate"}) {
-=======
   for (const char* name :
-       {"act_and_mul", "amax", "append_paged_kv", "fp8_quant", "moe_align", "rms_norm", "rope", "rwkv7_kprep",
-        "rwkv7_out", "rwkv7_shift_mix", "softmax", "topk_gate", "wkv7_recurrent"}) {
->>>>>>> wt-rwkv
+       {"act_and_mul", "amax", "append_paged_kv", "delta_recurrent", "fp8_quant", "moe_align", "rms_norm",
+        "rope", "rwkv7_kprep", "rwkv7_out", "rwkv7_shift_mix", "softmax", "topk_gate", "wkv7_recurrent"}) {
     EXPECT_EQ(compiled[name].size(), 6u) << name << " has no specialisation that ships warm";
   }
 }
@@ -127,6 +122,21 @@ V = [60, 128]
 W = ["f32", "bf16"]
 LANES = [4, 8]
 COLS = [2, 4]
+[[prewarm]]
+template = "delta_recurrent"
+T = "f32"
+K = [32, 60, 256]
+GATE = ["none", "head", "key"]
+L2NORM = true
+[[prewarm]]
+template = "delta_recurrent"
+T = "bf16"
+K = 128
+V = 60
+GATE = ["head", "key"]
+GATE_INPUT = ["softplus", "bounded"]
+BETA = ["head", "value"]
+BETA_INPUT = "twice_sigmoid"
 [[prewarm]]
 template = "topk_gate"
 T = ["f32", "bf16"]
