@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   constexpr int CHUNKS = SPAN / VEC;
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a span per thread
   constexpr bool HELD = MINE * Values::REGISTERS <= 32;  // more than that spills at 1024 threads
-  constexpr int BATCH = HELD ? MINE : larger(1, 16 / Values::REGISTERS);  // chunks whose loads are in flight together
+  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
   constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;  // threads that look for a maximum together
   __shared__ f32 partial[reduce_slots(TEAM)];
 

@@ -39,17 +39,14 @@ __global__ void __launch_bounds__(THREADS, 1)
   const Pair first = {begin + lane, (begin + lane) / k, (begin + lane) % k};
   const i32 step_tokens = 32 / k, step_slots = 32 % k;
   i32 id[AHEAD];
-  // The experts of a pair and of those 32, 64, ... behind it; -1 for what is not to be sorted.
-  const auto read = [&](Pair& at) {
-    ID found[AHEAD];
-#pragma unroll
-    for (int j = 0; j < AHEAD; ++j) {
-      found[j] = at.index < end ? topk_ids[at.token * stride_ids + at.slot] : -1;
-      const bool carry = at.slot + step_slots >= k;
-      at = {at.index + 32, at.token + step_tokens + carry, at.slot + step_slots - (carry ? k : 0)};
-    }
-#pragma unroll
-    for (int j = 0; j < AHEAD; ++j) id[j] = found[j] >= 0 && found[j] < E && (!LOCAL_ONLY || expert_map[found[j]] >= 0) ? static_cast<i32>(found[j]) : -1;
+  // The expert of a pair; -1 for what is not to be sorted.
+  const auto id_at = [&](const Pair& at) {
+    const ID found = at.index < end ? topk_ids[at.token * stride_ids + at.slot] : -1;
+    return found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0) ? static_cast<i32>(found) : -1;
+  };
+  const auto advance = [&](Pair& at) {  // by 32
+    const bool carry = at.slot + step_slots >= k;
+    at = {at.index + 32, at.token + step_tokens + carry, at.slot + step_slots - (carry ? k : 0)};
   };
 
   if (!alone) cluster_arrive();
@@ -60,8 +57,13 @@ __global__ void __launch_bounds__(THREADS, 1)
   pdl_wait();
   Pair at = first;
   i32 pad = rank * THREADS + thread;
+#pragma unroll 1
   do {
-    read(at);
+#pragma unroll
+    for (int j = 0; j < AHEAD; ++j) {
+      id[j] = id_at(at);
+      advance(at);
+    }
 #pragma unroll 1
     for (; pad < capacity; pad += blocks * THREADS) sorted_token_ids[pad] = n;  // pads are what is not stored over; while the ids come
 #pragma unroll
@@ -75,9 +77,9 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int expert = thread / PARTS, part = thread % PARTS, rows = (with_ids + PARTS - 1) / PARTS;
   const auto has = [&](int i) { return i < rows && part * rows + i < with_ids && expert < E; };
   i32* const column = counts + part * rows * PITCH + expert;
-  i32 row[ROWS], count = 0;
-#pragma unroll
-  for (int i = 0; i < ROWS; ++i) count += row[i] = has(i) ? column[i * PITCH] : 0;
+  i32 count = 0;
+#pragma unroll 4
+  for (int i = 0; i < ROWS; ++i) count += has(i) ? column[i * PITCH] : 0;
   const i32 up_to = warp_inclusive_sum<PARTS>(count), in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
   if (!alone) cluster_wait();  // every block of the cluster runs: its shared memory may be written
 #pragma unroll 1
@@ -90,10 +92,12 @@ __global__ void __launch_bounds__(THREADS, 1)
   }
   if (!alone) cluster_arrive();
   i32 next = up_to - count;
-#pragma unroll
+#pragma unroll 2
   for (int i = 0; i < ROWS; ++i) {
-    if (has(i)) column[i * PITCH] = next;
-    next += row[i];
+    if (!has(i)) break;
+    const i32 ids = column[i * PITCH];
+    column[i * PITCH] = next;
+    next += ids;
   }
   if (alone) {
     __syncthreads();
@@ -117,13 +121,16 @@ __global__ void __launch_bounds__(THREADS, 1)
   if (thread == E - 1 && rank == 0) *num_tokens_post_padded = place + padded;
   __syncthreads();
 
+  const bool kept = slice <= 32 * AHEAD;  // the ids are in registers still
   at = first;
+  i32 coming = kept ? id[0] : id_at(at);
 #pragma unroll 1
   for (i32 round = begin; round < end; round += 32) {
-    if ((round - begin) % (32 * AHEAD) == 0 && slice > 32 * AHEAD) read(at);  // else they are there still
-    const i32 mine = id[0], i = round + lane;
+    const i32 mine = coming, i = round + lane;
 #pragma unroll
     for (int j = 1; j < AHEAD; ++j) id[j - 1] = id[j];
+    advance(at);
+    coming = kept ? id[0] : id_at(at);  // on its way while this one is placed
     const u32 same_expert = lanes_with_same<E>(mine);
     const int earlier = __popc(same_expert & ((1u << lane) - 1));
     const i32 next = mine >= 0 ? own[mine] : 0;
@@ -140,6 +147,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 #pragma unroll 1
   for (i32 i = (blocks - rank) * THREADS - 1 - thread; i < capacity / BLOCK; i += blocks * THREADS) {
     int low = 0, high = E;  // the last expert that starts at or before it: those without ids end where they start
+#pragma unroll 1
     while (high - low > 1) {
       const int middle = (low + high) / 2;
       (start[middle] <= i * BLOCK ? low : high) = middle;

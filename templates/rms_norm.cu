@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a row per thread
   constexpr int PIECE = Values::REGISTERS * (FUSED_ADD ? 2 : 1);
   constexpr bool HELD = MINE * VEC <= 32 && MINE * PIECE <= 32;  // more than that spills at 1024 threads
-  constexpr int BATCH = HELD ? MINE : larger(1, 16 / PIECE);  // chunks whose loads are in flight together
+  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / PIECE));  // chunks whose loads are in flight together
   constexpr int W_BATCH = smaller(BATCH, larger(1, (40 - BATCH * PIECE) / Values::REGISTERS));
   __shared__ f32 partial[reduce_slots(THREADS)];
 

@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   using Values = Vec<T, VEC>;
   constexpr int TEAM = THREADS * CLUSTER;                          // threads of a row
   constexpr int MINE = static_cast<int>(ceil_div(H / VEC, TEAM));  // chunks of a row per thread
-  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= 40;  // more than that spills at 64 registers
-  constexpr int BATCH = HELD ? MINE : larger(1, 16 / Values::REGISTERS);  // chunks whose loads are in flight together
+  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= 40 && (sizeof(T) == 4 || MINE <= 16 || VEC == 1);  // more than that spills at 64 registers
+  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
   __shared__ MaxSum partial[reduce_slots(THREADS)];
   __shared__ MaxSum parts[CLUSTER];
   if constexpr (CLUSTER > 1) cluster_arrive();
@@ -44,7 +44,8 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   if constexpr (HELD) read(0);
   const f32 t = temperatures ? load_one(temperatures + row) : temperature;
   pdl_launch_dependents();
-  const MergeMaxSum merge{LOG2_E * reciprocal_approx(t)};
+  const f32 inverse = reciprocal_approx(t);
+  const MergeMaxSum merge{LOG2_E * inverse};
 
   MaxSum total = merge.identity();
   const auto accumulate = [&](bool begun) {
@@ -93,8 +94,8 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
       keep_packed(piece[i]);
       widen(piece[i], v);
       for (int j = 0; j < VEC; ++j) {
-        const f32 power = (v[j] - shift) * merge.scale;  // of 2
-        v[j] = LOG ? power * LN_2 - factor : exp2_approx(power) * factor;
+        v[j] -= shift;
+        v[j] = LOG ? v[j] * inverse - factor : exp2_approx(v[j] * merge.scale) * factor;
       }
       store(out_row + at(first + i), narrow<OUT>(v));
     }

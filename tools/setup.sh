@@ -28,7 +28,10 @@ find_toolkit() {
   local place
   for place in "${KILN_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
     [ -n "$place" ] || continue
-    ls "$place"/lib64/libnvrtc.so.* "$place"/lib/libnvrtc.so.* "$place"/lib/*-linux-gnu/libnvrtc.so.* 2>/dev/null | grep -q . && return 0
+    local directory
+    for directory in lib64 lib 'lib/*-linux-gnu'; do  # not `ls | grep`: one that is missing fails the pipe
+      compgen -G "$place/$directory/libnvrtc.so.*" > /dev/null && return 0
+    done
   done
   local wheels=$root/build/cuda-wheels
   if [ ! -e "$wheels/ready" ]; then

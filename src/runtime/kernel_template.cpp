@@ -1,9 +1,11 @@
 #include "runtime/kernel_template.hpp"
 
+#include <algorithm>
+
 #include "base/hash.hpp"
-#include "base/log.hpp"
 #include "kiln/error.hpp"
 #include "runtime/kernel_template_state.hpp"
+#include "runtime/pinned_choices.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::runtime {
@@ -23,10 +25,6 @@ std::int64_t number_kind(source::ParameterKind kind) noexcept {
     default:
       return INT64_MAX;  // no kind of a value: an enum's values are named
   }
-}
-
-[[noreturn]] void fail_undone(const std::string& what, const char* why_not) {
-  throw Error(Errc::not_ready, what + " was not made: " + why_not);
 }
 
 }  // namespace
@@ -64,24 +62,46 @@ KernelTemplate::KernelTemplate(Service& service, std::shared_ptr<const source::T
 
 KernelTemplate::~KernelTemplate() = default;
 
-/// A sealed service reads no disk: what was resolved before the seal holds.
 TunedCall KernelTemplate::resolve(std::span<const Value> values, const GetRequest& request,
                                   source::Archs archs) const {
+  return resolve(values, request, archs, Disk::asked);
+}
+
+/// A sealed service reads no disk: what was resolved before the seal holds.
+TunedCall KernelTemplate::resolve(std::span<const Value> values, const GetRequest& request,
+                                  source::Archs archs, Disk disk) const {
   const bool memory_only = service_.is_sealed() && !request.past_seal;
   return resolve_tuned(service_.pipeline(), origin_, values, target_.arch, target_.device.name, archs,
-                       memory_only ? Disk::left_alone : Disk::asked, request.deadline);
+                       memory_only ? Disk::left_alone : disk, request.deadline);
 }
 
 KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values, const GetRequest& request,
-                                            source::Archs archs) const {
+                                            Disk disk, source::Archs archs) const {
   Wanted wanted;
-  wanted.resolved = resolve(values, request, archs).resolved;
+  TunedCall call = resolve(values, request, archs, disk);
+  wanted.resolved = std::move(call.resolved), wanted.undecided = std::move(call.undecided);
   wanted.exact.set(wanted.resolved.slots.data(), parameters_);
+  const bool asked = disk == Disk::asked && !(service_.is_sealed() && !request.past_seal);
+  if (asked && !wanted.undecided.empty()) return wanted;  // whoever says it next may be told
   kiln_value given[source::kMaxParameters];
   for (std::size_t i = 0; i < values.size(); ++i) given[i] = kiln::detail::to_c(values[i]);
   PackedParameters packed;
   if (pack_with_care(nullptr, given, values.size(), packed)) wanted.given = packed;
   return wanted;
+}
+
+KernelTemplate::Wanted KernelTemplate::decided(Wanted wanted, const GetRequest& request) const {
+  if (wanted.undecided.empty()) return wanted;
+  const auto& [template_name, parameters] = wanted.resolved.specialization;
+  const std::vector<std::string>& open = wanted.resolved.open;
+  std::vector<Value> values;
+  for (const Parameter& p : parameters)
+    values.push_back(std::find(open.begin(), open.end(), p.name) != open.end()
+                         ? Value()
+                         : Value(std::string_view(p.value)));
+  Wanted out = want(values, request, Disk::asked, source::Archs::any);
+  out.given = out.undecided.empty() ? wanted.given : std::nullopt;
+  return out;
 }
 
 void KernelTemplate::check_usable() const {
@@ -108,27 +128,50 @@ void KernelTemplate::admit(const Wanted& wanted, const GetRequest& request) {
   if (request.which == source::Which::kernel) service_.record(*origin_, wanted.resolved);
 }
 
-/// By its resolved parameters; the caller's own way of saying them is remembered.
+/// By its resolved parameters; the caller's own way of saying them is remembered. What a sealed service
+/// serves by default is what the process stays with.
 const LoadedKernel* KernelTemplate::ready(const Wanted& wanted, source::Which which) {
   const LoadedKernel* found = table(which).find(wanted.exact);
-  if (!found || !wanted.given) return found;
+  if (!found) return nullptr;
+  if (!wanted.undecided.empty()) {
+    if (!service_.is_sealed()) return found;
+    pin_choice(wanted.undecided, {});
+  }
+  if (!wanted.given) return found;
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
   table(which).insert(*wanted.given, found);
   return found;
 }
 
+const LoadedKernel* KernelTemplate::ready_behind(const Wanted& wanted, source::Which which) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  const LoadedKernel* found = table(which).find(wanted.exact);
+  if (found && wanted.given) table(which).insert(*wanted.given, found);
+  return found;
+}
+
+void KernelTemplate::refuse_in_capture(const Wanted& wanted) const {
+  throw Error(Errc::not_ready,
+              wanted.name() + " is not ready, and " +
+                  (capturing_here() ? "this thread is in a CaptureScope" : "the stream is capturing") +
+                  ": get it before the capture");
+}
+
 const LoadedKernel& KernelTemplate::get(std::span<const Value> values, const GetRequest& request) {
   check_usable();
-  const Wanted wanted = want(values, request);
+  Wanted wanted = want(values, request, Disk::left_alone);
+  if (!wanted.undecided.empty() && !(service_.is_sealed() && !request.past_seal)) {
+    if (captures(request)) {  // before any store is read
+      admit(wanted, request);
+      refuse_in_capture(wanted);
+    }
+    wanted = decided(std::move(wanted), request);
+  }
   if (const LoadedKernel* found = ready(wanted, request.which)) return *found;
   admit(wanted, request);
-  if (captures(request)) {
-    throw Error(Errc::not_ready,
-                wanted.name() + " is not ready, and " +
-                    (capturing_here() ? "this thread is in a CaptureScope" : "the stream is capturing") +
-                    ": get it before the capture");
-  }
+  if (captures(request)) refuse_in_capture(wanted);
   return make(wanted, request);
 }
 
@@ -153,95 +196,6 @@ const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest&
   source::Instantiation unit = source::instantiate(origin_, wanted.resolved, request.which);
   Obtained obtained = service_.obtain(unit, options_of(request));
   return load_once(wanted, std::move(unit), std::move(obtained), request);
-}
-
-KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetRequest& request) {
-  check_usable();
-  Wanted wanted = want(values, request);
-  const auto promise = std::make_shared<std::promise<const LoadedKernel*>>();
-  KernelFuture result = promise->get_future().share();
-  if (const LoadedKernel* found = ready(wanted, request.which)) {
-    promise->set_value(found);
-    return result;
-  }
-  admit(wanted, request);
-  GetRequest own = request;
-  own.stream.reset(), own.own_thread = true, own.epoch = epoch();
-  service_.background().run(Background::Work::caller, [self = shared_from_this(), wanted = std::move(wanted),
-                                                       own, promise](const char* why_not) {
-    try {
-      if (why_not) fail_undone(wanted.name(), why_not);
-      const CurrentContext current(self->target_, "loading " + wanted.name());
-      promise->set_value(&self->make(wanted, own));
-    } catch (...) {
-      promise->set_exception(std::current_exception());
-    }
-  });
-  return result;
-}
-
-std::optional<Outcome> KernelTemplate::get_on_own_thread(std::span<const Value> values, GetRequest request) {
-  check_usable();
-  const Wanted wanted = want(values, request);
-  State& state = state_.get();
-  {
-    const std::lock_guard lock(state.mutex);  // nobody keeps a release away from this thread
-    if (table(request.which).find(wanted.exact)) return std::nullopt;
-  }
-  admit(wanted, request);
-  request.own_thread = true;
-  const CurrentContext current(target_, "loading " + wanted.name());
-  const LoadedKernel& made = make(wanted, request);
-  const std::lock_guard lock(state.mutex);
-  if (request.epoch && *request.epoch != state.epoch)
-    throw Error(Errc::not_ready, wanted.name() + " was not kept: its scope was released meanwhile");
-  return made.outcome();
-}
-
-void KernelTemplate::prefetch(std::span<const Value> values) {
-  if (target_.driver) check_usable();
-  const Wanted wanted = want(values, {});
-  if (ready(wanted, source::Which::kernel)) return;
-  admit(wanted, {});
-  make_behind(wanted);
-}
-
-/// One at a time for each specialisation. Its failure is remembered by the pipeline, and told as an event.
-void KernelTemplate::make_behind(const Wanted& wanted) {
-  State& state = state_.get();
-  GetRequest request;
-  request.urgency = compile::Urgency::ahead, request.own_thread = true;
-  {
-    const std::lock_guard lock(state.mutex);
-    if (!state.behind.insert(wanted.name()).second) return;
-    request.epoch = state.epoch;
-  }
-  const auto ended = [self = shared_from_this(), name = wanted.name(), request] {
-    State& own = self->state_.get();
-    const std::lock_guard lock(own.mutex);
-    if (own.epoch == request.epoch) own.behind.erase(name);
-  };
-  const auto work = [self = shared_from_this(), wanted, request, ended](const char* why_not) {
-    try {
-      if (why_not) fail_undone(wanted.name(), why_not);
-      if (self->target_.driver) {
-        const CurrentContext current(self->target_, "loading " + wanted.name());
-        self->make(wanted, request);
-      } else {
-        self->check_unsealed(wanted, request);
-        self->service_.obtain(source::instantiate(self->origin_, wanted.resolved), self->options_of(request));
-      }
-    } catch (const std::exception& error) {
-      base::info("made ahead of need: " + std::string(error.what()));
-    }
-    ended();
-  };
-  try {
-    service_.background().run(Background::Work::ahead, work);
-  } catch (...) {
-    ended();
-    throw;
-  }
 }
 
 Obtained KernelTemplate::compile(std::span<const Value> values, const GetRequest& request) {

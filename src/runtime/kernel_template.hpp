@@ -119,7 +119,11 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
     source::Resolved resolved;
     PackedParameters exact;                 ///< every parameter, resolved
     std::optional<PackedParameters> given;  ///< as the caller said it, when that can be packed
+    std::string undecided;  ///< as TunedCall's: `resolved` and `exact` are what a choice may change
     std::string name() const { return resolved.specialization.to_string(); }
+    bool is_of(const Wanted& call) const {
+      return name() == call.name() && undecided.empty() == call.undecided.empty();
+    }
   };
   struct Loading;
   struct State;
@@ -142,18 +146,25 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   bool pack_named(const char* const* names, const kiln_value* values, std::size_t count,
                   std::int64_t* out) const noexcept;
   bool pack(std::size_t parameter, const kiln_value& value, std::int64_t& out) const noexcept;
-  Wanted want(std::span<const Value> values, const GetRequest& request,
+  TunedCall resolve(std::span<const Value> values, const GetRequest& request, source::Archs archs,
+                    Disk disk) const;
+  Wanted want(std::span<const Value> values, const GetRequest& request, Disk disk = Disk::asked,
               source::Archs archs = source::Archs::supported) const;
+  /// Asks the stores for what is undecided; it stays so where they do not answer, for this once.
+  Wanted decided(Wanted wanted, const GetRequest& request) const;
 
   ReadyTable& table(source::Which which) noexcept {
     return which == source::Which::kernel ? ready_ : ready_references_;
   }
   const LoadedKernel* ready(const Wanted& wanted, source::Which which);
+  /// The same for threads of kiln's own, away from which nobody keeps a release.
+  const LoadedKernel* ready_behind(const Wanted& wanted, source::Which which);
   void check_usable() const;
   /// Whether a miss must be refused because of a capture. Asks the driver only when a stream was given.
   bool captures(const GetRequest& request) const;
   /// Throws when the seal is in the way; records what is admitted.
   void admit(const Wanted& wanted, const GetRequest& request);
+  [[noreturn]] void refuse_in_capture(const Wanted& wanted) const;
   const LoadedKernel& make(const Wanted& wanted, const GetRequest& request);
   ObtainOptions options_of(const GetRequest& request) const noexcept;
   const LoadedKernel& load_once(const Wanted& wanted, source::Instantiation unit, Obtained obtained,
@@ -165,7 +176,10 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
   void check_unsealed(const Wanted& wanted, const GetRequest& request);
   std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,
                                      ObtainOptions options);
+  const LoadedKernel& decide_and_make(const Wanted& undecided, const GetRequest& request);
   void make_behind(const Wanted& wanted);
+  void make_here(const Wanted& undecided, const GetRequest& request);
+  Wanted want_soon(std::span<const Value> values, const GetRequest& request) const;
   const LoadedKernel& choose(const Wanted& wanted, const LoadedKernel& kernel, bool is_fallback);
   std::vector<std::string> adopt_locked(State& state);
   void tell_adopted(const std::vector<std::string>& names) const;

@@ -4,12 +4,13 @@
 #include "base/log.hpp"
 #include "kiln/error.hpp"
 #include "runtime/kernel_template_state.hpp"
+#include "runtime/pinned_choices.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::runtime {
 namespace {
 
-/// How long a load may take before the generic kernel is the quicker answer.
+/// How long a load, or a store with a tuned choice, may take before the generic kernel is the quicker answer.
 constexpr auto kLoadPatience = std::chrono::milliseconds(100);
 
 /// "(out: ptr<T>, rows: i32)", for comparing by eye what was compared.
@@ -74,14 +75,19 @@ void KernelTemplate::set_fallback(std::shared_ptr<KernelTemplate> generic) {
   fallback_ = std::move(generic);
 }
 
+/// What the caller left to tuning is left to it in the generic template, too, if it has a default there.
 std::vector<Value> KernelTemplate::values_for_fallback(const Wanted& wanted) const {
   const source::Manifest& ours = origin_->manifest;
+  const auto& [specialization, slots, arch, open, undecided] = wanted.resolved;
   std::vector<Value> out;
   for (const source::ParameterSpec& p : fallback_.lock()->origin().manifest.parameters) {
     const int index = ours.parameter_index(p.name);
-    const auto& values = wanted.resolved.specialization.parameters;
-    out.push_back(index < 0 ? Value()
-                            : Value(std::string_view(values[static_cast<std::size_t>(index)].value)));
+    const auto i = static_cast<std::size_t>(index);
+    const bool tuned = index >= 0 && std::find(open.begin(), open.end(), p.name) != open.end() &&
+                       !(undecided && ours.parameters[i].tune.empty());
+    out.push_back(index < 0 || (tuned && !p.default_value.empty())
+                      ? Value()
+                      : Value(std::string_view(specialization.parameters[i].value)));
   }
   return out;
 }
@@ -100,6 +106,19 @@ const LoadedKernel* KernelTemplate::specialised_at_once(const Wanted& wanted, co
   return nullptr;
 }
 
+/// Undecided where no store may be asked (a capture), or none has answered in time: then the generic kernel
+/// serves, and what it is to become is decided behind the caller's back.
+KernelTemplate::Wanted KernelTemplate::want_soon(std::span<const Value> values,
+                                                 const GetRequest& request) const {
+  Wanted wanted = want(values, request, Disk::left_alone, source::Archs::any);
+  if (wanted.undecided.empty() || service_.is_sealed() || captures(request)) return wanted;
+  GetRequest quick = request;
+  quick.deadline = earlier(request.deadline, base::Deadline::after(kLoadPatience));
+  Wanted asked = decided(wanted, quick);
+  asked.given = wanted.given;  // no hit of the ready table: adopted when it is made
+  return asked;
+}
+
 const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> values,
                                                     const GetRequest& request) {
   const std::shared_ptr<KernelTemplate> generic = fallback_.lock();
@@ -108,19 +127,24 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
                                             "' names no fallback ([template] fallback in its manifest)");
   }
   check_usable();
-  const Wanted wanted = want(values, request, source::Archs::any);
-  if (const LoadedKernel* settled = chosen_.find(wanted.exact)) return choose(wanted, *settled, false);
+  const Wanted wanted = want_soon(values, request);
+  const bool open = !wanted.undecided.empty() && !service_.is_sealed();
+  const LoadedKernel* const settled = open ? nullptr : chosen_.find(wanted.exact);
+  if (settled && !wanted.undecided.empty()) pin_choice(wanted.undecided, {});
+  if (settled) return choose(wanted, *settled, false);
   if (!source::supports(origin_->manifest, target_.arch))  // for such archs the generic one is there for good
     return choose(wanted, generic->get(values_for_fallback(wanted), request), false);
-  if (const LoadedKernel* found = ready(wanted, source::Which::kernel)) return choose(wanted, *found, false);
+  const LoadedKernel* const there = open ? nullptr : ready(wanted, source::Which::kernel);
+  if (there) return choose(wanted, *there, false);
   const bool refused = service_.misses(*origin_, wanted.resolved);
-  if (!refused) service_.record(*origin_, wanted.resolved);
-  if (!refused && !captures(request)) {
+  const bool behind = !refused && service_.may_compile();
+  if (!refused && !(open && behind)) service_.record(*origin_, wanted.resolved);
+  if (!refused && !open && !captures(request)) {
     if (const LoadedKernel* found = specialised_at_once(wanted, request))
       return choose(wanted, *found, false);
   }
   const LoadedKernel& kernel = generic->get(values_for_fallback(wanted), request);
-  if (!refused && service_.may_compile())
+  if (behind)
     make_behind(wanted);
   else if (!refused)
     service_.note_missing(wanted.resolved);
@@ -130,23 +154,29 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
 const LoadedKernel& KernelTemplate::choose(const Wanted& wanted, const LoadedKernel& kernel,
                                            bool is_fallback) {
   State& state = state_.get();
+  // Others may say outright what an undecided call is by default: it stands for what was said alone.
+  const bool open = !wanted.undecided.empty() && !service_.is_sealed();
   std::vector<std::string> adopted;
   const LoadedKernel* chosen = nullptr;
   {
     const std::lock_guard lock(state.mutex);
-    chosen = chosen_.insert(wanted.exact, &kernel);
-    if (wanted.given) chosen_.insert(*wanted.given, chosen);
+    if (open)
+      chosen = wanted.given ? chosen_.insert(*wanted.given, &kernel) : &kernel;
+    else
+      chosen = chosen_.insert(wanted.exact, &kernel);
+    if (!open && wanted.given) chosen_.insert(*wanted.given, chosen);
     auto pending = std::find_if(state.pending.begin(), state.pending.end(),
-                                [&](const State::Pending& p) { return p.wanted.name() == wanted.name(); });
+                                [&](const State::Pending& p) { return p.wanted.is_of(wanted); });
     if (is_fallback && chosen == &kernel && pending == state.pending.end()) {
       ++service_.pipeline().counters().fallbacks;
-      state.pending.push_back({wanted, {wanted.exact}});
+      state.pending.push_back({wanted, {}});
+      if (!open) state.pending.back().keys.push_back(wanted.exact);
       pending = std::prev(state.pending.end());
     }
     if (pending != state.pending.end() && wanted.given) pending->keys.push_back(*wanted.given);
     if (service_.adopts_automatically()) {
       adopted = adopt_locked(state);
-      chosen = chosen_.find(wanted.exact);
+      if (!open || wanted.given) chosen = chosen_.find(open ? *wanted.given : wanted.exact);
     }
   }
   tell_adopted(adopted);
@@ -157,6 +187,7 @@ const LoadedKernel& KernelTemplate::choose(const Wanted& wanted, const LoadedKer
 std::vector<std::string> KernelTemplate::adopt_locked(State& state) {
   std::vector<std::string> names;
   std::erase_if(state.pending, [&](const State::Pending& p) {
+    if (!p.wanted.undecided.empty() && !service_.is_sealed()) return false;
     const LoadedKernel* const specialised = ready_.find(p.wanted.exact);
     if (!specialised) return false;
     for (const PackedParameters& key : p.keys) chosen_.replace(key, specialised);

@@ -15,7 +15,7 @@ namespace kiln::runtime {
 class Missing {
  public:
   void add(const source::Resolved& resolved) {
-    std::string row = source::record_row(resolved.specialization, resolved.arch);
+    std::string row = source::record_row(resolved);
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
     if (state.rows.size() < kMost && state.rows.insert(row).second) state.text += row;

@@ -122,8 +122,16 @@ class Pipeline {
     cache::Record record;
     std::string directory;  ///< of the store that has it
   };
+  struct ChoiceAnswer {
+    std::optional<FoundChoice> found;
+    bool sure = true;  ///< false: a store could not be read in time, and may have one
+  };
   /// In the writable store, in what else is read in its place, in the layers. Whatever is damaged is none.
-  std::optional<FoundChoice> find_choice(const compile::MadeChoiceKey& made, base::Deadline deadline);
+  ChoiceAnswer find_choice(const compile::MadeChoiceKey& made, base::Deadline deadline);
+  /// False for a second after a store could not be read: nobody need wait for the next to fail.
+  bool may_ask_for_choices() const noexcept {
+    return base::Clock::now().time_since_epoch().count() >= choices_rest_until_;
+  }
   /// That of a choice by its key alone (no use of it), for copying it.
   std::optional<cache::Record> choice_record(const Key& key);
   /// Choices are looked for in these alone, in order. REQUIRES: none was asked for yet.
@@ -205,6 +213,8 @@ class Pipeline {
     std::shared_ptr<LastingEvents> events;
   } told_{events_};
   Publisher publisher_{shared_counters_};
+  std::atomic<bool> choices_patient_{true};  // false: the last one to ask waited in vain
+  std::atomic<base::Clock::rep> choices_rest_until_{0};
   source::ScanCache scans_;
   HostSlots slots_;
   compile::PrecompiledHeaders headers_;  // before the pool, which drops them

@@ -8,7 +8,9 @@ namespace kiln::runtime {
 namespace {
 
 /// As for images: a stopped writer of another process must not stop this one.
-constexpr auto kReadPatience = std::chrono::seconds(5);
+constexpr base::Clock::duration kReadPatience = std::chrono::seconds(5);
+/// After that, or after a read error: calls that nobody has decided would each wait anew.
+constexpr base::Clock::duration kRest = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -41,20 +43,31 @@ std::vector<std::shared_ptr<cache::Store>> Pipeline::choice_stores() {
   return out;
 }
 
-std::optional<Pipeline::FoundChoice> Pipeline::find_choice(const compile::MadeChoiceKey& made,
-                                                           base::Deadline deadline) {
-  const auto patience = earlier(deadline, base::Deadline::after(kReadPatience));
+Pipeline::ChoiceAnswer Pipeline::find_choice(const compile::MadeChoiceKey& made, base::Deadline deadline) {
+  const auto own = base::Deadline::after(choices_patient_ ? kReadPatience : base::Clock::duration{});
+  const auto patience = earlier(deadline, own);
+  ChoiceAnswer out;
   for (const auto& store : choice_stores()) {
     cache::GetResult got = store->get(made.key, made.text, patience);
-    if (!got.record) continue;
+    if (!got.record) {
+      if (got.miss == cache::Miss::gate_timeout || got.miss == cache::Miss::unreadable) out.sure = false;
+      continue;
+    }
     try {
       compile::TunedChoice choice = compile::decode_choice(got.record->facts);
-      return FoundChoice{made.key, std::move(choice), std::move(*got.record), store->directory()};
+      out.found = FoundChoice{made.key, std::move(choice), std::move(*got.record), store->directory()};
+      break;
     } catch (const base::Malformed& error) {
       base::debug("tuned choice " + made.key.hex() + " in '" + store->directory() + "': " + error.what());
     }
   }
-  return std::nullopt;
+  if (out.found || out.sure) {
+    choices_patient_ = true;
+  } else if (patience.at() == own.at()) {  // and not because the caller was in a hurry
+    choices_patient_ = false;
+    choices_rest_until_ = (base::Clock::now() + kRest).time_since_epoch().count();
+  }
+  return out;
 }
 
 std::optional<cache::Record> Pipeline::choice_record(const Key& key) {

@@ -1,5 +1,7 @@
 #include "runtime/preparation.hpp"
 
+#include <algorithm>
+
 #include "kiln/error.hpp"
 #include "runtime/service.hpp"
 #include "source/plan.hpp"
@@ -12,6 +14,15 @@ std::vector<Value> positional_of(const KernelTemplate& opened, const std::vector
   std::vector<NamedValue> named;
   for (const Parameter& p : parameters) named.push_back({p.name, Value(p.value)});
   return source::positional(opened.origin().manifest, named);
+}
+
+/// Whether the call that a row was recorded from is from now on what it was there.
+bool pinned_as_recorded(const KernelTemplate& opened, const source::PlannedSpecialization& planned) {
+  const std::string& device = opened.target().device.name;
+  if (planned.tuned.empty() || device.empty()) return false;
+  const auto recorded = recorded_call(opened.origin(), positional_of(opened, planned.values), planned.tuned,
+                                      opened.target().arch);
+  return recorded && pin_recorded(opened.origin(), *recorded, device);
 }
 
 }  // namespace
@@ -39,18 +50,24 @@ std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
     const std::shared_ptr<KernelTemplate> opened = scope.open(planned.template_name, at).shared_from_this();
     const source::Resolved resolved = source::resolve(
         opened->origin().manifest, positional_of(*opened, planned.values), opened->target().arch);
+    std::vector<Parameter> values = planned.values;
+    if (pinned_as_recorded(*opened, planned)) {
+      std::erase_if(values, [&](const Parameter& p) {
+        return std::find(planned.tuned.begin(), planned.tuned.end(), p.name) != planned.tuned.end();
+      });
+    }
     std::string name = resolved.specialization.to_string();
     // What is tuned is resolved with the row, off the caller's way: the same values left to be chosen are
     // another row than the same values given.
     const auto free =
-        source::free_to_tune(opened->origin().manifest.on(arch), positional_of(*opened, planned.values));
+        source::free_to_tune(opened->origin().manifest.on(arch), positional_of(*opened, values));
     const bool tunes = !free.empty() && !at.device.name.empty();
     std::string said = name;
     if (tunes)
       for (const std::size_t i : free) said += " ?" + std::to_string(i);
     if (seen.emplace(opened.get(), std::move(said)).second)
-      rows.push_back({opened, tunes ? planned.values : resolved.specialization.parameters, std::move(name),
-                      opened->epoch()});
+      rows.push_back(
+          {opened, tunes ? values : resolved.specialization.parameters, std::move(name), opened->epoch()});
   }
   out->progress_.total = rows.size() + out->progress_.skipped;
   out->progress_.done = out->progress_.skipped;

@@ -104,7 +104,7 @@ void Recorder::record(const source::Template& origin, const source::Resolved& re
   if (file_.empty()) return;
   try {
     Row row;
-    row.text = source::record_row(resolved.specialization, resolved.arch);
+    row.text = source::record_row(resolved);
     row.digest = base::digest_of(row.text);
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);

@@ -139,7 +139,7 @@ void Service::refuse_when_sealed(const source::Template& origin, const source::R
   if (!misses(origin, resolved)) return;
   throw Error(Errc::not_ready, "sealed: " + resolved.specialization.to_string() +
                                    " is not in memory; a plan for `kiln prewarm` that makes it ready:\n" +
-                                   source::record_row(resolved.specialization, resolved.arch));
+                                   source::record_row(resolved));
 }
 
 Obtained Service::obtain(const source::Instantiation& unit, const ObtainOptions& options) {

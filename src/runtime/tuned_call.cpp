@@ -1,5 +1,7 @@
 #include "runtime/tuned_call.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "runtime/pinned_choices.hpp"
 #include "source/tune.hpp"
@@ -16,31 +18,72 @@ std::string call_name(const source::Template& origin, const source::Resolved& pl
   return out + '\0' + plain.arch.name() + '\0' + device + '\0' + origin.digest.hex();
 }
 
-PinnedChoice look_for(Pipeline& pipeline, const std::shared_ptr<const source::Template>& origin,
-                      std::span<const Value> values, const source::Resolved& plain,
-                      const std::vector<std::size_t>& free, const std::string& device,
-                      base::Deadline deadline) try {
-  const source::Instantiation unit = source::instantiate(origin, plain);
-  const auto found = pipeline.find_choice(pipeline.choice_key(unit, free, device), deadline);
-  if (!found) return {};
-  const auto refuse = [&](const std::string& why) {
-    base::warn_once("choice " + found->key.hex(), "the tuned choice for " + found->choice.label() +
-                                                      " is not used: " + why +
-                                                      "; tune it again with 'kiln tune'");
-    return PinnedChoice{};
-  };
-  const source::Manifest& manifest = origin->manifest;
-  const auto given = source::with_choice(manifest.on(plain.arch), values, found->choice.chosen);
-  if (!given) return refuse("its values are none that the manifest allows");
-  try {
-    source::resolve(manifest, *given, plain.arch);
-  } catch (const Error& error) {
-    return refuse(error.what());
+bool names(const std::vector<std::string>& all, const std::string& name) {
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
+std::string value_in(const source::Resolved& resolved, const std::string& name) {
+  for (const Parameter& p : resolved.specialization.parameters)
+    if (p.name == name) return p.value;
+  return {};
+}
+
+/// What a row must say was tuned: the free parameters, and those whose defaults follow them.
+std::vector<std::string> open_in(const source::Manifest& manifest, std::span<const Value> values,
+                                 const std::vector<std::size_t>& free, const source::Resolved& plain,
+                                 const source::Resolved& resolved) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < manifest.parameters.size(); ++i) {
+    const std::string& name = manifest.parameters[i].name;
+    const bool given = i < values.size() && values[i].kind != Value::Kind::unset;
+    const bool follows = !given && value_in(plain, name) != value_in(resolved, name);
+    if (follows || std::find(free.begin(), free.end(), i) != free.end()) out.push_back(name);
   }
-  return {found->choice.chosen, found->key};
+  return out;
+}
+
+/// All that a call leaves to its defaults.
+std::vector<std::string> not_given(const source::Manifest& manifest, std::span<const Value> values) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < manifest.parameters.size(); ++i)
+    if (i >= values.size() || values[i].kind == Value::Kind::unset)
+      out.push_back(manifest.parameters[i].name);
+  return out;
+}
+
+/// Why a choice cannot be taken; empty: it can.
+std::string objection(const source::Manifest& manifest, std::span<const Value> values,
+                      const source::Resolved& plain, const std::vector<Parameter>& chosen) {
+  const auto given = source::with_choice(manifest.on(plain.arch), values, chosen);
+  if (!given) return "its values are none that the manifest allows";
+  try {
+    return source::stricter(manifest.on(plain.arch), plain, source::resolve(manifest, *given, plain.arch));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Nothing: a store could not be asked.
+std::optional<PinnedChoice> look_for(Pipeline& pipeline,
+                                     const std::shared_ptr<const source::Template>& origin,
+                                     std::span<const Value> values, const source::Resolved& plain,
+                                     const std::vector<std::size_t>& free, const std::string& device,
+                                     base::Deadline deadline) try {
+  if (!pipeline.may_ask_for_choices()) return std::nullopt;
+  const source::Instantiation unit = source::instantiate(origin, plain);
+  const Pipeline::ChoiceAnswer answer =
+      pipeline.find_choice(pipeline.choice_key(unit, free, device), deadline);
+  if (!answer.found) return answer.sure ? std::optional(PinnedChoice{}) : std::nullopt;
+  const compile::TunedChoice& choice = answer.found->choice;
+  const std::string why = objection(origin->manifest, values, plain, choice.chosen);
+  if (why.empty()) return PinnedChoice{choice.chosen, answer.found->key};
+  base::warn_once(
+      "choice " + answer.found->key.hex(),
+      "the tuned choice for " + choice.label() + " is not used: " + why + "; tune it again with 'kiln tune'");
+  return PinnedChoice{};
 } catch (const std::exception& error) {  // whoever goes on to compile is told what is wrong with the source
   base::debug("no tuned choice was looked for: " + std::string(error.what()));
-  return {};
+  return std::nullopt;
 }
 
 }  // namespace
@@ -51,20 +94,61 @@ TunedCall resolve_tuned(Pipeline& pipeline, const std::shared_ptr<const source::
   const source::Manifest& manifest = origin->manifest;
   TunedCall out;
   out.resolved = source::resolve(manifest, values, arch, archs);
-  if (device.empty() || !source::supports(manifest, arch)) return out;
+  if (!source::supports(manifest, arch)) return out;
   const std::vector<std::size_t> free = source::free_to_tune(manifest.on(arch), values);
   if (free.empty()) return out;
-  const std::string call = call_name(*origin, out.resolved, free, device);
-  const PinnedChoice* pinned = pinned_choice(call);
-  if (!pinned && disk == Disk::left_alone) return out;
-  if (!pinned)
-    pinned = &pin_choice(call, look_for(pipeline, origin, values, out.resolved, free, device, deadline));
-  if (pinned->chosen.empty()) return out;
-  const auto given = source::with_choice(manifest.on(arch), values, pinned->chosen);
-  out.resolved = source::resolve(manifest, given.value(), arch, archs);
-  out.tuned = pinned->chosen;
-  out.choice = pinned->key;
+  const source::Resolved plain = out.resolved;
+  if (!device.empty()) {
+    const std::string call = call_name(*origin, plain, free, device);
+    const PinnedChoice* pinned = pinned_choice(call);
+    if (!pinned && disk == Disk::asked) {
+      if (auto looked = look_for(pipeline, origin, values, plain, free, device, deadline))
+        pinned = &pin_choice(call, std::move(*looked));
+    }
+    if (!pinned) {
+      out.undecided = call;
+      out.resolved.undecided = true, out.resolved.open = not_given(manifest.on(arch), values);
+      return out;
+    }
+    if (!pinned->chosen.empty()) {
+      const auto given = source::with_choice(manifest.on(arch), values, pinned->chosen);
+      out.resolved = source::resolve(manifest, given.value(), arch, archs);
+      out.tuned = pinned->chosen;
+      out.choice = pinned->key;
+    }
+  }
+  out.resolved.open = open_in(manifest.on(arch), values, free, plain, out.resolved);
   return out;
+}
+
+std::optional<RecordedCall> recorded_call(const source::Template& origin, std::span<const Value> values,
+                                          const std::vector<std::string>& tuned, base::Arch arch) {
+  const source::Manifest& manifest = origin.manifest;
+  if (tuned.empty() || !source::supports(manifest, arch)) return std::nullopt;
+  const source::Resolved recorded = source::resolve(manifest, values, arch);
+  RecordedCall out;
+  out.call.assign(values.begin(), values.end());
+  for (std::size_t i = 0; i < out.call.size(); ++i)
+    if (names(tuned, manifest.parameters[i].name)) out.call[i] = Value();
+  out.free = source::free_to_tune(manifest.on(arch), out.call);
+  if (out.free.empty()) return std::nullopt;
+  for (const std::size_t i : out.free) {
+    const Parameter& p = recorded.specialization.parameters[i];
+    if (!names(tuned, p.name)) return std::nullopt;
+    out.chosen.push_back(p);
+  }
+  out.plain = source::resolve(manifest, out.call, arch);
+  if (!objection(manifest, out.call, out.plain, out.chosen).empty()) return std::nullopt;
+  const auto given = source::with_choice(manifest.on(arch), out.call, out.chosen);
+  if (source::resolve(manifest, given.value(), arch).specialization != recorded.specialization)
+    return std::nullopt;
+  return out;
+}
+
+bool pin_recorded(const source::Template& origin, const RecordedCall& recorded, const std::string& device) {
+  const PinnedChoice& pinned =
+      pin_choice(call_name(origin, recorded.plain, recorded.free, device), {recorded.chosen, std::nullopt});
+  return pinned.chosen == recorded.chosen;
 }
 
 }  // namespace kiln::runtime

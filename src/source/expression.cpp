@@ -151,6 +151,13 @@ std::optional<std::int64_t> Expression::constant_value() const noexcept {
   return code_[0].operand;
 }
 
+bool Expression::same_code(const Expression& other) const noexcept {
+  return std::equal(code_.begin(), code_.end(), other.code_.begin(), other.code_.end(),
+                    [](const Instruction& a, const Instruction& b) {
+                      return a.op == b.op && a.operand == b.operand && a.from == b.from;
+                    });
+}
+
 Expression Expression::constant(std::int64_t value) {
   Expression out;
   out.text_ = std::to_string(value);

@@ -45,6 +45,8 @@ class Expression {
   /// `slots`): what follows from those is worked out once, and the rest takes fewer instructions. Values,
   /// faults and text are those of the original; reads() no longer has the known slots.
   Expression folded(std::span<const std::int64_t> slots, const std::vector<bool>& known) const;
+  /// Whether both do the same with the same slots, as far as their instructions tell.
+  bool same_code(const Expression& other) const noexcept;
   /// Its value when that is the same for all slots, and nothing has to be evaluated.
   std::optional<std::int64_t> constant_value() const noexcept;
 

@@ -263,8 +263,8 @@ Expression Expression::compile(std::string_view text, const Symbols& symbols, st
 }
 
 bool is_reserved_name(std::string_view name) noexcept {
-  constexpr std::string_view words[] = {"arch",   "dev",  "occupancy", "sizeof",  "align",
-                                        "stride", "true", "false",     "template"};
+  constexpr std::string_view words[] = {"arch",   "dev",  "occupancy", "sizeof",   "align",
+                                        "stride", "true", "false",     "template", "tuned"};
   return dtype_from(name) || std::find(std::begin(words), std::end(words), name) != std::end(words) ||
          std::any_of(std::begin(kFunctions), std::end(kFunctions),
                      [&](const Function& f) { return f.name == name; });

@@ -19,6 +19,11 @@ struct Resolved {
   Specialization specialization;
   std::vector<std::int64_t> slots;
   base::Arch arch;
+  /// Of the call that it was resolved from: the parameters, by name, that a tuned choice gives or may give,
+  /// and that a row of a plan says were `tuned`. Undecided: nobody has looked for a choice, and these are all
+  /// that the call left to their defaults; a row leaves them open, too.
+  std::vector<std::string> open{};
+  bool undecided = false;
 };
 
 /// Positional values (shorter lists and unset values take defaults). Checks kinds, whitelists, arch and every

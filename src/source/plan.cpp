@@ -16,11 +16,12 @@ namespace {
 /// there already.
 class Product {
  public:
-  void add(const std::string& name, const PrewarmRow& row, const std::shared_ptr<const PlanRow>& place) {
+  void add(const std::string& name, const PrewarmRow& row, const std::shared_ptr<const PlanRow>& place,
+           const std::vector<std::string>& tuned = {}) {
     const std::vector<std::string> archs = row.archs.empty() ? std::vector<std::string>{""} : row.archs;
     const std::size_t count = count_of(row, archs.size(), *place);
     for (std::size_t n = 0; n < count; ++n) {
-      PlannedSpecialization planned{name, std::vector<Parameter>(row.values.size()), {}, place};
+      PlannedSpecialization planned{name, std::vector<Parameter>(row.values.size()), {}, tuned, place};
       std::size_t rest = n;
       for (std::size_t i = row.values.size(); i-- > 0;) {
         const auto& [parameter, texts] = row.values[i];
@@ -33,6 +34,7 @@ class Product {
       std::sort(sorted.begin(), sorted.end(),
                 [](const Parameter& a, const Parameter& b) { return a.name < b.name; });
       for (const Parameter& p : sorted) identity += '\0' + p.name + '\0' + p.value;
+      for (const std::string& each : tuned) identity += '\0' + ("?" + each);
       if (seen_.insert(std::move(identity)).second)
         out_.push_back(std::move(planned));
       else
@@ -97,11 +99,16 @@ std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::
     const TableReader reader(*table, "[[prewarm]]", file);
     const std::string name = reader.need_line("template");
     PrewarmRow row;
+    std::vector<std::string> tuned;
     const auto place = std::make_shared<PlanRow>();
     place->file = file, place->line = table->line;
     for (const auto& [key, value] : table->members) {
       place->keys.emplace_back(key, value.line);
       if (key == "template") continue;
+      if (key == "tuned") {
+        tuned = reader.lines(key);
+        continue;
+      }
       if (key == "arch") {
         row.archs = prewarm_archs(reader);
         continue;
@@ -109,7 +116,11 @@ std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::
       if (!base::is_identifier(key)) reader.fail(key, quote(key) + " cannot be the name of a parameter");
       row.values.emplace_back(key, prewarm_texts(reader, key));
     }
-    product.add(name, row, place);
+    for (const std::string& each : tuned) {
+      if (std::none_of(row.values.begin(), row.values.end(), [&](const auto& v) { return v.first == each; }))
+        reader.fail("tuned", quote(each) + " has no value in this row");
+    }
+    product.add(name, row, place, tuned);
   }
   return product.take(notes);
 }

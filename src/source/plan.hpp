@@ -26,8 +26,9 @@ struct PlanRow {
 /// One member of a row's product.
 struct PlannedSpecialization {
   std::string template_name;
-  std::vector<Parameter> values;  ///< by name, as text; those not named take their defaults
-  std::string arch;               ///< "sm_90a"; empty: the caller's default
+  std::vector<Parameter> values;     ///< by name, as text; those not named take their defaults
+  std::string arch;                  ///< "sm_90a"; empty: the caller's default
+  std::vector<std::string> tuned{};  ///< of `values`: those that the call which was recorded had left open
   std::shared_ptr<const PlanRow> row;
 };
 

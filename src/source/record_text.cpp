@@ -78,6 +78,20 @@ std::string record_row(const Specialization& specialization, const base::Arch& a
   return out.append(kEnd) + '\n';
 }
 
+std::string record_row(const Resolved& resolved) {
+  if (resolved.open.empty()) return record_row(resolved.specialization, resolved.arch);
+  Specialization said = resolved.specialization;
+  if (resolved.undecided) {
+    std::erase_if(said.parameters, [&](const Parameter& p) {
+      return std::find(resolved.open.begin(), resolved.open.end(), p.name) != resolved.open.end();
+    });
+    return record_row(said, resolved.arch);
+  }
+  std::string out = record_row(said, resolved.arch), names;
+  for (const std::string& name : resolved.open) names += (names.empty() ? "" : ", ") + quoted(name);
+  return out.insert(out.rfind(kEnd), "tuned = [" + names + "]\n");
+}
+
 std::size_t each_finished_row(std::string_view text, const std::function<void(std::string_view)>& each) {
   std::size_t after = 0;
   each_piece(text, [&](const Piece& piece) {

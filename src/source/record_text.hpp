@@ -6,6 +6,7 @@
 //   arch = "sm_90a"
 //   T = "bf16"
 //   ...
+//   tuned = ["VEC", "THREADS"]   the call had left these open: a choice or their defaults gave their values
 //   # end
 //
 // Version 1. A row goes from a line [[prewarm]] to the line "# end"; without that line it was never finished
@@ -20,6 +21,7 @@
 
 #include "base/arch.hpp"
 #include "kiln/specialization.hpp"
+#include "source/instantiate.hpp"
 
 namespace kiln::source {
 
@@ -31,6 +33,8 @@ bool is_record(std::string_view text) noexcept;
 
 /// One finished row, with its end.
 std::string record_row(const Specialization& specialization, const base::Arch& arch);
+/// Of a call: with what was left open in it.
+std::string record_row(const Resolved& resolved);
 
 /// Calls `each` with every finished row's text. Returns where the text after the last one begins.
 std::size_t each_finished_row(std::string_view text, const std::function<void(std::string_view)>& each);

@@ -51,6 +51,7 @@ Candidates tune_candidates(const Manifest& base, std::span<const Value> values, 
     out.all.push_back({std::move(resolved), std::move(chosen)});
   };
   add(resolve(base, values, arch));
+  const Resolved plain = out.all.front().resolved;
   const Texts texts = texts_of(manifest, free);
   std::size_t products = 1;
   for (const auto& each : texts) products *= each.size();
@@ -66,7 +67,12 @@ Candidates tune_candidates(const Manifest& base, std::span<const Value> values, 
       if (text) said = manifest.parameters[free[at]].name + '=' + *text + (said.empty() ? "" : " ") + said;
     }
     try {
-      add(resolve(base, tried, arch));
+      Resolved resolved = resolve(base, tried, arch);
+      std::string why = stricter(manifest, plain, resolved);
+      if (why.empty())
+        add(std::move(resolved));
+      else
+        out.refused.emplace_back(said, std::move(why));
     } catch (const Error& error) {
       if (error.code() != Errc::requirement && error.code() != Errc::invalid_value) throw;
       out.refused.emplace_back(said, error.what());

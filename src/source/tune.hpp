@@ -28,9 +28,16 @@ struct Candidates {
 inline constexpr std::size_t kMaxCandidates = 4096;
 
 /// The product of the free parameters' `tune` lists, each with "its default" as one more value, as far as the
-/// manifest takes them. Throws as resolve when the default itself is refused, and Error(manifest) for more
-/// than kMaxCandidates products.
+/// manifest takes them and takes as many launches with them as by default (stricter()). Throws as resolve
+/// when the default itself is refused, and Error(manifest) for more than kMaxCandidates products.
 Candidates tune_candidates(const Manifest& manifest, std::span<const Value> values, base::Arch arch);
+
+/// Why launches that the manifest takes when the call is `plain` may be refused when it is `candidate`, of
+/// the same call: a pointer must be aligned to more, or a [[require]] of the launch holds for less, or cannot
+/// be shown not to. Empty: it takes them all. Shown is what does not depend on the difference; what does,
+/// where every number that differs divides the default's (vectors of half the width) and no launch that is
+/// tried says otherwise.
+std::string stricter(const Manifest& manifest, const Resolved& plain, const Resolved& candidate);
 
 /// `values` with the chosen ones in the places of the free parameters; views into `chosen`. Nothing unless
 /// `chosen` names just these, in order, with values that the manifest allows.

@@ -87,6 +87,7 @@ KILN_EDITOR_OF(int, __float2int_rn, float);
 KILN_EDITOR_OF(unsigned, __float2uint_rn, float);
 KILN_EDITOR_OF(long long, __float2ll_rn, float);
 KILN_EDITOR_OF(unsigned long long, __float2ull_rn, float);
+KILN_EDITOR_OF(unsigned long long, __double2ull_rn, double);
 KILN_EDITOR_OF(int, __float2int_rz, float);
 KILN_EDITOR_OF(float, __fdividef, float, float);
 KILN_EDITOR_OF(float, __expf, float);
@@ -102,6 +103,9 @@ KILN_EDITOR_OF(unsigned, __umulhi, unsigned, unsigned);
 KILN_EDITOR_OF(unsigned long long, __umul64hi, unsigned long long, unsigned long long);
 KILN_EDITOR_OF(decltype(sizeof 0), __cvta_generic_to_shared, const void*);
 KILN_EDITOR_OF(decltype(sizeof 0), __cvta_generic_to_global, const void*);
+
+KILN_EDITOR_OF(void, sincosf, float, float*, float*);
+KILN_EDITOR_OF(void, sincospif, float, float*, float*);
 
 #define KILN_EDITOR_FLOATS(name) KILN_EDITOR_OF(float, name##f, float); KILN_EDITOR_OF(double, name, double)
 KILN_EDITOR_FLOATS(exp);

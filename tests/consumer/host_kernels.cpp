@@ -3,20 +3,11 @@
 // comparison. Device memory is host memory there.
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "bfloat16.hpp"
-#include "support/fake_driver/kiln_fake.h"
+#include "support/fake_driver/launch_argument.hpp"
 
 namespace {
-
-template <class T>
-T argument(const kiln_fake_launch& launch, unsigned i) {
-  T out{};
-  if (i < launch.argument_count && launch.argument_sizes[i] == sizeof(T))
-    std::memcpy(&out, launch.arguments[i], sizeof out);
-  return out;
-}
 
 void rms_norm(const kiln_fake_launch& k) {
   constexpr int h = 4096;

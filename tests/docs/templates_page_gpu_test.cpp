@@ -1,19 +1,12 @@
 // What docs/templates.md tells a newcomer to run, on a GPU: every shipped template is what its reference
 // says.
 #include "docs/run_commands.hpp"
-#include "toolchain/driver.hpp"
+#include "tools/on_gpu.hpp"
 
 namespace kiln::test {
 namespace {
 
-class TemplatesPageOnGpu : public KilnCompiler {
- protected:
-  void SetUp() override {
-    const toolchain::Driver* driver = toolchain::Driver::get();
-    if (!driver || driver->cuInit(0) != 0) GTEST_SKIP() << "no GPU on this machine";
-    KilnCompiler::SetUp();
-  }
-};
+class TemplatesPageOnGpu : public OnGpu<KilnCompiler> {};
 
 TEST_F(TemplatesPageOnGpu, EachCommandChecksAndTimes) {
   const auto commands = run_commands(read_source("docs/templates.md"));

@@ -125,6 +125,8 @@ Runs on sm_80 and later. Name expression: `all<{T}, {N}>`.
 | `T` | dtype | bf16 i32 | required | | of out_x and \_y |
 | `N` | int | 1..64 | `8` | 4 8 | |
 
+Candidates of `kiln tune` give the same bits.
+
 Derived from them: `TWICE` = `2 * N`.
 
 | argument | type | access | shape | stride | aligned to | optional | value | what it is |

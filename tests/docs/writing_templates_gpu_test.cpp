@@ -1,18 +1,11 @@
 // The worked example of docs/writing-templates.md on a GPU: it is what its reference says.
 #include "docs/writing_templates_command.hpp"
-#include "toolchain/driver.hpp"
+#include "tools/on_gpu.hpp"
 
 namespace kiln::test {
 namespace {
 
-class WritingTemplatesOnGpu : public WritingTemplates {
- protected:
-  void SetUp() override {
-    const toolchain::Driver* driver = toolchain::Driver::get();
-    if (!driver || driver->cuInit(0) != 0) GTEST_SKIP() << "no GPU on this machine";
-    WritingTemplates::SetUp();
-  }
-};
+class WritingTemplatesOnGpu : public OnGpu<WritingTemplates> {};
 
 TEST_F(WritingTemplatesOnGpu, IsWhatItsReferenceSays) {
   ASSERT_EQ(commands("run").size(), 1u);

@@ -1,16 +1,11 @@
 // `kiln run` on generated inputs, on a GPU: that they are what their fills say is told by a kernel.
-#include "toolchain/driver.hpp"
-#include "tools/kiln_process.hpp"
+#include "tools/on_gpu.hpp"
 
 namespace kiln::test {
 namespace {
 
-class RunOnGpu : public KilnCommand {
+class RunOnGpu : public OnGpu<KilnCommand> {
  protected:
-  void SetUp() override {
-    const toolchain::Driver* driver = toolchain::Driver::get();
-    if (!driver || driver->cuInit(0) != 0) GTEST_SKIP() << "no GPU on this machine";
-  }
   Finished run(Arguments more) {
     more.insert(more.begin(), "run");
     for (const char* flag :

@@ -1,63 +1,14 @@
 // The references of the shipped templates against double arithmetic on the CPU, at small sizes; what `kiln
 // run --check` trusts. The kernels themselves are compared in the same go, so that a fault of both cannot
 // hide.
-#include <cmath>
-
-#include "kiln/error.hpp"
-#include "runtime/service.hpp"
-#include "support/gpu.hpp"
+#include "templates/kernel_fixture.hpp"
 
 namespace kiln::testing {
 namespace {
 
-using runtime::LoadedKernel;
-
 constexpr int kRows = 5;
 
-class ReferenceTest : public GpuTest {
- protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (!IsSkipped()) service_ = std::make_unique<runtime::Service>(Options{});
-  }
-  void TearDown() override {
-    service_.reset();
-    GpuTest::TearDown();
-  }
-  struct Pair {
-    const LoadedKernel *kernel, *reference;
-  };
-  Pair get(const std::string& name, std::vector<NamedValue> named) {
-    auto& opened = service_->open(name, KILN_DEVICE_CURRENT, "");
-    const auto values = source::positional(opened.origin().manifest, named);
-    runtime::GetRequest reference;
-    reference.which = source::Which::reference;
-    return {&opened.get(values, {}), &opened.get(values, reference)};
-  }
-  template <class... Args>
-  void launch(const LoadedKernel& kernel, Args... args) {
-    const void* data[] = {&args...};
-    kernel.launch(nullptr, detail::ArgTypes<Args...>::value, data, sizeof...(Args));
-    synchronize();
-  }
-  static void* pointer(toolchain::CUdeviceptr address) { return reinterpret_cast<void*>(address); }
-
-  static double relative_rms(const std::vector<double>& got, const std::vector<double>& want) {
-    double error = 0, norm = 0;
-    for (std::size_t i = 0; i < want.size(); ++i) {
-      if (!(std::isfinite(got[i]) && std::isfinite(want[i]))) return INFINITY;
-      error += (got[i] - want[i]) * (got[i] - want[i]);
-      norm += want[i] * want[i];
-    }
-    return std::sqrt(error / norm);
-  }
-  static std::vector<double> widened(const std::vector<std::uint16_t>& in) {
-    std::vector<double> out;
-    for (const auto v : in) out.push_back(bf16_to_float(v));
-    return out;
-  }
-  std::unique_ptr<runtime::Service> service_;
-};
+class ReferenceTest : public KernelTest {};
 
 TEST_F(ReferenceTest, RmsNormAgreesWithTheCpuWithEveryFeature) {
   for (const int h : {1, 7, 128, 4096, 5001}) {

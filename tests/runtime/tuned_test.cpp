@@ -1,68 +1,8 @@
 // A stored choice under a running process: who takes it, and that the first answer holds.
-#include "cache/store.hpp"
-#include "compile/tuned_choice.hpp"
-#include "runtime/core_fixture.hpp"
-#include "support/child.hpp"
+#include "runtime/tuned_fixture.hpp"
 
 namespace kiln::testing {
 namespace {
-
-constexpr const char* kGpu = "Fake sm_90";
-
-class Tuned : public Core {
- protected:
-  void SetUp() override {}  // in the child: what a process has resolved holds until it ends
-  void TearDown() override {}
-  /// `body` in a process of its own.
-  template <class Body>
-  void process(Body&& body) {
-    EXPECT_EQ(in_child([&] {
-                Core::SetUp();
-                if (IsSkipped()) return 0;
-                try {
-                  if (!HasFatalFailure()) body();
-                } catch (const std::exception& error) {
-                  ADD_FAILURE() << error.what();
-                }
-                return HasFailure() ? 1 : 0;
-              }),
-              0);
-  }
-  static void tunable(Service& service) {
-    service.add_template(
-        "format = 1\n[template]\nname = \"t\"\nsource = \"t.cu\"\ninstantiate = \"f<{N}, {B}>\"\n"
-        "[param.N]\nkind = \"int\"\nrange = [1, 100]\n"
-        "[param.B]\nkind = \"int\"\nvalues = [32, 64, 128]\ndefault = 128\ntune = [32, 64]\n"
-        "[[arg]]\nname = \"out\"\ntype = \"ptr<f32>\"\naccess = \"write\"\n"
-        "[launch]\ngrid = [\"1\"]\nblock = [\"B\"]\n",
-        "template <int N, int B> __global__ void f(float* out) { out[threadIdx.x] = N * B; }\n");
-  }
-  /// As `kiln tune` would for t N=n: the key is made from that of the default, which is compiled for it.
-  void choose(int n, const std::string& value, const std::string& device = kGpu) const {
-    const auto store = cache::Store::open({.directory = tree_.at("cache")});
-    compile::MadeKey made;
-    std::string compiled;
-    {
-      Service service(options());
-      tunable(service);
-      compiled = service.open("t", Device::none("sm_90a")).compile({{"N", n}, {"B", 128}}).key();
-    }
-    made.text = store->peek(*Key::from_hex(compiled), base::Deadline::never()).value().key_text;
-    made.toolchain_at = compile::toolchain_section(made.text);
-    const compile::MadeChoiceKey key = compile::make_choice_key(made, {{"B", {"32", "64"}}}, device);
-    compile::TunedChoice choice;
-    choice.template_name = "t", choice.arch = "sm_90a", choice.device = device;
-    choice.fixed = {{"N", std::to_string(n)}}, choice.chosen = {{"B", value}};
-    const cache::Record record{compile::encode(choice), key.text, {}};
-    EXPECT_EQ(store->put(key.key, record, store->put_wait(), cache::Existing::replaced).put,
-              cache::Put::stored);
-  }
-  static unsigned block_of(const Kernel& kernel) {
-    kernel(nullptr, device_pointer<float>());
-    return last_launch().block[0];
-  }
-  static unsigned block_of(Service& service, int n) { return block_of(service.open("t").get({{"N", n}})); }
-};
 
 TEST_F(Tuned, AChoiceTakesThePlaceOfTheDefault) {
   process([&] {
@@ -170,6 +110,37 @@ TEST_F(Tuned, ASealedServiceReadsNoDiskForIt) {
     // The explicit exception may look, and the row is resolved as it would have been before.
     service.prepare("[[prewarm]]\ntemplate = \"t\"\nN = 2\n").wait();
     EXPECT_EQ(block_of(service, 2), 64u);
+  });
+}
+
+TEST_F(Tuned, AChoiceIsNoValueThatAFallbackWasGiven) {
+  process([&] {
+    choose(1, "64");
+    Options o = held();
+    {
+      Service builder(options());
+      generic(builder);
+      for (const int n : {1, 2}) builder.open("generic", Device::none()).compile({{"N", n}, {"B", 96}});
+      builder.open("generic", Device::none()).compile({{"N", 1}, {"B", 32}});
+    }
+    Service service(o);
+    generic(service);
+    tunable(service, "fallback = \"generic\"\n");
+    const KernelTemplate t = service.open("t");
+    const auto name = [](const Kernel& k) { return std::string(k.info().specialization); };
+    EXPECT_EQ(name(t.get_or_fallback({{"N", 1}})), "generic N=1 B=96");
+    EXPECT_EQ(name(t.get_or_fallback({{"N", 2}})), "generic N=2 B=96") << "nor is its default";
+    EXPECT_EQ(name(t.get_or_fallback({{"N", 1}, {"B", 32}})), "generic N=1 B=32");
+    let_compile();
+  });
+}
+
+TEST_F(Tuned, AChoiceThatTakesLessThanTheDefaultIsLeft) {
+  process([&] {
+    choose(1, "64");
+    Service service(options());
+    tunable(service, "", "dev.sms < 4 || B != 64");
+    EXPECT_EQ(block_of(service, 1), 128u);
   });
 }
 

@@ -66,9 +66,9 @@ KILN_MODE=sealed KILN_CACHE_LAYERS=$work/node/layer "$build/decoder_loop" 50 "$w
 unset KILN_LIBCUDA
 
 step "a header is edited, and why names it"
-# Its first row of rms_norm, as arguments.
+# Its first row of rms_norm, as arguments; `tuned` says which of them the engine had left open.
 mapfile -t asked < <(awk -F' = ' '/^template/ { on = ($2 == "\"rms_norm\"") && !done } /^#/ && on { done = 1; on = 0 }
-  on && NF == 2 { gsub(/"/, "", $2); if ($1 == "template") print $2; else if ($1 == "arch") print "--arch=" $2; else print $1 "=" $2 }' "$work/record.toml")
+  on && NF == 2 && $1 != "tuned" { gsub(/"/, "", $2); if ($1 == "template") print $2; else if ($1 == "arch") print "--arch=" $2; else print $1 "=" $2 }' "$work/record.toml")
 "$node" why "${asked[@]}" --cache-dir "$work/node/cache"
 echo "// edited" >>"$work/node/opt/share/kiln/templates/kiln/dtype.cuh"
 status=0

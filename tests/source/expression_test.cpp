@@ -280,7 +280,7 @@ TEST(Expression, MissingSlotsAreADefectNotARead) {
 
 TEST(Expression, ReservedNamesAreThoseOfTheGrammar) {
   for (const char* name : {"bf16", "arch", "dev", "occupancy", "min", "ceil_div", "sizeof", "align", "stride",
-                           "true", "template"}) {
+                           "true", "template", "tuned"}) {
     EXPECT_TRUE(is_reserved_name(name)) << name;
   }
   for (const char* name : {"H", "rows", "T", "BF16", "minimum"}) EXPECT_FALSE(is_reserved_name(name)) << name;

@@ -96,7 +96,7 @@ TEST(ManifestRules, Names) {
   expect_refused(changed("[param.H]", "[param.\"H-1\"]"), "[param.\"H-1\"]",
                  {"a parameter 'H-1' must be named [A-Za-z_]"});
   for (const char* reserved :
-       {"bf16", "arch", "dev", "occupancy", "min", "sizeof", "align", "true", "template"}) {
+       {"bf16", "arch", "dev", "occupancy", "min", "sizeof", "align", "true", "template", "tuned"}) {
     expect_refused(changed("[param.ACT]", std::string("[param.") + reserved + "]"),
                    std::string("[param.") + reserved,
                    {std::string("'") + reserved + "' is a dtype, a function"});

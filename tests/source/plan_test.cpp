@@ -63,6 +63,8 @@ TEST(Plan, FileErrorsNameTheLine) {
           {"dir/plan.toml:3: [[prewarm]] arch", "expected a string or a list of strings"});
   refused("[[prewarm]]\ntemplate = \"a\"\n\"H-1\" = 1\n",
           {"dir/plan.toml:3:", "'H-1' cannot be the name of a parameter"});
+  refused("[[prewarm]]\ntemplate = \"a\"\nH = 1\ntuned = [\"V\"]\n",
+          {"dir/plan.toml:4: [[prewarm]] tuned", "'V' has no value in this row"});
   refused("[prewarm]\ntemplate = \"a\"\n", {"dir/plan.toml:1: prewarm: must be written [[prewarm]]"});
   refused("[[prewam]]\ntemplate = \"a\"\n",
           {"dir/plan.toml:1: unknown table 'prewam'", "did you mean 'prewarm'?"});

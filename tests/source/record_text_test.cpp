@@ -66,6 +66,24 @@ TEST(Record, ATornRowIsNamedOnceWithItsLine) {
   EXPECT_EQ(plan[0].row->where("H"), "r:8: [[prewarm]] H");  // lines are those of the file
 }
 
+TEST(Record, SaysWhatACallHadLeftOpen) {
+  Resolved resolved;
+  resolved.specialization = kFirst, resolved.arch = base::Arch::parse("90");
+  EXPECT_EQ(record_row(resolved), record_row(kFirst, resolved.arch));
+  resolved.open = {kFirst.parameters.back().name};
+  const auto decided = parse_plan(record(record_row(resolved)), "r");
+  ASSERT_EQ(decided.size(), 1u);
+  EXPECT_EQ(decided[0].tuned, resolved.open);
+  EXPECT_EQ(decided[0].values.size(), kFirst.parameters.size());
+  EXPECT_EQ(parse_plan(record(record_row(resolved) + record_row(kFirst, resolved.arch)), "r").size(), 2u)
+      << "another call";
+  resolved.undecided = true;
+  const auto undecided = parse_plan(record(record_row(resolved)), "r");
+  ASSERT_EQ(undecided.size(), 1u);
+  EXPECT_TRUE(undecided[0].tuned.empty());
+  EXPECT_EQ(undecided[0].values.size(), kFirst.parameters.size() - 1);
+}
+
 TEST(Record, WithoutItsFirstLineItIsAnOrdinaryPlan) {
   EXPECT_FALSE(is_record("[[prewarm]]\n"));
   EXPECT_EQ(parse_plan("[[prewarm]]\ntemplate = \"a\"\n", "p").size(), 1u);

@@ -71,6 +71,42 @@ TEST(TuneCandidates, MayChangeBitsOnlyWhereTheManifestSaysSo) {
   EXPECT_TRUE(parse(text("tune_changes_bits = true\n")).tune_changes_bits);
 }
 
+/// f<VEC> by 8, tuned over 4, 6 and 16, with one rule for its launches or one alignment.
+Candidates candidates_under(const std::string& rule, const std::string& align = "") {
+  const Manifest m = parse(
+      "format = 1\n[template]\nname = \"f\"\nsource = \"f.cu\"\ninstantiate = \"f<{VEC}>\"\n"
+      "[param.VEC]\nkind = \"int\"\nrange = [1, 64]\ndefault = 8\ntune = [4, 6, 16]\n"
+      "[derive]\nPAIRS = \"VEC / 2\"\nWAVES = \"64 / VEC\"\n" +
+      (rule.empty() ? "" : "[[require]]\nexpr = \"" + rule + "\"\nmessage = \"no\"\n") +
+      "[[arg]]\nname = \"x\"\ntype = \"ptr<f32>\"\n" + (align.empty() ? "" : "align = \"" + align + "\"\n") +
+      "[[arg]]\nname = \"rows\"\ntype = \"i64\"\n[[arg]]\nname = \"step\"\ntype = \"i64\"\n"
+      "[launch]\ngrid = [\"1\"]\nblock = [\"1\"]\n");
+  return tune_candidates(m, {}, kArch);
+}
+using Names = std::vector<std::string>;
+
+TEST(TuneCandidates, TakeEveryLaunchThatTheDefaultTakes) {
+  const auto left = [](const std::string& rule, const std::string& align = "") {
+    return names(candidates_under(rule, align));
+  };
+  EXPECT_EQ(left(""), (Names{"VEC8", "VEC4", "VEC6", "VEC16"}));
+  EXPECT_EQ(left("rows == 1 || step % VEC == 0"), (Names{"VEC8", "VEC4"})) << "6 divides no 8";
+  EXPECT_EQ(left("rows >= 0"), (Names{"VEC8", "VEC4", "VEC6", "VEC16"})) << "reads nothing that is tuned";
+  EXPECT_EQ(left("VEC < 16 || rows > 0"), (Names{"VEC8", "VEC4", "VEC6"})) << "always so of 4 and 6";
+  EXPECT_EQ(left("rows < 1000 || VEC != 4"), (Names{"VEC8", "VEC6", "VEC16"}))
+      << "4 divides 8, and is stricter; 6 and 16 do the same as 8";
+  EXPECT_EQ(left("step % PAIRS == 0"), (Names{"VEC8", "VEC4"})) << "by a derive";
+  EXPECT_EQ(left("rows <= 1000 * VEC"), (Names{"VEC8"})) << "what grows with it";
+  EXPECT_EQ(left("rows % WAVES == 0"), (Names{"VEC8", "VEC16"})) << "4 instead of 8";
+  EXPECT_EQ(left("", "4 * VEC"), (Names{"VEC8", "VEC4"}));
+  EXPECT_EQ(left("", "min(16, 4 * VEC)"), (Names{"VEC8", "VEC4", "VEC6", "VEC16"})) << "as much of all";
+  const Candidates found = candidates_under("", "4 * VEC");
+  ASSERT_EQ(found.refused.size(), 2u);
+  EXPECT_EQ(found.refused[1].first, "VEC=16");
+  EXPECT_NE(found.refused[1].second.find("stricter than the default: argument 'x' is aligned to 4 * VEC"),
+            std::string::npos);
+}
+
 TEST(TuneChoice, TakesThePlacesOfTheFreeParameters) {
   const Manifest m = parse(text());
   const Value values[] = {3};

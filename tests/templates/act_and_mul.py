@@ -61,8 +61,17 @@ def test_every_activation_and_order():
 
 def test_round_gate():
     x = normal(65, 8192)
-    gate = activation("silu", x[:, :4096].double()).to(torch.bfloat16).double()
-    expect_close(run(x, ROUND_GATE=True).view, gate * x[:, 4096:].double(), TOLERANCE["bf16"])
+    gate = activation("silu", x[:, :4096].double()).to(torch.bfloat16)
+    want = (gate.float() * x[:, 4096:].float()).to(torch.bfloat16)
+    differ = float((run(x, ROUND_GATE=True).view.view(torch.int16) != want.view(torch.int16)).float().mean())
+    assert differ < 2e-3, f"{differ:.2%} of the elements are not those of the rounded gate"  # near a tie the approximate gate rounds the other way
+    plain = float((run(x).view.view(torch.int16) != want.view(torch.int16)).float().mean())
+    assert plain > 0.1, "the comparison tells a rounded gate from one that is not"
+
+
+def test_overlap_is_refused():
+    x = normal(4, 8192)
+    expect_refused(lambda: kernel("act_and_mul", T="bf16", D=4096)(x, x, 4, 8192, 8192), "overlap")
 
 
 def test_large():

@@ -230,6 +230,11 @@ def test_eps():
     out, scale = Guarded(5, 256, dtype="e4m3"), Guarded(5, 2, dtype="i32")
     kernel("fp8_quant", T="bf16", H=256, GROUP=128)(out.view, x, 5, 256, 256, None, scale.view, 2, 1, 1e-4 * 448)
     assert bool((scale.view.view(torch.float32) == scale_of(torch.full((5, 2), 0.0, device="cuda"), eps=1e-4 * 448)).all())
+    for pow2 in (False, True):  # no floor is one of 2^-100: a row of zeros has a scale that is normal, and codes of 0
+        x.zero_()
+        kernel("fp8_quant", T="bf16", H=256, GROUP=128, POW2=pow2)(out.view, x, 5, 256, 256, None, scale.view, 2, 1, 0.0)
+        found = scale.view.view(torch.float32)
+        assert bool(((found > 0) & (found < 2.0**-100)).all()) and bool((out.view.view(torch.uint8) == 0).all())
 
 
 def test_large():

@@ -1,15 +1,10 @@
 // fp8_quant, its reference and amax against the CPU: scales and codes bit for bit, the reference in double.
 #include <algorithm>
-#include <cmath>
 
-#include "kiln/error.hpp"
-#include "runtime/service.hpp"
-#include "support/gpu.hpp"
+#include "templates/kernel_fixture.hpp"
 
 namespace kiln::testing {
 namespace {
-
-using runtime::LoadedKernel;
 
 constexpr int kRows = 5;
 constexpr float kLargest = 448, kEps = 1e-10f;
@@ -36,31 +31,8 @@ float power_of_two_from(float scale) {
   return std::ldexp(1.0f, mantissa == 0.5f ? exponent - 1 : exponent);
 }
 
-class Fp8QuantTest : public GpuTest {
+class Fp8QuantTest : public KernelTest {
  protected:
-  void SetUp() override {
-    GpuTest::SetUp();
-    if (!IsSkipped()) service_ = std::make_unique<runtime::Service>(Options{});
-  }
-  void TearDown() override {
-    service_.reset();
-    GpuTest::TearDown();
-  }
-  const LoadedKernel& get(const std::string& name, const std::vector<NamedValue>& named,
-                          source::Which which = source::Which::kernel) {
-    auto& opened = service_->open(name, KILN_DEVICE_CURRENT, "");
-    runtime::GetRequest request;
-    request.which = which;
-    return opened.get(source::positional(opened.origin().manifest, named), request);
-  }
-  template <class... Args>
-  void launch(const LoadedKernel& kernel, Args... args) {
-    const void* data[] = {&args...};
-    kernel.launch(nullptr, detail::ArgTypes<Args...>::value, data, sizeof...(Args));
-    synchronize();
-  }
-  static void* pointer(toolchain::CUdeviceptr address) { return reinterpret_cast<void*>(address); }
-
   // Spans of `span` elements share one of `scales`; all of them, where there is one scale. `null_scale`: as
   // that of SCALING = static, it is not an output.
   void check(const std::vector<NamedValue>& named, int h, int span, const std::vector<std::uint16_t>& x,
@@ -73,11 +45,11 @@ class Fp8QuantTest : public GpuTest {
     const DeviceArray out(*driver_, std::vector<double>(n, NAN));
     const DeviceArray made(*driver_, std::vector<float>(scales.size(), NAN));
     const DeviceArray made_double(*driver_, std::vector<double>(scales.size(), NAN));
-    launch(get("fp8_quant", named), pointer(codes.address()), pointer(dx.address()), kRows, h, h,
+    launch(get_one("fp8_quant", named), pointer(codes.address()), pointer(dx.address()), kRows, h, h,
            pointer(given), pointer(given ? 0 : made.address()), groups, 1, kEps, pointer(amax), parts);
-    launch(get("fp8_quant", named, source::Which::reference), pointer(out.address()), pointer(dx.address()),
-           kRows, h, h, pointer(given), pointer(given ? 0 : made_double.address()), groups, 1, kEps,
-           pointer(amax), parts);
+    launch(get_one("fp8_quant", named, source::Which::reference), pointer(out.address()),
+           pointer(dx.address()), kRows, h, h, pointer(given), pointer(given ? 0 : made_double.address()),
+           groups, 1, kEps, pointer(amax), parts);
     if (!given) {
       EXPECT_EQ(made.host(), scales);
       const auto in_double = made_double.host();
@@ -152,9 +124,9 @@ TEST_F(Fp8QuantTest, ATensorsScaleIsMadeOfThePartsThatAmaxFinds) {
       const DeviceArray dx(*driver_, x);
       const DeviceArray amax(*driver_, std::vector<float>(want.size(), NAN));
       const DeviceArray amax_double(*driver_, std::vector<double>(want.size(), NAN));
-      launch(get("amax", {{"T", Dtype::bf16}, {"H", h}}), pointer(amax.address()), pointer(dx.address()),
+      launch(get_one("amax", {{"T", Dtype::bf16}, {"H", h}}), pointer(amax.address()), pointer(dx.address()),
              kRows, h, parts);
-      launch(get("amax", {{"T", Dtype::bf16}, {"H", h}}, source::Which::reference),
+      launch(get_one("amax", {{"T", Dtype::bf16}, {"H", h}}, source::Which::reference),
              pointer(amax_double.address()), pointer(dx.address()), kRows, h, parts);
       EXPECT_EQ(amax.host(), want);
       EXPECT_EQ(amax_double.host(), std::vector<double>(want.begin(), want.end()));

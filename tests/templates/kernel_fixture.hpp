@@ -25,12 +25,15 @@ class KernelTest : public GpuTest {
     service_.reset();
     GpuTest::TearDown();
   }
-  Pair get(const std::string& name, const std::vector<NamedValue>& named) {
+  const runtime::LoadedKernel& get_one(const std::string& name, const std::vector<NamedValue>& named,
+                                       source::Which which = source::Which::kernel) {
     auto& opened = service_->open(name, KILN_DEVICE_CURRENT, "");
-    const auto values = source::positional(opened.origin().manifest, named);
-    runtime::GetRequest reference;
-    reference.which = source::Which::reference;
-    return {&opened.get(values, {}), &opened.get(values, reference)};
+    runtime::GetRequest request;
+    request.which = which;
+    return opened.get(source::positional(opened.origin().manifest, named), request);
+  }
+  Pair get(const std::string& name, const std::vector<NamedValue>& named) {
+    return {&get_one(name, named), &get_one(name, named, source::Which::reference)};
   }
   template <class... Args>
   void launch(const runtime::LoadedKernel& kernel, Args... args) {
@@ -38,9 +41,10 @@ class KernelTest : public GpuTest {
     kernel.launch(nullptr, detail::ArgTypes<Args...>::value, data, sizeof...(Args));
     synchronize();
   }
+  static void* pointer(toolchain::CUdeviceptr address) { return reinterpret_cast<void*>(address); }
   template <class T>
   static void* pointer(const DeviceArray<T>& array) {
-    return reinterpret_cast<void*>(array.address());
+    return pointer(array.address());
   }
   static void* null() { return nullptr; }
 

@@ -137,6 +137,8 @@ def test_no_tokens_and_refusals():
     assert int(outs[2].view[0]) == 0 and bool((outs[0].view == 0).all()) and bool((outs[1].view == -1).all()) and bool((outs[3].view == -1).all())
     for o in outs:
         o.check("no tokens")
+    ids = torch.zeros(1, 8, device="cuda", dtype=torch.int32)
+    expect_refused(lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64, LOCAL_ONLY=True)(*(o.view for o in outs), ids, 1, 8, 8, 128), "LOCAL_ONLY", "expert_map")
     expect_refused(lambda: kernel("moe_align", E=513, BLOCK=64), "E")
     expect_refused(lambda: kernel("moe_align", E=512, BLOCK=64, THREADS=256), "THREADS")
 
@@ -164,6 +166,9 @@ def bench():
         align = kernel("moe_align", ID="i32", E=experts, BLOCK=block)
         launches = {"kiln": lambda s, e, p, i, ids, align=align, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity),
                     "eager": lambda s, e, p, i, ids, experts=experts, block=block, capacity=capacity: sort_based(ids, experts, block, capacity)}
+        if tokens >= 512 and experts == 256:
+            wide = kernel("moe_align", ID="i32", E=experts, BLOCK=block, CLUSTER=16)  # a candidate: not every GPU has 16 multiprocessors together
+            launches["kiln CLUSTER=16"] = lambda s, e, p, i, ids, align=wide, tokens=tokens, k=k, capacity=capacity: align(s, e, p, i, ids, tokens, k, k, capacity)
         if tokens in (64, 4096) and block == 64:
             launches["compile"] = compiled(launches["eager"])
         for label, peer in peers.get("moe_align").items():

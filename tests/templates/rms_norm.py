@@ -97,6 +97,11 @@ def test_in_place():
         expect_same_bits(x, apart, f"H={h}")
 
 
+def test_in_place_with_another_stride_is_refused():
+    x = normal(4, 8192)
+    expect_refused(lambda: kernel("rms_norm", T="bf16", H=4096)(x, x, normal(4096), 4, 8192, 4096, EPS), "stride", "8192", "4096")
+
+
 def test_special_values():
     for dtype in ("f32", "f16", "bf16"):
         for h in (128, 4096, 65536):
@@ -126,7 +131,8 @@ def test_fused_add():
                 total = x.double() + residual.view.double()
                 out = Guarded(33, h, dtype=dtype)
                 kernel("rms_norm", T=dtype, H=h, FUSED_ADD=True, GEMMA=gemma)(out.view, x, w, 33, h, h, EPS, residual.view, h)
-                expect_close(out.view, reference(total, w, gemma=gemma), TOLERANCE[dtype], f"{dtype} H={h}")
+                # Of the rounded sum it would be 2.4e-3 in bf16: the sum is normalised as it is.
+                expect_close(out.view, reference(total, w, gemma=gemma), {"bf16": 2e-3}.get(dtype, TOLERANCE[dtype]) if h > 64 else TOLERANCE[dtype], f"{dtype} H={h}")
                 expect_same_bits(residual.view, total.to(DTYPES[dtype]) if dtype != "f32" else total.float(), f"residual {dtype} H={h}")
                 out.check()
                 residual.check()

@@ -28,7 +28,7 @@ const char* const kFeatures = R"(
 [[prewarm]]
 template = "rms_norm"
 T = ["f32", "bf16"]
-H = [1, 97, 128, 5001, 28672]
+H = [1, 97, 128, 5001, 28672, 65537]
 FUSED_ADD = [false, true]
 [[prewarm]]
 template = "rms_norm"
@@ -53,8 +53,13 @@ ROUND_GATE = [false, true]
 [[prewarm]]
 template = "softmax"
 T = ["f32", "f16"]
-H = [0, 1, 97, 16384, 32000, 50257, 129280]
+H = [0, 1, 97, 16384, 32000, 32002, 50257, 129280]
 LOG = [false, true]
+[[prewarm]]
+template = "softmax"
+T = ["f32", "bf16"]
+H = 0
+VEC = 1
 [[prewarm]]
 template = "fp8_quant"
 T = ["f32", "bf16"]
@@ -65,7 +70,7 @@ OUT = ["e4m3", "e5m2"]
 [[prewarm]]
 template = "fp8_quant"
 T = ["f32", "f16"]
-H = [1, 97, 7168, 65536]
+H = [1, 97, 7168, 65536, 65537]
 SCALING = ["static", "tensor", "token"]
 [[prewarm]]
 template = "amax"
@@ -80,7 +85,7 @@ ANGLES = ["table", "llama31"]
 [[prewarm]]
 template = "rope"
 T = "f16"
-D = [96, 128]
+D = [96, 128, 288]
 ROTARY = 64
 ANGLES = "theta"
 PAGING = ["slot_mapping", "page_table"]

@@ -153,5 +153,17 @@ TEST(LintDebris, NamesWhereAVariableComesFrom) {
   EXPECT_EQ(origin_of_variable("$str$3"), "strings");
 }
 
+TEST(LintManifest, NamesCandidatesThatNoSearchTakes) {
+  const auto manifest = [](const std::string& candidates) {
+    return kHead + "[param.VEC]\nkind = \"int\"\nvalues = [4, 8, 16]\ndefault = 8\ntune = " + candidates +
+           "\ndoc = \"d\"\n[[arg]]\nname = \"x\"\ntype = \"ptr<T>\"\nalign = \"VEC\"\nshape = "
+           "[\"1\"]\n" +
+           kLaunch + "[[prewarm]]\nT = \"f32\"\n[[prewarm]]\nT = \"f32\"\nVEC = 8\n";
+  };
+  EXPECT_EQ(found(lint(manifest("[4, 8, 16]")), "strict-candidate", "VEC=16"), "warning t.toml:10");
+  EXPECT_EQ(found(lint(manifest("[4, 8, 16]")), "strict-candidate", "VEC=4"), "nothing");
+  EXPECT_EQ(found(lint(manifest("[4, 8]")), "strict-candidate"), "nothing");
+}
+
 }  // namespace
 }  // namespace kiln::cli

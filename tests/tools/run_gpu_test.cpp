@@ -1,16 +1,14 @@
 // `kiln run --check` on a GPU: wrong integers are counted, and right ones are right.
-#include "kiln_process.hpp"
-#include "toolchain/driver.hpp"
+#include "on_gpu.hpp"
 
 namespace kiln::test {
 namespace {
 
-class RunIds : public KilnCompiler {
+class RunIds : public OnGpu<KilnCompiler> {
  protected:
   void SetUp() override {
-    const toolchain::Driver* driver = toolchain::Driver::get();
-    if (!driver || driver->cuInit(0) != 0) GTEST_SKIP() << "no GPU on this machine";
-    KilnCompiler::SetUp();
+    OnGpu::SetUp();
+    if (IsSkipped()) return;
     write(
         "templates/ids.cu",
         "template <int WRONG> __global__ void ids(int* out, int n) {\n"

@@ -21,9 +21,9 @@ class Tune : public KilnCompiler {
           "  for (int i = 0; i < n; ++i) out[i] = double(N) * x[i];\n}\n");
     describe("");
   }
-  /// `more` goes into [template].
+  /// `more` goes into [template]; `rule` is a [[require]] of the launch.
   void describe(const std::string& more, const std::string& candidates = "[32, 64, 256]",
-                const std::string& fallback = "128") const {
+                const std::string& fallback = "128", const std::string& rule = "n > 0") const {
     write("templates/tuned.toml",
           "format = 1\n[template]\nname = \"tuned\"\nsource = \"tuned.cu\"\ninstantiate = \"tuned<{N}, "
           "{THREADS}>\"\n"
@@ -36,7 +36,9 @@ class Tune : public KilnCompiler {
               "[[arg]]\nname = \"out\"\ntype = \"ptr<f32>\"\naccess = \"write\"\nshape = [\"n\"]\n"
               "[[arg]]\nname = \"x\"\ntype = \"ptr<f32>\"\nshape = [\"n\"]\n"
               "[[arg]]\nname = \"n\"\ntype = \"i32\"\nvalue = 100\n"
-              "[[require]]\nexpr = \"n < 1000 || THREADS != 32\"\nmessage = \"32 threads take no {n}\"\n"
+              "[[require]]\nexpr = \"" +
+              rule +
+              "\"\nmessage = \"{THREADS} threads take no {n}\"\n"
               "[launch]\ngrid = [\"1\"]\nblock = [\"THREADS\"]\n"
               "[reference]\nsource = \"tuned.reference.cu\"\ninstantiate = \"tuned_reference<{N}>\"\ngrid = "
               "[\"1\"]\nblock = [\"1\"]\n"

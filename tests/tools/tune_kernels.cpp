@@ -3,6 +3,8 @@
 //   TUNE_US=32=9,64=5          microseconds of a launch with so many threads (default 10)
 //   TUNE_OTHER_BITS=64         a block of so many threads rounds the last bit otherwise
 //   TUNE_WRONG=64              ... computes something else
+//   TUNE_NAN=64                ... writes no number
+//   TUNE_OUTSIDE=64            ... writes behind its output
 //   TUNE_UNSTEADY=1            each launch has other last bits
 //   TUNE_SLEEP_MS=20           each launch takes so long on the wall
 #include <unistd.h>
@@ -11,20 +13,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
-#include "support/fake_driver/kiln_fake.h"
+#include "support/fake_driver/launch_argument.hpp"
 
 namespace {
-
-template <class T>
-T argument(const kiln_fake_launch& launch, unsigned i) {
-  T out{};
-  if (i < launch.argument_count && launch.argument_sizes[i] == sizeof(T))
-    std::memcpy(&out, launch.arguments[i], sizeof out);
-  return out;
-}
 
 long number(const char* name) {
   const char* text = std::getenv(name);
@@ -54,6 +47,8 @@ void tuned(const kiln_fake_launch& k, long factor) {
     if (threads == static_cast<unsigned>(number("TUNE_OTHER_BITS"))) out[i] = last_bit_changed(out[i]);
     if (number("TUNE_UNSTEADY") && launches % 2) out[i] = last_bit_changed(out[i]);
   }
+  if (threads == static_cast<unsigned>(number("TUNE_NAN"))) out[0] = std::nanf("");
+  if (threads == static_cast<unsigned>(number("TUNE_OUTSIDE"))) out[n] = 1;
   if (const long ms = number("TUNE_SLEEP_MS")) ::usleep(static_cast<useconds_t>(1000 * ms));
   kiln_fake_spend(microseconds(threads));
 }
@@ -77,11 +72,15 @@ void compare(const kiln_fake_launch& k) {
   const auto* x = argument<const float*>(k, 1);
   const auto* wanted = argument<const double*>(k, 2);
   for (std::int64_t i = 0; i < argument<std::int64_t>(k, 3); ++i) {
+    sums[4] += 1;
+    if (std::isfinite(x[i]) != std::isfinite(wanted[i])) {
+      sums[3] += 1;
+      continue;
+    }
     const double error = x[i] - wanted[i];
     sums[0] += error * error;
     sums[1] += wanted[i] * wanted[i];
     sums[2] = std::max(sums[2], std::fabs(error));
-    sums[4] += 1;
   }
 }
 

@@ -1,6 +1,7 @@
 // A choice away from the GPU it was made on: by device name, in layers and bundles, in every command that
 // looks.
 #include <filesystem>
+#include <set>
 
 #include "cache/store.hpp"
 #include "tune_fixture.hpp"
@@ -68,6 +69,93 @@ TEST_F(Tune, TheMachinesOwnChoiceBeatsTheLayers) {
   EXPECT_EQ(threads({"N=3"}, layered), "64");
   ASSERT_EQ(tune({"N=3"}, layered).status, 0);
   EXPECT_EQ(threads({"N=3"}, layered), "256");
+}
+
+TEST_F(Tune, ARowThatNamesTheSameKernelBeforeDoesNotHideAChoice) {
+  ASSERT_EQ(tune({"N=3"}).status, 0);
+  write("plan.toml",
+        "[[prewarm]]\ntemplate = \"tuned\"\nN = 3\nTHREADS = 64\n"
+        "[[prewarm]]\ntemplate = \"tuned\"\nN = 3\n");
+  const auto made =
+      kiln({"prewarm", "plan.toml", "--device", kGpu, "--layer", path("layer"), "--json"}, no_gpu()).json();
+  EXPECT_EQ(made["repeats"], 1);
+  EXPECT_EQ(choices({{"KILN_CACHE_DIR", path("none")}, {"KILN_CACHE_LAYERS", path("layer")}}).size(), 1u);
+}
+
+TEST_F(Tune, ALayerFollowsWhatIsTunedAgain) {
+  const Arguments fill{"prewarm", "--device", kGpu, "--layer", path("layer")};
+  const Environment elsewhere =
+      gpu("", {{"KILN_CACHE_DIR", path("elsewhere")}, {"KILN_CACHE_LAYERS", path("layer")}});
+  ASSERT_EQ(tune({"N=3"}).status, 0);
+  ASSERT_EQ(kiln(fill, no_gpu()).status, 0);
+  EXPECT_EQ(threads({"N=3"}, elsewhere), "64");
+  ASSERT_EQ(tune({"N=3"}, gpu("256=5")).status, 0);
+  ASSERT_EQ(kiln(fill, no_gpu()).status, 0);
+  EXPECT_EQ(threads({"N=3"}, elsewhere), "256");
+}
+
+/// What a process that was tuned to 64 threads records when it asks for N = 3.
+constexpr const char* kRecord =
+    "# kiln record 1\n[[prewarm]]\ntemplate = \"tuned\"\narch = \"sm_90a\"\nN = \"3\"\nTHREADS = "
+    "\"64\"\ntuned = [\"THREADS\"]\n# end\n";
+
+TEST_F(Tune, ARecordMakesALayerOfItsChoices) {
+  write("record", kRecord);
+  const std::string layer = path("layer");
+  const Arguments fill{"prewarm", "record", "--device", kGpu, "--layer", layer};
+  Arguments check = fill;
+  check.push_back("--check");
+  ASSERT_EQ(kiln(fill, no_gpu()).status, 0);
+  EXPECT_EQ(kiln(check, no_gpu()).status, 0);
+  const Environment elsewhere =
+      gpu("", {{"KILN_CACHE_DIR", path("elsewhere")}, {"KILN_CACHE_LAYERS", layer}});
+  const auto run = kiln({"run", "tuned", "N=3", "--json"}, elsewhere).json();
+  EXPECT_EQ(run["params"]["THREADS"], "64");
+  EXPECT_EQ(run["outcome"], "layer");
+  const auto listed = choices(elsewhere);
+  ASSERT_EQ(listed.size(), 1u);
+  EXPECT_EQ(listed[0]["params"]["N"], "3");
+  // What this machine was tuned to meanwhile is not what was recorded.
+  ASSERT_EQ(tune({"N=3"}, gpu("256=5")).status, 0);
+  ASSERT_EQ(kiln(fill, no_gpu()).status, 0);
+  EXPECT_EQ(threads({"N=3"}, elsewhere), "64");
+  const Finished bare = kiln({"prewarm", "record", "--layer", path("bare")}, gpu());
+  EXPECT_EQ(bare.status, 0);
+  EXPECT_NE(bare.err.find("without --device"), std::string::npos) << bare.err;
+}
+
+TEST_F(Tune, ARecordFillsACacheThatWasNeverTuned) {
+  write("record", kRecord);
+  EXPECT_EQ(kiln({"prewarm", "record", "--check"}, gpu()).status, 3);
+  ASSERT_EQ(kiln({"prewarm", "record"}, gpu()).status, 0);
+  EXPECT_EQ(kiln({"prewarm", "record", "--check"}, gpu()).status, 0);
+  EXPECT_EQ(threads({"N=3"}), "64") << "this GPU's";
+  ASSERT_EQ(kiln({"bundle", "export", "a.kiln", "record"}, gpu()).status, 0);
+  const Environment elsewhere = gpu("", {{"KILN_CACHE_DIR", path("elsewhere")}});
+  ASSERT_EQ(kiln({"bundle", "import", "a.kiln"}, elsewhere).status, 0);
+  EXPECT_EQ(threads({"N=3"}, elsewhere), "64");
+}
+
+TEST_F(Tune, ARecordLeavesWhatAMachineWasTunedToAndMakesThatToo) {
+  write("record", kRecord);
+  ASSERT_EQ(tune({"N=3"}, gpu("256=5")).status, 0);
+  const auto made = kiln({"prewarm", "record", "--json"}, gpu()).json();
+  std::set<std::string> threads_made;
+  for (const auto& entry : made["entries"])
+    threads_made.insert(entry["params"]["THREADS"].get<std::string>());
+  EXPECT_EQ(threads_made, (std::set<std::string>{"64", "256"}));
+  EXPECT_EQ(threads({"N=3"}), "256");
+}
+
+TEST_F(Tune, ADeviceThatNothingWasTunedForIsAUsageError) {
+  ASSERT_EQ(tune({"N=3"}).status, 0);
+  write("plan.toml", "[[prewarm]]\ntemplate = \"tuned\"\nN = 3\n");
+  const Finished plan = kiln({"bundle", "export", "a.kiln", "plan.toml", "--device", "H300"}, no_gpu());
+  EXPECT_EQ(plan.status, 2);
+  EXPECT_NE(plan.err.find("nothing that is asked for was tuned for a device called 'H300'"),
+            std::string::npos)
+      << plan.err;
+  EXPECT_EQ(kiln({"bundle", "export", "a.kiln", "-t", "tuned", "--device", kGpu}, no_gpu()).status, 2);
 }
 
 TEST_F(Tune, BundlesCarryChoices) {

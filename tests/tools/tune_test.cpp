@@ -75,14 +75,64 @@ TEST_F(Tune, AKernelWithoutSteadyBitsIsSaidToBeOne) {
 }
 
 TEST_F(Tune, WhatDoesNotTakeTheCallIsLeftOut) {
-  const Finished r = tune({"N=7", "n=2000"}, gpu("32=1,64=1,256=9"));
+  describe("", "[32, 64, 256]", "128", "n < 1000 || THREADS != 32");
+  const Finished r = tune({"N=7"}, gpu("32=1,64=1,256=9"));  // of 100, which 32 threads would take
   ASSERT_EQ(r.status, 0) << r.err;
   const auto result = r.json()["results"][0];
-  EXPECT_EQ(result["refused"][0]["candidate"], "THREADS=64");
-  EXPECT_NE(result["refused"][0]["why"].get<std::string>().find("no 64 for 7"), std::string::npos);
-  EXPECT_NE(result["candidates"][1]["dropped"].get<std::string>().find("32 threads take no 2000"),
-            std::string::npos);
+  ASSERT_EQ(result["refused"].size(), 2u);
+  EXPECT_EQ(result["refused"][0]["candidate"], "THREADS=32");
+  for (const char* text : {"stricter than the default", "n < 1000 || THREADS != 32"})
+    EXPECT_NE(result["refused"][0]["why"].get<std::string>().find(text), std::string::npos) << result;
+  EXPECT_EQ(result["refused"][1]["candidate"], "THREADS=64");
+  EXPECT_NE(result["refused"][1]["why"].get<std::string>().find("no 64 for 7"), std::string::npos);
+  EXPECT_EQ(result["candidates"].size(), 2u);
   EXPECT_EQ(result["chosen"]["THREADS"], "256");
+}
+
+/// The same kernel without its [reference].
+std::string without_reference(std::string manifest) {
+  const auto at = manifest.find("[reference]");
+  return manifest.erase(at, manifest.find("[[prewarm]]") - at);
+}
+
+TEST_F(Tune, ACandidateThatWritesOutsideIsRefusedAlsoWithoutAReference) {
+  const Environment outside = gpu("256=5", {{"TUNE_OUTSIDE", "256"}});
+  for (const bool checked : {true, false}) {
+    if (!checked)
+      write("templates/tuned.toml", without_reference(base::read_file(path("templates/tuned.toml"))->bytes));
+    const Finished r = tune({"N=3"}, outside);
+    EXPECT_EQ(r.status, 1) << checked;
+    for (const char* text : {"THREADS=256", "'out'", "writes outside of its bounds"})
+      EXPECT_NE(r.err.find(text), std::string::npos) << text << " in: " << r.err;
+    EXPECT_EQ(choices().size(), 0u);
+  }
+}
+
+TEST_F(Tune, NumbersThatAreNoneAreSaidToBe) {
+  const Finished r = tune({"N=3"}, gpu("256=5", {{"TUNE_NAN", "256"}}));
+  EXPECT_EQ(r.status, 1);
+  for (const char* text : {"THREADS=256", "'out'", "of 1 elements", "not a finite number"})
+    EXPECT_NE(r.err.find(text), std::string::npos) << text << " in: " << r.err;
+}
+
+TEST_F(Tune, TimesThatAreNoneStoreNothing) {
+  for (const char* us : {"64=0", "64=-5", "64=nan", "64=inf", "128=0"}) {
+    const Finished r = tune({"N=3"}, gpu(us));
+    EXPECT_EQ(r.status, 1) << us;
+    EXPECT_NE(r.err.find("nothing can be chosen by that"), std::string::npos) << us << ": " << r.err;
+    EXPECT_EQ(choices().size(), 0u) << us;
+  }
+}
+
+TEST_F(Tune, WhatIsStoredIsToldWhenALaterCallFails) {
+  // N = 7: its default is refused.
+  describe("", "[32, 64, 256]", "64");
+  const Finished r = tune({"N=3,7,4"}, gpu("256=5"));
+  EXPECT_EQ(r.status, 2) << r.err;
+  ASSERT_EQ(r.json()["results"].size(), 1u) << r.out;
+  EXPECT_EQ(r.json()["results"][0]["params"]["N"], "3");
+  EXPECT_EQ(r.json()["error"]["code"], "requirement");
+  EXPECT_EQ(choices().size(), 1u);
 }
 
 TEST_F(Tune, AGivenParameterBeatsTheChoice) {
@@ -141,6 +191,8 @@ TEST_F(Tune, WhatCannotBeTunedIsAUsageError) {
           no_gpu());
   refused({"tune", "tuned", "N=3", "rows=1"}, "no parameter or scalar argument 'rows'", gpu());
   refused({"tune", "tuned", "N="}, "'N=' has no value", gpu());
+  refused({"tune", "--list", "tuned", "N=3"}, "--list takes a template's name and no values", no_gpu());
+  refused({"tune", "tuned", "N=3", "--arch", "sm_80"}, "this GPU is sm_90a", gpu());
   const Finished r = kiln({"tune", "tuned", "N=3"}, no_gpu());
   EXPECT_EQ(r.status, 1);
   EXPECT_NE(r.err.find("no CUDA driver"), std::string::npos) << r.err;

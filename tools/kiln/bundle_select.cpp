@@ -23,6 +23,10 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
   pipeline.use_places(stores.places());
   const PrewarmPlan plan = make_plan(context, flags.plans, context.target_archs(), {flags.device, true});
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
+  if (!flags.device.empty() && plan.choices.empty())
+    throw Error(Errc::invalid_argument,
+                "--device: nothing that is asked for was tuned for a device called '" + flags.device +
+                    "' ('kiln tune --list' shows what was)");
   Selection out;
   std::set<Key> keys;
   std::set<std::pair<std::string, std::string>> exported;  // templates and archs, whose choices come along
@@ -33,7 +37,8 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
     if (found) {
       keys.insert(found->image->key);
       exported.emplace(task.specialization().template_name, task.resolved.arch.name());
-    } else {
+    }
+    if (!found || task.choice_missing) {
       out.missing.push_back(task.label);
     }
   }
@@ -54,6 +59,9 @@ Selection select_entries(Context& context, const SelectionFlags& flags, BundleSt
   if (!flags.all && flags.plans.empty() && flags.templates.empty() && !by_arch)
     throw Error(Errc::invalid_argument,
                 "say what to export: plans or records, -t NAME, --arch ARCH, or --all");
+  if (flags.plans.empty() && !flags.device.empty())
+    throw Error(Errc::invalid_argument,
+                "--device says how the rows of a plan are resolved: without a plan every choice comes along");
   if (!flags.plans.empty()) return of_plan(context, flags, stores);
   std::vector<std::string> archs;
   if (by_arch)

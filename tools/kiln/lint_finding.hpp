@@ -22,12 +22,13 @@ using LintFindings = std::vector<LintFinding>;
 using Severity = LintFinding::Severity;
 
 /// Stable: scripts name them in --allow.
-inline constexpr std::array<std::string_view, 25> kLintIds = {
-    "manifest",       "missing-file",    "unused-parameter",     "unused-derive", "unused-export",
-    "unused-runtime", "shape-in-define", "no-reference",         "no-tolerance",  "no-shape",
-    "no-doc",         "no-summary",      "no-prewarm",           "no-cost",       "no-limits",
-    "not-compiled",   "compile",         "argument-layout",      "block",         "cluster",
-    "debris",         "spills",          "performance-warnings", "unpublishable", "computed-include"};
+inline constexpr std::array<std::string_view, 26> kLintIds = {
+    "manifest",        "missing-file",    "unused-parameter",     "unused-derive", "unused-export",
+    "unused-runtime",  "shape-in-define", "no-reference",         "no-tolerance",  "no-shape",
+    "no-doc",          "no-summary",      "no-prewarm",           "no-cost",       "no-limits",
+    "not-compiled",    "compile",         "argument-layout",      "block",         "cluster",
+    "debris",          "spills",          "performance-warnings", "unpublishable", "computed-include",
+    "strict-candidate"};
 
 inline std::uint64_t count(const LintFindings& findings, Severity severity) {
   return static_cast<std::uint64_t>(std::count_if(

@@ -1,8 +1,14 @@
 #include "lint_manifest.hpp"
 
+#include <map>
+#include <set>
+
 #include "base/text.hpp"
+#include "kiln/error.hpp"
 #include "lint_uses.hpp"
 #include "source/braces.hpp"
+#include "source/plan.hpp"
+#include "source/tune.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -22,6 +28,7 @@ class Lint {
     shapes(manifest_);
     for (const auto& entry : manifest_.entries) shapes(*entry);
     docs();
+    strict_candidates();
     if (!manifest_.internal) left_out();
     return std::move(out_);
   }
@@ -114,6 +121,32 @@ class Lint {
     if (manifest_.summary.empty())
       add("no-summary", Severity::note, lines_.of({"template"}),
           "no summary, which 'kiln templates' lists: add one line to [template]");
+  }
+
+  /// Candidates that no [[prewarm]] row could take, each time because they take less than the default.
+  void strict_candidates() {
+    std::map<std::pair<std::string, std::string>, std::string> refused;  // parameter and value -> why
+    std::set<std::pair<std::string, std::string>> taken;
+    for (const source::PlannedSpecialization& row : source::shipped_plan(manifest_)) {
+      const base::Arch arch = base::Arch::parse(row.arch.empty() ? "sm_90a" : row.arch);
+      std::vector<NamedValue> named;
+      for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
+      try {
+        const source::Candidates found =
+            source::tune_candidates(manifest_, source::positional(manifest_, named), arch);
+        for (const source::Candidate& candidate : found.all)
+          for (const Parameter& p : candidate.chosen) taken.emplace(p.name, p.value);
+        for (const auto& [candidate, why] : found.refused)
+          if (const auto equals = candidate.find('=');
+              why.starts_with("stricter") && candidate.find(' ') == std::string::npos)
+            refused.emplace(std::pair(candidate.substr(0, equals), candidate.substr(equals + 1)), why);
+      } catch (const Error&) {  // a row that its arch has no kernel for
+      }
+    }
+    for (const auto& [candidate, why] : refused)
+      if (!taken.contains(candidate))
+        add("strict-candidate", Severity::warning, lines_.of({"param", candidate.first}),
+            "no search takes " + candidate.first + '=' + candidate.second + " of `tune`: " + why);
   }
 
   void left_out() {

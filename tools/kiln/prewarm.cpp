@@ -42,7 +42,8 @@ constexpr const char* kHelp =
     "that cannot be written is an error.\n"
     "--device NAME takes what 'kiln tune' chose on a device of that name, also where there is no GPU; a "
     "layer\n"
-    "gets the choices that were used.\n"
+    "gets the choices that were used. A record's rows say what was tuned where they were recorded: that\n"
+    "becomes a choice for the device where there is none (in a layer in any case).\n"
     "'kiln report' draws the last run that compiled something.\n"
     "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
     "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
@@ -65,22 +66,12 @@ class LayerUnderWork {
   /// Choices of the configured places hold as well, and those that are used come along.
   void look_for_choices(const runtime::Config& config) {
     const runtime::Places places = view_places(config).places;
-    std::vector<std::shared_ptr<cache::Store>> stores{store_};
+    std::vector<std::shared_ptr<cache::Store>> stores;
     for (const auto& store : {places.writable, places.readable})
       if (store) stores.push_back(store);
     for (auto& layer : runtime::open_layers(config)) stores.push_back(std::move(layer));
+    stores.push_back(store_);  // last: it may have what an earlier run put there
     pipeline_.use_choices_of(std::move(stores));
-  }
-  void put_choices(const PrewarmPlan& plan) const {
-    for (const PlannedTask& task : plan.tasks) {
-      const auto record = task.choice ? pipeline_.choice_record(*task.choice) : std::nullopt;
-      if (!record) continue;
-      const cache::PutResult put =
-          store_->put(*task.choice, *record, store_->put_wait(), cache::Existing::replaced);
-      if (put.put != cache::Put::stored && put.put != cache::Put::present)
-        throw Error(Errc::io, "the tuned choice of " + task.label + " could not be written into '" +
-                                  store_->directory() + "': " + put.detail);
-    }
   }
   void share() const {
     pipeline_.flush();
@@ -91,6 +82,21 @@ class LayerUnderWork {
   runtime::Pipeline& pipeline_;
   std::shared_ptr<cache::Store> store_;
 };
+
+/// What was recorded, in whatever is filled; a layer gets what was taken from elsewhere as well.
+void put_choices(runtime::Pipeline& pipeline, const PrewarmPlan& plan, bool is_layer) {
+  const auto store = pipeline.store();
+  for (const PlannedChoice& choice : plan.choices) {
+    auto record = choice.record;
+    if (!record && is_layer) record = pipeline.choice_record(choice.key);
+    if (!record) continue;
+    const cache::PutResult put =
+        store->put(choice.key, *record, store->put_wait(), cache::Existing::replaced);
+    if (put.put != cache::Put::stored && put.put != cache::Put::present)
+      throw Error(Errc::io, "the tuned choice of " + choice.label + " could not be written into '" +
+                                store->directory() + "': " + put.detail);
+  }
+}
 
 /// False, and said on stderr, when it cannot be written: the work is done and is reported all the same.
 bool wrote_trace(const std::string& path, const NotedRun& run) {
@@ -123,7 +129,10 @@ int prewarm(Context& context, const Arguments& arguments) {
   // What this machine has must not matter for a layer that is made here, unless it was asked for.
   if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
   const PrewarmPlan plan = make_plan(context, arguments.plans, context.target_archs(),
-                                     {arguments.device, arguments.layer.empty()});
+                                     {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
+  if (plan.without_device > 0 && layer)
+    base::warn(counted(plan.without_device, "row was", "rows were") +
+               " tuned where recorded; without --device NAME the layer gets the kernels and no choices");
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
@@ -134,7 +143,7 @@ int prewarm(Context& context, const Arguments& arguments) {
                    arguments.strict ? compile::Strictness::strict : compile::Strictness::declared});
   const cache::Store& store = *service.pipeline().store();
   const NotedRun run = noted_run(plan, result);
-  if (layer) layer->put_choices(plan);
+  put_choices(service.pipeline(), plan, layer.has_value());
   if (layer)
     layer->share();  // without a note: what goes into an image is the same whenever it was made
   else if (store.writable())

@@ -6,7 +6,9 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "compile/tuned_choice.hpp"
 #include "kiln/error.hpp"
+#include "kiln/kiln.h"
 #include "output.hpp"
 #include "plan_text.hpp"
 #include "runtime/recorder.hpp"
@@ -65,23 +67,85 @@ std::vector<PlannedSpecialization> read_rows(source::Catalog& catalog, Origins& 
   return rows;
 }
 
-PlannedTask make_task(Context& context, Origins& origins, const PlannedSpecialization& row, base::Arch arch,
-                      const PlanDevice& device) {
+struct Making {
+  Context& context;
+  Origins& origins;
+  const PlanDevice& device;
+  PrewarmPlan& plan;
+};
+
+PlannedTask task_of(const PlannedSpecialization& row, const std::shared_ptr<const source::Template>& origin,
+                    source::Resolved resolved, const std::vector<Parameter>& tuned) {
   PlannedTask task;
-  task.origin = origins.open(row.template_name);
-  const source::Manifest& manifest = task.origin->manifest;
+  task.origin = origin;
+  task.label = row.template_name + ' ' + text_of(row.values) + ' ' + resolved.arch.name();
+  if (!tuned.empty()) task.label += " tuned " + text_of(tuned);
+  task.resolved = std::move(resolved), task.tuned = tuned;
+  return task;
+}
+
+cache::Record record_of(const source::Manifest& manifest, const runtime::RecordedCall& recorded,
+                        const compile::MadeChoiceKey& made, const std::string& device) {
+  compile::TunedChoice choice;
+  choice.template_name = manifest.name, choice.arch = recorded.plain.arch.name(), choice.device = device;
+  for (const Parameter& p : recorded.plain.specialization.parameters) {
+    const auto same = [&](const Parameter& chosen) { return chosen.name == p.name; };
+    if (std::none_of(recorded.chosen.begin(), recorded.chosen.end(), same)) choice.fixed.push_back(p);
+  }
+  choice.chosen = recorded.chosen;
+  choice.kiln_version = kiln_version();  // never measured here: no timings, and no time
+  return {compile::encode(choice), made.text, {}};
+}
+
+/// A row as it was recorded. The call that had left `tuned` open is to get these values on the device: where
+/// no choice says so, one is planned; where another one stays, what that gives is made as well.
+std::vector<PlannedTask> recorded_tasks(Making& making, const PlannedSpecialization& row,
+                                        const std::shared_ptr<const source::Template>& origin,
+                                        const runtime::RecordedCall& recorded, source::Resolved resolved,
+                                        const std::string& device) {
+  runtime::Pipeline& pipeline = making.context.service().pipeline();
+  std::vector<PlannedTask> out;
+  out.push_back(task_of(row, origin, std::move(resolved), recorded.chosen));
+  const compile::MadeChoiceKey made =
+      pipeline.choice_key(source::instantiate(origin, recorded.plain), recorded.free, device);
+  const auto found = pipeline.find_choice(made, base::Deadline::never()).found;
+  const bool agrees = found ? found->choice.chosen == recorded.chosen
+                            : out.front().resolved.specialization == recorded.plain.specialization;
+  const bool replaced = !agrees && (!found || making.device.record_wins);
+  if (found || replaced)
+    making.plan.choices.push_back(
+        {made.key, out.front().label,
+         replaced ? std::optional(record_of(origin->manifest, recorded, made, device)) : std::nullopt});
+  out.front().choice_missing = replaced;
+  if (agrees || replaced) return out;
+  runtime::TunedCall call =
+      runtime::resolve_tuned(pipeline, origin, recorded.call, recorded.plain.arch, device);
+  out.push_back(task_of(row, origin, std::move(call.resolved), call.tuned));
+  return out;
+}
+
+std::vector<PlannedTask> make_tasks(Making& making, const PlannedSpecialization& row, base::Arch arch) {
+  const auto& origin = making.origins.open(row.template_name);
+  const source::Manifest& manifest = origin->manifest;
   std::vector<NamedValue> named;
   for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
+  const std::vector<Value> values = source::positional(manifest, named);
+  const PlanDevice& device = making.device;
   std::string name;  // asked for only where it matters: it takes a driver
-  if (has_tune(manifest)) name = device.this_gpu ? context.target_device(device.said, arch) : device.said;
-  runtime::TunedCall call = runtime::resolve_tuned(context.service().pipeline(), task.origin,
-                                                   source::positional(manifest, named), arch, name);
-  task.resolved = std::move(call.resolved);
-  task.choice = call.choice;
-  task.label = row.template_name + ' ' + text_of(row.values) + ' ' + arch.name();
-  if (!call.tuned.empty()) task.label += " tuned " + text_of(call.tuned);
-  task.tuned = std::move(call.tuned);
-  return task;
+  if (has_tune(manifest))
+    name = device.this_gpu ? making.context.target_device(device.said, arch) : device.said;
+  runtime::TunedCall call =
+      runtime::resolve_tuned(making.context.service().pipeline(), origin, values, arch, name);
+  if (!row.tuned.empty()) {
+    const auto recorded = runtime::recorded_call(*origin, values, row.tuned, arch);
+    if (recorded && name.empty()) ++making.plan.without_device;
+    if (recorded && !name.empty())
+      return recorded_tasks(making, row, origin, *recorded, std::move(call.resolved), name);
+  }
+  std::vector<PlannedTask> out;
+  out.push_back(task_of(row, origin, std::move(call.resolved), call.tuned));
+  if (call.choice) making.plan.choices.push_back({*call.choice, out.front().label});
+  return out;
 }
 
 /// The key of the row that `error` is about.
@@ -119,16 +183,22 @@ PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
   PrewarmPlan plan;
   Origins origins(catalog);
   source::PlanNotes notes;
-  std::set<std::string> seen;
+  std::map<std::string, std::size_t> seen;
+  Making making{context, origins, device, plan};
   for (const PlannedSpecialization& row : read_rows(catalog, origins, files, notes)) {
     const bool own_arch = !row.arch.empty();
     for (const base::Arch& arch : own_arch ? std::vector{base::Arch::parse(row.arch)} : archs) {
       try {
-        PlannedTask task = make_task(context, origins, row, arch, device);
-        if (seen.insert(task.specialization().to_string() + ' ' + arch.name()).second)
-          plan.tasks.push_back(std::move(task));
-        else
-          ++plan.repeats;
+        for (PlannedTask& task : make_tasks(making, row, arch)) {
+          const auto [known, fresh] =
+              seen.emplace(task.specialization().to_string() + ' ' + arch.name(), plan.tasks.size());
+          if (!fresh) {
+            ++plan.repeats;
+            plan.tasks[known->second].choice_missing |= task.choice_missing;
+          } else {
+            plan.tasks.push_back(std::move(task));
+          }
+        }
       } catch (const Error& error) {
         // A template that an arch has no kernel for is a mistake in a row that names the arch, and none in a
         // plan for several.

@@ -149,7 +149,8 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
 std::vector<bool> check_coverage(runtime::Pipeline& pipeline, const PrewarmPlan& plan) {
   std::vector<bool> out;
   for (const PlannedTask& task : plan.tasks) {
-    out.push_back(pipeline.look(source::instantiate(task.origin, task.resolved)).has_value());
+    out.push_back(!task.choice_missing &&
+                  pipeline.look(source::instantiate(task.origin, task.resolved)).has_value());
   }
   return out;
 }

@@ -105,7 +105,14 @@ int list(const Context& context, const TuneFlags& flags) {
   return kDone;
 }
 
-int report_rows(const Context& context, const TuneFlags& flags, const std::vector<TunedRow>& rows) {
+/// What ended a run of several calls before its last.
+struct Thrown {
+  Errc code = Errc::ok;
+  std::string message;
+};
+
+int report_rows(const Context& context, const TuneFlags& flags, const std::vector<TunedRow>& rows,
+                const Thrown& thrown = {}) {
   std::string wrong;
   bool interrupted = false;
   for (const TunedRow& row : rows) {
@@ -116,11 +123,18 @@ int report_rows(const Context& context, const TuneFlags& flags, const std::vecto
   if (context.json) {
     Json out{{"schema", context.schema()}, {"results", Json::array()}};
     for (const TunedRow& row : rows) out["results"].push_back(json_of(flags.name, row, flags.dry));
-    if (!wrong.empty()) out["error"] = {{"code", "wrong_candidate"}, {"message", wrong}};
+    if (thrown.code != Errc::ok)
+      out["error"] = {{"code", name_of(thrown.code)}, {"message", thrown.message}};
+    else if (!wrong.empty())
+      out["error"] = {{"code", "wrong_candidate"}, {"message", wrong}};
     print_json(out);
   }
   std::fflush(stdout);
   if (!wrong.empty()) std::fprintf(stderr, "kiln: error: %s\n", wrong.c_str());
+  if (thrown.code != Errc::ok) {
+    std::fprintf(stderr, "kiln: error: %s\n", thrown.message.c_str());
+    return exit_of(thrown.code);
+  }
   if (interrupted) std::fprintf(stderr, "kiln: interrupted; what was not finished is not stored\n");
   return interrupted ? kInterrupted : wrong.empty() ? kDone : kFailed;
 }
@@ -137,6 +151,8 @@ int dry_run(Context& context, const TuneFlags& flags) {
 }
 
 int tune(Context& context, const TuneFlags& flags) {
+  if (flags.list && (!flags.assignments.empty() || flags.all_prewarm))
+    throw Error(Errc::invalid_argument, "--list takes a template's name and no values: it tunes nothing");
   if (flags.list) return list(context, flags);
   if (flags.name.empty())
     throw Error(Errc::invalid_argument, "template is required (see 'kiln tune --help')");
@@ -145,18 +161,27 @@ int tune(Context& context, const TuneFlags& flags) {
   runtime::Service& service = context.service();
   runtime::KernelTemplate& opened = service.open(flags.name, KILN_DEVICE_CURRENT, "");
   const base::Arch arch = opened.target().arch;
+  if (!context.arch.empty() && context.target_arch() != arch)
+    throw Error(Errc::invalid_argument, "--arch " + context.arch + " was asked for, and this GPU is " +
+                                            arch.name() + ": a search runs what it times");
   std::vector<TunedRow> rows;
   for (const TuneRequest& request : requests_of(opened.origin().manifest.on(arch), flags, arch)) {
-    TunedRow& row = rows.emplace_back();
+    TunedRow row;
     row.arch = arch.name(), row.device = gpu.facts().name;
-    row.result = search(context, gpu, opened, request);
-    if (row.result.error.empty() && !row.result.interrupted) {
-      const auto store = service.pipeline().store();
-      store_choice(store.get(), row.result);
-      row.directory = store->directory();
+    try {
+      row.result = search(context, gpu, opened, request);
+      if (row.result.error.empty() && !row.result.interrupted) {
+        const auto store = service.pipeline().store();
+        store_choice(store.get(), row.result);
+        row.directory = store->directory();
+      }
+    } catch (const Error& error) {
+      if (rows.empty()) throw;
+      return report_rows(context, flags, rows, {error.code(), error.what()});  // what is stored is told
     }
-    if (!context.json) print_row(flags.name, row, false);
-    if (row.result.interrupted) break;
+    rows.push_back(std::move(row));
+    if (!context.json) print_row(flags.name, rows.back(), false);
+    if (rows.back().result.interrupted) break;
     opened.release();  // nobody launches them any more
   }
   return report_rows(context, flags, rows);

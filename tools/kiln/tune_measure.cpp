@@ -1,10 +1,12 @@
 #include "tune_measure.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
 #include <map>
 
 #include "base/hash.hpp"
-#include "run_check.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -27,19 +29,33 @@ std::vector<std::uint64_t> sizes_of(const RunCase& run) {
 
 }  // namespace
 
-std::vector<WrittenBits> written_bits(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed) {
+Written written_bits(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed) {
   const toolchain::Driver& driver = run.gpu().driver();
   const BufferSet buffers = run.make_buffers(seed);
   run.launch(kernel, RunCase::addresses_of(buffers), nullptr);
   driver.check(driver.cuCtxSynchronize(), "cuCtxSynchronize", "running " + kernel.specialization());
-  std::vector<WrittenBits> out;
+  Written out;
   std::string bytes;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
+    if (out.outside.empty() && buffers[i].bytes() && !buffers[i].intact())
+      out.outside = run.manifest().arguments[i].name;
     if (!run.is_written(i)) continue;
     bytes.resize(buffers[i].bytes());
     driver.check(driver.cuMemcpyDtoH(bytes.data(), buffers[i].address(), bytes.size()), "cuMemcpyDtoH");
-    out.push_back({run.manifest().arguments[i].name, base::digest_of(bytes)});
+    out.bits.push_back({run.manifest().arguments[i].name, base::digest_of(bytes)});
   }
+  return out;
+}
+
+std::string what_is_wrong(const CheckedArgument& argument) {
+  char out[128];
+  if (argument.mismatched_nonfinite > 0)
+    std::snprintf(out, sizeof out,
+                  "is wrong: of %llu elements either it or the reference is not a finite number",
+                  static_cast<unsigned long long>(argument.mismatched_nonfinite));
+  else
+    std::snprintf(out, sizeof out, "is wrong: relative RMS %.2e against the reference, allowed %.1e",
+                  argument.relative_rms, argument.tolerance);
   return out;
 }
 
@@ -68,7 +84,13 @@ std::vector<double> time_in_turns(const std::vector<TimedKernel>& kernels, std::
       times[at].push_back(timers[at]->replay(kWarmups, kReplays) / cold_launches(*kernels[at].run).launches);
     }
   std::vector<double> out;
-  for (std::vector<double>& each : times) out.push_back(median(std::move(each)));
+  for (std::vector<double>& each : times) {
+    const double us = median(std::move(each));
+    if (!std::isfinite(us) || us <= 0)
+      throw Error(Errc::driver, "timing " + kernels[out.size()].kernel->specialization() + " gave " +
+                                    std::to_string(us) + " us: nothing can be chosen by that");
+    out.push_back(us);
+  }
   return out;
 }
 

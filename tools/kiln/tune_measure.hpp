@@ -7,6 +7,7 @@
 
 #include "kiln/digest.hpp"
 #include "run_case.hpp"
+#include "run_check.hpp"
 
 namespace kiln::cli {
 
@@ -21,11 +22,20 @@ struct WrittenBits {
   std::string argument;
   Digest digest;
 };
-/// Of each, after one launch on fresh inputs of `seed`. Throws Error.
-std::vector<WrittenBits> written_bits(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed);
+/// What a launch has left in memory.
+struct Written {
+  std::vector<WrittenBits> bits;
+  std::string outside;  ///< the argument beside whose buffer something was written; empty: none
+};
+/// After one launch on fresh inputs of `seed`. Throws Error.
+Written written_bits(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed);
+
+/// Of one that is not ok, with its buffers intact.
+std::string what_is_wrong(const CheckedArgument& argument);
 
 /// Microseconds of one launch of each, L2-cold as bench() has it: medians of rounds in which they take turns,
-/// so that a clock that changes meanwhile changes them all. Throws Error.
+/// so that a clock that changes meanwhile changes them all. Throws Error, also where a time is none (a timer
+/// that does not run).
 std::vector<double> time_in_turns(const std::vector<TimedKernel>& kernels, std::uint64_t seed);
 
 }  // namespace kiln::cli

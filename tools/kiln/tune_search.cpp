@@ -154,22 +154,19 @@ class Search {
   }
 
   void check(RunCase& call, const Runner& runner, const std::string& size) {
-    if (reference_) {
-      for (const CheckedArgument& argument : cli::check(call, *runner.kernel, *reference_, request_.seed)) {
-        if (argument.ok) continue;
-        char figures[96];
-        std::snprintf(figures, sizeof figures,
-                      "is wrong: relative RMS %.2e against the reference, allowed %.1e",
-                      argument.relative_rms, argument.tolerance);
-        return fail(runner, size, argument.name, figures);
-      }
-    }
-    const std::vector<WrittenBits> written = written_bits(call, *runner.kernel, request_.seed);
-    if (runner.tried == 0) bits_ = written;
+    const Written written = written_bits(call, *runner.kernel, request_.seed);
+    if (!written.outside.empty())
+      return fail(runner, size, written.outside, "is wrong: the kernel writes outside of its bounds");
+    if (runner.tried == 0) bits_ = written.bits;
     if (runner.tried == 0 && !manifest_.tune_changes_bits)
-      return compare(written_bits(call, *runner.kernel, request_.seed), runner, size,
-                     "has other bits from one launch of the default to the next");
-    compare(written, runner, size, "has other bits than with the default");
+      compare(written_bits(call, *runner.kernel, request_.seed).bits, runner, size,
+              "has other bits from one launch of the default to the next");
+    if (!result_.error.empty()) return;
+    if (reference_) {
+      for (const CheckedArgument& argument : cli::check(call, *runner.kernel, *reference_, request_.seed))
+        if (!argument.ok) return fail(runner, size, argument.name, what_is_wrong(argument));
+    }
+    compare(written.bits, runner, size, "has other bits than with the default");
   }
 
   void compare(const std::vector<WrittenBits>& written, const Runner& runner, const std::string& size,

@@ -120,9 +120,7 @@ std::string perhaps_unpublishable(const WhyAnswer& a) {
          "reads ([compile] extra_includes names such files)";
 }
 
-std::string plan_row(const WhyAnswer& a) {
-  return source::record_row(a.resolved.specialization, a.resolved.arch);
-}
+std::string plan_row(const WhyAnswer& a) { return source::record_row(a.resolved); }
 
 std::string step_text(const WhyAnswer& a) {
   switch (a.step) {
