@@ -276,7 +276,7 @@ def eager(o, state, r, w, k, v, kk, a):
 
 def bench():
     """Peers "fla_wkv7_recurrent" and, from 64 tokens on, "fla_wkv7_chunk": called with r, w, k, v, kk, a, initial_state."""
-    ways = {"": {}, " LANES=4": dict(LANES=4), " COLS=2": dict(COLS=2), " COLS=1": dict(COLS=1), " LANES=16 COLS=2": dict(LANES=16, COLS=2)}
+    ways = {"": {}, " COLS=4 STEPS=4": dict(COLS=4, STEPS=4), " LANES=8": dict(LANES=8), " LANES=8 COLS=2": dict(LANES=8, COLS=2)}
     cases = [(b, 1, 32, 64, 0.0) for b in (1, 4, 8, 16, 32, 64, 128, 256)] + [(8, 1, 16, 128, 0.0), (64, 1, 16, 128, 0.0)]
     cases += [(8, 64, 32, 64, 113.0), (1, 64, 32, 64, 0.0), (8, 4096, 32, 64, 1670.0), (1, 4096, 32, 64, 951.0), (32, 1024, 32, 64, 0.0)]
     for batch, length, heads, size, bar_us in cases:
@@ -289,8 +289,6 @@ def bench():
 
         launches = {}
         for label, parameters in ways.items():
-            if size == 128 and (parameters.get("LANES") == 4 or parameters == dict(COLS=1)):  # refused
-                continue
             kern = kernel("wkv7_recurrent", T="bf16", K=size, V=size, FORM="kk_a", VARLEN=False, **parameters)
             launches["kiln" + label] = lambda o, ht, h0, r, w, k, v, kk, a, kern=kern, batch=batch, length=length, heads=heads: kern(
                 o, r, w, k, v, a, batch, length, heads, None, kk, 1.0, h0, ht)
