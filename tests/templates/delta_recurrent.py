@@ -300,7 +300,7 @@ def test_refusals():
         expect_refused(lambda: kernel("delta_recurrent", T="bf16", **wrong), words)
 
 
-WAYS = (dict(LANES=4), dict(LANES=16), dict(LANES=8, COLS=2), dict(WARPS=1), dict(WARPS=2))
+WAYS = (dict(LANES=4), dict(LANES=4, COLS=2), dict(COLS=2), dict(COLS=2, WARPS=8), dict(WARPS=2))
 FLA = {"none": "delta", "head": "gated_delta", "key": "kda"}
 
 
