@@ -97,7 +97,7 @@ def test_ids_out_of_range_are_left_out():
 
 
 def test_expert_map():
-    for tokens in (1, 64, 4096):
+    for tokens in (1, 64, 4096, 9001):
         local = torch.full((256,), -1, device="cuda", dtype=torch.int32)
         local[64:96] = torch.arange(32, device="cuda", dtype=torch.int32)
         ids = topk_ids(tokens, 8, 256)
@@ -139,6 +139,7 @@ def test_no_tokens_and_refusals():
         o.check("no tokens")
     ids = torch.zeros(1, 8, device="cuda", dtype=torch.int32)
     expect_refused(lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64, LOCAL_ONLY=True)(*(o.view for o in outs), ids, 1, 8, 8, 128), "LOCAL_ONLY", "expert_map")
+    expect_refused(lambda: kernel("moe_align", ID="i32", E=256, BLOCK=64)(*(o.view for o in outs), ids, 1, 8, 8, (1 << 31) - 1), "capacity", "2147483647")
     expect_refused(lambda: kernel("moe_align", E=513, BLOCK=64), "E")
     expect_refused(lambda: kernel("moe_align", E=512, BLOCK=64, THREADS=256), "THREADS")
 
