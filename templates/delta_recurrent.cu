@@ -13,16 +13,16 @@
 namespace kiln {
 
 // The more warps, the more bytes of states are on their way (decode); with fewer registers than these leave, the steps spill.
-template <typename TILE, int COLS, Gate GATE>
+template <typename TILE, int LANES, int COLS, Gate GATE>
 __host__ __device__ constexpr int warps_of_an_sm() {
   constexpr int held = TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of the state, k, q and the decay, by a thread
-  return held <= 64 ? 16 : held <= 128 ? 12 : 8;
+  return held <= 64 ? 16 : held <= 96 || (held <= 128 && LANES <= 8) ? 12 : 8;
 }
 
 // REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * value_heads *
 // ceil(V / columns of a block).
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, COLS, GATE>(), WARPS))
+__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, LANES, COLS, GATE>(), WARPS))
     delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
                     i64 stride_out, f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound) {
   using Tile = StateTile<K, V, LANES, COLS>;
