@@ -39,6 +39,13 @@ class _Info(ctypes.Structure):
                 ("argument_count", ctypes.c_uint32), ("specialization", ctypes.c_char_p), ("lowered_name", ctypes.c_char_p)]
 
 
+class _Stats(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [(name, ctypes.c_uint64) for name in (
+        "memory_hits disk_hits foreign_toolchain compiles compile_failures remembered_failures waits miss_absent miss_damaged miss_other_key_text miss_gate_timeout "
+        "miss_unreadable miss_no_store puts puts_present puts_skipped skipped_read_only skipped_gate_timeout skipped_full skipped_failed skipped_queue_full convoy_left "
+        "flight_timeouts unpublishable sealed_misses loads device_bytes").split()]
+
+
 _TEXT = 4
 _POINTER, _SIGNED, _FLOAT = _Type(0, 8), _Type(1, 8), _Type(3, 8)
 
@@ -63,6 +70,17 @@ def service():
     torch.zeros(1, device="cuda")  # the primary context, current in this thread
     out = ctypes.c_void_p()
     _check(library().kiln_service_create(None, ctypes.byref(out)))
+    return out
+
+
+def seal():
+    """From here on this process only gets kernels that are loaded; there is no way back."""
+    _check(library().kiln_process_seal())
+
+
+def stats():
+    out = _Stats(struct_size=ctypes.sizeof(_Stats))
+    _check(library().kiln_service_stats(service(), ctypes.byref(out)))
     return out
 
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The shipped templates on a GPU: tests against float64 in torch, and the table beside streams and peers.
 
-    tests/templates/run.py [--tests] [--bench] [--sanitize] [--only NAME,...] [--match TEXT] [--jobs N] [--json FILE]
+    tests/templates/run.py [--tests] [--bench] [--sanitize] [--warm] [--only NAME,...] [--match TEXT] [--jobs N] [--json FILE]
 
-Without any of the three: tests and bench. --sanitize: the module's SANITIZE, which are words for `kiln run`, under compute-sanitizer's memcheck,
+Without any of the three: tests and bench. --warm: each launch of the bench once and untimed, for peers that compile at first use. --sanitize: the module's SANITIZE, which are words for `kiln run`, under compute-sanitizer's memcheck,
 racecheck and initcheck; kiln is found in PATH. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
 BENCH_PEERS names a Python module with other projects' kernels (harness.peers). Exit status 1 when a test failed, 77 without torch or a GPU.
 """
@@ -24,13 +24,14 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--tests", action="store_true")
 parser.add_argument("--bench", action="store_true")
 parser.add_argument("--sanitize", action="store_true")
+parser.add_argument("--warm", action="store_true")
 parser.add_argument("--only", help="modules: rms_norm,rope")
 parser.add_argument("--match", default="", help="tests and cases whose name has this text")
 parser.add_argument("--jobs", type=int, default=6, help="modules whose tests run at once")
 parser.add_argument("--json", help="file for all figures")
 parser.add_argument("--one", help=argparse.SUPPRESS)  # the child that runs one module's tests
 args = parser.parse_args()
-if not (args.tests or args.bench or args.sanitize):
+if not (args.tests or args.bench or args.sanitize or args.warm):
     args.tests = args.bench = True
 modules = args.only.split(",") if args.only else sorted(p.stem for p in here.glob("*.py") if p.stem not in ("run", "harness", "kiln_library"))
 
@@ -69,6 +70,9 @@ def run_bench(name):
     module = importlib.import_module(name)
     for row in module.bench() if hasattr(module, "bench") else []:
         if args.match not in row.case:
+            continue
+        if args.warm:
+            harness.call_each(row.make(), row.launches)
             continue
         sets = harness.make_sets(row.make)
         times = harness.time_all(sets, {k: v for k, v in row.launches.items() if v})
@@ -117,7 +121,7 @@ if args.sanitize:
             clean = done.returncode == 0 and summary and ("0 errors" in summary[-1])
             print(f"{'ok      ' if clean else 'FAILED  '}{tool:9} {words}  {'' if clean else done.stdout[-1500:] + done.stderr[-500:]}", flush=True)
             failed += not clean
-if args.bench:
+if args.bench or args.warm:
     print(f"\n{'case':58} {'us':>8} {'TB/s':>6} {'stream':>8} {'share':>6}  ratio  peers (us; ratio: the best one over ours)")
     rows = []
     for name in modules:

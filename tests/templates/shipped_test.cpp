@@ -18,7 +18,8 @@ TEST_F(ShippedTemplates, EverySpecialisationCompilesForEveryArchWithoutSpillsAnd
   }
   for (const char* name :
        {"act_and_mul", "amax", "append_paged_kv", "attn_decode_paged", "attn_merge", "attn_prefill",
-        "fp8_quant", "moe_align", "rms_norm", "rope", "softmax", "topk_gate"}) {
+        "delta_recurrent", "fp8_quant", "moe_align", "rms_norm", "rope", "rwkv7_kprep", "rwkv7_out",
+        "rwkv7_shift_mix", "softmax", "topk_gate", "wkv7_recurrent"}) {
     EXPECT_EQ(compiled[name].size(), 6u) << name << " has no specialisation that ships warm";
   }
 }
@@ -115,6 +116,52 @@ D = [128, 192]
 DV = 128
 GROUP = [1, 12]
 KV = ["bf16", "e4m3"]
+[[prewarm]]
+template = "rwkv7_shift_mix"
+T = ["f32", "bf16"]
+D = [129, 2048]
+OUTPUTS = [1, 5, 6]
+VARLEN = [false, true]
+TOKENS = [1, 4]
+[[prewarm]]
+template = "rwkv7_kprep"
+T = ["f32", "bf16"]
+D = [60, 100, 255, 256]
+WITH_B = true
+[[prewarm]]
+template = "rwkv7_out"
+T = ["f32", "bf16"]
+D = [60, 100, 255, 256]
+NORM = true
+[[prewarm]]
+template = "wkv7_recurrent"
+T = ["f32", "f16"]
+K = [32, 60, 100, 256]
+FORM = "kk_a"
+VARLEN = [false, true]
+[[prewarm]]
+template = "wkv7_recurrent"
+T = "bf16"
+K = 64
+V = [60, 128]
+W = ["f32", "bf16"]
+LANES = [4, 8]
+COLS = [2, 4]
+[[prewarm]]
+template = "delta_recurrent"
+T = "f32"
+K = [32, 60, 256]
+GATE = ["none", "head", "key"]
+L2NORM = true
+[[prewarm]]
+template = "delta_recurrent"
+T = "bf16"
+K = 128
+V = 60
+GATE = ["head", "key"]
+GATE_INPUT = ["softplus", "bounded"]
+BETA = ["head", "value"]
+BETA_INPUT = "twice_sigmoid"
 [[prewarm]]
 template = "topk_gate"
 T = ["f32", "bf16"]

@@ -9,7 +9,7 @@ if(Python3_FOUND AND kiln_library_type STREQUAL "SHARED_LIBRARY")
     ENVIRONMENT "KILN_LIBRARY=$<TARGET_FILE:kiln>;KILN_TEMPLATE_PATH=${PROJECT_SOURCE_DIR}/templates;KILN_WORKER=$<TARGET_FILE:kiln-worker>")
 endif()
 
-foreach(name IN ITEMS append_paged_kv attn_decode_paged attn_merge attn_prefill fp8_quant moe_align rope topk_gate)
+foreach(name IN ITEMS append_paged_kv attn_decode_paged attn_merge attn_prefill delta_recurrent fp8_quant moe_align rope rwkv7 topk_gate wkv7_recurrent)
   kiln_test(${name}_gpu_test SOURCES templates/${name}_gpu_test.cpp USES kiln_runtime LABEL gpu)
   add_dependencies(${name}_gpu_test kiln-worker)
 endforeach()
