@@ -1,0 +1,117 @@
+#include "adapters.hpp"
+
+#include <cstdio>
+#include <cstring>
+
+#include "errors.hpp"
+
+namespace kiln::python {
+
+Adapter adapters[kAdapters];
+std::size_t adapter_count = 0;
+
+namespace {
+
+/// The newest table of the version that we know, or null.
+const dlpack::ExchangeApi* exchange_api(PyTypeObject* type) noexcept {
+  const Owned capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
+  if (!capsule) return PyErr_Clear(), nullptr;
+  auto* api = static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
+  if (!api) PyErr_Clear();
+  while (api && api->major != 1) api = api->older;
+  return api && api->borrow && api->current_stream ? api : nullptr;
+}
+
+bool has(PyObject* object, const char* attribute) noexcept {
+  const Owned found(PyObject_GetAttrString(object, attribute));
+  if (!found) PyErr_Clear();
+  return static_cast<bool>(found);
+}
+
+PyObject* number(PyObject* object, const char* attribute) noexcept {
+  PyObject* const found = PyObject_GetAttrString(object, attribute);
+  if (!found) PyErr_Clear();
+  return found;
+}
+
+}  // namespace
+
+const char* type_name(PyObject* object) noexcept {
+  thread_local char text[128];
+  const Owned type(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__module__"));
+  const Owned name(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__qualname__"));
+  const Owned whole(
+      type && name ? PyUnicode_FromFormat("%U.%U", static_cast<PyObject*>(type), static_cast<PyObject*>(name))
+                   : nullptr);
+  const char* const found = whole ? PyUnicode_AsUTF8AndSize(whole, nullptr) : nullptr;
+  PyErr_Clear();
+  std::snprintf(text, sizeof text, "%s", found ? found : "object");
+  return std::strncmp(text, "builtins.", 9) == 0 ? text + 9 : text;
+}
+
+const Adapter* learn_adapter(PyObject* object) noexcept {
+  PyTypeObject* const type = Py_TYPE(object);
+  if (type == &PyLong_Type || type == &PyBool_Type || is_device_pointer(object)) return nullptr;
+  thread_local Adapter unkept;  // where the table is full
+  Adapter found{type, Adapter::Kind::exchange, exchange_api(type)};
+  if (!found.api) {
+    if (std::strncmp(type_name(object), "cupy.", 5) == 0 && has(object, "data"))
+      found.kind = Adapter::Kind::cupy;
+    else if (has(object, "__cuda_array_interface__"))
+      found.kind = Adapter::Kind::cuda_array_interface;
+    else if (has(object, "__dlpack__"))
+      found.kind = Adapter::Kind::dlpack;
+    else
+      return nullptr;
+  }
+  if (adapter_count == kAdapters) return unkept = found, &unkept;
+  Py_INCREF(reinterpret_cast<PyObject*>(type));
+  adapters[adapter_count] = found;
+  return &adapters[adapter_count++];
+}
+
+bool stream_handle(PyObject* stream, void** out) noexcept {
+  Owned protocol(PyObject_HasAttrString(stream, "__cuda_stream__")
+                     ? PyObject_GetAttrString(stream, "__cuda_stream__")
+                     : nullptr);
+  if (protocol) {  // a method since version 0 was settled, a property before; (version, handle)
+    const Owned pair(PyCallable_Check(protocol) ? PyObject_CallNoArgs(protocol)
+                                                : (Py_INCREF(protocol), static_cast<PyObject*>(protocol)));
+    if (!pair) return false;
+    if (PyTuple_Check(pair) && PyTuple_Size(pair) == 2) {
+      *out = PyLong_AsVoidPtr(PyTuple_GetItem(pair, 1));
+      return !PyErr_Occurred();
+    }
+  }
+  Owned direct(PyLong_Check(stream) ? (Py_INCREF(stream), stream) : number(stream, "cuda_stream"));
+  const Owned pointer(direct ? nullptr : number(stream, "ptr"));
+  PyObject* const handle = direct ? direct : pointer;
+  if (!handle || !PyLong_Check(handle))
+    return set_invalid("stream is a %s: expected an integer, a stream of torch, CuPy or cuda.core, or None",
+                       type_name(stream)),
+           false;
+  *out = PyLong_AsVoidPtr(handle);
+  return !PyErr_Occurred();
+}
+
+bool cupy_stream(void** out) noexcept {
+  static PyObject* current = nullptr;  // held for good
+  if (!current) {
+    const Owned module(PyImport_ImportModule("cupy.cuda"));
+    if (!module || !(current = PyObject_GetAttrString(module, "get_current_stream"))) return false;
+  }
+  const Owned stream(PyObject_CallNoArgs(current));
+  return stream && stream_handle(stream, out);
+}
+
+bool is_device_pointer(PyObject* object) noexcept {
+  static PyObject* type = nullptr;  // held for good
+  if (!PyLong_Check(object) || Py_TYPE(object) == &PyLong_Type) return false;
+  if (!type) {
+    const Owned module(PyImport_ImportModule("kiln._values"));
+    if (!module || !(type = PyObject_GetAttrString(module, "DevicePtr"))) return PyErr_Clear(), false;
+  }
+  return PyObject_IsInstance(object, type) == 1;
+}
+
+}  // namespace kiln::python
