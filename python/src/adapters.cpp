@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "errors.hpp"
+#include "torch_tensor.hpp"
 
 namespace kiln::python {
 
@@ -12,14 +13,28 @@ std::size_t adapter_count = 0;
 
 namespace {
 
-/// The newest table of the version that we know, or null.
+/// The newest table of the version that we know, or null. torch 2.10 has it under an older name.
 const dlpack::ExchangeApi* exchange_api(PyTypeObject* type) noexcept {
-  const Owned capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), "__dlpack_c_exchange_api__"));
-  if (!capsule) return PyErr_Clear(), nullptr;
-  auto* api = static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"));
-  if (!api) PyErr_Clear();
-  while (api && api->major != 1) api = api->older;
-  return api && api->borrow && api->current_stream ? api : nullptr;
+  for (const char* name : {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"}) {
+    const Owned capsule(PyObject_GetAttrString(reinterpret_cast<PyObject*>(type), name));
+    auto* api = capsule
+                    ? static_cast<dlpack::ExchangeApi*>(PyCapsule_GetPointer(capsule, "dlpack_exchange_api"))
+                    : nullptr;
+    PyErr_Clear();
+    while (api && api->major != 1) api = api->older;
+    if (api && api->borrow && api->current_stream) return api;
+  }
+  return nullptr;
+}
+
+/// Also of a subclass.
+bool is_torch_tensor(PyObject* object) noexcept {
+  PyObject* const modules = PyImport_GetModuleDict();
+  PyObject* const torch = modules ? PyDict_GetItemString(modules, "torch") : nullptr;
+  const Owned type(torch ? PyObject_GetAttrString(torch, "Tensor") : nullptr);
+  const int answer = type ? PyObject_IsInstance(object, type) : 0;
+  PyErr_Clear();
+  return answer == 1;
 }
 
 bool has(PyObject* object, const char* attribute) noexcept {
@@ -53,8 +68,11 @@ const Adapter* learn_adapter(PyObject* object) noexcept {
   PyTypeObject* const type = Py_TYPE(object);
   if (type == &PyLong_Type || type == &PyBool_Type || is_device_pointer(object)) return nullptr;
   thread_local Adapter unkept;  // where the table is full
-  Adapter found{type, Adapter::Kind::exchange, exchange_api(type)};
-  if (!found.api) {
+  Adapter found{type, Adapter::Kind::exchange, exchange_api(type), false};
+  if (is_torch_tensor(object)) {
+    found.kind = Adapter::Kind::torch;
+    found.readable = torch_tensor::readable(object);
+  } else if (!found.api) {
     if (std::strncmp(type_name(object), "cupy.", 5) == 0 && has(object, "data"))
       found.kind = Adapter::Kind::cupy;
     else if (has(object, "__cuda_array_interface__"))

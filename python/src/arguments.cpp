@@ -2,6 +2,7 @@
 
 #include "adapters.hpp"
 #include "errors.hpp"
+#include "torch_tensor.hpp"
 
 namespace kiln::python {
 namespace {
@@ -50,6 +51,8 @@ bool Arguments::take(PyObject* const* objects, std::size_t count) noexcept {
 bool Arguments::array(PyObject* object, const Adapter& adapter, std::size_t i) noexcept {
   if (!library_) library_ = &adapter;
   switch (adapter.kind) {
+    case Adapter::Kind::torch:
+      return from_torch(object, adapter, i);
     case Adapter::Kind::exchange: {
       dlpack::Tensor tensor;
       return adapter.api->borrow(object, &tensor) == 0 && borrowed(object, tensor, i);
@@ -62,6 +65,41 @@ bool Arguments::array(PyObject* object, const Adapter& adapter, std::size_t i) n
       return from_capsule(object, i);
   }
   return false;
+}
+
+bool Arguments::from_torch(PyObject* object, const Adapter& adapter, std::size_t i) noexcept {
+  if (adapter.readable) {
+    void* const tensor = torch_tensor::handle(object);
+    void* data = nullptr;
+    std::int32_t type = -1, device = -1;
+    torch_tensor::api.device_type(tensor, &type);
+    if ((type == torch_tensor::kCuda || (type == torch_tensor::kCpu && host_memory_accepted)) &&
+        torch_tensor::api.data_ptr(tensor, &data) == 0 && data) {
+      address(i, reinterpret_cast<std::uint64_t>(data));
+      if (type == torch_tensor::kCpu) return true;
+      torch_tensor::api.device_index(tensor, &device);
+      return device_ == device || located(device, i);
+    }
+  }
+  if (!adapter.api) return from_methods(object, i);
+  dlpack::Tensor tensor;  // an empty tensor, one in host memory, or what has no memory: its error is torch's
+  return adapter.api->borrow(object, &tensor) == 0 && borrowed(object, tensor, i);
+}
+
+/// torch before 2.10.
+bool Arguments::from_methods(PyObject* object, std::size_t i) noexcept {
+  const Owned data(PyObject_CallMethod(object, "data_ptr", nullptr)),
+      device(data ? PyObject_CallMethod(object, "get_device", nullptr) : nullptr);
+  if (!device) return false;
+  const std::uint64_t value = PyLong_AsUnsignedLongLong(data);
+  const long id = PyLong_AsLong(device);
+  if (PyErr_Occurred()) return false;
+  dlpack::Tensor tensor{};
+  const std::int64_t shape = 0;  // no memory is allowed: torch refuses what is fake
+  tensor.data = reinterpret_cast<void*>(value), tensor.dimensions = 1,
+  tensor.shape = const_cast<std::int64_t*>(&shape);
+  tensor.device = {id < 0 ? dlpack::kCpu : dlpack::kCuda, static_cast<std::int32_t>(id)};
+  return borrowed(object, tensor, i);
 }
 
 bool Arguments::borrowed(PyObject* object, const dlpack::Tensor& tensor, std::size_t i) noexcept {
@@ -187,8 +225,10 @@ bool Arguments::stream(PyObject* given, CUstream* out) noexcept {
   void* handle = nullptr;
   if (given && given != Py_None) {
     if (!stream_handle(given, &handle)) return false;
-  } else if (library_ && library_->kind == Adapter::Kind::exchange) {
+  } else if (library_ && library_->api) {
     if (device_ >= 0 && library_->api->current_stream(dlpack::kCuda, device_, &handle) != 0) return false;
+  } else if (library_ && library_->kind == Adapter::Kind::torch) {
+    if (device_ >= 0 && !torch_tensor::current_stream(device_, &handle)) return false;
   } else if (library_ && library_->kind == Adapter::Kind::cupy) {
     if (!cupy_stream(&handle)) return false;
   } else {

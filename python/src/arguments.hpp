@@ -15,10 +15,11 @@ namespace kiln::python {
 /// How arrays of one Python type tell their address. Types are learnt at their first argument and held for
 /// good.
 struct Adapter {
-  enum class Kind { exchange, cupy, cuda_array_interface, dlpack };
+  enum class Kind { torch, exchange, cupy, cuda_array_interface, dlpack };
   PyTypeObject* type;
   Kind kind;
-  const dlpack::ExchangeApi* api;  ///< exchange alone
+  const dlpack::ExchangeApi* api;  ///< of torch and exchange; torch before 2.10 has none
+  bool readable;                   ///< torch: by torch_tensor.hpp
 };
 
 /// The arguments of one launch, on the stack of the call: nothing is allocated for arrays of torch, numbers
@@ -46,6 +47,8 @@ class Arguments {
 
  private:
   bool array(PyObject* object, const Adapter& adapter, std::size_t i) noexcept;
+  bool from_torch(PyObject* object, const Adapter& adapter, std::size_t i) noexcept;
+  bool from_methods(PyObject* object, std::size_t i) noexcept;
   bool borrowed(PyObject* object, const dlpack::Tensor& tensor, std::size_t i) noexcept;
   bool from_cupy(PyObject* object, std::size_t i) noexcept;
   bool from_interface(PyObject* object, std::size_t i) noexcept;
