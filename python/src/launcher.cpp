@@ -14,7 +14,7 @@ constexpr int kDevices = 64;
 struct LauncherObject {
   PyObject_HEAD vectorcallfunc call;
   PyObject* miss;               ///< miss(device, parameters) -> Kernel
-  PyObject* failed;             ///< failed(device, kernel, arguments) -> bool: whether to launch once more
+  PyObject* failed;             ///< failed(device, error, launch) -> bool: whether it has launched after all
   PyObject* kernels[kDevices];  ///< by parameters; null until the first
 };
 
@@ -37,21 +37,35 @@ PyObject* find(LauncherObject* self, int device, PyObject* parameters) noexcept 
   return nullptr;
 }
 
-/// A launch that the driver refused for its context is tried once more when failed() has mended that; nothing
-/// ran.
-PyObject* launched(LauncherObject* self, KernelObject* kernel, Arguments& arguments, int device) noexcept {
-  PyObject* const result = launch(kernel, arguments, nullptr);
-  if (result) return result;
+/// A launch that the driver refused for its context, which failed() may make good by calling the kernel
+/// itself: nothing ran.
+PyObject* mended(LauncherObject* self, PyObject* kernel, PyObject* const* given, std::size_t count,
+                 int device) noexcept {
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
-  const Owned again(PyObject_CallFunction(self->failed, "iO", device, value ? value : Py_None));
-  if (!again || again != Py_True) {
-    PyErr_Restore(type, value, trace);
-    return nullptr;
+  const Owned partial(PyImport_ImportModule("functools")),
+      whole(PyTuple_New(static_cast<Py_ssize_t>(count) + 1));
+  if (partial && whole) {
+    Py_INCREF(kernel);
+    PyTuple_SetItem(whole, 0, kernel);
+    for (std::size_t i = 0; i < count; ++i) {
+      Py_INCREF(given[i]);
+      PyTuple_SetItem(whole, static_cast<Py_ssize_t>(i) + 1, given[i]);
+    }
+    const Owned make(PyObject_GetAttrString(partial, "partial")),
+        launch_it(make ? PyObject_CallObject(make, whole) : nullptr);
+    const Owned done(launch_it ? PyObject_CallFunction(self->failed, "iOO", device, value ? value : Py_None,
+                                                       static_cast<PyObject*>(launch_it))
+                               : nullptr);
+    if (done && done == Py_True) {
+      Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+      Py_RETURN_NONE;
+    }
   }
-  Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
-  return launch(kernel, arguments, nullptr);
+  PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  return nullptr;
 }
 
 PyObject* called(PyObject* object, PyObject* const* given, std::size_t flagged, PyObject* names) noexcept {
@@ -69,7 +83,8 @@ PyObject* called(PyObject* object, PyObject* const* given, std::size_t flagged, 
   if (!kernel) return nullptr;
   auto* const found = reinterpret_cast<KernelObject*>(static_cast<PyObject*>(kernel));
   if (found->holder->closed()) return Holder::Call::set_closed(), nullptr;
-  return launched(self, found, arguments, device);
+  PyObject* const result = launch(found, arguments, nullptr);
+  return result ? result : mended(self, kernel, given + 1, count - 1, device);
 }
 
 PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject*) {
