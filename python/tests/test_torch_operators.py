@@ -95,8 +95,12 @@ def test_opcheck(name, make, launching, monkeypatch):
         tests.remove("test_schema")  # it computes with its arguments, and torch has no fp8 arithmetic on the CPU
     kiln.torch.specialize(True)  # its dynamic check makes every size symbolic
     # What a kernel would write is zero: the fake driver writes nothing, and results are compared.
-    monkeypatch.setattr(torch.Tensor, "new_empty", torch.Tensor.new_zeros)
-    monkeypatch.setattr(torch, "empty", torch.zeros)
+    for owner, attribute in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
+        def zeroed(*a, _make=getattr(owner, attribute), **k):
+            out = _make(*a, **k)
+            return out.zero_() if type(out) is torch.Tensor else out
+
+        monkeypatch.setattr(owner, attribute, zeroed)
     try:
         torch.library.opcheck(getattr(torch.ops.kiln, name).default, arguments, named, test_utils=tests)
     finally:
