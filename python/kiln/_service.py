@@ -109,7 +109,7 @@ def _wheels_beside_us(hermetic: bool) -> str | None:
     configured = pathlib.Path(os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"), "kiln", "config.toml")
     if hermetic or any(os.environ.get(name) for name in ("KILN_CUDA_HOME", "CUDA_HOME", "CUDA_PATH")):
         return None
-    if configured.exists() or os.path.exists("/usr/local/cuda"):
+    if configured.exists() or any(pathlib.Path("/usr/local/cuda/lib64").glob("libnvrtc.so.*")):
         return None
     found = importlib.util.find_spec("nvidia")
     for place in found.submodule_search_locations or () if found else ():

@@ -1,0 +1,10 @@
+# The package's tests, by pytest: skipped (77) where the extension, pytest or torch is missing, and say which.
+find_program(KILN_PYTHON_EXECUTABLE NAMES python3 DOC "Python for the package kiln and its tests: with nanobind and pytest, and torch for kiln.torch's")
+foreach(part package launch torch_operators readme)
+  add_test(NAME python_${part} COMMAND ${KILN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
+  set(environment PYTHONPATH=${PROJECT_BINARY_DIR}/python PYTHONDONTWRITEBYTECODE=1)
+  if(TARGET kiln_fake_cuda)
+    list(APPEND environment KILN_TEST_FAKE_CUDA=$<TARGET_FILE:kiln_fake_cuda>)
+  endif()
+  set_tests_properties(python_${part} PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+endforeach()
