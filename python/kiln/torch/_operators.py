@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._registry import operator
-from ._shapes import heads_of, of_shape, of_type, refuse, rows_in_place, rows_of, same_type
+from ._shapes import empty, heads_of, like, of_shape, of_type, refuse, rows_in_place, rows_of, same_type
 
 E4M3 = torch.float8_e4m3fn
 
@@ -22,10 +22,12 @@ def _norm(launch, x, residual, weight, eps, gemma, out_dtype, scale):
         refuse(f"x has rows of {x.shape[-1]} elements, weight has {width}")
     same_type(x, weight=weight)
     of_type(torch.float32, scale=scale)
-    rows = rows_of(x)
-    out = x.new_empty(x.shape, dtype=out_dtype or x.dtype)
-    launch((x.dtype, width, residual is not None, gemma, out.dtype), out, rows, weight, rows.shape[0], rows.stride(0), width, eps,
-           residual, residual.stride(0) if residual is not None else width, scale)
+    matrix, rows, stride = rows_of(x)
+    out = like(x, out_dtype)
+    if residual is None:
+        launch((x.dtype, width, False, gemma, out_dtype), out, matrix, weight, rows, stride, width, eps, None, 0, scale)
+    else:
+        launch((x.dtype, width, True, gemma, out_dtype), out, matrix, weight, rows, stride, width, eps, residual, residual.stride(0), scale)
     return out
 
 
@@ -57,10 +59,10 @@ def _half(x):
 def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first", alpha: float = 1.702, limit: float = 7.0,
                 round_gate: bool = False, out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
     """act(gate) * up of each row, where x has both: silu, gelu, gelu_tanh or swigluoai (alpha, limit). out_dtype float8_e4m3fn divides by `scale`."""
-    width, rows = _half(x), rows_of(x)
+    width, (matrix, rows, stride) = _half(x), rows_of(x)
     of_type(torch.float32, scale=scale)
-    out = x.new_empty((*x.shape[:-1], width), dtype=out_dtype or x.dtype)
-    launch((x.dtype, width, act, out.dtype, round_gate, order), out, rows, rows.shape[0], rows.stride(0), width, alpha, limit, scale)
+    out = empty(x, *x.shape[:-1], width, dtype=out_dtype or x.dtype)
+    launch((x.dtype, width, act, out.dtype, round_gate, order), out, matrix, rows, stride, width, alpha, limit, scale)
     return out
 
 
@@ -68,12 +70,12 @@ def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first",
 def act_and_mul_group_fp8(launch, x: Tensor, group: int = 128, act: str = "silu", order: str = "gate_first", alpha: float = 1.702,
                           limit: float = 7.0, round_gate: bool = False) -> tuple[Tensor, Tensor]:
     """act_and_mul in float8_e4m3fn with a scale made of each group (64 or 128): (values, scales)."""
-    width, rows = _half(x), rows_of(x)
+    width, (matrix, rows, stride) = _half(x), rows_of(x)
     if width % group:
         refuse(f"a row of {width} elements has no whole groups of {group}")
-    out = x.new_empty((*x.shape[:-1], width), dtype=E4M3)
-    scales = x.new_empty((*x.shape[:-1], width // group), dtype=torch.float32)
-    launch((x.dtype, width, act, E4M3, round_gate, order, group), out, rows, rows.shape[0], rows.stride(0), width, alpha, limit, None, scales,
+    out = empty(x, *x.shape[:-1], width, dtype=E4M3)
+    scales = empty(x, *x.shape[:-1], width // group)
+    launch((x.dtype, width, act, E4M3, round_gate, order, group), out, matrix, rows, stride, width, alpha, limit, None, scales,
            width // group)
     return out, scales
 
@@ -83,12 +85,12 @@ def softmax(launch, x: Tensor, temperature: float = 1.0, log: bool = False, out_
             temperatures: Tensor | None = None, any_width: bool = False) -> Tensor:
     """softmax (or its logarithm) of x / temperature over the last dimension, accumulated in f32. `temperatures` is one for each row. With
     `any_width` the width is a run-time number: for widths that change from call to call."""
-    width, rows = x.shape[-1], rows_of(x)
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     if temperatures is not None:
         of_type(torch.float32, temperatures=temperatures)
-        of_shape(temperatures, "temperatures", rows.shape[0])
-    out = x.new_empty(x.shape, dtype=out_dtype or x.dtype)
-    launch((x.dtype, 0 if any_width else width, log, out.dtype), out, rows, rows.shape[0], rows.stride(0), width, temperature, temperatures, width)
+        of_shape(temperatures, "temperatures", rows)
+    out = like(x, out_dtype)
+    launch((x.dtype, 0 if any_width else width, log, out.dtype), out, matrix, rows, stride, width, temperature, temperatures, width)
     return out
 
 
@@ -117,7 +119,7 @@ def rope(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None
     """q and k, [tokens, heads, D], rotated by their positions: by the table cos_sin [positions, rotary_dim] (cosines, then sines), else by
     theta, with Llama 3.1's scaling where llama31 = (low_freq_factor, high_freq_factor, old_context_length). rotary_dim 0: the table's, or D."""
     q, k = heads_of(q, "q"), heads_of(k, "k")
-    q_out, k_out = q.new_empty(q.shape), k.new_empty(k.shape)
+    q_out, k_out = like(q), like(k)
     _rotate(launch, q, k, q_out, k_out, positions, cos_sin, interleaved, rotary_dim, theta, rope_scale, llama31)
     return q_out, k_out
 
@@ -189,9 +191,9 @@ def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor
 @operator("kiln::amax", "amax", parameters="T H")
 def amax(launch, x: Tensor, parts: int = 128) -> Tensor:
     """The largest magnitudes of `parts` parts of x, in f32 (0 for a part without rows): what fp8_quant_tensor makes its scale of."""
-    rows = rows_of(x)
-    out = x.new_empty((parts,), dtype=torch.float32)
-    launch((x.dtype, x.shape[-1]), out, rows, rows.shape[0], rows.stride(0), parts)
+    matrix, rows, stride = rows_of(x)
+    out = empty(x, parts)
+    launch((x.dtype, x.shape[-1]), out, matrix, rows, stride, parts)
     return out
 
 
@@ -201,21 +203,21 @@ _QUANT = "T H GROUP SCALING OUT SCALE POW2"
 @operator("kiln::fp8_quant", "fp8_quant", parameters=_QUANT)
 def fp8_quant(launch, x: Tensor, scale: Tensor, dtype: torch.dtype = E4M3) -> Tensor:
     """x / scale in fp8, saturating; the scale is one f32 in device memory."""
-    rows, width = rows_of(x), x.shape[-1]
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     of_type(torch.float32, scale=scale)
-    out = x.new_empty(x.shape, dtype=dtype)
-    launch((x.dtype, width, 0, "static", dtype), out, rows, rows.shape[0], rows.stride(0), width, scale)
+    out = like(x, dtype)
+    launch((x.dtype, width, 0, "static", dtype), out, matrix, rows, stride, width, scale)
     return out
 
 
 @operator("kiln::fp8_quant_tensor", "fp8_quant", parameters=_QUANT)
 def fp8_quant_tensor(launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False) -> tuple[Tensor, Tensor]:
     """(values, scale) with one scale made of all of x, whose largest magnitudes are in `amax`, as operator amax gives them."""
-    rows, width = rows_of(x), x.shape[-1]
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     of_type(torch.float32, amax=amax)
     of_shape(amax, "amax", amax.shape[0])
-    out, scale = x.new_empty(x.shape, dtype=dtype), x.new_empty((1,), dtype=torch.float32)
-    launch((x.dtype, width, 0, "tensor", dtype, None, pow2), out, rows, rows.shape[0], rows.stride(0), width, None, scale, 1, 1, eps, amax,
+    out, scale = like(x, dtype), empty(x, 1)
+    launch((x.dtype, width, 0, "tensor", dtype, None, pow2), out, matrix, rows, stride, width, None, scale, 1, 1, eps, amax,
            amax.shape[0])
     return out, scale
 
@@ -223,9 +225,9 @@ def fp8_quant_tensor(launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3,
 @operator("kiln::fp8_quant_token", "fp8_quant", parameters=_QUANT)
 def fp8_quant_token(launch, x: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False) -> tuple[Tensor, Tensor]:
     """(values, scales [..., 1]) with a scale made of each row."""
-    rows, width = rows_of(x), x.shape[-1]
-    out, scales = x.new_empty(x.shape, dtype=dtype), x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
-    launch((x.dtype, width, 0, "token", dtype, None, pow2), out, rows, rows.shape[0], rows.stride(0), width, None, scales, 1, 1, eps)
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
+    out, scales = like(x, dtype), empty(x, *x.shape[:-1], 1)
+    launch((x.dtype, width, 0, "token", dtype, None, pow2), out, matrix, rows, stride, width, None, scales, 1, 1, eps)
     return out, scales
 
 
@@ -236,19 +238,19 @@ def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4
     groups outside, rows rounded up to four. `packed` gives exponents (UE8M0) of four groups in an int32, as DeepGEMM takes them."""
     if x.dim() != 2 or x.shape[1] % group:
         refuse(f"x is {list(x.shape)}, expected rows of whole groups of {group}")
-    matrix, width = rows_of(x), x.shape[1]
-    rows, columns = x.shape[0], width // group
+    (matrix, rows, stride), width = rows_of(x), x.shape[1]
+    columns = width // group
     if packed:
         columns, pow2 = (columns + 3) // 4, True
-    out = x.new_empty(x.shape, dtype=dtype)
+    out = like(x, dtype)
     kind = torch.int32 if packed else torch.float32
     if column_major:
         between = (rows + 3) // 4 * 4
-        scales = x.new_empty((columns, between), dtype=kind)[:, :rows].t()
+        scales = empty(x, columns, between, dtype=kind)[:, :rows].t()
         strides = (1, between)
     else:
-        scales, strides = x.new_empty((rows, columns), dtype=kind), (columns, 1)
-    launch((x.dtype, width, group, "group", dtype, torch.uint8 if packed else None, pow2), out, matrix, rows, matrix.stride(0), width, None, scales,
+        scales, strides = empty(x, rows, columns, dtype=kind), (columns, 1)
+    launch((x.dtype, width, group, "group", dtype, torch.uint8 if packed else None, pow2), out, matrix, rows, stride, width, None, scales,
            *strides, eps)
     return out, scales
 
@@ -262,14 +264,13 @@ def topk_gate(launch, logits: Tensor, k: int, score: str = "softmax", bias: Tens
     """(weights f32, ids i32), [tokens, k]: the experts of each token by their softmax or sigmoid scores, with DeepSeek's bias and groups."""
     if logits.dim() != 2:
         refuse(f"logits are {list(logits.shape)}, expected [tokens, experts]")
-    rows, experts = rows_of(logits), logits.shape[1]
+    (matrix, tokens, stride), experts = rows_of(logits), logits.shape[1]
     if bias is not None:
         of_type(torch.float32, bias=bias)
         of_shape(bias, "bias", experts)
-    weights = logits.new_empty((logits.shape[0], k), dtype=torch.float32)
-    ids = logits.new_empty((logits.shape[0], k), dtype=torch.int32)
-    launch((logits.dtype, experts, k, score, bias is not None, renormalize, groups, topk_groups or groups), weights, ids, rows, rows.shape[0],
-           rows.stride(0), scale, bias)
+    weights, ids = empty(logits, tokens, k), empty(logits, tokens, k, dtype=torch.int32)
+    launch((logits.dtype, experts, k, score, bias is not None, renormalize, groups, topk_groups or groups), weights, ids, matrix, tokens,
+           stride, scale, bias)
     return weights, ids
 
 
@@ -280,15 +281,12 @@ def moe_align(launch, topk_ids: Tensor, num_experts: int, block: int, expert_map
     blocks; sizes are upper bounds that follow from the shape of topk_ids alone, so that graphs may replay it."""
     if topk_ids.dim() != 2:
         refuse(f"topk_ids are {list(topk_ids.shape)}, expected [tokens, k]")
-    ids = rows_of(topk_ids)
-    tokens, k = topk_ids.shape
+    (matrix, tokens, stride), k = rows_of(topk_ids), topk_ids.shape[1]
     if expert_map is not None:
         of_type(torch.int32, expert_map=expert_map)
         of_shape(expert_map, "expert_map", num_experts)
     blocks = (tokens * k + num_experts * (block - 1) + block - 1) // block
-    ints = {"dtype": torch.int32, "device": topk_ids.device}
-    sorted_ids, expert_ids = torch.empty(blocks * block, **ints), torch.empty(blocks, **ints)
-    padded, inverse = torch.empty(1, **ints), torch.empty((tokens, k), **ints)
-    launch((topk_ids.dtype, num_experts, block, local_only), sorted_ids, expert_ids, padded, inverse, ids, tokens, k, ids.stride(0), blocks * block,
+    sorted_ids, expert_ids, padded, inverse = (empty(topk_ids, *shape, dtype=torch.int32) for shape in ((blocks * block,), (blocks,), (1,), (tokens, k)))
+    launch((topk_ids.dtype, num_experts, block, local_only), sorted_ids, expert_ids, padded, inverse, matrix, tokens, k, stride, blocks * block,
            expert_map)
     return sorted_ids, expert_ids, padded, inverse

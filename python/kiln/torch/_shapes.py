@@ -10,12 +10,16 @@ def refuse(message: str) -> None:
     raise Error(message, Code.invalid_argument)
 
 
-def rows_of(x: Tensor) -> Tensor:
-    """As a matrix of its last dimension; a view where its strides let it be one, else a copy."""
-    if x.dim() == 2 and x.stride(1) == 1:
-        return x
+def rows_of(x: Tensor) -> tuple[Tensor, int, int]:
+    """As a matrix of its last dimension, a view where strides let it be one, else a copy; its rows; the elements from one to the next."""
+    if x.dim() == 2:
+        stride, inner = x.stride()  # one call of torch for both: each takes longer than all of this
+        if inner == 1:
+            return x, x.shape[0], stride
     flat = x.reshape(-1, x.shape[-1])
-    return flat if flat.stride(1) == 1 else flat.contiguous()
+    if flat.stride(1) != 1:
+        flat = flat.contiguous()
+    return flat, flat.shape[0], flat.stride(0)
 
 
 def rows_in_place(x: Tensor, name: str) -> Tensor:
@@ -24,6 +28,16 @@ def rows_in_place(x: Tensor, name: str) -> Tensor:
     if flat.stride(1) != 1:
         refuse(f"{name} is written in place: its last dimension must be contiguous, and has stride {flat.stride(1)}")
     return flat
+
+
+def like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Contiguous, of x's shape."""
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def empty(x: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """On x's device."""
+    return torch.empty(shape, dtype=dtype, device=x.device)
 
 
 def heads_of(x: Tensor, name: str) -> Tensor:
