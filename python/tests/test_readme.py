@@ -30,3 +30,29 @@ def test_the_example_runs(driver, host_memory):
     assert launches[0] == launches[1] and b"rms_norm" in launches[0]
     assert names["service"].stats()["compiles"] >= 1 and os.environ["KILN_CACHE_DIR"]
     names["service"].close()
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
+
+
+def test_docs_make_an_operator_of_a_template_of_ones_own(driver, host_memory):
+    """docs/python.md's operator of docs/writing-templates.md's template, which both pages print whole."""
+    import kiln
+    import kiln.torch
+    from kiln.torch import _registry
+
+    with kiln.Service() as service:
+        manifest = "\n".join(block for block in blocks("docs/writing-templates.md", "toml"))
+        service.add_template(manifest[:manifest.index("[reference]")], blocks("docs/writing-templates.md", "cpp")[0])
+        kiln.torch.use_service(service)
+        program = next(block for block in blocks("docs/python.md", "py") if "kiln.torch.operator" in block)
+        made, used = program.strip().rsplit("\n\n", 1)
+        names = {"kiln": kiln, "torch": torch}
+        exec(made, names)
+        known = _registry._operators["mine::add_bias_gelu"]
+        known.library.impl("add_bias_gelu", known.real, "CPU")
+        names |= {"x": torch.randn(6, 64), "bias": torch.randn(64)}
+        before = driver.launches()
+        exec(used.replace("fullgraph=True", 'fullgraph=True, backend="aot_eager"'), names)
+        assert names["y"].shape == (6, 64) and driver.launches() == before + 1 and b"add_bias_gelu" in driver.launch()[0].kernel
