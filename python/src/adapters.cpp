@@ -66,7 +66,7 @@ const char* type_name(PyObject* object) noexcept {
 
 const Adapter* learn_adapter(PyObject* object) noexcept {
   PyTypeObject* const type = Py_TYPE(object);
-  if (type == &PyLong_Type || type == &PyBool_Type || is_device_pointer(object)) return nullptr;
+  if (type == &PyLong_Type || type == &PyBool_Type) return nullptr;
   thread_local Adapter unkept;  // where the table is full
   Adapter found{type, Adapter::Kind::exchange, exchange_api(type), false};
   if (is_torch_tensor(object)) {
@@ -89,6 +89,10 @@ const Adapter* learn_adapter(PyObject* object) noexcept {
 }
 
 bool stream_handle(PyObject* stream, void** out) noexcept {
+  if (PyLong_Check(stream)) {
+    *out = PyLong_AsVoidPtr(stream);
+    return !PyErr_Occurred();
+  }
   Owned protocol(PyObject_HasAttrString(stream, "__cuda_stream__")
                      ? PyObject_GetAttrString(stream, "__cuda_stream__")
                      : nullptr);
@@ -101,7 +105,7 @@ bool stream_handle(PyObject* stream, void** out) noexcept {
       return !PyErr_Occurred();
     }
   }
-  Owned direct(PyLong_Check(stream) ? (Py_INCREF(stream), stream) : number(stream, "cuda_stream"));
+  const Owned direct(number(stream, "cuda_stream"));
   const Owned pointer(direct ? nullptr : number(stream, "ptr"));
   PyObject* const handle = direct ? direct : pointer;
   if (!handle || !PyLong_Check(handle))
@@ -122,14 +126,13 @@ bool cupy_stream(void** out) noexcept {
   return stream && stream_handle(stream, out);
 }
 
-bool is_device_pointer(PyObject* object) noexcept {
-  static PyObject* type = nullptr;  // held for good
-  if (!PyLong_Check(object) || Py_TYPE(object) == &PyLong_Type) return false;
-  if (!type) {
+bool is_device_pointer(PyTypeObject* type) noexcept {
+  static PyObject* known = nullptr;  // held for good
+  if (!known) {
     const Owned module(PyImport_ImportModule("kiln._values"));
-    if (!module || !(type = PyObject_GetAttrString(module, "DevicePtr"))) return PyErr_Clear(), false;
+    if (!module || !(known = PyObject_GetAttrString(module, "DevicePtr"))) return PyErr_Clear(), false;
   }
-  return PyObject_IsInstance(object, type) == 1;
+  return reinterpret_cast<PyObject*>(type) == known;
 }
 
 }  // namespace kiln::python

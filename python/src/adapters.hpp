@@ -36,8 +36,8 @@ const Adapter* learn_adapter(PyObject* object) noexcept;
 bool stream_handle(PyObject* stream, void** out) noexcept;
 /// CuPy's current stream.
 bool cupy_stream(void** out) noexcept;
-/// Whether it is a kiln.DevicePtr.
-bool is_device_pointer(PyObject* object) noexcept;
+/// Whether it is kiln.DevicePtr.
+bool is_device_pointer(PyTypeObject* type) noexcept;
 /// "torch.Tensor" or the like, until the next call of this thread.
 const char* type_name(PyObject* object) noexcept;
 

@@ -40,6 +40,9 @@ bool Arguments::take(PyObject* const* objects, std::size_t count) noexcept {
       slots_[i].real = PyFloat_AsDouble(object);
     } else if (object == Py_None) {
       address(i, 0);
+    } else if (is_device_pointer(type)) {
+      address(i, PyLong_AsUnsignedLongLong(object));
+      if (PyErr_Occurred()) return false;
     } else if (!other(object, i)) {
       return false;
     }
@@ -217,7 +220,6 @@ bool Arguments::other(PyObject* object, std::size_t i) noexcept {
       return set_invalid("argument %zu does not fit 64 bits", i), false;
     }
   }
-  if (is_device_pointer(object)) types_[i] = kPointer;
   return true;
 }
 

@@ -45,7 +45,7 @@ def outcome(call, arguments, named):
 
 
 def bits(tensors):
-    return [t.contiguous().view(torch.uint8) for t in tensors]
+    return [t.contiguous().flatten().view(torch.uint8) for t in tensors]
 
 
 def assert_same(got, expected):

@@ -17,7 +17,7 @@ import torch._dynamo.testing  # noqa: E402
 import kiln  # noqa: E402
 import kiln.torch  # noqa: E402
 from kiln.torch import _modes, _registry  # noqa: E402
-from operator_cases import cases, tensor  # noqa: E402
+from operator_cases import cases  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
 CASES = cases()
