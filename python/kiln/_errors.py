@@ -60,5 +60,5 @@ def from_status(status: int, message: str, specialization: str, options: str, lo
     code = Code(status) if status in Code._value2member_map_ else status
     if code in (Code.compile_failed, Code.compile_timeout, Code.compile_crashed):
         return CompileError(message, code, specialization, options, log)
-    kind = {Code.not_ready: NotReady, Code.deadline: DeadlineExceeded}.get(code, Error)
-    return kind(message, code)
+    kinds: dict[int, type[Error]] = {Code.not_ready: NotReady, Code.deadline: DeadlineExceeded}
+    return kinds.get(code, Error)(message, code)

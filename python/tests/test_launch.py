@@ -2,7 +2,9 @@
 
 import ctypes
 import gc
+import sys
 import threading
+import types
 
 import pytest
 
@@ -108,6 +110,28 @@ def test_an_arrays_own_stream_is_taken_where_nothing_else_says(kernel, driver):
     assert driver.launch()[0].stream == one
     with pytest.raises(kiln.Error, match="names another stream"):
         kernel(DeviceArray(stream=one), DeviceArray(stream=two), DeviceArray(), 1, 64, 64, 1e-6)
+
+
+def test_cupy_arrays_are_launched_on_its_current_stream(kernel, driver, monkeypatch):
+    """A stand-in with the attributes that CuPy's arrays and streams have; gpu_operators has CuPy itself."""
+    stream = driver.stream()
+    cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
+    cuda.get_current_stream = lambda: types.SimpleNamespace(ptr=stream)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+
+    class ndarray:
+        __module__ = "cupy"
+
+        def __init__(self, address):
+            self.data = types.SimpleNamespace(ptr=address, device_id=0)
+
+    kernel(ndarray(0x1000), ndarray(0x2000), ndarray(0x3000), 1, 64, 64, 1e-6)
+    assert pointers(driver) == [0x1000, 0x2000, 0x3000] and driver.launch()[0].stream == stream
+    other = ndarray(0x2000)
+    other.data.device_id = 1
+    with pytest.raises(kiln.Error, match="argument 1 lies on device 1, an earlier one on device 0"):
+        kernel(ndarray(0x1000), other, ndarray(0x3000), 1, 64, 64, 1e-6)
 
 
 def test_kernels_say_what_they_are(kernel, service):

@@ -16,6 +16,7 @@ import torch._dynamo.testing  # noqa: E402
 
 import kiln  # noqa: E402
 import kiln.torch  # noqa: E402
+from kiln import _kiln  # noqa: E402
 from kiln.torch import _modes, _registry  # noqa: E402
 from operator_cases import cases  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
@@ -360,6 +361,31 @@ def test_wrong_tensors_are_refused_before_anything_is_launched(launching, driver
     assert driver.launches() == before
 
 
+def test_tensors_are_addresses_whatever_they_are(launching, driver):
+    """Views, parameters, subclasses, tensors that want a gradient; and what has no address is refused."""
+    kernel = launching.open("rms_norm").get("f32", 64)
+
+    class Mine(torch.Tensor):
+        pass
+
+    whole = torch.randn(8, 64)
+    x, w, out = whole[2:], torch.nn.Parameter(torch.randn(64)), torch.empty(6, 64).as_subclass(Mine)
+    kernel(out, x, w, 6, 64, 64, 1e-6)
+    _, values = driver.launch()
+    assert [int.from_bytes(v, "little") for v in values[:3]] == [out.data_ptr(), x.data_ptr(), w.data_ptr()]
+    assert x.data_ptr() == whole.data_ptr() + 512
+    kernel(torch.empty(0, 64), torch.empty(0, 64), w, 0, 64, 64, 1e-6)
+    with pytest.raises(Exception, match="meta"):
+        kernel(out, torch.empty(6, 64, device="meta"), w, 6, 64, 64, 1e-6)
+    with FakeTensorMode():
+        fake = torch.empty(6, 64, device="cuda")
+    with pytest.raises(kiln.Error, match="has no memory: is it a fake"):
+        kernel(fake, x, w, 6, 64, 64, 1e-6)
+    _kiln.accept_host_memory(False)
+    with pytest.raises(kiln.Error, match="argument 0, a .*Mine, lies in host memory"):
+        kernel(out, x, w, 6, 64, 64, 1e-6)
+
+
 # ---- modes
 
 
@@ -398,7 +424,7 @@ def test_one_operator_may_be_sealed_alone(launching):
     kiln.torch.set_mode("rms_norm", "sealed")
     try:
         compiles = launching.stats()["compiles"]
-        with pytest.raises(kiln.Error):
+        with pytest.raises(kiln.NotReady, match="kiln::rms_norm is sealed"):
             torch.ops.kiln.rms_norm(torch.randn(2, 176), torch.randn(176))
         assert launching.stats()["compiles"] == compiles
         torch.ops.kiln.softmax(torch.randn(2, 176))

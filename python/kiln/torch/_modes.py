@@ -99,8 +99,10 @@ def kernel(operator: str, template: str, device: int, parameters: Mapping[str, A
     """The kernel for an operator's call, as its mode allows. A stream capture refuses one that is not ready: warm up before."""
     current, mode = service(), mode_of(operator)
     with on_device(device):
-        opened = current.open(template, device)
         stream = torch.cuda.current_stream(device) if torch.cuda.is_available() else None
+        if stream is not None and not _capturing():
+            stream.query()  # a thread that the CUDA runtime has not seen yet has no context
+        opened = current.open(template, device)
         if mode == "sealed":
             if _capturing():
                 return opened.get(**parameters, stream=stream)
@@ -125,7 +127,7 @@ def launch_again(device: int, error: Error, launch: Any) -> bool:
     if not isinstance(error, Error) or error.code not in (Code.driver, Code.no_driver) or not torch.cuda.is_available() or _capturing():
         return False
     if torch.cuda.current_device() == device:
-        torch.cuda.current_stream(device).query()  # a thread that the CUDA runtime has not seen yet
+        torch.cuda.current_stream(device).query()  # as above
     with torch.cuda.device(device):
         launch()
     return True

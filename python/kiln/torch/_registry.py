@@ -57,7 +57,8 @@ class Template:
         from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
         if _modes.state.specialize and not has_free_unbacked_symbols(value):
-            return int(value)  # a guard
+            int(value)  # a guard
+            return
         raise Error(f"{self.operator}: parameter {name} of template {self.name} would be the symbolic size {value}. A parameter is compiled into the "
                     f"kernel and must be a number: keep that dimension static (torch._dynamo.mark_static, a size that weights have, "
                     f"dynamic=None), or let kiln.torch.specialize(True) guard on its value", Code.invalid_value)
