@@ -1,6 +1,5 @@
 """The README's Python example, as it is printed; on the fake driver with arrays in host memory, on a GPU as it stands."""
 
-import os
 import pathlib
 import re
 
@@ -28,7 +27,8 @@ def test_the_example_runs(driver, host_memory):
     assert driver.launches() == before + 2, "the kernel, and the operator"
     launches = [driver.launch(i)[0].kernel for i in (-2, -1)]
     assert launches[0] == launches[1] and b"rms_norm" in launches[0]
-    assert names["service"].stats()["compiles"] >= 1 and os.environ["KILN_CACHE_DIR"]
+    stats = names["service"].stats()
+    assert stats["compiles"] + stats["disk_hits"] >= 1 and stats["loads"] == 1
     names["service"].close()
 
 
