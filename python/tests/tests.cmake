@@ -1,5 +1,9 @@
 # The package's tests, by pytest: skipped (77) where the extension, pytest or torch is missing, and say which.
 find_program(KILN_PYTHON_EXECUTABLE NAMES python3 DOC "Python for the package kiln and its tests: with nanobind and pytest, and torch for kiln.torch's")
+if(NOT KILN_PYTHON_EXECUTABLE)
+  message(STATUS "Python package: no tests, no python3 was found (KILN_PYTHON_EXECUTABLE)")
+  return()
+endif()
 foreach(part package launch torch_operators readme)
   add_test(NAME python_${part} COMMAND ${KILN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set(environment PYTHONPATH=${PROJECT_BINARY_DIR}/python PYTHONDONTWRITEBYTECODE=1)
