@@ -5,6 +5,7 @@
 // over the padded experts before turn counts into the warp's own places; then it walks its slice again, in order, and hands them out. So a
 // place depends on the ids alone: neither on which warp is faster nor on how many there are.
 #include "kiln/cluster.cuh"
+#include "kiln/copy_async.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/scan.cuh"
 #include "kiln/select.cuh"
@@ -17,36 +18,39 @@ template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUST
 __global__ void __launch_bounds__(THREADS, 1)
     moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
-  constexpr int AHEAD = 4;                                        // ids of a lane that are in flight together
-  constexpr int PARTS = smaller(32, THREADS / next_pow2(E));      // neighbouring threads that share an expert's sums over warps
-  constexpr int ROWS = static_cast<int>(ceil_div(WARPS, PARTS));  // warps of a part, at most
-  constexpr int PITCH = E | 1;                                    // odd: the parts of an expert are in different banks
-  extern __shared__ i32 counts[];                                 // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
-  i32* const totals = counts + WARPS * PITCH;                     // [CLUSTER][E]: ids of a block
-  i32* const start = totals + CLUSTER * E;                        // [E + 1]: first place of an expert; at E the end of all
-  i32* const base = start + E + 1;                                // [E]: first place of this block's ids
-  i32* const partial = base + E;                                  // [32]
+  constexpr int AHEAD = 8;                                          // ids of a lane that are loaded together, and kept
+  constexpr int PARTS = smaller(32, THREADS / next_pow2(E));        // neighbouring threads that share an expert's sums
+  constexpr int PITCH = E | 1;                                      // odd: the parts of an expert are in different banks
+  extern __shared__ __align__(8) i32 shared[];                      // [WARPS][AHEAD][32] of ID: ids, a column to a lane
+  i32* const counts = shared + THREADS * AHEAD * (sizeof(ID) / 4);  // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
+  i32* const totals = counts + WARPS * PITCH;                       // [CLUSTER][E]: ids of a block
+  i32* const base = totals + CLUSTER * E;                           // [E]: first place of this block's ids
+  i32* const used_places = base + E;                                // [1]
+  i32* const partial = used_places + 1;                             // [32]
 
   const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  const int expert = thread / PARTS, part = thread % PARTS;
   const int blocks = CLUSTER > 1 ? gridDim.x : 1, rank = CLUSTER > 1 ? blockIdx.x : 0;
   const bool alone = blocks == 1;
   const i32 n = tokens * k, slice = 32 * larger(1, (n + blocks * THREADS - 1) / (blocks * THREADS));
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
   const int with_ids = smaller(WARPS, larger(0, (n - rank * WARPS * slice + slice - 1) / slice));  // warps of this block that have any
+  ID* const ids = reinterpret_cast<ID*>(shared) + warp * AHEAD * 32 + lane;
   i32* const own = counts + warp * PITCH;
 
-  struct Pair { i32 index, token, slot; };
-  const Pair first = {begin + lane, (begin + lane) / k, (begin + lane) % k};
-  const i32 step_tokens = 32 / k, step_slots = 32 % k;
-  i32 id[AHEAD];
-  // The expert of a pair; -1 for what is not to be sorted.
-  const auto id_at = [&](const Pair& at) {
-    const ID found = at.index < end ? topk_ids[at.token * stride_ids + at.slot] : -1;
-    return found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0) ? static_cast<i32>(found) : -1;
-  };
-  const auto advance = [&](Pair& at) {  // by 32
-    const bool carry = at.slot + step_slots >= k;
-    at = {at.index + 32, at.token + step_tokens + carry, at.slot + step_slots - (carry ? k : 0)};
+  struct Pair { i32 index, slot; i64 offset; };
+  const Pair first = {begin + lane, (begin + lane) % k, (begin + lane) / k * stride_ids + (begin + lane) % k};
+  const i32 step_slots = 32 % k;
+  const i64 step = 32 / k * stride_ids + step_slots;
+  const bool kept = slice <= 32 * AHEAD;  // ids are loaded once
+  // Starts to copy the ids of a pair and of those 32, 64, ... behind it.
+  const auto load = [&](Pair& at) {
+#pragma unroll 1
+    for (int j = 0; j < AHEAD && at.index < end; ++j) {
+      copy_async<1>(ids + 32 * j, topk_ids + at.offset);
+      const bool carry = at.slot + step_slots >= k;
+      at = {at.index + 32, at.slot + step_slots - (carry ? k : 0), at.offset + step + (carry ? stride_ids - k : 0)};
+    }
   };
 
   if (!alone) cluster_arrive();
@@ -56,104 +60,89 @@ __global__ void __launch_bounds__(THREADS, 1)
   __syncthreads();
   pdl_wait();
   Pair at = first;
-  i32 pad = rank * THREADS + thread;
+  load(at);
+  const i32 local = expert_map && expert < E ? expert_map[expert] : expert;
 #pragma unroll 1
-  do {
-#pragma unroll
-    for (int j = 0; j < AHEAD; ++j) {
-      id[j] = id_at(at);
-      advance(at);
-    }
-#pragma unroll 1
-    for (; pad < capacity; pad += blocks * THREADS) sorted_token_ids[pad] = n;  // pads are what is not stored over; while the ids come
-#pragma unroll
-    for (int j = 0; j < AHEAD; ++j) {
-      if (id[j] >= 0) atomicAdd(own + id[j], 1);
-    }
-  } while (at.index - lane < end);
-  __syncthreads();
+  for (i32 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS) sorted_token_ids[i] = n;  // pads are what is not stored over
 
-  // Sums over the warps of this block, then over the blocks.
-  const int expert = thread / PARTS, part = thread % PARTS, rows = (with_ids + PARTS - 1) / PARTS;
-  const auto has = [&](int i) { return i < rows && part * rows + i < with_ids && expert < E; };
-  i32* const column = counts + part * rows * PITCH + expert;
-  i32 count = 0;
-#pragma unroll 4
-  for (int i = 0; i < ROWS; ++i) count += has(i) ? column[i * PITCH] : 0;
-  const i32 up_to = warp_inclusive_sum<PARTS>(count), in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
-  if (!alone) cluster_wait();  // every block of the cluster runs: its shared memory may be written
+  // Two passes over the ids: they are counted, and then, when all sums are there, placed.
+  i32 place = 0, padded = 0;  // of an expert: its first place, and how many it has
 #pragma unroll 1
-  for (int b = part; b < blocks && expert < E; b += PARTS) {
-    if (alone) {
-      totals[expert] = in_block;
-    } else {
-      cluster_store(totals + rank * E + expert, b, in_block);
+  for (int pass = 0; pass < 2; ++pass) {
+#pragma unroll 1
+    for (i32 round = begin; round < end; round += 32) {
+      const int nth = (round - begin) / 32 % AHEAD;
+      if (nth == 0) {
+        if (!kept && (pass == 1 || round > begin)) load(at);
+        copy_async_commit();
+        copy_async_wait<0>();
+      }
+      const i32 i = round + lane;
+      const ID found = ids[32 * nth];
+      const i32 mine = i < end && found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0) ? static_cast<i32>(found) : -1;  // -1: not to be sorted
+      if (pass == 0) {
+        if (mine >= 0) atomicAdd(own + mine, 1);
+        continue;
+      }
+      const u32 same_expert = lanes_with_same<E>(mine);
+      const int earlier = __popc(same_expert & ((1u << lane) - 1));
+      const i32 next = mine >= 0 ? own[mine] : 0;
+      __syncwarp();
+      if (mine >= 0 && earlier == 0) own[mine] = next + __popc(same_expert);
+      __syncwarp();
+      const i32 to = mine >= 0 ? base[mine] + next + earlier : -1;
+      if (mine >= 0) sorted_token_ids[to] = i;
+      if (i < end) inverse[i] = to;
     }
-  }
-  if (!alone) cluster_arrive();
-  i32 next = up_to - count;
-#pragma unroll 2
-  for (int i = 0; i < ROWS; ++i) {
-    if (!has(i)) break;
-    const i32 ids = column[i * PITCH];
-    column[i * PITCH] = next;
-    next += ids;
-  }
-  if (alone) {
+    if (pass == 1) break;
+    at = first;
     __syncthreads();
-  } else {
-    cluster_wait();
-  }
 
-  // Sums over the experts, of which each has one thread.
-  i32 before = 0, all = 0;  // ids in blocks before, and in all
-  if (thread < E) {
-#pragma unroll 4
-    for (int b = 0; b < CLUSTER; ++b) {
-      const i32 there = b < blocks ? totals[b * E + thread] : 0;
-      all += there;
-      if (b < rank) before += there;
+    // Sums over the warps of this block, then over the blocks, then over the experts, of which each has PARTS threads.
+    const int rows = (with_ids + PARTS - 1) / PARTS, top = part * rows, bottom = expert < E ? smaller(with_ids, top + rows) : top;
+    i32 count = 0;
+#pragma unroll 1
+    for (int i = top; i < bottom; ++i) count += counts[i * PITCH + expert];
+    const i32 up_to = warp_inclusive_sum<PARTS>(count), in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
+    if (!alone) {
+      cluster_wait();  // every block of the cluster runs: its shared memory may be written
+#pragma unroll 1
+      for (int b = part; b < blocks && expert < E; b += PARTS) cluster_store(totals + rank * E + expert, b, in_block);
+      cluster_arrive();
     }
-  }
-  const i32 padded = (all + BLOCK - 1) / BLOCK * BLOCK, place = block_exclusive_sum<E>(padded, partial);
-  if (thread < E) start[thread] = place, base[thread] = place + before;
-  if (thread == E - 1) start[E] = place + padded;
-  if (thread == E - 1 && rank == 0) *num_tokens_post_padded = place + padded;
-  __syncthreads();
-
-  const bool kept = slice <= 32 * AHEAD;  // the ids are in registers still
-  at = first;
-  i32 coming = kept ? id[0] : id_at(at);
+    i32 next = up_to - count;
 #pragma unroll 1
-  for (i32 round = begin; round < end; round += 32) {
-    const i32 mine = coming, i = round + lane;
-#pragma unroll
-    for (int j = 1; j < AHEAD; ++j) id[j - 1] = id[j];
-    advance(at);
-    coming = kept ? id[0] : id_at(at);  // on its way while this one is placed
-    const u32 same_expert = lanes_with_same<E>(mine);
-    const int earlier = __popc(same_expert & ((1u << lane) - 1));
-    const i32 next = mine >= 0 ? own[mine] : 0;
-    __syncwarp();
-    if (mine >= 0 && earlier == 0) own[mine] = next + __popc(same_expert);
-    __syncwarp();
-    const i32 to = mine >= 0 ? base[mine] + next + earlier : -1;
-    if (mine >= 0) sorted_token_ids[to] = i;
-    if (i < end) inverse[i] = to;
-  }
-
-  // The expert of each block of the grouped GEMM, by bisection; from the last thread on, whose warp may have had no ids to place.
-  const i32 end_of_all = start[E];
-#pragma unroll 1
-  for (i32 i = (blocks - rank) * THREADS - 1 - thread; i < capacity / BLOCK; i += blocks * THREADS) {
-    int low = 0, high = E;  // the last expert that starts at or before it: those without ids end where they start
-#pragma unroll 1
-    while (high - low > 1) {
-      const int middle = (low + high) / 2;
-      (start[middle] <= i * BLOCK ? low : high) = middle;
+    for (int i = top; i < bottom; ++i) {
+      const i32 ids = counts[i * PITCH + expert];
+      counts[i * PITCH + expert] = next;
+      next += ids;
     }
-    expert_ids[i] = i * BLOCK >= end_of_all ? -1 : expert_map ? expert_map[low] : low;
+    i32 before = 0, all = in_block;  // ids in blocks before, and in all
+    if (!alone) {
+      cluster_wait();
+      all = 0;
+#pragma unroll 1
+      for (int b = 0; b < blocks; ++b) {
+        const i32 there = expert < E ? totals[b * E + expert] : 0;
+        all += there;
+        if (b < rank) before += there;
+      }
+    }
+    padded = (all + BLOCK - 1) / BLOCK * BLOCK;
+    place = block_exclusive_sum<THREADS>(part == 0 ? padded : 0, partial) - (part == 0 ? 0 : padded);
+    if (part == 0 && expert < E) base[expert] = place + before;
+    if (part == 0 && expert == E - 1) {
+      *used_places = place + padded;
+      if (rank == 0) *num_tokens_post_padded = place + padded;
+    }
+    __syncthreads();
   }
+
+  // The expert of each block of the grouped GEMM.
+#pragma unroll 1
+  for (i32 i = place / BLOCK + rank * PARTS + part; i < (place + padded) / BLOCK; i += blocks * PARTS) expert_ids[i] = local;
+#pragma unroll 1
+  for (i32 i = *used_places / BLOCK + rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) expert_ids[i] = -1;
 }
 
 }  // namespace kiln

@@ -434,6 +434,73 @@ typedef struct kiln_launch_config {
 KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kiln_launch_config* config,
                                             void** parameters);
 
+/* ---- attention
+ * -------------------------------------------------------------------------------------------------------------
+ * An attention kernel whose manifest has [plan] reads from a buffer which of its blocks does what: each tile
+ * of rows of q with its kv tokens, balanced over a grid of fixed size and split over kv. That plan is made on
+ * the host, before the launch and outside of any capture, for the lengths of one batch; the caller copies it
+ * to the device in the stream of the launch. Plan and workspace have sizes that follow from the limits alone:
+ * a graph that was captured with them replays with other lengths once another plan was copied into the same
+ * buffer. Nothing here makes a driver call or allocates device memory. Thread-safe.
+ *
+ * A workspace belongs to one launch at a time; it holds nothing between launches and need not be set. A plan
+ * may be launched any number of times, one launch after the other, by the kernel that it was made with:
+ * another specialisation may have other tiles. */
+
+/* What no batch of a buffer may pass. */
+typedef struct kiln_attention_limits {
+  size_t struct_size;
+  int32_t max_requests;
+  int32_t max_tokens; /* of q, of all requests together; 0: max_requests, as in decode steps */
+  int32_t kv_heads;   /* heads of k and v that the kernel is launched for */
+  int32_t workers;    /* blocks of the grid; 0: what the manifest says for this device */
+} kiln_attention_limits;
+
+typedef struct kiln_attention_sizes {
+  size_t struct_size;
+  uint64_t plan_bytes;      /* of the plan, on the host and on the device; 16-byte aligned there */
+  uint64_t workspace_bytes; /* of the workspace, on the device; 16-byte aligned */
+  int32_t workers;          /* to be passed to the launch */
+} kiln_attention_sizes;
+
+KILN_API kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel,
+                                                 const kiln_attention_limits* limits,
+                                                 kiln_attention_sizes* out);
+
+/* The lengths of a batch. Arrays are the caller's, in host memory, and are not kept. */
+typedef struct kiln_attention_lengths {
+  size_t struct_size;
+  int32_t requests;         /* 0 to max_requests */
+  int32_t page_size;        /* kv tokens of a page; 0: k and v are ragged arrays */
+  int32_t window_left;      /* a token sees at most so many before its own place; -1: all. A kernel that was
+                               specialised without a window takes -1 only. It is passed to the launch, too */
+  const int32_t* qo_indptr; /* [requests + 1]: where the tokens of each request begin in q, and the end; null:
+                               one token each */
+  const int32_t* kv_indptr; /* [requests + 1]: likewise its rows of k and v or, paged, its entries of the page
+                               table */
+  const int32_t* kv_len;    /* [requests]: kv tokens that count; null: all rows, or what last_page_len says */
+  const int32_t* last_page_len; /* [requests]: tokens of its last page, 1 to page_size; not looked at where a
+                                   request has no page. Null when kv_len is given or nothing is paged */
+} kiln_attention_lengths;
+
+typedef struct kiln_attention_plan {
+  size_t struct_size;
+  uint64_t bytes;   /* from the buffer's begin: what has to be copied to the device */
+  uint32_t items;   /* tiles and parts of tiles */
+  uint32_t parts;   /* of them: parts, each of which takes a slot of the workspace */
+  uint32_t workers; /* blocks that have a share: short batches are not spread thin */
+} kiln_attention_plan;
+
+/* Writes the plan of a batch into host memory (pinned, if it shall be copied asynchronously; never read, so
+ * write-combined memory is fine) of at least plan_bytes. A request may have no tokens, no kv, or more tokens
+ * than kv. `out` may be null. invalid_argument: the kernel has no [plan], lengths that pass the limits, are
+ * negative or shrink, a buffer that is too small: the message names the array, the entry and what was
+ * allowed, and nothing was written. The limits must be those of the sizes. */
+KILN_API kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel,
+                                                const kiln_attention_limits* limits,
+                                                const kiln_attention_lengths* lengths, void* buffer,
+                                                size_t buffer_bytes, kiln_attention_plan* out);
+
 /* ---- log
  * -------------------------------------------------------------------------------------------------------------
  */

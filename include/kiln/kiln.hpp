@@ -6,6 +6,7 @@
 //   k(stream, out, x, w, rows, stride_x, stride_out, eps);
 #pragma once
 
+#include "kiln/attention.hpp"
 #include "kiln/digest.hpp"
 #include "kiln/dtype.hpp"
 #include "kiln/error.hpp"

@@ -44,7 +44,8 @@ LaunchPlan::LaunchPlan(const source::Manifest& manifest, const source::LaunchSpe
                        Exports exports)
     : slots(std::move(known_slots)), known_(slots.size(), true) {
   const source::SlotLayout& layout = manifest.slots;
-  std::fill_n(known_.begin() + layout.argument_slot(0), layout.arguments + layout.runtime, false);
+  std::fill_n(known_.begin() + layout.argument_slot(0), layout.arguments + layout.runtime + layout.run,
+              false);
   take_defaults(manifest);
   take_checks(manifest, exports);
   take_geometry(layout, spec, static_shared_bytes);

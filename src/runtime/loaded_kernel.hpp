@@ -63,6 +63,8 @@ class LoadedKernel {
   const source::Resolved& resolved() const noexcept { return resolved_; }
   /// Of this entry point, on this arch.
   const source::Manifest& manifest() const noexcept { return manifest_; }
+  /// Values of the manifest's parameters, derives, exports, arch and device; those of calls are 0.
+  const std::vector<std::int64_t>& fixed_slots() const noexcept { return plan_.slots; }
   const compile::EntryFacts& facts() const noexcept { return facts_; }
   const std::string& specialization() const noexcept { return name_; }
 

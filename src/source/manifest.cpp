@@ -66,6 +66,7 @@ int Manifest::slot_index(std::string_view wanted) const noexcept {
   }
   if (const int i = argument_index(wanted); i >= 0) return slots.argument_slot(i);
   if (const int i = index_of(runtime, wanted); i >= 0) return slots.runtime_slot(i);
+  if (const int i = index_of(run_values, wanted); i >= 0) return slots.run_slot(i);
   if (const int i = index_of(exports, wanted); i >= 0) return slots.export_slot(i);
   constexpr std::string_view facts[] = {"arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
   const auto found = std::find(std::begin(facts), std::end(facts), wanted);

@@ -52,10 +52,12 @@ struct ArgumentType {
 
 struct ArgumentSpec {
   struct Fill {
-    enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel } kind = Kind::normal;
+    enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel, plan };
+    Kind kind = Kind::normal;
     double a = 0, b = 1;        ///< normal: mean, sd; uniform: lo, hi; constant: value
     Expression low{}, high{};   ///< integer: inclusive; offsets: `high` is the last entry
     std::string instantiate{};  ///< kernel: its C++ text with {P}
+    std::string lengths{};      ///< plan: which array of the lengths that were planned for
   };
   std::string name, doc;
   ArgumentType type;
@@ -121,6 +123,19 @@ struct ExportSpec {
   std::string name, cpp;  ///< cpp: a constant expression with {P}
 };
 
+/// [plan]: what the host shares out among a launch's blocks, in a buffer that the kernel reads.
+struct HostPlanSpec {
+  using Values = std::vector<std::pair<std::string, Expression>>;
+  std::string kind;      ///< "attention"; which keys each kind has is in manifest_plan.cpp
+  int argument = -1;     ///< indices of arguments: the plan itself
+  int workspace = -1;    ///< partial results; -1: none
+  int workers = -1;      ///< blocks of the grid
+  Values kernel;         ///< what the kernel fixes: all keys of the kind
+  bool has_run = false;  ///< there is a [plan.run]: `kiln run` can plan
+  Values run;            ///< what it takes from the call: all such keys of the kind
+  const Expression& of(std::string_view key) const;  ///< of `kernel` or `run`. REQUIRES: there is one
+};
+
 struct Limits {
   std::optional<std::int64_t> max_spill_bytes, performance_warnings, compile_seconds, compile_memory;
 };
@@ -128,11 +143,12 @@ struct Limits {
 /// Where each name lives in the values that expressions read.
 struct SlotLayout {
   /// Counts, laid out in this order from slot 0.
-  int parameters = 0, derives = 0, arguments = 0, runtime = 0, exports = 0;
+  int parameters = 0, derives = 0, arguments = 0, runtime = 0, run = 0, exports = 0;
   int derive_slot(int i) const noexcept { return parameters + i; }
   int argument_slot(int i) const noexcept { return parameters + derives + i; }
   int runtime_slot(int i) const noexcept { return parameters + derives + arguments + i; }
-  int export_slot(int i) const noexcept { return runtime_slot(runtime) + i; }
+  int run_slot(int i) const noexcept { return runtime_slot(runtime) + i; }
+  int export_slot(int i) const noexcept { return run_slot(run) + i; }
   int arch_slot() const noexcept { return export_slot(exports); }
   int sms_slot() const noexcept { return arch_slot() + 1; }
   int smem_optin_slot() const noexcept { return arch_slot() + 2; }
@@ -160,6 +176,9 @@ struct Manifest {
   std::vector<Requirement> requirements;
   std::vector<ArgumentSpec> arguments;
   std::vector<RuntimeValueSpec> runtime;
+  std::optional<HostPlanSpec> plan;
+  /// Values that `kiln run` alone has, for what it makes: declared by [plan.run].
+  std::vector<RuntimeValueSpec> run_values;
   Expression cost_read, cost_write, cost_flops;  ///< empty when the manifest has none
   Limits limits;
   std::vector<PrewarmRow> prewarm;

@@ -38,21 +38,21 @@ void read_value(ArgumentSpec& out, const TableReader& reader, const Symbols& sym
 }
 
 void read_argument(const Draft& draft, ArgumentSpec& out, const TableReader& reader) {
-  const Symbols& symbols = draft.launch;
+  const Symbols &symbols = draft.launch, &run = draft.run;
   const bool pointer = out.type.kind == ArgumentType::Kind::pointer;
   for (const std::string_view key : {"access", "shape", "stride", "align", "exists", "fill"}) {
     if (!pointer && reader.has(key)) reader.fail(key, "only pointers have it");
   }
   out.doc = reader.text_or("doc", "");
   out.access = read_access(reader);
-  out.shape = reader.expressions("shape", symbols, kMaxShape);
-  out.stride = reader.expressions("stride", symbols, kMaxShape);
+  out.shape = reader.expressions("shape", run, kMaxShape);
+  out.stride = reader.expressions("stride", run, kMaxShape);
   if (!out.stride.empty() && out.stride.size() != out.shape.size()) {
     reader.fail("stride", "has " + std::to_string(out.stride.size()) + " dimensions, and shape has " +
                               std::to_string(out.shape.size()));
   }
   out.align = reader.expression("align", symbols);
-  out.exists = reader.expression("exists", symbols);
+  out.exists = reader.expression("exists", run);
   out.optional = reader.boolean_or("optional", false);
   if (reader.has("fill")) out.fill = read_fill(draft, out, reader);
   read_value(out, reader, symbols);
@@ -77,7 +77,7 @@ void order_values(Draft& draft, const TableReader& root) {
   std::vector<std::vector<int>> needs(total);
   for (std::size_t i = 0; i < total; ++i) {
     for (const int slot : value_of(i).reads()) {
-      if (slot >= first && slot < out.slots.arch_slot()) needs[i].push_back(slot - first);
+      if (slot >= first && slot < out.slots.run_slot(0)) needs[i].push_back(slot - first);
     }
   }
   const auto order = topological_order(needs, [&](const std::vector<int>& cycle) {

@@ -19,6 +19,7 @@ struct Draft {
   Symbols resolve;    ///< parameters, derives, arch: defaults and derives
   Symbols launch;     ///< and arguments, run-time values, exports, dev.*: everything else
   Symbols geometry;   ///< and occupancy: [launch]
+  Symbols run;        ///< `launch` and what `kiln run` alone knows: shapes, fills, [cost]
   Symbols reference;  ///< without exports, which the reference's own image does not have: [reference]
 };
 
@@ -55,6 +56,10 @@ void read_defaults(Draft& draft, const TableReader& root);
 void read_arguments(Draft& draft, const TableReader& root);
 /// `fill` of an [[arg]] that has one.
 ArgumentSpec::Fill read_fill(const Draft& draft, const ArgumentSpec& argument, const TableReader& reader);
+/// How many values [plan.run] declares, then their names; the rest of [plan] when the arguments are read.
+int count_run_values(const TableReader& root);
+void declare_plan(Draft& draft, const TableReader& root);
+void read_plan(Draft& draft, const TableReader& root);
 void read_launch(Draft& draft, const TableReader& root);
 void read_requirements(Draft& draft, const TableReader& root);
 void read_prewarm(Draft& draft, const TableReader& root);

@@ -1,4 +1,5 @@
 // [[arg]] fill: what `kiln run` puts into an input.
+#include <algorithm>
 #include <charconv>
 
 #include "kiln/error.hpp"
@@ -57,15 +58,18 @@ class FillReader {
     if (name == "uniform") return uniform();
     if (name == "int") return integer();
     if (name == "indptr") return offsets();
+    if (name == "plan") return lengths();
     if (name == "const") return take(1), Fill{.kind = Fill::Kind::constant, .a = number(0), .b = 0};
     fail(" is unknown");
   }
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    reader_.fail("fill", quote(text_) + why +
-                             "; allowed: normal(mean, sd) uniform(lo, hi) int(lo, hi) permutation "
-                             "indptr(total) const(v), or a kernel of the source such as \"ns::fill<{T}>\"");
+    reader_.fail(
+        "fill",
+        quote(text_) + why +
+            "; allowed: normal(mean, sd) uniform(lo, hi) int(lo, hi) permutation "
+            "indptr(total) const(v) plan(array), or a kernel of the source such as \"ns::fill<{T}>\"");
   }
   void take(std::size_t count) const {
     if (pieces_.size() != count || pieces_[0].empty())
@@ -79,7 +83,7 @@ class FillReader {
   Expression expression(std::size_t i) const {
     try {
       const auto slots = static_cast<std::size_t>(draft_.out.slots.total());
-      return Expression::compile(pieces_[i], draft_.launch, "its value")
+      return Expression::compile(pieces_[i], draft_.run, "its value")
           .folded(std::vector<std::int64_t>(slots), std::vector<bool>(slots, false));
     } catch (const Error& error) {
       fail(": " + quote(pieces_[i]) + " is no integer expression (" + error.what() + ')');
@@ -109,6 +113,14 @@ class FillReader {
     Fill out{.kind = Fill::Kind::offsets, .low = Expression::constant(0), .high = expression(0)};
     if (const auto total = out.high.constant_value(); total && *total < 0) fail(": a total is not negative");
     return indices(std::move(out));
+  }
+  Fill lengths() const {
+    take(1);
+    constexpr std::string_view known[] = {"qo_indptr", "kv_indptr", "kv_len", "last_page_len", "mask_indptr"};
+    if (!draft_.out.slots.run) fail(": there is no [plan.run] with lengths");
+    if (std::find(std::begin(known), std::end(known), pieces_[0]) == std::end(known))
+      fail(": the lengths are qo_indptr kv_indptr kv_len last_page_len mask_indptr");
+    return indices({.kind = Fill::Kind::plan, .lengths = pieces_[0]});
   }
   /// Of a pointer to a parameter's dtype, which is known when it runs, `kiln run` checks the same.
   Fill indices(Fill out) const {

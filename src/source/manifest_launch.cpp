@@ -23,9 +23,9 @@ void read_cost(Draft& draft, const TableReader& root) {
   const TomlValue* found = root.find("cost");
   if (!found) return;
   const TableReader reader(*found, "[cost]", root.file(), {"read", "write", "flops"});
-  draft.out.cost_read = reader.expression("read", draft.launch);
-  draft.out.cost_write = reader.expression("write", draft.launch);
-  draft.out.cost_flops = reader.expression("flops", draft.launch);
+  draft.out.cost_read = reader.expression("read", draft.run);
+  draft.out.cost_write = reader.expression("write", draft.run);
+  draft.out.cost_flops = reader.expression("flops", draft.run);
 }
 
 void check_message(const Draft& draft, const TableReader& reader, const Requirement& requirement) {

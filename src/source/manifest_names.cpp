@@ -101,8 +101,11 @@ std::vector<std::string> stride_texts(const TableReader& reader) {
 }  // namespace
 
 void lay_out_slots(Draft& draft, const TableReader& root) {
-  draft.out.slots = {count_in(root, "param", kMaxParameters), count_in(root, "derive", kMaxDerives),
-                     count_in(root, "arg", kMaxArguments), count_in(root, "runtime", kMaxRuntime),
+  draft.out.slots = {count_in(root, "param", kMaxParameters),
+                     count_in(root, "derive", kMaxDerives),
+                     count_in(root, "arg", kMaxArguments),
+                     count_in(root, "runtime", kMaxRuntime),
+                     count_run_values(root),
                      count_in(root, "export", kMaxExports)};
 }
 
@@ -176,6 +179,8 @@ void make_symbols(Draft& draft, const TableReader& root) {
   for (std::size_t i = 0; i < m.runtime.size(); ++i) {
     launch.slots.emplace(m.runtime[i].name, m.slots.runtime_slot(static_cast<int>(i)));
   }
+  for (const RuntimeValueSpec& value : m.run_values)
+    launch.unavailable.emplace(value.name, "it is a value of `kiln run`, which a launch does not have");
   for (std::size_t i = 0; i < m.exports.size(); ++i) {
     launch.slots.emplace(m.exports[i].name, m.slots.export_slot(static_cast<int>(i)));
   }
@@ -199,6 +204,11 @@ void make_symbols(Draft& draft, const TableReader& root) {
                                         "it is a constant of the kernel's image, not of the reference's");
   }
   launch.unavailable.emplace("occupancy", "it is known only in [launch]");
+  draft.run = launch;
+  for (std::size_t i = 0; i < m.run_values.size(); ++i) {
+    draft.run.unavailable.erase(m.run_values[i].name);
+    draft.run.slots.emplace(m.run_values[i].name, m.slots.run_slot(static_cast<int>(i)));
+  }
 }
 
 }  // namespace kiln::source

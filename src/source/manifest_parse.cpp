@@ -119,11 +119,13 @@ Manifest parse_tree(const TomlValue& tree, const std::string& file) {
   lay_out_slots(draft, root);
   read_parameters(draft, root);
   declare_arguments(draft, root);
+  declare_plan(draft, root);
   declare_exports(draft, root);
   make_symbols(draft, root);
   read_defaults(draft, root);
   check_spellings(draft, root);
   read_arguments(draft, root);
+  read_plan(draft, root);
   read_requirements(draft, root);
   read_launch(draft, root);
   read_exports(draft, root);
@@ -166,8 +168,8 @@ Manifest parse_manifest(std::string_view toml, const std::string& file) {
   const TomlValue tree = parse_toml(toml, file);
   const TableReader root(
       tree, "", file,
-      {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "launch", "kernel",
-       "global", "export", "reference", "cost", "limits", "prewarm", "arch"});
+      {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "plan", "launch",
+       "kernel", "global", "export", "reference", "cost", "limits", "prewarm", "arch"});
   const TomlValue& format = root.need("format");
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != 1)

@@ -157,7 +157,7 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(const TomlValue& tr
     // first of a manifest without the shorthand, which is the main one.
     if (!out.empty()) {
       for (const char* key :
-           {"arg", "launch", "runtime", "require", "reference", "cost", "global", "prewarm"})
+           {"arg", "launch", "runtime", "require", "plan", "reference", "cost", "global", "prewarm"})
         remove(own, key);
     }
     for (const std::string key : {"arg", "launch", "runtime", "require"}) {

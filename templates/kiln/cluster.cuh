@@ -1,6 +1,7 @@
 // Thread block clusters (sm_90 and newer): a barrier over the cluster, and stores into another block's shared memory.
 // Below sm_90 nothing here may be called; a template keeps its cluster size at 1 there.
 #pragma once
+#include "kiln/mbarrier.cuh"
 #include "kiln/types.cuh"
 
 namespace kiln {
@@ -16,6 +17,9 @@ __device__ __forceinline__ u32 cluster_rank() {
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
+// An arrival that publishes no data, only the barriers of mbarrier.cuh behind barriers_ready(): it waits for no earlier write.
+__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+
 // Stores v at `local`'s place in the shared memory of block `rank`.
 __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
   const u32 address = static_cast<u32>(__cvta_generic_to_shared(local));
@@ -28,5 +32,19 @@ __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
       : "memory");
 }
 __device__ __forceinline__ void cluster_store(i32* local, u32 rank, i32 v) { cluster_store(reinterpret_cast<float*>(local), rank, __int_as_float(v)); }
+
+// Stores two floats at the place of `local` in block `rank`, and counts 8 bytes at that block's barrier in the place of `told`: who waits there
+// has them, and no barrier of the cluster with its fence is needed. REQUIRES: a launch with a cluster size (without one the instruction is
+// illegal, even towards the block itself); local is aligned to 8 bytes; that block has its barrier ready, and ends only after its wait.
+__device__ __forceinline__ void cluster_send(void* local, u32 rank, f32 first, f32 second, Barrier& told) {
+  asm volatile(
+      "{\n\t"
+      ".reg .b32 to, barrier;\n\t"
+      "mapa.shared::cluster.u32 to, %0, %2;\n\t"
+      "mapa.shared::cluster.u32 barrier, %1, %2;\n\t"
+      "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [to], {%3, %4}, [barrier];\n\t"
+      "}" ::"r"(shared_address(local)), "r"(shared_address(&told)), "r"(rank), "f"(first), "f"(second)
+      : "memory");
+}
 
 }  // namespace kiln

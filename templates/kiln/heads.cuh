@@ -44,21 +44,39 @@ struct HeadLayout {
   static constexpr bool WITHIN = INTERLEAVE && VEC > 1;   // pairs lie within a vector
   static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
 
-  __device__ static constexpr bool turns(int lane) { return lane < TURNING; }
+  __device__ static constexpr bool turns(int lane) { return STILL == 0 || lane < TURNING; }
   __device__ static constexpr int first(int lane) { return turns(lane) ? (SINGLE ? 2 * lane : lane * VEC) : ROTARY + (lane - TURNING) * VEC; }
   __device__ static constexpr int second(int lane) { return first(lane) + (turns(lane) ? (SINGLE ? 1 : PAIRS) : STILL * VEC); }
   __device__ static constexpr bool has_second(int lane) { return (D - ROTARY) / VEC % 2 == 0 || second(lane) < D; }
 
-  // The pairs of a turning lane, by the cosines and sines of the whole head, which are shared memory.
-  __device__ static __forceinline__ void rotate_all(f32 (&a)[VEC], f32 (&b)[VEC], const f32* cos, const f32* sin, int lane) {
+  // The j-th pair of a turning lane.
+  __device__ static constexpr int pair(int lane, int j) {
+    if (!WITHIN) return lane * VEC + j;
+    return (j < VEC / 2 ? 0 : PAIRS / 2 - VEC / 2) + lane * (VEC / 2) + j;
+  }
+
+  // What a row of a table has for the pairs of a turning lane: cosines, or sines. REQUIRES: as load.
+  template <typename TABLE>
+  __device__ static __forceinline__ void load_pairs(const TABLE* of_all, int lane, f32 (&out)[VEC]) {
+    constexpr int RUN = WITHIN ? VEC / 2 : VEC;  // neighbouring pairs
+#pragma unroll
+    for (int j = 0; j < VEC; j += RUN) {
+      f32 run[RUN];
+      widen(load<RUN>(of_all + pair(lane, j)), run);
+#pragma unroll
+      for (int i = 0; i < RUN; ++i) out[j + i] = run[i];
+    }
+  }
+
+  // The pairs of a turning lane, by their cosines and sines.
+  __device__ static __forceinline__ void rotate_all(f32 (&a)[VEC], f32 (&b)[VEC], const f32 (&cos)[VEC], const f32 (&sin)[VEC]) {
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
       if constexpr (WITHIN) {
-        const int pair = (j < VEC / 2 ? 0 : PAIRS / 2 - VEC / 2) + lane * (VEC / 2) + j;
         f32(&v)[VEC] = j < VEC / 2 ? a : b;
-        rotate(v[2 * j % VEC], v[2 * j % VEC + 1], cos[pair], sin[pair]);
+        rotate(v[2 * j % VEC], v[2 * j % VEC + 1], cos[j], sin[j]);
       } else {
-        rotate(a[j], b[j], cos[lane * VEC + j], sin[lane * VEC + j]);
+        rotate(a[j], b[j], cos[j], sin[j]);
       }
     }
   }

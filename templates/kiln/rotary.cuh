@@ -31,15 +31,6 @@ __device__ __forceinline__ u64 turn_per_position(int pair, const Rope& rope) {
 
 struct Direction { f32 cos, sin; };
 
-// From the row of a table: the cosines of all pairs, then the sines.
-template <typename TABLE>
-__device__ __forceinline__ Direction direction(const TABLE* row, int pairs, int pair) {
-  f32 cos[1], sin[1];
-  widen(load<1>(row + pair), cos);
-  widen(load<1>(row + pairs + pair), sin);
-  return {cos[0], sin[0]};
-}
-
 // Absolute error: 2^-22 at positions below 2^20, and what the double in the frequency adds beyond: 2^-20 at 2^31.
 __device__ __forceinline__ Direction direction(i64 position, u64 turn_per_position) {
   const u64 turns = static_cast<u64>(position) * turn_per_position;

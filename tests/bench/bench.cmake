@@ -33,3 +33,7 @@ endif()
 # The command on a store of 10,000 entries: `inspect_bench PATH_TO_KILN`, best with the release preset's.
 add_executable(inspect_bench bench/inspect_bench.cpp)
 target_link_libraries(inspect_bench PRIVATE kiln_compile kiln_cache)
+
+# The host plan of an attention launch, best with optimisation as the release preset has it.
+add_executable(attention_plan_bench bench/attention_plan_bench.cpp)
+target_link_libraries(attention_plan_bench PRIVATE kiln_attention)

@@ -158,5 +158,68 @@ TEST_F(TemplatesPage, IsNotWrittenWithoutOneThatIsBroken) {
   EXPECT_NE(done.err.find("nonsense"), std::string::npos) << done.err;
 }
 
+TEST_F(TemplatesPage, SaysWhatAHostPlanIsMadeOf) {
+  write("templates/planned.cu", "");
+  write("templates/planned.toml", R"(format = 1
+[template]
+name = "planned"
+source = "planned.cu"
+instantiate = "planned<{N}>"
+[param.N]
+kind = "int"
+range = [1, 64]
+[[arg]]
+name = "plan"
+type = "ptr<i32>"
+access = "readwrite"
+[[arg]]
+name = "partial"
+type = "ptr<f32>"
+access = "write"
+shape = ["2 * workers * N"]
+[[arg]]
+name = "workers"
+type = "i32"
+value = "dev.sms"
+[plan]
+kind = "attention"
+argument = "plan"
+workspace = "partial"
+workers = "workers"
+tile_rows = "N"
+tile_kv = 64
+group = 1
+[plan.run]
+requests = 3
+kv_tokens = "requests * 100"
+kv_heads = 2
+[launch]
+grid = ["workers"]
+block = ["32"]
+)");
+  const std::string page = kiln({"templates", "planned", "--markdown"}).out;
+  EXPECT_NE(
+      page.find("| `kv_tokens` | of `kiln run` alone | | | `requests * 100` | tokens of k and v, of all "
+                "requests together |"),
+      std::string::npos)
+      << page;
+  EXPECT_NE(
+      page.find("- Host plan, kind attention: made before the launch into `plan`, partial results in "
+                "`partial`, shared among `workers` blocks; `tile_rows` = `N`, `tile_kv` = `64`, `group` = "
+                "`1`, `causal` = `0`, `window` = `0`, `tile_cost` = `1`, `min_units` = `4`.\n"),
+      std::string::npos)
+      << page;
+  const std::string text = kiln({"templates", "planned"}).out;
+  EXPECT_NE(text.find("the plan in plan, partial results in partial, blocks of the grid in workers"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("value of kiln run alone"), std::string::npos) << text;
+  const auto plan = kiln({"templates", "planned", "--json"}).json().at("plan");
+  EXPECT_EQ(plan.at("kernel").at("tile_rows"), "N");
+  EXPECT_EQ(plan.at("workspace"), "partial");
+  EXPECT_EQ(plan.at("run").at("window_left"), "-1");
+  EXPECT_EQ(plan.at("run_values").size(), 3u);
+}
+
 }  // namespace
 }  // namespace kiln::test

@@ -30,10 +30,12 @@ const std::vector<Room> kRooms = {
     {"source", {"base", "values"}},
     {"cache", {"base", "values"}},
     {"bundle", {"base", "values"}},
+    {"attention", {"base", "values"}},
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
-    {"runtime", {"api", "compile", "cache", "toolchain", "source", "base", "values"}},
-    {"tools", {"runtime", "api", "compile", "cache", "bundle", "toolchain", "source", "base", "values"}},
+    {"runtime", {"api", "compile", "cache", "toolchain", "source", "attention", "base", "values"}},
+    {"tools",
+     {"runtime", "api", "compile", "cache", "bundle", "toolchain", "source", "attention", "base", "values"}},
 };
 const std::set<std::string> kValueHeaders = {"error.hpp", "dtype.hpp", "digest.hpp", "specialization.hpp"};
 

@@ -333,6 +333,64 @@ static void scopes_futures_plans_and_seals(const char* cache) {
   kiln_service_destroy(service);
 }
 
+static void attention_plans(const char* cache) {
+  static const char manifest[] =
+      "format = 1\n[template]\nname = \"attend\"\nsource = \"attend.cu\"\ninstantiate = \"attend\"\n"
+      "[[arg]]\nname = \"plan\"\ntype = \"ptr<i32>\"\naccess = \"readwrite\"\n"
+      "[[arg]]\nname = \"workers\"\ntype = \"i32\"\nvalue = 5\n"
+      "[plan]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\n"
+      "tile_rows = 8\ntile_kv = 16\ngroup = 8\n[launch]\ngrid = [\"workers\"]\nblock = [32]\n";
+  static const char source[] = "__global__ void attend(int* plan, int workers) { plan[0] = workers; }\n";
+  const int32_t pages[] = {0, 3, 3}, last[] = {7, 0};
+  kiln_service* service = make_service(cache);
+  kiln_template* t = NULL;
+  const kiln_kernel* kernel = NULL;
+  struct {
+    kiln_attention_sizes sizes;
+    char guard[8];
+  } out;
+  kiln_attention_limits limits;
+  kiln_attention_lengths lengths;
+  kiln_attention_plan plan;
+  int32_t words[256];
+  memset(&limits, 0, sizeof limits), memset(&lengths, 0, sizeof lengths), memset(&plan, 0, sizeof plan);
+  memset(&out, 0x5a, sizeof out), memset(words, 0, sizeof words);
+  limits.struct_size = sizeof limits, limits.max_requests = 2, limits.kv_heads = 1;
+  lengths.struct_size = sizeof lengths, lengths.requests = 2, lengths.window_left = -1;
+  lengths.kv_indptr = pages, lengths.last_page_len = last, lengths.page_size = 16;
+  plan.struct_size = sizeof plan;
+  out.sizes.struct_size = sizeof out.sizes;
+
+  make_context_current();
+  EXPECT(kiln_service_add_template(service, manifest, source, NULL) == KILN_OK);
+  EXPECT(kiln_service_open(service, "attend", KILN_DEVICE_CURRENT, NULL, &t) == KILN_OK);
+  if (kiln_template_get(t, NULL, NULL, 0, NULL, &kernel) == NO_COMPILER) exit(77);
+  EXPECT(kiln_kernel_attention_sizes(kernel, &limits, &out.sizes) == KILN_OK);
+  EXPECT(out.sizes.workers == 5 && out.sizes.workspace_bytes == 0 && out.sizes.plan_bytes <= sizeof words);
+  EXPECT(out.guard[0] == 0x5a);
+  EXPECT(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, sizeof words, &plan) == KILN_OK);
+  EXPECT(words[2] == 2 && plan.items == (uint32_t)words[4] && plan.bytes <= out.sizes.plan_bytes);
+  EXPECT(words[16 + 16 + 5] == 2 * 16 + 7); /* kv_len of the first item */
+  EXPECT(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, sizeof words, NULL) == KILN_OK);
+
+  EXPECT(is_invalid(kiln_kernel_attention_sizes(NULL, &limits, &out.sizes), "kiln_kernel"));
+  EXPECT(is_invalid(kiln_kernel_attention_sizes(kernel, NULL, &out.sizes), "limits is null"));
+  EXPECT(is_invalid(kiln_kernel_attention_sizes(kernel, &limits, NULL), "out is null"));
+  EXPECT(is_invalid(kiln_kernel_attention_plan(NULL, &limits, &lengths, words, sizeof words, &plan),
+                    "kiln_kernel"));
+  EXPECT(is_invalid(kiln_kernel_attention_plan(kernel, &limits, NULL, words, sizeof words, &plan),
+                    "lengths is null"));
+  EXPECT(
+      is_invalid(kiln_kernel_attention_plan(kernel, &limits, &lengths, NULL, 64, &plan), "buffer is null"));
+  EXPECT(is_invalid(kiln_kernel_attention_plan(kernel, &limits, &lengths, (char*)words + 1, 64, &plan),
+                    "aligned"));
+  EXPECT(is_invalid(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, 64, &plan),
+                    "the buffer has 64 bytes"));
+  limits.struct_size = 0;
+  EXPECT(is_invalid(kiln_kernel_attention_sizes(kernel, &limits, &out.sizes), "struct_size"));
+  kiln_service_destroy(service);
+}
+
 int main(int argc, char** argv) {
   static const struct {
     const char* name;
@@ -341,6 +399,7 @@ int main(int argc, char** argv) {
                {"struct_sizes_are_respected", struct_sizes_are_respected},
                {"errors_say_what_and_where", errors_say_what_and_where},
                {"gets_and_launches", gets_and_launches},
+               {"attention_plans", attention_plans},
                {"scopes_futures_plans_and_seals", scopes_futures_plans_and_seals}};
   size_t i;
   if (argc != 3) return 2;

@@ -13,6 +13,7 @@ kiln_fake_test(runtime_load_test SOURCES runtime/load_test.cpp runtime/capture_t
 kiln_fake_test(runtime_load_fault_test kiln_cache kiln_compile SOURCES runtime/load_fault_test.cpp)
 kiln_fake_test(runtime_launch_test SOURCES runtime/launch_test.cpp runtime/argument_types_test.cpp runtime/geometry_test.cpp runtime/geometry_once_test.cpp)
 kiln_fake_test(runtime_launch_errors_test SOURCES runtime/launch_errors_test.cpp)
+kiln_fake_test(runtime_attention_test SOURCES runtime/attention_test.cpp)
 kiln_fake_test(runtime_sm80_test SOURCES runtime/geometry_sm80_test.cpp)
 kiln_fake_test(runtime_ready_test SOURCES runtime/ready_test.cpp)
 # The same tests on the fake driver and on the real one.
@@ -29,7 +30,7 @@ set_target_properties(c_abi_test PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON
 set_property(TARGET c_abi_test PROPERTY COMPILE_OPTIONS -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror)
 target_link_libraries(c_abi_test PRIVATE kiln kiln_fake_cuda)
 add_dependencies(c_abi_test kiln-worker)
-foreach(name null_handles_are_invalid_arguments struct_sizes_are_respected errors_say_what_and_where gets_and_launches scopes_futures_plans_and_seals)
+foreach(name null_handles_are_invalid_arguments struct_sizes_are_respected errors_say_what_and_where gets_and_launches attention_plans scopes_futures_plans_and_seals)
   add_test(NAME CAbi.${name} COMMAND ${runtime_tests}/in_temporary_directory.sh $<TARGET_FILE:c_abi_test> ${name})
   set_tests_properties(CAbi.${name} PROPERTIES LABELS process TIMEOUT 120 SKIP_RETURN_CODE 77
     ENVIRONMENT "KILN_LIBCUDA=$<TARGET_FILE:kiln_fake_cuda>")

@@ -97,7 +97,7 @@ def test_ids_out_of_range_are_left_out():
 
 
 def test_expert_map():
-    for tokens in (1, 64, 4096):
+    for tokens in (1, 64, 4096, 9001):
         local = torch.full((256,), -1, device="cuda", dtype=torch.int32)
         local[64:96] = torch.arange(32, device="cuda", dtype=torch.int32)
         ids = topk_ids(tokens, 8, 256)

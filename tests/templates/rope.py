@@ -184,6 +184,12 @@ def test_misaligned_views():
         q.check()
         even = Guarded(5, 4, 128, strides=(513, 128, 1)).view
         expect_refused(lambda: run(even, even[:, :0], positions, table, even, even[:, :0], INTERLEAVE=interleave), "strides", "513", "VEC")
+        odd, x = Guarded(512, 128, dtype="f32", shift=1).view, normal(5, 4, 128)
+        odd.copy_(table)
+        want = rotated(x, *table[positions].split(64, 1), interleave)
+        expect_refused(lambda: run(x, x[:, :0], positions, odd, x, x[:, :0], INTERLEAVE=interleave), "cos_sin", "align")
+        run(x, x[:, :0], positions, odd, x, x[:, :0], INTERLEAVE=interleave, VEC=1)
+        expect_close(x, want, TOLERANCE["bf16"])
 
 
 def test_special_values():

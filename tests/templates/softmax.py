@@ -5,7 +5,7 @@ import torch
 
 from harness import TOLERANCE, Guarded, Row, compiled, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
-SANITIZE = ["softmax T=f32 H=128256 rows=5", "softmax T=bf16 H=1000 rows=37", "softmax T=bf16 H=50257 rows=3 LOG=true", "softmax T=f32 H=0 columns=9000 rows=5"]
+SANITIZE = ["softmax T=f32 H=128256 rows=5", "softmax T=bf16 H=32000 rows=33 CLUSTER=4", "softmax T=bf16 H=1000 rows=37", "softmax T=bf16 H=50257 rows=3 LOG=true", "softmax T=f32 H=0 columns=9000 rows=5"]
 
 
 def reference(x, temperature=1.0, log=False):
@@ -28,7 +28,7 @@ def tolerance(dtype, want):
 
 
 def test_every_dtype_and_width():
-    widths = [1, 2, 3, 7, 64, 97, 128, 257, 1000, 4096, 5001, 16384, 16385, 32000, 32002, 50257, 65536, 128256, 151936]
+    widths = [1, 2, 3, 7, 64, 97, 128, 257, 1000, 4096, 5001, 10240, 16384, 16385, 32000, 32002, 50257, 65536, 128256, 151936]
     for dtype, h in itertools.product(("f32", "f16", "bf16"), widths):
         prefetch("softmax", T=dtype, H=h)
     for dtype, h in itertools.product(("f32", "f16", "bf16"), widths):
@@ -37,6 +37,30 @@ def test_every_dtype_and_width():
             out, want = run(x, dtype), reference(x)
             expect_close(out.view, want, tolerance(dtype, want), f"{dtype} H={h} rows={rows}")
             out.check(f"{dtype} H={h} rows={rows}")
+
+
+def test_clusters():
+    """Blocks that share rows, down to parts of a row that are empty: the same bits in every run, in place, and of every row count."""
+    most = {9: 16, 10: 16}.get(torch.cuda.get_device_capability()[0], 8 if torch.cuda.get_device_capability()[0] > 10 else 1)
+    cases = [(dtype, h, {"CLUSTER": cluster, "THREADS": threads, **more}) for cluster in (2, 4, 8, 16) if cluster <= most
+             for dtype, h, threads, more in (("f32", 32000, 1024, {}), ("bf16", 128256, 96, {}), ("f32", 1000, 64, {}), ("f16", 5001, 224, {"LOG": True}), ("bf16", 32008, 512, {"OUT": "f32"}))]
+    for dtype, h, more in cases:
+        prefetch("softmax", T=dtype, H=h, **more)
+    for dtype, h, more in cases:
+        x, ts = normal(301, h, dtype=dtype, scale=3.0), torch.rand(301, device="cuda") + 0.5
+        x[7, :h // 2], x[8, h // 2:], x[9] = float("-inf"), float("-inf"), 0
+        want, what, out_type = reference(x, ts.double()[:, None], more.get("LOG", False)), f"{dtype} H={h} {more}", more.get("OUT", dtype)
+        out = run(x, dtype, temperatures=ts, **more)
+        first = out.view.clone()
+        masked = torch.isinf(want)
+        assert bool((torch.isinf(first) == masked).all()), what
+        expect_close(first.masked_fill(masked, 0), want.masked_fill(masked, 0), tolerance(out_type, want.masked_fill(masked, 0)), what)
+        out.check(what)
+        for rows in (1, 17, 301):
+            expect_same_bits(run(x[:rows], dtype, temperatures=ts, **more).view, first[:rows], f"{what} rows={rows}")
+        if out_type == dtype:
+            run(x, dtype, temperatures=ts, out=x, **more)
+            expect_same_bits(x, first, f"{what} in place")
 
 
 def test_log_and_temperature():

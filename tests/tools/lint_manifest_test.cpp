@@ -128,6 +128,21 @@ TEST(LintManifest, WarnsOfAShapeInAMacroAndNotOfATypeInOne) {
   EXPECT_EQ(found(all, "shape-in-define", "macro TYPE"), "nothing");
 }
 
+TEST(LintManifest, WarnsOfAPlanThatKilnRunCannotMake) {
+  const std::string planned =
+      "[[arg]]\nname = \"plan\"\ntype = \"ptr<i32>\"\n[[arg]]\nname = \"workers\"\ntype = \"i32\"\nvalue = "
+      "4\n"
+      "[plan]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\ntile_rows = 8\ntile_kv = 8\n"
+      "group = \"P\"\n";
+  const LintFindings none = lint(kHead + kP + planned + kLaunch);
+  EXPECT_NE(found(none, "no-shape", "add [plan.run]"), "nothing");
+  const std::string run = "[plan.run]\nrequests = 2\nkv_tokens = \"TIMES * requests\"\nkv_heads = 1\n";
+  const LintFindings all = lint(kHead + kP + "[derive]\nTIMES = 7\n" + planned + run + kLaunch);
+  EXPECT_EQ(found(all, "no-shape"), "nothing");
+  EXPECT_EQ(found(all, "unused-derive"), "nothing") << "[plan.run] reads it";
+  EXPECT_EQ(found(all, "unused-parameter"), found(none, "unused-parameter")) << "[plan] reads P";
+}
+
 TEST(LintManifest, SaysWhatIsLeftOut) {
   const LintFindings all = lint(kHead + kArg + kLaunch);
   EXPECT_EQ(found(all, "no-shape", "'x'"), "warning t.toml:10");

@@ -50,6 +50,12 @@ if(NOT KILN_SANITIZE)  # the command that preloads it is built without
   kiln_test(tools_tune_test SOURCES tools/tune_test.cpp tools/tune_shipped_test.cpp tools/tune_fault_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
   target_compile_definitions(tools_tune_test PRIVATE KILN_TUNE_KERNELS="$<TARGET_FILE:kiln_tune_kernels>")
   add_dependencies(tools_tune_test kiln_tune_kernels)
+  add_library(kiln_plan_kernels SHARED tools/plan_kernels.cpp)
+  target_include_directories(kiln_plan_kernels PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
+  target_link_libraries(kiln_plan_kernels PRIVATE kiln_fake_cuda)
+  kiln_test(tools_run_plan_test SOURCES tools/run_plan_test.cpp USES kiln_process LABEL process)
+  target_compile_definitions(tools_run_plan_test PRIVATE KILN_PLAN_KERNELS="$<TARGET_FILE:kiln_plan_kernels>")
+  add_dependencies(tools_run_plan_test kiln_plan_kernels)
 endif()
 kiln_test(tools_lint_test SOURCES tools/lint_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_manifest.cpp

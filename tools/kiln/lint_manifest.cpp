@@ -98,11 +98,17 @@ class Lint {
 
   void shapes(const Manifest& m) {
     if (manifest_.internal) return;
-    for (const source::ArgumentSpec& argument : m.arguments)
-      if (argument.type.kind == source::ArgumentType::Kind::pointer && argument.shape.empty())
-        add("no-shape", Severity::warning, lines_.argument(argument.name),
-            "pointer '" + argument.name +
-                "' has no shape, so 'kiln run' cannot make its data: add shape = [...]");
+    for (const source::ArgumentSpec& argument : m.arguments) {
+      if (argument.type.kind != source::ArgumentType::Kind::pointer || !argument.shape.empty()) continue;
+      const bool plan =
+          m.plan && argument.name == m.arguments[static_cast<std::size_t>(m.plan->argument)].name;
+      if (plan && m.plan->has_run) continue;
+      add("no-shape", Severity::warning, lines_.argument(argument.name),
+          plan ? "'kiln run' cannot make the plan '" + argument.name +
+                     "': add [plan.run], with what it plans for"
+               : "pointer '" + argument.name +
+                     "' has no shape, so 'kiln run' cannot make its data: add shape = [...]");
+    }
   }
 
   void docs() {

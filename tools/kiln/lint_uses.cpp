@@ -14,7 +14,8 @@ std::string name_of_slot(const source::Manifest& m, int slot) {
   if (slot < at.derive_slot(0)) return m.parameters[index(0)].name;
   if (slot < at.argument_slot(0)) return m.derives[index(at.derive_slot(0))].first;
   if (slot < at.runtime_slot(0)) return {};
-  if (slot < at.export_slot(0)) return m.runtime[index(at.runtime_slot(0))].name;
+  if (slot < at.run_slot(0)) return m.runtime[index(at.runtime_slot(0))].name;
+  if (slot < at.export_slot(0)) return {};
   if (slot < at.arch_slot()) return m.exports[index(at.export_slot(0))].name;
   return {};
 }
@@ -93,6 +94,11 @@ void Uses::expressions_of(const source::Manifest& m) {
     reads(m, requirement.expression);
     each_name(requirement.message, [&](const std::string& name) { mark(name, Reach::launch); });
   }
+  if (m.plan) {
+    for (const auto* values : {&m.plan->kernel, &m.plan->run})
+      for (const auto& [name, value] : *values) reads(m, value);
+  }
+  for (const source::RuntimeValueSpec& value : m.run_values) reads(m, value.value);
   for (const auto* cost : {&m.cost_read, &m.cost_write, &m.cost_flops}) reads(m, *cost);
 }
 

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cstdio>
+#include <utility>
 
 #include "base/text.hpp"
 #include "fill_values.hpp"
@@ -14,16 +15,6 @@ using Kind = source::ArgumentType::Kind;
 namespace {
 
 bool is_float(Kind kind) { return kind == Kind::f32 || kind == Kind::f64; }
-
-template <class T>
-T parse_number(const std::string& name, const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) {
-    throw Error(Errc::invalid_value, "argument " + name + " = '" + text + "' is no number");
-  }
-  return value;
-}
 
 }  // namespace
 
@@ -49,76 +40,9 @@ RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::Kernel
   size_buffers();
 }
 
-void RunCase::resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
-                              const GivenArguments& given) {
-  if (const auto found = given.find(name); found != given.end()) {
-    set_integer(slot, parse_number<std::int64_t>(name, found->second));
-  } else if (!value.empty()) {
-    for (const int read : value.reads()) {
-      if (!known_[static_cast<std::size_t>(read)]) return;  // needs one that comes later: the next pass
-    }
-    set_integer(slot, value.evaluate(slots_));
-  }
-}
-
-void RunCase::resolve_arguments(const GivenArguments& given) {
-  const auto& arguments = manifest().arguments;
-  std::vector<std::string> names;
-  for (const auto& a : arguments) {
-    if (a.type.kind != Kind::pointer) names.push_back(a.name);
-  }
-  for (const auto& r : manifest().runtime) names.push_back(r.name);
-  for (const auto& [name, text] : given) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      throw Error(Errc::unknown_parameter,
-                  "template '" + manifest().name + "' has no parameter or scalar argument '" + name +
-                      "'; arguments: " + base::join(names, ", ") + base::did_you_mean(name, names));
-    }
-  }
-  floats_.assign(arguments.size(), 0.0);
-  const source::SlotLayout& layout = manifest().slots;
-  // Defaults may use arguments that are declared later: each pass settles at least one, or nothing more can
-  // be settled.
-  for (std::size_t pass = 0; pass < arguments.size() + manifest().runtime.size() + 1; ++pass) {
-    for (std::size_t i = 0; i < arguments.size(); ++i) {
-      const auto slot = static_cast<std::size_t>(layout.argument_slot(static_cast<int>(i)));
-      const source::ArgumentSpec& a = arguments[i];
-      if (known_[slot]) continue;
-      if (a.type.kind == Kind::structure || a.type.kind == Kind::tensormap) {
-        throw Error(
-            Errc::invalid_argument,
-            "argument '" + a.name + "' of template '" + manifest().name + "' is a " +
-                a.type.to_string(manifest().parameters) +
-                ", which only a program can make: launch it with Kernel::operator() of kiln/kernel.hpp");
-      }
-      if (a.type.kind == Kind::pointer) {
-        set_integer(slot, 0);  // until there is a buffer; only `require` and `align` read it
-      } else if (is_float(a.type.kind)) {
-        const auto found = given.find(a.name);
-        floats_[i] =
-            found != given.end() ? parse_number<double>(a.name, found->second) : a.float_value.value_or(0);
-        set_integer(slot, 0);
-      } else {
-        resolve_integer(a.name, slot, a.value, given);
-      }
-    }
-    for (std::size_t i = 0; i < manifest().runtime.size(); ++i) {
-      const auto slot = static_cast<std::size_t>(layout.runtime_slot(static_cast<int>(i)));
-      if (!known_[slot])
-        resolve_integer(manifest().runtime[i].name, slot, manifest().runtime[i].value, given);
-    }
-  }
-  for (const std::string& name : names) {
-    const int argument = manifest().argument_index(name);
-    std::size_t slot = 0;
-    if (argument >= 0) slot = static_cast<std::size_t>(layout.argument_slot(argument));
-    for (std::size_t i = 0; argument < 0 && i < manifest().runtime.size(); ++i) {
-      if (manifest().runtime[i].name == name)
-        slot = static_cast<std::size_t>(layout.runtime_slot(static_cast<int>(i)));
-    }
-    if (!known_[slot])
-      throw Error(Errc::invalid_value, "argument '" + name + "' has no default: say " + name + "=VALUE");
-  }
+bool RunCase::is_of_plan(std::size_t argument) const noexcept {
+  const auto& plan = manifest().plan;
+  return plan && (std::cmp_equal(argument, plan->argument) || std::cmp_equal(argument, plan->workspace));
 }
 
 void RunCase::refuse_empty(const source::ArgumentSpec& a, std::size_t dimension, std::int64_t extent) const {
@@ -135,6 +59,10 @@ void RunCase::size_buffers() {
   elements_.assign(arguments.size(), 0);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const source::ArgumentSpec& a = arguments[i];
+    if (manifest().plan && std::cmp_equal(i, manifest().plan->argument)) {
+      elements_[i] = RunPlan::words(manifest(), slots_);
+      continue;
+    }
     if (a.type.kind != Kind::pointer || (!a.exists.empty() && a.exists.evaluate(slots_) == 0)) continue;
     if (a.shape.empty())
       throw Error(Errc::manifest, manifest().file + ": argument '" + a.name +
@@ -158,7 +86,8 @@ Dtype RunCase::dtype_of(std::size_t argument) const {
 }
 
 bool RunCase::is_written(std::size_t argument) const {
-  return elements_[argument] > 0 && manifest().arguments[argument].access != source::Access::read;
+  return elements_[argument] > 0 && !is_of_plan(argument) &&
+         manifest().arguments[argument].access != source::Access::read;
 }
 
 std::uint64_t RunCase::set_bytes() const noexcept {
@@ -178,7 +107,7 @@ void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
   const source::ArgumentSpec::Fill& f = manifest().arguments[argument].fill;
   double a = f.a, b = f.b;
   if (f.kind == FillKind::kernel) return fill_by_kernel(argument, buffer, seed);
-  if (f.kind == FillKind::permutation || f.kind == FillKind::offsets)
+  if (f.kind == FillKind::permutation || f.kind == FillKind::offsets || f.kind == FillKind::plan)
     return fill_from_host(argument, buffer, seed);
   if (f.kind == FillKind::integer) {
     const std::int64_t low = f.low.evaluate(slots_), high = f.high.evaluate(slots_);
@@ -223,6 +152,12 @@ void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t
                                            " entries; a total is not negative, and takes "
                                            "two entries at least");
     values = random_offsets(n, total, seed);
+  } else if (spec.fill.kind == FillKind::plan) {
+    values = plan_->array(spec.fill.lengths);
+    if (values.size() != n)
+      throw Error(Errc::invalid_value, what + ": plan(" + spec.fill.lengths + ") has " +
+                                           std::to_string(values.size()) + " entries, and its shape " +
+                                           std::to_string(n));
   } else {
     const std::int64_t low = spec.fill.low.evaluate(slots_), high = spec.fill.high.evaluate(slots_);
     if (low > high)
@@ -231,15 +166,25 @@ void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t
     values = random_integers(n, low, high, seed);
   }
   const std::string bytes = cli::elements_of(values, dtype_of(argument), what);
-  gpu_.driver().check(gpu_.driver().cuMemcpyHtoD(buffer.address(), bytes.data(), bytes.size()),
-                      "cuMemcpyHtoD", what);
+  upload(buffer, bytes.data(), bytes.size(), what);
+}
+
+void RunCase::upload(const Buffer& buffer, const void* data, std::size_t bytes,
+                     const std::string& what) const {
+  gpu_.driver().check(gpu_.driver().cuMemcpyHtoD(buffer.address(), data, bytes), "cuMemcpyHtoD", what);
 }
 
 BufferSet RunCase::make_buffers(std::uint64_t seed) {
   BufferSet out(elements_.size());
+  if (manifest().plan) plan_.emplace(manifest(), slots_, seed);
   for (std::size_t i = 0; i < elements_.size(); ++i) {
     if (elements_[i] == 0) continue;
     out[i] = Buffer(gpu_.driver(), elements_[i] * size_of(dtype_of(i)));
+    if (manifest().plan && std::cmp_equal(i, manifest().plan->argument)) {
+      const std::vector<std::int32_t> words = plan_->make();
+      upload(out[i], words.data(), words.size() * sizeof words[0], "the plan");
+    }
+    if (is_of_plan(i)) continue;  // a workspace stays poisoned
     if (manifest().arguments[i].access != source::Access::write) fill(i, out[i], seed * 1000 + i);
   }
   gpu_.driver().check(gpu_.driver().cuCtxSynchronize(), "cuCtxSynchronize", "filling the inputs");
@@ -269,24 +214,6 @@ void RunCase::launch(const runtime::LoadedKernel& kernel,
     list.integer(slots_[static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i)))]);
   }
   list.launch(kernel, stream);
-}
-
-std::vector<Parameter> RunCase::values() const {
-  std::vector<Parameter> out;
-  const auto& arguments = manifest().arguments;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].type.kind == Kind::pointer) continue;
-    char number[32];
-    std::snprintf(number, sizeof number, "%g", floats_[i]);
-    const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
-    out.push_back(
-        {arguments[i].name, is_float(arguments[i].type.kind) ? number : std::to_string(slots_[slot])});
-  }
-  for (std::size_t i = 0; i < manifest().runtime.size(); ++i) {
-    const auto slot = static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i)));
-    out.push_back({manifest().runtime[i].name, std::to_string(slots_[slot])});
-  }
-  return out;
 }
 
 }  // namespace kiln::cli

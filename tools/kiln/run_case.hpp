@@ -9,6 +9,7 @@
 #include "argument_list.hpp"
 #include "device.hpp"
 #include "run_fill.hpp"
+#include "run_plan.hpp"
 #include "runtime/service.hpp"
 
 namespace kiln::cli {
@@ -54,12 +55,17 @@ class RunCase {
   void resolve_arguments(const GivenArguments& given);
   void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
                        const GivenArguments& given);
+  /// The scalar values by name: arguments, run-time values, and those of [plan.run].
+  std::vector<std::pair<std::string, std::size_t>> named_slots() const;
   void size_buffers();
+  /// Whether kiln itself makes the argument's data: a plan, or the workspace of one.
+  bool is_of_plan(std::size_t argument) const noexcept;
   [[noreturn]] void refuse_empty(const source::ArgumentSpec& argument, std::size_t dimension,
                                  std::int64_t extent) const;
   void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed);
   void fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed);
   void fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
+  void upload(const Buffer& buffer, const void* data, std::size_t bytes, const std::string& what) const;
 
   runtime::Service& service_;
   PrimaryContext& gpu_;
@@ -70,6 +76,7 @@ class RunCase {
   std::vector<double> floats_;           // by argument
   std::vector<std::uint64_t> elements_;  // by argument, 0: none
   std::map<std::size_t, FillKernel> fill_kernels_;
+  std::optional<RunPlan> plan_;  ///< of the buffers that were made last, where the manifest has [plan]
 };
 
 }  // namespace kiln::cli

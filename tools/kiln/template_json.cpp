@@ -54,6 +54,31 @@ Json json_of(const source::LaunchSpec& launch) {
           {"cooperative", launch.cooperative}};
 }
 
+Json json_of(const source::HostPlanSpec::Values& values) {
+  Json out = Json::object();
+  for (const auto& [key, expression] : values) out[key] = expression.text();
+  return out;
+}
+
+/// The host plan that the kernel reads, or null.
+Json plan_json(const Manifest& manifest) {
+  if (!manifest.plan) return nullptr;
+  const source::HostPlanSpec& plan = *manifest.plan;
+  const auto argument = [&](int i) {
+    return i < 0 ? Json(nullptr) : Json(manifest.arguments[static_cast<std::size_t>(i)].name);
+  };
+  Json out{{"kind", plan.kind},
+           {"argument", argument(plan.argument)},
+           {"workspace", argument(plan.workspace)},
+           {"workers", argument(plan.workers)},
+           {"kernel", json_of(plan.kernel)},
+           {"run", plan.has_run ? json_of(plan.run) : Json(nullptr)},
+           {"run_values", Json::array()}};
+  for (const source::RuntimeValueSpec& value : manifest.run_values)
+    out["run_values"].push_back({{"name", value.name}, {"value", value.value.text()}, {"doc", value.doc}});
+  return out;
+}
+
 /// How one entry point is called.
 void add_call(Json& out, const Manifest& manifest) {
   out["arguments"] = Json::array();
@@ -97,6 +122,7 @@ Json json_of(const source::Template& origin) {
   out["derives"] = Json::object();
   for (const auto& [name, expression] : manifest.derives) out["derives"][name] = expression.text();
   add_call(out, manifest);
+  out["plan"] = plan_json(manifest);
   out["entries"] = Json::array();
   for (const auto& entry : manifest.entries) {
     Json other{{"name", entry->entry}, {"instantiate", entry->kernel.instantiate}};

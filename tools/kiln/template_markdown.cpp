@@ -98,7 +98,21 @@ std::string arguments(const Manifest& manifest) {
     table.add({code(r.name), "run-time value", "", "", "", "", "",
                r.value.empty() ? "" : code(r.value.text()), prose(r.doc)});
   }
+  for (const auto& r : manifest.run_values)
+    table.add({code(r.name), "of `kiln run` alone", "", "", "", "", "", code(r.value.text()), prose(r.doc)});
   return "\n" + table.text();
+}
+
+std::string plan(const Manifest& manifest) {
+  if (!manifest.plan) return {};
+  const source::HostPlanSpec& p = *manifest.plan;
+  const auto name = [&](int i) { return code(manifest.arguments[static_cast<std::size_t>(i)].name); };
+  std::vector<std::string> values;
+  for (const auto& [key, expression] : p.kernel)
+    values.push_back(code(key) + " = " + code(expression.text()));
+  return "- Host plan, kind " + p.kind + ": made before the launch into " + name(p.argument) +
+         (p.workspace < 0 ? "" : ", partial results in " + name(p.workspace)) + ", shared among " +
+         name(p.workers) + " blocks; " + base::join(values, ", ") + ".\n";
 }
 
 std::string constraints(const Manifest& manifest) {
@@ -191,7 +205,8 @@ std::string markdown_section(const source::Template& origin) {
   out += "\nRuns on " + supported_archs(m) + ". Name expression: " + code(m.kernel.instantiate) + '.';
   if (!m.fallback.empty()) out += " Falls back to " + code(m.fallback) + '.';
   out += '\n' + example(m) + parameters(m) + derives(m) + arguments(m) + constraints(m) + '\n' +
-         launch(m.kernel.launch) + overrides(m) + cost(m) + tolerance(m) + limits(m.limits) + shipped(m);
+         launch(m.kernel.launch) + plan(m) + overrides(m) + cost(m) + tolerance(m) + limits(m.limits) +
+         shipped(m);
   for (const auto& entry : m.entries) {
     out += "\n### " + m.name + ", kernel " + entry->entry +
            "\n\nName expression: " + code(entry->kernel.instantiate) + ".\n" + arguments(*entry) +

@@ -79,6 +79,7 @@ void print_arguments(const Manifest& manifest) {
   std::vector<std::string> names;
   for (const auto& a : manifest.arguments) names.push_back(a.name);
   for (const auto& r : manifest.runtime) names.push_back(r.name);
+  for (const auto& r : manifest.run_values) names.push_back(r.name);
   const std::size_t indent = indent_of(names);
   for (const ArgumentSpec& a : manifest.arguments) {
     std::string first = a.type.to_string(manifest.parameters);
@@ -94,6 +95,26 @@ void print_arguments(const Manifest& manifest) {
   }
   for (const auto& r : manifest.runtime)
     print_item(r.name, {"run-time value, no kernel argument", r.doc}, indent);
+  for (const auto& r : manifest.run_values)
+    print_item(r.name, {"value of kiln run alone", r.doc, "value if not given: " + r.value.text()}, indent);
+}
+
+void print_plan(const Manifest& manifest) {
+  if (!manifest.plan) return;
+  const source::HostPlanSpec& plan = *manifest.plan;
+  print("\n");
+  print_heading("Host plan");
+  constexpr std::size_t indent = 15;
+  const auto name = [&](int i) { return manifest.arguments[static_cast<std::size_t>(i)].name; };
+  print_definition("kind", plan.kind, indent);
+  print_definition("arguments",
+                   "the plan in " + name(plan.argument) +
+                       (plan.workspace < 0 ? "" : ", partial results in " + name(plan.workspace)) +
+                       ", blocks of the grid in " + name(plan.workers),
+                   indent);
+  for (const auto* values : {&plan.kernel, &plan.run}) {
+    for (const auto& [key, expression] : *values) print_definition(key, expression.text(), indent);
+  }
 }
 
 void print_requirements(const Manifest& manifest) {
@@ -194,6 +215,7 @@ void print_page(const source::Template& origin) {
   print_arguments(manifest);
   print_requirements(manifest);
   print_launch(manifest.kernel.launch);
+  print_plan(manifest);
   for (const auto& entry : manifest.entries) {
     print("\n" + paint("Kernel " + entry->entry, Style::bold, standard_output()) + '\n');
     print_definition("kernel", entry->kernel.instantiate, 13);

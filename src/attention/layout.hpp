@@ -1,0 +1,29 @@
+// Where things are in a plan: the host's side of templates/kiln/attention_plan.cuh. All in words of 4 bytes.
+#pragma once
+
+#include <cstdint>
+
+namespace kiln::attention {
+
+struct Header {
+  std::int32_t magic, workers, requests, tokens, items, slots, requests_at, kv_heads;
+  std::int32_t tile_rows, tile_kv, group;
+  std::int32_t reserved[5];
+};
+
+struct Item {
+  std::int32_t request, kv_head, first_row, qo_begin, qo_len, kv_len, kv_base, kv_begin, kv_end;
+  std::int32_t first_slot, part, parts;
+};
+
+inline constexpr std::int32_t kMagic = 0x4b415450;
+inline constexpr std::int64_t kHeaderWords = 16, kItemWords = 12, kRequestWords = 4;
+static_assert(sizeof(Header) == 4 * kHeaderWords && sizeof(Item) == 4 * kItemWords);
+
+/// Of the workers' first items, and of the counters: whole 16 bytes, so that items are aligned.
+constexpr std::int64_t table_words(std::int64_t workers) { return (workers + 1 + 3) / 4 * 4; }
+constexpr std::int64_t workers_at() { return kHeaderWords; }
+constexpr std::int64_t counters_at(std::int64_t workers) { return kHeaderWords + table_words(workers); }
+constexpr std::int64_t items_at(std::int64_t workers) { return kHeaderWords + 2 * table_words(workers); }
+
+}  // namespace kiln::attention

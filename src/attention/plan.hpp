@@ -1,0 +1,74 @@
+// Host plans of attention launches: what each block of a fixed grid does, balanced by cost and split over kv,
+// in words that templates/kiln/attention_plan.cuh reads. Makes no driver call, and knows no CUDA.
+//
+// Every (request, kv head, tile of packed rows) is a tile, of as many units as it has kv blocks that causal
+// and window leave: one at least. Tiles follow each other in a line by request, head, row; a tile takes units
+// + tile_cost of it. The line is cut into equal shares, one for each worker; a cut that would leave less than
+// min_units on one side of it moves to the tile's border. So whatever the lengths are, a worker has at most
+// two parts of tiles, a plan at most 2 * workers - 2 of them, and the cost of what a worker has (an item's
+// units + tile_cost) differs from total / workers by at most 2 * (min_units - 1) + tile_cost + 1. A total
+// that would not give each worker min_units + tile_cost is shared among fewer of them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace kiln::attention {
+
+/// What a kernel's [plan] fixes.
+struct KernelShape {
+  std::int64_t tile_rows = 0;  ///< packed rows of a tile
+  std::int64_t tile_kv = 0;    ///< kv tokens of a unit
+  std::int64_t group = 0;      ///< q heads of a kv head
+  bool causal = false;         ///< row t sees kv tokens up to t + kv_len - qo_len
+  bool window = false;         ///< and, of a request, none before t + kv_len - qo_len - window_left
+  std::int64_t tile_cost = 1;  ///< of an item, whole or part, beside its units: in units
+  std::int64_t min_units = 4;  ///< least units of a part, but for a tile that has fewer
+};
+
+/// What no plan of a buffer may pass.
+struct Limits {
+  std::int64_t max_requests = 0;
+  std::int64_t max_tokens = 0;  ///< of q, of all requests
+  std::int64_t kv_heads = 0;
+  std::int64_t workers = 0;  ///< blocks of the grid
+};
+inline constexpr std::int64_t kMaxWorkers = 65535;
+
+/// The lengths of a batch, as engines have them. Arrays are the caller's, in host memory.
+struct Lengths {
+  std::int64_t requests = 0;
+  const std::int32_t* qo_indptr = nullptr;      ///< [requests + 1]; null: one token of q each
+  const std::int32_t* kv_indptr = nullptr;      ///< [requests + 1]: tokens, or pages where page_size > 0
+  const std::int32_t* kv_len = nullptr;         ///< [requests]; null: what kv_indptr and last_page_len say
+  const std::int32_t* last_page_len = nullptr;  ///< [requests]: 1..page_size, where page_size > 0
+  std::int64_t page_size = 0;                   ///< 0: kv is not paged
+  std::int64_t window_left = -1;                ///< -1: off
+};
+
+struct Request {
+  std::int32_t qo_begin, qo_len, kv_base, kv_len;
+  bool operator==(const Request&) const = default;
+};
+
+/// What a plan came to.
+struct Summary {
+  std::int64_t words = 0;    ///< from the buffer's begin: what is to be copied to the device
+  std::int64_t items = 0;    ///< tiles and parts of tiles
+  std::int64_t slots = 0;    ///< of the workspace that are used: parts of tiles
+  std::int64_t workers = 0;  ///< that have a share
+  std::int64_t cost = 0;     ///< the line's length
+};
+
+/// Words of a buffer that holds every plan within the limits. Throws Error(invalid_argument) for limits and
+/// shapes that can never be right.
+std::int64_t plan_words(const KernelShape& shape, const Limits& limits);
+
+/// Writes a plan into `out`, in one pass that never reads it (pinned and write-combined memory are fine), and
+/// leaves what is behind the plan as it is. Throws Error(invalid_argument) before anything is written:
+/// lengths beyond the limits, that shrink or are negative, a buffer of less than plan_words(). Allocates a
+/// few bytes for each request, worker and tile of a request.
+Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
+             std::span<std::int32_t> out);
+
+}  // namespace kiln::attention

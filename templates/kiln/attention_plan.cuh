@@ -1,0 +1,101 @@
+// The plan of an attention launch, as kiln_kernel_attention_plan() writes it: what each block of a fixed grid has to do, whatever the lengths are.
+//
+// Rows are packed: row r of a request and kv head is its token r / GROUP and q head kv_head * GROUP + r % GROUP. A tile is TILE_ROWS of them with
+// the kv tokens that their masks leave. The tiles follow each other by request, kv head, row; workers, which are the blocks of the grid, have
+// equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. A whole tile is written at
+// once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its slots, in their order: runs give the same bits.
+//
+// Words (i32) of the plan; where a kernel finds things depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
+//   [0, 16)       header (AttentionHeader)
+//   [16, 16 + a)  first item of each worker, and the end of the last one's; a = workers + 1, rounded up to 4
+//   a words       counters of arrivals, 0 before and after a launch: counter i is that of the tile whose first slot is 2i or 2i + 1
+//   then          items (AttentionItem); behind the last one, at header.requests_at, the requests (AttentionRequest)
+#pragma once
+#include "kiln/vector.cuh"
+
+namespace kiln {
+
+struct AttentionHeader {
+  i32 magic;        // 0x4b415450
+  i32 workers;      // of the limits; those behind the last item have none
+  i32 requests;     // of this plan
+  i32 tokens;       // of q, of all requests
+  i32 items;
+  i32 slots;        // used, below 2 * workers
+  i32 requests_at;  // word of the first request
+  i32 kv_heads;
+  i32 tile_rows, tile_kv, group;  // the kernel's, for which the plan was made
+  i32 reserved[5];
+};
+
+// Lengths of a request. kv_base is what the caller's kv_indptr says: a token of ragged k and v, or an entry of a page table.
+struct AttentionRequest { i32 qo_begin, qo_len, kv_base, kv_len; };
+
+// A tile or a part of one. Rows [first_row, min(first_row + TILE_ROWS, qo_len * GROUP)) with the kv tokens [kv_begin, kv_end) of the request:
+// kv_begin is a multiple of TILE_KV; so is kv_end, or it is one past the last token that a row of the tile sees, at most kv_len. Every kv token that
+// causal and window leave to a row of the tile is there; a custom mask leaves out none. A whole tile may have no kv at all (kv_begin == kv_end:
+// write 0 and -inf), a part always has some.
+struct AttentionItem {
+  i32 request, kv_head, first_row;
+  i32 qo_begin, qo_len;         // the request's tokens of q are [qo_begin, qo_begin + qo_len)
+  i32 kv_len, kv_base;          // see AttentionRequest
+  i32 kv_begin, kv_end;
+  i32 first_slot, part, parts;  // of the tile; parts 1: whole, and first_slot is -1
+
+  __device__ __forceinline__ bool whole() const { return parts == 1; }
+  __device__ __forceinline__ i32 slot() const { return first_slot + part; }
+};
+
+struct AttentionPlan {
+  i32* words;
+  i32 workers;  // of the limits, which is the grid's size
+
+  static constexpr int HEADER = 16, ITEM = 12;
+  static_assert(sizeof(AttentionHeader) == 4 * HEADER && sizeof(AttentionItem) == 4 * ITEM, "words as the host writes them");
+
+  __device__ __forceinline__ i32 table() const { return (workers + 1 + 3) / 4 * 4; }  // words of the second part, and of the third
+
+  // The items of a worker are [begin, end). Loads in order (vector.cuh): after pdl_wait().
+  __device__ __forceinline__ i32 begin(i32 worker) const { return static_cast<i32>(load<1>(words + HEADER + worker).word[0]); }
+  __device__ __forceinline__ i32 end(i32 worker) const { return begin(worker + 1); }
+
+  __device__ __forceinline__ AttentionItem item(i32 i) const {
+    const Vec<i32, ITEM> v = load<ITEM>(words + HEADER + 2 * table() + static_cast<i64>(i) * ITEM);
+    const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
+    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
+  }
+
+  // For references, which know of no items.
+  __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(words + 2).word[0]); }
+  __device__ __forceinline__ AttentionRequest request(i32 i) const {
+    const Vec<i32, 4> v = load<4>(words + static_cast<i32>(load<1>(words + 6).word[0]) + 4 * static_cast<i64>(i));
+    return {static_cast<i32>(v.word[0]), static_cast<i32>(v.word[1]), static_cast<i32>(v.word[2]), static_cast<i32>(v.word[3])};
+  }
+
+  // Says that the block has written the slot of its part. True for the block that comes last of the tile: it sees all of the tile's slots, and merges
+  // them. All threads call it; two barriers. `last`: one word of shared memory, used for nothing else.
+  __device__ __forceinline__ bool arrive(const AttentionItem& item, i32* last) const {
+    __threadfence();  // this thread's stores to the slot, before the arrival that one thread makes for all
+    __syncthreads();
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
+      i32* const counter = words + HEADER + table() + item.first_slot / 2;
+      *last = atomicAdd(counter, 1) == item.parts - 1;
+      if (*last) *counter = 0;  // nobody else of this launch comes: for the next one
+    }
+    __syncthreads();
+    __threadfence();  // the others' slots, not what this SM had of them
+    return *last != 0;
+  }
+};
+
+// Partial results in the workspace: o [2 * workers][ROWS][DV], then lse [2 * workers][ROWS] (base 2), all f32: 8 * workers * ROWS * (DV + 1) bytes.
+template <int ROWS, int DV>
+struct AttentionSlots {
+  f32* workspace;
+  i32 workers;
+
+  __device__ __forceinline__ f32* o(i32 slot) const { return workspace + static_cast<i64>(slot) * (ROWS * DV); }
+  __device__ __forceinline__ f32* lse(i32 slot) const { return workspace + 2 * static_cast<i64>(workers) * (ROWS * DV) + static_cast<i64>(slot) * ROWS; }
+};
+
+}  // namespace kiln

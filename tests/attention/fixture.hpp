@@ -1,0 +1,75 @@
+// A plan, read as a kernel reads it, and what the masks leave to a row, said once more and slowly.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "attention/plan.hpp"
+
+namespace kiln::attention::test {
+
+struct PlannedItem {
+  std::int32_t request, kv_head, first_row, qo_begin, qo_len, kv_len, kv_base, kv_begin, kv_end;
+  std::int32_t first_slot, part, parts;
+  bool operator==(const PlannedItem&) const = default;
+};
+
+/// The words of a plan, by what templates/kiln/attention_plan.cuh says: nothing here knows the host's
+/// structs.
+class Planned {
+ public:
+  static constexpr std::int32_t kUntouched = 0x7eadbeef;
+
+  Planned(const KernelShape& shape, const Limits& limits, const Lengths& lengths)
+      : limits_(limits), words_(static_cast<std::size_t>(plan_words(shape, limits)) + 8, kUntouched) {
+    summary = plan(shape, limits, lengths, std::span(words_).first(words_.size() - 8));
+  }
+
+  std::int32_t word(std::int64_t i) const { return words_.at(static_cast<std::size_t>(i)); }
+  std::int64_t table() const { return (limits_.workers + 4) / 4 * 4; }
+  std::int64_t begin(std::int64_t worker) const { return word(16 + worker); }
+  std::int32_t counter(std::int64_t i) const { return word(16 + table() + i); }
+  PlannedItem item(std::int64_t i) const {
+    const auto at = [&](std::int64_t field) { return word(16 + 2 * table() + 12 * i + field); };
+    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
+  }
+  std::vector<PlannedItem> items() const {
+    std::vector<PlannedItem> out;
+    for (std::int64_t i = 0; i < summary.items; ++i) out.push_back(item(i));
+    return out;
+  }
+  std::vector<PlannedItem> items_of(std::int64_t worker) const {
+    std::vector<PlannedItem> out;
+    for (std::int64_t i = begin(worker); i < begin(worker + 1); ++i) out.push_back(item(i));
+    return out;
+  }
+  Request request(std::int64_t i) const {
+    const std::int64_t at = word(6) + 4 * i;
+    return {word(at), word(at + 1), word(at + 2), word(at + 3)};
+  }
+  std::int64_t size() const { return static_cast<std::int64_t>(words_.size()); }
+
+  Summary summary;
+
+ private:
+  const Limits limits_;
+  std::vector<std::int32_t> words_;
+};
+
+/// Whether token t of q sees kv token j, in the words of the kernels' contract.
+inline bool sees(const KernelShape& shape, std::int64_t window_left, const Request& r, std::int64_t t,
+                 std::int64_t j) {
+  if (j < 0 || j >= r.kv_len) return false;
+  if (shape.causal && !(j <= t + r.kv_len - r.qo_len)) return false;
+  if (shape.window && window_left >= 0 && !(j + r.qo_len + window_left >= r.kv_len + t)) return false;
+  return true;
+}
+
+/// Units of an item, one at least.
+inline std::int64_t units_of(const KernelShape& shape, const PlannedItem& item) {
+  const std::int64_t tokens = item.kv_end - item.kv_begin;
+  return tokens > 0 ? (tokens + shape.tile_kv - 1) / shape.tile_kv : 1;
+}
+
+}  // namespace kiln::attention::test

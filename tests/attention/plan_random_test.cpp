@@ -1,0 +1,271 @@
+// Plans of random batches: what every plan must be, whatever the lengths.
+#include <map>
+#include <numeric>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "attention/fixture.hpp"
+
+namespace kiln::attention::test {
+namespace {
+
+struct Batch {
+  KernelShape shape;
+  Limits limits;
+  std::vector<std::int32_t> qo, kv;
+  std::int64_t window_left = -1;
+  bool decode = false;
+  Lengths lengths() const {
+    return {.requests = static_cast<std::int64_t>(kv.size()) - 1,
+            .qo_indptr = decode ? nullptr : qo.data(),
+            .kv_indptr = kv.data(),
+            .window_left = window_left};
+  }
+};
+
+/// Small enough that every kv token of every row can be looked at.
+class Draw {
+ public:
+  explicit Draw(unsigned seed) : random_(seed) {}
+  std::int64_t operator()(std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random_);
+  }
+  bool one_in(int n) { return (*this)(1, n) == 1; }
+  template <std::size_t N>
+  std::int64_t of(const std::int64_t (&values)[N]) {
+    return values[static_cast<std::size_t>((*this)(0, N - 1))];
+  }
+
+  std::vector<std::int32_t> indptr(std::int64_t requests, std::int64_t most) {
+    std::vector<std::int32_t> out{static_cast<std::int32_t>((*this)(0, 5))};
+    for (std::int64_t i = 0; i < requests; ++i) {
+      const std::int64_t length = one_in(5) ? 0 : one_in(4) ? 1 : one_in(4) ? most : (*this)(1, most);
+      out.push_back(out.back() + static_cast<std::int32_t>(length));
+    }
+    return out;
+  }
+
+  Batch batch() {
+    Batch out;
+    out.shape = {.tile_rows = of({1, 3, 8, 16, 128}),
+                 .tile_kv = of({1, 2, 7, 16, 64}),
+                 .group = of({1, 2, 4, 7, 16}),
+                 .causal = !one_in(3),
+                 .window = one_in(2),
+                 .tile_cost = (*this)(0, 3),
+                 .min_units = (*this)(1, 5)};
+    const std::int64_t requests = (*this)(1, 12);
+    out.decode = one_in(3);
+    out.qo = out.decode ? std::vector<std::int32_t>(static_cast<std::size_t>(requests) + 1)
+                        : indptr(requests, of({1, 9, 70}));
+    if (out.decode) std::iota(out.qo.begin(), out.qo.end(), 0);
+    out.kv = indptr(requests, of({1, 40, 300}));
+    if (out.shape.window && !one_in(4)) out.window_left = of({0, 1, 5, 64, 1000});
+    out.limits = {.max_requests = requests + (*this)(0, 3),
+                  .max_tokens = std::max(1, out.qo.back() - out.qo.front()) + (*this)(0, 20),
+                  .kv_heads = (*this)(1, 3),
+                  .workers = of({1, 2, 3, 7, 31, 132})};
+    return out;
+  }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+using Tile = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // request, head, first row
+
+class AttentionPlanOf : public ::testing::TestWithParam<unsigned> {
+ protected:
+  static constexpr int kBatches = 100;
+  template <class Check>
+  void each(Check&& check) {
+    Draw draw(GetParam());
+    for (int i = 0; i < kBatches; ++i) {
+      const Batch batch = draw.batch();
+      const Planned plan(batch.shape, batch.limits, batch.lengths());
+      check(batch, plan);
+      if (HasFatalFailure()) {
+        ADD_FAILURE() << "batch " << i;
+        return;
+      }
+    }
+  }
+  /// The tiles of a plan, each with its items in the plan's order.
+  static std::map<Tile, std::vector<PlannedItem>> tiles_of(const Planned& plan) {
+    std::map<Tile, std::vector<PlannedItem>> out;
+    for (const PlannedItem& item : plan.items())
+      out[{item.request, item.kv_head, item.first_row}].push_back(item);
+    return out;
+  }
+};
+
+/// The kv tokens of a tile: each that a row of it sees once, and besides them only the rest of the first
+/// block.
+void expect_tile(const Batch& batch, const Request& r, std::int64_t first_row,
+                 const std::vector<PlannedItem>& items) {
+  const KernelShape& shape = batch.shape;
+  const auto kv_len = static_cast<std::size_t>(r.kv_len);
+  std::vector<int> times(kv_len), wanted(kv_len);
+  for (const PlannedItem& item : items) {
+    ASSERT_EQ((Request{item.qo_begin, item.qo_len, item.kv_base, item.kv_len}), r);
+    ASSERT_TRUE(0 <= item.kv_begin && item.kv_begin <= item.kv_end && item.kv_end <= r.kv_len);
+    ASSERT_EQ(item.kv_begin % shape.tile_kv, 0);
+    for (std::int32_t j = item.kv_begin; j < item.kv_end; ++j) ++times[static_cast<std::size_t>(j)];
+  }
+  const std::int64_t rows = std::min<std::int64_t>(r.qo_len * shape.group, first_row + shape.tile_rows);
+  std::int64_t first = r.kv_len, last = -1;
+  for (std::int64_t j = 0; j < r.kv_len; ++j) {
+    for (std::int64_t row = first_row; row < rows; ++row) {
+      if (!sees(shape, batch.window_left, r, row / shape.group, j)) continue;
+      first = std::min(first, j), last = j;
+      break;
+    }
+  }
+  for (std::int64_t j = first / shape.tile_kv * shape.tile_kv; j <= last; ++j)
+    wanted[static_cast<std::size_t>(j)] = 1;
+  ASSERT_EQ(times, wanted);
+}
+
+TEST_P(AttentionPlanOf, CoversEachKvTokenOfEachRowOnce) {
+  each([](const Batch& batch, const Planned& plan) {
+    auto tiles = tiles_of(plan);
+    for (std::int32_t i = 0; i + 1 < std::ssize(batch.kv); ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      const Request r{batch.qo[at], batch.qo[at + 1] - batch.qo[at], batch.kv[at],
+                      batch.kv[at + 1] - batch.kv[at]};
+      ASSERT_EQ(plan.request(i), r);
+      for (std::int32_t row = 0; row < r.qo_len * batch.shape.group;
+           row += static_cast<std::int32_t>(batch.shape.tile_rows)) {
+        for (std::int32_t head = 0; head < batch.limits.kv_heads; ++head) {
+          const auto tile = tiles.extract({i, head, row});
+          ASSERT_FALSE(tile.empty()) << "request " << i << " head " << head << " row " << row;
+          ASSERT_NO_FATAL_FAILURE(expect_tile(batch, r, row, tile.mapped()))
+              << "request " << i << " head " << head << " row " << row;
+        }
+      }
+    }
+    ASSERT_TRUE(tiles.empty()) << "a tile that is none";
+  });
+}
+
+TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
+  each([](const Batch& batch, const Planned& plan) {
+    const KernelShape& shape = batch.shape;
+    const std::int64_t used = plan.summary.workers;
+    ASSERT_LE(used, batch.limits.workers);
+    std::int64_t total = 0;
+    for (const auto& [tile, items] : tiles_of(plan)) {
+      total += shape.tile_cost;
+      for (const PlannedItem& item : items) total += units_of(shape, item);
+    }
+    ASSERT_EQ(total, plan.summary.cost);
+    if (total == 0) return;
+    ASSERT_GE(used, 1);
+    ASSERT_TRUE(used == 1 || total / used >= shape.min_units + shape.tile_cost);
+    ASSERT_TRUE(used == batch.limits.workers || total / (used + 1) < shape.min_units + shape.tile_cost)
+        << "too few workers";
+    const std::int64_t off = 2 * (shape.min_units - 1) + shape.tile_cost + 1;
+    for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
+      std::int64_t cost = 0;
+      for (const PlannedItem& item : plan.items_of(w)) cost += units_of(shape, item) + shape.tile_cost;
+      if (w >= used) {
+        ASSERT_EQ(cost, 0) << "worker " << w;
+        continue;
+      }
+      ASSERT_LE(cost, total / used + off) << "worker " << w;
+      ASSERT_GE(cost, total / used - off) << "worker " << w;
+    }
+  });
+}
+
+TEST_P(AttentionPlanOf, PartsHaveSlotsOfTheirOwnAndAreTheEndsOfShares) {
+  each([](const Batch& batch, const Planned& plan) {
+    std::set<std::int32_t> slots, counters;
+    for (const auto& [tile, items] : tiles_of(plan)) {
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        ASSERT_EQ(items[i].part, static_cast<std::int32_t>(i)) << "parts in order";
+        ASSERT_EQ(items[i].parts, static_cast<std::int32_t>(items.size()));
+        ASSERT_EQ(items[i].first_slot, items.size() == 1 ? -1 : items[0].first_slot);
+        ASSERT_TRUE(i == 0 || items[i].kv_begin == items[i - 1].kv_end);
+        if (items.size() == 1) continue;
+        ASSERT_GE(units_of(batch.shape, items[i]), batch.shape.min_units) << "a sliver";
+        ASSERT_LT(items[i].kv_begin, items[i].kv_end) << "a part without kv";
+        ASSERT_TRUE(slots.insert(items[i].first_slot + items[i].part).second) << "a slot twice";
+      }
+      ASSERT_TRUE(items.size() == 1 || counters.insert(items[0].first_slot / 2).second) << "a counter twice";
+    }
+    ASSERT_EQ(std::ssize(slots), plan.summary.slots);
+    if (!slots.empty()) {
+      ASSERT_EQ(*slots.begin(), 0);
+      ASSERT_LT(*slots.rbegin(), 2 * batch.limits.workers - 1);
+      ASSERT_LT(*counters.rbegin(), batch.limits.workers - 1);
+    }
+    for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
+      const auto items = plan.items_of(w);
+      for (std::size_t i = 1; i + 1 < items.size(); ++i) ASSERT_EQ(items[i].parts, 1) << "worker " << w;
+    }
+    for (std::int64_t i = 0; i < plan.table(); ++i) ASSERT_EQ(plan.counter(i), 0);
+  });
+}
+
+TEST_P(AttentionPlanOf, HasEachItemAtOneWorkerInTheLinesOrder) {
+  each([](const Batch& batch, const Planned& plan) {
+    ASSERT_EQ(plan.begin(0), 0);
+    for (std::int64_t w = 0; w < batch.limits.workers; ++w) ASSERT_LE(plan.begin(w), plan.begin(w + 1));
+    ASSERT_EQ(plan.begin(batch.limits.workers), plan.summary.items);
+    const auto items = plan.items();
+    for (std::size_t i = 1; i < items.size(); ++i) {
+      const auto place = [](const PlannedItem& a) {
+        return std::tuple(a.request, a.kv_head, a.first_row, a.kv_begin);
+      };
+      ASSERT_LT(place(items[i - 1]), place(items[i]));
+    }
+  });
+}
+
+TEST_P(AttentionPlanOf, StaysInsideItsBufferAndWhatItSaysIsThere) {
+  each([](const Batch& batch, const Planned& plan) {
+    ASSERT_LE(plan.summary.words, plan.size() - 8);
+    for (std::int64_t i = plan.summary.words; i < plan.size(); ++i)
+      ASSERT_EQ(plan.word(i), Planned::kUntouched) << i;
+    for (std::int64_t i = 0; i < plan.summary.words; ++i)
+      ASSERT_NE(plan.word(i), Planned::kUntouched) << i << " is not written";
+    ASSERT_EQ(plan.word(0), 0x4b415450);
+    ASSERT_EQ(plan.word(1), batch.limits.workers);
+    ASSERT_EQ(plan.word(2), std::ssize(batch.kv) - 1);
+    ASSERT_EQ(plan.word(3), batch.qo.back() - batch.qo.front());
+    ASSERT_EQ(plan.word(4), plan.summary.items);
+    ASSERT_EQ(plan.word(5), plan.summary.slots);
+    ASSERT_EQ(plan.word(6), 16 + 2 * plan.table() + 12 * plan.summary.items) << "behind the last item";
+    ASSERT_EQ(plan.word(7), batch.limits.kv_heads);
+    ASSERT_EQ(plan.word(8), batch.shape.tile_rows);
+    ASSERT_EQ(plan.word(9), batch.shape.tile_kv);
+    ASSERT_EQ(plan.word(10), batch.shape.group);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Random, AttentionPlanOf, ::testing::Range(1u, 11u));
+
+TEST(AttentionPlan, TheWorstLengthsOfTheLimitsFitTheBuffer) {
+  // As many tiles as there can be: every request one token more than whole tiles.
+  for (const std::int64_t requests : {1, 7, 64}) {
+    const KernelShape shape{.tile_rows = 8, .tile_kv = 4, .group = 2, .tile_cost = 0, .min_units = 1};
+    std::vector<std::int32_t> qo{0}, kv{0};
+    for (std::int64_t i = 0; i < requests; ++i) qo.push_back(qo.back() + 5), kv.push_back(kv.back() + 400);
+    const Limits limits{.max_requests = requests, .max_tokens = qo.back(), .kv_heads = 3, .workers = 97};
+    const Planned plan(shape, limits, {.requests = requests, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
+    EXPECT_EQ(
+        plan.summary.items, requests * 2 * 3 + plan.summary.slots - [&] {
+          std::set<std::int32_t> split;
+          for (const auto& item : plan.items())
+            if (item.parts > 1) split.insert(item.first_slot);
+          return std::ssize(split);
+        }());
+    EXPECT_GE(plan.summary.slots, 97) << "each cut splits a tile here";
+    EXPECT_LE(plan.size() - 8 - plan.summary.words, 12 * (2 + requests * 3)) << "the bound is a tight one";
+  }
+}
+
+}  // namespace
+}  // namespace kiln::attention::test

@@ -1,0 +1,134 @@
+// Plans of batches that can be worked out by hand.
+#include "attention/fixture.hpp"
+
+namespace kiln::attention::test {
+namespace {
+
+using Indptr = std::vector<std::int32_t>;
+
+TEST(AttentionPlan, ATileIsOneRequestOneHeadAndItsRows) {
+  const KernelShape shape{.tile_rows = 8, .tile_kv = 4, .group = 2, .tile_cost = 0, .min_units = 1};
+  const Indptr qo{0, 5, 5, 7}, kv{10, 19, 20, 32};
+  const Planned plan(shape, {.max_requests = 4, .max_tokens = 9, .kv_heads = 2, .workers = 1},
+                     {.requests = 3, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
+  // 5 tokens are 10 rows, which are two tiles; a request without tokens has none; 2 tokens are 4 rows.
+  const std::vector<PlannedItem> expected = {
+      {0, 0, 0, 0, 5, 9, 10, 0, 9, -1, 0, 1},   {0, 0, 8, 0, 5, 9, 10, 0, 9, -1, 0, 1},
+      {0, 1, 0, 0, 5, 9, 10, 0, 9, -1, 0, 1},   {0, 1, 8, 0, 5, 9, 10, 0, 9, -1, 0, 1},
+      {2, 0, 0, 5, 2, 12, 20, 0, 12, -1, 0, 1}, {2, 1, 0, 5, 2, 12, 20, 0, 12, -1, 0, 1}};
+  EXPECT_EQ(plan.items(), expected);
+  EXPECT_EQ(plan.summary.cost, 4 * 3 + 2 * 3);
+  EXPECT_EQ(plan.request(1).qo_len, 0);
+  EXPECT_EQ(plan.request(1).kv_len, 1);
+  EXPECT_EQ(plan.request(2).kv_base, 20);
+}
+
+TEST(AttentionPlan, CausalLeavesToATileWhatItsLastRowSees) {
+  const KernelShape shape{.tile_rows = 4, .tile_kv = 4, .group = 1, .causal = true};
+  const Indptr qo{0, 10}, kv{0, 13};
+  const Planned plan(shape, {.max_requests = 1, .max_tokens = 10, .kv_heads = 1, .workers = 1},
+                     {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
+  ASSERT_EQ(plan.summary.items, 3);
+  EXPECT_EQ(plan.item(0).kv_end, 7);  // token 3 sees 3 + 13 - 10
+  EXPECT_EQ(plan.item(1).kv_end, 11);
+  EXPECT_EQ(plan.item(2).kv_end, 13);
+}
+
+TEST(AttentionPlan, RowsBeforeTheFirstKvTokenHaveAnEmptyTileThatIsWritten) {
+  const KernelShape shape{.tile_rows = 4, .tile_kv = 4, .group = 1, .causal = true};
+  const Indptr qo{0, 10}, kv{0, 3};
+  const Planned plan(shape, {.max_requests = 1, .max_tokens = 10, .kv_heads = 1, .workers = 8},
+                     {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
+  ASSERT_EQ(plan.summary.items, 3);
+  EXPECT_EQ(plan.item(0).kv_begin, 0);
+  EXPECT_EQ(plan.item(0).kv_end, 0);
+  EXPECT_EQ(plan.item(0).parts, 1);
+  EXPECT_EQ(plan.item(1).kv_end, 1);
+  EXPECT_EQ(plan.item(2).kv_end, 3);
+}
+
+TEST(AttentionPlan, AWindowBeginsWithTheBlockOfTheFirstTokenThatIsSeen) {
+  const KernelShape shape{.tile_rows = 4, .tile_kv = 4, .group = 1, .causal = true, .window = true};
+  const Indptr qo{0, 8}, kv{0, 32};
+  const Limits limits{.max_requests = 1, .max_tokens = 8, .kv_heads = 1, .workers = 1};
+  Lengths lengths{.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data(), .window_left = 6};
+  const Planned plan(shape, limits, lengths);
+  EXPECT_EQ(plan.item(0).kv_begin, 16);  // token 0 is at 24, and sees from 18 on
+  EXPECT_EQ(plan.item(0).kv_end, 28);
+  EXPECT_EQ(plan.item(1).kv_begin, 20);  // from 22 on
+  lengths.window_left = -1;
+  EXPECT_EQ(Planned(shape, limits, lengths).item(1).kv_begin, 0);
+}
+
+TEST(AttentionPlan, OneLongTileIsSharedEqually) {
+  const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 0, .min_units = 2};
+  const Indptr kv{0, 64 * 40};
+  const Planned plan(shape, {.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 10},
+                     {.requests = 1, .kv_indptr = kv.data()});
+  ASSERT_EQ(plan.summary.items, 10);
+  EXPECT_EQ(plan.summary.slots, 10);
+  for (std::int32_t w = 0; w < 10; ++w) {
+    const auto items = plan.items_of(w);
+    ASSERT_EQ(items.size(), 1u);
+    EXPECT_EQ(items[0], (PlannedItem{0, 0, 0, 0, 1, 2560, 0, 256 * w, 256 * (w + 1), 0, w, 10}));
+  }
+}
+
+TEST(AttentionPlan, ShortBatchesUseFewerWorkers) {
+  const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 1, .min_units = 4};
+  const Indptr kv{0, 64 * 10};
+  const Planned plan(shape, {.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 100},
+                     {.requests = 1, .kv_indptr = kv.data()});
+  EXPECT_EQ(plan.summary.workers, 2);
+  EXPECT_EQ(plan.items_of(0).size(), 1u);
+  EXPECT_EQ(plan.items_of(1).size(), 1u);
+  for (std::int64_t w = 2; w < 100; ++w) EXPECT_TRUE(plan.items_of(w).empty()) << w;
+  EXPECT_EQ(plan.begin(100), 2);
+}
+
+TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
+  const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_units = 3};
+  // Two tiles of 10 and 14: half of the line is 12, two units into the second tile.
+  const Indptr kv{0, 10, 24};
+  const Planned plan(shape, {.max_requests = 2, .max_tokens = 2, .kv_heads = 1, .workers = 2},
+                     {.requests = 2, .kv_indptr = kv.data()});
+  EXPECT_EQ(plan.summary.slots, 0);
+  EXPECT_EQ(plan.begin(1), 1);
+  const Indptr later{0, 9, 24};  // three units into it
+  const Planned split(shape, {.max_requests = 2, .max_tokens = 2, .kv_heads = 1, .workers = 2},
+                      {.requests = 2, .kv_indptr = later.data()});
+  EXPECT_EQ(split.summary.slots, 2);
+  EXPECT_EQ(split.item(1).kv_end, 3);
+}
+
+TEST(AttentionPlan, NothingToDoIsAPlanWithoutItems) {
+  const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8};
+  const Limits limits{.max_requests = 3, .max_tokens = 3, .kv_heads = 2, .workers = 5};
+  const Planned none(shape, limits, {});
+  EXPECT_EQ(none.summary.items, 0);
+  EXPECT_EQ(none.word(2), 0);
+  const Indptr empty{4, 4, 4}, kv{0, 7, 9};
+  const Planned no_tokens(shape, limits, {.requests = 2, .qo_indptr = empty.data(), .kv_indptr = kv.data()});
+  EXPECT_EQ(no_tokens.summary.items, 0);
+  EXPECT_EQ(no_tokens.word(2), 2);
+  for (std::int64_t w = 0; w <= 5; ++w) EXPECT_EQ(no_tokens.begin(w), 0);
+}
+
+TEST(AttentionPlan, LengthsAsLargeAsTheyCanBeDoNotOverflow) {
+  const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_units = 1};
+  constexpr std::int32_t most = 0x7fffffff;
+  const Indptr kv{0, most}, qo{0, 3};
+  const Planned plan(shape, {.max_requests = 1, .max_tokens = 3, .kv_heads = 65536, .workers = kMaxWorkers},
+                     {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
+  EXPECT_EQ(plan.summary.cost, 3ll * 65536 * most);
+  std::int64_t before = 0, tokens = 0;
+  for (std::int64_t w = 0; w < kMaxWorkers; ++w) {
+    EXPECT_GE(plan.begin(w), before);
+    before = plan.begin(w);
+  }
+  for (const PlannedItem& item : plan.items()) tokens += item.kv_end - item.kv_begin;
+  EXPECT_EQ(tokens, plan.summary.cost);
+}
+
+}  // namespace
+}  // namespace kiln::attention::test
