@@ -11,12 +11,12 @@ need no GPU. kiln.torch has the shipped templates as operators that torch.compil
 """
 
 from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady
-from ._kiln import Image, Kernel, Template, library_version, process_seal
+from ._kiln import Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
 from ._service import CaptureScope, Service
-from ._values import DevicePtr, KernelInfo, Progress
+from ._values import AttentionPlan, AttentionSizes, DevicePtr, KernelInfo, Progress
 
 __version__ = library_version()
 __all__ = [
-    "CaptureScope", "Code", "CompileError", "DeadlineExceeded", "DevicePtr", "Error", "Image", "Kernel", "KernelInfo", "NotReady", "Progress",
-    "Service", "Template", "library_version", "process_seal",
+    "AttentionPlan", "AttentionSizes", "CaptureScope", "Code", "CompileError", "DeadlineExceeded", "DevicePtr", "Error", "Image", "Kernel",
+    "KernelInfo", "NotReady", "Progress", "Service", "Template", "attention_plan", "attention_sizes", "library_version", "process_seal",
 ]

@@ -1,9 +1,9 @@
 """The extension: what kiln/__init__.py is made of. Programs import kiln."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
-from ._values import KernelInfo
+from ._values import AttentionPlan, AttentionSizes, KernelInfo
 
 DEVICE_CURRENT: int
 DEVICE_NONE: int
@@ -79,3 +79,7 @@ def process_seal() -> None: ...
 def capture_begin() -> None: ...
 def capture_end() -> None: ...
 def accept_host_memory(on: bool, /) -> None: ...
+def attention_sizes(kernel: Kernel, *, max_requests: int, kv_heads: int, max_tokens: int = 0, workers: int = 0) -> AttentionSizes: ...
+def attention_plan(kernel: Kernel, buffer: Any, *, max_requests: int, kv_heads: int, kv_indptr: Sequence[int] | None,
+                   qo_indptr: Sequence[int] | None = None, kv_len: Sequence[int] | None = None, last_page_len: Sequence[int] | None = None,
+                   page_size: int = 0, window_left: int = -1, max_tokens: int = 0, workers: int = 0) -> AttentionPlan: ...

@@ -46,6 +46,25 @@ class Progress(NamedTuple):
     skipped: int
 
 
+class AttentionSizes(NamedTuple):
+    """What a buffer for plans takes, whatever the lengths: see kiln_kernel_attention_sizes in kiln.h."""
+
+    #: on the host and on the device
+    plan_bytes: int
+    #: on the device
+    workspace_bytes: int
+    #: to be passed to the launch
+    workers: int
+
+
+class AttentionPlan(NamedTuple):
+    #: from the buffer's begin: what has to be copied to the device
+    bytes: int
+    items: int
+    parts: int
+    workers: int
+
+
 OUTCOMES = ("memory", "disk", "layer", "remote", "compiled", "waited")
 
 

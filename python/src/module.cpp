@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 
 #include "arguments.hpp"
+#include "attention.hpp"
 #include "errors.hpp"
 #include "kernel.hpp"
 #include "service.hpp"
@@ -15,6 +16,7 @@ NB_MODULE(_kiln, m) {
   m.attr("DEVICE_NONE") = static_cast<int>(KILN_DEVICE_NONE);
   add_service(m);
   add_kernel_types(m);
+  add_attention(m);
   m.def("library_version", &kiln_version);
   m.def("process_seal", [] { check(kiln_process_seal()); });
   m.def("capture_begin", &kiln_capture_begin);

@@ -202,3 +202,53 @@ def test_misses_are_refused_in_a_capture(service, driver):
     with kiln.CaptureScope(), pytest.raises(kiln.NotReady):
         service.open("rms_norm").get("f32", 112)
     assert service.open("rms_norm").get("f32", 112)
+
+
+ATTENTION = ("""format = 1
+[template]
+name = "planned"
+source = "planned.cu"
+instantiate = "planned<{N}>"
+[param.N]
+kind = "int"
+range = [1, 64]
+""" + "".join(f'[[arg]]\nname = "{n}"\ntype = "{t}"\n{rest}\n' for n, t, rest in (
+    ("plan", "ptr<i32>", 'access = "readwrite"'), ("partial", "ptr<f32>", 'access = "write"\nshape = ["2 * workers", "N", "9"]'),
+    ("workers", "i32", 'value = "3 * dev.sms"'), ("kv_heads", "i32", "value = 2"))) + """
+[plan]
+kind = "attention"
+argument = "plan"
+workspace = "partial"
+workers = "workers"
+tile_rows = "N"
+tile_kv = 16
+group = 2
+causal = 1
+tile_cost = 0
+min_units = 1
+[launch]
+grid = ["workers"]
+block = [32]
+""", "template <int N> __global__ void planned(int* plan, float* partial, int workers, int kv_heads) { partial[0] = plan[0] + workers + kv_heads; }")
+
+
+def test_attention_plans_are_made_for_lengths_in_a_buffer_of_fixed_size(driver):
+    with kiln.Service() as service:
+        service.add_template(*ATTENTION)
+        kernel = service.open("planned").get(32)
+        limits = {"max_requests": 4, "kv_heads": 2, "max_tokens": 100}
+        sizes = kiln.attention_sizes(kernel, **limits)
+        assert sizes.plan_bytes > 0 and sizes.workspace_bytes > 0 and sizes.workers > 0
+        buffer, calls = bytearray(sizes.plan_bytes), driver.calls()
+        plan = kiln.attention_plan(kernel, buffer, **limits, qo_indptr=[0, 10, 40], kv_indptr=[0, 100, 400])
+        assert 0 < plan.bytes <= sizes.plan_bytes and plan.items > 0 and any(buffer) and driver.calls() == calls
+        other = kiln.attention_plan(kernel, buffer, **limits, kv_indptr=[0, 2, 5], kv_len=[20, 40], page_size=16)
+        assert other != plan
+        for text, arguments in [("kv_len has 3", {"kv_indptr": [0, 2, 5], "kv_len": [1, 2, 3]}), ("max_requests|requests", {"kv_indptr": [0] * 9}),
+                                ("qo_indptr has 2", {"kv_indptr": [0, 2, 5], "qo_indptr": [0, 1]})]:
+            with pytest.raises(kiln.Error, match=text):
+                kiln.attention_plan(kernel, buffer, **limits, **arguments)
+        with pytest.raises(kiln.Error):
+            kiln.attention_plan(kernel, bytearray(8), **limits, kv_indptr=[0, 100])
+        with pytest.raises(BufferError):
+            kiln.attention_plan(kernel, bytes(sizes.plan_bytes), **limits, kv_indptr=[0, 100])
