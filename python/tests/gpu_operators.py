@@ -18,10 +18,11 @@ import torch._dynamo.testing
 import kiln
 import kiln.torch
 import operator_references
+import recurrent_cases
 from operator_cases import cases
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-CASES = cases()
+CASES = cases() + recurrent_cases.cases()
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
 EACH = pytest.mark.parametrize("name, make", CASES, ids=IDS)
 #: relative RMS that rounding to a type explains

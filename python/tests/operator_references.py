@@ -164,3 +164,80 @@ def moe_align(topk_ids, num_experts, block, expert_map=None, local_only=False):
 
     return (ints(places + [tokens * k] * (blocks * block - len(places))), ints(experts + [-1] * (blocks - len(experts))), ints([len(places)]),
             ints(inverse).view(tokens, k)), {}
+
+
+# ---- recurrent templates
+
+
+def _pieces(x, cu_seqlens):
+    """(batch, from, to) of each sequence."""
+    if cu_seqlens is None:
+        return [(b, 0, x.shape[1]) for b in range(x.shape[0])]
+    ends = cu_seqlens.tolist()
+    return [(0, a, b) for a, b in zip(ends, ends[1:])]
+
+
+def rwkv7_shift_mix(x, mu, cache=None, cu_seqlens=None):
+    v = x.double()
+    out, last = torch.zeros(mu.shape[0], *x.shape, dtype=torch.float64, device=x.device), []
+    for n, (b, start, end) in enumerate(_pieces(x, cu_seqlens)):
+        before = cache[n].double() if cache is not None else torch.zeros_like(v[0, 0])
+        previous = torch.cat([before.unsqueeze(0), v[b, start:end]])[:-1] if end > start else v[b, start:end]
+        out[:, b, start:end] = v[b, start:end] + (previous - v[b, start:end]) * mu.double().unsqueeze(1)
+        last.append(v[b, end - 1] if end > start else before)
+    return (out, torch.stack(last)), {}
+
+
+def rwkv7_kprep(k, a, k_k, k_a, eps=1e-6):
+    k, a, k_k, k_a = (t.double() for t in (k, a, k_k, k_a))
+    kk = k * k_k
+    return (k + k * (a - 1) * k_a, kk * torch.rsqrt(kk.square().sum(-1, keepdim=True) + eps)), {}
+
+
+def rwkv7_out(o, r, k, v, g, r_k, norm_weight=None, norm_bias=None, eps=0.00064, norm=False):
+    o, r, k, v, g, r_k = (t.double() for t in (o, r, k, v, g, r_k))
+    if norm:
+        o = (o - o.mean(-1, keepdim=True)) * torch.rsqrt(o.var(-1, keepdim=True, unbiased=False) + eps)
+        o = o * (1 if norm_weight is None else norm_weight.double()) + (0 if norm_bias is None else norm_bias.double())
+    return ((o + (r * k * r_k).sum(-1, keepdim=True) * v) * g,), {}
+
+
+def wkv7_recurrent(r, w, k, v, a, b=None, kk=None, scale=1.0, initial_state=None, cu_seqlens=None):
+    r, w, k, v, a = (t.double() for t in (r, w, k, v, a))
+    a, b = (a, b.double()) if kk is None else (-kk.double(), kk.double() * a)
+    out, states = torch.zeros_like(v), []
+    for n, (i, start, end) in enumerate(_pieces(r, cu_seqlens)):
+        s = initial_state[n].double() if initial_state is not None else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        for t in range(start, end):
+            s = w[i, t].exp().unsqueeze(-1) * s + b[i, t].unsqueeze(-1) * (a[i, t].unsqueeze(-1) * s).sum(1, keepdim=True) + k[i, t].unsqueeze(
+                -1) * v[i, t].unsqueeze(1)
+            out[i, t] = scale * (r[i, t].unsqueeze(-1) * s).sum(1)
+        states.append(s)
+    return (out, torch.stack(states)), {}
+
+
+def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, cu_seqlens=None, l2norm=False):
+    group = v.shape[2] // q.shape[2]
+    q, k = (t.double() for t in (q, k))
+    if l2norm:
+        q, k = (t * torch.rsqrt(t.square().sum(-1, keepdim=True) + 1e-6) for t in (q, k))
+    q, k, v = q.repeat_interleave(group, 2), k.repeat_interleave(group, 2), v.double()
+    out, states = torch.zeros_like(v), []
+    for n, (i, start, end) in enumerate(_pieces(q, cu_seqlens)):
+        s = initial_state[n].double() if initial_state is not None else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        for t in range(start, end):
+            if g is not None:
+                gate = g[i, t].double().exp()
+                s = s * (gate.unsqueeze(-1) if gate.dim() == 2 else gate.view(-1, 1, 1))
+            u = v[i, t] - (k[i, t].unsqueeze(-1) * s).sum(1)
+            if beta is not None:
+                u = u * (beta[i, t].double() if beta.dim() == 4 else beta[i, t].double().unsqueeze(-1))
+            s = s + k[i, t].unsqueeze(-1) * u.unsqueeze(1)
+            out[i, t] = (scale or k.shape[3] ** -0.5) * (q[i, t].unsqueeze(-1) * s).sum(1)
+        states.append(s)
+    return (out, torch.stack(states)), {}
+
+
+def attn_merge(v, s):
+    weights = torch.softmax(s.double() * math.log(2), 1)
+    return ((v.double() * weights.unsqueeze(-1)).sum(1), torch.logsumexp(s.double() * math.log(2), 1) / math.log(2)), {}

@@ -18,10 +18,11 @@ import kiln  # noqa: E402
 import kiln.torch  # noqa: E402
 from kiln import _kiln  # noqa: E402
 from kiln.torch import _modes, _registry  # noqa: E402
+import recurrent_cases  # noqa: E402
 from operator_cases import cases  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 
-CASES = cases()
+CASES = cases() + recurrent_cases.cases()
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
 TEMPLATES = pathlib.Path(__file__).resolve().parents[2] / "templates"
 

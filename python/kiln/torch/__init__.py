@@ -27,10 +27,12 @@ from ._operators import (
     softmax,
     topk_gate,
 )
+from ._recurrent import attn_merge, delta_recurrent, rwkv7_kprep, rwkv7_out, rwkv7_shift_mix, wkv7_recurrent
 from ._registry import Template, operator, specialize
 
 __all__ = [
-    "Template", "act_and_mul", "act_and_mul_group_fp8", "amax", "append_paged_kv", "append_paged_kv_by_table", "fp8_quant", "fp8_quant_group",
-    "fp8_quant_tensor", "fp8_quant_token", "fused_add_rms_norm", "moe_align", "operator", "rms_norm", "rope", "rope_", "seal", "service",
-    "set_mode", "softmax", "specialize", "topk_gate", "use_service",
+    "Template", "act_and_mul", "act_and_mul_group_fp8", "amax", "append_paged_kv", "append_paged_kv_by_table", "attn_merge", "delta_recurrent",
+    "fp8_quant", "fp8_quant_group", "fp8_quant_tensor", "fp8_quant_token", "fused_add_rms_norm", "moe_align", "operator", "rms_norm", "rope", "rope_",
+    "rwkv7_kprep", "rwkv7_out", "rwkv7_shift_mix", "seal", "service", "set_mode", "softmax", "specialize", "topk_gate", "use_service",
+    "wkv7_recurrent",
 ]
