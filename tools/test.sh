@@ -4,7 +4,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root" && mkdir -p build
 install_packages "${build_packages[@]}" libgtest-dev libbenchmark-dev libvalijson-dev minisign groff-base ccache
 find_toolkit
-cmake --preset dev
+find_python
+cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$KILN_PYTHON_EXECUTABLE"
 cmake --build --preset dev
 say "ctest"
 exec ctest --preset dev -j "$(nproc)" "$@"

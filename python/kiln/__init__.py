@@ -1,0 +1,22 @@
+"""kiln: CUDA kernels compiled at run time, kept, and launched.
+
+    import kiln, torch
+
+    service = kiln.Service()                                 # KILN_* and defaults; no GPU touched yet
+    rms_norm = service.open("rms_norm").get(T="bf16", H=4096)  # memory, disk or compiler
+    rms_norm(out, x, w, rows, 4096, 4096, 1e-6)              # on torch's (or CuPy's) current stream
+
+Arrays of torch and CuPy, and whatever has DLPack or __cuda_array_interface__, are pointers; None is a null pointer. Compiling and prewarming
+need no GPU. kiln.torch has the shipped templates as operators that torch.compile and CUDA graphs know.
+"""
+
+from ._errors import Code, CompileError, DeadlineExceeded, Error, NotReady
+from ._kiln import Image, Kernel, Template, attention_plan, attention_sizes, library_version, process_seal
+from ._service import CaptureScope, Service
+from ._values import AttentionPlan, AttentionSizes, DevicePtr, KernelInfo, Progress
+
+__version__ = library_version()
+__all__ = [
+    "AttentionPlan", "AttentionSizes", "CaptureScope", "Code", "CompileError", "DeadlineExceeded", "DevicePtr", "Error", "Image", "Kernel",
+    "KernelInfo", "NotReady", "Progress", "Service", "Template", "attention_plan", "attention_sizes", "library_version", "process_seal",
+]

@@ -1,0 +1,64 @@
+"""What kiln raises. The message names the thing, the value and what was allowed."""
+
+import enum
+
+
+class Code(enum.IntEnum):
+    """What went wrong, in classes that a caller can act on; as kiln::Errc (include/kiln/error.hpp), which documents them."""
+
+    invalid_argument = 1
+    unknown_template = 2
+    unknown_parameter = 3
+    invalid_value = 4
+    requirement = 5
+    manifest = 6
+    source = 7
+    unsupported_arch = 8
+    compile_failed = 9
+    compile_timeout = 10
+    compile_crashed = 11
+    no_compiler = 12
+    no_driver = 13
+    driver = 14
+    not_ready = 15
+    deadline = 16
+    io = 17
+    internal = 18
+
+
+class Error(RuntimeError):
+    """Root of everything that kiln raises."""
+
+    def __init__(self, message: str, code: int = Code.internal) -> None:
+        super().__init__(message)
+        #: a Code; a plain int where the library is newer than this package
+        self.code = code
+
+
+class CompileError(Error):
+    """The compiler refused the source, was killed at its deadline, or crashed. Its log is part of the text."""
+
+    def __init__(self, message: str, code: int = Code.compile_failed, specialization: str = "", options: str = "", log: str = "") -> None:
+        super().__init__(message if log.strip() in message else f"{message}\n{log}", code)
+        #: "rms_norm T=bf16 H=4096"
+        self.specialization = specialization
+        #: the compiler's options, one per line
+        self.options = options
+        #: at most the first 16 KB of the compiler's log
+        self.log = log
+
+
+class NotReady(Error):
+    """Sealed, or inside a stream capture: the kernel is not in memory and may not be made now."""
+
+
+class DeadlineExceeded(Error, TimeoutError):
+    """The caller's deadline passed; what is under way goes on."""
+
+
+def from_status(status: int, message: str, specialization: str, options: str, log: str) -> Error:
+    code = Code(status) if status in Code._value2member_map_ else status
+    if code in (Code.compile_failed, Code.compile_timeout, Code.compile_crashed):
+        return CompileError(message, code, specialization, options, log)
+    kinds: dict[int, type[Error]] = {Code.not_ready: NotReady, Code.deadline: DeadlineExceeded}
+    return kinds.get(code, Error)(message, code)

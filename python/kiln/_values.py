@@ -1,0 +1,100 @@
+"""Values that go in and out: element types, device addresses, what is known of a kernel, counters."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+#: names of other libraries for kiln's element types
+_DTYPES = {
+    "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "float64": "f64",
+    "int8": "i8", "uint8": "u8", "int32": "i32", "uint32": "u32", "int64": "i64", "uint64": "u64", "float": "f32", "half": "f16", "double": "f64",
+}
+
+
+class DevicePtr(int):
+    """An address in device memory that a program keeps as a number. A bare integer is refused where a kernel takes a pointer."""
+
+
+class KernelInfo(NamedTuple):
+    #: how it was obtained: "memory", "disk", "layer", "remote", "compiled" or "waited"
+    outcome: str
+    key: str
+    #: per thread
+    registers: int
+    #: stores and loads, bytes per thread
+    spill_bytes: int
+    #: static, bytes per block
+    shared_bytes: int
+    #: 0: not bounded by the source
+    max_threads: int
+    argument_count: int
+    #: "rms_norm T=bf16 H=4096"
+    specialization: str
+    lowered_name: str
+
+
+class Progress(NamedTuple):
+    """Counts of a plan that is made ready: see kiln_progress in kiln.h."""
+
+    total: int
+    done: int
+    ready: int
+    disk: int
+    compiled: int
+    waited: int
+    failed: int
+    skipped: int
+
+
+class AttentionSizes(NamedTuple):
+    """What a buffer for plans takes, whatever the lengths: see kiln_kernel_attention_sizes in kiln.h."""
+
+    #: on the host and on the device
+    plan_bytes: int
+    #: on the device
+    workspace_bytes: int
+    #: to be passed to the launch
+    workers: int
+
+
+class AttentionPlan(NamedTuple):
+    #: from the buffer's begin: what has to be copied to the device
+    bytes: int
+    items: int
+    parts: int
+    workers: int
+
+
+OUTCOMES = ("memory", "disk", "layer", "remote", "compiled", "waited")
+
+
+def kernel_info(outcome: int, *rest: Any) -> KernelInfo:
+    return KernelInfo(OUTCOMES[outcome], *rest)
+
+
+def parameter_text(value: Any) -> str:
+    """Of text as it is; of torch.bfloat16, numpy.dtype("float16"), numpy.float32: kiln's name."""
+    if isinstance(value, str):
+        return value
+    name = getattr(value, "name", None) or getattr(value, "__name__", None) or str(value).rpartition(".")[2]
+    if name not in _DTYPES:
+        raise TypeError(f"{value!r} is no value of a parameter: expected an int, a bool, text, or an element type that kiln has")
+    return _DTYPES[name]
+
+
+def plan_text(rows: Any) -> str:
+    """A plan from [{"template": "rms_norm", "T": "bf16", "H": [2048, 4096]}, ...]; text stays as it is."""
+    if isinstance(rows, str):
+        return rows
+
+    def toml(value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, int):
+            return str(value)
+        if isinstance(value, (list, tuple, range)):
+            return "[" + ", ".join(toml(v) for v in value) + "]"
+        text = parameter_text(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'"{text}"'
+
+    return "".join("[[prewarm]]\n" + "".join(f"{name} = {toml(value)}\n" for name, value in row.items()) for row in rows)

@@ -1,0 +1,294 @@
+"""The shipped templates as operators: schema by annotations, shapes and launch by one body each (see _registry).
+
+Bodies read as docs/templates.md does: parameters in the order of the template's `parameters`, then arguments in the manifest's order. A tuple
+that ends early, and None in it, leaves parameters to their defaults.
+"""
+
+import torch
+from torch import Tensor
+
+from ._registry import operator
+from ._shapes import empty, heads_of, like, of_shape, of_type, refuse, rows_in_place, rows_of, same_type
+
+E4M3 = torch.float8_e4m3fn
+
+
+# ---- normalisation and activation
+
+
+def _norm(launch, x, residual, weight, eps, gemma, out_dtype, scale):
+    dtype, width = x.dtype, weight.shape[0]  # each look at a tensor costs: about 0.1 us
+    if x.shape[-1] != width:
+        refuse(f"x has rows of {x.shape[-1]} elements, weight has {width}")
+    if weight.dtype != dtype:
+        same_type(x, weight=weight)
+    if scale is not None:
+        of_type(torch.float32, scale=scale)
+    matrix, rows, stride = rows_of(x)
+    out = like(x, out_dtype)
+    if residual is None:
+        launch((dtype, width, False, gemma, out_dtype), out, matrix, weight, rows, stride, width, eps, None, 0, scale)
+    else:
+        launch((dtype, width, True, gemma, out_dtype), out, matrix, weight, rows, stride, width, eps, residual, residual.stride(0), scale)
+    return out
+
+
+@operator("kiln::rms_norm", "rms_norm", parameters="T H FUSED_ADD GEMMA OUT")
+def rms_norm(launch, x: Tensor, weight: Tensor, eps: float = 1e-6, gemma: bool = False, out_dtype: torch.dtype | None = None,
+             scale: Tensor | None = None) -> Tensor:
+    """x * rsqrt(mean(x^2) + eps) * weight on rows of the last dimension; `gemma` multiplies by 1 + weight. out_dtype float8_e4m3fn divides by
+    `scale` and saturates."""
+    return _norm(launch, x, None, weight, eps, gemma, out_dtype, scale)
+
+
+@operator("kiln::fused_add_rms_norm", "rms_norm", parameters="T H FUSED_ADD GEMMA OUT", mutates=["residual"])
+def fused_add_rms_norm(launch, x: Tensor, residual: Tensor, weight: Tensor, eps: float = 1e-6, gemma: bool = False,
+                       out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
+    """residual += x, then rms_norm of the sum (as it is in f32; FlashInfer's semantics)."""
+    same_type(x, residual=residual)
+    if residual.shape != x.shape:
+        refuse(f"residual is {list(residual.shape)}, x is {list(x.shape)}")
+    return _norm(launch, x, rows_in_place(residual, "residual"), weight, eps, gemma, out_dtype, scale)
+
+
+def _half(x):
+    if x.shape[-1] % 2:
+        refuse(f"x has rows of {x.shape[-1]} elements: gate and up are halves of them")
+    return x.shape[-1] // 2
+
+
+@operator("kiln::act_and_mul", "act_and_mul", parameters="T D ACT OUT ROUND_GATE ORDER")
+def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first", alpha: float = 1.702, limit: float = 7.0,
+                round_gate: bool = False, out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
+    """act(gate) * up of each row, where x has both: silu, gelu, gelu_tanh or swigluoai (alpha, limit). out_dtype float8_e4m3fn divides by `scale`."""
+    width, (matrix, rows, stride) = _half(x), rows_of(x)
+    of_type(torch.float32, scale=scale)
+    out = empty(x, *x.shape[:-1], width, dtype=out_dtype or x.dtype)
+    launch((x.dtype, width, act, out.dtype, round_gate, order), out, matrix, rows, stride, width, alpha, limit, scale)
+    return out
+
+
+@operator("kiln::act_and_mul_group_fp8", "act_and_mul", parameters="T D ACT OUT ROUND_GATE ORDER GROUP")
+def act_and_mul_group_fp8(launch, x: Tensor, group: int = 128, act: str = "silu", order: str = "gate_first", alpha: float = 1.702,
+                          limit: float = 7.0, round_gate: bool = False) -> tuple[Tensor, Tensor]:
+    """act_and_mul in float8_e4m3fn with a scale made of each group (64 or 128): (values, scales)."""
+    width, (matrix, rows, stride) = _half(x), rows_of(x)
+    if width % group:
+        refuse(f"a row of {width} elements has no whole groups of {group}")
+    out = empty(x, *x.shape[:-1], width, dtype=E4M3)
+    scales = empty(x, *x.shape[:-1], width // group)
+    launch((x.dtype, width, act, E4M3, round_gate, order, group), out, matrix, rows, stride, width, alpha, limit, None, scales,
+           width // group)
+    return out, scales
+
+
+@operator("kiln::softmax", "softmax", parameters="T H LOG OUT")
+def softmax(launch, x: Tensor, temperature: float = 1.0, log: bool = False, out_dtype: torch.dtype | None = None,
+            temperatures: Tensor | None = None, any_width: bool = False) -> Tensor:
+    """softmax (or its logarithm) of x / temperature over the last dimension, accumulated in f32. `temperatures` is one for each row. With
+    `any_width` the width is a run-time number: for widths that change from call to call."""
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
+    if temperatures is not None:
+        of_type(torch.float32, temperatures=temperatures)
+        of_shape(temperatures, "temperatures", rows)
+    out = like(x, out_dtype)
+    launch((x.dtype, 0 if any_width else width, log, out.dtype), out, matrix, rows, stride, width, temperature, temperatures, width)
+    return out
+
+
+# ---- positions and caches
+
+
+def _rotate(launch, q, k, q_out, k_out, positions, cos_sin, interleaved, rotary_dim, theta, rope_scale, llama31):
+    tokens, q_heads, size = q.shape
+    if k.shape[0] != tokens or k.shape[2] != size or positions.dim() != 1 or positions.shape[0] != tokens:
+        refuse(f"q is {list(q.shape)}, k {list(k.shape)}, positions {list(positions.shape)}: expected [tokens, heads, D] twice and [tokens]")
+    same_type(q, k=k)
+    angles = "table" if cos_sin is not None else "theta" if llama31 is None else "llama31"
+    rotary = rotary_dim if rotary_dim > 0 else cos_sin.shape[1] if cos_sin is not None else size
+    if cos_sin is not None and (cos_sin.dim() != 2 or cos_sin.shape[1] != rotary or not cos_sin.is_contiguous()):
+        refuse(f"cos_sin is {list(cos_sin.shape)}, expected contiguous rows of rotary_dim = {rotary}")
+    low, high, old = llama31 if llama31 is not None else (1.0, 4.0, 8192.0)
+    table = cos_sin.dtype if cos_sin is not None else None
+    launch((q.dtype, size, rotary, interleaved, positions.dtype, angles, table), q_out, k_out, q, k, positions, tokens, q_heads, k.shape[1],
+           q.stride(0), q.stride(1), k.stride(0), k.stride(1), q_out.stride(0), q_out.stride(1), k_out.stride(0), k_out.stride(1),
+           cos_sin, theta, rope_scale, low, high, old)
+
+
+@operator("kiln::rope", "rope", parameters="T D ROTARY INTERLEAVE IDTYPE ANGLES TABLE")
+def rope(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None = None, interleaved: bool = False, rotary_dim: int = 0,
+         theta: float = 10000.0, rope_scale: float = 1.0, llama31: list[float] | None = None) -> tuple[Tensor, Tensor]:
+    """q and k, [tokens, heads, D], rotated by their positions: by the table cos_sin [positions, rotary_dim] (cosines, then sines), else by
+    theta, with Llama 3.1's scaling where llama31 = (low_freq_factor, high_freq_factor, old_context_length). rotary_dim 0: the table's, or D."""
+    q, k = heads_of(q, "q"), heads_of(k, "k")
+    q_out, k_out = like(q), like(k)
+    _rotate(launch, q, k, q_out, k_out, positions, cos_sin, interleaved, rotary_dim, theta, rope_scale, llama31)
+    return q_out, k_out
+
+
+@operator("kiln::rope_", "rope", parameters="T D ROTARY INTERLEAVE IDTYPE ANGLES TABLE", mutates=["q", "k"])
+def rope_(launch, q: Tensor, k: Tensor, positions: Tensor, cos_sin: Tensor | None = None, interleaved: bool = False, rotary_dim: int = 0,
+          theta: float = 10000.0, rope_scale: float = 1.0, llama31: list[float] | None = None) -> None:
+    """rope in place."""
+    for name, x in (("q", q), ("k", k)):
+        if x.dim() != 3 or x.stride(2) != 1:
+            refuse(f"{name} is rotated in place: it must be [tokens, heads, D] with a contiguous last dimension")
+    _rotate(launch, q, k, q, k, positions, cos_sin, interleaved, rotary_dim, theta, rope_scale, llama31)
+
+
+def _caches(k_cache, v_cache, k, v):
+    """Checked: [pages, page_size, heads, D] of any strides but the last."""
+    if k_cache.dim() != 4 or k_cache.shape != v_cache.shape or k_cache.stride() != v_cache.stride() or k_cache.stride(3) != 1:
+        refuse(f"k_cache is {list(k_cache.shape)}, v_cache {list(v_cache.shape)}: expected [pages, page_size, heads, D] twice, with the same strides")
+    if k.shape != v.shape or k.shape[1:] != k_cache.shape[2:]:
+        refuse(f"k is {list(k.shape)}, v {list(v.shape)}: expected [tokens, {k_cache.shape[2]}, {k_cache.shape[3]}] twice")
+    same_type(k, v=v)
+    same_type(k_cache, v_cache=v_cache)
+
+
+def _scales(heads, k_scale, v_scale):
+    """The stride of fp8 scales: 0 for one of the tensor, 1 for one of each head."""
+    of_type(torch.float32, k_scale=k_scale, v_scale=v_scale)
+    sizes = [scale.numel() for scale in (k_scale, v_scale) if scale is not None]
+    if all(size == 1 for size in sizes):
+        return 0
+    if not all(size == heads for size in sizes):
+        refuse(f"k_scale and v_scale have {sizes} elements, expected 1 each or {heads} each")
+    return 1
+
+
+_APPEND = "T KV D IDTYPE PAGING"
+
+
+@operator("kiln::append_paged_kv", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
+def append_paged_kv(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor, slot_mapping: Tensor, k_scale: Tensor | None = None,
+                    v_scale: Tensor | None = None) -> None:
+    """Rows of k and v, [tokens, heads, D], to their slots (page * page_size + entry; below 0: nowhere) of caches [pages, page_size, heads, D] of
+    any strides. fp8 caches divide by a scale, one of the tensor or one of each head."""
+    _caches(k_cache, v_cache, k, v)
+    k, v = heads_of(k, "k"), heads_of(v, "v")
+    of_shape(slot_mapping, "slot_mapping", k.shape[0])
+    launch((k.dtype, k_cache.dtype, k_cache.shape[3], slot_mapping.dtype, "slot_mapping"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
+           k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2),
+           slot_mapping, None, None, None, None, k_scale, v_scale, _scales(k.shape[1], k_scale, v_scale))
+
+
+@operator("kiln::append_paged_kv_by_table", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
+def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tensor, kv_indices: Tensor, kv_indptr: Tensor,
+                             batch_indices: Tensor, positions: Tensor, k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> None:
+    """append_paged_kv where the pages of each token's request say where it goes (FlashInfer's page table)."""
+    _caches(k_cache, v_cache, k, v)
+    k, v = heads_of(k, "k"), heads_of(v, "v")
+    same_type(kv_indices, kv_indptr=kv_indptr, batch_indices=batch_indices, positions=positions)
+    of_shape(batch_indices, "batch_indices", k.shape[0])
+    of_shape(positions, "positions", k.shape[0])
+    launch((k.dtype, k_cache.dtype, k_cache.shape[3], kv_indices.dtype, "page_table"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
+           k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2), None,
+           kv_indices, kv_indptr, batch_indices, positions, k_scale, v_scale, _scales(k.shape[1], k_scale, v_scale))
+
+
+# ---- fp8
+
+
+@operator("kiln::amax", "amax", parameters="T H")
+def amax(launch, x: Tensor, parts: int = 128) -> Tensor:
+    """The largest magnitudes of `parts` parts of x, in f32 (0 for a part without rows): what fp8_quant_tensor makes its scale of."""
+    matrix, rows, stride = rows_of(x)
+    out = empty(x, parts)
+    launch((x.dtype, x.shape[-1]), out, matrix, rows, stride, parts)
+    return out
+
+
+_QUANT = "T H GROUP SCALING OUT SCALE POW2"
+
+
+@operator("kiln::fp8_quant", "fp8_quant", parameters=_QUANT)
+def fp8_quant(launch, x: Tensor, scale: Tensor, dtype: torch.dtype = E4M3) -> Tensor:
+    """x / scale in fp8, saturating; the scale is one f32 in device memory."""
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
+    of_type(torch.float32, scale=scale)
+    out = like(x, dtype)
+    launch((x.dtype, width, 0, "static", dtype), out, matrix, rows, stride, width, scale)
+    return out
+
+
+@operator("kiln::fp8_quant_tensor", "fp8_quant", parameters=_QUANT)
+def fp8_quant_tensor(launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False) -> tuple[Tensor, Tensor]:
+    """(values, scale) with one scale made of all of x, whose largest magnitudes are in `amax`, as operator amax gives them."""
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
+    of_type(torch.float32, amax=amax)
+    of_shape(amax, "amax", amax.shape[0])
+    out, scale = like(x, dtype), empty(x, 1)
+    launch((x.dtype, width, 0, "tensor", dtype, None, pow2), out, matrix, rows, stride, width, None, scale, 1, 1, eps, amax,
+           amax.shape[0])
+    return out, scale
+
+
+@operator("kiln::fp8_quant_token", "fp8_quant", parameters=_QUANT)
+def fp8_quant_token(launch, x: Tensor, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False) -> tuple[Tensor, Tensor]:
+    """(values, scales [..., 1]) with a scale made of each row."""
+    (matrix, rows, stride), width = rows_of(x), x.shape[-1]
+    out, scales = like(x, dtype), empty(x, *x.shape[:-1], 1)
+    launch((x.dtype, width, 0, "token", dtype, None, pow2), out, matrix, rows, stride, width, None, scales, 1, 1, eps)
+    return out, scales
+
+
+@operator("kiln::fp8_quant_group", "fp8_quant", parameters=_QUANT)
+def fp8_quant_group(launch, x: Tensor, group: int = 128, dtype: torch.dtype = E4M3, eps: float = 1e-10, pow2: bool = False,
+                    column_major: bool = False, packed: bool = False) -> tuple[Tensor, Tensor]:
+    """(values, scales [rows, groups]) with a scale made of each group (64 or 128) of a row. `column_major` lays scales out as TMA takes them:
+    groups outside, rows rounded up to four. `packed` gives exponents (UE8M0) of four groups in an int32, as DeepGEMM takes them."""
+    if x.dim() != 2 or x.shape[1] % group:
+        refuse(f"x is {list(x.shape)}, expected rows of whole groups of {group}")
+    (matrix, rows, stride), width = rows_of(x), x.shape[1]
+    columns = width // group
+    if packed:
+        columns, pow2 = (columns + 3) // 4, True
+    out = like(x, dtype)
+    kind = torch.int32 if packed else torch.float32
+    if column_major:
+        between = (rows + 3) // 4 * 4
+        scales = empty(x, columns, between, dtype=kind)[:, :rows].t()
+        strides = (1, between)
+    else:
+        scales, strides = empty(x, rows, columns, dtype=kind), (columns, 1)
+    launch((x.dtype, width, group, "group", dtype, torch.uint8 if packed else None, pow2), out, matrix, rows, stride, width, None, scales,
+           *strides, eps)
+    return out, scales
+
+
+# ---- mixture of experts
+
+
+@operator("kiln::topk_gate", "topk_gate", parameters="T E K SCORE BIAS RENORM GROUPS TOPK_GROUPS")
+def topk_gate(launch, logits: Tensor, k: int, score: str = "softmax", bias: Tensor | None = None, renormalize: bool = True, groups: int = 1,
+              topk_groups: int = 0, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """(weights f32, ids i32), [tokens, k]: the experts of each token by their softmax or sigmoid scores, with DeepSeek's bias and groups."""
+    if logits.dim() != 2:
+        refuse(f"logits are {list(logits.shape)}, expected [tokens, experts]")
+    (matrix, tokens, stride), experts = rows_of(logits), logits.shape[1]
+    if bias is not None:
+        of_type(torch.float32, bias=bias)
+        of_shape(bias, "bias", experts)
+    weights, ids = empty(logits, tokens, k), empty(logits, tokens, k, dtype=torch.int32)
+    launch((logits.dtype, experts, k, score, bias is not None, renormalize, groups, topk_groups or groups), weights, ids, matrix, tokens,
+           stride, scale, bias)
+    return weights, ids
+
+
+@operator("kiln::moe_align", "moe_align", parameters="ID E BLOCK LOCAL_ONLY")
+def moe_align(launch, topk_ids: Tensor, num_experts: int, block: int, expert_map: Tensor | None = None,
+              local_only: bool = False) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(sorted_token_ids, expert_ids, num_tokens_post_padded, inverse): pairs of tokens and experts sorted by expert, each expert padded to whole
+    blocks; sizes are upper bounds that follow from the shape of topk_ids alone, so that graphs may replay it."""
+    if topk_ids.dim() != 2:
+        refuse(f"topk_ids are {list(topk_ids.shape)}, expected [tokens, k]")
+    (matrix, tokens, stride), k = rows_of(topk_ids), topk_ids.shape[1]
+    if expert_map is not None:
+        of_type(torch.int32, expert_map=expert_map)
+        of_shape(expert_map, "expert_map", num_experts)
+    blocks = (tokens * k + num_experts * (block - 1) + block - 1) // block
+    sorted_ids, expert_ids, padded, inverse = (empty(topk_ids, *shape, dtype=torch.int32) for shape in ((blocks * block,), (blocks,), (1,), (tokens, k)))
+    launch((topk_ids.dtype, num_experts, block, local_only), sorted_ids, expert_ids, padded, inverse, matrix, tokens, k, stride, blocks * block,
+           expert_map)
+    return sorted_ids, expert_ids, padded, inverse

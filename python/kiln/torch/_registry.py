@@ -1,0 +1,143 @@
+"""From a function that allocates and launches to an operator that torch.compile, torch.export and CUDA graphs know.
+
+One body serves all of it. torch calls it with tensors, and launch() launches; the compiler calls it with fake tensors, and launch() only checks
+that every parameter is a number: neither the driver nor the cache is touched. So shapes are said once and cannot differ.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import _kiln
+from .._errors import Code, Error
+from . import _modes
+
+def specialize(on: bool) -> None:
+    """What a parameter that would be a symbolic size does while tracing: False (default), an error; True, a guard on its value, so that each
+    other value traces anew. A size that has no value while tracing (of a tensor made by nonzero and the like) is an error always."""
+    _modes.state.specialize = on
+
+
+class Template:
+    """A template as an operator's body launches it: launch((values of `parameters`...), *arguments), where None leaves a parameter to its default.
+
+    Kernels are held by device and values, so that a call costs one look-up.
+    """
+
+    def __init__(self, name: str, parameters: str) -> None:
+        self.name, self.parameters = name, tuple(parameters.split())
+        self.operator = name
+        self.launch = _kiln.Launcher(self._miss, _modes.launch_again)
+        _modes.state.forget.append(self.launch.forget)
+
+    def for_operator(self, operator: str) -> Template:
+        """One of its own for each operator, whose mode counts."""
+        out = Template(self.name, " ".join(self.parameters))
+        out.operator = operator
+        return out
+
+    def _miss(self, device: int, values: tuple[Any, ...]) -> _kiln.Kernel:
+        if len(values) > len(self.parameters):
+            raise TypeError(f"{self.operator}: {len(values)} parameters for {self.name}, expected {', '.join(self.parameters)}")
+        given = {name: value for name, value in zip(self.parameters, values) if value is not None}
+        return _modes.kernel(self.operator, self.name, device, given)
+
+    def check(self, values: tuple[Any, ...], *arguments: Any) -> None:
+        """In launch's place while tracing: a symbolic size may reach arguments, never a parameter."""
+        for name, value in zip(self.parameters, values):
+            if isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+                self._concrete(name, value)
+
+    def _concrete(self, name: str, value: Any) -> None:
+        from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
+
+        if _modes.state.specialize and not has_free_unbacked_symbols(value):
+            int(value)  # a guard
+            return
+        raise Error(f"{self.operator}: parameter {name} of template {self.name} would be the symbolic size {value}. A parameter is compiled into the "
+                    f"kernel and must be a number: keep that dimension static (torch._dynamo.mark_static, a size that weights have, "
+                    f"dynamic=None), or let kiln.torch.specialize(True) guard on its value", Code.invalid_value)
+
+
+class Registered(NamedTuple):
+    overload: Any
+    schema: str
+    body: Callable[..., Any]
+    real: Callable[..., Any]  # the body with its launches
+    library: Any
+
+
+#: what operators launch
+_launched: list[Template] = []
+#: by qualified name; in the extension module, which is never reloaded: an operator stays as long as the process, whoever forgets what
+_operators: dict[str, Registered] = _kiln.__dict__.setdefault("_torch_operators", {})
+_libraries: dict[str, torch.library.Library] = _kiln.__dict__.setdefault("_torch_libraries", {})
+
+
+def operator(name: str, *templates: Template | str, parameters: str = "", mutates: Iterable[str] = (),
+             dispatch_key: str = "CUDA") -> Callable[[Callable[..., Any]], Any]:
+    """Makes an operator torch.ops.NAMESPACE.NAME of a body, and returns it.
+
+        @kiln.torch.operator("mine::add_bias_gelu", "add_bias_gelu", parameters="T D")
+        def add_bias_gelu(launch, x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+            out = torch.empty_like(x)
+            launch((x.dtype, x.shape[1]), out, x, bias, x.shape[0], x.stride(0), out.stride(0))
+            return out
+
+    The body takes one launch for each template, then the operator's arguments, whose annotations are its schema (as torch.library.infer_schema
+    reads them). It allocates what it returns, returns none of its inputs, and writes to those that `mutates` names and no others. For inference:
+    nothing is differentiated. Registered once per process and kept; registering a changed body under the same name and schema replaces it.
+    """
+    handles = tuple(t.for_operator(name) if isinstance(t, Template) else Template(t, parameters).for_operator(name) for t in templates)
+
+    _launched.extend(handles)
+
+    def register(body: Callable[..., Any]) -> Any:
+        signature = inspect.signature(body, eval_str=True)
+        arguments = list(signature.parameters.values())[len(handles):]
+
+        def shape_of_body() -> None: ...  # what infer_schema reads: the body without its launches
+
+        shape_of_body.__signature__ = signature.replace(parameters=arguments)  # type: ignore[attr-defined]
+        shape_of_body.__annotations__ = {p.name: p.annotation for p in arguments} | {"return": signature.return_annotation}
+        schema = torch.library.infer_schema(shape_of_body, mutates_args=tuple(mutates))
+        real = functools.partial(body, *(t.launch for t in handles))
+        fake = functools.partial(body, *(t.check for t in handles))
+        return _register(name, schema, body, real, fake, dispatch_key)
+
+    return register
+
+
+def _register(name: str, schema: str, body: Callable[..., Any], real: Any, fake: Any, dispatch_key: str) -> Any:
+    namespace, _, short = name.partition("::")
+    known = _operators.get(name)
+    if known and known.schema != schema:
+        raise Error(f"{name} is registered already, with the schema {known.schema}, not {schema}: an operator's schema cannot change in a process",
+                    Code.invalid_argument)
+    if known and known.body.__code__ == body.__code__ and known.body.__closure__ == body.__closure__ is None:
+        return known.overload  # a module that is imported again
+    library = _libraries.get(namespace)
+    if library is None:
+        library = _libraries[namespace] = torch.library.Library(namespace, "FRAGMENT")
+    if not known:
+        library.define(short + schema, tags=(torch.Tag.pt2_compliant_tag,))
+    again = {"allow_override": True} if known else {}
+    library.impl(short, real, dispatch_key, **again)
+    torch.library.register_fake(name, fake, lib=library, **again)
+    overload = getattr(getattr(torch.ops, namespace), short).default
+    overload.__doc__ = inspect.getdoc(body)
+    _operators[name] = Registered(overload, schema, body, real, library)
+    return overload
+
+
+def implement(dispatch_key: str) -> None:
+    """Registers every operator for another dispatch key, too: for tests with a driver whose device memory is the host's."""
+    for name, known in _operators.items():
+        if not torch._C._dispatch_has_kernel_for_dispatch_key(name, dispatch_key):
+            known.library.impl(name.partition("::")[2], known.real, dispatch_key)
+

@@ -1,0 +1,66 @@
+"""What the bodies of operators share: tensors as rows, and refusals that name what is wrong."""
+
+import torch
+from torch import Tensor
+
+from .._errors import Code, Error
+
+
+def refuse(message: str) -> None:
+    raise Error(message, Code.invalid_argument)
+
+
+def rows_of(x: Tensor) -> tuple[Tensor, int, int]:
+    """As a matrix of its last dimension, a view where strides let it be one, else a copy; its rows; the elements from one to the next."""
+    if x.dim() == 2:
+        stride, inner = x.stride()  # one call of torch for both: each takes longer than all of this
+        if inner == 1:
+            return x, x.shape[0], stride
+    flat = x.reshape(-1, x.shape[-1])
+    if flat.stride(1) != 1:
+        flat = flat.contiguous()
+    return flat, flat.shape[0], flat.stride(0)
+
+
+def rows_in_place(x: Tensor, name: str) -> Tensor:
+    """As a matrix whose writes reach `x`."""
+    flat = x if x.dim() == 2 else x.view(-1, x.shape[-1])
+    if flat.stride(1) != 1:
+        refuse(f"{name} is written in place: its last dimension must be contiguous, and has stride {flat.stride(1)}")
+    return flat
+
+
+def like(x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """Contiguous, of x's shape."""
+    return torch.empty_like(x, dtype=dtype, memory_format=torch.contiguous_format)
+
+
+def empty(x: Tensor, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """On x's device."""
+    return torch.empty(shape, dtype=dtype, device=x.device)
+
+
+def heads_of(x: Tensor, name: str) -> Tensor:
+    """[tokens, heads, D] with a contiguous last dimension; a copy where it is not."""
+    if x.dim() != 3:
+        refuse(f"{name} must be [tokens, heads, size of a head], and is {list(x.shape)}")
+    return x if x.stride(2) == 1 else x.contiguous()
+
+
+def same_type(x: Tensor, **others: Tensor) -> None:
+    for name, other in others.items():
+        if other.dtype != x.dtype:
+            refuse(f"{name} is {other.dtype}, expected {x.dtype} like the first argument")
+
+
+def of_type(dtype: torch.dtype, **tensors: Tensor | None) -> None:
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.dtype != dtype:
+            refuse(f"{name} is {tensor.dtype}, expected {dtype}")
+
+
+def of_shape(tensor: Tensor, name: str, *shape: int) -> None:
+    if tuple(tensor.shape) != shape:
+        refuse(f"{name} is {list(tensor.shape)}, expected {list(shape)}")
+    if not tensor.is_contiguous():
+        refuse(f"{name} must be contiguous")

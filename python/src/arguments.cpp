@@ -1,0 +1,243 @@
+#include "arguments.hpp"
+
+#include "adapters.hpp"
+#include "errors.hpp"
+#include "torch_tensor.hpp"
+
+namespace kiln::python {
+namespace {
+
+bool host_memory_accepted = false;
+
+constexpr kiln_arg_type kPointer{KILN_ARG_POINTER, 8}, kSigned{KILN_ARG_SIGNED, 8},
+    kUnsigned{KILN_ARG_UNSIGNED, 8}, kFloat{KILN_ARG_FLOAT, 8};
+
+bool has_elements(const dlpack::Tensor& tensor) noexcept {
+  for (std::int32_t i = 0; i < tensor.dimensions; ++i)
+    if (tensor.shape[i] == 0) return false;
+  return true;
+}
+
+}  // namespace
+
+void accept_host_memory(bool on) noexcept { host_memory_accepted = on; }
+
+bool Arguments::take(PyObject* const* objects, std::size_t count) noexcept {
+  if (count > kMost)
+    return set_invalid("%zu arguments were given; a launch takes at most %zu", count, kMost), false;
+  for (std::size_t i = 0; i < count; ++i) {
+    PyObject* const object = objects[i];
+    PyTypeObject* const type = Py_TYPE(object);
+    data_[i] = &slots_[i];
+    if (const Adapter* adapter = known_adapter(type)) {
+      if (!array(object, *adapter, i)) return false;
+    } else if (type == &PyLong_Type) {
+      types_[i] = kSigned;
+      slots_[i].integer = PyLong_AsLongLong(object);
+      if (slots_[i].integer == -1 && PyErr_Occurred() && !other(object, i)) return false;
+    } else if (type == &PyFloat_Type) {
+      types_[i] = kFloat;
+      slots_[i].real = PyFloat_AsDouble(object);
+    } else if (object == Py_None) {
+      address(i, 0);
+    } else if (is_device_pointer(type)) {
+      address(i, PyLong_AsUnsignedLongLong(object));
+      if (PyErr_Occurred()) return false;
+    } else if (!other(object, i)) {
+      return false;
+    }
+  }
+  count_ = count;
+  return true;
+}
+
+bool Arguments::array(PyObject* object, const Adapter& adapter, std::size_t i) noexcept {
+  if (!library_) library_ = &adapter;
+  switch (adapter.kind) {
+    case Adapter::Kind::torch:
+      return from_torch(object, adapter, i);
+    case Adapter::Kind::exchange: {
+      dlpack::Tensor tensor;
+      return adapter.api->borrow(object, &tensor) == 0 && borrowed(object, tensor, i);
+    }
+    case Adapter::Kind::cupy:
+      return from_cupy(object, i);
+    case Adapter::Kind::cuda_array_interface:
+      return from_interface(object, i);
+    case Adapter::Kind::dlpack:
+      return from_capsule(object, i);
+  }
+  return false;
+}
+
+bool Arguments::from_torch(PyObject* object, const Adapter& adapter, std::size_t i) noexcept {
+  if (adapter.readable) {
+    void* const tensor = torch_tensor::handle(object);
+    void* data = nullptr;
+    std::int32_t type = -1, device = -1;
+    torch_tensor::api.device_type(tensor, &type);
+    if ((type == torch_tensor::kCuda || (type == torch_tensor::kCpu && host_memory_accepted)) &&
+        torch_tensor::api.data_ptr(tensor, &data) == 0 && data) {
+      address(i, reinterpret_cast<std::uint64_t>(data));
+      if (type == torch_tensor::kCpu) return true;
+      torch_tensor::api.device_index(tensor, &device);
+      return device_ == device || located(device, i);
+    }
+  }
+  if (!adapter.api) return from_methods(object, i);
+  dlpack::Tensor tensor;  // an empty tensor, one in host memory, or what has no memory: its error is torch's
+  return adapter.api->borrow(object, &tensor) == 0 && borrowed(object, tensor, i);
+}
+
+/// torch before 2.10.
+bool Arguments::from_methods(PyObject* object, std::size_t i) noexcept {
+  const Owned data(PyObject_CallMethod(object, "data_ptr", nullptr)),
+      device(data ? PyObject_CallMethod(object, "get_device", nullptr) : nullptr);
+  if (!device) return false;
+  const std::uint64_t value = PyLong_AsUnsignedLongLong(data);
+  const long id = PyLong_AsLong(device);
+  if (PyErr_Occurred()) return false;
+  dlpack::Tensor tensor{};
+  const std::int64_t shape = 0;  // no memory is allowed: torch refuses what is fake
+  tensor.data = reinterpret_cast<void*>(value), tensor.dimensions = 1,
+  tensor.shape = const_cast<std::int64_t*>(&shape);
+  tensor.device = {id < 0 ? dlpack::kCpu : dlpack::kCuda, static_cast<std::int32_t>(id)};
+  return borrowed(object, tensor, i);
+}
+
+bool Arguments::borrowed(PyObject* object, const dlpack::Tensor& tensor, std::size_t i) noexcept {
+  const bool on_host = tensor.device.type == dlpack::kCpu;
+  if (tensor.device.type == dlpack::kCuda || tensor.device.type == dlpack::kCudaManaged) {
+    if (!located(tensor.device.id, i)) return false;
+  } else if (tensor.device.type != dlpack::kCudaHost && !(on_host && host_memory_accepted)) {
+    if (on_host)
+      return set_invalid("argument %zu, a %s, lies in host memory: a kernel takes arrays of a CUDA device", i,
+                         type_name(object)),
+             false;
+    return set_invalid(
+               "argument %zu, a %s, lies on a device of DLPack's type %d: a kernel takes arrays of a CUDA "
+               "device",
+               i, type_name(object), tensor.device.type),
+           false;
+  }
+  if (!tensor.data && has_elements(tensor))
+    return set_invalid("argument %zu, a %s, has no memory: is it a fake or meta tensor?", i,
+                       type_name(object)),
+           false;
+  address(i, reinterpret_cast<std::uint64_t>(tensor.data) + tensor.byte_offset);
+  return true;
+}
+
+bool Arguments::located(int device, std::size_t i) noexcept {
+  if (device_ < 0) device_ = device;
+  if (device_ == device) return true;
+  set_invalid("argument %zu lies on device %d, an earlier one on device %d", i, device, device_);
+  return false;
+}
+
+void Arguments::address(std::size_t i, std::uint64_t value) noexcept {
+  types_[i] = kPointer;
+  slots_[i].address = value;
+}
+
+bool Arguments::from_cupy(PyObject* object, std::size_t i) noexcept {
+  const Owned data(PyObject_GetAttrString(object, "data"));
+  const Owned pointer(data ? PyObject_GetAttrString(data, "ptr") : nullptr);
+  const Owned device(data ? PyObject_GetAttrString(data, "device_id") : nullptr);
+  if (!pointer || !device) return false;
+  const std::uint64_t value = PyLong_AsUnsignedLongLong(pointer);
+  const long id = PyLong_AsLong(device);
+  if (PyErr_Occurred() || !located(static_cast<int>(id), i)) return false;
+  address(i, value);
+  return true;
+}
+
+bool Arguments::from_interface(PyObject* object, std::size_t i) noexcept {
+  const Owned interface(PyObject_GetAttrString(object, "__cuda_array_interface__"));
+  if (!interface) return false;
+  PyObject* const data = PyDict_Check(interface) ? PyDict_GetItemString(interface, "data") : nullptr;
+  if (!data || !PyTuple_Check(data) || PyTuple_Size(data) < 1)
+    return set_invalid("argument %zu: the __cuda_array_interface__ of a %s has no data", i,
+                       type_name(object)),
+           false;
+  address(i, PyLong_AsUnsignedLongLong(PyTuple_GetItem(data, 0)));
+  if (PyErr_Occurred()) return false;
+  PyObject* const stream = PyDict_GetItemString(interface, "stream");
+  if (!stream || stream == Py_None) return true;
+  const std::uint64_t named = PyLong_AsUnsignedLongLong(stream);
+  if (PyErr_Occurred()) return false;
+  if (named_stream_ != 0 && named_stream_ != named)
+    return set_invalid("argument %zu names another stream than an earlier one: say which with stream=", i),
+           false;
+  named_stream_ = named;
+  return true;
+}
+
+bool Arguments::from_capsule(PyObject* object, std::size_t i) noexcept {
+  const Owned capsule(PyObject_CallMethod(object, "__dlpack__", nullptr));
+  if (!capsule || (!keep_ && !(keep_ = PyList_New(0))) || PyList_Append(keep_, capsule) != 0) return false;
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
+    return borrowed(
+        object,
+        static_cast<dlpack::ManagedVersioned*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor,
+        i);
+  auto* const tensor = static_cast<dlpack::Tensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  return tensor && borrowed(object, *tensor, i);
+}
+
+bool Arguments::other(PyObject* object, std::size_t i) noexcept {
+  PyErr_Clear();
+  if (const Adapter* adapter = learn_adapter(object)) return array(object, *adapter, i);
+  if (PyErr_Occurred()) return false;
+  if (PyBytes_Check(object)) {  // a struct by value, a tensor map
+    char* bytes = nullptr;
+    Py_ssize_t size = 0;
+    if (PyBytes_AsStringAndSize(object, &bytes, &size) != 0) return false;
+    types_[i] = {KILN_ARG_BYTES, static_cast<std::uint32_t>(size)};
+    data_[i] = bytes;  // the caller holds it
+    return true;
+  }
+  if (PyFloat_Check(object)) {
+    types_[i] = kFloat;
+    slots_[i].real = PyFloat_AsDouble(object);
+    return true;
+  }
+  const Owned number(PyNumber_Index(object));
+  if (!number) {
+    PyErr_Clear();
+    set_invalid("argument %zu, a %s, is no array of a CUDA device, number, bytes or None", i,
+                type_name(object));
+    return false;
+  }
+  types_[i] = kSigned;
+  slots_[i].integer = PyLong_AsLongLong(number);
+  if (slots_[i].integer == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    types_[i] = kUnsigned;
+    slots_[i].address = PyLong_AsUnsignedLongLong(number);
+    if (PyErr_Occurred()) {
+      PyErr_Clear();
+      return set_invalid("argument %zu does not fit 64 bits", i), false;
+    }
+  }
+  return true;
+}
+
+bool Arguments::stream(PyObject* given, CUstream* out) noexcept {
+  void* handle = nullptr;
+  if (given && given != Py_None) {
+    if (!stream_handle(given, &handle)) return false;
+  } else if (library_ && library_->api) {
+    if (device_ >= 0 && library_->api->current_stream(dlpack::kCuda, device_, &handle) != 0) return false;
+  } else if (library_ && library_->kind == Adapter::Kind::torch) {
+    if (device_ >= 0 && !torch_tensor::current_stream(device_, &handle)) return false;
+  } else if (library_ && library_->kind == Adapter::Kind::cupy) {
+    if (!cupy_stream(&handle)) return false;
+  } else {
+    handle = reinterpret_cast<void*>(named_stream_);
+  }
+  *out = static_cast<CUstream>(handle);
+  return true;
+}
+
+}  // namespace kiln::python

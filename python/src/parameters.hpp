@@ -1,0 +1,33 @@
+// Parameters of a template as Python gives them: get("bf16", 4096), get(T=torch.bfloat16, H=4096).
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "kiln/kiln.h"
+
+namespace kiln::python {
+
+/// For the C ABI; owns the text. Throws a Python exception.
+class Parameters {
+ public:
+  Parameters(const nanobind::args& positional, const nanobind::dict& named);
+  Parameters(const Parameters&) = delete;
+
+  const char* const* names() const noexcept { return names_.empty() ? nullptr : names_.data(); }
+  const kiln_value* values() const noexcept { return values_.data(); }
+  std::size_t count() const noexcept { return values_.size(); }
+
+ private:
+  void add(nanobind::handle value);
+  const std::string& keep(std::string text) { return texts_.emplace_back(std::move(text)); }
+
+  std::deque<std::string> texts_;  // does not move what it has
+  std::vector<const char*> names_;
+  std::vector<kiln_value> values_;
+};
+
+}  // namespace kiln::python

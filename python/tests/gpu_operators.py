@@ -1,0 +1,283 @@
+"""Every operator on a GPU, against plain torch and against itself in each way that engines run it:
+
+    python -m pytest -q python/tests/gpu_operators.py
+
+eager, torch.compile(fullgraph=True), mode="reduce-overhead", dynamic=True, torch.export, a captured graph, two streams, two processes; opcheck.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+import torch._dynamo
+import torch._dynamo.testing
+
+import kiln
+import kiln.torch
+import operator_references
+import recurrent_cases
+from operator_cases import cases
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+CASES = cases() + recurrent_cases.cases()
+IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
+EACH = pytest.mark.parametrize("name, make", CASES, ids=IDS)
+#: relative RMS that rounding to a type explains
+TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float8_e4m3fn: 4e-2, torch.float8_e5m2: 8e-2}
+
+
+def copied(arguments, named):
+    """Fresh tensors with the same strides, so that an operator that writes meets what the first call met."""
+    def copy(value):
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value) if torch.is_tensor(value) else value
+
+    return [copy(a) for a in arguments], {n: copy(v) for n, v in named.items()}
+
+
+def outcome(call, arguments, named):
+    """Everything that a call gives: results, then the arguments, which it may have written to."""
+    arguments, named = copied(arguments, named)
+    results = call(*arguments, **named)
+    results = results if isinstance(results, tuple) else () if results is None else (results,)
+    return [*results, *(a for a in arguments if torch.is_tensor(a))]
+
+
+def bits(tensors):
+    return [t.contiguous().flatten().view(torch.uint8) for t in tensors]
+
+
+def assert_same(got, expected):
+    for one, other in zip(bits(got), bits(expected), strict=True):
+        assert torch.equal(one, other)
+
+
+def made(make):
+    torch.manual_seed(7)
+    return make("cuda")
+
+
+def plain(name):
+    """The operator as a function that Dynamo traces."""
+    operator = getattr(torch.ops.kiln, name)
+
+    def call(*arguments, **named):
+        return operator(*arguments, **named)
+
+    return call
+
+
+def assert_close(got, expected, name):
+    if expected.dtype in (torch.int32, torch.int64) or got.dtype == torch.int32:
+        assert torch.equal(got, expected), name
+        return
+    error = (got.double() - expected.double()).square().mean().sqrt() / expected.double().square().mean().sqrt().clamp(min=1e-30)
+    assert error <= TOLERANCE[got.dtype], f"{name}: relative RMS {error:.2e}"
+
+
+@EACH
+def test_gives_what_plain_torch_gives(name, make):
+    arguments, named = made(make)
+    expected, written = getattr(operator_references, name)(*copied(arguments, named)[0], **named)
+    got = outcome(getattr(torch.ops.kiln, name), arguments, named)
+    names = [a.name for a, value in zip(getattr(torch.ops.kiln, name).default._schema.arguments, arguments) if torch.is_tensor(value)]
+    after = dict(zip(names, got[len(got) - len(names):]))
+    if name == "amax":
+        assert got[0].max() == arguments[0].abs().max().float()
+        return
+    for i, (one, other) in enumerate(zip(got, expected)):
+        assert_close(one, other, f"{name} result {i}")
+    for argument, value in zip(names, (a for a in arguments if torch.is_tensor(a))):
+        if argument in written:
+            assert_close(after[argument], written[argument], f"{name} {argument}")
+        else:
+            assert_same([after[argument]], [value])
+
+
+@EACH
+def test_compiled(name, make):
+    arguments, named = made(make)
+    expected = outcome(getattr(torch.ops.kiln, name), arguments, named)
+    for options in ({}, {"mode": "reduce-overhead"}):
+        torch._dynamo.reset()
+        torch._dynamo.utils.counters.clear()
+        compiled = torch.compile(plain(name), fullgraph=True, **options)
+        for _ in range(3):  # warm-up, capture, replay
+            torch.compiler.cudagraph_mark_step_begin()
+            assert_same(outcome(compiled, arguments, named), expected)
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
+        assert not torch._dynamo.utils.counters["graph_break"]
+
+
+@EACH
+def test_dynamic(name, make):
+    """Every size symbolic; parameters are guards on values. Rows alone: test_rows_change_without_recompiling."""
+    arguments, named = made(make)
+    torch._dynamo.reset()
+    kiln.torch.specialize(True)
+    try:
+        compiled = torch.compile(plain(name), fullgraph=True, dynamic=True)
+        assert_same(outcome(compiled, arguments, named), outcome(getattr(torch.ops.kiln, name), arguments, named))
+    finally:
+        kiln.torch.specialize(False)
+
+
+@EACH
+def test_exported(name, make):
+    arguments, named = made(make)
+
+    class Module(torch.nn.Module):
+        def forward(self, *a):
+            return getattr(torch.ops.kiln, name)(*a, **named)
+
+    program = torch.export.export(Module(), tuple(copied(arguments, named)[0])).module()
+    assert_same(outcome(lambda *a, **_: program(*a), arguments, {}), outcome(getattr(torch.ops.kiln, name), arguments, named))
+
+
+@EACH
+def test_captured_and_replayed(name, make):
+    arguments, named = made(make)
+    operator = getattr(torch.ops.kiln, name)
+    expected = outcome(operator, arguments, named)
+    static, static_named = copied(arguments, named)
+    operator(*copied(arguments, named)[0], **named)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = operator(*static, **static_named)
+    results = results if isinstance(results, tuple) else () if results is None else (results,)
+    for _ in range(3):
+        for to, value in zip(static, arguments):
+            if torch.is_tensor(to):
+                to.copy_(value)
+        filler = torch.full((1 << 20,), -1, dtype=torch.int32, device="cuda")  # what is not the graph's own would be overwritten
+        graph.replay()
+        assert_same([*results, *(s for s in static if torch.is_tensor(s))], expected)
+        del filler
+
+
+@EACH
+def test_two_streams(name, make):
+    arguments, named = made(make)
+    operator = getattr(torch.ops.kiln, name)
+    expected = outcome(operator, arguments, named)
+    torch.cuda.synchronize()
+    streams, got = [torch.cuda.Stream() for _ in range(2)], []
+    for _ in range(5):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                got.append(outcome(operator, arguments, named))
+    torch.cuda.synchronize()
+    for each in got:
+        assert_same(each, expected)
+
+
+@EACH
+def test_opcheck(name, make):
+    arguments, named = made(make)
+    tests = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if any(torch.is_tensor(a) and a.dtype == torch.float8_e4m3fn for a in arguments):
+        tests.remove("test_schema")  # it computes with its arguments
+    kiln.torch.specialize(True)
+    try:
+        torch.library.opcheck(getattr(torch.ops.kiln, name).default, tuple(arguments), named, test_utils=tests)
+    finally:
+        kiln.torch.specialize(False)
+
+
+def test_rows_change_without_recompiling():
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    weight = torch.nn.Parameter(torch.ones(4096, device="cuda", dtype=torch.bfloat16), requires_grad=False)
+    compiled = torch.compile(lambda x: torch.ops.kiln.act_and_mul(torch.ops.kiln.rms_norm(x, weight)), backend=counter, fullgraph=True)
+    compiles = None
+    for rows in (8, 16, 3, 100, 1024):
+        x = torch.randn(rows, 4096, device="cuda", dtype=torch.bfloat16)
+        assert compiled(x).shape == (rows, 2048)
+        if rows == 16:
+            compiles = kiln.torch.service().stats()["compiles"]
+    assert counter.frame_count == 2  # static, then with any number of rows
+    assert kiln.torch.service().stats()["compiles"] == compiles
+
+
+def test_a_thread_of_its_own_launches():
+    import threading
+
+    x, w, got = torch.randn(4, 64, device="cuda"), torch.ones(64, device="cuda"), []
+    expected = torch.ops.kiln.rms_norm(x, w)
+    torch.cuda.synchronize()
+    thread = threading.Thread(target=lambda: got.append(torch.ops.kiln.rms_norm(x, w)))
+    thread.start(), thread.join()
+    torch.cuda.synchronize()
+    assert_same(got, [expected])
+
+
+def test_a_kernel_that_is_not_ready_is_refused_in_a_capture():
+    x, w = torch.randn(4, 1144, device="cuda"), torch.ones(1144, device="cuda")
+    graph, caught = torch.cuda.CUDAGraph(), []
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        kept = x + 1
+        try:
+            torch.ops.kiln.rms_norm(x, w)
+        except kiln.NotReady as error:
+            caught.append(error)
+    assert caught
+    graph.replay()
+    torch.cuda.synchronize()
+    assert torch.equal(kept, x + 1)
+
+
+def test_cupy_arrays_and_its_current_stream():
+    cupy = pytest.importorskip("cupy")
+    kernel = kiln.torch.service().open("rms_norm").get("f32", 64)
+    x, w, out = cupy.ones((4, 64), cupy.float32), cupy.full(64, 2, cupy.float32), cupy.zeros((4, 64), cupy.float32)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        kernel(out, x, w, 4, 64, 64, 1e-6)
+        stream.synchronize()
+    assert float(abs(out - 2).max()) < 1e-4
+
+
+def test_a_stream_of_cuda_core():
+    core = pytest.importorskip("cuda.core", reason="cuda.core")
+    if not hasattr(core, "Device"):
+        core = pytest.importorskip("cuda.core.experimental")
+    kernel = kiln.torch.service().open("rms_norm").get("f32", 64)
+    device = core.Device()
+    device.set_current()
+    stream = device.create_stream()
+    x, out = torch.ones(4, 64, device="cuda"), torch.zeros(4, 64, device="cuda")
+    torch.cuda.synchronize()
+    kernel(out, x, torch.ones(64, device="cuda"), 4, 64, 64, 1e-6, stream=stream)
+    stream.sync()
+    assert torch.allclose(out, torch.ones_like(out), atol=1e-4)
+
+
+def digest():
+    h = hashlib.sha256()
+    for name, make in CASES:
+        for each in bits(outcome(getattr(torch.ops.kiln, name), *made(make))):
+            h.update(each.cpu().numpy().tobytes())
+    return h.hexdigest()
+
+
+def test_two_processes(tmp_path):
+    """At once and cold, then once more from disk: the same bits, every kernel compiled once."""
+    environment = os.environ | {"KILN_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    program = "import gpu_operators as g, kiln.torch as k; print(g.digest(), k.service().stats()['compiles'])"
+
+    def start():
+        return subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
+
+    both = [p.communicate()[0].split() for p in [start(), start()]]
+    again = start().communicate()[0].split()
+    assert both[0][0] == both[1][0] == again[0] == digest()
+    assert again[1] == "0"
+    assert sum(int(p[1]) for p in both) == alone_compiles(tmp_path / "alone", environment, program), "each kernel once for both"
+
+
+def alone_compiles(directory, environment, program):
+    out = subprocess.run([sys.executable, "-c", program], env=environment | {"KILN_CACHE_DIR": str(directory)}, capture_output=True, text=True)
+    return int(out.stdout.split()[1])

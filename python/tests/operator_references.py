@@ -1,0 +1,243 @@
+"""What each operator should give, in plain torch and double: (results, what was written to by the names of arguments)."""
+
+import math
+
+import torch
+
+E4M3 = torch.float8_e4m3fn
+LARGEST = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0}
+
+
+def _fp8(y, dtype):
+    return y.clamp(-LARGEST[dtype], LARGEST[dtype]).float().to(dtype)
+
+
+def rms_norm(x, weight, eps=1e-6, gemma=False, out_dtype=None, scale=None):
+    v = x.double()
+    y = v * torch.rsqrt(v.square().mean(-1, keepdim=True) + eps) * (weight.double() + gemma)
+    return (_fp8(y / scale, out_dtype) if out_dtype == E4M3 else y,), {}
+
+
+def fused_add_rms_norm(x, residual, weight, eps=1e-6):
+    total = x.double() + residual.double()
+    return rms_norm(total, weight, eps)[0], {"residual": total}
+
+
+def _activated(x, act="silu", order="gate_first"):
+    v = x.double()
+    half = v.shape[-1] // 2
+    gate, up = (v[..., ::2], v[..., 1::2]) if order == "interleaved" else (v[..., :half], v[..., half:])
+    if act == "swigluoai":
+        gate, up = gate.clamp(max=7.0), up.clamp(-7.0, 7.0)
+        return gate * torch.sigmoid(1.702 * gate) * (up + 1)
+    return torch.nn.functional.silu(gate) * up
+
+
+def act_and_mul(x, act="silu", order="gate_first"):
+    return (_activated(x, act, order),), {}
+
+
+def _by_group(y, group, dtype=E4M3, pow2=False):
+    parts = y.unflatten(-1, (-1, group))
+    scales = parts.abs().amax(-1).clamp(min=1e-10) / LARGEST[dtype]
+    if pow2:
+        scales = torch.exp2(torch.ceil(torch.log2(scales)))
+    return _fp8(parts / scales.unsqueeze(-1), dtype).flatten(-2), scales
+
+
+def act_and_mul_group_fp8(x, group=128):
+    return _by_group(_activated(x), group), {}
+
+
+def softmax(x, temperature=1.0, log=False, temperatures=None, any_width=False):
+    v = x.double() / (temperature if temperatures is None else temperatures.double().unsqueeze(-1))
+    return (torch.log_softmax(v, -1) if log else torch.softmax(v, -1),), {}
+
+
+def _rotated(x, positions, cos_sin=None, interleaved=False, rotary_dim=0, theta=10000.0, rope_scale=1.0, llama31=None):
+    rotary = rotary_dim or (cos_sin.shape[1] if cos_sin is not None else x.shape[2])
+    if cos_sin is not None:
+        cos, sin = cos_sin[positions.long()].double().chunk(2, -1)
+    else:
+        frequency = theta ** (-torch.arange(0, rotary, 2, device=x.device).double() / rotary)
+        if llama31 is None:
+            frequency = frequency / rope_scale
+        else:
+            low, high, old = llama31
+            turns = old * frequency / (2 * math.pi)
+            smooth = ((turns - low) / (high - low)).clamp(0, 1)
+            frequency = (1 - smooth) * frequency / rope_scale + smooth * frequency
+        angle = positions.double().unsqueeze(-1) * frequency
+        cos, sin = angle.cos(), angle.sin()
+    cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
+    v = x.double().clone()
+    a, b = (v[..., 0:rotary:2], v[..., 1:rotary:2]) if interleaved else (v[..., :rotary // 2], v[..., rotary // 2:rotary])
+    a, b = a.clone(), b.clone()
+    first, second = a * cos - b * sin, b * cos + a * sin
+    if interleaved:
+        v[..., 0:rotary:2], v[..., 1:rotary:2] = first, second
+    else:
+        v[..., :rotary // 2], v[..., rotary // 2:rotary] = first, second
+    return v
+
+
+def rope(q, k, positions, *rest, **named):
+    return (_rotated(q, positions, *rest, **named), _rotated(k, positions, *rest, **named)), {}
+
+
+def rope_(q, k, positions, *rest, **named):
+    return (), {"q": _rotated(q, positions, *rest, **named), "k": _rotated(k, positions, *rest, **named)}
+
+
+def append_paged_kv(k_cache, v_cache, k, v, slot_mapping, k_scale=None, v_scale=None):
+    written = {}
+    for name, cache, x, scale in (("k_cache", k_cache, k, k_scale), ("v_cache", v_cache, v, v_scale)):
+        out = cache.clone()
+        rows = x if scale is None else _fp8(x.double() / scale, cache.dtype)
+        bits = torch.uint8 if cache.dtype == E4M3 else cache.dtype  # torch has no scatter of fp8
+        out.view(bits).flatten(0, 1)[slot_mapping] = rows.to(cache.dtype).view(bits)
+        written[name] = out
+    return (), written
+
+
+def append_paged_kv_by_table(k_cache, v_cache, k, v, kv_indices, kv_indptr, batch_indices, positions):
+    size = k_cache.shape[1]
+    pages = kv_indices[kv_indptr[batch_indices.long()].long() + positions.long() // size].long()
+    return append_paged_kv(k_cache, v_cache, k, v, pages * size + positions.long() % size)
+
+
+def amax(x, parts=128):
+    return None, {}  # which rows are in which part is the kernel's affair: the test compares the largest of all
+
+
+def fp8_quant(x, scale):
+    return (_fp8(x.double() / scale, E4M3),), {}
+
+
+def fp8_quant_tensor(x, amax):
+    scale = amax.double().max().reshape(1) / 448
+    return (_fp8(x.double() / scale, E4M3), scale), {}
+
+
+def fp8_quant_token(x, dtype=E4M3):
+    return _by_group(x.double(), x.shape[-1], dtype), {}
+
+
+def fp8_quant_group(x, group=128, column_major=False, packed=False):
+    values, scales = _by_group(x.double(), group, pow2=packed)
+    if packed:
+        exponents = (torch.log2(scales).round() + 127).to(torch.uint8)
+        scales = torch.nn.functional.pad(exponents, (0, -exponents.shape[1] % 4)).contiguous().view(torch.int32)
+    return (values, scales), {}
+
+
+def topk_gate(logits, k, score="softmax", bias=None, renormalize=True, groups=1, topk_groups=0, scale=1.0):
+    scores = torch.sigmoid(logits.double()) if score == "sigmoid" else torch.softmax(logits.double(), -1)
+    chosen = scores if bias is None else scores + bias.double()
+    if topk_groups and topk_groups < groups:
+        parts = chosen.unflatten(-1, (groups, -1))
+        worth = parts.topk(2, -1).values.sum(-1) if bias is not None else parts.amax(-1)
+        keep = torch.zeros_like(worth, dtype=torch.bool).scatter_(-1, worth.topk(topk_groups, -1).indices, True)
+        chosen = parts.masked_fill(~keep.unsqueeze(-1), -math.inf).flatten(-2)
+    ids = chosen.sort(dim=-1, descending=True, stable=True).indices[:, :k]
+    weights = scores.gather(-1, ids)
+    return (weights / (weights.sum(-1, keepdim=True) if renormalize else 1) * scale, ids.int()), {}
+
+
+def moe_align(topk_ids, num_experts, block, expert_map=None, local_only=False):
+    tokens, k = topk_ids.shape
+    places, experts, flat = [], [], topk_ids.flatten().tolist()
+    inverse = [-1] * len(flat)
+    local = expert_map.tolist() if expert_map is not None else list(range(num_experts))
+    for expert in range(num_experts):
+        pairs = [i for i, e in enumerate(flat) if e == expert and not (local_only and local[expert] < 0)]
+        for i in pairs:
+            inverse[i] = len(places)
+            places.append(i)
+        padded = -len(pairs) % block
+        places += [tokens * k] * padded
+        experts += [local[expert]] * ((len(pairs) + padded) // block)
+    blocks = (tokens * k + num_experts * (block - 1) + block - 1) // block
+
+    def ints(values):
+        return torch.tensor(values, dtype=torch.int32, device=topk_ids.device)
+
+    return (ints(places + [tokens * k] * (blocks * block - len(places))), ints(experts + [-1] * (blocks - len(experts))), ints([len(places)]),
+            ints(inverse).view(tokens, k)), {}
+
+
+# ---- recurrent templates
+
+
+def _pieces(x, cu_seqlens):
+    """(batch, from, to) of each sequence."""
+    if cu_seqlens is None:
+        return [(b, 0, x.shape[1]) for b in range(x.shape[0])]
+    ends = cu_seqlens.tolist()
+    return [(0, a, b) for a, b in zip(ends, ends[1:])]
+
+
+def rwkv7_shift_mix(x, mu, cache=None, cu_seqlens=None):
+    v = x.double()
+    out, last = torch.zeros(mu.shape[0], *x.shape, dtype=torch.float64, device=x.device), []
+    for n, (b, start, end) in enumerate(_pieces(x, cu_seqlens)):
+        before = cache[n].double() if cache is not None else torch.zeros_like(v[0, 0])
+        previous = torch.cat([before.unsqueeze(0), v[b, start:end]])[:-1] if end > start else v[b, start:end]
+        out[:, b, start:end] = v[b, start:end] + (previous - v[b, start:end]) * mu.double().unsqueeze(1)
+        last.append(v[b, end - 1] if end > start else before)
+    return (out, torch.stack(last)), {}
+
+
+def rwkv7_kprep(k, a, k_k, k_a, eps=1e-6):
+    k, a, k_k, k_a = (t.double() for t in (k, a, k_k, k_a))
+    kk = k * k_k
+    return (k + k * (a - 1) * k_a, kk * torch.rsqrt(kk.square().sum(-1, keepdim=True) + eps)), {}
+
+
+def rwkv7_out(o, r, k, v, g, r_k, norm_weight=None, norm_bias=None, eps=0.00064, norm=False):
+    o, r, k, v, g, r_k = (t.double() for t in (o, r, k, v, g, r_k))
+    if norm:
+        o = (o - o.mean(-1, keepdim=True)) * torch.rsqrt(o.var(-1, keepdim=True, unbiased=False) + eps)
+        o = o * (1 if norm_weight is None else norm_weight.double()) + (0 if norm_bias is None else norm_bias.double())
+    return ((o + (r * k * r_k).sum(-1, keepdim=True) * v) * g,), {}
+
+
+def wkv7_recurrent(r, w, k, v, a, b=None, kk=None, scale=1.0, initial_state=None, cu_seqlens=None):
+    r, w, k, v, a = (t.double() for t in (r, w, k, v, a))
+    a, b = (a, b.double()) if kk is None else (-kk.double(), kk.double() * a)
+    out, states = torch.zeros_like(v), []
+    for n, (i, start, end) in enumerate(_pieces(r, cu_seqlens)):
+        s = initial_state[n].double() if initial_state is not None else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        for t in range(start, end):
+            s = w[i, t].exp().unsqueeze(-1) * s + b[i, t].unsqueeze(-1) * (a[i, t].unsqueeze(-1) * s).sum(1, keepdim=True) + k[i, t].unsqueeze(
+                -1) * v[i, t].unsqueeze(1)
+            out[i, t] = scale * (r[i, t].unsqueeze(-1) * s).sum(1)
+        states.append(s)
+    return (out, torch.stack(states)), {}
+
+
+def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, cu_seqlens=None, l2norm=False):
+    group = v.shape[2] // q.shape[2]
+    q, k = (t.double() for t in (q, k))
+    if l2norm:
+        q, k = (t * torch.rsqrt(t.square().sum(-1, keepdim=True) + 1e-6) for t in (q, k))
+    q, k, v = q.repeat_interleave(group, 2), k.repeat_interleave(group, 2), v.double()
+    out, states = torch.zeros_like(v), []
+    for n, (i, start, end) in enumerate(_pieces(q, cu_seqlens)):
+        s = initial_state[n].double() if initial_state is not None else torch.zeros(*k.shape[2:], v.shape[3], dtype=torch.float64, device=v.device)
+        for t in range(start, end):
+            if g is not None:
+                gate = g[i, t].double().exp()
+                s = s * (gate.unsqueeze(-1) if gate.dim() == 2 else gate.view(-1, 1, 1))
+            u = v[i, t] - (k[i, t].unsqueeze(-1) * s).sum(1)
+            if beta is not None:
+                u = u * (beta[i, t].double() if beta.dim() == 4 else beta[i, t].double().unsqueeze(-1))
+            s = s + k[i, t].unsqueeze(-1) * u.unsqueeze(1)
+            out[i, t] = (scale or k.shape[3] ** -0.5) * (q[i, t].unsqueeze(-1) * s).sum(1)
+        states.append(s)
+    return (out, torch.stack(states)), {}
+
+
+def attn_merge(v, s):
+    weights = torch.softmax(s.double() * math.log(2), 1)
+    return ((v.double() * weights.unsqueeze(-1)).sum(1), torch.logsumexp(s.double() * math.log(2), 1) / math.log(2)), {}

@@ -1,0 +1,26 @@
+"""One file of tests for ctest: 77 (skipped) when what it needs is not installed, with one line that says what."""
+
+import importlib.util
+import pathlib
+import sys
+
+
+def missing(file):
+    if importlib.util.find_spec("pytest") is None:
+        return "pytest"
+    if importlib.util.find_spec("kiln") is None or importlib.util.find_spec("kiln._kiln") is None:
+        return "the extension kiln._kiln (was nanobind there when the build was configured?)"
+    if file.stem in ("test_torch_operators", "test_readme") and importlib.util.find_spec("torch") is None:
+        return "torch"
+    return None
+
+
+if __name__ == "__main__":
+    file = pathlib.Path(sys.argv[1])
+    lacking = missing(file)
+    if lacking:
+        print(f"skipped: {sys.executable} has not got {lacking}")
+        sys.exit(77)
+    import pytest
+
+    sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--show-capture=no", str(file)]))

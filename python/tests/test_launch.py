@@ -1,0 +1,254 @@
+"""Launches on the fake driver: what reaches the kernel, on which stream, and what is refused before."""
+
+import ctypes
+import gc
+import sys
+import threading
+import types
+
+import pytest
+
+import kiln
+from conftest import DeviceArray
+
+
+@pytest.fixture
+def kernel(service, driver):
+    return service.open("rms_norm").get("f32", 64)
+
+
+def pointers(driver):
+    _, arguments = driver.launch()
+    return [int.from_bytes(a, "little") for a in arguments[:3]]
+
+
+def test_arguments_arrive_as_the_manifest_declares_them(kernel, driver):
+    kernel(DeviceArray(0x1000), DeviceArray(0x2000), DeviceArray(0x3000), 40, 64, 64, 0.5)
+    launch, arguments = driver.launch()
+    assert pointers(driver) == [0x1000, 0x2000, 0x3000]
+    assert [len(a) for a in arguments] == [8, 8, 8, 4, 8, 8, 4, 8, 8, 8]
+    assert int.from_bytes(arguments[3], "little") == 40 and ctypes.c_float.from_buffer_copy(arguments[6]).value == 0.5
+    assert list(launch.grid) == [2, 1, 1] and list(launch.block) == [8, 32, 1]  # the manifest's geometry
+    assert launch.stream is None
+
+
+def test_none_and_device_pointers_are_pointers_and_bare_integers_are_not(kernel, driver):
+    kernel(kiln.DevicePtr(0x5000), DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6, None)
+    assert pointers(driver)[0] == 0x5000
+    with pytest.raises(kiln.Error, match="'out'.*signed integer"):
+        kernel(0x5000, DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
+
+
+def test_no_rows_launch_nothing(kernel, driver):
+    before = driver.launches()
+    kernel(DeviceArray(), DeviceArray(), DeviceArray(), 0, 64, 64, 1e-6)
+    assert driver.launches() == before
+
+
+def test_what_is_wrong_is_said_before_the_driver_is_called(kernel, driver):
+    array, before = DeviceArray(), driver.calls("cuLaunchKernelEx")
+    for arguments, text in [
+        ((array, array, array, 1, 64), "5 arguments, expected"),
+        ((array, array, array, 1, 64, 64, "x"), "argument 6, a str"),
+        ((array, array, array, 1, 64, 64, object()), "argument 6, a object"),
+        ((array, array, array, 2**40, 64, 64, 1e-6), "rows"),
+        ((array, array, array, 2**70, 64, 64, 1e-6), "does not fit 64 bits"),
+        ((array, array, array, -1, 64, 64, 1e-6), "must not be negative"),
+        ((DeviceArray(0x1004), array, array, 1, 64, 64, 1e-6), "align"),
+        ((array,) * 200, "200 arguments"),
+    ]:
+        with pytest.raises(kiln.Error, match=text):
+            kernel(*arguments)
+    with pytest.raises(TypeError, match="only stream="):
+        kernel(array, array, array, 1, 64, 64, eps=1e-6)
+    assert driver.calls("cuLaunchKernelEx") == before
+
+
+def test_host_memory_is_refused(kernel):
+    numpy = pytest.importorskip("numpy")
+    x = numpy.zeros((1, 64), numpy.float32)
+    with pytest.raises(kiln.Error, match="argument 0, a numpy.ndarray, lies in host memory"):
+        kernel(x, x, x, 1, 64, 64, 1e-6)
+
+
+def test_dlpack_arrays_are_pointers_and_are_given_back(kernel, driver, host_memory):
+    numpy = pytest.importorskip("numpy")
+    out, x, w = (numpy.zeros((4, 64), numpy.float32) for _ in range(3))
+    kernel(out, x[1:], w, 1, 64, 64, 1e-6)
+    assert pointers(driver) == [out.ctypes.data, x.ctypes.data + 256, w.ctypes.data]
+    before = len(gc.get_objects())
+    for _ in range(200):
+        kernel(out, x, w, 1, 64, 64, 1e-6)
+    assert len(gc.get_objects()) < before + 100
+
+
+def test_a_given_stream_is_taken(kernel, driver):
+    arrays, stream = (DeviceArray(),) * 3, driver.stream()
+
+    class Torch:
+        cuda_stream = stream
+
+    class CuPy:
+        ptr = stream
+
+    class Core:
+        def __cuda_stream__(self):
+            return 0, stream
+
+    for given in (stream, Torch(), CuPy(), Core()):
+        kernel(*arrays, 1, 64, 64, 1e-6, stream=given)
+        assert driver.launch()[0].stream == stream
+    kernel(*arrays, 1, 64, 64, 1e-6, stream=None)
+    assert driver.launch()[0].stream is None
+    with pytest.raises(kiln.Error, match="stream is a str"):
+        kernel(*arrays, 1, 64, 64, 1e-6, stream="main")
+
+
+def test_an_arrays_own_stream_is_taken_where_nothing_else_says(kernel, driver):
+    one, two = driver.stream(), driver.stream()
+    kernel(DeviceArray(stream=one), DeviceArray(), DeviceArray(stream=one), 1, 64, 64, 1e-6)
+    assert driver.launch()[0].stream == one
+    with pytest.raises(kiln.Error, match="names another stream"):
+        kernel(DeviceArray(stream=one), DeviceArray(stream=two), DeviceArray(), 1, 64, 64, 1e-6)
+
+
+def test_cupy_arrays_are_launched_on_its_current_stream(kernel, driver, monkeypatch):
+    """A stand-in with the attributes that CuPy's arrays and streams have; gpu_operators has CuPy itself."""
+    stream = driver.stream()
+    cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
+    cuda.get_current_stream = lambda: types.SimpleNamespace(ptr=stream)
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+
+    class ndarray:
+        __module__ = "cupy"
+
+        def __init__(self, address):
+            self.data = types.SimpleNamespace(ptr=address, device_id=0)
+
+    kernel(ndarray(0x1000), ndarray(0x2000), ndarray(0x3000), 1, 64, 64, 1e-6)
+    assert pointers(driver) == [0x1000, 0x2000, 0x3000] and driver.launch()[0].stream == stream
+    other = ndarray(0x2000)
+    other.data.device_id = 1
+    with pytest.raises(kiln.Error, match="argument 1 lies on device 1, an earlier one on device 0"):
+        kernel(ndarray(0x1000), other, ndarray(0x3000), 1, 64, 64, 1e-6)
+
+
+def test_kernels_say_what_they_are(kernel, service):
+    assert kernel.info.specialization.startswith("rms_norm T=f32 H=64") and kernel.info.argument_count == 10 and kernel.info.registers > 0
+    assert kernel.function and "rms_norm" in repr(kernel)
+    with pytest.raises(kiln.Error):
+        kernel.entry("nothing_like_it")
+    with pytest.raises(TypeError):
+        kiln.Kernel()
+    assert service.open("rms_norm").try_get("f32", 64).function == kernel.function
+    assert service.open("rms_norm").try_get("f32", 1234) is None
+
+
+def test_a_kernel_keeps_its_service_and_a_closed_one_launches_nothing(driver):
+    kernel = kiln.Service().open("rms_norm").get("f32", 64)
+    gc.collect()
+    kernel(DeviceArray(), DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
+    service = kiln.Service()
+    kernel = service.open("rms_norm").get("f32", 64)
+    service.close()
+    for call in (lambda: kernel(DeviceArray()), lambda: kernel.info, lambda: kernel.function):
+        with pytest.raises(kiln.Error, match="closed"):
+            call()
+
+
+def test_a_sealed_service_names_the_row_that_would_have_made_it_ready(driver):
+    with kiln.Service(mode="sealed") as service:
+        template = service.open("rms_norm")
+        assert service.prepare([{"template": "rms_norm", "T": "f32", "H": 64}]).done == 1
+        service.seal()
+        assert template.get("f32", 64)
+        with pytest.raises(kiln.NotReady, match="H = 80|H=80") as caught:
+            template.get("f32", 80)
+        assert caught.value.code == kiln.Code.not_ready
+        assert 'H = "80"' in service.missing()
+        assert service.prepare(service.missing()).compiled in (0, 1)
+        assert template.get("f32", 80)
+
+
+def test_a_thread_without_a_context_is_told(kernel):
+    errors = []
+
+    def work():
+        try:
+            kernel(DeviceArray(), DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
+        except kiln.Error as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start(), thread.join()
+    assert errors and errors[0].code == kiln.Code.driver and "INVALID_CONTEXT" in str(errors[0])
+
+
+def test_threads_launch_at_once(kernel, driver):
+    context, before = driver.context, driver.launches()
+
+    def work():
+        driver.set_current(context)
+        for _ in range(100):
+            kernel(DeviceArray(), DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [t.start() for t in threads], [t.join() for t in threads]
+    assert driver.launches() == before + 400
+
+
+def test_misses_are_refused_in_a_capture(service, driver):
+    with kiln.CaptureScope(), pytest.raises(kiln.NotReady):
+        service.open("rms_norm").get("f32", 112)
+    assert service.open("rms_norm").get("f32", 112)
+
+
+ATTENTION = ("""format = 1
+[template]
+name = "planned"
+source = "planned.cu"
+instantiate = "planned<{N}>"
+[param.N]
+kind = "int"
+range = [1, 64]
+""" + "".join(f'[[arg]]\nname = "{n}"\ntype = "{t}"\n{rest}\n' for n, t, rest in (
+    ("plan", "ptr<i32>", 'access = "readwrite"'), ("partial", "ptr<f32>", 'access = "write"\nshape = ["2 * workers", "N", "9"]'),
+    ("workers", "i32", 'value = "3 * dev.sms"'), ("kv_heads", "i32", "value = 2"))) + """
+[plan]
+kind = "attention"
+argument = "plan"
+workspace = "partial"
+workers = "workers"
+tile_rows = "N"
+tile_kv = 16
+group = 2
+causal = 1
+tile_cost = 0
+min_units = 1
+[launch]
+grid = ["workers"]
+block = [32]
+""", "template <int N> __global__ void planned(int* plan, float* partial, int workers, int kv_heads) { partial[0] = plan[0] + workers + kv_heads; }")
+
+
+def test_attention_plans_are_made_for_lengths_in_a_buffer_of_fixed_size(driver):
+    with kiln.Service() as service:
+        service.add_template(*ATTENTION)
+        kernel = service.open("planned").get(32)
+        limits = {"max_requests": 4, "kv_heads": 2, "max_tokens": 100}
+        sizes = kiln.attention_sizes(kernel, **limits)
+        assert sizes.plan_bytes > 0 and sizes.workspace_bytes > 0 and sizes.workers > 0
+        buffer, calls = bytearray(sizes.plan_bytes), driver.calls()
+        plan = kiln.attention_plan(kernel, buffer, **limits, qo_indptr=[0, 10, 40], kv_indptr=[0, 100, 400])
+        assert 0 < plan.bytes <= sizes.plan_bytes and plan.items > 0 and any(buffer) and driver.calls() == calls
+        other = kiln.attention_plan(kernel, buffer, **limits, kv_indptr=[0, 2, 5], kv_len=[20, 40], page_size=16)
+        assert other != plan
+        for text, arguments in [("kv_len has 3", {"kv_indptr": [0, 2, 5], "kv_len": [1, 2, 3]}), ("max_requests|requests", {"kv_indptr": [0] * 9}),
+                                ("qo_indptr has 2", {"kv_indptr": [0, 2, 5], "qo_indptr": [0, 1]})]:
+            with pytest.raises(kiln.Error, match=text):
+                kiln.attention_plan(kernel, buffer, **limits, **arguments)
+        with pytest.raises(kiln.Error):
+            kiln.attention_plan(kernel, bytearray(8), **limits, kv_indptr=[0, 100])
+        with pytest.raises(BufferError):
+            kiln.attention_plan(kernel, bytes(sizes.plan_bytes), **limits, kv_indptr=[0, 100])

@@ -1,0 +1,58 @@
+"""The README's Python example, as it is printed; on the fake driver with arrays in host memory, on a GPU as it stands."""
+
+import pathlib
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def example():
+    section = (ROOT / "README.md").read_text().split("## From Python")[1].split("\n## ")[0]
+    found = re.findall(r"```python\n(.*?)```", section, re.S)
+    assert len(found) == 1 and len(found[0].strip().splitlines()) <= 12
+    return found[0]
+
+
+def test_the_example_runs(driver, host_memory):
+    import kiln.torch
+    from kiln.torch import _registry
+
+    _registry.implement("CPU")
+    before = driver.launches()
+    names = {}
+    exec(example().replace('device="cuda"', 'device="cpu"'), names)
+    assert driver.launches() == before + 2, "the kernel, and the operator"
+    launches = [driver.launch(i)[0].kernel for i in (-2, -1)]
+    assert launches[0] == launches[1] and b"rms_norm" in launches[0]
+    stats = names["service"].stats()
+    assert stats["compiles"] + stats["disk_hits"] >= 1 and stats["loads"] == 1
+    names["service"].close()
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
+
+
+def test_docs_make_an_operator_of_a_template_of_ones_own(driver, host_memory):
+    """docs/python.md's operator of docs/writing-templates.md's template, which both pages print whole."""
+    import kiln
+    import kiln.torch
+    from kiln.torch import _registry
+
+    with kiln.Service() as service:
+        manifest = "\n".join(block for block in blocks("docs/writing-templates.md", "toml"))
+        service.add_template(manifest[:manifest.index("[reference]")], blocks("docs/writing-templates.md", "cpp")[0])
+        kiln.torch.use_service(service)
+        program = next(block for block in blocks("docs/python.md", "py") if "kiln.torch.operator" in block)
+        made, used = program.strip().rsplit("\n\n", 1)
+        names = {"kiln": kiln, "torch": torch}
+        exec(made, names)
+        known = _registry._operators["mine::add_bias_gelu"]
+        known.library.impl("add_bias_gelu", known.real, "CPU")
+        names |= {"x": torch.randn(6, 64), "bias": torch.randn(64)}
+        before = driver.launches()
+        exec(used.replace("fullgraph=True", 'fullgraph=True, backend="aot_eager"'), names)
+        assert names["y"].shape == (6, 64) and driver.launches() == before + 1 and b"add_bias_gelu" in driver.launch()[0].kernel
