@@ -46,17 +46,16 @@ find_toolkit() {
   export KILN_CUDA_HOME
 }
 
-# Finds a Python for the package in python/ and its tests, in KILN_PYTHON_EXECUTABLE or with nanobind in PATH; else makes one in build/.
-# KILN_TEST_TORCH=1: with torch, which is 3 GB; kiln.torch's tests are skipped without it. No Python costs those tests alone.
+# Finds a Python for the package in python/ and its tests: $test_python, or one that it makes in build/.
+# TEST_TORCH=1: with torch, which is 3 GB; kiln.torch's tests are skipped without it. No Python costs those tests alone.
 find_python() {
-  [ -z "${KILN_PYTHON_EXECUTABLE:-}" ] || return 0
-  KILN_PYTHON_EXECUTABLE=$root/build/python-tools/bin/python
-  local wanted=(nanobind pytest numpy ${KILN_TEST_TORCH:+torch}) ready=$root/build/python-tools/ready${KILN_TEST_TORCH:+-torch}
+  [ -z "${test_python:-}" ] || return 0
+  test_python=$root/build/python-tools/bin/python
+  local wanted=(nanobind pytest numpy ${TEST_TORCH:+torch}) ready=$root/build/python-tools/ready${TEST_TORCH:+-torch}
   if [ ! -e "$ready" ]; then
     install_packages python3 python3-venv python3-dev
     say "fetching ${wanted[*]} into build/python-tools"
-    { python3 -m venv "$root/build/python-tools" && "$KILN_PYTHON_EXECUTABLE" -m pip install -q --disable-pip-version-check "${wanted[@]}" && touch "$ready"; } ||
+    { python3 -m venv "$root/build/python-tools" && "$test_python" -m pip install -q --disable-pip-version-check "${wanted[@]}" && touch "$ready"; } ||
       say "the Python package's tests will be skipped"
   fi
-  export KILN_PYTHON_EXECUTABLE
 }

@@ -5,7 +5,7 @@ cd "$root" && mkdir -p build
 install_packages "${build_packages[@]}" libgtest-dev libbenchmark-dev libvalijson-dev minisign groff-base ccache
 find_toolkit
 find_python
-cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$KILN_PYTHON_EXECUTABLE"
+cmake --preset dev -DKILN_PYTHON_EXECUTABLE="$test_python"
 cmake --build --preset dev
 say "ctest"
 exec ctest --preset dev -j "$(nproc)" "$@"

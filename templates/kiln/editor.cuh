@@ -113,6 +113,7 @@ KILN_EDITOR_FLOATS(exp);
 KILN_EDITOR_FLOATS(exp2);
 KILN_EDITOR_FLOATS(log);
 KILN_EDITOR_FLOATS(log2);
+KILN_EDITOR_FLOATS(log1p);
 KILN_EDITOR_FLOATS(sqrt);
 KILN_EDITOR_FLOATS(rsqrt);
 KILN_EDITOR_FLOATS(sin);
@@ -150,6 +151,8 @@ KILN_EDITOR_PAIR(unsigned long long)
 KILN_EDITOR_PAIR(float)
 KILN_EDITOR_PAIR(double)
 #undef KILN_EDITOR_PAIR
+
+__host__ __device__ float4 make_float4(float x, float y, float z, float w);
 
 template <typename T>
 __device__ T atomicAdd(T* address, T value);
