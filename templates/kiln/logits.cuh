@@ -68,14 +68,15 @@ struct MaskBits {
     const u64 address = reinterpret_cast<u64>(request) + bit / 8;
     const u32* const words = reinterpret_cast<const u32*>(address & ~3ull);
     const int shift = static_cast<int>(address & 3) * 8 + static_cast<int>(bit % 8), bits = shift + min(TOKENS, kv_len - kv);
-    u32 word[TOKENS / 32 + 1] = {};
+    constexpr int WORDS = (TOKENS + 31) / 32 + 1;  // that TOKENS bits can touch
+    u32 word[WORDS] = {};
 #pragma unroll
-    for (int i = 0; i <= TOKENS / 32; ++i) {
+    for (int i = 0; i < WORDS; ++i) {
       if (32 * i < bits) word[i] = load<1>(words + i).word[0];
     }
     const u32 low = __funnelshift_r(word[0], word[1], shift);
     if constexpr (TOKENS <= 32) return low;
-    return static_cast<u64>(__funnelshift_r(word[1], word[TOKENS / 32], shift)) << 32 | low;
+    return static_cast<u64>(__funnelshift_r(word[1], word[WORDS - 1], shift)) << 32 | low;
   }
 };
 

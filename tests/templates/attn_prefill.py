@@ -23,7 +23,7 @@ class Options:
     @property
     def parameters(self):
         return dict(T=self.T, D=self.d, DV=self.dv, GROUP=self.group, CAUSAL=self.causal, WINDOW=self.window >= 0, SOFT_CAP=self.cap > 0, ALIBI=self.alibi,
-                    MASK=self.mask is not None, **self.tile)
+                    MASK=self.mask is not None) | self.tile
 
     def __str__(self):
         return " ".join(f"{k}={v}" for k, v in vars(self).items())
@@ -177,6 +177,12 @@ def test_groups():
     return check_all([(Options(group=g, kv_heads=3, d=64), MIXED) for g in range(1, 17)])
 
 
+def test_tiles():
+    shapes = [dict(TILE_ROWS=64, TILE_KV=16), dict(TILE_ROWS=64, TILE_KV=64, STAGES=1), dict(TILE_ROWS=128, TILE_KV=32, WARPS=8, STAGES=2), dict(TILE_ROWS=64, TILE_KV=16, WARPS=2),
+              dict(TILE_ROWS=256, WARPS=8, BLOCKS=1)]
+    return check_all([(Options(d=64, **options, **shape), MIXED) for shape in shapes for options in ({"window": 70}, {"mask": 0.5, "T": "f16"})])
+
+
 def test_layouts():
     for layout, options in itertools.product(("HND", "padded"), (Options(), Options(T="f16", d=64, group=3), Options(d=256, causal=False))):
         check(options, MIXED, layout=layout)
@@ -282,6 +288,10 @@ def test_what_is_refused():
     expect_refused(lambda: kernel("attn_prefill", T="bf16", D=96, GROUP=1), "D", "96")
     expect_refused(lambda: kernel("attn_prefill", T="bf16", D=128, GROUP=17), "GROUP", "17")
     expect_refused(lambda: kernel("attn_prefill", T="bf16", D=64, DV=128, GROUP=1), "DV = 128")
+    expect_refused(lambda: kernel("attn_prefill", T="bf16", D=64, GROUP=1, MASK=True, TILE_ROWS=128, WARPS=2), "MASK", "32 rows")
+    b.options = Options(window=3, WINDOW=False)
+    expect_refused(lambda: b.launch(plan), "window_left = 3")
+    b.options = Options()
     b.q = torch.empty(5, 8, 129, device="cuda", dtype=torch.bfloat16)[..., :128]
     expect_refused(lambda: b.launch(plan), "multiples of 8")
     masked = Batch(Options(mask=0.5), [(5, 5)])
