@@ -20,7 +20,7 @@ struct HeadTeam {
     const u32 team = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES, group = team / heads;
     head = team - group * heads;
     const i64 token = static_cast<i64>(group) * TOKENS, left = all_tokens - token;
-    first = token * stride + head * D;
+    first = token * stride + static_cast<i64>(head) * D;
     tokens = left < 0 ? 0 : left < TOKENS ? static_cast<int>(left) : TOKENS;
   }
   __device__ static __forceinline__ int at(int i) { return (static_cast<int>(threadIdx.x) % LANES + i * LANES) * VEC; }  // in a head
@@ -42,7 +42,7 @@ struct HeadTeam {
   __device__ __forceinline__ void read_weights(const T* p, Vec<T, VEC> (&out)[MINE]) const {
 #pragma unroll
     for (int i = 0; i < MINE; ++i) {
-      if (tokens > 0 && has(i)) out[i] = load<VEC>(p + head * D + at(i));
+      if (tokens > 0 && has(i)) out[i] = load<VEC>(p + static_cast<i64>(head) * D + at(i));
     }
   }
   template <typename T>
