@@ -288,6 +288,7 @@ def test_refusals():
     broken("a_log", a_log=None)
     broken("multiple of heads", heads=3)
     broken("multiple of sequences", sequences=5)
+    broken("of no sequence", sequences=0)
     broken("negative", tokens=-1)
     plain = Data(12, 2, 64)
     k = kernel("delta_recurrent", **plain.parameters)

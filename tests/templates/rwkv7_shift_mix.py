@@ -130,6 +130,7 @@ def test_refusals_and_nothing_to_do():
     expect_refused(lambda: fixed(out, x, mu, 1, 4, 64, 64, 256, None, None, cu), "cu_seqlens", "VARLEN")
     expect_refused(lambda: several(out, x, mu, 1, 4, 64, 64, 256), "cu_seqlens", "VARLEN")
     expect_refused(lambda: fixed(out, x, mu, -1, 4, 64, 64, 256), "sequences", "-1")
+    expect_refused(lambda: several(out, x, mu, 0, 4, 64, 64, 256, None, None, cu[:1]), "of no sequence")
     expect_refused(lambda: kernel("rwkv7_shift_mix", T="bf16", D=64, OUTPUTS=3), "OUTPUTS")
     fixed(out, x, mu, 0, 4, 64, 64, 256)
 

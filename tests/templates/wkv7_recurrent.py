@@ -237,6 +237,7 @@ def test_refusals():
     expect_refused(lambda: kk_a(*first, 1, 4, 2, x["b"]), "FORM")
     expect_refused(lambda: a_b(*first, 1, 4, 2, x["b"], None, 1.0, None, None, cu), "cu_seqlens", "VARLEN")
     expect_refused(lambda: several(*first, 1, 4, 2, x["b"]), "cu_seqlens", "VARLEN")
+    expect_refused(lambda: several(*first, 0, 4, 2, x["b"], None, 1.0, None, None, cu[:1]), "of no sequence")
     expect_refused(lambda: a_b(*first, 1, -4, 2, x["b"]), "length", "-4")
     expect_refused(lambda: a_b(*first, -1, 4, 2, x["b"]), "sequences", "-1")
     odd = torch.empty(4 * 2 * 64 + 1, device="cuda", dtype=torch.bfloat16)[1:].view(1, 4, 2, 64)
