@@ -56,9 +56,9 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
 #pragma unroll
   for (int i = 0; i < TOKENS; ++i) {
     if (i >= count) continue;
-    if (VARLEN && first + i == span.end) {
+    if (VARLEN && first + i == span.end && n + 1 < sequences) {  // tokens behind the last sequence stay its
       do span = sequence<true>(cu_seqlens, ++n, length);
-      while (span.begin == span.end);
+      while (span.begin == span.end && n + 1 < sequences);
     }
     if (first + i == span.begin) before[i] = cached(n);
     else if (i > 0) before[i] = now[i - 1];
