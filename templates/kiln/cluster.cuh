@@ -2,7 +2,6 @@
 // Below sm_90 nothing here may be called; a template keeps its cluster size at 1 there.
 #pragma once
 #include "kiln/mbarrier.cuh"
-#include "kiln/types.cuh"
 
 namespace kiln {
 
@@ -22,13 +21,12 @@ __device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier
 
 // Stores v at `local`'s place in the shared memory of block `rank`.
 __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
-  const u32 address = static_cast<u32>(__cvta_generic_to_shared(local));
   asm volatile(
       "{\n\t"
       ".reg .b32 remote;\n\t"
       "mapa.shared::cluster.u32 remote, %0, %1;\n\t"
       "st.shared::cluster.f32 [remote], %2;\n\t"
-      "}" ::"r"(address), "r"(rank), "f"(v)
+      "}" ::"r"(shared_address(local)), "r"(rank), "f"(v)
       : "memory");
 }
 __device__ __forceinline__ void cluster_store(i32* local, u32 rank, i32 v) { cluster_store(reinterpret_cast<float*>(local), rank, __int_as_float(v)); }

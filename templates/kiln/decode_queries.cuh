@@ -2,6 +2,7 @@
 #pragma once
 #include "kiln/kv_tile.cuh"
 #include "kiln/reduce.cuh"
+#include "kiln/shared.cuh"
 
 namespace kiln {
 

@@ -38,9 +38,8 @@ struct LogitTransform {
 // REQUIRES: fewer than 2^30 tokens.
 struct Visible {
   i32 first, last;
-  __device__ __forceinline__ bool operator()(i32 kv) const { return kv >= first && kv <= last; }
 
-  // The same of 64 tokens: bit i is that of token kv + i.
+  // Of 64 tokens: bit i is that of token kv + i.
   __device__ __forceinline__ u64 bits(i32 kv) const {
     const i32 low = max(first, kv) - kv, high = min(last - kv, 63);
     return high < low ? 0 : (~0ull << low) & (~0ull >> (63 - high));

@@ -1,11 +1,9 @@
 // Barriers in shared memory that count arrivals and bytes (mbarrier, sm_90 and newer): what an asynchronous store completes on.
 // Below sm_90 nothing here may be called.
 #pragma once
-#include "kiln/types.cuh"
+#include "kiln/shared.cuh"
 
 namespace kiln {
-
-__device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
 // A phase ends when it has had its arrivals and all bytes that they announced; the next one begins at once. Who waits names the phase by its
 // parity: 0 for the first, then 1, then 0.

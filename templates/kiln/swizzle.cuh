@@ -1,10 +1,8 @@
 // Rows of shared memory without bank conflicts: what ldmatrix and 16-byte accesses along rows or columns want.
 #pragma once
-#include "kiln/vector.cuh"
+#include "kiln/types.cuh"
 
 namespace kiln {
-
-__device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
 
 // Rows of BYTES bytes, a multiple of 128. The 16-byte chunks of a row lie in an order that depends on the row's three lowest bits, so that the same
 // chunk of eight neighbouring rows is in eight different bank groups.
@@ -20,14 +18,5 @@ struct Swizzled {
   // of the low three bits of the chunk's number, an addition of the others.
   __device__ static constexpr u32 further(u32 offset, int chunks) { return (offset ^ ((chunks & 7) * 16)) + (chunks & ~7) * 16; }
 };
-
-// Begins to copy 16 bytes, or to fill them with zeros where `exists` is false: then nothing is read. REQUIRES: aligned to 16 bytes.
-__device__ __forceinline__ void copy_async_or_zero(u32 shared, const void* global, bool exists) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(exists ? 16 : 0) : "memory");
-}
-
-__device__ __forceinline__ void copy_async_16(u32 shared, const void* global) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
-}
 
 }  // namespace kiln
