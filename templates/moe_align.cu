@@ -25,7 +25,8 @@ __global__ void __launch_bounds__(THREADS, 1)
   i32* const counts = shared + THREADS * AHEAD * (sizeof(ID) / 4);  // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
   i32* const totals = counts + WARPS * PITCH;                       // [CLUSTER][E]: ids of a block
   i32* const base = totals + CLUSTER * E;                           // [E]: first place of this block's ids
-  i32* const partial = base + E;                                    // [32]
+  i32* const used_places = base + E;                                // [1]
+  i32* const partial = used_places + 1;                             // [32]
 
   // Taken from a lane, the warp's number is known to be one for all of them, and so is what its loops depend on: else each ballot in them comes
   // with code for lanes that arrive apart, a quarter of the kernel.
@@ -62,46 +63,43 @@ __global__ void __launch_bounds__(THREADS, 1)
   for (int i = thread; i < with_ids * PITCH; i += THREADS) counts[i] = 0;
   __syncthreads();
   pdl_wait();
+  Pair at = first;
+  load(at);
   const i32 local = expert_map && expert < E ? expert_map[expert] : expert;
+#pragma unroll 1
+  for (i32 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS) sorted_token_ids[i] = n;  // pads are what is not stored over
 
   // Two passes over the ids: they are counted, and then, when all sums are there, placed.
   i32 place = 0, padded = 0;  // of an expert: its first place, and how many it has
 #pragma unroll 1
   for (int pass = 0; pass < 2; ++pass) {
-    Pair at = first;
-    i32 round = begin;
-    do {
-      if (pass == 0 || !kept) load(at);
-      copy_async_commit();
-      if (pass == 0 && round == begin) {  // what is not stored over later: pads, and blocks behind the last
 #pragma unroll 1
-        for (i32 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS) {
-          sorted_token_ids[i] = n;
-          if (i < capacity / BLOCK) expert_ids[i] = -1;
-        }
+    for (i32 round = begin; round < end; round += 32) {
+      const int nth = ((round - begin) >> 5) & (AHEAD - 1);
+      if (nth == 0) {
+        if (!kept && (pass == 1 || round > begin)) load(at);
+        copy_async_commit();
+        copy_async_wait<0>();
       }
-      copy_async_wait<0>();
-#pragma unroll 1
-      for (int nth = 0; nth < AHEAD && round < end; ++nth, round += 32) {
-        const i32 i = round + lane;
-        const ID found = ids[32 * nth];
-        const i32 mine = i < end && found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0) ? static_cast<i32>(found) : -1;  // -1: not to be sorted
-        if (pass == 0) {
-          if (mine >= 0) atomicAdd(own + mine, 1);
-          continue;
-        }
-        const u32 same_expert = lanes_with_same<E>(mine);
-        const int earlier = __popc(same_expert & ((1u << lane) - 1));
-        const i32 next = mine >= 0 ? own[mine] : 0;
-        __syncwarp();
-        if (mine >= 0 && earlier == 0) own[mine] = next + __popc(same_expert);
-        __syncwarp();
-        const i32 to = mine >= 0 ? base[mine] + next + earlier : -1;
-        if (mine >= 0) sorted_token_ids[to] = i;
-        if (i < end) inverse[i] = to;
+      const i32 i = round + lane;
+      const ID found = ids[32 * nth];
+      const i32 mine = i < end && found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0) ? static_cast<i32>(found) : -1;  // -1: not to be sorted
+      if (pass == 0) {
+        if (mine >= 0) atomicAdd(own + mine, 1);
+        continue;
       }
-    } while (round < end);
+      const u32 same_expert = lanes_with_same<E>(mine);
+      const int earlier = __popc(same_expert & ((1u << lane) - 1));
+      const i32 next = mine >= 0 ? own[mine] : 0;
+      __syncwarp();
+      if (mine >= 0 && earlier == 0) own[mine] = next + __popc(same_expert);
+      __syncwarp();
+      const i32 to = mine >= 0 ? base[mine] + next + earlier : -1;
+      if (mine >= 0) sorted_token_ids[to] = i;
+      if (i < end) inverse[i] = to;
+    }
     if (pass == 1) break;
+    at = first;
     __syncthreads();
 
     // Sums over the warps of this block, then over the blocks, then over the experts, of which each has PARTS threads.
@@ -137,13 +135,18 @@ __global__ void __launch_bounds__(THREADS, 1)
     padded = (all + BLOCK - 1) / BLOCK * BLOCK;
     place = block_exclusive_sum<THREADS>(part == 0 ? padded : 0, partial) - (part == 0 ? 0 : padded);
     if (part == 0 && expert < E) base[expert] = place + before;
-    if (part == 0 && expert == E - 1 && rank == 0) *num_tokens_post_padded = place + padded;
+    if (part == 0 && expert == E - 1) {
+      *used_places = place + padded;
+      if (rank == 0) *num_tokens_post_padded = place + padded;
+    }
     __syncthreads();
   }
 
   // The expert of each block of the grouped GEMM.
 #pragma unroll 1
   for (i32 i = place / BLOCK + rank * PARTS + part; i < (place + padded) / BLOCK; i += blocks * PARTS) expert_ids[i] = local;
+#pragma unroll 1
+  for (i32 i = *used_places / BLOCK + rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) expert_ids[i] = -1;
 }
 
 }  // namespace kiln

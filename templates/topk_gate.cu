@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
   }
 
   int taken = 0;
-#pragma unroll 1
+#pragma unroll 2
   for (int i = 0; i < K; ++i) {
     const u32 those = __ballot_sync(0xffffffffu, head == team_max<LANES>(head)) & (TEAM << team);
     if ((those & (0u - those)) >> lane & 1) {
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
   const u32 runs = __ballot_sync(0xffffffffu, own == team || pick.key != previous.key || pick.lane != previous.lane);
   const int earlier = __clz(runs << (31 - lane));
   u32 equal = 0;
-#pragma unroll 4
+#pragma unroll
   for (int j = 0; j < PER; ++j) equal |= static_cast<u32>(keys[warp][j][pick.lane] == pick.key) << j;
 #pragma unroll 1
   for (int i = 0; i < earlier; ++i) equal &= equal - 1;
