@@ -47,9 +47,9 @@ def heads_of(x: Tensor, name: str) -> Tensor:
     return x if x.stride(2) == 1 else x.contiguous()
 
 
-def same_type(x: Tensor, **others: Tensor) -> None:
+def same_type(x: Tensor, **others: Tensor | None) -> None:
     for name, other in others.items():
-        if other.dtype != x.dtype:
+        if other is not None and other.dtype != x.dtype:
             refuse(f"{name} is {other.dtype}, expected {x.dtype} like the first argument")
 
 
@@ -59,8 +59,26 @@ def of_type(dtype: torch.dtype, **tensors: Tensor | None) -> None:
             refuse(f"{name} is {tensor.dtype}, expected {dtype}")
 
 
-def of_shape(tensor: Tensor, name: str, *shape: int) -> None:
-    if tuple(tensor.shape) != shape:
+def of_shape(tensor: Tensor | None, name: str, *shape: int) -> None:
+    """Whatever its strides; a tensor that is not given has any shape."""
+    if tensor is not None and tuple(tensor.shape) != shape:
         refuse(f"{name} is {list(tensor.shape)}, expected {list(shape)}")
+
+
+def dense(tensor: Tensor, name: str, *shape: int) -> None:
+    """of_shape, and its elements behind each other."""
+    of_shape(tensor, name, *shape)
     if not tensor.is_contiguous():
         refuse(f"{name} must be contiguous")
+
+
+def of_dims(tensor: Tensor, name: str, meaning: str) -> None:
+    """`meaning`: "[B, T, H, K]"."""
+    if tensor.dim() != meaning.count(",") + 1:
+        refuse(f"{name} is {list(tensor.shape)}, expected {meaning}")
+
+
+def one_scale(scale: Tensor) -> None:
+    of_type(torch.float32, scale=scale)
+    if scale.numel() != 1:
+        refuse(f"scale is {list(scale.shape)}, expected one element")
