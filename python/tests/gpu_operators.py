@@ -17,12 +17,13 @@ import torch._dynamo.testing
 
 import kiln
 import kiln.torch
+import attention_cases
 import operator_references
 import recurrent_cases
 from operator_cases import cases
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-CASES = cases() + recurrent_cases.cases()
+CASES = cases() + recurrent_cases.cases() + attention_cases.cases()
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
 EACH = pytest.mark.parametrize("name, make", CASES, ids=IDS)
 #: relative RMS that rounding to a type explains
@@ -74,7 +75,8 @@ def assert_close(got, expected, name):
         assert torch.equal(got, expected), name
         return
     error = (got.double() - expected.double()).square().mean().sqrt() / expected.double().square().mean().sqrt().clamp(min=1e-30)
-    assert error <= TOLERANCE[got.dtype], f"{name}: relative RMS {error:.2e}"
+    tolerance = 1e-4 if name.startswith("attn_") and got.dtype == torch.float32 else TOLERANCE[got.dtype]  # logarithms of sums of bf16's products
+    assert error <= tolerance, f"{name}: relative RMS {error:.2e}"
 
 
 @EACH

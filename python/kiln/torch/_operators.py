@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._registry import operator
-from ._shapes import dense, empty, heads_of, like, of_dims, of_type, one_scale, refuse, rows_in_place, rows_of, same_type
+from ._shapes import dense, empty, heads_of, like, of_dims, of_type, one_scale, refuse, rows_in_place, rows_of, same_type, stride_of_scales
 
 E4M3 = torch.float8_e4m3fn
 
@@ -149,20 +149,6 @@ def _caches(k_cache, v_cache, k, v):
     same_type(k_cache, v_cache=v_cache)
 
 
-def _scales(heads, k_scale, v_scale):
-    """The stride of fp8 scales: 0 for one of the tensor, 1 for one of each head."""
-    of_type(torch.float32, k_scale=k_scale, v_scale=v_scale)
-    sizes = [scale.numel() for scale in (k_scale, v_scale) if scale is not None]
-    if all(size == 1 for size in sizes):
-        return 0
-    for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
-        if scale is not None:
-            dense(scale, name, *scale.shape)
-    if not all(size == heads for size in sizes):
-        refuse(f"k_scale and v_scale have {sizes} elements, expected 1 each or {heads} each")
-    return 1
-
-
 _APPEND = "T KV D IDTYPE PAGING"
 
 
@@ -176,7 +162,7 @@ def append_paged_kv(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tens
     dense(slot_mapping, "slot_mapping", k.shape[0])
     launch((k.dtype, k_cache.dtype, k_cache.shape[3], slot_mapping.dtype, "slot_mapping"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
            k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2),
-           slot_mapping, None, None, None, None, k_scale, v_scale, _scales(k.shape[1], k_scale, v_scale))
+           slot_mapping, None, None, None, None, k_scale, v_scale, stride_of_scales(k.shape[1], k_scale, v_scale))
 
 
 @operator("kiln::append_paged_kv_by_table", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
@@ -193,7 +179,7 @@ def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor
     dense(positions, "positions", k.shape[0])
     launch((k.dtype, k_cache.dtype, k_cache.shape[3], kv_indices.dtype, "page_table"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
            k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2), None,
-           kv_indices, kv_indptr, batch_indices, positions, k_scale, v_scale, _scales(k.shape[1], k_scale, v_scale))
+           kv_indices, kv_indptr, batch_indices, positions, k_scale, v_scale, stride_of_scales(k.shape[1], k_scale, v_scale))
 
 
 # ---- fp8

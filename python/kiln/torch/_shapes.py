@@ -82,3 +82,17 @@ def one_scale(scale: Tensor) -> None:
     of_type(torch.float32, scale=scale)
     if scale.numel() != 1:
         refuse(f"scale is {list(scale.shape)}, expected one element")
+
+
+def stride_of_scales(heads: int, k_scale: Tensor | None, v_scale: Tensor | None) -> int:
+    """Of fp8 scales: 0 for one of the tensor, 1 for one of each head."""
+    of_type(torch.float32, k_scale=k_scale, v_scale=v_scale)
+    sizes = [scale.numel() for scale in (k_scale, v_scale) if scale is not None]
+    if all(size == 1 for size in sizes):
+        return 0
+    for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
+        if scale is not None:
+            dense(scale, name, *scale.shape)
+    if not all(size == heads for size in sizes):
+        refuse(f"k_scale and v_scale have {sizes} elements, expected 1 each or {heads} each")
+    return 1
