@@ -32,8 +32,10 @@ class _Planned(torch.nn.Module):
 
     plan_words: Tensor
 
-    def __init__(self, template: str, parameters: dict[str, Any], device: torch.device | str | int, **limits: int) -> None:
+    def __init__(self, template: str, heads: int, parameters: dict[str, Any], device: torch.device | str | int, **limits: int) -> None:
         super().__init__()
+        if limits["kv_heads"] < 1 or heads % limits["kv_heads"]:
+            refuse(f"heads = {heads}, expected a multiple of kv_heads = {limits['kv_heads']}")
         self._template, self._specialized, self._limits = template, parameters, limits
         place = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
         if place.type == "cuda" and place.index is None:
@@ -95,9 +97,9 @@ class PagedDecode(_Planned):
                  dtype: torch.dtype = torch.bfloat16, kv_dtype: torch.dtype | None = None, value_size: int | None = None, window_left: int = -1,
                  soft_cap: float = 0.0, alibi: bool = False, sm_scale: float = 0.0, workers: int = 0,
                  device: torch.device | str | int = "cuda") -> None:
-        parameters = {"T": dtype, "D": head_size, "GROUP": heads // kv_heads, "KV": kv_dtype or dtype, "DV": value_size or head_size,
+        parameters = {"T": dtype, "D": head_size, "GROUP": heads // max(kv_heads, 1), "KV": kv_dtype or dtype, "DV": value_size or head_size,
                            "SOFT_CAP": soft_cap > 0, "ALIBI": alibi}
-        super().__init__("attn_decode_paged", parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
+        super().__init__("attn_decode_paged", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
                          workers=workers)
         self.heads, self.kv_heads, self.head_size, self.value_size, self.page_size = heads, kv_heads, head_size, value_size or head_size, page_size
         self.dtype, self.kv_dtype, self.alibi = dtype, kv_dtype or dtype, alibi
@@ -141,9 +143,10 @@ class RaggedPrefill(_Planned):
                  mask: bool = False, sm_scale: float = 0.0, workers: int = 0, device: torch.device | str | int = "cuda") -> None:
         if value_size is None:
             value_size = 128 if head_size == 192 else head_size
-        parameters = {"T": dtype, "D": head_size, "DV": value_size, "GROUP": heads // kv_heads, "CAUSAL": causal, "WINDOW": window_left >= 0,
+        parameters = {"T": dtype, "D": head_size, "DV": value_size, "GROUP": heads // max(kv_heads, 1), "CAUSAL": causal, "WINDOW": window_left >= 0,
                            "SOFT_CAP": soft_cap > 0, "ALIBI": alibi, "MASK": mask}
-        super().__init__("attn_prefill", parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads, workers=workers)
+        super().__init__("attn_prefill", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
+                         workers=workers)
         self.heads, self.kv_heads, self.head_size, self.value_size, self.dtype = heads, kv_heads, head_size, value_size, dtype
         self.causal, self.window_left, self.soft_cap, self.alibi, self.mask, self.sm_scale = causal, window_left, soft_cap, alibi, mask, sm_scale
 
