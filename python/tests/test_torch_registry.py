@@ -2,6 +2,8 @@
 
 import gc
 import importlib
+import os
+import subprocess
 import sys
 
 import pytest
@@ -118,3 +120,19 @@ def test_the_same_kernel_is_looked_up_and_not_asked_for_again(launching, monkeyp
         torch.ops.kiln.rms_norm(torch.randn(rows, 64), w)
     with pytest.raises(BaseException, match="asked for again"):
         torch.ops.kiln.rms_norm(torch.randn(4, 128), torch.randn(128))
+
+
+def test_importing_is_light():
+    """Registration is so quick that nobody needs to turn it off: none of what torch.compile needs is imported with it."""
+    program = """
+import sys, time, torch
+before, start = set(sys.modules), time.perf_counter()
+import kiln.torch
+took = time.perf_counter() - start
+print([m for m in set(sys.modules) - before if m.split(".")[0] == "torch" and m.split(".")[1] in ("_dynamo", "_inductor", "fx")])
+print(took)
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    runs = [subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True).stdout.split("\n") for _ in range(3)]
+    assert all(run[0] == "[]" for run in runs), runs
+    assert min(float(run[1]) for run in runs) < 0.3, "30 ms on a quiet machine"

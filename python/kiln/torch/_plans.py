@@ -62,6 +62,8 @@ class _Planned(torch.nn.Module):
         return self._kernel
 
     def _plan(self, **lengths: Any) -> AttentionPlan:
+        if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo with this module
+            refuse("plan() in a compiled function: plans are made on the host, before it is called")
         if _modes._capturing():
             refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before replays")
         self._turn = turn = 1 - self._turn
@@ -105,7 +107,6 @@ class PagedDecode(_Planned):
         self.dtype, self.kv_dtype, self.alibi = dtype, kv_dtype or dtype, alibi
         self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
 
-    @torch.compiler.disable(reason="plans are made on the host: outside of compiled functions, before they are called")
     def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
         """For requests whose pages are kv_indices[kv_indptr[i]:kv_indptr[i + 1]], the last with last_page_len[i] tokens (or kv_len[i] in all). With
         qo_indptr request i has q[qo_indptr[i]:qo_indptr[i + 1]], else one token. Lists, numpy's arrays, or tensors in host memory."""
@@ -150,7 +151,6 @@ class RaggedPrefill(_Planned):
         self.heads, self.kv_heads, self.head_size, self.value_size, self.dtype = heads, kv_heads, head_size, value_size, dtype
         self.causal, self.window_left, self.soft_cap, self.alibi, self.mask, self.sm_scale = causal, window_left, soft_cap, alibi, mask, sm_scale
 
-    @torch.compiler.disable(reason="plans are made on the host: outside of compiled functions, before they are called")
     def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None) -> AttentionPlan:
         """For requests with q[qo_indptr[i]:qo_indptr[i + 1]] and, of k and v, rows from kv_indptr[i] on: kv_len[i] of them, or all up to the next.
         Lists, numpy's arrays, or tensors in host memory."""
