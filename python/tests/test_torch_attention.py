@@ -11,7 +11,7 @@ import torch._dynamo.testing  # noqa: E402
 import attention_cases as lengths  # noqa: E402
 import kiln  # noqa: E402
 import kiln.torch  # noqa: E402
-from kiln.torch import PagedDecode, RaggedPrefill, _modes  # noqa: E402
+from kiln.torch import PagedDecode, RaggedPrefill  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch_support import launching, on_host_memory  # noqa: E402, F401
 
@@ -152,7 +152,7 @@ def test_a_plan_is_no_part_of_a_graph(launching, monkeypatch):
 
     with pytest.raises(Exception, match="in a compiled function: plans are made on the host"):
         torch.compile(step, backend="aot_eager", fullgraph=True)(bf16(1, 8, 64))
-    monkeypatch.setattr(_modes, "_capturing", lambda: True)
+    monkeypatch.setattr(attention._planner, "capturing", lambda: True)
     with pytest.raises(kiln.Error, match="plan.. while a stream captures"):
         attention.plan([0, 1], last_page_len=[1])
 

@@ -16,7 +16,7 @@ import kiln.torch  # noqa: E402
 from kiln.torch import _registry  # noqa: E402
 import attention_cases  # noqa: E402
 import recurrent_cases  # noqa: E402
-from operator_cases import cases  # noqa: E402
+from operator_cases import cases, with_rows  # noqa: E402
 from torch._subclasses import FakeTensorMode  # noqa: E402
 from torch_support import as_tuple, launching, on_host_memory  # noqa: E402, F401
 
@@ -114,3 +114,18 @@ def test_no_graph_break_in_any_operator(launching):
         arguments, named = make("cpu")
         explained = torch._dynamo.explain(lambda *a: getattr(torch.ops.kiln, name)(*a, **named))(*arguments)
         assert (explained.graph_count, explained.graph_break_count) == (1, 0), name
+
+
+@pytest.mark.parametrize("name, make", CASES, ids=IDS)
+def test_other_numbers_of_rows_are_traced_once_more_and_never_again(name, make, launching):
+    arguments, named = make("cpu")
+    calls = [with_rows(name, arguments, named, times) for times in (1, 2, 3, 5)]
+    if calls[0] is None:
+        pytest.skip("its rows are those of a plan or of cu_seqlens: test_torch_attention, gpu_models")
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    operator = getattr(torch.ops.kiln, name)
+    compiled = torch.compile(lambda a, n: operator(*a, **n), backend=counter, fullgraph=True)
+    for a, n in calls:
+        assert described(compiled(a, n)) == described(operator(*a, **n))
+    assert counter.frame_count == 2

@@ -26,9 +26,49 @@ def _listed(name: str, lengths: Any) -> list[int] | None:
     return lengths.tolist() if hasattr(lengths, "tolist") else list(lengths)
 
 
+class _Planner:
+    """The host's side: a kernel, its limits, and what plans are written into and copied from. No part of the module, whose attributes are slow."""
+
+    def __init__(self, template: str, parameters: dict[str, Any], device: torch.device, limits: dict[str, int]) -> None:
+        self.template, self.parameters, self.device, self.limits = template, parameters, device, limits
+        self.service, self._kernel = None, None
+        self.sizes = _kiln.attention_sizes(self.kernel(), **limits)
+        on_gpu = device.type == "cuda"
+        # Two, so that the next plan is written while the last is still being copied.
+        self.host = [torch.empty(self.sizes.plan_bytes // 4, dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
+        self.bytes = [host.numpy() for host in self.host]
+        self.copied: list[Any] = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
+        self.capturing = torch.cuda.is_current_stream_capturing if on_gpu else bool
+        self.turn = 0
+
+    def kernel(self) -> _kiln.Kernel:
+        """Of the service that operators launch through now."""
+        service = _modes.service()
+        if self.service is not service:
+            kernel = _modes.kernel(f"kiln::{self.template}", self.template, self.device.index or 0, self.parameters)
+            if self.service is not None and _kiln.attention_sizes(kernel, **self.limits) != self.sizes:
+                refuse(f"the service in use now has another {self.template}, whose plans take buffers of other sizes: make new ones")
+            self.service, self._kernel = service, kernel
+        return self._kernel
+
+    def write(self, words: Tensor, **lengths: Any) -> AttentionPlan:
+        if self.capturing():
+            refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before replays")
+        self.turn = turn = 1 - self.turn
+        copied = self.copied[turn]
+        if copied is not None:
+            copied.synchronize()
+        plan = _kiln.attention_plan(self.kernel(), self.bytes[turn], **self.limits, **lengths)
+        used = plan.bytes // 4
+        words[:used].copy_(self.host[turn][:used], non_blocking=True)
+        if copied is not None:
+            copied.record(torch.cuda.current_stream(self.device))
+        return plan
+
+
 class _Planned(torch.nn.Module):
-    """A kernel, its limits, and the buffers of its plan. A module, so that a compiled model takes the plan for a buffer of its own. Not thread-safe;
-    a plan belongs to one launch at a time."""
+    """A plan's buffer and what makes plans. A module, so that a compiled model takes the plan for a buffer of its own. Not thread-safe; a plan belongs
+    to one launch at a time."""
 
     plan_words: Tensor
 
@@ -36,51 +76,22 @@ class _Planned(torch.nn.Module):
         super().__init__()
         if limits["kv_heads"] < 1 or heads % limits["kv_heads"]:
             refuse(f"heads = {heads}, expected a multiple of kv_heads = {limits['kv_heads']}")
-        self._template, self._specialized, self._limits = template, parameters, limits
         place = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
         if place.type == "cuda" and place.index is None:
             place = torch.device("cuda", torch.cuda.current_device())
-        self._device = place
-        self._service, self._kernel = None, None
-        self._sizes = _kiln.attention_sizes(self._planner(), **limits)
-        self.workers, self.workspace_bytes = self._sizes.workers, self._sizes.workspace_bytes
-        self.register_buffer("plan_words", torch.zeros(self._sizes.plan_bytes // 4, dtype=torch.int32, device=place), persistent=False)
-        on_gpu = place.type == "cuda"
-        # Two, so that the next plan is written while the last is still being copied.
-        self._host = [torch.empty(self._sizes.plan_bytes // 4, dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
-        self._copied: list[Any] = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
-        self._turn = 0
-
-    def _planner(self) -> _kiln.Kernel:
-        """The kernel of the service that operators launch through now."""
-        service = _modes.service()
-        if self._service is not service:
-            kernel = _modes.kernel(f"kiln::{self._template}", self._template, self._device.index or 0, self._specialized)
-            if self._service is not None and _kiln.attention_sizes(kernel, **self._limits) != self._sizes:
-                refuse(f"the service in use now has another {self._template}, with buffers of other sizes: make a new {type(self).__name__}")
-            self._service, self._kernel = service, kernel
-        return self._kernel
+        self._planner = _Planner(template, parameters, place, limits)
+        sizes = self._planner.sizes
+        self.workers, self.workspace_bytes = sizes.workers, sizes.workspace_bytes
+        self.register_buffer("plan_words", torch.zeros(sizes.plan_bytes // 4, dtype=torch.int32, device=place), persistent=False)
 
     def _plan(self, **lengths: Any) -> AttentionPlan:
         if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo with this module
             refuse("plan() in a compiled function: plans are made on the host, before it is called")
-        if _modes._capturing():
-            refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before replays")
-        self._turn = turn = 1 - self._turn
-        host, copied = self._host[turn], self._copied[turn]
-        if copied is not None:
-            copied.synchronize()
-        plan = _kiln.attention_plan(self._planner(), host.numpy(), **self._limits, **lengths)
-        words = plan.bytes // 4
-        with _modes.on_device(self._device.index or 0):
-            self.plan_words[:words].copy_(host[:words], non_blocking=True)
-            if copied is not None:
-                copied.record()
-        return plan
+        return self._planner.write(self.plan_words, **lengths)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(self.plan_words).data_ptr() != self.plan_words.data_ptr():
-            refuse(f"{type(self).__name__}'s plan lies on {self._device} and never moves, as captured graphs know its address: make a new one there")
+            refuse(f"{type(self).__name__}'s plan lies on {self.plan_words.device} and never moves, as captured graphs know its address: make a new one there")
         return super()._apply(fn, recurse)
 
 
