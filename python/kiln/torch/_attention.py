@@ -72,7 +72,7 @@ def attn_prefill(launch, q: Tensor, k: Tensor, v: Tensor, plan: Tensor, workers:
     _slopes(q, alibi_slopes)
     if (mask is None) != (mask_indptr is None):
         refuse("mask and mask_indptr: one of them is given, expected both or neither")
-    if mask is not None:
+    if mask is not None and mask_indptr is not None:
         of_type(torch.uint8, mask=mask)
         of_type(torch.int32, mask_indptr=mask_indptr)
         dense(mask, "mask", *mask.shape)

@@ -31,8 +31,8 @@ class _Planner:
 
     def __init__(self, template: str, parameters: dict[str, Any], device: torch.device, limits: dict[str, int]) -> None:
         self.template, self.parameters, self.device, self.limits = template, parameters, device, limits
-        self.service, self._kernel = None, None
-        self.sizes = _kiln.attention_sizes(self.kernel(), **limits)
+        self.service, self._kernel = _modes.service(), self._made()
+        self.sizes = _kiln.attention_sizes(self._kernel, **limits)
         on_gpu = device.type == "cuda"
         # Two, so that the next plan is written while the last is still being copied.
         self.host = [torch.empty(self.sizes.plan_bytes // 4, dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
@@ -41,24 +41,27 @@ class _Planner:
         self.capturing = torch.cuda.is_current_stream_capturing if on_gpu else bool
         self.turn = 0
 
+    def _made(self) -> _kiln.Kernel:
+        return _modes.kernel(f"kiln::{self.template}", self.template, self.device.index or 0, self.parameters)
+
     def kernel(self) -> _kiln.Kernel:
         """Of the service that operators launch through now."""
         service = _modes.service()
         if self.service is not service:
-            kernel = _modes.kernel(f"kiln::{self.template}", self.template, self.device.index or 0, self.parameters)
-            if self.service is not None and _kiln.attention_sizes(kernel, **self.limits) != self.sizes:
+            kernel = self._made()
+            if _kiln.attention_sizes(kernel, **self.limits) != self.sizes:
                 refuse(f"the service in use now has another {self.template}, whose plans take buffers of other sizes: make new ones")
             self.service, self._kernel = service, kernel
         return self._kernel
 
-    def write(self, words: Tensor, **lengths: Any) -> AttentionPlan:
+    def write(self, words: Tensor, lengths: dict[str, Any]) -> AttentionPlan:
         if self.capturing():
             refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before replays")
         self.turn = turn = 1 - self.turn
         copied = self.copied[turn]
         if copied is not None:
             copied.synchronize()
-        plan = _kiln.attention_plan(self.kernel(), self.bytes[turn], **self.limits, **lengths)
+        plan = _kiln.attention_plan(self.kernel(), self.bytes[turn], **(self.limits | lengths))
         used = plan.bytes // 4
         words[:used].copy_(self.host[turn][:used], non_blocking=True)
         if copied is not None:
@@ -87,7 +90,7 @@ class _Planned(torch.nn.Module):
     def _plan(self, **lengths: Any) -> AttentionPlan:
         if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo with this module
             refuse("plan() in a compiled function: plans are made on the host, before it is called")
-        return self._planner.write(self.plan_words, **lengths)
+        return self._planner.write(self.plan_words, lengths)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(self.plan_words).data_ptr() != self.plan_words.data_ptr():

@@ -119,8 +119,8 @@ def delta_recurrent(launch, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None
     of_shape(v, "v", batch, length, value_heads, values)
     if value_heads % heads:
         refuse(f"v has {value_heads} heads, expected a multiple of the {heads} of q and k")
-    for name, gate, size in (("beta", beta, values), ("g", g, width)):
-        of_shape(gate, name, batch, length, value_heads, *((size,) if gate is not None and gate.dim() == 4 else ()))
+    for name, each, size in (("beta", beta, values), ("g", g, width)):
+        of_shape(each, name, batch, length, value_heads, *((size,) if each is not None and each.dim() == 4 else ()))
     of_shape(initial_state, "initial_state", sequences, value_heads, width, values)
     same_type(q, v=v)
     of_type(torch.float32, initial_state=initial_state)
