@@ -32,13 +32,14 @@ def slopes(d):
 
 def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi=False):
     options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi}
-    plan = planned(PagedDecode, d, {"head_size": size, "value_size": values, "page_size": PAGE, "kv_dtype": kv}, {"kv_indptr": indptr(PAGES), "kv_len": KV},
-                   **options)
+    plan = planned(PagedDecode, d, {"head_size": size, "value_size": values, "page_size": PAGE, "kv_dtype": kv},
+                   {"kv_indptr": indptr(PAGES), "kv_len": KV}, **options)
     total = sum(PAGES)
     caches = [t(d, total + 3, PAGE, KV_HEADS, n).to(kv) for n in (size, values or size)]
     pages = torch.tensor([(7 * i + 3) % (total + 2) for i in range(total)], dtype=I32, device=d)  # total + 2 = 89 is a prime
     scales = {"k_scale": torch.full((1,), 0.9, device=d), "v_scale": torch.full((1,), 1.1, device=d)} if kv == E4M3 else {}
-    return ((t(d, len(KV), HEADS, size), *caches, pages, *plan, 0.0, soft_cap, window_left), ({"alibi_slopes": slopes(d)} if alibi else {}) | scales)
+    named = ({"alibi_slopes": slopes(d)} if alibi else {}) | scales
+    return (t(d, len(KV), HEADS, size), *caches, pages, *plan, 0.0, soft_cap, window_left), named
 
 
 def prefill(d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False):
@@ -49,8 +50,8 @@ def prefill(d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, 
     if mask:
         begins = indptr([-(-a * b // 8) for a, b in zip(QO, KV)])
         bits = {"mask": t(d, begins[-1] + 4, dtype=torch.uint8, high=256), "mask_indptr": torch.tensor(begins, dtype=I32, device=d)}
-    return ((t(d, sum(QO), HEADS, size), t(d, sum(KV), KV_HEADS, size), t(d, sum(KV), KV_HEADS, values or size), *plan, causal, 0.0, soft_cap, window_left),
-            ({"alibi_slopes": slopes(d)} if alibi else {}) | bits)
+    q, k, v = t(d, sum(QO), HEADS, size), t(d, sum(KV), KV_HEADS, size), t(d, sum(KV), KV_HEADS, values or size)
+    return (q, k, v, *plan, causal, 0.0, soft_cap, window_left), ({"alibi_slopes": slopes(d)} if alibi else {}) | bits
 
 
 def cases():

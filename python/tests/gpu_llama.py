@@ -34,9 +34,12 @@ class Decoder(torch.nn.Module):
     def __init__(self, kiln_operators):
         super().__init__()
         self.kiln = kiln_operators
+        self.seconds = 0.0  # that making the attention's plan, and so its kernel, has taken
         if kiln_operators:
+            start = time.perf_counter()
             self.attention = kiln.torch.PagedDecode(heads=HEADS, kv_heads=KV_HEADS, head_size=SIZE, page_size=PAGE, max_requests=BATCH, dtype=DTYPE,
                                                     device="cuda")
+            self.seconds = time.perf_counter() - start
             self.register_buffer("pages", torch.arange(BATCH * LENGTH // PAGE, device="cuda", dtype=torch.int32))
             self.begins = list(range(0, BATCH * LENGTH // PAGE + 1, LENGTH // PAGE))
 
@@ -147,7 +150,7 @@ def compiled(kiln_operators):
 
 def first_token():
     """Eager, in a fresh process: what kernels cost, without torch.compile's own time. The plain model goes first, so that what torch itself loads
-    at its first need is not in kiln's."""
+    at its first need is not in kiln's; making the attention's kernel counts as part of the first."""
     times = {}
     for name in ("torch", "kiln"):
         model = Decoder(name == "kiln")
@@ -158,7 +161,7 @@ def first_token():
             model.plan(0)
             model(*arguments)
             torch.cuda.synchronize()
-            times[f"{name}_{turn}"] = (time.perf_counter() - start) * 1e3
+            times[f"{name}_{turn}"] = (time.perf_counter() - start + (model.seconds if turn == "first" else 0)) * 1e3
     print(json.dumps(times | kiln.torch.service().stats()))
 
 

@@ -13,7 +13,7 @@ import torch._dynamo.testing  # noqa: E402
 
 import kiln  # noqa: E402
 import kiln.torch  # noqa: E402
-from kiln.torch import _registry  # noqa: E402
+from kiln.torch import _modes, _registry  # noqa: E402
 import attention_cases  # noqa: E402
 import recurrent_cases  # noqa: E402
 from operator_cases import cases, with_rows  # noqa: E402
@@ -92,6 +92,28 @@ def test_opcheck(name, make, launching, monkeypatch):
         torch.library.opcheck(getattr(torch.ops.kiln, name).default, arguments, named, test_utils=tests)
     finally:
         kiln.torch.specialize(False)
+
+
+@pytest.mark.parametrize("name, batch, tokens, ends, suits", [
+    ("wkv7_recurrent", 3, 1, None, "decode"), ("wkv7_recurrent", 3, 2, None, "any"), ("wkv7_recurrent", 1, 3, [0, 1, 2, 3], "decode"),
+    ("delta_recurrent", 3, 1, None, "decode"), ("delta_recurrent", 1, 12, None, "any"), ("delta_recurrent", 1, 3, [0, 1, 2, 3], "decode"),
+    ("delta_recurrent", 1, 3, [0, 2, 3], "any")])
+def test_a_decode_step_gets_the_kernel_that_suits_it(name, batch, tokens, ends, suits, launching, monkeypatch):
+    """Eager and compiled, also where the batch's size is symbolic."""
+    asked, make = [], _modes.kernel
+    monkeypatch.setattr(_modes, "kernel", lambda operator, template, device, parameters: asked.append(parameters) or make(operator, template, device, parameters))
+    x = torch.randn(batch, tokens, 2, 16).bfloat16()
+    named = {"cu_seqlens": torch.tensor(ends)} if ends else {}
+    arguments = (x,) * (6 if name == "wkv7_recurrent" else 3)
+    operator = getattr(torch.ops.kiln, name)
+    operator(*arguments, **named)
+    assert asked.pop().get("FOR", "any") == suits and not asked
+    torch._dynamo.reset()
+    kiln.torch.use_service(launching)  # forgets its kernels
+    torch.compile(lambda *a: operator(*a, **named), backend="aot_eager", fullgraph=True)(*arguments)
+    torch._dynamo.mark_dynamic(x, 1 if batch == 1 else 0)
+    torch.compile(lambda *a: operator(*a, **named), backend="aot_eager", fullgraph=True)(*arguments)
+    assert asked.pop().get("FOR", "any") == suits
 
 
 def test_tracing_makes_no_service():

@@ -45,8 +45,8 @@ RECURRENT = [
      {"o": [[2, 12, 256]], "r": [[2, 12, 4, 32]], "k": [[1, 12, 4, 64]], "v": [[2, 12, 5, 64]], "g": [[2, 13, 4, 64]], "r_k": [[64, 4]],
       "norm_weight": [[256]], "norm_bias": [[4]]}),
     ("wkv7_recurrent", {"r": _KEYS, "w": _KEYS, "k": _KEYS, "v": [2, 12, 4, 32], "a": _KEYS, "kk": _KEYS, "initial_state": [2, 4, 64, 32]},
-     {"r": [[2, 12, 256]], "w": [[2, 12, 4, 32], [2, 11, 4, 64], [4, 64]], "k": [[2, 12, 4, 60]], "v": [[2, 12, 5, 32], [2, 11, 4, 32], [1, 12, 4, 32], [2, 12, 32]],
-      "a": [[2, 12, 3, 64]], "kk": [[1, 12, 4, 64]], "initial_state": [[2, 4, 32, 64], [3, 4, 64, 32], [2, 5, 64, 32], [4, 64, 32]]}),
+     {"r": [[2, 12, 256]], "w": [[2, 12, 4, 32], [2, 11, 4, 64], [4, 64]], "k": [[2, 12, 4, 60]],
+      "v": [[2, 12, 5, 32], [2, 11, 4, 32], [1, 12, 4, 32], [2, 12, 32]], "a": [[2, 12, 3, 64]], "kk": [[1, 12, 4, 64]], "initial_state": [[2, 4, 32, 64], [3, 4, 64, 32], [2, 5, 64, 32], [4, 64, 32]]}),
     ("delta_recurrent", {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 32], "beta": [2, 12, 8], "g": [2, 12, 8, 64], "initial_state": [2, 8, 64, 32]},
      {"q": [[12, 4, 64]], "k": [[2, 12, 4, 32]], "v": [[2, 11, 8, 32], [1, 12, 8, 32], [2, 12, 256]],
       "beta": [[2, 12, 4], [2, 11, 8], [2, 12, 8, 64], [2, 12]], "g": [[2, 12, 8, 32], [2, 12, 4], [2, 12, 4, 64], [24, 8]],
@@ -61,8 +61,8 @@ def recurrent_arguments(shapes):
     return made | ({"norm": True} if "norm_weight" in shapes else {})
 
 
-@pytest.mark.parametrize("name, good, argument, shape", [(name, good, argument, shape) for name, good, wrong in RECURRENT for argument, shapes in wrong.items()
-                                                         for shape in shapes])
+@pytest.mark.parametrize("name, good, argument, shape", [
+    (name, good, argument, shape) for name, good, wrong in RECURRENT for argument, shapes in wrong.items() for shape in shapes])
 def test_a_wrong_shape_is_refused_by_the_arguments_name(name, good, argument, shape, launching, driver):
     """As a call and while tracing."""
     before = driver.launches()

@@ -56,7 +56,8 @@ class _Planner:
 
     def write(self, words: Tensor, lengths: dict[str, Any]) -> AttentionPlan:
         if self.capturing():
-            refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before replays")
+            refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before "
+                   "replays")
         self.turn = turn = 1 - self.turn
         copied = self.copied[turn]
         if copied is not None:
@@ -94,7 +95,8 @@ class _Planned(torch.nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(self.plan_words).data_ptr() != self.plan_words.data_ptr():
-            refuse(f"{type(self).__name__}'s plan lies on {self.plan_words.device} and never moves, as captured graphs know its address: make a new one there")
+            refuse(f"{type(self).__name__}'s plan lies on {self.plan_words.device} and never moves, as captured graphs know its address: make a new one "
+                   "there")
         return super()._apply(fn, recurse)
 
 

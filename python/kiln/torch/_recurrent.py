@@ -19,6 +19,11 @@ def _sequences(x, name, cu_seqlens):
     return cu_seqlens.shape[0] - 1, x.shape[1]
 
 
+def _suits(tokens, sequences):
+    """Which calls the kernel's defaults shall suit (FOR): a decode step's, or all. While tracing it does not matter, and no size becomes a number."""
+    return "decode" if isinstance(tokens, int) and isinstance(sequences, int) and tokens == sequences else None
+
+
 def _contiguous(*tensors):
     return (t if t is None or t.is_contiguous() else t.contiguous() for t in tensors)
 
@@ -81,7 +86,7 @@ def rwkv7_out(launch, o: Tensor, r: Tensor, k: Tensor, v: Tensor, g: Tensor, r_k
     return out
 
 
-@operator("kiln::wkv7_recurrent", "wkv7_recurrent", parameters="T K V FORM W VARLEN")
+@operator("kiln::wkv7_recurrent", "wkv7_recurrent", parameters="T K V FORM W VARLEN FOR")
 def wkv7_recurrent(launch, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor | None = None, kk: Tensor | None = None,
                    scale: float = 1.0, initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """(o [B, T, H, V], final state [N, H, K, V] f32): S = diag(exp w) S + b (a^T S) + k v^T; o = scale * S^T r. With kk instead of b: a := -kk,
@@ -100,12 +105,13 @@ def wkv7_recurrent(launch, r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor
     of_type(torch.float32, initial_state=initial_state)
     r, w, k, v, a, b, kk, initial_state = _contiguous(r, w, k, v, a, b, kk, initial_state)
     out, state = like(v), empty(r, sequences, heads, width, values)
-    launch((r.dtype, width, values, "a_b" if kk is None else "kk_a", w.dtype, cu_seqlens is not None), out, r, w, k, v, a, sequences, length, heads,
-           b, kk, scale, initial_state, state, cu_seqlens)
+    form, suits = "a_b" if kk is None else "kk_a", _suits(r.shape[0] * length, sequences)
+    launch((r.dtype, width, values, form, w.dtype, cu_seqlens is not None, suits), out, r, w, k, v, a, sequences, length, heads, b, kk, scale,
+           initial_state, state, cu_seqlens)
     return out, state
 
 
-@operator("kiln::delta_recurrent", "delta_recurrent", parameters="T K V GATE GATE_INPUT BETA BETA_INPUT L2NORM G B")
+@operator("kiln::delta_recurrent", "delta_recurrent", parameters="T K V GATE GATE_INPUT BETA BETA_INPUT L2NORM G B FOR")
 def delta_recurrent(launch, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None = None, g: Tensor | None = None, scale: float = 0.0,
                     initial_state: Tensor | None = None, cu_seqlens: Tensor | None = None, l2norm: bool = False) -> tuple[Tensor, Tensor]:
     """(o [B, T, HV, V], final state [N, HV, K, V] f32): S *= exp(g); u = v - S^T k; S += k (beta u)^T; o = scale * S^T q. beta [B, T, HV] or
@@ -128,9 +134,9 @@ def delta_recurrent(launch, q: Tensor, k: Tensor, v: Tensor, beta: Tensor | None
     out, state = like(v), empty(q, sequences, value_heads, width, values)
     gate = "none" if g is None else "key" if g.dim() == 4 else "head"
     strength = "none" if beta is None else "value" if beta.dim() == 4 else "head"
-    launch((q.dtype, width, values, gate, None, strength, None, l2norm, None if g is None else g.dtype, None if beta is None else beta.dtype), out, q, k,
-           v, beta, tokens, sequences, heads, value_heads, heads * width, heads * width, value_heads * values, value_heads * values, scale, g,
-           initial_state, state, cu_seqlens)
+    types = (None if g is None else g.dtype, None if beta is None else beta.dtype)
+    launch((q.dtype, width, values, gate, None, strength, None, l2norm, *types, _suits(tokens, sequences)), out, q, k, v, beta, tokens, sequences,
+           heads, value_heads, heads * width, heads * width, value_heads * values, value_heads * values, scale, g, initial_state, state, cu_seqlens)
     return out, state
 
 
