@@ -93,7 +93,7 @@ def test_a_model_of_layers_is_one_graph_and_keeps_the_plan_where_it_is(launching
                 x = x + o.flatten(1)
             return x
 
-    model, counter = Model(), torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    model, counter = Model(), torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     torch._dynamo.reset()
     model.attention.plan([0, 3], last_page_len=[5])
     _, code = run_and_get_code(torch.compile(model, fullgraph=True), bf16(3, 512), torch.arange(12, dtype=torch.int32))

@@ -13,5 +13,5 @@ foreach(part package launch torch_operators torch_shapes torch_compiled torch_re
   if(TARGET kiln_fake_cuda)
     list(APPEND environment KILN_TEST_FAKE_CUDA=$<TARGET_FILE:kiln_fake_cuda>)
   endif()
-  set_tests_properties(python_${part} PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
+  set_tests_properties(python_${part} PROPERTIES LABELS process TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT "${environment}")
 endforeach()
