@@ -49,12 +49,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   for (i32 i = items_begin; i < items_end; ++i) {
     const AttentionItem item = work.item(i);
     const DecodeRange range(item, GROUP, window_left);
-    const i64 token = item.qo_begin + item.first_row / GROUP, first_head = static_cast<i64>(item.kv_head) * GROUP;
+    const i32 own_token = item.first_row / GROUP;
+    const i64 token = item.qo_begin + own_token, first_head = static_cast<i64>(item.kv_head) * GROUP;
     const f32 k_unit = load_scale<KV>(k_scale, stride_scale, item.kv_head) * product_unit<KV>();
     const f32 v_unit = load_scale<KV>(v_scale, stride_scale, item.kv_head) * product_unit<KV>();
     shared.queries.load_from(q + token * stride_q + first_head * stride_q_head, stride_q_head, warp, lane);
     __syncthreads();
-    Rows rows(typename Rows::Logits(softmax_scale(sm_scale, D) * k_unit, soft_cap), range.own, shared.queries.factor, alibi_slopes + first_head, lane);
+    Rows rows(typename Rows::Logits(softmax_scale(sm_scale, D) * k_unit, soft_cap), own_token, shared.queries.factor, alibi_slopes + first_head, lane);
 
     const u32 queries = shared.queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
 #pragma unroll 1

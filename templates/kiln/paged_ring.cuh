@@ -21,12 +21,12 @@ struct PagedCache {
   PageStrides k_stride, v_stride;
 };
 
-// The kv tokens [begin, end) of an item that its token of q sees; that one is right-aligned to `own`.
+// The kv tokens [begin, end) of an item that its token of q sees.
 struct DecodeRange {
-  i32 own, begin, end;
+  i32 begin, end;
 
   __device__ __forceinline__ DecodeRange(const AttentionItem& item, int group, i32 window_left) {
-    own = item.kv_len - item.qo_len + item.first_row / group;
+    const i32 own = item.kv_len - item.qo_len + item.first_row / group;  // right-aligned
     begin = max(item.kv_begin, window_left >= 0 ? own - window_left : 0);
     end = item.kv_end;
   }

@@ -70,7 +70,7 @@ class Batch:
             own = torch.arange(n - self.qo, n, device="cuda").view(-1, 1, 1, 1)
             kv = torch.arange(n, device="cuda")
             if slopes is not None:
-                x = x + slopes.double().view(1, heads, group, 1) * (kv - own)
+                x = x + slopes.double().view(1, heads, group, 1) * (kv - torch.arange(self.qo, device="cuda").view(-1, 1, 1, 1))
             if soft_cap:
                 x = soft_cap * torch.tanh(x / soft_cap)
             hidden = kv > own
@@ -159,9 +159,25 @@ def test_options_and_their_combinations():
               k_scale=(k := scale()), v_scale=None if k is None else scale())
 
 
+def test_prefill_of_one_token_agrees():
+    for cap, alibi, window in itertools.product((0.0, 5.0), (False, True), (-1, 100)):
+        batch = Batch([900, 1, 0, 333, 64], 16)
+        slopes = torch.rand(8, device="cuda") * 0.1 if alibi else None
+        o, lse = run(batch, soft_cap=cap, slopes=slopes, window_left=window)
+        prefill = kernel("attn_prefill", T="bf16", D=128, GROUP=4, WINDOW=window >= 0, SOFT_CAP=cap > 0, ALIBI=alibi)
+        plan = AttentionPlan(prefill, 5, batch.heads)(batch.first, window_left=window)
+        other, other_lse = Guarded(5, 8, 128), Guarded(5, 8, dtype="f32")
+        prefill(other.view, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, batch.heads, 1024, 128, *batch.q.stride()[:2], 256, 128, 256, 128, 0.0, other_lse.view, cap or 30.0, window,
+                slopes, None, None)
+        what = f"cap={cap} alibi={alibi} window={window}"
+        expect_close(o.view, other.view, TOLERANCE["bf16"], what)
+        expect_close(lse.view, other_lse.view, 1e-4, what + " lse")
+
+
 def test_several_tokens_of_a_request():
     for qo, window in itertools.product((2, 5), (-1, 20)):
         check(Batch([40, 3, 5, 1000, 129], 16, qo=qo), f"qo={qo} window={window}", window_left=window)
+        check(Batch([40, 3, 5, 1000, 129], 16, qo=qo), f"qo={qo} window={window} with ALiBi and a cap", window_left=window, slopes=torch.rand(8, device="cuda") * 0.1, soft_cap=6.0)
     check(Batch([1, 0, 2, 300], 16, qo=4), "more q than kv: rows that see nothing")
 
 

@@ -5,7 +5,7 @@ import math
 import torch
 
 from attention_plan import AttentionPlan
-from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, prefetch
+from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 TOLERANCE = {"f16": 1e-3, "bf16": 4e-3}
 SANITIZE = ["attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=301 kv_tokens=777 workers=7",
@@ -317,6 +317,8 @@ def bench():
             return launch
         backends = torch.nn.attention.SDPBackend
         bytes_of_q = batch * length * kv_heads * group * d * 2
-        yield Row(f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}", bytes_of_q * (group + 2) // group, bytes_of_q, make,
-                  {"kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False), "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
-                   "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION)}, flops=flops, bar=0.0)
+        launches = {"kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False), "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
+                    "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION)}
+        for label, peer in peers.get("attn_prefill").items():
+            launches[label] = lambda q, k, v, out, b, plan, peer=peer, batch=batch, causal=causal: peer(out, q, k, v, batch, causal)
+        yield Row(f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}", bytes_of_q * (group + 2) // group, bytes_of_q, make, launches, flops=flops, bar=0.0)
