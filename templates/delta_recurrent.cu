@@ -6,6 +6,7 @@
 // steps (DeltaSteps, StepMakers). One token is the same with one step: a stream of the state.
 #include "kiln/delta_steps.cuh"
 #include "kiln/pdl.cuh"
+#include "kiln/sequences.cuh"
 #include "kiln/state_tile.cuh"
 #include "kiln/step_makers.cuh"
 #include "kiln/sum_beside.cuh"
@@ -33,7 +34,7 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   const StepMakers makers(tokens > sequences);
   const int columns = Tile::COLUMNS * makers.warps;  // of a block
   const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
-  const int sequence = state / value_heads, value_head = state % value_heads;
+  const int value_head = state % value_heads;
   const int first_column = blockIdx.x % slices * columns, warp_column = threadIdx.y * Tile::COLUMNS;
   const int local = warp_column + Tile::column(), out_column = first_column + warp_column + Tile::summed_column();
   const int column = makers.idle ? V : first_column + local;
@@ -41,8 +42,8 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
-  const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
-  const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
+  const Sequence span = sequence(cu_seqlens, state / value_heads, tokens / sequences);
+  const int begin = span.begin, end = span.end;
   Steps steps(storage, {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads, value_heads, scale, lower_bound}, value_head, end, first_column, columns);
   if (makers.makes) steps.begin(begin);
   Tile tile;
@@ -51,13 +52,9 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the one before
   f32 k_s[COLS] = {};                              // k^T S of the step to come, over this lane's rows
   f32 o[COLS] = {};                                // q^T S of the step before the one before, likewise
-  const auto read_four = [](const f32* shared, int row, f32(&to)[ROWS]) {
-    const float4 v = *reinterpret_cast<const float4*>(shared + Tile::row(row));
-    to[row] = v.x, to[row + 1] = v.y, to[row + 2] = v.z, to[row + 3] = v.w;
-  };
   const auto begin_step = [&](const typename Steps::Ready& ready, int step, int row) {  // the four rows from `row` on
-    read_four(ready.k[step], row, k_row);
-    if constexpr (GATE == Gate::key) read_four(ready.decay[step], row, decay);
+    Tile::read_four(ready.k[step], row, k_row + row);
+    if constexpr (GATE == Gate::key) Tile::read_four(ready.decay[step], row, decay + row);
 #pragma unroll
     for (int i = row; i < row + 4; ++i) {
       const f32 factor = GATE == Gate::key ? decay[i] * k_row[i] : k_row[i];

@@ -16,6 +16,13 @@ struct Item {
   std::int32_t first_slot, part, parts;
 };
 
+/// What words and packed rows can count.
+inline constexpr std::int64_t kMost = 0x7fffffff;
+/// Tokens of a request, of q and of kv: kernels add two of them in 32 bits.
+inline constexpr std::int64_t kMostTokens = (1 << 30) - 1;
+/// REQUIRES: it fits, as what was checked does.
+constexpr std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
+
 inline constexpr std::int32_t kMagic = 0x4b415450;
 inline constexpr std::int64_t kHeaderWords = 16, kItemWords = 12, kRequestWords = 4;
 static_assert(sizeof(Header) == 4 * kHeaderWords && sizeof(Item) == 4 * kItemWords);

@@ -3,12 +3,6 @@
 #include <algorithm>
 
 namespace kiln::attention {
-namespace {
-
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-
-}  // namespace
-
 Line::Line(const KernelShape& shape, const Limits& limits, std::int64_t total, std::int32_t* out)
     : shape_(shape),
       limits_(limits),

@@ -14,8 +14,6 @@
 namespace kiln::attention {
 namespace {
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-
 /// Of all tiles of one kv head.
 std::int64_t head_cost(const KernelShape& shape, const Tiles& tiles) {
   const std::int64_t count = tiles.count();

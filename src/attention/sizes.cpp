@@ -8,8 +8,6 @@
 namespace kiln::attention {
 namespace {
 
-constexpr std::int64_t kMost = 0x7fffffff;
-
 void check(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
   throw Error(Errc::invalid_argument, std::string("attention plan: ") + name + " = " + std::to_string(value) +

@@ -88,14 +88,17 @@ struct AttentionPlan {
   }
 };
 
-// Partial results in the workspace: o [2 * workers][ROWS][DV], then lse [2 * workers][ROWS] (base 2), all f32: 8 * workers * ROWS * (DV + 1) bytes.
-template <int ROWS, int DV>
+// Partial results in the workspace: rows [2 * workers][ROWS][WIDTH], then a shift [2 * workers][ROWS] of each (base 2), all f32: 8 * workers * ROWS * (WIDTH + 1) bytes. What
+// a row holds is the kernel's own; attn_decode_paged has the shift in it, and none behind.
+template <int ROWS, int WIDTH>
 struct AttentionSlots {
   f32* workspace;
   i32 workers;
 
-  __device__ __forceinline__ f32* o(i32 slot) const { return workspace + static_cast<i64>(slot) * (ROWS * DV); }
-  __device__ __forceinline__ f32* lse(i32 slot) const { return workspace + 2 * static_cast<i64>(workers) * (ROWS * DV) + static_cast<i64>(slot) * ROWS; }
+  __device__ __forceinline__ f32* rows(i32 slot) const { return workspace + static_cast<i64>(slot) * (ROWS * WIDTH); }
+  __device__ __forceinline__ f32* shifts(i32 slot) const {
+    return workspace + 2 * static_cast<i64>(workers) * (ROWS * WIDTH) + static_cast<i64>(slot) * ROWS;
+  }
 };
 
 }  // namespace kiln

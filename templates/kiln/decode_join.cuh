@@ -90,7 +90,7 @@ struct DecodeParts {
   static constexpr int ROW = DV + 4;
   AttentionSlots<GROUP, ROW> slots;
 
-  __device__ __forceinline__ f32* row(i32 slot, int row) const { return slots.o(slot) + row * ROW; }
+  __device__ __forceinline__ f32* row(i32 slot, int row) const { return slots.rows(slot) + row * ROW; }
 
   __device__ __forceinline__ void save_sum(i32 slot, int column, f32 shift, f32 sum) const {
     const f32 both[2] = {shift, sum};
