@@ -52,10 +52,12 @@ struct PagedRing {
   const int warp, warps, lane, group;
   const i32 window_left;
   const i32 step_pages, step_entries;              // a step of all warps: whole pages, and tokens of the next one
-  i32 item, items_end;                             // those that are not yet begun
+  i32 item, items_end;                             // those that are not yet begun;
+  i32 following = -1;                              // and one more behind them
   i32 at = 0, end = 0;                             // tokens of the item: those of the next step begin at `at`
   i32 table = 0, head = 0, entry = 0, number = 0;  // of this lane's token: its page's place in indices, its place in the page, the page
   i32 rows = 0;                                    // tokens that the published step has; any more are zeros
+  u32 bubbles = 0;                                 // stages without a step, as no item was known: bit by bit
 
   __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const AttentionPlan& plan, Shared& shared, int warp, int warps, int lane, int group,
                                        i32 window_left, i32 items_begin, i32 items_end)
@@ -82,12 +84,20 @@ struct PagedRing {
   // last item.
   __device__ __forceinline__ void copy_keys(int stage) {
     publish();
+    if (stage >= 0) bubbles = (bubbles & ~(1u << stage)) | (rows > 0 ? 0u : 1u << stage);
     copy<Keys>(shared.keys[stage], cache.k, [&](const Place& place) { return place.k; });
   }
   __device__ __forceinline__ void copy_values(int stage) {
     copy<Values>(shared.values[stage], cache.v, [&](const Place& place) { return place.v; });
     __syncwarp();  // places are written again
   }
+
+  // The item behind all that are known, or -1. Once it was reached, the next one may be said.
+  __device__ __forceinline__ void follow(i32 next) {
+    following = next;
+    if (at >= end) next_item();
+  }
+  __device__ __forceinline__ bool is_bubble(int stage) const { return (bubbles >> stage & 1) != 0; }
 
   // Until the oldest group has arrived, in all lanes: two follow each other in every step.
   __device__ __forceinline__ void wait() const {
@@ -98,8 +108,10 @@ struct PagedRing {
  private:
   __device__ __forceinline__ void next_item() {
     at = end = 0;
-    while (item < items_end) {
-      const AttentionItem next = plan.item(item++);
+    while (item < items_end || following >= 0) {
+      const bool own = item < items_end;
+      const AttentionItem next = plan.item(own ? item++ : following);
+      if (!own) following = -1;
       const DecodeRange range(next, group, window_left);
       at = range.begin + warp * ROWS;
       end = range.end;

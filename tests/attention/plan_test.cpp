@@ -101,22 +101,42 @@ TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
   EXPECT_EQ(split.item(1).kv_end, 3);
 }
 
+TEST(AttentionPlan, TheEndOfALongLineIsSpareAndEverFiner) {
+  const KernelShape shape{
+      .tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 0, .min_units = 1, .spare = 3};
+  const Indptr kv{0, 64 * 320};
+  const Limits limits{.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 4};
+  const Planned plan(shape, limits, {.requests = 1, .kv_indptr = kv.data()});
+  // 320 units: 50 for each worker; then rounds of 15, 7 or 8, and 7 or 8 units.
+  std::vector<std::int64_t> units;
+  for (const PlannedItem& item : plan.items()) units.push_back(units_of(shape, item));
+  EXPECT_EQ(units,
+            (std::vector<std::int64_t>{50, 50, 50, 50, 15, 15, 15, 15, 7, 8, 7, 8, 7, 8, 7, 8}));
+  for (std::int64_t w = 0; w < 4; ++w) EXPECT_EQ(plan.items_of(w).size(), 1u);
+  EXPECT_EQ(plan.begin(4), 4);
+  EXPECT_EQ(plan.summary.slots, 16);
+  const Indptr less{0, 64 * 31};  // not eight units for each worker
+  const Planned shared_out(shape, limits, {.requests = 1, .kv_indptr = less.data()});
+  EXPECT_EQ(shared_out.summary.items, 4);
+  EXPECT_EQ(shared_out.begin(4), 4);
+}
+
 TEST(AttentionPlan, NothingToDoIsAPlanWithoutItems) {
   const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8};
   const Limits limits{.max_requests = 3, .max_tokens = 3, .kv_heads = 2, .workers = 5};
   const Planned none(shape, limits, {});
   EXPECT_EQ(none.summary.items, 0);
-  EXPECT_EQ(none.word(2), 0);
+  EXPECT_EQ(none.word(4), 0);
   const Indptr empty{4, 4, 4}, kv{0, 7, 9};
   const Planned no_tokens(shape, limits, {.requests = 2, .qo_indptr = empty.data(), .kv_indptr = kv.data()});
   EXPECT_EQ(no_tokens.summary.items, 0);
-  EXPECT_EQ(no_tokens.word(2), 2);
+  EXPECT_EQ(no_tokens.word(4), 2);
   for (std::int64_t w = 0; w <= 5; ++w) EXPECT_EQ(no_tokens.begin(w), 0);
 }
 
 TEST(AttentionPlan, LengthsAsLargeAsTheyCanBeDoNotOverflow) {
   const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_units = 1};
-  constexpr std::int32_t most = 0x7fffffff;
+  constexpr std::int32_t most = (1 << 30) - 1;
   const Indptr kv{0, most}, qo{0, 3};
   const Planned plan(shape, {.max_requests = 1, .max_tokens = 3, .kv_heads = 65536, .workers = kMaxWorkers},
                      {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
