@@ -19,10 +19,10 @@ struct DecodeShared {
   typename PagedRing<KV, D, DV, ROWS, STAGES>::Shared ring[WARPS];
   DecodeQueries<T, KV, D, GROUP, WARPS> queries;
   DecodeJoin<DV, GROUP, WARPS> join;
-  i32 last, next;
+  i32 last;
 };
 
-template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES, int WARPS, int BLOCKS, int SPARE>
+template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES, int WARPS, int BLOCKS>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices, i32* plan, f32* workspace, i32 workers, i32 kv_heads,
                       i32 page_size, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k_page, i64 stride_k_slot, i64 stride_k_head,
@@ -36,22 +36,19 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
 
-  const AttentionPlan work{plan, workers, SPARE};
-  const DecodeParts<DV, GROUP, THREADS> parts{{workspace, 2 * workers * (1 + SPARE)}};
+  const AttentionPlan work{plan, workers};
+  const DecodeParts<DV, GROUP, THREADS> parts{{workspace, workers}};
   const PagedCache<KV> cache{
       k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
   work.prefetch();
   pdl_wait();
-  const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x), spare_begin = work.begin(workers), spare_end = work.items();
-  work.require(attention_made_for(GROUP, ROWS * WARPS, GROUP, true, SPARE), kv_heads, window_left);
-  if (items_begin == items_end) return;
+  const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
+  work.require(attention_made_for(GROUP, ROWS * WARPS, GROUP, true), kv_heads, window_left);
   Ring ring(cache, work, shared.ring[warp], warp, WARPS, lane, GROUP, window_left, items_begin, items_end);
   int stage = 0;
-  i32 taken = work.first_taken(spare_begin, spare_end);  // thread 0's: the spare item behind the next one
 
 #pragma unroll 1
-  for (i32 i = items_begin; i >= 0;) {  // the block's own items, then spare ones
-    const bool spare = i >= spare_begin, last_of_own = i + 1 == items_end;
+  for (i32 i = items_begin; i < items_end; ++i) {
     const AttentionItem item = work.item(i);
     const DecodeRange range(item, GROUP, window_left);
     const i32 own_token = item.first_row / GROUP;
@@ -59,24 +56,12 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const f32 k_unit = load_scale<KV>(k_scale, stride_scale, item.kv_head) * product_unit<KV>();
     const f32 v_unit = load_scale<KV>(v_scale, stride_scale, item.kv_head) * product_unit<KV>();
     shared.queries.load_from(q + token * stride_q + first_head * stride_q_head, stride_q_head, warp, lane);
-    if (thread == 0) shared.next = taken;
     __syncthreads();
-    const i32 next = spare || last_of_own ? shared.next : i + 1;
-    if (spare || i == items_begin) ring.follow(shared.next);
-    i32 asked = 0;
-    if (thread == 0 && (spare || last_of_own) && next >= 0) asked = work.ask();
     Rows rows(typename Rows::Logits(softmax_scale(sm_scale, D) * k_unit, soft_cap), own_token, shared.queries.factor, alibi_slopes + first_head, lane);
 
     const u32 queries = shared.queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
 #pragma unroll 1
     for (i32 at = range.begin + warp * ROWS; at < range.end; at += WARPS * ROWS) {
-      while (ring.is_bubble(stage)) {
-        ring.wait();
-        ring.copy_keys(stage);
-        ring.wait();
-        ring.copy_values(stage);
-        stage = stage + 1 == STAGES ? 0 : stage + 1;
-      }
       ring.wait();
       rows.template multiply_keys<decltype(shared.queries)>(shared_address(shared.ring[warp].keys[stage]) + key_place, queries);
       __syncwarp();  // all lanes have read the keys
@@ -88,8 +73,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       ring.copy_values(stage);
       stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
-    if (next < 0) pdl_launch_dependents();
-    if (thread == 0 && (spare || last_of_own)) taken = next >= 0 ? work.answer(asked, spare_begin, spare_end) : -1;
+    if (i + 1 == items_end) pdl_launch_dependents();
     shared.join.join(rows, typename Ring::Values{}, v_unit, warp, lane);
 
     T* const o_item = o + token * stride_o + first_head * stride_o_head;
@@ -105,7 +89,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     for (int j = thread; j < GROUP * DV / 8; j += THREADS) {
       const int row = j / (DV / 8), column = j % (DV / 8) * 8;
       f32 v[8];
-      widen(load_shared<8>(&shared.join.output[row][column]), v);
+      shared.join.mean(row, column, v);
       if (item.whole()) {
         store(o_item + row * stride_o_head + column, narrow<T>(v));
       } else {
@@ -116,7 +100,6 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       parts.merge(
           item, [&](int row, int column, const f32(&v)[4]) { store(o_item + row * stride_o_head + column, narrow<T>(v)); }, write_lse);
     }
-    i = next;
   }
 }
 

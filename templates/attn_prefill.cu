@@ -25,10 +25,10 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const u32 blocks = shared_address(shared) + Tile::Q_BYTES;                 // STAGES times k and v
   const LogitTransform<SOFT_CAP, ALIBI> transform(softmax_scale(sm_scale, D), soft_cap);
   const AttentionPlan work{plan, workers};
-  const typename Tile::Slots slots{workspace, 2 * workers};
+  const typename Tile::Slots slots{workspace, workers};
 
   pdl_wait();
-  work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, 0), kv_heads, window_left);
+  work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK), kv_heads, window_left);
   for (i32 i = work.begin(blockIdx.x); i < work.end(blockIdx.x); ++i) {
     Tile tile;
     {

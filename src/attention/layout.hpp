@@ -26,24 +26,20 @@ constexpr std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>
 inline constexpr std::int64_t kHeaderWords = 16, kItemWords = 12, kRequestWords = 4;
 static_assert(sizeof(Header) == 4 * kHeaderWords && sizeof(Item) == 4 * kItemWords);
 
-/// Of n + 1: whole 16 bytes, so that items are aligned.
-constexpr std::int64_t table_words(std::int64_t n) { return (n + 1 + 3) / 4 * 4; }
+/// Of the workers' first items, and of the counters: whole 16 bytes, so that items are aligned.
+constexpr std::int64_t table_words(std::int64_t workers) { return (workers + 1 + 3) / 4 * 4; }
 constexpr std::int64_t workers_at() { return kHeaderWords; }
-/// Of two slots each, and of the spare items that were taken.
 constexpr std::int64_t counters_at(std::int64_t workers) { return kHeaderWords + table_words(workers); }
-constexpr std::int64_t items_at(std::int64_t workers, std::int64_t spare) {
-  return counters_at(workers) + table_words(workers * (1 + spare));
-}
+constexpr std::int64_t items_at(std::int64_t workers) { return kHeaderWords + 2 * table_words(workers); }
 
 /// What a kernel fixes, in a word: a plan is for kernels that have the same one.
-constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group, bool causal,
-                                std::int64_t spare) {
-  const auto mixed = ((static_cast<std::uint32_t>(tile_rows) * 65599 + static_cast<std::uint32_t>(tile_kv)) *
-                          65599 +
-                      static_cast<std::uint32_t>(group)) *
-                     64;
-  return static_cast<std::int32_t>((mixed + (causal ? 32u : 0u) + static_cast<std::uint32_t>(spare)) ^
-                                   0x4b415450u);
+constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group,
+                                bool causal) {
+  const auto mixed =
+      ((static_cast<std::uint32_t>(tile_rows) * 65599 + static_cast<std::uint32_t>(tile_kv)) * 65599 +
+       static_cast<std::uint32_t>(group)) *
+      2;
+  return static_cast<std::int32_t>((mixed + (causal ? 1u : 0u)) ^ 0x4b415450u);
 }
 
 }  // namespace kiln::attention

@@ -30,15 +30,15 @@ class Line {
 
   std::int64_t items() const { return items_written_; }
   std::int64_t slots() const { return slots_; }
-  std::int64_t workers() const { return workers_; }  ///< that have a share of their own
+  std::int64_t workers() const { return workers_; }      ///< that have a share
+  std::int64_t min_units() const { return min_units_; }  ///< of a part of this line
 
  private:
   struct Cut {
-    std::int64_t share, at;  ///< the share that begins here, and the units of the tile before it
+    std::int64_t worker, at;  ///< the worker that begins here, and the units of the tile before it
   };
 
   void next_cut();
-  void begin_spares();
   /// Field by field: a copy of what was just set in pieces would wait for these stores.
   void put(const Item& item) {
     Item& out = items_[items_written_++];
@@ -53,16 +53,13 @@ class Line {
 
   const KernelShape& shape_;
   const Limits& limits_;
-  const std::int64_t total_, workers_;
-  std::int64_t shares_;        ///< the workers', then spare ones
-  std::int64_t share_, rest_;  ///< of as many shares as there are workers: together share * workers + rest
+  const std::int64_t total_, min_units_, workers_, share_, rest_;  ///< total = share * workers + rest
   std::int32_t* const first_items_;
   Item* const items_;
   std::vector<Cut> cuts_;  ///< those of the tile that is being split
   std::int64_t position_ = 0;
-  std::int64_t next_ = 0, cut_ = 0;   ///< the next share to begin, and where
-  std::int64_t behind_ = 0;           ///< of cut_, in 1 / workers
-  std::int64_t spares_begin_, round_ = 0;  ///< where so many spare shares begin, in rounds of one for each worker
+  std::int64_t worker_ = 0, cut_ = 0;  ///< the next worker to begin, and where
+  std::int64_t behind_ = 0;            ///< of cut_, in 1 / workers
   std::int64_t items_written_ = 0, slots_ = 0;
 };
 

@@ -39,7 +39,7 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
   }
 
   std::memset(out.data() + counters_at(limits.workers), 0,
-              4 * static_cast<std::size_t>(table_words(limits.workers * (1 + shape.spare))));
+              4 * static_cast<std::size_t>(table_words(limits.workers)));
   Line line(shape, limits, total, out.data());
   std::vector<KvRange> ranges;
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -71,18 +71,17 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
   }
   line.finish();
 
-  const std::int64_t requests_at = items_at(limits.workers, shape.spare) + line.items() * kItemWords;
-  const Header header{
-      .made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal, shape.spare),
-      .workers = narrow(limits.workers),
-      .kv_heads = narrow(limits.kv_heads),
-      .window_left = narrow(std::min(lengths.window_left, kMost)),
-      .requests = narrow(lengths.requests),
-      .tokens = narrow(tokens),
-      .items = narrow(line.items()),
-      .slots = narrow(line.slots()),
-      .requests_at = narrow(requests_at),
-      .reserved = {}};
+  const std::int64_t requests_at = items_at(limits.workers) + line.items() * kItemWords;
+  const Header header{.made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal),
+                      .workers = narrow(limits.workers),
+                      .kv_heads = narrow(limits.kv_heads),
+                      .window_left = narrow(std::min(lengths.window_left, kMost)),
+                      .requests = narrow(lengths.requests),
+                      .tokens = narrow(tokens),
+                      .items = narrow(line.items()),
+                      .slots = narrow(line.slots()),
+                      .requests_at = narrow(requests_at),
+                      .reserved = {}};
   std::memcpy(out.data(), &header, sizeof header);
   if (!requests.empty())
     std::memcpy(out.data() + requests_at, requests.data(), requests.size() * sizeof(Request));

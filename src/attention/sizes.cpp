@@ -23,7 +23,7 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
   check("group", shape.group, 1, 65536);
   check("tile_cost", shape.tile_cost, 0, 65536);
   check("min_units", shape.min_units, 1, 65536);
-  check("spare", shape.spare, 0, kMaxSpare);
+  check("short_units", shape.short_units, 0, shape.min_units);
   check("max_requests", limits.max_requests, 1, kMost);
   check("kv_heads", limits.kv_heads, 1, 65536);
   check("workers", limits.workers, 1, kMaxWorkers);
@@ -31,10 +31,9 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
   check("max_tokens", limits.max_tokens, 1, (kMost - shape.tile_rows) / shape.group);
   const std::int64_t with_tokens = std::min(limits.max_requests, limits.max_tokens);
   const std::int64_t tiles = limits.max_tokens * shape.group / shape.tile_rows + with_tokens;
-  const std::int64_t shares = limits.workers * (1 + shape.spare);
-  const std::int64_t items = tiles * limits.kv_heads + shares;  // below 2^49
+  const std::int64_t items = tiles * limits.kv_heads + limits.workers;  // below 2^49
   const std::int64_t words =
-      items_at(limits.workers, shape.spare) + items * kItemWords + limits.max_requests * kRequestWords;
+      items_at(limits.workers) + items * kItemWords + limits.max_requests * kRequestWords;
   if (words > kMost)
     throw Error(Errc::invalid_argument, "attention plan: max_tokens = " + std::to_string(limits.max_tokens) +
                                             ", max_requests = " + std::to_string(limits.max_requests) +

@@ -145,7 +145,7 @@ std::uint64_t LoadedKernel::checked_conversions(const kiln_arg_type* types, std:
                       : is_integer(want)    ? integer
                       : !extra && arguments[i].type.is_float()
                           ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
-                                            : have == KILN_ARG_BYTES && size == argument_bytes(i);
+                          : have == KILN_ARG_BYTES && size == argument_bytes(i);
     if (!good) {
       std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
       if (!extra && want == Kind::structure && arguments[i].type.size() == 0)
@@ -282,8 +282,8 @@ void LoadedKernel::fail_requirement(const source::Requirement& broken, const Pre
   }
   std::copy_n(out.slots.begin() + layout.runtime_slot(0), layout.runtime,
               slots.begin() + layout.runtime_slot(0));
-  fail(Errc::requirement,
-       source::render_message(manifest(), broken.message, slots, floats) + " (" + broken.expression.text() + ")");
+  fail(Errc::requirement, source::render_message(manifest(), broken.message, slots, floats) + " (" +
+                              broken.expression.text() + ")");
 }
 
 void LoadedKernel::prepare(const kiln_arg_type* types, const void* const* data, std::size_t count,

@@ -52,12 +52,11 @@ struct PagedRing {
   const int warp, warps, lane, group;
   const i32 window_left;
   const i32 step_pages, step_entries;              // a step of all warps: whole pages, and tokens of the next one
-  i32 item, items_end;                             // those that are not yet begun;
-  i32 following = -1;                              // and one more behind them
+  i32 item, items_end;                             // those that are not yet begun
   i32 at = 0, end = 0;                             // tokens of the item: those of the next step begin at `at`
   i32 table = 0, head = 0, entry = 0, number = 0;  // of this lane's token: its page's place in indices, its place in the page, the page
   i32 rows = 0;                                    // tokens that the published step has; any more are zeros
-  u32 bubbles = 0;                                 // stages without a step, as no item was known: bit by bit
+  bool in_line = false;                            // each 16 of them follow each other in a page
 
   __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const AttentionPlan& plan, Shared& shared, int warp, int warps, int lane, int group,
                                        i32 window_left, i32 items_begin, i32 items_end)
@@ -84,20 +83,12 @@ struct PagedRing {
   // last item.
   __device__ __forceinline__ void copy_keys(int stage) {
     publish();
-    if (stage >= 0) bubbles = (bubbles & ~(1u << stage)) | (rows > 0 ? 0u : 1u << stage);
-    copy<Keys>(shared.keys[stage], cache.k, [&](const Place& place) { return place.k; });
+    copy<Keys>(shared.keys[stage], cache.k, cache.k_stride.slot, [&](const Place& place) { return place.k; });
   }
   __device__ __forceinline__ void copy_values(int stage) {
-    copy<Values>(shared.values[stage], cache.v, [&](const Place& place) { return place.v; });
+    copy<Values>(shared.values[stage], cache.v, cache.v_stride.slot, [&](const Place& place) { return place.v; });
     __syncwarp();  // places are written again
   }
-
-  // The item behind all that are known, or -1. Once it was reached, the next one may be said.
-  __device__ __forceinline__ void follow(i32 next) {
-    following = next;
-    if (at >= end) next_item();
-  }
-  __device__ __forceinline__ bool is_bubble(int stage) const { return (bubbles >> stage & 1) != 0; }
 
   // Until the oldest group has arrived, in all lanes: two follow each other in every step.
   __device__ __forceinline__ void wait() const {
@@ -108,10 +99,8 @@ struct PagedRing {
  private:
   __device__ __forceinline__ void next_item() {
     at = end = 0;
-    while (item < items_end || following >= 0) {
-      const bool own = item < items_end;
-      const AttentionItem next = plan.item(own ? item++ : following);
-      if (!own) following = -1;
+    while (item < items_end) {
+      const AttentionItem next = plan.item(item++);
       const DecodeRange range(next, group, window_left);
       at = range.begin + warp * ROWS;
       end = range.end;
@@ -134,6 +123,7 @@ struct PagedRing {
   // The places of a step's tokens, for all lanes; and on to the next step.
   __device__ __forceinline__ void publish() {
     rows = end - at;
+    in_line = (at | cache.page_size) % 16 == 0;
     if (lane < ROWS && rows > 0) {
       const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + head * s.head; };
       shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
@@ -150,14 +140,26 @@ struct PagedRing {
     }
   }
 
+  // `slot`: elements from a token of a page to the next.
   template <typename Tile, typename Offset>
-  __device__ __forceinline__ void copy(u8* stage, const KV* base, Offset offset) const {
-    if (rows > 0) {
-      const u32 to = shared_address(stage);
+  __device__ __forceinline__ void copy(u8* stage, const KV* base, i64 slot, Offset offset) const {
+    constexpr int EACH = 16 / static_cast<int>(sizeof(KV));  // elements of a chunk
+    const u32 to = shared_address(stage);
+    if (32 % Tile::CHUNKS == 0 && in_line && rows > 0) {  // a third of the instructions
+      constexpr int AT_ONCE = static_cast<int>(ceil_div(32, Tile::CHUNKS));
+      const int first = lane / Tile::CHUNKS, chunk = lane % Tile::CHUNKS;
+#pragma unroll
+      for (int line = 0; line < ROWS; line += 16) {
+        const KV* from = base + offset(shared.places[line]) + first * slot + chunk * EACH;
+#pragma unroll
+        for (int row = line; row < line + 16; row += AT_ONCE, from += AT_ONCE * slot)
+          copy_async_or_zero(to + Tile::offset(row + first, chunk), from, row + first < rows);
+      }
+    } else if (rows > 0) {
 #pragma unroll 4  // of all, addresses would take 30 registers
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;
-        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(shared.places[row]) + chunk * (16 / static_cast<int>(sizeof(KV))), row < rows);
+        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(shared.places[row]) + chunk * EACH, row < rows);
       }
     }
     copy_async_commit();

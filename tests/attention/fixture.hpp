@@ -22,18 +22,16 @@ class Planned {
   static constexpr std::int32_t kUntouched = 0x7eadbeef;
 
   Planned(const KernelShape& shape, const Limits& limits, const Lengths& lengths)
-      : limits_(limits), spare_(shape.spare), words_(static_cast<std::size_t>(plan_words(shape, limits)) + 8, kUntouched) {
+      : limits_(limits), words_(static_cast<std::size_t>(plan_words(shape, limits)) + 8, kUntouched) {
     summary = plan(shape, limits, lengths, std::span(words_).first(words_.size() - 8));
   }
 
   std::int32_t word(std::int64_t i) const { return words_.at(static_cast<std::size_t>(i)); }
   std::int64_t table() const { return (limits_.workers + 4) / 4 * 4; }
-  std::int64_t counters() const { return (limits_.workers * (1 + spare_) + 4) / 4 * 4; }
-  std::int64_t items_at() const { return 16 + table() + counters(); }
   std::int64_t begin(std::int64_t worker) const { return word(16 + worker); }
   std::int32_t counter(std::int64_t i) const { return word(16 + table() + i); }
   PlannedItem item(std::int64_t i) const {
-    const auto at = [&](std::int64_t field) { return word(items_at() + 12 * i + field); };
+    const auto at = [&](std::int64_t field) { return word(16 + 2 * table() + 12 * i + field); };
     return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
   }
   std::vector<PlannedItem> items() const {
@@ -56,7 +54,6 @@ class Planned {
 
  private:
   const Limits limits_;
-  const std::int64_t spare_;
   std::vector<std::int32_t> words_;
 };
 

@@ -74,40 +74,34 @@ TEST(AttentionLayout, HostAndDeviceHaveTheSameFields) {
 TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
   const std::string text = device_header();
   EXPECT_NE(text.find("HEADER = 16, ITEM = 12"), std::string::npos);
-  EXPECT_NE(text.find("HEADER + (workers + 1 + 3) / 4 * 4"), std::string::npos);
-  EXPECT_NE(text.find("counters_at() + (workers * (1 + spare) + 1 + 3) / 4 * 4"), std::string::npos);
+  EXPECT_NE(text.find("(workers + 1 + 3) / 4 * 4"), std::string::npos);
   EXPECT_EQ(workers_at(), 16);
   for (const std::int64_t workers : {1, 2, 3, 4, 132, 65535}) {
     EXPECT_EQ(table_words(workers), (workers + 1 + 3) / 4 * 4);
     EXPECT_EQ(counters_at(workers), 16 + table_words(workers));
-    for (const std::int64_t spare : {0, 3}) {
-      EXPECT_EQ(items_at(workers, spare),
-                16 + table_words(workers) + (workers * (1 + spare) + 1 + 3) / 4 * 4);
-      EXPECT_EQ(items_at(workers, spare) % 4, 0) << "16 bytes";
-    }
+    EXPECT_EQ(items_at(workers), 16 + 2 * table_words(workers));
+    EXPECT_EQ(items_at(workers) % 4, 0) << "16 bytes";
   }
 }
 
 TEST(AttentionLayout, TheWordOfWhatAKernelFixesIsTheDevices) {
   const std::string text = device_header();
-  EXPECT_NE(text.find("(((tile_rows * 65599 + tile_kv) * 65599 + group) * 64 + (causal ? 32 : 0) + spare) ^ "
-                      "0x4b415450"),
-            std::string::npos);
-  const auto device = [](std::uint32_t rows, std::uint32_t kv, std::uint32_t group, bool causal,
-                         std::uint32_t spare) {
-    return static_cast<std::int32_t>(
-        (((rows * 65599 + kv) * 65599 + group) * 64 + (causal ? 32 : 0) + spare) ^ 0x4b415450);
+  EXPECT_NE(
+      text.find("(((tile_rows * 65599 + tile_kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^ 0x4b415450"),
+      std::string::npos);
+  const auto device = [](std::uint32_t rows, std::uint32_t kv, std::uint32_t group, bool causal) {
+    return static_cast<std::int32_t>((((rows * 65599 + kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^
+                                     0x4b415450);
   };
   std::set<std::int32_t> words;
   int kernels = 0;
   for (const std::uint32_t rows : {1, 4, 16, 64, 128, 256})
     for (const std::uint32_t kv : {16, 32, 64, 128, 256})
       for (const std::uint32_t group : {1, 2, 3, 4, 8, 16})
-        for (const bool causal : {false, true})
-          for (const std::uint32_t spare : {0, 3}) {
-            EXPECT_EQ(made_for(rows, kv, group, causal, spare), device(rows, kv, group, causal, spare));
-            words.insert(made_for(rows, kv, group, causal, spare)), ++kernels;
-          }
+        for (const bool causal : {false, true}) {
+          EXPECT_EQ(made_for(rows, kv, group, causal), device(rows, kv, group, causal));
+          words.insert(made_for(rows, kv, group, causal)), ++kernels;
+        }
   EXPECT_EQ(std::ssize(words), kernels) << "two kernels with one word";
 }
 

@@ -86,6 +86,21 @@ TEST(AttentionPlan, ShortBatchesUseFewerWorkers) {
   EXPECT_EQ(plan.begin(100), 2);
 }
 
+TEST(AttentionPlan, VeryShortBatchesUseAThirdOfTheWorkersWithSmallerParts) {
+  const KernelShape shape{
+      .tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 1, .min_units = 4, .short_units = 1};
+  const Limits limits{.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 12};
+  const auto workers = [&](std::int32_t units) {
+    const Indptr kv{0, 64 * units};
+    return Planned(shape, limits, {.requests = 1, .kv_indptr = kv.data()}).summary.workers;
+  };
+  EXPECT_EQ(workers(3), 2);   // 4 of the line, of 1 + 1 at least
+  EXPECT_EQ(workers(7), 4);   // not more than a third
+  EXPECT_EQ(workers(14), 4);  // 15 are three shares of 4 + 1
+  EXPECT_EQ(workers(19), 4);  // of which there are four, a third, from here on
+  EXPECT_EQ(workers(59), 12);
+}
+
 TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
   const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_units = 3};
   // Two tiles of 10 and 14: half of the line is 12, two units into the second tile.
@@ -99,26 +114,6 @@ TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
                       {.requests = 2, .kv_indptr = later.data()});
   EXPECT_EQ(split.summary.slots, 2);
   EXPECT_EQ(split.item(1).kv_end, 3);
-}
-
-TEST(AttentionPlan, TheEndOfALongLineIsSpareAndEverFiner) {
-  const KernelShape shape{
-      .tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 0, .min_units = 1, .spare = 3};
-  const Indptr kv{0, 64 * 320};
-  const Limits limits{.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 4};
-  const Planned plan(shape, limits, {.requests = 1, .kv_indptr = kv.data()});
-  // 320 units: 50 for each worker; then rounds of 15, 7 or 8, and 7 or 8 units.
-  std::vector<std::int64_t> units;
-  for (const PlannedItem& item : plan.items()) units.push_back(units_of(shape, item));
-  EXPECT_EQ(units,
-            (std::vector<std::int64_t>{50, 50, 50, 50, 15, 15, 15, 15, 7, 8, 7, 8, 7, 8, 7, 8}));
-  for (std::int64_t w = 0; w < 4; ++w) EXPECT_EQ(plan.items_of(w).size(), 1u);
-  EXPECT_EQ(plan.begin(4), 4);
-  EXPECT_EQ(plan.summary.slots, 16);
-  const Indptr less{0, 64 * 31};  // not eight units for each worker
-  const Planned shared_out(shape, limits, {.requests = 1, .kv_indptr = less.data()});
-  EXPECT_EQ(shared_out.summary.items, 4);
-  EXPECT_EQ(shared_out.begin(4), 4);
 }
 
 TEST(AttentionPlan, NothingToDoIsAPlanWithoutItems) {

@@ -118,7 +118,7 @@ TEST_F(AttentionPlan, PlansWithWhatTheManifestSaysOfTheKernel) {
   std::vector<std::int32_t> words(planner.plan_bytes() / 4, -7);
   const Indptr qo{0, 6, 7}, kv{0, 40, 40};
   const auto plan = planner.plan(lengths(qo, kv), words.data());
-  EXPECT_EQ(words[0], attention::made_for(8, 16, 2, true, 0)) << "tile_rows is an export";
+  EXPECT_EQ(words[0], attention::made_for(8, 16, 2, true)) << "tile_rows is an export";
   EXPECT_EQ(words[1], 6) << "workers";
   EXPECT_EQ(words[2], 2) << "kv_heads";
   EXPECT_EQ(words[3], -1) << "window_left";
@@ -155,7 +155,8 @@ TEST_F(AttentionPlan, AZeroedStructAsksForAWindowThatShowsATokenItselfOnly) {
     const AttentionLimits of = limits();
     return kiln_kernel_attention_plan(kernel.handle(), &of, &zeroed, words.data(), 4 * words.size(), nullptr);
   };
-  EXPECT_EQ(plan(attend()), static_cast<kiln_status>(Errc::invalid_argument)) << "without a window it is refused";
+  EXPECT_EQ(plan(attend()), static_cast<kiln_status>(Errc::invalid_argument))
+      << "without a window it is refused";
   EXPECT_EQ(plan(attend(4, true)), KILN_OK);
   EXPECT_EQ(words[3], 0) << "the launch is held to it";
   EXPECT_EQ(AttentionLengths().window_left, -1) << "off, in C++";

@@ -30,7 +30,8 @@ TEST(ManifestRules, Arguments) {
   expect_refused(changed("[\"rows\", \"H\"]", "[\"eps\", \"H\"]"), "shape",
                  {"'eps' cannot be used here: expressions know integers and pointers (and [[require]] "
                   "floating-point numbers), and it is f32"});
-  EXPECT_TRUE(parse(with("[[require]]\nexpr = \"eps > 0\"\nmessage = \"{eps}\"\n")).requirements.back().at_launch);
+  EXPECT_TRUE(
+      parse(with("[[require]]\nexpr = \"eps > 0\"\nmessage = \"{eps}\"\n")).requirements.back().at_launch);
   expect_refused(changed("[\"rows\", \"H\"]", "[\"occupancy\", \"H\"]"), "shape",
                  {"'occupancy' cannot be used here: it is known only in [launch]"});
   expect_refused(changed("type = \"ptr<T>\"", "type = \"ptr<T>\"\nvalue = 3"), "value = 3",

@@ -95,11 +95,10 @@ TEST_F(AttnDecodePagedTest, AttendsToThePagesOfEachRequestAndMergesItsParts) {
   const DeviceArray q_device(*driver_, q), k_device(*driver_, k), v_device(*driver_, v);
   const DeviceArray indices_device(*driver_, indices());
   const attention::KernelShape& shape = pair.kernel->attention().shape;
-  const auto slots = static_cast<std::size_t>(2 * kWorkers * (1 + shape.spare));
   for (const int window_left : {-1, 20}) {
     const Want want = expected(q, k, v, window_left);
     const DeviceArray plan_device(*driver_, plan(shape, window_left));
-    const DeviceArray workspace(*driver_, std::vector<float>(slots * kGroup * (kD + 4), NAN));
+    const DeviceArray workspace(*driver_, std::vector<float>(2 * kWorkers * kGroup * (kD + 4), NAN));
     const DeviceArray o(*driver_, std::vector<std::uint16_t>(want.o.size(), kNan));
     const DeviceArray lse(*driver_, std::vector<float>(want.lse.size(), 1.0f));
     const DeviceArray o_double(*driver_, std::vector<double>(want.o.size(), NAN));

@@ -111,8 +111,7 @@ std::vector<Parameter> RunCase::values() const {
     char number[32];
     std::snprintf(number, sizeof number, "%g", floats_[i]);
     const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
-    out.push_back(
-        {arguments[i].name, arguments[i].type.is_float() ? number : std::to_string(slots_[slot])});
+    out.push_back({arguments[i].name, arguments[i].type.is_float() ? number : std::to_string(slots_[slot])});
   }
   for (const auto* values : {&manifest().runtime, &manifest().run_values}) {
     for (const source::RuntimeValueSpec& value : *values)
