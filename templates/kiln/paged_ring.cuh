@@ -145,7 +145,7 @@ struct PagedRing {
   __device__ __forceinline__ void copy(u8* stage, const KV* base, i64 slot, Offset offset) const {
     constexpr int EACH = 16 / static_cast<int>(sizeof(KV));  // elements of a chunk
     const u32 to = shared_address(stage);
-    if (32 % Tile::CHUNKS == 0 && in_line && rows > 0) {  // a third of the instructions
+    if (32 % Tile::CHUNKS == 0 && in_line && rows > 0) {  // fewer instructions: an address for 16 rows
       constexpr int AT_ONCE = static_cast<int>(ceil_div(32, Tile::CHUNKS));
       const int first = lane / Tile::CHUNKS, chunk = lane % Tile::CHUNKS;
 #pragma unroll
