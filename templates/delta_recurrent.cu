@@ -17,7 +17,7 @@ namespace kiln {
 template <typename TILE, int LANES, int COLS, Gate GATE>
 __host__ __device__ constexpr int warps_of_an_sm() {
   constexpr int held = TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of the state, k, q and the decay, by a thread
-  return held <= 64 ? 16 : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12 : 8;
+  return held <= 64 && GATE != Gate::key ? 16 : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12 : 8;
 }
 
 // REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * value_heads *
