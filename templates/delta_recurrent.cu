@@ -6,7 +6,6 @@
 // steps (DeltaSteps, StepMakers). One token is the same with one step: a stream of the state.
 #include "kiln/delta_steps.cuh"
 #include "kiln/pdl.cuh"
-#include "kiln/sequences.cuh"
 #include "kiln/state_tile.cuh"
 #include "kiln/step_makers.cuh"
 #include "kiln/sum_beside.cuh"
@@ -34,7 +33,7 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   const StepMakers makers(tokens > sequences);
   const int columns = Tile::COLUMNS * makers.warps;  // of a block
   const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
-  const int value_head = state % value_heads;
+  const int sequence = state / value_heads, value_head = state % value_heads;
   const int first_column = blockIdx.x % slices * columns, warp_column = threadIdx.y * Tile::COLUMNS;
   const int local = warp_column + Tile::column(), out_column = first_column + warp_column + Tile::summed_column();
   const int column = makers.idle ? V : first_column + local;
@@ -42,8 +41,8 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
-  const Sequence span = sequence(cu_seqlens, state / value_heads, tokens / sequences);
-  const int begin = span.begin, end = span.end;
+  const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
+  const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
   Steps steps(storage, {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads, value_heads, scale, lower_bound}, value_head, end, first_column, columns);
   if (makers.makes) steps.begin(begin);
   Tile tile;

@@ -23,11 +23,6 @@ __device__ __forceinline__ Sequence sequence(const i64* cu_seqlens, i32 n, i64 l
   }
 }
 
-// The same where only the call says it: null cu_seqlens, one length.
-__device__ __forceinline__ Sequence sequence(const i64* cu_seqlens, i32 n, i64 length) {
-  return cu_seqlens ? sequence<true>(cu_seqlens, n, length) : sequence<false>(nullptr, n, length);
-}
-
 // The sequence that has the token: the last one that begins at it or before it, since those behind which nothing lies are empty.
 // REQUIRES: cu_seqlens[0] <= token < cu_seqlens[sequences].
 __device__ __forceinline__ i32 sequence_of(i64 token, const i64* cu_seqlens, i32 sequences) {
