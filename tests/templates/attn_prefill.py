@@ -312,7 +312,7 @@ def test_what_is_refused():
 def test_a_plan_for_something_else_ends_the_launch():
     """In processes of their own, which lose their context."""
     program = '''
-import sys
+import os, sys
 sys.path.insert(0, %r)
 import torch, attn_prefill as A
 b = A.Batch(A.Options(**%r), [(40, 300)])
@@ -321,7 +321,7 @@ b.launch(plan)
 try:
     torch.cuda.synchronize()
 except RuntimeError as error:
-    sys.exit(7 if "launch failure" in str(error) else 8)
+    os._exit(7 if "launch failure" in str(error) else 8)  # the context is lost: nothing can be given back
 '''
     cases = [({}, {}, 0), ({}, {"causal": False}, 7), ({}, {"d": 64, "TILE_KV": 32}, 7), ({}, {"group": 8, "kv_heads": 1}, 7), ({"window": 100}, {"window": 50}, 7), ({"WINDOW": True}, {"window": 50}, 7)]
     here = str(pathlib.Path(__file__).parent)
