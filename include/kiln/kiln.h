@@ -445,7 +445,10 @@ KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kil
  *
  * A workspace belongs to one launch at a time; it holds nothing between launches and need not be set. A plan
  * may be launched any number of times, one launch after the other, by the kernel that it was made with:
- * another specialisation may have other tiles. */
+ * another specialisation may have other tiles. The shipped kernels compare what a plan was made for (tiles,
+ * group, causality, workers, kv heads, window_left) with their own and the launch's, and end a launch that
+ * does not fit with a trap (CUDA_ERROR_LAUNCH_FAILED at the next synchronisation), which no context survives:
+ * results of other lengths would be worse. */
 
 /* What no batch of a buffer may pass. */
 typedef struct kiln_attention_limits {
@@ -473,7 +476,9 @@ typedef struct kiln_attention_lengths {
   int32_t requests;         /* 0 to max_requests */
   int32_t page_size;        /* kv tokens of a page; 0: k and v are ragged arrays */
   int32_t window_left;      /* a token sees at most so many before its own place; -1: all. A kernel that was
-                               specialised without a window takes -1 only. It is passed to the launch, too */
+                               specialised without a window takes -1 only: a struct of zeros, which asks for a
+                               window that shows a token itself alone, is refused. It is passed to the launch,
+                               too, and a launch with another one traps */
   const int32_t* qo_indptr; /* [requests + 1]: where the tokens of each request begin in q, and the end; null:
                                one token each */
   const int32_t* kv_indptr; /* [requests + 1]: likewise its rows of k and v or, paged, its entries of the page
