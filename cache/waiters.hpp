@@ -18,7 +18,8 @@ namespace kiln::cache {
 
 enum class WaitFor : std::uint32_t {
   flight,  ///< another process's compile of the same key
-  turn     ///< a slot of the host, memory, or its own process's other compiles
+  turn,    ///< a slot of the host, memory, or its own process's other compiles
+  remote   ///< another node's compile
 };
 
 struct Waiter : Asker {

@@ -68,6 +68,7 @@ bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
     ++(result.put == cache::Put::stored ? counters.puts : counters.puts_present);
   else
     ++skipped(counters, result.put);
+  if (p.afterwards) p.afterwards(std::move(p.record));
   return in_store;
 }
 
@@ -146,6 +147,7 @@ void Publisher::hand_over(Publication publication, WhenFull when_full) noexcept 
     warn_skipped("queue full", publication, "records are compiled faster than they can be stored there");
     settle(publication, false);
     ++counters_->skipped_queue_full;
+    if (publication.afterwards) publication.afterwards(std::move(publication.record));
     return;
   }
   if (!queue->thread.joinable()) {
