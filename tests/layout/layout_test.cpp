@@ -31,6 +31,7 @@ const std::vector<Room> kRooms = {
     {"cache", {"base", "values"}},
     {"bundle", {"base", "values"}},
     {"attention", {"base", "values"}},
+    {"remote", {"base", "values"}},
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
     {"runtime", {"api", "compile", "cache", "toolchain", "source", "attention", "base", "values"}},

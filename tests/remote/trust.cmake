@@ -1,0 +1,1 @@
+# Envelopes, rows and leases.
