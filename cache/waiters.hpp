@@ -23,7 +23,7 @@ enum class WaitFor : std::uint32_t {
 };
 
 struct Waiter : Asker {
-  Key key;  ///< of a flight; zero for a turn
+  Key key;  ///< of a flight or of another node's; zero for a turn
   WaitFor wait_for = WaitFor::flight;
   std::int64_t started_unix_ms = 0;  ///< for people
   std::int64_t started_ms = 0;       ///< boot clock

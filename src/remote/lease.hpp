@@ -113,6 +113,11 @@ class Leases {
   /// When `due` has something to say; nothing: not before an answer or a want.
   std::optional<Time> next() const;
 
+  /// It is wanted, and was seen to be another's.
+  bool waits_for_another(const Key& key) const {
+    const auto found = waits_.find(key);
+    return found != waits_.end() && found->second.waited;
+  }
   const LeaseCounts& counts() const noexcept { return counts_; }
   std::size_t waiting() const noexcept { return waits_.size(); }
   std::size_t held() const noexcept { return held_.size(); }

@@ -7,12 +7,16 @@
 
 namespace kiln::remote {
 
+namespace {
+
 /// Of one value, with what the protocol puts around it.
 constexpr std::uint64_t kEntryReply = kMostEnvelope + 64;
 /// Entries in one round trip of commands that fetch many.
 constexpr std::size_t kFetchedAtOnce = 16;
 /// Rows of other toolchains whose entries are fetched in vain before it is a miss.
 constexpr int kMostTried = 4;
+
+}  // namespace
 
 Tier::Tier(TierOptions options, std::shared_ptr<Counts> counts)
     : impl_(std::make_shared<Impl>(std::move(options), std::move(counts))) {}
@@ -148,13 +152,13 @@ std::optional<Entry> Tier::find(const Find& find) noexcept try {
   const Command rows{{"HGETALL", rows_key(find.specialisation)},
                      tag_of(find.specialisation),
                      2 * kMostRows * (kMostRow + 128)};
-  std::vector<Answer> answers = impl_->client.call({rows}, base::Deadline::never());
-  if (answers.empty() || !answers.front()) {
-    count_miss(counts, answers.empty() ? Fault::closed : answers.front().fault);
+  Answer answer = impl_->client.call(rows, base::Deadline::never());
+  if (!answer) {
+    count_miss(counts, answer.fault);
     return std::nullopt;
   }
   std::vector<std::pair<std::string, std::string>> fields;
-  auto& elements = answers.front().reply.elements;
+  auto& elements = answer.reply.elements;
   for (std::size_t i = 0; i + 1 < elements.size(); i += 2)
     fields.emplace_back(std::move(elements[i].text), std::move(elements[i + 1].text));
   RejectionCounts rejected;

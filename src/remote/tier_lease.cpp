@@ -195,7 +195,7 @@ void Tier::Impl::settle(Leasing& leasing) {
 void Tier::Impl::run_leases(Leasing& leasing) noexcept {
   ::pthread_setname_np(::pthread_self(), "kiln-remote");
   std::unique_lock lock(leasing.mutex);
-  const auto server_of = [this](const std::string& tag) { return client.server_of(tag); };
+  const auto server_of = [this](const std::string& tag) { return std::to_string(client.place(tag)); };
   for (;;) try {
       std::vector<LeaseRequest> due = leasing.leases->due(base::Clock::now());
       if (due.empty()) {

@@ -75,8 +75,7 @@ void Tier::Impl::write(Push& push) noexcept try {
     const Command report{{"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", push.row},
                          {},
                          kSmallReply};
-    const auto answers = client.call({report}, deadline);
-    if (!answers.empty() && answers.front()) ++counts->remote_reported;
+    if (client.call(report, deadline)) ++counts->remote_reported;
     return;
   }
   const Entry& entry = push.entry;

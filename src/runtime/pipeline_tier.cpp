@@ -43,8 +43,9 @@ void Pipeline::read_tier(kiln_stats& out) {
   for (const remote::ServerStatus& server : (*made)->client().status()) {
     ++out.remote_servers;
     out.remote_bytes_in += server.bytes_in, out.remote_bytes_out += server.bytes_out;
-    out.remote_p50_ms = std::max(out.remote_p50_ms, server.p50_ms);
-    out.remote_p99_ms = std::max(out.remote_p99_ms, server.p99_ms);
+    const auto ms = [](std::chrono::microseconds us) { return static_cast<double>(us.count()) / 1000; };
+    out.remote_p50_ms = std::max(out.remote_p50_ms, ms(server.round_trip_p50));
+    out.remote_p99_ms = std::max(out.remote_p99_ms, ms(server.round_trip_p99));
     const std::int32_t state = server.breaker == remote::Breaker::State::open      ? KILN_REMOTE_BROKEN
                                : server.breaker == remote::Breaker::State::probing ? KILN_REMOTE_PROBING
                                                                                    : KILN_REMOTE_WORKS;
@@ -87,7 +88,7 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
                waiting.emplace();
                tell(KILN_EVENT_WAIT_STARTED, unit);
                if (const auto file = flight_file())
-                 shown = file->show_waiting(cache::WaitFor::remote, hint(unit.instantiation));
+                 shown = file->show_waiting(cache::WaitFor::remote, hint(unit.instantiation), unit.made.key);
              }});
     if (waiting) tell(KILN_EVENT_WAIT_FINISHED, unit, {.milliseconds = waiting->ms()});
     if (leaving_)
