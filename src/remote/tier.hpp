@@ -112,6 +112,13 @@ class Tier {
   /// Ends waits for other nodes; from now on nobody waits.
   void stop() noexcept;
 
+  /// What was written, and what kept something from being written last.
+  struct Totals {
+    std::uint64_t puts = 0;
+    Fault last_fault = Fault::none;
+    std::string last_detail;
+  };
+  Totals totals();
   Client& client() noexcept;
   std::span<const PublicKey> trusted() const noexcept;
   const SigningKey* signer() const noexcept;

@@ -67,6 +67,8 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
     std::size_t entries = 0, bytes = 0;          // with the one being written
     std::uint64_t handed_over = 0, settled = 0;  // in order: one thread
     std::set<std::string> reported;
+    Fault last_fault = Fault::none;
+    std::string last_detail;
     bool closing = false, running = false;
     std::thread thread;
   };

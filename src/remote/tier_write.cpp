@@ -100,6 +100,11 @@ void Tier::Impl::write(Push& push) noexcept try {
   for (const Answer& answer : client.call(commands, deadline)) {
     if (answer) continue;
     ++counts->remote_puts_failed;
+    {
+      Writing& writing = state.get().writing;
+      const std::lock_guard lock(writing.mutex);
+      writing.last_fault = answer.fault, writing.last_detail = answer.detail;
+    }
     if (answer.fault == Fault::refused || answer.fault == Fault::auth || answer.fault == Fault::tls)
       base::warn_once("remote put " + std::string(name_of(answer.fault)),
                       "the fleet's tier at " + options.url.safe() +
@@ -129,6 +134,12 @@ void Tier::Impl::run_writes(Writing& writing) noexcept {
   }
   writing.running = false;
   writing.progress.notify_all();
+}
+
+Tier::Totals Tier::totals() {
+  Impl::Writing& writing = impl_->state.get().writing;
+  const std::lock_guard lock(writing.mutex);
+  return {impl_->counts->remote_puts, writing.last_fault, writing.last_detail};
 }
 
 bool Tier::flush(base::Deadline deadline) noexcept {
