@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "bundle/minisign.hpp"
 #include "kiln/error.hpp"
+#include "output.hpp"
 #include "remote/redis_keys.hpp"
 #include "source/instantiate.hpp"
 #include "source/plan.hpp"
