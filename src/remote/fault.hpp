@@ -25,8 +25,8 @@ inline constexpr std::size_t kFaults = static_cast<std::size_t>(Fault::no_memory
 
 /// "breaker_open".
 constexpr const char* name_of(Fault fault) noexcept {
-  constexpr const char* kNames[kFaults] = {"none",      "off",     "unresolved",   "connect", "tls",
-                                           "auth",      "timeout", "closed",       "protocol", "too_large",
+  constexpr const char* kNames[kFaults] = {"none",         "off",     "unresolved", "connect",  "tls",
+                                           "auth",         "timeout", "closed",     "protocol", "too_large",
                                            "breaker_open", "refused", "no_memory"};
   return kNames[static_cast<std::size_t>(fault)];
 }

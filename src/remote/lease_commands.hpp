@@ -30,7 +30,7 @@ class LeaseRound {
 
   /// `most_looks` keys at most in one MGET, and `reply_limit` bytes of its answer: a round that was too_large
   /// is asked again with one key each.
-  LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const ServerOf& server_of,
+  LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Place& place_of,
              std::size_t most_looks, std::uint64_t reply_limit);
 
   const std::vector<LeaseRequest>& requests() const noexcept { return requests_; }
@@ -39,16 +39,16 @@ class LeaseRound {
   std::vector<LeaseAnswer> read(std::vector<Answer> answers) const;
 
  private:
-  struct Place {
+  struct Where {
     std::size_t command = 0;
     std::size_t element = 0;  // of a look: where in the MGET's answer its two values begin
   };
-  void add_look(std::size_t request, const std::string& server, std::size_t most, std::uint64_t limit);
+  void add_look(std::size_t request, std::uint32_t place, std::size_t most, std::uint64_t limit);
 
   std::vector<LeaseRequest> requests_;
-  std::vector<Place> places_;
+  std::vector<Where> places_;
   std::vector<Command> commands_;
-  std::map<std::string, std::size_t> open_;  // server -> the MGET that still takes keys
+  std::map<std::uint32_t, std::size_t> open_;  // place -> the MGET that still takes keys
 };
 
 }  // namespace kiln::remote

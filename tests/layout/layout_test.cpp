@@ -34,9 +34,9 @@ const std::vector<Room> kRooms = {
     {"remote", {"base", "values"}},
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
-    {"runtime", {"api", "compile", "cache", "toolchain", "source", "attention", "base", "values"}},
+    {"runtime", {"api", "compile", "cache", "toolchain", "source", "attention", "remote", "bundle", "base", "values"}},
     {"tools",
-     {"runtime", "api", "compile", "cache", "bundle", "toolchain", "source", "attention", "base", "values"}},
+     {"runtime", "api", "compile", "cache", "bundle", "toolchain", "source", "attention", "remote", "base", "values"}},
 };
 const std::set<std::string> kValueHeaders = {"error.hpp", "dtype.hpp", "digest.hpp", "specialization.hpp"};
 

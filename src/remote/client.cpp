@@ -1,0 +1,82 @@
+#include "remote/client.hpp"
+
+#include <algorithm>
+
+#include "base/hash.hpp"
+#include "remote/errand.hpp"
+#include "remote/server.hpp"
+
+namespace kiln::remote {
+
+struct Client::Impl {
+  std::shared_ptr<const Common> common;
+  std::vector<std::unique_ptr<Server>> servers;
+
+  /// Rendezvous hashing: a server that leaves moves only the tags that it had.
+  std::size_t server_of(std::string_view tag) const noexcept {
+    if (tag.empty() || servers.size() < 2) return 0;
+    std::size_t best = 0;
+    std::uint64_t highest = 0;
+    for (std::size_t i = 0; i < servers.size(); ++i) {
+      const std::uint64_t weight = base::hash64(servers[i]->endpoint().name + '\n' + std::string(tag));
+      if (i == 0 || weight > highest) best = i, highest = weight;
+    }
+    return best;
+  }
+};
+
+Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>()) {
+  const Url& url = options.url;
+  auto common = std::make_shared<Common>();
+  common->login = {url.user, url.password, url.authenticate, url.database};
+  common->timeouts = options.timeouts;
+  common->breaker = options.breaker;
+  common->connections = std::max(1, options.connections);
+  common->now = options.now ? options.now : base::Clock::now;
+  common->resolver = std::make_unique<Resolver>(options.lookup);
+  if (url.tls) common->tls = std::make_unique<TlsFilesInUse>(TlsFiles{url.ca, url.cert, url.key});
+  impl_->common = common;
+  for (const Endpoint& endpoint : url.servers)
+    impl_->servers.push_back(std::make_unique<Server>(endpoint, impl_->common));
+}
+
+Client::~Client() = default;
+
+std::vector<Answer> Client::call(const std::vector<Command>& commands, base::Deadline deadline) noexcept {
+  std::vector<Answer> answers;
+  try {
+    answers.resize(commands.size());
+    std::vector<Errand> errands;
+    for (std::size_t i = 0; i < commands.size(); ++i)
+      errands.push_back({&commands[i], &answers[i], impl_->servers[impl_->server_of(commands[i].tag)].get()});
+    run(std::move(errands), deadline);
+  } catch (const std::exception&) {
+    for (Answer& answer : answers) answer = {Fault::no_memory, {}, {}};
+  }
+  return answers;
+}
+
+Answer Client::call(const Command& command, base::Deadline deadline) noexcept {
+  std::vector<Answer> answers;
+  try {
+    answers = call(std::vector<Command>{command}, deadline);
+  } catch (const std::exception&) {
+  }
+  return answers.empty() ? Answer{Fault::no_memory, {}, {}} : std::move(answers.front());
+}
+
+std::uint32_t Client::place(std::string_view tag) const noexcept {
+  return static_cast<std::uint32_t>(impl_->server_of(tag));
+}
+
+std::vector<ServerStatus> Client::status() const {
+  std::vector<ServerStatus> out;
+  for (const auto& server : impl_->servers) out.push_back(server->status());
+  return out;
+}
+
+void Client::close_idle(base::Clock::duration longer_than) noexcept {
+  for (const auto& server : impl_->servers) server->close_idle(longer_than);
+}
+
+}  // namespace kiln::remote

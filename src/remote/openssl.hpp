@@ -1,0 +1,65 @@
+// OpenSSL 3 by dlopen, so that only who uses rediss:// pays for it. In a static build the same table is
+// filled from the linked archives.
+#pragma once
+
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
+#include <openssl/x509v3.h>
+
+#include <string>
+
+/// X(name): functions of libssl, then of libcrypto.
+#define KILN_SSL_ENTRIES(X)             \
+  X(OPENSSL_init_ssl)                   \
+  X(TLS_client_method)                  \
+  X(SSL_CTX_new)                        \
+  X(SSL_CTX_free)                       \
+  X(SSL_CTX_ctrl)                       \
+  X(SSL_CTX_set_verify)                 \
+  X(SSL_CTX_set_default_passwd_cb)      \
+  X(SSL_CTX_load_verify_file)           \
+  X(SSL_CTX_load_verify_dir)            \
+  X(SSL_CTX_set_default_verify_paths)   \
+  X(SSL_CTX_use_certificate_chain_file) \
+  X(SSL_CTX_use_PrivateKey_file)        \
+  X(SSL_CTX_check_private_key)          \
+  X(SSL_new)                            \
+  X(SSL_free)                           \
+  X(SSL_ctrl)                           \
+  X(SSL_set_bio)                        \
+  X(SSL_set_connect_state)              \
+  X(SSL_set1_host)                      \
+  X(SSL_set_hostflags)                  \
+  X(SSL_get0_param)                     \
+  X(SSL_do_handshake)                   \
+  X(SSL_read_ex)                        \
+  X(SSL_write_ex)                       \
+  X(SSL_get_error)                      \
+  X(SSL_get_verify_result)
+#define KILN_CRYPTO_ENTRIES(X)     \
+  X(BIO_new)                       \
+  X(BIO_free)                      \
+  X(BIO_s_mem)                     \
+  X(BIO_read)                      \
+  X(BIO_write)                     \
+  X(BIO_ctrl)                      \
+  X(ERR_get_error)                 \
+  X(ERR_clear_error)               \
+  X(ERR_reason_error_string)       \
+  X(X509_VERIFY_PARAM_set1_ip_asc) \
+  X(X509_verify_cert_error_string)
+
+namespace kiln::remote {
+
+struct OpenSsl {
+#define KILN_ENTRY(name) decltype(&::name) name;
+  KILN_SSL_ENTRIES(KILN_ENTRY)
+  KILN_CRYPTO_ENTRIES(KILN_ENTRY)
+#undef KILN_ENTRY
+
+  /// Loaded once, for the life of the process. Null: there is none, and `why`.
+  static const OpenSsl* get(std::string& why);
+};
+
+}  // namespace kiln::remote
