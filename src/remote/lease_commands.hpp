@@ -24,9 +24,8 @@ inline constexpr std::string_view kReleaseScript =
 /// One round of requests. All looks of one server are one MGET.
 class LeaseRound {
  public:
-  /// Two tags with the same answer lie on one server and may be asked in one MGET; for a Redis Cluster every
-  /// tag is its own answer.
-  using ServerOf = std::function<std::string(const std::string& tag)>;
+  /// Keys whose tags have equal places may stand in one MGET (Client::place).
+  using Place = std::function<std::uint32_t(const std::string& tag)>;
 
   /// `most_looks` keys at most in one MGET, and `reply_limit` bytes of its answer: a round that was too_large
   /// is asked again with one key each.
