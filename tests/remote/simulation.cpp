@@ -422,8 +422,12 @@ void Simulation::check(Report& report) {
       ++report.served;
       const Micros patience = micros(LeasePolicy().budget) * 102 / 100 + 4 * kReadDeadline;
       if (ask.decided - ask.asked > patience + node.paused_in_all) violated("waited past the budget");
-      // In a calm run nobody waits for longer than the compiles that were made, dead holders' leases and
-      // polls.
+      // Three looks without an answer, each at most 30 % after the former.
+      for (const auto& [from, to] : node.silences) {
+        const Micros until = ask.asked + (from - ask.asked) * 22 / 10 + 2 * kSecond;
+        if (ask.asked < from && node.paused_in_all == 0 && to > until && ask.decided > until)
+          violated("a silent server was waited for");
+      }
       report.added_s.push_back(std::max(
           0.0, static_cast<double>(ask.served - ask.asked - ask.own_compile - node.paused_in_all) / kSecond));
     }
