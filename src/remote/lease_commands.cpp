@@ -46,14 +46,14 @@ bool is_granted(const Reply& reply) {
 
 }  // namespace
 
-LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy,
-                       const ServerOf& server_of, std::size_t most_looks, std::uint64_t reply_limit)
+LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Place& place_of,
+                       std::size_t most_looks, std::uint64_t reply_limit)
     : requests_(std::move(requests)), places_(requests_.size()) {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     const LeaseRequest& request = requests_[i];
     const std::string tag = tag_of(request.key.specialisation);
     if (request.kind == LeaseRequest::Kind::look) {
-      add_look(i, server_of(tag), most_looks, reply_limit);
+      add_look(i, place_of(tag), most_looks, reply_limit);
       continue;
     }
     places_[i].command = commands_.size();
@@ -63,16 +63,15 @@ LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& po
   }
 }
 
-void LeaseRound::add_look(std::size_t request, const std::string& server, std::size_t most,
-                          std::uint64_t limit) {
+void LeaseRound::add_look(std::size_t request, std::uint32_t place, std::size_t most, std::uint64_t limit) {
   const Key& key = requests_[request].key;
-  const auto open = open_.find(server);
+  const auto open = open_.find(place);
   if (open == open_.end() || commands_[open->second].words.size() > 2 * most) {
-    open_[server] = commands_.size();
+    open_[place] = commands_.size();
     commands_.push_back({{"MGET"}, tag_of(key.specialisation), limit});
   }
-  Command& command = commands_[open_[server]];
-  places_[request] = {open_[server], command.words.size() - 1};
+  Command& command = commands_[open_[place]];
+  places_[request] = {open_[place], command.words.size() - 1};
   command.words.push_back(entry_key(key));
   command.words.push_back(lease_key(key));
 }
@@ -81,7 +80,7 @@ std::vector<LeaseAnswer> LeaseRound::read(std::vector<Answer> answers) const {
   answers.resize(commands_.size(), Answer{Fault::closed, {}, {}});
   std::vector<LeaseAnswer> out(requests_.size());
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    const Place place = places_[i];
+    const Where place = places_[i];
     Answer& first = answers[place.command];
     LeaseAnswer& answer = out[i];
     answer.state = state_of(first);
