@@ -19,10 +19,12 @@ std::string milliseconds(base::Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
 }
 
-/// "WRONGPASS": the first word of an error, and no more of it. Servers repeat what they do not understand,
-/// and that was a password.
-std::string first_word(const std::string& text) {
-  return text.substr(0, std::min(text.find(' '), std::size_t{32}));
+/// "WRONGPASS": what is known of an error's first word, and no more of it. Servers repeat what they do not
+/// understand, and that was a password.
+std::string error_code(const std::string& text) {
+  for (const char* code : {"WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "ERR"})
+    if (text.starts_with(code)) return code;
+  return "an unknown answer";
 }
 
 }  // namespace
@@ -92,7 +94,7 @@ void Connection::greeted(Time now) {
       return give_up(Fault::connect, "the server has as many clients as it takes");
     const bool about_login = login_.authenticate && i == 0;
     return give_up(Fault::auth, (about_login ? "user or password refused: " : "database refused: ") +
-                                    first_word(replies_[i].text));
+                                    error_code(replies_[i].text));
   }
   replies_.clear();
   state_ = State::ready;
@@ -255,6 +257,7 @@ void Connection::failed(Io io, const char* doing) {
 
 void Connection::give_up(Fault fault, std::string detail) noexcept {
   if (state_ == State::broken) return;
+  if (state_ == State::greeting) replies_.clear();  // not the batch's
   state_ = State::broken;
   fault_ = fault;
   detail_ = std::move(detail);
