@@ -117,8 +117,8 @@ void Server::make_connection(Visit& visit, base::Deadline caller) {
     addresses =
         common_->resolver->addresses(endpoint_.host, endpoint_.port, common_->timeouts.connect, caller);
   if (addresses.empty()) return fail(Fault::unresolved, "no address is known for the server's name");
-  visit.connection_ = std::make_unique<Connection>(std::move(addresses), std::move(tls), common_->login,
-                                                   common_->timeouts, base::Clock::now());
+  visit.connection_ =
+      std::make_unique<Connection>(std::move(addresses), std::move(tls), common_->login, common_->timeouts);
 }
 
 void Server::cancel(Visit& visit) noexcept {
