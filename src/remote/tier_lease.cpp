@@ -195,7 +195,7 @@ void Tier::Impl::settle(Leasing& leasing) {
 void Tier::Impl::run_leases(Leasing& leasing) noexcept {
   ::pthread_setname_np(::pthread_self(), "kiln-remote");
   std::unique_lock lock(leasing.mutex);
-  const auto server_of = [this](const std::string& tag) { return std::to_string(client.place(tag)); };
+  const auto place_of = [this](std::string_view tag) { return client.place(tag); };
   for (;;) try {
       std::vector<LeaseRequest> due = leasing.leases->due(base::Clock::now());
       if (due.empty()) {
@@ -210,7 +210,7 @@ void Tier::Impl::run_leases(Leasing& leasing) noexcept {
       }
       LeasePolicy policy;
       policy.budget = options.budget;
-      const LeaseRound round(std::move(due), policy, server_of, kLooksAtOnce, kLookReply);
+      const LeaseRound round(std::move(due), policy, place_of, kLooksAtOnce, kLookReply);
       const auto deadline = leasing.closing ? base::Deadline::after(kParting) : base::Deadline::never();
       lock.unlock();
       std::vector<Answer> answers = client.call(round.commands(), deadline);
@@ -225,7 +225,7 @@ void Tier::Impl::run_leases(Leasing& leasing) noexcept {
       if (too_large) {  // many entries at once: each look by itself
         for (std::size_t i = 0; i < requests.size(); ++i) {
           if (requests[i].kind != LeaseRequest::Kind::look) continue;
-          const LeaseRound one({requests[i]}, policy, server_of, 1, kLookReply);
+          const LeaseRound one({requests[i]}, policy, place_of, 1, kLookReply);
           read[i] = std::move(one.read(client.call(one.commands(), deadline)).front());
         }
       }
