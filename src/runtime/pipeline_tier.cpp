@@ -113,7 +113,8 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
       return out;
     }
   }
-  if (absent && !unpublishable && !tier->writes() && options.rejected.empty())
+  // Who can write makes it, as the job that is told does.
+  if (absent && !unpublishable && !tier->can_write() && options.rejected.empty())
     tier->report_missing(source::record_row(unit.instantiation.resolved));
   return out;
 }

@@ -171,10 +171,10 @@ TEST_F(Fleet, ASealedServiceAsksOnlyWhenToldTo) {
   kiln(compile(3), node("a"));
   Environment sealed = reader("b");
   sealed["KILN_MODE"] = "sealed";
-  // A command asks as prepare does.
+  EXPECT_EQ(kiln(compile(3), sealed).json()["error"]["code"], "not_ready");
+  sealed["KILN_REMOTE_SEALED"] = "ask";
   EXPECT_EQ(kiln(compile(3), sealed).json()["outcome"], "remote");
-  const Finished missing = kiln(compile(4), sealed);
-  EXPECT_EQ(missing.json()["error"]["code"], "not_ready");
+  EXPECT_EQ(kiln(compile(4), sealed).json()["error"]["code"], "not_ready") << "it never compiles";
 }
 
 // ---- commands
@@ -185,7 +185,7 @@ TEST_F(Fleet, StatusSaysWhoAnswersAndWhoDoesNot) {
   EXPECT_EQ(up["ok"], true);
   EXPECT_EQ(up["writes"], true);
   ASSERT_EQ(up["servers"].size(), 1u);
-  EXPECT_EQ(up["servers"][0]["keys"], 2);
+  EXPECT_GE(up["servers"][0]["keys"], 2);
   EXPECT_GT(up["servers"][0]["round_trip_ms"].get<double>(), 0);
   EXPECT_FALSE(up["servers"][0]["advice"].empty()) << "no maxmemory";
   EXPECT_EQ(kiln({"remote", "status", "--strict"}, node("a")).status, 0);
