@@ -125,7 +125,7 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
 }
 
 void Pipeline::expect_misses() {
-  if (nothing_cached(config_)) warm_up();
+  if (!config_.has_remote() && nothing_cached(config_)) warm_up();
 }
 
 std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOptions& options) {
@@ -192,7 +192,7 @@ Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, cons
     if (config_.mode() == Mode::sealed) ++counters_.sealed_misses;
     throw Error(Errc::not_ready, hint(instantiation) + kNowhere);
   }
-  warm_up();
+  if (!config_.has_remote()) warm_up();  // of a fleet, mostly another node compiles
   if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
     const Key by_memo = unit->made.key;
     unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::content));

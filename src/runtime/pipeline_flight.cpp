@@ -213,6 +213,7 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
       return;
     }
     if (!flight.may_compile) throw Error(Errc::not_ready, hint(unit.instantiation) + kNowhere);
+    warm_up();
     if (host) host->compiling(hint(unit.instantiation));
     cache::Record record;
     const Obtained obtained = compile_now(unit, record, flight.urgency);
