@@ -84,6 +84,8 @@ bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
 bool put_together(std::vector<Publication>& all, Counters& counters) noexcept try {
   std::vector<std::pair<Key, cache::Record>> records;
   records.reserve(all.size());
+  for (Publication& p : all)
+    if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
   for (Publication& p : all) records.emplace_back(p.key, std::move(p.record));
   const auto results = all.front().store->put_many(records);
   bool landed = true;
