@@ -334,6 +334,7 @@ TEST_F(Acl, LetsTheOperatorPruneAndNotWrite) {
     EXPECT_TRUE(allows("kiln-operator", words));
   EXPECT_EQ(ask("admin", {"EXISTS", kEntry}).reply.integer, 0);
   EXPECT_TRUE(forbids("kiln-operator", {"SET", kEntry, "x"}));
+  EXPECT_TRUE(allows("kiln-operator", {"UNLINK", "kiln:0:of a former version"}));
   EXPECT_TRUE(forbids("kiln-operator", {"UNLINK", "another's"}));
   EXPECT_TRUE(forbids("kiln-operator", {"FLUSHALL"}));
 }

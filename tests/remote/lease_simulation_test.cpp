@@ -88,6 +88,32 @@ TEST(LeaseSimulation, CompilesOncePerLeasePeriodAndServesEverybodyInAStorm) {
   EXPECT_GT(report.lost_to_failover, 0u);
 }
 
+TEST(LeaseSimulation, ACrowdAsksForNoMoreThanThePageSays) {
+  struct Row {
+    const char* name;
+    std::size_t keys;
+    Micros spread, compile;
+  };
+  // docs/fleet.md has the figures of 10,000 nodes. All of a node's keys are wanted at once, as by a prepare.
+  const std::size_t nodes = std::getenv("KILN_SIMULATION_RUNS") ? 10'000 : 1'000;
+  for (const Row& row : {Row{"cold, within a minute, 0.1 s compiles", 16, 60'000'000, 100'000},
+                         Row{"cold, within a minute, 8 s compiles", 16, 60'000'000, 8'000'000},
+                         Row{"cold, within a second, 2 s compiles", 16, 1'000'000, 2'000'000}}) {
+    Report report;
+    Simulation(1, Weather::crowd(nodes, row.keys, row.spread, row.compile)).run(report);
+    expect_kept(report);
+    EXPECT_EQ(report.compiles, row.keys) << "one for each kernel";
+    std::printf("FIGURES crowd (%s): %zu nodes x %zu keys: %lu compiles;", row.name, row.nodes, row.keys,
+                report.compiles);
+    for (const auto& [name, times] : report.commands)
+      std::printf(" %s %lu (%.2f a node)", name.c_str(), times,
+                  static_cast<double>(times) / static_cast<double>(nodes));
+    std::sort(report.added_s.begin(), report.added_s.end());
+    std::printf("; at most %lu in 100 ms; added delay p99 %.2f s\n", report.most_commands_per_100_ms,
+                report.added_s[report.added_s.size() * 99 / 100]);
+  }
+}
+
 struct Broken {
   Mutation mutation;
   const char* name;

@@ -55,7 +55,10 @@ Simulation::Simulation(std::uint64_t seed, Weather weather, Mutation mutation)
     slow_ = chance(0.5) ? 0.02 * static_cast<double>(between(0, 10)) : 0;
     lying_ = chance(0.1) ? 0.5 : 0;
   }
-  const auto nodes = static_cast<std::size_t>(between(2, 16)), keys = static_cast<std::size_t>(between(1, 5));
+  const auto drawn_nodes = static_cast<std::size_t>(between(2, 16)),
+             drawn_keys = static_cast<std::size_t>(between(1, 5));
+  const std::size_t nodes = weather_.nodes ? weather_.nodes : drawn_nodes,
+                    keys = weather_.keys ? weather_.keys : drawn_keys;
   for (std::size_t i = 0; i < keys; ++i) {
     Key key;
     key.specialisation.bytes[0] = static_cast<std::uint8_t>(i + 1);
@@ -67,7 +70,7 @@ Simulation::Simulation(std::uint64_t seed, Weather weather, Mutation mutation)
     node->index = i;
     node->epoch = between(kSecond, 1'000'000 * kSecond);
     node->rate = 1 + 0.0001 * static_cast<double>(between(-100, 100));  // one per cent: a bad clock
-    node->reads_only = chance(0.1);
+    node->reads_only = chance(0.1) && weather_.nodes == 0;
     LeasePolicy policy = policy_;
     policy.may_write = !node->reads_only;
     const bool same = mutation_ == Mutation::one_token_for_all;
@@ -88,6 +91,7 @@ Micros Simulation::between(Micros low, Micros high) {
 bool Simulation::chance(double p) { return static_cast<double>(random_() >> 11) * 0x1p-53 < p; }
 
 Micros Simulation::compile_time() {
+  if (weather_.compile) return weather_.compile;
   const Micros kind = between(0, 9);
   if (kind < 5) return between(30 * kMilli, 500 * kMilli);
   if (kind < 8) return between(kSecond, 8 * kSecond);
@@ -135,12 +139,14 @@ std::vector<std::string> Simulation::mutated(std::vector<std::string> words) con
 /// Times of crashes, pauses, partitions and what happens to the server.
 void Simulation::plan_weather() {
   // Everybody at once, or one after the other; some begin when most have what they want.
-  const Micros spread = chance(0.5) ? 50 * kMilli : 20 * kSecond;
+  const Micros drawn = chance(0.5) ? 50 * kMilli : 20 * kSecond,
+               spread = weather_.nodes ? weather_.spread : drawn;
   for (const auto& owned : nodes_) {
     Node& node = *owned;
+    const Micros together = between(1, spread);
     for (const Key& key : keys_) {
-      if (!chance(0.9)) continue;
-      const Micros when = between(1, spread);
+      if (!chance(0.9) && weather_.nodes == 0) continue;
+      const Micros when = weather_.nodes ? together : between(1, spread);
       at(when, [this, &node, key] {
         if (!node.alive) return;
         Ask ask;
@@ -152,7 +158,7 @@ void Simulation::plan_weather() {
         wake(node);
       });
     }
-    if (chance(0.15)) at(between(1, 30 * kSecond), [this, &node] { crash(node); });
+    if (chance(0.15) && weather_.nodes == 0) at(between(1, 30 * kSecond), [this, &node] { crash(node); });
     if (weather_.calm) continue;
     if (chance(0.15)) {
       const Micros from = between(1, 40 * kSecond), length = between(100 * kMilli, 60 * kSecond);
@@ -393,6 +399,9 @@ void Simulation::check(Report& report) {
       violated("a lease was ended by another");
   }
   report.periods += server_.periods().size();
+  for (const auto& [name, times] : server_.commands) report.commands[name] += times;
+  for (const auto& [when, times] : server_.commands_at)
+    report.most_commands_per_100_ms = std::max(report.most_commands_per_100_ms, times);
   // Two leased compiles of one key at once: only after the first one's lease was lost to a fault.
   for (const Compile& first : compiles_) {
     if (!first.leased) continue;

@@ -36,8 +36,15 @@ enum class Mutation {
 /// What a run may hold. A calm one has delays of milliseconds and crashes, and no more.
 struct Weather {
   bool calm = true;
+  /// Not 0: so many nodes that write and live, which ask for so many keys in the first `spread`, each kernel
+  /// being a compile of `compile`.
+  std::size_t nodes = 0, keys = 0;
+  Micros spread = 0, compile = 0;
   static Weather calm_one() { return {}; }
-  static Weather storm() { return {false}; }
+  static Weather storm() { return {.calm = false}; }
+  static Weather crowd(std::size_t nodes, std::size_t keys, Micros spread, Micros compile) {
+    return {true, nodes, keys, spread, compile};
+  }
 };
 
 struct Report {
@@ -46,6 +53,8 @@ struct Report {
   std::uint64_t most_compiles_per_period = 0;
   std::uint64_t overlaps = 0;  ///< two leased compiles of a key at once; each after a counted loss of a lease
   std::uint64_t lost_to_failover = 0, lost_to_expiry = 0;
+  std::map<std::string, std::uint64_t> commands;  ///< that reached the server, by name
+  std::uint64_t most_commands_per_100_ms = 0;
   LeaseCounts counts;
   std::vector<double> added_s;  ///< for each ask: served after, less a compile of its own at once
   std::vector<std::string> violations;
