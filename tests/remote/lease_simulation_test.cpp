@@ -103,7 +103,7 @@ TEST(LeaseSimulation, ACrowdAsksForNoMoreThanThePageSays) {
     Simulation(1, Weather::crowd(nodes, row.keys, row.spread, row.compile)).run(report);
     expect_kept(report);
     EXPECT_EQ(report.compiles, row.keys) << "one for each kernel";
-    std::printf("FIGURES crowd (%s): %zu nodes x %zu keys: %lu compiles;", row.name, row.nodes, row.keys,
+    std::printf("FIGURES crowd (%s): %zu nodes x %zu keys: %lu compiles;", row.name, nodes, row.keys,
                 report.compiles);
     for (const auto& [name, times] : report.commands)
       std::printf(" %s %lu (%.2f a node)", name.c_str(), times,
