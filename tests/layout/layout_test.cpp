@@ -26,6 +26,7 @@ struct Room {
 const std::vector<Room> kRooms = {
     {"values", {}},
     {"base", {"values"}},
+    {"late", {}},
     {"toolchain", {"base", "values"}},
     {"source", {"base", "values"}},
     {"cache", {"base", "values"}},
