@@ -100,7 +100,7 @@ Micros Simulation::compile_time() {
   return kind < 9 ? between(12 * kSecond, 40 * kSecond) : between(70 * kSecond, 100 * kSecond);
 }
 Micros Simulation::latency() {
-  return chance(slow_) ? between(kMilli, 400 * kMilli) : between(50, 2 * kMilli);
+  return chance(slow_) ? between(kMilli, 400 * kMilli) : between(50, weather_.latency);
 }
 bool Simulation::reachable(const Node& node) const { return silent_since_ < 0 && !node.cut_off; }
 

@@ -39,12 +39,14 @@ struct Weather {
   /// Not 0: so many nodes that write and live, which ask for so many keys in the first `spread`, each kernel
   /// being a compile of `compile`.
   std::size_t nodes = 0, keys = 0;
-  Micros spread = 0, compile = 0;
+  Micros spread = 0, compile = 0, latency = 2'000;
   static Weather calm_one() { return {}; }
   static Weather storm() { return {.calm = false}; }
   static Weather crowd(std::size_t nodes, std::size_t keys, Micros spread, Micros compile) {
     return {true, nodes, keys, spread, compile};
   }
+  /// Compiles take no longer than an answer, so that a lease is free again between two commands of a node.
+  static Weather hasty() { return {true, 50, 5, 20'000, 100, 30'000}; }
 };
 
 struct Report {
