@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "base/wire.hpp"
-#include "kiln/error.hpp"
 #include "remote/payload.hpp"
 
 namespace kiln::remote {
@@ -52,12 +51,6 @@ std::optional<Parsed> parse(std::string_view bytes) try {
 }
 
 }  // namespace
-
-void need_envelope_libraries() {
-  if (!has_sodium())
-    throw Error(Errc::internal, "the fleet's tier needs libsodium, which is not there or cannot start");
-  if (!has_zstd()) throw Error(Errc::internal, "the fleet's tier needs libzstd, which is not there");
-}
 
 std::string seal_envelope(const Entry& entry, const SigningKey* signer) {
   if (entry.key_text.size() > kMostKeyText || entry.facts.size() > kMostFacts ||

@@ -55,10 +55,6 @@ struct Asked {
   enum class Text : std::uint8_t { whole, prefix } compare = Text::whole;
 };
 
-/// Throws Error(internal) that names the library, libsodium or libzstd, which is not there: without it no
-/// envelope is opened. Loads them where they are loaded late (src/late).
-void need_envelope_libraries();
-
 /// The envelope, or empty when the entry is beyond a limit, compressed or not: such is not published.
 /// Without a `signer` it is unsigned, which no node takes. Throws bad_alloc.
 std::string seal_envelope(const Entry& entry, const SigningKey* signer);

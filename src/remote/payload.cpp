@@ -17,8 +17,6 @@ constexpr std::string_view kFrameMagic{"\x28\xb5\x2f\xfd", 4};
 
 }  // namespace
 
-bool has_zstd() noexcept { return ::ZSTD_versionNumber() != 0; }
-
 std::string compress(std::string_view bytes) {
   std::string out(::ZSTD_compressBound(bytes.size()), '\0');
   const std::size_t size = ::ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), kLevel);

@@ -8,8 +8,6 @@
 
 namespace kiln::remote {
 
-bool has_zstd() noexcept;
-
 /// Throws bad_alloc; Error(internal) when libzstd refuses.
 std::string compress(std::string_view bytes);
 

@@ -46,8 +46,6 @@ std::optional<Rejection> check_signature(std::string_view message, const Bytes<8
                                          const Bytes<64>& signature,
                                          std::span<const PublicKey> keys) noexcept;
 
-bool has_sodium() noexcept;
-
 /// BLAKE2b-256.
 Bytes<32> blake2b(std::string_view bytes) noexcept;
 

@@ -26,7 +26,6 @@ struct Room {
 const std::vector<Room> kRooms = {
     {"values", {}},
     {"base", {"values"}},
-    {"late", {}},
     {"toolchain", {"base", "values"}},
     {"source", {"base", "values"}},
     {"cache", {"base", "values"}},

@@ -205,6 +205,19 @@ TEST_F(Acl, LetsALockedNodeReadAndReportAndNothingElse) {
   EXPECT_TRUE(forbids(user, {"EVAL", std::string(kRenewScript), "1", kLease, "x", "1"}));
 }
 
+TEST_F(Acl, LetsALockedNodeLookByTheLeaseProtocol) {
+  LeasePolicy policy;
+  policy.may_write = false;
+  ASSERT_TRUE(allows("kiln-fleet", {"SET", kEntry, "value"}));
+  LeaseRound looks(
+      {{LeaseRequest::Kind::look, some_key(), {}}, {LeaseRequest::Kind::look, some_key(2), {}}}, policy,
+      [](const std::string&) { return 0u; }, 64, 1 << 20);
+  const auto answers = looks.read(as("kiln-locked").call(looks.commands(), base::Deadline::after(10s)));
+  EXPECT_EQ(answers[0].entry, "value");
+  EXPECT_EQ(answers[1].state, LeaseAnswer::State::answered);
+  EXPECT_FALSE(answers[1].entry);
+}
+
 TEST_F(Acl, LetsAFleetNodeDoAllOfTheLeaseProtocol) {
   const Key key = some_key();
   const std::string ours = "ours", theirs = "theirs";

@@ -259,8 +259,10 @@ void Simulation::step(Node& node) {
   for (const LeaseRequest& request : requests)
     if (!request.token.empty()) node.tokens[request.key] = request.token;
   node.busy = true;
+  LeasePolicy policy = policy_;
+  policy.may_write = !node.reads_only;
   const auto round = std::make_shared<LeaseRound>(
-      std::move(requests), policy_, [](const std::string&) { return 0u; }, 64, 1 << 24);
+      std::move(requests), policy, [](const std::string&) { return 0u; }, 64, 1 << 24);
   send(node, round->commands(), [this, &node, round](std::vector<Answer> answers) {
     node.busy = false;
     std::vector<LeaseAnswer> read = round->read(std::move(answers));

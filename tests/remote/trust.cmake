@@ -5,8 +5,3 @@ kiln_test(remote_acl_test SOURCES remote/acl_test.cpp USES kiln_remote LABEL pro
 kiln_test(remote_envelope_test SOURCES remote/envelope_test.cpp USES kiln_remote PkgConfig::sodium)
 kiln_test(remote_trust_test SOURCES remote/toolchain_row_test.cpp remote/poison_test.cpp remote/lease_test.cpp
   remote/lease_commands_test.cpp USES kiln_remote PkgConfig::sodium)
-if(NOT KILN_STATIC)
-  kiln_test(remote_late_test SOURCES remote/late_test.cpp ${PROJECT_SOURCE_DIR}/src/late/sodium.cpp ${PROJECT_SOURCE_DIR}/src/late/zstd.cpp
-    USES kiln_remote)
-  target_link_options(remote_late_test PRIVATE -Wl,--as-needed)
-endif()
