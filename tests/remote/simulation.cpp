@@ -154,6 +154,7 @@ void Simulation::plan_weather() {
         ask.own_compile =
             compile_time_[key] * between(80, 130) / 100;  // a kernel takes as long everywhere, nearly
         node.asks[key] = ask;
+        if (weather_.nodes) return first_look(node, key);
         node.leases->want(key, node.time(now_));
         wake(node);
       });
@@ -240,6 +241,19 @@ void Simulation::wake(Node& node) {
   at(now_, [this, &node, wake] {
     if (wake == node.wakes) step(node);
   });
+}
+
+/// As the tier does it: the asking thread's own, before the lease's.
+void Simulation::first_look(Node& node, const Key& key) {
+  send(node, {{{"MGET", entry_key(key)}, tag_of(key.specialisation)}},
+       [this, &node, key](const std::vector<Answer>& answers) {
+         if (answers[0] && answers[0].reply.elements[0].kind == Reply::Kind::bulk) {
+           node.asks[key].decided = node.asks[key].served = now_;
+           return;
+         }
+         node.leases->want(key, node.time(now_), Leases::Start::acquire);
+         wake(node);
+       });
 }
 
 /// What the tier's thread does: one round of what is due at a time.

@@ -95,6 +95,7 @@ class Simulation {
   void pause(Node& node, Micros until, bool clock_stops);
   void step(Node& node);
   void wake(Node& node);
+  void first_look(Node& node, const Key& key);
   void send(Node& node, std::vector<Command> commands, std::function<void(std::vector<Answer>)> then);
   void decided(Node& node);
   void compiled(Node& node, const Key& key);
