@@ -353,12 +353,14 @@ TEST_F(Acl, LetsTheOperatorPruneAndNotWrite) {
 }
 
 /// The page says so, too: these are the limits of what an ACL of Redis can say.
-TEST_F(Acl, CannotKeepAWriterFromOverwritingALeaseByPlainSet) {
+TEST_F(Acl, CannotSeeOptionsValuesOrDatabases) {
   ASSERT_TRUE(allows("kiln-fleet", {"SET", kLease, "theirs", "NX", "PX", "60000"}));
   EXPECT_TRUE(allows("kiln-fleet", {"SET", kLease, "ours", "XX", "PX", "60000"}));
   EXPECT_EQ(ask("admin", {"GET", kLease}).reply.text, "ours") << "SET cannot be restricted by its options";
   EXPECT_TRUE(allows("kiln-fleet", {"SET", kEntry, "garbage"})) << "nor can what is in a value";
   EXPECT_TRUE(allows("kiln-fleet", {"SELECT", "3"})) << "nor the database";
+  EXPECT_TRUE(allows("kiln-locked", {"XADD", kMissing, "*", "row", "text"}))
+      << "nor the length of the stream";
 }
 
 TEST_F(Acl, ConfiguresACacheThatForgets) {
