@@ -48,7 +48,7 @@ bool is_granted(const Reply& reply) {
 
 LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Place& place_of,
                        std::size_t most_looks, std::uint64_t reply_limit)
-    : requests_(std::move(requests)), places_(requests_.size()) {
+    : requests_(std::move(requests)), values_of_look_(policy.may_write ? 2 : 1), places_(requests_.size()) {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     const LeaseRequest& request = requests_[i];
     const std::string tag = tag_of(request.key.specialisation);
@@ -66,14 +66,14 @@ LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& po
 void LeaseRound::add_look(std::size_t request, std::uint32_t place, std::size_t most, std::uint64_t limit) {
   const Key& key = requests_[request].key;
   const auto open = open_.find(place);
-  if (open == open_.end() || commands_[open->second].words.size() > 2 * most) {
+  if (open == open_.end() || commands_[open->second].words.size() > values_of_look_ * most) {
     open_[place] = commands_.size();
     commands_.push_back({{"MGET"}, tag_of(key.specialisation), limit});
   }
   Command& command = commands_[open_[place]];
   places_[request] = {open_[place], command.words.size() - 1};
   command.words.push_back(entry_key(key));
-  command.words.push_back(lease_key(key));
+  if (values_of_look_ == 2) command.words.push_back(lease_key(key));
 }
 
 std::vector<LeaseAnswer> LeaseRound::read(std::vector<Answer> answers) const {
@@ -89,11 +89,13 @@ std::vector<LeaseAnswer> LeaseRound::read(std::vector<Answer> answers) const {
       if (reply.kind == Reply::Kind::bulk) answer.entry = std::move(reply.text);
     };
     if (requests_[i].kind == LeaseRequest::Kind::look) {
-      if (first.reply.kind != Reply::Kind::array || first.reply.elements.size() < place.element + 2) {
+      if (first.reply.kind != Reply::Kind::array ||
+          first.reply.elements.size() < place.element + values_of_look_) {
         answer.state = LeaseAnswer::State::unanswered;  // an MGET's answer it is not
         continue;
       }
       take_entry(first.reply.elements[place.element]);
+      if (values_of_look_ == 1) continue;
       Reply& holder = first.reply.elements[place.element + 1];
       if (holder.kind == Reply::Kind::bulk) answer.holder = std::move(holder.text);
       continue;

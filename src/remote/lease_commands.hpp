@@ -46,6 +46,7 @@ class LeaseRound {
   void add_look(std::size_t request, std::uint32_t place, std::size_t most, std::uint64_t limit);
 
   std::vector<LeaseRequest> requests_;
+  std::size_t values_of_look_;  // entry and lease; of a node that only reads, the entry
   std::vector<Where> places_;
   std::vector<Command> commands_;
   std::map<std::uint32_t, std::size_t> open_;  // place -> the MGET that still takes keys

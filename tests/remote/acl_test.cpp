@@ -205,6 +205,19 @@ TEST_F(Acl, LetsALockedNodeReadAndReportAndNothingElse) {
   EXPECT_TRUE(forbids(user, {"EVAL", std::string(kRenewScript), "1", kLease, "x", "1"}));
 }
 
+TEST_F(Acl, LetsALockedNodeLookByTheLeaseProtocol) {
+  LeasePolicy policy;
+  policy.may_write = false;
+  ASSERT_TRUE(allows("kiln-fleet", {"SET", kEntry, "value"}));
+  LeaseRound looks(
+      {{LeaseRequest::Kind::look, some_key(), {}}, {LeaseRequest::Kind::look, some_key(2), {}}}, policy,
+      [](const std::string&) { return 0u; }, 64, 1 << 20);
+  const auto answers = looks.read(as("kiln-locked").call(looks.commands(), base::Deadline::after(10s)));
+  EXPECT_EQ(answers[0].entry, "value");
+  EXPECT_EQ(answers[1].state, LeaseAnswer::State::answered);
+  EXPECT_FALSE(answers[1].entry);
+}
+
 TEST_F(Acl, LetsAFleetNodeDoAllOfTheLeaseProtocol) {
   const Key key = some_key();
   const std::string ours = "ours", theirs = "theirs";
@@ -334,17 +347,20 @@ TEST_F(Acl, LetsTheOperatorPruneAndNotWrite) {
     EXPECT_TRUE(allows("kiln-operator", words));
   EXPECT_EQ(ask("admin", {"EXISTS", kEntry}).reply.integer, 0);
   EXPECT_TRUE(forbids("kiln-operator", {"SET", kEntry, "x"}));
+  EXPECT_TRUE(allows("kiln-operator", {"UNLINK", "kiln:0:of a former version"}));
   EXPECT_TRUE(forbids("kiln-operator", {"UNLINK", "another's"}));
   EXPECT_TRUE(forbids("kiln-operator", {"FLUSHALL"}));
 }
 
 /// The page says so, too: these are the limits of what an ACL of Redis can say.
-TEST_F(Acl, CannotKeepAWriterFromOverwritingALeaseByPlainSet) {
+TEST_F(Acl, CannotSeeOptionsValuesOrDatabases) {
   ASSERT_TRUE(allows("kiln-fleet", {"SET", kLease, "theirs", "NX", "PX", "60000"}));
   EXPECT_TRUE(allows("kiln-fleet", {"SET", kLease, "ours", "XX", "PX", "60000"}));
   EXPECT_EQ(ask("admin", {"GET", kLease}).reply.text, "ours") << "SET cannot be restricted by its options";
   EXPECT_TRUE(allows("kiln-fleet", {"SET", kEntry, "garbage"})) << "nor can what is in a value";
   EXPECT_TRUE(allows("kiln-fleet", {"SELECT", "3"})) << "nor the database";
+  EXPECT_TRUE(allows("kiln-locked", {"XADD", kMissing, "*", "row", "text"}))
+      << "nor the length of the stream";
 }
 
 TEST_F(Acl, ConfiguresACacheThatForgets) {

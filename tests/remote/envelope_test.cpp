@@ -142,10 +142,11 @@ TEST_F(Envelope, RejectsBombsWithoutAllocatingForThem) {
   ASSERT_LT(bomb.size(), 5000u);
   const auto image = static_cast<std::uint32_t>(entry_.image.size());
   const std::string bombs[] = {
-      with_payload(sealed_, places_, bomb, image, key_),           // 48 MiB that are said to be 511
-      with_payload(sealed_, places_, two, 500, key_),              // two frames of 511 in all
-      with_payload(sealed_, places_, skippable, 0, key_),          // a frame of nothing
-      with_payload(sealed_, places_, bomb + 'x', 50331637, key_),  // something behind the frame
+      with_payload(sealed_, places_, bomb, image, key_),                     // 48 MiB that are said to be 511
+      with_payload(sealed_, places_, compress("little"), kMostImage, key_),  // and the other way round
+      with_payload(sealed_, places_, two, 500, key_),                        // two frames of 511 in all
+      with_payload(sealed_, places_, skippable, 0, key_),                    // a frame of nothing
+      with_payload(sealed_, places_, bomb + 'x', 50331637, key_),            // something behind the frame
       with_payload(sealed_, places_, bomb.substr(0, bomb.size() - 9), 50331637, key_)};
   for (const std::string& bytes : bombs) {
     g_allocated = 0;

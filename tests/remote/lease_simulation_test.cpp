@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <ostream>
 #include <string>
 
 #include "tests/remote/simulation.hpp"
@@ -26,7 +27,7 @@ Report simulate(std::uint64_t count, Weather weather, Mutation mutation = Mutati
   Report report;
   for (std::uint64_t seed = 1; seed <= count; ++seed) {
     Simulation(seed, weather, mutation).run(report);
-    if (mutation != Mutation::none && report.violations.size() > 100) break;
+    if (mutation != Mutation::none && report.violations.size() > 30) break;
   }
   return report;
 }
@@ -68,7 +69,7 @@ std::string without_numbers(std::string text) {
 }  // namespace
 
 TEST(LeaseSimulation, CompilesOnceInCalmWeather) {
-  Report report = simulate(runs(2000), Weather::calm_one());
+  Report report = simulate(runs(1500), Weather::calm_one());
   print("calm", report);
   expect_kept(report);
   EXPECT_GT(report.hits, report.asks / 2);
@@ -76,7 +77,7 @@ TEST(LeaseSimulation, CompilesOnceInCalmWeather) {
 }
 
 TEST(LeaseSimulation, CompilesOncePerLeasePeriodAndServesEverybodyInAStorm) {
-  Report report = simulate(runs(3000), Weather::storm());
+  Report report = simulate(runs(2000), Weather::storm());
   print("storm", report);
   expect_kept(report);
   // The storm is one: every way out was taken.
@@ -88,18 +89,57 @@ TEST(LeaseSimulation, CompilesOncePerLeasePeriodAndServesEverybodyInAStorm) {
   EXPECT_GT(report.lost_to_failover, 0u);
 }
 
+TEST(LeaseSimulation, CompilesOnceWhenCompilesAreAsQuickAsAnswers) {
+  Report report = simulate(100, Weather::hasty());
+  print("hasty", report);
+  expect_kept(report);
+  EXPECT_EQ(report.compiles, 500u) << "one for each kernel of each run";
+}
+
+TEST(LeaseSimulation, ACrowdAsksForNoMoreThanThePageSays) {
+  struct Row {
+    const char* name;
+    std::size_t keys;
+    Micros spread, compile;
+  };
+  // docs/fleet.md has the figures of 10,000 nodes. All of a node's keys are wanted at once, as by a prepare.
+  const std::size_t nodes = std::getenv("KILN_SIMULATION_RUNS") ? 10'000 : 1'000;
+  for (const Row& row : {Row{"cold, within a minute, 0.1 s compiles", 16, 60'000'000, 100'000},
+                         Row{"cold, within a minute, 8 s compiles", 16, 60'000'000, 8'000'000},
+                         Row{"cold, within a second, 2 s compiles", 16, 1'000'000, 2'000'000}}) {
+    Report report;
+    Simulation(1, Weather::crowd(nodes, row.keys, row.spread, row.compile)).run(report);
+    expect_kept(report);
+    EXPECT_EQ(report.compiles, row.keys) << "one for each kernel";
+    std::printf("FIGURES crowd (%s): %zu nodes x %zu keys: %lu compiles;", row.name, nodes, row.keys,
+                report.compiles);
+    for (const auto& [name, times] : report.commands)
+      std::printf(" %s %lu (%.2f a node)", name.c_str(), times,
+                  static_cast<double>(times) / static_cast<double>(nodes));
+    std::sort(report.added_s.begin(), report.added_s.end());
+    std::printf("; at most %lu in 100 ms; added delay p99 %.2f s\n", report.most_commands_per_100_ms,
+                report.added_s[report.added_s.size() * 99 / 100]);
+  }
+}
+
 struct Broken {
   Mutation mutation;
   const char* name;
   const char* seen_by;  ///< what the checks say of it
 };
 
+void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+
 class LeaseSimulationSees : public testing::TestWithParam<Broken> {};
 
 TEST_P(LeaseSimulationSees, ABrokenProtocol) {
-  Report report = simulate(400, Weather::calm_one(), GetParam().mutation);
-  const Report storm = simulate(400, Weather::storm(), GetParam().mutation);
-  report.violations.insert(report.violations.end(), storm.violations.begin(), storm.violations.end());
+  // In the last one compiles take no longer than an answer, so that a lease is free again between two
+  // commands.
+  Report report;
+  for (const Weather& weather : {Weather::calm_one(), Weather::storm(), Weather::hasty()}) {
+    const Report one = simulate(weather.nodes ? 100 : 400, weather, GetParam().mutation);
+    report.violations.insert(report.violations.end(), one.violations.begin(), one.violations.end());
+  }
   std::map<std::string, int> kinds;
   for (const std::string& what : report.violations)
     ++kinds[without_numbers(what.substr(what.find(": ") + 2))];

@@ -36,8 +36,17 @@ enum class Mutation {
 /// What a run may hold. A calm one has delays of milliseconds and crashes, and no more.
 struct Weather {
   bool calm = true;
+  /// Not 0: so many nodes that write and live, which ask for so many keys in the first `spread`, each kernel
+  /// being a compile of `compile`.
+  std::size_t nodes = 0, keys = 0;
+  Micros spread = 0, compile = 0, latency = 2'000;
   static Weather calm_one() { return {}; }
-  static Weather storm() { return {false}; }
+  static Weather storm() { return {.calm = false}; }
+  static Weather crowd(std::size_t nodes, std::size_t keys, Micros spread, Micros compile) {
+    return {true, nodes, keys, spread, compile};
+  }
+  /// Compiles take no longer than an answer, so that a lease is free again between two commands of a node.
+  static Weather hasty() { return {true, 50, 5, 20'000, 100, 30'000}; }
 };
 
 struct Report {
@@ -46,6 +55,8 @@ struct Report {
   std::uint64_t most_compiles_per_period = 0;
   std::uint64_t overlaps = 0;  ///< two leased compiles of a key at once; each after a counted loss of a lease
   std::uint64_t lost_to_failover = 0, lost_to_expiry = 0;
+  std::map<std::string, std::uint64_t> commands;  ///< that reached the server, by name
+  std::uint64_t most_commands_per_100_ms = 0;
   LeaseCounts counts;
   std::vector<double> added_s;  ///< for each ask: served after, less a compile of its own at once
   std::vector<std::string> violations;
@@ -84,6 +95,7 @@ class Simulation {
   void pause(Node& node, Micros until, bool clock_stops);
   void step(Node& node);
   void wake(Node& node);
+  void first_look(Node& node, const Key& key);
   void send(Node& node, std::vector<Command> commands, std::function<void(std::vector<Answer>)> then);
   void decided(Node& node);
   void compiled(Node& node, const Key& key);

@@ -82,7 +82,8 @@ Reply Server::set(const std::vector<std::string>& words, const std::string& by, 
 }
 
 Reply Server::execute(const std::vector<std::string>& words, const std::string& by, Micros now) {
-  ++commands;
+  ++commands[words[0]];
+  ++commands_at[now / 100'000];
   expire(now);
   const std::string& name = words[0];
   if (name == "GET" || name == "MGET") {

@@ -50,7 +50,8 @@ class Server {
   }
   /// Commands that changed a lease which was somebody else's and had not ended.
   std::uint64_t touched_others = 0;
-  std::uint64_t commands = 0;
+  std::map<std::string, std::uint64_t> commands;  ///< by name
+  std::map<Micros, std::uint64_t> commands_at;    ///< by tenths of a second
 
  private:
   struct Value {
