@@ -9,6 +9,12 @@
 namespace kiln::remote {
 namespace {
 
+#define KILN_COUNT(name) +1
+static_assert((0 KILN_SSL_ENTRIES(KILN_COUNT) KILN_CRYPTO_ENTRIES(KILN_COUNT)) * sizeof(void*) ==
+                  sizeof(OpenSsl),
+              "an entry of openssl.hpp is not listed");
+#undef KILN_COUNT
+
 struct Loaded {
   OpenSsl table{};
   std::string error;
