@@ -1,4 +1,4 @@
-# libFuzzer programs of what reads a store's or a bundle's bytes. Built by the preset `fuzz` (clang), run by hand:
+# libFuzzer programs of what reads a store's, a bundle's or a server's bytes. Built by the preset `fuzz` (clang), run by hand:
 #   build/fuzz/fuzz_seeds CORPUS; build/fuzz/fuzz_pages CORPUS/pages -max_total_time=180 -max_len=262144
 add_executable(fuzz_seeds tests/fuzz/seeds.cpp)
 target_link_libraries(fuzz_seeds PRIVATE kiln_cache kiln_bundle)
@@ -14,3 +14,6 @@ foreach(name bundle minisign)
   target_link_libraries(fuzz_${name} PRIVATE kiln_bundle)
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
 endforeach()
+add_executable(fuzz_replies tests/fuzz/replies.cpp)
+target_link_libraries(fuzz_replies PRIVATE kiln_remote)
+target_link_options(fuzz_replies PRIVATE -fsanitize=fuzzer)
