@@ -20,18 +20,22 @@ struct Client::Impl {
     std::size_t best = 0;
     std::uint64_t highest = 0;
     for (std::size_t i = 0; i < servers.size(); ++i) {
-      const std::uint64_t weight = base::hash64(servers[i]->endpoint().name + '\n' + std::string(tag));
+      const std::uint64_t both[] = {base::hash64(servers[i]->endpoint().name), base::hash64(tag)};
+      const std::uint64_t weight = base::hash64({reinterpret_cast<const char*>(both), sizeof both});
       if (i == 0 || weight > highest) best = i, highest = weight;
     }
     return best;
   }
 };
 
-Client::Client(ClientOptions options) : impl_(std::make_unique<Impl>()) {
+Client::Client(const ClientOptions& options) : impl_(std::make_unique<Impl>()) {
   const Url& url = options.url;
   auto common = std::make_shared<Common>();
   common->login = {url.user, url.password, url.authenticate, url.database};
-  common->timeouts = options.timeouts;
+  // What a caller means by "for ever", without an overflow.
+  constexpr base::Clock::duration kLongest = std::chrono::hours(1);
+  common->timeouts = {std::min(options.timeouts.connect, kLongest), std::min(options.timeouts.read, kLongest),
+                      std::max<std::uint64_t>(1, options.timeouts.bytes_per_second)};
   common->breaker = options.breaker;
   common->connections = std::max(1, options.connections);
   common->now = options.now ? options.now : base::Clock::now;
@@ -53,6 +57,10 @@ std::vector<Answer> Client::call(const std::vector<Command>& commands, base::Dea
   std::vector<Answer> answers;
   try {
     answers.resize(commands.size());
+    if (impl_->servers.empty()) {
+      for (Answer& answer : answers) answer.fault = Fault::off;
+      return answers;
+    }
     if (impl_->cluster) {
       impl_->cluster->call(commands, answers, deadline);
       return answers;

@@ -35,7 +35,7 @@ struct ClientOptions {
 class Client {
  public:
   /// Does not touch the network, nor any file.
-  explicit Client(ClientOptions options);
+  explicit Client(const ClientOptions& options);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   ~Client();

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kGreetingLimit = 4096;  // bytes of an answer to AUTH or SELECT
 constexpr std::size_t kReadStep = 32 << 10;
-constexpr std::size_t kLongestDetail = 200;
+constexpr std::size_t kLongestDetail = 400;
 
 std::string milliseconds(base::Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
