@@ -207,8 +207,10 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
     }
     FromTier fleet = ask_tier(unit, options, flight);
     if (fleet.found) {
-      publish(unit, fleet.found->image->key, std::move(fleet.record), {}, std::move(host), options.when_full,
-              {});
+      // A fresh node fetches faster than its disk syncs: who is not waited for waits for the disk.
+      const WhenFull when_full =
+          flight.urgency == compile::Urgency::ahead ? WhenFull::wait : options.when_full;
+      publish(unit, fleet.found->image->key, std::move(fleet.record), {}, std::move(host), when_full, {});
       land(unit, flight, *fleet.found);
       return;
     }

@@ -42,8 +42,7 @@ enum class WhenFull {
 class Publisher {
  public:
   struct Limits {
-    /// Including those being put: what a fresh node fetches from its fleet while the first put is synced.
-    std::size_t entries = 1024, bytes = std::size_t{256} << 20;
+    std::size_t entries = 64, bytes = std::size_t{256} << 20;  ///< including the one being put
     std::chrono::milliseconds patience{1800};                  ///< of the destructor
   };
   explicit Publisher(std::shared_ptr<Counters> counters) : Publisher(std::move(counters), Limits()) {}
