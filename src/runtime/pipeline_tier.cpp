@@ -106,8 +106,7 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
   }
   if (takes_foreign(unit, options)) {
     if (auto foreign = from_tier_foreign(*tier, unit, options, out.record)) {
-      ++counters_.foreign_toolchain;
-      ++counters_.remote_hits, counters_.saved(foreign->image->facts.compile_ms);
+      ++counters_.foreign_toolchain, counters_.saved(foreign->image->facts.compile_ms);
       out.lease.reset();
       out.found = std::move(foreign);
       return out;

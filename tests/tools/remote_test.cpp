@@ -1,5 +1,6 @@
 // The fleet's tier between nodes: who compiles, who fetches, and what the commands say of it.
 #include <csignal>
+#include <sstream>
 
 #include "remote_fixture.hpp"
 
@@ -267,6 +268,53 @@ TEST_F(Fleet, PrewarmFillsTheTierAndCheckCountsWhatItCovers) {
   server_->stop();
   EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--remote"}, job).status, 3);
   EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--remote", "--strict"}, job).status, 5);
+}
+
+/// A server with docs/fleet/users.acl, whose users all have the password pw.
+class UnderAcl : public FleetCommand {
+ protected:
+  void SetUp() override {
+    if (!testing::RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+    FleetCommand::SetUp();
+    if (IsSkipped()) return;
+    std::string text, line;
+    std::istringstream in(base::read_file(KILN_SOURCE_DIR "/docs/fleet/users.acl")->bytes);
+    while (std::getline(in, line)) {
+      if (const std::size_t on = line.find(" on "); on != line.npos) line.insert(on + 4, ">pw ");
+      if (line.starts_with("user ")) text += line + '\n';
+    }
+    write("users.acl", text);
+    server_.emplace(std::vector<std::string>{"--aclfile", path("users.acl")});
+  }
+  std::string as(const std::string& user) const {
+    return server_->unix_url() + "?user=" + user + "&password=pw";
+  }
+  std::optional<testing::RedisServer> server_;
+};
+
+TEST_F(UnderAcl, EachUserCanDoItsWorkAndNoMore) {
+  EXPECT_EQ(kiln(compile(3), FleetCommand::node("a", as("kiln-fleet"))).json()["outcome"], "compiled");
+  EXPECT_EQ(kiln(compile(3), FleetCommand::node("b", as("kiln-fleet"))).json()["outcome"], "remote");
+  EXPECT_EQ(counts(FleetCommand::node("a", as("kiln-fleet")))["remote_puts"]["stored"], 1);
+  const Environment reads = FleetCommand::reader("c", as("kiln-locked"));
+  EXPECT_EQ(kiln(compile(3), reads).json()["outcome"], "remote");
+  EXPECT_EQ(kiln(compile(4), reads).json()["outcome"], "compiled");
+  EXPECT_EQ(counts(reads)["remote"]["reported"], 1);
+  // A reader that was given the key all the same cannot write.
+  const Environment eager = FleetCommand::node("d", as("kiln-locked"));
+  EXPECT_EQ(kiln(compile(5), eager).json()["outcome"], "compiled");
+  EXPECT_EQ(counts(eager)["remote_puts"]["failed"], 1);
+  EXPECT_EQ(kiln(compile(5), reads).json()["outcome"], "compiled");
+  Environment job = FleetCommand::node("job", as("kiln-prewarm"));
+  const Finished made = kiln({"prewarm", "--remote", "--missed", "--json"}, job);
+  EXPECT_EQ(made.status, 0) << made.err;
+  EXPECT_EQ(made.json()["remote"]["present"].get<int>() + made.json()["remote"]["pushed"].get<int>(), 2);
+  EXPECT_EQ(kiln(compile(4), FleetCommand::reader("e", as("kiln-locked"))).json()["outcome"], "remote");
+  const Environment operates = FleetCommand::reader("f", as("kiln-operator"));
+  EXPECT_EQ(kiln({"remote", "status", "--strict"}, operates).status, 0);
+  EXPECT_EQ(kiln({"remote", "prune", "--json"}, operates).json()["removed"], 0);
+  EXPECT_EQ(kiln({"remote", "pull", "--all", "--json"}, operates).json()["stored"], 3);
+  EXPECT_EQ(kiln({"remote", "prune", "--all"}, reads).status, 3) << "a reader may not search";
 }
 
 TEST_F(Fleet, DoctorAndPrometheusShowTheTierWithoutPasswords) {
