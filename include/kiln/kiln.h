@@ -120,13 +120,14 @@ typedef struct kiln_options {
   kiln_event_callback on_event; /* null: nobody is told */
   void* event_user;             /* given back to on_event */
   int32_t adopt;                /* KILN_ADOPT_*: when a specialised kernel replaces its fallback */
-  const char* remote;      /* servers of the fleet's tier, comma-separated: "redis://[user:password@]host[:port]",
-                              "rediss://...", "redis+unix:///path"; null: KILN_REMOTE, else none */
-  const char* remote_mode; /* "locked": only read from it (the default); "fleet": also write, signed, and let one
-                              node compile for all */
-  const char* remote_key;  /* public keys (minisign's) or their files, comma-separated: whose entries are used */
-  const char* remote_sign; /* the secret key's file, which signs what this service writes */
-  double remote_budget_s;  /* how long a compile of another node is waited for; 0: 60 */
+  const char* remote; /* servers of the fleet's tier, comma-separated: "redis://[user:password@]host[:port]",
+                         "rediss://...", "redis+unix:///path"; null: KILN_REMOTE, else none */
+  const char* remote_mode; /* "locked": only read from it (the default); "fleet": also write, signed, and let
+                              one node compile for all */
+  const char*
+      remote_key; /* public keys (minisign's) or their files, comma-separated: whose entries are used */
+  const char* remote_sign;   /* the secret key's file, which signs what this service writes */
+  double remote_budget_s;    /* how long a compile of another node is waited for; 0: 60 */
   const char* remote_sealed; /* "never" (the default): in mode sealed only kiln_service_prepare asks the tier;
                                 "ask": so does a get before the seal */
 } kiln_options;
@@ -245,10 +246,10 @@ KILN_API kiln_status kiln_preparation_wait(kiln_preparation* preparation, double
 KILN_API void kiln_preparation_destroy(kiln_preparation* preparation);
 
 enum {
-  KILN_REMOTE_NONE = 0,     /* no tier is configured, or none was asked yet */
-  KILN_REMOTE_WORKS = 1,    /* the breaker is closed */
-  KILN_REMOTE_PROBING = 2,  /* one request decides whether it closes */
-  KILN_REMOTE_BROKEN = 3    /* open: three failures in a row, nobody is kept waiting for it */
+  KILN_REMOTE_NONE = 0,    /* no tier is configured, or none was asked yet */
+  KILN_REMOTE_WORKS = 1,   /* the breaker is closed */
+  KILN_REMOTE_PROBING = 2, /* one request decides whether it closes */
+  KILN_REMOTE_BROKEN = 3   /* open: three failures in a row, nobody is kept waiting for it */
 };
 
 typedef struct kiln_stats {
@@ -284,7 +285,8 @@ typedef struct kiln_stats {
       remote_miss_protocol, remote_miss_breaker;
   /* There and not believed: of another schema, under another key, not signed by a trusted key, damaged. */
   uint64_t remote_rejected_schema, remote_rejected_key, remote_rejected_signature, remote_rejected_damaged;
-  /* Written to the tier; left out because it takes them more slowly, or too large; not taken by the server. */
+  /* Written to the tier; left out because it takes them more slowly, or too large; not taken by the server.
+   */
   uint64_t remote_puts, remote_puts_dropped, remote_puts_failed;
   uint64_t remote_leases;        /* compiles for the whole fleet */
   uint64_t remote_waits;         /* kernels that another node was compiling */

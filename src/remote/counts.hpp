@@ -14,7 +14,8 @@ struct Counts {
   Count remote_miss_absent{}, remote_miss_timeout{}, remote_miss_unreachable{}, remote_miss_refused{},
       remote_miss_protocol{}, remote_miss_breaker{};
   /// There, and not believed: of another schema, under another key, not signed by a trusted one, damaged.
-  Count remote_rejected_schema{}, remote_rejected_key{}, remote_rejected_signature{}, remote_rejected_damaged{};
+  Count remote_rejected_schema{}, remote_rejected_key{}, remote_rejected_signature{},
+      remote_rejected_damaged{};
   /// Written; left out because the queue was full or too large; not taken by the server.
   Count remote_puts{}, remote_puts_dropped{}, remote_puts_failed{};
   /// Leases taken; kernels waited for; of them: taken over, waited for in vain; leases lost before the end.

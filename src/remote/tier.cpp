@@ -166,8 +166,8 @@ std::optional<Entry> Tier::find(const Find& find) noexcept try {
   for (const ToolchainRow& row : open_rows(fields, find.specialisation, impl_->options.trusted, rejected)) {
     if (!row.serves_others || (find.wanted && !find.wanted(row.key))) continue;
     if (tried++ == kMostTried) break;
-    Fetched fetched = std::move(
-        fetch({{row.key, find.text, Asked::Text::prefix}}, base::Deadline::never()).front());
+    Fetched fetched =
+        std::move(fetch({{row.key, find.text, Asked::Text::prefix}}, base::Deadline::never()).front());
     if (fetched.rejection) count_rejected(counts, *fetched.rejection);
     if (!fetched.entry) continue;
     if (!find.acceptable || find.acceptable(*fetched.entry)) return std::move(fetched.entry);

@@ -21,9 +21,9 @@ namespace kiln::remote {
 
 struct TierOptions {
   Url url;
-  bool fleet = false;                        ///< nodes write; false: they only read
-  std::vector<PublicKey> trusted;            ///< beside the signer's own
-  std::shared_ptr<const SigningKey> signer;  ///< null: nothing can be written
+  bool fleet = false;                                       ///< nodes write; false: they only read
+  std::vector<PublicKey> trusted;                           ///< beside the signer's own
+  std::shared_ptr<const SigningKey> signer;                 ///< null: nothing can be written
   base::Clock::duration budget = std::chrono::seconds(60);  ///< for another node's compile
   std::string who;                                          ///< "node7:4711", for people who look at a lease
   std::size_t queue_entries = 64, queue_bytes = std::size_t{64} << 20;  ///< of what waits to be written
@@ -90,8 +90,8 @@ class Tier {
     std::function<bool(const Key&)> wanted;
     std::function<bool(const Entry&)> acceptable;
   };
-  /// Of another toolchain: the first that is wanted and acceptable among those whose signed rows say that they
-  /// serve others, newest NVRTC first, then youngest.
+  /// Of another toolchain: the first that is wanted and acceptable among those whose signed rows say that
+  /// they serve others, newest NVRTC first, then youngest.
   std::optional<Entry> find(const Find& find) noexcept;
 
   /// What a signed row tells hosts of other toolchains about an entry.

@@ -1,5 +1,5 @@
-// What a tier consists of: the client, and for each process the leases with the thread that renews and asks for
-// them, and the queue with the thread that writes. Private to tier*.cpp.
+// What a tier consists of: the client, and for each process the leases with the thread that renews and asks
+// for them, and the queue with the thread that writes. Private to tier*.cpp.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// The tier's leases: one thread drives the protocol (remote/lease.hpp) for all keys of the process, askers wait
-// for what it decides.
+// The tier's leases: one thread drives the protocol (remote/lease.hpp) for all keys of the process, askers
+// wait for what it decides.
 #include <pthread.h>
 #include <sodium.h>
 
@@ -59,9 +59,8 @@ bool Tier::Impl::start_leasing(Leasing& leasing) {
     LeasePolicy policy;
     policy.budget = options.budget;
     leasing.leases = std::make_unique<Leases>(
-        policy, options.who, random_bits, [this, &leasing](const Key& key, const std::string& value) {
-          return accept(leasing, key, value);
-        });
+        policy, options.who, random_bits,
+        [this, &leasing](const Key& key, const std::string& value) { return accept(leasing, key, value); });
   }
   if (leasing.running) return true;
   if (leasing.thread.joinable()) leasing.thread.join();
@@ -91,8 +90,8 @@ bool Tier::Impl::accept(Leasing& leasing, const Key& key, const std::string& val
   return false;
 }
 
-/// What is not asked for in a hurry takes a lease only while this process compiles less than it can: others of
-/// the fleet shall take theirs. It looks again then, as others may have.
+/// What is not asked for in a hurry takes a lease only while this process compiles less than it can: others
+/// of the fleet shall take theirs. It looks again then, as others may have.
 Tier::Reply Tier::Impl::lease(const Ask& ask, const Fetched& first, Fault& fault) {
   Leasing& leasing = state.get().leasing;
   Reply out;
@@ -115,8 +114,7 @@ Tier::Reply Tier::Impl::lease(const Ask& ask, const Fetched& first, Fault& fault
     return out;
   }
   ++leasing.places, asking.has_place = true;
-  leasing.leases->want(ask.key, base::Clock::now(),
-                       at_once ? Leases::Start::acquire : Leases::Start::look);
+  leasing.leases->want(ask.key, base::Clock::now(), at_once ? Leases::Start::acquire : Leases::Start::look);
   leasing.work.notify_one();
   bool told = false;
   for (;;) {

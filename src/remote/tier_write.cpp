@@ -72,9 +72,10 @@ bool Tier::Impl::hand_over(Push push, Full full) noexcept try {
 void Tier::Impl::write(Push& push) noexcept try {
   const auto deadline = base::Deadline::after(kPushPatience);
   if (!push.row.empty()) {
-    const Command report{{"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", push.row},
-                         {},
-                         kSmallReply};
+    const Command report{
+        {"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", push.row},
+        {},
+        kSmallReply};
     if (client.call(report, deadline)) ++counts->remote_reported;
     return;
   }
@@ -82,8 +83,9 @@ void Tier::Impl::write(Push& push) noexcept try {
   std::string envelope = seal_envelope(entry, options.signer.get());
   if (envelope.empty()) {
     ++counts->remote_puts_dropped;
-    base::warn_once("remote too large", "an entry of " + std::to_string(push.bytes) +
-                                            " bytes is too large for the fleet's tier, and stays on this node");
+    base::warn_once("remote too large",
+                    "an entry of " + std::to_string(push.bytes) +
+                        " bytes is too large for the fleet's tier, and stays on this node");
     return;
   }
   ToolchainRow row;
@@ -91,12 +93,11 @@ void Tier::Impl::write(Push& push) noexcept try {
   row.created_s = push.about.created_s, row.serves_others = push.about.serves_others;
   row.nvrtc_version = push.about.nvrtc_version;
   const std::string tag = tag_of(entry.key.specialisation);
-  const std::vector<Command> commands{
-      {{"SET", entry_key(entry.key), std::move(envelope)}, tag, kSmallReply},
-      {{"HSET", rows_key(entry.key.specialisation), entry.key.toolchain.hex(),
-        seal_row(row, options.signer.get())},
-       tag,
-       kSmallReply}};
+  const std::vector<Command> commands{{{"SET", entry_key(entry.key), std::move(envelope)}, tag, kSmallReply},
+                                      {{"HSET", rows_key(entry.key.specialisation), entry.key.toolchain.hex(),
+                                        seal_row(row, options.signer.get())},
+                                       tag,
+                                       kSmallReply}};
   for (const Answer& answer : client.call(commands, deadline)) {
     if (answer) continue;
     ++counts->remote_puts_failed;
@@ -106,9 +107,9 @@ void Tier::Impl::write(Push& push) noexcept try {
       writing.last_fault = answer.fault, writing.last_detail = answer.detail;
     }
     if (answer.fault == Fault::refused || answer.fault == Fault::auth || answer.fault == Fault::tls)
-      base::warn_once("remote put " + std::string(name_of(answer.fault)),
-                      "the fleet's tier at " + options.url.safe() +
-                          " takes no entries from this node: " + answer.detail);
+      base::warn_once(
+          "remote put " + std::string(name_of(answer.fault)),
+          "the fleet's tier at " + options.url.safe() + " takes no entries from this node: " + answer.detail);
     return;
   }
   ++counts->remote_puts;
@@ -154,8 +155,8 @@ bool Tier::flush(base::Deadline deadline) noexcept {
   return writing.progress.wait_until(lock, deadline.at(), done);
 }
 
-/// What is still to be written then is written all the same, by a thread that keeps this alive, if the process
-/// lives long enough.
+/// What is still to be written then is written all the same, by a thread that keeps this alive, if the
+/// process lives long enough.
 void Tier::Impl::leave() noexcept {
   State& own = state.get();
   const auto deadline = base::Deadline::after(options.patience);
@@ -165,8 +166,7 @@ void Tier::Impl::leave() noexcept {
     writing.progress.wait_until(lock, deadline.at(), [&] { return writing.settled == writing.handed_over; });
     writing.closing = true;
     writing.work.notify_all(), writing.progress.notify_all();
-    const bool ended =
-        writing.progress.wait_until(lock, deadline.at(), [&] { return !writing.running; });
+    const bool ended = writing.progress.wait_until(lock, deadline.at(), [&] { return !writing.running; });
     lock.unlock();
     if (writing.thread.joinable()) ended ? writing.thread.join() : writing.thread.detach();
   }

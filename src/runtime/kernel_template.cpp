@@ -183,8 +183,8 @@ ObtainOptions KernelTemplate::options_of(const GetRequest& request) const noexce
           .when_full = WhenFull::skip,
           .urgency = request.urgency,
           .arguments = Arguments::as_declared,
-          .tier = request.past_seal || (request.may_compile && (service_.may_compile() ||
-                                                                service_.config().remote_when_sealed()))
+          .tier = request.past_seal || (request.may_compile &&
+                                        (service_.may_compile() || service_.config().remote_when_sealed()))
                       ? AskTier::yes
                       : AskTier::no};
 }

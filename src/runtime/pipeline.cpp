@@ -193,7 +193,7 @@ Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, cons
     throw Error(Errc::not_ready, hint(instantiation) + kNowhere);
   }
   if (!config_.has_remote()) warm_up();  // of a fleet, mostly another node compiles
-  if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
+  if (unit->closure.memoised) {          // a memo may decide a hit; what is compiled is hashed again
     const Key by_memo = unit->made.key;
     unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::content));
     if (unit->made.key != by_memo) {

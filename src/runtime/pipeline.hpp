@@ -31,7 +31,7 @@
 namespace kiln::remote {
 class Tier;
 class HeldLease;
-}
+}  // namespace kiln::remote
 
 namespace kiln::runtime {
 

@@ -122,8 +122,7 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
   const auto look_in = [&](cache::Store& store, Outcome outcome) {
     for (auto& [key, record] : store.find(unit.made.key.specialisation, patience)) {
       if (options.rejected.contains(key) || !is_of_chosen_toolchain(key)) continue;
-      if (auto image = as_foreign(unit, key, record))
-        candidates.push_back({std::move(image), outcome, {}});
+      if (auto image = as_foreign(unit, key, record)) candidates.push_back({std::move(image), outcome, {}});
     }
   };
   for (const auto& layer : layers()) look_in(*layer, Outcome::layer);

@@ -1,5 +1,5 @@
-// Step 4 of the path: the fleet's tier, asked behind the host's lock, so by one process of a host; and what is
-// compiled here on its way to it.
+// Step 4 of the path: the fleet's tier, asked behind the host's lock, so by one process of a host; and what
+// is compiled here on its way to it.
 #include "runtime/pipeline_tier.hpp"
 
 #include "base/log.hpp"
@@ -69,8 +69,7 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
   std::shared_ptr<const StoredImage> image;
   const bool own = toolkit().has_compiler() && !options.rejected.contains(unit.made.key);
   // What no record is ever made of, no other node has either, and nobody shall wait for it.
-  const bool unpublishable =
-      own && !compile::unpublishable_beforehand(unit.closure, toolkit()).empty();
+  const bool unpublishable = own && !compile::unpublishable_beforehand(unit.closure, toolkit()).empty();
   bool absent = true;
   if (own && !unpublishable) {
     std::optional<Stopwatch> waiting;
@@ -128,13 +127,12 @@ std::optional<Obtained> Pipeline::from_tier_foreign(remote::Tier& tier, const Un
     if (!(compile::key_of_text(entry.key_text) == entry.key)) return false;
     return (image = as_foreign(unit, entry.key, one)) != nullptr;
   };
-  auto entry = tier.find({.specialisation = unit.made.key.specialisation,
-                          .text = unit.made.specialisation_text(),
-                          .wanted =
-                              [&](const Key& key) {
-                                return !options.rejected.contains(key) && is_of_chosen_toolchain(key);
-                              },
-                          .acceptable = taken});
+  auto entry = tier.find(
+      {.specialisation = unit.made.key.specialisation,
+       .text = unit.made.specialisation_text(),
+       .wanted =
+           [&](const Key& key) { return !options.rejected.contains(key) && is_of_chosen_toolchain(key); },
+       .acceptable = taken});
   if (!entry) return std::nullopt;
   record = {std::move(entry->facts), std::move(entry->key_text), std::move(entry->image)};
   return Obtained{std::move(image), Outcome::remote, {}};
@@ -146,13 +144,11 @@ Publication::Afterwards Pipeline::to_tier(const Unit& unit, std::shared_ptr<remo
   if (lease) lease->compiled();
   const auto tier = options.tier == AskTier::yes ? this->tier() : nullptr;
   if (!tier || !tier->writes() || !obtained.unpublishable.empty() || !options.rejected.empty()) return {};
-  const auto full =
-      options.when_full == WhenFull::wait ? remote::Tier::Full::wait : remote::Tier::Full::drop;
+  const auto full = options.when_full == WhenFull::wait ? remote::Tier::Full::wait : remote::Tier::Full::drop;
   const compile::Facts& facts = obtained.image->facts;
-  remote::Tier::About about{facts.created_s, !facts.project_header_through_toolkit,
-                                  facts.nvrtc_version};
-  return [tier, lease = std::move(lease), full, about, key = unit.made.key, arch = facts.arch](
-             cache::Record&& record) mutable {
+  remote::Tier::About about{facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version};
+  return [tier, lease = std::move(lease), full, about, key = unit.made.key,
+          arch = facts.arch](cache::Record&& record) mutable {
     remote::Entry entry;
     entry.key = key;
     entry.key_text = std::move(record.key_text), entry.facts = std::move(record.facts);

@@ -37,8 +37,8 @@ std::shared_ptr<const remote::SigningKey> signing_key(const Config& config) {
   const bundle::Secret text(read("secret key", path, bundle::kMaxKeyFile));
   struct stat st {};
   if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
-    base::warn_once("remote_sign mode", "the secret key '" + path +
-                                            "' can be read or written by others; chmod 600 it");
+    base::warn_once("remote_sign mode",
+                    "the secret key '" + path + "' can be read or written by others; chmod 600 it");
   const auto password = [&] {
     const std::string& file = config.get("remote_sign_password");
     if (file.empty())
@@ -70,12 +70,14 @@ std::shared_ptr<remote::Tier> open_tier(const Config& config, std::shared_ptr<re
     if (!text.empty()) options.trusted.push_back(public_key(text));
   options.signer = signing_key(config);
   if (options.trusted.empty() && !options.signer)
-    throw Error(Errc::invalid_argument,
-                "nothing says whose entries to trust: set KILN_REMOTE_KEY to the public key that 'kiln bundle "
-                "keygen' made, or KILN_REMOTE_SIGN to the secret one");
+    throw Error(
+        Errc::invalid_argument,
+        "nothing says whose entries to trust: set KILN_REMOTE_KEY to the public key that 'kiln bundle "
+        "keygen' made, or KILN_REMOTE_SIGN to the secret one");
   if (options.fleet && !options.signer)
-    base::warn_once("remote_sign", "KILN_REMOTE_MODE=fleet, and no KILN_REMOTE_SIGN to sign with: this node "
-                                   "reads the fleet's tier and writes nothing to it");
+    base::warn_once("remote_sign",
+                    "KILN_REMOTE_MODE=fleet, and no KILN_REMOTE_SIGN to sign with: this node "
+                    "reads the fleet's tier and writes nothing to it");
   options.budget = std::chrono::duration_cast<base::Clock::duration>(
       std::chrono::duration<double>(config.remote_budget_s()));
   options.who = who();

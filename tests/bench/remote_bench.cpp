@@ -1,5 +1,5 @@
-// The fleet's tier: a remote hit beside a local one and a compile, a fresh node that fills itself, bytes on the
-// wire. `remote_bench [KERNELS]`; needs redis-server and NVRTC. Ratios inside one process.
+// The fleet's tier: a remote hit beside a local one and a compile, a fresh node that fills itself, bytes on
+// the wire. `remote_bench [KERNELS]`; needs redis-server and NVRTC. Ratios inside one process.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ Spread spread(std::vector<double> ms) {
   return {ms[ms.size() / 2], ms[ms.size() * 99 / 100]};
 }
 
-/// As compressible as a cubin is (zstd -3 makes about 0.4 of one): runs of zeros and words of a small alphabet
-/// between noise.
+/// As compressible as a cubin is (zstd -3 makes about 0.4 of one): runs of zeros and words of a small
+/// alphabet between noise.
 std::string image_of(std::size_t size, unsigned seed) {
   std::mt19937_64 random(seed);
   std::string out;
@@ -84,11 +84,13 @@ void latency(const Fixture& fixture, std::size_t size, const char* name) {
     }
   const Spread here = spread(local);
   std::printf("%-6s local  (verified)             p50 %7.3f ms  p99 %7.3f ms\n", name, here.p50, here.p99);
-  for (const auto& [where, url] : {std::pair{"Unix socket", fixture.server.unix_url()}, {"loopback", fixture.server.url()}}) {
+  for (const auto& [where, url] :
+       {std::pair{"Unix socket", fixture.server.unix_url()}, {"loopback", fixture.server.url()}}) {
     const auto tier = fixture.tier(url);
     for (const auto& [key, record] : records) {
       remote::Entry entry;
-      entry.key = key, entry.key_text = record.key_text, entry.facts = record.facts, entry.image = record.image;
+      entry.key = key, entry.key_text = record.key_text, entry.facts = record.facts,
+      entry.image = record.image;
       entry.arch = "sm_90a", entry.toolchain = "bench";
       tier->publish(std::move(entry), {}, nullptr, remote::Tier::Full::wait);
     }
@@ -98,19 +100,21 @@ void latency(const Fixture& fixture, std::size_t size, const char* name) {
     for (int round = 0; round < kRounds; ++round)
       for (const auto& [key, record] : records) {
         const auto start = Clock::now();
-        const auto reply = tier->ask({.key = key, .key_text = record.key_text, .acceptable = {}, .on_wait = {}});
+        const auto reply =
+            tier->ask({.key = key, .key_text = record.key_text, .acceptable = {}, .on_wait = {}});
         if (!reply.entry || reply.entry->image != record.image) std::abort();
         remote.push_back(ms_since(start));
       }
     const remote::ServerStatus after = status_of(*tier);
     const Spread there = spread(remote);
     const double hits = kRounds * kEntries;
-    std::printf("%-6s remote (%-11s, verified) p50 %7.3f ms  p99 %7.3f ms   %.1f x local; on the wire %.0f bytes in, "
-                "%.0f out a hit (%.2f of the image)\n",
-                name, where, there.p50, there.p99, there.p50 / here.p50,
-                static_cast<double>(after.bytes_in - before.bytes_in) / hits,
-                static_cast<double>(after.bytes_out - before.bytes_out) / hits,
-                static_cast<double>(after.bytes_in - before.bytes_in) / hits / static_cast<double>(size));
+    std::printf(
+        "%-6s remote (%-11s, verified) p50 %7.3f ms  p99 %7.3f ms   %.1f x local; on the wire %.0f bytes in, "
+        "%.0f out a hit (%.2f of the image)\n",
+        name, where, there.p50, there.p99, there.p50 / here.p50,
+        static_cast<double>(after.bytes_in - before.bytes_in) / hits,
+        static_cast<double>(after.bytes_out - before.bytes_out) / hits,
+        static_cast<double>(after.bytes_in - before.bytes_in) / hits / static_cast<double>(size));
   }
 }
 
@@ -125,18 +129,22 @@ constexpr const char* kSource =
     "  for (int j = 0; j < 8; ++j) x[j] = a[j];\n}\n";
 
 /// A service that prepares the images of the whole plan.
-void fill(const Fixture& fixture, const std::string& cache, const std::string& url, int kernels, const char* what) {
+void fill(const Fixture& fixture, const std::string& cache, const std::string& url, int kernels,
+          const char* what) {
   Options options = Options::hermetic();
   options.cache_dir = fixture.directory.path() + '/' + cache;
   options.worker = KILN_BINARY_DIR "/kiln-worker";
   if (const char* home = std::getenv("KILN_CUDA_HOME")) options.cuda_home = home;
   if (!url.empty())
-    options.remote = url, options.remote_mode = "fleet", options.remote_sign = fixture.directory.path() + "/fleet.key";
+    options.remote = url, options.remote_mode = "fleet",
+    options.remote_sign = fixture.directory.path() + "/fleet.key";
   runtime::Service service(options);
   service.add({kManifest, kSource, {}});
   runtime::PrepareRequest request;
-  request.plan = "[[prewarm]]\ntemplate = \"bench\"\nN = { from = 1, to = " + std::to_string(kernels) + ", step = 1 }\n";
-  request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE, request.arch = "sm_90a";
+  request.plan =
+      "[[prewarm]]\ntemplate = \"bench\"\nN = { from = 1, to = " + std::to_string(kernels) + ", step = 1 }\n";
+  request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE,
+  request.arch = "sm_90a";
   const auto start = Clock::now();
   const auto preparation = runtime::Preparation::begin(service, service.own_scope(), request);
   preparation->wait(base::Deadline::never());
@@ -146,12 +154,14 @@ void fill(const Fixture& fixture, const std::string& cache, const std::string& u
   kiln_stats stats{};
   service.pipeline().counters().read(stats);
   service.pipeline().read_tier(stats);
-  std::printf("%-34s %7.0f ms, %6.0f kernels/s (stored too: %7.0f ms); compiles %llu, remote hits %llu, disk hits %llu; "
-              "%.0f bytes in, %.0f out a kernel, round trip p50 %.2f ms p99 %.2f ms\n",
-              what, ready, kernels / ready * 1000, stored, static_cast<unsigned long long>(stats.compiles),
-              static_cast<unsigned long long>(stats.remote_hits), static_cast<unsigned long long>(stats.disk_hits),
-              static_cast<double>(stats.remote_bytes_in) / kernels,
-              static_cast<double>(stats.remote_bytes_out) / kernels, stats.remote_p50_ms, stats.remote_p99_ms);
+  std::printf(
+      "%-34s %7.0f ms, %6.0f kernels/s (stored too: %7.0f ms); compiles %llu, remote hits %llu, disk hits "
+      "%llu; "
+      "%.0f bytes in, %.0f out a kernel, round trip p50 %.2f ms p99 %.2f ms\n",
+      what, ready, kernels / ready * 1000, stored, static_cast<unsigned long long>(stats.compiles),
+      static_cast<unsigned long long>(stats.remote_hits), static_cast<unsigned long long>(stats.disk_hits),
+      static_cast<double>(stats.remote_bytes_in) / kernels,
+      static_cast<double>(stats.remote_bytes_out) / kernels, stats.remote_p50_ms, stats.remote_p99_ms);
 }
 
 }  // namespace

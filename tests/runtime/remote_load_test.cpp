@@ -27,7 +27,10 @@ class RemoteLoad : public FakeRuntime {
 };
 
 TEST_F(RemoteLoad, AnotherNodesImageIsLoadedAndLaunched) {
-  { EXPECT_EQ(Service(node("a")).open("rms_norm").get(Dtype::bf16, 4096).info().outcome, KILN_OUTCOME_COMPILED); }
+  {
+    EXPECT_EQ(Service(node("a")).open("rms_norm").get(Dtype::bf16, 4096).info().outcome,
+              KILN_OUTCOME_COMPILED);
+  }
   Service b(node("b"));
   const Kernel k = b.open("rms_norm").get(Dtype::bf16, 4096);
   EXPECT_EQ(k.info().outcome, KILN_OUTCOME_REMOTE);

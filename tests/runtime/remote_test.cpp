@@ -80,13 +80,14 @@ class BrokenServers : public RemoteTest {
       delays.ms.push_back(ms - got.image->facts.compile_ms);
     }
     const kiln_stats s = stats_of(service);
-    std::printf("%-28s beyond the compile: p50 %6.1f ms, p99 %6.1f ms, most %6.1f ms; state %d, misses %llu, "
-                "breaker %llu, rejected %llu (timeout %llu, unreachable %llu, protocol %llu, refused %llu)\n",
-                what.c_str(), delays.at(0.5), delays.p99(), delays.at(1), s.remote_state,
-                (unsigned long long)missed(s), (unsigned long long)s.remote_miss_breaker,
-                (unsigned long long)(s.remote_rejected_schema + s.remote_rejected_damaged),
-                (unsigned long long)s.remote_miss_timeout, (unsigned long long)s.remote_miss_unreachable,
-                (unsigned long long)s.remote_miss_protocol, (unsigned long long)s.remote_miss_refused);
+    std::printf(
+        "%-28s beyond the compile: p50 %6.1f ms, p99 %6.1f ms, most %6.1f ms; state %d, misses %llu, "
+        "breaker %llu, rejected %llu (timeout %llu, unreachable %llu, protocol %llu, refused %llu)\n",
+        what.c_str(), delays.at(0.5), delays.p99(), delays.at(1), s.remote_state,
+        (unsigned long long)missed(s), (unsigned long long)s.remote_miss_breaker,
+        (unsigned long long)(s.remote_rejected_schema + s.remote_rejected_damaged),
+        (unsigned long long)s.remote_miss_timeout, (unsigned long long)s.remote_miss_unreachable,
+        (unsigned long long)s.remote_miss_protocol, (unsigned long long)s.remote_miss_refused);
     EXPECT_EQ(s.remote_hits, 0u) << what;
     EXPECT_EQ(missed(s) + s.remote_miss_absent + s.remote_rejected_schema + s.remote_rejected_key +
                   s.remote_rejected_signature + s.remote_rejected_damaged,
@@ -208,7 +209,8 @@ TEST_F(Redis, AFullServerTakesNothingAndTheKernelIsServed) {
   for (const std::size_t size : {100'000, 1'000, 10})
     for (int i = 0; i < 10'000; ++i) {
       const std::string name = "filler" + std::to_string(size) + '-' + std::to_string(i);
-      if (!redis->call(remote::Command{{"SET", name, std::string(size, 'x')}, {}, 1024}, base::Deadline::never()))
+      if (!redis->call(remote::Command{{"SET", name, std::string(size, 'x')}, {}, 1024},
+                       base::Deadline::never()))
         break;
     }
   Service service(node("a", server.unix_url()));
@@ -244,7 +246,8 @@ TEST_F(Redis, AMillionKeysInTheServerCostNothingMore) {
     for (int n = 1; n <= 20; ++n) compile(a, "scale", {Dtype::f32, n});
   }
   const auto redis = client(server);
-  redis->call(remote::Command{{"DEBUG", "POPULATE", "1000000", "kiln:1:{0}:e:"}, {}, 1024}, base::Deadline::never());
+  redis->call(remote::Command{{"DEBUG", "POPULATE", "1000000", "kiln:1:{0}:e:"}, {}, 1024},
+              base::Deadline::never());
   ASSERT_TRUE(base::poll_until(base::Deadline::after(60s), [&] {
     const auto size = redis->call(remote::Command{{"DBSIZE"}, {}, 64}, base::Deadline::never());
     return size && size.reply.integer > 1'000'000;
@@ -257,8 +260,8 @@ TEST_F(Redis, AMillionKeysInTheServerCostNothingMore) {
     ms.push_back(std::chrono::duration<double, std::milli>(base::Clock::now() - start).count());
   }
   Delays delays{ms};
-  std::printf("among 10^6 keys: a remote hit through the whole path p50 %.2f ms, most %.2f ms\n", delays.at(0.5),
-              delays.at(1));
+  std::printf("among 10^6 keys: a remote hit through the whole path p50 %.2f ms, most %.2f ms\n",
+              delays.at(0.5), delays.at(1));
 }
 
 TEST_F(Redis, AFlushedServerIsFilledAgain) {
@@ -275,11 +278,10 @@ TEST_F(Redis, AFlushedServerIsFilledAgain) {
 
 /// As another node would hold it.
 void hold_lease(remote::Client& client, const Key& key, int milliseconds) {
-  const auto answer = client.call(remote::Command{{"SET", remote::lease_key(key), "0123:another", "PX",
-                                                   std::to_string(milliseconds)},
-                                                  {},
-                                                  1024},
-                                  base::Deadline::never());
+  const auto answer = client.call(
+      remote::Command{
+          {"SET", remote::lease_key(key), "0123:another", "PX", std::to_string(milliseconds)}, {}, 1024},
+      base::Deadline::never());
   ASSERT_TRUE(answer);
 }
 
@@ -313,7 +315,8 @@ TEST_F(Waiting, ACallersDeadlineEndsHisWaitAndNotTheFlight) {
       },
       Error);
   const auto got = scale.compile(values);
-  EXPECT_EQ(got.outcome, Outcome::waited) << "of the flight that went on, and compiled when the lease was gone";
+  EXPECT_EQ(got.outcome, Outcome::waited)
+      << "of the flight that went on, and compiled when the lease was gone";
   EXPECT_EQ(stats_of(service).compiles, 1u);
   EXPECT_EQ(stats_of(service).remote_waits, 1u);
 }
@@ -406,7 +409,8 @@ TEST_F(Redis, ASealedServicesPrepareFetchesAndItsGetDoesNot) {
   EXPECT_EQ(stats_of(sealed).remote_state, KILN_REMOTE_NONE) << "the network was not touched";
   runtime::PrepareRequest request;
   request.plan = "[[prewarm]]\ntemplate = \"scale\"\nT = \"f32\"\nN = [1, 2]\n";
-  request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE, request.arch = "sm_90a";
+  request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE,
+  request.arch = "sm_90a";
   request.may_compile = false;
   const auto preparation = runtime::Preparation::begin(sealed, sealed.own_scope(), request);
   EXPECT_TRUE(preparation->wait(base::Deadline::after(20s)));

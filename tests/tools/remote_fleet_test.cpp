@@ -15,7 +15,8 @@ class WholeFleet : public Fleet {
     for (int n = 1; n <= kKeys / 2 + 1; ++n) {
       if (n == 13) continue;  // which the template refuses
       for (const char* flag : {"true", "false"})
-        rows.push_back("[[prewarm]]\ntemplate = \"scale\"\nN = " + std::to_string(n) + "\nFLAG = " + flag + "\n");
+        rows.push_back("[[prewarm]]\ntemplate = \"scale\"\nN = " + std::to_string(n) + "\nFLAG = " + flag +
+                       "\n");
     }
     const std::string file = path("plan.toml");
     std::string text;
@@ -34,8 +35,7 @@ class WholeFleet : public Fleet {
     const auto begin = base::Clock::now();
     std::vector<std::unique_ptr<Running>> running;
     for (std::size_t i = 0; i < nodes.size(); ++i)
-      for (int p = 0; p < processes; ++p)
-        running.push_back(start({"prewarm", plan(), "--json"}, nodes[i]));
+      for (int p = 0; p < processes; ++p) running.push_back(start({"prewarm", plan(), "--json"}, nodes[i]));
     for (const auto& one : running) {
       const Finished done = one->wait();
       EXPECT_EQ(done.status, 0) << done.err;
@@ -56,12 +56,14 @@ class WholeFleet : public Fleet {
       for (const char* reason : {"timeout", "unreachable", "refused", "protocol", "breaker_open"})
         out.faults += c["remote_misses"][reason].get<std::uint64_t>();
     }
-    std::printf("%zu nodes x %d processes, %d keys: %.1f s, %llu compiles, %llu remote hits, %llu waits, %llu leases, "
-                "%llu takeovers, %llu faults; a kernel p50 %.0f ms, p99 %.0f ms\n",
-                nodes.size(), processes, kKeys, out.seconds, (unsigned long long)out.compiles,
-                (unsigned long long)out.remote, (unsigned long long)out.waits, (unsigned long long)out.leases,
-                (unsigned long long)out.takeovers, (unsigned long long)out.faults,
-                out.totals[out.totals.size() / 2], out.totals[out.totals.size() * 99 / 100]);
+    std::printf(
+        "%zu nodes x %d processes, %d keys: %.1f s, %llu compiles, %llu remote hits, %llu waits, %llu "
+        "leases, "
+        "%llu takeovers, %llu faults; a kernel p50 %.0f ms, p99 %.0f ms\n",
+        nodes.size(), processes, kKeys, out.seconds, (unsigned long long)out.compiles,
+        (unsigned long long)out.remote, (unsigned long long)out.waits, (unsigned long long)out.leases,
+        (unsigned long long)out.takeovers, (unsigned long long)out.faults, out.totals[out.totals.size() / 2],
+        out.totals[out.totals.size() * 99 / 100]);
     return out;
   }
   std::vector<Environment> all_nodes() const {

@@ -57,7 +57,8 @@ TEST_F(Fleet, ReportedRowsAreNotBelieved) {
       "[[prewarm]]\ntemplate = \"nobody\"\nN = \"3\"\n# end\n",
       "[[prewarm]]\ntemplate = \"scale\"\nN = \"3\"; system\n# end\n",
       "[[prewarm]]\ntemplate = \"scale\"\narch = \"sm_90a\"\nN = \"5000\"\n# end\n",
-      "\x1b[2J", std::string(100'000, 'x'),
+      "\x1b[2J",
+      std::string(100'000, 'x'),
       "[[prewarm]]\ntemplate = \"scale\"\narch = \"sm_90a\"\nN = \"7\"\nFLAG = \"false\"\n# end\n"};
   for (const std::string& row : rows) ask({"XADD", "kiln:1:missing", "*", "row", row});
   ask({"XADD", "kiln:1:missing", "*", "column", "1"});
@@ -115,7 +116,9 @@ TEST_F(Fleet, AKilledNodesLeaseEndsAndTheWaitingOneTakesOver) {
   auto first = start(compile(3), a);
   ASSERT_TRUE(comes_true([&] { return names("kiln:1:*:l:*").size() == 1; }));
   const auto second = start(compile(3), b);
-  ASSERT_TRUE(comes_true([&] { return counts(b)["remote"].is_object() && ask({"CLIENT", "LIST"}).text.size(); }));
+  ASSERT_TRUE(comes_true([&] {
+    return counts(b)["remote"].is_object() && ask({"CLIENT", "LIST"}).text.size();
+  }));
   std::this_thread::sleep_for(300ms);
   first->send(SIGKILL);
   const auto killed = base::Clock::now();
@@ -123,7 +126,8 @@ TEST_F(Fleet, AKilledNodesLeaseEndsAndTheWaitingOneTakesOver) {
   const auto took = base::Clock::now() - killed;
   EXPECT_LT(took, 16s) << "a lease of 10 s, and a quarter of the wait until it is seen";
   EXPECT_EQ(counts(b)["remote"]["takeovers"], 1);
-  RecordProperty("takeover_ms", std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
+  RecordProperty("takeover_ms",
+                 std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(took).count()));
   EXPECT_EQ(kiln(compile(3), node("c")).json()["outcome"], "remote");
 }
 
@@ -214,7 +218,8 @@ TEST_F(Fleet, PushAndPullCarryEntries) {
   Environment c_alone = reader("c");
   c_alone.erase("KILN_REMOTE");
   EXPECT_EQ(kiln(compile(5), c_alone).json()["outcome"], "disk");
-  const Finished layer = kiln({"remote", "pull", "-t", "scale", "--layer", path("layer"), "--json"}, reader("d"));
+  const Finished layer =
+      kiln({"remote", "pull", "-t", "scale", "--layer", path("layer"), "--json"}, reader("d"));
   EXPECT_EQ(layer.json()["stored"], 3) << layer.err;
   write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = [3, 9]\n");
   const Finished planned = kiln({"remote", "pull", path("plan.toml"), "--json"}, reader("e"));
@@ -328,9 +333,9 @@ TEST_F(Fleet, DoctorAndPrometheusShowTheTierWithoutPasswords) {
   EXPECT_NE(kiln({"stats", "--prometheus"}, a).out.find("kiln_remote_puts_total{result=\"stored\"} 1"),
             std::string::npos);
   a["KILN_REMOTE"] = "redis://user:hunter2@127.0.0.1:1";
-  for (const Arguments& arguments :
-       {Arguments{"doctor", "-v"}, Arguments{"doctor", "--json"}, Arguments{"remote", "status"},
-        Arguments{"remote", "status", "--json"}, Arguments{"compile", "scale", "N=9", "--log-level", "trace"}}) {
+  for (const Arguments& arguments : {Arguments{"doctor", "-v"}, Arguments{"doctor", "--json"},
+                                     Arguments{"remote", "status"}, Arguments{"remote", "status", "--json"},
+                                     Arguments{"compile", "scale", "N=9", "--log-level", "trace"}}) {
     const Finished done = kiln(arguments, a);
     EXPECT_EQ((done.out + done.err).find("hunter2"), std::string::npos) << arguments[0];
   }

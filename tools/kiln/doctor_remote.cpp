@@ -1,4 +1,5 @@
-// The fleet's tier: its settings, and whether each server answers, is set up for it, and takes what is written.
+// The fleet's tier: its settings, and whether each server answers, is set up for it, and takes what is
+// written.
 #include "doctor.hpp"
 #include "remote_look.hpp"
 

@@ -151,7 +151,8 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
 int prewarm(Context& context, const Arguments& arguments) {
   if (!arguments.trace.empty()) check_trace_file(arguments.trace);
   if (arguments.strict && arguments.check && !arguments.remote)
-    throw Error(Errc::invalid_argument, "--strict excludes --check, but for that of the fleet's tier (--remote)");
+    throw Error(Errc::invalid_argument,
+                "--strict excludes --check, but for that of the fleet's tier (--remote)");
   context.jobs = arguments.jobs;
   context.compile_memory = arguments.memory;
   std::vector<std::string> plans = arguments.plans;
@@ -227,8 +228,9 @@ void add_prewarm(CLI::App& app, Context& context) {
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   CLI::Option* check = sub->add_flag("--check", arguments->check,
                                      "Compile nothing; list what is not in the cache (exit status 3)");
-  sub->add_flag("--strict", arguments->strict,
-                "A kernel that breaks [limits], or that ptxas warns of, is a failure; so is a tier that is down");
+  sub->add_flag(
+      "--strict", arguments->strict,
+      "A kernel that breaks [limits], or that ptxas warns of, is a failure; so is a tier that is down");
   CLI::Option* remote = sub->add_flag("--remote", arguments->remote,
                                       "Also fill the fleet's tier; with --check: what that covers");
   sub->add_flag("--missed", arguments->missed, "Also what nodes asked the tier for in vain")

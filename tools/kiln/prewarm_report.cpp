@@ -116,17 +116,15 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   for (const TaskResult& t : result.tasks) bytes += t.cubin_bytes;
   const std::size_t compiled = result.count(Outcome::compiled), waited = result.count(Outcome::waited);
   const std::size_t fetched = result.count(Outcome::remote);
-  const std::size_t ready = result.succeeded() - compiled - waited - fetched, rest = result.count(State::not_started);
+  const std::size_t ready = result.succeeded() - compiled - waited - fetched,
+                    rest = result.count(State::not_started);
   if (context.json) {
-    Json out{{"schema", context.schema()}, {"directory", directory},
-             {"total", plan.tasks.size()}, {"from_disk", ready},
-             {"compiled", compiled},       {"waited", waited}, {"from_remote", fetched},
-             {"failed", result.failed()},  {"not_started", rest},
-             {"skipped", plan.skipped},    {"uncached", result.uncached},
-             {"cubin_bytes", bytes},       {"jobs", result.jobs},
-             {"wall_ms", result.wall_ms},  {"interrupted", result.interrupted},
-             {"repeats", plan.repeats},    {"ignored", plan.ignored},
-             {"entries", Json::array()}};
+    Json out{{"schema", context.schema()}, {"directory", directory},      {"total", plan.tasks.size()},
+             {"from_disk", ready},         {"compiled", compiled},        {"waited", waited},
+             {"from_remote", fetched},     {"failed", result.failed()},   {"not_started", rest},
+             {"skipped", plan.skipped},    {"uncached", result.uncached}, {"cubin_bytes", bytes},
+             {"jobs", result.jobs},        {"wall_ms", result.wall_ms},   {"interrupted", result.interrupted},
+             {"repeats", plan.repeats},    {"ignored", plan.ignored},     {"entries", Json::array()}};
     out["cpu_ms"] = result.cpu_ms ? Json(*result.cpu_ms) : Json(nullptr);
     if (pushed) out["remote"] = json_of(*pushed);
     out["slowest"] = slowest_json(plan, result);

@@ -115,10 +115,10 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
       shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
     });
     // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
-    const std::size_t first = pipeline.config().has_remote() && pipeline.config().remote_writes() &&
-                                      !plan.tasks.empty()
-                                  ? std::random_device{}() % plan.tasks.size()
-                                  : 0;
+    const std::size_t first =
+        pipeline.config().has_remote() && pipeline.config().remote_writes() && !plan.tasks.empty()
+            ? std::random_device{}() % plan.tasks.size()
+            : 0;
     std::atomic<std::size_t> next{0};
     std::atomic<bool> stop{false};
     std::atomic<int> lanes{0};

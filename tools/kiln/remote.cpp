@@ -7,7 +7,8 @@
 namespace kiln::cli {
 
 void add_remote(CLI::App& app, Context& context) {
-  CLI::App* remote = app.add_subcommand("remote", "The fleet's tier: what nodes share through a Redis server");
+  CLI::App* remote =
+      app.add_subcommand("remote", "The fleet's tier: what nodes share through a Redis server");
   remote->require_subcommand(1);
   add_remote_status(*remote, context);
   add_remote_push(*remote, context);

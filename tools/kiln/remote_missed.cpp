@@ -42,8 +42,8 @@ MissedRows::MissedRows(Context& context, remote::Tier& tier) : tier_(tier), dire
   const remote::Answer answer =
       ask(tier.client(), {{"XRANGE", std::string(remote::kMissingKey), "-", "+"}, {}, kStreamReply});
   if (!answer)
-    throw Error(Errc::io, "the rows that nodes reported cannot be read: " + std::string(name_of(answer.fault)) +
-                              ": " + answer.detail);
+    throw Error(Errc::io, "the rows that nodes reported cannot be read: " +
+                              std::string(name_of(answer.fault)) + ": " + answer.detail);
   std::set<std::string> rows;
   std::size_t bad = 0;
   std::string why;
@@ -58,8 +58,7 @@ MissedRows::MissedRows(Context& context, remote::Tier& tier) : tier_(tier), dire
       if (++bad == 1) why = bundle::printable(error.what(), 200);
     }
   }
-  if (bad > 0)
-    base::warn(counted(bad, "reported row") + " left out, the first because: " + why);
+  if (bad > 0) base::warn(counted(bad, "reported row") + " left out, the first because: " + why);
   std::string text(source::kRecordHeader);
   for (const std::string& row : rows) text += row;
   base::write_file(file(), text);

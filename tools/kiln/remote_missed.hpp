@@ -1,5 +1,5 @@
-// What nodes that only read asked the fleet's tier for in vain: rows of plans in a stream that anybody with the
-// server's password may write, so nothing of it is believed before it is checked.
+// What nodes that only read asked the fleet's tier for in vain: rows of plans in a stream that anybody with
+// the server's password may write, so nothing of it is believed before it is checked.
 #pragma once
 
 #include <string>

@@ -3,13 +3,13 @@
 
 #include "base/log.hpp"
 #include "interrupt.hpp"
+#include "kiln/error.hpp"
 #include "not_empty.hpp"
+#include "output.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote/toolchain_row.hpp"
 #include "remote_commands.hpp"
 #include "remote_tier.hpp"
-#include "output.hpp"
-#include "kiln/error.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -24,10 +24,10 @@ constexpr std::uint64_t kValueReply = (std::uint64_t{16} << 20) + 64;
 
 struct Pruned {
   std::uint64_t scanned = 0, kept = 0;
-  std::uint64_t unusable = 0;   ///< entries that do not verify
-  std::uint64_t rows = 0;       ///< rows without an entry, or that do not verify
-  std::uint64_t others = 0;     ///< of another version of kiln's names
-  std::uint64_t chosen = 0;     ///< by --toolchain or --all
+  std::uint64_t unusable = 0;  ///< entries that do not verify
+  std::uint64_t rows = 0;      ///< rows without an entry, or that do not verify
+  std::uint64_t others = 0;    ///< of another version of kiln's names
+  std::uint64_t chosen = 0;    ///< by --toolchain or --all
   std::uint64_t removed = 0;
   std::string fault;
   bool down = false;
@@ -114,8 +114,8 @@ class Prune {
     const auto answer = ask(*client_, {{"GET", remote::entry_key(key)}, {}, kValueReply});
     note(answer);
     if (!answer || answer.reply.kind == remote::Reply::Kind::nil) return true;  // gone, or nobody knows
-    const auto opened = remote::open_envelope(answer.reply.text, {key, {}, remote::Asked::Text::prefix},
-                                              tier_.trusted());
+    const auto opened =
+        remote::open_envelope(answer.reply.text, {key, {}, remote::Asked::Text::prefix}, tier_.trusted());
     return std::holds_alternative<remote::Entry>(opened);
   }
 

@@ -80,8 +80,7 @@ class Pull {
     for (const PlannedTask& task : plan.tasks) {
       if (PoliteInterrupt::requested() || out_.down) return;
       if (!wants(task.specialization().template_name)) continue;
-      const auto made =
-          context_.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
+      const auto made = context_.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
       batch.push_back({made.key, made.text, task.label});
       if (batch.size() == kAtOnce) fetch(std::exchange(batch, {}));
     }
@@ -91,25 +90,24 @@ class Pull {
   void everything() {
     std::set<Key> seen;
     for (OneServer& server : servers_of(*tier_)) {
-      const auto answer =
-          scan(*server.client, std::string(remote::kKeyPrefix) + "*:e:*", [&](std::vector<std::string> names) {
-            std::vector<One> batch;
-            for (const std::string& name : names) {
-              if (PoliteInterrupt::requested()) return;
-              if (const auto key = key_of_name(name); key && seen.insert(*key).second)
-                batch.push_back({*key, {}, {}});
-              if (batch.size() == kAtOnce) fetch(std::exchange(batch, {}));
-            }
-            fetch(batch);
-          });
+      const auto answer = scan(*server.client, std::string(remote::kKeyPrefix) + "*:e:*",
+                               [&](std::vector<std::string> names) {
+                                 std::vector<One> batch;
+                                 for (const std::string& name : names) {
+                                   if (PoliteInterrupt::requested()) return;
+                                   if (const auto key = key_of_name(name); key && seen.insert(*key).second)
+                                     batch.push_back({*key, {}, {}});
+                                   if (batch.size() == kAtOnce) fetch(std::exchange(batch, {}));
+                                 }
+                                 fetch(batch);
+                               });
       if (!answer) note(answer.fault, answer.detail);
     }
   }
 
   bool wants(const std::string& name) const {
-    return arguments_.templates.empty() ||
-           std::find(arguments_.templates.begin(), arguments_.templates.end(), name) !=
-               arguments_.templates.end();
+    return arguments_.templates.empty() || std::find(arguments_.templates.begin(), arguments_.templates.end(),
+                                                     name) != arguments_.templates.end();
   }
 
   void note(remote::Fault fault, const std::string& detail) {
@@ -122,8 +120,8 @@ class Pull {
     if (batch.empty()) return;
     std::vector<remote::Asked> asked;
     for (const One& one : batch)
-      asked.push_back({one.key, one.text,
-                       one.text.empty() ? remote::Asked::Text::prefix : remote::Asked::Text::whole});
+      asked.push_back(
+          {one.key, one.text, one.text.empty() ? remote::Asked::Text::prefix : remote::Asked::Text::whole});
     out_.wanted += batch.size();
     auto fetched = tier_->fetch(asked, base::Deadline::never());
     std::vector<std::pair<Key, cache::Record>> records;

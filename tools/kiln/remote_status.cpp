@@ -19,9 +19,10 @@ void print_server(const ServerLook& look) {
                      kIndent);
     return;
   }
-  print_definition("answers", "in " + human_ms(look.round_trip_ms) +
-                                  (look.version.empty() ? "" : ", version " + look.version),
-                   kIndent);
+  print_definition(
+      "answers",
+      "in " + human_ms(look.round_trip_ms) + (look.version.empty() ? "" : ", version " + look.version),
+      kIndent);
   if (look.keys) print_definition("keys", std::to_string(*look.keys), kIndent);
   if (look.used_bytes)
     print_definition("memory",

@@ -82,7 +82,8 @@ remote::Answer scan(remote::Client& client, const std::string& pattern,
                     const std::function<void(std::vector<std::string>)>& each) {
   std::string cursor = "0";
   do {
-    remote::Answer answer = ask(client, {{"SCAN", cursor, "MATCH", pattern, "COUNT", kScanned}, {}, kScanReply});
+    remote::Answer answer =
+        ask(client, {{"SCAN", cursor, "MATCH", pattern, "COUNT", kScanned}, {}, kScanReply});
     if (!answer) return answer;
     if (answer.reply.elements.size() != 2) return {remote::Fault::protocol, "SCAN: no such answer", {}};
     cursor = answer.reply.elements[0].text;

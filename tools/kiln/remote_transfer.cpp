@@ -116,13 +116,11 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
 }
 
 Json json_of(const Pushed& pushed) {
-  return {{"entries", pushed.entries},
-          {"pushed", pushed.pushed},
-          {"present", pushed.present},
-          {"failed", pushed.failed},
-          {"unreadable", pushed.unreadable},
-          {"fault", pushed.fault.empty() ? Json(nullptr) : Json(pushed.fault)},
-          {"seconds", pushed.seconds}};
+  return {
+      {"entries", pushed.entries},       {"pushed", pushed.pushed},
+      {"present", pushed.present},       {"failed", pushed.failed},
+      {"unreadable", pushed.unreadable}, {"fault", pushed.fault.empty() ? Json(nullptr) : Json(pushed.fault)},
+      {"seconds", pushed.seconds}};
 }
 
 std::string text_of(const Pushed& pushed) {
@@ -143,8 +141,7 @@ std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key
     for (const auto& fetched : fetch(tier, asked)) {
       out.push_back(fetched.entry.has_value());
       if (fetched.fault != remote::Fault::none && fault.empty())
-        fault = std::string(name_of(fetched.fault)) +
-                (fetched.detail.empty() ? "" : ": " + fetched.detail);
+        fault = std::string(name_of(fetched.fault)) + (fetched.detail.empty() ? "" : ": " + fetched.detail);
     }
   }
   return out;

@@ -21,8 +21,8 @@ struct Pushed {
 
   bool complete() const noexcept { return failed == 0 && unreadable == 0 && fault.empty(); }
 };
-/// What the tier does not have whole (signed by a trusted key, intact) is written to it. `record` gives an entry's
-/// record; nothing: it cannot be read.
+/// What the tier does not have whole (signed by a trusted key, intact) is written to it. `record` gives an
+/// entry's record; nothing: it cannot be read.
 Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
                     const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet);
 Json json_of(const Pushed& pushed);
@@ -33,8 +33,8 @@ std::string text_of(const Pushed& pushed);
 std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
                              std::string& fault);
 
-/// The record of an entry that was verified; nothing, and `why`, when its parts do not agree (bundle_entry.hpp)
-/// or it is of another version of kiln.
+/// The record of an entry that was verified; nothing, and `why`, when its parts do not agree
+/// (bundle_entry.hpp) or it is of another version of kiln.
 std::optional<cache::Record> record_of(remote::Entry entry, std::string& why);
 
 }  // namespace kiln::cli

@@ -102,7 +102,8 @@ void add_activity(Exposition& out, const cache::Activity& now) {
   out.sample({}, compiling);
   out.metric("kiln_compiles_left_behind", Type::gauge, "Compiles whose process was killed.");
   out.sample({}, left_behind);
-  out.metric("kiln_waiting", Type::gauge, "Who waits: for another's compile, for a turn to compile, for another node's.");
+  out.metric("kiln_waiting", Type::gauge,
+             "Who waits: for another's compile, for a turn to compile, for another node's.");
   out.sample({{"for", "flight"}}, flights);
   out.sample({{"for", "turn"}}, turns);
   out.sample({{"for", "fleet"}}, fleet);
