@@ -28,13 +28,25 @@ Io Channel::receive() {
   return io;
 }
 
+/// Sends what TLS has to say and reads what there is. A server that closes may have said why: what came is
+/// read even when nothing can be sent any more.
+Io Channel::exchange_secrets() {
+  tls_->take(secret_);
+  const Io out = flush();
+  const Io in = receive();
+  return in == Io::again && (out == Io::closed || out == Io::failed) ? out : in;
+}
+
 Io Channel::handshake() {
   for (;;) {
     const Io io = tls_->handshake();
-    tls_->take(secret_);  // also the alert that says why
-    if (const Io out = flush(); out == Io::closed || out == Io::failed) return io == Io::failed ? io : out;
-    if (io != Io::again) return io;
-    if (const Io in = receive(); in != Io::done) return in;
+    if (io == Io::again) {
+      if (const Io in = exchange_secrets(); in != Io::done) return in;
+      continue;
+    }
+    tls_->take(secret_);  // the last words: of a failure, the alert that says why
+    const Io out = flush();
+    return io == Io::done && (out == Io::closed || out == Io::failed) ? out : io;
   }
 }
 
@@ -52,10 +64,8 @@ Io Channel::read(char* into, std::size_t size, std::size_t& moved) {
   if (!tls_) return socket_.receive(into, size, moved);
   for (;;) {
     const Io io = tls_->read(into, size, moved);
-    tls_->take(secret_);
-    if (const Io out = flush(); out == Io::closed || out == Io::failed) return io == Io::failed ? io : out;
     if (io != Io::again) return io;
-    if (const Io in = receive(); in != Io::done) return in;
+    if (const Io in = exchange_secrets(); in != Io::done) return in;
   }
 }
 

@@ -33,6 +33,7 @@ class Channel {
 
  private:
   Io receive();
+  Io exchange_secrets();
 
   Socket socket_;
   std::unique_ptr<TlsSession> tls_;

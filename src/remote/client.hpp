@@ -35,7 +35,7 @@ struct ClientOptions {
 class Client {
  public:
   /// Does not touch the network, nor any file.
-  explicit Client(ClientOptions options);
+  explicit Client(const ClientOptions& options);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   ~Client();
@@ -46,7 +46,8 @@ class Client {
   /// Of one command.
   Answer call(const Command& command, base::Deadline deadline) noexcept;
 
-  /// Keys whose tags have equal places may stand in one command (MGET): the server, or a cluster's slot.
+  /// Keys (in a cluster: whose hash tag is the command's tag; a key without braces is its own) whose tags
+  /// have equal places may stand in one command (MGET): the server, or a cluster's slot.
   std::uint32_t place(std::string_view tag) const noexcept;
 
   /// Of every server of the URL, in its order, then of those that a cluster named.

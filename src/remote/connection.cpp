@@ -13,30 +13,25 @@ namespace {
 
 constexpr std::uint64_t kGreetingLimit = 4096;  // bytes of an answer to AUTH or SELECT
 constexpr std::size_t kReadStep = 32 << 10;
-constexpr std::size_t kLongestDetail = 200;
+constexpr std::size_t kLongestDetail = 400;
 
 std::string milliseconds(base::Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
 }
 
-/// "WRONGPASS": the first word of an error, and no more of it. Servers repeat what they do not understand,
-/// and that was a password.
-std::string first_word(const std::string& text) {
-  return text.substr(0, std::min(text.find(' '), std::size_t{32}));
+/// "WRONGPASS": what is known of an error's first word, and no more of it. Servers repeat what they do not
+/// understand, and that was a password.
+std::string error_code(const std::string& text) {
+  for (const char* code : {"WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "ERR"})
+    if (text.starts_with(code)) return code;
+  return "an unknown answer";
 }
 
 }  // namespace
 
 Connection::Connection(std::vector<Address> addresses, std::unique_ptr<TlsSession> tls, const Login& login,
-                       const Timeouts& timeouts, Time now)
-    : addresses_(std::move(addresses)),
-      login_(login),
-      timeouts_(timeouts),
-      tls_(std::move(tls)),
-      made_at_(now),
-      connect_until_(now + timeouts.connect) {
-  connect_next(now);
-}
+                       const Timeouts& timeouts)
+    : addresses_(std::move(addresses)), login_(login), timeouts_(timeouts), tls_(std::move(tls)) {}
 
 void Connection::connect_next(Time now) {
   if (next_address_ == addresses_.size()) {
@@ -95,9 +90,11 @@ void Connection::greet() {
 void Connection::greeted(Time now) {
   for (std::size_t i = 0; i < replies_.size(); ++i) {
     if (replies_[i].kind == Reply::Kind::status) continue;
+    if (replies_[i].text.starts_with("ERR max number of clients"))
+      return give_up(Fault::connect, "the server has as many clients as it takes");
     const bool about_login = login_.authenticate && i == 0;
     return give_up(Fault::auth, (about_login ? "user or password refused: " : "database refused: ") +
-                                    first_word(replies_[i].text));
+                                    error_code(replies_[i].text));
   }
   replies_.clear();
   state_ = State::ready;
@@ -107,7 +104,11 @@ void Connection::greeted(Time now) {
 void Connection::begin(Batch batch, Time now) {
   if (state_ == State::broken) return;
   batch_ = std::move(batch);
-  if (state_ != State::ready) return;  // greeted() comes back here
+  if (state_ == State::fresh) {  // greeted() comes back here
+    began_at_ = now;
+    connect_until_ = now + timeouts_.connect;
+    return connect_next(now);
+  }
   state_ = State::exchanging;
   replies_.clear();
   out_ = std::move(batch_.bytes);
@@ -147,12 +148,13 @@ void Connection::exchange(Time now) {
   while (send_some() && receive_some()) {
   }
   if (state_ == State::broken || replies_.size() < expected_) return;
-  if (sent_ < out_.size()) return give_up(Fault::protocol, "an answer before its command was sent");
   if (state_ == State::greeting) {
     out_.clear();
     sent_ = 0;
     greeted(now);
     if (state_ == State::exchanging) exchange(now);
+  } else if (sent_ < out_.size()) {
+    give_up(Fault::protocol, "an answer before its command was sent");
   } else {
     out_ = {};
     answered_at_ = base::Clock::now();
@@ -167,7 +169,9 @@ bool Connection::send_some() {
     if (io == Io::again) return true;
     // A server that closes may have said why: what came in is read first.
     if (io == Io::closed) {
-      if (receive_some() && state_ != State::broken) failed(io, "sending");
+      while (receive_some()) {
+      }
+      if (replies_.size() < expected_) failed(io, "sending");
       return false;
     }
     if (io != Io::done) {
@@ -253,13 +257,14 @@ void Connection::failed(Io io, const char* doing) {
 
 void Connection::give_up(Fault fault, std::string detail) noexcept {
   if (state_ == State::broken) return;
+  if (state_ == State::greeting) replies_.clear();  // not the batch's
   state_ = State::broken;
   fault_ = fault;
   detail_ = std::move(detail);
 }
 
 void Connection::cut_short(Time now) {
-  const Time began = state_ == State::exchanging ? asked_at_ : made_at_;
+  const Time began = state_ == State::exchanging ? asked_at_ : began_at_;
   hurried_ = 2 * (now - began) < until() - began;
   give_up(Fault::timeout, "the caller's deadline passed");
 }

@@ -44,12 +44,11 @@ class Connection {
  public:
   using Time = base::Clock::time_point;
 
-  /// Connects to the first of `addresses` that answers. `tls` may be null. All of it within timeouts.connect
-  /// from `now` on.
+  /// Will connect to the first of `addresses` that answers. `tls` may be null.
   Connection(std::vector<Address> addresses, std::unique_ptr<TlsSession> tls, const Login& login,
-             const Timeouts& timeouts, Time now);
+             const Timeouts& timeouts);
 
-  /// Once at a time; `now` begins its time when the connection is there already.
+  /// One at a time. The first begins to connect, which has its own time.
   void begin(Batch batch, Time now);
   /// As far as it goes without waiting. Throws std::bad_alloc; then the connection is of no use.
   void step(Time now);
@@ -79,7 +78,7 @@ class Connection {
   std::uint64_t bytes_out() const noexcept { return bytes_out_; }
 
  private:
-  enum class State : std::uint8_t { connecting, securing, greeting, exchanging, ready, broken };
+  enum class State : std::uint8_t { fresh, connecting, securing, greeting, exchanging, ready, broken };
   void connect_next(Time now);
   void connect_result(Io io, Time now);
   void secured(Time now);
@@ -98,10 +97,9 @@ class Connection {
   Login login_;
   Timeouts timeouts_;
   std::unique_ptr<TlsSession> tls_;
-  State state_ = State::connecting;
+  State state_ = State::fresh;
   bool retry_ = false;  // a Unix socket whose queue is full
-  const Time made_at_, connect_until_;
-  Time address_until_, asked_at_{}, answered_at_{};
+  Time began_at_{}, connect_until_{}, address_until_{}, asked_at_{}, answered_at_{};
   Channel channel_;
   ReplyBound bound_;
   ReplyReader reader_;

@@ -92,7 +92,7 @@ void run(std::vector<Errand> errands, base::Deadline deadline) {
     if (&errand == &errands.front() || errand.server != (&errand - 1)->server) errand.server->expect_visit();
 
   std::vector<Round> rounds;
-  std::vector<Connection*> connections;
+  std::vector<Batch> batches;
   for (std::size_t i = 0; i < errands.size();) {
     Server& server = *errands[i].server;
     std::vector<Errand*> mine;
@@ -100,11 +100,15 @@ void run(std::vector<Errand> errands, base::Deadline deadline) {
     Batch batch = batch_of(mine);
     if (mine.empty()) continue;
     rounds.push_back({std::move(mine), server.enter(deadline)});
-    if (Connection* connection = rounds.back().visit.connection()) {
-      connection->begin(std::move(batch), base::Clock::now());
-      connections.push_back(connection);
-      connection->step(base::Clock::now());  // on its way while we enter the next
-    }
+    batches.push_back(std::move(batch));
+  }
+  std::vector<Connection*> connections;
+  const auto now = base::Clock::now();  // nobody's time begins while we wait for another's name
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    Connection* const connection = rounds[i].visit.connection();
+    if (!connection) continue;
+    connection->begin(std::move(batches[i]), now);
+    connections.push_back(connection);
   }
   drive(connections, deadline);
   for (Round& round : rounds) {

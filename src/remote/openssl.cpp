@@ -3,11 +3,17 @@
 #include <dlfcn.h>
 
 #include <cstring>
+#include <iterator>
 
 #include "base/lazy.hpp"
 
 namespace kiln::remote {
 namespace {
+
+#define KILN_NAME(name) #name,
+constexpr const char* kNames[] = {KILN_SSL_ENTRIES(KILN_NAME) KILN_CRYPTO_ENTRIES(KILN_NAME)};
+#undef KILN_NAME
+static_assert(std::size(kNames) * sizeof(void*) == sizeof(OpenSsl), "an entry of openssl.hpp is not listed");
 
 struct Loaded {
   OpenSsl table{};

@@ -1,6 +1,7 @@
 #include "remote/reply_bound.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace kiln::remote {
 
@@ -59,6 +60,8 @@ ReplyBound::Verdict ReplyBound::byte(char c) noexcept {
         return Verdict::fine;
       }
       if (c < '0' || c > '9' || ++digits_ > 19) return Verdict::malformed;
+      if (digits_ > 1 && number_ == 0) return Verdict::malformed;  // "01"
+      if (digits_ == 1 && negative_ && c == '0') return Verdict::malformed;
       number_ = number_ * 10 + static_cast<std::uint64_t>(c - '0');
       return Verdict::fine;
     case State::body:
@@ -75,6 +78,8 @@ ReplyBound::Verdict ReplyBound::byte(char c) noexcept {
 }
 
 ReplyBound::Verdict ReplyBound::line_ended() noexcept {
+  if (number_ > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    return Verdict::malformed;
   if (type_ == ':') {
     element_ended();
     return Verdict::fine;

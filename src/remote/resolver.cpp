@@ -17,6 +17,7 @@ namespace {
 
 constexpr auto kKept = std::chrono::seconds(30);
 constexpr auto kKeptNone = std::chrono::seconds(5);  // "no such name" is forgotten sooner
+constexpr std::size_t kMostAddresses = 16;           // they share the time for connecting
 constexpr auto kDoubtful = std::chrono::seconds(1);  // an answer younger than this is not doubted
 
 std::vector<Address> ask_system(const std::string& host, std::uint16_t port) {
@@ -27,7 +28,7 @@ std::vector<Address> ask_system(const std::string& host, std::uint16_t port) {
   addrinfo* list = nullptr;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list) != 0) return {};
   std::vector<Address> out;
-  for (const addrinfo* at = list; at; at = at->ai_next) {
+  for (const addrinfo* at = list; at && out.size() < kMostAddresses; at = at->ai_next) {
     if (at->ai_addrlen > sizeof(sockaddr_storage)) continue;
     Address address;
     std::memcpy(&address.bytes, at->ai_addr, at->ai_addrlen);
@@ -120,7 +121,7 @@ void Resolver::ask(const std::string& host, std::uint16_t port) {
   if (state->names[{host, port}].wants_asking(base::Clock::now())) start(state, lookup_, host, port);
 }
 
-void Resolver::doubt(const std::string& host, std::uint16_t port) noexcept {
+void Resolver::doubt(const std::string& host, std::uint16_t port) {
   const std::shared_ptr<State> state = shared_.get().state;
   const std::lock_guard lock(state->mutex);
   const auto at = state->names.find({host, port});

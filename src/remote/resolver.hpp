@@ -32,7 +32,7 @@ class Resolver {
   /// Begins to ask, when nothing is known.
   void ask(const std::string& host, std::uint16_t port);
   /// Nobody answered there: the name may have moved.
-  void doubt(const std::string& host, std::uint16_t port) noexcept;
+  void doubt(const std::string& host, std::uint16_t port);
 
  private:
   struct State;

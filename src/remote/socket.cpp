@@ -19,13 +19,13 @@ Address Address::unix_socket(const std::string& path) noexcept {
   Address address;
   sockaddr_un un{};
   un.sun_family = AF_UNIX;
-  std::memcpy(un.sun_path, path.data(), std::min(path.size(), sizeof un.sun_path - 1));
+  path.copy(un.sun_path, sizeof un.sun_path - 1);
   std::memcpy(&address.bytes, &un, sizeof un);
   address.size = sizeof un;
   return address;
 }
 
-std::optional<Address> Address::numeric(const std::string& host, std::uint16_t port) noexcept {
+std::optional<Address> Address::numeric(const std::string& host, std::uint16_t port) {
   Address address;
   sockaddr_in v4{};
   if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
@@ -37,10 +37,7 @@ std::optional<Address> Address::numeric(const std::string& host, std::uint16_t p
   }
   sockaddr_in6 v6{};
   const auto percent = std::min(host.find('%'), host.size());
-  char text[INET6_ADDRSTRLEN] = {};
-  if (percent >= sizeof text) return std::nullopt;
-  std::memcpy(text, host.data(), percent);
-  if (::inet_pton(AF_INET6, text, &v6.sin6_addr) != 1) return std::nullopt;
+  if (::inet_pton(AF_INET6, host.substr(0, percent).c_str(), &v6.sin6_addr) != 1) return std::nullopt;
   v6.sin6_family = AF_INET6;
   v6.sin6_port = htons(port);
   if (percent < host.size()) v6.sin6_scope_id = ::if_nametoindex(host.c_str() + percent + 1);

@@ -21,7 +21,7 @@ struct Address {
 
   static Address unix_socket(const std::string& path) noexcept;
   /// Nothing when `host` is a name and no IPv4 or IPv6 address (a scope is allowed: "fe80::1%eth0").
-  static std::optional<Address> numeric(const std::string& host, std::uint16_t port) noexcept;
+  static std::optional<Address> numeric(const std::string& host, std::uint16_t port);
   friend bool operator==(const Address& a, const Address& b) noexcept;
 };
 
