@@ -16,11 +16,11 @@ namespace kiln::remote {
 /// by their text and allows no others. SET is the only writing command in them, so that PEXPIRE and DEL need
 /// be allowed to nobody; a release leaves the lease 1 ms to live.
 inline constexpr std::string_view kRenewScript =
-                                      "return(redis.call([[GET]],KEYS[1])==ARGV[1]and("
-                                      "redis.call([[SET]],KEYS[1],ARGV[1],[[PX]],ARGV[2])and(1))or(0));",
-                                  kReleaseScript =
-                                      "return(redis.call([[GET]],KEYS[1])==ARGV[1]and("
-                                      "redis.call([[SET]],KEYS[1],ARGV[1],[[PX]],1)and(1))or(0));";
+    "return(redis.call([[GET]],KEYS[1])==ARGV[1]and("
+    "redis.call([[SET]],KEYS[1],ARGV[1],[[PX]],ARGV[2])and(1))or(0));";
+inline constexpr std::string_view kReleaseScript =
+    "return(redis.call([[GET]],KEYS[1])==ARGV[1]and("
+    "redis.call([[SET]],KEYS[1],ARGV[1],[[PX]],1)and(1))or(0));";
 
 /// One round of requests. All looks of one server are one MGET.
 class LeaseRound {

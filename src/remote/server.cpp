@@ -136,11 +136,13 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
   const std::lock_guard lock(state.mutex);
   ServerStatus& counts = state.counts;
   const Answer* worst = nullptr;
-  bool locked_out = false;
+  bool locked_out = false, demoted = false;
   for (const Answer* answer : answers) {
     ++counts.faults[static_cast<std::size_t>(answer->fault)];
     if (!*answer) worst = answer;
     locked_out = locked_out || answer->fault == Fault::auth;
+    // After a failover the name means another server, and this one keeps its connections.
+    demoted = demoted || (answer->fault == Fault::refused && answer->detail.starts_with("READONLY"));
   }
   if (worst) counts.last_error = std::string(name_of(worst->fault)) + ": " + worst->detail;
 
@@ -171,7 +173,7 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
       state.breaker->abandoned();
     visit.asked_breaker_ = false;
   }
-  if (failed) {
+  if (failed || demoted) {
     // What the others are connected to may be as dead.
     closing = std::move(state.idle);
     state.idle.clear();

@@ -177,6 +177,7 @@ TEST_F(ClientOfRedis, SaysThatTheServerIsFullOrReadOnly) {
   EXPECT_TRUE(client.call(command({"CONFIG", "SET", "maxmemory", "0"}), soon()));
   EXPECT_TRUE(client.call(command({"REPLICAOF", "127.0.0.1", "1"}), soon()));
   EXPECT_TRUE(client.call(command({"SET", "l", "x"}), soon()).detail.starts_with("READONLY"));
+  EXPECT_EQ(client.status().at(0).open_connections, 0);  // the name may mean another server by now
   EXPECT_EQ(client.status().at(0).breaker, Breaker::State::closed);
 }
 

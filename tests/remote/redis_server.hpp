@@ -65,7 +65,10 @@ class Process {
     ::waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  bool running() const { return pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) == 0; }
+  bool running() {
+    if (pid_ > 0 && ::waitpid(pid_, nullptr, WNOHANG) != 0) pid_ = -1;
+    return pid_ > 0;
+  }
 
  private:
   pid_t pid_ = -1;
@@ -81,7 +84,10 @@ class RedisServer {
   /// More lines of configuration, as command line words: {"--requirepass", "x"}.
   explicit RedisServer(std::vector<std::string> more = {}, bool tcp = true)
       : more_(std::move(more)), tcp_(tcp) {
-    start();
+    for (int tries = 0; tries < 5 && !process_.running(); ++tries) {
+      port_ = 0;  // somebody else took the one that was free
+      start();
+    }
   }
 
   static bool installed() { return have_program("redis-server"); }
