@@ -21,7 +21,7 @@ install_packages() {
 }
 
 build_packages=(g++ cmake ninja-build pkg-config liblmdb-dev libspdlog-dev libfmt-dev libxxhash-dev libcli11-dev
-                libtomlplusplus-dev nlohmann-json3-dev libsodium-dev libzstd-dev)
+                libtomlplusplus-dev nlohmann-json3-dev libsodium-dev libzstd-dev libhiredis-dev libssl-dev)
 
 # Finds NVRTC and the toolkit's headers where kiln itself looks first; else fetches the wheels into a private folder.
 find_toolkit() {

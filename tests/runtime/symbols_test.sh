@@ -9,7 +9,7 @@ if grep -v '^kiln_' <<<"$symbols"; then
 fi
 readelf -d "$1" | grep -q 'SONAME.*\[libkiln\.so\.[0-9]*\]' || { echo "FAILED: no versioned soname"; exit 1; }
 needed=$(readelf -d "$1" | grep NEEDED)
-if grep -E 'libcuda|libcudart|libnvrtc|libspdlog|libfmt|libxxhash|libsodium|libzstd' <<<"$needed"; then
+if grep -E 'libcuda|libcudart|libnvrtc|libspdlog|libfmt|libxxhash|libsodium|libzstd|libhiredis|libssl|libcrypto' <<<"$needed"; then
   echo "FAILED: must not be needed"
   exit 1
 fi

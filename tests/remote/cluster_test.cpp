@@ -1,0 +1,270 @@
+// Redis Cluster: three real nodes, and scripted ones that lie.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <set>
+
+#include "remote/bad_server.hpp"
+#include "remote/client.hpp"
+#include "remote/redis_server.hpp"
+#include "remote/slots.hpp"
+
+using namespace kiln;
+using namespace kiln::remote;
+using namespace std::chrono_literals;
+using kiln::testing::BadServer;
+using kiln::testing::Peer;
+using kiln::testing::RedisServer;
+
+namespace {
+
+base::Deadline soon() { return base::Deadline::after(20s); }
+ClientOptions options(const std::string& url) {
+  ClientOptions out{.url = Url::parse(url)};
+  out.timeouts = {.connect = 5s, .read = 5s};
+  return out;
+}
+Command command(std::vector<std::string> words, std::string tag = {}) {
+  return {.words = std::move(words), .tag = std::move(tag)};
+}
+
+/// Three nodes with a third of the slots each, and a plain client for each of them.
+class RealCluster {
+ public:
+  RealCluster() {
+    for (int i = 0; i < kNodes; ++i) {
+      nodes_.push_back(std::make_unique<RedisServer>(std::vector<std::string>{
+          "--cluster-enabled", "yes", "--cluster-port", std::to_string(kiln::testing::free_port()),
+          "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"}));
+      clients_.push_back(std::make_unique<Client>(options(nodes_.back()->url())));
+    }
+    for (int i = 0; i < kNodes; ++i) {
+      const int first = i * 16384 / kNodes, last = (i + 1) * 16384 / kNodes - 1;
+      ask(i, {"CLUSTER", "ADDSLOTSRANGE", std::to_string(first), std::to_string(last)});
+      ask(i, {"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
+      ids_.push_back(ask(i, {"CLUSTER", "MYID"}).text);
+    }
+    for (int i = 1; i < kNodes; ++i)
+      ask(0, {"CLUSTER", "MEET", "127.0.0.1", std::to_string(nodes_[static_cast<std::size_t>(i)]->port()),
+              bus_port(i)});
+    ready_ = base::poll_until(base::Deadline::after(30s), [&] {
+      for (int i = 0; i < kNodes; ++i)
+        if (ask(i, {"CLUSTER", "SLOTS"}).elements.size() != kNodes ||
+            ask(i, {"CLUSTER", "INFO"}).text.find("cluster_state:ok") == std::string::npos)
+          return false;
+      return true;
+    });
+  }
+  bool ready() const { return ready_; }
+  Reply ask(int node, std::vector<std::string> words) {
+    return clients_[static_cast<std::size_t>(node)]->call(command(std::move(words)), soon()).reply;
+  }
+  RedisServer& node(int i) { return *nodes_[static_cast<std::size_t>(i)]; }
+  const std::string& id(int i) const { return ids_[static_cast<std::size_t>(i)]; }
+  std::string url() const { return nodes_[0]->url() + "?cluster=true"; }
+  static int owner(const std::string& tag) {
+    for (int i = 0; i < kNodes; ++i)
+      if (slot_of(tag) < (i + 1) * 16384 / kNodes) return i;
+    return 0;
+  }
+  static constexpr int kNodes = 3;
+
+ private:
+  std::string bus_port(int i) {
+    return clients_[static_cast<std::size_t>(i)]
+        ->call(command({"CONFIG", "GET", "cluster-port"}), soon())
+        .reply.elements.at(1)
+        .text;
+  }
+  std::vector<std::unique_ptr<RedisServer>> nodes_;
+  std::vector<std::unique_ptr<Client>> clients_;
+  std::vector<std::string> ids_;
+  bool ready_ = false;
+};
+
+class RemoteCluster : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!RedisServer::installed()) GTEST_SKIP() << "redis-server is not installed";
+  }
+};
+
+std::string slots_row(int first, int last, int port) {
+  const auto number = [](int n) { return ':' + std::to_string(n) + "\r\n"; };
+  return "*3\r\n" + number(first) + number(last) + "*2\r\n$9\r\n127.0.0.1\r\n" + number(port);
+}
+
+}  // namespace
+
+TEST_F(RemoteCluster, SendsEachTagToItsNodeInOneExchange) {
+  RealCluster cluster;
+  ASSERT_TRUE(cluster.ready());
+  Client client(options(cluster.url()));
+  std::vector<Command> sets, gets;
+  std::array<std::uint64_t, 3> of_node{};
+  for (int i = 0; i < 300; ++i) {
+    const std::string tag = std::to_string(i), key = "kiln:1:{" + tag + "}:e:x";
+    sets.push_back(command({"SET", key, "value " + tag}, tag));
+    gets.push_back(command({"GET", key}, tag));
+    ++of_node.at(static_cast<std::size_t>(RealCluster::owner(tag)));
+    EXPECT_EQ(client.place(tag), slot_of(tag));
+  }
+  for (const Answer& answer : client.call(sets, soon())) ASSERT_EQ(answer.reply.text, "OK") << answer.detail;
+  const auto answers = client.call(gets, soon());
+  for (int i = 0; i < 300; ++i)
+    ASSERT_EQ(answers[static_cast<std::size_t>(i)].reply.text, "value " + std::to_string(i));
+  const Answer both = client.call(command({"MGET", "kiln:1:{7}:e:x", "kiln:1:{7}:e:y"}, "7"), soon());
+  ASSERT_EQ(both.reply.elements.size(), 2u) << both.detail;
+  EXPECT_EQ(both.reply.elements[0].text, "value 7");
+  const Answer own =
+      client.call(command({"XADD", "kiln:1:missing", "*", "row", "x"}, "kiln:1:missing"), soon());
+  EXPECT_EQ(own.fault, Fault::none) << own.detail;
+
+  const auto status = client.status();
+  ASSERT_EQ(status.size(), 3u);
+  std::uint64_t exchanges = 0;
+  for (const ServerStatus& each : status) {
+    EXPECT_EQ(each.count(Fault::refused), 0u);  // nobody was redirected
+    exchanges += each.exchanges;
+  }
+  EXPECT_EQ(exchanges, 1u + 3 + 3 + 1 + 1);  // the slots, the two calls, MGET and XADD
+  EXPECT_EQ(status[0].commands + status[1].commands + status[2].commands, 1u + 600 + 2);
+}
+
+TEST_F(RemoteCluster, FollowsASlotThatMoves) {
+  RealCluster cluster;
+  ASSERT_TRUE(cluster.ready());
+  Client client(options(cluster.url()));
+  std::string tag = "a";
+  while (RealCluster::owner(tag) != 1) tag += 'a';
+  const std::string key = '{' + tag + "}k", slot = std::to_string(slot_of(tag));
+  ASSERT_TRUE(client.call(command({"SET", key, "there"}, tag), soon()));
+
+  // Half moved: node 1 has what it has, and sends those who ask for other keys to node 2 this once (ASK).
+  cluster.ask(2, {"CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.id(1)});
+  cluster.ask(1, {"CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.id(2)});
+  EXPECT_EQ(client.call(command({"GET", key}, tag), soon()).reply.text, "there");
+  EXPECT_EQ(client.call(command({"SET", '{' + tag + "}new", "beyond"}, tag), soon()).reply.text, "OK");
+  const auto mixed = client.call(
+      {command({"GET", key}, tag), command({"GET", '{' + tag + "}new"}, tag), command({"PING"})}, soon());
+  EXPECT_EQ(mixed[0].reply.text, "there");
+  EXPECT_EQ(mixed[1].reply.text, "beyond");
+  EXPECT_EQ(mixed[2].reply.text, "PONG");
+
+  // Moved for good: the first is redirected (MOVED), the next one knows.
+  cluster.ask(1, {"DEL", key});
+  cluster.ask(2, {"CLUSTER", "SETSLOT", slot, "NODE", cluster.id(2)});
+  cluster.ask(1, {"CLUSTER", "SETSLOT", slot, "NODE", cluster.id(2)});
+  EXPECT_EQ(client.call(command({"GET", '{' + tag + "}new"}, tag), soon()).reply.text, "beyond");
+  const auto refused = [&] {
+    std::uint64_t count = 0;
+    for (const ServerStatus& each : client.status()) count += each.count(Fault::refused);
+    return count;
+  };
+  const auto before = refused();
+  EXPECT_GE(before, 3u);
+  EXPECT_EQ(client.call(command({"GET", '{' + tag + "}new"}, tag), soon()).reply.text, "beyond");
+  EXPECT_EQ(refused(), before);
+}
+
+TEST_F(RemoteCluster, ADeadNodeCostsItsOwnSlotsOnly) {
+  RealCluster cluster;
+  ASSERT_TRUE(cluster.ready());
+  Client client(options(cluster.url()));
+  std::vector<Command> gets;
+  for (int i = 0; i < 60; ++i)
+    gets.push_back(command({"GET", '{' + std::to_string(i) + '}'}, std::to_string(i)));
+  for (const Answer& answer : client.call(gets, soon())) ASSERT_TRUE(answer) << answer.detail;
+  cluster.node(2).stop();
+  const auto answers = client.call(gets, soon());
+  for (int i = 0; i < 60; ++i) {
+    const Answer& answer = answers[static_cast<std::size_t>(i)];
+    if (RealCluster::owner(std::to_string(i)) == 2) {
+      EXPECT_TRUE(answer.fault == Fault::connect || answer.fault == Fault::closed) << name_of(answer.fault);
+    } else {
+      EXPECT_TRUE(answer) << answer.detail;
+    }
+  }
+}
+
+TEST_F(RemoteCluster, LearnsTheSlotsFromAnySeed) {
+  RealCluster cluster;
+  ASSERT_TRUE(cluster.ready());
+  const std::string dead = std::to_string(kiln::testing::free_port());
+  Client client(options("redis://127.0.0.1:" + dead + ",127.0.0.1:" + std::to_string(cluster.node(2).port()) +
+                        "?cluster=true"));
+  EXPECT_EQ(client.call(command({"SET", "k", "v"}, "k"), soon()).reply.text, "OK");
+  EXPECT_EQ(client.status().size(), 4u);
+}
+
+TEST(RemoteClusterScripted, GivesUpOnRedirectionsThatGoRound) {
+  std::atomic<int> asked{0}, port{0};
+  BadServer server([&](Peer& peer) {
+    for (auto words = peer.command(); !words.empty(); words = peer.command()) {
+      if (words[0] == "CLUSTER") {
+        peer.say("*1\r\n" + slots_row(0, 16383, port));
+      } else {
+        ++asked;
+        peer.say("-MOVED 0 127.0.0.1:" + std::to_string(port) + "\r\n");
+      }
+    }
+  });
+  port = server.port();
+  Client client(options(server.url() + "?cluster=true"));
+  const Answer answer = client.call(command({"GET", "k"}, "k"), soon());
+  EXPECT_EQ(answer.fault, Fault::refused);
+  EXPECT_TRUE(answer.detail.starts_with("MOVED")) << answer.detail;
+  EXPECT_EQ(asked, 4);  // and three times more
+}
+
+TEST(RemoteClusterScripted, FollowsWithinTheCallersDeadline) {
+  std::atomic<int> port{0};
+  BadServer server([&](Peer& peer) {
+    for (auto words = peer.command(); !words.empty(); words = peer.command()) {
+      if (words[0] == "CLUSTER") {
+        peer.say("*1\r\n" + slots_row(0, 16383, port));
+      } else {
+        if (!peer.wait(150ms)) return;
+        peer.say("-MOVED 0 127.0.0.1:" + std::to_string(port) + "\r\n");
+      }
+    }
+  });
+  port = server.port();
+  Client client(options(server.url() + "?cluster=true"));
+  ASSERT_EQ(client.call(command({"GET", "k"}, "k"), soon()).fault, Fault::refused);
+  const auto began = base::Clock::now();
+  EXPECT_EQ(client.call(command({"GET", "k"}, "k"), base::Deadline::after(200ms)).fault, Fault::timeout);
+  const auto took = base::Clock::now() - began;
+  EXPECT_GE(took, 199ms);
+  EXPECT_LT(took, 2500ms);
+}
+
+TEST(RemoteClusterScripted, RefusesSlotsThatMakeNoSense) {
+  for (const std::string said : {"*0\r\n", "$3\r\nabc\r\n", "*1\r\n*2\r\n:0\r\n:5\r\n",
+                                 "-ERR This instance has cluster support disabled\r\n",
+                                 "*1\r\n*3\r\n:0\r\n:99999\r\n*2\r\n$1\r\nh\r\n:1\r\n"}) {
+    BadServer server([&](Peer& peer) {
+      while (!peer.command().empty()) peer.say(said);
+    });
+    Client client(options(server.url() + "?cluster=true"));
+    const auto answers = client.call({command({"GET", "k"}, "k"), command({"GET", "l"}, "l")}, soon());
+    for (const Answer& answer : answers) EXPECT_EQ(answer.fault, Fault::refused) << said << answer.detail;
+  }
+}
+
+TEST(RemoteClusterScripted, LosesNoTimeOverSeedsThatAreDead) {
+  BadServer silent([](Peer&peer) { peer.wait_for_the_end(); }),
+      silent_too([](Peer&peer) { peer.wait_for_the_end(); });
+  ClientOptions with{
+      .url = Url::parse(silent.url() + ",127.0.0.1:" + std::to_string(silent_too.port()) + "?cluster=true")};
+  Client client(std::move(with));
+  for (int i = 0; i < 4; ++i) {
+    const auto began = base::Clock::now();
+    const Answer answer = client.call(command({"GET", "k"}, "k"), base::Deadline::never());
+    EXPECT_TRUE(answer.fault == Fault::timeout || answer.fault == Fault::breaker_open)
+        << name_of(answer.fault);
+    EXPECT_LT(base::Clock::now() - began, 2500ms);
+  }
+  EXPECT_EQ(client.call(command({"GET", "k"}, "k"), base::Deadline::never()).fault, Fault::breaker_open);
+}

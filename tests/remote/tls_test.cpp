@@ -1,0 +1,247 @@
+// rediss:// against a real server with certificates of the test's own.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "remote/bad_server.hpp"
+#include "remote/client.hpp"
+#include "remote/redis_server.hpp"
+#include "support/child.hpp"
+
+using namespace kiln;
+using namespace kiln::remote;
+using namespace std::chrono_literals;
+using kiln::testing::BadServer;
+using kiln::testing::Peer;
+using kiln::testing::RedisServer;
+
+namespace {
+
+/// Authorities and certificates, made once by the openssl command.
+class Certificates {
+ public:
+  Certificates() {
+    authority("ca");
+    authority("stranger");
+    certificate("server", "ca", "DNS:localhost,IP:127.0.0.1", 10);
+    certificate("expired", "ca", "DNS:localhost,IP:127.0.0.1", -1);
+    certificate("elsewhere", "ca", "DNS:other.example,IP:192.0.2.1", 10);
+    certificate("client", "ca", "DNS:client", 10);
+    certificate("foreign", "stranger", "DNS:client", 10);
+    run("openssl ec -in client.key -aes256 -passout pass:p -out locked.key");
+  }
+  std::string operator[](const std::string& file) const { return directory_.path() + '/' + file; }
+  bool fine() const { return fine_; }
+  void copy(const std::string& from, const std::string& to) { run("cp " + from + ' ' + to); }
+
+ private:
+  void run(const std::string& command) {
+    fine_ = std::system(("cd " + directory_.path() + " && " + command + " > log 2>&1").c_str()) == 0 && fine_;
+  }
+  void authority(const std::string& name) {
+    run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 10 -subj /CN=" + name +
+        " -keyout " + name + ".key -out " + name + ".pem");
+  }
+  void certificate(const std::string& name, const std::string& by, const std::string& names, int days) {
+    run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + name + " -keyout " +
+        name + ".key -out " + name + ".csr");
+    run("printf 'subjectAltName=" + names + "\n' > extensions && openssl x509 -req -in " + name +
+        ".csr -CA " + by + ".pem -CAkey " + by + ".key -CAcreateserial -days " + std::to_string(days) +
+        " -extfile extensions -out " + name + ".pem");
+  }
+
+  const base::TempDir directory_{"kiln-certificates-"};
+  bool fine_ = true;
+};
+
+class RemoteTls : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (RedisServer::installed() && kiln::testing::have_program("openssl")) files = new Certificates;
+  }
+  static void TearDownTestSuite() {
+    delete files;
+    files = nullptr;
+  }
+  void SetUp() override {
+    if (!files) GTEST_SKIP() << "redis-server or openssl is not installed";
+    ASSERT_TRUE(files->fine());
+  }
+
+  struct TlsServer : RedisServer {
+    explicit TlsServer(const std::string& certificate, const char* clients = "no")
+        : TlsServer(certificate, clients, kiln::testing::free_port()) {}
+    std::string at(const std::string& host) const {
+      return "rediss://" + host + ':' + std::to_string(tls_port);
+    }
+    const int tls_port;
+
+   private:
+    TlsServer(const std::string& certificate, const char* clients, int port)
+        : RedisServer({"--tls-port", std::to_string(port), "--tls-cert-file", (*files)[certificate + ".pem"],
+                       "--tls-key-file", (*files)[certificate + ".key"], "--tls-ca-cert-file",
+                       (*files)["ca.pem"], "--tls-auth-clients", clients}),
+          tls_port(port) {}
+  };
+
+  static ClientOptions options(const std::string& url) {
+    ClientOptions out{.url = Url::parse(url)};
+    out.timeouts = {.connect = 5s, .read = 5s};
+    return out;
+  }
+  static std::string ca(const char* name = "ca.pem") { return "?ca=" + (*files)[name]; }
+  static base::Deadline soon() { return base::Deadline::after(20s); }
+  static Answer ping(Client& client) { return client.call({.words = {"PING"}, .tag = {}}, soon()); }
+  static Answer ping(const std::string& url) {
+    Client client(options(url));
+    return ping(client);
+  }
+  static void expect_tls_fault(const Answer& answer, const std::string& says) {
+    EXPECT_EQ(answer.fault, Fault::tls) << name_of(answer.fault) << ' ' << answer.detail;
+    EXPECT_NE(answer.detail.find(says), std::string::npos) << answer.detail;
+  }
+
+  static Certificates* files;
+};
+Certificates* RemoteTls::files = nullptr;
+
+}  // namespace
+
+TEST_F(RemoteTls, ChecksTheServersNameOrAddress) {
+  TlsServer server("server");
+  EXPECT_EQ(ping(server.at("localhost") + ca()).reply.text, "PONG");
+  EXPECT_EQ(ping(server.at("127.0.0.1") + ca()).reply.text, "PONG");
+}
+
+TEST_F(RemoteTls, MovesLargeValuesAndManyCommands) {
+  TlsServer server("server");
+  Client client(options(server.at("localhost") + ca()));
+  std::string value(8 << 20, 'x');
+  for (std::size_t i = 0; i < value.size(); i += 97) value[i] = static_cast<char>(i);
+  std::vector<Command> commands = {{.words = {"SET", "big", value}, .tag = {}},
+                                   {.words = {"GET", "big"}, .tag = {}, .reply_limit = 9 << 20}};
+  for (int i = 0; i < 2000; ++i) commands.push_back({.words = {"ECHO", std::to_string(i)}, .tag = {}});
+  const auto answers = client.call(commands, soon());
+  EXPECT_EQ(answers[0].reply.text, "OK") << answers[0].detail;
+  EXPECT_TRUE(answers[1].reply.text == value) << answers[1].detail;
+  for (int i = 0; i < 2000; ++i)
+    ASSERT_EQ(answers[static_cast<std::size_t>(i) + 2].reply.text, std::to_string(i));
+  EXPECT_TRUE(ping(client));
+  EXPECT_EQ(client.status().at(0).connections, 1u);  // session tickets do not count as unasked words
+}
+
+TEST_F(RemoteTls, RefusesAnUnknownAuthority) {
+  TlsServer server("server");
+  expect_tls_fault(ping(server.at("localhost") + ca("stranger.pem")), "certificate");
+  expect_tls_fault(ping(server.at("localhost")), "certificate");  // the system's authorities
+}
+
+TEST_F(RemoteTls, RefusesAnExpiredCertificate) {
+  TlsServer server("expired");
+  expect_tls_fault(ping(server.at("localhost") + ca()), "expired");
+}
+
+TEST_F(RemoteTls, RefusesACertificateOfAnotherHost) {
+  TlsServer server("elsewhere");
+  expect_tls_fault(ping(server.at("localhost") + ca()), "hostname mismatch");
+  expect_tls_fault(ping(server.at("127.0.0.1") + ca()), "IP address mismatch");
+}
+
+TEST_F(RemoteTls, ShowsItsCertificateWhenTheServerWantsOne) {
+  TlsServer server("server", "yes");
+  const std::string url = server.at("localhost") + ca();
+  EXPECT_EQ(ping(url + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["client.key"]).reply.text,
+            "PONG");
+  expect_tls_fault(ping(url), "certificate required");
+  expect_tls_fault(ping(url + "&cert=" + (*files)["foreign.pem"] + "&key=" + (*files)["foreign.key"]),
+                   "unknown ca");
+}
+
+TEST_F(RemoteTls, SaysWhichFileIsNotUsable) {
+  const std::string url = "rediss://127.0.0.1:1";
+  expect_tls_fault(ping(url + "?ca=/nowhere.pem"), "ca=/nowhere.pem");
+  expect_tls_fault(ping(url + ca() + "&cert=/nowhere.pem&key=/n"), "cert=/nowhere.pem");
+  expect_tls_fault(ping(url + ca() + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["server.key"]),
+                   "key=");
+  // A key under a password is refused, and nobody is asked on the terminal.
+  expect_tls_fault(ping(url + ca() + "&cert=" + (*files)["client.pem"] + "&key=" + (*files)["locked.key"]),
+                   "key=");
+}
+
+TEST_F(RemoteTls, TakesReplacedFilesWithoutARestart) {
+  TlsServer server("server");
+  files->copy("stranger.pem", "current.pem");
+  Client client(options(server.at("localhost") + ca("current.pem")));
+  EXPECT_EQ(ping(client).fault, Fault::tls);
+  files->copy("ca.pem", "current.pem");
+  EXPECT_EQ(ping(client).reply.text, "PONG");
+}
+
+TEST_F(RemoteTls, ASecretMeetsOnlyAServerThatShowedWhoItIs) {
+  TlsServer server("elsewhere");
+  Client client(options("rediss://:p@localhost:" + std::to_string(server.tls_port) + ca()));
+  EXPECT_EQ(ping(client).fault, Fault::tls);
+  EXPECT_EQ(client.status().at(0).bytes_out, 0u);
+}
+
+TEST_F(RemoteTls, RefusesWhatSpeaksNoTls) {
+  RedisServer plain;
+  ClientOptions hasty = options("rediss://localhost:" + std::to_string(plain.port()) + ca());
+  hasty.timeouts.connect = 200ms;
+  Client client(std::move(hasty));
+  EXPECT_EQ(ping(client).fault, Fault::timeout);  // Redis waits for the end of what it takes for a line
+  BadServer garbage([](Peer& peer) { peer.say("SSH-2.0-OpenSSH_9.2\r\n"), peer.wait_for_the_end(); });
+  EXPECT_EQ(ping("rediss://127.0.0.1:" + std::to_string(garbage.port()) + ca()).fault, Fault::tls);
+  TlsServer server("server");
+  const Answer unsecured = ping("redis://127.0.0.1:" + std::to_string(server.tls_port));
+  EXPECT_TRUE(unsecured.fault == Fault::protocol || unsecured.fault == Fault::closed)
+      << name_of(unsecured.fault);
+}
+
+TEST_F(RemoteTls, AHandshakeHasItsDeadline) {
+  BadServer silent([](Peer& peer) { peer.wait_for_the_end(); });
+  Client client({.url = Url::parse("rediss://127.0.0.1:" + std::to_string(silent.port()) + ca())});
+  const auto began = base::Clock::now();
+  EXPECT_EQ(ping(client).fault, Fault::timeout);
+  const auto took = base::Clock::now() - began;
+  EXPECT_GE(took, 95ms);
+  EXPECT_LT(took, 2500ms);
+}
+
+TEST_F(RemoteTls, AServerThatStopsIsGivenUpAndComesBack) {
+  TlsServer server("server");
+  ClientOptions with = options(server.at("localhost") + ca());
+  with.timeouts.read = 150ms;
+  Client client(std::move(with));
+  EXPECT_TRUE(ping(client));
+  server.pause();
+  EXPECT_EQ(ping(client).fault, Fault::timeout);
+  server.resume();
+  EXPECT_TRUE(
+      base::poll_until(base::Deadline::after(10s), [&] { return ping(client).reply.text == "PONG"; }));
+  server.stop();
+  EXPECT_FALSE(ping(client));
+  server.start();
+  EXPECT_TRUE(
+      base::poll_until(base::Deadline::after(10s), [&] { return ping(client).reply.text == "PONG"; }));
+}
+
+TEST_F(RemoteTls, ServesManyThreadsAndForkedChildren) {
+  TlsServer server("server");
+  Client client(options(server.at("localhost") + ca()));
+  EXPECT_TRUE(ping(client));
+  EXPECT_EQ(kiln::testing::in_child([&] { return ping(client).reply.text == "PONG" ? 0 : 1; }), 0);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 100; ++i)
+        wrong +=
+            client.call({.words = {"ECHO", std::to_string(t * 1000 + i)}, .tag = {}}, soon()).reply.text !=
+            std::to_string(t * 1000 + i);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_LE(client.status().at(0).connections, 4u);
+}
