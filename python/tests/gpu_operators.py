@@ -250,6 +250,7 @@ def test_cupy_arrays_and_its_current_stream():
     cupy = pytest.importorskip("cupy")
     kernel = kiln.torch.service().open("rms_norm").get("f32", 64)
     x, w, out = cupy.ones((4, 64), cupy.float32), cupy.full(64, 2, cupy.float32), cupy.zeros((4, 64), cupy.float32)
+    cupy.cuda.get_current_stream().synchronize()  # they were made there
     with cupy.cuda.Stream(non_blocking=True) as stream:
         kernel(out, x, w, 4, 64, 64, 1e-6)
         stream.synchronize()
