@@ -17,11 +17,12 @@ enum class Score { softmax, sigmoid };
 __host__ __device__ constexpr int experts_of_lane(int size, int lanes, int vec) { return vec * static_cast<int>(ceil_div(size, lanes * vec)); }
 
 // Registers bound the warps of an SM: 32 of 64 registers each, and 16 where a lane has more than 16 experts, or 16 with a bias that waits for
-// the sum of a softmax.
-__host__ __device__ constexpr int gate_blocks(int threads, int per, bool waits) { return resident_blocks(per + waits > 16 ? 2 * threads : threads); }
+// the sum of a softmax or is not there for all places.
+__host__ __device__ constexpr int gate_blocks(int threads, int per, bool more) { return resident_blocks(per + more > 16 ? 2 * threads : threads); }
 
 template <typename T, int E, int K, Score SCORE, bool BIAS, bool RENORM, int GROUPS, int TOPK_GROUPS, int VEC, int LANES, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC), BIAS && SCORE == Score::softmax))
+__global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC),
+                                                           BIAS && (SCORE == Score::softmax || experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC) * LANES > E)))
     topk_gate(f32* weights, i32* ids, const T* logits, i32 tokens, i64 stride_logits, f32 scale, const f32* bias) {
   constexpr int SIZE = E / GROUPS;                     // experts of a group
   constexpr int LANES_OF = LANES / next_pow2(GROUPS);  // lanes of a group

@@ -13,17 +13,18 @@
 namespace kiln {
 
 // The more warps, the more bytes of states are on their way (decode); with fewer registers than these leave, the steps spill.
-template <typename TILE, int LANES, int COLS>
+template <typename TILE, int K, int LANES, int COLS>
 __host__ __device__ constexpr int warps_of_an_sm() {
   constexpr int held = TILE::ROWS * (COLS + 2);  // of the state and of two vectors over K, by a thread
-  constexpr bool frugal = __CUDA_ARCH__ >= 900 && LANES <= 8;  // elsewhere the same steps take more registers
+  // Elsewhere the same steps take more registers; from sm_100 on also those of a state with rows that pad K.
+  constexpr bool frugal = LANES <= 8 && (__CUDA_ARCH__ >= 1000 ? TILE::PADDED == K : __CUDA_ARCH__ >= 900);
   return held <= 64 || (frugal && held <= 96) ? 16 : frugal && held <= 128 ? 12 : 8;
 }
 
 // REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * heads *
 // ceil(V / columns of a block); a null b or kk with FORM is not read.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, LANES, COLS>(), WARPS))
+__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, K, LANES, COLS>(), WARPS))
     wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
                    const f32* initial_state, f32* final_state, const i64* cu_seqlens) {
   using Tile = StateTile<K, V, LANES, COLS>;

@@ -165,6 +165,11 @@ LOG = [false, true]
 [[prewarm]]
 template = "softmax"
 T = ["f32", "bf16"]
+H = 32768
+THREADS = 32
+[[prewarm]]
+template = "softmax"
+T = ["f32", "bf16"]
 H = 0
 VEC = 1
 [[prewarm]]
@@ -254,6 +259,18 @@ W = ["f32", "bf16"]
 LANES = [4, 8]
 COLS = [2, 4]
 [[prewarm]]
+template = "wkv7_recurrent"
+T = ["f32", "bf16"]
+K = [4, 52, 100, 256]
+FOR = "decode"
+[[prewarm]]
+template = "delta_recurrent"
+T = ["f32", "bf16"]
+K = [4, 60, 256]
+V = 100
+GATE = ["none", "key"]
+FOR = ["decode", "prefill"]
+[[prewarm]]
 template = "delta_recurrent"
 T = "f32"
 K = [32, 60, 256]
@@ -285,6 +302,15 @@ BIAS = true
 GROUPS = 8
 TOPK_GROUPS = 4
 RENORM = [false, true]
+[[prewarm]]
+template = "topk_gate"
+T = ["f32", "bf16"]
+E = [315, 495]
+K = 8
+SCORE = "sigmoid"
+BIAS = true
+GROUPS = 5
+TOPK_GROUPS = [2, 5]
 [[prewarm]]
 template = "moe_align"
 ID = ["i32", "i64"]
