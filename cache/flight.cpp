@@ -104,9 +104,10 @@ std::vector<BoardEntry> FlightFile::board() {
   return out;
 }
 
-std::unique_ptr<ShownWaiter> FlightFile::show_waiting(WaitFor wait_for, std::string_view subject) noexcept {
+std::unique_ptr<ShownWaiter> FlightFile::show_waiting(WaitFor wait_for, std::string_view subject,
+                                                      const Key& key) noexcept {
   for (const auto& place : places_)
-    if (auto shown = place->waiters.show(wait_for, {}, subject, boot_us() / 1000)) return shown;
+    if (auto shown = place->waiters.show(wait_for, key, subject, boot_us() / 1000)) return shown;
   return nullptr;
 }
 

@@ -72,7 +72,8 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   std::vector<BoardEntry> board();
   /// That this process waits for something else than a flight, until it is destroyed; null: cannot be shown.
   /// The file outlives it.
-  std::unique_ptr<ShownWaiter> show_waiting(WaitFor wait_for, std::string_view subject) noexcept;
+  std::unique_ptr<ShownWaiter> show_waiting(WaitFor wait_for, std::string_view subject,
+                                            const Key& key = {}) noexcept;
 
  private:
   struct Place;

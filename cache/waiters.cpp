@@ -29,7 +29,7 @@ Waiter decode(std::string_view body) {
   Waiter w;
   w.key = decode_key(in);
   const auto wait_for = in.number<std::uint32_t>();
-  if (wait_for > static_cast<std::uint32_t>(WaitFor::turn)) throw base::Malformed("for");
+  if (wait_for > static_cast<std::uint32_t>(WaitFor::remote)) throw base::Malformed("for");
   w.wait_for = static_cast<WaitFor>(wait_for);
   w.pid = in.number<std::int32_t>();
   w.pid_namespace = in.number<std::uint64_t>();

@@ -18,11 +18,12 @@ namespace kiln::cache {
 
 enum class WaitFor : std::uint32_t {
   flight,  ///< another process's compile of the same key
-  turn     ///< a slot of the host, memory, or its own process's other compiles
+  turn,    ///< a slot of the host, memory, or its own process's other compiles
+  remote   ///< another node's compile
 };
 
 struct Waiter : Asker {
-  Key key;  ///< of a flight; zero for a turn
+  Key key;  ///< of a flight or of another node's; zero for a turn
   WaitFor wait_for = WaitFor::flight;
   std::int64_t started_unix_ms = 0;  ///< for people
   std::int64_t started_ms = 0;       ///< boot clock

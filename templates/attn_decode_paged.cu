@@ -36,12 +36,14 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
 
-  pdl_wait();
   const AttentionPlan work{plan, workers};
   const DecodeParts<DV, GROUP, THREADS> parts{{workspace, workers}};
   const PagedCache<KV> cache{
       k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
+  work.prefetch();
+  pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
+  work.require(attention_made_for(GROUP, ROWS * WARPS, GROUP, true), kv_heads, window_left);
   Ring ring(cache, work, shared.ring[warp], warp, WARPS, lane, GROUP, window_left, items_begin, items_end);
   int stage = 0;
 
@@ -49,12 +51,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   for (i32 i = items_begin; i < items_end; ++i) {
     const AttentionItem item = work.item(i);
     const DecodeRange range(item, GROUP, window_left);
-    const i64 token = item.qo_begin + item.first_row / GROUP, first_head = static_cast<i64>(item.kv_head) * GROUP;
+    const i32 own_token = item.first_row / GROUP;
+    const i64 token = item.qo_begin + own_token, first_head = static_cast<i64>(item.kv_head) * GROUP;
     const f32 k_unit = load_scale<KV>(k_scale, stride_scale, item.kv_head) * product_unit<KV>();
     const f32 v_unit = load_scale<KV>(v_scale, stride_scale, item.kv_head) * product_unit<KV>();
     shared.queries.load_from(q + token * stride_q + first_head * stride_q_head, stride_q_head, warp, lane);
     __syncthreads();
-    Rows rows(typename Rows::Logits(softmax_scale(sm_scale, D) * k_unit, soft_cap), range.own, shared.queries.factor, alibi_slopes + first_head, lane);
+    Rows rows(typename Rows::Logits(softmax_scale(sm_scale, D) * k_unit, soft_cap), own_token, shared.queries.factor, alibi_slopes + first_head, lane);
 
     const u32 queries = shared.queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
 #pragma unroll 1
@@ -86,7 +89,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     for (int j = thread; j < GROUP * DV / 8; j += THREADS) {
       const int row = j / (DV / 8), column = j % (DV / 8) * 8;
       f32 v[8];
-      widen(load_shared<8>(&shared.join.output[row][column]), v);
+      shared.join.mean(row, column, v);
       if (item.whole()) {
         store(o_item + row * stride_o_head + column, narrow<T>(v));
       } else {

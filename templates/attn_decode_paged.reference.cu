@@ -29,7 +29,7 @@ __global__ void attn_decode_paged(f64* o, const T* q, const KV* k_cache, const K
         f64 x = 0;
         for (int d = 0; d < D; ++d) x += to_double(q[token * stride_q + head * stride_q_head + d]) * to_double(k[d]);
         x *= scale * (is_fp8<KV> && k_scale ? static_cast<f64>(k_scale[kv_head * stride_scale]) : 1.0);
-        if (ALIBI) x += static_cast<f64>(alibi_slopes[head]) * static_cast<f64>(kv - own);
+        if (ALIBI) x += static_cast<f64>(alibi_slopes[head]) * static_cast<f64>(kv - t);
         return SOFT_CAP ? static_cast<f64>(soft_cap) * tanh(x / static_cast<f64>(soft_cap)) : x;
       };
 

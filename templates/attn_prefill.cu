@@ -28,6 +28,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const typename Tile::Slots slots{workspace, workers};
 
   pdl_wait();
+  work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK), kv_heads, window_left);
   for (i32 i = work.begin(blockIdx.x); i < work.end(blockIdx.x); ++i) {
     Tile tile;
     {

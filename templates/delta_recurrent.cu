@@ -16,7 +16,7 @@ namespace kiln {
 template <typename TILE, int LANES, int COLS, Gate GATE>
 __host__ __device__ constexpr int warps_of_an_sm() {
   constexpr int held = TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of the state, k, q and the decay, by a thread
-  return held <= 64 ? 16 : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12 : 8;
+  return held <= 64 && GATE != Gate::key ? 16 : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12 : 8;
 }
 
 // REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * value_heads *
@@ -51,13 +51,9 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the one before
   f32 k_s[COLS] = {};                              // k^T S of the step to come, over this lane's rows
   f32 o[COLS] = {};                                // q^T S of the step before the one before, likewise
-  const auto read_four = [](const f32* shared, int row, f32(&to)[ROWS]) {
-    const float4 v = *reinterpret_cast<const float4*>(shared + Tile::row(row));
-    to[row] = v.x, to[row + 1] = v.y, to[row + 2] = v.z, to[row + 3] = v.w;
-  };
   const auto begin_step = [&](const typename Steps::Ready& ready, int step, int row) {  // the four rows from `row` on
-    read_four(ready.k[step], row, k_row);
-    if constexpr (GATE == Gate::key) read_four(ready.decay[step], row, decay);
+    Tile::read_four(ready.k[step], row, k_row + row);
+    if constexpr (GATE == Gate::key) Tile::read_four(ready.decay[step], row, decay + row);
 #pragma unroll
     for (int i = row; i < row + 4; ++i) {
       const f32 factor = GATE == Gate::key ? decay[i] * k_row[i] : k_row[i];

@@ -13,7 +13,7 @@
 
 namespace kiln {
 
-// A launch of one block, or of at most CLUSTER in one cluster, which needs sm_90.
+// A launch of one block, or of a power of two, at most CLUSTER, in one cluster, which needs sm_90.
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
 __global__ void __launch_bounds__(THREADS, 1)
     moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
@@ -28,20 +28,24 @@ __global__ void __launch_bounds__(THREADS, 1)
   i32* const used_places = base + E;                                // [1]
   i32* const partial = used_places + 1;                             // [32]
 
-  const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
+  // Taken from a lane, the warp's number is known to be one for all of them, and so is what its loops depend on: else each ballot in them comes
+  // with code for lanes that arrive apart, a quarter of the kernel.
+  const int thread = threadIdx.x, lane = thread % 32, warp = __shfl_sync(0xffffffffu, thread / 32, 0);
   const int expert = thread / PARTS, part = thread % PARTS;
   const int blocks = CLUSTER > 1 ? gridDim.x : 1, rank = CLUSTER > 1 ? blockIdx.x : 0;
   const bool alone = blocks == 1;
-  const i32 n = tokens * k, slice = 32 * larger(1, (n + blocks * THREADS - 1) / (blocks * THREADS));
+  const int all_threads = blocks * THREADS;  // a power of two
+  const i32 n = tokens * k, slice = 32 * larger(1, (n + all_threads - 1) >> (31 - __clz(all_threads)));
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
-  const int with_ids = smaller(WARPS, larger(0, (n - rank * WARPS * slice + slice - 1) / slice));  // warps of this block that have any
+  const int with_ids = __popc(__ballot_sync(0xffffffffu, lane < WARPS && (rank * WARPS + lane) * slice < n));  // warps of this block that have any
   ID* const ids = reinterpret_cast<ID*>(shared) + warp * AHEAD * 32 + lane;
   i32* const own = counts + warp * PITCH;
 
   struct Pair { i32 index, slot; i64 offset; };
-  const Pair first = {begin + lane, (begin + lane) % k, (begin + lane) / k * stride_ids + (begin + lane) % k};
-  const i32 step_slots = 32 % k;
-  const i64 step = 32 / k * stride_ids + step_slots;
+  const u32 first_token = static_cast<u32>(begin + lane) / k, step_tokens = 32u / k;
+  const i32 first_slot = begin + lane - first_token * k, step_slots = 32 - step_tokens * k;
+  const Pair first = {begin + lane, first_slot, first_token * stride_ids + first_slot};
+  const i64 step = step_tokens * stride_ids + step_slots;
   const bool kept = slice <= 32 * AHEAD;  // ids are loaded once
   // Starts to copy the ids of a pair and of those 32, 64, ... behind it.
   const auto load = [&](Pair& at) {
@@ -71,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   for (int pass = 0; pass < 2; ++pass) {
 #pragma unroll 1
     for (i32 round = begin; round < end; round += 32) {
-      const int nth = (round - begin) / 32 % AHEAD;
+      const int nth = ((round - begin) >> 5) & (AHEAD - 1);
       if (nth == 0) {
         if (!kept && (pass == 1 || round > begin)) load(at);
         copy_async_commit();

@@ -58,7 +58,8 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   const int rank = CLUSTER > 1 ? static_cast<int>(cluster_rank()) : 0;
   const int thread = rank * THREADS + threadIdx.x;
   const i64 own_row = static_cast<i64>(blockIdx.x / CLUSTER) * ROWS + threadIdx.y;
-  const i64 row = own_row < rows ? own_row : rows - 1;  // a thread without a row reads the last one and stores nothing
+  const bool spare = ROWS > 1 && own_row >= rows;
+  const i64 row = spare ? rows - 1 : own_row;  // a thread without a row reads the last one and stores nothing
   const T* x_row = x + row * stride_x;
   OUT* out_row = out + row * stride_out;
   const auto has = [&](int i) { return (H > 0 && (i + 1) * TEAM <= H / VEC) || thread + i * TEAM < chunks; };
@@ -117,7 +118,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   const auto finish = [&](int first) {
 #pragma unroll
     for (int i = 0; i < BATCH; ++i) {
-      if (own_row >= rows || !has(first + i)) continue;
+      if (spare || !has(first + i)) continue;
       f32 v[VEC];
       keep_packed(piece[i]);
       widen(piece[i], v);

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
   }
 
   const auto choice = [&](f32 x, f32 bonus) { return !BIAS || (SCORE == Score::softmax && x != x) ? x : score(x) + bonus; };
-  u32 sorted[WIDE] = {};
+  u32 sorted[PER];
 #pragma unroll
   for (int j = 0; j < PER; ++j) {
     sorted[j] = has(j) ? ordered_key(choice(v[j], b[j])) : 0u;
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
 
   u32 head = sorted[0];
   if constexpr (TOPK_GROUPS < GROUPS) {
-    u32 best = head, second = WIDE > 1 ? sorted[WIDE > 1] : 0u;
+    u32 best = head, second = PER > 1 ? sorted[PER > 1] : 0u;
 #pragma unroll
     for (int lanes = LANES_OF / 2; lanes > 0; lanes /= 2) {
       const u32 other = __shfl_xor_sync(0xffffffffu, best, lanes), other_second = __shfl_xor_sync(0xffffffffu, second, lanes);
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
   }
 
   int taken = 0;
-#pragma unroll 4
+#pragma unroll 2
   for (int i = 0; i < K; ++i) {
     const u32 those = __ballot_sync(0xffffffffu, head == team_max<LANES>(head)) & (TEAM << team);
     if ((those & (0u - those)) >> lane & 1) {

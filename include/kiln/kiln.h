@@ -120,6 +120,16 @@ typedef struct kiln_options {
   kiln_event_callback on_event; /* null: nobody is told */
   void* event_user;             /* given back to on_event */
   int32_t adopt;                /* KILN_ADOPT_*: when a specialised kernel replaces its fallback */
+  const char* remote; /* servers of the fleet's tier, comma-separated: "redis://[user:password@]host[:port]",
+                         "rediss://...", "redis+unix:///path"; null: KILN_REMOTE, else none */
+  const char* remote_mode; /* "locked": only read from it (the default); "fleet": also write, signed, and let
+                              one node compile for all */
+  const char*
+      remote_key; /* public keys (minisign's) or their files, comma-separated: whose entries are used */
+  const char* remote_sign;   /* the secret key's file, which signs what this service writes */
+  double remote_budget_s;    /* how long a compile of another node is waited for; 0: 60 */
+  const char* remote_sealed; /* "never" (the default): in mode sealed only kiln_service_prepare asks the tier;
+                                "ask": so does a get before the seal */
 } kiln_options;
 
 /* Touches no GPU and starts no process. `options` may be null. */
@@ -235,6 +245,13 @@ KILN_API kiln_status kiln_preparation_wait(kiln_preparation* preparation, double
  * after this has returned. Null is allowed. */
 KILN_API void kiln_preparation_destroy(kiln_preparation* preparation);
 
+enum {
+  KILN_REMOTE_NONE = 0,    /* no tier is configured, or none was asked yet */
+  KILN_REMOTE_WORKS = 1,   /* the breaker is closed */
+  KILN_REMOTE_PROBING = 2, /* one request decides whether it closes */
+  KILN_REMOTE_BROKEN = 3   /* open: three failures in a row, nobody is kept waiting for it */
+};
+
 typedef struct kiln_stats {
   size_t struct_size;
   uint64_t memory_hits; /* answered by an image in memory; hits of the ready table are not counted (nor slowed
@@ -261,6 +278,26 @@ typedef struct kiln_stats {
   uint64_t fallbacks;           /* specialisations whose fallback was returned first */
   uint64_t adopted;             /* of them: replaced by the specialised kernel since */
   double compile_saved_ms;      /* what the records that were served had cost; not those from memory */
+  uint64_t remote_hits;         /* answered by the fleet's tier */
+  /* Asked the tier and not served, by why: not there, no answer in time, no connection or name, turned away
+   * (password, rights, memory), an answer that is none, the breaker is open. */
+  uint64_t remote_miss_absent, remote_miss_timeout, remote_miss_unreachable, remote_miss_refused,
+      remote_miss_protocol, remote_miss_breaker;
+  /* There and not believed: of another schema, under another key, not signed by a trusted key, damaged. */
+  uint64_t remote_rejected_schema, remote_rejected_key, remote_rejected_signature, remote_rejected_damaged;
+  /* Written to the tier; left out because it takes them more slowly, or too large; not taken by the server.
+   */
+  uint64_t remote_puts, remote_puts_dropped, remote_puts_failed;
+  uint64_t remote_leases;        /* compiles for the whole fleet */
+  uint64_t remote_waits;         /* kernels that another node was compiling */
+  uint64_t remote_takeovers;     /* of them: compiled here, as that node was gone */
+  uint64_t remote_wait_timeouts; /* of them: compiled here, as it took longer than the budget */
+  uint64_t remote_leases_lost;   /* that ended before their compile: another node may have compiled, too */
+  uint64_t remote_reported;      /* missed specialisations that the tier's prewarm job was told of */
+  int32_t remote_state;          /* KILN_REMOTE_*: now, of the server that is worst off */
+  int32_t remote_servers;
+  uint64_t remote_bytes_in, remote_bytes_out;
+  double remote_p50_ms, remote_p99_ms; /* round trips, of the slowest server; 0: none yet */
 } kiln_stats;
 
 /* Fills what fits in out->struct_size. */
@@ -445,7 +482,10 @@ KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kil
  *
  * A workspace belongs to one launch at a time; it holds nothing between launches and need not be set. A plan
  * may be launched any number of times, one launch after the other, by the kernel that it was made with:
- * another specialisation may have other tiles. */
+ * another specialisation may have other tiles. The shipped kernels compare what a plan was made for (tiles,
+ * group, causality, workers, kv heads, window_left) with their own and the launch's, and end a launch that
+ * does not fit with a trap (CUDA_ERROR_LAUNCH_FAILED at the next synchronisation), which no context survives:
+ * results of other lengths would be worse. */
 
 /* What no batch of a buffer may pass. */
 typedef struct kiln_attention_limits {
@@ -473,7 +513,9 @@ typedef struct kiln_attention_lengths {
   int32_t requests;         /* 0 to max_requests */
   int32_t page_size;        /* kv tokens of a page; 0: k and v are ragged arrays */
   int32_t window_left;      /* a token sees at most so many before its own place; -1: all. A kernel that was
-                               specialised without a window takes -1 only. It is passed to the launch, too */
+                               specialised without a window takes -1 only: a struct of zeros, which asks for a
+                               window that shows a token itself alone, is refused. It is passed to the launch,
+                               too, and a launch with another one traps */
   const int32_t* qo_indptr; /* [requests + 1]: where the tokens of each request begin in q, and the end; null:
                                one token each */
   const int32_t* kv_indptr; /* [requests + 1]: likewise its rows of k and v or, paged, its entries of the page

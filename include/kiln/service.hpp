@@ -45,6 +45,12 @@ class Service {
     c.record = text(o.record);
     c.compile_memory = text(o.compile_memory);
     c.adopt = static_cast<int>(o.adopt);
+    c.remote = text(o.remote);
+    c.remote_mode = text(o.remote_mode);
+    c.remote_key = text(o.remote_key);
+    c.remote_sign = text(o.remote_sign);
+    c.remote_budget_s = o.remote_budget_s;
+    c.remote_sealed = text(o.remote_sealed);
     if (o.on_event) {
       on_event_ = std::make_unique<std::function<void(const Event&)>>(o.on_event);
       c.on_event = tell;

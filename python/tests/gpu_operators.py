@@ -17,12 +17,13 @@ import torch._dynamo.testing
 
 import kiln
 import kiln.torch
+import attention_cases
 import operator_references
 import recurrent_cases
-from operator_cases import cases
+from operator_cases import cases, with_rows
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-CASES = cases() + recurrent_cases.cases()
+CASES = cases() + recurrent_cases.cases() + attention_cases.cases()
 IDS = [f"{name}-{i}" for i, (name, _) in enumerate(CASES)]
 EACH = pytest.mark.parametrize("name, make", CASES, ids=IDS)
 #: relative RMS that rounding to a type explains
@@ -74,7 +75,8 @@ def assert_close(got, expected, name):
         assert torch.equal(got, expected), name
         return
     error = (got.double() - expected.double()).square().mean().sqrt() / expected.double().square().mean().sqrt().clamp(min=1e-30)
-    assert error <= TOLERANCE[got.dtype], f"{name}: relative RMS {error:.2e}"
+    tolerance = 1e-4 if name.startswith("attn_") and got.dtype == torch.float32 else TOLERANCE[got.dtype]  # logarithms of sums of bf16's products
+    assert error <= tolerance, f"{name}: relative RMS {error:.2e}"
 
 
 @EACH
@@ -185,6 +187,20 @@ def test_opcheck(name, make):
         torch.library.opcheck(getattr(torch.ops.kiln, name).default, tuple(arguments), named, test_utils=tests)
     finally:
         kiln.torch.specialize(False)
+
+
+@EACH
+def test_recompiles_for_other_numbers_of_rows(name, make):
+    """One, after the first, whatever the rows."""
+    calls = [with_rows(name, *made(make), times) for times in (1, 2, 3, 5)]
+    if calls[0] is None:
+        pytest.skip("its rows are those of a plan or of cu_seqlens: gpu_attention, gpu_models")
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    compiled = torch.compile(plain(name), backend=counter, fullgraph=True)
+    for arguments, named in calls:
+        assert_same(outcome(compiled, arguments, named), outcome(getattr(torch.ops.kiln, name), arguments, named))
+    assert counter.frame_count == 2
 
 
 def test_rows_change_without_recompiling():

@@ -48,3 +48,16 @@ def cases():
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I32, high=16), 16, 8), {})),
         ("moe_align", lambda d: ((t(d, 6, 4, dtype=I64, high=16), 16, 8, t(d, 16, dtype=I32, high=4)), {"local_only": True})),
     ]
+
+
+def with_rows(name, arguments, named, times):
+    """A call's arguments with so many times the rows, where its rows are a size of their own: not of pages, plans or cu_seqlens; else None."""
+    by_position = name == "rwkv7_shift_mix" and len(arguments) > 3
+    if by_position or "cu_seqlens" in named or name in ("attn_decode_paged", "attn_prefill"):
+        return None
+    rows = arguments[2 if name.startswith("append") else 0].shape[0]
+
+    def more(value):
+        return torch.cat([value] * times) if torch.is_tensor(value) and value.dim() and value.shape[0] == rows else value
+
+    return tuple(map(more, arguments)), {n: more(v) for n, v in named.items()}

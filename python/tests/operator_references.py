@@ -241,3 +241,58 @@ def delta_recurrent(q, k, v, beta=None, g=None, scale=0.0, initial_state=None, c
 def attn_merge(v, s):
     weights = torch.softmax(s.double() * math.log(2), 1)
     return ((v.double() * weights.unsqueeze(-1)).sum(1), torch.logsumexp(s.double() * math.log(2), 1) / math.log(2)), {}
+
+
+# ---- attention
+
+
+def attend(q, k, v, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, slopes=None, seen=None, slopes_from_first=False):
+    """(o, lse to base 2) of one request: q [qo_len, heads, D], k and v [kv_len, kv_heads, ...]; q's last token stands at k's last. Slopes count so,
+    too, or from the first tokens of both (attn_prefill's way)."""
+    q, k, v = (x.double() for x in (q, k, v))
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    x = torch.einsum("ihd,jhd->hij", q, k) * (sm_scale or q.shape[2] ** -0.5)
+    j = torch.arange(k.shape[0], device=q.device)
+    own = torch.arange(q.shape[0], device=q.device).unsqueeze(1) + (k.shape[0] - q.shape[0])
+    if slopes is not None:
+        x = x + slopes.double().view(-1, 1, 1) * (j - own + (k.shape[0] - q.shape[0] if slopes_from_first else 0))
+    if soft_cap > 0:
+        x = soft_cap * torch.tanh(x / soft_cap)
+    hidden = ~seen if seen is not None else (j > own) if causal else torch.zeros_like(j > own)
+    if window_left >= 0:
+        hidden = hidden | (j < own - window_left)
+    x = x.masked_fill(hidden, -math.inf)
+    sums = torch.logsumexp(x, -1)
+    o = torch.einsum("hij,jhd->ihd", torch.exp(x - sums.nan_to_num(neginf=0.0).unsqueeze(-1)), v)
+    return o, sums.t() / math.log(2)
+
+
+def _joined(parts):
+    return tuple(torch.cat(results) for results in zip(*parts)), {}
+
+
+def attn_decode_paged(q, k_cache, v_cache, kv_indices, plan, workers, workspace, sm_scale=0.0, soft_cap=0.0, window_left=-1, alibi_slopes=None,
+                      k_scale=None, v_scale=None):
+    import attention_cases as lengths
+
+    parts, begins = [], lengths.indptr(lengths.PAGES)
+    for i, length in enumerate(lengths.KV):
+        pages = kv_indices[begins[i]:begins[i + 1]].long()
+        k, v = (c[pages].flatten(0, 1)[:length].double() * (1.0 if s is None else s.double()) for c, s in ((k_cache, k_scale), (v_cache, v_scale)))
+        parts.append(attend(q[i:i + 1], k, v, True, sm_scale, soft_cap, window_left, alibi_slopes))
+    return _joined(parts)
+
+
+def attn_prefill(q, k, v, plan, workers, workspace, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, alibi_slopes=None, mask=None,
+                 mask_indptr=None):
+    import attention_cases as lengths
+
+    parts, ends = [], list(zip(lengths.indptr(lengths.QO), lengths.QO, lengths.indptr(lengths.KV), lengths.KV))
+    for i, (a, rows, b, columns) in enumerate(ends):
+        seen = None
+        if mask is not None:
+            bits = (mask[int(mask_indptr[i]):].unsqueeze(1) >> torch.arange(8, device=mask.device)) & 1
+            seen = bits.flatten()[:rows * columns].view(rows, columns).bool()
+        parts.append(attend(q[a:a + rows], k[b:b + columns], v[b:b + columns], causal, sm_scale, soft_cap, window_left, alibi_slopes, seen, True))
+    return _joined(parts)

@@ -56,3 +56,32 @@ def test_docs_make_an_operator_of_a_template_of_ones_own(driver, host_memory):
         before = driver.launches()
         exec(used.replace("fullgraph=True", 'fullgraph=True, backend="aot_eager"'), names)
         assert names["y"].shape == (6, 64) and driver.launches() == before + 1 and b"add_bias_gelu" in driver.launch()[0].kernel
+
+
+def test_docs_attend_with_a_plan(driver, host_memory):
+    """docs/python.md's attention, compiled: planned twice, traced once."""
+    import functools
+
+    import kiln
+    import kiln.torch
+    import torch._dynamo.testing
+    from kiln.torch import _registry
+
+    _registry.implement("CPU")
+    program = next(block for block in blocks("docs/python.md", "py") if "PagedDecode" in block)
+    with kiln.Service() as service:
+        kiln.torch.use_service(service)
+        k_cache, v_cache = torch.zeros(2, 40, 16, 8, 128).bfloat16()
+        names = {"torch": torch, "kv_indptr": [0, 3, 5], "last": [16, 2], "kv_indices": torch.arange(40, dtype=torch.int32), "k_cache": k_cache,
+                 "v_cache": v_cache, "kiln": type("kiln", (), {"torch": type("torch", (), {
+                     "PagedDecode": functools.partial(kiln.torch.PagedDecode, device="cpu")})})}
+        exec(program, names)
+        counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+        torch._dynamo.reset()
+        step = torch.compile(names["step"], fullgraph=True, backend=counter)
+        before = driver.launches()
+        for _ in range(2):
+            o, lse = step(torch.randn(2, 32, 128).bfloat16(), *torch.randn(2, 2, 8, 128).bfloat16(), torch.tensor([47, 65]))
+            names["attention"].plan([0, 1, 2], last_page_len=[3, 4])
+        assert o.shape == (2, 32, 128) and lse.shape == (2, 32) and driver.launches() == before + 4 and counter.frame_count == 1
+    kiln.torch.use_service(kiln.Service())

@@ -6,9 +6,9 @@
 namespace kiln::attention {
 
 struct Header {
-  std::int32_t magic, workers, requests, tokens, items, slots, requests_at, kv_heads;
-  std::int32_t tile_rows, tile_kv, group;
-  std::int32_t reserved[5];
+  std::int32_t made_for, workers, kv_heads, window_left;  ///< what the launch is compared with
+  std::int32_t requests, tokens, items, slots, requests_at;
+  std::int32_t reserved[7];
 };
 
 struct Item {
@@ -16,7 +16,13 @@ struct Item {
   std::int32_t first_slot, part, parts;
 };
 
-inline constexpr std::int32_t kMagic = 0x4b415450;
+/// What words and packed rows can count.
+inline constexpr std::int64_t kMost = 0x7fffffff;
+/// Tokens of a request, of q and of kv: kernels add two of them in 32 bits.
+inline constexpr std::int64_t kMostTokens = (1 << 30) - 1;
+/// REQUIRES: it fits, as what was checked does.
+constexpr std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
+
 inline constexpr std::int64_t kHeaderWords = 16, kItemWords = 12, kRequestWords = 4;
 static_assert(sizeof(Header) == 4 * kHeaderWords && sizeof(Item) == 4 * kItemWords);
 
@@ -25,5 +31,15 @@ constexpr std::int64_t table_words(std::int64_t workers) { return (workers + 1 +
 constexpr std::int64_t workers_at() { return kHeaderWords; }
 constexpr std::int64_t counters_at(std::int64_t workers) { return kHeaderWords + table_words(workers); }
 constexpr std::int64_t items_at(std::int64_t workers) { return kHeaderWords + 2 * table_words(workers); }
+
+/// What a kernel fixes, in a word: a plan is for kernels that have the same one.
+constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group,
+                                bool causal) {
+  const auto mixed =
+      ((static_cast<std::uint32_t>(tile_rows) * 65599 + static_cast<std::uint32_t>(tile_kv)) * 65599 +
+       static_cast<std::uint32_t>(group)) *
+      2;
+  return static_cast<std::int32_t>((mixed + (causal ? 1u : 0u)) ^ 0x4b415450u);
+}
 
 }  // namespace kiln::attention

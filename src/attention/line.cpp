@@ -5,7 +5,15 @@
 namespace kiln::attention {
 namespace {
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
+/// Of at least so much each.
+std::int64_t shares_of(std::int64_t total, std::int64_t least, std::int64_t most) {
+  return std::clamp<std::int64_t>(total / least, 1, most);
+}
+
+bool is_short(const KernelShape& shape, const Limits& limits, std::int64_t total) {
+  return shape.short_units > 0 &&
+         shares_of(total, shape.min_units + shape.tile_cost, limits.workers) < limits.workers / 3;
+}
 
 }  // namespace
 
@@ -13,7 +21,9 @@ Line::Line(const KernelShape& shape, const Limits& limits, std::int64_t total, s
     : shape_(shape),
       limits_(limits),
       total_(total),
-      workers_(std::clamp<std::int64_t>(total / (shape.min_units + shape.tile_cost), 1, limits.workers)),
+      min_units_(is_short(shape, limits, total) ? shape.short_units : shape.min_units),
+      workers_(shares_of(total, min_units_ + shape.tile_cost,
+                         is_short(shape, limits, total) ? limits.workers / 3 : limits.workers)),
       share_(total_ / workers_),
       rest_(total_ % workers_),
       first_items_(out + workers_at()),
@@ -36,8 +46,8 @@ void Line::next_cut() {
 /// Of the tile that begins here; slivers go to the other side.
 std::int64_t Line::units_before_cut(std::int64_t units) const {
   const std::int64_t before = cut_ - position_ - shape_.tile_cost;
-  if (before < shape_.min_units) return 0;
-  return units - before < shape_.min_units ? units : before;
+  if (before < min_units_) return 0;
+  return units - before < min_units_ ? units : before;
 }
 
 void Line::split(Item& tile, std::int64_t units, std::int64_t end) {

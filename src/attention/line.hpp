@@ -30,7 +30,8 @@ class Line {
 
   std::int64_t items() const { return items_written_; }
   std::int64_t slots() const { return slots_; }
-  std::int64_t workers() const { return workers_; }  ///< that have a share
+  std::int64_t workers() const { return workers_; }      ///< that have a share
+  std::int64_t min_units() const { return min_units_; }  ///< of a part of this line
 
  private:
   struct Cut {
@@ -52,7 +53,7 @@ class Line {
 
   const KernelShape& shape_;
   const Limits& limits_;
-  const std::int64_t total_, workers_, share_, rest_;  ///< total = share * workers + rest
+  const std::int64_t total_, min_units_, workers_, share_, rest_;  ///< total = share * workers + rest
   std::int32_t* const first_items_;
   Item* const items_;
   std::vector<Cut> cuts_;  ///< those of the tile that is being split

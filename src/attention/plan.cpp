@@ -14,8 +14,6 @@
 namespace kiln::attention {
 namespace {
 
-std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
-
 /// Of all tiles of one kv head.
 std::int64_t head_cost(const KernelShape& shape, const Tiles& tiles) {
   const std::int64_t count = tiles.count();
@@ -74,17 +72,15 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
   line.finish();
 
   const std::int64_t requests_at = items_at(limits.workers) + line.items() * kItemWords;
-  const Header header{.magic = kMagic,
+  const Header header{.made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal),
                       .workers = narrow(limits.workers),
+                      .kv_heads = narrow(limits.kv_heads),
+                      .window_left = narrow(std::min(lengths.window_left, kMost)),
                       .requests = narrow(lengths.requests),
                       .tokens = narrow(tokens),
                       .items = narrow(line.items()),
                       .slots = narrow(line.slots()),
                       .requests_at = narrow(requests_at),
-                      .kv_heads = narrow(limits.kv_heads),
-                      .tile_rows = narrow(shape.tile_rows),
-                      .tile_kv = narrow(shape.tile_kv),
-                      .group = narrow(shape.group),
                       .reserved = {}};
   std::memcpy(out.data(), &header, sizeof header);
   if (!requests.empty())

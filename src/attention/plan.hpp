@@ -7,7 +7,8 @@
 // min_units on one side of it moves to the tile's border. So whatever the lengths are, a worker has at most
 // two parts of tiles, a plan at most 2 * workers - 2 of them, and the cost of what a worker has (an item's
 // units + tile_cost) differs from total / workers by at most 2 * (min_units - 1) + tile_cost + 1. A total
-// that would not give each worker min_units + tile_cost is shared among fewer of them.
+// that would not give each worker min_units + tile_cost is shared among fewer of them (a very short one by
+// short_units instead, see there).
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,9 @@ struct KernelShape {
   bool window = false;         ///< and, of a request, none before t + kv_len - qo_len - window_left
   std::int64_t tile_cost = 1;  ///< of an item, whole or part, beside its units: in units
   std::int64_t min_units = 4;  ///< least units of a part, but for a tile that has fewer
+  /// The same of a short batch, of which min_units would leave two thirds of the workers without a share; up
+  /// to a third of them get one then. At most min_units; 0: that.
+  std::int64_t short_units = 0;
 };
 
 /// What no plan of a buffer may pass.

@@ -1,13 +1,13 @@
 #include "attention/requests.hpp"
 
 #include <string>
+#include <utility>
 
+#include "attention/layout.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::attention {
 namespace {
-
-constexpr std::int64_t kMost = 0x7fffffff;
 
 [[noreturn]] void fail(const std::string& what) {
   throw Error(Errc::invalid_argument, "attention plan: " + what);
@@ -63,10 +63,7 @@ std::int64_t paged_length(const Lengths& lengths, std::int64_t i, std::int64_t p
   const std::int64_t last = lengths.last_page_len[i];
   if (last < 1 || last > lengths.page_size)
     fail_at("last_page_len", i, last, "must be 1 to page_size = " + std::to_string(lengths.page_size));
-  const std::int64_t length = (pages - 1) * lengths.page_size + last;
-  if (length > kMost)
-    fail("request " + std::to_string(i) + " has " + std::to_string(length) + " kv tokens; at most 2^31 - 1");
-  return length;
+  return (pages - 1) * lengths.page_size + last;
 }
 
 std::int64_t ragged_length(const Lengths& lengths, std::int64_t i, std::int64_t tokens) {
@@ -90,6 +87,10 @@ std::vector<Request> checked_requests(const KernelShape& shape, const Limits& li
     const Run kv = run_of("kv_indptr", lengths.kv_indptr, i);
     const std::int64_t kv_len =
         lengths.page_size > 0 ? paged_length(lengths, i, kv.length) : ragged_length(lengths, i, kv.length);
+    for (const auto& [what, length] : {std::pair("q", qo.length), std::pair("kv", kv_len)})
+      if (length > kMostTokens)
+        fail("request " + std::to_string(i) + " has " + std::to_string(length) + " tokens of " + what +
+             "; at most 2^30 - 1");
     tokens += qo.length;
     out[static_cast<std::size_t>(i)] = {qo.begin, static_cast<std::int32_t>(qo.length), kv.begin,
                                         static_cast<std::int32_t>(kv_len)};

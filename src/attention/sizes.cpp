@@ -8,8 +8,6 @@
 namespace kiln::attention {
 namespace {
 
-constexpr std::int64_t kMost = 0x7fffffff;
-
 void check(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
   if (value >= least && value <= most) return;
   throw Error(Errc::invalid_argument, std::string("attention plan: ") + name + " = " + std::to_string(value) +
@@ -25,6 +23,7 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
   check("group", shape.group, 1, 65536);
   check("tile_cost", shape.tile_cost, 0, 65536);
   check("min_units", shape.min_units, 1, 65536);
+  check("short_units", shape.short_units, 0, shape.min_units);
   check("max_requests", limits.max_requests, 1, kMost);
   check("kv_heads", limits.kv_heads, 1, 65536);
   check("workers", limits.workers, 1, kMaxWorkers);

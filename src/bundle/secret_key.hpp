@@ -45,6 +45,8 @@ class SecretKey {
   Signature sign(const FileDigest& digest, const std::string& trusted_comment) const;
   /// minisign's file, without a password.
   Secret file() const;
+  /// Seed and public key, 64 bytes: for whoever signs other things with the same key.
+  const std::string& bytes() const noexcept { return key_.bytes(); }
 
  private:
   SecretKey() = default;

@@ -26,7 +26,8 @@ attention::KernelShape attention_shape(const source::Manifest& manifest,
           .causal = value("causal") != 0,
           .window = value("window") != 0,
           .tile_cost = value("tile_cost"),
-          .min_units = value("min_units")};
+          .min_units = value("min_units"),
+          .short_units = value("short_units")};
 }
 
 std::int64_t attention_workers(const source::Manifest& manifest, std::span<const std::int64_t> slots) {

@@ -13,6 +13,12 @@ namespace kiln::runtime {
 /// least parameters, derives, exports, arch and device.
 attention::KernelShape attention_shape(const source::Manifest& manifest, std::span<const std::int64_t> slots);
 
+/// What a loaded kernel's plans begin with, worked out once.
+struct AttentionKernel {
+  attention::KernelShape shape;
+  std::int64_t workers;  ///< that a caller leaves to the manifest
+};
+
 /// The `workers` that a caller leaves to the manifest.
 std::int64_t attention_workers(const source::Manifest& manifest, std::span<const std::int64_t> slots);
 

@@ -25,6 +25,9 @@ Options options_of(const kiln_options& in) {
   o.cache_layers = text(in.cache_layers), o.cache_max_size = text(in.cache_max_size);
   o.record = text(in.record), o.compile_memory = text(in.compile_memory);
   o.adopt = static_cast<Adopt>(in.adopt);
+  o.remote = text(in.remote), o.remote_mode = text(in.remote_mode), o.remote_key = text(in.remote_key);
+  o.remote_sign = text(in.remote_sign), o.remote_sealed = text(in.remote_sealed);
+  o.remote_budget_s = in.remote_budget_s;
   return o;
 }
 
@@ -173,6 +176,7 @@ kiln_status kiln_service_stats(kiln_service* service, kiln_stats* out) {
   return guarded([&] {
     kiln_stats stats{};
     of(service).pipeline().counters().read(stats);
+    of(service).pipeline().read_tier(stats);
     fill_sized(out, stats);
   });
 }

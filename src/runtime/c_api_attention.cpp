@@ -29,7 +29,7 @@ attention::Limits limits_of(const LoadedKernel& k, const kiln_attention_limits* 
   return {.max_requests = limits.max_requests,
           .max_tokens = limits.max_tokens != 0 ? limits.max_tokens : limits.max_requests,
           .kv_heads = limits.kv_heads,
-          .workers = limits.workers != 0 ? limits.workers : attention_workers(k.manifest(), k.fixed_slots())};
+          .workers = limits.workers != 0 ? limits.workers : k.attention().workers};
 }
 
 attention::Lengths lengths_of(const kiln_attention_lengths* given) {
@@ -52,10 +52,9 @@ kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel, const kiln_at
                                         kiln_attention_sizes* out) {
   return guarded_for(kernel, [&](const LoadedKernel& k) {
     require_sized(out);
-    const attention::KernelShape shape = attention_shape(k.manifest(), k.fixed_slots());
     const attention::Limits within = limits_of(k, limits);
     kiln_attention_sizes sizes{};
-    sizes.plan_bytes = static_cast<std::uint64_t>(attention::plan_words(shape, within)) * 4;
+    sizes.plan_bytes = static_cast<std::uint64_t>(attention::plan_words(k.attention().shape, within)) * 4;
     sizes.workspace_bytes = attention_workspace_bytes(k.manifest(), k.fixed_slots(), within.workers);
     sizes.workers = static_cast<std::int32_t>(within.workers);
     fill_sized(out, sizes);
@@ -70,8 +69,8 @@ kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel, const kiln_att
     require(reinterpret_cast<std::uintptr_t>(buffer) % 4 == 0, "buffer is not aligned to 4 bytes");
     if (out) require_sized(out);
     const attention::Summary made =
-        attention::plan(attention_shape(k.manifest(), k.fixed_slots()), limits_of(k, limits),
-                        lengths_of(lengths), std::span(static_cast<std::int32_t*>(buffer), buffer_bytes / 4));
+        attention::plan(k.attention().shape, limits_of(k, limits), lengths_of(lengths),
+                        std::span(static_cast<std::int32_t*>(buffer), buffer_bytes / 4));
     if (!out) return;
     kiln_attention_plan plan{};
     plan.bytes = static_cast<std::uint64_t>(made.words) * 4;

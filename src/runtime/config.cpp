@@ -53,6 +53,19 @@ constexpr Known kKnown[] = {
     {"record", "", "file to which everything that was asked for is appended, for kiln prewarm",
      &Options::record},
     {"worker", "", "the compile worker's executable", &Options::worker},
+    {"remote", "", "servers of the fleet's tier, comma-separated: redis://, rediss:// or redis+unix://",
+     &Options::remote},
+    {"remote_mode", "locked", "locked: only read from the tier; fleet: also write, and compile once for all",
+     &Options::remote_mode},
+    {"remote_key", "", "public keys or their files, comma-separated: whose entries of the tier are used",
+     &Options::remote_key},
+    {"remote_sign", "", "the secret key's file, which signs what is written to the tier",
+     &Options::remote_sign},
+    {"remote_sign_password", "", "a file whose first line is that key's password", nullptr},
+    {"remote_budget", "60", "seconds that a compile of another node is waited for", nullptr},
+    {"remote_sealed", "never",
+     "never or ask: whether a get of a sealed service asks the tier before the seal",
+     &Options::remote_sealed},
     {"log", "warning", "trace, debug, info, warning, error or off", nullptr},
     {"libcuda", "", "the driver library, for tests", nullptr},
 };
@@ -73,6 +86,7 @@ std::string option_value(const Options& options, const Known& known) {
   if (name == "jobs" && options.jobs > 0) return std::to_string(options.jobs);
   if (name == "compile_deadline" && options.compile_deadline_s > 0)
     return std::to_string(options.compile_deadline_s);
+  if (name == "remote_budget" && options.remote_budget_s > 0) return std::to_string(options.remote_budget_s);
   return {};
 }
 
@@ -198,6 +212,9 @@ Config Config::resolve(const Options& options) {
   config.compile_deadline_s();
   config.cache_max_bytes();
   config.compile_memory_bytes();
+  config.remote_writes();
+  config.remote_budget_s();
+  config.remote_when_sealed();
   if (!config.get("arch").empty()) base::Arch::parse(config.get("arch"));
 
   config.installed_templates_ = find_installed_templates();
@@ -243,6 +260,26 @@ double Config::compile_deadline_s() const {
   const double seconds = number_of(s, allowed);
   if (seconds <= 0 || seconds > kLongestCompile_s) bad(s, allowed);
   return seconds;
+}
+
+bool Config::remote_writes() const {
+  const Setting& s = setting(settings_, "remote_mode");
+  if (s.value != "locked" && s.value != "fleet") bad(s, "locked or fleet");
+  return s.value == "fleet";
+}
+
+double Config::remote_budget_s() const {
+  const Setting& s = setting(settings_, "remote_budget");
+  const char* const allowed = "seconds, at most 10000000";
+  const double seconds = number_of(s, allowed);
+  if (seconds > kLongestCompile_s) bad(s, allowed);
+  return seconds;
+}
+
+bool Config::remote_when_sealed() const {
+  const Setting& s = setting(settings_, "remote_sealed");
+  if (s.value != "never" && s.value != "ask") bad(s, "never or ask");
+  return s.value == "ask";
 }
 
 std::uint64_t Config::cache_max_bytes() const {

@@ -23,7 +23,7 @@ class Config {
  public:
   /// Warns about KILN_* variables and configuration keys that this version does not know. Throws
   /// Error(invalid_argument) for a value that cannot be right (mode, jobs, compile_deadline,
-  /// cache_max_size, compile_memory), naming its origin.
+  /// cache_max_size, compile_memory, remote_*), naming its origin.
   static Config resolve(const Options& options);
 
   const std::string& get(std::string_view name) const;
@@ -41,6 +41,11 @@ class Config {
   std::uint64_t cache_max_bytes() const;
   /// What all compiles of this process may take together; 0: decide from the machine.
   std::uint64_t compile_memory_bytes() const;
+  bool has_remote() const { return !get("remote").empty(); }
+  /// remote_mode = fleet.
+  bool remote_writes() const;
+  double remote_budget_s() const;
+  bool remote_when_sealed() const;
 
   /// Options, environment and file each add directories, in this order; the installed directory comes last.
   const std::vector<std::string>& template_directories() const noexcept { return template_directories_; }

@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "kiln/kiln.h"
+#include "remote/counts.hpp"
 
 namespace kiln::runtime {
 
-struct Counters {
-  using Count = std::atomic<std::uint64_t>;
+struct Counters : remote::Counts {
   Count memory_hits{}, disk_hits{}, foreign_toolchain{}, compiles{}, compile_failures{},
       remembered_failures{}, waits{};
   Count miss_absent{}, miss_damaged{}, miss_other_key_text{}, miss_gate_timeout{}, miss_unreadable{},
@@ -48,6 +48,18 @@ struct Counters {
     out.device_bytes = device_bytes;
     out.layer_hits = layer_hits, out.evictions = evictions;
     out.fallbacks = fallbacks, out.adopted = adopted;
+    out.remote_hits = remote_hits;
+    out.remote_miss_absent = remote_miss_absent, out.remote_miss_timeout = remote_miss_timeout;
+    out.remote_miss_unreachable = remote_miss_unreachable, out.remote_miss_refused = remote_miss_refused;
+    out.remote_miss_protocol = remote_miss_protocol, out.remote_miss_breaker = remote_miss_breaker;
+    out.remote_rejected_schema = remote_rejected_schema, out.remote_rejected_key = remote_rejected_key;
+    out.remote_rejected_signature = remote_rejected_signature;
+    out.remote_rejected_damaged = remote_rejected_damaged;
+    out.remote_puts = remote_puts, out.remote_puts_dropped = remote_puts_dropped;
+    out.remote_puts_failed = remote_puts_failed;
+    out.remote_leases = remote_leases, out.remote_waits = remote_waits;
+    out.remote_takeovers = remote_takeovers, out.remote_wait_timeouts = remote_wait_timeouts;
+    out.remote_leases_lost = remote_leases_lost, out.remote_reported = remote_reported;
     out.compile_ms = static_cast<double>(compile_us.load()) / 1000;
     out.compile_saved_ms = static_cast<double>(saved_us.load()) / 1000;
   }

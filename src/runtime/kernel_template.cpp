@@ -179,7 +179,14 @@ ObtainOptions KernelTemplate::options_of(const GetRequest& request) const noexce
   return {.deadline = request.deadline,
           .may_compile = request.may_compile && (request.past_seal || service_.may_compile()),
           .any_toolchain = !service_.may_compile(),
-          .urgency = request.urgency};
+          .rejected = {},
+          .when_full = WhenFull::skip,
+          .urgency = request.urgency,
+          .arguments = Arguments::as_declared,
+          .tier = request.past_seal || (request.may_compile &&
+                                        (service_.may_compile() || service_.config().remote_when_sealed()))
+                      ? AskTier::yes
+                      : AskTier::no};
 }
 
 const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest& request) {

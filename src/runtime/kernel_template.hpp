@@ -40,7 +40,7 @@ struct GetRequest {
   std::optional<toolchain::CUstream> stream;
   source::Which which = source::Which::kernel;
   compile::Urgency urgency = compile::Urgency::caller;
-  bool may_compile = true;  ///< false: memory and disk only, whatever the mode
+  bool may_compile = true;  ///< false: memory and disk only, whatever the mode; past the seal the tier, too
   bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it
   bool own_thread = false;  ///< on one of kiln's, which may be held up in the driver
   /// KernelTemplate::epoch() when it was asked for: a release since then drops it. None: the present one.

@@ -21,7 +21,6 @@ bool is_width(std::uint32_t bytes) { return bytes == 1 || bytes == 2 || bytes ==
 bool is_integer(Kind kind) {
   return kind == Kind::i32 || kind == Kind::i64 || kind == Kind::u32 || kind == Kind::u64;
 }
-bool is_float(Kind kind) { return kind == Kind::f32 || kind == Kind::f64; }
 
 const char* kind_name(std::uint32_t kind) {
   constexpr const char* names[] = {"a pointer", "a signed integer", "an unsigned integer",
@@ -68,10 +67,26 @@ bool is_as_declared(Kind want, kiln_arg_type have) {
   }
 }
 
+double read_float(Kind kind, const void* data) {
+  float narrow;
+  double wide;
+  if (kind == Kind::f64) return std::memcpy(&wide, data, sizeof wide), wide;
+  return std::memcpy(&narrow, data, sizeof narrow), static_cast<double>(narrow);
+}
+
+/// As expressions know it.
 std::int64_t read_declared(Kind kind, const void* data) {
-  return kind == Kind::i32   ? read_as<std::int32_t>(data)
-         : kind == Kind::u32 ? read_as<std::uint32_t>(data)
-                             : read_as<std::int64_t>(data);
+  switch (kind) {
+    case Kind::i32:
+      return read_as<std::int32_t>(data);
+    case Kind::u32:
+      return read_as<std::uint32_t>(data);
+    case Kind::f32:
+    case Kind::f64:
+      return source::away_from_zero(read_float(kind, data));
+    default:
+      return read_as<std::int64_t>(data);
+  }
 }
 
 }  // namespace
@@ -128,8 +143,9 @@ std::uint64_t LoadedKernel::checked_conversions(const kiln_arg_type* types, std:
     const bool integer = (have == KILN_ARG_SIGNED || have == KILN_ARG_UNSIGNED) && is_width(size);
     const bool good = want == Kind::pointer ? have == KILN_ARG_POINTER && size == 8
                       : is_integer(want)    ? integer
-                      : is_float(want)      ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
-                                            : have == KILN_ARG_BYTES && size == argument_bytes(i);
+                      : !extra && arguments[i].type.is_float()
+                          ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
+                          : have == KILN_ARG_BYTES && size == argument_bytes(i);
     if (!good) {
       std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
       if (!extra && want == Kind::structure && arguments[i].type.size() == 0)
@@ -256,16 +272,18 @@ void LoadedKernel::check_alignment(const LaunchPlan::Alignment& alignment, std::
 void LoadedKernel::fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const {
   const source::SlotLayout& layout = manifest().slots;
   std::vector<std::int64_t> slots = plan_.slots;
+  std::vector<double> floats(manifest().arguments.size());
   for (std::size_t i = 0; i < manifest().arguments.size(); ++i) {
     const Kind kind = manifest().arguments[i].type.kind;
+    if (manifest().arguments[i].type.is_float()) floats[i] = read_float(kind, out.parameters[i]);
     if (kind == Kind::pointer || is_integer(kind))
       slots[static_cast<std::size_t>(layout.argument_slot(static_cast<int>(i)))] =
           read_declared(kind, out.parameters[i]);
   }
   std::copy_n(out.slots.begin() + layout.runtime_slot(0), layout.runtime,
               slots.begin() + layout.runtime_slot(0));
-  fail(Errc::requirement,
-       source::render_message(manifest(), broken.message, slots) + " (" + broken.expression.text() + ")");
+  fail(Errc::requirement, source::render_message(manifest(), broken.message, slots, floats) + " (" +
+                              broken.expression.text() + ")");
 }
 
 void LoadedKernel::prepare(const kiln_arg_type* types, const void* const* data, std::size_t count,

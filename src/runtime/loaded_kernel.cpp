@@ -152,6 +152,13 @@ void LoadedKernel::check_cluster(const Geometry& config) const {
                               " blocks only (__cluster_dims__)");
 }
 
+const AttentionKernel& LoadedKernel::attention() const {
+  return attention_.get([&] {
+    return AttentionKernel{attention_shape(manifest(), fixed_slots()),
+                           attention_workers(manifest(), fixed_slots())};
+  });
+}
+
 const LoadedKernel& LoadedKernel::entry(std::string_view wanted) const {
   if (first_) return first_->entry(wanted);
   if (wanted == manifest_.entry) return *this;

@@ -8,7 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "base/lazy.hpp"
 #include "kiln/kernel.hpp"
+#include "runtime/attention_plan.hpp"
 #include "runtime/launch_plan.hpp"
 #include "runtime/library.hpp"
 #include "runtime/pipeline.hpp"
@@ -65,6 +67,8 @@ class LoadedKernel {
   const source::Manifest& manifest() const noexcept { return manifest_; }
   /// Values of the manifest's parameters, derives, exports, arch and device; those of calls are 0.
   const std::vector<std::int64_t>& fixed_slots() const noexcept { return plan_.slots; }
+  /// Throws Error(invalid_argument) when the manifest has no [plan] of kind "attention".
+  const AttentionKernel& attention() const;
   const compile::EntryFacts& facts() const noexcept { return facts_; }
   const std::string& specialization() const noexcept { return name_; }
 
@@ -121,6 +125,7 @@ class LoadedKernel {
   /// Lists of types that fitted; beyond these a list is checked at every launch.
   mutable std::array<std::atomic<const CheckedTypes*>, 8> checked_{};
   mutable std::atomic<std::int64_t> occupancy_{-1};  ///< when it is the same for all launches
+  mutable base::Lazy<AttentionKernel> attention_;
   mutable std::mutex allowing_;  ///< guards raising what follows and the driver's attribute together
   mutable std::atomic<std::int64_t> shared_allowed_;
   mutable std::atomic<bool> large_cluster_allowed_{false};

@@ -8,6 +8,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "compile/limits.hpp"
+#include "remote/tier.hpp"
 #include "runtime/layout_check.hpp"
 #include "toolchain/locate.hpp"
 
@@ -48,6 +49,7 @@ Pipeline::Pipeline(const Config& config, const std::string& memo_file, Events ev
 
 void Pipeline::end_compiles() noexcept {
   leaving_ = true;
+  if (const auto* tier = tier_.made(); tier && *tier) (*tier)->stop();
   workers_.stop();
 }
 
@@ -123,7 +125,7 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
 }
 
 void Pipeline::expect_misses() {
-  if (nothing_cached(config_)) warm_up();
+  if (!config_.has_remote() && nothing_cached(config_)) warm_up();
 }
 
 std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOptions& options) {
@@ -186,13 +188,12 @@ Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, cons
   auto unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::memo));
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.may_compile) {
+    if (options.tier == AskTier::yes && config_.has_remote()) return fly(std::move(unit), options);
     if (config_.mode() == Mode::sealed) ++counters_.sealed_misses;
-    throw Error(Errc::not_ready, hint(instantiation) +
-                                     " is not in the cache, and may not be compiled (mode sealed, or so "
-                                     "asked); prewarm it");
+    throw Error(Errc::not_ready, hint(instantiation) + kNowhere);
   }
-  warm_up();
-  if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
+  if (!config_.has_remote()) warm_up();  // of a fleet, mostly another node compiles
+  if (unit->closure.memoised) {          // a memo may decide a hit; what is compiled is hashed again
     const Key by_memo = unit->made.key;
     unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::content));
     if (unit->made.key != by_memo) {

@@ -28,6 +28,11 @@
 #include "runtime/places.hpp"
 #include "runtime/publisher.hpp"
 
+namespace kiln::remote {
+class Tier;
+class HeldLease;
+}  // namespace kiln::remote
+
 namespace kiln::runtime {
 
 /// An image with what is known about it. Immutable, shared.
@@ -43,17 +48,21 @@ struct Obtained {
   std::string unpublishable;  ///< not empty: served but not published, and why
 };
 
+/// Step 4: whether the fleet's tier is asked, which waits for the network.
+enum class AskTier { yes, no };
+
 /// Whether an image is given out that takes other arguments than its manifest declares.
 enum class Arguments { as_declared, any };
 
 struct ObtainOptions {
   base::Deadline deadline = base::Deadline::never();
-  bool may_compile = true;     ///< false: memory and disk only
+  bool may_compile = true;     ///< false: memory and disk, and the tier if it may be asked
   bool any_toolchain = false;  ///< on a sealed service: rather another toolchain's record than a compile
   std::set<Key> rejected{};    ///< records that the driver refused
   WhenFull when_full = WhenFull::skip;  ///< what happens to the record when the publisher's queue is full
   compile::Urgency urgency = compile::Urgency::caller;
   Arguments arguments = Arguments::as_declared;
+  AskTier tier = AskTier::yes;
 };
 
 /// What steps 1 and 2 have for an instantiation, and what kept them from having more.
@@ -98,9 +107,13 @@ class Pipeline {
   std::optional<Obtained> there(const source::Instantiation& unit, const ObtainOptions& options);
   /// Compiles under way end, and none begins any more. In a forked child: its own.
   void end_compiles() noexcept;
-  /// Waits until what `obtain` has answered so far is in the store, or was skipped and counted (callers are
-  /// answered before). False when the deadline passed first.
-  bool flush(base::Deadline deadline = base::Deadline::never()) { return publisher_.flush(deadline); }
+  /// Waits until what `obtain` has answered so far is in the store, and in the fleet's tier where that is
+  /// written, or was skipped and counted (callers are answered before). False when the deadline passed first.
+  bool flush(base::Deadline deadline = base::Deadline::never());
+  /// Null when none is configured, or it cannot be used (which is warned of once). Touches no network.
+  std::shared_ptr<remote::Tier> tier();
+  /// Of the tier, if somebody asked for it.
+  void read_tier(kiln_stats& out);
   /// Memory and disk, counted by nobody: what obtain would find. For prewarm --check.
   std::optional<Outcome> look(const source::Instantiation& unit);
   /// The same with its reasons, by the rules of `options`. Compiles nothing and takes no part in a flight;
@@ -181,6 +194,18 @@ class Pipeline {
                                      cache::Miss& miss);
   std::optional<Obtained> from_foreign(const Unit& unit, const ObtainOptions& options);
   Obtained fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options);
+  struct FromTier;
+  FromTier ask_tier(const Unit& unit, const ObtainOptions& options, const Flight& flight);
+  std::optional<Obtained> from_tier_foreign(remote::Tier& tier, const Unit& unit,
+                                            const ObtainOptions& options, cache::Record& record);
+  Publication::Afterwards to_tier(const Unit& unit, std::shared_ptr<remote::HeldLease> lease,
+                                  const Obtained& obtained, const ObtainOptions& options);
+  bool takes_foreign(const Unit& unit, const ObtainOptions& options);
+  bool is_of_chosen_toolchain(const Key& key) const;
+  /// Null when the record may not serve this unit; else its image is moved out of it.
+  std::shared_ptr<const StoredImage> as_foreign(const Unit& unit, const Key& key,
+                                                cache::Record& record) const;
+  static std::optional<Obtained> best_foreign(std::vector<Obtained> candidates);
   void take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   void run_flight(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
   Obtained compile_now(const Unit& unit, cache::Record& record, const std::atomic<compile::Urgency>& urgency);
@@ -189,8 +214,9 @@ class Pipeline {
   void land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept;
   void crash(const Unit& unit, Flight& flight, std::exception_ptr error, Lasting lasts) noexcept;
   static Lasting lasting(const source::Closure& closure, const std::exception_ptr& error) noexcept;
-  void publish(const Unit& unit, cache::Record record, const std::string& unpublishable,
-               std::shared_ptr<cache::Flight> host, WhenFull when_full) noexcept;
+  void publish(const Unit& unit, const Key& key, cache::Record record, const std::string& unpublishable,
+               std::shared_ptr<cache::Flight> host, WhenFull when_full,
+               Publication::Afterwards afterwards) noexcept;
   void remember(const std::shared_ptr<const StoredImage>& image);
   std::shared_ptr<cache::FlightFile> flight_file();
   std::vector<std::shared_ptr<cache::Store>> choice_stores();
@@ -206,6 +232,7 @@ class Pipeline {
   base::Lazy<std::vector<std::shared_ptr<cache::Store>>> layers_, choice_stores_;
   base::Lazy<std::shared_ptr<cache::FlightFile>> flight_file_;
   Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts
+  base::Lazy<std::shared_ptr<remote::Tier>> tier_;
   /// Declared before the publisher, whose thread may go on after it.
   struct Told {
     explicit Told(Events listener) : events(std::make_shared<LastingEvents>(listener)) {}

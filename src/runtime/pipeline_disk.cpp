@@ -116,35 +116,51 @@ std::optional<Obtained> Pipeline::from_disk(const Unit& unit, const ObtainOption
 /// toolchain, by NVRTC version, then age; never one whose project files were reached only through the
 /// toolkit.
 std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOptions& options) {
-  const std::string& rule = config_.get("toolchain");
-  const bool slim =
-      !toolkit().has_compiler() || (toolkit().include_dirs.empty() && !unit.closure.missing.empty());
-  if (rule == "own" || (rule.empty() && !slim && options.may_compile && !options.any_toolchain))
-    return std::nullopt;
-
+  if (!takes_foreign(unit, options)) return std::nullopt;
   std::vector<Obtained> candidates;
   const auto patience = earlier(options.deadline, base::Deadline::after(kReadPatience));
   const auto look_in = [&](cache::Store& store, Outcome outcome) {
     for (auto& [key, record] : store.find(unit.made.key.specialisation, patience)) {
-      if (options.rejected.contains(key)) continue;
-      if (!rule.empty() && rule != "any" && key.toolchain.hex().compare(0, rule.size(), rule) != 0) continue;
-      const auto section = compile::toolchain_section(record.key_text);
-      if (std::string_view(record.key_text).substr(0, section) != unit.made.specialisation_text()) continue;
-      try {
-        auto image = std::make_shared<StoredImage>();
-        image->key = key;
-        image->facts = compile::decode_facts(record.facts);
-        image->bytes = std::move(record.image);
-        if (!image->facts.project_header_through_toolkit)
-          candidates.push_back({std::move(image), outcome, {}});
-      } catch (const base::Malformed&) {
-      }
+      if (options.rejected.contains(key) || !is_of_chosen_toolchain(key)) continue;
+      if (auto image = as_foreign(unit, key, record)) candidates.push_back({std::move(image), outcome, {}});
     }
   };
   for (const auto& layer : layers()) look_in(*layer, Outcome::layer);
   const auto& [writable, readable] = places();
   if (readable) look_in(*readable, Outcome::layer);
   if (writable) look_in(*writable, Outcome::disk);
+  return best_foreign(std::move(candidates));
+}
+
+bool Pipeline::takes_foreign(const Unit& unit, const ObtainOptions& options) {
+  const std::string& rule = config_.get("toolchain");
+  const bool slim =
+      !toolkit().has_compiler() || (toolkit().include_dirs.empty() && !unit.closure.missing.empty());
+  return rule != "own" && (!rule.empty() || slim || !options.may_compile || options.any_toolchain);
+}
+
+bool Pipeline::is_of_chosen_toolchain(const Key& key) const {
+  const std::string& rule = config_.get("toolchain");
+  return rule.empty() || rule == "any" || key.toolchain.hex().compare(0, rule.size(), rule) == 0;
+}
+
+std::shared_ptr<const StoredImage> Pipeline::as_foreign(const Unit& unit, const Key& key,
+                                                        cache::Record& record) const {
+  const auto section = compile::toolchain_section(record.key_text);
+  if (std::string_view(record.key_text).substr(0, section) != unit.made.specialisation_text()) return nullptr;
+  try {
+    auto image = std::make_shared<StoredImage>();
+    image->key = key;
+    image->facts = compile::decode_facts(record.facts);
+    if (image->facts.project_header_through_toolkit) return nullptr;
+    image->bytes = std::move(record.image);
+    return image;
+  } catch (const base::Malformed&) {
+    return nullptr;
+  }
+}
+
+std::optional<Obtained> Pipeline::best_foreign(std::vector<Obtained> candidates) {
   if (candidates.empty()) return std::nullopt;
   // Stable: of two places with the same record, the one that is asked first.
   std::stable_sort(candidates.begin(), candidates.end(), [](const Obtained& a, const Obtained& b) {
@@ -155,8 +171,9 @@ std::optional<Obtained> Pipeline::from_foreign(const Unit& unit, const ObtainOpt
   return std::move(candidates.front());
 }
 
-void Pipeline::publish(const Unit& unit, cache::Record record, const std::string& unpublishable,
-                       std::shared_ptr<cache::Flight> host, WhenFull when_full) noexcept try {
+void Pipeline::publish(const Unit& unit, const Key& key, cache::Record record,
+                       const std::string& unpublishable, std::shared_ptr<cache::Flight> host,
+                       WhenFull when_full, Publication::Afterwards afterwards) noexcept try {
   if (!unpublishable.empty()) {
     ++counters_.unpublishable;
     base::warn_once("unpublishable " + unit.instantiation.unit + unpublishable,
@@ -164,9 +181,11 @@ void Pipeline::publish(const Unit& unit, cache::Record record, const std::string
     return;
   }
   if (auto opened = store()) {
-    publisher_.hand_over({unit.made.key, std::move(record), hint(unit.instantiation), std::move(opened),
-                          std::move(host), told_.events},
+    publisher_.hand_over({key, std::move(record), hint(unit.instantiation), std::move(opened),
+                          std::move(host), told_.events, std::move(afterwards)},
                          when_full);
+  } else if (afterwards) {
+    afterwards(std::move(record));
   }
 } catch (...) {
   ++counters_.skipped_failed;  // out of memory on the way to the queue: the kernel is served

@@ -8,7 +8,7 @@
 #include "base/no_signals.hpp"
 #include "base/nvtx.hpp"
 #include "runtime/flight_error.hpp"
-#include "runtime/pipeline_unit.hpp"
+#include "runtime/pipeline_tier.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -20,6 +20,16 @@ bool is_local(const std::exception_ptr& error) noexcept try {
   std::rethrow_exception(error);
 } catch (const compile::LocalFault&) {
   return true;
+} catch (...) {
+  return false;
+}
+
+/// It ended with the tier, which had nothing.
+bool ended_without_compiling(const std::shared_future<Obtained>& result) try {
+  result.get();
+  return false;
+} catch (const Error& error) {
+  return error.code() == Errc::not_ready;
 } catch (...) {
   return false;
 }
@@ -42,12 +52,6 @@ Pipeline::Lasting Pipeline::lasting(const source::Closure& closure, const std::e
 } catch (...) {
   return Lasting::no;
 }
-
-struct Pipeline::Flight {
-  std::atomic<compile::Urgency> urgency{compile::Urgency::caller};
-  std::promise<Obtained> promise;
-  std::shared_future<Obtained> result = promise.get_future().share();
-};
 
 std::shared_ptr<cache::FlightFile> Pipeline::flight_file() {
   return flight_file_.get([&]() -> std::shared_ptr<cache::FlightFile> {
@@ -87,8 +91,7 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
         return {landed->second, Outcome::waited, {}};
       }
       throw_remembered(state, unit->made.key);
-      flight = std::make_shared<Flight>();
-      flight->urgency = options.urgency;
+      flight = std::make_shared<Flight>(options.urgency, options.may_compile);
       state.flights.emplace(unit->made.key, flight);
       joined = false;
       ++state.running;
@@ -120,6 +123,8 @@ Obtained Pipeline::fly(std::shared_ptr<const Unit> unit, const ObtainOptions& op
   if (!ready)
     throw Error(Errc::deadline, "the deadline passed while " + hint(unit->instantiation) +
                                     " was being compiled (it goes on)");
+  if (joined && options.may_compile && !flight->may_compile && ended_without_compiling(flight->result))
+    return fly(std::move(unit), options);
   Obtained out = flight->result.get();
   if (joined) counters_.saved(out.image->facts.compile_ms);
   if (joined && out.outcome == Outcome::compiled) out.outcome = Outcome::waited;
@@ -200,11 +205,24 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
         return;
       }
     }
+    FromTier fleet = ask_tier(unit, options, flight);
+    if (fleet.found) {
+      // A fresh node fetches faster than its disk syncs: who is not waited for waits for the disk.
+      const WhenFull when_full =
+          flight.urgency == compile::Urgency::ahead ? WhenFull::wait : options.when_full;
+      publish(unit, fleet.found->image->key, std::move(fleet.record), {}, std::move(host), when_full, {});
+      land(unit, flight, *fleet.found);
+      return;
+    }
+    if (!flight.may_compile) throw Error(Errc::not_ready, hint(unit.instantiation) + kNowhere);
+    warm_up();
     if (host) host->compiling(hint(unit.instantiation));
     cache::Record record;
     const Obtained obtained = compile_now(unit, record, flight.urgency);
     // Before the callers are answered, so that their flush() knows of it.
-    publish(unit, std::move(record), obtained.unpublishable, std::move(host), options.when_full);
+    auto afterwards = to_tier(unit, std::move(fleet.lease), obtained, options);
+    publish(unit, unit.made.key, std::move(record), obtained.unpublishable, std::move(host),
+            options.when_full, std::move(afterwards));
     land(unit, flight, obtained);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();

@@ -1,6 +1,7 @@
 #include "runtime/preparation.hpp"
 
 #include <algorithm>
+#include <random>
 
 #include "kiln/error.hpp"
 #include "runtime/service.hpp"
@@ -69,6 +70,10 @@ std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
       rows.push_back(
           {opened, tunes ? values : resolved.specialization.parameters, std::move(name), opened->epoch()});
   }
+  // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
+  if (service.config().has_remote() && service.config().remote_writes() && !rows.empty())
+    std::rotate(rows.begin(),
+                rows.begin() + static_cast<std::ptrdiff_t>(std::random_device{}() % rows.size()), rows.end());
   out->progress_.total = rows.size() + out->progress_.skipped;
   out->progress_.done = out->progress_.skipped;
   for (Row& row : rows) {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/no_signals.hpp"
@@ -48,11 +49,11 @@ void settle(Publication& p, bool in_store) noexcept {
 constexpr auto kWaitBehindAFailure = std::chrono::milliseconds(50);
 constexpr auto kFlightPatience = std::chrono::seconds(2);
 
-/// Whether it landed.
-bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
-  if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
-  const cache::PutResult result =
-      p.store->put(p.key, p.record, last_landed ? p.store->put_wait() : kWaitBehindAFailure);
+/// What waits goes into few transactions: a fresh node fetches faster than a disk syncs. Of one of them.
+constexpr std::size_t kBatchBytes = std::size_t{16} << 20;
+
+/// Tells of it and counts it. Whether it landed.
+bool ended(Publication& p, Counters& counters, const cache::PutResult& result) noexcept {
   const bool in_store = result.put == cache::Put::stored || result.put == cache::Put::present;
   counters.evictions += result.evicted;
   if (result.evicted > 0 && p.events)
@@ -68,7 +69,34 @@ bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
     ++(result.put == cache::Put::stored ? counters.puts : counters.puts_present);
   else
     ++skipped(counters, result.put);
+  if (p.afterwards) p.afterwards(std::move(p.record));
   return in_store;
+}
+
+/// Whether it landed.
+bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
+  if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
+  return ended(p, counters,
+               p.store->put(p.key, p.record, last_landed ? p.store->put_wait() : kWaitBehindAFailure));
+}
+
+/// Of one store. Whether the last one landed.
+bool put_together(std::vector<Publication>& all, Counters& counters) noexcept try {
+  std::vector<std::pair<Key, cache::Record>> records;
+  records.reserve(all.size());
+  for (Publication& p : all)
+    if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
+  for (Publication& p : all) records.emplace_back(p.key, std::move(p.record));
+  const auto results = all.front().store->put_many(records);
+  bool landed = true;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].record = std::move(records[i].second);
+    landed = ended(all[i], counters, results[i]);
+  }
+  return landed;
+} catch (...) {  // no memory: none of it is stored, nor are others told so
+  counters.skipped_failed += all.size();
+  return false;
 }
 
 }  // namespace
@@ -103,14 +131,21 @@ void Publisher::Queue::run(Counters& counters) {
   for (bool landed = true;;) {
     work.wait(lock, [this] { return closing || !waiting.empty(); });
     if (waiting.empty()) return;
-    Publication next = std::move(waiting.front());
-    waiting.pop_front();
+    std::vector<Publication> next;
+    std::size_t size = 0;
+    // While puts do not land, one by one, so that those behind wait less.
+    while (!waiting.empty() && (next.empty() || (landed && waiting.front().store == next.front().store &&
+                                                 size + size_of(waiting.front().record) <= kBatchBytes))) {
+      size += size_of(waiting.front().record);
+      next.push_back(std::move(waiting.front()));
+      waiting.pop_front();
+    }
+    const std::size_t count = next.size();
     lock.unlock();
-    const std::size_t size = size_of(next.record);
-    landed = put(next, counters, landed);
-    next = {};
+    landed = count == 1 ? put(next.front(), counters, landed) : put_together(next, counters);
+    next.clear();
     lock.lock();
-    --entries, bytes -= size, ++settled;
+    entries -= count, bytes -= size, settled += count;
     progress.notify_all();
   }
 }
@@ -146,6 +181,7 @@ void Publisher::hand_over(Publication publication, WhenFull when_full) noexcept 
     warn_skipped("queue full", publication, "records are compiled faster than they can be stored there");
     settle(publication, false);
     ++counters_->skipped_queue_full;
+    if (publication.afterwards) publication.afterwards(std::move(publication.record));
     return;
   }
   if (!queue->thread.joinable()) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -18,12 +19,16 @@ namespace kiln::runtime {
 
 /// A record on its way into the store.
 struct Publication {
+  using Afterwards = std::function<void(cache::Record&&)>;
   Key key;
   cache::Record record;
   std::string subject;                      ///< for people
   std::shared_ptr<cache::Store> store;      ///< not null
   std::shared_ptr<cache::Flight> flight;    ///< null: compiled without the host's lock
   std::shared_ptr<LastingEvents> events{};  ///< told of what it evicts; null: nobody
+  /// Given the record after its put, whether that landed or not, on the publisher's thread: the way on to the
+  /// fleet's tier. Must not throw; dropped uncalled when memory is short.
+  Afterwards afterwards{};
   base::Clock::time_point handed_over = base::Clock::now();
 };
 

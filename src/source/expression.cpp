@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -236,6 +237,13 @@ std::int64_t Expression::run(std::span<const std::int64_t> slots) const {
     }
   }
   return top;
+}
+
+std::int64_t away_from_zero(double number) noexcept {
+  if (number != number) return kMin;
+  const double whole = number < 0 ? std::floor(number) : std::ceil(number);
+  if (whole >= 0x1p63) return std::numeric_limits<std::int64_t>::max();
+  return whole < -0x1p63 ? kMin : static_cast<std::int64_t>(whole);
 }
 
 void Expression::refuse(std::size_t slots) const {

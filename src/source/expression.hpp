@@ -24,6 +24,10 @@ struct Symbols {
   std::map<std::string, std::string, std::less<>> unavailable;
 };
 
+/// What expressions know of a floating-point argument: rounded away from zero, so that comparisons with 0 are
+/// those of the number itself. NaN and what no integer holds: the farthest integer, NaN the lowest.
+std::int64_t away_from_zero(double number) noexcept;
+
 /// 64-bit signed, C precedence, short-circuit; functions and rules in docs/writing-templates.md. Immutable,
 /// thread-safe.
 class Expression {

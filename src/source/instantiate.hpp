@@ -43,9 +43,10 @@ std::vector<Value> positional(const Manifest& manifest, std::span<const NamedVal
 std::vector<NamedValue> parse_assignments(std::span<const std::string> pieces);
 
 /// A [[require]]'s message with each {NAME} replaced by its value: parameters in canonical
-/// text, pointers in hexadecimal, the rest as integers.
+/// text, pointers in hexadecimal, floating-point arguments as `floats` (by argument) has them, the rest as
+/// integers.
 std::string render_message(const Manifest& manifest, std::string_view message,
-                           std::span<const std::int64_t> slots);
+                           std::span<const std::int64_t> slots, std::span<const double> floats = {});
 
 enum class Which { kernel, reference };
 

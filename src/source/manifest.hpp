@@ -45,6 +45,7 @@ struct ArgumentType {
   int dtype_parameter = -1;        ///< ptr<T>: index of T; neither: ptr<void>
   std::uint32_t struct_bytes = 0;  ///< 0: a struct of whatever size the image says
   Handle handle = Handle::none;
+  bool is_float() const noexcept { return kind == Kind::f32 || kind == Kind::f64; }
   /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps, 0 when only the image knows.
   std::uint32_t size() const noexcept;
   std::string to_string(const std::vector<ParameterSpec>& parameters) const;  ///< as written: "ptr<T>"

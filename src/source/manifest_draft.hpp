@@ -18,7 +18,8 @@ struct Draft {
   // What expressions know, each more than the one before.
   Symbols resolve;    ///< parameters, derives, arch: defaults and derives
   Symbols launch;     ///< and arguments, run-time values, exports, dev.*: everything else
-  Symbols geometry;   ///< and occupancy: [launch]
+  Symbols require;    ///< and floating-point arguments: [[require]]
+  Symbols geometry;   ///< `launch` and occupancy: [launch]
   Symbols run;        ///< `launch` and what `kiln run` alone knows: shapes, fills, [cost]
   Symbols reference;  ///< without exports, which the reference's own image does not have: [reference]
 };

@@ -31,7 +31,7 @@ void read_cost(Draft& draft, const TableReader& root) {
 void check_message(const Draft& draft, const TableReader& reader, const Requirement& requirement) {
   const Braces braces = split_braces(requirement.message);
   if (!braces.problem.empty()) reader.fail("message", quote(requirement.message) + ' ' + braces.problem);
-  const Symbols& known = requirement.at_launch ? draft.launch : draft.resolve;
+  const Symbols& known = requirement.at_launch ? draft.require : draft.resolve;
   for (const Braces::Piece& piece : braces.pieces) {
     if (!piece.is_name || known.slots.contains(piece.text)) continue;
     if (const auto found = known.unavailable.find(piece.text); found != known.unavailable.end()) {
@@ -74,7 +74,7 @@ void read_requirements(Draft& draft, const TableReader& root) {
     const TableReader reader(*table, "[[require]]", root.file(), {"expr", "message"});
     Requirement out;
     reader.need("expr");
-    out.expression = reader.expression("expr", draft.launch);
+    out.expression = reader.expression("expr", draft.require);
     out.message = reader.need_line("message");
     const auto& reads = out.expression.reads();
     out.at_launch = std::any_of(reads.begin(), reads.end(), [&](int slot) {

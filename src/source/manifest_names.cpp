@@ -164,9 +164,11 @@ void make_symbols(Draft& draft, const TableReader& root) {
     const ArgumentSpec& a = m.arguments[i];
     using Kind = ArgumentType::Kind;
     const Kind kind = a.type.kind;
-    if (kind == Kind::f32 || kind == Kind::f64 || kind == Kind::structure || kind == Kind::tensormap) {
-      launch.unavailable.emplace(
-          a.name, "expressions know integers and pointers, and it is " + a.type.to_string(m.parameters));
+    if (a.type.is_float() || kind == Kind::structure || kind == Kind::tensormap) {
+      launch.unavailable.emplace(a.name,
+                                 std::string("expressions know integers and pointers") +
+                                     (a.type.is_float() ? " (and [[require]] floating-point numbers)" : "") +
+                                     ", and it is " + a.type.to_string(m.parameters));
       continue;
     }
     launch.slots.emplace(a.name, m.slots.argument_slot(static_cast<int>(i)));
@@ -204,6 +206,12 @@ void make_symbols(Draft& draft, const TableReader& root) {
                                         "it is a constant of the kernel's image, not of the reference's");
   }
   launch.unavailable.emplace("occupancy", "it is known only in [launch]");
+  draft.require = launch;
+  for (std::size_t i = 0; i < m.arguments.size(); ++i) {
+    if (!m.arguments[i].type.is_float()) continue;
+    draft.require.unavailable.erase(m.arguments[i].name);
+    draft.require.slots.emplace(m.arguments[i].name, m.slots.argument_slot(static_cast<int>(i)));
+  }
   draft.run = launch;
   for (std::size_t i = 0; i < m.run_values.size(); ++i) {
     draft.run.unavailable.erase(m.run_values[i].name);

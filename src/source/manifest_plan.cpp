@@ -25,8 +25,9 @@ struct Kind {
   std::span<const Key> run_values;  ///< [plan.run]: values of `kiln run`, under these names
 };
 
-constexpr Key kAttentionKernel[] = {{"tile_rows", {}}, {"tile_kv", {}},  {"group", {}},   {"causal", 0},
-                                    {"window", 0},     {"tile_cost", 1}, {"min_units", 4}};
+constexpr Key kAttentionKernel[] = {{"tile_rows", {}}, {"tile_kv", {}},   {"group", {}},
+                                    {"causal", 0},     {"window", 0},     {"tile_cost", 1},
+                                    {"min_units", 4},  {"short_units", 0}};
 constexpr Key kAttentionRun[] = {{"kv_heads", {}}, {"page_size", 0}, {"window_left", -1}};
 // Without qo_tokens each request has one token: a decode step.
 constexpr Key kAttentionValues[] = {
@@ -42,15 +43,6 @@ std::vector<std::string> names_of(std::span<const Key> keys) {
   std::vector<std::string> out;
   for (const Key& key : keys) out.emplace_back(key.name);
   return out;
-}
-
-/// As TableReader's own check, for keys that are known by the kind.
-void check_keys(const TableReader& reader, const std::vector<std::string>& known) {
-  for (const auto& [key, value] : reader.table().members) {
-    if (std::find(known.begin(), known.end(), key) == known.end())
-      reader.fail(key, "unknown key " + quote(key) + base::did_you_mean(key, known) +
-                           "; known: " + base::join(known, " "));
-  }
 }
 
 const Kind& kind_of(const TableReader& plan) {
@@ -199,13 +191,13 @@ void declare_plan(Draft& draft, const TableReader& root) {
   const Kind& kind = kind_of(reader);
   std::vector<std::string> known = {"kind", "argument", "workspace", "workers", "run"};
   for (std::string& name : names_of(kind.kernel)) known.push_back(std::move(name));
-  check_keys(reader, known);
+  reader.check_keys(known);
   const TomlValue* run = run_table(root);
   if (!run) return;
   const TableReader of_run(*run, "[plan.run]", root.file());
   known = names_of(kind.run_values);
   for (std::string& name : names_of(kind.run)) known.push_back(std::move(name));
-  check_keys(of_run, known);
+  of_run.check_keys(known);
   for (const Key* key : declared(root)) {
     take_name(draft, of_run, key->name, std::string(key->name), "a value of [plan.run]");
     draft.out.run_values.push_back({std::string(key->name), key->doc, {}});

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "source/braces.hpp"
 #include "source/instantiate.hpp"
 #include "source/parameter_value.hpp"
@@ -5,10 +7,15 @@
 namespace kiln::source {
 namespace {
 
-bool is_pointer(const Manifest& manifest, int slot) {
-  const int i = slot - manifest.slots.argument_slot(0);
-  return i >= 0 && i < manifest.slots.arguments &&
-         manifest.arguments[static_cast<std::size_t>(i)].type.kind == ArgumentType::Kind::pointer;
+/// Null: the slot is no argument's.
+const ArgumentType* argument_type(const Manifest& manifest, std::size_t i) {
+  return i < manifest.arguments.size() ? &manifest.arguments[i].type : nullptr;
+}
+
+std::string decimal(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", number);
+  return text;
 }
 
 std::string hexadecimal(std::int64_t value) {
@@ -22,14 +29,17 @@ std::string hexadecimal(std::int64_t value) {
 }  // namespace
 
 std::string render_message(const Manifest& manifest, std::string_view message,
-                           std::span<const std::int64_t> slots) {
+                           std::span<const std::int64_t> slots, std::span<const double> floats) {
   return fill_braces(message, [&](const std::string& name) -> std::string {
     const int slot = manifest.slot_index(name);
     if (slot < 0 || static_cast<std::size_t>(slot) >= slots.size()) return '{' + name + '}';
     const std::int64_t value = slots[static_cast<std::size_t>(slot)];
     if (slot < manifest.slots.parameters)
       return parameter_text(manifest.parameters[static_cast<std::size_t>(slot)], value);
-    return is_pointer(manifest, slot) ? hexadecimal(value) : std::to_string(value);
+    const auto i = static_cast<std::size_t>(slot - manifest.slots.argument_slot(0));  // huge before them
+    const ArgumentType* type = argument_type(manifest, i);
+    if (type && type->is_float() && i < floats.size()) return decimal(floats[i]);
+    return type && type->kind == ArgumentType::Kind::pointer ? hexadecimal(value) : std::to_string(value);
   });
 }
 

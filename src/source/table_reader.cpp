@@ -20,15 +20,18 @@ TableReader::TableReader(const TomlValue& table, std::string title, const std::s
 TableReader::TableReader(const TomlValue& table, std::string title, const std::string& file,
                          std::initializer_list<std::string_view> known)
     : TableReader(table, std::move(title), file) {
-  const std::vector<std::string> names(known.begin(), known.end());
-  for (const auto& [key, value] : table.members) {
-    if (std::find(names.begin(), names.end(), key) != names.end()) continue;
+  check_keys({known.begin(), known.end()});
+}
+
+void TableReader::check_keys(const std::vector<std::string>& known) const {
+  for (const auto& [key, value] : table_.members) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
     const char* what =
         value.kind == Kind::table || (!value.items.empty() && value.items[0].kind == Kind::table) ? "table"
                                                                                                   : "key";
     throw Error(Errc::manifest, file_ + ':' + std::to_string(value.line) + ": " + title_ +
                                     (title_.empty() ? "" : ": ") + "unknown " + what + ' ' + quote(key) +
-                                    base::did_you_mean(key, names) + "; known: " + base::join(names, " "));
+                                    base::did_you_mean(key, known) + "; known: " + base::join(known, " "));
   }
 }
 

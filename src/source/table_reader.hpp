@@ -21,6 +21,9 @@ class TableReader {
   /// Any key, for tables whose keys are names.
   TableReader(const TomlValue& table, std::string title, const std::string& file);
 
+  /// Throws Error(manifest) for a key that is none of these.
+  void check_keys(const std::vector<std::string>& known) const;
+
   const TomlValue& table() const noexcept { return table_; }
   const std::string& file() const noexcept { return file_; }
   const std::string& title() const noexcept { return title_; }

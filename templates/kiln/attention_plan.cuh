@@ -16,17 +16,21 @@
 namespace kiln {
 
 struct AttentionHeader {
-  i32 magic;        // 0x4b415450
+  i32 made_for;     // what the kernel fixes, in a word: attention_made_for()
   i32 workers;      // of the limits; those behind the last item have none
+  i32 kv_heads;
+  i32 window_left;  // -1: none
   i32 requests;     // of this plan
   i32 tokens;       // of q, of all requests
   i32 items;
   i32 slots;        // used, below 2 * workers
   i32 requests_at;  // word of the first request
-  i32 kv_heads;
-  i32 tile_rows, tile_kv, group;  // the kernel's, for which the plan was made
-  i32 reserved[5];
+  i32 reserved[7];
 };
+
+__host__ __device__ constexpr u32 attention_made_for(u32 tile_rows, u32 tile_kv, u32 group, bool causal) {
+  return (((tile_rows * 65599 + tile_kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^ 0x4b415450;
+}
 
 // Lengths of a request. kv_base is what the caller's kv_indptr says: a token of ragged k and v, or an entry of a page table.
 struct AttentionRequest { i32 qo_begin, qo_len, kv_base, kv_len; };
@@ -55,6 +59,22 @@ struct AttentionPlan {
 
   __device__ __forceinline__ i32 table() const { return (workers + 1 + 3) / 4 * 4; }  // words of the second part, and of the third
 
+  // Ends the launch with an error (a trap: the context is lost) where the plan was made for other tiles, heads or masks: rather than results of other
+  // lengths, or none at all. One load of 16 bytes, beside those that begin() makes. After pdl_wait().
+  __device__ __forceinline__ void require(u32 made_for, i32 kv_heads, i32 window_left) const {
+    const Vec<i32, 4> v = load<4>(words);
+    if (v.word[0] != made_for || static_cast<i32>(v.word[1]) != workers || static_cast<i32>(v.word[2]) != kv_heads ||
+        static_cast<i32>(v.word[3]) != max(window_left, -1))
+      __trap();
+  }
+
+  // Begins to bring to the L2 what begin() and item() read: allowed before pdl_wait(), since that is where all stores go.
+  __device__ __forceinline__ void prefetch() const {
+    if (threadIdx.x >= 2) return;
+    const i32* const at = words + HEADER + (threadIdx.x == 0 ? blockIdx.x : 2 * table() + ITEM * blockIdx.x);  // there are as many items as workers, or room
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+  }
+
   // The items of a worker are [begin, end). Loads in order (vector.cuh): after pdl_wait().
   __device__ __forceinline__ i32 begin(i32 worker) const { return static_cast<i32>(load<1>(words + HEADER + worker).word[0]); }
   __device__ __forceinline__ i32 end(i32 worker) const { return begin(worker + 1); }
@@ -66,36 +86,39 @@ struct AttentionPlan {
   }
 
   // For references, which know of no items.
-  __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(words + 2).word[0]); }
+  __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(words + 4).word[0]); }
   __device__ __forceinline__ AttentionRequest request(i32 i) const {
-    const Vec<i32, 4> v = load<4>(words + static_cast<i32>(load<1>(words + 6).word[0]) + 4 * static_cast<i64>(i));
+    const Vec<i32, 4> v = load<4>(words + static_cast<i32>(load<1>(words + 8).word[0]) + 4 * static_cast<i64>(i));
     return {static_cast<i32>(v.word[0]), static_cast<i32>(v.word[1]), static_cast<i32>(v.word[2]), static_cast<i32>(v.word[3])};
   }
 
   // Says that the block has written the slot of its part. True for the block that comes last of the tile: it sees all of the tile's slots, and merges
   // them. All threads call it; two barriers. `last`: one word of shared memory, used for nothing else.
   __device__ __forceinline__ bool arrive(const AttentionItem& item, i32* last) const {
-    __threadfence();  // this thread's stores to the slot, before the arrival that one thread makes for all
     __syncthreads();
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
       i32* const counter = words + HEADER + table() + item.first_slot / 2;
-      *last = atomicAdd(counter, 1) == item.parts - 1;
+      i32 before;  // releases what all threads of the block have stored, acquires what the other blocks have
+      asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+      *last = before == item.parts - 1;
       if (*last) *counter = 0;  // nobody else of this launch comes: for the next one
     }
     __syncthreads();
-    __threadfence();  // the others' slots, not what this SM had of them
     return *last != 0;
   }
 };
 
-// Partial results in the workspace: o [2 * workers][ROWS][DV], then lse [2 * workers][ROWS] (base 2), all f32: 8 * workers * ROWS * (DV + 1) bytes.
-template <int ROWS, int DV>
+// Partial results in the workspace: rows [2 * workers][ROWS][WIDTH], then a shift [2 * workers][ROWS] of each (base 2), all f32. What a row holds is the
+// kernel's own; attn_decode_paged has the shift in it, and none behind.
+template <int ROWS, int WIDTH>
 struct AttentionSlots {
   f32* workspace;
   i32 workers;
 
-  __device__ __forceinline__ f32* o(i32 slot) const { return workspace + static_cast<i64>(slot) * (ROWS * DV); }
-  __device__ __forceinline__ f32* lse(i32 slot) const { return workspace + 2 * static_cast<i64>(workers) * (ROWS * DV) + static_cast<i64>(slot) * ROWS; }
+  __device__ __forceinline__ f32* rows(i32 slot) const { return workspace + static_cast<i64>(slot) * (ROWS * WIDTH); }
+  __device__ __forceinline__ f32* shifts(i32 slot) const {
+    return workspace + 2 * static_cast<i64>(workers) * (ROWS * WIDTH) + static_cast<i64>(slot) * ROWS;
+  }
 };
 
 }  // namespace kiln

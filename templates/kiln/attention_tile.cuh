@@ -4,18 +4,12 @@
 // its own rows of q only, so that they need no barrier of the block.
 #pragma once
 #include "kiln/attention_plan.cuh"
-#include "kiln/copy_async.cuh"
+#include "kiln/block_copy.cuh"
 #include "kiln/mma.cuh"
 #include "kiln/online_softmax.cuh"
 #include "kiln/swizzle.cuh"
 
 namespace kiln {
-
-// x, but unknown to the compiler: what is made of it is made here, and not held in registers from before.
-__device__ __forceinline__ i32 fresh(i32 x) {
-  asm volatile("" : "+r"(x));
-  return x;
-}
 
 // The lowest BITS bits that a lane has.
 template <int BITS>
@@ -30,27 +24,6 @@ template <int GROUP>
 struct PackedRow {
   i32 token, head;
   __device__ __forceinline__ explicit PackedRow(u32 row) : token(row / GROUP), head(row % GROUP) {}
-};
-
-// Copies of ROWS rows of D elements each, one block of rows after the other. Eight threads share a row, in steps of 128 bytes.
-template <typename T, int D, int ROWS, int WARPS>
-struct BlockCopy {
-  static constexpr int STEP = 4 * WARPS;  // rows at once
-  const T* next;                          // of the thread
-  i64 stride;
-
-  __device__ __forceinline__ BlockCopy(const T* first, i64 stride) : next(first + threadIdx.x / 8 * stride + threadIdx.x % 8 * 8), stride(stride) {}
-
-  // `left` rows exist; what follows them becomes 0, and is not read.
-  __device__ __forceinline__ void operator()(u32 shared, i32 left) {
-    const u32 thread = fresh(threadIdx.x), to = shared + Swizzled<2 * D>::offset(thread / 8, thread % 8);
-    left -= thread / 8;
-#pragma unroll
-    for (int r = 0; r < ROWS; r += STEP, next += STEP * stride) {
-#pragma unroll
-      for (int c = 0; c < D; c += 64) copy_async_or_zero(to + (r * D + c) * 2, next + c, r < left);
-    }
-  }
 };
 
 template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
@@ -261,14 +234,14 @@ struct AttentionTile {
   __device__ static __forceinline__ int own_row(int m, int h) { return threadIdx.x / 32 * WARP_ROWS + row_of(m, h); }
 
   __device__ __forceinline__ void save(const Slots& slots, i32 slot) const {
-    f32* const to = slots.o(slot);
+    f32* const to = slots.rows(slot);
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
       for (int n = 0; n < NV; ++n) store(to + threadIdx.x * 4 + place(m, n), narrow<f32>(o[m][n]));
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        if (threadIdx.x % 4 == 0) to[sum_at(m, h)] = row[m][h].sum, slots.lse(slot)[own_row(m, h)] = row[m][h].shift;
+        if (threadIdx.x % 4 == 0) to[sum_at(m, h)] = row[m][h].sum, slots.shifts(slot)[own_row(m, h)] = row[m][h].shift;
       }
     }
   }
@@ -284,7 +257,7 @@ struct AttentionTile {
       for (int part = 0; part < parts; ++part) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const f32 shift = load_one(slots.lse(first_slot + part) + own_row(m, h)), sum = load_one(slots.o(first_slot + part) + sum_at(m, h));
+          const f32 shift = load_one(slots.shifts(first_slot + part) + own_row(m, h)), sum = load_one(slots.rows(first_slot + part) + sum_at(m, h));
           row[h].rescale(shift);
           row[h].sum += sum * exp2_approx(shift + row[h].offset());
         }
@@ -298,11 +271,11 @@ struct AttentionTile {
         f32 sums[BATCH][4] = {};
 #pragma unroll 1
         for (int part = 0; part < parts; ++part) {
-          const f32* const from = slots.o(first_slot + part) + threadIdx.x * 4 + place(m, first);
+          const f32* const from = slots.rows(first_slot + part) + threadIdx.x * 4 + place(m, first);
           f32 factor[2];
 #pragma unroll
           for (int h = 0; h < 2; ++h)
-            factor[h] = exp2_approx(load_one(slots.lse(first_slot + part) + own_row(m, h)) + row[h].offset()) * row[h].inverse();
+            factor[h] = exp2_approx(load_one(slots.shifts(first_slot + part) + own_row(m, h)) + row[h].offset()) * row[h].inverse();
           Vec<f32, 4> x[BATCH];
 #pragma unroll
           for (int n = 0; n < BATCH; ++n) x[n] = load<4>(from + place(0, n));

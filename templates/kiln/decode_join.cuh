@@ -3,6 +3,7 @@
 #include "kiln/attention_plan.cuh"
 #include "kiln/attention_state.cuh"
 #include "kiln/decode_rows.cuh"
+#include "kiln/shared.cuh"
 
 namespace kiln {
 
@@ -12,8 +13,9 @@ template <int DV, int GROUP, int WARPS>
 struct DecodeJoin {
   static constexpr int COLUMNS = static_cast<int>(ceil_div(GROUP, 8)) * 8,
                        STRIDE = DV + 4;            // the 4: columns 8 banks apart
+  static constexpr int SUMS = GROUP <= 4 ? 2 : 1;  // more cost a block of the SM
   f32 shift[WARPS][COLUMNS], sum[WARPS][COLUMNS];  // shift: base 2
-  alignas(16) f32 output[GROUP][STRIDE];
+  alignas(16) f32 output[SUMS][GROUP][STRIDE];     // of every SUMS-th warp
 
   __device__ __forceinline__ f32 largest(int column) const {
     f32 out = shift[0][column];
@@ -32,8 +34,19 @@ struct DecodeJoin {
     return finite_shift(l) + log2_approx(total(column, l));
   }
 
-  // By all warps: barriers in front of the result and behind it are within. The warps add one after the
-  // other, so that sums have one order.
+  // Eight elements of the joined output.
+  __device__ __forceinline__ void mean(int column, int element, f32 (&v)[8]) const {
+    widen(load_shared<8>(&output[0][column][element]), v);
+    if constexpr (SUMS == 2) {
+      f32 other[8];
+      widen(load_shared<8>(&output[1][column][element]), other);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) v[i] += other[i];
+    }
+  }
+
+  // By all warps: barriers in front of the result and behind it are within. The warps of a sum add one after
+  // the other, so that it has one order.
   template <typename Rows, typename Tile>
   __device__ __forceinline__ void join(Rows& rows, Tile, f32 v_scale, int warp, int lane) {
 #pragma unroll
@@ -56,8 +69,8 @@ struct DecodeJoin {
       }
     }
 #pragma unroll 1
-    for (int w = 0; w < WARPS; ++w) {
-      if (w == warp) {
+    for (int w = 0; w < WARPS; w += SUMS) {
+      if (w == warp / SUMS * SUMS) {
 #pragma unroll
         for (int n = 0; n < Rows::N; ++n) {
 #pragma unroll
@@ -66,7 +79,7 @@ struct DecodeJoin {
             if (column >= GROUP) continue;
 #pragma unroll
             for (int m = 0; m < DV / 16; ++m) {
-              f32& to = output[column][Tile::value_element(m, lane / 4 + i / 2 * 8)];
+              f32& to = output[warp % SUMS][column][Tile::value_element(m, lane / 4 + i / 2 * 8)];
               to = (w == 0 ? 0.0f : to) + rows.output[m][n][i];
             }
           }
@@ -90,7 +103,7 @@ struct DecodeParts {
   static constexpr int ROW = DV + 4;
   AttentionSlots<GROUP, ROW> slots;
 
-  __device__ __forceinline__ f32* row(i32 slot, int row) const { return slots.o(slot) + row * ROW; }
+  __device__ __forceinline__ f32* row(i32 slot, int row) const { return slots.rows(slot) + row * ROW; }
 
   __device__ __forceinline__ void save_sum(i32 slot, int column, f32 shift, f32 sum) const {
     const f32 both[2] = {shift, sum};

@@ -17,13 +17,13 @@ struct DecodeRows {
   static constexpr bool SCALED = !same<T, C>;
 
   Logits logits;
-  i32 own;                           // the token's position, for ALiBi
+  i32 token;                         // of the request, for ALiBi
   f32 slope[ALIBI ? N : 1][2] = {};  // times the logits' unit
   f32 factor[SCALED ? N : 1][2];     // of q
   SoftmaxRow softmax[N][2];          // sums: of this lane's rows
   f32 scores[M][N][4], output[DV / 16][N][4];
 
-  __device__ __forceinline__ DecodeRows(const Logits& logits, i32 own, const f32* q_factor, const f32* slopes, int lane) : logits(logits), own(own) {
+  __device__ __forceinline__ DecodeRows(const Logits& logits, i32 token, const f32* q_factor, const f32* slopes, int lane) : logits(logits), token(token) {
 #pragma unroll
     for (int n = 0; n < N; ++n) {
 #pragma unroll
@@ -86,7 +86,7 @@ struct DecodeRows {
     if constexpr (!Logits::IDENTITY) {
       each([&](int m, int n, int i) {
         const f32 product = SCALED ? scores[m][n][i] * factor[SCALED ? n : 0][i % 2] : scores[m][n][i];
-        const f32 distance = static_cast<f32>(at + 16 * m + 8 * (i / 2) + g - own);
+        const f32 distance = static_cast<f32>(at + 16 * m + 8 * (i / 2) + g - token);
         scores[m][n][i] = logits(product, ALIBI ? slope[ALIBI ? n : 0][i % 2] * distance : 0.0f);
       });
     }

@@ -21,12 +21,12 @@ struct PagedCache {
   PageStrides k_stride, v_stride;
 };
 
-// The kv tokens [begin, end) of an item that its token of q sees; that one is right-aligned to `own`.
+// The kv tokens [begin, end) of an item that its token of q sees.
 struct DecodeRange {
-  i32 own, begin, end;
+  i32 begin, end;
 
   __device__ __forceinline__ DecodeRange(const AttentionItem& item, int group, i32 window_left) {
-    own = item.kv_len - item.qo_len + item.first_row / group;
+    const i32 own = item.kv_len - item.qo_len + item.first_row / group;  // right-aligned
     begin = max(item.kv_begin, window_left >= 0 ? own - window_left : 0);
     end = item.kv_end;
   }
@@ -56,6 +56,7 @@ struct PagedRing {
   i32 at = 0, end = 0;                             // tokens of the item: those of the next step begin at `at`
   i32 table = 0, head = 0, entry = 0, number = 0;  // of this lane's token: its page's place in indices, its place in the page, the page
   i32 rows = 0;                                    // tokens that the published step has; any more are zeros
+  bool in_line = false;                            // each 16 of them follow each other in a page
 
   __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const AttentionPlan& plan, Shared& shared, int warp, int warps, int lane, int group,
                                        i32 window_left, i32 items_begin, i32 items_end)
@@ -82,10 +83,10 @@ struct PagedRing {
   // last item.
   __device__ __forceinline__ void copy_keys(int stage) {
     publish();
-    copy<Keys>(shared.keys[stage], cache.k, [&](const Place& place) { return place.k; });
+    copy<Keys>(shared.keys[stage], cache.k, cache.k_stride.slot, [&](const Place& place) { return place.k; });
   }
   __device__ __forceinline__ void copy_values(int stage) {
-    copy<Values>(shared.values[stage], cache.v, [&](const Place& place) { return place.v; });
+    copy<Values>(shared.values[stage], cache.v, cache.v_stride.slot, [&](const Place& place) { return place.v; });
     __syncwarp();  // places are written again
   }
 
@@ -122,6 +123,7 @@ struct PagedRing {
   // The places of a step's tokens, for all lanes; and on to the next step.
   __device__ __forceinline__ void publish() {
     rows = end - at;
+    in_line = (at | cache.page_size) % 16 == 0;
     if (lane < ROWS && rows > 0) {
       const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + head * s.head; };
       shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
@@ -138,14 +140,26 @@ struct PagedRing {
     }
   }
 
+  // `slot`: elements from a token of a page to the next.
   template <typename Tile, typename Offset>
-  __device__ __forceinline__ void copy(u8* stage, const KV* base, Offset offset) const {
-    if (rows > 0) {
-      const u32 to = shared_address(stage);
+  __device__ __forceinline__ void copy(u8* stage, const KV* base, i64 slot, Offset offset) const {
+    constexpr int EACH = 16 / static_cast<int>(sizeof(KV));  // elements of a chunk
+    const u32 to = shared_address(stage);
+    if (32 % Tile::CHUNKS == 0 && in_line && rows > 0) {  // fewer instructions: an address for 16 rows
+      constexpr int AT_ONCE = static_cast<int>(ceil_div(32, Tile::CHUNKS));
+      const int first = lane / Tile::CHUNKS, chunk = lane % Tile::CHUNKS;
+#pragma unroll
+      for (int line = 0; line < ROWS; line += 16) {
+        const KV* from = base + offset(shared.places[line]) + first * slot + chunk * EACH;
+#pragma unroll
+        for (int row = line; row < line + 16; row += AT_ONCE, from += AT_ONCE * slot)
+          copy_async_or_zero(to + Tile::offset(row + first, chunk), from, row + first < rows);
+      }
+    } else if (rows > 0) {
 #pragma unroll 4  // of all, addresses would take 30 registers
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;
-        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(shared.places[row]) + chunk * (16 / static_cast<int>(sizeof(KV))), row < rows);
+        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(shared.places[row]) + chunk * EACH, row < rows);
       }
     }
     copy_async_commit();

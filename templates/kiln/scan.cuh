@@ -16,16 +16,16 @@ __device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
   return v;
 }
 
-// Exclusive, over the first COUNT threads (at most 1024) of a one-dimensional block, whose other threads get 0 and REQUIRE: v is 0. All of
-// the block call it; one barrier, so `shared` (32 elements) may be used again only behind another.
-template <int COUNT>
+// Exclusive, over the threads of a one-dimensional block of THREADS, whole warps, who all call it; one barrier, so `shared` (32 elements) may be
+// used again only behind another.
+template <int THREADS>
 __device__ __forceinline__ i32 block_exclusive_sum(i32 v, i32* shared) {
-  constexpr int WARPS = static_cast<int>(ceil_div(COUNT, 32));
+  static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a block has whole warps");
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const i32 inclusive = warp < WARPS ? warp_inclusive_sum<32>(v) : 0;
-  if (warp < WARPS && lane == 31) shared[warp] = inclusive;
+  const i32 inclusive = warp_inclusive_sum<32>(v);
+  if (lane == 31) shared[warp] = inclusive;
   __syncthreads();
-  return warp < WARPS ? inclusive - v + __reduce_add_sync(0xffffffffu, lane < warp ? shared[lane] : 0) : 0;
+  return inclusive - v + __reduce_add_sync(0xffffffffu, lane < warp ? shared[lane] : 0);
 }
 
 }  // namespace kiln

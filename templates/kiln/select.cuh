@@ -14,24 +14,35 @@ __device__ __forceinline__ u32 ordered_key(float v) {
 // REQUIRES: key is not 0.
 __device__ __forceinline__ float key_value(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
 
-// Sorts descending, with the comparators of Batcher's odd-even merge sort (Knuth, The Art of Computer Programming 3, 5.2.2 M): 19 for 8
-// keys, 63 for 16, of two instructions each. Trailing zeros that the compiler sees cost nothing.
+// The comparators of Batcher's odd-even merge sort (Knuth, The Art of Computer Programming 3, 5.2.2 M) of next_pow2(N) keys, less those with a
+// place behind the Nth: 19 for 8 keys, 63 for 16. Made by the front end: loops that find them take the optimiser longer to unroll.
 template <int N>
-__device__ __forceinline__ void sort_descending(u32 (&key)[N]) {
-  static_assert(N >= 1 && (N & (N - 1)) == 0, "N is a power of two");
-#pragma unroll
-  for (int p = 1; p < N; p *= 2) {
-#pragma unroll
-    for (int k = p; k > 0; k /= 2) {
-#pragma unroll
-      for (int i = 0; i < N; ++i) {
-        if (i >= k % p && (i - k % p) % (2 * k) < k && i + k < N && i / (2 * p) == (i + k) / (2 * p)) {
-          const u32 a = key[i], b = key[i + k];
-          key[i] = max(a, b);
-          key[i + k] = min(a, b);
+struct SortingNetwork {
+  int count = 0;
+  u8 first[N * N / 2 + 1] = {}, second[N * N / 2 + 1] = {};
+
+  __host__ __device__ constexpr SortingNetwork() {
+    for (int p = 1; p < N; p *= 2) {
+      for (int k = p; k > 0; k /= 2) {
+        for (int i = k % p; i + k < N; ++i) {
+          if ((i - k % p) % (2 * k) >= k || i / (2 * p) != (i + k) / (2 * p)) continue;
+          first[count] = static_cast<u8>(i);
+          second[count++] = static_cast<u8>(i + k);
         }
       }
     }
+  }
+};
+
+// Sorts descending, in two instructions a comparator.
+template <int N>
+__device__ __forceinline__ void sort_descending(u32 (&key)[N]) {
+  constexpr SortingNetwork<N> network;
+#pragma unroll
+  for (int i = 0; i < network.count; ++i) {
+    u32 &high = key[network.first[i]], &low = key[network.second[i]];
+    const u32 a = high, b = low;
+    asm("max.u32 %0, %2, %3;\n\tmin.u32 %1, %2, %3;" : "=&r"(high), "=r"(low) : "r"(a), "r"(b));
   }
 }
 

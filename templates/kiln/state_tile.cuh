@@ -42,17 +42,13 @@ struct StateTile {
   }
 
   // This lane's rows of a vector over K (PADDED elements of shared memory); four from `first` on.
-  __device__ static __forceinline__ void read_four(const f32* shared, int first, f32 (&out)[4]) {
+  __device__ static __forceinline__ void read_four(const f32* shared, int first, f32* out) {
     const float4 v = reinterpret_cast<const float4*>(shared)[first / 4 * LANES + rank()];
     out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
   }
   __device__ static __forceinline__ void read(const f32* shared, f32 (&out)[ROWS]) {
 #pragma unroll
-    for (int i = 0; i < ROWS; i += 4) {
-      f32 four[4];
-      read_four(shared, i, four);
-      for (int j = 0; j < 4; ++j) out[i + j] = four[j];
-    }
+    for (int i = 0; i < ROWS; i += 4) read_four(shared, i, out + i);
   }
 
   // x^T S over this lane's rows alone.

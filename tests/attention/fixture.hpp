@@ -45,7 +45,7 @@ class Planned {
     return out;
   }
   Request request(std::int64_t i) const {
-    const std::int64_t at = word(6) + 4 * i;
+    const std::int64_t at = word(8) + 4 * i;
     return {word(at), word(at + 1), word(at + 2), word(at + 3)};
   }
   std::int64_t size() const { return static_cast<std::int64_t>(words_.size()); }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -59,9 +60,9 @@ void expect_fields(const std::string& name, const std::vector<std::pair<std::str
 
 TEST(AttentionLayout, HostAndDeviceHaveTheSameFields) {
   expect_fields("AttentionHeader",
-                {AT(Header, magic), AT(Header, workers), AT(Header, requests), AT(Header, tokens),
-                 AT(Header, items), AT(Header, slots), AT(Header, requests_at), AT(Header, kv_heads),
-                 AT(Header, tile_rows), AT(Header, tile_kv), AT(Header, group), AT(Header, reserved)});
+                {AT(Header, made_for), AT(Header, workers), AT(Header, kv_heads), AT(Header, window_left),
+                 AT(Header, requests), AT(Header, tokens), AT(Header, items), AT(Header, slots),
+                 AT(Header, requests_at), AT(Header, reserved)});
   expect_fields("AttentionRequest",
                 {AT(Request, qo_begin), AT(Request, qo_len), AT(Request, kv_base), AT(Request, kv_len)});
   expect_fields("AttentionItem",
@@ -81,6 +82,27 @@ TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
     EXPECT_EQ(items_at(workers), 16 + 2 * table_words(workers));
     EXPECT_EQ(items_at(workers) % 4, 0) << "16 bytes";
   }
+}
+
+TEST(AttentionLayout, TheWordOfWhatAKernelFixesIsTheDevices) {
+  const std::string text = device_header();
+  EXPECT_NE(
+      text.find("(((tile_rows * 65599 + tile_kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^ 0x4b415450"),
+      std::string::npos);
+  const auto device = [](std::uint32_t rows, std::uint32_t kv, std::uint32_t group, bool causal) {
+    return static_cast<std::int32_t>((((rows * 65599 + kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^
+                                     0x4b415450);
+  };
+  std::set<std::int32_t> words;
+  int kernels = 0;
+  for (const std::uint32_t rows : {1, 4, 16, 64, 128, 256})
+    for (const std::uint32_t kv : {16, 32, 64, 128, 256})
+      for (const std::uint32_t group : {1, 2, 3, 4, 8, 16})
+        for (const bool causal : {false, true}) {
+          EXPECT_EQ(made_for(rows, kv, group, causal), device(rows, kv, group, causal));
+          words.insert(made_for(rows, kv, group, causal)), ++kernels;
+        }
+  EXPECT_EQ(std::ssize(words), kernels) << "two kernels with one word";
 }
 
 }  // namespace

@@ -68,8 +68,10 @@ TEST(AttentionLengths, PagesThatDoNotHoldTheTokensAreRefused) {
   lengths.kv_len = long_ones.data();
   refused({"kv_len[1] = 17 must be 0 to 16, what its 1 pages hold"}, lengths);
   const Array huge{0, 0x7fffffff}, one{1};
-  refused({"request 0 has", "at most 2^31 - 1"},
+  refused({"request 0 has 4294967293 tokens of kv", "at most 2^30 - 1"},
           {.requests = 1, .kv_indptr = huge.data(), .last_page_len = one.data(), .page_size = 2});
+  const Array large{0, 1 << 30};
+  refused({"request 0 has 1073741824 tokens of kv"}, {.requests = 1, .kv_indptr = large.data()});
 }
 
 TEST(AttentionLengths, WhatPassesTheLimitsIsRefused) {

@@ -37,3 +37,10 @@ target_link_libraries(inspect_bench PRIVATE kiln_compile kiln_cache)
 # The host plan of an attention launch, best with optimisation as the release preset has it.
 add_executable(attention_plan_bench bench/attention_plan_bench.cpp)
 target_link_libraries(attention_plan_bench PRIVATE kiln_attention)
+
+# The fleet's tier beside the store and a compile; starts a redis-server of its own.
+add_executable(remote_bench bench/remote_bench.cpp)
+target_include_directories(remote_bench PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(remote_bench PRIVATE KILN_BINARY_DIR="${PROJECT_BINARY_DIR}")
+target_link_libraries(remote_bench PRIVATE kiln_runtime kiln_remote kiln_bundle)
+add_dependencies(remote_bench kiln-worker)

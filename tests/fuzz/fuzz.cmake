@@ -1,7 +1,7 @@
-# libFuzzer programs of what reads a store's, a bundle's or a server's bytes. Built by the preset `fuzz` (clang), run by hand:
+# libFuzzer programs of what reads a store's, a bundle's or the fleet's bytes. Built by the preset `fuzz` (clang), run by hand:
 #   build/fuzz/fuzz_seeds CORPUS; build/fuzz/fuzz_pages CORPUS/pages -max_total_time=180 -max_len=262144
 add_executable(fuzz_seeds tests/fuzz/seeds.cpp)
-target_link_libraries(fuzz_seeds PRIVATE kiln_cache kiln_bundle)
+target_link_libraries(fuzz_seeds PRIVATE kiln_cache kiln_bundle kiln_remote)
 add_library(kiln_mutation STATIC tests/fault/mutation.cpp tests/fault/mutation_kinds.cpp)
 target_include_directories(kiln_mutation PUBLIC ${PROJECT_SOURCE_DIR})
 foreach(name record pages tally board)
@@ -14,6 +14,9 @@ foreach(name bundle minisign)
   target_link_libraries(fuzz_${name} PRIVATE kiln_bundle)
   target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
 endforeach()
+add_executable(fuzz_envelope tests/fuzz/envelope.cpp)
+target_link_libraries(fuzz_envelope PRIVATE kiln_remote PkgConfig::sodium)
+target_link_options(fuzz_envelope PRIVATE -fsanitize=fuzzer)
 add_executable(fuzz_replies tests/fuzz/replies.cpp)
 target_link_libraries(fuzz_replies PRIVATE kiln_remote)
 target_link_options(fuzz_replies PRIVATE -fsanitize=fuzzer)

@@ -12,6 +12,8 @@
 #include "cache/board.hpp"
 #include "cache/store.hpp"
 #include "cache/tally.hpp"
+#include "remote/envelope.hpp"
+#include "remote/toolchain_row.hpp"
 
 using namespace kiln;
 using namespace kiln::cache;
@@ -86,16 +88,31 @@ void make_signatures(const std::string& corpus) {
   base::write_file(corpus + "/signature", key.sign(bundle::blake2b<64>("x"), "4 entries").file("c"));
 }
 
+/// As the fleet's server would have them.
+void make_envelopes(const std::string& corpus) {
+  const bundle::SecretKey pair = bundle::SecretKey::generate();
+  const remote::SigningKey key(pair.public_key().id, pair.bytes());
+  for (std::uint8_t number = 0; number < 4; ++number) {
+    const Record record = record_of(number, number * 100u);
+    const remote::Entry entry{
+        key_of(number), record.key_text, record.facts, record.image, "sm_90a", "NVRTC 13.0", {}};
+    base::write_file(corpus + "/entry" + std::to_string(number), remote::seal_envelope(entry, &key));
+    base::write_file(corpus + "/row" + std::to_string(number),
+                     remote::seal_row({key_of(number), 1, 2, number % 2 == 0, "13.0", "NVRTC 13.0"}, &key));
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   if (argc != 2) return std::fprintf(stderr, "usage: fuzz_seeds DIR\n"), 2;
   const std::string root = argv[1], scratch = root + "/scratch";
-  for (const char* name : {"record", "pages", "tally", "board", "bundle", "minisign", "scratch"})
+  for (const char* name : {"record", "pages", "tally", "board", "bundle", "minisign", "envelope", "scratch"})
     fs::create_directories(root + '/' + name);
   make_pages(root + "/pages", scratch);
   make_bundles(root + "/bundle");
   make_signatures(root + "/minisign");
+  make_envelopes(root + "/envelope");
   for (std::uint8_t number = 0; number < 4; ++number)
     base::write_file(root + "/record/" + std::to_string(number), encode(record_of(number, number * 100u)));
   const std::uint64_t counts[] = {1, 2, 3};

@@ -34,9 +34,11 @@ const std::vector<Room> kRooms = {
     {"remote", {"base", "values"}},
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
-    {"runtime", {"api", "compile", "cache", "toolchain", "source", "attention", "remote", "bundle", "base", "values"}},
+    {"runtime",
+     {"api", "compile", "cache", "remote", "bundle", "toolchain", "source", "attention", "base", "values"}},
     {"tools",
-     {"runtime", "api", "compile", "cache", "bundle", "toolchain", "source", "attention", "remote", "base", "values"}},
+     {"runtime", "api", "compile", "cache", "remote", "bundle", "toolchain", "source", "attention", "base",
+      "values"}},
 };
 const std::set<std::string> kValueHeaders = {"error.hpp", "dtype.hpp", "digest.hpp", "specialization.hpp"};
 

@@ -1,6 +1,7 @@
 // Typed arguments at the edges: addresses as numbers, enums, large structs, tensor maps at any address, and
 // how often a list of types is checked.
 #include <barrier>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -58,6 +59,26 @@ TEST_F(ArgumentTypes, EnumsAreTheirNumbers) {
   k(nullptr, nullptr, Mode8::on, kMinus);
   EXPECT_EQ(argument<std::int32_t>(last_launch(), 1), 200);
   EXPECT_EQ(argument<std::int64_t>(last_launch(), 2), -3);
+}
+
+TEST_F(ArgumentTypes, AFloatingPointNumberCanBeRequired) {
+  Service service(options());
+  add(service, "capped",
+      argument_toml("n", "i32") + argument_toml("cap", "f32", "optional = true\nvalue = 0.0") +
+          argument_toml("wide", "f64", "optional = true\nvalue = -0.25") +
+          "[[require]]\nexpr = \"cap > 0\"\nmessage = \"cap = {cap} must be above 0, with n = {n}\"\n"
+          "[[require]]\nexpr = \"wide <= 0\"\nmessage = \"wide = {wide}\"\n" +
+          kOneBlock,
+      "template <int N> __global__ void f(int n, float cap, double wide) {}");
+  const Kernel k = service.open("capped").get();
+  k(nullptr, 1, 0.001f);
+  k(nullptr, 1, 1e-30);  // a double, which is converted
+  k(nullptr, 1, 2.0f, -1e300);
+  expect_error(Errc::requirement, {"cap = 0 must be above 0, with n = 7", "cap > 0"}, [&] { k(nullptr, 7); });
+  expect_error(Errc::requirement, {"cap = -0.5 must"}, [&] { k(nullptr, 7, -0.5f); });
+  expect_error(Errc::requirement, {"cap = nan must"}, [&] { k(nullptr, 7, std::nanf("")); });
+  expect_error(Errc::requirement, {"cap = 0 must"}, [&] { k(nullptr, 7, 1e-60); });
+  expect_error(Errc::requirement, {"wide = 1e-300"}, [&] { k(nullptr, 7, 1.0f, 1e-300); });
 }
 
 TEST_F(ArgumentTypes, AStructOfAPageArrivesWhole) {

@@ -2,6 +2,7 @@
 // and no driver call is made.
 #include <array>
 
+#include "attention/layout.hpp"
 #include "fake_runtime.hpp"
 
 namespace kiln::testing {
@@ -117,10 +118,11 @@ TEST_F(AttentionPlan, PlansWithWhatTheManifestSaysOfTheKernel) {
   std::vector<std::int32_t> words(planner.plan_bytes() / 4, -7);
   const Indptr qo{0, 6, 7}, kv{0, 40, 40};
   const auto plan = planner.plan(lengths(qo, kv), words.data());
-  EXPECT_EQ(words[8], 8) << "tile_rows is an export";
-  EXPECT_EQ(words[9], 16);
-  EXPECT_EQ(words[10], 2);
-  EXPECT_EQ(plan.bytes, 4u * (static_cast<unsigned>(words[6]) + 2 * 4)) << "the requests are the last";
+  EXPECT_EQ(words[0], attention::made_for(8, 16, 2, true)) << "tile_rows is an export";
+  EXPECT_EQ(words[1], 6) << "workers";
+  EXPECT_EQ(words[2], 2) << "kv_heads";
+  EXPECT_EQ(words[3], -1) << "window_left";
+  EXPECT_EQ(plan.bytes, 4u * (static_cast<unsigned>(words[8]) + 2 * 4)) << "the requests are the last";
   EXPECT_EQ(words[plan.bytes / 4], -7);
   ASSERT_GE(plan.items, 6u);
   // 12 rows are two tiles; the first has tokens 0 to 3, of which the last sees 3 + 40 - 6.
@@ -141,6 +143,23 @@ TEST_F(AttentionPlan, AWindowIsOfTheSpecialisation) {
                [&] { AttentionPlanner(attend(), limits()).plan(batch, words.data()); });
   AttentionPlanner(attend(4, true), limits()).plan(batch, words.data());
   EXPECT_EQ(words[16 + 16 + 7], 48) << "kv_begin of the first item";
+}
+
+TEST_F(AttentionPlan, AZeroedStructAsksForAWindowThatShowsATokenItselfOnly) {
+  const Indptr qo{0, 1}, kv{0, 64};
+  kiln_attention_lengths zeroed{};
+  zeroed.struct_size = sizeof zeroed;
+  zeroed.requests = 1, zeroed.qo_indptr = qo.data(), zeroed.kv_indptr = kv.data();
+  std::vector<std::int32_t> words(AttentionPlanner(attend(), limits()).plan_bytes() / 4);
+  const auto plan = [&](Kernel kernel) {
+    const AttentionLimits of = limits();
+    return kiln_kernel_attention_plan(kernel.handle(), &of, &zeroed, words.data(), 4 * words.size(), nullptr);
+  };
+  EXPECT_EQ(plan(attend()), static_cast<kiln_status>(Errc::invalid_argument))
+      << "without a window it is refused";
+  EXPECT_EQ(plan(attend(4, true)), KILN_OK);
+  EXPECT_EQ(words[3], 0) << "the launch is held to it";
+  EXPECT_EQ(AttentionLengths().window_left, -1) << "off, in C++";
 }
 
 TEST_F(AttentionPlan, MakesNoDriverCallAlsoWhileAStreamIsCaptured) {

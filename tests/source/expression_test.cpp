@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "expect_error.hpp"
@@ -284,6 +285,18 @@ TEST(Expression, ReservedNamesAreThoseOfTheGrammar) {
     EXPECT_TRUE(is_reserved_name(name)) << name;
   }
   for (const char* name : {"H", "rows", "T", "BF16", "minimum"}) EXPECT_FALSE(is_reserved_name(name)) << name;
+}
+
+TEST(Expression, KnowsAFloatingPointNumberAsTheNextIntegerAwayFromZero) {
+  EXPECT_EQ(away_from_zero(0.0), 0);
+  EXPECT_EQ(away_from_zero(-0.0), 0);
+  EXPECT_EQ(away_from_zero(1e-300), 1);
+  EXPECT_EQ(away_from_zero(-1e-300), -1);
+  EXPECT_EQ(away_from_zero(30.0), 30);
+  EXPECT_EQ(away_from_zero(-2.5), -3);
+  EXPECT_EQ(away_from_zero(1e300), kMax);
+  EXPECT_EQ(away_from_zero(-INFINITY), INT64_MIN);
+  EXPECT_EQ(away_from_zero(NAN), INT64_MIN) << "neither above 0 nor 0";
 }
 
 TEST(Expression, FoldsWhatIsKnownAndKeepsTheRest) {

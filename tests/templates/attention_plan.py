@@ -42,7 +42,7 @@ class AttentionPlan:
         self._kernel = kernel
         self._limits = _Limits(ctypes.sizeof(_Limits), max_requests, max_tokens, kv_heads, workers)
         sizes = _Sizes(struct_size=ctypes.sizeof(_Sizes))
-        kiln_library._check(kiln_library.library().kiln_kernel_attention_sizes(kernel.handle, ctypes.byref(self._limits), ctypes.byref(sizes)))
+        kiln_library.check(kiln_library.library().kiln_kernel_attention_sizes(kernel.handle, ctypes.byref(self._limits), ctypes.byref(sizes)))
         self.workers = sizes.workers
         self.host = torch.empty(sizes.plan_bytes // 4, dtype=torch.int32).pin_memory()
         self.words = torch.empty(sizes.plan_bytes // 4, dtype=torch.int32, device="cuda")
@@ -55,7 +55,7 @@ class AttentionPlan:
         lengths = _Lengths(ctypes.sizeof(_Lengths), len(kv_indptr) - 1, page_size, window_left, *[ctypes.cast(a, _ARRAY) if a is not None else None for a in arrays])
         plan = _Plan(struct_size=ctypes.sizeof(_Plan))
         torch.cuda.current_stream().synchronize()  # the last plan may still be on its way out of the host's buffer
-        kiln_library._check(kiln_library.library().kiln_kernel_attention_plan(
+        kiln_library.check(kiln_library.library().kiln_kernel_attention_plan(
             self._kernel.handle, ctypes.byref(self._limits), ctypes.byref(lengths), ctypes.c_void_p(self.host.data_ptr()),
             ctypes.c_size_t(self.host.numel() * 4), ctypes.byref(plan)))
         self.items, self.parts, self.used = plan.items, plan.parts, plan.workers

@@ -10,7 +10,7 @@ from attention_plan import AttentionPlan
 from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 SANITIZE = ["attn_decode_paged T=bf16 D=128 GROUP=4 kv_tokens=3000 requests=5", "attn_decode_paged T=f16 D=64 GROUP=16 KV=e4m3 kv_tokens=3000 requests=5 page_size=1",
-            "attn_decode_paged T=bf16 D=192 DV=128 GROUP=8 ALIBI=true SOFT_CAP=true kv_tokens=2000 requests=3"]
+            "attn_decode_paged T=bf16 D=192 DV=128 GROUP=8 ALIBI=true SOFT_CAP=true soft_cap=20 kv_tokens=2000 requests=3"]
 TOLERANCE = {"f16": 1e-3, "bf16": 4e-3}
 MIXED = [1, 0, 17, 64, 300, 5, 129, 0, 1000, 63, 65, 2]
 
@@ -70,7 +70,7 @@ class Batch:
             own = torch.arange(n - self.qo, n, device="cuda").view(-1, 1, 1, 1)
             kv = torch.arange(n, device="cuda")
             if slopes is not None:
-                x = x + slopes.double().view(1, heads, group, 1) * (kv - own)
+                x = x + slopes.double().view(1, heads, group, 1) * (kv - torch.arange(self.qo, device="cuda").view(-1, 1, 1, 1))
             if soft_cap:
                 x = soft_cap * torch.tanh(x / soft_cap)
             hidden = kv > own
@@ -159,9 +159,25 @@ def test_options_and_their_combinations():
               k_scale=(k := scale()), v_scale=None if k is None else scale())
 
 
+def test_prefill_of_one_token_agrees():
+    for cap, alibi, window in itertools.product((0.0, 5.0), (False, True), (-1, 100)):
+        batch = Batch([900, 1, 0, 333, 64], 16)
+        slopes = torch.rand(8, device="cuda") * 0.1 if alibi else None
+        o, lse = run(batch, soft_cap=cap, slopes=slopes, window_left=window)
+        prefill = kernel("attn_prefill", T="bf16", D=128, GROUP=4, WINDOW=window >= 0, SOFT_CAP=cap > 0, ALIBI=alibi)
+        plan = AttentionPlan(prefill, 5, batch.heads)(batch.first, window_left=window)
+        other, other_lse = Guarded(5, 8, 128), Guarded(5, 8, dtype="f32")
+        prefill(other.view, batch.q, batch.k, batch.v, plan.words, plan.workspace, plan.workers, batch.heads, 1024, 128, *batch.q.stride()[:2], 256, 128, 256, 128, 0.0, other_lse.view, cap, window,
+                slopes, None, None)
+        what = f"cap={cap} alibi={alibi} window={window}"
+        expect_close(o.view, other.view, TOLERANCE["bf16"], what)
+        expect_close(lse.view, other_lse.view, 1e-4, what + " lse")
+
+
 def test_several_tokens_of_a_request():
     for qo, window in itertools.product((2, 5), (-1, 20)):
         check(Batch([40, 3, 5, 1000, 129], 16, qo=qo), f"qo={qo} window={window}", window_left=window)
+        check(Batch([40, 3, 5, 1000, 129], 16, qo=qo), f"qo={qo} window={window} with ALiBi and a cap", window_left=window, slopes=torch.rand(8, device="cuda") * 0.1, soft_cap=6.0)
     check(Batch([1, 0, 2, 300], 16, qo=4), "more q than kv: rows that see nothing")
 
 
@@ -265,6 +281,12 @@ def test_refused():
     expect_refused(lambda: kernel("attn_decode_paged", T="bf16", D=128, GROUP=17), "GROUP", "17")
     expect_refused(lambda: kernel("attn_decode_paged", T="bf16", D=128, GROUP=4, KV="f16"), "KV", "e4m3")
     expect_refused(lambda: kernel("attn_decode_paged", T="bf16", D=128, GROUP=4, ALIBI=True)(*good), "alibi_slopes")
+    expect_refused(lambda: kernel("attn_decode_paged", T="bf16", D=128, GROUP=4, SOFT_CAP=True)(*good), "soft_cap = 0", "above 0")
+    ones = torch.ones(4, device="cuda")
+    for at, value, words in ((20, -0.5, ("sm_scale = -0.5",)), (22, 30.0, ("soft_cap = 30", "0 without")), (24, ones, ("alibi_slopes", "null without")), (25, ones, ("k_scale", "e4m3", "bf16"))):
+        bad = list(good)
+        bad[at] = value
+        expect_refused(lambda: call(*bad), *words)
 
 
 def sdpa(backend):
@@ -301,7 +323,7 @@ def bench():
 
         def ours(o, q, k, v, indices, plan, workspace, scale, call=call, workers=make_plan(call, shape).workers):
             strides = (page_size * heads * d, heads * d, d)
-            call(o, q, k, v, indices, plan, workspace, workers, heads, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, None, 0.0, -1, None, scale, scale, 0)
+            call(o, q, k, v, indices, plan, workspace, workers, heads, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, None, 0.0, -1, None, *((scale, scale) if k.element_size() == 1 else (None, None)), 0)
         launches = {"kiln": ours}
         if kv == "bf16":
             for label, backend in (("SDPA flash", "FLASH_ATTENTION"), ("SDPA cuDNN", "CUDNN_ATTENTION")):

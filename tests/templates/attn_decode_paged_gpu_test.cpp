@@ -71,12 +71,7 @@ class AttnDecodePagedTest : public KernelTest {
     }
     return out;
   }
-  static std::vector<std::int32_t> plan(int window_left) {
-    attention::KernelShape shape;
-    shape.tile_rows = shape.group = kGroup;
-    shape.tile_kv = 128;
-    shape.causal = shape.window = true;
-    shape.min_units = 1;
+  static std::vector<std::int32_t> plan(const attention::KernelShape& shape, int window_left) {
     attention::Limits limits;
     limits.max_requests = limits.max_tokens = static_cast<std::int64_t>(kLengths.size());
     limits.kv_heads = kHeads;
@@ -87,7 +82,7 @@ class AttnDecodePagedTest : public KernelTest {
     lengths.last_page_len = kLastPageLen.data();
     lengths.page_size = kPageSize;
     lengths.window_left = window_left;
-    std::vector<std::int32_t> out(1 << 12);
+    std::vector<std::int32_t> out(static_cast<std::size_t>(attention::plan_words(shape, limits)));
     EXPECT_GT(attention::plan(shape, limits, lengths, out).words, 0);
     return out;
   }
@@ -99,9 +94,10 @@ TEST_F(AttnDecodePagedTest, AttendsToThePagesOfEachRequestAndMergesItsParts) {
       get("attn_decode_paged", {{"T", Dtype::bf16}, {"D", kD}, {"GROUP", kGroup}, {"WARPS", 4}});
   const DeviceArray q_device(*driver_, q), k_device(*driver_, k), v_device(*driver_, v);
   const DeviceArray indices_device(*driver_, indices());
+  const attention::KernelShape& shape = pair.kernel->attention().shape;
   for (const int window_left : {-1, 20}) {
     const Want want = expected(q, k, v, window_left);
-    const DeviceArray plan_device(*driver_, plan(window_left));
+    const DeviceArray plan_device(*driver_, plan(shape, window_left));
     const DeviceArray workspace(*driver_, std::vector<float>(2 * kWorkers * kGroup * (kD + 4), NAN));
     const DeviceArray o(*driver_, std::vector<std::uint16_t>(want.o.size(), kNan));
     const DeviceArray lse(*driver_, std::vector<float>(want.lse.size(), 1.0f));

@@ -1,15 +1,18 @@
 """attn_prefill against float64: ragged batches with every option and their combinations, parts of tiles merged, plans replaced under a graph."""
 import itertools
 import math
+import pathlib
+import subprocess
+import sys
 
 import torch
 
 from attention_plan import AttentionPlan
-from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, prefetch
+from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_same_bits, kernel, normal, peers, prefetch
 
 TOLERANCE = {"f16": 1e-3, "bf16": 4e-3}
 SANITIZE = ["attn_prefill T=bf16 D=128 GROUP=4 kv_heads=2 qo_tokens=301 kv_tokens=777 workers=7",
-            "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true WINDOW=true window_left=50 qo_tokens=99 kv_tokens=333 workers=5",
+            "attn_prefill T=f16 D=64 GROUP=3 kv_heads=2 MASK=true ALIBI=true SOFT_CAP=true soft_cap=20 WINDOW=true window_left=50 qo_tokens=99 kv_tokens=333 workers=5",
             "attn_prefill T=bf16 D=256 GROUP=1 kv_heads=2 CAUSAL=false qo_tokens=130 kv_tokens=257 workers=9"]
 
 
@@ -295,8 +298,36 @@ def test_what_is_refused():
     b.q = torch.empty(5, 8, 129, device="cuda", dtype=torch.bfloat16)[..., :128]
     expect_refused(lambda: b.launch(plan), "multiples of 8")
     masked = Batch(Options(mask=0.5), [(5, 5)])
-    masked.bits = (None, None)
+    bits, masked.bits = masked.bits, (None, None)
     expect_refused(lambda: masked.launch(masked.plan()), "MASK")
+    for name, value, words in (("bits", bits, ("mask_indptr", "null without")), ("slopes", torch.ones(8, device="cuda"), ("alibi_slopes", "null without"))):
+        given = Batch(Options(), [(5, 5)])
+        setattr(given, name, value)
+        expect_refused(lambda: given.launch(given.plan()), *words)
+    for options, words in ((Options(cap=3.0, SOFT_CAP=False), ("soft_cap = 3", "0 without")), (Options(SOFT_CAP=True), ("soft_cap = 0", "above 0")), (Options(sm_scale=-1.0), ("sm_scale = -1",))):
+        other = Batch(options, [(5, 5)])
+        expect_refused(lambda: other.launch(other.plan()), *words)
+
+
+def test_a_plan_for_something_else_ends_the_launch():
+    """In processes of their own, which lose their context."""
+    program = '''
+import os, sys
+sys.path.insert(0, %r)
+import torch, attn_prefill as A
+b = A.Batch(A.Options(**%r), [(40, 300)])
+plan = A.Batch(A.Options(**%r), [(40, 300)]).plan()
+b.launch(plan)
+try:
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    os._exit(7 if "launch failure" in str(error) else 8)  # the context is lost: nothing can be given back
+'''
+    cases = [({}, {}, 0), ({}, {"causal": False}, 7), ({}, {"d": 64, "TILE_KV": 32}, 7), ({}, {"group": 8, "kv_heads": 1}, 7), ({"window": 100}, {"window": 50}, 7), ({"WINDOW": True}, {"window": 50}, 7)]
+    here = str(pathlib.Path(__file__).parent)
+    running = [(case, subprocess.Popen([sys.executable, "-c", program % (here, *case[:2])], stderr=subprocess.PIPE, text=True)) for case in cases]
+    for (ours, theirs, status), process in running:
+        assert process.wait() == status, f"{ours} with a plan of {theirs}: {process.returncode} {process.stderr.read()[-500:]}"
 
 
 def bench():
@@ -317,6 +348,8 @@ def bench():
             return launch
         backends = torch.nn.attention.SDPBackend
         bytes_of_q = batch * length * kv_heads * group * d * 2
-        yield Row(f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}", bytes_of_q * (group + 2) // group, bytes_of_q, make,
-                  {"kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False), "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
-                   "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION)}, flops=flops, bar=0.0)
+        launches = {"kiln": lambda q, k, v, out, b, plan: b.launch(plan, lse=False), "torch flash (FA2)": torch_sdpa(backends.FLASH_ATTENTION),
+                    "torch cuDNN (wgmma)": torch_sdpa(backends.CUDNN_ATTENTION)}
+        for label, peer in peers.get("attn_prefill").items():
+            launches[label] = lambda q, k, v, out, b, plan, peer=peer, batch=batch, causal=causal: peer(out, q, k, v, batch, causal)
+        yield Row(f"attn_prefill bf16 HQ32 HKV8 D128 {batch} x {length} {'causal' if causal else 'full'}", bytes_of_q * (group + 2) // group, bytes_of_q, make, launches, flops=flops, bar=0.0)

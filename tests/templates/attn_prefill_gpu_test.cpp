@@ -150,8 +150,9 @@ class AttnPrefillTest : public KernelTest {
     const auto run = [&](const runtime::LoadedKernel& kernel, void* to, void* to_lse) {
       launch(kernel, to, pointer(q_device), pointer(k_device), pointer(v_device), pointer(plan_device),
              pointer(workspace), kWorkers, kHeads, kQHeads * kD, kD, kQHeads * kD, kD, kHeads * kD, kD,
-             kHeads * kD, kD, 0.0f, to_lse, kSoftCap, options.window_left, pointer(slopes_device),
-             pointer(mask_device), pointer(indptr_device));
+             kHeads * kD, kD, 0.0f, to_lse, options.soft_cap ? kSoftCap : 0.0f, options.window_left,
+             options.alibi ? pointer(slopes_device) : nullptr, options.mask ? pointer(mask_device) : nullptr,
+             options.mask ? pointer(indptr_device) : nullptr);
     };
     run(*pair.reference, pointer(o_double), pointer(lse_double));
     run(*pair.kernel, pointer(o), pointer(lse));

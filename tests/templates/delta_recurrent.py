@@ -7,7 +7,8 @@ from harness import DTYPES, Guarded, Row, expect_close, expect_refused, expect_s
 
 SANITIZE = ["delta_recurrent T=bf16 K=128 tokens=38 sequences=2 heads=2", "delta_recurrent T=bf16 K=64 V=100 GATE=head L2NORM=true tokens=61 sequences=4 heads=1 value_heads=2",
             "delta_recurrent T=f32 K=60 GATE=key GATE_INPUT=softplus BETA=value L2NORM=true tokens=19 sequences=1 heads=2",
-            "delta_recurrent T=f16 K=256 GATE=key G=f16 tokens=4 sequences=4 heads=2"]
+            "delta_recurrent T=f16 K=256 GATE=key G=f16 tokens=4 sequences=4 heads=2",
+            "delta_recurrent T=bf16 K=128 GATE=key L2NORM=true FOR=decode tokens=40 sequences=40 heads=8", "delta_recurrent T=bf16 K=128 FOR=prefill tokens=70 sequences=2 heads=2"]
 TOLERANCE = {"f32": 1e-5, "f16": 5e-4, "bf16": 2e-3}
 STATE = 1e-5  # f32, whatever T is
 LENGTHS = (0, 15, 100, 300, 1200, 1599, 1800, 2000)
@@ -112,6 +113,16 @@ def test_every_size_and_gate():
         # One token has too few outputs in bf16 for their roundings to average out: it is 32 sequences of them.
         for tokens, sequences in ((32, 32), (3, 3) if v["V"] > 32 else (30, 10), (66, 2)):
             Data(tokens, sequences, heads=1, value_heads=2, **v).expect_right()
+
+
+def test_what_FOR_picks():
+    variants = [(which, dict(dtype=t, K=K, V=V, GATE=g, L2NORM=g != "none")) for which, (K, V), t, g in
+                itertools.product(("decode", "prefill"), [(n, n) for n in (32, 60, 64, 100, 128, 256)] + [(128, 64), (64, 256)], ("f32", "bf16"), ("none", "head", "key"))]
+    for which, v in variants:
+        prefetch("delta_recurrent", FOR=which, **Data(1, 1, **v).parameters)
+    for which, v in variants:
+        for tokens, sequences in ((32, 32), (66, 2)):
+            Data(tokens, sequences, heads=1, value_heads=2, **v).expect_right(FOR=which)
 
 
 def test_variable_lengths():
@@ -301,18 +312,18 @@ def test_refusals():
         expect_refused(lambda: kernel("delta_recurrent", T="bf16", **wrong), words)
 
 
-WAYS = (dict(LANES=4), dict(LANES=4, COLS=2), dict(COLS=2), dict(COLS=2, WARPS=8), dict(WARPS=2))
 FLA = {"none": "delta", "head": "gated_delta", "key": "kda"}
 
 
 def bench():
     """Decode (one token each, the state in place), short and long prefill. H: heads of q and k, HV: of v and of the states."""
-    decode = [(b, 1, h, hv, gate) for gate in FLA for h, hv in ((32, 32), (16, 32)) for b in (1, 8, 32, 128) if h == hv or gate != "none"]
+    decode = [(b, 1, h, hv, gate) for gate in FLA for h, hv in ((32, 32), (16, 32)) for b in (1, 4, 8, 32, 128) if h == hv or gate != "none"]
     prefill = [(4, 2048, 16, 16, gate) for gate in FLA] + [(8, 64, 32, 32, gate) for gate in FLA] + [(1, 4096, 16, 16, gate) for gate in FLA] + [(8, 4096, 32, 32, "head")]
     for b, t, h, hv, gate in decode + prefill:
         K = V = 128
         norm = gate != "none"
-        run = kernel("delta_recurrent", T="bf16", K=K, GATE=gate, L2NORM=norm)
+        ways = {"kiln": "decode" if t == 1 else "any" if t < 256 else "prefill"}  # FOR; beside it what an engine gets that says nothing
+        ways.update({"kiln FOR=any": "any"} if ways["kiln"] != "any" else {"kiln FOR=decode": "decode"})
 
         def make(b=b, t=t, h=h, hv=hv, gate=gate):
             data = Data(b * t, b, K, heads=h, value_heads=hv, GATE=gate, L2NORM=norm)
@@ -321,10 +332,7 @@ def bench():
 
         def ours(run, b, t, h, hv):
             return lambda o, q, k, v, beta, g, s: run(o, q, k, v, beta, b * t, b, h, hv, h * K, h * K, hv * V, hv * V, 0.0, g, s, s)
-        launches = {"kiln": ours(run, b, t, h, hv)}
-        for label, other in ((f"kiln {' '.join(f'{n}={v}' for n, v in o.items())}", o) for o in WAYS if gate != "key" or o.get("LANES") != 4):
-            if h == hv and gate != "head":  # candidates of tune, beside the default
-                launches[label] = ours(kernel("delta_recurrent", T="bf16", K=K, GATE=gate, L2NORM=norm, **other), b, t, h, hv)
+        launches = {label: ours(kernel("delta_recurrent", T="bf16", K=K, GATE=gate, L2NORM=norm, FOR=way), b, t, h, hv) for label, way in ways.items()}
         for kind in ("recurrent", "chunk"):
             if t > 1 or kind == "recurrent":
                 for label, peer in peers.get(f"fla_{FLA[gate]}_{kind}").items():
@@ -332,5 +340,5 @@ def bench():
         states = b * hv * K * V * 4
         gates = b * t * hv * ({"none": 0, "head": 4, "key": 4 * K}[gate] + 2)
         bar = 0.85 if t == 1 and b >= 32 else 0
-        yield Row(f"delta_recurrent {FLA[gate]} B{b} T{t} H{h}" + (f" HV{hv}" if hv != h else ""), b * t * (2 * h * K + hv * V) * 2 + gates + states, b * t * hv * V * 2 + states, make, launches,
+        yield Row(f"delta_recurrent {FLA[gate]} B{b} T{t} H{h}" + (f" HV{hv}" if hv != h else "") + f" {ways['kiln']}", b * t * (2 * h * K + hv * V) * 2 + gates + states, b * t * hv * V * 2 + states, make, launches,
                   flops=(7 if norm else 6) * b * t * hv * K * V, bar=bar, bar_us=600.0 if (b, t, gate) == (4, 2048, "none") else 0.0)

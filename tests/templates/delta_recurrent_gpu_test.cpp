@@ -2,6 +2,7 @@
 // the manifest's, written once more from the papers' recurrence, so that a misreading that kernel and
 // reference share is found.
 #include <algorithm>
+#include <utility>
 
 #include "templates/kernel_fixture.hpp"
 
@@ -173,11 +174,10 @@ TEST_F(DeltaRecurrentTest, AgreesWithTheCpuForEveryGateAndBeta) {
 }
 
 TEST_F(DeltaRecurrentTest, AgreesWithTheCpuForEverySize) {
-  for (const int k : {4, 32, 60, 100, 128, 256}) {
-    for (const int v : {4, 32, 60, 100, 128}) {
-      check({k, v, "none", "log_decay", "head", "plain", false});
-      check({k, v, "key", "log_decay", "head", "plain", true});
-    }
+  const std::pair<int, int> sizes[] = {{4, 4}, {32, 60}, {60, 100}, {100, 32}, {128, 128}, {256, 128}};
+  for (const auto& [k, v] : sizes) {
+    check({k, v, "none", "log_decay", "head", "plain", false});
+    check({k, v, "key", "log_decay", "head", "plain", true});
   }
 }
 

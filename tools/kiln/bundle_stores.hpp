@@ -29,12 +29,17 @@ class BundleStores {
   /// Nothing when none has.
   std::optional<bundle::Entry> read(const Key& key);
 
+  /// The same as the stores have it, with its times.
+  std::optional<cache::Record> record(const Key& key);
+
   const runtime::Places& places() const noexcept { return places_; }
   std::uint64_t other_version() const noexcept { return other_version_; }
   /// Entries whose heads are damaged, met by `keys`.
   const std::vector<std::string>& damaged() const noexcept { return damaged_; }
 
  private:
+  std::optional<cache::Record> record_in(cache::Store& store, const Key& key) const;
+
   runtime::Places places_;
   std::vector<std::shared_ptr<cache::Store>> stores_;  // in the order in which the path asks them
   std::uint64_t other_version_ = 0;

@@ -28,6 +28,7 @@ void add_audit(CLI::App& app, Context& context);
 void add_gc(CLI::App& app, Context& context);
 void add_clear(CLI::App& app, Context& context);
 void add_bundle(CLI::App& app, Context& context);
+void add_remote(CLI::App& app, Context& context);
 void add_doctor(CLI::App& app, Context& context);
 void add_completion(CLI::App& app, Context& context);
 void add_man(CLI::App& app, Context& context);

@@ -16,7 +16,15 @@ class App;
 namespace kiln::cli {
 
 /// Exit codes of DESIGN 8.
-enum Exit : int { kDone = 0, kFailed = 1, kUsage = 2, kPartly = 3, kDamaged = 4, kInterrupted = 130 };
+enum Exit : int {
+  kDone = 0,
+  kFailed = 1,
+  kUsage = 2,
+  kPartly = 3,
+  kDamaged = 4,
+  kRemoteDown = 5,
+  kInterrupted = 130
+};
 
 class Context {
  public:

@@ -54,7 +54,8 @@ void print_settings(const runtime::Config& config, bool all) {
     if (first) print("\n"), print_heading("Configuration");
     first = false;
     print_definition(
-        s.name, (s.value.empty() ? "not set" : s.value) + (s.origin == "default" ? "" : ", from " + s.origin),
+        s.name,
+        (s.value.empty() ? "not set" : shown_value(s)) + (s.origin == "default" ? "" : ", from " + s.origin),
         21);
   }
 }
@@ -86,6 +87,7 @@ int examine(Context& context, bool verbose) {
     guarded("machine", findings, [&] { probe_machine(context, findings); });
     guarded("templates", findings, [&] { probe_templates(context, findings); });
     guarded("cache", findings, [&] { probe_cache(context, findings); });
+    guarded("remote", findings, [&] { probe_remote(context, findings); });
   } else {  // what needs none
     guarded("driver", findings, [&] { probe_driver(std::nullopt, findings); });
   }
@@ -101,7 +103,8 @@ int examine(Context& context, bool verbose) {
              {"warnings", warnings},       {"findings", Json::array()}, {"settings", Json::array()}};
     for (const Finding& f : findings) out["findings"].push_back(json_of(f));
     for (const runtime::Setting& s : config ? config->settings() : std::vector<runtime::Setting>()) {
-      out["settings"].push_back({{"name", s.name}, {"value", s.value}, {"origin", s.origin}, {"doc", s.doc}});
+      out["settings"].push_back(
+          {{"name", s.name}, {"value", shown_value(s)}, {"origin", s.origin}, {"doc", s.doc}});
     }
     print_json(out);
   } else {

@@ -31,6 +31,11 @@ bool anything_cached(const runtime::Config& config) noexcept;
 /// Cores, memory, how many compiles at once; settings that nobody knows.
 void probe_machine(Context& context, Findings& out);
 
+/// The fleet's tier, if one is configured.
+void probe_remote(Context& context, Findings& out);
+/// Without passwords.
+std::string shown_value(const runtime::Setting& setting);
+
 /// Two processes at the gate of a store that is made in `directory`: a put waits for the other's lock, and
 /// gets it when the other is killed.
 void probe_gate(const std::string& directory, Findings& out);

@@ -58,6 +58,17 @@ void print_lifetime(const std::string& heading, const Json& lifetime) {
                        " of compile time, by records that were there and by others' compiles",
                    kIndent);
   print_definition("waits", counted(number("waits"), "kernel") + " made by another asker meanwhile", kIndent);
+  const auto any = [&](const char* group) {
+    const Json& counts = lifetime.at(group);
+    return std::any_of(counts.begin(), counts.end(), [](const Json& count) { return count != 0; });
+  };
+  if (any("remote_misses") || any("remote_rejected") || any("remote_puts") || any("remote")) {
+    print_definition("tier misses", group_text(lifetime.at("remote_misses")), kIndent);
+    if (any("remote_rejected"))
+      print_definition("tier rejected", group_text(lifetime.at("remote_rejected")), kIndent);
+    print_definition("tier puts", group_text(lifetime.at("remote_puts")), kIndent);
+    print_definition("tier leases", group_text(lifetime.at("remote")), kIndent);
+  }
   print_definition("evictions", counted(number("evictions"), "entry", "entries") + " made room for others",
                    kIndent);
 }

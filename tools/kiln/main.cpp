@@ -109,13 +109,14 @@ void add_commands(CLI::App& app, Context& context) {
   add_gc(app, context);
   add_clear(app, context);
   add_bundle(app, context);
+  add_remote(app, context);
   add_doctor(app, context);
   add_completion(app, context);
   add_man(app, context);
   constexpr std::pair<const char*, std::string_view> groups[] = {
       {"Compile", "templates import lint compile run tune prewarm"},
       {"Inspect", "ls show why diff stats top report"},
-      {"Maintain and ship", "verify audit gc clear bundle"},
+      {"Maintain and ship", "verify audit gc clear bundle remote"},
       {"This machine", "doctor completion man"}};
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
     for (const auto& [group, names] : groups)
@@ -146,7 +147,8 @@ int run(int argc, char** argv) {
   context.add_common_flags(app);
   add_commands(app, context);
   app.footer(
-      "Exit status: 0 done, 1 failed, 2 usage, 3 partly done or not covered, 4 damage found.\n"
+      "Exit status: 0 done, 1 failed, 2 usage, 3 partly done or not covered, 4 damage found,\n"
+      "5 remote down under --strict.\n"
       "'kiln help COMMAND' explains a command; 'kiln doctor' checks this machine.");
   std::vector<std::string> arguments = arguments_of(describe(app), argc, argv);
   if (!arguments.empty() && arguments.front() == kCompleteCommand)

@@ -15,6 +15,8 @@
 #include "prewarm_report.hpp"
 #include "prewarm_run.hpp"
 #include "prewarm_trace.hpp"
+#include "remote_missed.hpp"
+#include "remote_transfer.hpp"
 #include "runtime/places.hpp"
 #include "store_view.hpp"
 #include "tuned_device.hpp"
@@ -28,7 +30,7 @@ struct Arguments {
   std::vector<std::string> plans;
   std::string layer, memory, trace, device;
   int jobs = 0;
-  bool keep_going = false, check = false, strict = false;
+  bool keep_going = false, check = false, strict = false, remote = false, missed = false;
 };
 
 constexpr const char* kHelp =
@@ -44,10 +46,13 @@ constexpr const char* kHelp =
     "layer\n"
     "gets the choices that were used. A record's rows say what was tuned where they were recorded: that\n"
     "becomes a choice for the device where there is none (in a layer in any case).\n"
+    "--remote also writes what the plan asks for to the fleet's tier (KILN_REMOTE, signed with\n"
+    "KILN_REMOTE_SIGN), wherever it came from; --missed adds what nodes asked the tier for in vain. With\n"
+    "--check it says what the tier covers.\n"
     "'kiln report' draws the last run that compiled something.\n"
     "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
     "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
-    "--keep-going or not covered, 130 interrupted.";
+    "--keep-going, not covered or not in the tier, 5 the tier is down (with --strict), 130 interrupted.";
 
 int exit_of(const PrewarmResult& result) {
   if (result.interrupted) return kInterrupted;
@@ -110,12 +115,55 @@ bool wrote_trace(const std::string& path, const NotedRun& run) {
   }
 }
 
+/// Whatever served it: the tier is to have all of it.
+Pushed push_results(runtime::Pipeline& pipeline, const PrewarmResult& result, bool quiet) {
+  std::vector<Key> keys;
+  for (const TaskResult& task : result.tasks)
+    if (task.state == TaskResult::State::done && task.unpublishable.empty()) keys.push_back(task.key);
+  std::vector<std::shared_ptr<cache::Store>> stores = pipeline.layers();
+  stores.push_back(pipeline.store());
+  Pushed out = push_entries(
+      *pipeline.tier(), keys,
+      [&](const Key& key) -> std::optional<cache::Record> {
+        for (const auto& store : stores)
+          if (auto record = store->peek(key, base::Deadline::after(std::chrono::seconds(10)))) return record;
+        return std::nullopt;
+      },
+      quiet);
+  if (!out.fault.empty()) base::warn("the fleet's tier: " + out.fault);
+  return out;
+}
+
+int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
+  const auto tier = configured_tier(context);
+  std::vector<std::pair<Key, std::string>> texts;
+  for (const PlannedTask& task : plan.tasks) {
+    const auto made = context.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
+    texts.emplace_back(made.key, made.text);
+  }
+  std::string fault;
+  const std::vector<bool> covered = covered_by(*tier, texts, fault);
+  if (!fault.empty()) base::warn("the fleet's tier at " + tier->url().safe() + ": " + fault);
+  const int status = report_coverage(context, plan, covered);
+  return fault.empty() ? status : remote_down(strict, kPartly);
+}
+
 int prewarm(Context& context, const Arguments& arguments) {
   if (!arguments.trace.empty()) check_trace_file(arguments.trace);
+  if (arguments.strict && arguments.check && !arguments.remote)
+    throw Error(Errc::invalid_argument,
+                "--strict excludes --check, but for that of the fleet's tier (--remote)");
   context.jobs = arguments.jobs;
   context.compile_memory = arguments.memory;
-  context.template_path = template_path_of(arguments.plans, context.template_path);
+  std::vector<std::string> plans = arguments.plans;
+  context.template_path = template_path_of(plans, context.template_path);
   runtime::Service& service = context.service();
+  std::optional<MissedRows> missed;
+  if (arguments.remote && !arguments.check) writable_tier(context);  // said before hours of work
+  if (arguments.missed) {
+    missed.emplace(context, *configured_tier(context));
+    if (missed->found() || plans.empty()) plans.push_back(missed->file());
+  }
   std::optional<LayerUnderWork> layer;
   if (arguments.layer.empty() && arguments.check) {
     service.pipeline().use_places(view_places(service.config()).places);  // a check creates nothing
@@ -128,12 +176,13 @@ int prewarm(Context& context, const Arguments& arguments) {
   }
   // What this machine has must not matter for a layer that is made here, unless it was asked for.
   if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
-  const PrewarmPlan plan = make_plan(context, arguments.plans, context.target_archs(),
+  const PrewarmPlan plan = make_plan(context, plans, context.target_archs(),
                                      {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
   if (plan.without_device > 0 && layer)
     base::warn(counted(plan.without_device, "row was", "rows were") +
                " tuned where recorded; without --device NAME the layer gets the kernels and no choices");
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
+  if (arguments.check && arguments.remote) return check_tier(context, plan, arguments.strict);
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
@@ -149,9 +198,15 @@ int prewarm(Context& context, const Arguments& arguments) {
   else if (store.writable())
     write_note(store.directory(), run);
   const bool traced = wrote_trace(arguments.trace, run);
-  report_prewarm(context, plan, result, store.directory());
+  std::optional<Pushed> pushed;
+  if (arguments.remote) pushed = push_results(service.pipeline(), result, context.json);
+  if (missed && pushed && pushed->complete()) missed->forget();
+  report_prewarm(context, plan, result, store.directory(), pushed);
   const int status = exit_of(result);
-  return status == kDone && !traced ? kFailed : status;
+  if (status != kDone) return status;
+  if (pushed && pushed->down) return remote_down(arguments.strict, kPartly);
+  if (pushed && !pushed->complete()) return kPartly;
+  return traced ? kDone : kFailed;
 }
 
 }  // namespace
@@ -173,8 +228,13 @@ void add_prewarm(CLI::App& app, Context& context) {
   sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
   CLI::Option* check = sub->add_flag("--check", arguments->check,
                                      "Compile nothing; list what is not in the cache (exit status 3)");
-  sub->add_flag("--strict", arguments->strict,
-                "A kernel that breaks [limits], or that ptxas warns of, is a failure")
+  sub->add_flag(
+      "--strict", arguments->strict,
+      "A kernel that breaks [limits], or that ptxas warns of, is a failure; so is a tier that is down");
+  CLI::Option* remote = sub->add_flag("--remote", arguments->remote,
+                                      "Also fill the fleet's tier; with --check: what that covers");
+  sub->add_flag("--missed", arguments->missed, "Also what nodes asked the tier for in vain")
+      ->needs(remote)
       ->excludes(check);
   not_empty(sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache"))
       ->type_name("DIR");

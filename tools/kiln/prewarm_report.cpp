@@ -111,22 +111,22 @@ Json first_error(const PrewarmResult& result) {
 }  // namespace
 
 void report_prewarm(const Context& context, const PrewarmPlan& plan, const PrewarmResult& result,
-                    const std::string& directory) {
+                    const std::string& directory, const std::optional<Pushed>& pushed) {
   std::uint64_t bytes = 0;
   for (const TaskResult& t : result.tasks) bytes += t.cubin_bytes;
   const std::size_t compiled = result.count(Outcome::compiled), waited = result.count(Outcome::waited);
-  const std::size_t ready = result.succeeded() - compiled - waited, rest = result.count(State::not_started);
+  const std::size_t fetched = result.count(Outcome::remote);
+  const std::size_t ready = result.succeeded() - compiled - waited - fetched,
+                    rest = result.count(State::not_started);
   if (context.json) {
-    Json out{{"schema", context.schema()}, {"directory", directory},
-             {"total", plan.tasks.size()}, {"from_disk", ready},
-             {"compiled", compiled},       {"waited", waited},
-             {"failed", result.failed()},  {"not_started", rest},
-             {"skipped", plan.skipped},    {"uncached", result.uncached},
-             {"cubin_bytes", bytes},       {"jobs", result.jobs},
-             {"wall_ms", result.wall_ms},  {"interrupted", result.interrupted},
-             {"repeats", plan.repeats},    {"ignored", plan.ignored},
-             {"entries", Json::array()}};
+    Json out{{"schema", context.schema()}, {"directory", directory},      {"total", plan.tasks.size()},
+             {"from_disk", ready},         {"compiled", compiled},        {"waited", waited},
+             {"from_remote", fetched},     {"failed", result.failed()},   {"not_started", rest},
+             {"skipped", plan.skipped},    {"uncached", result.uncached}, {"cubin_bytes", bytes},
+             {"jobs", result.jobs},        {"wall_ms", result.wall_ms},   {"interrupted", result.interrupted},
+             {"repeats", plan.repeats},    {"ignored", plan.ignored},     {"entries", Json::array()}};
     out["cpu_ms"] = result.cpu_ms ? Json(*result.cpu_ms) : Json(nullptr);
+    if (pushed) out["remote"] = json_of(*pushed);
     out["slowest"] = slowest_json(plan, result);
     for (std::size_t i = 0; i < plan.tasks.size(); ++i)
       out["entries"].push_back(task_json(plan.tasks[i], result.tasks[i]));
@@ -141,6 +141,7 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   std::string line = std::to_string(result.succeeded()) + " of " +
                      counted(plan.tasks.size(), "specialisation") + ": " + std::to_string(ready) +
                      " from disk, " + std::to_string(compiled) + " compiled";
+  if (fetched) line += ", " + std::to_string(fetched) + " from the fleet's tier";
   if (waited) line += ", " + std::to_string(waited) + " by another process";
   if (result.failed())
     line += ", " + paint(std::to_string(result.failed()) + " failed", Style::red, terminal);
@@ -157,6 +158,7 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
     }
   }
   print(line + '\n');
+  if (pushed) print(text_of(*pushed) + '\n');
   report_failures(result);
 }
 

@@ -5,11 +5,12 @@
 #include <vector>
 
 #include "prewarm_run.hpp"
+#include "remote_transfer.hpp"
 
 namespace kiln::cli {
 
 void report_prewarm(const Context& context, const PrewarmPlan& plan, const PrewarmResult& result,
-                    const std::string& directory);
+                    const std::string& directory, const std::optional<Pushed>& pushed);
 /// Returns the exit code: kPartly when something is not covered.
 int report_coverage(const Context& context, const PrewarmPlan& plan, const std::vector<bool>& covered);
 

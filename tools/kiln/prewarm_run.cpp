@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <random>
 
 #include "errors.hpp"
 #include "interrupt.hpp"
@@ -113,6 +114,11 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
       said = true;
       shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
     });
+    // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
+    const std::size_t first =
+        pipeline.config().has_remote() && pipeline.config().remote_writes() && !plan.tasks.empty()
+            ? std::random_device{}() % plan.tasks.size()
+            : 0;
     std::atomic<std::size_t> next{0};
     std::atomic<bool> stop{false};
     std::atomic<int> lanes{0};
@@ -120,8 +126,9 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
       const int lane = lanes++;
       for (;;) {
         if (stop || PoliteInterrupt::requested()) return;
-        const std::size_t i = next++;
-        if (i >= plan.tasks.size()) return;
+        const std::size_t at = next++;
+        if (at >= plan.tasks.size()) return;
+        const std::size_t i = (first + at) % plan.tasks.size();
         const PlannedTask& task = plan.tasks[i];
         progress.started(task.label);
         result.tasks[i].lane = lane;

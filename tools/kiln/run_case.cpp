@@ -1,7 +1,5 @@
 #include "run_case.hpp"
 
-#include <charconv>
-#include <cstdio>
 #include <utility>
 
 #include "base/text.hpp"
@@ -11,12 +9,6 @@
 namespace kiln::cli {
 
 using Kind = source::ArgumentType::Kind;
-
-namespace {
-
-bool is_float(Kind kind) { return kind == Kind::f32 || kind == Kind::f64; }
-
-}  // namespace
 
 RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
                  const source::Resolved& resolved, const GivenArguments& given,
@@ -205,7 +197,7 @@ void RunCase::launch(const runtime::LoadedKernel& kernel,
     const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
     if (arguments[i].type.kind == Kind::pointer)
       list.pointer(addresses[i]);
-    else if (is_float(arguments[i].type.kind))
+    else if (arguments[i].type.is_float())
       list.number(floats_[i]);
     else
       list.integer(slots_[slot]);

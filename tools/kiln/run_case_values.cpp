@@ -13,8 +13,6 @@ using Kind = source::ArgumentType::Kind;
 
 namespace {
 
-bool is_float(Kind kind) { return kind == Kind::f32 || kind == Kind::f64; }
-
 template <class T>
 T parse_number(const std::string& name, const std::string& text) {
   T value{};
@@ -69,11 +67,11 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
       }
       if (a.type.kind == Kind::pointer) {
         set_integer(slot, 0);  // until there is a buffer; only `require` and `align` read it
-      } else if (is_float(a.type.kind)) {
+      } else if (a.type.is_float()) {
         const auto found = given.find(a.name);
         floats_[i] =
             found != given.end() ? parse_number<double>(a.name, found->second) : a.float_value.value_or(0);
-        set_integer(slot, 0);
+        set_integer(slot, source::away_from_zero(floats_[i]));
       } else {
         resolve_integer(a.name, slot, a.value, given);
       }
@@ -113,8 +111,7 @@ std::vector<Parameter> RunCase::values() const {
     char number[32];
     std::snprintf(number, sizeof number, "%g", floats_[i]);
     const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
-    out.push_back(
-        {arguments[i].name, is_float(arguments[i].type.kind) ? number : std::to_string(slots_[slot])});
+    out.push_back({arguments[i].name, arguments[i].type.is_float() ? number : std::to_string(slots_[slot])});
   }
   for (const auto* values : {&manifest().runtime, &manifest().run_values}) {
     for (const source::RuntimeValueSpec& value : *values)

@@ -1,5 +1,6 @@
 #include "run_plan.hpp"
 
+#include "attention/layout.hpp"
 #include "fill_values.hpp"
 #include "kiln/error.hpp"
 #include "runtime/attention_plan.hpp"
@@ -7,7 +8,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::int64_t kMost = 0x7fffffff;
+using attention::kMost;
 
 /// A value of [plan.run] by name, or `fallback` where the manifest leaves it out.
 std::int64_t run_value(const source::Manifest& manifest, std::span<const std::int64_t> slots,
@@ -57,7 +58,8 @@ std::vector<std::int32_t> indptr_of(const std::vector<std::int64_t>& lengths) {
 RunPlan::RunPlan(const source::Manifest& manifest, std::span<const std::int64_t> slots, std::uint64_t seed)
     : manifest_(manifest),
       slots_(slots),
-      page_size_((limits_of(manifest, slots), manifest.plan->of("page_size").evaluate(slots))) {
+      limits_(limits_of(manifest, slots)),
+      page_size_(manifest.plan->of("page_size").evaluate(slots)) {
   draw_lengths(seed);
   place_kv();
 }
@@ -95,13 +97,14 @@ void RunPlan::place_kv() {
 }
 
 std::uint64_t RunPlan::words(const source::Manifest& manifest, std::span<const std::int64_t> slots) {
-  const attention::Limits limits = limits_of(manifest, slots);
-  return static_cast<std::uint64_t>(attention::plan_words(runtime::attention_shape(manifest, slots), limits));
+  return static_cast<std::uint64_t>(
+      attention::plan_words(runtime::attention_shape(manifest, slots), limits_of(manifest, slots)));
 }
 
 std::vector<std::int32_t> RunPlan::make() const {
-  std::vector<std::int32_t> out(words(manifest_, slots_));
-  attention::plan(runtime::attention_shape(manifest_, slots_), limits_of(manifest_, slots_),
+  const attention::KernelShape shape = runtime::attention_shape(manifest_, slots_);
+  std::vector<std::int32_t> out(static_cast<std::size_t>(attention::plan_words(shape, limits_)));
+  attention::plan(shape, limits_,
                   {.requests = static_cast<std::int64_t>(qo_len_.size()),
                    .qo_indptr = qo_indptr_.data(),
                    .kv_indptr = kv_indptr_.data(),

@@ -33,6 +33,7 @@ class RunPlan {
 
   const source::Manifest& manifest_;
   const std::span<const std::int64_t> slots_;
+  const attention::Limits limits_;
   const std::int64_t page_size_;
   std::vector<std::int64_t> qo_len_, kv_len_;
   std::vector<std::int32_t> qo_indptr_, kv_indptr_, last_page_len_;

@@ -40,6 +40,21 @@ constexpr Metric kMetrics[] = {
      "Compiles without the host's lock because two holders had ended without a record."},
     {"", "flight_timeouts", "kiln_flight_timeouts_total", nullptr,
      "Compiles without the host's lock because its holder passed the deadline."},
+    {"remote_misses", nullptr, "kiln_remote_misses_total", "reason",
+     "Kernels that the fleet's tier was asked for and did not serve, by why not."},
+    {"remote_rejected", nullptr, "kiln_remote_rejected_total", "reason",
+     "Entries of the fleet's tier that were not believed."},
+    {"remote_puts", nullptr, "kiln_remote_puts_total", "result", "Entries handed to the fleet's tier."},
+    {"remote", "leases", "kiln_remote_leases_total", nullptr, "Compiles for the whole fleet."},
+    {"remote", "waits", "kiln_remote_waits_total", nullptr, "Kernels that another node was compiling."},
+    {"remote", "takeovers", "kiln_remote_takeovers_total", nullptr,
+     "Of them: compiled here, as that node was gone."},
+    {"remote", "wait_timeouts", "kiln_remote_wait_timeouts_total", nullptr,
+     "Of them: compiled here, as it took too long."},
+    {"remote", "leases_lost", "kiln_remote_leases_lost_total", nullptr,
+     "Leases that ended before their compile."},
+    {"remote", "reported", "kiln_remote_reported_total", nullptr,
+     "Missed kernels that the tier's prewarm job was told of."},
     {"", "fallbacks", "kiln_fallbacks_total", nullptr, "Kernels whose fallback was returned first."},
     {"", "adopted", "kiln_fallbacks_adopted_total", nullptr, "Of them: replaced since."},
 };
@@ -76,17 +91,22 @@ void add_store(Exposition& out, const StatsReport& report) {
 }
 
 void add_activity(Exposition& out, const cache::Activity& now) {
-  std::uint64_t compiling = 0, left_behind = 0, flights = 0, turns = 0;
+  std::uint64_t compiling = 0, left_behind = 0, flights = 0, turns = 0, fleet = 0;
   for (const auto& compile : now.compiling) ++(compile.held ? compiling : left_behind);
-  for (const auto& waiter : now.waiting) ++(waiter.wait_for == cache::WaitFor::flight ? flights : turns);
+  for (const auto& waiter : now.waiting)
+    ++(waiter.wait_for == cache::WaitFor::flight ? flights
+       : waiter.wait_for == cache::WaitFor::turn ? turns
+                                                 : fleet);
   out.metric("kiln_compiling", Type::gauge,
              "Compiles under way on this host; those that wait for a turn count.");
   out.sample({}, compiling);
   out.metric("kiln_compiles_left_behind", Type::gauge, "Compiles whose process was killed.");
   out.sample({}, left_behind);
-  out.metric("kiln_waiting", Type::gauge, "Who waits: for another's compile, or for a turn to compile.");
+  out.metric("kiln_waiting", Type::gauge,
+             "Who waits: for another's compile, for a turn to compile, for another node's.");
   out.sample({{"for", "flight"}}, flights);
   out.sample({{"for", "turn"}}, turns);
+  out.sample({{"for", "fleet"}}, fleet);
   out.metric("kiln_compile_slots_used", Type::gauge, "Compile slots of this host that are in use.");
   out.sample({}, static_cast<std::uint64_t>(now.slots.size()));
 }

@@ -100,7 +100,11 @@ class Rows {
       --unmatched;
       return rows_.push_back(row_of(State::queued, waiter, look));
     }
-    TopRow row = row_of(State::waiting, waiter, look);
+    const bool fleet = waiter.wait_for == cache::WaitFor::remote;
+    if (fleet)  // it holds the key's lock meanwhile
+      std::erase_if(activity_.unnamed,
+                    [at = cache::flight_offset(waiter.key)](const auto& held) { return held.offset == at; });
+    TopRow row = row_of(fleet ? State::fleet : State::waiting, waiter, look);
     if (row.subject.empty())
       row.subject = subjects_.contains(waiter.key) ? subjects_[waiter.key] : "key " + row.key;
     rows_.push_back(std::move(row));
@@ -141,8 +145,8 @@ class Rows {
 }  // namespace
 
 std::string_view name_of(State state) noexcept {
-  static constexpr std::string_view names[] = {"compiling",   "queued",  "waiting", "stopped",
-                                               "left_behind", "holding", "writing"};
+  static constexpr std::string_view names[] = {"compiling", "queued",      "waiting", "fleet",
+                                               "stopped",   "left_behind", "holding", "writing"};
   return names[static_cast<int>(state)];
 }
 

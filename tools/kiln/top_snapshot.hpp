@@ -16,6 +16,7 @@ struct TopRow {
     compiling,
     queued,       ///< on the board, and still waits for its turn
     waiting,      ///< for another process's compile of the same key
+    fleet,        ///< for another node's compile of the same key
     stopped,      ///< compiling, by a process that is stopped (SIGSTOP, a debugger)
     left_behind,  ///< its process was killed
     holding,      ///< a key's lock, and says nothing on the board

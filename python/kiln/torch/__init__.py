@@ -8,6 +8,7 @@ Operators are registered when this module is imported and stay as long as the pr
 that is not there when one runs is made as the service's mode allows (KILN_MODE, kiln.torch.set_mode, KILN_TORCH_MODES).
 """
 
+from ._attention import attn_decode_paged, attn_prefill
 from ._modes import seal, service, set_mode, use_service
 from ._operators import (
     act_and_mul,
@@ -27,12 +28,13 @@ from ._operators import (
     softmax,
     topk_gate,
 )
+from ._plans import PagedDecode, RaggedPrefill
 from ._recurrent import attn_merge, delta_recurrent, rwkv7_kprep, rwkv7_out, rwkv7_shift_mix, wkv7_recurrent
 from ._registry import Template, operator, specialize
 
 __all__ = [
-    "Template", "act_and_mul", "act_and_mul_group_fp8", "amax", "append_paged_kv", "append_paged_kv_by_table", "attn_merge", "delta_recurrent",
-    "fp8_quant", "fp8_quant_group", "fp8_quant_tensor", "fp8_quant_token", "fused_add_rms_norm", "moe_align", "operator", "rms_norm", "rope", "rope_",
-    "rwkv7_kprep", "rwkv7_out", "rwkv7_shift_mix", "seal", "service", "set_mode", "softmax", "specialize", "topk_gate", "use_service",
-    "wkv7_recurrent",
+    "PagedDecode", "RaggedPrefill", "Template", "act_and_mul", "act_and_mul_group_fp8", "amax", "append_paged_kv", "append_paged_kv_by_table",
+    "attn_decode_paged", "attn_merge", "attn_prefill", "delta_recurrent", "fp8_quant", "fp8_quant_group", "fp8_quant_tensor", "fp8_quant_token",
+    "fused_add_rms_norm", "moe_align", "operator", "rms_norm", "rope", "rope_", "rwkv7_kprep", "rwkv7_out", "rwkv7_shift_mix", "seal", "service",
+    "set_mode", "softmax", "specialize", "topk_gate", "use_service", "wkv7_recurrent",
 ]

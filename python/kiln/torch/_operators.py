@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ._registry import operator
-from ._shapes import empty, heads_of, like, of_shape, of_type, refuse, rows_in_place, rows_of, same_type
+from ._shapes import dense, empty, heads_of, like, of_dims, of_type, one_scale, refuse, rows_in_place, rows_of, same_type, stride_of_scales
 
 E4M3 = torch.float8_e4m3fn
 
@@ -20,10 +20,11 @@ def _norm(launch, x, residual, weight, eps, gemma, out_dtype, scale):
     dtype, width = x.dtype, weight.shape[0]  # each look at a tensor costs: about 0.1 us
     if x.shape[-1] != width:
         refuse(f"x has rows of {x.shape[-1]} elements, weight has {width}")
-    if weight.dtype != dtype:
+    if weight.dtype != dtype or not weight.is_contiguous():
         same_type(x, weight=weight)
+        dense(weight, "weight", width)
     if scale is not None:
-        of_type(torch.float32, scale=scale)
+        one_scale(scale)
     matrix, rows, stride = rows_of(x)
     out = like(x, out_dtype)
     if residual is None:
@@ -62,7 +63,8 @@ def act_and_mul(launch, x: Tensor, act: str = "silu", order: str = "gate_first",
                 round_gate: bool = False, out_dtype: torch.dtype | None = None, scale: Tensor | None = None) -> Tensor:
     """act(gate) * up of each row, where x has both: silu, gelu, gelu_tanh or swigluoai (alpha, limit). out_dtype float8_e4m3fn divides by `scale`."""
     width, (matrix, rows, stride) = _half(x), rows_of(x)
-    of_type(torch.float32, scale=scale)
+    if scale is not None:
+        one_scale(scale)
     out = empty(x, *x.shape[:-1], width, dtype=out_dtype or x.dtype)
     launch((x.dtype, width, act, out.dtype, round_gate, order), out, matrix, rows, stride, width, alpha, limit, scale)
     return out
@@ -90,7 +92,7 @@ def softmax(launch, x: Tensor, temperature: float = 1.0, log: bool = False, out_
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     if temperatures is not None:
         of_type(torch.float32, temperatures=temperatures)
-        of_shape(temperatures, "temperatures", rows)
+        dense(temperatures, "temperatures", rows)
     out = like(x, out_dtype)
     launch((x.dtype, 0 if any_width else width, log, out.dtype), out, matrix, rows, stride, width, temperature, temperatures, width)
     return out
@@ -101,8 +103,9 @@ def softmax(launch, x: Tensor, temperature: float = 1.0, log: bool = False, out_
 
 def _rotate(launch, q, k, q_out, k_out, positions, cos_sin, interleaved, rotary_dim, theta, rope_scale, llama31):
     tokens, q_heads, size = q.shape
-    if k.shape[0] != tokens or k.shape[2] != size or positions.dim() != 1 or positions.shape[0] != tokens:
-        refuse(f"q is {list(q.shape)}, k {list(k.shape)}, positions {list(positions.shape)}: expected [tokens, heads, D] twice and [tokens]")
+    if k.shape[0] != tokens or k.shape[2] != size:
+        refuse(f"k is {list(k.shape)}, expected [{tokens}, heads, {size}] like q")
+    dense(positions, "positions", tokens)
     same_type(q, k=k)
     angles = "table" if cos_sin is not None else "theta" if llama31 is None else "llama31"
     rotary = rotary_dim if rotary_dim > 0 else cos_sin.shape[1] if cos_sin is not None else size
@@ -141,20 +144,9 @@ def _caches(k_cache, v_cache, k, v):
     if k_cache.dim() != 4 or k_cache.shape != v_cache.shape or k_cache.stride() != v_cache.stride() or k_cache.stride(3) != 1:
         refuse(f"k_cache is {list(k_cache.shape)}, v_cache {list(v_cache.shape)}: expected [pages, page_size, heads, D] twice, with the same strides")
     if k.shape != v.shape or k.shape[1:] != k_cache.shape[2:]:
-        refuse(f"k is {list(k.shape)}, v {list(v.shape)}: expected [tokens, {k_cache.shape[2]}, {k_cache.shape[3]}] twice")
+        refuse(f"k is {list(k.shape)}, v is {list(v.shape)}: expected [tokens, {k_cache.shape[2]}, {k_cache.shape[3]}] twice")
     same_type(k, v=v)
     same_type(k_cache, v_cache=v_cache)
-
-
-def _scales(heads, k_scale, v_scale):
-    """The stride of fp8 scales: 0 for one of the tensor, 1 for one of each head."""
-    of_type(torch.float32, k_scale=k_scale, v_scale=v_scale)
-    sizes = [scale.numel() for scale in (k_scale, v_scale) if scale is not None]
-    if all(size == 1 for size in sizes):
-        return 0
-    if not all(size == heads for size in sizes):
-        refuse(f"k_scale and v_scale have {sizes} elements, expected 1 each or {heads} each")
-    return 1
 
 
 _APPEND = "T KV D IDTYPE PAGING"
@@ -167,10 +159,10 @@ def append_paged_kv(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor, v: Tens
     any strides. fp8 caches divide by a scale, one of the tensor or one of each head."""
     _caches(k_cache, v_cache, k, v)
     k, v = heads_of(k, "k"), heads_of(v, "v")
-    of_shape(slot_mapping, "slot_mapping", k.shape[0])
+    dense(slot_mapping, "slot_mapping", k.shape[0])
     launch((k.dtype, k_cache.dtype, k_cache.shape[3], slot_mapping.dtype, "slot_mapping"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
            k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2),
-           slot_mapping, None, None, None, None, k_scale, v_scale, _scales(k.shape[1], k_scale, v_scale))
+           slot_mapping, None, None, None, None, k_scale, v_scale, stride_of_scales(k.shape[1], k_scale, v_scale))
 
 
 @operator("kiln::append_paged_kv_by_table", "append_paged_kv", parameters=_APPEND, mutates=["k_cache", "v_cache"])
@@ -180,11 +172,14 @@ def append_paged_kv_by_table(launch, k_cache: Tensor, v_cache: Tensor, k: Tensor
     _caches(k_cache, v_cache, k, v)
     k, v = heads_of(k, "k"), heads_of(v, "v")
     same_type(kv_indices, kv_indptr=kv_indptr, batch_indices=batch_indices, positions=positions)
-    of_shape(batch_indices, "batch_indices", k.shape[0])
-    of_shape(positions, "positions", k.shape[0])
+    for name, table in (("kv_indices", kv_indices), ("kv_indptr", kv_indptr)):
+        of_dims(table, name, "[entries]")
+        dense(table, name, table.shape[0])
+    dense(batch_indices, "batch_indices", k.shape[0])
+    dense(positions, "positions", k.shape[0])
     launch((k.dtype, k_cache.dtype, k_cache.shape[3], kv_indices.dtype, "page_table"), k_cache, v_cache, k, v, k.shape[0], k.shape[1],
            k_cache.shape[1], k.stride(0), k.stride(1), v.stride(0), v.stride(1), k_cache.stride(0), k_cache.stride(1), k_cache.stride(2), None,
-           kv_indices, kv_indptr, batch_indices, positions, k_scale, v_scale, _scales(k.shape[1], k_scale, v_scale))
+           kv_indices, kv_indptr, batch_indices, positions, k_scale, v_scale, stride_of_scales(k.shape[1], k_scale, v_scale))
 
 
 # ---- fp8
@@ -206,7 +201,7 @@ _QUANT = "T H GROUP SCALING OUT SCALE POW2"
 def fp8_quant(launch, x: Tensor, scale: Tensor, dtype: torch.dtype = E4M3) -> Tensor:
     """x / scale in fp8, saturating; the scale is one f32 in device memory."""
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
-    of_type(torch.float32, scale=scale)
+    one_scale(scale)
     out = like(x, dtype)
     launch((x.dtype, width, 0, "static", dtype), out, matrix, rows, stride, width, scale)
     return out
@@ -217,7 +212,7 @@ def fp8_quant_tensor(launch, x: Tensor, amax: Tensor, dtype: torch.dtype = E4M3,
     """(values, scale) with one scale made of all of x, whose largest magnitudes are in `amax`, as operator amax gives them."""
     (matrix, rows, stride), width = rows_of(x), x.shape[-1]
     of_type(torch.float32, amax=amax)
-    of_shape(amax, "amax", amax.shape[0])
+    dense(amax, "amax", amax.shape[0])
     out, scale = like(x, dtype), empty(x, 1)
     launch((x.dtype, width, 0, "tensor", dtype, None, pow2), out, matrix, rows, stride, width, None, scale, 1, 1, eps, amax,
            amax.shape[0])
@@ -269,7 +264,7 @@ def topk_gate(launch, logits: Tensor, k: int, score: str = "softmax", bias: Tens
     (matrix, tokens, stride), experts = rows_of(logits), logits.shape[1]
     if bias is not None:
         of_type(torch.float32, bias=bias)
-        of_shape(bias, "bias", experts)
+        dense(bias, "bias", experts)
     weights, ids = empty(logits, tokens, k), empty(logits, tokens, k, dtype=torch.int32)
     launch((logits.dtype, experts, k, score, bias is not None, renormalize, groups, topk_groups or groups), weights, ids, matrix, tokens,
            stride, scale, bias)
@@ -286,7 +281,7 @@ def moe_align(launch, topk_ids: Tensor, num_experts: int, block: int, expert_map
     (matrix, tokens, stride), k = rows_of(topk_ids), topk_ids.shape[1]
     if expert_map is not None:
         of_type(torch.int32, expert_map=expert_map)
-        of_shape(expert_map, "expert_map", num_experts)
+        dense(expert_map, "expert_map", num_experts)
     blocks = (tokens * k + num_experts * (block - 1) + block - 1) // block
     sorted_ids, expert_ids, padded, inverse = (empty(topk_ids, *shape, dtype=torch.int32) for shape in ((blocks * block,), (blocks,), (1,), (tokens, k)))
     launch((topk_ids.dtype, num_experts, block, local_only), sorted_ids, expert_ids, padded, inverse, matrix, tokens, k, stride, blocks * block,

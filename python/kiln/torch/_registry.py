@@ -56,6 +56,8 @@ class Template:
     def _concrete(self, name: str, value: Any) -> None:
         from torch.fx.experimental.symbolic_shapes import has_free_unbacked_symbols
 
+        if not value.node.expr.free_symbols:
+            return  # a guard has made it a number already
         if _modes.state.specialize and not has_free_unbacked_symbols(value):
             int(value)  # a guard
             return

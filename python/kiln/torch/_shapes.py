@@ -47,9 +47,9 @@ def heads_of(x: Tensor, name: str) -> Tensor:
     return x if x.stride(2) == 1 else x.contiguous()
 
 
-def same_type(x: Tensor, **others: Tensor) -> None:
+def same_type(x: Tensor, **others: Tensor | None) -> None:
     for name, other in others.items():
-        if other.dtype != x.dtype:
+        if other is not None and other.dtype != x.dtype:
             refuse(f"{name} is {other.dtype}, expected {x.dtype} like the first argument")
 
 
@@ -59,8 +59,40 @@ def of_type(dtype: torch.dtype, **tensors: Tensor | None) -> None:
             refuse(f"{name} is {tensor.dtype}, expected {dtype}")
 
 
-def of_shape(tensor: Tensor, name: str, *shape: int) -> None:
-    if tuple(tensor.shape) != shape:
+def of_shape(tensor: Tensor | None, name: str, *shape: int) -> None:
+    """Whatever its strides; a tensor that is not given has any shape."""
+    if tensor is not None and tuple(tensor.shape) != shape:
         refuse(f"{name} is {list(tensor.shape)}, expected {list(shape)}")
+
+
+def dense(tensor: Tensor, name: str, *shape: int) -> None:
+    """of_shape, and its elements behind each other."""
+    of_shape(tensor, name, *shape)
     if not tensor.is_contiguous():
         refuse(f"{name} must be contiguous")
+
+
+def of_dims(tensor: Tensor, name: str, meaning: str) -> None:
+    """`meaning`: "[B, T, H, K]"."""
+    if tensor.dim() != meaning.count(",") + 1:
+        refuse(f"{name} is {list(tensor.shape)}, expected {meaning}")
+
+
+def one_scale(scale: Tensor) -> None:
+    of_type(torch.float32, scale=scale)
+    if scale.numel() != 1:
+        refuse(f"scale is {list(scale.shape)}, expected one element")
+
+
+def stride_of_scales(heads: int, k_scale: Tensor | None, v_scale: Tensor | None) -> int:
+    """Of fp8 scales: 0 for one of the tensor, 1 for one of each head."""
+    of_type(torch.float32, k_scale=k_scale, v_scale=v_scale)
+    sizes = [scale.numel() for scale in (k_scale, v_scale) if scale is not None]
+    if all(size == 1 for size in sizes):
+        return 0
+    for name, scale in (("k_scale", k_scale), ("v_scale", v_scale)):
+        if scale is not None:
+            dense(scale, name, *scale.shape)
+    if not all(size == heads for size in sizes):
+        refuse(f"k_scale and v_scale have {sizes} elements, expected 1 each or {heads} each")
+    return 1

@@ -1,0 +1,188 @@
+"""Attention with plans: which block of a launch does what, for the lengths of a batch, in a buffer that never moves.
+
+plan() runs on the host, outside of any capture, and copies the plan to the device in the current stream; a call runs the operator, in eager mode,
+compiled or captured. A graph replays with other lengths once plan() was called for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _kiln
+from .._values import AttentionPlan
+from . import _modes
+from ._attention import attn_decode_paged, attn_prefill
+from ._shapes import of_shape, of_type, refuse
+
+
+def _listed(name: str, lengths: Any) -> list[int] | None:
+    if lengths is None or isinstance(lengths, list):
+        return lengths
+    if isinstance(lengths, Tensor) and lengths.device.type == "cuda":
+        refuse(f"{name} is on {lengths.device}: plans are made on the host, and reading it would wait for the device; expected a list, or host memory")
+    return lengths.tolist() if hasattr(lengths, "tolist") else list(lengths)
+
+
+class _Planner:
+    """The host's side: a kernel, its limits, and what plans are written into and copied from. No part of the module, whose attributes are slow."""
+
+    def __init__(self, template: str, parameters: dict[str, Any], device: torch.device, limits: dict[str, int]) -> None:
+        self.template, self.parameters, self.device, self.limits = template, parameters, device, limits
+        self.service, self._kernel = _modes.service(), self._made()
+        self.sizes = _kiln.attention_sizes(self._kernel, **limits)
+        on_gpu = device.type == "cuda"
+        # Two, so that the next plan is written while the last is still being copied.
+        self.host = [torch.empty(self.sizes.plan_bytes // 4, dtype=torch.int32, pin_memory=on_gpu) for _ in range(2)]
+        self.bytes = [host.numpy() for host in self.host]
+        self.copied: list[Any] = [torch.cuda.Event() if on_gpu else None for _ in range(2)]
+        self.capturing = torch.cuda.is_current_stream_capturing if on_gpu else bool
+        self.turn = 0
+
+    def _made(self) -> _kiln.Kernel:
+        return _modes.kernel(f"kiln::{self.template}", self.template, self.device.index or 0, self.parameters)
+
+    def kernel(self) -> _kiln.Kernel:
+        """Of the service that operators launch through now."""
+        service = _modes.service()
+        if self.service is not service:
+            kernel = self._made()
+            if _kiln.attention_sizes(kernel, **self.limits) != self.sizes:
+                refuse(f"the service in use now has another {self.template}, whose plans take buffers of other sizes: make new ones")
+            self.service, self._kernel = service, kernel
+        return self._kernel
+
+    def write(self, words: Tensor, lengths: dict[str, Any]) -> AttentionPlan:
+        if self.capturing():
+            refuse("plan() while a stream captures: the copy would be part of the graph, with these lengths; plan before the capture and before "
+                   "replays")
+        self.turn = turn = 1 - self.turn
+        copied = self.copied[turn]
+        if copied is not None:
+            copied.synchronize()
+        plan = _kiln.attention_plan(self.kernel(), self.bytes[turn], **(self.limits | lengths))
+        used = plan.bytes // 4
+        words[:used].copy_(self.host[turn][:used], non_blocking=True)
+        if copied is not None:
+            copied.record(torch.cuda.current_stream(self.device))
+        return plan
+
+
+class _Planned(torch.nn.Module):
+    """A plan's buffer and what makes plans. A module, so that a compiled model takes the plan for a buffer of its own. Not thread-safe; a plan belongs
+    to one launch at a time."""
+
+    plan_words: Tensor
+
+    def __init__(self, template: str, heads: int, parameters: dict[str, Any], device: torch.device | str | int, **limits: int) -> None:
+        super().__init__()
+        if limits["kv_heads"] < 1 or heads % limits["kv_heads"]:
+            refuse(f"heads = {heads}, expected a multiple of kv_heads = {limits['kv_heads']}")
+        place = torch.device("cuda", device) if isinstance(device, int) else torch.device(device)
+        if place.type == "cuda" and place.index is None:
+            place = torch.device("cuda", torch.cuda.current_device())
+        self._planner = _Planner(template, parameters, place, limits)
+        sizes = self._planner.sizes
+        self.workers, self.workspace_bytes = sizes.workers, sizes.workspace_bytes
+        self.register_buffer("plan_words", torch.zeros(sizes.plan_bytes // 4, dtype=torch.int32, device=place), persistent=False)
+
+    def _plan(self, **lengths: Any) -> AttentionPlan:
+        if torch.compiler.is_compiling():  # torch.compiler.disable would import all of Dynamo with this module
+            refuse("plan() in a compiled function: plans are made on the host, before it is called")
+        return self._planner.write(self.plan_words, lengths)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        if fn(self.plan_words).data_ptr() != self.plan_words.data_ptr():
+            refuse(f"{type(self).__name__}'s plan lies on {self.plan_words.device} and never moves, as captured graphs know its address: make a new one "
+                   "there")
+        return super()._apply(fn, recurse)
+
+
+class PagedDecode(_Planned):
+    """Attention of the last token (or tokens) of each request over paged caches: template attn_decode_paged.
+
+        attention = kiln.torch.PagedDecode(heads=32, kv_heads=8, head_size=128, page_size=16, max_requests=256)
+        attention.plan(kv_indptr, last_page_len=last)       # for each batch, once for all layers
+        o, lse = attention(q, k_cache, v_cache, kv_indices)
+
+    `max_tokens` is that of q, of all requests together: 0 is one each. `value_size` and `kv_dtype` are head_size and dtype where not given. A token
+    sees at most window_left tokens before its own place. `workers`: blocks of the grid, 0 for what the template says for this GPU.
+    """
+
+    def __init__(self, *, heads: int, kv_heads: int, head_size: int, page_size: int, max_requests: int, max_tokens: int = 0,
+                 dtype: torch.dtype = torch.bfloat16, kv_dtype: torch.dtype | None = None, value_size: int | None = None, window_left: int = -1,
+                 soft_cap: float = 0.0, alibi: bool = False, sm_scale: float = 0.0, workers: int = 0,
+                 device: torch.device | str | int = "cuda") -> None:
+        parameters = {"T": dtype, "D": head_size, "GROUP": heads // max(kv_heads, 1), "KV": kv_dtype or dtype, "DV": value_size or head_size,
+                           "SOFT_CAP": soft_cap > 0, "ALIBI": alibi}
+        super().__init__("attn_decode_paged", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
+                         workers=workers)
+        self.heads, self.kv_heads, self.head_size, self.value_size, self.page_size = heads, kv_heads, head_size, value_size or head_size, page_size
+        self.dtype, self.kv_dtype, self.alibi = dtype, kv_dtype or dtype, alibi
+        self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
+
+    def plan(self, kv_indptr: Any, *, last_page_len: Any = None, kv_len: Any = None, qo_indptr: Any = None) -> AttentionPlan:
+        """For requests whose pages are kv_indices[kv_indptr[i]:kv_indptr[i + 1]], the last with last_page_len[i] tokens (or kv_len[i] in all). With
+        qo_indptr request i has q[qo_indptr[i]:qo_indptr[i + 1]], else one token. Lists, numpy's arrays, or tensors in host memory."""
+        return self._plan(kv_indptr=_listed("kv_indptr", kv_indptr), last_page_len=_listed("last_page_len", last_page_len),
+                          kv_len=_listed("kv_len", kv_len), qo_indptr=_listed("qo_indptr", qo_indptr), page_size=self.page_size,
+                          window_left=self.window_left)
+
+    def forward(self, q: Tensor, k_cache: Tensor, v_cache: Tensor, kv_indices: Tensor, *, alibi_slopes: Tensor | None = None,
+                k_scale: Tensor | None = None, v_scale: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_decode_paged with the plan. Rows of q behind the plan's are left
+        as they are allocated."""
+        of_type(self.dtype, q=q)
+        of_type(self.kv_dtype, k_cache=k_cache)
+        of_shape(q, "q", q.shape[0], self.heads, self.head_size)
+        of_shape(k_cache, "k_cache", k_cache.shape[0], self.page_size, self.kv_heads, self.head_size)
+        of_shape(v_cache, "v_cache", k_cache.shape[0], self.page_size, self.kv_heads, self.value_size)
+        if self.alibi != (alibi_slopes is not None):
+            refuse(f"alibi_slopes is {'' if alibi_slopes is not None else 'not '}given, and alibi = {self.alibi}")
+        return attn_decode_paged(q, k_cache, v_cache, kv_indices, self.plan_words, self.workers, self.workspace_bytes, self.sm_scale, self.soft_cap,
+                                 self.window_left, alibi_slopes, k_scale, v_scale)
+
+
+class RaggedPrefill(_Planned):
+    """Attention of a batch of prompts, whose tokens lie behind each other: template attn_prefill.
+
+        attention = kiln.torch.RaggedPrefill(heads=32, kv_heads=8, head_size=128, max_requests=16, max_tokens=8192)
+        attention.plan(qo_indptr, kv_indptr)
+        o, lse = attention(q, k, v)
+
+    Options as PagedDecode's; `mask`: each call has a mask of its own, instead of `causal`.
+    """
+
+    def __init__(self, *, heads: int, kv_heads: int, head_size: int, max_requests: int, max_tokens: int, dtype: torch.dtype = torch.bfloat16,
+                 value_size: int | None = None, causal: bool = True, window_left: int = -1, soft_cap: float = 0.0, alibi: bool = False,
+                 mask: bool = False, sm_scale: float = 0.0, workers: int = 0, device: torch.device | str | int = "cuda") -> None:
+        if value_size is None:
+            value_size = 128 if head_size == 192 else head_size
+        parameters = {"T": dtype, "D": head_size, "DV": value_size, "GROUP": heads // max(kv_heads, 1), "CAUSAL": causal, "WINDOW": window_left >= 0,
+                           "SOFT_CAP": soft_cap > 0, "ALIBI": alibi, "MASK": mask}
+        super().__init__("attn_prefill", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
+                         workers=workers)
+        self.heads, self.kv_heads, self.head_size, self.value_size, self.dtype = heads, kv_heads, head_size, value_size, dtype
+        self.causal, self.window_left, self.soft_cap, self.alibi, self.mask, self.sm_scale = causal, window_left, soft_cap, alibi, mask, sm_scale
+
+    def plan(self, qo_indptr: Any, kv_indptr: Any, *, kv_len: Any = None) -> AttentionPlan:
+        """For requests with q[qo_indptr[i]:qo_indptr[i + 1]] and, of k and v, rows from kv_indptr[i] on: kv_len[i] of them, or all up to the next.
+        Lists, numpy's arrays, or tensors in host memory."""
+        return self._plan(qo_indptr=_listed("qo_indptr", qo_indptr), kv_indptr=_listed("kv_indptr", kv_indptr), kv_len=_listed("kv_len", kv_len),
+                          window_left=self.window_left)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, *, alibi_slopes: Tensor | None = None, mask: Tensor | None = None,
+                mask_indptr: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(o [tokens, heads, value_size], lse [tokens, heads]): torch.ops.kiln.attn_prefill with the plan. Rows of q behind the plan's are left as
+        they are allocated."""
+        of_type(self.dtype, q=q)
+        of_shape(q, "q", q.shape[0], self.heads, self.head_size)
+        of_shape(k, "k", k.shape[0], self.kv_heads, self.head_size)
+        of_shape(v, "v", k.shape[0], self.kv_heads, self.value_size)
+        for name, wanted, given in (("alibi_slopes", self.alibi, alibi_slopes), ("mask", self.mask, mask)):
+            if wanted != (given is not None):
+                refuse(f"{name} is {'' if given is not None else 'not '}given, and {name.partition('_')[0]} = {wanted}")
+        return attn_prefill(q, k, v, self.plan_words, self.workers, self.workspace_bytes, self.causal, self.sm_scale, self.soft_cap, self.window_left,
+                            alibi_slopes, mask, mask_indptr)

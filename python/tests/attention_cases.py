@@ -1,0 +1,65 @@
+"""Calls of the attention operators: as operator_cases. Every case has the same lengths (QO, KV), which operator_references knows; plans are real
+where something can run."""
+
+import itertools
+
+import torch
+from kiln.torch import PagedDecode, RaggedPrefill
+from operator_cases import BF16, E4M3, F32, I32, tensor as t
+from torch._subclasses.fake_tensor import FakeTensor
+
+#: tokens of q in prefill, of k and v in both
+QO, KV, PAGE, HEADS, KV_HEADS = [5, 1, 17], [37, 20, 1300], 16, 8, 2
+PAGES = [-(-n // PAGE) for n in KV]
+
+
+def indptr(lengths):
+    return [0, *itertools.accumulate(lengths)]
+
+
+def planned(kind, d, limits, plan, **options):
+    """(plan, workers, bytes of the workspace)."""
+    if isinstance(torch.empty(0), FakeTensor):
+        return torch.zeros(4096, dtype=I32, device=d), 264, 1 << 20
+    made = kind(heads=HEADS, kv_heads=KV_HEADS, max_requests=4, device=d, **limits, **options)
+    made.plan(**plan)
+    return made.plan_words, made.workers, made.workspace_bytes
+
+
+def slopes(d):
+    return 2.0 ** (-torch.arange(1, HEADS + 1, device=d, dtype=F32))
+
+
+def decode(d, size=64, values=None, kv=BF16, soft_cap=0.0, window_left=-1, alibi=False):
+    options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi}
+    plan = planned(PagedDecode, d, {"head_size": size, "value_size": values, "page_size": PAGE, "kv_dtype": kv},
+                   {"kv_indptr": indptr(PAGES), "kv_len": KV}, **options)
+    total = sum(PAGES)
+    caches = [t(d, total + 3, PAGE, KV_HEADS, n).to(kv) for n in (size, values or size)]
+    pages = torch.tensor([(7 * i + 3) % (total + 2) for i in range(total)], dtype=I32, device=d)  # total + 2 = 89 is a prime
+    scales = {"k_scale": torch.full((1,), 0.9, device=d), "v_scale": torch.full((1,), 1.1, device=d)} if kv == E4M3 else {}
+    named = ({"alibi_slopes": slopes(d)} if alibi else {}) | scales
+    return (t(d, len(KV), HEADS, size), *caches, pages, *plan, 0.0, soft_cap, window_left), named
+
+
+def prefill(d, size=64, values=None, causal=True, soft_cap=0.0, window_left=-1, alibi=False, mask=False):
+    options = {"soft_cap": soft_cap, "window_left": window_left, "alibi": alibi}
+    plan = planned(RaggedPrefill, d, {"head_size": size, "value_size": values, "max_tokens": 64, "causal": causal, "mask": mask},
+                   {"qo_indptr": indptr(QO), "kv_indptr": indptr(KV)}, **options)
+    bits = {}
+    if mask:
+        begins = indptr([-(-a * b // 8) for a, b in zip(QO, KV)])
+        bits = {"mask": t(d, begins[-1] + 4, dtype=torch.uint8, high=256), "mask_indptr": torch.tensor(begins, dtype=I32, device=d)}
+    q, k, v = t(d, sum(QO), HEADS, size), t(d, sum(KV), KV_HEADS, size), t(d, sum(KV), KV_HEADS, values or size)
+    return (q, k, v, *plan, causal, 0.0, soft_cap, window_left), ({"alibi_slopes": slopes(d)} if alibi else {}) | bits
+
+
+def cases():
+    return [
+        ("attn_decode_paged", lambda d: decode(d)),
+        ("attn_decode_paged", lambda d: decode(d, 128, kv=E4M3)),
+        ("attn_decode_paged", lambda d: decode(d, 192, 128, soft_cap=20.0, window_left=50, alibi=True)),
+        ("attn_prefill", lambda d: prefill(d)),
+        ("attn_prefill", lambda d: prefill(d, 128, soft_cap=20.0, window_left=50, alibi=True)),
+        ("attn_prefill", lambda d: prefill(d, 192, 128, causal=False, mask=True)),
+    ]

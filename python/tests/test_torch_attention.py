@@ -1,0 +1,253 @@
+"""Attention with plans: what a plan writes and where, how modules trace, and what they refuse."""
+
+import gc
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import torch._dynamo.testing  # noqa: E402
+
+import attention_cases as lengths  # noqa: E402
+import kiln  # noqa: E402
+import kiln.torch  # noqa: E402
+from kiln.torch import PagedDecode, RaggedPrefill  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
+from torch_support import launching, on_host_memory  # noqa: E402, F401
+
+
+def decode(**more):
+    return PagedDecode(**{"heads": 8, "kv_heads": 2, "head_size": 64, "page_size": 16, "max_requests": 8, "device": "cpu"} | more)
+
+
+def prefill(**more):
+    return RaggedPrefill(**{"heads": 8, "kv_heads": 2, "head_size": 64, "max_requests": 4, "max_tokens": 64, "device": "cpu"} | more)
+
+
+def bf16(*shape):
+    return torch.randn(shape).bfloat16()
+
+
+def caches(pages=12):
+    return bf16(pages, 16, 2, 64), bf16(pages, 16, 2, 64), torch.arange(pages, dtype=torch.int32)
+
+
+def argument(driver, template, name):
+    """What the last launch gave for an argument of the manifest, as a number."""
+    from test_torch_operators import TEMPLATES
+    import tomllib
+
+    names = [a["name"] for a in tomllib.loads((TEMPLATES / f"{template}.toml").read_text())["arg"]]
+    return int.from_bytes(driver.launch()[1][names.index(name)], "little")
+
+
+def test_a_call_launches_with_the_plan_and_a_workspace_of_its_own(launching, driver):
+    attention = decode()
+    plan = attention.plan([0, 3, 4, 10], last_page_len=[5, 1, 16])
+    assert plan.items and bool(attention.plan_words[:plan.bytes // 4].any())
+    k, v, pages = caches()
+    o, lse = attention(bf16(3, 8, 64), k, v, pages)
+    assert o.shape == (3, 8, 64) and o.dtype == torch.bfloat16 and lse.shape == (3, 8) and lse.dtype == torch.float32
+    launch, _ = driver.launch()
+    assert launch.grid[0] == attention.workers == argument(driver, "attn_decode_paged", "workers")
+    assert argument(driver, "attn_decode_paged", "plan") == attention.plan_words.data_ptr()
+    for x in (o, lse):
+        assert argument(driver, "attn_decode_paged", "workspace") not in (0, x.data_ptr())
+
+
+def test_plans_are_what_the_c_abi_makes_and_lie_where_they_lay(launching, driver):
+    attention, place = decode(), None
+    for pages, last in (([0, 3, 4, 10], [5, 1, 16]), ([0, 1], [1]), ([0], []), ([0, 40, 80, 81], [16, 16, 2])):
+        plan = attention.plan(pages, last_page_len=last)
+        place = place or attention.plan_words.data_ptr()
+        assert attention.plan_words.data_ptr() == place
+        expected = bytearray(attention.plan_words.numel() * 4)
+        same = kiln.attention_plan(launching.open("attn_decode_paged").get("bf16", 64, 4), expected, max_requests=8, kv_heads=2, kv_indptr=pages,
+                                   last_page_len=last, page_size=16)
+        assert same == plan
+        assert attention.plan_words.numpy().tobytes()[:plan.bytes] == bytes(expected[:plan.bytes])
+
+
+def test_lengths_may_be_lists_arrays_or_tensors_on_the_host(launching):
+    numpy = pytest.importorskip("numpy")
+    attention, prompts = decode(), prefill()
+    expected = attention.plan([0, 3, 4], last_page_len=[5, 1])
+    for kind in (torch.tensor, numpy.array, tuple):
+        assert attention.plan(kind([0, 3, 4]), last_page_len=kind([5, 1])) == expected
+    assert attention.plan([0, 3, 4], kv_len=[37, 1]) == expected
+    assert prompts.plan(torch.tensor([0, 5, 9]), [0, 5, 20]) == prompts.plan([0, 5, 9], [0, 5, 20], kv_len=[5, 15])
+
+
+def test_a_model_of_layers_is_one_graph_and_keeps_the_plan_where_it_is(launching, driver):
+    """Every layer runs with the one plan; no copy of it is made for any of them, and other lengths trace nothing."""
+    from torch._inductor.utils import run_and_get_code
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention, (self.k, self.v, _) = decode(), caches()
+
+        def forward(self, x, pages):
+            for _ in range(3):
+                o, _ = self.attention(x.view(-1, 8, 64), self.k, self.v, pages)
+                x = x + o.flatten(1)
+            return x
+
+    model, counter = Model(), torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+    model.attention.plan([0, 3], last_page_len=[5])
+    _, code = run_and_get_code(torch.compile(model, fullgraph=True), bf16(3, 512), torch.arange(12, dtype=torch.int32))
+    assert code[0].count("torch.ops.kiln.attn_decode_paged.default(") == 3
+    places = {argument(driver, "attn_decode_paged", "plan")} | {int.from_bytes(driver.launch(i)[1][5], "little") for i in (-2, -3)}
+    assert places == {model.attention.plan_words.data_ptr()}
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend=counter)
+    for pages, last in (([0, 3], [5]), ([0, 3, 4], [5, 16]), ([0, 1, 2, 9], [1, 1, 1])):
+        model.attention.plan(pages, last_page_len=last)
+        compiled(bf16(3, 512), torch.arange(12, dtype=torch.int32))
+    assert counter.frame_count == 1
+
+
+def test_sizes_that_change_are_symbolic_and_the_others_numbers(launching):
+    """Without specialize(): the module says what its heads are."""
+    torch._dynamo.reset()
+    attention, prompts, counter = decode(), prefill(), torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    k, v, pages = caches()
+    one = torch.compile(lambda q, k, v, pages: attention(q, k, v, pages)[0], backend=counter, fullgraph=True, dynamic=True)
+    other = torch.compile(lambda q, k, v: prompts(q, k, v)[0], backend=counter, fullgraph=True, dynamic=True)
+    traced = 0
+    for tokens in (3, 5, 8):
+        assert one(bf16(tokens, 8, 64), *caches(tokens + 9)).shape == (tokens, 8, 64)
+        assert other(bf16(tokens, 8, 64), bf16(tokens + 20, 2, 64), bf16(tokens + 20, 2, 64)).shape == (tokens, 8, 64)
+        traced = traced or counter.frame_count
+    assert counter.frame_count == traced
+    with pytest.raises(Exception, match="parameter D of template attn_decode_paged would be the symbolic size"):
+        torch.compile(lambda q, k, v, pages: torch.ops.kiln.attn_decode_paged(q, k, v, pages, attention.plan_words, 6, 64)[0], backend="aot_eager",
+                      fullgraph=True, dynamic=True)(bf16(3, 8, 64), k, v, pages)
+
+
+def test_an_exported_model_takes_other_lengths(launching, driver):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = prefill()
+
+        def forward(self, q, k, v):
+            return self.attention(q, k, v)[0]
+
+    tokens, rows = torch.export.Dim("tokens", min=2, max=64), torch.export.Dim("rows", min=2, max=512)
+    program = torch.export.export(Model(), (bf16(9, 8, 64), bf16(20, 2, 64), bf16(20, 2, 64)), dynamic_shapes=({0: tokens}, {0: rows}, {0: rows}))
+    before = driver.launches()
+    assert program.module()(bf16(7, 8, 64), bf16(30, 2, 64), bf16(30, 2, 64)).shape == (7, 8, 64)
+    assert driver.launches() == before + 1
+
+
+def test_a_plan_is_no_part_of_a_graph(launching, monkeypatch):
+    attention, (k, v, pages) = decode(), caches()
+    torch._dynamo.reset()
+
+    def step(q):
+        attention.plan([0, 1], last_page_len=[1])
+        return attention(q, k, v, pages)[0]
+
+    with pytest.raises(Exception, match="in a compiled function: plans are made on the host"):
+        torch.compile(step, backend="aot_eager", fullgraph=True)(bf16(1, 8, 64))
+    monkeypatch.setattr(attention._planner, "capturing", lambda: True)
+    with pytest.raises(kiln.Error, match="plan.. while a stream captures"):
+        attention.plan([0, 1], last_page_len=[1])
+
+
+def test_the_plans_buffer_never_moves(launching):
+    attention = decode()
+    place = attention.plan_words.data_ptr()
+    model = torch.nn.Sequential(attention, torch.nn.Linear(4, 4)).to(torch.float16)
+    assert model[0].plan_words.data_ptr() == place and not dict(model.state_dict()).keys() & {"0.plan_words"}
+    with pytest.raises(kiln.Error, match="PagedDecode's plan lies on cpu and never moves"):
+        attention.to("meta")
+
+
+def test_another_service_plans_with_its_own_kernel(launching):
+    attention = decode()
+    with kiln.Service() as other:
+        kiln.torch.use_service(other)
+        attention.plan([0, 1], last_page_len=[1])
+        assert other.stats()["loads"] == 1
+    kiln.torch.use_service(launching)
+    gc.collect()
+    attention.plan([0, 1], last_page_len=[1])
+
+
+def test_limits_and_lengths_that_cannot_be_right_are_refused(launching):
+    attention, prompts = decode(), prefill()
+    for call, text in [
+        (lambda: decode(kv_heads=3), "heads = 8, expected a multiple of kv_heads = 3"),
+        (lambda: decode(head_size=72), "parameter 'D': 72 is not allowed"),
+        (lambda: decode(kv_dtype=torch.float16), "KV = f16 must be T = bf16"),
+        (lambda: decode(max_requests=0), "max_requests"),
+        (lambda: attention.plan([0, 3, 2], last_page_len=[1, 1]), "kv_indptr"),
+        (lambda: attention.plan([0, 3, 4], last_page_len=[1, 17]), "last_page_len"),
+        (lambda: attention.plan([0, 3, 4], last_page_len=[1]), "last_page_len has 1 entries"),
+        (lambda: attention.plan(list(range(20)), last_page_len=[1] * 19), "19"),
+        (lambda: prompts.plan([0, 60, 70], [0, 60, 70]), "70"),
+    ]:
+        with pytest.raises(kiln.Error, match=text):
+            call()
+
+
+DECODE = {"q": [3, 8, 64], "k_cache": [12, 16, 2, 64], "v_cache": [12, 16, 2, 64]}
+PREFILL = {"q": [9, 8, 64], "k": [20, 2, 64], "v": [20, 2, 64]}
+
+
+@pytest.mark.parametrize("make, good, name, shape", [
+    (decode, DECODE, "q", [3, 4, 64]), (decode, DECODE, "q", [3, 8, 128]), (decode, DECODE, "q", [3, 512]), (decode, DECODE, "k_cache", [12, 8, 2, 64]),
+    (decode, DECODE, "k_cache", [12, 2, 16, 64]), (decode, DECODE, "v_cache", [13, 16, 2, 64]), (decode, DECODE, "v_cache", [12, 16, 2, 32]),
+    (prefill, PREFILL, "q", [9, 8, 32]), (prefill, PREFILL, "k", [20, 8, 64]), (prefill, PREFILL, "v", [19, 2, 64]), (prefill, PREFILL, "v", [20, 128])])
+def test_a_wrong_shape_is_refused_by_the_arguments_name(make, good, name, shape, launching, driver):
+    import re
+
+    module = make()
+    before = driver.launches()
+    arguments = [bf16(*size) for size in (good | {name: shape}).values()] + ([torch.arange(12, dtype=torch.int32)] if make is decode else [])
+    with pytest.raises(kiln.Error, match=re.escape(f"{name} is {shape}, expected [")):
+        module(*arguments)
+    assert driver.launches() == before
+
+
+def test_calls_refuse_what_shapes_do_not_say(launching, driver):
+    attention, prompts, (k, v, pages) = decode(), prefill(), caches()
+    q, ragged = bf16(3, 8, 64), (bf16(9, 8, 64), bf16(20, 2, 64), bf16(20, 2, 64))
+    before = driver.launches()
+    ops = torch.ops.kiln
+    for call, text in [
+        (lambda: attention(q.half(), k, v, pages), "q is torch.float16, expected torch.bfloat16"),
+        (lambda: attention(q, k.half(), v, pages), "k_cache is torch.float16"),
+        (lambda: attention(q, k, v, pages.long()), "kv_indices is torch.int64, expected torch.int32"),
+        (lambda: attention(q, k, v, pages.repeat(2)[::2]), "kv_indices must be contiguous"),
+        (lambda: attention(q, k, v, pages, alibi_slopes=torch.ones(8)), "alibi_slopes is given, and alibi = False"),
+        (lambda: decode(alibi=True)(q, k, v, pages), "alibi_slopes is not given, and alibi = True"),
+        (lambda: decode(alibi=True)(q, k, v, pages, alibi_slopes=torch.ones(4)), r"alibi_slopes is \[4\], expected \[8\]"),
+        (lambda: attention(q, k.transpose(2, 3).contiguous().transpose(2, 3), v, pages), "k_cache has stride 2 in its last dimension, expected 1"),
+        (lambda: prompts(*ragged, mask=torch.zeros(8, dtype=torch.uint8)), "mask is given, and mask = False"),
+        (lambda: prefill(mask=True)(*ragged, mask=torch.zeros(8, dtype=torch.uint8)), "mask and mask_indptr: one of them is given"),
+        (lambda: ops.attn_prefill(*ragged, torch.zeros(64), 6, 64), "plan is torch.float32, expected torch.int32"),
+        (lambda: ops.attn_prefill(ragged[0], bf16(20, 3, 64), bf16(20, 3, 64), torch.zeros(64, dtype=torch.int32), 6, 64),
+         "q has 8 heads, expected a multiple of the 3"),
+    ]:
+        with pytest.raises(kiln.Error, match=text):
+            call()
+    assert driver.launches() == before
+
+
+def test_lengths_on_a_device_are_refused(launching):
+    """Reading them would make the host wait."""
+    attention = decode()
+    with FakeTensorMode():
+        lengths_there = torch.zeros(3, dtype=torch.int32, device="cuda")
+    with pytest.raises(kiln.Error, match="kv_indptr is on cuda:0: plans are made on the host"):
+        attention.plan(lengths_there, last_page_len=[1, 1])
+
+
+def test_cases_are_of_different_specialisations(launching):
+    """The lengths of the shared cases split over kv, so that the merge of parts is run."""
+    attention = decode(heads=lengths.HEADS)
+    assert attention.plan(lengths.indptr(lengths.PAGES), kv_len=lengths.KV).parts > 0

@@ -1,0 +1,132 @@
+"""Tensors that operators refuse, by the argument's name and before anything is launched."""
+
+import re
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import kiln  # noqa: E402
+import kiln.torch  # noqa: E402
+from kiln import _kiln  # noqa: E402
+from torch._subclasses import FakeTensorMode  # noqa: E402
+from torch_support import launching, on_host_memory, tensors_named  # noqa: E402, F401
+
+
+def test_wrong_tensors_are_refused_before_anything_is_launched(launching, driver):
+    before = driver.launches()
+    k = torch.ops.kiln
+    for call, text in [
+        (lambda: k.rms_norm(torch.randn(2, 64), torch.randn(32)), "rows of 64 elements, weight has 32"),
+        (lambda: k.rms_norm(torch.randn(2, 64), torch.randn(64).half()), "weight is torch.float16"),
+        (lambda: k.fused_add_rms_norm(torch.randn(2, 64), torch.randn(3, 64), torch.randn(64)), "residual is"),
+        (lambda: k.act_and_mul(torch.randn(2, 63)), "halves"),
+        (lambda: k.act_and_mul(torch.randn(2, 64), "tanh"), "tanh"),
+        (lambda: k.rope(torch.randn(2, 4, 64), torch.randn(3, 2, 64), torch.arange(2)), r"k is \[3, 2, 64\], expected \[2, heads, 64\] like q"),
+        (lambda: k.rope(torch.randn(2, 4, 64), torch.randn(2, 2, 64), torch.arange(4)[::2]), "positions must be contiguous"),
+        (lambda: k.rms_norm(torch.randn(2, 64), torch.randn(128)[::2]), "weight must be contiguous"),
+        (lambda: k.rms_norm(torch.randn(2, 64), torch.randn(64), scale=torch.ones(0)), r"scale is \[0\], expected one element"),
+        (lambda: k.softmax(torch.randn(2, 64), temperatures=torch.ones(3)), "temperatures is"),
+        (lambda: k.moe_align(torch.zeros(2, 2, dtype=torch.int32), 8, 16, torch.zeros(7, dtype=torch.int32)), "expert_map is"),
+    ]:
+        with pytest.raises(kiln.Error, match=text):
+            call()
+    assert driver.launches() == before
+
+
+#: good shapes of every tensor of the recurrent operators, and for each the wrong ones
+_KEYS, _HEADS = [2, 12, 4, 64], [4, 64]
+RECURRENT = [
+    ("rwkv7_shift_mix", {"x": [2, 12, 256], "mu": [6, 256], "cache": [2, 256]},
+     {"x": [[12, 256]], "mu": [[6, 128], [256]], "cache": [[3, 256], [2, 255], [2, 1, 256]]}),
+    ("rwkv7_kprep", {"k": _KEYS, "a": _KEYS, "k_k": _HEADS, "k_a": _HEADS},
+     {"k": [[2, 12, 256]], "a": [[2, 11, 4, 64], [2, 12, 256]], "k_k": [[4, 32], [256]], "k_a": [[5, 64]]}),
+    ("rwkv7_out", {"o": _KEYS, "r": _KEYS, "k": _KEYS, "v": _KEYS, "g": _KEYS, "r_k": _HEADS, "norm_weight": _HEADS, "norm_bias": _HEADS},
+     {"o": [[2, 12, 256]], "r": [[2, 12, 4, 32]], "k": [[1, 12, 4, 64]], "v": [[2, 12, 5, 64]], "g": [[2, 13, 4, 64]], "r_k": [[64, 4]],
+      "norm_weight": [[256]], "norm_bias": [[4]]}),
+    ("wkv7_recurrent", {"r": _KEYS, "w": _KEYS, "k": _KEYS, "v": [2, 12, 4, 32], "a": _KEYS, "kk": _KEYS, "initial_state": [2, 4, 64, 32]},
+     {"r": [[2, 12, 256]], "w": [[2, 12, 4, 32], [2, 11, 4, 64], [4, 64]], "k": [[2, 12, 4, 60]],
+      "v": [[2, 12, 5, 32], [2, 11, 4, 32], [1, 12, 4, 32], [2, 12, 32]], "a": [[2, 12, 3, 64]], "kk": [[1, 12, 4, 64]],
+      "initial_state": [[2, 4, 32, 64], [3, 4, 64, 32], [2, 5, 64, 32], [4, 64, 32]]}),
+    ("delta_recurrent", {"q": _KEYS, "k": _KEYS, "v": [2, 12, 8, 32], "beta": [2, 12, 8], "g": [2, 12, 8, 64], "initial_state": [2, 8, 64, 32]},
+     {"q": [[12, 4, 64]], "k": [[2, 12, 4, 32]], "v": [[2, 11, 8, 32], [1, 12, 8, 32], [2, 12, 256]],
+      "beta": [[2, 12, 4], [2, 11, 8], [2, 12, 8, 64], [2, 12]], "g": [[2, 12, 8, 32], [2, 12, 4], [2, 12, 4, 64], [24, 8]],
+      "initial_state": [[2, 4, 64, 32], [2, 8, 32, 64], [1, 8, 64, 32]]}),
+    ("attn_merge", {"v": [6, 3, 4, 64], "s": [6, 3, 4]}, {"v": [[6, 4, 64]], "s": [[6, 4], [6, 3, 5], [5, 3, 4]]}),
+]
+STATES = ("initial_state", "s")  # f32; g and w may be, too
+
+
+def recurrent_arguments(shapes):
+    made = {name: torch.randn(shape, dtype=torch.float32 if name in STATES else torch.bfloat16) for name, shape in shapes.items()}
+    return made | ({"norm": True} if "norm_weight" in shapes else {})
+
+
+@pytest.mark.parametrize("name, good, argument, shape", [
+    (name, good, argument, shape) for name, good, wrong in RECURRENT for argument, shapes in wrong.items() for shape in shapes])
+def test_a_wrong_shape_is_refused_by_the_arguments_name(name, good, argument, shape, launching, driver):
+    """As a call and while tracing."""
+    before = driver.launches()
+    operator, text = getattr(torch.ops.kiln, name), re.escape(f"{argument} is {shape}, expected [")
+    with pytest.raises(kiln.Error, match=text):
+        operator(**recurrent_arguments(good | {argument: shape}))
+    with FakeTensorMode(), pytest.raises(kiln.Error, match=text):
+        operator(**recurrent_arguments(good | {argument: shape}))
+    assert driver.launches() == before
+
+
+@pytest.mark.parametrize("name, good", [(name, good) for name, good, _ in RECURRENT])
+def test_right_shapes_are_launched_and_every_tensor_has_a_wrong_one(name, good, launching, driver):
+    before = driver.launches()
+    getattr(torch.ops.kiln, name)(**recurrent_arguments(good))
+    assert driver.launches() == before + 1
+    assert tensors_named(name) - {"b", "cu_seqlens"} == set(good) == set(next(wrong for n, _, wrong in RECURRENT if n == name))
+
+
+def test_recurrent_operators_refuse_what_shapes_do_not_say(launching, driver):
+    before, k = driver.launches(), torch.ops.kiln
+    good = {name: recurrent_arguments(shapes) for name, shapes, _ in RECURRENT}
+    one, ends = {"x": torch.randn(1, 12, 256).bfloat16(), "mu": good["rwkv7_shift_mix"]["mu"]}, torch.tensor([0, 5, 12])
+    for call, text in [
+        (lambda: k.rwkv7_shift_mix(**good["rwkv7_shift_mix"], cu_seqlens=ends), r"x is \[2, 12, 256\]: with cu_seqlens all sequences lie behind each other"),
+        (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=ends.int()), "cu_seqlens is torch.int32, expected torch.int64"),
+        (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=ends.view(1, 3)), r"cu_seqlens is \[1, 3\], expected \[sequences \+ 1\]"),
+        (lambda: k.rwkv7_shift_mix(**one, cu_seqlens=torch.arange(6)[::2]), "cu_seqlens must be contiguous"),
+        (lambda: k.rwkv7_shift_mix(**one, cache=torch.zeros(3, 256).bfloat16(), cu_seqlens=ends), r"cache is \[3, 256\], expected \[2, 256\]"),
+        (lambda: k.rwkv7_shift_mix(**one, cache=torch.zeros(1, 256)), "cache is torch.float32, expected torch.bfloat16"),
+        (lambda: k.rwkv7_out(**good["rwkv7_out"] | {"norm": False}), "norm_weight and norm_bias are given, expected norm = True"),
+        (lambda: k.rwkv7_out(**good["rwkv7_out"] | {"norm_bias": torch.zeros(4, 64)}), "norm_bias is torch.float32"),
+        (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"kk": None}), "neither b nor kk is given"),
+        (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"], b=good["wkv7_recurrent"]["kk"]), "b and kk are both given"),
+        (lambda: k.wkv7_recurrent(**good["wkv7_recurrent"] | {"initial_state": torch.zeros(2, 4, 64, 32).bfloat16()}), "initial_state is torch.bfloat16"),
+        (lambda: k.delta_recurrent(**good["delta_recurrent"] | {"v": torch.zeros(2, 12, 6, 32).bfloat16()}), "v has 6 heads, expected a multiple of the 4"),
+        (lambda: k.delta_recurrent(**good["delta_recurrent"] | {"k": torch.zeros(_KEYS)}), "k is torch.float32"),
+    ]:
+        with pytest.raises(kiln.Error, match=text):
+            call()
+    assert driver.launches() == before
+
+
+def test_tensors_are_addresses_whatever_they_are(launching, driver):
+    """Views, parameters, subclasses, tensors that want a gradient; and what has no address is refused."""
+    kernel = launching.open("rms_norm").get("f32", 64)
+
+    class Mine(torch.Tensor):
+        pass
+
+    whole = torch.randn(8, 64)
+    x, w, out = whole[2:], torch.nn.Parameter(torch.randn(64)), torch.empty(6, 64).as_subclass(Mine)
+    kernel(out, x, w, 6, 64, 64, 1e-6)
+    _, values = driver.launch()
+    assert [int.from_bytes(v, "little") for v in values[:3]] == [out.data_ptr(), x.data_ptr(), w.data_ptr()]
+    assert x.data_ptr() == whole.data_ptr() + 512
+    kernel(torch.empty(0, 64), torch.empty(0, 64), w, 0, 64, 64, 1e-6)
+    with pytest.raises(Exception, match="meta"):
+        kernel(out, torch.empty(6, 64, device="meta"), w, 6, 64, 64, 1e-6)
+    with FakeTensorMode():
+        fake = torch.empty(6, 64, device="cuda")
+    with pytest.raises(kiln.Error, match="has no memory: is it a fake"):
+        kernel(fake, x, w, 6, 64, 64, 1e-6)
+    _kiln.accept_host_memory(False)
+    with pytest.raises(kiln.Error, match="argument 0, a .*Mine, lies in host memory"):
+        kernel(out, x, w, 6, 64, 64, 1e-6)

@@ -1,0 +1,35 @@
+// The names under which the fleet's values lie in a server of the Redis protocol, version 1.
+//
+//   kiln:1:{SPEC}:e:TOOL   an entry: one envelope (remote/envelope.hpp)
+//   kiln:1:{SPEC}:t        hash TOOL -> signed row: which toolchains have it (remote/toolchain_row.hpp)
+//   kiln:1:{SPEC}:l:TOOL   a lease: the token of who compiles it now (remote/lease.hpp)
+//   kiln:1:missing         stream: plan rows that read-only nodes missed; nobody's word, and bounded
+//
+// SPEC and TOOL are 32 hex digits each. The braces are a hash tag: all of one specialisation is in one slot
+// of a Redis Cluster, and on one of several servers. The ACL in docs/fleet/users.acl knows these patterns.
+// Another version of these names or of the envelope's schema takes another number: neither sees the other's.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "kiln/digest.hpp"
+
+namespace kiln::remote {
+
+inline constexpr std::string_view kKeyPrefix = "kiln:1:", kMissingKey = "kiln:1:missing";
+
+/// What decides the server.
+inline std::string tag_of(const Digest& specialisation) { return specialisation.hex(); }
+
+inline std::string rows_key(const Digest& specialisation) {
+  return std::string(kKeyPrefix) + '{' + specialisation.hex() + "}:t";
+}
+inline std::string entry_key(const Key& key) {
+  return std::string(kKeyPrefix) + '{' + key.specialisation.hex() + "}:e:" + key.toolchain.hex();
+}
+inline std::string lease_key(const Key& key) {
+  return std::string(kKeyPrefix) + '{' + key.specialisation.hex() + "}:l:" + key.toolchain.hex();
+}
+
+}  // namespace kiln::remote

@@ -1,0 +1,183 @@
+// The fleet's tier: a remote hit beside a local one and a compile, a fresh node that fills itself, bytes on
+// the wire. `remote_bench [KERNELS]`; needs redis-server and NVRTC. Ratios inside one process.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+
+#include "bundle/secret_key.hpp"
+#include "cache/store.hpp"
+#include "remote/tier.hpp"
+#include "runtime/preparation.hpp"
+#include "runtime/service.hpp"
+#include "tests/remote/redis_server.hpp"
+
+namespace {
+
+using namespace kiln;
+using Clock = base::Clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+struct Spread {
+  double p50, p99;
+};
+Spread spread(std::vector<double> ms) {
+  std::sort(ms.begin(), ms.end());
+  return {ms[ms.size() / 2], ms[ms.size() * 99 / 100]};
+}
+
+/// As compressible as a cubin is (zstd -3 makes about 0.4 of one): runs of zeros and words of a small
+/// alphabet between noise.
+std::string image_of(std::size_t size, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::string out;
+  while (out.size() < size) {
+    const std::uint64_t word = random();
+    for (int i = 0; i < 3; ++i) out += static_cast<char>(word >> (8 * i));
+    out.append(5, static_cast<char>(word >> 60));
+  }
+  out.resize(size);
+  return out;
+}
+
+struct Fixture {
+  base::TempDir directory{"kiln-remote-bench"};
+  testing::RedisServer server;
+  std::shared_ptr<const remote::SigningKey> key;
+
+  Fixture() {
+    const bundle::SecretKey made = bundle::SecretKey::generate();
+    base::write_file(directory.path() + "/fleet.key", made.file().bytes());
+    ::chmod((directory.path() + "/fleet.key").c_str(), 0600);
+    key = std::make_shared<const remote::SigningKey>(made.public_key().id, made.bytes());
+  }
+  std::unique_ptr<remote::Tier> tier(const std::string& url) const {
+    remote::TierOptions options;
+    options.url = remote::Url::parse(url);
+    options.fleet = true, options.signer = key, options.who = "bench";
+    return std::make_unique<remote::Tier>(std::move(options), std::make_shared<remote::Counts>());
+  }
+};
+
+remote::ServerStatus status_of(remote::Tier& tier) { return tier.client().status().front(); }
+
+void latency(const Fixture& fixture, std::size_t size, const char* name) {
+  constexpr int kEntries = 32, kRounds = 20;
+  const auto store = cache::Store::open({.directory = fixture.directory.path() + "/store-" + name});
+  std::vector<std::pair<Key, cache::Record>> records;
+  for (unsigned i = 0; i < kEntries; ++i) {
+    Key key;
+    key.specialisation.bytes[0] = static_cast<std::uint8_t>(i), key.specialisation.bytes[1] = size > 100'000;
+    records.push_back({key, {"facts", "key text of entry " + std::to_string(i), image_of(size, i)}});
+    store->put(key, records.back().second);
+  }
+  std::vector<double> local;
+  for (int round = 0; round < kRounds; ++round)
+    for (const auto& [key, record] : records) {
+      const auto start = Clock::now();
+      if (!store->get(key, record.key_text, base::Deadline::never()).record) std::abort();
+      local.push_back(ms_since(start));
+    }
+  const Spread here = spread(local);
+  std::printf("%-6s local  (verified)             p50 %7.3f ms  p99 %7.3f ms\n", name, here.p50, here.p99);
+  for (const auto& [where, url] :
+       {std::pair{"Unix socket", fixture.server.unix_url()}, {"loopback", fixture.server.url()}}) {
+    const auto tier = fixture.tier(url);
+    for (const auto& [key, record] : records) {
+      remote::Entry entry;
+      entry.key = key, entry.key_text = record.key_text, entry.facts = record.facts,
+      entry.image = record.image;
+      entry.arch = "sm_90a", entry.toolchain = "bench";
+      tier->publish(std::move(entry), {}, nullptr, remote::Tier::Full::wait);
+    }
+    tier->flush(base::Deadline::never());
+    const remote::ServerStatus before = status_of(*tier);
+    std::vector<double> remote;
+    for (int round = 0; round < kRounds; ++round)
+      for (const auto& [key, record] : records) {
+        const auto start = Clock::now();
+        const auto reply =
+            tier->ask({.key = key, .key_text = record.key_text, .acceptable = {}, .on_wait = {}});
+        if (!reply.entry || reply.entry->image != record.image) std::abort();
+        remote.push_back(ms_since(start));
+      }
+    const remote::ServerStatus after = status_of(*tier);
+    const Spread there = spread(remote);
+    const double hits = kRounds * kEntries;
+    std::printf(
+        "%-6s remote (%-11s, verified) p50 %7.3f ms  p99 %7.3f ms   %.1f x local; on the wire %.0f bytes in, "
+        "%.0f out a hit (%.2f of the image)\n",
+        name, where, there.p50, there.p99, there.p50 / here.p50,
+        static_cast<double>(after.bytes_in - before.bytes_in) / hits,
+        static_cast<double>(after.bytes_out - before.bytes_out) / hits,
+        static_cast<double>(after.bytes_in - before.bytes_in) / hits / static_cast<double>(size));
+  }
+}
+
+constexpr const char* kManifest =
+    "format = 1\n[template]\nname = \"bench\"\nsource = \"bench.cu\"\ninstantiate = \"bench<{N}>\"\n"
+    "[param.N]\nkind = \"int\"\nrange = [1, 100000]\n[launch]\ngrid = [\"1\"]\nblock = [\"64\"]\n";
+constexpr const char* kSource =
+    "template <int N> __global__ void bench(float* x, int n) {\n"
+    "  float a[8] = {};\n"
+    "  for (int i = 0; i < n; ++i)\n"
+    "    for (int j = 0; j < 8; ++j) a[j] += x[i * N + j] * N;\n"
+    "  for (int j = 0; j < 8; ++j) x[j] = a[j];\n}\n";
+
+/// A service that prepares the images of the whole plan.
+void fill(const Fixture& fixture, const std::string& cache, const std::string& url, int kernels,
+          const char* what) {
+  Options options = Options::hermetic();
+  options.cache_dir = fixture.directory.path() + '/' + cache;
+  options.worker = KILN_BINARY_DIR "/kiln-worker";
+  if (const char* home = std::getenv("KILN_CUDA_HOME")) options.cuda_home = home;
+  if (!url.empty())
+    options.remote = url, options.remote_mode = "fleet",
+    options.remote_sign = fixture.directory.path() + "/fleet.key";
+  runtime::Service service(options);
+  service.add({kManifest, kSource, {}});
+  runtime::PrepareRequest request;
+  request.plan =
+      "[[prewarm]]\ntemplate = \"bench\"\nN = { from = 1, to = " + std::to_string(kernels) + ", step = 1 }\n";
+  request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE,
+  request.arch = "sm_90a";
+  const auto start = Clock::now();
+  const auto preparation = runtime::Preparation::begin(service, service.own_scope(), request);
+  preparation->wait(base::Deadline::never());
+  const double ready = ms_since(start);
+  service.pipeline().flush();
+  const double stored = ms_since(start);
+  kiln_stats stats{};
+  service.pipeline().counters().read(stats);
+  service.pipeline().read_tier(stats);
+  std::printf(
+      "%-34s %7.0f ms, %6.0f kernels/s (stored too: %7.0f ms); compiles %llu, remote hits %llu, disk hits "
+      "%llu; "
+      "%.0f bytes in, %.0f out a kernel, round trip p50 %.2f ms p99 %.2f ms\n",
+      what, ready, kernels / ready * 1000, stored, static_cast<unsigned long long>(stats.compiles),
+      static_cast<unsigned long long>(stats.remote_hits), static_cast<unsigned long long>(stats.disk_hits),
+      static_cast<double>(stats.remote_bytes_in) / kernels,
+      static_cast<double>(stats.remote_bytes_out) / kernels, stats.remote_p50_ms, stats.remote_p99_ms);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (!kiln::testing::RedisServer::installed()) {
+    std::puts("no redis-server on this machine");
+    return 77;
+  }
+  const Fixture fixture;
+  latency(fixture, 50'000, "50 KB");
+  latency(fixture, 1'000'000, "1 MB");
+  const int kernels = argc > 1 ? std::atoi(argv[1]) : 1000;
+  const std::string url = fixture.server.url();
+  fill(fixture, "a", url, kernels, "compiled and written to the tier");
+  fill(fixture, "b", url, kernels, "a fresh node, from the tier");
+  fill(fixture, "b", "", kernels, "the same node again, from its disk");
+  fill(fixture, "c", "", kernels, "without a tier, compiled");
+}

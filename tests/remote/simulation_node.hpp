@@ -1,0 +1,43 @@
+// A node of the simulation, and what its files share.
+#pragma once
+
+#include "tests/remote/simulation.hpp"
+
+namespace kiln::remote::simulation {
+
+inline constexpr Micros kMilli = 1000, kSecond = 1'000'000;
+/// A read's deadline, and the longest that a command may still be on its way after its sender gave it up.
+inline constexpr Micros kReadDeadline = 150 * kMilli, kLatest = 5 * kSecond;
+
+inline Micros micros(Span span) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(span).count();
+}
+inline std::string value_of(const Key& key) { return "entry of " + key.hex(); }
+
+struct Simulation::Node {
+  std::size_t index = 0;
+  std::unique_ptr<Leases> leases;
+  std::map<Key, Ask> asks;
+  std::map<Key, std::size_t> compiling;  // its last compile, in compiles_
+  std::map<Key, std::string> tokens;     // as last sent, for the witness
+  bool alive = true, paused = false, cut_off = false, busy = false, reads_only = false;
+  std::vector<std::function<void()>> when_resumed;
+  Micros paused_in_all = 0;
+  std::uint64_t wakes = 0;
+  double rate = 1;  // its clock runs so fast
+  Micros epoch = 0, stood_still = 0;
+  std::vector<std::pair<Micros, Micros>> silences;  // the server out of its reach
+  int failures = 0;                                 // the breaker
+  Micros open_until = -1;
+
+  Time time(Micros now) const {
+    return Time(std::chrono::microseconds(
+        epoch + static_cast<Micros>(static_cast<double>(now - stood_still) * rate)));
+  }
+  Micros virtual_time(Time when) const {
+    const auto since = std::chrono::duration_cast<std::chrono::microseconds>(when.time_since_epoch()).count();
+    return static_cast<Micros>(static_cast<double>(since - epoch) / rate) + stood_still + 1;
+  }
+};
+
+}  // namespace kiln::remote::simulation

@@ -1,0 +1,51 @@
+// The fleet's tier: its settings, and whether each server answers, is set up for it, and takes what is
+// written.
+#include "doctor.hpp"
+#include "remote_look.hpp"
+
+namespace kiln::cli {
+
+void probe_remote(Context& context, Findings& out) {
+  using Status = Finding::Status;
+  const runtime::Config& config = context.service().config();
+  if (!config.has_remote()) return;
+  std::shared_ptr<remote::Tier> tier;
+  try {
+    tier = configured_tier(context);
+  } catch (const Error& error) {
+    out.push_back({"remote", Status::warning, "KILN_REMOTE is set, and the fleet's tier is not used",
+                   "see the warning above; docs/fleet.md"});
+    return;
+  }
+  if (config.remote_writes() && !tier->can_write())
+    out.push_back({"remote", Status::warning,
+                   "KILN_REMOTE_MODE is fleet, and there is no key to sign with: this node only reads",
+                   "set KILN_REMOTE_SIGN to the secret key's file"});
+  for (const ServerLook& look : look_at_servers(*tier)) {
+    if (!look.answer) {
+      out.push_back({"remote", Status::warning,
+                     look.name + " does not answer: " + std::string(name_of(look.answer.fault)) +
+                         (look.answer.detail.empty() ? "" : ": " + look.answer.detail) +
+                         "; kernels are compiled here meanwhile",
+                     "start it, or correct KILN_REMOTE"});
+      continue;
+    }
+    out.push_back({"remote", Status::ok,
+                   look.name + " answers in " + human_ms(look.round_trip_ms) +
+                       (look.keys ? ", " + counted(*look.keys, "key") : "") +
+                       (tier->writes() ? "; this node reads and writes" : "; this node only reads")});
+    for (const std::string& advice : advice_of(look))
+      out.push_back({"remote", Status::note, look.name + ": " + advice, "docs/fleet.md"});
+  }
+}
+
+std::string shown_value(const runtime::Setting& setting) {
+  if (setting.name != "remote" || setting.value.empty()) return setting.value;
+  try {
+    return remote::Url::parse(setting.value).safe();
+  } catch (const Error&) {
+    return "(not shown: it cannot be read, and may hold a password)";
+  }
+}
+
+}  // namespace kiln::cli

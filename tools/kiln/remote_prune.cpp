@@ -1,0 +1,222 @@
+// kiln remote prune: what no node can use leaves the fleet's tier.
+#include <CLI/CLI.hpp>
+
+#include "base/log.hpp"
+#include "interrupt.hpp"
+#include "kiln/error.hpp"
+#include "not_empty.hpp"
+#include "output.hpp"
+#include "remote/redis_keys.hpp"
+#include "remote/toolchain_row.hpp"
+#include "remote_commands.hpp"
+#include "remote_tier.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string toolchain;
+  bool all = false, dry_run = false, strict = false;
+};
+
+constexpr std::size_t kAtOnce = 16;
+constexpr std::uint64_t kValueReply = (std::uint64_t{16} << 20) + 64;
+
+struct Pruned {
+  std::uint64_t scanned = 0, kept = 0;
+  std::uint64_t unusable = 0;  ///< entries that do not verify
+  std::uint64_t rows = 0;      ///< rows without an entry, or that do not verify
+  std::uint64_t others = 0;    ///< of another version of kiln's names
+  std::uint64_t chosen = 0;    ///< by --toolchain or --all
+  std::uint64_t removed = 0;
+  std::string fault;
+  bool down = false;
+};
+
+/// "kiln:1:{SPEC}:e:TOOL" in its parts.
+struct Name {
+  char kind = 0;  ///< e, t, l
+  Digest specialisation;
+  std::optional<Digest> toolchain;
+};
+std::optional<Name> parse(const std::string& name) {
+  constexpr std::size_t kHex = 32;
+  const std::size_t at = remote::kKeyPrefix.size();
+  if (!name.starts_with(remote::kKeyPrefix) || name.size() < at + kHex + 4 || name[at] != '{' ||
+      name.compare(at + 1 + kHex, 2, "}:") != 0)
+    return std::nullopt;
+  Name out;
+  const auto specialisation = Digest::from_hex(name.substr(at + 1, kHex));
+  const std::string rest = name.substr(at + kHex + 3);
+  if (!specialisation) return std::nullopt;
+  out.specialisation = *specialisation, out.kind = rest.front();
+  if (rest == "t") return out;
+  if (rest.size() != 2 + kHex || rest[1] != ':' || (rest[0] != 'e' && rest[0] != 'l')) return std::nullopt;
+  out.toolchain = Digest::from_hex(rest.substr(2));
+  return out.toolchain ? std::optional(out) : std::nullopt;
+}
+
+class Prune {
+ public:
+  Prune(remote::Tier& tier, const Arguments& arguments) : tier_(tier), arguments_(arguments) {}
+
+  Pruned run() {
+    for (OneServer& server : servers_of(tier_)) {
+      client_ = server.client.get();
+      const auto answer = scan(*client_, "kiln:*", [&](std::vector<std::string> names) {
+        for (std::size_t from = 0; from < names.size() && !PoliteInterrupt::requested(); from += kAtOnce)
+          look({names.begin() + static_cast<std::ptrdiff_t>(from),
+                names.begin() + static_cast<std::ptrdiff_t>(std::min(from + kAtOnce, names.size()))});
+      });
+      note(answer);
+    }
+    return out_;
+  }
+
+ private:
+  void note(const remote::Answer& answer) {
+    if (answer || !out_.fault.empty()) return;
+    out_.fault = std::string(name_of(answer.fault)) + (answer.detail.empty() ? "" : ": " + answer.detail);
+    out_.down = answer.fault != remote::Fault::refused;
+  }
+
+  void look(const std::vector<std::string>& names) {
+    std::vector<std::string> gone;
+    for (const std::string& name : names) {
+      if (name == remote::kMissingKey) continue;
+      ++out_.scanned;
+      const auto parsed = parse(name);
+      if (arguments_.all) {
+        ++out_.chosen, gone.push_back(name);
+      } else if (!parsed) {
+        if (name.starts_with(remote::kKeyPrefix)) continue;  // not ours to judge
+        ++out_.others, gone.push_back(name);
+      } else if (parsed->kind == 't') {
+        prune_rows(name, *parsed);
+      } else if (parsed->kind == 'e') {
+        if (is_chosen(*parsed->toolchain))
+          ++out_.chosen, gone.push_back(name);
+        else if (!is_usable(*parsed))
+          ++out_.unusable, gone.push_back(name);
+        else
+          ++out_.kept;
+      }
+    }
+    remove(gone);
+  }
+
+  bool is_chosen(const Digest& toolchain) const {
+    return !arguments_.toolchain.empty() && toolchain.hex().starts_with(arguments_.toolchain);
+  }
+
+  bool is_usable(const Name& name) {
+    const Key key{name.specialisation, *name.toolchain};
+    const auto answer = ask(*client_, {{"GET", remote::entry_key(key)}, {}, kValueReply});
+    note(answer);
+    if (!answer || answer.reply.kind == remote::Reply::Kind::nil) return true;  // gone, or nobody knows
+    const auto opened =
+        remote::open_envelope(answer.reply.text, {key, {}, remote::Asked::Text::prefix}, tier_.trusted());
+    return std::holds_alternative<remote::Entry>(opened);
+  }
+
+  /// Those whose entry is there and not to go are kept.
+  void prune_rows(const std::string& name, const Name& parsed) {
+    const auto rows = ask(*client_, {{"HGETALL", name}, {}, kValueReply});
+    note(rows);
+    if (!rows) return;
+    std::vector<std::string> words{"HDEL", name};
+    for (std::size_t i = 0; i + 1 < rows.reply.elements.size(); i += 2) {
+      const std::string& field = rows.reply.elements[i].text;
+      const auto toolchain = Digest::from_hex(field);
+      bool useful = toolchain && !is_chosen(*toolchain);
+      if (useful) {
+        const Key key{parsed.specialisation, *toolchain};
+        useful = std::holds_alternative<remote::ToolchainRow>(
+            remote::open_row(rows.reply.elements[i + 1].text, key, tier_.trusted()));
+        const auto there = ask(*client_, {{"EXISTS", remote::entry_key(key)}, {}, 64});
+        useful &= !there || there.reply.integer == 1;
+      }
+      if (!useful) words.push_back(field);
+    }
+    if (words.size() == 2) {
+      ++out_.kept;
+      return;
+    }
+    out_.rows += words.size() - 2;
+    if (arguments_.dry_run) return;
+    const auto answer = ask(*client_, {std::move(words), {}, 1024});
+    note(answer);
+    if (answer) out_.removed += static_cast<std::uint64_t>(answer.reply.integer);
+  }
+
+  void remove(const std::vector<std::string>& names) {
+    if (arguments_.dry_run) return;
+    for (const std::string& name : names) {  // one by one: a cluster's slots differ
+      const auto answer = ask(*client_, {{"UNLINK", name}, {}, 1024});
+      note(answer);
+      if (answer) out_.removed += static_cast<std::uint64_t>(answer.reply.integer);
+    }
+  }
+
+  remote::Tier& tier_;
+  const Arguments& arguments_;
+  remote::Client* client_ = nullptr;
+  Pruned out_;
+};
+
+int prune(Context& context, const Arguments& arguments) {
+  if (arguments.toolchain.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw Error(Errc::invalid_argument, "--toolchain '" + arguments.toolchain +
+                                            "': expected the first hex digits of a toolchain's digest");
+  const PoliteInterrupt interrupt;
+  const auto tier = configured_tier(context);
+  const Pruned done = Prune(*tier, arguments).run();
+  if (context.json) {
+    print_json({{"schema", context.schema()},
+                {"scanned", done.scanned},
+                {"kept", done.kept},
+                {"unusable", done.unusable},
+                {"rows", done.rows},
+                {"others", done.others},
+                {"chosen", done.chosen},
+                {"removed", done.removed},
+                {"dry_run", arguments.dry_run},
+                {"fault", done.fault.empty() ? Json(nullptr) : Json(done.fault)},
+                {"interrupted", PoliteInterrupt::requested()}});
+  } else {
+    const std::uint64_t found = done.unusable + done.rows + done.others + done.chosen;
+    print_paragraph(std::to_string(arguments.dry_run ? found : done.removed) +
+                    (arguments.dry_run ? " would be removed" : " removed") + " of " +
+                    counted(done.scanned, "value") + ": " + std::to_string(done.unusable) +
+                    " that no node believes, " + counted(done.rows, "row") + " without an entry, " +
+                    std::to_string(done.others) + " of other versions" +
+                    (done.chosen ? ", " + std::to_string(done.chosen) + " as chosen" : ""));
+  }
+  std::fflush(stdout);
+  if (!done.fault.empty()) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault);
+  if (done.down) return remote_down(arguments.strict, kPartly);
+  if (PoliteInterrupt::requested()) return kInterrupted;
+  return done.fault.empty() ? kDone : kPartly;
+}
+
+}  // namespace
+
+void add_remote_prune(CLI::App& remote, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(remote, "prune", "Remove what no node can use",
+                                      [&context, arguments] { return prune(context, *arguments); });
+  not_empty(sub->add_option("--toolchain", arguments->toolchain,
+                            "Also the entries of toolchains whose digest begins so"))
+      ->type_name("ID");
+  sub->add_flag("--all", arguments->all, "Everything of kiln's");
+  sub->add_flag("-n,--dry-run", arguments->dry_run, "Only say what would go");
+  add_strict_option(*sub, arguments->strict);
+  sub->footer(
+      "Removed are entries that do not verify with KILN_REMOTE_KEY (after a key was rotated: all that the\n"
+      "old one signed), rows of toolchains whose entry is gone, and values of other versions of kiln.\n"
+      "What is merely old the server evicts by itself (allkeys-lfu). It needs SCAN and UNLINK.\n"
+      "Exit status: 0 done, 1 failed, 2 usage or no tier, 3 partly done, 5 a server is down (with\n"
+      "--strict), 130 interrupted.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,232 @@
+// kiln remote pull: entries of the fleet's tier into the cache or a layer, each verified and checked.
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <set>
+
+#include "base/log.hpp"
+#include "base/wire.hpp"
+#include "bundle_entry.hpp"
+#include "cache/directory.hpp"
+#include "errors.hpp"
+#include "interrupt.hpp"
+#include "not_empty.hpp"
+#include "prewarm_plan.hpp"
+#include "remote/redis_keys.hpp"
+#include "remote_commands.hpp"
+#include "remote_transfer.hpp"
+#include "runtime/places.hpp"
+#include "store_view.hpp"
+#include "tuned_device.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> plans, templates;
+  std::string layer, device;
+  bool all = false, strict = false;
+};
+
+constexpr std::size_t kAtOnce = 16;
+
+struct Pulled {
+  std::string directory;
+  std::uint64_t wanted = 0, stored = 0, present = 0, rejected = 0, other_version = 0;
+  std::vector<std::string> missing;  ///< of a plan
+  std::map<std::string, std::uint64_t> rejections;
+  std::string fault;
+  bool down = false;
+};
+
+/// A value's name in the server, as the key that it is of.
+std::optional<Key> key_of_name(const std::string& name) {
+  constexpr std::size_t kHex = 32;
+  const std::size_t open = name.find('{'), close = name.find("}:e:");
+  if (open == std::string::npos || close != open + 1 + kHex || name.size() != close + 4 + kHex)
+    return std::nullopt;
+  return Key::from_hex(name.substr(open + 1, kHex) + name.substr(close + 4));
+}
+
+class Pull {
+ public:
+  Pull(Context& context, const Arguments& arguments, std::shared_ptr<remote::Tier> tier)
+      : context_(context), arguments_(arguments), tier_(std::move(tier)) {
+    store_ = arguments.layer.empty()
+                 ? runtime::open_configured_store(context.config())
+                 : runtime::create_layer(std::filesystem::absolute(arguments.layer).string());
+    out_.directory = store_->directory();
+  }
+
+  Pulled run() {
+    if (arguments_.plans.empty())
+      everything();
+    else
+      of_plans();
+    if (!arguments_.layer.empty()) cache::share_layer(store_->directory());
+    return std::move(out_);
+  }
+
+ private:
+  struct One {
+    Key key;
+    std::string text;   ///< empty: not known
+    std::string label;  ///< for `missing`
+  };
+
+  void of_plans() {
+    const PrewarmPlan plan = make_plan(context_, arguments_.plans, context_.target_archs(),
+                                       {arguments_.device, arguments_.layer.empty()});
+    std::vector<One> batch;
+    for (const PlannedTask& task : plan.tasks) {
+      if (PoliteInterrupt::requested() || out_.down) return;
+      if (!wants(task.specialization().template_name)) continue;
+      const auto made = context_.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
+      batch.push_back({made.key, made.text, task.label});
+      if (batch.size() == kAtOnce) fetch(std::exchange(batch, {}));
+    }
+    fetch(batch);
+  }
+
+  void everything() {
+    std::set<Key> seen;
+    for (OneServer& server : servers_of(*tier_)) {
+      const auto answer = scan(*server.client, std::string(remote::kKeyPrefix) + "*:e:*",
+                               [&](std::vector<std::string> names) {
+                                 std::vector<One> batch;
+                                 for (const std::string& name : names) {
+                                   if (PoliteInterrupt::requested()) return;
+                                   if (const auto key = key_of_name(name); key && seen.insert(*key).second)
+                                     batch.push_back({*key, {}, {}});
+                                   if (batch.size() == kAtOnce) fetch(std::exchange(batch, {}));
+                                 }
+                                 fetch(batch);
+                               });
+      if (!answer) note(answer.fault, answer.detail);
+    }
+  }
+
+  bool wants(const std::string& name) const {
+    return arguments_.templates.empty() || std::find(arguments_.templates.begin(), arguments_.templates.end(),
+                                                     name) != arguments_.templates.end();
+  }
+
+  void note(remote::Fault fault, const std::string& detail) {
+    if (!out_.fault.empty()) return;
+    out_.fault = std::string(name_of(fault)) + (detail.empty() ? "" : ": " + detail);
+    out_.down = fault != remote::Fault::refused && fault != remote::Fault::too_large;
+  }
+
+  void fetch(const std::vector<One>& batch) {
+    if (batch.empty()) return;
+    std::vector<remote::Asked> asked;
+    for (const One& one : batch)
+      asked.push_back(
+          {one.key, one.text, one.text.empty() ? remote::Asked::Text::prefix : remote::Asked::Text::whole});
+    out_.wanted += batch.size();
+    auto fetched = tier_->fetch(asked, base::Deadline::never());
+    std::vector<std::pair<Key, cache::Record>> records;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (fetched[i].fault != remote::Fault::none) note(fetched[i].fault, fetched[i].detail);
+      if (fetched[i].rejection) ++out_.rejected, ++out_.rejections[name_of(*fetched[i].rejection)];
+      if (!fetched[i].entry) {
+        if (!batch[i].label.empty()) out_.missing.push_back(batch[i].label);
+        continue;
+      }
+      std::string why;
+      auto record = record_of(std::move(*fetched[i].entry), why);
+      if (record && !arguments_.templates.empty() && !wants(template_of(*record))) {
+        --out_.wanted;
+        continue;
+      }
+      if (record)
+        records.emplace_back(batch[i].key, std::move(*record));
+      else
+        ++out_.other_version, base::debug("entry " + batch[i].key.hex().substr(0, 12) + ": " + why);
+    }
+    for (const cache::PutResult& put : store_->put_many(records)) {
+      if (put.put == cache::Put::stored)
+        ++out_.stored;
+      else if (put.put == cache::Put::present)
+        ++out_.present;
+      else
+        throw Error(Errc::io, "an entry could not be stored in '" + store_->directory() + "' (" +
+                                  std::string(cache::to_string(put.put)) + "): " + put.detail);
+    }
+  }
+
+  /// Of a record that was checked.
+  static std::string template_of(const cache::Record& record) {
+    if (compile::is_choice(record.facts)) return compile::decode_choice(record.facts).template_name;
+    const std::string unit = compile::decode_facts(record.facts).unit;
+    return unit.substr(0, unit.find('@'));
+  }
+
+  Context& context_;
+  const Arguments& arguments_;
+  const std::shared_ptr<remote::Tier> tier_;
+  std::shared_ptr<cache::Store> store_;
+  Pulled out_;
+};
+
+int pull(Context& context, const Arguments& arguments) {
+  if (arguments.plans.empty() && arguments.templates.empty() && !arguments.all)
+    throw Error(Errc::invalid_argument, "say what to pull: plans or records, -t NAME, or --all");
+  if (arguments.all && (!arguments.plans.empty() || !arguments.templates.empty()))
+    throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan and no -t");
+  const PoliteInterrupt interrupt;
+  const auto tier = configured_tier(context);
+  for (OneServer& server : servers_of(*tier)) ask(*server.client, {{"PING"}, {}, 64});
+  const Pulled done = Pull(context, arguments, tier).run();
+  if (context.json) {
+    print_json({{"schema", context.schema()},
+                {"directory", done.directory},
+                {"layer", !arguments.layer.empty()},
+                {"wanted", done.wanted},
+                {"stored", done.stored},
+                {"present", done.present},
+                {"rejected", done.rejected},
+                {"rejections", done.rejections},
+                {"other_version", done.other_version},
+                {"missing", done.missing},
+                {"fault", done.fault.empty() ? Json(nullptr) : Json(done.fault)},
+                {"interrupted", PoliteInterrupt::requested()}});
+  } else {
+    for (const std::string& missing : done.missing) print("missing  " + missing + '\n');
+    print_paragraph(counted(done.stored, "entry", "entries") + " from the fleet's tier into " +
+                    done.directory + ", " + std::to_string(done.present) + " there already" +
+                    (done.rejected ? ", " + std::to_string(done.rejected) + " not believed" : ""));
+  }
+  std::fflush(stdout);
+  for (const auto& [reason, count] : done.rejections)
+    base::warn(counted(count, "entry", "entries") + " of the fleet's tier not believed: " + reason);
+  if (!done.fault.empty()) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault);
+  if (done.down) return remote_down(arguments.strict, kPartly);
+  if (PoliteInterrupt::requested()) return kInterrupted;
+  return done.missing.empty() && done.rejected + done.other_version == 0 && done.fault.empty() ? kDone
+                                                                                               : kPartly;
+}
+
+}  // namespace
+
+void add_remote_pull(CLI::App& remote, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  CLI::App* sub = context.add_command(remote, "pull", "Put entries of the tier into the cache or a layer",
+                                      [&context, arguments] { return pull(context, *arguments); });
+  sub->add_option("plans", arguments->plans, "What these plan files and records ask for")
+      ->type_name("PLAN.toml");
+  sub->add_option("-t,--template", arguments->templates, "Entries of this template; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  sub->add_flag("--all", arguments->all, "Everything");
+  not_empty(sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache"))
+      ->type_name("DIR");
+  add_device_option(*sub, arguments->device);
+  add_strict_option(*sub, arguments->strict);
+  sub->footer(
+      "Nothing is believed that no trusted key has signed; then every entry is checked as an import of a\n"
+      "bundle checks it. Without a plan the server is searched (SCAN), which its ACL may forbid.\n"
+      "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are missing or were not believed,\n"
+      "5 a server is down (with --strict), 130 interrupted.");
+}
+
+}  // namespace kiln::cli

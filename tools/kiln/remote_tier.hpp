@@ -1,0 +1,48 @@
+// The fleet's tier as commands see it: configured or an error, and each of its servers by itself.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "context.hpp"
+#include "remote/tier.hpp"
+
+namespace CLI {
+class App;
+}
+
+namespace kiln::cli {
+
+/// --strict of `kiln remote`'s subcommands.
+void add_strict_option(CLI::App& sub, bool& strict);
+
+/// Throws Error(invalid_argument) when none is configured or it cannot be used.
+std::shared_ptr<remote::Tier> configured_tier(Context& context);
+/// The same, which must have a key to sign with.
+std::shared_ptr<remote::Tier> writable_tier(Context& context);
+
+/// A command waits for what an engine does not: that a name is found.
+remote::Answer ask(remote::Client& client, const remote::Command& command);
+
+struct OneServer {
+  std::string name;
+  std::unique_ptr<remote::Client> client;
+};
+/// Those of the URL, and of a cluster the nodes that it names.
+std::vector<OneServer> servers_of(remote::Tier& tier);
+
+/// Calls `each` with the names of all keys that match `pattern`, in no order, some perhaps twice. Returns the
+/// server's fault.
+remote::Answer scan(remote::Client& client, const std::string& pattern,
+                    const std::function<void(std::vector<std::string>)>& each);
+
+/// Exit status of a command whose servers did not all answer: kRemoteDown when that was to be an error.
+int remote_down(bool strict, int otherwise);
+
+/// "id 4AB3F5B4E5CFA1E5"
+std::string id_of(const remote::PublicKey& key);
+
+}  // namespace kiln::cli

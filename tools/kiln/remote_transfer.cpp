@@ -1,0 +1,167 @@
+#include "remote_transfer.hpp"
+
+#include <algorithm>
+
+#include "base/arch.hpp"
+#include "base/wire.hpp"
+#include "bundle_entry.hpp"
+#include "compile/key.hpp"
+#include "compile/tuned_choice.hpp"
+#include "interrupt.hpp"
+#include "progress.hpp"
+#include "remote/redis_keys.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::size_t kAtOnce = 16;
+constexpr auto kFlushPatience = std::chrono::seconds(60);
+
+/// Asked until a name is found, once for all.
+remote::Tier::Fetched patiently(remote::Tier& tier, const remote::Asked& asked) {
+  ask(tier.client(), {{"PING"}, remote::tag_of(asked.key.specialisation), 64});
+  return std::move(tier.fetch({asked}, base::Deadline::never()).front());
+}
+
+std::vector<remote::Tier::Fetched> fetch(remote::Tier& tier, const std::vector<remote::Asked>& asked) {
+  auto out = tier.fetch(asked, base::Deadline::never());
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (out[i].fault == remote::Fault::unresolved) out[i] = patiently(tier, asked[i]);
+  return out;
+}
+
+/// What the row says; nothing for facts of another version.
+struct Described {
+  std::string arch, toolchain;
+  remote::Tier::About about;
+};
+std::optional<Described> describe(const cache::Record& record) {
+  try {
+    if (compile::is_choice(record.facts)) {
+      const compile::TunedChoice choice = compile::decode_choice(record.facts);
+      return Described{choice.arch, "tuned", {choice.created_s, false, ""}};
+    }
+    const compile::Facts facts = compile::decode_facts(record.facts);
+    return Described{facts.arch,
+                     "NVRTC " + facts.nvrtc_version,
+                     {facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version}};
+  } catch (const base::Malformed&) {
+    return std::nullopt;
+  }
+}
+
+void note_fault(Pushed& out, remote::Fault fault, const std::string& detail) {
+  if (!out.fault.empty()) return;
+  out.fault = std::string(name_of(fault)) + (detail.empty() ? "" : ": " + detail);
+  out.down = fault != remote::Fault::refused && fault != remote::Fault::too_large;
+}
+
+}  // namespace
+
+Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
+                    const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet) {
+  const auto start = base::Clock::now();
+  Pushed out;
+  out.entries = keys.size();
+  Progress progress(keys.size(), !quiet);
+  const remote::Tier::Totals before = tier.totals();
+  std::uint64_t handed_over = 0;
+  for (std::size_t from = 0; from < keys.size() && !out.down; from += kAtOnce) {
+    if (PoliteInterrupt::requested()) break;
+    std::vector<std::pair<Key, cache::Record>> batch;
+    for (std::size_t i = from; i < std::min(from + kAtOnce, keys.size()); ++i) {
+      if (auto one = record(keys[i]))
+        batch.emplace_back(keys[i], std::move(*one));
+      else
+        ++out.unreadable;
+    }
+    std::vector<remote::Asked> asked;
+    for (const auto& [key, one] : batch) asked.push_back({key, one.key_text, remote::Asked::Text::whole});
+    const auto fetched = fetch(tier, asked);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (fetched[i].entry) {
+        ++out.present;
+        continue;
+      }
+      if (fetched[i].fault != remote::Fault::none) {
+        ++out.failed;
+        note_fault(out, fetched[i].fault, fetched[i].detail);
+        continue;
+      }
+      auto& [key, one] = batch[i];
+      const auto described = describe(one);
+      if (!described) {
+        ++out.unreadable;
+        continue;
+      }
+      remote::Entry entry;
+      entry.key = key;
+      entry.key_text = std::move(one.key_text), entry.facts = std::move(one.facts);
+      entry.image = std::move(one.image);
+      entry.arch = described->arch, entry.toolchain = described->toolchain;
+      handed_over += tier.publish(std::move(entry), described->about, nullptr, remote::Tier::Full::wait);
+    }
+    progress.reached(std::min(from + kAtOnce, keys.size()));
+  }
+  tier.flush(base::Deadline::after(kFlushPatience));
+  const remote::Tier::Totals after = tier.totals();
+  out.pushed = after.puts - before.puts;
+  if (const std::uint64_t lost = handed_over - std::min(handed_over, out.pushed)) {
+    out.failed += lost;
+    note_fault(out, after.last_fault == remote::Fault::none ? remote::Fault::timeout : after.last_fault,
+               after.last_detail);
+  }
+  out.seconds = std::chrono::duration<double>(base::Clock::now() - start).count();
+  return out;
+}
+
+Json json_of(const Pushed& pushed) {
+  return {
+      {"entries", pushed.entries},       {"pushed", pushed.pushed},
+      {"present", pushed.present},       {"failed", pushed.failed},
+      {"unreadable", pushed.unreadable}, {"fault", pushed.fault.empty() ? Json(nullptr) : Json(pushed.fault)},
+      {"seconds", pushed.seconds}};
+}
+
+std::string text_of(const Pushed& pushed) {
+  std::string out = counted(pushed.pushed, "entry", "entries") + " written to the fleet's tier, " +
+                    std::to_string(pushed.present) + " there already";
+  if (pushed.failed) out += ", " + std::to_string(pushed.failed) + " failed";
+  if (pushed.unreadable) out += ", " + std::to_string(pushed.unreadable) + " unreadable here";
+  return out + ", in " + human_ms(pushed.seconds * 1000);
+}
+
+std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
+                             std::string& fault) {
+  std::vector<bool> out;
+  for (std::size_t from = 0; from < texts.size(); from += kAtOnce) {
+    std::vector<remote::Asked> asked;
+    for (std::size_t i = from; i < std::min(from + kAtOnce, texts.size()); ++i)
+      asked.push_back({texts[i].first, texts[i].second, remote::Asked::Text::whole});
+    for (const auto& fetched : fetch(tier, asked)) {
+      out.push_back(fetched.entry.has_value());
+      if (fetched.fault != remote::Fault::none && fault.empty())
+        fault = std::string(name_of(fetched.fault)) + (fetched.detail.empty() ? "" : ": " + fetched.detail);
+    }
+  }
+  return out;
+}
+
+std::optional<cache::Record> record_of(remote::Entry entry, std::string& why) {
+  bundle::Entry as_bundled{entry.key, std::move(entry.facts), std::move(entry.key_text),
+                           std::move(entry.image)};
+  try {
+    const CheckedEntry checked = check_entry(as_bundled);
+    if (checked.other_version) {
+      why = "of another version of kiln";
+      return std::nullopt;
+    }
+  } catch (const Error& error) {
+    why = error.what();
+    return std::nullopt;
+  }
+  return cache::Record{std::move(as_bundled.facts), std::move(as_bundled.key_text),
+                       std::move(as_bundled.image)};
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,40 @@
+// Entries between this machine's stores and the fleet's tier.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/record.hpp"
+#include "output.hpp"
+#include "remote_tier.hpp"
+
+namespace kiln::cli {
+
+struct Pushed {
+  std::uint64_t entries = 0, pushed = 0, present = 0, failed = 0, unreadable = 0;
+  /// The first fault of a server, and how many entries it kept from being looked at or written.
+  std::string fault;
+  bool down = false;  ///< a server did not answer; otherwise it refused
+  double seconds = 0;
+
+  bool complete() const noexcept { return failed == 0 && unreadable == 0 && fault.empty(); }
+};
+/// What the tier does not have whole (signed by a trusted key, intact) is written to it. `record` gives an
+/// entry's record; nothing: it cannot be read.
+Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
+                    const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet);
+Json json_of(const Pushed& pushed);
+/// In a sentence, for people.
+std::string text_of(const Pushed& pushed);
+
+/// Whether the tier has each of them, verified. `down` receives the first fault.
+std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
+                             std::string& fault);
+
+/// The record of an entry that was verified; nothing, and `why`, when its parts do not agree
+/// (bundle_entry.hpp) or it is of another version of kiln.
+std::optional<cache::Record> record_of(remote::Entry entry, std::string& why);
+
+}  // namespace kiln::cli
