@@ -14,6 +14,8 @@ namespace {
 constexpr std::uint64_t kGreetingLimit = 4096;  // bytes of an answer to AUTH or SELECT
 constexpr std::size_t kReadStep = 32 << 10;
 constexpr std::size_t kLongestDetail = 400;
+/// A connection that read more than this gives the parser's buffer back: it may be idle for ever.
+constexpr std::uint64_t kKeptBuffer = 1 << 20;
 
 std::string milliseconds(base::Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
@@ -117,10 +119,12 @@ void Connection::begin(Batch batch, Time now) {
   for (const std::uint64_t limit : batch_.limits) bound_.expect(limit);
   batch_ = {};
   announced_before_ = bound_.announced();
+  in_before_ = bytes_in_;
   asked_at_ = now;
 }
 
-void Connection::step(Time now) {
+void Connection::step(Time now, Time caller) {
+  caller_until_ = caller;
   if (state_ == State::connecting) {
     if (retry_) {
       --next_address_;
@@ -134,7 +138,7 @@ void Connection::step(Time now) {
     secured(now);
   }
   if (state_ == State::greeting || state_ == State::exchanging) exchange(now);
-  if (finished() || now < until()) return;
+  if (finished() || now < until()) return;  // who ran out of time meanwhile is seen by the next step
   if (state_ == State::connecting)
     give_up(Fault::connect, "not connected within " + milliseconds(timeouts_.connect));
   else if (state_ == State::exchanging)
@@ -145,7 +149,7 @@ void Connection::step(Time now) {
 }
 
 void Connection::exchange(Time now) {
-  while (send_some() && receive_some()) {
+  while (send_some() && receive_some() && in_time()) {
   }
   if (state_ == State::broken || replies_.size() < expected_) return;
   if (state_ == State::greeting) {
@@ -157,6 +161,7 @@ void Connection::exchange(Time now) {
     give_up(Fault::protocol, "an answer before its command was sent");
   } else {
     out_ = {};
+    if (bytes_in_ - in_before_ > kKeptBuffer) reader_ = ReplyReader();
     answered_at_ = base::Clock::now();
     state_ = State::ready;
   }
@@ -169,7 +174,7 @@ bool Connection::send_some() {
     if (io == Io::again) return true;
     // A server that closes may have said why: what came in is read first.
     if (io == Io::closed) {
-      while (receive_some()) {
+      while (receive_some() && in_time()) {
       }
       if (replies_.size() < expected_) failed(io, "sending");
       return false;
@@ -279,7 +284,7 @@ void drive(std::span<Connection* const> connections, base::Deadline caller) {
     auto until = caller.at();
     polls.clear();
     for (Connection* connection : connections) {
-      if (!connection->finished()) connection->step(now);
+      if (!connection->finished()) connection->step(now, caller.at());
       if (connection->finished()) continue;
       if (late) {
         connection->cut_short(now);

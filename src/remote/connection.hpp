@@ -5,6 +5,7 @@
 // command that was given up would be taken for the next one's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -50,8 +51,9 @@ class Connection {
 
   /// One at a time. The first begins to connect, which has its own time.
   void begin(Batch batch, Time now);
-  /// As far as it goes without waiting. Throws std::bad_alloc; then the connection is of no use.
-  void step(Time now);
+  /// As far as it goes without waiting, and not past `caller` or its own time, however fast the server
+  /// speaks. Throws std::bad_alloc; then the connection is of no use.
+  void step(Time now, Time caller = Time::max());
   /// The batch is answered, or a fault ended it.
   bool finished() const noexcept { return state_ == State::ready || state_ == State::broken; }
   struct Want {
@@ -91,6 +93,7 @@ class Connection {
   void failed(Io io, const char* doing);
   base::Clock::duration allowance() const noexcept;
   Time until() const noexcept;
+  bool in_time() const noexcept { return base::Clock::now() < std::min(until(), caller_until_); }
 
   std::vector<Address> addresses_;
   std::size_t next_address_ = 0;
@@ -100,12 +103,13 @@ class Connection {
   State state_ = State::fresh;
   bool retry_ = false;  // a Unix socket whose queue is full
   Time began_at_{}, connect_until_{}, address_until_{}, asked_at_{}, answered_at_{};
+  Time caller_until_ = Time::max();
   Channel channel_;
   ReplyBound bound_;
   ReplyReader reader_;
   std::string out_;
   std::size_t sent_ = 0, expected_ = 0;
-  std::uint64_t announced_before_ = 0;
+  std::uint64_t announced_before_ = 0, in_before_ = 0;
   Batch batch_;
   std::vector<Reply> replies_;
   Fault fault_ = Fault::none;

@@ -114,6 +114,7 @@ void Leases::decide(const Key& key, Why why, Time now) {
 void Leases::done(const Key& key, Time now) {
   const auto found = held_.find(key);
   if (found == held_.end()) return;
+  counts_.lost += found->second.refused;
   if (!found->second.lost) part(key, std::move(found->second.token), now);
   held_.erase(found);
 }
@@ -236,13 +237,19 @@ void Leases::answered_held(Held& held, const LeaseRequest& request, const LeaseA
     held.next = now + policy_.renew_every / 3;
   } else if (answer.state == State::answered && answer.granted) {
     counts_.regained += request.kind == Kind::regain;
+    held.refused = false;
     held.kind = Kind::renew;
     held.next = now + policy_.renew_every;
   } else if (answer.state == State::answered && request.kind == Kind::renew) {
     held.kind = Kind::regain;  // gone, by a failover or for want of renewal: nobody may have it yet
     held.next = now;
+  } else if (answer.state == State::refused) {
+    // Full, loading, or a master no more: it passes, and meanwhile the lease may go on by itself.
+    held.refused = true;
+    held.next = now + policy_.renew_every / 3;
   } else {
     held.lost = true;
+    held.refused = false;
     ++counts_.lost;
   }
 }

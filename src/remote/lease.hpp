@@ -136,6 +136,7 @@ class Leases {
     Time next;
     LeaseRequest::Kind kind = LeaseRequest::Kind::renew;
     bool in_flight = false, lost = false;
+    bool refused = false;  // when it was last asked for
   };
   struct Parting {
     Key key;

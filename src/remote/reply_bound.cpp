@@ -48,7 +48,7 @@ ReplyBound::Verdict ReplyBound::byte(char c) noexcept {
         return Verdict::fine;
       }
       cr_ = c == '\r';
-      return Verdict::fine;
+      return ++number_ > kLongestLine ? Verdict::too_large : Verdict::fine;
     case State::number:
       if (cr_) return c == '\n' ? line_ended() : Verdict::malformed;
       if (c == '\r') {

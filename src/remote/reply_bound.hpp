@@ -26,6 +26,9 @@ class ReplyBound {
   /// What an element of an array is charged with beside its bytes: it takes memory before it has come.
   static constexpr std::uint64_t kElementCharge = 64;
   static constexpr int kDeepest = 7;
+  /// Bytes of a status or an error, whatever the reply's limit: hiredis begins a line anew with every piece
+  /// of it, so that one of 16 MiB took it 4 s.
+  static constexpr std::uint64_t kLongestLine = 64 << 10;
 
   /// One more reply is expected, of at most `limit` bytes, elements charged.
   void expect(std::uint64_t limit) { limits_.push_back(limit); }

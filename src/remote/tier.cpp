@@ -11,8 +11,9 @@ namespace {
 
 /// Of one value, with what the protocol puts around it.
 constexpr std::uint64_t kEntryReply = kMostEnvelope + 64;
-/// Entries in one round trip of commands that fetch many.
-constexpr std::size_t kFetchedAtOnce = 16;
+/// Entries in one round trip of commands that fetch many: 64 MiB at most, since a server that has made more
+/// than its client-output-buffer-limit (docs/fleet/redis.conf: 128 MB) ends the connection.
+constexpr std::size_t kFetchedAtOnce = 4;
 /// Rows of other toolchains whose entries are fetched in vain before it is a miss.
 constexpr int kMostTried = 4;
 

@@ -63,7 +63,7 @@ class Tier {
     bool may_compile = true;  ///< take a lease, or wait for who has it, when there is no entry
     bool in_a_hurry = true;   ///< somebody waits; others stand back while this process holds `most_leases`
     int most_leases = 1;
-    const std::atomic<bool>* cancelled = nullptr;  ///< ends a wait once true
+    const std::atomic<bool>* cancelled = nullptr;  ///< ends a wait once true, at the next stop()
     std::function<void()> on_wait;  ///< called once, on the asking thread, when another node compiles it
   };
   struct Reply {

@@ -17,24 +17,30 @@ namespace {
 
 constexpr std::size_t kMostPassword = 1024;
 
-std::string read(const std::string& what, const std::string& path, std::size_t limit) {
+/// `shown` names the file in an error: who sets the secret itself where its file is wanted shall not read it
+/// in a log.
+std::string read(const std::string& what, const std::string& path, std::size_t limit,
+                 const std::string& shown) {
   auto file = base::read_file(path, limit);
   if (!file)
-    throw Error(Errc::io, "cannot read the " + what + " '" + path +
-                              "': " + (errno == EFBIG ? "it is too large" : std::strerror(errno)));
+    throw Error(Errc::io, "cannot read the " + what + " " + shown + ": " +
+                              (errno == EFBIG ? "it is too large" : std::strerror(errno)));
   return std::move(file->bytes);
 }
 
 remote::PublicKey public_key(const std::string& text) {
-  const bundle::PublicKey key = bundle::parse_public_key(
-      bundle::looks_like_public_key(text) ? text : read("public key", text, bundle::kMaxKeyFile));
+  const bundle::PublicKey key =
+      bundle::parse_public_key(bundle::looks_like_public_key(text)
+                                   ? text
+                                   : read("public key", text, bundle::kMaxKeyFile, '\'' + text + '\''));
   return {key.id, key.key};
 }
 
 std::shared_ptr<const remote::SigningKey> signing_key(const Config& config) {
   const std::string& path = config.get("remote_sign");
   if (path.empty()) return nullptr;
-  const bundle::Secret text(read("secret key", path, bundle::kMaxKeyFile));
+  const bundle::Secret text(read("secret key", path, bundle::kMaxKeyFile,
+                                 "whose file KILN_REMOTE_SIGN names (its text is not shown)"));
   struct stat st {};
   if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
     base::warn_once("remote_sign mode",
@@ -44,7 +50,8 @@ std::shared_ptr<const remote::SigningKey> signing_key(const Config& config) {
     if (file.empty())
       throw Error(Errc::invalid_argument,
                   "the secret key '" + path + "' has a password: name its file in KILN_REMOTE_SIGN_PASSWORD");
-    const bundle::Secret held(read("password file", file, kMostPassword));
+    const bundle::Secret held(read("password file", file, kMostPassword,
+                                   "that KILN_REMOTE_SIGN_PASSWORD names (its text is not shown)"));
     std::string line = held.bytes().substr(0, held.bytes().find('\n'));
     if (line.ends_with('\r')) line.pop_back();
     return bundle::Secret(std::move(line));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "remote/lease_commands.hpp"
+#include "remote/tier.hpp"
 #include "tests/remote/acl_fixture.hpp"
 
 using namespace kiln;
@@ -260,6 +261,22 @@ TEST_F(Acl, ConfiguresACacheThatForgets) {
 TEST_F(Acl, TakesNoValueBeyondTheLimit) {
   EXPECT_TRUE(ask("kiln-fleet", {"SET", kEntry, std::string(std::size_t{16} << 20, 'x')}));
   EXPECT_FALSE(ask("kiln-fleet", {"SET", kEntry, std::string(std::size_t{18} << 20, 'x')}));
+}
+
+TEST_F(Acl, EndsNoConnectionOverManyLargeEntriesFetchedAtOnce) {
+  const std::string value(std::size_t{9} << 20, 'x');
+  std::vector<Asked> asked;
+  for (std::uint8_t number = 0; number < 16; ++number) {
+    ASSERT_TRUE(ask("kiln-fleet", {"SET", entry_key(some_key(number)), value}));
+    asked.push_back({some_key(number), "text"});
+  }
+  TierOptions options;
+  options.url = Url::parse("redis+unix://" + socket() + "?user=kiln-locked&password=of-the-test");
+  Tier tier(std::move(options), std::make_shared<Counts>());
+  for (const auto& fetched : tier.fetch(asked, base::Deadline::never())) {
+    EXPECT_EQ(fetched.fault, Fault::none) << fetched.detail;
+    EXPECT_EQ(fetched.rejection, Rejection::malformed) << "it came whole";
+  }
 }
 
 class AclAsShipped : public Acl {

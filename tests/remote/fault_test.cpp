@@ -1,6 +1,8 @@
 // What a dead, slow or lying server costs: the fault's kind, a bounded delay, and nothing else: the next call
 // works.
 #include <gtest/gtest.h>
+#include <malloc.h>
+#include <poll.h>
 #include <sys/resource.h>
 
 #include <map>
@@ -108,6 +110,66 @@ TEST(RemoteFault, RefusesACountOfABillion) {
     });
   ::getrusage(RUSAGE_SELF, &after);
   EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 100 << 10);  // KB
+}
+
+TEST(RemoteFault, RefusesALineWithoutEnd) {
+  for (const char kind : {'+', '-'})
+    for (const char filling : {'a', '\r'}) {
+      BadServer server([&](Peer& peer) {
+        peer.command();
+        peer.say({kind});
+        while (peer.say(std::string(1 << 20, filling))) {
+        }
+      });
+      Client client({.url = Url::parse(server.url())});
+      Command entry = get("one");
+      entry.reply_limit = 16 << 20;
+      const Timed first = timed(client, entry);
+      EXPECT_EQ(first.answer.fault, Fault::too_large) << first.answer.detail;
+      EXPECT_LT(first.took, kBounded);
+      EXPECT_LT(client.status().at(0).bytes_in, 256u << 10);
+    }
+}
+
+TEST(RemoteFault, KeepsNoCallerThatIsLateHoweverFastTheServerSpeaks) {
+  std::atomic<bool> filled = false;
+  BadServer server([&](Peer& peer) {
+    peer.command();
+    peer.say("$16777216\r\n");
+    const std::string much(16 << 10, 'x');
+    pollfd poll{peer.fd(), POLLOUT, 0};
+    while (::poll(&poll, 1, 20) > 0 && peer.say(much)) {
+    }
+    filled = true;
+    peer.wait_for_the_end();
+  });
+  Connection connection({*Address::numeric("127.0.0.1", static_cast<std::uint16_t>(server.port()))}, nullptr,
+                        {}, {});
+  connection.begin({"*1\r\n$4\r\nPING\r\n", {32 << 20}}, base::Clock::now());
+  while (!connection.finished() && connection.bytes_out() == 0) connection.step(base::Clock::now());
+  ASSERT_TRUE(base::poll_until(base::Deadline::after(20s), [&] { return filled.load(); }));
+  const auto before = connection.bytes_in();
+  connection.step(base::Clock::now(), base::Clock::now() - 1ms);
+  EXPECT_GT(connection.bytes_in(), before);
+  EXPECT_LE(connection.bytes_in() - before, 64u << 10);
+}
+
+TEST(RemoteFault, KeepsNoBufferOfALargeAnswer) {
+  BadServer server([value = std::string(16 << 20, 'x')](Peer& peer) {
+    while (!peer.command().empty() && peer.say_bulk(value)) {
+    }
+  });
+  const auto in_use = [] {
+    const auto info = ::mallinfo2();
+    return info.uordblks + info.hblkhd;
+  };
+  Client client({.url = Url::parse(server.url())});
+  Command entry = get("one");
+  entry.reply_limit = 17 << 20;
+  const auto before = in_use();
+  for (int i = 0; i < 3; ++i) client.call(entry, never());
+  EXPECT_EQ(client.status().at(0).open_connections, 1);
+  EXPECT_LT(in_use(), before + (4u << 20));
 }
 
 TEST(RemoteFault, GivesUpOnAByteASecond) {
@@ -263,11 +325,11 @@ TEST(RemoteFault, TriesANamesOtherAddressesWithinTheSameTime) {
   EXPECT_LT(call.took, kBounded);
 }
 
-TEST(RemoteFault, ATheWordOfADeadDnsServerIsNotWaitedFor) {
-  std::atomic<bool> end{false};
+TEST(RemoteFault, ADeadDnsServerIsNotWaitedFor) {
+  const auto end = std::make_shared<std::atomic<bool>>(false);  // the thread's as well
   ClientOptions options{.url = Url::parse("redis://name")};
-  options.lookup = [&](const std::string&, std::uint16_t) {
-    while (!end) std::this_thread::sleep_for(1ms);
+  options.lookup = [end](const std::string&, std::uint16_t) {
+    while (!*end) std::this_thread::sleep_for(1ms);
     return std::vector<Address>();
   };
   {
@@ -279,8 +341,7 @@ TEST(RemoteFault, ATheWordOfADeadDnsServerIsNotWaitedFor) {
     EXPECT_EQ(status.count(Fault::unresolved), 20u);
     EXPECT_EQ(status.breaker, Breaker::State::closed);
   }  // while the lookup hangs
-  end = true;
-  std::this_thread::sleep_for(20ms);  // it uses `end`
+  *end = true;
 }
 
 TEST(RemoteFault, HeedsTheCallersDeadline) {

@@ -227,6 +227,25 @@ TEST_F(Lease, AnUnansweredRenewalIsSentAgainSoon) {
   EXPECT_EQ(wait(leases), 3s);
 }
 
+TEST_F(Lease, ARefusedRenewalIsSentAgainUntilTheServerTakesIt) {
+  Leases leases = make();
+  leases.want(key_of(1), now_, Leases::Start::acquire);
+  answer(leases, Kind::acquire, granted());
+  wait(leases);
+  answer(leases, Kind::renew, refusal());  // out of memory, loading, a replica by now
+  EXPECT_EQ(wait(leases), 1s);
+  answer(leases, Kind::renew, nothing());  // it ended meanwhile
+  answer(leases, Kind::regain, refusal());
+  EXPECT_EQ(wait(leases), 1s);
+  answer(leases, Kind::regain, granted());
+  EXPECT_EQ(wait(leases), 3s);
+  EXPECT_EQ(leases.counts().regained, 1u);
+  answer(leases, Kind::renew, refusal());
+  leases.done(key_of(1), now_);
+  EXPECT_EQ(one(leases).kind, Kind::release) << "whether it goes on, nobody knows";
+  EXPECT_EQ(leases.counts().lost, 1u) << "it had not been renewed when the compile ended";
+}
+
 TEST_F(Lease, TwoHoldersThatEndWithoutAnEntryAreEnough) {
   Leases leases = make();
   leases.want(key_of(1), now_);

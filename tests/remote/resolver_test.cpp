@@ -127,3 +127,18 @@ TEST(RemoteResolver, AsksAnewInAForkedChild) {
             0);
   gate->open = true;
 }
+
+TEST(RemoteResolver, AProcessEndsWhileTheSystemHangs) {
+  if (const char* why = kiln::testing::cannot_fork_busy()) GTEST_SKIP() << why;
+  const auto began = base::Clock::now();
+  EXPECT_EQ(kiln::testing::in_child([&]() -> int {
+              static Resolver of_the_process([](const std::string&, std::uint16_t) {
+                std::this_thread::sleep_for(1h);
+                return std::vector<Address>();
+              });
+              EXPECT_TRUE(of_the_process.addresses("h", 1, 10ms, never()).empty());
+              std::exit(7);  // destructors run, the thread stays
+            }),
+            7);
+  EXPECT_LT(base::Clock::now() - began, 20s);
+}

@@ -341,5 +341,21 @@ TEST_F(Fleet, DoctorAndPrometheusShowTheTierWithoutPasswords) {
   }
 }
 
+TEST_F(Fleet, ASecretWhereItsFileIsWantedIsNotRepeated) {
+  std::string key = base::read_proc(path("fleet.key"));
+  key = key.substr(key.find('\n') + 1);
+  key.resize(key.find('\n'));
+  ASSERT_GT(key.size(), 100u);
+  Environment a = node("a");
+  a["KILN_REMOTE_SIGN"] = key, a["KILN_REMOTE_SIGN_PASSWORD"] = "hunter2";
+  for (const Arguments& arguments : {Arguments{"doctor", "-v"}, Arguments{"doctor", "--json"},
+                                     Arguments{"compile", "scale", "N=9", "--log-level", "trace"}}) {
+    const Finished done = kiln(arguments, a);
+    EXPECT_EQ((done.out + done.err).find(key.substr(0, 20)), std::string::npos) << done.out << done.err;
+    EXPECT_EQ((done.out + done.err).find("hunter2"), std::string::npos) << done.out << done.err;
+  }
+  EXPECT_NE(kiln(compile(10), a).err.find("KILN_REMOTE_SIGN"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kiln::test

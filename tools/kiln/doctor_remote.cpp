@@ -1,5 +1,7 @@
 // The fleet's tier: its settings, and whether each server answers, is set up for it, and takes what is
 // written.
+#include <unistd.h>
+
 #include "doctor.hpp"
 #include "remote_look.hpp"
 
@@ -40,6 +42,10 @@ void probe_remote(Context& context, Findings& out) {
 }
 
 std::string shown_value(const runtime::Setting& setting) {
+  if (setting.name == "remote_sign" || setting.name == "remote_sign_password")
+    return setting.value.empty() || ::access(setting.value.c_str(), F_OK) == 0
+               ? setting.value
+               : "(not shown: no such file, and it may be the secret itself)";
   if (setting.name != "remote" || setting.value.empty()) return setting.value;
   try {
     return remote::Url::parse(setting.value).safe();
