@@ -65,7 +65,7 @@ struct AttentionPlan {
     const Vec<i32, 4> v = load<4>(words);
     if (v.word[0] != made_for || static_cast<i32>(v.word[1]) != workers || static_cast<i32>(v.word[2]) != kv_heads ||
         static_cast<i32>(v.word[3]) != max(window_left, -1))
-      __trap();
+      asm volatile("trap;");
   }
 
   // Begins to bring to the L2 what begin() and item() read: allowed before pdl_wait(), since that is where all stores go.
