@@ -369,7 +369,7 @@ static void attention_plans(const char* cache) {
   EXPECT(out.sizes.workers == 5 && out.sizes.workspace_bytes == 0 && out.sizes.plan_bytes <= sizeof words);
   EXPECT(out.guard[0] == 0x5a);
   EXPECT(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, sizeof words, &plan) == KILN_OK);
-  EXPECT(words[2] == 2 && plan.items == (uint32_t)words[4] && plan.bytes <= out.sizes.plan_bytes);
+  EXPECT(words[4] == 2 && plan.items == (uint32_t)words[6] && plan.bytes <= out.sizes.plan_bytes);
   EXPECT(words[16 + 16 + 5] == 2 * 16 + 7); /* kv_len of the first item */
   EXPECT(kiln_kernel_attention_plan(kernel, &limits, &lengths, words, sizeof words, NULL) == KILN_OK);
 
