@@ -1,9 +1,14 @@
-// Many records in one transaction: what an import writes.
+// Many records in one transaction: what an import writes, and what waits for the publisher.
+#include <algorithm>
+#include <chrono>
+
 #include "cache/store_impl.hpp"
 #include "cache/write_check.hpp"
 
 namespace kiln::cache {
 namespace {
+
+constexpr std::chrono::milliseconds kWaitBehindATimeout{50};
 
 struct Encoded {
   std::size_t index;
@@ -83,11 +88,15 @@ std::vector<PutResult> Store::put_many(const std::vector<std::pair<Key, Record>>
     together = records.size() > 1 && impl_->write_many(records, out);
   } catch (const std::exception&) {  // room to be made, damage, a disk that failed: each by itself says which
   }
+  std::chrono::milliseconds wait = put_wait();
   for (std::size_t i = 0; i < records.size(); ++i) {
-    if (!together)
-      out[i] = put(records[i].first, records[i].second);
-    else
+    if (together) {
       impl_->note_use(records[i].first, true);
+      continue;
+    }
+    out[i] = put(records[i].first, records[i].second, wait);
+    // Those behind one that waited in vain must not wait as long in a row.
+    wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kWaitBehindATimeout) : put_wait();
   }
   return out;
 }
