@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <random>
+#include <set>
 
 #include "base/file.hpp"
 #include "kiln/error.hpp"
@@ -35,14 +36,27 @@ std::optional<TomlValue> parsed(const std::string& text) {
     return std::nullopt;
   }
 }
-/// Parsed as it stands: this comment keeps shorten_toml from taking anything out.
-std::optional<TomlValue> parsed_whole(const std::string& text) { return parsed(text + "\n# \"\"\""); }
+void a_line_up(TomlValue& value) {
+  --value.line;
+  for (TomlValue& item : value.items) a_line_up(item);
+  for (auto& member : value.members) a_line_up(member.second);
+}
+/// Parsed as it stands: a comment before it keeps shorten_toml from taking anything out (behind it, it could
+/// end a string that a mutation opened).
+std::optional<TomlValue> parsed_whole(const std::string& text) {
+  std::optional<TomlValue> tree = parsed("# \"\"\"\n" + text);
+  if (tree)
+    for (auto& member : tree->members) a_line_up(member.second);
+  return tree;
+}
 
 std::vector<std::string> manifests() {
-  std::vector<std::string> out;
+  std::set<std::string> files;  // in an order that no file system decides
   for (const char* directory : {"/templates", "/tests/fixtures/templates"})
     for (const auto& entry : std::filesystem::directory_iterator(std::string(KILN_SOURCE_DIR) + directory))
-      if (entry.path().extension() == ".toml") out.push_back(base::read_file(entry.path().string())->bytes);
+      if (entry.path().extension() == ".toml") files.insert(entry.path().string());
+  std::vector<std::string> out;
+  for (const std::string& file : files) out.push_back(base::read_file(file)->bytes);
   return out;
 }
 

@@ -49,7 +49,7 @@ TEST_F(Marks, SinceShowsWhatWasCountedMeanwhile) {
   EXPECT_LT(json["seconds"], 60);
   EXPECT_EQ(kiln({"stats", "--json"}).json()["lifetime"]["hits"]["disk"], 8);
   const std::string text = kiln({"stats", "--since", "before"}).out;
-  EXPECT_NE(text.find("Since the mark 'before', 0s ago"), std::string::npos) << text;
+  EXPECT_NE(text.find("Since the mark 'before', "), std::string::npos) << text;
   EXPECT_NE(text.find("3 disk"), std::string::npos) << text;
   EXPECT_NE(text.find("1.5 s of compile time"), std::string::npos) << text;
 }
