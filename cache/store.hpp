@@ -35,6 +35,8 @@ inline constexpr Key kLastKey = [] {
   for (auto& byte : key.toolchain.bytes) byte = 0xff;
   return key;
 }();
+/// For the gate, of a put behind one that did not land: those behind must not wait as long in a row.
+inline constexpr std::chrono::milliseconds kWaitBehindOneInVain{50};
 inline constexpr std::uint64_t kNoCap = std::uint64_t{1} << 46;  ///< more than any file
 
 /// Why a get returned nothing.
@@ -112,9 +114,9 @@ class Store {
   /// As `put`, with another wait for the gate, and for what is no image.
   PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait,
                 Existing existing = Existing::kept) noexcept;
-  /// Many at once: in one transaction with one sync when nothing is in the way (room to be made, damage),
-  /// else one after the other; a result for each, in order. Meant for records of some 16 MiB together: the
-  /// gate is held while they are written. Never throws.
+  /// Many at once, in any order: in one transaction with one sync when nothing is in the way (room to be
+  /// made, damage, a key that comes twice), else one after the other; a result for each, in the order given.
+  /// Meant for records of some 16 MiB together: the gate is held while they are written. Never throws.
   std::vector<PutResult> put_many(const std::vector<std::pair<Key, Record>>& records) noexcept;
   std::chrono::milliseconds put_wait() const noexcept;
   /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in

@@ -8,16 +8,14 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::chrono::milliseconds kWaitBehindATimeout{50};
-
 struct Encoded {
   std::size_t index;
   const Key* key;
   std::string bytes;
 };
 
-/// Those that are not there. One that is there with other bytes is left to a single put, which replaces it:
-/// nothing is returned.
+/// Those that are not there, ordered by key. One that is there with other bytes is left to a single put,
+/// which replaces it, and so is a key that comes twice: nothing is returned.
 std::optional<std::vector<Encoded>> missing_of(const PageFile& pages,
                                                const std::vector<std::pair<Key, Record>>& records,
                                                std::vector<PutResult>& out) {
@@ -37,6 +35,11 @@ std::optional<std::vector<Encoded>> missing_of(const PageFile& pages,
     missing.push_back({i, &key, encode(record)});
     if (missing.back().bytes.size() > kMaxRecordBytes) return std::nullopt;
   }
+  std::sort(missing.begin(), missing.end(),
+            [](const Encoded& a, const Encoded& b) { return *a.key < *b.key; });
+  const auto twice = std::adjacent_find(missing.begin(), missing.end(),
+                                        [](const Encoded& a, const Encoded& b) { return *a.key == *b.key; });
+  if (twice != missing.end()) return std::nullopt;
   return missing;
 }
 
@@ -45,8 +48,6 @@ std::optional<std::vector<Encoded>> missing_of(const PageFile& pages,
 bool Store::Impl::write_many(const std::vector<std::pair<Key, Record>>& records,
                              std::vector<PutResult>& out) {
   if (!file.writable) return false;
-  for (std::size_t i = 1; i < records.size(); ++i)
-    if (!(records[i - 1].first < records[i].first)) return false;  // a repeated key is a put of its own
   const auto deadline = base::Deadline::after(options.put_wait);
   std::optional<Writing> writing;
   std::string why;
@@ -96,7 +97,7 @@ std::vector<PutResult> Store::put_many(const std::vector<std::pair<Key, Record>>
     }
     out[i] = put(records[i].first, records[i].second, wait);
     // Those behind one that waited in vain must not wait as long in a row.
-    wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kWaitBehindATimeout) : put_wait();
+    wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kWaitBehindOneInVain) : put_wait();
   }
   return out;
 }

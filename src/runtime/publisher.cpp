@@ -45,8 +45,7 @@ void settle(Publication& p, bool in_store) noexcept {
   p.flight.reset();
 }
 
-// While puts do not land, those behind must not wait in a row, nor their askers in other processes.
-constexpr auto kWaitBehindAFailure = std::chrono::milliseconds(50);
+/// Of a flight's askers in other processes, while puts do not land.
 constexpr auto kFlightPatience = std::chrono::seconds(2);
 
 /// What waits goes into few transactions: a fresh node fetches faster than a disk syncs. Of one of them.
@@ -76,8 +75,9 @@ bool ended(Publication& p, Counters& counters, const cache::PutResult& result) n
 /// Whether it landed.
 bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
   if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
-  return ended(p, counters,
-               p.store->put(p.key, p.record, last_landed ? p.store->put_wait() : kWaitBehindAFailure));
+  return ended(
+      p, counters,
+      p.store->put(p.key, p.record, last_landed ? p.store->put_wait() : cache::kWaitBehindOneInVain));
 }
 
 /// Of one store. Whether the last one landed.

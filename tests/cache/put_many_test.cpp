@@ -1,6 +1,11 @@
 // Many records in one transaction: the same as so many puts, with fewer syncs.
-#include <algorithm>
+#include <fcntl.h>
 
+#include <algorithm>
+#include <random>
+
+#include "base/fd.hpp"
+#include "cache/pages.hpp"
 #include "tests/cache/fixture.hpp"
 
 using namespace kiln;
@@ -22,7 +27,12 @@ std::size_t count(const std::vector<PutResult>& results, Put put) {
       std::count_if(results.begin(), results.end(), [put](const PutResult& r) { return r.put == put; }));
 }
 
-using PutMany = StoreFixture;
+struct PutMany : StoreFixture {
+  std::uint64_t transaction() const {
+    const base::Fd file(::open(data_file().c_str(), O_RDONLY | O_CLOEXEC));
+    return newest_snapshot(file.get()).transaction;
+  }
+};
 
 }  // namespace
 
@@ -65,7 +75,23 @@ TEST_F(PutMany, ReplacesWhatHasAnotherKeyText) {
   EXPECT_TRUE(holds(*store, 3));
 }
 
-TEST_F(PutMany, TakesUnsortedAndRepeatedKeysOneByOne) {
+TEST_F(PutMany, InAnyOrderItIsOneTransaction) {
+  const auto store = open();
+  store->put_many(records(100, 110));
+  auto all = records(0, 200);
+  std::shuffle(all.begin(), all.end(), std::mt19937(5));
+  const std::uint64_t before = transaction();
+  const auto results = store->put_many(all);
+  EXPECT_EQ(transaction(), before + 1);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool there = !(all[i].first < key_of(100)) && all[i].first < key_of(110);
+    EXPECT_EQ(results[i].put, there ? Put::present : Put::stored) << i;
+  }
+  for (std::uint32_t number = 0; number < 200; ++number) EXPECT_TRUE(holds(*store, number));
+  EXPECT_TRUE(store->verify().damaged.empty());
+}
+
+TEST_F(PutMany, AKeyThatComesTwiceIsStoredOnce) {
   const auto store = open();
   auto all = records(0, 4);
   std::swap(all[0], all[3]);
