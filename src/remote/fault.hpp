@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace kiln::remote {
 
@@ -29,6 +30,11 @@ constexpr const char* name_of(Fault fault) noexcept {
                                            "auth",         "timeout", "closed",     "protocol", "too_large",
                                            "breaker_open", "refused", "no_memory"};
   return kNames[static_cast<std::size_t>(fault)];
+}
+
+/// "timeout: no answer in 150 ms", for people.
+inline std::string text_of(Fault fault, const std::string& detail) {
+  return name_of(fault) + (detail.empty() ? "" : ": " + detail);
 }
 
 /// The server itself failed, so that its breaker counts it. An answer that is too large, or refused, says

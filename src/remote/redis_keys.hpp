@@ -10,6 +10,7 @@
 // Another version of these names or of the envelope's schema takes another number: neither sees the other's.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,26 @@ inline std::string entry_key(const Key& key) {
 }
 inline std::string lease_key(const Key& key) {
   return std::string(kKeyPrefix) + '{' + key.specialisation.hex() + "}:l:" + key.toolchain.hex();
+}
+
+/// The name of a value of this version, in its parts. The toolchain of a row's name is zeros.
+struct ValueName {
+  char kind;  ///< e, t, l
+  Key key;
+};
+/// Nothing for what is none.
+inline std::optional<ValueName> parse_name(std::string_view name) {
+  constexpr std::size_t kHex = 32;
+  if (!name.starts_with(kKeyPrefix)) return std::nullopt;
+  name.remove_prefix(kKeyPrefix.size());
+  if (name.size() < kHex + 4 || name[0] != '{' || name.substr(kHex + 1, 2) != "}:") return std::nullopt;
+  const auto specialisation = Digest::from_hex(name.substr(1, kHex));
+  const std::string_view rest = name.substr(kHex + 3);
+  if (!specialisation) return std::nullopt;
+  if (rest == "t") return ValueName{'t', {*specialisation, {}}};
+  if (rest.size() != 2 + kHex || (rest[0] != 'e' && rest[0] != 'l') || rest[1] != ':') return std::nullopt;
+  const auto toolchain = Digest::from_hex(rest.substr(2));
+  return toolchain ? std::optional(ValueName{rest[0], {*specialisation, *toolchain}}) : std::nullopt;
 }
 
 }  // namespace kiln::remote

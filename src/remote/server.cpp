@@ -144,7 +144,7 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
     // After a failover the name means another server, and this one keeps its connections.
     demoted = demoted || (answer->fault == Fault::refused && answer->detail.starts_with("READONLY"));
   }
-  if (worst) counts.last_error = std::string(name_of(worst->fault)) + ": " + worst->detail;
+  if (worst) counts.last_error = text_of(worst->fault, worst->detail);
 
   Connection* const connection = visit.connection_.get();
   bool failed = locked_out || is_failure_of_server(visit.fault), answered = false;

@@ -60,12 +60,6 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
   if (options.tier == AskTier::no) return out;
   const auto tier = this->tier();
   if (!tier) return out;
-  const auto served = [&](const Key& key, cache::Record record, std::shared_ptr<const StoredImage> image) {
-    ++counters_.remote_hits, counters_.saved(image->facts.compile_ms);
-    out.record = std::move(record);
-    out.found = Obtained{std::move(image), Outcome::remote, {}};
-    base::debug(hint(unit.instantiation) + " came from the fleet's tier, key " + key.hex());
-  };
   std::shared_ptr<const StoredImage> image;
   const bool own = toolkit().has_compiler() && !options.rejected.contains(unit.made.key);
   // What no record is ever made of, no other node has either, and nobody shall wait for it.
@@ -97,9 +91,11 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
     if (reply.entry) {
       auto filled = std::make_shared<StoredImage>(*image);
       filled->bytes = reply.entry->image;
-      served(unit.made.key,
-             {std::move(reply.entry->facts), std::move(reply.entry->key_text), std::move(reply.entry->image)},
-             std::move(filled));
+      out.record = {std::move(reply.entry->facts), std::move(reply.entry->key_text),
+                    std::move(reply.entry->image)};
+      out.found = Obtained{std::move(filled), Outcome::remote, {}};
+      ++counters_.remote_hits, counters_.saved(image->facts.compile_ms);
+      base::debug(hint(unit.instantiation) + " came from the fleet's tier, key " + unit.made.key.hex());
       return out;
     }
   }
@@ -145,16 +141,9 @@ Publication::Afterwards Pipeline::to_tier(const Unit& unit, std::shared_ptr<remo
   const auto tier = options.tier == AskTier::yes ? this->tier() : nullptr;
   if (!tier || !tier->writes() || !obtained.unpublishable.empty() || !options.rejected.empty()) return {};
   const auto full = options.when_full == WhenFull::wait ? remote::Tier::Full::wait : remote::Tier::Full::drop;
-  const compile::Facts& facts = obtained.image->facts;
-  remote::Tier::About about{facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version};
-  return [tier, lease = std::move(lease), full, about, key = unit.made.key,
-          arch = facts.arch](cache::Record&& record) mutable {
-    remote::Entry entry;
-    entry.key = key;
-    entry.key_text = std::move(record.key_text), entry.facts = std::move(record.facts);
-    entry.image = std::move(record.image);
-    entry.arch = std::move(arch), entry.toolchain = "NVRTC " + about.nvrtc_version;
-    tier->publish(std::move(entry), std::move(about), std::move(lease), full);
+  return [tier, lease = std::move(lease), full, key = unit.made.key,
+          labels = labels_of(obtained.image->facts)](cache::Record&& record) mutable {
+    tier->publish(entry_of(key, std::move(record), labels), std::move(labels.about), std::move(lease), full);
   };
 }
 

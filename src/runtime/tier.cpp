@@ -94,4 +94,19 @@ std::shared_ptr<remote::Tier> open_tier(const Config& config, std::shared_ptr<re
   return nullptr;
 }
 
+TierLabels labels_of(const compile::Facts& facts) {
+  return {facts.arch,
+          "NVRTC " + facts.nvrtc_version,
+          {facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version}};
+}
+
+remote::Entry entry_of(const Key& key, cache::Record&& record, const TierLabels& labels) {
+  remote::Entry out;
+  out.key = key;
+  out.key_text = std::move(record.key_text), out.facts = std::move(record.facts);
+  out.image = std::move(record.image);
+  out.arch = labels.arch, out.toolchain = labels.toolchain;
+  return out;
+}
+
 }  // namespace kiln::runtime

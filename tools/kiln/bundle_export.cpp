@@ -14,7 +14,6 @@
 #include "interrupt.hpp"
 #include "not_empty.hpp"
 #include "progress.hpp"
-#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -153,14 +152,7 @@ void add_bundle_export(CLI::App& bundle, Context& context) {
   CLI::App* sub = context.add_command(bundle, "export", "Write entries of the cache and its layers to a file",
                                       [&context, arguments] { return bundle_export(context, *arguments); });
   sub->add_option("file", arguments->file, "The bundle; - is stdout")->type_name("FILE")->required();
-  sub->add_option("plans", arguments->selection.plans, "What these plan files and records ask for")
-      ->type_name("PLAN.toml");
-  sub->add_option("-t,--template", arguments->selection.templates,
-                  "Entries of this template; may be repeated")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  sub->add_flag("--all", arguments->selection.all, "Everything");
-  add_device_option(*sub, arguments->selection.device);
+  add_selection_options(*sub, arguments->selection);
   sub->add_flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
   not_empty(sub->add_option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key"))
       ->type_name("FILE.key");

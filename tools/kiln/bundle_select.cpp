@@ -1,5 +1,6 @@
 #include "bundle_select.hpp"
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "interrupt.hpp"
 #include "prewarm_plan.hpp"
 #include "runtime/pipeline.hpp"
+#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -51,6 +53,15 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
 }
 
 }  // namespace
+
+void add_selection_options(CLI::App& sub, SelectionFlags& flags) {
+  sub.add_option("plans", flags.plans, "What these plan files and records ask for")->type_name("PLAN.toml");
+  sub.add_option("-t,--template", flags.templates, "Entries of this template; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  sub.add_flag("--all", flags.all, "Everything");
+  add_device_option(sub, flags.device);
+}
 
 Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores) {
   const bool by_arch = !context.arch.empty();

@@ -1,4 +1,5 @@
-// What `kiln bundle export` takes: the keys of a plan, or of what the store and its layers hold.
+// What `kiln bundle export` and `kiln remote push` take: the keys of a plan, or of what the store and its
+// layers hold.
 #pragma once
 
 #include <string>
@@ -7,6 +8,10 @@
 #include "bundle_stores.hpp"
 #include "context.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace kiln::cli {
 
 struct SelectionFlags {
@@ -14,6 +19,9 @@ struct SelectionFlags {
   std::string device;  ///< whose tuned choices a plan's rows take
   bool all = false;
 };
+
+/// PLAN.toml..., -t, --all and --device, as every command that selects entries has them.
+void add_selection_options(CLI::App& sub, SelectionFlags& flags);
 
 struct Selection {
   std::vector<Key> keys;             ///< ascending, each once

@@ -26,8 +26,7 @@ void probe_remote(Context& context, Findings& out) {
   for (const ServerLook& look : look_at_servers(*tier)) {
     if (!look.answer) {
       out.push_back({"remote", Status::warning,
-                     look.name + " does not answer: " + std::string(name_of(look.answer.fault)) +
-                         (look.answer.detail.empty() ? "" : ": " + look.answer.detail) +
+                     look.name + " does not answer: " + text_of(look.answer.fault, look.answer.detail) +
                          "; kernels are compiled here meanwhile",
                      "start it, or correct KILN_REMOTE"});
       continue;

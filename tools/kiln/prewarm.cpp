@@ -130,7 +130,7 @@ Pushed push_results(runtime::Pipeline& pipeline, const PrewarmResult& result, bo
         return std::nullopt;
       },
       quiet);
-  if (!out.fault.empty()) base::warn("the fleet's tier: " + out.fault);
+  if (out.fault) base::warn("the fleet's tier: " + out.fault.text);
   return out;
 }
 
@@ -141,11 +141,11 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
     const auto made = context.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
     texts.emplace_back(made.key, made.text);
   }
-  std::string fault;
+  FirstFault fault;
   const std::vector<bool> covered = covered_by(*tier, texts, fault);
-  if (!fault.empty()) base::warn("the fleet's tier at " + tier->url().safe() + ": " + fault);
+  if (fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + fault.text);
   const int status = report_coverage(context, plan, covered);
-  return fault.empty() ? status : remote_down(strict, kPartly);
+  return !fault ? status : remote_down(strict, kPartly);
 }
 
 int prewarm(Context& context, const Arguments& arguments) {
@@ -204,7 +204,7 @@ int prewarm(Context& context, const Arguments& arguments) {
   report_prewarm(context, plan, result, store.directory(), pushed);
   const int status = exit_of(result);
   if (status != kDone) return status;
-  if (pushed && pushed->down) return remote_down(arguments.strict, kPartly);
+  if (pushed && pushed->fault.down) return remote_down(arguments.strict, kPartly);
   if (pushed && !pushed->complete()) return kPartly;
   return traced ? kDone : kFailed;
 }

@@ -42,8 +42,8 @@ MissedRows::MissedRows(Context& context, remote::Tier& tier) : tier_(tier), dire
   const remote::Answer answer =
       ask(tier.client(), {{"XRANGE", std::string(remote::kMissingKey), "-", "+"}, {}, kStreamReply});
   if (!answer)
-    throw Error(Errc::io, "the rows that nodes reported cannot be read: " +
-                              std::string(name_of(answer.fault)) + ": " + answer.detail);
+    throw Error(Errc::io,
+                "the rows that nodes reported cannot be read: " + text_of(answer.fault, answer.detail));
   std::set<std::string> rows;
   std::size_t bad = 0;
   std::string why;

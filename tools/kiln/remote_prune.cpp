@@ -19,7 +19,6 @@ struct Arguments {
   bool all = false, dry_run = false, strict = false;
 };
 
-constexpr std::size_t kAtOnce = 16;
 constexpr std::uint64_t kValueReply = (std::uint64_t{16} << 20) + 64;
 
 struct Pruned {
@@ -29,32 +28,8 @@ struct Pruned {
   std::uint64_t others = 0;    ///< of another version of kiln's names
   std::uint64_t chosen = 0;    ///< by --toolchain or --all
   std::uint64_t removed = 0;
-  std::string fault;
-  bool down = false;
+  FirstFault fault;
 };
-
-/// "kiln:1:{SPEC}:e:TOOL" in its parts.
-struct Name {
-  char kind = 0;  ///< e, t, l
-  Digest specialisation;
-  std::optional<Digest> toolchain;
-};
-std::optional<Name> parse(const std::string& name) {
-  constexpr std::size_t kHex = 32;
-  const std::size_t at = remote::kKeyPrefix.size();
-  if (!name.starts_with(remote::kKeyPrefix) || name.size() < at + kHex + 4 || name[at] != '{' ||
-      name.compare(at + 1 + kHex, 2, "}:") != 0)
-    return std::nullopt;
-  Name out;
-  const auto specialisation = Digest::from_hex(name.substr(at + 1, kHex));
-  const std::string rest = name.substr(at + kHex + 3);
-  if (!specialisation) return std::nullopt;
-  out.specialisation = *specialisation, out.kind = rest.front();
-  if (rest == "t") return out;
-  if (rest.size() != 2 + kHex || rest[1] != ':' || (rest[0] != 'e' && rest[0] != 'l')) return std::nullopt;
-  out.toolchain = Digest::from_hex(rest.substr(2));
-  return out.toolchain ? std::optional(out) : std::nullopt;
-}
 
 class Prune {
  public:
@@ -64,39 +39,33 @@ class Prune {
     for (OneServer& server : servers_of(tier_)) {
       client_ = server.client.get();
       const auto answer = scan(*client_, "kiln:*", [&](std::vector<std::string> names) {
-        for (std::size_t from = 0; from < names.size() && !PoliteInterrupt::requested(); from += kAtOnce)
+        for (std::size_t from = 0; from < names.size() && !PoliteInterrupt::requested(); from += kKeysAtOnce)
           look({names.begin() + static_cast<std::ptrdiff_t>(from),
-                names.begin() + static_cast<std::ptrdiff_t>(std::min(from + kAtOnce, names.size()))});
+                names.begin() + static_cast<std::ptrdiff_t>(std::min(from + kKeysAtOnce, names.size()))});
       });
-      note(answer);
+      out_.fault.note(answer);
     }
     return out_;
   }
 
  private:
-  void note(const remote::Answer& answer) {
-    if (answer || !out_.fault.empty()) return;
-    out_.fault = std::string(name_of(answer.fault)) + (answer.detail.empty() ? "" : ": " + answer.detail);
-    out_.down = answer.fault != remote::Fault::refused;
-  }
-
   void look(const std::vector<std::string>& names) {
     std::vector<std::string> gone;
     for (const std::string& name : names) {
       if (name == remote::kMissingKey) continue;
       ++out_.scanned;
-      const auto parsed = parse(name);
+      const auto parsed = remote::parse_name(name);
       if (arguments_.all) {
         ++out_.chosen, gone.push_back(name);
       } else if (!parsed) {
         if (name.starts_with(remote::kKeyPrefix)) continue;  // not ours to judge
         ++out_.others, gone.push_back(name);
       } else if (parsed->kind == 't') {
-        prune_rows(name, *parsed);
+        prune_rows(name, parsed->key.specialisation);
       } else if (parsed->kind == 'e') {
-        if (is_chosen(*parsed->toolchain))
+        if (is_chosen(parsed->key.toolchain))
           ++out_.chosen, gone.push_back(name);
-        else if (!is_usable(*parsed))
+        else if (!is_usable(parsed->key))
           ++out_.unusable, gone.push_back(name);
         else
           ++out_.kept;
@@ -109,10 +78,9 @@ class Prune {
     return !arguments_.toolchain.empty() && toolchain.hex().starts_with(arguments_.toolchain);
   }
 
-  bool is_usable(const Name& name) {
-    const Key key{name.specialisation, *name.toolchain};
+  bool is_usable(const Key& key) {
     const auto answer = ask(*client_, {{"GET", remote::entry_key(key)}, {}, kValueReply});
-    note(answer);
+    out_.fault.note(answer);
     if (!answer || answer.reply.kind == remote::Reply::Kind::nil) return true;  // gone, or nobody knows
     const auto opened =
         remote::open_envelope(answer.reply.text, {key, {}, remote::Asked::Text::prefix}, tier_.trusted());
@@ -120,9 +88,9 @@ class Prune {
   }
 
   /// Those whose entry is there and not to go are kept.
-  void prune_rows(const std::string& name, const Name& parsed) {
+  void prune_rows(const std::string& name, const Digest& specialisation) {
     const auto rows = ask(*client_, {{"HGETALL", name}, {}, kValueReply});
-    note(rows);
+    out_.fault.note(rows);
     if (!rows) return;
     std::vector<std::string> words{"HDEL", name};
     for (std::size_t i = 0; i + 1 < rows.reply.elements.size(); i += 2) {
@@ -130,7 +98,7 @@ class Prune {
       const auto toolchain = Digest::from_hex(field);
       bool useful = toolchain && !is_chosen(*toolchain);
       if (useful) {
-        const Key key{parsed.specialisation, *toolchain};
+        const Key key{specialisation, *toolchain};
         useful = std::holds_alternative<remote::ToolchainRow>(
             remote::open_row(rows.reply.elements[i + 1].text, key, tier_.trusted()));
         const auto there = ask(*client_, {{"EXISTS", remote::entry_key(key)}, {}, 64});
@@ -145,7 +113,7 @@ class Prune {
     out_.rows += words.size() - 2;
     if (arguments_.dry_run) return;
     const auto answer = ask(*client_, {std::move(words), {}, 1024});
-    note(answer);
+    out_.fault.note(answer);
     if (answer) out_.removed += static_cast<std::uint64_t>(answer.reply.integer);
   }
 
@@ -153,7 +121,7 @@ class Prune {
     if (arguments_.dry_run) return;
     for (const std::string& name : names) {  // one by one: a cluster's slots differ
       const auto answer = ask(*client_, {{"UNLINK", name}, {}, 1024});
-      note(answer);
+      out_.fault.note(answer);
       if (answer) out_.removed += static_cast<std::uint64_t>(answer.reply.integer);
     }
   }
@@ -181,7 +149,7 @@ int prune(Context& context, const Arguments& arguments) {
                 {"chosen", done.chosen},
                 {"removed", done.removed},
                 {"dry_run", arguments.dry_run},
-                {"fault", done.fault.empty() ? Json(nullptr) : Json(done.fault)},
+                {"fault", done.fault.json()},
                 {"interrupted", PoliteInterrupt::requested()}});
   } else {
     const std::uint64_t found = done.unusable + done.rows + done.others + done.chosen;
@@ -193,10 +161,10 @@ int prune(Context& context, const Arguments& arguments) {
                     (done.chosen ? ", " + std::to_string(done.chosen) + " as chosen" : ""));
   }
   std::fflush(stdout);
-  if (!done.fault.empty()) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault);
-  if (done.down) return remote_down(arguments.strict, kPartly);
+  if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
+  if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
-  return done.fault.empty() ? kDone : kPartly;
+  return !done.fault ? kDone : kPartly;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "bundle_entry.hpp"
+#include "bundle_select.hpp"
 #include "cache/directory.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
@@ -16,36 +17,23 @@
 #include "remote_transfer.hpp"
 #include "runtime/places.hpp"
 #include "store_view.hpp"
-#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
 
 struct Arguments {
-  std::vector<std::string> plans, templates;
-  std::string layer, device;
-  bool all = false, strict = false;
+  SelectionFlags selection;
+  std::string layer;
+  bool strict = false;
 };
-
-constexpr std::size_t kAtOnce = 16;
 
 struct Pulled {
   std::string directory;
   std::uint64_t wanted = 0, stored = 0, present = 0, rejected = 0, other_version = 0;
   std::vector<std::string> missing;  ///< of a plan
   std::map<std::string, std::uint64_t> rejections;
-  std::string fault;
-  bool down = false;
+  FirstFault fault;
 };
-
-/// A value's name in the server, as the key that it is of.
-std::optional<Key> key_of_name(const std::string& name) {
-  constexpr std::size_t kHex = 32;
-  const std::size_t open = name.find('{'), close = name.find("}:e:");
-  if (open == std::string::npos || close != open + 1 + kHex || name.size() != close + 4 + kHex)
-    return std::nullopt;
-  return Key::from_hex(name.substr(open + 1, kHex) + name.substr(close + 4));
-}
 
 class Pull {
  public:
@@ -58,7 +46,7 @@ class Pull {
   }
 
   Pulled run() {
-    if (arguments_.plans.empty())
+    if (arguments_.selection.plans.empty())
       everything();
     else
       of_plans();
@@ -74,15 +62,15 @@ class Pull {
   };
 
   void of_plans() {
-    const PrewarmPlan plan = make_plan(context_, arguments_.plans, context_.target_archs(),
-                                       {arguments_.device, arguments_.layer.empty()});
+    const PrewarmPlan plan = make_plan(context_, arguments_.selection.plans, context_.target_archs(),
+                                       {arguments_.selection.device, arguments_.layer.empty()});
     std::vector<One> batch;
     for (const PlannedTask& task : plan.tasks) {
-      if (PoliteInterrupt::requested() || out_.down) return;
+      if (PoliteInterrupt::requested() || out_.fault.down) return;
       if (!wants(task.specialization().template_name)) continue;
       const auto made = context_.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
       batch.push_back({made.key, made.text, task.label});
-      if (batch.size() == kAtOnce) fetch(std::exchange(batch, {}));
+      if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
     }
     fetch(batch);
   }
@@ -95,25 +83,21 @@ class Pull {
                                  std::vector<One> batch;
                                  for (const std::string& name : names) {
                                    if (PoliteInterrupt::requested()) return;
-                                   if (const auto key = key_of_name(name); key && seen.insert(*key).second)
-                                     batch.push_back({*key, {}, {}});
-                                   if (batch.size() == kAtOnce) fetch(std::exchange(batch, {}));
+                                   const auto value = remote::parse_name(name);
+                                   if (value && value->kind == 'e' && seen.insert(value->key).second)
+                                     batch.push_back({value->key, {}, {}});
+                                   if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
                                  }
                                  fetch(batch);
                                });
-      if (!answer) note(answer.fault, answer.detail);
+      out_.fault.note(answer);
     }
   }
 
   bool wants(const std::string& name) const {
-    return arguments_.templates.empty() || std::find(arguments_.templates.begin(), arguments_.templates.end(),
-                                                     name) != arguments_.templates.end();
-  }
-
-  void note(remote::Fault fault, const std::string& detail) {
-    if (!out_.fault.empty()) return;
-    out_.fault = std::string(name_of(fault)) + (detail.empty() ? "" : ": " + detail);
-    out_.down = fault != remote::Fault::refused && fault != remote::Fault::too_large;
+    return arguments_.selection.templates.empty() ||
+           std::find(arguments_.selection.templates.begin(), arguments_.selection.templates.end(), name) !=
+               arguments_.selection.templates.end();
   }
 
   void fetch(const std::vector<One>& batch) {
@@ -126,7 +110,7 @@ class Pull {
     auto fetched = tier_->fetch(asked, base::Deadline::never());
     std::vector<std::pair<Key, cache::Record>> records;
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (fetched[i].fault != remote::Fault::none) note(fetched[i].fault, fetched[i].detail);
+      out_.fault.note(fetched[i].fault, fetched[i].detail);
       if (fetched[i].rejection) ++out_.rejected, ++out_.rejections[name_of(*fetched[i].rejection)];
       if (!fetched[i].entry) {
         if (!batch[i].label.empty()) out_.missing.push_back(batch[i].label);
@@ -134,7 +118,7 @@ class Pull {
       }
       std::string why;
       auto record = record_of(std::move(*fetched[i].entry), why);
-      if (record && !arguments_.templates.empty() && !wants(template_of(*record))) {
+      if (record && !arguments_.selection.templates.empty() && !wants(template_of(*record))) {
         --out_.wanted;
         continue;
       }
@@ -169,9 +153,10 @@ class Pull {
 };
 
 int pull(Context& context, const Arguments& arguments) {
-  if (arguments.plans.empty() && arguments.templates.empty() && !arguments.all)
+  const auto& [plans, templates, device, all] = arguments.selection;
+  if (plans.empty() && templates.empty() && !all)
     throw Error(Errc::invalid_argument, "say what to pull: plans or records, -t NAME, or --all");
-  if (arguments.all && (!arguments.plans.empty() || !arguments.templates.empty()))
+  if (all && (!plans.empty() || !templates.empty()))
     throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan and no -t");
   const PoliteInterrupt interrupt;
   const auto tier = configured_tier(context);
@@ -188,7 +173,7 @@ int pull(Context& context, const Arguments& arguments) {
                 {"rejections", done.rejections},
                 {"other_version", done.other_version},
                 {"missing", done.missing},
-                {"fault", done.fault.empty() ? Json(nullptr) : Json(done.fault)},
+                {"fault", done.fault.json()},
                 {"interrupted", PoliteInterrupt::requested()}});
   } else {
     for (const std::string& missing : done.missing) print("missing  " + missing + '\n');
@@ -199,11 +184,10 @@ int pull(Context& context, const Arguments& arguments) {
   std::fflush(stdout);
   for (const auto& [reason, count] : done.rejections)
     base::warn(counted(count, "entry", "entries") + " of the fleet's tier not believed: " + reason);
-  if (!done.fault.empty()) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault);
-  if (done.down) return remote_down(arguments.strict, kPartly);
+  if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
+  if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
-  return done.missing.empty() && done.rejected + done.other_version == 0 && done.fault.empty() ? kDone
-                                                                                               : kPartly;
+  return done.missing.empty() && done.rejected + done.other_version == 0 && !done.fault ? kDone : kPartly;
 }
 
 }  // namespace
@@ -212,15 +196,9 @@ void add_remote_pull(CLI::App& remote, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* sub = context.add_command(remote, "pull", "Put entries of the tier into the cache or a layer",
                                       [&context, arguments] { return pull(context, *arguments); });
-  sub->add_option("plans", arguments->plans, "What these plan files and records ask for")
-      ->type_name("PLAN.toml");
-  sub->add_option("-t,--template", arguments->templates, "Entries of this template; may be repeated")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  sub->add_flag("--all", arguments->all, "Everything");
+  add_selection_options(*sub, arguments->selection);
   not_empty(sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache"))
       ->type_name("DIR");
-  add_device_option(*sub, arguments->device);
   add_strict_option(*sub, arguments->strict);
   sub->footer(
       "Nothing is believed that no trusted key has signed; then every entry is checked as an import of a\n"

@@ -8,7 +8,6 @@
 #include "interrupt.hpp"
 #include "remote_commands.hpp"
 #include "remote_transfer.hpp"
-#include "tuned_device.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -36,8 +35,8 @@ int push(Context& context, const Arguments& arguments) {
     print_paragraph(text_of(done));
   }
   std::fflush(stdout);
-  if (!done.fault.empty()) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault);
-  if (done.down) return remote_down(arguments.strict, kPartly);
+  if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
+  if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
   return done.complete() && selection.missing.empty() ? kDone : kPartly;
 }
@@ -48,14 +47,7 @@ void add_remote_push(CLI::App& remote, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   CLI::App* sub = context.add_command(remote, "push", "Write entries of the cache and its layers to the tier",
                                       [&context, arguments] { return push(context, *arguments); });
-  sub->add_option("plans", arguments->selection.plans, "What these plan files and records ask for")
-      ->type_name("PLAN.toml");
-  sub->add_option("-t,--template", arguments->selection.templates,
-                  "Entries of this template; may be repeated")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  sub->add_flag("--all", arguments->selection.all, "Everything");
-  add_device_option(*sub, arguments->selection.device);
+  add_selection_options(*sub, arguments->selection);
   add_strict_option(*sub, arguments->strict);
   sub->footer(
       "Signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. What the tier has whole is not\n"

@@ -15,8 +15,7 @@ void print_server(const ServerLook& look) {
   print("\n");
   print_heading(look.name);
   if (!look.answer) {
-    print_definition("does not answer", std::string(name_of(look.answer.fault)) + ": " + look.answer.detail,
-                     kIndent);
+    print_definition("does not answer", text_of(look.answer.fault, look.answer.detail), kIndent);
     return;
   }
   print_definition(

@@ -94,6 +94,12 @@ remote::Answer scan(remote::Client& client, const std::string& pattern,
   return {};
 }
 
+void FirstFault::note(remote::Fault fault, const std::string& detail) {
+  if (fault == remote::Fault::none || !text.empty()) return;
+  text = text_of(fault, detail);
+  down = fault != remote::Fault::refused && fault != remote::Fault::too_large;
+}
+
 int remote_down(bool strict, int otherwise) { return strict ? kRemoteDown : otherwise; }
 
 std::string id_of(const remote::PublicKey& key) { return bundle::text_of(key.id); }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "context.hpp"
+#include "output.hpp"
 #include "remote/tier.hpp"
 
 namespace CLI {
@@ -38,6 +39,20 @@ std::vector<OneServer> servers_of(remote::Tier& tier);
 /// server's fault.
 remote::Answer scan(remote::Client& client, const std::string& pattern,
                     const std::function<void(std::vector<std::string>)>& each);
+
+/// Keys of one question to a server: enough to hide the round trip, few enough that values fit.
+inline constexpr std::size_t kKeysAtOnce = 16;
+
+/// The first fault that a command met.
+struct FirstFault {
+  std::string text;   ///< empty: none
+  bool down = false;  ///< a server did not answer; otherwise it refused
+
+  explicit operator bool() const noexcept { return !text.empty(); }
+  void note(remote::Fault fault, const std::string& detail);
+  void note(const remote::Answer& answer) { note(answer.fault, answer.detail); }
+  Json json() const { return text.empty() ? Json(nullptr) : Json(text); }
+};
 
 /// Exit status of a command whose servers did not all answer: kRemoteDown when that was to be an error.
 int remote_down(bool strict, int otherwise);

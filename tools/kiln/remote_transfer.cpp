@@ -10,11 +10,11 @@
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "remote/redis_keys.hpp"
+#include "runtime/tier.hpp"
 
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kAtOnce = 16;
 constexpr auto kFlushPatience = std::chrono::seconds(60);
 
 /// Asked until a name is found, once for all.
@@ -30,30 +30,17 @@ std::vector<remote::Tier::Fetched> fetch(remote::Tier& tier, const std::vector<r
   return out;
 }
 
-/// What the row says; nothing for facts of another version.
-struct Described {
-  std::string arch, toolchain;
-  remote::Tier::About about;
-};
-std::optional<Described> describe(const cache::Record& record) {
+/// Nothing for facts of another version.
+std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
   try {
     if (compile::is_choice(record.facts)) {
       const compile::TunedChoice choice = compile::decode_choice(record.facts);
-      return Described{choice.arch, "tuned", {choice.created_s, false, ""}};
+      return runtime::TierLabels{choice.arch, "tuned", {choice.created_s, false, ""}};
     }
-    const compile::Facts facts = compile::decode_facts(record.facts);
-    return Described{facts.arch,
-                     "NVRTC " + facts.nvrtc_version,
-                     {facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version}};
+    return runtime::labels_of(compile::decode_facts(record.facts));
   } catch (const base::Malformed&) {
     return std::nullopt;
   }
-}
-
-void note_fault(Pushed& out, remote::Fault fault, const std::string& detail) {
-  if (!out.fault.empty()) return;
-  out.fault = std::string(name_of(fault)) + (detail.empty() ? "" : ": " + detail);
-  out.down = fault != remote::Fault::refused && fault != remote::Fault::too_large;
 }
 
 }  // namespace
@@ -66,10 +53,10 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
   Progress progress(keys.size(), !quiet);
   const remote::Tier::Totals before = tier.totals();
   std::uint64_t handed_over = 0;
-  for (std::size_t from = 0; from < keys.size() && !out.down; from += kAtOnce) {
+  for (std::size_t from = 0; from < keys.size() && !out.fault.down; from += kKeysAtOnce) {
     if (PoliteInterrupt::requested()) break;
     std::vector<std::pair<Key, cache::Record>> batch;
-    for (std::size_t i = from; i < std::min(from + kAtOnce, keys.size()); ++i) {
+    for (std::size_t i = from; i < std::min(from + kKeysAtOnce, keys.size()); ++i) {
       if (auto one = record(keys[i]))
         batch.emplace_back(keys[i], std::move(*one));
       else
@@ -85,42 +72,36 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
       }
       if (fetched[i].fault != remote::Fault::none) {
         ++out.failed;
-        note_fault(out, fetched[i].fault, fetched[i].detail);
+        out.fault.note(fetched[i].fault, fetched[i].detail);
         continue;
       }
       auto& [key, one] = batch[i];
-      const auto described = describe(one);
-      if (!described) {
+      const auto labels = labels_of(one);
+      if (!labels) {
         ++out.unreadable;
         continue;
       }
-      remote::Entry entry;
-      entry.key = key;
-      entry.key_text = std::move(one.key_text), entry.facts = std::move(one.facts);
-      entry.image = std::move(one.image);
-      entry.arch = described->arch, entry.toolchain = described->toolchain;
-      handed_over += tier.publish(std::move(entry), described->about, nullptr, remote::Tier::Full::wait);
+      handed_over += tier.publish(runtime::entry_of(key, std::move(one), *labels), labels->about, nullptr,
+                                  remote::Tier::Full::wait);
     }
-    progress.reached(std::min(from + kAtOnce, keys.size()));
+    progress.reached(std::min(from + kKeysAtOnce, keys.size()));
   }
   tier.flush(base::Deadline::after(kFlushPatience));
   const remote::Tier::Totals after = tier.totals();
   out.pushed = after.puts - before.puts;
   if (const std::uint64_t lost = handed_over - std::min(handed_over, out.pushed)) {
     out.failed += lost;
-    note_fault(out, after.last_fault == remote::Fault::none ? remote::Fault::timeout : after.last_fault,
-               after.last_detail);
+    out.fault.note(after.last_fault == remote::Fault::none ? remote::Fault::timeout : after.last_fault,
+                   after.last_detail);
   }
   out.seconds = std::chrono::duration<double>(base::Clock::now() - start).count();
   return out;
 }
 
 Json json_of(const Pushed& pushed) {
-  return {
-      {"entries", pushed.entries},       {"pushed", pushed.pushed},
-      {"present", pushed.present},       {"failed", pushed.failed},
-      {"unreadable", pushed.unreadable}, {"fault", pushed.fault.empty() ? Json(nullptr) : Json(pushed.fault)},
-      {"seconds", pushed.seconds}};
+  return {{"entries", pushed.entries}, {"pushed", pushed.pushed},         {"present", pushed.present},
+          {"failed", pushed.failed},   {"unreadable", pushed.unreadable}, {"fault", pushed.fault.json()},
+          {"seconds", pushed.seconds}};
 }
 
 std::string text_of(const Pushed& pushed) {
@@ -132,16 +113,15 @@ std::string text_of(const Pushed& pushed) {
 }
 
 std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
-                             std::string& fault) {
+                             FirstFault& fault) {
   std::vector<bool> out;
-  for (std::size_t from = 0; from < texts.size(); from += kAtOnce) {
+  for (std::size_t from = 0; from < texts.size(); from += kKeysAtOnce) {
     std::vector<remote::Asked> asked;
-    for (std::size_t i = from; i < std::min(from + kAtOnce, texts.size()); ++i)
+    for (std::size_t i = from; i < std::min(from + kKeysAtOnce, texts.size()); ++i)
       asked.push_back({texts[i].first, texts[i].second, remote::Asked::Text::whole});
     for (const auto& fetched : fetch(tier, asked)) {
       out.push_back(fetched.entry.has_value());
-      if (fetched.fault != remote::Fault::none && fault.empty())
-        fault = std::string(name_of(fetched.fault)) + (fetched.detail.empty() ? "" : ": " + fetched.detail);
+      fault.note(fetched.fault, fetched.detail);
     }
   }
   return out;

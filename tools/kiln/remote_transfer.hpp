@@ -14,12 +14,10 @@ namespace kiln::cli {
 
 struct Pushed {
   std::uint64_t entries = 0, pushed = 0, present = 0, failed = 0, unreadable = 0;
-  /// The first fault of a server, and how many entries it kept from being looked at or written.
-  std::string fault;
-  bool down = false;  ///< a server did not answer; otherwise it refused
+  FirstFault fault;  ///< `failed` are those that it kept from being looked at or written
   double seconds = 0;
 
-  bool complete() const noexcept { return failed == 0 && unreadable == 0 && fault.empty(); }
+  bool complete() const noexcept { return failed == 0 && unreadable == 0 && !fault; }
 };
 /// What the tier does not have whole (signed by a trusted key, intact) is written to it. `record` gives an
 /// entry's record; nothing: it cannot be read.
@@ -29,9 +27,9 @@ Json json_of(const Pushed& pushed);
 /// In a sentence, for people.
 std::string text_of(const Pushed& pushed);
 
-/// Whether the tier has each of them, verified. `down` receives the first fault.
+/// Whether the tier has each of them, verified.
 std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
-                             std::string& fault);
+                             FirstFault& fault);
 
 /// The record of an entry that was verified; nothing, and `why`, when its parts do not agree
 /// (bundle_entry.hpp) or it is of another version of kiln.
