@@ -1,6 +1,5 @@
 #include "runtime/tier.hpp"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,54 +8,37 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "bundle/secret_key.hpp"
+#include "bundle/key_file.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {
 namespace {
 
-constexpr std::size_t kMostPassword = 1024;
-
-/// `shown` names the file in an error: who sets the secret itself where its file is wanted shall not read it
-/// in a log.
-std::string read(const std::string& what, const std::string& path, std::size_t limit,
-                 const std::string& shown) {
-  auto file = base::read_file(path, limit);
-  if (!file)
-    throw Error(Errc::io, "cannot read the " + what + " " + shown + ": " +
-                              (errno == EFBIG ? "it is too large" : std::strerror(errno)));
-  return std::move(file->bytes);
-}
-
 remote::PublicKey public_key(const std::string& text) {
-  const bundle::PublicKey key =
-      bundle::parse_public_key(bundle::looks_like_public_key(text)
-                                   ? text
-                                   : read("public key", text, bundle::kMaxKeyFile, '\'' + text + '\''));
+  std::string file = text;
+  if (!bundle::looks_like_public_key(text)) {
+    auto content = base::read_file(text, bundle::kMaxKeyFile);
+    if (!content)
+      throw Error(Errc::io, "cannot read the public key '" + text +
+                                "': " + (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
+    file = std::move(content->bytes);
+  }
+  const bundle::PublicKey key = bundle::parse_public_key(file);
   return {key.id, key.key};
 }
 
 std::shared_ptr<const remote::SigningKey> signing_key(const Config& config) {
-  const std::string& path = config.get("remote_sign");
+  const std::string &path = config.get("remote_sign"), &password = config.get("remote_sign_password");
   if (path.empty()) return nullptr;
-  const bundle::Secret text(read("secret key", path, bundle::kMaxKeyFile,
-                                 "whose file KILN_REMOTE_SIGN names (its text is not shown)"));
-  struct stat st {};
-  if (::stat(path.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
-    base::warn_once("remote_sign mode",
-                    "the secret key '" + path + "' can be read or written by others; chmod 600 it");
-  const auto password = [&] {
-    const std::string& file = config.get("remote_sign_password");
-    if (file.empty())
-      throw Error(Errc::invalid_argument,
-                  "the secret key '" + path + "' has a password: name its file in KILN_REMOTE_SIGN_PASSWORD");
-    const bundle::Secret held(read("password file", file, kMostPassword,
-                                   "that KILN_REMOTE_SIGN_PASSWORD names (its text is not shown)"));
-    std::string line = held.bytes().substr(0, held.bytes().find('\n'));
-    if (line.ends_with('\r')) line.pop_back();
-    return bundle::Secret(std::move(line));
-  };
-  const bundle::SecretKey key = bundle::SecretKey::parse(text.bytes(), password);
+  const bundle::SecretKey key =
+      bundle::read_secret_key(path, "whose file KILN_REMOTE_SIGN names (its text is not shown)", [&] {
+        if (password.empty())
+          throw Error(
+              Errc::invalid_argument,
+              "the secret key '" + path + "' has a password: name its file in KILN_REMOTE_SIGN_PASSWORD");
+        return bundle::read_password(password,
+                                     "that KILN_REMOTE_SIGN_PASSWORD names (its text is not shown)");
+      });
   return std::make_shared<const remote::SigningKey>(key.public_key().id, key.bytes());
 }
 

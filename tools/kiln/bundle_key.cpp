@@ -1,21 +1,17 @@
 #include "bundle_key.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <termios.h>
-
-#include <cerrno>
-#include <cstring>
 
 #include "base/fd.hpp"
 #include "base/file.hpp"
-#include "base/log.hpp"
+#include "bundle/key_file.hpp"
 #include "bundle_file.hpp"
 
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kMaxPassword = 1024;
+constexpr std::size_t kMaxPassword = 1024;  // that is typed
 constexpr char kInterruptCharacter = 3;
 
 /// No echo while it lives, and Ctrl-C arrives as a character, so that a terminal is never left silent.
@@ -58,32 +54,17 @@ bundle::Secret ask_password(const std::string& key) {
   return bundle::Secret(std::move(out));
 }
 
-bundle::Secret password_of(const SigningFlags& flags) {
-  if (flags.password_file.empty()) return ask_password(flags.key);
-  const auto content = base::read_file(flags.password_file, kMaxPassword);
-  if (!content)
-    throw Error(Errc::io,
-                "cannot read the password file '" + flags.password_file + "': " + std::strerror(errno));
-  bundle::Secret held(std::move(content->bytes));
-  std::string line = held.bytes().substr(0, held.bytes().find('\n'));
-  if (line.ends_with('\r')) line.pop_back();
-  return bundle::Secret(std::move(line));
-}
-
 }  // namespace
 
 bundle::SecretKey read_secret_key(const SigningFlags& flags) {
-  auto content = base::read_file(flags.key, bundle::kMaxKeyFile);
-  if (!content)
-    throw Error(Errc::io, "cannot read the secret key '" + flags.key +
-                              "': " + (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
-  const bundle::Secret text(std::move(content->bytes));
-  struct stat st {};
-  if (::stat(flags.key.c_str(), &st) == 0 && (st.st_mode & 077) != 0)
-    base::warn("the secret key '" + flags.key + "' can be read or written by others; chmod 600 it");
   try {
-    return bundle::SecretKey::parse(text.bytes(), [&] { return password_of(flags); });
+    return bundle::read_secret_key(flags.key, '\'' + flags.key + '\'', [&] {
+      return flags.password_file.empty()
+                 ? ask_password(flags.key)
+                 : bundle::read_password(flags.password_file, '\'' + flags.password_file + '\'');
+    });
   } catch (const Error& error) {
+    if (error.code() == Errc::io) throw;  // names the file
     throw Error(error.code(), "'" + flags.key + "': " + error.what());
   }
 }
