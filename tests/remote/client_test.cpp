@@ -11,11 +11,13 @@
 #include <random>
 #include <thread>
 
+#include "remote/client_calls.hpp"
 #include "remote/redis_server.hpp"
 #include "support/child.hpp"
 
 using namespace kiln;
 using namespace kiln::remote;
+using namespace kiln::remote::test;
 using namespace std::chrono_literals;
 using kiln::testing::RedisServer;
 
@@ -25,13 +27,6 @@ class ClientOfRedis : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!RedisServer::installed()) GTEST_SKIP() << "redis-server is not installed";
-  }
-  static base::Deadline soon() { return base::Deadline::after(10s); }
-  /// Timeouts that this machine keeps while it is busy.
-  static ClientOptions options(const std::string& url) {
-    ClientOptions out{.url = Url::parse(url)};
-    out.timeouts = {.connect = 5s, .read = 5s};
-    return out;
   }
 };
 
@@ -43,8 +38,6 @@ int open_sockets() {
   }
   return count;
 }
-
-Command command(std::vector<std::string> words) { return {.words = std::move(words), .tag = {}}; }
 
 }  // namespace
 

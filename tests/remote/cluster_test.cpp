@@ -6,28 +6,19 @@
 #include <set>
 
 #include "remote/bad_server.hpp"
-#include "remote/client.hpp"
+#include "remote/client_calls.hpp"
 #include "remote/redis_server.hpp"
 #include "remote/slots.hpp"
 
 using namespace kiln;
 using namespace kiln::remote;
+using namespace kiln::remote::test;
 using namespace std::chrono_literals;
 using kiln::testing::BadServer;
 using kiln::testing::Peer;
 using kiln::testing::RedisServer;
 
 namespace {
-
-base::Deadline soon() { return base::Deadline::after(20s); }
-ClientOptions options(const std::string& url) {
-  ClientOptions out{.url = Url::parse(url)};
-  out.timeouts = {.connect = 5s, .read = 5s};
-  return out;
-}
-Command command(std::vector<std::string> words, std::string tag = {}) {
-  return {.words = std::move(words), .tag = std::move(tag)};
-}
 
 /// Three nodes with a third of the slots each, and a plain client for each of them.
 class RealCluster {

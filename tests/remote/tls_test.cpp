@@ -5,12 +5,13 @@
 #include <thread>
 
 #include "remote/bad_server.hpp"
-#include "remote/client.hpp"
+#include "remote/client_calls.hpp"
 #include "remote/redis_server.hpp"
 #include "support/child.hpp"
 
 using namespace kiln;
 using namespace kiln::remote;
+using namespace kiln::remote::test;
 using namespace std::chrono_literals;
 using kiln::testing::BadServer;
 using kiln::testing::Peer;
@@ -85,13 +86,7 @@ class RemoteTls : public ::testing::Test {
           tls_port(port) {}
   };
 
-  static ClientOptions options(const std::string& url) {
-    ClientOptions out{.url = Url::parse(url)};
-    out.timeouts = {.connect = 5s, .read = 5s};
-    return out;
-  }
   static std::string ca(const char* name = "ca.pem") { return "?ca=" + (*files)[name]; }
-  static base::Deadline soon() { return base::Deadline::after(20s); }
   static Answer ping(Client& client) { return client.call({.words = {"PING"}, .tag = {}}, soon()); }
   static Answer ping(const std::string& url) {
     Client client(options(url));

@@ -1,0 +1,21 @@
+// How tests speak with a server through the client.
+#pragma once
+
+#include "remote/client.hpp"
+
+namespace kiln::remote::test {
+
+inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
+
+/// Timeouts that this machine keeps while it is busy.
+inline ClientOptions options(const std::string& url) {
+  ClientOptions out{.url = Url::parse(url)};
+  out.timeouts = {.connect = std::chrono::seconds(5), .read = std::chrono::seconds(5)};
+  return out;
+}
+
+inline Command command(std::vector<std::string> words, std::string tag = {}) {
+  return {.words = std::move(words), .tag = std::move(tag)};
+}
+
+}  // namespace kiln::remote::test
