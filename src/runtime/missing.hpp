@@ -14,11 +14,14 @@ namespace kiln::runtime {
 /// Thread-safe. A forked child starts with none.
 class Missing {
  public:
-  void add(const source::Resolved& resolved) {
+  /// The row when it was not known yet, else "".
+  std::string add(const source::Resolved& resolved) {
     std::string row = source::record_row(resolved);
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
-    if (state.rows.size() < kMost && state.rows.insert(row).second) state.text += row;
+    if (state.rows.size() >= kMost || !state.rows.insert(row).second) return {};
+    state.text += row;
+    return row;
   }
   /// As a plan, in the order of the first asking; "" when nothing was missed.
   std::string plan() {

@@ -30,6 +30,10 @@ std::shared_ptr<remote::Tier> Pipeline::tier() {
   return tier_.get([&] { return open_tier(config_, shared_counters_); });
 }
 
+void Pipeline::report_missing(std::string row) {
+  if (const auto tier = this->tier(); tier && !tier->can_write()) tier->report_missing(std::move(row));
+}
+
 bool Pipeline::flush(base::Deadline deadline) {
   if (!publisher_.flush(deadline)) return false;
   const auto* tier = tier_.made();
@@ -108,8 +112,8 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
     }
   }
   // Who can write makes it, as the job that is told does.
-  if (absent && !unpublishable && !tier->can_write() && options.rejected.empty())
-    tier->report_missing(source::record_row(unit.instantiation.resolved));
+  if (absent && !unpublishable && options.rejected.empty())
+    report_missing(source::record_row(unit.instantiation.resolved));
   return out;
 }
 

@@ -114,6 +114,7 @@ Digest Service::fingerprint() {
 
 void Service::seal() {
   sealed_ = true;
+  pipeline_.tier();  // opened now: a miss after the seal touches no file
   if (mode() == Mode::jit)
     base::info("seal(): mode is not sealed, kernels that are not ready will still be made");
 }
@@ -126,13 +127,18 @@ bool Service::misses(const source::Template& origin, const source::Resolved& res
   const std::string name = resolved.specialization.to_string();
   if (now == Mode::sealed) {
     ++pipeline_.counters().sealed_misses;
-    missing_.add(resolved);
+    note_missing(resolved);
     recorder_.record(origin, resolved, Recorder::When::later);
   } else {
     base::warn("after the seal: " + name + " was not ready");
   }
   events_.tell(KILN_EVENT_MISS_AFTER_SEAL, name, resolved.arch.name(), {});
   return now == Mode::sealed;
+}
+
+void Service::note_missing(const source::Resolved& resolved) {
+  std::string row = missing_.add(resolved);
+  if (!row.empty()) pipeline_.report_missing(std::move(row));
 }
 
 void Service::refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved) {
@@ -146,7 +152,7 @@ Obtained Service::obtain(const source::Instantiation& unit, const ObtainOptions&
   try {
     return pipeline_.obtain(unit, options);
   } catch (const Error& error) {
-    if (error.code() == Errc::not_ready && !may_compile()) missing_.add(unit.resolved);
+    if (error.code() == Errc::not_ready && !may_compile()) note_missing(unit.resolved);
     throw;
   }
 }

@@ -48,7 +48,8 @@ class Service {
   bool misses(const source::Template& origin, const source::Resolved& resolved);
   /// Throws Error(not_ready) with the plan row when it must.
   void refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved);
-  void note_missing(const source::Resolved& resolved) { missing_.add(resolved); }
+  /// For `missing()`, and for the job that fills the fleet's tier, which nobody waits for.
+  void note_missing(const source::Resolved& resolved);
   /// What was refused, as a plan.
   std::string missing() { return missing_.plan(); }
   /// Writes down what was asked for and was not ready (KILN_RECORD).

@@ -406,7 +406,7 @@ TEST_F(Redis, ASealedServicesPrepareFetchesAndItsGetDoesNot) {
   o.mode = Mode::sealed;
   Service sealed(o);
   EXPECT_THROW(compile(sealed, "scale", {Dtype::f32, 1}), Error);
-  EXPECT_EQ(stats_of(sealed).remote_state, KILN_REMOTE_NONE) << "the network was not touched";
+  EXPECT_EQ(stats_of(sealed).remote_bytes_in, 0u) << "nothing was asked for";
   runtime::PrepareRequest request;
   request.plan = "[[prewarm]]\ntemplate = \"scale\"\nT = \"f32\"\nN = [1, 2]\n";
   request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE,
@@ -416,6 +416,20 @@ TEST_F(Redis, ASealedServicesPrepareFetchesAndItsGetDoesNot) {
   EXPECT_TRUE(preparation->wait(base::Deadline::after(20s)));
   EXPECT_EQ(stats_of(sealed).remote_hits, 2u);
   EXPECT_EQ(compile(sealed, "scale", {Dtype::f32, 1}).outcome, Outcome::memory);
+}
+
+TEST_F(Redis, WhatASealedServiceMissesIsReported) {
+  RedisServer server;
+  Options o = reader("b", server.unix_url());
+  o.mode = Mode::sealed;
+  Service sealed(o);
+  EXPECT_THROW(compile(sealed, "scale", {Dtype::f32, 1}), Error);
+  sealed.seal();
+  for (int round = 0; round < 3; ++round)
+    for (int n = 1; n <= 4; ++n) EXPECT_THROW(compile(sealed, "scale", {Dtype::f32, n}), Error);
+  ASSERT_TRUE(sealed.pipeline().flush(base::Deadline::after(20s)));
+  EXPECT_EQ(stats_of(sealed).remote_reported, 4u) << "each row once";
+  EXPECT_EQ(stats_of(sealed).remote_miss_absent, 0u) << "and no entry was asked for";
 }
 
 TEST_F(Redis, OneWhoMayCompileDoesNotInheritTheRefusalOfOneWhoMayNot) {
