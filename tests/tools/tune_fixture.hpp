@@ -67,6 +67,13 @@ class Tune : public KilnCompiler {
     EXPECT_EQ(r.status, 0) << r.err;
     return r.status == 0 ? r.json()["params"]["THREADS"].get<std::string>() : "";
   }
+  /// A plan of what the manifest lists: the default plan, without what is shipped.
+  std::string plan() const {
+    write("tuned_plan.toml",
+          "[[prewarm]]\ntemplate = \"tuned\"\nN = [3, 4]\n"
+          "[[prewarm]]\ntemplate = \"tuned\"\nN = 5\nTHREADS = 128\n");
+    return path("tuned_plan.toml");
+  }
   nlohmann::json choices(const Environment& environment = {}) {
     return kiln({"tune", "--list", "--json"}, environment).json()["choices"];
   }

@@ -30,8 +30,8 @@ TEST_F(Tune, ADeviceNameResolvesWithoutAGpuWhatTheBoundProcessAsksFor) {
 TEST_F(Tune, PrewarmForADeviceMakesWhatThatDeviceRuns) {
   ASSERT_EQ(tune({"N=3"}).status, 0);
   const std::string layer = path("layer");
-  const auto made = kiln({"prewarm", "-j2", "--template-path", path("templates"), "--device", kGpu, "--layer",
-                          layer, "--json"},
+  const auto made = kiln({"prewarm", plan(), "-j2", "--template-path", path("templates"), "--device", kGpu,
+                          "--layer", layer, "--json"},
                          no_gpu())
                         .json();
   bool tuned = false;
@@ -51,19 +51,22 @@ TEST_F(Tune, PrewarmForADeviceMakesWhatThatDeviceRuns) {
   const auto listed = choices(elsewhere);
   ASSERT_EQ(listed.size(), 1u) << "the one that was used";
   EXPECT_EQ(listed[0]["directory"], layer);
-  EXPECT_EQ(kiln({"prewarm", "--check", "--device", kGpu, "--layer", layer}, no_gpu()).status, 0);
+  EXPECT_EQ(kiln({"prewarm", plan(), "--check", "--device", kGpu, "--layer", layer}, no_gpu()).status, 0);
+  const Finished by_default = kiln({"prewarm", "--check", "--device", kGpu}, no_gpu());
+  EXPECT_NE(by_default.out.find("missing  tuned N=4"), std::string::npos) << by_default.out;
+  EXPECT_EQ(by_default.out.find("missing  tuned N=3"), std::string::npos) << "tune has made it";
 }
 
 TEST_F(Tune, ALayerMadeWithoutADeviceNameHasNoChoices) {
   ASSERT_EQ(tune({"N=3"}).status, 0);
-  const auto made = kiln({"prewarm", "--layer", path("layer"), "--json"}, gpu()).json();
+  const auto made = kiln({"prewarm", plan(), "--layer", path("layer"), "--json"}, gpu()).json();
   for (const auto& entry : made["entries"]) EXPECT_FALSE(entry.contains("tuned")) << entry;
   EXPECT_EQ(choices({{"KILN_CACHE_DIR", path("none")}, {"KILN_CACHE_LAYERS", path("layer")}}).size(), 0u);
 }
 
 TEST_F(Tune, TheMachinesOwnChoiceBeatsTheLayers) {
   ASSERT_EQ(tune({"N=3"}).status, 0);
-  ASSERT_EQ(kiln({"prewarm", "--device", kGpu, "--layer", path("layer")}, no_gpu()).status, 0);
+  ASSERT_EQ(kiln({"prewarm", plan(), "--device", kGpu, "--layer", path("layer")}, no_gpu()).status, 0);
   const Environment layered =
       gpu("256=5", {{"KILN_CACHE_LAYERS", path("layer")}, {"KILN_CACHE_DIR", path("own")}});
   EXPECT_EQ(threads({"N=3"}, layered), "64");
@@ -83,7 +86,7 @@ TEST_F(Tune, ARowThatNamesTheSameKernelBeforeDoesNotHideAChoice) {
 }
 
 TEST_F(Tune, ALayerFollowsWhatIsTunedAgain) {
-  const Arguments fill{"prewarm", "--device", kGpu, "--layer", path("layer")};
+  const Arguments fill{"prewarm", plan(), "--device", kGpu, "--layer", path("layer")};
   const Environment elsewhere =
       gpu("", {{"KILN_CACHE_DIR", path("elsewhere")}, {"KILN_CACHE_LAYERS", path("layer")}});
   ASSERT_EQ(tune({"N=3"}).status, 0);
