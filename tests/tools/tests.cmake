@@ -65,3 +65,4 @@ kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJEC
 kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)
 kiln_test(tools_remote_test SOURCES tools/remote_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
 kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 600 LOCK fleet)
+kiln_test(tools_remote_network_test SOURCES tools/remote_network_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
