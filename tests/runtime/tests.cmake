@@ -14,3 +14,5 @@ kiln_test(runtime_remote_test SOURCES runtime/remote_test.cpp USES kiln_runtime 
 add_dependencies(runtime_remote_test kiln-worker)
 kiln_test(runtime_remote_delay_test SOURCES runtime/remote_delay_test.cpp USES kiln_runtime kiln_remote kiln_bundle LABEL fault TIMEOUT 300)
 add_dependencies(runtime_remote_delay_test kiln-worker)
+kiln_test(runtime_remote_partition_test SOURCES runtime/remote_partition_test.cpp USES kiln_runtime kiln_remote kiln_bundle LABEL fault TIMEOUT 300)
+add_dependencies(runtime_remote_partition_test kiln-worker)

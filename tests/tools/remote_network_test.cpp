@@ -117,5 +117,29 @@ TEST_F(FleetNetwork, AHostThatIsCutOffServesItselfAndBringsItLater) {
   EXPECT_EQ(run(compile(4), a).json()["outcome"], "remote");
 }
 
+TEST_F(FleetNetwork, ALeaderThatIsCutOffIsReplacedWithinItsLease) {
+  if (!std::getenv("KILN_SOAK")) GTEST_SKIP() << "takes 15 s: KILN_SOAK=1";
+  Node a = node(1), b = node(2);
+  a.environment["KILN_WORKER"] = held_worker("go");
+  const auto first = begin(compile(3), a);
+  ASSERT_TRUE(comes_true([&] { return count("kiln:1:*:l:*") == 1; }));
+  const auto second = begin(compile(3), b);
+  ASSERT_TRUE(comes_true([&] {
+    return run({"top", "--json"}, b).out.find("\"state\": \"fleet\"") != std::string::npos;
+  }));
+  a.host->unplug();
+  const auto cut = base::Clock::now();
+  EXPECT_EQ(second->wait().json()["outcome"], "compiled");
+  std::printf("FIGURES taken over %.1f s after the leader was cut off\n",
+              std::chrono::duration<double>(base::Clock::now() - cut).count());
+  EXPECT_EQ(counts_of(b)["remote"]["takeovers"], 1);
+  release("go");
+  EXPECT_EQ(first->wait().json()["outcome"], "compiled") << "it is served all the same";
+  EXPECT_EQ(counts_of(a)["remote_puts"]["failed"], 1);
+  a.host->plug();
+  const Node c = node(3);
+  EXPECT_EQ(run(compile(3), c).json()["outcome"], "remote");
+}
+
 }  // namespace
 }  // namespace kiln::test
