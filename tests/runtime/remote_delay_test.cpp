@@ -60,7 +60,7 @@ class BrokenServers : public RemoteTest {
     const bundle::SecretKey made = bundle::SecretKey::generate();
     const auto signer = std::make_shared<const remote::SigningKey>(made.public_key().id, made.bytes());
     Delays delays, ends;
-    const int count = kernels(5);
+    const int count = kernels(2);
     for (int n = 1; n <= count; ++n) {
       remote::TierOptions options;
       options.url = remote::Url::parse(url);
@@ -80,7 +80,7 @@ class BrokenServers : public RemoteTest {
     std::snprintf(end, sizeof end, "their end: p50 %.1f ms, p99 %.1f ms", ends.at(0.5), ends.p99());
     print(what, "engines that start,", delays, end);
     EXPECT_LT(delays.at(1), 1500) << what;
-    EXPECT_LT(ends.at(1), 1500) << what << ": a lease is not given back at any price";
+    EXPECT_LT(ends.at(1), 3500) << what << ": 2 s to give a lease back, at most";
   }
   /// Every kernel is compiled, and each asks the tier in vain.
   void every_kernel_is_served(const std::string& what, const std::string& url) {
@@ -172,6 +172,27 @@ TEST_F(BrokenServers, AnswersNothingAfterTheFirstLook) {
   });
   every_kernel_is_served("no answer to the lease", server.url());
 }
+/// As far away as that: all that came at once is answered at once.
+TEST_F(BrokenServers, AnswersJustInTime) {
+  BadServer server([](Peer& peer) {
+    bool same = false;  // exchange: GET follows SET, HSET follows SET
+    for (auto words = peer.command(); !words.empty(); words = peer.command()) {
+      if (!same && !peer.wait(100ms)) return;
+      same = words[0] == "SET";
+      if (!peer.say(words[0] == "GET" ? "$-1\r\n" : words[0] == "SET" ? "+OK\r\n" : ":1\r\n")) return;
+    }
+  });
+  every_kernel_is_served("100 ms away", server.url());
+}
+/// What a failover does: reads are answered, writes wait.
+TEST_F(BrokenServers, WritesArePaused) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+  RedisServer server;
+  remote::Client admin({.url = remote::Url::parse(server.unix_url())});
+  ASSERT_TRUE(
+      admin.call({.words = {"CLIENT", "PAUSE", "600000", "WRITE"}, .tag = {}}, base::Deadline::never()));
+  every_kernel_is_served("writes paused", server.url());
+}
 TEST_F(BrokenServers, PacketsAreDropped) {
   KILN_NEEDS_NETWORK();
   const Network network;
@@ -179,6 +200,25 @@ TEST_F(BrokenServers, PacketsAreDropped) {
   const auto inside = host.inside();
   servers.unplug();
   every_kernel_is_served("packets dropped", "redis://" + servers.address());
+}
+TEST_F(BrokenServers, ALinkIsTooSlowForItsEntries) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+  KILN_NEEDS_NETWORK();
+  const Network network;
+  const Network::Host host(network, 1), servers(network, 2);
+  std::optional<RedisServer> server;
+  std::string url = "redis://" + servers.address() + ':';
+  {
+    const auto inside = servers.inside();
+    server.emplace(
+        std::vector<std::string>{"--bind", servers.address(), "127.0.0.1", "--protected-mode", "no"});
+    url += std::to_string(server->port());
+    Service fills(node("b", url));
+    for (int n = 1; n <= kernels(24); ++n) compile(fills, "scale", {Dtype::f32, n});
+  }
+  if (!host.slow_down(8)) GTEST_SKIP() << "this kernel has no tbf, or tc is missing";
+  const auto inside = host.inside();
+  compile_all("a link of 8 kbit/s", url);
 }
 TEST_F(BrokenServers, PacketsToTheNameServerAreDropped) {
   KILN_NEEDS_NETWORK();

@@ -94,11 +94,11 @@ class Network {
     /// From now on nothing of what it sends or is sent arrives, and nobody is told: its link stays up.
     void unplug() const { network_.switch_.run("ip link set " + port() + " nomaster"); }
     void plug() const { network_.switch_.run("ip link set " + port() + " master switch"); }
-    /// What it is sent takes its time. False: this kernel cannot.
+    /// What it is sent takes its time, beyond the first packets. False: this kernel cannot.
     bool slow_down(int kbit_per_second) const {
       const NetworkNamespace::Inside inside(network_.switch_);
-      return std::system(("tc qdisc replace dev " + port() + " root tbf rate " +
-                          std::to_string(kbit_per_second) + "kbit burst 4kb latency 2s 2> /dev/null")
+      return std::system(("tc qdisc replace dev " + port() + " root tbf burst 1600 latency 2s rate " +
+                          std::to_string(kbit_per_second) + "kbit 2> /dev/null")
                              .c_str()) == 0;
     }
 
