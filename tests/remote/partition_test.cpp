@@ -2,6 +2,7 @@
 // minute. The real one: runtime/remote_partition_test.
 #include <gtest/gtest.h>
 
+#include "remote/client_calls.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote/redis_server.hpp"
 #include "remote/tier.hpp"
@@ -112,7 +113,7 @@ TEST_F(RemotePartition, ALeaseOutlivesAShortPartition) {
   host_->unplug();
   std::this_thread::sleep_for(3500ms);  // a renewal is lost
   host_->plug();
-  Client there({.url = Url::parse(server_->unix_url())});
+  Client there(remote::test::options(server_->unix_url()));
   const std::string name = lease_key(kiln::testing::some_entry(1).key);
   EXPECT_TRUE(base::poll_until(base::Deadline::after(30s), [&] {
     return there.call({.words = {"PTTL", name}, .tag = {}}, base::Deadline::never()).reply.integer > 8000;

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "remote/client_calls.hpp"
 #include "remote_fixture.hpp"
 #include "support/shifted_clock.hpp"
 
@@ -25,8 +26,7 @@ class FleetClocks : public FleetCommand {
     ::setenv("SHIFTED_CLOCK", path("server.clock").c_str(), 1);
     server_.emplace();
     ::unsetenv("LD_PRELOAD"), ::unsetenv("SHIFTED_CLOCK");
-    client_.emplace(remote::ClientOptions{.url = remote::Url::parse(server_->unix_url()),
-                                          .timeouts = {.connect = 20s, .read = 20s}});
+    client_.emplace(remote::test::options(server_->unix_url()));
   }
   void set_clock(const std::string& of, std::int64_t seconds) const {
     shift_clocks_of(path(of + ".clock"), seconds);

@@ -1,5 +1,6 @@
 // Hosts of a fleet as network namespaces: what they have in common is a network, and a server at the other
 // end of it.
+#include "remote/client_calls.hpp"
 #include "remote_fixture.hpp"
 #include "support/network_namespace.hpp"
 
@@ -21,8 +22,7 @@ class FleetNetwork : public FleetCommand {
     const auto inside = servers_->inside();
     server_.emplace(
         std::vector<std::string>{"--bind", servers_->address(), "127.0.0.1", "--protected-mode", "no"});
-    client_.emplace(remote::ClientOptions{.url = remote::Url::parse(server_->unix_url()),
-                                          .timeouts = {.connect = 20s, .read = 20s}});
+    client_.emplace(remote::test::options(server_->unix_url()));
   }
 
   /// A node on a host of its own.
