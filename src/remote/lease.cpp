@@ -199,12 +199,15 @@ void Leases::answered_wait(Wait& wait, const LeaseRequest& request, const LeaseA
   if (answer.state != State::answered) {
     // A server that is new to us and says nothing is not waited for; one that goes away in mid-wait is, a
     // little, or one lost packet would make every waiter of the fleet compile.
-    if (!wait.ever_answered || ++wait.unanswered >= policy_.unanswered)
+    if (request.kind != Kind::look) ++wait.acquires_unanswered;
+    if (!wait.ever_answered || ++wait.unanswered >= policy_.unanswered ||
+        wait.acquires_unanswered >= policy_.unanswered)
       return decide(key, Why::unanswered, now);
     return rest(wait, now);
   }
   wait.ever_answered = true;
   wait.unanswered = 0;
+  if (request.kind != Kind::look) wait.acquires_unanswered = 0;
   if (request.kind == Kind::acquire && answer.granted) wait.may_be_ours = true;
   if (answer.entry && accept_(key, *answer.entry)) return decide(key, Why::served, now);
   if (request.kind != Kind::look) {

@@ -11,10 +11,10 @@
 // A plain PEXPIRE, SET XX or DEL that arrives late would extend, overwrite or end another's lease: none is
 // ever sent. An acquire whose answer was lost is found again by its token.
 //
-// Who has waited past the budget, was not answered three times in a row (or at the very first ask), was
-// refused, or has seen two leases end without an entry, compiles without a lease. So every key is decided,
-// whatever the server does. Nothing here is needed for correctness: each fault costs at most a further
-// compile.
+// Who has waited past the budget, was not answered three times in a row (or at the very first ask; a server
+// in a failover answers looks and no acquire), was refused, or has seen two leases end without an entry,
+// compiles without a lease. So every key is decided, whatever the server does. Nothing here is needed for
+// correctness: each fault costs at most a further compile.
 //
 // No I/O, no clock and no thread: the tier's thread asks `due`, sends it (remote/lease_commands.hpp) and
 // gives the answers back. tests/remote/lease_simulation drives this very code in virtual time.
@@ -130,6 +130,7 @@ class Leases {
     std::string token, holder;  // ours, once asked for; the last other one seen
     bool in_flight = false, ever_answered = false, waited = false, may_be_ours = false;
     int unanswered = 0, ended = 0;
+    int acquires_unanswered = 0;  // though looks may be answered
   };
   struct Held {
     std::string token;

@@ -49,7 +49,7 @@ class Tier::Impl::Held : public HeldLease {
 };
 
 Tier::Impl::Impl(TierOptions given, std::shared_ptr<Counts> counted)
-    : options(std::move(given)), counts(std::move(counted)), client(ClientOptions{.url = options.url}) {
+    : options(std::move(given)), counts(std::move(counted)), client(ClientOptions{.url = options.url, .breaker = options.breaker}) {
   if (options.signer) options.trusted.push_back(options.signer->public_key());
 }
 
@@ -199,7 +199,9 @@ void Tier::Impl::run_leases(Leasing& leasing) noexcept {
       if (due.empty()) {
         settle(leasing);
         const auto next = leasing.leases->next();
-        if (!next && leasing.closing) break;
+        // A lease that cannot be given back, since the server is left alone, ends by itself.
+        const bool in_vain = leasing.last_fault == Fault::breaker_open && leasing.held.empty();
+        if (leasing.closing && (!next || in_vain)) break;
         if (next)
           leasing.work.wait_until(lock, *next);
         else

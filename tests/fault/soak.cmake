@@ -13,3 +13,6 @@ kiln_soak(Flight fault_flight_path_test * KILN_SOAK_PROCESSES=64 KILN_SOAK_KEYS=
 kiln_soak(SmallCgroup fault_workers_test *Cgroup* KILN_SOAK_KEYS=200 KILN_SOAK_LIMIT_MIB=4096)
 kiln_soak(ManyCompiles compile_process_test *StaysFlat* KILN_SOAK_COMPILES=2000)
 kiln_soak(Forks fork_test ForkTest.* KILN_SOAK_FORKS=5000)
+kiln_soak(RemoteDelays runtime_remote_delay_test * KILN_SOAK_KERNELS=100)
+kiln_soak(RemotePartition runtime_remote_partition_test * KILN_SOAK_PARTITION_S=60)
+kiln_soak(RemoteLeaderCutOff tools_remote_network_test *LeaderThat* KILN_SOAK=1)

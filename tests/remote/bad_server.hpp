@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -127,6 +128,8 @@ class BadServer {
       if (::poll(&poll, 1, 10) <= 0) continue;
       const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
       if (fd < 0) continue;
+      const int on = 1;  // as Redis does: answers of a pipeline do not wait for the client's ACK
+      ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       const std::lock_guard lock(mutex_);
       open_.push_back(fd);
       threads_.emplace_back([this, fd, number = connections_++] {

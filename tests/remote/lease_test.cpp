@@ -202,6 +202,19 @@ TEST_F(Lease, AWaiterBearsTwoSilencesAndNotThree) {
   EXPECT_EQ(decided(leases), Why::unanswered);
 }
 
+TEST_F(Lease, LooksThatAreAnsweredMakeUpForNoAcquire) {
+  Leases leases = make();
+  leases.want(key_of(1), now_, Leases::Start::acquire);
+  for (int i = 0; i < 2; ++i) {
+    answer(leases, Kind::acquire, silence());
+    EXPECT_TRUE(leases.take_decisions().empty());
+    wait(leases);
+    answer(leases, Kind::look, nothing());
+  }
+  answer(leases, Kind::acquire, silence());
+  EXPECT_EQ(decided(leases), Why::unanswered) << "reads are answered, writes are not";
+}
+
 TEST_F(Lease, ALostLeaseIsAskedForOnceMoreAndThenLeftAlone) {
   Leases leases = make();
   leases.want(key_of(1), now_, Leases::Start::acquire);

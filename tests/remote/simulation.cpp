@@ -134,6 +134,8 @@ void Simulation::send(Node& node, std::vector<Command> commands,
     when += between(0, 300);
     at(when, [this, &node, exchange, command = commands[i], i, answer_lost, end] {
       if (silent_since_ >= 0 || node.cut_off) return;
+      const bool reads = command.words[0] == "GET" || command.words[0] == "MGET";
+      if (!reads && now_ >= writes_paused_from_ && now_ < writes_paused_to_) return;
       const Key* key = nullptr;
       for (const Key& one : keys_)
         if (command.tag == tag_of(one.specialisation)) key = &one;

@@ -108,8 +108,9 @@ class Simulation {
   Mutation mutation_;
   LeasePolicy policy_;
   std::mt19937_64 random_;
-  Micros now_ = 0, clock_back_ = 0;  // how far the server's clock was ever set back
-  Micros silent_since_ = -1;         // the server is stopped
+  Micros now_ = 0, clock_back_ = 0;                         // how far the server's clock was ever set back
+  Micros silent_since_ = -1;                                // the server is stopped
+  Micros writes_paused_from_ = -1, writes_paused_to_ = -1;  // it answers reads, as in a failover
   double loss_ = 0, slow_ = 0, lying_ = 0;
   std::uint64_t sequence_ = 0;
   struct Event {

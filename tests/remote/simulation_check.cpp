@@ -81,6 +81,12 @@ void Simulation::check(Report& report) {
         if (ask.asked < from && node.paused_in_all == 0 && to > until && ask.decided > until)
           violated("a silent server was waited for");
       }
+      // A lease that nobody can renew, and three acquires, each at most 30 % after the former.
+      const bool else_well = loss_ + slow_ + lying_ == 0 && clock_back_ == 0 && node.silences.empty();
+      const Micros alone = std::max(ask.asked, writes_paused_from_) + micros(policy_.lease),
+                   until = ask.asked + (alone - ask.asked) * 3 + 2 * kSecond;
+      if (else_well && node.paused_in_all == 0 && writes_paused_to_ > until && ask.decided > until)
+        violated("a server that takes no writes was waited for");
       report.added_s.push_back(std::max(
           0.0, static_cast<double>(ask.served - ask.asked - ask.own_compile - node.paused_in_all) / kSecond));
     }

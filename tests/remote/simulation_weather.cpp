@@ -115,6 +115,10 @@ void Simulation::plan_weather() {
       if (restarts_empty) ++failovers_, server_.flush(now_);
     });
   }
+  if (chance(0.3)) {
+    writes_paused_from_ = between(1, 40 * kSecond);
+    writes_paused_to_ = writes_paused_from_ + between(100 * kMilli, 60 * kSecond);
+  }
   for (Micros i = between(0, 1); i > 0; --i) {
     const Micros forward = chance(0.5) ? between(-30 * kSecond, -kMilli) : between(kMilli, 3600 * kSecond);
     at(between(1, 40 * kSecond), [this, forward] {

@@ -5,4 +5,5 @@ kiln_test(remote_client_test SOURCES remote/client_test.cpp USES kiln_remote LAB
 kiln_test(remote_fault_test SOURCES remote/fault_test.cpp USES kiln_remote LABEL fault)
 kiln_test(remote_tls_test SOURCES remote/tls_test.cpp USES kiln_remote LABEL process)
 kiln_test(remote_cluster_test SOURCES remote/cluster_test.cpp USES kiln_remote LABEL process)
+kiln_test(remote_partition_test SOURCES remote/partition_test.cpp USES kiln_remote PkgConfig::sodium LABEL fault)
 include(${CMAKE_CURRENT_LIST_DIR}/trust.cmake)

@@ -3,164 +3,17 @@
 
 #include <csignal>
 
-#include "bundle/secret_key.hpp"
 #include "kiln/error.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote/tier.hpp"
 #include "runtime/preparation.hpp"
-#include "runtime/service_fixture.hpp"
-#include "tests/remote/bad_server.hpp"
+#include "runtime/remote_fixture.hpp"
 #include "tests/remote/redis_server.hpp"
 
 namespace kiln::testing {
 namespace {
 
-using runtime::Service;
 using namespace std::chrono_literals;
-
-class RemoteTest : public ServiceTest {
- protected:
-  void SetUp() override {
-    ServiceTest::SetUp();
-    if (IsSkipped()) return;
-    const bundle::SecretKey key = bundle::SecretKey::generate();
-    tree_.write("fleet.key", key.file().bytes());
-    tree_.write("fleet.pub", key.public_key().file());
-    ::chmod(tree_.at("fleet.key").c_str(), 0600);
-  }
-  Options node(const std::string& name, const std::string& url) const {
-    Options o = options();
-    o.cache_dir = tree_.at(name);
-    o.remote = url, o.remote_mode = "fleet", o.remote_sign = tree_.at("fleet.key");
-    return o;
-  }
-  Options reader(const std::string& name, const std::string& url) const {
-    Options o = options();
-    o.cache_dir = tree_.at(name);
-    o.remote = url, o.remote_key = tree_.at("fleet.pub");
-    return o;
-  }
-  ~RemoteTest() override {
-    for (const char* name : {"a", "b", "c", "d"}) forget(tree_.at(name));
-  }
-  static kiln_stats stats_of(Service& service) {
-    kiln_stats out{};
-    service.pipeline().counters().read(out);
-    service.pipeline().read_tier(out);
-    return out;
-  }
-  static std::uint64_t missed(const kiln_stats& s) {
-    return s.remote_miss_timeout + s.remote_miss_unreachable + s.remote_miss_refused +
-           s.remote_miss_protocol + s.remote_miss_breaker;
-  }
-};
-
-/// What a kernel costs beyond its compile, in ms.
-struct Delays {
-  std::vector<double> ms;
-  double p99() { return at(0.99); }
-  double at(double share) {
-    std::sort(ms.begin(), ms.end());
-    return ms[static_cast<std::size_t>(share * static_cast<double>(ms.size() - 1))];
-  }
-};
-
-class BrokenServers : public RemoteTest {
- protected:
-  static constexpr int kKernels = 24;
-  /// Every kernel is compiled, and each asks the tier in vain.
-  void every_kernel_is_served(const std::string& what, const std::string& url) {
-    Service service(node("a", url));
-    Delays delays;
-    for (int n = 1; n <= kKernels; ++n) {
-      const auto start = base::Clock::now();
-      const auto got = compile(service, "scale", {Dtype::f32, n});
-      const double ms = std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
-      EXPECT_EQ(got.outcome, Outcome::compiled) << what;
-      delays.ms.push_back(ms - got.image->facts.compile_ms);
-    }
-    const kiln_stats s = stats_of(service);
-    std::printf(
-        "%-28s beyond the compile: p50 %6.1f ms, p99 %6.1f ms, most %6.1f ms; state %d, misses %llu, "
-        "breaker %llu, rejected %llu (timeout %llu, unreachable %llu, protocol %llu, refused %llu)\n",
-        what.c_str(), delays.at(0.5), delays.p99(), delays.at(1), s.remote_state,
-        (unsigned long long)missed(s), (unsigned long long)s.remote_miss_breaker,
-        (unsigned long long)(s.remote_rejected_schema + s.remote_rejected_damaged),
-        (unsigned long long)s.remote_miss_timeout, (unsigned long long)s.remote_miss_unreachable,
-        (unsigned long long)s.remote_miss_protocol, (unsigned long long)s.remote_miss_refused);
-    EXPECT_EQ(s.remote_hits, 0u) << what;
-    EXPECT_EQ(missed(s) + s.remote_miss_absent + s.remote_rejected_schema + s.remote_rejected_key +
-                  s.remote_rejected_signature + s.remote_rejected_damaged,
-              static_cast<std::uint64_t>(kKernels))
-        << what << ": each miss has one reason";
-    EXPECT_LT(delays.at(1), 1500) << what;
-  }
-};
-
-TEST_F(BrokenServers, NobodyListens) {
-  every_kernel_is_served("nobody listens", "redis://127.0.0.1:" + std::to_string(free_port()));
-}
-TEST_F(BrokenServers, AcceptsAndSaysNothing) {
-  BadServer server([](Peer& peer) { peer.wait_for_the_end(); });
-  every_kernel_is_served("accepts and says nothing", server.url());
-}
-TEST_F(BrokenServers, Garbage) {
-  BadServer server([](Peer& peer) {
-    while (!peer.command().empty() && peer.say("HTTP/1.1 400 Bad Request\r\n\r\n")) {
-    }
-  });
-  every_kernel_is_served("garbage", server.url());
-}
-TEST_F(BrokenServers, AnnouncesGigabytes) {
-  BadServer server([](Peer& peer) {
-    peer.command();
-    peer.say("*1000000000\r\n$99999999999\r\n");
-    peer.wait_for_the_end();
-  });
-  every_kernel_is_served("announces gigabytes", server.url());
-}
-TEST_F(BrokenServers, AByteASecond) {
-  BadServer server([](Peer& peer) {
-    peer.command();
-    for (const char c : std::string("$100000\r\n" + std::string(1000, 'x')))
-      if (!peer.say(std::string(1, c)) || !peer.wait(1s)) return;
-  });
-  every_kernel_is_served("a byte a second", server.url());
-}
-TEST_F(BrokenServers, ClosesInMidValue) {
-  BadServer server([](Peer& peer) {
-    peer.command();
-    peer.say("$100000\r\n" + std::string(5000, 'x'));
-  });
-  every_kernel_is_served("closes in mid-value", server.url());
-}
-TEST_F(BrokenServers, RefusesEverything) {
-  BadServer server([](Peer& peer) {
-    while (!peer.command().empty() && peer.say("-NOPERM this user has no permissions\r\n")) {
-    }
-  });
-  every_kernel_is_served("refuses everything", server.url());
-}
-TEST_F(BrokenServers, FullOfAnotherSchemasEntries) {
-  BadServer server([](Peer& peer) {
-    for (;;) {
-      const auto words = peer.command();
-      if (words.empty()) return;
-      std::string value = "kilnenv1";
-      value += std::string("\x02\0\0\0", 4) + std::string(400, 'x');
-      const bool fine = words[0] == "GET" ? peer.say_bulk(value) : peer.say("-ERR\r\n");
-      if (!fine) return;
-    }
-  });
-  every_kernel_is_served("another schema's entries", server.url());
-}
-TEST_F(BrokenServers, StoppedInTheMiddle) {
-  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
-  RedisServer server;
-  server.pause();
-  every_kernel_is_served("stopped (SIGSTOP)", server.unix_url());
-  server.resume();
-}
 
 class Redis : public RemoteTest {
  protected:

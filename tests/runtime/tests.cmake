@@ -12,3 +12,7 @@ kiln_test(reference_gpu_test SOURCES runtime/reference_gpu_test.cpp USES kiln_ru
 add_dependencies(reference_gpu_test kiln-worker)
 kiln_test(runtime_remote_test SOURCES runtime/remote_test.cpp USES kiln_runtime kiln_remote kiln_bundle LABEL fault TIMEOUT 300)
 add_dependencies(runtime_remote_test kiln-worker)
+kiln_test(runtime_remote_delay_test SOURCES runtime/remote_delay_test.cpp USES kiln_runtime kiln_remote kiln_bundle LABEL fault TIMEOUT 300)
+add_dependencies(runtime_remote_delay_test kiln-worker)
+kiln_test(runtime_remote_partition_test SOURCES runtime/remote_partition_test.cpp USES kiln_runtime kiln_remote kiln_bundle LABEL fault TIMEOUT 300)
+add_dependencies(runtime_remote_partition_test kiln-worker)

@@ -1,16 +1,35 @@
 // A wall clock that jumps: time, gettimeofday and clock_gettime of the real-time clocks, shifted by what
-// kiln_shift_clock was last given. Linked in front of libc. The monotonic clocks stay.
+// kiln_shift_clock was last given, and by what is in the file that SHIFTED_CLOCK names. Linked in front of
+// libc, or preloaded. The monotonic clocks stay.
 #include "tests/support/shifted_clock.hpp"
 
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 
 namespace {
 std::atomic<std::int64_t> shift{0};
+
+/// In the file, if there is one.
+const std::atomic<std::int64_t>* find_shared() noexcept {
+  const char* path = std::getenv("SHIFTED_CLOCK");
+  const int fd = path ? ::open(path, O_RDONLY | O_CLOEXEC) : -1;
+  if (fd < 0) return &shift;
+  const void* map = ::mmap(nullptr, sizeof shift, PROT_READ, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (map == MAP_FAILED) std::abort();
+  return static_cast<const std::atomic<std::int64_t>*>(map);
+}
+std::int64_t shift_now() noexcept {
+  static const std::atomic<std::int64_t>* const shared = find_shared();
+  return shared == &shift ? shift.load() : shift + *shared;
+}
 
 bool is_wall_clock(clockid_t clock) noexcept {
   return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
@@ -24,7 +43,7 @@ KILN_CLOCK_API void kiln_shift_clock(std::int64_t seconds) { shift = seconds; }
 
 KILN_CLOCK_API int clock_gettime(clockid_t clock, timespec* out) noexcept {
   const auto result = static_cast<int>(::syscall(SYS_clock_gettime, clock, out));
-  if (result == 0 && is_wall_clock(clock)) out->tv_sec += shift;
+  if (result == 0 && is_wall_clock(clock)) out->tv_sec += shift_now();
   return result;
 }
 KILN_CLOCK_API int gettimeofday(timeval* out, void*) noexcept {

@@ -65,3 +65,13 @@ kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJEC
 kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)
 kiln_test(tools_remote_test SOURCES tools/remote_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
 kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 600 LOCK fleet)
+kiln_test(tools_remote_network_test SOURCES tools/remote_network_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
+kiln_test(tools_remote_tls_test SOURCES tools/remote_tls_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
+kiln_test(tools_remote_cluster_test SOURCES tools/remote_cluster_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
+if(NOT KILN_SANITIZE)  # as what preloads the clock
+  kiln_test(tools_remote_clock_test SOURCES tools/remote_clock_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
+  foreach(name tools_remote_clock_test tools_remote_tls_test)
+    target_compile_definitions(${name} PRIVATE KILN_SHIFTED_CLOCK="$<TARGET_FILE:kiln_shifted_clock>")
+    add_dependencies(${name} kiln_shifted_clock)
+  endforeach()
+endif()

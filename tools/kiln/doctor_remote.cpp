@@ -6,6 +6,16 @@
 #include "remote_look.hpp"
 
 namespace kiln::cli {
+namespace {
+
+std::string cure_of(remote::Fault fault) {
+  if (fault == remote::Fault::tls)
+    return "renew the certificate that it names, or correct ?ca= ?cert= ?key= of KILN_REMOTE";
+  if (fault == remote::Fault::auth) return "correct user and password in KILN_REMOTE, or its ACL";
+  return "start it, or correct KILN_REMOTE";
+}
+
+}  // namespace
 
 void probe_remote(Context& context, Findings& out) {
   using Status = Finding::Status;
@@ -28,7 +38,7 @@ void probe_remote(Context& context, Findings& out) {
       out.push_back({"remote", Status::warning,
                      look.name + " does not answer: " + text_of(look.answer.fault, look.answer.detail) +
                          "; kernels are compiled here meanwhile",
-                     "start it, or correct KILN_REMOTE"});
+                     cure_of(look.answer.fault)});
       continue;
     }
     out.push_back({"remote", Status::ok,
