@@ -167,7 +167,7 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
   if (visit.asked_breaker_) {
     if (failed)
       state.breaker->failed(common_->now());
-    else if (answered || (connection && connection->fault() == Fault::too_large))
+    else if (answered)
       state.breaker->succeeded();
     else
       state.breaker->abandoned();
