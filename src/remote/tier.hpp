@@ -28,6 +28,7 @@ struct TierOptions {
   std::string who;                                          ///< "node7:4711", for people who look at a lease
   std::size_t queue_entries = 64, queue_bytes = std::size_t{64} << 20;  ///< of what waits to be written
   base::Clock::duration patience = std::chrono::seconds(2);             ///< of the destructor
+  Timeouts timeouts = {};
 };
 
 /// The right to compile a key for the fleet. Renewed until it is destroyed, which gives it back; a killed

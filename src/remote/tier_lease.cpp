@@ -49,7 +49,9 @@ class Tier::Impl::Held : public HeldLease {
 };
 
 Tier::Impl::Impl(TierOptions given, std::shared_ptr<Counts> counted)
-    : options(std::move(given)), counts(std::move(counted)), client(ClientOptions{.url = options.url}) {
+    : options(std::move(given)),
+      counts(std::move(counted)),
+      client({.url = options.url, .timeouts = options.timeouts}) {
   if (options.signer) options.trusted.push_back(options.signer->public_key());
 }
 

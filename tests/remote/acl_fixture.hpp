@@ -42,10 +42,10 @@ class Acl : public ::testing::Test {
     }
     base::write_file(directory_.path() + "/users.acl", users);
     const std::string log = directory_.path() + "/log";
-    ASSERT_TRUE(
-        server_.start({"redis-server", kConfiguration, "--port", "0", "--unixsocket", socket(), "--dir",
-                       directory_.path(), "--aclfile", directory_.path() + "/users.acl", "--daemonize", "no"},
-                      log));
+    ASSERT_TRUE(server_.start(
+        {kiln::testing::redis_server(), kConfiguration, "--port", "0", "--unixsocket", socket(), "--dir",
+         directory_.path(), "--aclfile", directory_.path() + "/users.acl", "--daemonize", "no"},
+        log));
     const bool ready = base::poll_until(base::Deadline::after(20s), [&] {
       return base::read_proc(log).find("eady to accept connections") != std::string::npos ||
              !server_.running();
