@@ -74,7 +74,7 @@ void Tier::Impl::write(Push& push) noexcept try {
   if (!push.row.empty()) {
     const Command report{
         {"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", push.row},
-        {},
+        std::string(kMissingKey),
         kSmallReply};
     if (client.call(report, deadline)) ++counts->remote_reported;
     return;
