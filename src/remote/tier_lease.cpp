@@ -140,7 +140,7 @@ Tier::Reply Tier::Impl::lease(const Ask& ask, const Fetched& first, Fault& fault
   if (why == Why::served) out.entry = std::move(asking.entry);
   if (why == Why::unanswered || why == Why::refused)
     fault = leasing.last_fault == Fault::none ? Fault::refused : leasing.last_fault;
-  if (why == Why::budget || why == Why::convoy) ++counts->remote_wait_timeouts;
+  if (why == Why::budget || why == Why::convoy || why == Why::hopeless) ++counts->remote_wait_timeouts;
   if (why == Why::leased) ++counts->remote_leases;
   if (why == Why::leased || why == Why::unanswered) {
     leasing.held.insert(ask.key);
