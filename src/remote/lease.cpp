@@ -131,16 +131,18 @@ void Leases::decide(const Key& key, Why why, Time now) {
 void Leases::done(const Key& key, Time now) {
   const auto found = held_.find(key);
   if (found == held_.end()) return;
-  counts_.lost += found->second.refused;
-  if (!found->second.lost) part(key, std::move(found->second.token), now);
-  held_.erase(found);
+  Held held = std::move(found->second);
+  held_.erase(found);  // first: without memory for the rest the lease ends by itself
+  counts_.lost += held.refused;
+  if (!held.lost) part(key, std::move(held.token), now);
 }
 
 void Leases::forget(const Key& key, Time now) {
   const auto found = waits_.find(key);
   if (found == waits_.end()) return;
-  if (found->second.may_be_ours) part(key, std::move(found->second.token), now);
+  Wait wait = std::move(found->second);
   waits_.erase(found);
+  if (wait.may_be_ours) part(key, std::move(wait.token), now);
 }
 
 void Leases::abandon(Time now) {

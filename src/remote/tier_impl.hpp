@@ -40,6 +40,7 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
     bool waits = false;      ///< for another node
     bool has_place = false;  ///< counted in `places`
     bool rejected = false;   ///< what the server has was not believed, and that is counted
+    bool let_go = false;     ///< there was no memory to go on with it
   };
   struct Leasing {
     std::mutex mutex;  // guards what follows
