@@ -90,4 +90,23 @@ TEST_F(TierOfRedis, LeasesAgainAfterItHadNoMemory) {
   EXPECT_EQ(counts->remote_leases, 2u);
 }
 
+TEST(Tier, AWriterThatDiesBetweenItsCommandsHidesNoEntryFromOtherToolchains) {
+  std::vector<std::string> done;
+  std::mutex mutex;
+  BadServer server([&](Peer& peer) {
+    const auto words = peer.command();
+    const std::lock_guard lock(mutex);
+    if (!words.empty()) done.push_back(words[0]);  // and no other of this writer
+  });
+  {
+    const auto counts = std::make_shared<Counts>();
+    Tier tier(options(server.url()), counts);
+    tier.publish(some_entry(), {}, nullptr, Tier::Full::wait);
+    EXPECT_TRUE(tier.flush(base::Deadline::after(20s)));
+    EXPECT_EQ(counts->remote_puts_failed, 1u);
+  }
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(done, std::vector<std::string>{"HSET"}) << "a row without its entry is a look in vain";
+}
+
 }  // namespace
