@@ -17,6 +17,10 @@ constexpr std::size_t kFetchedAtOnce = 4;
 /// Rows of other toolchains whose entries are fetched in vain before it is a miss.
 constexpr int kMostTried = 4;
 
+Command rows_of(const Digest& specialisation) {
+  return {{"HGETALL", rows_key(specialisation)}, tag_of(specialisation), 2 * kMostRows * (kMostRow + 128)};
+}
+
 }  // namespace
 
 Tier::Tier(TierOptions options, std::shared_ptr<Counts> counts)
@@ -121,6 +125,27 @@ std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::De
   return out;
 }
 
+std::vector<bool> Tier::are_listed(const std::vector<Key>& keys, base::Deadline deadline) noexcept {
+  std::vector<bool> out;
+  try {
+    out.resize(keys.size(), true);
+    std::vector<Command> commands;
+    for (const Key& key : keys) commands.push_back(rows_of(key.specialisation));
+    const std::vector<Answer> answers = impl_->client.call(commands, deadline);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (!answers[i]) continue;
+      const auto& elements = answers[i].reply.elements;
+      out[i] = false;
+      for (std::size_t at = 0; at + 1 < elements.size() && !out[i]; at += 2)
+        out[i] = elements[at].text == keys[i].toolchain.hex() &&
+                 std::holds_alternative<ToolchainRow>(
+                     open_row(elements[at + 1].text, keys[i], impl_->options.trusted));
+    }
+  } catch (const std::exception&) {  // no memory: nothing is known
+  }
+  return out;
+}
+
 /// The first look is the asking thread's own, so that a hit costs one round trip and no thread.
 Tier::Reply Tier::ask(const Ask& ask) noexcept try {
   Counts& counts = *impl_->counts;
@@ -150,10 +175,7 @@ Tier::Reply Tier::ask(const Ask& ask) noexcept try {
 
 std::optional<Entry> Tier::find(const Find& find) noexcept try {
   Counts& counts = *impl_->counts;
-  const Command rows{{"HGETALL", rows_key(find.specialisation)},
-                     tag_of(find.specialisation),
-                     2 * kMostRows * (kMostRow + 128)};
-  Answer answer = impl_->client.call(rows, base::Deadline::never());
+  Answer answer = impl_->client.call(rows_of(find.specialisation), base::Deadline::never());
   if (!answer) {
     count_miss(counts, answer.fault);
     return std::nullopt;

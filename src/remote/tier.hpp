@@ -85,6 +85,9 @@ class Tier {
   };
   /// Many in few round trips; for commands. Counted by nobody.
   std::vector<Fetched> fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept;
+  /// Of entries that are there: whether a signed row tells it to hosts of other toolchains. True when the
+  /// server does not say. For commands.
+  std::vector<bool> are_listed(const std::vector<Key>& keys, base::Deadline deadline) noexcept;
   struct Find {
     Digest specialisation;
     std::string_view text;  ///< its section, with which the entry's key text begins

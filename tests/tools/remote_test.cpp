@@ -231,6 +231,17 @@ TEST_F(Fleet, PushAndPullCarryEntries) {
   EXPECT_EQ(kiln({"remote", "pull", "--all", "--strict"}, reader("c")).status, 5);
 }
 
+TEST_F(Fleet, PushWritesARowThatTheServerHasEvicted) {
+  EXPECT_EQ(kiln(compile(4), node("a")).json()["outcome"], "compiled");
+  ASSERT_EQ(names("kiln:1:*:t").size(), 1u);
+  EXPECT_EQ(kiln({"remote", "push", "--all", "--json"}, node("a")).json()["present"], 1);
+  ask({"DEL", names("kiln:1:*:t").front()});
+  const Finished pushed = kiln({"remote", "push", "--all", "--json"}, node("a"));
+  EXPECT_EQ(pushed.status, 0) << pushed.err;
+  EXPECT_EQ(pushed.json()["pushed"], 1);
+  EXPECT_EQ(names("kiln:1:*:t").size(), 1u);
+}
+
 TEST_F(Fleet, PruneTakesWhatNobodyCanUse) {
   Environment stranger = node("stranger");
   stranger["KILN_REMOTE_SIGN"] = path("other.key");
