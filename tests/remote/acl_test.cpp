@@ -11,8 +11,8 @@ using namespace kiln::remote;
 
 namespace {
 
-const std::string kRenew = "eval|" + std::string(kRenewScript),
-                  kRelease = "eval|" + std::string(kReleaseScript);
+const std::string kRenew = "eval|" + small(std::string(kRenewScript)),
+                  kRelease = "eval|" + small(std::string(kReleaseScript));
 const std::set<std::string> kConnecting = {"ping", "select", "asking", "cluster|slots"};
 
 std::set<std::string> with(std::set<std::string> some, const std::set<std::string>& more) {

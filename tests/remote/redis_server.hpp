@@ -115,6 +115,7 @@ class RedisServer {
     });
     ::unlink((directory_.path() + "/log").c_str());
   }
+  bool running() { return process_.running(); }
   void stop() { process_.kill(); }
   void pause() { process_.signal(SIGSTOP); }
   void resume() { process_.signal(SIGCONT); }
