@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/log.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote/toolchain_row.hpp"
 
@@ -104,6 +105,12 @@ Tier::Fetched Tier::Impl::read(Answer answer, const Asked& asked) const {
   return out;
 }
 
+void Tier::Impl::warn(Fault fault, const char* does, const std::string& detail) const {
+  if (fault != Fault::refused && fault != Fault::auth && fault != Fault::tls) return;
+  base::warn_once(std::string("remote") + does + name_of(fault),
+                  "the fleet's tier at " + options.url.safe() + does + detail);
+}
+
 std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept {
   std::vector<Fetched> out;
   try {
@@ -161,6 +168,7 @@ Tier::Reply Tier::ask(const Ask& ask) noexcept try {
     return out;
   }
   if (first.rejection) count_rejected(counts, *first.rejection);
+  impl_->warn(first.fault, " gives nothing to this node: ", first.detail);
   out.absent = first.fault == Fault::none;
   Fault fault = first.fault;
   // What was rejected is replaced by whoever compiles it next.
@@ -177,6 +185,7 @@ std::optional<Entry> Tier::find(const Find& find) noexcept try {
   Counts& counts = *impl_->counts;
   Answer answer = impl_->client.call(rows_of(find.specialisation), base::Deadline::never());
   if (!answer) {
+    impl_->warn(answer.fault, " gives nothing to this node: ", answer.detail);
     count_miss(counts, answer.fault);
     return std::nullopt;
   }

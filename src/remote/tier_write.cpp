@@ -108,10 +108,7 @@ void Tier::Impl::write(Push& push) noexcept try {
       const std::lock_guard lock(writing.mutex);
       writing.last_fault = answer.fault, writing.last_detail = answer.detail;
     }
-    if (answer.fault == Fault::refused || answer.fault == Fault::auth || answer.fault == Fault::tls)
-      base::warn_once(
-          "remote put " + std::string(name_of(answer.fault)),
-          "the fleet's tier at " + options.url.safe() + " takes no entries from this node: " + answer.detail);
+    warn(answer.fault, " takes no entries from this node: ", answer.detail);
     return;
   }
   ++counts->remote_puts;

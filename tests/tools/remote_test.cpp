@@ -182,6 +182,21 @@ TEST_F(Fleet, ASealedServiceAsksOnlyWhenToldTo) {
   EXPECT_EQ(kiln(compile(4), sealed).json()["error"]["code"], "not_ready") << "it never compiles";
 }
 
+TEST_F(FleetCommand, WithoutOpenSslAKernelIsServedAndTheReasonSaidOnce) {
+  ::mkdir(path("broken").c_str(), 0755);
+  for (const char* name : {"libssl.so.3", "libcrypto.so.3"}) write("broken/" + std::string(name), "");
+  for (const auto& of :
+       {FleetCommand::reader("a", "rediss://127.0.0.1:1"), node("b", "rediss://127.0.0.1:1")}) {
+    Environment without = of;
+    without["LD_LIBRARY_PATH"] = path("broken");
+    const Finished done = kiln(compile(3), without);
+    EXPECT_EQ(done.json()["outcome"], "compiled");
+    const std::string says = "gives nothing to this node: TLS needs OpenSSL 3: ";
+    EXPECT_NE(done.err.find(says), std::string::npos) << done.err;
+    EXPECT_EQ(done.err.find(says), done.err.rfind(says)) << done.err;
+  }
+}
+
 // ---- commands
 
 TEST_F(Fleet, StatusSaysWhoAnswersAndWhoDoesNot) {
