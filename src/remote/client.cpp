@@ -38,6 +38,7 @@ Client::Client(const ClientOptions& options) : impl_(std::make_unique<Impl>()) {
                       std::max<std::uint64_t>(1, options.timeouts.bytes_per_second)};
   common->breaker = options.breaker;
   common->connections = std::max(1, options.connections);
+  common->idle = options.idle;
   common->now = options.now ? options.now : base::Clock::now;
   common->resolver = std::make_unique<Resolver>(options.lookup);
   if (url.tls) common->tls = std::make_unique<TlsFilesInUse>(TlsFiles{url.ca, url.cert, url.key});
@@ -94,15 +95,6 @@ std::vector<ServerStatus> Client::status() const {
   if (impl_->cluster)
     for (const Server* node : impl_->cluster->nodes()) out.push_back(node->status());
   return out;
-}
-
-void Client::close_idle(base::Clock::duration longer_than) noexcept {
-  for (const auto& server : impl_->servers) server->close_idle(longer_than);
-  try {
-    if (impl_->cluster)
-      for (Server* node : impl_->cluster->nodes()) node->close_idle(longer_than);
-  } catch (const std::exception&) {  // no memory for the list: later
-  }
 }
 
 }  // namespace kiln::remote

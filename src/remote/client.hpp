@@ -25,6 +25,9 @@ struct ClientOptions {
   Timeouts timeouts = {};
   BreakerPolicy breaker = {};
   int connections = 4;  ///< at most, to each server
+  /// A connection that nobody used for longer is closed rather than used: balancers and address translators
+  /// on the way forget it in silence, after minutes.
+  base::Clock::duration idle = std::chrono::minutes(1);
   /// For tests: instead of getaddrinfo, and instead of the steady clock for breakers.
   Resolver::Lookup lookup = {};
   std::function<base::Clock::time_point()> now = {};
@@ -52,8 +55,6 @@ class Client {
 
   /// Of every server of the URL, in its order, then of those that a cluster named.
   std::vector<ServerStatus> status() const;
-  /// Closes connections that nobody used for so long. They are opened again when needed.
-  void close_idle(base::Clock::duration longer_than) noexcept;
 
  private:
   struct Impl;

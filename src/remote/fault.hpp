@@ -37,8 +37,8 @@ inline std::string text_of(Fault fault, const std::string& detail) {
   return name_of(fault) + (detail.empty() ? "" : ": " + detail);
 }
 
-/// The server itself failed, so that its breaker counts it. An answer that is too large, or refused, says
-/// that the server lives.
+/// The server itself failed, so that its breaker counts it. One that refuses lives. An answer that is too
+/// large says neither: somebody's value may be, or a liar announces it, and must not be forgiven for it.
 constexpr bool is_failure_of_server(Fault fault) noexcept {
   switch (fault) {
     case Fault::connect:

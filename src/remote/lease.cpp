@@ -69,6 +69,13 @@ void Leases::rest(Wait& wait, Time now) {
   wait.next = std::min(now + wait.pause, std::max(now, wait.since + policy_.budget));
 }
 
+/// Or not, when that has been in vain for long.
+void Leases::wait_for_another(const Key& key, Wait& wait, Time now) {
+  if (now < no_waits_until_) return decide(key, Why::hopeless, now);
+  wait.waited = true;
+  rest(wait, now);
+}
+
 void Leases::part(const Key& key, std::string token, Time now) {
   if (!token.empty()) parting_.push_back({key, std::move(token), now});
 }
@@ -80,6 +87,7 @@ void Leases::decide(const Key& key, Why why, Time now) {
   switch (why) {
     case Why::served:
       ++counts_.served;
+      if (wait.waited) budgets_in_vain_ = 0;
       break;
     case Why::leased:
       ++counts_.leased;
@@ -96,9 +104,18 @@ void Leases::decide(const Key& key, Why why, Time now) {
       break;
     case Why::budget:
       ++counts_.budget;
+      // Keys that were waited for together are one: their holder may have been busy with all of them.
+      if (!wait.waited || wait.since < last_in_vain_) break;
+      last_in_vain_ = now;
+      if (++budgets_in_vain_ < policy_.budgets) break;
+      --budgets_in_vain_;  // afterwards one more is enough
+      no_waits_until_ = now + policy_.without_waits;
       break;
     case Why::convoy:
       ++counts_.convoy;
+      break;
+    case Why::hopeless:
+      ++counts_.hopeless;
       break;
   }
   counts_.waited += wait.waited;
@@ -114,16 +131,18 @@ void Leases::decide(const Key& key, Why why, Time now) {
 void Leases::done(const Key& key, Time now) {
   const auto found = held_.find(key);
   if (found == held_.end()) return;
-  counts_.lost += found->second.refused;
-  if (!found->second.lost) part(key, std::move(found->second.token), now);
-  held_.erase(found);
+  Held held = std::move(found->second);
+  held_.erase(found);  // first: without memory for the rest the lease ends by itself
+  counts_.lost += held.refused;
+  if (!held.lost) part(key, std::move(held.token), now);
 }
 
 void Leases::forget(const Key& key, Time now) {
   const auto found = waits_.find(key);
   if (found == waits_.end()) return;
-  if (found->second.may_be_ours) part(key, std::move(found->second.token), now);
+  Wait wait = std::move(found->second);
   waits_.erase(found);
+  if (wait.may_be_ours) part(key, std::move(wait.token), now);
 }
 
 void Leases::abandon(Time now) {
@@ -212,8 +231,7 @@ void Leases::answered_wait(Wait& wait, const LeaseRequest& request, const LeaseA
   if (answer.entry && accept_(key, *answer.entry)) return decide(key, Why::served, now);
   if (request.kind != Kind::look) {
     if (answer.granted) return decide(key, Why::leased, now);
-    wait.waited = true;
-    return rest(wait, now);
+    return wait_for_another(key, wait, now);
   }
   if (!policy_.may_write) return decide(key, Why::read_only, now);
   if (!wait.token.empty() && answer.holder == wait.token) {
@@ -229,8 +247,7 @@ void Leases::answered_wait(Wait& wait, const LeaseRequest& request, const LeaseA
     wait.next = now;
     return;
   }
-  wait.waited = true;
-  rest(wait, now);
+  wait_for_another(key, wait, now);
 }
 
 void Leases::answered_held(Held& held, const LeaseRequest& request, const LeaseAnswer& answer, Time now) {

@@ -13,8 +13,10 @@
 //
 // Who has waited past the budget, was not answered three times in a row (or at the very first ask; a server
 // in a failover answers looks and no acquire), was refused, or has seen two leases end without an entry,
-// compiles without a lease. So every key is decided, whatever the server does. Nothing here is needed for
-// correctness: each fault costs at most a further compile.
+// compiles without a lease. Whose waiting was in vain for three budgets, one after the other, waits for
+// nobody for ten minutes. So every key is decided, whatever the server does, and one that shows leases for
+// ever costs three budgets and not one for each key. Nothing here is needed for correctness: each fault costs
+// at most a further compile.
 //
 // No I/O, no clock and no thread: the tier's thread asks `due`, sends it (remote/lease_commands.hpp) and
 // gives the answers back. tests/remote/lease_simulation drives this very code in virtual time.
@@ -43,7 +45,9 @@ struct LeasePolicy {
   Span budget = std::chrono::seconds(60);
   int unanswered = 3;          ///< in a row
   int ends_without_entry = 2;  ///< leases seen to end
-  bool may_write = true;       ///< false: look once, and compile what is not there
+  int budgets = 3;             ///< in a row, none of them served
+  Span without_waits = std::chrono::minutes(10);
+  bool may_write = true;  ///< false: look once, and compile what is not there
 };
 
 struct LeaseRequest {
@@ -72,6 +76,7 @@ struct LeaseDecision {
     refused,     ///< the server takes no lease from us
     budget,      ///< waited long enough
     convoy,      ///< holders end without an entry: waiting for the next one would not end
+    hopeless,    ///< another has it, and whole budgets were waited for others in vain
   };
   Key key;
   Why why = Why::served;
@@ -79,7 +84,8 @@ struct LeaseDecision {
 };
 
 struct LeaseCounts {
-  std::uint64_t served = 0, leased = 0, read_only = 0, unanswered = 0, refused = 0, budget = 0, convoy = 0;
+  std::uint64_t served = 0, leased = 0, read_only = 0, unanswered = 0, refused = 0, budget = 0, convoy = 0,
+                hopeless = 0;
   std::uint64_t waited = 0;     ///< keys for which another's lease was waited for
   std::uint64_t takeovers = 0;  ///< leases got after another's was seen to end without an entry
   std::uint64_t lost = 0, regained = 0;
@@ -151,6 +157,7 @@ class Leases {
   void answered_held(Held& held, const LeaseRequest& request, const LeaseAnswer& answer, Time now);
   void answered_release(const LeaseRequest& request, const LeaseAnswer& answer, Time now);
   void rest(Wait& wait, Time now);
+  void wait_for_another(const Key& key, Wait& wait, Time now);
   void seen_holder(Wait& wait, const std::string& holder);
   void decide(const Key& key, LeaseDecision::Why why, Time now);
   void part(const Key& key, std::string token, Time now);
@@ -165,6 +172,8 @@ class Leases {
   std::vector<Parting> parting_;
   std::vector<LeaseDecision> decisions_;
   LeaseCounts counts_;
+  int budgets_in_vain_ = 0;  // each begun after the one before had ended
+  Time last_in_vain_{}, no_waits_until_{};
 };
 
 }  // namespace kiln::remote

@@ -6,7 +6,8 @@
 //   kiln:1:missing         stream: plan rows that read-only nodes missed; nobody's word, and bounded
 //
 // SPEC and TOOL are 32 hex digits each. The braces are a hash tag: all of one specialisation is in one slot
-// of a Redis Cluster, and on one of several servers. The ACL in docs/fleet/users.acl knows these patterns.
+// of a Redis Cluster, and on one of several servers. The stream's name is its own tag: it lies on one of them
+// whole, for a row is told once by each process. The ACL in docs/fleet/users.acl knows these patterns.
 // Another version of these names or of the envelope's schema takes another number: neither sees the other's.
 #pragma once
 

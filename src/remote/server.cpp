@@ -1,7 +1,6 @@
 #include "remote/server.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "base/hash.hpp"
 
@@ -49,6 +48,15 @@ void Server::expect_visit() {
   if (endpoint_.path.empty()) common_->resolver->ask(endpoint_.host, endpoint_.port);
 }
 
+/// REQUIRES: the mutex.
+void Server::close_idle(State& state) const noexcept {
+  const auto now = base::Clock::now();
+  const auto young = std::find_if(state.idle.begin(), state.idle.end(),
+                                  [&](const Idle& idle) { return now - idle.since < common_->idle; });
+  state.open -= static_cast<int>(young - state.idle.begin());
+  state.idle.erase(state.idle.begin(), young);
+}
+
 Server::Visit Server::enter(base::Deadline caller) {
   Visit visit(*this);
   State& state = this->state();
@@ -67,6 +75,7 @@ Server::Visit Server::enter(base::Deadline caller) {
   const auto until =
       earlier(caller, base::Deadline::after(common_->timeouts.connect + common_->timeouts.read));
   for (;;) {
+    close_idle(state);
     while (!state.idle.empty()) {
       visit.connection_ = std::move(state.idle.back().connection);
       state.idle.pop_back();
@@ -167,7 +176,7 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
   if (visit.asked_breaker_) {
     if (failed)
       state.breaker->failed(common_->now());
-    else if (answered || (connection && connection->fault() == Fault::too_large))
+    else if (answered)
       state.breaker->succeeded();
     else
       state.breaker->abandoned();
@@ -211,19 +220,6 @@ ServerStatus Server::status() const {
     out.round_trip_p99 = std::chrono::microseconds(sorted[(sorted.size() - 1) * 99 / 100]);
   }
   return out;
-}
-
-void Server::close_idle(base::Clock::duration longer_than) noexcept {
-  std::vector<Idle> closing;
-  State& state = state_.get();
-  const std::lock_guard lock(state.mutex);
-  const auto now = base::Clock::now();
-  const auto young = std::stable_partition(state.idle.begin(), state.idle.end(),
-                                           [&](const Idle& idle) { return now - idle.since < longer_than; });
-  std::move(young, state.idle.end(), std::back_inserter(closing));
-  state.idle.erase(young, state.idle.end());
-  state.open -= static_cast<int>(closing.size());
-  state.changed.notify_all();
 }
 
 }  // namespace kiln::remote

@@ -21,7 +21,8 @@ struct Common {
   Login login;
   Timeouts timeouts;
   BreakerPolicy breaker;
-  int connections = 4;                           ///< at most, to each server
+  int connections = 4;  ///< at most, to each server
+  base::Clock::duration idle = std::chrono::minutes(1);
   std::function<base::Clock::time_point()> now;  ///< of breakers
   std::unique_ptr<Resolver> resolver;
   std::unique_ptr<TlsFilesInUse> tls;  ///< null: plain
@@ -64,8 +65,6 @@ class Server {
   void leave(Visit visit, const std::vector<const Answer*>& answers);
 
   ServerStatus status() const;
-  /// Closes connections that nobody used for so long.
-  void close_idle(base::Clock::duration longer_than) noexcept;
 
  private:
   struct Idle {
@@ -75,14 +74,15 @@ class Server {
   struct State {
     std::mutex mutex;  // guards what follows
     std::condition_variable changed;
-    std::vector<Idle> idle;
-    int open = 0;  // idle, visited or being made
+    std::vector<Idle> idle;  // in the order of `since`
+    int open = 0;            // idle, visited or being made
     std::unique_ptr<Breaker> breaker;
     ServerStatus counts;
     std::vector<std::uint32_t> round_trips;  // us
     std::size_t next_round_trip = 0;
   };
   State& state() const;
+  void close_idle(State& state) const noexcept;
   void make_connection(Visit& visit, base::Deadline caller);
   void cancel(Visit& visit) noexcept;
 

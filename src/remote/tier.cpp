@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/log.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote/toolchain_row.hpp"
 
@@ -16,6 +17,10 @@ constexpr std::uint64_t kEntryReply = kMostEnvelope + 64;
 constexpr std::size_t kFetchedAtOnce = 4;
 /// Rows of other toolchains whose entries are fetched in vain before it is a miss.
 constexpr int kMostTried = 4;
+
+Command rows_of(const Digest& specialisation) {
+  return {{"HGETALL", rows_key(specialisation)}, tag_of(specialisation), 2 * kMostRows * (kMostRow + 128)};
+}
 
 }  // namespace
 
@@ -100,6 +105,12 @@ Tier::Fetched Tier::Impl::read(Answer answer, const Asked& asked) const {
   return out;
 }
 
+void Tier::Impl::warn(Fault fault, const char* does, const std::string& detail) const {
+  if (fault != Fault::refused && fault != Fault::auth && fault != Fault::tls) return;
+  base::warn_once(std::string("remote") + does + name_of(fault),
+                  "the fleet's tier at " + options.url.safe() + does + detail);
+}
+
 std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept {
   std::vector<Fetched> out;
   try {
@@ -121,6 +132,27 @@ std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::De
   return out;
 }
 
+std::vector<bool> Tier::are_listed(const std::vector<Key>& keys, base::Deadline deadline) noexcept {
+  std::vector<bool> out;
+  try {
+    out.resize(keys.size(), true);
+    std::vector<Command> commands;
+    for (const Key& key : keys) commands.push_back(rows_of(key.specialisation));
+    const std::vector<Answer> answers = impl_->client.call(commands, deadline);
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (!answers[i]) continue;
+      const auto& elements = answers[i].reply.elements;
+      out[i] = false;
+      for (std::size_t at = 0; at + 1 < elements.size() && !out[i]; at += 2)
+        out[i] = elements[at].text == keys[i].toolchain.hex() &&
+                 std::holds_alternative<ToolchainRow>(
+                     open_row(elements[at + 1].text, keys[i], impl_->options.trusted));
+    }
+  } catch (const std::exception&) {  // no memory: nothing is known
+  }
+  return out;
+}
+
 /// The first look is the asking thread's own, so that a hit costs one round trip and no thread.
 Tier::Reply Tier::ask(const Ask& ask) noexcept try {
   Counts& counts = *impl_->counts;
@@ -136,6 +168,7 @@ Tier::Reply Tier::ask(const Ask& ask) noexcept try {
     return out;
   }
   if (first.rejection) count_rejected(counts, *first.rejection);
+  impl_->warn(first.fault, " gives nothing to this node: ", first.detail);
   out.absent = first.fault == Fault::none;
   Fault fault = first.fault;
   // What was rejected is replaced by whoever compiles it next.
@@ -150,11 +183,9 @@ Tier::Reply Tier::ask(const Ask& ask) noexcept try {
 
 std::optional<Entry> Tier::find(const Find& find) noexcept try {
   Counts& counts = *impl_->counts;
-  const Command rows{{"HGETALL", rows_key(find.specialisation)},
-                     tag_of(find.specialisation),
-                     2 * kMostRows * (kMostRow + 128)};
-  Answer answer = impl_->client.call(rows, base::Deadline::never());
+  Answer answer = impl_->client.call(rows_of(find.specialisation), base::Deadline::never());
   if (!answer) {
+    impl_->warn(answer.fault, " gives nothing to this node: ", answer.detail);
     count_miss(counts, answer.fault);
     return std::nullopt;
   }

@@ -28,6 +28,7 @@ struct TierOptions {
   std::string who;                                          ///< "node7:4711", for people who look at a lease
   std::size_t queue_entries = 64, queue_bytes = std::size_t{64} << 20;  ///< of what waits to be written
   base::Clock::duration patience = std::chrono::seconds(2);             ///< of the destructor
+  Timeouts timeouts = {};
   BreakerPolicy breaker = {};
 };
 
@@ -85,6 +86,9 @@ class Tier {
   };
   /// Many in few round trips; for commands. Counted by nobody.
   std::vector<Fetched> fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept;
+  /// Of entries that are there: whether a signed row tells it to hosts of other toolchains. True when the
+  /// server does not say. For commands.
+  std::vector<bool> are_listed(const std::vector<Key>& keys, base::Deadline deadline) noexcept;
   struct Find {
     Digest specialisation;
     std::string_view text;  ///< its section, with which the entry's key text begins

@@ -22,6 +22,8 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
   Impl(TierOptions given, std::shared_ptr<Counts> counted);
 
   Fetched read(Answer answer, const Asked& asked) const;
+  /// Once for each kind, what no waiting mends: "the fleet's tier at URL gives nothing to this node: DETAIL".
+  void warn(Fault fault, const char* does, const std::string& detail) const;
   /// The key was looked for and is not there. `fault`: of the server, last.
   Reply lease(const Ask& ask, const Fetched& first, Fault& fault);
   void stop() noexcept;
@@ -40,6 +42,7 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
     bool waits = false;      ///< for another node
     bool has_place = false;  ///< counted in `places`
     bool rejected = false;   ///< what the server has was not believed, and that is counted
+    bool let_go = false;     ///< there was no memory to go on with it
   };
   struct Leasing {
     std::mutex mutex;  // guards what follows

@@ -30,10 +30,11 @@ std::uint64_t random_bits() {
 /// Gives the lease back in the process that took it.
 class Tier::Impl::Held : public HeldLease {
  public:
-  Held(std::shared_ptr<Impl> impl, const Key& key, bool has_place)
-      : impl_(std::move(impl)), key_(key), has_place_(has_place) {}
+  Held(std::shared_ptr<Impl> impl, const Key& key) : impl_(std::move(impl)), key_(key) {}
+  /// From now on there is one.
+  void begin(bool has_place) noexcept { begun_ = true, has_place_ = has_place; }
   ~Held() override {
-    if (generation_ != base::process_generation()) return;
+    if (!begun_ || generation_ != base::process_generation()) return;
     compiled();
     impl_->end(key_);
   }
@@ -44,12 +45,15 @@ class Tier::Impl::Held : public HeldLease {
  private:
   const std::shared_ptr<Impl> impl_;
   const Key key_;
-  std::atomic<bool> has_place_;
+  bool begun_ = false;
+  std::atomic<bool> has_place_{false};
   const std::uint64_t generation_ = base::process_generation();
 };
 
 Tier::Impl::Impl(TierOptions given, std::shared_ptr<Counts> counted)
-    : options(std::move(given)), counts(std::move(counted)), client(ClientOptions{.url = options.url, .breaker = options.breaker}) {
+    : options(std::move(given)),
+      counts(std::move(counted)),
+      client({.url = options.url, .timeouts = options.timeouts, .breaker = options.breaker}) {
   if (options.signer) options.trusted.push_back(options.signer->public_key());
 }
 
@@ -92,27 +96,35 @@ bool Tier::Impl::accept(Leasing& leasing, const Key& key, const std::string& val
 
 /// What is not asked for in a hurry takes a lease only while this process compiles less than it can: others
 /// of the fleet shall take theirs. It looks again then, as others may have.
+///
+/// Memory may end anywhere in it: then nobody finds `asking` any more, and no lease is kept that nobody has.
 Tier::Reply Tier::Impl::lease(const Ask& ask, const Fetched& first, Fault& fault) {
   Leasing& leasing = state.get().leasing;
   Reply out;
   out.absent = true;
   Asking asking{.ask = ask, .entry = {}, .decision = {}};
   asking.rejected = first.rejection.has_value();
+  const auto held = std::make_shared<Held>(shared_from_this(), ask.key);
+  std::set<Key> name{ask.key};
   std::unique_lock lock(leasing.mutex);
-  const auto over = [&] { return leasing.stopped || (ask.cancelled && *ask.cancelled); };
+  const auto over = [&] { return leasing.stopped || asking.let_go || (ask.cancelled && *ask.cancelled); };
   // Asked for twice, by two services of one tier or while its entry is still on its way: for oneself.
   if (leasing.asking.contains(ask.key) || leasing.held.contains(ask.key)) return out;
   const bool at_once = ask.in_a_hurry || leasing.places < ask.most_leases;
-  leasing.asking.emplace(ask.key, &asking);
-  const auto leave = [&] {
-    leasing.asking.erase(ask.key);
-    if (std::exchange(asking.has_place, false)) --leasing.places, leasing.decided.notify_all();
+  struct Entered {
+    Leasing& leasing;
+    std::unique_lock<std::mutex>& lock;
+    Asking& asking;
+    ~Entered() {
+      if (!lock.owns_lock()) lock.lock();
+      leasing.asking.erase(asking.ask.key);
+      if (asking.has_place) --leasing.places, leasing.decided.notify_all();
+    }
   };
+  leasing.asking.emplace(ask.key, &asking);
+  const Entered entered{leasing, lock, asking};
   leasing.decided.wait(lock, [&] { return ask.in_a_hurry || leasing.places < ask.most_leases || over(); });
-  if (over() || !start_leasing(leasing)) {
-    leave();
-    return out;
-  }
+  if (over() || !start_leasing(leasing)) return out;
   ++leasing.places, asking.has_place = true;
   leasing.leases->want(ask.key, base::Clock::now(), at_once ? Leases::Start::acquire : Leases::Start::look);
   leasing.work.notify_one();
@@ -123,14 +135,16 @@ Tier::Reply Tier::Impl::lease(const Ask& ask, const Fetched& first, Fault& fault
     told = true;
     if (!ask.on_wait) continue;
     lock.unlock();
-    ask.on_wait();
+    try {
+      ask.on_wait();
+    } catch (...) {  // the lease may be ours meanwhile
+    }
     lock.lock();
   }
   out.waited = told;
   if (!asking.decision) {
-    leasing.leases->forget(ask.key, base::Clock::now());
+    if (leasing.leases) leasing.leases->forget(ask.key, base::Clock::now());
     leasing.work.notify_one();
-    leave();
     return out;
   }
   using Why = LeaseDecision::Why;
@@ -138,14 +152,12 @@ Tier::Reply Tier::Impl::lease(const Ask& ask, const Fetched& first, Fault& fault
   if (why == Why::served) out.entry = std::move(asking.entry);
   if (why == Why::unanswered || why == Why::refused)
     fault = leasing.last_fault == Fault::none ? Fault::refused : leasing.last_fault;
-  if (why == Why::budget || why == Why::convoy) ++counts->remote_wait_timeouts;
+  if (why == Why::budget || why == Why::convoy || why == Why::hopeless) ++counts->remote_wait_timeouts;
   if (why == Why::leased) ++counts->remote_leases;
   if (why == Why::leased || why == Why::unanswered) {
-    leasing.held.insert(ask.key);
-    leasing.asking.erase(ask.key);
-    out.lease = std::make_shared<Held>(shared_from_this(), ask.key, asking.has_place);
-  } else {
-    leave();
+    leasing.held.merge(name);
+    held->begin(std::exchange(asking.has_place, false));
+    out.lease = held;
   }
   return out;
 }
@@ -154,7 +166,7 @@ void Tier::Impl::end(const Key& key) noexcept try {
   Leasing& leasing = state.get().leasing;
   const std::lock_guard lock(leasing.mutex);
   leasing.held.erase(key);
-  leasing.leases->done(key, base::Clock::now());
+  if (leasing.leases) leasing.leases->done(key, base::Clock::now());
   leasing.work.notify_one();
 } catch (...) {  // it ends by itself
 }
@@ -234,10 +246,11 @@ void Tier::Impl::run_leases(Leasing& leasing) noexcept {
       for (std::size_t i = 0; i < requests.size(); ++i)
         leasing.leases->answered(requests[i], std::move(read[i]), base::Clock::now());
       settle(leasing);
-    } catch (...) {  // no memory: those who wait are let go
+    } catch (...) {  // no memory: all are let go, what is held ends by itself, and who asks next begins anew
       if (!lock.owns_lock()) lock.lock();
-      leasing.stopped = true;
-      leasing.decided.notify_all();
+      for (auto& [key, asking] : leasing.asking) asking->let_go = true;
+      leasing.leases.reset();
+      leasing.counted = {};
       break;
     }
   leasing.running = false;

@@ -68,13 +68,15 @@ bool Tier::Impl::hand_over(Push push, Full full) noexcept try {
   return false;
 }
 
-/// The entry before the row that names it; the lease, which is in `push`, ends after both.
+/// The row before the entry that it names: a row too many is a look in vain, an entry without its row is
+/// hidden from slim hosts for good, as nobody writes again what is there. The lease, which is in `push`, ends
+/// after both.
 void Tier::Impl::write(Push& push) noexcept try {
   const auto deadline = base::Deadline::after(kPushPatience);
   if (!push.row.empty()) {
     const Command report{
         {"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", push.row},
-        {},
+        std::string(kMissingKey),
         kSmallReply};
     if (client.call(report, deadline)) ++counts->remote_reported;
     return;
@@ -93,11 +95,11 @@ void Tier::Impl::write(Push& push) noexcept try {
   row.created_s = push.about.created_s, row.serves_others = push.about.serves_others;
   row.nvrtc_version = push.about.nvrtc_version;
   const std::string tag = tag_of(entry.key.specialisation);
-  const std::vector<Command> commands{{{"SET", entry_key(entry.key), std::move(envelope)}, tag, kSmallReply},
-                                      {{"HSET", rows_key(entry.key.specialisation), entry.key.toolchain.hex(),
+  const std::vector<Command> commands{{{"HSET", rows_key(entry.key.specialisation), entry.key.toolchain.hex(),
                                         seal_row(row, options.signer.get())},
                                        tag,
-                                       kSmallReply}};
+                                       kSmallReply},
+                                      {{"SET", entry_key(entry.key), std::move(envelope)}, tag, kSmallReply}};
   for (const Answer& answer : client.call(commands, deadline)) {
     if (answer) continue;
     ++counts->remote_puts_failed;
@@ -106,10 +108,7 @@ void Tier::Impl::write(Push& push) noexcept try {
       const std::lock_guard lock(writing.mutex);
       writing.last_fault = answer.fault, writing.last_detail = answer.detail;
     }
-    if (answer.fault == Fault::refused || answer.fault == Fault::auth || answer.fault == Fault::tls)
-      base::warn_once(
-          "remote put " + std::string(name_of(answer.fault)),
-          "the fleet's tier at " + options.url.safe() + " takes no entries from this node: " + answer.detail);
+    warn(answer.fault, " takes no entries from this node: ", answer.detail);
     return;
   }
   ++counts->remote_puts;

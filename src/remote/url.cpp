@@ -15,6 +15,7 @@ constexpr std::size_t kLongestUnixPath = 107;  // sockaddr_un
 /// One server's piece of the text. Values that were not given stay empty.
 struct Piece {
   std::optional<std::string> scheme, user, password, database, ca, cert, key, cluster;
+  bool names_user = false, password_option = false;  // "user@", "?password="
   Endpoint endpoint;
 };
 
@@ -90,6 +91,7 @@ class Parser {
       if (!slot || equals == std::string_view::npos)
         fail("the options are ca=, cert=, key=, cluster=, db=, user= and password=");
       *slot = decoded(option.substr(equals + 1), "an option");
+      piece.password_option = piece.password_option || slot == &piece.password;
     }
   }
 
@@ -106,6 +108,7 @@ class Parser {
       text_ = text_.substr(0, slash);
     }
     if (const auto at = text_.rfind('@'); at != std::string_view::npos) {
+      piece.names_user = true;
       const std::string_view who = text_.substr(0, at);
       const auto colon = who.find(':');
       piece.user = decoded(who.substr(0, colon), "the user");
@@ -161,9 +164,17 @@ void agree(std::optional<std::string>& into, const std::optional<std::string>& v
 Url Url::parse(std::string_view text) {
   Url url;
   Piece all;
+  bool before_had_password_option = false;
   for (std::size_t number = 1;; ++number) {
     const auto comma = std::min(text.find(','), text.size());
     Piece piece = Parser(text.substr(0, comma), number).parse(all.scheme);
+    // Of "redis://me:12,34@host" a server "me:12" must not be told "34", and no status may show it.
+    if (!piece.scheme && (before_had_password_option || (piece.names_user && !all.user)))
+      throw Error(Errc::invalid_argument,
+                  "remote URL: what stands before server " + std::to_string(number) +
+                      " may be the beginning of a password: encode its ',' as %2C, name user and password "
+                      "with the first server, and begin a server after ?password= with its scheme");
+    before_had_password_option = piece.password_option;
     agree(all.scheme, piece.scheme, "the scheme");
     agree(all.user, piece.user, "the user");
     agree(all.password, piece.password, "the password");

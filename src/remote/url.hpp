@@ -11,7 +11,9 @@
 //                                                            user, password (Unix sockets)
 //
 // User, password, path and values are percent-decoded ("%2C" is a comma). What is not an address holds for
-// all servers, wherever it stands; two servers that differ in it are an error.
+// all servers, wherever it stands; two servers that differ in it are an error. User and password stand with
+// the first server, and after ?password= a further server begins with its scheme: otherwise it may be the
+// rest of a password whose comma was not encoded.
 #pragma once
 
 #include <cstdint>

@@ -108,9 +108,10 @@ TEST_F(ClientOfRedis, LogsInAndSaysWhatIsRefused) {
 TEST_F(ClientOfRedis, NoticesThatThePasswordWasRotated) {
   RedisServer server({"--requirepass", "old"});
   const std::string at = "127.0.0.1:" + std::to_string(server.port());
-  Client old(options("redis://:old@" + at));
+  ClientOptions anew = options("redis://:old@" + at);
+  anew.idle = 0s;
+  Client old(anew);
   EXPECT_TRUE(old.call(command({"CONFIG", "SET", "requirepass", "new"}), soon()));
-  old.close_idle(0s);
   EXPECT_EQ(old.call(command({"GET", "k"}), soon()).fault, Fault::auth);
   Client fresh(options("redis://:new@" + at));
   EXPECT_TRUE(fresh.call(command({"CONFIG", "SET", "requirepass", "old"}), soon()));
@@ -176,15 +177,16 @@ TEST_F(ClientOfRedis, SaysThatTheServerIsFullOrReadOnly) {
 
 TEST_F(ClientOfRedis, FindsNoPlaceAtAServerWithAllItsClients) {
   RedisServer server({"--maxclients", "1"});
-  Client first(options(server.url())), second(options(server.url())),
+  std::optional<Client> first(options(server.url()));
+  Client second(options(server.url())),
       third(options("redis://:p@127.0.0.1:" + std::to_string(server.port())));
-  EXPECT_TRUE(first.call(command({"PING"}), soon()));
+  EXPECT_TRUE(first->call(command({"PING"}), soon()));
   const Answer answer = second.call(command({"PING"}), soon());
   EXPECT_TRUE(answer.fault == Fault::refused || answer.fault == Fault::closed) << name_of(answer.fault);
   const Answer login = third.call(command({"PING"}), soon());
   EXPECT_TRUE(login.fault == Fault::connect || login.fault == Fault::closed)
       << name_of(login.fault) << login.detail;
-  first.close_idle(0s);
+  first.reset();
   EXPECT_TRUE(base::poll_until(base::Deadline::after(10s),
                                [&] { return static_cast<bool>(second.call(command({"PING"}), soon())); }));
 }
@@ -368,16 +370,18 @@ TEST_F(ClientOfRedis, SpreadsTagsOverServersAndMovesFewWhenOneLeaves) {
   EXPECT_EQ(three.place(""), 0u);
 }
 
-TEST_F(ClientOfRedis, ClosesWhatIsIdle) {
+TEST_F(ClientOfRedis, UsesNoConnectionAgainThatWasIdleForTooLong) {
   RedisServer server;
-  Client client(options(server.url()));
-  EXPECT_TRUE(client.call(command({"PING"}), soon()));
-  client.close_idle(1h);
-  EXPECT_EQ(client.status().at(0).open_connections, 1);
-  client.close_idle(0s);
-  EXPECT_EQ(client.status().at(0).open_connections, 0);
-  EXPECT_TRUE(client.call(command({"PING"}), soon()));
-  EXPECT_EQ(client.status().at(0).connections, 2u);
+  for (const auto& [idle, connections] : {std::pair<base::Clock::duration, std::uint64_t>{1h, 1}, {1ms, 2}}) {
+    ClientOptions with = options(server.url());
+    with.idle = idle;
+    Client client(with);
+    EXPECT_TRUE(client.call(command({"PING"}), soon()));
+    std::this_thread::sleep_for(10ms);
+    EXPECT_TRUE(client.call(command({"PING"}), soon()));
+    EXPECT_EQ(client.status().at(0).connections, connections);
+    EXPECT_EQ(client.status().at(0).open_connections, 1);
+  }
 }
 
 TEST(RemoteTlsLibrary, IsLoadedByThoseWhoUseIt) {

@@ -8,7 +8,9 @@
 #include "remote/bad_server.hpp"
 #include "remote/client_calls.hpp"
 #include "remote/real_cluster.hpp"
+#include "remote/redis_keys.hpp"
 #include "remote/slots.hpp"
+#include "remote/tier.hpp"
 
 using namespace kiln;
 using namespace kiln::remote;
@@ -68,6 +70,22 @@ TEST_F(RemoteCluster, SendsEachTagToItsNodeInOneExchange) {
   }
   EXPECT_EQ(exchanges, 1u + 3 + 3 + 1 + 1);  // the slots, the two calls, MGET and XADD
   EXPECT_EQ(status[0].commands + status[1].commands + status[2].commands, 1u + 600 + 2);
+}
+
+TEST_F(RemoteCluster, TellsTheStreamsNodeWhatIsMissing) {
+  RealCluster cluster;
+  ASSERT_TRUE(cluster.ready());
+  TierOptions told;
+  told.url = Url::parse(cluster.node(2).url() + "?cluster=true");
+  told.timeouts = {.connect = 5s, .read = 5s};
+  const auto counts = std::make_shared<Counts>();
+  Tier tier(std::move(told), counts);
+  for (const char* row : {"one", "two"}) tier.report_missing(row);
+  ASSERT_TRUE(tier.flush(soon()));
+  EXPECT_EQ(counts->remote_reported, 2u);
+  ASSERT_NE(RealCluster::owner(std::string(kMissingKey)), 2) << "not who is asked first";
+  for (const ServerStatus& each : tier.client().status())
+    EXPECT_EQ(each.count(Fault::refused), 0u) << each.name;
 }
 
 TEST_F(RemoteCluster, FollowsASlotThatMoves) {

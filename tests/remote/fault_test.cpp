@@ -163,7 +163,7 @@ TEST(RemoteFault, KeepsNoBufferOfALargeAnswer) {
     const auto info = ::mallinfo2();
     return info.uordblks + info.hblkhd;
   };
-  Client client({.url = Url::parse(server.url())});
+  Client client({.url = Url::parse(server.url()), .timeouts = {.connect = 5s, .read = 20s}});
   Command entry = get("one");
   entry.reply_limit = 17 << 20;
   const auto before = in_use();
@@ -433,6 +433,21 @@ TEST(RemoteFault, RepliesThatAreTooLargeOpenNoBreaker) {
   Client client({.url = Url::parse(server.url())});
   for (int i = 0; i < 10; ++i) EXPECT_EQ(client.call(get("big"), never()).fault, Fault::too_large);
   EXPECT_EQ(client.call(get("other"), never()).reply.text, "small");
+}
+
+TEST(RemoteFault, AnAnswerThatIsTooLargeForgivesNoFailures) {
+  BadServer server([](Peer& peer) {
+    const auto words = peer.command();
+    if (!words.empty()) peer.say(words[0] == "GET" ? "$5000\r\nhalf of it" : "$99999999999\r\n");
+  });
+  Client client({.url = Url::parse(server.url()), .timeouts = {.connect = 5s, .read = 5s}});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(client.call(get("one"), never()).fault, Fault::closed);
+    if (i == 2) break;
+    EXPECT_EQ(client.call({.words = {"SET", "one", "value"}, .tag = {}}, never()).fault, Fault::too_large);
+  }
+  EXPECT_EQ(client.status().at(0).breaker, Breaker::State::open);
+  EXPECT_EQ(client.call(get("one"), never()).fault, Fault::breaker_open);
 }
 
 TEST(RemoteFault, OneDeadServerOfSeveralCostsItsOwnKeysOnly) {

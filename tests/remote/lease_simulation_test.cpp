@@ -51,13 +51,15 @@ void print(const char* name, Report& report) {
       "leased, "
       "%lu crashed nodes), most per lease period %lu, leased ones at once %lu (leases lost: %lu to "
       "failovers, "
-      "%lu to expiry); without a lease: unanswered %lu, budget %lu, convoy %lu, read only %lu; takeovers "
+      "%lu to expiry); without a lease: unanswered %lu, budget %lu, convoy %lu, hopeless %lu, read only %lu; "
+      "takeovers "
       "%lu, regained %lu; "
       "added delay p50 %.3f s, p99 %.2f s, most %.1f s\n",
       name, report.runs, report.keys, report.served, report.asks, report.hits, report.compiles, report.leased,
       report.crashes, report.most_compiles_per_period, report.overlaps, report.lost_to_failover,
       report.lost_to_expiry, report.counts.unanswered, report.counts.budget, report.counts.convoy,
-      report.counts.read_only, report.counts.takeovers, report.counts.regained, at(0.5), at(0.99), at(1));
+      report.counts.hopeless, report.counts.read_only, report.counts.takeovers, report.counts.regained,
+      at(0.5), at(0.99), at(1));
 }
 
 std::string without_numbers(std::string text) {

@@ -136,6 +136,50 @@ TEST_F(Lease, WaitsAQuarterOfTheTimeWaitedAtLeast50Milliseconds) {
   EXPECT_LT(polls, 40);
 }
 
+TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
+  Leases leases = make();
+  std::uint8_t key = 0;
+  // The next key, behind a lease that never ends.
+  const auto next_key = [&] {
+    const Time began = now_;
+    leases.want(key_of(++key), now_);
+    while (leases.held() == 0) {
+      for (const LeaseRequest& look : leases.due(now_)) leases.answered(look, holder("theirs"), now_);
+      const auto decisions = leases.take_decisions();
+      if (!decisions.empty()) return std::pair(decisions[0].why, now_ - began);
+      wait(leases);
+    }
+    return std::pair(Why::leased, now_ - began);
+  };
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(next_key(), std::pair(Why::budget, Span(60s)));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(next_key(), std::pair(Why::hopeless, Span(0s)));
+  now_ += 10min;
+  EXPECT_EQ(next_key(), std::pair(Why::budget, Span(60s))) << "once more";
+  EXPECT_EQ(next_key(), std::pair(Why::hopeless, Span(0s)));
+  now_ += 10min;
+  leases.want(key_of(100), now_);
+  answer(leases, Kind::look, holder("theirs"));
+  wait(leases);
+  answer(leases, Kind::look, entry("good"));
+  EXPECT_EQ(decided(leases), Why::served) << "and all is forgiven";
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(next_key().first, Why::budget);
+  EXPECT_EQ(next_key().first, Why::hopeless);
+  EXPECT_EQ(leases.counts().hopeless, 22u);
+}
+
+TEST_F(Lease, KeysThatAreWaitedForTogetherSpendOneBudget) {
+  Leases leases = make();
+  for (std::uint8_t i = 0; i < 100; ++i) leases.want(key_of(i), now_);
+  while (leases.counts().budget < 100) {
+    for (const LeaseRequest& look : leases.due(now_)) leases.answered(look, holder("theirs"), now_);
+    if (leases.next()) wait(leases);
+  }
+  leases.take_decisions();
+  leases.want(key_of(200), now_);
+  answer(leases, Kind::look, holder("theirs"));
+  EXPECT_TRUE(leases.waits_for_another(key_of(200)));
+}
+
 TEST_F(Lease, AllKeysOfAWaiterAreAskedForTogether) {
   Leases leases = make();
   for (std::uint8_t i = 0; i < 100; ++i) leases.want(key_of(i), now_);

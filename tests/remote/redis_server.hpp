@@ -74,8 +74,14 @@ class Process {
   pid_t pid_ = -1;
 };
 
-inline bool have_program(const char* name) {
-  return std::system((std::string("command -v ") + name + " > /dev/null 2>&1").c_str()) == 0;
+inline bool have_program(const std::string& name) {
+  return std::system(("command -v '" + name + "' > /dev/null 2>&1").c_str()) == 0;
+}
+
+/// KILN_TEST_REDIS_SERVER: another server of the protocol, such as Valkey's.
+inline std::string redis_server() {
+  const char* given = std::getenv("KILN_TEST_REDIS_SERVER");
+  return given && *given ? given : "redis-server";
 }
 
 /// Nothing is written to disk; listens on `socket()` always, and on `port()`.
@@ -90,12 +96,12 @@ class RedisServer {
     }
   }
 
-  static bool installed() { return have_program("redis-server"); }
+  static bool installed() { return have_program(redis_server()); }
 
   /// Starts (again) at the same places, and waits until it answers.
   void start() {
     if (port_ == 0) port_ = free_port();
-    std::vector<std::string> words = {"redis-server",    "--port",      tcp_ ? std::to_string(port_) : "0",
+    std::vector<std::string> words = {redis_server(),    "--port",      tcp_ ? std::to_string(port_) : "0",
                                       "--bind",          "127.0.0.1",   "--unixsocket",
                                       socket(),          "--save",      "",
                                       "--appendonly",    "no",          "--dir",
@@ -109,6 +115,7 @@ class RedisServer {
     });
     ::unlink((directory_.path() + "/log").c_str());
   }
+  bool running() { return process_.running(); }
   void stop() { process_.kill(); }
   void pause() { process_.signal(SIGSTOP); }
   void resume() { process_.signal(SIGCONT); }

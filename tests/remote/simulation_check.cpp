@@ -129,8 +129,8 @@ void Simulation::run(Report& report) {
     LeaseCounts& to = report.counts;
     for (const auto member :
          {&LeaseCounts::served, &LeaseCounts::leased, &LeaseCounts::read_only, &LeaseCounts::unanswered,
-          &LeaseCounts::refused, &LeaseCounts::budget, &LeaseCounts::convoy, &LeaseCounts::waited,
-          &LeaseCounts::takeovers, &LeaseCounts::lost, &LeaseCounts::regained})
+          &LeaseCounts::refused, &LeaseCounts::budget, &LeaseCounts::convoy, &LeaseCounts::hopeless,
+          &LeaseCounts::waited, &LeaseCounts::takeovers, &LeaseCounts::lost, &LeaseCounts::regained})
       to.*member += from.*member;
   }
   report.violations.insert(report.violations.end(), violations_.begin(), violations_.end());

@@ -32,6 +32,8 @@ class RemoteTls : public ::testing::Test {
   void SetUp() override {
     if (!files) GTEST_SKIP() << "redis-server or openssl is not installed";
     ASSERT_TRUE(files->fine());
+    static const bool has_tls = TlsServer("server").running();
+    if (!has_tls) GTEST_SKIP() << "this server was built without TLS";
   }
 
   struct TlsServer : kiln::testing::TlsServer {

@@ -64,7 +64,9 @@ TEST(RemoteUrl, ReadsUnixSockets) {
 
 TEST(RemoteUrl, ReadsSeveralServersWhichShareTheRest) {
   for (const char* text :
-       {"redis://u:p@a,b:2,c/4", "redis://u:p@a/4,redis://u:p@b:2/4,c", "redis://a,u:p@b:2,c/4"}) {
+       {"redis://u:p@a,b:2,c/4", "redis://u:p@a/4,redis://u:p@b:2/4,c", "redis://a,redis://u:p@b:2,c/4",
+        "redis://u:p@a,u:p@b:2/4,c", "redis://a,b:2,c/4?user=u&password=p",
+        "redis://a?user=u&password=p,redis://b:2,c/4"}) {
     const Url url = Url::parse(text);
     ASSERT_EQ(url.servers.size(), 3u) << text;
     EXPECT_EQ(url.safe(), "redis://a:6379,b:2,c:6379/4") << text;
@@ -106,6 +108,16 @@ TEST(RemoteUrl, RefusesWhatMakesNoSense) {
                            "redis://a,rediss://b"})
     EXPECT_NE(refusal(text), "") << text;
   EXPECT_NE(refusal("redis+unix:///" + std::string(200, 'x')), "");
+}
+
+TEST(RemoteUrl, TakesNoPartOfAPasswordForAServer) {
+  for (const char* text : {"redis://me:12,34@h", "redis://me:12,34@h,g", "redis://:12,34@h",
+                           "redis://12,me:34@h", "redis://h?password=12,34",
+                           "redis://h?user=me&password=12,34,g", "redis+unix:///run/s?password=/12,/34"}) {
+    EXPECT_NE(refusal(text).find("encode"), std::string::npos) << text << ": " << refusal(text);
+  }
+  EXPECT_EQ(Url::parse("redis://me:12%2C34@h").password, "12,34");
+  EXPECT_EQ(Url::parse("redis://h?password=12%2C34").servers.size(), 1u);
 }
 
 TEST(RemoteUrl, NeverRepeatsAPasswordInAnError) {

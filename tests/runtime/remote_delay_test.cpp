@@ -83,13 +83,14 @@ class BrokenServers : public RemoteTest {
     EXPECT_LT(ends.at(1), 3500) << what << ": 2 s to give a lease back, at most";
   }
   /// Every kernel is compiled, and each asks the tier in vain.
-  void every_kernel_is_served(const std::string& what, const std::string& url) {
+  kiln_stats every_kernel_is_served(const std::string& what, const std::string& url) {
     const kiln_stats s = compile_all(what, url);
     EXPECT_EQ(missed(s) + s.remote_miss_absent + s.remote_rejected_schema + s.remote_rejected_key +
                   s.remote_rejected_signature + s.remote_rejected_damaged,
               static_cast<std::uint64_t>(kernels(24)))
         << what << ": each miss has one reason";
     first_asks(what, url);
+    return s;
   }
 };
 
@@ -134,7 +135,8 @@ TEST_F(BrokenServers, ClosesInMidValue) {
     peer.command();
     peer.say("$100000\r\n" + std::string(5000, 'x'));
   });
-  every_kernel_is_served("closes in mid-value", server.url());
+  const kiln_stats s = every_kernel_is_served("closes in mid-value", server.url());
+  EXPECT_GT(s.remote_miss_breaker, 0u) << "what it says to a SET is too large, and forgives it nothing";
 }
 TEST_F(BrokenServers, RefusesEverything) {
   BadServer server([](Peer& peer) {

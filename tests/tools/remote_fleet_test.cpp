@@ -6,7 +6,12 @@
 namespace kiln::test {
 namespace {
 
-constexpr int kNodes = 16, kProcesses = 4, kKeys = 100;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr int kNodes = 4, kProcesses = 2;  // ten times slower, and puts have 2 s for their turn at a store
+#else
+constexpr int kNodes = 16, kProcesses = 4;
+#endif
+constexpr int kKeys = 100;
 
 class WholeFleet : public Fleet {
  protected:

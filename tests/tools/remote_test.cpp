@@ -182,6 +182,21 @@ TEST_F(Fleet, ASealedServiceAsksOnlyWhenToldTo) {
   EXPECT_EQ(kiln(compile(4), sealed).json()["error"]["code"], "not_ready") << "it never compiles";
 }
 
+TEST_F(FleetCommand, WithoutOpenSslAKernelIsServedAndTheReasonSaidOnce) {
+  ::mkdir(path("broken").c_str(), 0755);
+  for (const char* name : {"libssl.so.3", "libcrypto.so.3"}) write("broken/" + std::string(name), "");
+  for (const auto& of :
+       {FleetCommand::reader("a", "rediss://127.0.0.1:1"), node("b", "rediss://127.0.0.1:1")}) {
+    Environment without = of;
+    without["LD_LIBRARY_PATH"] = path("broken");
+    const Finished done = kiln(compile(3), without);
+    EXPECT_EQ(done.json()["outcome"], "compiled");
+    const std::string says = "gives nothing to this node: TLS needs OpenSSL 3: ";
+    EXPECT_NE(done.err.find(says), std::string::npos) << done.err;
+    EXPECT_EQ(done.err.find(says), done.err.rfind(says)) << done.err;
+  }
+}
+
 // ---- commands
 
 TEST_F(Fleet, StatusSaysWhoAnswersAndWhoDoesNot) {
@@ -229,6 +244,17 @@ TEST_F(Fleet, PushAndPullCarryEntries) {
   EXPECT_EQ(kiln({"remote", "push", "--all"}, node("a")).status, 3);
   EXPECT_EQ(kiln({"remote", "push", "--all", "--strict"}, node("a")).status, 5);
   EXPECT_EQ(kiln({"remote", "pull", "--all", "--strict"}, reader("c")).status, 5);
+}
+
+TEST_F(Fleet, PushWritesARowThatTheServerHasEvicted) {
+  EXPECT_EQ(kiln(compile(4), node("a")).json()["outcome"], "compiled");
+  ASSERT_EQ(names("kiln:1:*:t").size(), 1u);
+  EXPECT_EQ(kiln({"remote", "push", "--all", "--json"}, node("a")).json()["present"], 1);
+  ask({"DEL", names("kiln:1:*:t").front()});
+  const Finished pushed = kiln({"remote", "push", "--all", "--json"}, node("a"));
+  EXPECT_EQ(pushed.status, 0) << pushed.err;
+  EXPECT_EQ(pushed.json()["pushed"], 1);
+  EXPECT_EQ(names("kiln:1:*:t").size(), 1u);
 }
 
 TEST_F(Fleet, PruneTakesWhatNobodyCanUse) {

@@ -39,8 +39,8 @@ std::string checked(Context& context, const std::string& text) {
 }  // namespace
 
 MissedRows::MissedRows(Context& context, remote::Tier& tier) : tier_(tier), directory_("kiln-missed") {
-  const remote::Answer answer =
-      ask(tier.client(), {{"XRANGE", std::string(remote::kMissingKey), "-", "+"}, {}, kStreamReply});
+  const std::string stream(remote::kMissingKey);
+  const remote::Answer answer = ask(tier.client(), {{"XRANGE", stream, "-", "+"}, stream, kStreamReply});
   if (!answer)
     throw Error(Errc::io,
                 "the rows that nodes reported cannot be read: " + text_of(answer.fault, answer.detail));
@@ -67,9 +67,10 @@ MissedRows::MissedRows(Context& context, remote::Tier& tier) : tier_(tier), dire
 
 void MissedRows::forget() {
   for (std::size_t from = 0; from < ids_.size(); from += kIdsAtOnce) {
-    std::vector<std::string> words{"XDEL", std::string(remote::kMissingKey)};
+    const std::string stream(remote::kMissingKey);
+    std::vector<std::string> words{"XDEL", stream};
     for (std::size_t i = from; i < std::min(from + kIdsAtOnce, ids_.size()); ++i) words.push_back(ids_[i]);
-    ask(tier_.client(), {std::move(words), {}, 1024});
+    ask(tier_.client(), {std::move(words), stream, 1024});
   }
 }
 

@@ -43,6 +43,20 @@ std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
   }
 }
 
+/// False of those that are there and whose row is gone: the server evicts one without the other.
+std::vector<bool> are_listed(remote::Tier& tier, const std::vector<std::pair<Key, cache::Record>>& batch,
+                             const std::vector<remote::Tier::Fetched>& fetched) {
+  std::vector<Key> keys;
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    if (fetched[i].entry) keys.push_back(batch[i].first);
+  std::vector<bool> of_keys = tier.are_listed(keys, base::Deadline::never());
+  of_keys.resize(keys.size(), true);
+  std::vector<bool> out(batch.size(), true);
+  for (std::size_t i = 0, key = 0; i < batch.size(); ++i)
+    if (fetched[i].entry) out[i] = of_keys[key++];
+  return out;
+}
+
 }  // namespace
 
 Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
@@ -65,8 +79,9 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
     std::vector<remote::Asked> asked;
     for (const auto& [key, one] : batch) asked.push_back({key, one.key_text, remote::Asked::Text::whole});
     const auto fetched = fetch(tier, asked);
+    const std::vector<bool> listed = are_listed(tier, batch, fetched);
     for (std::size_t i = 0; i < batch.size(); ++i) {
-      if (fetched[i].entry) {
+      if (fetched[i].entry && listed[i]) {
         ++out.present;
         continue;
       }

@@ -19,8 +19,8 @@ struct Pushed {
 
   bool complete() const noexcept { return failed == 0 && unreadable == 0 && !fault; }
 };
-/// What the tier does not have whole (signed by a trusted key, intact) is written to it. `record` gives an
-/// entry's record; nothing: it cannot be read.
+/// What the tier does not have whole (signed by a trusted key, intact, with its row) is written to it.
+/// `record` gives an entry's record; nothing: it cannot be read.
 Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
                     const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet);
 Json json_of(const Pushed& pushed);
