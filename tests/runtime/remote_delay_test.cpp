@@ -52,7 +52,7 @@ class BrokenServers : public RemoteTest {
               part("breaker", s.remote_miss_breaker) +
               part("rejected", s.remote_rejected_schema + s.remote_rejected_damaged));
     EXPECT_EQ(s.remote_hits, 0u) << what;
-    EXPECT_LT(delays.at(1), 1500) << what;
+    EXPECT_LT(delays.at(1), 5000) << what << ": and not the budget of 60 s";
     return s;
   }
   /// Of engines that have asked nobody yet: what the tier itself costs.
@@ -79,8 +79,8 @@ class BrokenServers : public RemoteTest {
     char end[64];
     std::snprintf(end, sizeof end, "their end: p50 %.1f ms, p99 %.1f ms", ends.at(0.5), ends.p99());
     print(what, "engines that start,", delays, end);
-    EXPECT_LT(delays.at(1), 1500) << what;
-    EXPECT_LT(ends.at(1), 3500) << what << ": 2 s to give a lease back, at most";
+    EXPECT_LT(delays.at(1), 5000) << what << ": and not the budget of 60 s";
+    EXPECT_LT(ends.at(1), 7000) << what << ": 2 s to give a lease back, at most";
   }
   /// Every kernel is compiled, and each asks the tier in vain.
   kiln_stats every_kernel_is_served(const std::string& what, const std::string& url) {
