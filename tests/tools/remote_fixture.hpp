@@ -34,7 +34,8 @@ class FleetCommand : public KilnCompiler {
   std::string held_worker(const std::string& name) const {
     const std::string file = path(name + ".sh");
     base::write_file(file, "#!/bin/sh\nwhile [ ! -e " + path(name) +
-                               " ]; do sleep 0.02; done\nexec " KILN_BINARY_DIR "/kiln-worker \"$@\"\n");
+                               " ]; do [ -e \"$0\" ] || exit; sleep 0.02; done\nexec " KILN_BINARY_DIR
+                               "/kiln-worker \"$@\"\n");
     ::chmod(file.c_str(), 0755);
     return file;
   }
