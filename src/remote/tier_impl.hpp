@@ -33,6 +33,7 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
   TierOptions options;
   const std::shared_ptr<Counts> counts;
   Client client;
+  LeasePolicy policy;  ///< with the options' budget
 
   /// Somebody who waits in `lease`.
   struct Asking {

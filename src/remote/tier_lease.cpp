@@ -54,14 +54,13 @@ Tier::Impl::Impl(TierOptions given, std::shared_ptr<Counts> counted)
     : options(std::move(given)),
       counts(std::move(counted)),
       client({.url = options.url, .timeouts = options.timeouts, .breaker = options.breaker}) {
+  policy.budget = options.budget;
   if (options.signer) options.trusted.push_back(options.signer->public_key());
 }
 
 /// REQUIRES: the mutex. False: no thread to be had.
 bool Tier::Impl::start_leasing(Leasing& leasing) {
   if (!leasing.leases) {
-    LeasePolicy policy;
-    policy.budget = options.budget;
     leasing.leases = std::make_unique<Leases>(
         policy, options.who, random_bits,
         [this, &leasing](const Key& key, const std::string& value) { return accept(leasing, key, value); });
@@ -220,8 +219,6 @@ void Tier::Impl::run_leases(Leasing& leasing) noexcept {
           leasing.work.wait(lock);
         continue;
       }
-      LeasePolicy policy;
-      policy.budget = options.budget;
       const LeaseRound round(std::move(due), policy, place_of, kLooksAtOnce, kLookReply);
       const auto deadline = leasing.closing ? base::Deadline::after(kParting) : base::Deadline::never();
       lock.unlock();
