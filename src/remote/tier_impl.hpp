@@ -61,7 +61,6 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
     Entry entry;
     About about;
     std::shared_ptr<HeldLease> lease;
-    std::string row;  ///< a missed row rather than an entry
     std::size_t bytes = 0;
   };
   struct Writing {
@@ -70,7 +69,10 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
     std::deque<Push> waiting;
     std::size_t entries = 0, bytes = 0;          // with the one being written
     std::uint64_t handed_over = 0, settled = 0;  // in order: one thread
-    std::set<std::string> reported;
+    std::set<std::string> reported;              // each row once in a process
+    std::deque<std::string> rows;                // of these, what the server has not got yet
+    std::size_t rows_untried = 0;                // at its end
+    base::Clock::time_point again{};             // when the others are tried again
     Fault last_fault = Fault::none;
     std::string last_detail;
     bool closing = false, running = false;
@@ -92,8 +94,12 @@ struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
   void give_place_back() noexcept;
 
   bool hand_over(Push push, Full full) noexcept;
+  /// REQUIRES: the mutex. Throws when there is no thread to be had.
+  void start_writing(Writing& writing);
   void run_writes(Writing& writing) noexcept;
   void write(Push& push) noexcept;
+  /// REQUIRES: the mutex, which is left and taken again.
+  void write_rows(Writing& writing, std::unique_lock<std::mutex>& lock) noexcept;
 };
 
 }  // namespace kiln::remote

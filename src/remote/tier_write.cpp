@@ -10,8 +10,6 @@
 namespace kiln::remote {
 namespace {
 
-constexpr std::size_t kMostReported = 10'000, kMostRowText = 4096;
-constexpr const char* kStreamLength = "10000";
 constexpr std::uint64_t kSmallReply = 4096;
 constexpr auto kPushPatience = std::chrono::seconds(10);
 
@@ -28,19 +26,6 @@ bool Tier::publish(Entry entry, About about, std::shared_ptr<HeldLease> lease, F
   return false;
 }
 
-void Tier::report_missing(std::string row) noexcept try {
-  if (row.empty() || row.size() > kMostRowText) return;
-  Impl::Writing& writing = impl_->state.get().writing;
-  {
-    const std::lock_guard lock(writing.mutex);
-    if (writing.reported.size() >= kMostReported || !writing.reported.insert(row).second) return;
-  }
-  Impl::Push push;
-  push.bytes = row.size(), push.row = std::move(row);
-  impl_->hand_over(std::move(push), Full::drop);
-} catch (...) {  // it was only told
-}
-
 bool Tier::Impl::hand_over(Push push, Full full) noexcept try {
   Writing& writing = state.get().writing;
   std::unique_lock lock(writing.mutex);
@@ -50,15 +35,10 @@ bool Tier::Impl::hand_over(Push push, Full full) noexcept try {
   };
   if (full == Full::wait) writing.progress.wait(lock, room);
   if (writing.closing || !room()) {
-    if (push.row.empty()) ++counts->remote_puts_dropped;
+    ++counts->remote_puts_dropped;
     return false;
   }
-  if (!writing.running) {
-    if (writing.thread.joinable()) writing.thread.join();
-    const base::NoSignals inherited_by_the_thread;
-    writing.thread = std::thread([self = shared_from_this(), &writing] { self->run_writes(writing); });
-    writing.running = true;
-  }
+  start_writing(writing);
   ++writing.entries, writing.bytes += push.bytes, ++writing.handed_over;
   writing.waiting.push_back(std::move(push));
   writing.work.notify_one();
@@ -68,19 +48,19 @@ bool Tier::Impl::hand_over(Push push, Full full) noexcept try {
   return false;
 }
 
+void Tier::Impl::start_writing(Writing& writing) {
+  if (writing.running) return;
+  if (writing.thread.joinable()) writing.thread.join();
+  const base::NoSignals inherited_by_the_thread;
+  writing.thread = std::thread([self = shared_from_this(), &writing] { self->run_writes(writing); });
+  writing.running = true;
+}
+
 /// The row before the entry that it names: a row too many is a look in vain, an entry without its row is
 /// hidden from slim hosts for good, as nobody writes again what is there. The lease, which is in `push`, ends
 /// after both.
 void Tier::Impl::write(Push& push) noexcept try {
   const auto deadline = base::Deadline::after(kPushPatience);
-  if (!push.row.empty()) {
-    const Command report{
-        {"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", push.row},
-        std::string(kMissingKey),
-        kSmallReply};
-    if (client.call(report, deadline)) ++counts->remote_reported;
-    return;
-  }
   const Entry& entry = push.entry;
   std::string envelope = seal_envelope(entry, options.signer.get());
   if (envelope.empty()) {
@@ -119,9 +99,23 @@ void Tier::Impl::write(Push& push) noexcept try {
 void Tier::Impl::run_writes(Writing& writing) noexcept {
   ::pthread_setname_np(::pthread_self(), "kiln-push");
   std::unique_lock lock(writing.mutex);
+  const auto rows_are_due = [&] {
+    return writing.rows_untried > 0 ||
+           (!writing.rows.empty() && !writing.closing && base::Clock::now() >= writing.again);
+  };
   for (;;) {
-    writing.work.wait(lock, [&] { return writing.closing || !writing.waiting.empty(); });
-    if (writing.waiting.empty()) break;
+    const auto ready = [&] { return writing.closing || !writing.waiting.empty() || rows_are_due(); };
+    if (writing.rows.empty())
+      writing.work.wait(lock, ready);
+    else
+      writing.work.wait_until(lock, writing.again, ready);
+    if (writing.waiting.empty()) {
+      if (rows_are_due())
+        write_rows(writing, lock);
+      else if (writing.closing)
+        break;
+      continue;
+    }
     Push next = std::move(writing.waiting.front());
     writing.waiting.pop_front();
     lock.unlock();
@@ -146,7 +140,7 @@ bool Tier::flush(base::Deadline deadline) noexcept {
   Impl::Writing& writing = impl_->state.get().writing;
   std::unique_lock lock(writing.mutex);
   const std::uint64_t until = writing.handed_over;
-  const auto done = [&] { return writing.settled >= until; };
+  const auto done = [&] { return writing.settled >= until && writing.rows_untried == 0; };
   if (deadline.at() == base::Clock::time_point::max()) {
     writing.progress.wait(lock, done);
     return true;
@@ -162,7 +156,9 @@ void Tier::Impl::leave() noexcept {
   {
     Writing& writing = own.writing;
     std::unique_lock lock(writing.mutex);
-    writing.progress.wait_until(lock, deadline.at(), [&] { return writing.settled == writing.handed_over; });
+    writing.progress.wait_until(lock, deadline.at(), [&] {
+      return writing.settled == writing.handed_over && writing.rows_untried == 0;
+    });
     writing.closing = true;
     writing.work.notify_all(), writing.progress.notify_all();
     const bool ended = writing.progress.wait_until(lock, deadline.at(), [&] { return !writing.running; });

@@ -112,8 +112,9 @@ class Pipeline {
   bool flush(base::Deadline deadline = base::Deadline::never());
   /// Null when none is configured, or it cannot be used (which is warned of once). Touches no network.
   std::shared_ptr<remote::Tier> tier();
-  /// A plan row that was not there, to the job that fills the tier. Waits for nothing; of a node that writes
-  /// itself, nothing is sent.
+  bool tier_is_open() const noexcept { return tier_.made() != nullptr; }
+  /// A plan row that was not there, to the job that fills the tier. Waits for nothing. Nothing is sent by who
+  /// has a key to sign with: that is the job, or a node whose fleet compiles.
   void report_missing(std::string row);
   /// Of the tier, if somebody asked for it.
   void read_tier(kiln_stats& out);

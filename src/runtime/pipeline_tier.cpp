@@ -111,7 +111,6 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
       return out;
     }
   }
-  // Who can write makes it, as the job that is told does.
   if (absent && !unpublishable && options.rejected.empty())
     report_missing(source::record_row(unit.instantiation.resolved));
   return out;

@@ -20,6 +20,7 @@ Service::Service(const Options& options, const std::string& memo_file, Events ev
       background_([this] { return pipeline_.workers().jobs() + 2; }),  // two load while the others compile
       own_(*this) {
   join_process_seal();
+  if (mode() == Mode::sealed) pipeline_.tier();  // opened now: what is missed later touches no file
 }
 
 Service::~Service() {
@@ -114,7 +115,7 @@ Digest Service::fingerprint() {
 
 void Service::seal() {
   sealed_ = true;
-  pipeline_.tier();  // opened now: a miss after the seal touches no file
+  pipeline_.tier();
   if (mode() == Mode::jit)
     base::info("seal(): mode is not sealed, kernels that are not ready will still be made");
 }
@@ -138,7 +139,12 @@ bool Service::misses(const source::Template& origin, const source::Resolved& res
 
 void Service::note_missing(const source::Resolved& resolved) {
   std::string row = missing_.add(resolved);
-  if (!row.empty()) pipeline_.report_missing(std::move(row));
+  if (row.empty() || !config_.has_remote()) return;
+  if (pipeline_.tier_is_open()) return pipeline_.report_missing(std::move(row));
+  // It reads files, which a sealed service and a capture do not.
+  background_.run(Background::Work::ahead, [this, row = std::move(row)](const char* why_not) {
+    if (!why_not) pipeline_.report_missing(row);
+  });
 }
 
 void Service::refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved) {

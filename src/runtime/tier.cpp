@@ -14,13 +14,21 @@
 namespace kiln::runtime {
 namespace {
 
+/// Who puts a secret key where a public one is wanted shall not read it in a log.
+std::string shown(const std::string& path) {
+  constexpr std::size_t kLongPath = 128;  // a secret key is longer
+  return path.size() <= kLongPath && path.find('\n') == std::string::npos
+             ? '\'' + path + '\''
+             : "(not shown: it may be a secret one)";
+}
+
 remote::PublicKey public_key(const std::string& text) {
   std::string file = text;
   if (!bundle::looks_like_public_key(text)) {
     auto content = base::read_file(text, bundle::kMaxKeyFile);
     if (!content)
-      throw Error(Errc::io, "cannot read the public key '" + text +
-                                "': " + (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
+      throw Error(Errc::io, "cannot read the public key " + shown(text) + ": " +
+                                (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
     file = std::move(content->bytes);
   }
   const bundle::PublicKey key = bundle::parse_public_key(file);

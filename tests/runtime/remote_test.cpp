@@ -279,6 +279,27 @@ TEST_F(Redis, WhatASealedServiceMissesIsReported) {
   EXPECT_EQ(stats_of(sealed).remote_miss_absent, 0u) << "and no entry was asked for";
 }
 
+TEST_F(Redis, ReportsAreKeptUntilTheServerHasThem) {
+  RedisServer server;
+  server.stop();
+  remote::TierOptions o;
+  o.url = remote::Url::parse(server.unix_url());
+  o.breaker.pause = 500ms;
+  const auto counts = std::make_shared<remote::Counts>();
+  remote::Tier tier(std::move(o), counts);
+  constexpr std::uint64_t kRows = 400;
+  for (int round = 0; round < 2; ++round)
+    for (std::uint64_t n = 0; n < kRows; ++n) tier.report_missing("row " + std::to_string(n));
+  EXPECT_TRUE(tier.flush(base::Deadline::after(20s))) << "each was tried";
+  EXPECT_EQ(counts->remote_reported, 0u);
+  server.start();
+  EXPECT_TRUE(base::poll_until(base::Deadline::after(30s), [&] { return counts->remote_reported == kRows; }))
+      << counts->remote_reported;
+  const auto length =
+      client(server)->call(remote::Command{{"XLEN", "kiln:1:missing"}, {}, 1024}, base::Deadline::after(20s));
+  EXPECT_EQ(length.reply.integer, static_cast<std::int64_t>(kRows)) << "each row once";
+}
+
 TEST_F(Redis, OneWhoMayCompileDoesNotInheritTheRefusalOfOneWhoMayNot) {
   RedisServer server;
   Service service(reader("a", server.unix_url()));

@@ -2,6 +2,8 @@
 // written.
 #include <unistd.h>
 
+#include "base/text.hpp"
+#include "bundle/minisign.hpp"
 #include "doctor.hpp"
 #include "remote_look.hpp"
 
@@ -55,6 +57,11 @@ std::string shown_value(const runtime::Setting& setting) {
     return setting.value.empty() || ::access(setting.value.c_str(), F_OK) == 0
                ? setting.value
                : "(not shown: no such file, and it may be the secret itself)";
+  if (setting.name == "remote_key") {
+    for (const std::string& key : base::split(setting.value, ','))
+      if (!key.empty() && !bundle::looks_like_public_key(key) && ::access(key.c_str(), F_OK) != 0)
+        return "(not shown: neither a public key nor a file that is there, and it may be a secret)";
+  }
   if (setting.name != "remote" || setting.value.empty()) return setting.value;
   try {
     return remote::Url::parse(setting.value).safe();
