@@ -129,6 +129,33 @@ constexpr const char* kSource =
     "    for (int j = 0; j < 8; ++j) a[j] += x[i * N + j] * N;\n"
     "  for (int j = 0; j < 8; ++j) x[j] = a[j];\n}\n";
 
+/// Straight code, so that N decides the image's size.
+constexpr const char* kLongManifest =
+    "format = 1\n[template]\nname = \"straight\"\nsource = \"straight.cu\"\ninstantiate = "
+    "\"straight<{N}>\"\n[param.N]\nkind = \"int\"\nrange = [1, 100000]\n[launch]\ngrid = [\"1\"]\n"
+    "block = [\"64\"]\n";
+constexpr const char* kLongSource =
+    "template <int K> __device__ __noinline__ void part(float* x) {\n"
+    "#pragma unroll\n"
+    "  for (int i = 0; i < 400; ++i) x[i * 64 + threadIdx.x] = x[i * 64 + threadIdx.x] * K + i;\n}\n"
+    "template <int N> struct Parts {\n"
+    "  static __device__ void run(float* x) { Parts<N - 1>::run(x), part<N>(x); }\n};\n"
+    "template <> struct Parts<0> { static __device__ void run(float*) {} };\n"
+    "template <int N> __global__ void straight(float* x) { Parts<N>::run(x); }\n";
+
+void compiled(const Fixture& fixture, int n) {
+  Options options = Options::hermetic();
+  options.cache_dir = fixture.directory.path() + "/straight";
+  options.worker = KILN_BINARY_DIR "/kiln-worker";
+  if (const char* home = std::getenv("KILN_CUDA_HOME")) options.cuda_home = home;
+  runtime::Service service(options);
+  service.add({kLongManifest, kLongSource, {}});
+  const std::vector<Value> values = {n};
+  const auto start = Clock::now();
+  const auto got = service.open("straight", KILN_DEVICE_NONE, "sm_90a").compile(values, {});
+  std::printf("compiled here: an image of %zu bytes in %.0f ms\n", got.image->bytes.size(), ms_since(start));
+}
+
 /// A service that prepares the images of the whole plan.
 void fill(const Fixture& fixture, const std::string& cache, const std::string& url, int kernels,
           const char* what) {
@@ -175,6 +202,7 @@ int main(int argc, char** argv) {
   const Fixture fixture;
   latency(fixture, 50'000, "50 KB");
   latency(fixture, 1'000'000, "1 MB");
+  for (const int n : {2, 40}) compiled(fixture, n);
   const int kernels = argc > 1 ? std::atoi(argv[1]) : 1000;
   if (kernels == 0) return 0;
   const std::string url = fixture.server.url();
