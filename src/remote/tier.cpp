@@ -89,7 +89,7 @@ void count_rejected(Counts& counts, Rejection reason) noexcept {
   }
 }
 
-Tier::Fetched Tier::Impl::read(Answer answer, const Asked& asked) const {
+Tier::Fetched Tier::Impl::read(Answer answer, const Asked& asked, std::span<const PublicKey> believed) {
   Fetched out;
   out.fault = answer.fault, out.detail = std::move(answer.detail);
   if (!answer || answer.reply.kind == remote::Reply::Kind::nil) return out;
@@ -97,7 +97,7 @@ Tier::Fetched Tier::Impl::read(Answer answer, const Asked& asked) const {
     out.rejection = Rejection::malformed;
     return out;
   }
-  auto opened = open_envelope(answer.reply.text, asked, options.trusted);
+  auto opened = open_envelope(answer.reply.text, asked, believed);
   if (auto* entry = std::get_if<Entry>(&opened))
     out.entry = std::move(*entry);
   else
@@ -111,7 +111,8 @@ void Tier::Impl::warn(Fault fault, const char* does, const std::string& detail) 
                   "the fleet's tier at " + options.url.safe() + does + detail);
 }
 
-std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept {
+std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::Deadline deadline,
+                                       std::span<const PublicKey> believed) noexcept {
   std::vector<Fetched> out;
   try {
     out.reserve(asked.size());
@@ -124,7 +125,7 @@ std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::De
       std::vector<Answer> answers = impl_->client.call(commands, deadline);
       answers.resize(commands.size(), Answer{Fault::closed, {}, {}});
       for (std::size_t i = from; i < to; ++i)
-        out.push_back(impl_->read(std::move(answers[i - from]), asked[i]));
+        out.push_back(impl_->read(std::move(answers[i - from]), asked[i], believed));
     }
   } catch (...) {
     out.resize(asked.size(), Fetched{std::nullopt, Fault::no_memory, std::nullopt, "out of memory"});
@@ -132,7 +133,8 @@ std::vector<Tier::Fetched> Tier::fetch(const std::vector<Asked>& asked, base::De
   return out;
 }
 
-std::vector<bool> Tier::are_listed(const std::vector<Key>& keys, base::Deadline deadline) noexcept {
+std::vector<bool> Tier::are_listed(const std::vector<Key>& keys, base::Deadline deadline,
+                                   std::span<const PublicKey> believed) noexcept {
   std::vector<bool> out;
   try {
     out.resize(keys.size(), true);
@@ -145,8 +147,7 @@ std::vector<bool> Tier::are_listed(const std::vector<Key>& keys, base::Deadline 
       out[i] = false;
       for (std::size_t at = 0; at + 1 < elements.size() && !out[i]; at += 2)
         out[i] = elements[at].text == keys[i].toolchain.hex() &&
-                 std::holds_alternative<ToolchainRow>(
-                     open_row(elements[at + 1].text, keys[i], impl_->options.trusted));
+                 std::holds_alternative<ToolchainRow>(open_row(elements[at + 1].text, keys[i], believed));
     }
   } catch (const std::exception&) {  // no memory: nothing is known
   }

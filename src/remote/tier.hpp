@@ -84,11 +84,16 @@ class Tier {
     std::optional<Rejection> rejection;  ///< there, and not believed
     std::string detail;
   };
-  /// Many in few round trips; for commands. Counted by nobody.
-  std::vector<Fetched> fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept;
-  /// Of entries that are there: whether a signed row tells it to hosts of other toolchains. True when the
-  /// server does not say. For commands.
-  std::vector<bool> are_listed(const std::vector<Key>& keys, base::Deadline deadline) noexcept;
+  /// Many in few round trips; for commands. Counted by nobody. `believed`: the keys whose entries count.
+  std::vector<Fetched> fetch(const std::vector<Asked>& asked, base::Deadline deadline,
+                             std::span<const PublicKey> believed) noexcept;
+  std::vector<Fetched> fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept {
+    return fetch(asked, deadline, trusted());
+  }
+  /// Of entries that are there: whether a row that one of `believed` signed tells it to hosts of other
+  /// toolchains. True when the server does not say. For commands.
+  std::vector<bool> are_listed(const std::vector<Key>& keys, base::Deadline deadline,
+                               std::span<const PublicKey> believed) noexcept;
   struct Find {
     Digest specialisation;
     std::string_view text;  ///< its section, with which the entry's key text begins

@@ -21,7 +21,7 @@ void count_rejected(Counts& counts, Rejection reason) noexcept;
 struct Tier::Impl : std::enable_shared_from_this<Tier::Impl> {
   Impl(TierOptions given, std::shared_ptr<Counts> counted);
 
-  Fetched read(Answer answer, const Asked& asked) const;
+  static Fetched read(Answer answer, const Asked& asked, std::span<const PublicKey> believed);
   /// Once for each kind, what no waiting mends: "the fleet's tier at URL gives nothing to this node: DETAIL".
   void warn(Fault fault, const char* does, const std::string& detail) const;
   /// The key was looked for and is not there. `fault`: of the server, last.

@@ -51,7 +51,7 @@ void add_remote_push(CLI::App& remote, Context& context) {
   add_strict_option(*sub, arguments->strict);
   sub->footer(
       "Signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. What the tier has whole is not\n"
-      "written again; what it has damaged, unsigned or signed by a key that is not trusted, is.\n"
+      "written again; what it has damaged, unsigned or signed by another key, is.\n"
       "--arch may be a list. Tuned choices of what is written come along.\n"
       "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are not there, 5 a server is down\n"
       "(with --strict), 130 interrupted.");

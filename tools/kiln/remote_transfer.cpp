@@ -18,15 +18,17 @@ namespace {
 constexpr auto kFlushPatience = std::chrono::seconds(60);
 
 /// Asked until a name is found, once for all.
-remote::Tier::Fetched patiently(remote::Tier& tier, const remote::Asked& asked) {
+remote::Tier::Fetched patiently(remote::Tier& tier, const remote::Asked& asked,
+                                std::span<const remote::PublicKey> believed) {
   ask(tier.client(), {{"PING"}, remote::tag_of(asked.key.specialisation), 64});
-  return std::move(tier.fetch({asked}, base::Deadline::never()).front());
+  return std::move(tier.fetch({asked}, base::Deadline::never(), believed).front());
 }
 
-std::vector<remote::Tier::Fetched> fetch(remote::Tier& tier, const std::vector<remote::Asked>& asked) {
-  auto out = tier.fetch(asked, base::Deadline::never());
+std::vector<remote::Tier::Fetched> fetch(remote::Tier& tier, const std::vector<remote::Asked>& asked,
+                                         std::span<const remote::PublicKey> believed) {
+  auto out = tier.fetch(asked, base::Deadline::never(), believed);
   for (std::size_t i = 0; i < out.size(); ++i)
-    if (out[i].fault == remote::Fault::unresolved) out[i] = patiently(tier, asked[i]);
+    if (out[i].fault == remote::Fault::unresolved) out[i] = patiently(tier, asked[i], believed);
   return out;
 }
 
@@ -45,11 +47,12 @@ std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
 
 /// False of those that are there and whose row is gone: the server evicts one without the other.
 std::vector<bool> are_listed(remote::Tier& tier, const std::vector<std::pair<Key, cache::Record>>& batch,
-                             const std::vector<remote::Tier::Fetched>& fetched) {
+                             const std::vector<remote::Tier::Fetched>& fetched,
+                             std::span<const remote::PublicKey> believed) {
   std::vector<Key> keys;
   for (std::size_t i = 0; i < batch.size(); ++i)
     if (fetched[i].entry) keys.push_back(batch[i].first);
-  std::vector<bool> of_keys = tier.are_listed(keys, base::Deadline::never());
+  std::vector<bool> of_keys = tier.are_listed(keys, base::Deadline::never(), believed);
   of_keys.resize(keys.size(), true);
   std::vector<bool> out(batch.size(), true);
   for (std::size_t i = 0, key = 0; i < batch.size(); ++i)
@@ -62,8 +65,10 @@ std::vector<bool> are_listed(remote::Tier& tier, const std::vector<std::pair<Key
 Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
                     const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet) {
   const auto start = base::Clock::now();
+  // Not all that are trusted: while a key is rotated, what only the old one signed is written again.
+  const std::span<const remote::PublicKey> own(&tier.signer()->public_key(), 1);
   Pushed out;
-  out.entries = keys.size();
+  out.entries = out.left = keys.size();
   Progress progress(keys.size(), !quiet);
   const remote::Tier::Totals before = tier.totals();
   std::uint64_t handed_over = 0;
@@ -78,8 +83,8 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
     }
     std::vector<remote::Asked> asked;
     for (const auto& [key, one] : batch) asked.push_back({key, one.key_text, remote::Asked::Text::whole});
-    const auto fetched = fetch(tier, asked);
-    const std::vector<bool> listed = are_listed(tier, batch, fetched);
+    const auto fetched = fetch(tier, asked, own);
+    const std::vector<bool> listed = are_listed(tier, batch, fetched, own);
     for (std::size_t i = 0; i < batch.size(); ++i) {
       if (fetched[i].entry && listed[i]) {
         ++out.present;
@@ -99,7 +104,9 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
       handed_over += tier.publish(runtime::entry_of(key, std::move(one), *labels), labels->about, nullptr,
                                   remote::Tier::Full::wait);
     }
-    progress.reached(std::min(from + kKeysAtOnce, keys.size()));
+    const std::size_t reached = std::min(from + kKeysAtOnce, keys.size());
+    out.left = keys.size() - reached;
+    progress.reached(reached);
   }
   tier.flush(base::Deadline::after(kFlushPatience));
   const remote::Tier::Totals after = tier.totals();
@@ -114,9 +121,9 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
 }
 
 Json json_of(const Pushed& pushed) {
-  return {{"entries", pushed.entries}, {"pushed", pushed.pushed},         {"present", pushed.present},
-          {"failed", pushed.failed},   {"unreadable", pushed.unreadable}, {"fault", pushed.fault.json()},
-          {"seconds", pushed.seconds}};
+  return {{"entries", pushed.entries},    {"pushed", pushed.pushed},         {"present", pushed.present},
+          {"failed", pushed.failed},      {"unreadable", pushed.unreadable}, {"left", pushed.left},
+          {"fault", pushed.fault.json()}, {"seconds", pushed.seconds}};
 }
 
 std::string text_of(const Pushed& pushed) {
@@ -124,7 +131,11 @@ std::string text_of(const Pushed& pushed) {
                     std::to_string(pushed.present) + " there already";
   if (pushed.failed) out += ", " + std::to_string(pushed.failed) + " failed";
   if (pushed.unreadable) out += ", " + std::to_string(pushed.unreadable) + " unreadable here";
-  return out + ", in " + human_ms(pushed.seconds * 1000);
+  out += ", in " + human_ms(pushed.seconds * 1000);
+  if (pushed.left)
+    out += "; " + counted(pushed.left, "entry that is", "entries that are") +
+           " here may not be in the tier yet: the same command brings what is missing";
+  return out;
 }
 
 std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
@@ -134,7 +145,7 @@ std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key
     std::vector<remote::Asked> asked;
     for (std::size_t i = from; i < std::min(from + kKeysAtOnce, texts.size()); ++i)
       asked.push_back({texts[i].first, texts[i].second, remote::Asked::Text::whole});
-    for (const auto& fetched : fetch(tier, asked)) {
+    for (const auto& fetched : fetch(tier, asked, tier.trusted())) {
       out.push_back(fetched.entry.has_value());
       fault.note(fetched.fault, fetched.detail);
     }

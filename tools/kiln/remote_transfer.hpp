@@ -14,13 +14,14 @@ namespace kiln::cli {
 
 struct Pushed {
   std::uint64_t entries = 0, pushed = 0, present = 0, failed = 0, unreadable = 0;
-  FirstFault fault;  ///< `failed` are those that it kept from being looked at or written
+  std::uint64_t left = 0;  ///< not looked at: interrupted, or the tier is down
+  FirstFault fault;        ///< `failed` are those that it kept from being looked at or written
   double seconds = 0;
 
-  bool complete() const noexcept { return failed == 0 && unreadable == 0 && !fault; }
+  bool complete() const noexcept { return failed == 0 && unreadable == 0 && left == 0 && !fault; }
 };
-/// What the tier does not have whole (signed by a trusted key, intact, with its row) is written to it.
-/// `record` gives an entry's record; nothing: it cannot be read.
+/// What the tier does not have whole (signed by the tier's own signer, intact, with its row) is written to
+/// it. REQUIRES: tier.can_write(). `record` gives an entry's record; nothing: it cannot be read.
 Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
                     const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet);
 Json json_of(const Pushed& pushed);
