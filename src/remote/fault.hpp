@@ -32,6 +32,11 @@ constexpr const char* name_of(Fault fault) noexcept {
   return kNames[static_cast<std::size_t>(fault)];
 }
 
+/// Somebody keeps a value of another Redis type under this name.
+inline bool is_of_wrong_type(Fault fault, const std::string& detail) {
+  return fault == Fault::refused && detail.starts_with("WRONGTYPE");
+}
+
 /// "timeout: no answer in 150 ms", for people.
 inline std::string text_of(Fault fault, const std::string& detail) {
   return name_of(fault) + (detail.empty() ? "" : ": " + detail);

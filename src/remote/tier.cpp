@@ -91,6 +91,10 @@ void count_rejected(Counts& counts, Rejection reason) noexcept {
 
 Tier::Fetched Tier::Impl::read(Answer answer, const Asked& asked, std::span<const PublicKey> believed) {
   Fetched out;
+  if (is_of_wrong_type(answer.fault, answer.detail)) {  // a SET replaces it
+    out.rejection = Rejection::malformed;
+    return out;
+  }
   out.fault = answer.fault, out.detail = std::move(answer.detail);
   if (!answer || answer.reply.kind == remote::Reply::Kind::nil) return out;
   if (answer.reply.kind != remote::Reply::Kind::bulk) {

@@ -61,7 +61,7 @@ class Prune {
         if (name.starts_with(remote::kKeyPrefix)) continue;  // not ours to judge
         ++out_.others, gone.push_back(name);
       } else if (parsed->kind == 't') {
-        prune_rows(name, parsed->key.specialisation);
+        if (!prune_rows(name, parsed->key.specialisation)) ++out_.unusable, gone.push_back(name);
       } else if (parsed->kind == 'e') {
         if (is_chosen(parsed->key.toolchain))
           ++out_.chosen, gone.push_back(name);
@@ -80,6 +80,7 @@ class Prune {
 
   bool is_usable(const Key& key) {
     const auto answer = ask(*client_, {{"GET", remote::entry_key(key)}, {}, kValueReply});
+    if (remote::is_of_wrong_type(answer.fault, answer.detail)) return false;
     out_.fault.note(answer);
     if (!answer || answer.reply.kind == remote::Reply::Kind::nil) return true;  // gone, or nobody knows
     const auto opened =
@@ -87,11 +88,12 @@ class Prune {
     return std::holds_alternative<remote::Entry>(opened);
   }
 
-  /// Those whose entry is there and not to go are kept.
-  void prune_rows(const std::string& name, const Digest& specialisation) {
+  /// Those whose entry is there and not to go are kept. False: there are no rows under that name.
+  bool prune_rows(const std::string& name, const Digest& specialisation) {
     const auto rows = ask(*client_, {{"HGETALL", name}, {}, kValueReply});
+    if (remote::is_of_wrong_type(rows.fault, rows.detail)) return false;
     out_.fault.note(rows);
-    if (!rows) return;
+    if (!rows) return true;
     std::vector<std::string> words{"HDEL", name};
     for (std::size_t i = 0; i + 1 < rows.reply.elements.size(); i += 2) {
       const std::string& field = rows.reply.elements[i].text;
@@ -108,13 +110,14 @@ class Prune {
     }
     if (words.size() == 2) {
       ++out_.kept;
-      return;
+      return true;
     }
     out_.rows += words.size() - 2;
-    if (arguments_.dry_run) return;
+    if (arguments_.dry_run) return true;
     const auto answer = ask(*client_, {std::move(words), {}, 1024});
     out_.fault.note(answer);
     if (answer) out_.removed += static_cast<std::uint64_t>(answer.reply.integer);
+    return true;
   }
 
   void remove(const std::vector<std::string>& names) {
