@@ -117,6 +117,7 @@ bool wrote_trace(const std::string& path, const NotedRun& run) {
 
 /// Whatever served it: the tier is to have all of it.
 Pushed push_results(runtime::Pipeline& pipeline, const PrewarmResult& result, bool quiet) {
+  const PoliteInterrupt interrupt;  // what is left is said
   std::vector<Key> keys;
   for (const TaskResult& task : result.tasks)
     if (task.state == TaskResult::State::done && task.unpublishable.empty()) keys.push_back(task.key);
@@ -200,12 +201,15 @@ int prewarm(Context& context, const Arguments& arguments) {
   const bool traced = wrote_trace(arguments.trace, run);
   std::optional<Pushed> pushed;
   if (arguments.remote) pushed = push_results(service.pipeline(), result, context.json);
-  if (missed && pushed && pushed->complete()) missed->forget();
+  if (missed && !result.interrupted && pushed && pushed->complete()) missed->forget(plan, result);
   report_prewarm(context, plan, result, store.directory(), pushed);
   const int status = exit_of(result);
   if (status != kDone) return status;
+  if (PoliteInterrupt::requested()) return kInterrupted;
   if (pushed && pushed->fault.down) return remote_down(arguments.strict, kPartly);
+  if (missed && missed->fault().down) return remote_down(arguments.strict, kPartly);
   if (pushed && !pushed->complete()) return kPartly;
+  if (missed && missed->fault()) return kPartly;
   return traced ? kDone : kFailed;
 }
 

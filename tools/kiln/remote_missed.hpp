@@ -2,31 +2,43 @@
 // the server's password may write, so nothing of it is believed before it is checked.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "base/file.hpp"
 #include "context.hpp"
+#include "prewarm_run.hpp"
 #include "remote_tier.hpp"
 
 namespace kiln::cli {
 
 class MissedRows {
  public:
-  /// Reads the stream. A row counts when it is one specialisation that a template of this machine has; others
-  /// are left out with a warning. Throws Error(io) when the server does not answer.
+  /// Reads the stream, of a long one the beginning. A row counts when it is one specialisation that a
+  /// template of this machine has; others are left out with a warning, and so is what cannot be read.
   MissedRows(Context& context, remote::Tier& tier);
-  bool found() const noexcept { return found_ > 0; }
+  bool found() const noexcept { return !ids_.empty(); }
+  /// What kept the stream from being read to its end.
+  const FirstFault& fault() const noexcept { return fault_; }
   /// A record of them, for make_plan.
   std::string file() const { return directory_.path() + "/missed"; }
-  /// They are compiled: leaves only what came meanwhile.
-  void forget();
+  /// The run's results are in the tier: takes what was made from the stream, and what is no row to anybody.
+  /// What failed, was not started, or has no template here stays for the next job, or for another one.
+  void forget(const PrewarmPlan& plan, const PrewarmResult& result);
 
  private:
+  void read(Context& context, std::string& text);
+  void take(Context& context, const remote::Reply& entry, std::string& text);
+
   remote::Tier& tier_;
   const base::TempDir directory_;
-  std::vector<std::string> ids_;
-  std::size_t found_ = 0;
+  std::map<std::string, std::vector<std::string>> ids_;  ///< in the stream, of each specialisation
+  std::vector<std::string> garbage_;                     ///< ids
+  std::uint64_t bytes_ = 0;
+  std::size_t read_ = 0, left_out_ = 0;
+  std::string why_;  ///< the first was left out
+  FirstFault fault_;
 };
 
 }  // namespace kiln::cli
