@@ -82,6 +82,16 @@ class BrokenServers : public RemoteTest {
     EXPECT_LT(delays.at(1), 5000) << what << ": and not the budget of 60 s";
     EXPECT_LT(ends.at(1), 7000) << what << ": 2 s to give a lease back, at most";
   }
+  template <class Disturb, class Body>
+  static void meanwhile(Disturb&& disturb, Body&& body) {
+    std::atomic<bool> ended = false;
+    std::thread thread([&] {
+      for (; !ended; std::this_thread::sleep_for(50ms)) disturb();
+    });
+    body();
+    ended = true;
+    thread.join();
+  }
   /// Every kernel is compiled, and each asks the tier in vain.
   kiln_stats every_kernel_is_served(const std::string& what, const std::string& url) {
     const kiln_stats s = compile_all(what, url);
@@ -164,6 +174,29 @@ TEST_F(BrokenServers, StoppedInTheMiddle) {
   server.pause();
   every_kernel_is_served("stopped (SIGSTOP)", server.unix_url());
   server.resume();
+}
+
+TEST_F(BrokenServers, FullOne) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+  RedisServer server({"--maxmemory", "1", "--maxmemory-policy", "noeviction"});
+  every_kernel_is_served("out of memory", server.unix_url());
+}
+TEST_F(BrokenServers, OneThatIsFlushed) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+  RedisServer server;
+  remote::Client admin({.url = remote::Url::parse(server.unix_url())});
+  meanwhile([&] { admin.call({.words = {"FLUSHALL"}, .tag = {}}, base::Deadline::never()); },
+            [&] { every_kernel_is_served("flushed again and again", server.unix_url()); });
+}
+TEST_F(BrokenServers, OneThatIsKilledAndStarted) {
+  if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
+  RedisServer server;
+  const auto restart = [&] {
+    server.stop();
+    std::this_thread::sleep_for(50ms);
+    server.start();
+  };
+  meanwhile(restart, [&] { every_kernel_is_served("killed, started again", server.unix_url()); });
 }
 
 TEST_F(BrokenServers, AnswersNothingAfterTheFirstLook) {
