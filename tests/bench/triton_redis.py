@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-ENTRIES, REPEATS = 32, 20
+ENTRIES, REPEATS, KERNELS = 32, 20, 1000
 SIZES = {"50 KB": 50_000, "1 MB": 1_000_000}
 
 
@@ -80,6 +80,22 @@ def triton_round(client) -> None:
         measure(client, f"{label:6s} Triton: a kernel's group, materialised", group_of, list(images))
 
 
+def triton_fills() -> None:
+    """What remote_bench calls a fresh node: small kernels, none on its disk."""
+    from triton.runtime.cache import RemoteCacheManager
+    names = [f"small-{i}" for i in range(KERNELS)]
+    for i, name in enumerate(names):
+        manager = RemoteCacheManager(name)
+        manager.put_group("k.json", {"k.cubin": manager.put(image_of(6000, i), "k.cubin"),
+                                     "k.json": manager.put(json.dumps({"name": "k"}), "k.json")})
+    with tempfile.TemporaryDirectory() as fresh:
+        os.environ["TRITON_CACHE_DIR"] = fresh
+        start = time.perf_counter()
+        for name in names:
+            RemoteCacheManager(name).get_group("k.json")
+        print(f"Triton: {KERNELS} kernels of 6 KB on a fresh node in {time.perf_counter() - start:.2f} s", flush=True)
+
+
 def main() -> None:
     bench, rounds = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 3
     with tempfile.TemporaryDirectory() as directory:
@@ -97,6 +113,7 @@ def main() -> None:
                 print(f"round {number + 1}", flush=True)
                 triton_round(client)
                 subprocess.run([bench, "0"], check=True)
+            triton_fills()
         finally:
             server.terminate()
             server.wait()
