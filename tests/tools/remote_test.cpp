@@ -368,8 +368,8 @@ TEST_F(Fleet, DoctorAndPrometheusShowTheTierWithoutPasswords) {
 }
 
 TEST_F(Fleet, ASecretWhereItsFileIsWantedIsNotRepeated) {
-  std::string key = base::read_proc(path("fleet.key"));
-  key = key.substr(key.find('\n') + 1);
+  const std::string file = base::read_proc(path("fleet.key"));
+  std::string key = file.substr(file.find('\n') + 1);
   key.resize(key.find('\n'));
   ASSERT_GT(key.size(), 100u);
   Environment a = node("a");
@@ -381,6 +381,14 @@ TEST_F(Fleet, ASecretWhereItsFileIsWantedIsNotRepeated) {
     EXPECT_EQ((done.out + done.err).find("hunter2"), std::string::npos) << done.out << done.err;
   }
   EXPECT_NE(kiln(compile(10), a).err.find("KILN_REMOTE_SIGN"), std::string::npos);
+  for (const std::string& text : {key, file})  // and where a public one is wanted
+    for (const Arguments& arguments :
+         {Arguments{"doctor", "-v"}, Arguments{"doctor", "--json"}, compile(11)}) {
+      Environment b = reader("b");
+      b["KILN_REMOTE_KEY"] = text;
+      const Finished done = kiln(arguments, b);
+      EXPECT_EQ((done.out + done.err).find(key.substr(0, 20)), std::string::npos) << done.out << done.err;
+    }
 }
 
 }  // namespace
