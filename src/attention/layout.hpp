@@ -26,11 +26,17 @@ constexpr std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>
 inline constexpr std::int64_t kHeaderWords = 16, kItemWords = 12, kRequestWords = 4;
 static_assert(sizeof(Header) == 4 * kHeaderWords && sizeof(Item) == 4 * kItemWords);
 
-/// Of the workers' first items, and of the counters: whole 16 bytes, so that items are aligned.
+/// Of where the workers' items begin, and of the counters: whole 16 bytes, so that items are aligned.
 constexpr std::int64_t table_words(std::int64_t workers) { return (workers + 1 + 3) / 4 * 4; }
 constexpr std::int64_t workers_at() { return kHeaderWords; }
 constexpr std::int64_t counters_at(std::int64_t workers) { return kHeaderWords + table_words(workers); }
-constexpr std::int64_t items_at(std::int64_t workers) { return kHeaderWords + 2 * table_words(workers); }
+/// A copy of each worker's first item: found without the table.
+constexpr std::int64_t first_items_at(std::int64_t workers) {
+  return kHeaderWords + 2 * table_words(workers);
+}
+constexpr std::int64_t items_at(std::int64_t workers) {
+  return first_items_at(workers) + workers * kItemWords;
+}
 
 /// What a kernel fixes, in a word: a plan is for kernels that have the same one.
 constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group,

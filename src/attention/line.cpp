@@ -26,9 +26,10 @@ Line::Line(const KernelShape& shape, const Limits& limits, std::int64_t total, s
                          is_short(shape, limits, total) ? limits.workers / 3 : limits.workers)),
       share_(total_ / workers_),
       rest_(total_ % workers_),
-      first_items_(out + workers_at()),
+      begins_at_(out + workers_at()),
+      first_items_(reinterpret_cast<Item*>(out + first_items_at(limits.workers))),
       items_(reinterpret_cast<Item*>(out + items_at(limits.workers))) {
-  first_items_[0] = 0;
+  begin(0);
   cuts_.reserve(static_cast<std::size_t>(workers_));
   next_cut();
 }
@@ -61,24 +62,24 @@ void Line::split(Item& tile, std::int64_t units, std::int64_t end) {
     cuts_.push_back({worker_, at});
   }
   const Item whole = tile;
-  const std::int64_t first_item = items_written_;
   if (parts > 1) tile.first_slot = narrow(slots_), tile.parts = parts, slots_ += parts;
-  const auto put_until = [&](std::int32_t kv_end) {
-    tile.kv_end = kv_end;
-    put(tile);
-    tile.kv_begin = kv_end, ++tile.part;
-  };
   std::int64_t begun = 0;  // units that are written
+  const auto put_until = [&](std::int64_t at) {
+    tile.kv_end = at < units ? narrow(whole.kv_begin + at * shape_.tile_kv) : whole.kv_end;
+    put(tile);
+    tile.kv_begin = tile.kv_end, ++tile.part;
+    begun = at;
+  };
   for (const auto& [worker, at] : cuts_) {
-    if (at > begun && at < units) put_until(narrow(whole.kv_begin + at * shape_.tile_kv)), begun = at;
-    first_items_[worker] = narrow(at < units ? items_written_ : first_item + parts);
+    if (at > begun) put_until(at);
+    begin(worker);
   }
-  put_until(whole.kv_end);
+  if (begun < units) put_until(units);
   tile = whole;
 }
 
 void Line::finish() {
-  std::fill(first_items_ + worker_, first_items_ + table_words(limits_.workers), narrow(items_written_));
+  std::fill(begins_at_ + worker_, begins_at_ + table_words(limits_.workers), narrow(items_written_));
 }
 
 }  // namespace kiln::attention

@@ -39,14 +39,22 @@ class Line {
   };
 
   void next_cut();
-  /// Field by field: a copy of what was just set in pieces would wait for these stores.
   void put(const Item& item) {
-    Item& out = items_[items_written_++];
+    if (begins_) store(first_items_[begun_], item), begins_ = false;
+    store(items_[items_written_++], item);
+  }
+  /// Field by field: a copy of what was just set in pieces would wait for these stores.
+  static void store(Item& out, const Item& item) {
     out.request = item.request, out.kv_head = item.kv_head, out.first_row = item.first_row;
     out.qo_begin = item.qo_begin, out.qo_len = item.qo_len, out.kv_len = item.kv_len,
     out.kv_base = item.kv_base;
     out.kv_begin = item.kv_begin, out.kv_end = item.kv_end;
     out.first_slot = item.first_slot, out.part = item.part, out.parts = item.parts;
+  }
+  /// The next item is the worker's first one, if no other worker begins before it.
+  void begin(std::int64_t worker) {
+    begins_at_[worker] = narrow(items_written_);
+    begun_ = worker, begins_ = true;
   }
   std::int64_t units_before_cut(std::int64_t units) const;
   void split(Item& tile, std::int64_t units, std::int64_t end);
@@ -54,12 +62,15 @@ class Line {
   const KernelShape& shape_;
   const Limits& limits_;
   const std::int64_t total_, min_units_, workers_, share_, rest_;  ///< total = share * workers + rest
-  std::int32_t* const first_items_;
+  std::int32_t* const begins_at_;                                  ///< each worker's first item: its number
+  Item* const first_items_;
   Item* const items_;
   std::vector<Cut> cuts_;  ///< those of the tile that is being split
   std::int64_t position_ = 0;
   std::int64_t worker_ = 0, cut_ = 0;  ///< the next worker to begin, and where
   std::int64_t behind_ = 0;            ///< of cut_, in 1 / workers
+  std::int64_t begun_ = 0;             ///< the last worker that has begun
+  bool begins_ = false;                ///< it has no item yet
   std::int64_t items_written_ = 0, slots_ = 0;
 };
 

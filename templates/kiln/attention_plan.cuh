@@ -7,8 +7,9 @@
 //
 // Words (i32) of the plan; where a kernel finds things depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
 //   [0, 16)       header (AttentionHeader)
-//   [16, 16 + a)  first item of each worker, and the end of the last one's; a = workers + 1, rounded up to 4
+//   [16, 16 + a)  where each worker's items begin, and the end of the last one's; a = workers + 1, rounded up to 4
 //   a words       counters of arrivals, 0 before and after a launch: counter i is that of the tile whose first slot is 2i or 2i + 1
+//   12 * workers  a copy of each worker's first item, so that one can load it beside the table instead of behind it; anything where a worker has none
 //   then          items (AttentionItem); behind the last one, at header.requests_at, the requests (AttentionRequest)
 #pragma once
 #include "kiln/vector.cuh"
@@ -68,10 +69,10 @@ struct AttentionPlan {
       asm volatile("trap;");
   }
 
-  // Begins to bring to the L2 what begin() and item() read: allowed before pdl_wait(), since that is where all stores go.
+  // Begins to bring to the L2 what begin() and first_item() read: allowed before pdl_wait(), since that is where all stores go.
   __device__ __forceinline__ void prefetch() const {
-    if (threadIdx.x >= 2) return;
-    const i32* const at = words + HEADER + (threadIdx.x == 0 ? blockIdx.x : 2 * table() + ITEM * blockIdx.x);  // there are as many items as workers, or room
+    if (threadIdx.x >= 3) return;
+    const i32* const at = threadIdx.x == 0 ? words + HEADER + blockIdx.x : first_items() + ITEM * blockIdx.x + 8 * (threadIdx.x - 1);  // two sectors of 32 bytes
     asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
   }
 
@@ -79,11 +80,9 @@ struct AttentionPlan {
   __device__ __forceinline__ i32 begin(i32 worker) const { return static_cast<i32>(load<1>(words + HEADER + worker).word[0]); }
   __device__ __forceinline__ i32 end(i32 worker) const { return begin(worker + 1); }
 
-  __device__ __forceinline__ AttentionItem item(i32 i) const {
-    const Vec<i32, ITEM> v = load<ITEM>(words + HEADER + 2 * table() + static_cast<i64>(i) * ITEM);
-    const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
-    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
-  }
+  __device__ __forceinline__ AttentionItem item(i32 i) const { return item_at(first_items() + (workers + static_cast<i64>(i)) * ITEM); }
+  // item(begin(worker)), and no load has to wait for another one. REQUIRES begin(worker) < end(worker): it may be loaded before that is known.
+  __device__ __forceinline__ AttentionItem first_item(i32 worker) const { return item_at(first_items() + static_cast<i64>(worker) * ITEM); }
 
   // For references, which know of no items.
   __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(words + 4).word[0]); }
@@ -105,6 +104,14 @@ struct AttentionPlan {
     }
     __syncthreads();
     return *last != 0;
+  }
+
+ private:
+  __device__ __forceinline__ const i32* first_items() const { return words + HEADER + 2 * table(); }
+  static __device__ __forceinline__ AttentionItem item_at(const i32* first) {
+    const Vec<i32, ITEM> v = load<ITEM>(first);
+    const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
+    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
   }
 };
 

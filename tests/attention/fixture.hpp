@@ -30,10 +30,9 @@ class Planned {
   std::int64_t table() const { return (limits_.workers + 4) / 4 * 4; }
   std::int64_t begin(std::int64_t worker) const { return word(16 + worker); }
   std::int32_t counter(std::int64_t i) const { return word(16 + table() + i); }
-  PlannedItem item(std::int64_t i) const {
-    const auto at = [&](std::int64_t field) { return word(16 + 2 * table() + 12 * i + field); };
-    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
-  }
+  std::int64_t first_items() const { return 16 + 2 * table(); }
+  PlannedItem first_item(std::int64_t worker) const { return item_at(first_items() + 12 * worker); }
+  PlannedItem item(std::int64_t i) const { return item_at(first_items() + 12 * (limits_.workers + i)); }
   std::vector<PlannedItem> items() const {
     std::vector<PlannedItem> out;
     for (std::int64_t i = 0; i < summary.items; ++i) out.push_back(item(i));
@@ -53,6 +52,11 @@ class Planned {
   Summary summary;
 
  private:
+  PlannedItem item_at(std::int64_t first) const {
+    const auto at = [&](std::int64_t field) { return word(first + field); };
+    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
+  }
+
   const Limits limits_;
   std::vector<std::int32_t> words_;
 };

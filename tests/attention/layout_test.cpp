@@ -75,12 +75,15 @@ TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
   const std::string text = device_header();
   EXPECT_NE(text.find("HEADER = 16, ITEM = 12"), std::string::npos);
   EXPECT_NE(text.find("(workers + 1 + 3) / 4 * 4"), std::string::npos);
+  EXPECT_NE(text.find("words + HEADER + 2 * table()"), std::string::npos);
+  EXPECT_NE(text.find("item_at(first_items() + (workers + static_cast<i64>(i)) * ITEM)"), std::string::npos);
   EXPECT_EQ(workers_at(), 16);
   for (const std::int64_t workers : {1, 2, 3, 4, 132, 65535}) {
     EXPECT_EQ(table_words(workers), (workers + 1 + 3) / 4 * 4);
     EXPECT_EQ(counters_at(workers), 16 + table_words(workers));
-    EXPECT_EQ(items_at(workers), 16 + 2 * table_words(workers));
-    EXPECT_EQ(items_at(workers) % 4, 0) << "16 bytes";
+    EXPECT_EQ(first_items_at(workers), 16 + 2 * table_words(workers));
+    EXPECT_EQ(items_at(workers), first_items_at(workers) + 12 * workers);
+    EXPECT_EQ(first_items_at(workers) % 4, 0) << "16 bytes";
   }
 }
 

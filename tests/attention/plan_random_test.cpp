@@ -235,13 +235,26 @@ TEST_P(AttentionPlanOf, HasEachItemAtOneWorkerInTheLinesOrder) {
   });
 }
 
+TEST_P(AttentionPlanOf, HasACopyOfEachWorkersFirstItem) {
+  each([](const Batch& batch, const Planned& plan) {
+    for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
+      if (plan.begin(w) < plan.begin(w + 1)) {
+        ASSERT_EQ(plan.first_item(w), plan.item(plan.begin(w))) << "worker " << w;
+      }
+    }
+  });
+}
+
 TEST_P(AttentionPlanOf, StaysInsideItsBufferAndWhatItSaysIsThere) {
   each([](const Batch& batch, const Planned& plan) {
     ASSERT_LE(plan.summary.words, plan.size() - 8);
     for (std::int64_t i = plan.summary.words; i < plan.size(); ++i)
       ASSERT_EQ(plan.word(i), Planned::kUntouched) << i;
+    const auto is_first_item = [&](std::int64_t i) {  // which not all workers have
+      return i >= plan.first_items() && i < plan.first_items() + 12 * batch.limits.workers;
+    };
     for (std::int64_t i = 0; i < plan.summary.words; ++i)
-      ASSERT_NE(plan.word(i), Planned::kUntouched) << i << " is not written";
+      ASSERT_TRUE(is_first_item(i) || plan.word(i) != Planned::kUntouched) << i << " is not written";
     ASSERT_EQ(plan.word(1), batch.limits.workers);
     ASSERT_EQ(plan.word(2), batch.limits.kv_heads);
     ASSERT_EQ(plan.word(3), batch.window_left);
@@ -249,7 +262,8 @@ TEST_P(AttentionPlanOf, StaysInsideItsBufferAndWhatItSaysIsThere) {
     ASSERT_EQ(plan.word(5), batch.qo.back() - batch.qo.front());
     ASSERT_EQ(plan.word(6), plan.summary.items);
     ASSERT_EQ(plan.word(7), plan.summary.slots);
-    ASSERT_EQ(plan.word(8), 16 + 2 * plan.table() + 12 * plan.summary.items) << "behind the last item";
+    ASSERT_EQ(plan.word(8), plan.first_items() + 12 * (batch.limits.workers + plan.summary.items))
+        << "behind the last item";
   });
 }
 

@@ -94,9 +94,9 @@ TEST_F(AttentionPlan, SizesFollowFromKernelAndLimits) {
   const AttentionPlanner planner(attend(4), limits());
   EXPECT_EQ(planner.workers(), 6);
   EXPECT_EQ(planner.workspace_bytes(), 2u * 6 * 4 * 9 * 4);
-  // Header, two tables of 8, 12 words an item: tiles of 8 rows of 64 * 2, one more a request, and 6 cuts;
-  // requests.
-  EXPECT_EQ(planner.plan_bytes(), 4u * (16 + 2 * 8 + 12 * ((64 * 2 / 8 + 4) * 2 + 6) + 4 * 4));
+  // Header, two tables of 8, 12 words an item: 6 workers' first ones, tiles of 8 rows of 64 * 2, one more a
+  // request, and 6 cuts; requests.
+  EXPECT_EQ(planner.plan_bytes(), 4u * (16 + 2 * 8 + 12 * (6 + (64 * 2 / 8 + 4) * 2 + 6) + 4 * 4));
   EXPECT_LT(AttentionPlanner(attend(8), limits()).plan_bytes(), planner.plan_bytes());
 }
 
@@ -128,7 +128,7 @@ TEST_F(AttentionPlan, PlansWithWhatTheManifestSaysOfTheKernel) {
   // 12 rows are two tiles; the first has tokens 0 to 3, of which the last sees 3 + 40 - 6.
   std::int32_t first_tile_end = 0;
   for (std::size_t i = 0; i < plan.items; ++i) {
-    const std::int32_t* item = words.data() + 16 + 2 * 8 + 12 * i;
+    const std::int32_t* item = words.data() + 16 + 2 * 8 + 12 * (6 + i);
     if (item[0] == 0 && item[1] == 0 && item[2] == 0) first_tile_end = std::max(first_tile_end, item[8]);
   }
   EXPECT_EQ(first_tile_end, 38);

@@ -62,7 +62,8 @@ void block(const Call<float>& call, int worker) {
   const std::int32_t *plan = call.plan, table = (call.workers + 4) / 4 * 4;
   std::int32_t* const counters = call.plan + 16 + table;
   for (std::int32_t i = plan[16 + worker]; i < plan[16 + worker + 1]; ++i) {
-    const std::int32_t* item = plan + 16 + 2 * table + 12 * i;
+    const std::int32_t* const first_items = plan + 16 + 2 * table;
+    const std::int32_t* const item = first_items + 12 * (i == plan[16 + worker] ? worker : call.workers + i);
     const int head = item[1], first_row = item[2], qo_begin = item[3], qo_len = item[4], parts = item[11];
     const int rows = std::min(qo_len * call.group - first_row, tile_rows),
               end = item[8] - (std::getenv("PLAN_WRONG") ? 1 : 0);
