@@ -7,8 +7,12 @@
 // min_units on one side of it moves to the tile's border. So whatever the lengths are, a worker has at most
 // two parts of tiles, a plan at most 2 * workers - 2 of them, and the cost of what a worker has (an item's
 // units + tile_cost) differs from total / workers by at most 2 * (min_units - 1) + tile_cost + 1. A total
-// that would not give each worker min_units + tile_cost is shared among fewer of them (a very short one by
-// short_units instead, see there).
+// that would not give each worker min_units + tile_cost is shared among fewer of them.
+//
+// Where heads are together, h workers behind each other are a team: h is the largest divisor of kv_heads that
+// leaves at most a sixteenth of the workers without a team. The line is then cut for teams: a tile in it
+// stands for those of h heads behind each other, and worker team * h + j has what the team has of the j-th of
+// them. So blocks that run at the same time read the same kv tokens, whose heads are neighbours in memory.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +22,14 @@ namespace kiln::attention {
 
 /// What a kernel's [plan] fixes.
 struct KernelShape {
-  std::int64_t tile_rows = 0;  ///< packed rows of a tile
-  std::int64_t tile_kv = 0;    ///< kv tokens of a unit
-  std::int64_t group = 0;      ///< q heads of a kv head
-  bool causal = false;         ///< row t sees kv tokens up to t + kv_len - qo_len
-  bool window = false;         ///< and, of a request, none before t + kv_len - qo_len - window_left
-  std::int64_t tile_cost = 1;  ///< of an item, whole or part, beside its units: in units
-  std::int64_t min_units = 4;  ///< least units of a part, but for a tile that has fewer
-  /// The same of a short batch, of which min_units would leave two thirds of the workers without a share; up
-  /// to a third of them get one then. At most min_units; 0: that.
-  std::int64_t short_units = 0;
+  std::int64_t tile_rows = 0;   ///< packed rows of a tile
+  std::int64_t tile_kv = 0;     ///< kv tokens of a unit
+  std::int64_t group = 0;       ///< q heads of a kv head
+  bool causal = false;          ///< row t sees kv tokens up to t + kv_len - qo_len
+  bool window = false;          ///< and, of a request, none before t + kv_len - qo_len - window_left
+  std::int64_t tile_cost = 1;   ///< of an item, whole or part, beside its units: in units
+  std::int64_t min_units = 4;   ///< least units of a part, but for a tile that has fewer
+  bool heads_together = false;  ///< workers are teams, as above
 };
 
 /// What no plan of a buffer may pass.
@@ -61,7 +63,7 @@ struct Summary {
   std::int64_t items = 0;    ///< tiles and parts of tiles
   std::int64_t slots = 0;    ///< of the workspace that are used: parts of tiles
   std::int64_t workers = 0;  ///< that have a share
-  std::int64_t cost = 0;     ///< the line's length
+  std::int64_t cost = 0;     ///< of all tiles of all heads
 };
 
 /// Words of a buffer that holds every plan within the limits. Throws Error(invalid_argument) for limits and

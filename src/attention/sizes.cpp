@@ -23,7 +23,6 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
   check("group", shape.group, 1, 65536);
   check("tile_cost", shape.tile_cost, 0, 65536);
   check("min_units", shape.min_units, 1, 65536);
-  check("short_units", shape.short_units, 0, shape.min_units);
   check("max_requests", limits.max_requests, 1, kMost);
   check("kv_heads", limits.kv_heads, 1, 65536);
   check("workers", limits.workers, 1, kMaxWorkers);

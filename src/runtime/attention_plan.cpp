@@ -27,7 +27,7 @@ attention::KernelShape attention_shape(const source::Manifest& manifest,
           .window = value("window") != 0,
           .tile_cost = value("tile_cost"),
           .min_units = value("min_units"),
-          .short_units = value("short_units")};
+          .heads_together = value("heads_together") != 0};
 }
 
 std::int64_t attention_workers(const source::Manifest& manifest, std::span<const std::int64_t> slots) {

@@ -2,8 +2,10 @@
 //
 // Rows are packed: row r of a request and kv head is its token r / GROUP and q head kv_head * GROUP + r % GROUP. A tile is TILE_ROWS of them with
 // the kv tokens that their masks leave. The tiles follow each other by request, kv head, row; workers, which are the blocks of the grid, have
-// equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. A whole tile is written at
-// once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its slots, in their order: runs give the same bits.
+// equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. Where the manifest wants heads
+// together, h workers behind each other are a team, which has a share of a line of h heads a tile: each of them has the team's rows and kv tokens of
+// its own head. A whole tile is written at once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its slots, in
+// their order: runs give the same bits.
 //
 // Words (i32) of the plan; where a kernel finds things depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
 //   [0, 16)       header (AttentionHeader)

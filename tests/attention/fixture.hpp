@@ -70,6 +70,14 @@ inline bool sees(const KernelShape& shape, std::int64_t window_left, const Reque
   return true;
 }
 
+/// Workers of a team.
+inline std::int64_t team_of(const KernelShape& shape, const Limits& limits) {
+  std::int64_t out = 1;
+  for (std::int64_t h = 1; shape.heads_together && h <= limits.kv_heads; ++h)
+    if (limits.kv_heads % h == 0 && 16 * (limits.workers / h * h) >= 15 * limits.workers) out = h;
+  return out;
+}
+
 /// Units of an item, one at least.
 inline std::int64_t units_of(const KernelShape& shape, const PlannedItem& item) {
   const std::int64_t tokens = item.kv_end - item.kv_begin;

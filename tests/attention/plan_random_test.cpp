@@ -55,7 +55,7 @@ class Draw {
                  .window = one_in(2),
                  .tile_cost = (*this)(0, 3),
                  .min_units = (*this)(1, 5)};
-    out.shape.short_units = one_in(2) ? (*this)(1, out.shape.min_units) : 0;
+    out.shape.heads_together = one_in(2);
     const std::int64_t requests = (*this)(1, 12);
     out.decode = one_in(3);
     out.qo = out.decode ? std::vector<std::int32_t>(static_cast<std::size_t>(requests) + 1)
@@ -65,7 +65,7 @@ class Draw {
     if (out.shape.window && !one_in(4)) out.window_left = of({0, 1, 5, 64, 1000});
     out.limits = {.max_requests = requests + (*this)(0, 3),
                   .max_tokens = std::max(1, out.qo.back() - out.qo.front()) + (*this)(0, 20),
-                  .kv_heads = (*this)(1, 3),
+                  .kv_heads = one_in(4) ? of({6, 8}) : (*this)(1, 3),
                   .workers = of({1, 2, 3, 7, 31, 132})};
     return out;
   }
@@ -73,14 +73,6 @@ class Draw {
  private:
   std::mt19937_64 random_;
 };
-
-/// What a part of a line of so much has at least.
-std::int64_t min_units_of(const Batch& batch, std::int64_t total) {
-  const KernelShape& shape = batch.shape;
-  const std::int64_t shares =
-      std::clamp<std::int64_t>(total / (shape.min_units + shape.tile_cost), 1, batch.limits.workers);
-  return shape.short_units > 0 && shares < batch.limits.workers / 3 ? shape.short_units : shape.min_units;
-}
 
 using Tile = std::tuple<std::int32_t, std::int32_t, std::int32_t>;  // request, head, first row
 
@@ -161,8 +153,9 @@ TEST_P(AttentionPlanOf, CoversEachKvTokenOfEachRowOnce) {
 TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
   each([](const Batch& batch, const Planned& plan) {
     const KernelShape& shape = batch.shape;
-    const std::int64_t used = plan.summary.workers;
+    const std::int64_t used = plan.summary.workers, team = team_of(shape, batch.limits);
     ASSERT_LE(used, batch.limits.workers);
+    ASSERT_EQ(used % team, 0) << "whole teams";
     std::int64_t total = 0;
     for (const auto& [tile, items] : tiles_of(plan)) {
       total += shape.tile_cost;
@@ -171,12 +164,12 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
     ASSERT_EQ(total, plan.summary.cost);
     if (total == 0) return;
     ASSERT_GE(used, 1);
-    const std::int64_t min_units = min_units_of(batch, total);
-    const std::int64_t most = min_units == shape.min_units ? batch.limits.workers : batch.limits.workers / 3;
-    ASSERT_TRUE(used == 1 || total / used >= min_units + shape.tile_cost);
-    ASSERT_TRUE(used == most || total / (used + 1) < min_units + shape.tile_cost || shape.short_units > 0)
-        << "too few workers";
-    const std::int64_t off = 2 * (min_units - 1) + shape.tile_cost + 1;
+    const auto enough_for = [&](std::int64_t workers) {
+      return total / workers >= shape.min_units + shape.tile_cost;
+    };
+    ASSERT_TRUE(used == team || enough_for(used));
+    ASSERT_TRUE(used == batch.limits.workers / team * team || !enough_for(used + team)) << "too few workers";
+    const std::int64_t off = 2 * (shape.min_units - 1) + shape.tile_cost + 1;
     for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
       std::int64_t cost = 0;
       for (const PlannedItem& item : plan.items_of(w)) cost += units_of(shape, item) + shape.tile_cost;
@@ -200,7 +193,7 @@ TEST_P(AttentionPlanOf, PartsHaveSlotsOfTheirOwnAndAreTheEndsOfShares) {
         ASSERT_EQ(items[i].first_slot, items.size() == 1 ? -1 : items[0].first_slot);
         ASSERT_TRUE(i == 0 || items[i].kv_begin == items[i - 1].kv_end);
         if (items.size() == 1) continue;
-        ASSERT_GE(units_of(batch.shape, items[i]), min_units_of(batch, plan.summary.cost)) << "a sliver";
+        ASSERT_GE(units_of(batch.shape, items[i]), batch.shape.min_units) << "a sliver";
         ASSERT_LT(items[i].kv_begin, items[i].kv_end) << "a part without kv";
         ASSERT_TRUE(slots.insert(items[i].first_slot + items[i].part).second) << "a slot twice";
       }
@@ -225,12 +218,17 @@ TEST_P(AttentionPlanOf, HasEachItemAtOneWorkerInTheLinesOrder) {
     ASSERT_EQ(plan.begin(0), 0);
     for (std::int64_t w = 0; w < batch.limits.workers; ++w) ASSERT_LE(plan.begin(w), plan.begin(w + 1));
     ASSERT_EQ(plan.begin(batch.limits.workers), plan.summary.items);
-    const auto items = plan.items();
-    for (std::size_t i = 1; i < items.size(); ++i) {
-      const auto place = [](const PlannedItem& a) {
-        return std::tuple(a.request, a.kv_head, a.first_row, a.kv_begin);
-      };
-      ASSERT_LT(place(items[i - 1]), place(items[i]));
+    const std::int64_t team = team_of(batch.shape, batch.limits);
+    for (std::int64_t j = 0; j < team; ++j) {
+      std::tuple before(-1, 0, 0, 0);
+      for (std::int64_t w = j; w < batch.limits.workers; w += team) {
+        for (const PlannedItem& item : plan.items_of(w)) {
+          const std::tuple place(item.request, item.kv_head, item.first_row, item.kv_begin);
+          ASSERT_LT(before, place) << "worker " << w;
+          ASSERT_EQ(item.kv_head % team, j) << "worker " << w;
+          before = place;
+        }
+      }
     }
   });
 }

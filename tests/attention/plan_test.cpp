@@ -86,21 +86,6 @@ TEST(AttentionPlan, ShortBatchesUseFewerWorkers) {
   EXPECT_EQ(plan.begin(100), 2);
 }
 
-TEST(AttentionPlan, VeryShortBatchesUseAThirdOfTheWorkersWithSmallerParts) {
-  const KernelShape shape{
-      .tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 1, .min_units = 4, .short_units = 1};
-  const Limits limits{.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 12};
-  const auto workers = [&](std::int32_t units) {
-    const Indptr kv{0, 64 * units};
-    return Planned(shape, limits, {.requests = 1, .kv_indptr = kv.data()}).summary.workers;
-  };
-  EXPECT_EQ(workers(3), 2);   // 4 of the line, of 1 + 1 at least
-  EXPECT_EQ(workers(7), 4);   // not more than a third
-  EXPECT_EQ(workers(14), 4);  // 15 are three shares of 4 + 1
-  EXPECT_EQ(workers(19), 4);  // of which there are four, a third, from here on
-  EXPECT_EQ(workers(59), 12);
-}
-
 TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
   const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_units = 3};
   // Two tiles of 10 and 14: half of the line is 12, two units into the second tile.

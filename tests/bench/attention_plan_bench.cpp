@@ -86,21 +86,21 @@ void run(const Case& one) {
 int main() {
   // As the manifests of attn_decode_paged and attn_prefill have it for heads of 128 elements on an H200.
   const KernelShape decode{.tile_rows = 4,
-                           .tile_kv = 64,
+                           .tile_kv = 128,
                            .group = 4,
                            .causal = true,
                            .window = true,
                            .tile_cost = 1,
-                           .min_units = 2,
-                           .short_units = 1};
+                           .min_units = 1,
+                           .heads_together = true};
   const KernelShape prefill{
       .tile_rows = 128, .tile_kv = 64, .group = 4, .causal = true, .tile_cost = 2, .min_units = 4};
   const auto one_token = [](Batch& b, std::mt19937& r) { add(b, 1, draw(r, 1, 8192)); };
   std::printf("%-58s %7s %6s %8s %8s %8s %6s\n", "", "items", "slots", "KiB", "plan us", "copy us", "ratio");
-  run({"decode, 256 requests, kv 1..8k, 8 kv heads", decode, 8, 3 * kSms, -1, one_token});
-  run({"decode, 256 requests, kv 1..8k, 1 kv head", decode, 1, 3 * kSms, -1, one_token});
-  run({"decode, 256 requests, kv 1..8k, 8 kv heads, window 1k", decode, 8, 3 * kSms, 1024, one_token});
-  run({"decode, 1 request, kv 1..8k, 8 kv heads", decode, 8, 3 * kSms, -1, one_token, 1});
+  run({"decode, 256 requests, kv 1..8k, 8 kv heads", decode, 8, kSms, -1, one_token});
+  run({"decode, 256 requests, kv 1..8k, 1 kv head", decode, 1, kSms, -1, one_token});
+  run({"decode, 256 requests, kv 1..8k, 8 kv heads, window 1k", decode, 8, kSms, 1024, one_token});
+  run({"decode, 1 request, kv 1..8k, 8 kv heads", decode, 8, kSms, -1, one_token, 1});
   run({"prefill, causal, 256 requests of 1..127 tokens, 8 kv heads", prefill, 8, 2 * kSms, -1,
        [](Batch& b, std::mt19937& r) {
          const std::int32_t tokens = draw(r, 1, 127);

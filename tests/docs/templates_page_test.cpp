@@ -206,8 +206,8 @@ block = ["32"]
   EXPECT_NE(
       page.find("- Host plan, kind attention: made before the launch into `plan`, partial results in "
                 "`partial`, shared among `workers` blocks; `tile_rows` = `N`, `tile_kv` = `64`, `group` = "
-                "`1`, `causal` = `0`, `window` = `0`, `tile_cost` = `1`, `min_units` = `4`, `short_units` = "
-                "`0`.\n"),
+                "`1`, `causal` = `0`, `window` = `0`, `tile_cost` = `1`, `min_units` = `4`, "
+                "`heads_together` = `0`.\n"),
       std::string::npos)
       << page;
   const std::string text = kiln({"templates", "planned"}).out;
