@@ -47,7 +47,7 @@ class Arguments {
 
  private:
   bool array(PyObject* object, const Adapter& adapter, std::size_t i) noexcept;
-  bool from_torch(PyObject* object, const Adapter& adapter, std::size_t i) noexcept;
+  bool by_library(PyObject* object, const Adapter& adapter, std::size_t i) noexcept;
   bool from_methods(PyObject* object, std::size_t i) noexcept;
   bool borrowed(PyObject* object, const dlpack::Tensor& tensor, std::size_t i) noexcept;
   bool from_cupy(PyObject* object, std::size_t i) noexcept;

@@ -11,12 +11,8 @@ namespace kiln::python {
 
 PyTypeObject* kernel_type = nullptr;
 
-PyObject* launch(KernelObject* self, PyObject* const* arguments, std::size_t count,
-                 PyObject* stream) noexcept {
-  if (self->holder->closed()) return Holder::Call::set_closed(), nullptr;
-  Arguments taken;
-  if (!taken.take(arguments, count)) return nullptr;
-  return launch(self, taken, stream);
+namespace {
+PyObject* stream_name = nullptr;  // "stream" as programs have it: interned
 }
 
 PyObject* launch(KernelObject* self, Arguments& arguments, PyObject* stream) noexcept {
@@ -41,7 +37,7 @@ bool only_stream(PyObject* names, PyObject* const* values, PyObject** stream) no
   const Py_ssize_t count = names ? PyTuple_Size(names) : 0;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const name = PyTuple_GetItem(names, i);
-    if (PyUnicode_CompareWithASCIIString(name, "stream") != 0) {
+    if (name != stream_name && PyUnicode_CompareWithASCIIString(name, "stream") != 0) {
       PyErr_Format(PyExc_TypeError,
                    "a kernel's arguments are positional, in the manifest's order; %R is not one, only "
                    "stream= may be named",
@@ -61,7 +57,10 @@ PyObject* called(PyObject* self, PyObject* const* arguments, std::size_t flagged
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
   PyObject* stream = nullptr;
   if (names && !only_stream(names, arguments + count, &stream)) return nullptr;
-  return launch(of(self), arguments, count, stream);
+  if (of(self)->holder->closed()) return Holder::Call::set_closed(), nullptr;
+  Arguments taken;
+  if (!taken.take(arguments, count)) return nullptr;
+  return launch(of(self), taken, stream);
 }
 
 void deallocate(PyObject* self) {
@@ -172,7 +171,8 @@ nb::object make_kernel(const kiln_kernel* kernel, std::shared_ptr<Holder> holder
 
 void add_kernel_types(nb::module_& module) {
   kernel_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&specification));
-  if (!kernel_type) throw nb::python_error();
+  stream_name = PyUnicode_InternFromString("stream");
+  if (!kernel_type || !stream_name) throw nb::python_error();
   module.attr("Kernel") = nb::borrow(reinterpret_cast<PyObject*>(kernel_type));
   add_launcher_type(module);
 }

@@ -3,13 +3,13 @@
     python python/tests/gpu_launch.py             # every row
     python python/tests/gpu_launch.py kiln Triton # those whose name has one of the words
 
-Every row launches a kernel that takes three pointers, three integers and a float: batches of 256 calls on one stream, the wait between batches
-not timed, median and least of 100 batches, each beside a batch of cuLaunchKernel in a loop in C. A peer that is not installed, or whose interface is
-not the expected one, is left out aloud.
+Every row launches a kernel that takes three pointers, three integers and a float. Its call is written out in a loop, as in a program: batches of 256
+calls on one stream, the wait between batches not timed, each beside a batch of cuLaunchKernel in a loop in C. The whole table is measured
+REPETITIONS times over, BATCHES batches a row each time. A peer that is not installed, or whose interface is not the expected one, is left out aloud.
 """
 
-import contextlib
 import ctypes
+import functools
 import pathlib
 import shutil
 import statistics
@@ -24,7 +24,7 @@ import kiln
 import kiln.torch
 from kiln.torch import _registry
 
-BATCH, BATCHES, ROWS, WIDTH = 256, 100, 8, 4096
+BATCH, BATCHES, REPETITIONS, ROWS, WIDTH = 256, 24, 5, 8, 4096
 SOURCE = 'extern "C" __global__ void nothing(void* out, const void* x, const void* w, int rows, long long sx, long long so, float eps) {}'
 MANIFEST = """format = 1
 [template]
@@ -46,7 +46,7 @@ w, out = torch.randn(WIDTH, device="cuda"), torch.empty_like(x)
 service = kiln.Service()
 kiln.torch.use_service(service)
 service.add_template(MANIFEST, "template <int N> " + SOURCE.replace('extern "C" ', ""))
-numbers = (ROWS, WIDTH, WIDTH, 1e-6)
+tensors, arguments = {"out": out, "x": x, "w": w}, f"out, x, w, {ROWS}, {WIDTH}, {WIDTH}, 1e-6"
 
 
 LOOP = """typedef int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**);
@@ -59,68 +59,71 @@ int loop(launch call, void* function, void* stream, void** arguments, int count)
 }"""
 
 
-def raw_launches():
-    """All of a batch in one call: the driver's own cost."""
+def c_library(text, load=ctypes.CDLL):
     with tempfile.TemporaryDirectory() as directory:
         source, library = pathlib.Path(directory, "loop.c"), pathlib.Path(directory, "loop.so")
-        source.write_text(LOOP)
+        source.write_text(text)
         subprocess.run([shutil.which("cc") or "gcc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
-        loop = ctypes.CDLL(str(library)).loop
-    kernel = service.open("nothing").get(0)
+        return load(str(library))
+
+
+def raw_launches():
+    """All of a batch in one call: the driver's own cost."""
+    loop, kernel = c_library(LOOP).loop, service.open("nothing").get(0)
     values = [ctypes.c_void_p(t.data_ptr()) for t in (out, x, w)]
     values += [ctypes.c_int(ROWS), ctypes.c_longlong(WIDTH), ctypes.c_longlong(WIDTH), ctypes.c_float(1e-6)]
-    arguments = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
+    parameters = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
     entry = ctypes.cast(ctypes.CDLL("libcuda.so.1").cuLaunchKernel, ctypes.c_void_p)
     function, stream = ctypes.c_void_p(kernel.function), ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
 
-    def batch():
-        assert loop(entry, function, stream, arguments, BATCH) == 0, values
+    def batch(count):
+        assert loop(entry, function, stream, parameters, count) == 0, values
 
-    batch.calls = BATCH
     return batch
 
 
+def hot(call, /, **names):
+    """batch(count) of calls written out in a loop; what a call names are the loop's locals."""
+    space = {}
+    exec(f"def batch(count, {', '.join(names)}):\n    for _ in range(count):\n        {call}", space)
+    return functools.partial(space["batch"], **names)
+
+
+def nothing_at_all():
+    return hot("pass")
+
+
 def plain_nothing():
-    kernel = service.open("nothing").get(0)
-    return lambda: kernel(out, x, w, *numbers)
+    return hot(f"kernel({arguments})", kernel=service.open("nothing").get(0), **tensors)
 
 
 def plain_nothing_given_stream():
-    kernel, stream = service.open("nothing").get(0), torch.cuda.current_stream().cuda_stream
-    return lambda: kernel(out, x, w, *numbers, stream=stream)
+    return hot(f"kernel({arguments}, stream=stream)", kernel=service.open("nothing").get(0), stream=torch.cuda.current_stream().cuda_stream, **tensors)
 
 
 def plain_addresses():
-    kernel, stream = service.open("nothing").get(0), torch.cuda.current_stream().cuda_stream
-    pointers = [kiln.DevicePtr(t.data_ptr()) for t in (out, x, w)]
-    return lambda: kernel(*pointers, *numbers, stream=stream)
+    pointers = {name: kiln.DevicePtr(t.data_ptr()) for name, t in tensors.items()}
+    return hot(f"kernel({arguments}, stream=stream)", kernel=service.open("nothing").get(0), stream=torch.cuda.current_stream().cuda_stream, **pointers)
 
 
 def plain_rms_norm():
-    kernel = service.open("rms_norm").get("f32", WIDTH)
-    return lambda: kernel(out, x, w, *numbers)
+    return hot(f"kernel({arguments})", kernel=service.open("rms_norm").get("f32", WIDTH), **tensors)
 
 
 def operator_overload():
-    operator = kiln.torch.rms_norm
-    return lambda: operator(x, w)
+    return hot("operator(x, w)", operator=kiln.torch.rms_norm, x=x, w=w)
 
 
 def operator_in_inference():
-    operator = kiln.torch.rms_norm
-    inference = torch.inference_mode()  # for the process: engines run so
-    inference.__enter__()
-    contexts.callback(inference.__exit__, None, None, None)
-    return lambda: operator(x, w)
+    return torch.inference_mode()(operator_overload())  # entered once a batch: engines run so
 
 
 def operator_packet():
-    return lambda: torch.ops.kiln.rms_norm(x, w)
+    return hot("torch.ops.kiln.rms_norm(x, w)", torch=torch, x=x, w=w)
 
 
 def operator_mutating():
-    operator, residual = kiln.torch.fused_add_rms_norm, torch.randn_like(x)
-    return lambda: operator(x, residual, w)
+    return hot("operator(x, residual, w)", operator=kiln.torch.fused_add_rms_norm, x=x, residual=torch.randn_like(x), w=w)
 
 
 _body = _registry._operators["kiln::rms_norm"].real
@@ -131,7 +134,7 @@ def same_body(x: torch.Tensor, w: torch.Tensor, eps: float) -> torch.Tensor:
 
 
 def body_alone():
-    return lambda: _body(x, w, 1e-6)
+    return hot("body(x, w, 1e-6)", body=_body, x=x, w=w)
 
 
 def vllm_way():
@@ -140,26 +143,26 @@ def vllm_way():
     library.define("norm(Tensor x, Tensor w, float eps) -> Tensor")
     library.impl("norm", same_body, "CUDA")
     vllm_way.keep = library
-    return lambda: torch.ops.kiln_bench.norm(x, w, 1e-6)
+    return hot("torch.ops.kiln_bench.norm(x, w, 1e-6)", torch=torch, x=x, w=w)
 
 
 def custom_op():
     operator = torch.library.custom_op("kiln_bench::norm_custom", same_body, mutates_args=())
-    return lambda: operator(x, w, 1e-6)
+    return hot("operator(x, w, 1e-6)", operator=operator, x=x, w=w)
 
 
 def allocation():
-    return lambda: torch.empty_like(x)
+    return hot("empty_like(x)", empty_like=torch.empty_like, x=x)
 
 
 def compiled_torch():
     call = torch.compile(lambda x, w: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * w, fullgraph=True)
-    return lambda: call(x, w)
+    return hot("call(x, w)", call=call, x=x, w=w)
 
 
 def compiled_operator():
     call = torch.compile(lambda x, w: torch.ops.kiln.rms_norm(x, w), fullgraph=True)
-    return lambda: call(x, w)
+    return hot("call(x, w)", call=call, x=x, w=w)
 
 
 def cuda_core():
@@ -171,9 +174,9 @@ def cuda_core():
     device.set_current()
     kernel = Program(SOURCE, code_type="c++", options=ProgramOptions(arch=f"sm_{device.arch}")).compile("cubin").get_kernel("nothing")
     stream, config = device.create_stream(), LaunchConfig(grid=1, block=128)
-    arguments = [t.data_ptr() for t in (out, x, w)]
-    arguments += [ctypes.c_int(ROWS), ctypes.c_longlong(WIDTH), ctypes.c_longlong(WIDTH), ctypes.c_float(1e-6)]
-    return lambda: launch(stream, config, kernel, *arguments)
+    values = {name: t.data_ptr() for name, t in tensors.items()}
+    values |= {"rows": ctypes.c_int(ROWS), "sx": ctypes.c_longlong(WIDTH), "so": ctypes.c_longlong(WIDTH), "eps": ctypes.c_float(1e-6)}
+    return hot("launch(stream, config, kernel, out, x, w, rows, sx, so, eps)", launch=launch, stream=stream, config=config, kernel=kernel, **values)
 
 
 def cupy():
@@ -181,15 +184,15 @@ def cupy():
 
     kernel = cp.RawKernel(SOURCE, "nothing", backend="nvrtc")
     a = cp.zeros(16)
-    arguments = (a, a, a, cp.int32(ROWS), cp.int64(WIDTH), cp.int64(WIDTH), cp.float32(1e-6))
-    return lambda: kernel((1,), (128,), arguments)
+    prepared = (a, a, a, cp.int32(ROWS), cp.int64(WIDTH), cp.int64(WIDTH), cp.float32(1e-6))
+    return hot("kernel((1,), (128,), prepared)", kernel=kernel, prepared=prepared)
 
 
 def kiln_with_cupy():
     import cupy as cp
 
-    kernel, a = service.open("nothing").get(0), cp.zeros(16)
-    return lambda: kernel(a, a, a, *numbers)
+    a = cp.zeros(16)
+    return hot(f"kernel({arguments})", kernel=service.open("nothing").get(0), out=a, x=a, w=a)
 
 
 def triton():
@@ -199,11 +202,11 @@ def triton():
     def nothing(out, x, w, rows, sx, so, eps):
         pass
 
-    return lambda: nothing[(1,)](out, x, w, *numbers, num_warps=4)
+    return hot(f"nothing[(1,)]({arguments}, num_warps=4)", nothing=nothing, **tensors)
 
 
-contexts = contextlib.ExitStack()  # of one row
 ROWS_OF_TABLE = [
+    ("the loop alone", nothing_at_all),
     ("kiln, plain call", plain_nothing), ("kiln, stream= given", plain_nothing_given_stream), ("kiln, DevicePtr and stream=", plain_addresses),
     ("kiln, plain call of rms_norm", plain_rms_norm), ("kiln, CuPy arrays", kiln_with_cupy), ("cuda.core", cuda_core), ("CuPy RawKernel", cupy),
     ("Triton", triton), ("torch.empty_like, for scale", allocation), ("operator's body alone", body_alone),
@@ -214,37 +217,47 @@ ROWS_OF_TABLE = [
 ]
 
 
-def measure(call, raw):
-    """Microseconds of a call: (median, least, median of raw launches). A batch of raw launches comes before each of the call's: machines have moods."""
-    def batch(of):
-        calls = getattr(of, "calls", 1)  # that one call makes
+def measure(batch, raw):
+    """Microseconds of a call, and of the raw launches between: medians."""
+    def once(of):
         start = time.perf_counter_ns()
-        for _ in range(BATCH // calls):
-            of()
+        of(BATCH)
         took = (time.perf_counter_ns() - start) / BATCH / 1e3
         torch.cuda.synchronize()
         return took
 
-    batch(raw), batch(call)
-    times = [(batch(raw), batch(call)) for _ in range(BATCHES)]
-    ours = [t for _, t in times]
-    return statistics.median(ours), min(ours), statistics.median(t for t, _ in times)
+    once(raw), once(batch)
+    times = [(once(raw), once(batch)) for _ in range(BATCHES)]
+    return statistics.median(t for _, t in times), statistics.median(t for t, _ in times)
+
+
+def table(rows):
+    """Measures rows of (name, batch) and prints them."""
+    raw = raw_launches()
+    measured = {name: [] for name, _ in rows}
+    for _ in range(REPETITIONS):
+        for name, batch in rows:
+            measured[name].append(measure(batch, raw))
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {sys.version.split()[0]}; us per call, {REPETITIONS} repetitions of "
+          f"{BATCHES} x {BATCH} calls: median of their medians, least, greatest; raw launches between the calls; the difference: median, least, greatest")
+    for name, times in measured.items():
+        calls, beside, over = [t for t, _ in times], [r for _, r in times], [t - r for t, r in times]
+        print(f"{name:42s} {statistics.median(calls):7.2f} {min(calls):6.2f} {max(calls):6.2f} {statistics.median(beside):7.2f} "
+              f"{statistics.median(over):8.2f} {min(over):6.2f} {max(over):6.2f}", flush=True)
 
 
 def main(words):
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, Python {sys.version.split()[0]}; us per call: median, least, median of raw "
-          "launches between the calls, the difference")
-    raw = raw_launches()
+    rows = []
     for name, make in ROWS_OF_TABLE:
         if words and not any(word in name for word in words):
             continue
         try:
-            with contexts:
-                median, least, beside = measure(make(), raw)
+            rows.append((name, make()))
+            rows[-1][1](1)
         except Exception as error:  # a peer's interface
             print(f"{name:42s} left out: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-            continue
-        print(f"{name:42s} {median:8.2f} {least:8.2f} {beside:8.2f} {median - beside:8.2f}", flush=True)
+            rows = [row for row in rows if row[0] != name]
+    table(rows)
 
 
 if __name__ == "__main__":

@@ -246,17 +246,18 @@ def attn_merge(v, s):
 # ---- attention
 
 
-def attend(q, k, v, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, slopes=None, seen=None, slopes_from_first=False):
-    """(o, lse to base 2) of one request: q [qo_len, heads, D], k and v [kv_len, kv_heads, ...]; q's last token stands at k's last. Slopes count so,
-    too, or from the first tokens of both (attn_prefill's way)."""
+def attend(q, k, v, causal=True, sm_scale=0.0, soft_cap=0.0, window_left=-1, slopes=None, seen=None):
+    """(o, lse to base 2) of one request: q [qo_len, heads, D], k and v [kv_len, kv_heads, ...]; q's last token stands at k's last. Slopes count from
+    the first tokens of both."""
     q, k, v = (x.double() for x in (q, k, v))
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     x = torch.einsum("ihd,jhd->hij", q, k) * (sm_scale or q.shape[2] ** -0.5)
     j = torch.arange(k.shape[0], device=q.device)
-    own = torch.arange(q.shape[0], device=q.device).unsqueeze(1) + (k.shape[0] - q.shape[0])
+    i = torch.arange(q.shape[0], device=q.device).unsqueeze(1)
+    own = i + (k.shape[0] - q.shape[0])
     if slopes is not None:
-        x = x + slopes.double().view(-1, 1, 1) * (j - own + (k.shape[0] - q.shape[0] if slopes_from_first else 0))
+        x = x + slopes.double().view(-1, 1, 1) * (j - i)
     if soft_cap > 0:
         x = soft_cap * torch.tanh(x / soft_cap)
     hidden = ~seen if seen is not None else (j > own) if causal else torch.zeros_like(j > own)
@@ -294,5 +295,5 @@ def attn_prefill(q, k, v, plan, workers, workspace, causal=True, sm_scale=0.0, s
         if mask is not None:
             bits = (mask[int(mask_indptr[i]):].unsqueeze(1) >> torch.arange(8, device=mask.device)) & 1
             seen = bits.flatten()[:rows * columns].view(rows, columns).bool()
-        parts.append(attend(q[a:a + rows], k[b:b + columns], v[b:b + columns], causal, sm_scale, soft_cap, window_left, alibi_slopes, seen, True))
+        parts.append(attend(q[a:a + rows], k[b:b + columns], v[b:b + columns], causal, sm_scale, soft_cap, window_left, alibi_slopes, seen))
     return _joined(parts)

@@ -39,6 +39,15 @@ def test_none_and_device_pointers_are_pointers_and_bare_integers_are_not(kernel,
         kernel(0x5000, DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
 
 
+def test_addresses_are_of_64_bits(kernel, driver):
+    places = (0x7FFF_1234_5678_9A00, 1 << 63, (1 << 64) - 0x1000)
+    kernel(*map(kiln.DevicePtr, places), 1, 64, 64, 1e-6)
+    assert pointers(driver) == list(places)
+    for address in (-1, -(1 << 70), 1 << 64):
+        with pytest.raises(OverflowError):
+            kernel(kiln.DevicePtr(address), DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
+
+
 def test_no_rows_launch_nothing(kernel, driver):
     before = driver.launches()
     kernel(DeviceArray(), DeviceArray(), DeviceArray(), 0, 64, 64, 1e-6)
@@ -98,6 +107,8 @@ def test_a_given_stream_is_taken(kernel, driver):
     for given in (stream, Torch(), CuPy(), Core()):
         kernel(*arrays, 1, 64, 64, 1e-6, stream=given)
         assert driver.launch()[0].stream == stream
+    kernel(*arrays, 1, 64, 64, 1e-6, **{"".join(("str", "eam")): stream})  # a name of its own, which is not the interned one
+    assert driver.launch()[0].stream == stream
     kernel(*arrays, 1, 64, 64, 1e-6, stream=None)
     assert driver.launch()[0].stream is None
     with pytest.raises(kiln.Error, match="stream is a str"):

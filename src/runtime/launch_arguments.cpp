@@ -100,7 +100,7 @@ struct LoadedKernel::CheckedTypes {
   bool is(const kiln_arg_type* other, std::size_t count) const noexcept {
     if (count != types.size()) return false;
     for (std::size_t i = 0; i < count; ++i)
-      if (types[i].kind != other[i].kind || types[i].size != other[i].size) return false;
+      if (std::bit_cast<std::uint64_t>(types[i]) != std::bit_cast<std::uint64_t>(other[i])) return false;
     return true;
   }
 };
@@ -194,6 +194,11 @@ void LoadedKernel::fail_to_fit(std::size_t i, kiln_arg_type type, std::int64_t v
            " does not fit " + (extra ? "i64" : arguments[i].type.to_string(manifest().parameters)));
 }
 
+void LoadedKernel::fail_to_fit(std::size_t i, double value) const {
+  fail(Errc::invalid_argument,
+       "argument '" + manifest().arguments[i].name + "' = " + std::to_string(value) + " does not fit f32");
+}
+
 /// Throws when it does not fit `kind`, the declared type of argument or run-time value `i`.
 inline std::int64_t LoadedKernel::integer_of(std::size_t i, Kind kind, kiln_arg_type type,
                                              const void* data) const {
@@ -214,10 +219,8 @@ inline void LoadedKernel::convert(std::size_t i, kiln_arg_type type, const void*
   } else if (kind == Kind::f32) {
     double wide;
     std::memcpy(&wide, data, sizeof wide);
-    if (std::isfinite(wide) && std::fabs(wide) > std::numeric_limits<float>::max()) [[unlikely]] {
-      fail(Errc::invalid_argument,
-           "argument '" + manifest().arguments[i].name + "' = " + std::to_string(wide) + " does not fit f32");
-    }
+    if (std::isfinite(wide) && std::fabs(wide) > std::numeric_limits<float>::max()) [[unlikely]]
+      fail_to_fit(i, wide);
     const auto value = static_cast<float>(wide);
     std::memcpy(&out.storage[i], &value, sizeof value);
   } else {

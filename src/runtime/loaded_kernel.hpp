@@ -88,6 +88,7 @@ class LoadedKernel {
   std::int64_t integer_of(std::size_t index, source::ArgumentType::Kind kind, kiln_arg_type type,
                           const void* data) const;
   [[noreturn]] void fail_to_fit(std::size_t index, kiln_arg_type type, std::int64_t value) const;
+  [[noreturn]] void fail_to_fit(std::size_t index, double value) const;
   void compute_omitted(std::size_t given, PreparedLaunch& out) const;
   void check_values(const PreparedLaunch& out) const;
   void check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
