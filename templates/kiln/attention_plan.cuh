@@ -97,15 +97,17 @@ struct AttentionPlan {
   // them. All threads call it; two barriers. `last`: one word of shared memory, used for nothing else.
   __device__ __forceinline__ bool arrive(const AttentionItem& item, i32* last) const {
     __syncthreads();
-    if (threadIdx.x + threadIdx.y + threadIdx.z == 0) {
-      i32* const counter = words + HEADER + table() + item.first_slot / 2;
-      i32 before;  // releases what all threads of the block have stored, acquires what the other blocks have
-      asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
-      *last = before == item.parts - 1;
-      if (*last) *counter = 0;  // nobody else of this launch comes: for the next one
-    }
+    if (threadIdx.x + threadIdx.y + threadIdx.z == 0) *last = count(item);
     __syncthreads();
     return *last != 0;
+  }
+  // The same for a part that a warp alone has written. All lanes call it.
+  __device__ __forceinline__ bool arrive_warp(const AttentionItem& item) const {
+    __syncwarp();
+    int last = 0;
+    if (threadIdx.x % 32 == 0) last = count(item);
+    __syncwarp();  // what lane 0 has acquired is then there for all: the shuffle orders no memory
+    return __shfl_sync(0xffffffffu, last, 0) != 0;
   }
 
  private:
@@ -114,6 +116,15 @@ struct AttentionPlan {
     const Vec<i32, ITEM> v = load<ITEM>(first);
     const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
     return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
+  }
+  // One more part has been written: was it the last one?
+  __device__ __forceinline__ bool count(const AttentionItem& item) const {
+    i32* const counter = words + HEADER + table() + item.first_slot / 2;
+    i32 before;  // releases what all threads of the block have stored, acquires what the other blocks have
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    if (before != item.parts - 1) return false;
+    *counter = 0;  // nobody else of this launch comes: for the next one
+    return true;
   }
 };
 

@@ -3,91 +3,96 @@
 #include "kiln/attention_plan.cuh"
 #include "kiln/attention_state.cuh"
 #include "kiln/decode_rows.cuh"
+#include "kiln/mbarrier.cuh"
 #include "kiln/shared.cuh"
 
 namespace kiln {
 
-// What the warps of a block have seen of an item, joined in shared memory: outputs are divided by the sums,
-// lse is base 2.
-template <int DV, int GROUP, int WARPS>
+// What the warps of a block have seen of an item, joined in shared memory. The warps go on to the next items while one
+// of them joins; the nth item has the place that the one BUFFERS before it had.
+template <int DV, int GROUP, int WARPS, int BUFFERS>
 struct DecodeJoin {
+  static_assert(BUFFERS == 1 || BUFFERS == 2, "who joins is at most an item behind");
   static constexpr int COLUMNS = static_cast<int>(ceil_div(GROUP, 8)) * 8,
-                       STRIDE = DV + 4;            // the 4: columns 8 banks apart
-  static constexpr int SUMS = GROUP <= 4 ? 2 : 1;  // more cost a block of the SM
-  f32 shift[WARPS][COLUMNS], sum[WARPS][COLUMNS];  // shift: base 2
-  alignas(16) f32 output[SUMS][GROUP][STRIDE];     // of every SUMS-th warp
+                       STRIDE = DV + 4;  // the 4: columns 8 banks apart
+  struct Place {
+    Barrier all, joined;                             // a phase for each item: all warps have put theirs; that is joined
+    f32 shift[WARPS][COLUMNS], sum[WARPS][COLUMNS];  // shift: base 2
+    alignas(16) f32 output[WARPS][GROUP][STRIDE];
+  };
+  Place places[BUFFERS];
 
-  __device__ __forceinline__ f32 largest(int column) const {
-    f32 out = shift[0][column];
-#pragma unroll
-    for (int w = 1; w < WARPS; ++w) out = fmaxf(out, shift[w][column]);
-    return out;
-  }
-  __device__ __forceinline__ f32 total(int column, f32 largest) const {
-    f32 out = 0.0f;
-#pragma unroll
-    for (int w = 0; w < WARPS; ++w) out += sum[w][column] * exp2_approx(shift[w][column] - finite_shift(largest));
-    return out;
-  }
-  __device__ __forceinline__ f32 lse(int column) const {
-    const f32 l = largest(column);
-    return finite_shift(l) + log2_approx(total(column, l));
+  // By one thread; a barrier of the block behind it. All lanes arrive, each with what it has written: one for a warp would do, but racecheck does not
+  // see through __syncwarp() in front of it.
+  __device__ __forceinline__ void init() {
+    for (Place& place : places) place.all.init(32 * WARPS), place.joined.init(32);
   }
 
-  // Eight elements of the joined output.
-  __device__ __forceinline__ void mean(int column, int element, f32 (&v)[8]) const {
-    widen(load_shared<8>(&output[0][column][element]), v);
-    if constexpr (SUMS == 2) {
-      f32 other[8];
-      widen(load_shared<8>(&output[1][column][element]), other);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) v[i] += other[i];
-    }
-  }
+  // All warps have put what they have seen of the nth item.
+  __device__ __forceinline__ void wait(i32 nth) { places[nth % BUFFERS].all.wait(nth / BUFFERS & 1); }
+  // The nth item's place is free. By the warp that has joined it.
+  __device__ __forceinline__ void release(i32 nth) { places[nth % BUFFERS].joined.arrive(); }
 
-  // By all warps: barriers in front of the result and behind it are within. The warps of a sum add one after
-  // the other, so that it has one order.
+  // What a warp has seen of the block's nth item, by all of its lanes.
   template <typename Rows, typename Tile>
-  __device__ __forceinline__ void join(Rows& rows, Tile, f32 v_scale, int warp, int lane) {
+  __device__ __forceinline__ void put(Rows& rows, Tile, i32 nth, int warp, int lane) {
+    Place& to = places[nth % BUFFERS];
+    if (nth >= BUFFERS) to.joined.wait(nth / BUFFERS - 1 & 1);
 #pragma unroll
     for (int n = 0; n < Rows::N; ++n) {
 #pragma unroll
       for (int p = 0; p < 2; ++p) {
         const f32 own = warp_sum_of_rows(rows.softmax[n][p].sum);
         const int column = 8 * n + 2 * lane + p;
-        if (lane < 4) shift[warp][column] = rows.softmax[n][p].shift, sum[warp][column] = own;
+        if (lane < 4) to.shift[warp][column] = rows.softmax[n][p].shift, to.sum[warp][column] = own;
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int column = 8 * n + lane % 4 * 2 + i % 2;
+        if (column >= GROUP) continue;
+#pragma unroll
+        for (int m = 0; m < DV / 16; ++m) to.output[warp][column][Tile::value_element(m, lane / 4 + i / 2 * 8)] = rows.output[m][n][i];
       }
     }
-    __syncthreads();
-#pragma unroll
-    for (int n = 0; n < Rows::N; ++n) {
-#pragma unroll
-      for (int p = 0; p < 2; ++p) {
-        const int column = 8 * n + lane % 4 * 2 + p;
-        const f32 l = largest(column), all = total(column, l);
-        rows.rescale(n, p, all > 0.0f ? exp2_approx(shift[warp][column] - finite_shift(l)) * v_scale * reciprocal_approx(all) : 0.0f);
-      }
-    }
-#pragma unroll 1
-    for (int w = 0; w < WARPS; w += SUMS) {
-      if (w == warp / SUMS * SUMS) {
-#pragma unroll
-        for (int n = 0; n < Rows::N; ++n) {
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            const int column = 8 * n + lane % 4 * 2 + i % 2;
-            if (column >= GROUP) continue;
-#pragma unroll
-            for (int m = 0; m < DV / 16; ++m) {
-              f32& to = output[warp % SUMS][column][Tile::value_element(m, lane / 4 + i / 2 * 8)];
-              to = (w == 0 ? 0.0f : to) + rows.output[m][n][i];
-            }
-          }
-        }
-      }
-      __syncthreads();
-    }
+    to.all.arrive();
   }
+
+  // What all have seen of an item.
+  struct Joined {
+    const Place& from;
+
+    __device__ __forceinline__ f32 largest(int column) const {
+      f32 out = from.shift[0][column];
+#pragma unroll
+      for (int w = 1; w < WARPS; ++w) out = fmaxf(out, from.shift[w][column]);
+      return out;
+    }
+    __device__ __forceinline__ f32 total(int column, f32 largest) const {
+      f32 out = 0.0f;
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) out += from.sum[w][column] * exp2_approx(from.shift[w][column] - finite_shift(largest));
+      return out;
+    }
+    __device__ __forceinline__ f32 lse(int column) const {
+      const f32 l = largest(column);
+      return finite_shift(l) + log2_approx(total(column, l));
+    }
+
+    // Four elements of the output, divided by the sum.
+    __device__ __forceinline__ void mean(int column, int element, f32 v_scale, f32 (&v)[4]) const {
+      const f32 l = largest(column), all = total(column, l), factor = all > 0.0f ? v_scale * reciprocal_approx(all) : 0.0f;
+      v[0] = v[1] = v[2] = v[3] = 0.0f;
+#pragma unroll
+      for (int w = 0; w < WARPS; ++w) {
+        const f32 weight = exp2_approx(from.shift[w][column] - finite_shift(l)) * factor;
+        f32 own[4];
+        widen(load_shared<4>(&from.output[w][column][element]), own);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) v[i] = fmaf(own[i], weight, v[i]);  // of a warp that saw nothing: zeros
+      }
+    }
+  };
+  __device__ __forceinline__ Joined of(i32 nth) const { return {places[nth % BUFFERS]}; }
 
  private:
   __device__ static __forceinline__ f32 warp_sum_of_rows(f32 v) {
@@ -98,7 +103,7 @@ struct DecodeJoin {
 };
 
 // Parts of tokens in the workspace. A row of a slot is a mean, then shift and sum apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
-template <int DV, int GROUP, int THREADS>
+template <int DV, int GROUP>
 struct DecodeParts {
   static constexpr int ROW = DV + 4;
   AttentionSlots<GROUP, ROW> slots;
@@ -110,12 +115,12 @@ struct DecodeParts {
     store(row(slot, column) + DV, narrow<f32>(both));
   }
 
-  // All parts of the item's tile, in their order, by all threads: write(row, column, four elements) and write_lse(row, lse).
+  // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse).
   template <typename Write, typename WriteLse>
-  __device__ __forceinline__ void merge(const AttentionItem& item, const Write& write, const WriteLse& write_lse) const {
+  __device__ __forceinline__ void merge(const AttentionItem& item, int member, int members, const Write& write, const WriteLse& write_lse) const {
     constexpr int BATCH = 8;  // parts under way at once
 #pragma unroll 1
-    for (int j = threadIdx.x; j < GROUP * DV / 4; j += THREADS) {
+    for (int j = member; j < GROUP * DV / 4; j += members) {
       const int own = j / (DV / 4), column = j % (DV / 4) * 4;
       AttentionState<4> state;
 #pragma unroll 1

@@ -2,6 +2,7 @@
 // a lane has two columns of each 8, the same ones of scores and outputs. With g = lane / 4 and t = lane % 4:
 // columns 2t and 2t + 1.
 #pragma once
+#include "kiln/decode_queries.cuh"
 #include "kiln/kv_tile.cuh"
 #include "kiln/logits.cuh"
 #include "kiln/online_softmax.cuh"
@@ -17,21 +18,14 @@ struct DecodeRows {
   static constexpr bool SCALED = !same<T, C>;
 
   Logits logits;
-  i32 token;                         // of the request, for ALiBi
-  f32 slope[ALIBI ? N : 1][2] = {};  // times the logits' unit
-  f32 factor[SCALED ? N : 1][2];     // of q
+  const DecodeColumn* column;        // of this lane's first one, in shared memory
   SoftmaxRow softmax[N][2];          // sums: of this lane's rows
   f32 scores[M][N][4], output[DV / 16][N][4];
 
-  __device__ __forceinline__ DecodeRows(const Logits& logits, i32 token, const f32* q_factor, const f32* slopes, int lane) : logits(logits), token(token) {
+  __device__ __forceinline__ DecodeRows(const Logits& logits, const DecodeColumn* columns, int lane)
+      : logits(logits), column(columns + lane % 4 * 2) {
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-#pragma unroll
-      for (int p = 0; p < 2; ++p) {
-        const int column = 8 * n + lane % 4 * 2 + p;
-        if constexpr (ALIBI) slope[n][p] = column < GROUP ? load_one(slopes + column) * logits.unit : 0.0f;
-        if constexpr (SCALED) factor[n][p] = q_factor[column];
-      }
 #pragma unroll
       for (int m = 0; m < DV / 16; ++m) {
 #pragma unroll
@@ -42,7 +36,7 @@ struct DecodeRows {
 
   // Makes base-2 logits of scores.
   __device__ __forceinline__ f32 scale(int n, int p) const {
-    if constexpr (SCALED && Logits::IDENTITY) return logits.scale() * factor[n][p];
+    if constexpr (SCALED && Logits::IDENTITY) return logits.scale() * column[8 * n + p].factor;
     return logits.scale();
   }
 
@@ -85,9 +79,9 @@ struct DecodeRows {
     const int g = lane / 4;
     if constexpr (!Logits::IDENTITY) {
       each([&](int m, int n, int i) {
-        const f32 product = SCALED ? scores[m][n][i] * factor[SCALED ? n : 0][i % 2] : scores[m][n][i];
-        const f32 distance = static_cast<f32>(at + 16 * m + 8 * (i / 2) + g - token);
-        scores[m][n][i] = logits(product, ALIBI ? slope[ALIBI ? n : 0][i % 2] * distance : 0.0f);
+        const f32 product = SCALED ? scores[m][n][i] * column[8 * n + i % 2].factor : scores[m][n][i];
+        const DecodeColumn& of = column[8 * n + i % 2];
+        scores[m][n][i] = logits(product, ALIBI ? of.slope * static_cast<f32>(at + 16 * m + 8 * (i / 2) + g - of.token) : 0.0f);
       });
     }
     if (at + ROWS > end) {

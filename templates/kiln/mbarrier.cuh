@@ -1,5 +1,5 @@
-// Barriers in shared memory that count arrivals and bytes (mbarrier, sm_90 and newer): what an asynchronous store completes on.
-// Below sm_90 nothing here may be called.
+// Barriers in shared memory that count arrivals and bytes (mbarrier): what an asynchronous store completes on, or what some warps of a block wait
+// for while others go on. Below sm_90 there are no bytes.
 #pragma once
 #include "kiln/shared.cuh"
 
@@ -20,15 +20,21 @@ struct __align__(8) Barrier {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes) : "memory");
   }
 
+  __device__ __forceinline__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(this)) : "memory"); }
+
   // Until the phase of this parity has ended. What this block's threads wrote before they arrived is then visible, and what has landed,
   // from wherever it came (an acquire of cluster scope would empty the L1 as well).
   __device__ __forceinline__ void wait(u32 parity) {
     u32 done;
-    do {  // each try sleeps for a while
+    do {  // each try sleeps for a while, from sm_90 on
       asm volatile(
           "{\n\t"
           ".reg .pred ended;\n\t"
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+          "mbarrier.test_wait.parity.shared.b64 ended, [%1], %2;\n\t"
+#else
           "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n\t"
+#endif
           "selp.u32 %0, 1, 0, ended;\n\t"
           "}"
           : "=r"(done)

@@ -27,53 +27,87 @@ struct DecodeRange {
 
   __device__ __forceinline__ DecodeRange(const AttentionItem& item, int group, i32 window_left) {
     const i32 own = item.kv_len - item.qo_len + item.first_row / group;  // right-aligned
-    begin = max(item.kv_begin, window_left >= 0 ? own - window_left : 0);
+    // own may be far below 0, window_left 2^31 - 1
+    begin = max(item.kv_begin, window_left >= 0 ? own - min(window_left, item.kv_len) : 0);
     end = item.kv_end;
   }
 };
 
+// The q heads of kv heads follow each other.
+template <typename T>
+struct PackedQueries {
+  const T* begin;
+  i64 stride, stride_head;
+
+  __device__ __forceinline__ static i64 token(const AttentionItem& item, int group) { return item.qo_begin + item.first_row / group; }
+  __device__ __forceinline__ const T* of(const AttentionItem& item, int group) const {
+    return begin + token(item, group) * stride + static_cast<i64>(item.kv_head) * group * stride_head;
+  }
+};
+
 // ROWS tokens are a step; the warps of a block take turns.
-template <typename KV, int D, int DV, int ROWS, int STAGES>
+template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES>
 struct PagedRing {
   using Keys = KvTile<KV, D>;
   using Values = KvTile<KV, DV>;
   struct Place {
     i64 k, v;
   };  // elements from the caches' begin
+  // What is asked for once in a batch or in an item is here as well: registers are what lacks (D = 256).
   struct Shared {
     alignas(128) u8 keys[STAGES][ROWS * Keys::BYTES];
     u8 values[STAGES][ROWS * Values::BYTES];
-    Place places[ROWS];  // of the step whose copies are being issued
+    alignas(16) T queries[STAGES][GROUP * D];  // of the item that begins with the stage's step
+    Place places[32];                          // of the tokens of `now`
+    i32 batch_pages, batch_entries;            // that a batch of turns goes on by
+    i32 items_begin, items_end;                // of the block
+    i32 head;                                  // of `next`
+  };
+
+  // Pages are looked up for so many steps at once, a lane for each token: while a batch is copied, the next one's are on their way, since behind the
+  // copies of all SMs that takes longer than a step.
+  static constexpr int BATCH = 32 / ROWS;
+  struct Batch {
+    i32 at = 0, end = 0;  // tokens of the item; those of the batch's next step begin at `at`
+    i32 begins = -1;      // the item that begins with that step
   };
 
   const PagedCache<KV>& cache;
+  const PackedQueries<T>& q;
   const AttentionPlan& plan;
   Shared& shared;
-  const int warp, warps, lane, group;
+  const int warp, lane;
   const i32 window_left;
-  const i32 step_pages, step_entries;              // a step of all warps: whole pages, and tokens of the next one
-  i32 item, items_end;                             // those that are not yet begun
-  i32 at = 0, end = 0;                             // tokens of the item: those of the next step begin at `at`
-  i32 table = 0, head = 0, entry = 0, number = 0;  // of this lane's token: its page's place in indices, its place in the page, the page
-  i32 rows = 0;                                    // tokens that the published step has; any more are zeros
-  bool in_line = false;                            // each 16 of them follow each other in a page
+  const i32 turn;  // tokens from a step of the warp to its next one
+  i32 item;        // the first that is not yet begun
+  Batch now, next;
+  i32 table = 0, entry = 0, number;  // of this lane's token of `next`: its page's place in indices, its place in the page, the page
+  int step = BATCH;                  // of `now`
 
-  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const AttentionPlan& plan, Shared& shared, int warp, int warps, int lane, int group,
-                                       i32 window_left, i32 items_begin, i32 items_end)
+  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const PackedQueries<T>& q, const AttentionPlan& plan, Shared& shared, int warp,
+                                       int warps, int lane, i32 window_left)
       : cache(cache),
+        q(q),
         plan(plan),
         shared(shared),
         warp(warp),
-        warps(warps),
         lane(lane),
-        group(group),
         window_left(window_left),
-        step_pages(warps * ROWS / cache.page_size),
-        step_entries(warps * ROWS % cache.page_size),
-        item(items_begin),
-        items_end(items_end) {
+        turn(warps * ROWS) {
+    if (lane == 0) shared.batch_pages = BATCH * turn / cache.page_size, shared.batch_entries = BATCH * turn % cache.page_size;
+  }
+
+  // With the items [items_begin, items_end), the first of which is `first`: at least one.
+  __device__ __forceinline__ void fill(const AttentionItem& first, i32 items_begin, i32 end) {
+    item = items_begin + 1;
+    if (lane == 0) shared.items_begin = items_begin, shared.items_end = end;
+    __syncwarp();
+    if (!begin_item(first)) next_item();
+    look_up();
+    next_batch();
+    if (now.begins == items_begin) copy_queries(0, first);
 #pragma unroll 1
-    for (int stage = -1; stage < STAGES; ++stage) {  // at -1 there is nothing to copy yet: it goes to the first item
+    for (int stage = 0; stage < STAGES; ++stage) {
       copy_keys(stage);
       copy_values(stage);
     }
@@ -82,12 +116,14 @@ struct PagedRing {
   // Begins to copy the next step's keys; then its values. Each is a group of copies, an empty one behind the
   // last item.
   __device__ __forceinline__ void copy_keys(int stage) {
-    publish();
+    if (step == BATCH || now.at >= now.end) next_batch();
+    if (now.begins >= 0) copy_queries(stage, plan.item(now.begins));
     copy<Keys>(shared.keys[stage], cache.k, cache.k_stride.slot, [&](const Place& place) { return place.k; });
   }
   __device__ __forceinline__ void copy_values(int stage) {
     copy<Values>(shared.values[stage], cache.v, cache.v_stride.slot, [&](const Place& place) { return place.v; });
-    __syncwarp();  // places are written again
+    now.at += turn;
+    ++step;
   }
 
   // Until the oldest group has arrived, in all lanes: two follow each other in every step.
@@ -97,47 +133,53 @@ struct PagedRing {
   }
 
  private:
+  // False: the warp has no step of it.
+  __device__ __forceinline__ bool begin_item(const AttentionItem& of) {
+    const DecodeRange range(of, GROUP, window_left);
+    next.at = range.begin + warp * ROWS;
+    next.end = range.end;
+    const u32 token = next.at + lane / ROWS * turn + lane % ROWS, nth = token / static_cast<u32>(cache.page_size);
+    shared.head = of.kv_head;  // by all lanes, the same
+    next.begins = item - 1;
+    table = of.kv_base + nth;
+    entry = token - nth * cache.page_size;
+    return next.at < next.end;
+  }
   __device__ __forceinline__ void next_item() {
-    at = end = 0;
-    while (item < items_end) {
-      const AttentionItem next = plan.item(item++);
-      const DecodeRange range(next, group, window_left);
-      at = range.begin + warp * ROWS;
-      end = range.end;
-      if (at >= end) continue;
-      const u32 token = at + lane % ROWS, nth = token / static_cast<u32>(cache.page_size);
-      head = next.kv_head;
-      table = next.kv_base + nth;
-      entry = token - nth * cache.page_size;
-      break;
+    while (item < shared.items_end) {
+      if (begin_item(plan.item(item++))) return;
     }
-    look_up();
+    next.at = next.end = 0;
+    next.begins = -1;
   }
 
-  // Begins to load the page of this lane's token: a step before it is used.
+  __device__ __forceinline__ void copy_queries(int stage, const AttentionItem& of) {
+    const T* const from = q.of(of, GROUP);
+#pragma unroll 1
+    for (int i = lane; i < GROUP * D / 8; i += 32) copy_async<8>(shared.queries[stage] + i * 8, from + i / (D / 8) * q.stride_head + i % (D / 8) * 8);
+    now.begins = -1;
+  }
+
+  // Begins to load the pages of the next batch.
   __device__ __forceinline__ void look_up() {
     number = 0;
-    if (at + lane % ROWS < end) number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
+    if (next.at + lane / ROWS * turn + lane % ROWS < next.end) number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
   }
-
-  // The places of a step's tokens, for all lanes; and on to the next step.
-  __device__ __forceinline__ void publish() {
-    rows = end - at;
-    in_line = (at | cache.page_size) % 16 == 0;
-    if (lane < ROWS && rows > 0) {
-      const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + head * s.head; };
-      shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
-    }
+  // The places of the next batch's tokens, for all lanes; and on to the one behind it.
+  __device__ __forceinline__ void next_batch() {
+    __syncwarp();  // the head has been written, and all have read the places
+    const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + shared.head * s.head; };
+    shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
     __syncwarp();
-    at += warps * ROWS;
-    if (at >= end) {
-      next_item();
-    } else {
-      table += step_pages;
-      entry += step_entries;
-      if (entry >= cache.page_size) entry -= cache.page_size, ++table;
-      look_up();
-    }
+    now = next;
+    step = 0;
+    next.begins = -1;
+    next.at += BATCH * turn;
+    table += shared.batch_pages;
+    entry += shared.batch_entries;
+    if (entry >= cache.page_size) entry -= cache.page_size, ++table;
+    if (next.at >= next.end) next_item();
+    look_up();
   }
 
   // `slot`: elements from a token of a page to the next.
@@ -145,12 +187,14 @@ struct PagedRing {
   __device__ __forceinline__ void copy(u8* stage, const KV* base, i64 slot, Offset offset) const {
     constexpr int EACH = 16 / static_cast<int>(sizeof(KV));  // elements of a chunk
     const u32 to = shared_address(stage);
-    if (32 % Tile::CHUNKS == 0 && in_line && rows > 0) {  // fewer instructions: an address for 16 rows
+    const Place* const places = shared.places + step * ROWS;
+    const i32 rows = now.end - now.at;  // any more are zeros
+    if (32 % Tile::CHUNKS == 0 && (now.at | cache.page_size) % 16 == 0 && rows > 0) {  // each 16 follow each other in a page: an address for all of them
       constexpr int AT_ONCE = static_cast<int>(ceil_div(32, Tile::CHUNKS));
       const int first = lane / Tile::CHUNKS, chunk = lane % Tile::CHUNKS;
 #pragma unroll
       for (int line = 0; line < ROWS; line += 16) {
-        const KV* from = base + offset(shared.places[line]) + first * slot + chunk * EACH;
+        const KV* from = base + offset(places[line]) + first * slot + chunk * EACH;
 #pragma unroll
         for (int row = line; row < line + 16; row += AT_ONCE, from += AT_ONCE * slot)
           copy_async_or_zero(to + Tile::offset(row + first, chunk), from, row + first < rows);
@@ -159,7 +203,7 @@ struct PagedRing {
 #pragma unroll 4  // of all, addresses would take 30 registers
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;
-        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(shared.places[row]) + chunk * EACH, row < rows);
+        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(places[row]) + chunk * EACH, row < rows);
       }
     }
     copy_async_commit();

@@ -90,7 +90,7 @@ int main() {
                            .group = 4,
                            .causal = true,
                            .window = true,
-                           .tile_cost = 1,
+                           .tile_cost = 0,
                            .min_units = 1,
                            .heads_together = true};
   const KernelShape prefill{

@@ -130,6 +130,23 @@ TEST_F(ShippedTemplates, SomeOfEachCompileForTheArchsBetween) {
              3);
 }
 
+// The choices of WARPS and STAGES that leave the least of an SM: what the manifest reckons is what a block
+// takes.
+TEST_F(ShippedTemplates, BlocksOfDecodeFitTheSharedMemoryOfAnSm) {
+  const auto expect_fits = [&](std::vector<std::string> params, const std::string& arch, int most) {
+    params.insert(params.begin(), {"compile", "attn_decode_paged", "T=bf16"});
+    params.insert(params.end(), {"--arch", arch, "--json"});
+    const Finished done = kiln(params);
+    ASSERT_EQ(done.status, 0) << done.err;
+    EXPECT_LE(done.json()["exports"]["SHARED"].get<int>(), most) << done.out;
+  };
+  expect_fits({"D=192", "DV=192", "GROUP=4"}, "sm_80", 163 * 1024);
+  expect_fits({"D=192", "DV=192", "KV=e4m3", "GROUP=3", "WARPS=8", "STAGES=2"}, "sm_80", 163 * 1024);
+  expect_fits({"D=192", "KV=e4m3", "GROUP=4"}, "sm_86", 99 * 1024);
+  expect_fits({"D=128", "DV=256", "GROUP=9"}, "sm_90a", 227 * 1024);
+  expect_fits({"D=64", "GROUP=14", "BLOCKS=3", "WARPS=1"}, "sm_90a", 228 * 1024 / 3 - 1024);
+}
+
 // What no shipped specialisation has: every feature, the odd sizes, the dtypes with integer conversions.
 const char* const kFeatures = R"(
 [[prewarm]]
