@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "base/file.hpp"
 #include "kiln/error.hpp"
@@ -328,6 +329,14 @@ TEST(ImportDeclaration, WritesManifestsThatParse) {
   EXPECT_EQ(marked, text.todo.size());
 }
 
+TEST(ImportDeclaration, WritesTypesWithControlCharactersAsLines) {
+  const char text[] = "template <int N> __global__ void k(S<\"a\0b\tc\"> x, int n) {}";
+  const ImportDraft draft = drafted(std::string(text, sizeof text - 1));
+  const source::Manifest manifest =
+      source::parse_manifest(manifest_text(draft, "k.cuh", "k.cuh").toml, "k.toml");
+  EXPECT_EQ(manifest.arguments.size(), 2u);
+}
+
 /// Every kernel of a text as far as it goes: what is read must not crash, and what is written must parse.
 void read_all(const std::string& text) {
   const CudaSource source = read_cuda(text);
@@ -348,11 +357,13 @@ void read_all(const std::string& text) {
   }
 }
 
+/// In an order of its own, so that every machine reads the same text.
 std::string shipped_sources() {
+  std::set<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates"))
+    if (entry.path().extension() == ".cu") paths.insert(entry.path());
   std::string out;
-  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates")) {
-    if (entry.path().extension() == ".cu") out += base::read_file(entry.path().string())->bytes;
-  }
+  for (const auto& path : paths) out += base::read_file(path.string())->bytes;
   return out;
 }
 
