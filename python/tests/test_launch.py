@@ -2,6 +2,8 @@
 
 import ctypes
 import gc
+import os
+import subprocess
 import sys
 import threading
 import types
@@ -143,6 +145,57 @@ def test_cupy_arrays_are_launched_on_its_current_stream(kernel, driver, monkeypa
     other.data.device_id = 1
     with pytest.raises(kiln.Error, match="argument 1 lies on device 1, an earlier one on device 0"):
         kernel(ndarray(0x1000), other, ndarray(0x3000), 1, 64, 64, 1e-6)
+
+
+def test_what_an_argument_itself_raises_is_what_is_raised(kernel, driver):
+    def raising(name, error):
+        def body(self):
+            raise error
+
+        return type("Odd", (), {name: body if name == "__index__" else property(body)})()
+
+    before = driver.launches()
+    for name in ("__cuda_array_interface__", "__dlpack__", "__index__"):
+        for error in (RuntimeError("of its own"), KeyboardInterrupt("of its own")):
+            with pytest.raises(type(error), match="of its own"):
+                kernel(DeviceArray(), raising(name, error), DeviceArray(), 1, 64, 64, 1e-6)
+    with pytest.raises(kiln.Error, match="argument 1, a .*Odd, is no array"):
+        kernel(DeviceArray(), raising("__cuda_array_interface__", AttributeError()), DeviceArray(), 1, 64, 64, 1e-6)
+    assert driver.launches() == before
+
+
+MANY_TYPES = """
+import sys, types
+import conftest, kiln
+
+driver = conftest.FakeDriver(conftest.FAKE)
+kernel, stream = kiln.Service().open("rms_norm").get("f32", 64), driver.stream()
+cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
+cuda.get_current_stream = lambda: types.SimpleNamespace(ptr=stream)
+sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
+
+def other():
+    return type("Other", (conftest.DeviceArray,), {})()
+
+class ndarray:
+    __module__ = "cupy"
+    data = types.SimpleNamespace(ptr=0x5000, device_id=0)
+
+for i in range(20):
+    kernel(other(), other(), other(), 1, 64, 64, 1e-6)
+    assert driver.launch()[0].stream is None
+for arrays in ((ndarray(), other(), other()), (ndarray(), ndarray(), other())):
+    kernel(*arrays, 1, 64, 64, 1e-6)
+    assert driver.launch()[0].stream == stream and driver.launch()[1][0] == (0x5000).to_bytes(8, "little")
+print("done")
+"""
+
+
+def test_more_types_than_are_remembered_have_their_librarys_stream(driver):
+    """In a process of its own: types are remembered for good."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((os.path.dirname(__file__), *sys.path))}
+    out = subprocess.run([sys.executable, "-c", MANY_TYPES], env=environment, capture_output=True, text=True)
+    assert out.stdout == "done\n", out.stderr
 
 
 def test_kernels_say_what_they_are(kernel, service):
