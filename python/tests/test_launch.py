@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -219,6 +220,30 @@ def test_a_kernel_keeps_its_service_and_a_closed_one_launches_nothing(driver):
     for call in (lambda: kernel(DeviceArray()), lambda: kernel.info, lambda: kernel.function):
         with pytest.raises(kiln.Error, match="closed"):
             call()
+
+
+def test_a_service_closes_behind_the_launches_that_are_under_way(driver):
+    context, errors = driver.context, []
+
+    def work(kernel):
+        driver.set_current(context)
+        try:
+            while True:
+                kernel(DeviceArray(), DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
+        except Exception as error:
+            errors.append(str(error))
+
+    driver.quiet(True)
+    try:
+        for _ in range(20):
+            with kiln.Service() as service:
+                threads = [threading.Thread(target=work, args=(service.open("rms_norm").get("f32", 64),)) for _ in range(3)]
+                [t.start() for t in threads]
+                time.sleep(0.003)
+            [t.join() for t in threads]
+    finally:
+        driver.quiet(False)
+    assert len(errors) == 60 and set(errors) == {"this kiln.Service was closed"}
 
 
 def test_a_sealed_service_names_the_row_that_would_have_made_it_ready(driver):
