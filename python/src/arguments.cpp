@@ -217,6 +217,11 @@ bool Arguments::other(PyObject* object, std::size_t i) noexcept {
   if (!number) {
     if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
     PyErr_Clear();
+    if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__float__")) {  // numpy.float32
+      types_[i] = kFloat;
+      slots_[i].real = PyFloat_AsDouble(object);
+      return slots_[i].real != -1 || !PyErr_Occurred();
+    }
     set_invalid("argument %zu, a %s, is no array of a CUDA device, number, bytes or None", i,
                 type_name(object));
     return false;

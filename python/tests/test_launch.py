@@ -76,6 +76,20 @@ def test_what_is_wrong_is_said_before_the_driver_is_called(kernel, driver):
     assert driver.calls("cuLaunchKernelEx") == before
 
 
+def test_numbers_of_other_libraries_are_numbers(kernel, driver):
+    numpy = pytest.importorskip("numpy")
+    arrays = (DeviceArray(),) * 3
+    for rows, eps in ((numpy.int32(3), numpy.float32(0.25)), (numpy.uint64(3), numpy.float64(0.25)), (True + 2, numpy.float16(0.25))):
+        kernel(*arrays, rows, 64, 64, eps)
+        _, arguments = driver.launch()
+        assert int.from_bytes(arguments[3], "little") == 3 and ctypes.c_float.from_buffer_copy(arguments[6]).value == 0.25
+    before = driver.launches()
+    for rows, eps in ((numpy.float32(3), 0.25), (3, numpy.int32(1)), (3, 1), (numpy.uint64(2**63), 0.25), (3, "0.25"), (3, 1j)):
+        with pytest.raises(kiln.Error):
+            kernel(*arrays, rows, 64, 64, eps)
+    assert driver.launches() == before
+
+
 def test_host_memory_is_refused(kernel):
     numpy = pytest.importorskip("numpy")
     x = numpy.zeros((1, 64), numpy.float32)
