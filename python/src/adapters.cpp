@@ -37,10 +37,12 @@ bool is_torch_tensor(PyObject* object) noexcept {
   return answer == 1;
 }
 
-bool has(PyObject* object, const char* attribute) noexcept {
+/// 1, 0, or -1 with a Python exception.
+int has(PyObject* object, const char* attribute) noexcept {
   const Owned found(PyObject_GetAttrString(object, attribute));
-  if (!found) PyErr_Clear();
-  return static_cast<bool>(found);
+  if (found) return 1;
+  if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return -1;
+  return PyErr_Clear(), 0;
 }
 
 PyObject* number(PyObject* object, const char* attribute) noexcept {
@@ -64,25 +66,25 @@ const char* type_name(PyObject* object) noexcept {
   return std::strncmp(text, "builtins.", 9) == 0 ? text + 9 : text;
 }
 
-const Adapter* learn_adapter(PyObject* object) noexcept {
+const Adapter* learn_adapter(PyObject* object, Adapter* unkept) noexcept {
   PyTypeObject* const type = Py_TYPE(object);
   if (type == &PyLong_Type || type == &PyBool_Type) return nullptr;
-  thread_local Adapter unkept;  // where the table is full
   Adapter found{type, Adapter::Kind::exchange, exchange_api(type), false};
   if (is_torch_tensor(object)) {
     found.kind = Adapter::Kind::torch;
     found.readable = torch_tensor::readable(object);
   } else if (!found.api) {
-    if (std::strncmp(type_name(object), "cupy.", 5) == 0 && has(object, "data"))
+    int answer = 0;
+    if (std::strncmp(type_name(object), "cupy.", 5) == 0 && (answer = has(object, "data")) == 1)
       found.kind = Adapter::Kind::cupy;
-    else if (has(object, "__cuda_array_interface__"))
+    else if (answer == 0 && (answer = has(object, "__cuda_array_interface__")) == 1)
       found.kind = Adapter::Kind::cuda_array_interface;
-    else if (has(object, "__dlpack__"))
+    else if (answer == 0 && has(object, "__dlpack__") == 1)
       found.kind = Adapter::Kind::dlpack;
     else
       return nullptr;
   }
-  if (adapter_count == kAdapters) return unkept = found, &unkept;
+  if (adapter_count == kAdapters) return *unkept = found, unkept;
   Py_INCREF(reinterpret_cast<PyObject*>(type));
   adapters[adapter_count] = found;
   return &adapters[adapter_count++];

@@ -28,8 +28,9 @@ inline const Adapter* known_adapter(PyTypeObject* type) noexcept {
   return nullptr;
 }
 
-/// Null when its type is no array's; then, if asking failed, with a Python exception.
-const Adapter* learn_adapter(PyObject* object) noexcept;
+/// Null when its type is no array's; then, if asking failed, with a Python exception. `unkept` is where it is
+/// when the table is full.
+const Adapter* learn_adapter(PyObject* object, Adapter* unkept) noexcept;
 
 /// Of an integer, an object with __cuda_stream__ (cuda.core), cuda_stream (torch) or ptr (CuPy). False with a
 /// Python exception.

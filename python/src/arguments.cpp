@@ -196,7 +196,9 @@ bool Arguments::from_capsule(PyObject* object, std::size_t i) noexcept {
 
 bool Arguments::other(PyObject* object, std::size_t i) noexcept {
   PyErr_Clear();
-  if (const Adapter* adapter = learn_adapter(object)) return array(object, *adapter, i);
+  Adapter unkept;
+  if (const Adapter* adapter = learn_adapter(object, library_ ? &unkept : &unkept_))
+    return array(object, *adapter, i);
   if (PyErr_Occurred()) return false;
   if (PyBytes_Check(object)) {  // a struct by value, a tensor map
     char* bytes = nullptr;
@@ -213,7 +215,13 @@ bool Arguments::other(PyObject* object, std::size_t i) noexcept {
   }
   const Owned number(PyNumber_Index(object));
   if (!number) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
     PyErr_Clear();
+    if (PyObject_HasAttrString(reinterpret_cast<PyObject*>(Py_TYPE(object)), "__float__")) {  // numpy.float32
+      types_[i] = kFloat;
+      slots_[i].real = PyFloat_AsDouble(object);
+      return slots_[i].real != -1 || !PyErr_Occurred();
+    }
     set_invalid("argument %zu, a %s, is no array of a CUDA device, number, bytes or None", i,
                 type_name(object));
     return false;

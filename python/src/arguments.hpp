@@ -68,6 +68,7 @@ class Arguments {
   std::size_t count_ = 0;
   int device_ = -1;
   const Adapter* library_ = nullptr;  // whose current stream it is
+  Adapter unkept_;                    // library_, where the table has no place for it
   std::uint64_t named_stream_ = 0;    // by a __cuda_array_interface__; 0: none
   PyObject* keep_ = nullptr;          // a list of what must outlive the launch
 };

@@ -1,10 +1,15 @@
 // Who owns a kiln_service from Python: it stays until it is closed, and what came from it says so afterwards.
 #pragma once
 
+#include <unistd.h>
+
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
+#include <utility>
 
 #include "errors.hpp"
 
@@ -14,15 +19,24 @@ class Holder {
  public:
   explicit Holder(kiln_service* service) noexcept : service_(service) {}
   Holder(const Holder&) = delete;
-  ~Holder() { close(); }
+  ~Holder() { destroy(); }
 
-  /// Unloads its kernels, which must be quiet; waits for calls under way. Idempotent. REQUIRES: no GIL, or
-  /// nobody in a call.
+  /// Unloads its kernels, which must be quiet; waits for calls and launches under way. Idempotent. REQUIRES:
+  /// the GIL, which it gives up for its time: who has seen with the GIL that it is open is done, or counted.
   void close() noexcept {
+    closed_.store(true, std::memory_order_relaxed);
+    const nanobind::gil_scoped_release release;
     const std::unique_lock lock(calls_);
-    if (!closed_.exchange(true)) kiln_service_destroy(service_);
+    // In a forked child, nobody ends what other threads had begun.
+    while (launches_.load(std::memory_order_acquire) != 0 && ::getpid() == process_)
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    destroy();
   }
   bool closed() const noexcept { return closed_.load(std::memory_order_relaxed); }
+
+  /// A launch, which takes no lock: both with the GIL, which orders them, begin() right after !closed().
+  void begin_launch() noexcept { count(1); }
+  void end_launch() noexcept { count(-1); }
 
   /// One call on the service or what came from it, without the GIL: nobody closes it meanwhile.
   class Call {
@@ -46,8 +60,18 @@ class Holder {
   kiln_service* service() const noexcept { return service_; }
 
  private:
+  void destroy() noexcept {
+    if (!std::exchange(destroyed_, true)) kiln_service_destroy(service_);
+  }
+  void count(int more) noexcept {
+    launches_.store(launches_.load(std::memory_order_relaxed) + more, std::memory_order_release);
+  }
+
   kiln_service* const service_;
+  const pid_t process_ = ::getpid();
   std::atomic<bool> closed_{false};
+  bool destroyed_ = false;        ///< guarded by calls_
+  std::atomic<int> launches_{0};  ///< under way; written with the GIL
   std::shared_mutex calls_;
 };
 

@@ -22,12 +22,15 @@ PyObject* launch(KernelObject* self, Arguments& arguments, PyObject* stream) noe
            nullptr;
   CUstream on = nullptr;
   if (!arguments.stream(stream, &on)) return nullptr;
+  if (self->holder->closed()) return Holder::Call::set_closed(), nullptr;
   // A launch waits while the driver's queue is full, and what drains it may need the GIL (host functions of
   // CuPy).
+  self->holder->begin_launch();
   PyThreadState* const state = PyEval_SaveThread();
   const kiln_status status =
       kiln_kernel_launch(self->kernel, on, arguments.types(), arguments.data(), arguments.count());
   PyEval_RestoreThread(state);
+  self->holder->end_launch();
   if (status != KILN_OK) return set_last_error(), nullptr;
   Py_RETURN_NONE;
 }
@@ -57,7 +60,6 @@ PyObject* called(PyObject* self, PyObject* const* arguments, std::size_t flagged
   const auto count = static_cast<std::size_t>(PyVectorcall_NARGS(flagged));
   PyObject* stream = nullptr;
   if (names && !only_stream(names, arguments + count, &stream)) return nullptr;
-  if (of(self)->holder->closed()) return Holder::Call::set_closed(), nullptr;
   Arguments taken;
   if (!taken.take(arguments, count)) return nullptr;
   return launch(of(self), taken, stream);

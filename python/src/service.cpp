@@ -138,10 +138,7 @@ class Service {
     holder_ = std::make_shared<Holder>(handle);
   }
 
-  void close() {
-    const nb::gil_scoped_release release;
-    holder_->close();
-  }
+  void close() { holder_->close(); }
   bool closed() const { return holder_->closed(); }
 
   Template open(const std::string& name, int device, const Text& arch) {

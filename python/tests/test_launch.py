@@ -2,8 +2,11 @@
 
 import ctypes
 import gc
+import os
+import subprocess
 import sys
 import threading
+import time
 import types
 
 import pytest
@@ -71,6 +74,20 @@ def test_what_is_wrong_is_said_before_the_driver_is_called(kernel, driver):
     with pytest.raises(TypeError, match="only stream="):
         kernel(array, array, array, 1, 64, 64, eps=1e-6)
     assert driver.calls("cuLaunchKernelEx") == before
+
+
+def test_numbers_of_other_libraries_are_numbers(kernel, driver):
+    numpy = pytest.importorskip("numpy")
+    arrays = (DeviceArray(),) * 3
+    for rows, eps in ((numpy.int32(3), numpy.float32(0.25)), (numpy.uint64(3), numpy.float64(0.25)), (True + 2, numpy.float16(0.25))):
+        kernel(*arrays, rows, 64, 64, eps)
+        _, arguments = driver.launch()
+        assert int.from_bytes(arguments[3], "little") == 3 and ctypes.c_float.from_buffer_copy(arguments[6]).value == 0.25
+    before = driver.launches()
+    for rows, eps in ((numpy.float32(3), 0.25), (3, numpy.int32(1)), (3, 1), (numpy.uint64(2**63), 0.25), (3, "0.25"), (3, 1j)):
+        with pytest.raises(kiln.Error):
+            kernel(*arrays, rows, 64, 64, eps)
+    assert driver.launches() == before
 
 
 def test_host_memory_is_refused(kernel):
@@ -145,6 +162,57 @@ def test_cupy_arrays_are_launched_on_its_current_stream(kernel, driver, monkeypa
         kernel(ndarray(0x1000), other, ndarray(0x3000), 1, 64, 64, 1e-6)
 
 
+def test_what_an_argument_itself_raises_is_what_is_raised(kernel, driver):
+    def raising(name, error):
+        def body(self):
+            raise error
+
+        return type("Odd", (), {name: body if name == "__index__" else property(body)})()
+
+    before = driver.launches()
+    for name in ("__cuda_array_interface__", "__dlpack__", "__index__"):
+        for error in (RuntimeError("of its own"), KeyboardInterrupt("of its own")):
+            with pytest.raises(type(error), match="of its own"):
+                kernel(DeviceArray(), raising(name, error), DeviceArray(), 1, 64, 64, 1e-6)
+    with pytest.raises(kiln.Error, match="argument 1, a .*Odd, is no array"):
+        kernel(DeviceArray(), raising("__cuda_array_interface__", AttributeError()), DeviceArray(), 1, 64, 64, 1e-6)
+    assert driver.launches() == before
+
+
+MANY_TYPES = """
+import sys, types
+import conftest, kiln
+
+driver = conftest.FakeDriver(conftest.FAKE)
+kernel, stream = kiln.Service().open("rms_norm").get("f32", 64), driver.stream()
+cupy, cuda = types.ModuleType("cupy"), types.ModuleType("cupy.cuda")
+cuda.get_current_stream = lambda: types.SimpleNamespace(ptr=stream)
+sys.modules.update({"cupy": cupy, "cupy.cuda": cuda})
+
+def other():
+    return type("Other", (conftest.DeviceArray,), {})()
+
+class ndarray:
+    __module__ = "cupy"
+    data = types.SimpleNamespace(ptr=0x5000, device_id=0)
+
+for i in range(20):
+    kernel(other(), other(), other(), 1, 64, 64, 1e-6)
+    assert driver.launch()[0].stream is None
+for arrays in ((ndarray(), other(), other()), (ndarray(), ndarray(), other())):
+    kernel(*arrays, 1, 64, 64, 1e-6)
+    assert driver.launch()[0].stream == stream and driver.launch()[1][0] == (0x5000).to_bytes(8, "little")
+print("done")
+"""
+
+
+def test_more_types_than_are_remembered_have_their_librarys_stream(driver):
+    """In a process of its own: types are remembered for good."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((os.path.dirname(__file__), *sys.path))}
+    out = subprocess.run([sys.executable, "-c", MANY_TYPES], env=environment, capture_output=True, text=True)
+    assert out.stdout == "done\n", out.stderr
+
+
 def test_kernels_say_what_they_are(kernel, service):
     assert kernel.info.specialization.startswith("rms_norm T=f32 H=64") and kernel.info.argument_count == 10 and kernel.info.registers > 0
     assert kernel.function and "rms_norm" in repr(kernel)
@@ -166,6 +234,30 @@ def test_a_kernel_keeps_its_service_and_a_closed_one_launches_nothing(driver):
     for call in (lambda: kernel(DeviceArray()), lambda: kernel.info, lambda: kernel.function):
         with pytest.raises(kiln.Error, match="closed"):
             call()
+
+
+def test_a_service_closes_behind_the_launches_that_are_under_way(driver):
+    context, errors = driver.context, []
+
+    def work(kernel):
+        driver.set_current(context)
+        try:
+            while True:
+                kernel(DeviceArray(), DeviceArray(), DeviceArray(), 1, 64, 64, 1e-6)
+        except Exception as error:
+            errors.append(str(error))
+
+    driver.quiet(True)
+    try:
+        for _ in range(20):
+            with kiln.Service() as service:
+                threads = [threading.Thread(target=work, args=(service.open("rms_norm").get("f32", 64),)) for _ in range(3)]
+                [t.start() for t in threads]
+                time.sleep(0.003)
+            [t.join() for t in threads]
+    finally:
+        driver.quiet(False)
+    assert len(errors) == 60 and set(errors) == {"this kiln.Service was closed"}
 
 
 def test_a_sealed_service_names_the_row_that_would_have_made_it_ready(driver):

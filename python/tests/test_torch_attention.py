@@ -55,6 +55,17 @@ def test_a_call_launches_with_the_plan_and_a_workspace_of_its_own(launching, dri
         assert argument(driver, "attn_decode_paged", "workspace") not in (0, x.data_ptr())
 
 
+def written(plan):
+    """Its words, but for the first items of workers that have none: those are what the buffer had (attention_plan.cuh)."""
+    words = list(memoryview(plan).cast("i"))
+    workers = words[1]
+    first = 16 + 2 * ((workers + 4) // 4 * 4)
+    for worker in range(workers):
+        if words[16 + worker] == words[17 + worker]:
+            words[first + 12 * worker:first + 12 * worker + 12] = [None] * 12
+    return words
+
+
 def test_plans_are_what_the_c_abi_makes_and_lie_where_they_lay(launching, driver):
     attention, place = decode(), None
     for pages, last in (([0, 3, 4, 10], [5, 1, 16]), ([0, 1], [1]), ([0], []), ([0, 40, 80, 81], [16, 16, 2])):
@@ -65,7 +76,7 @@ def test_plans_are_what_the_c_abi_makes_and_lie_where_they_lay(launching, driver
         same = kiln.attention_plan(launching.open("attn_decode_paged").get("bf16", 64, 4), expected, max_requests=8, kv_heads=2, kv_indptr=pages,
                                    last_page_len=last, page_size=16)
         assert same == plan
-        assert attention.plan_words.numpy().tobytes()[:plan.bytes] == bytes(expected[:plan.bytes])
+        assert written(attention.plan_words.numpy().tobytes()[:plan.bytes]) == written(bytes(expected[:plan.bytes]))
 
 
 def test_lengths_may_be_lists_arrays_or_tensors_on_the_host(launching):
