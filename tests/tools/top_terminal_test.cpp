@@ -1,7 +1,10 @@
 // kiln top on a terminal: redrawn, and given back as it was however it ends.
+#include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <termios.h>
+
+#include <csignal>
 
 #include "terminal.hpp"
 #include "top_fixture.hpp"
@@ -28,13 +31,44 @@ class LiveTop : public Top {
                           const_cast<char*>("--interval"), const_cast<char*>("0.1"), nullptr};
     winsize size{};
     size.ws_row = rows, size.ws_col = columns;
-    pid_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
-    if (pid_ == 0) {
-      ::execve(KILN_COMMAND, argv, envp.data());
-      ::_exit(127);
+    int statuses[2], held[2];
+    ASSERT_EQ(::pipe2(statuses, O_CLOEXEC), 0);
+    ASSERT_EQ(::pipe2(held, O_CLOEXEC), 0);
+    shell_ = ::forkpty(&terminal_, nullptr, nullptr, &size);
+    if (shell_ == 0) {
+      ::close(held[1]);
+      be_shell(argv, envp.data(), statuses[1], held[0]);
     }
+    ::close(statuses[1]), ::close(held[0]);
+    statuses_ = base::Fd(statuses[0]), held_ = base::Fd(held[1]);
+    pid_ = next_status();
     ASSERT_EQ(::tcgetattr(terminal_, &before_), 0);
     read_until(kEnter);
+  }
+  /// Leads the terminal's session as a shell would: says the command's pid, then each of its statuses, and is
+  /// there until it is let go. Where the leader ends, the kernel may drop what was written last, and sets the
+  /// modes back.
+  [[noreturn]] static void be_shell(char* const argv[], char* const envp[], int statuses, int held) {
+    constexpr int kKeys[] = {SIGINT, SIGQUIT, SIGTSTP};
+    for (const int number : kKeys) ::signal(number, SIG_IGN);
+    int said = ::fork();
+    if (said == 0) {
+      for (const int number : kKeys) ::signal(number, SIG_DFL);
+      ::execve(KILN_COMMAND, argv, envp);
+      ::_exit(127);
+    }
+    const pid_t pid = said;
+    do {
+      if (::write(statuses, &said, sizeof said) != sizeof said) ::_exit(1);
+      if (said != pid && !WIFSTOPPED(said)) break;
+    } while (::waitpid(pid, &said, WUNTRACED) == pid);
+    char byte;
+    ::_exit(::read(held, &byte, 1) == 1 ? 0 : 1);
+  }
+  int next_status() {
+    int out = -1;
+    EXPECT_EQ(::read(statuses_.get(), &out, sizeof out), static_cast<ssize_t>(sizeof out));
+    return out;
   }
   /// Clears what was read before.
   void read_until(const std::string& text) {
@@ -54,10 +88,14 @@ class LiveTop : public Top {
   /// Its status as a shell has it; the terminal is as it was.
   int end() {
     char buffer[4096];
-    for (ssize_t got; (got = ::read(terminal_, buffer, sizeof buffer)) > 0;)
+    pollfd ready{terminal_, POLLIN, 0};
+    // What it wrote may arrive behind its end: for as long as that takes, and then whatever else there is.
+    while (::poll(&ready, 1, screen_.rfind(kLeave) == std::string::npos ? 60'000 : 100) > 0) {
+      const ssize_t got = ::read(terminal_, buffer, sizeof buffer);
+      if (got <= 0) break;
       screen_.append(buffer, static_cast<std::size_t>(got));
-    int status = 0;
-    ::waitpid(pid_, &status, 0);
+    }
+    const int status = next_status();
     termios after{};
     EXPECT_EQ(::tcgetattr(terminal_, &after), 0);
     EXPECT_EQ(after.c_lflag, before_.c_lflag);
@@ -66,12 +104,15 @@ class LiveTop : public Top {
     EXPECT_NE(left, std::string::npos) << screen_;
     EXPECT_EQ(screen_.find(kEnter, left), std::string::npos);
     EXPECT_NE(screen_.find("\033[?25h"), std::string::npos) << "no cursor";
+    EXPECT_EQ(::write(held_.get(), "", 1), 1);
+    ::waitpid(shell_, nullptr, 0);
     ::close(terminal_);
     return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
   }
 
   int terminal_ = -1;
-  pid_t pid_ = -1;
+  pid_t shell_ = -1, pid_ = -1;
+  base::Fd statuses_, held_;
   termios before_{};
   std::string screen_;
 };
@@ -109,9 +150,7 @@ TEST_F(LiveTop, CtrlZGivesTheTerminalBackUntilItGoesOn) {
   read_until("nobody compiles");
   type("\x1a");
   read_until(kLeave);
-  int status = 0;
-  ASSERT_EQ(::waitpid(pid_, &status, WUNTRACED), pid_);
-  EXPECT_TRUE(WIFSTOPPED(status));
+  EXPECT_TRUE(WIFSTOPPED(next_status()));
   termios stopped{};
   ASSERT_EQ(::tcgetattr(terminal_, &stopped), 0);
   EXPECT_EQ(stopped.c_lflag, before_.c_lflag);
