@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 #include <vector>
 
 #include "base/file.hpp"
@@ -52,6 +54,7 @@ struct SpawnPlan {
 
 /// From when a worker's socket has closed until it must have exited.
 constexpr int kLastWordsMs = 1000;
+constexpr int kSpawnRetries = 50;  // 20 ms each
 
 /// The most that a process has had resident since this was made, as the kernel counts it.
 class PeakMemory {
@@ -129,8 +132,16 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
                                      settings.nvrtc,
                                      settings.nvrtc_builtins};
   pid_t pid = 0;
-  const int error = ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes,
-                                  pointers(arguments).data(), pointers(environment).data());
+  const auto start = [&] {
+    return ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes,
+                         pointers(arguments).data(), pointers(environment).data());
+  };
+  int error = start();
+  // At a limit of threads, those that have just ended still count for a while.
+  for (int i = 0; error == EAGAIN && i < kSpawnRetries; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    error = start();
+  }
   if (error != 0) fail("posix_spawn", error);
   return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, host_end.release(), std::move(directory)));
 }
