@@ -2,26 +2,12 @@
 
 #include <algorithm>
 
+#include "source/toml_string.hpp"
+
 namespace kiln::source {
 namespace {
 
 constexpr std::string_view kBegin = "[[prewarm]]", kEnd = "# end";
-
-/// A basic string of TOML.
-std::string quoted(std::string_view text) {
-  constexpr char digits[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out.append({'\\', c});
-    else if (byte < 0x20 || byte == 0x7f)
-      out.append("\\u00").append({digits[byte >> 4], digits[byte & 15]});
-    else
-      out += c;
-  }
-  return out + '"';
-}
 
 bool has_control_characters(std::string_view line) noexcept {
   return std::any_of(line.begin(), line.end(),
@@ -73,8 +59,9 @@ bool is_record(std::string_view text) noexcept {
 
 std::string record_row(const Specialization& specialization, const base::Arch& arch) {
   std::string out(kBegin);
-  out += "\ntemplate = " + quoted(specialization.template_name) + "\narch = " + quoted(arch.name()) + '\n';
-  for (const Parameter& p : specialization.parameters) out += p.name + " = " + quoted(p.value) + '\n';
+  out += "\ntemplate = " + toml_string(specialization.template_name) +
+         "\narch = " + toml_string(arch.name()) + '\n';
+  for (const Parameter& p : specialization.parameters) out += p.name + " = " + toml_string(p.value) + '\n';
   return out.append(kEnd) + '\n';
 }
 
@@ -88,7 +75,7 @@ std::string record_row(const Resolved& resolved) {
     return record_row(said, resolved.arch);
   }
   std::string out = record_row(said, resolved.arch), names;
-  for (const std::string& name : resolved.open) names += (names.empty() ? "" : ", ") + quoted(name);
+  for (const std::string& name : resolved.open) names += (names.empty() ? "" : ", ") + toml_string(name);
   return out.insert(out.rfind(kEnd), "tuned = [" + names + "]\n");
 }
 

@@ -5,6 +5,7 @@
 #include "base/text.hpp"
 #include "kiln/error.hpp"
 #include "source/quote.hpp"
+#include "source/toml_string.hpp"
 
 namespace kiln::source {
 using Kind = TomlValue::Kind;
@@ -165,8 +166,7 @@ void TableReader::fail_wanted(std::string_view key, const TomlValue& value, cons
 }
 
 bool is_one_line(std::string_view text) noexcept {
-  return std::none_of(text.begin(), text.end(),
-                      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  return std::none_of(text.begin(), text.end(), is_control);
 }
 
 }  // namespace kiln::source

@@ -3,33 +3,17 @@
 #include <algorithm>
 
 #include "base/text.hpp"
+#include "source/toml_string.hpp"
 
 namespace kiln::cli {
 namespace {
 
 using Kind = ImportParameter::Kind;
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
-std::string quoted_name(const std::string& text) {
-  constexpr char hex[] = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\')
-      out += '\\', out += c;
-    else if (is_control(c))
-      out += "\\u00", out += hex[byte >> 4], out += hex[byte & 15];
-    else
-      out += c;
-  }
-  return out + '"';
-}
-
 /// Text of a source file, which may have anything inside a literal: as the one line that a manifest wants.
 std::string quoted(std::string text) {
-  std::replace_if(text.begin(), text.end(), is_control, ' ');
-  return quoted_name(text);
+  std::replace_if(text.begin(), text.end(), source::is_control, ' ');
+  return source::toml_string(text);
 }
 
 /// Of a comment: one line of plain characters.
@@ -65,7 +49,7 @@ class Page {
 void write_template(Page& page, const ImportDraft& draft, const std::string& source) {
   page.line("[template]");
   page.line("name = " + quoted(draft.name));
-  page.line("source = " + quoted_name(source));
+  page.line("source = " + source::toml_string(source));
   page.line("instantiate = " + quoted(draft.instantiate));
   page.line("summary = \"\"", "[template]", "summary: what it does, in one line");
   page.line("# tolerance = { f32 = 1e-5, f16 = 1e-3, bf16 = 8e-3 }");
