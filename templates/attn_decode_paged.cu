@@ -17,9 +17,11 @@ namespace kiln {
 // What a block of attn_decode_paged has in dynamic shared memory.
 template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES, int WARPS, int BUFFERS>
 struct DecodeShared {
-  typename PagedRing<T, KV, D, DV, GROUP, ROWS, STAGES>::Shared ring[WARPS];
+  using Ring = PagedRing<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS>;
+  typename Ring::Shared ring[WARPS];
   DecodeQueries<T, KV, D, GROUP> queries[WARPS];
   DecodeJoin<DV, GROUP, WARPS, BUFFERS> join;
+  typename Ring::Items items;
   i32 last;
 };
 
@@ -31,37 +33,43 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                       const f32* k_scale, const f32* v_scale, i64 stride_scale) {
   using Shared = DecodeShared<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS, BUFFERS>;
   using Queries = DecodeQueries<T, KV, D, GROUP>;
-  using Ring = PagedRing<T, KV, D, DV, GROUP, ROWS, STAGES>;
+  using Ring = typename Shared::Ring;
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
+  // Tokens of a block, about 45 us on an H200, from which on the next launch has to wait for the end. One that comes earlier takes the SMs as they get free:
+  // which of them it leaves out is chance then, and costs it 2 % (decode behind decode; see `workers` in the manifest).
+  constexpr i32 LONG = (3 << 19) / (BLOCKS * (D + DV) * static_cast<int>(sizeof(KV)));
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
   typename Ring::Shared& own = shared.ring[warp];
   Queries& queries = shared.queries[warp];
   DecodeJoin<DV, GROUP, WARPS, BUFFERS>& join = shared.join;
+  typename Ring::Items& items = shared.items;
 
   const AttentionPlan work{plan, workers};
   const DecodeParts<DV, GROUP> parts{{workspace, workers}};
   const PagedCache<KV> cache{
       k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
   const PackedQueries<T> all_queries{q, stride_q, stride_q_head};
-  Ring ring(cache, all_queries, work, own, warp, WARPS, lane, window_left);
-  if (thread == 0) join.init();
-  queries.init(lane);
+  Ring ring(cache, all_queries, work, items, own, warp, lane, window_left);
   work.prefetch();
   pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
   AttentionItem item = work.first_item(blockIdx.x);
+  if (thread == 0) join.init();  // while the loads are on their way
+  queries.init(lane);
   work.require(attention_made_for(GROUP, ROWS * WARPS, GROUP, true), kv_heads, window_left);
   if (items_begin == items_end) return pdl_launch_dependents();
-  ring.fill(item, items_begin, items_end);
+  items.take(work, items_begin, items_end, [&] { ring.begin(item, items_begin); });
+  __syncthreads();  // the items are there, and the join's barriers
+  ring.fill();
   const u32 query_place = queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
   int stage = 0;
-  __syncthreads();  // the join's barriers are there
 
+  i32 tokens = 0;  // of the items so far, up to LONG
 #pragma unroll 1
-  for (i32 i = items_begin;; item = work.item(++i)) {
+  for (i32 i = items_begin;; item = items(++i, work)) {
     const DecodeRange range(item, GROUP, window_left);
     const i32 begin = range.begin + warp * ROWS;
     const f32 k_unit = load_scale<KV>(k_scale, stride_scale, item.kv_head) * product_unit<KV>();
@@ -87,9 +95,10 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       stage = stage + 1 == STAGES ? 0 : stage + 1;
     }
 
-    const i32 nth = i - own.items_begin;
-    const bool last = i + 1 == own.items_end;
-    if (last) pdl_launch_dependents();
+    const i32 nth = i - items.begin;
+    const bool last = i + 1 == items.end;
+    tokens = min(tokens + max(range.end - range.begin, 0), LONG);
+    if (last && tokens < LONG) pdl_launch_dependents();
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
     // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too. The block's last
     // item is joined by all.
@@ -105,7 +114,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       }
       const auto joined = join.of(which);
       const int member = by_all ? thread : lane, members = by_all ? THREADS : 32;
-      const AttentionItem done = which == 0 ? work.first_item(blockIdx.x) : work.item(own.items_begin + which);
+      const AttentionItem done = items(items.begin + which, work);
       const i64 token = all_queries.token(done, GROUP), first_head = static_cast<i64>(done.kv_head) * GROUP;
       const f32 v_unit = load_scale<KV>(v_scale, stride_scale, done.kv_head) * product_unit<KV>();
       T* const o_item = o + token * stride_o + first_head * stride_o_head;

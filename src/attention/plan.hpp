@@ -10,9 +10,9 @@
 // that would not give each worker min_units + tile_cost is shared among fewer of them.
 //
 // Where heads are together, h workers behind each other are a team: h is the largest divisor of kv_heads that
-// leaves at most a sixteenth of the workers without a team. The line is then cut for teams: a tile in it
-// stands for those of h heads behind each other, and worker team * h + j has what the team has of the j-th of
-// them. So blocks that run at the same time read the same kv tokens, whose heads are neighbours in memory.
+// leaves at most one worker in 32 without a team. The line is then cut for teams: a tile in it stands for
+// those of h heads behind each other, and worker team * h + j has what the team has of the j-th of them. So
+// blocks that run at the same time read the same kv tokens, whose heads are neighbours in memory.
 #pragma once
 
 #include <cstdint>

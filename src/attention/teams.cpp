@@ -8,7 +8,7 @@ namespace kiln::attention {
 std::int64_t team_size(const KernelShape& shape, const Limits& limits) {
   if (!shape.heads_together) return 1;
   std::int64_t out = std::min(limits.kv_heads, limits.workers);
-  while (limits.kv_heads % out != 0 || limits.workers / out * out * 16 < limits.workers * 15) --out;
+  while (limits.kv_heads % out != 0 || limits.workers / out * out * 32 < limits.workers * 31) --out;
   return out;
 }
 

@@ -12,7 +12,7 @@
 namespace kiln::attention {
 
 /// Workers of a team, each with one of so many neighbouring heads: the largest number that divides the heads
-/// and leaves out at most a sixteenth of the workers. 1 unless the kernel wants its heads together.
+/// and leaves out at most one worker in 32. 1 unless the kernel wants its heads together.
 std::int64_t team_size(const KernelShape& shape, const Limits& limits);
 
 class Teams {

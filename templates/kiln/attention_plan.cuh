@@ -82,9 +82,14 @@ struct AttentionPlan {
   __device__ __forceinline__ i32 begin(i32 worker) const { return static_cast<i32>(load<1>(words + HEADER + worker).word[0]); }
   __device__ __forceinline__ i32 end(i32 worker) const { return begin(worker + 1); }
 
-  __device__ __forceinline__ AttentionItem item(i32 i) const { return item_at(first_items() + (workers + static_cast<i64>(i)) * ITEM); }
+  __device__ __forceinline__ AttentionItem item(i32 i) const { return item_of(load<ITEM>(words_of(i))); }
+  __device__ __forceinline__ const i32* words_of(i32 i) const { return first_items() + (workers + static_cast<i64>(i)) * ITEM; }
+  static __device__ __forceinline__ AttentionItem item_of(const Vec<i32, ITEM>& v) {
+    const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
+    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
+  }
   // item(begin(worker)), and no load has to wait for another one. REQUIRES begin(worker) < end(worker): it may be loaded before that is known.
-  __device__ __forceinline__ AttentionItem first_item(i32 worker) const { return item_at(first_items() + static_cast<i64>(worker) * ITEM); }
+  __device__ __forceinline__ AttentionItem first_item(i32 worker) const { return item_of(load<ITEM>(first_items() + static_cast<i64>(worker) * ITEM)); }
 
   // For references, which know of no items.
   __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(words + 4).word[0]); }
@@ -112,11 +117,6 @@ struct AttentionPlan {
 
  private:
   __device__ __forceinline__ const i32* first_items() const { return words + HEADER + 2 * table(); }
-  static __device__ __forceinline__ AttentionItem item_at(const i32* first) {
-    const Vec<i32, ITEM> v = load<ITEM>(first);
-    const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
-    return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
-  }
   // One more part has been written: was it the last one?
   __device__ __forceinline__ bool count(const AttentionItem& item) const {
     i32* const counter = words + HEADER + table() + item.first_slot / 2;

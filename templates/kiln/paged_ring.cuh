@@ -3,6 +3,7 @@
 #pragma once
 #include "kiln/attention_plan.cuh"
 #include "kiln/copy_async.cuh"
+#include "kiln/decode_items.cuh"
 #include "kiln/kv_tile.cuh"
 #include "kiln/paged.cuh"
 
@@ -46,10 +47,11 @@ struct PackedQueries {
 };
 
 // ROWS tokens are a step; the warps of a block take turns.
-template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES>
+template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES, int WARPS>
 struct PagedRing {
   using Keys = KvTile<KV, D>;
   using Values = KvTile<KV, DV>;
+  using Items = DecodeItems<32 * WARPS>;
   struct Place {
     i64 k, v;
   };  // elements from the caches' begin
@@ -60,7 +62,6 @@ struct PagedRing {
     alignas(16) T queries[STAGES][GROUP * D];  // of the item that begins with the stage's step
     Place places[32];                          // of the tokens of `now`
     i32 batch_pages, batch_entries;            // that a batch of turns goes on by
-    i32 items_begin, items_end;                // of the block
     i32 head;                                  // of `next`
   };
 
@@ -75,37 +76,32 @@ struct PagedRing {
   const PagedCache<KV>& cache;
   const PackedQueries<T>& q;
   const AttentionPlan& plan;
+  const Items& items;
   Shared& shared;
   const int warp, lane;
   const i32 window_left;
-  const i32 turn;  // tokens from a step of the warp to its next one
-  i32 item;        // the first that is not yet begun
+  static constexpr i32 TURN = WARPS * ROWS;  // tokens from a step of the warp to its next one
+  i32 item = 0;                              // the first that is not yet begun
   Batch now, next;
   i32 table = 0, entry = 0, number;  // of this lane's token of `next`: its page's place in indices, its place in the page, the page
   int step = BATCH;                  // of `now`
 
-  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const PackedQueries<T>& q, const AttentionPlan& plan, Shared& shared, int warp,
-                                       int warps, int lane, i32 window_left)
-      : cache(cache),
-        q(q),
-        plan(plan),
-        shared(shared),
-        warp(warp),
-        lane(lane),
-        window_left(window_left),
-        turn(warps * ROWS) {
-    if (lane == 0) shared.batch_pages = BATCH * turn / cache.page_size, shared.batch_entries = BATCH * turn % cache.page_size;
+  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const PackedQueries<T>& q, const AttentionPlan& plan, const Items& items,
+                                       Shared& shared, int warp, int lane, i32 window_left)
+      : cache(cache), q(q), plan(plan), items(items), shared(shared), warp(warp), lane(lane), window_left(window_left) {
+    if (lane == 0) shared.batch_pages = BATCH * TURN / cache.page_size, shared.batch_entries = BATCH * TURN % cache.page_size;
   }
 
-  // With the items [items_begin, items_end), the first of which is `first`: at least one.
-  __device__ __forceinline__ void fill(const AttentionItem& first, i32 items_begin, i32 end) {
-    item = items_begin + 1;
-    if (lane == 0) shared.items_begin = items_begin, shared.items_end = end;
-    __syncwarp();
-    if (!begin_item(first)) next_item();
+  // With the block's first item: looks up its pages. It is given, since `items` need not be there yet.
+  __device__ __forceinline__ void begin(const AttentionItem& first, i32 first_number) {
+    item = first_number + 1;
+    begin_item(first);
     look_up();
+  }
+  // All that is to be under way.
+  __device__ __forceinline__ void fill() {
+    if (next.at >= next.end) next_item(), look_up();
     next_batch();
-    if (now.begins == items_begin) copy_queries(0, first);
 #pragma unroll 1
     for (int stage = 0; stage < STAGES; ++stage) {
       copy_keys(stage);
@@ -116,14 +112,13 @@ struct PagedRing {
   // Begins to copy the next step's keys; then its values. Each is a group of copies, an empty one behind the
   // last item.
   __device__ __forceinline__ void copy_keys(int stage) {
-    if (step == BATCH || now.at >= now.end) next_batch();
-    if (now.begins >= 0) copy_queries(stage, plan.item(now.begins));
+    if (now.begins >= 0) copy_queries(stage, items(now.begins, plan));
     copy<Keys>(shared.keys[stage], cache.k, cache.k_stride.slot, [&](const Place& place) { return place.k; });
   }
   __device__ __forceinline__ void copy_values(int stage) {
     copy<Values>(shared.values[stage], cache.v, cache.v_stride.slot, [&](const Place& place) { return place.v; });
-    now.at += turn;
-    ++step;
+    now.at += TURN;
+    if (++step == BATCH || now.at >= now.end) next_batch();  // while all that can be is under way
   }
 
   // Until the oldest group has arrived, in all lanes: two follow each other in every step.
@@ -138,7 +133,7 @@ struct PagedRing {
     const DecodeRange range(of, GROUP, window_left);
     next.at = range.begin + warp * ROWS;
     next.end = range.end;
-    const u32 token = next.at + lane / ROWS * turn + lane % ROWS, nth = token / static_cast<u32>(cache.page_size);
+    const u32 token = next.at + lane / ROWS * TURN + lane % ROWS, nth = token / static_cast<u32>(cache.page_size);
     shared.head = of.kv_head;  // by all lanes, the same
     next.begins = item - 1;
     table = of.kv_base + nth;
@@ -146,8 +141,8 @@ struct PagedRing {
     return next.at < next.end;
   }
   __device__ __forceinline__ void next_item() {
-    while (item < shared.items_end) {
-      if (begin_item(plan.item(item++))) return;
+    while (item < items.end) {
+      if (begin_item(items(item++, plan))) return;
     }
     next.at = next.end = 0;
     next.begins = -1;
@@ -163,7 +158,7 @@ struct PagedRing {
   // Begins to load the pages of the next batch.
   __device__ __forceinline__ void look_up() {
     number = 0;
-    if (next.at + lane / ROWS * turn + lane % ROWS < next.end) number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
+    if (next.at + lane / ROWS * TURN + lane % ROWS < next.end) number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
   }
   // The places of the next batch's tokens, for all lanes; and on to the one behind it.
   __device__ __forceinline__ void next_batch() {
@@ -174,7 +169,7 @@ struct PagedRing {
     now = next;
     step = 0;
     next.begins = -1;
-    next.at += BATCH * turn;
+    next.at += BATCH * TURN;
     table += shared.batch_pages;
     entry += shared.batch_entries;
     if (entry >= cache.page_size) entry -= cache.page_size, ++table;

@@ -74,7 +74,7 @@ inline bool sees(const KernelShape& shape, std::int64_t window_left, const Reque
 inline std::int64_t team_of(const KernelShape& shape, const Limits& limits) {
   std::int64_t out = 1;
   for (std::int64_t h = 1; shape.heads_together && h <= limits.kv_heads; ++h)
-    if (limits.kv_heads % h == 0 && 16 * (limits.workers / h * h) >= 15 * limits.workers) out = h;
+    if (limits.kv_heads % h == 0 && 32 * (limits.workers / h * h) >= 31 * limits.workers) out = h;
   return out;
 }
 

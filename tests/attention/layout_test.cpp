@@ -76,7 +76,7 @@ TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
   EXPECT_NE(text.find("HEADER = 16, ITEM = 12"), std::string::npos);
   EXPECT_NE(text.find("(workers + 1 + 3) / 4 * 4"), std::string::npos);
   EXPECT_NE(text.find("words + HEADER + 2 * table()"), std::string::npos);
-  EXPECT_NE(text.find("item_at(first_items() + (workers + static_cast<i64>(i)) * ITEM)"), std::string::npos);
+  EXPECT_NE(text.find("return first_items() + (workers + static_cast<i64>(i)) * ITEM"), std::string::npos);
   EXPECT_EQ(workers_at(), 16);
   for (const std::int64_t workers : {1, 2, 3, 4, 132, 65535}) {
     EXPECT_EQ(table_words(workers), (workers + 1 + 3) / 4 * 4);

@@ -26,7 +26,7 @@ std::int64_t team_size(std::int64_t kv_heads, std::int64_t workers) {
   return team_of(kDecode, {.kv_heads = kv_heads, .workers = workers});
 }
 
-TEST(AttentionTeams, AreTheMostHeadsThatLeaveAtMostASixteenthOfTheWorkersOut) {
+TEST(AttentionTeams, AreTheMostHeadsThatLeaveAtMostOneWorkerIn32Out) {
   const Indptr kv{0, 1 << 20};
   const auto used = [&](std::int64_t kv_heads, std::int64_t workers) {
     return Planned(kDecode, {.max_requests = 1, .max_tokens = 1, .kv_heads = kv_heads, .workers = workers},
@@ -42,8 +42,11 @@ TEST(AttentionTeams, AreTheMostHeadsThatLeaveAtMostASixteenthOfTheWorkersOut) {
   EXPECT_EQ(team_size(7, 6), 1);
   EXPECT_EQ(used(7, 6), 6);
   EXPECT_EQ(team_size(6, 7), 1) << "6 of 7 are too few";
-  EXPECT_EQ(team_size(15, 16), 15) << "just enough";
-  EXPECT_EQ(used(15, 16), 15);
+  EXPECT_EQ(team_size(31, 32), 31) << "just enough";
+  EXPECT_EQ(used(31, 32), 31);
+  EXPECT_EQ(team_size(12, 132), 12);
+  EXPECT_EQ(team_size(12, 128), 6) << "12 would leave out 8";
+  EXPECT_EQ(used(40, 128), 128) << "teams of 8";
   EXPECT_EQ(used(8, 1), 1);
 }
 

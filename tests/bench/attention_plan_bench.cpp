@@ -18,7 +18,7 @@ using namespace kiln::attention;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 401, kBatches = 16;
-constexpr std::int64_t kSms = 132;
+constexpr std::int64_t kSms = 132, kDecodeWorkers = 128;
 
 struct Batch {
   std::vector<std::int32_t> qo{0}, kv{0};
@@ -97,10 +97,10 @@ int main() {
       .tile_rows = 128, .tile_kv = 64, .group = 4, .causal = true, .tile_cost = 2, .min_units = 4};
   const auto one_token = [](Batch& b, std::mt19937& r) { add(b, 1, draw(r, 1, 8192)); };
   std::printf("%-58s %7s %6s %8s %8s %8s %6s\n", "", "items", "slots", "KiB", "plan us", "copy us", "ratio");
-  run({"decode, 256 requests, kv 1..8k, 8 kv heads", decode, 8, kSms, -1, one_token});
-  run({"decode, 256 requests, kv 1..8k, 1 kv head", decode, 1, kSms, -1, one_token});
-  run({"decode, 256 requests, kv 1..8k, 8 kv heads, window 1k", decode, 8, kSms, 1024, one_token});
-  run({"decode, 1 request, kv 1..8k, 8 kv heads", decode, 8, kSms, -1, one_token, 1});
+  run({"decode, 256 requests, kv 1..8k, 8 kv heads", decode, 8, kDecodeWorkers, -1, one_token});
+  run({"decode, 256 requests, kv 1..8k, 1 kv head", decode, 1, kDecodeWorkers, -1, one_token});
+  run({"decode, 256 requests, kv 1..8k, 8 kv heads, window 1k", decode, 8, kDecodeWorkers, 1024, one_token});
+  run({"decode, 1 request, kv 1..8k, 8 kv heads", decode, 8, kDecodeWorkers, -1, one_token, 1});
   run({"prefill, causal, 256 requests of 1..127 tokens, 8 kv heads", prefill, 8, 2 * kSms, -1,
        [](Batch& b, std::mt19937& r) {
          const std::int32_t tokens = draw(r, 1, 127);

@@ -305,9 +305,9 @@ def buffers(plan):
 
 
 def bench():
-    for hq, kv, requests, length in [(32, "bf16", b, n) for b in (1, 16, 64, 256) for n in (1024, 4096, 8192, 32768)] + [(64, "bf16", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096))] + \
-            [(32, "e4m3", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096), (256, 4096))]:
-        heads, d, page_size, group = 8, 128, 16, hq // 8
+    for hq, heads, kv, requests, length in [(32, 8, "bf16", b, n) for b in (1, 16, 64, 256) for n in (1024, 4096, 8192, 32768)] + [(64, 8, "bf16", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096))] + \
+            [(4, 1, "bf16", b, n) for b, n in ((16, 8192), (64, 8192))] + [(32, 8, "e4m3", b, n) for b, n in ((1, 4096), (16, 8192), (64, 4096), (256, 4096))]:
+        d, page_size, group = 128, 16, hq // heads
         if requests * length > 1 << 20:
             continue
         pages = requests * length // page_size
@@ -316,12 +316,12 @@ def bench():
         shape.kv_indptr, shape.last_page_len = [i * length // page_size for i in range(requests + 1)], [page_size] * requests
         call = kernel("attn_decode_paged", T="bf16", D=d, GROUP=group, KV=kv)
 
-        def make(pages=pages, requests=requests, hq=hq, kv=kv, shape=shape, call=call):
+        def make(pages=pages, requests=requests, hq=hq, heads=heads, kv=kv, shape=shape, call=call):
             caches = [torch.empty(pages, page_size, heads, d, device="cuda", dtype=torch.bfloat16).normal_().to(DTYPES[kv]) for _ in "kv"]
             return (torch.empty(requests, hq, d, device="cuda", dtype=torch.bfloat16), normal(requests, hq, d), *caches, torch.randperm(pages, device="cuda").int(), *buffers(make_plan(call, shape)),
                     torch.ones(1, device="cuda"))
 
-        def ours(o, q, k, v, indices, plan, workspace, scale, call=call, workers=make_plan(call, shape).workers):
+        def ours(o, q, k, v, indices, plan, workspace, scale, call=call, heads=heads, workers=make_plan(call, shape).workers):
             strides = (page_size * heads * d, heads * d, d)
             call(o, q, k, v, indices, plan, workspace, workers, heads, page_size, *o.stride()[:2], *q.stride()[:2], *strides, *strides, 0.0, None, 0.0, -1, None, *((scale, scale) if k.element_size() == 1 else (None, None)), 0)
         launches = {"kiln": ours}
@@ -333,5 +333,5 @@ def bench():
         for label, peer in peers.get("attn_decode_paged").items():
             launches[label] = lambda o, q, k, v, indices, *_, peer=peer, length=length: peer(o, q, k, v, indices, length)
         read = requests * length * heads * 2 * d * DTYPES[kv].itemsize + requests * hq * d * 2
-        yield Row(f"attn_decode_paged bf16 B {requests} x kv {length} HQ {hq} HKV 8 D 128" + ("" if kv == "bf16" else f" {kv}"), read, requests * hq * d * 2, make, launches,
+        yield Row(f"attn_decode_paged bf16 B {requests} x kv {length} HQ {hq} HKV {heads} D 128" + ("" if kv == "bf16" else f" {kv}"), read, requests * hq * d * 2, make, launches,
                   flops=4 * requests * length * hq * d, bar=0.85 if requests * length >= 65536 else 0.0)
