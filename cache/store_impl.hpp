@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 
 #include "base/process.hpp"
 #include "cache/pieces.hpp"
@@ -67,13 +68,14 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   /// The thread that keeps the store up while it is open. A forked child has none, and its own state.
   struct Upkeep {
     std::mutex mutex;
-    std::condition_variable changed, rested;
+    std::condition_variable changed, leaving;
     std::atomic<bool> running{false};
-    bool stop = false, writing = false;
+    bool stop = false, left = false;  ///< left: the thread does nothing any more but to end
+    std::thread thread;
     const base::Clock::time_point since = base::Clock::now();  ///< not later than the first use
     UseLog uses;
   };
-  static void keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noexcept;
+  static void keep_up(Impl& impl, Upkeep& upkeep) noexcept;
 
   const StoreOptions options;
   StoreFile file;

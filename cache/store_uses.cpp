@@ -55,7 +55,7 @@ void Store::Impl::start_upkeep() noexcept try {
   if (now.running.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(now.mutex);
   if (now.running || now.stop) return;
-  std::thread([impl = shared_from_this(), &now] { keep_up(impl, now); }).detach();
+  now.thread = std::thread([impl = shared_from_this(), &now] { keep_up(*impl, now); });
   now.running = true;
   file.readers.keep_idle();
   file.writers.keep_idle();
@@ -63,25 +63,24 @@ void Store::Impl::start_upkeep() noexcept try {
 }
 
 /// One round in `options.upkeep`, until the store is closed.
-void Store::Impl::keep_up(const std::shared_ptr<Impl>& impl, Upkeep& upkeep) noexcept {
+void Store::Impl::keep_up(Impl& impl, Upkeep& upkeep) noexcept {
   ::pthread_setname_np(::pthread_self(), "kiln-store");
   std::unique_lock lock(upkeep.mutex);
   const auto write = [&](base::Clock::duration patience) {
-    upkeep.writing = true;
     lock.unlock();
-    impl->write_uses(base::Deadline::after(patience));
+    impl.write_uses(base::Deadline::after(patience));
     lock.lock();
-    upkeep.writing = false;
-    upkeep.rested.notify_all();
   };
   while (!upkeep.stop) {
-    wait_for(upkeep.changed, lock, impl->options.upkeep);
+    wait_for(upkeep.changed, lock, impl.options.upkeep);
     if (upkeep.stop) break;
     write(kUpkeepWait);
-    impl->file.readers.drop_idle();
-    impl->file.writers.drop_idle();
+    impl.file.readers.drop_idle();
+    impl.file.writers.drop_idle();
   }
   write(kClosingWait);
+  upkeep.left = true;
+  upkeep.leaving.notify_all();
 }
 
 void Store::Impl::stop_upkeep() noexcept try {
@@ -90,18 +89,24 @@ void Store::Impl::stop_upkeep() noexcept try {
   if (grown_old && !now.uses.empty()) start_upkeep();  // what was not due when it was noted may be by now
   std::unique_lock lock(now.mutex);
   now.stop = true;
-  if (!now.running) return;
+  if (!now.thread.joinable()) return;
   now.changed.notify_all();
   // A disk that hangs must not hang whoever closes the store: the thread owns what it needs.
   const auto deadline = base::Deadline::after(kClosingWait);
-  while ((now.writing || !now.uses.empty()) && !deadline.passed())
-    wait_for(now.rested, lock, deadline.left());
+  while (!now.left && !deadline.passed()) wait_for(now.leaving, lock, deadline.left());
+  const bool left = now.left;
+  lock.unlock();
+  if (left)
+    now.thread.join();  // what it holds goes before we return: descriptors, and the last of the uses
+  else
+    now.thread.detach();
 } catch (...) {
 }
 
 void Store::Impl::write_uses(base::Deadline deadline) noexcept try {
   if (!file.writable) return;
   auto used = upkeep.get().uses.take(kRefresh);
+  if (used.empty()) return;
   std::sort(used.begin(), used.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const std::uint64_t now = now_s();
 

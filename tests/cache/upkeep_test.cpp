@@ -118,6 +118,17 @@ TEST_F(UpkeepTest, StoreClosesAtOnceWhenNothingIsDue) {
   EXPECT_LT(took[2], 100ms);  // of 200 that a hanging disk is given
 }
 
+TEST_F(UpkeepTest, ClosedStoreHasNoDescriptorOpen) {
+  for (int i = 0; i < 200; ++i) {
+    {
+      const auto store = open();
+      ASSERT_TRUE(holds(*store, 1));
+      ASSERT_TRUE(holds(*store, 2));
+    }
+    ASSERT_EQ(descriptors_of_the_file(), 0) << "round " << i;
+  }
+}
+
 TEST_F(UpkeepTest, ForkedChildKeepsTheStoreUpItself) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "a forked child of several threads may start none under this sanitizer";

@@ -48,7 +48,7 @@ class HostileTest : public ServiceTest {
         << "the host's memory ballooned";
   }
 
-  /// A store's upkeep ends on its own, after its service: with its thread go its descriptors.
+  /// Threads of a service that has gone may be about to end.
   static void settle() {
     base::poll_until(base::Deadline::after(std::chrono::seconds(10)), [] { return threads() == 1; });
   }
