@@ -20,7 +20,7 @@ kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature
   USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)
 
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache terminal descriptor completion everywhere)
-  kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process)
+  kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process TIMEOUT 600)
 endforeach()
 kiln_test(tools_doctor_test SOURCES tools/doctor_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_why_test SOURCES tools/why_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
