@@ -1,8 +1,8 @@
 // Attention of a ragged batch: o = softmax(q k^T) v for tokens that see those of their own request, the query heads of a kv head packed as rows.
 //
-// A block, one of a grid that never changes, works off its items of the plan: tiles of TILE_ROWS packed rows, or parts of one. k and v come in blocks
-// of TILE_KV tokens by cp.async while those before are multiplied; a warp keeps its rows' sums of v in registers, and the weights go from one product
-// to the next without leaving them. Only blocks that a mask cuts are masked. The last of a tile's parts merges them all.
+// A block, one of a grid that never changes, works off its items of the plan: tiles of TILE_ROWS packed rows behind each other, or a part of one. k and v
+// come in blocks of TILE_KV tokens by cp.async while those before are multiplied; a warp keeps its rows' sums of v in registers, and the weights go from
+// one product to the next without leaving them. Only blocks that a mask cuts are masked. The last of a tile's parts merges them all.
 #include "kiln/attention_plan.cuh"
 #include "kiln/attention_tile.cuh"
 #include "kiln/logits.cuh"
@@ -17,8 +17,10 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                  i64 stride_q, i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse,
                  f32 soft_cap, i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, WARPS>;
+  using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, WINDOW>;
   using Row = PackedRow<GROUP>;
   extern __shared__ __align__(1024) u8 shared[];
+  __shared__ Tiles tiles;
   __shared__ i32 last_part;
   const int warp = threadIdx.x / 32;
   u8* const q_rows = shared + warp * Tile::WARP_ROWS * Tile::RowOfK::PITCH;  // the warp's
@@ -28,18 +30,22 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const typename Tile::Slots slots{workspace, workers};
 
   pdl_wait();
-  work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK), kv_heads, window_left);
-  for (i32 i = work.begin(blockIdx.x); i < work.end(blockIdx.x); ++i) {
+  work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true), kv_heads, window_left);
+  if (threadIdx.x == 0) tiles.begin(work);
+  while (true) {
+    __syncthreads();  // nobody needs the tile before any more, nor the blocks of its k and v
+    if (threadIdx.x == 0) tiles.next(work, window_left);
+    __syncthreads();
+    if (!tiles.any()) return;
     Tile tile;
     {
-      const AttentionItem item = work.item(i);
+      const AttentionItem item = tiles.now;
       const i32 first_row = item.first_row + warp * Tile::WARP_ROWS, ahead = item.kv_len - item.qo_len;
       Tile::template copy_rows<GROUP>(shared_address(q_rows), q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head, stride_q,
                                       stride_q_head, first_row, item.qo_len * GROUP);
       BlockCopy<T, D, TILE_KV, WARPS> next_k(k + (item.kv_base + item.kv_begin) * stride_k + item.kv_head * stride_k_head, stride_k);
       BlockCopy<T, DV, TILE_KV, WARPS> next_v(v + (item.kv_base + item.kv_begin) * stride_v + item.kv_head * stride_v_head, stride_v);
       tile.clear();
-      __syncthreads();  // nobody reads the blocks of the item before any more
       next_k(blocks, item.kv_end - item.kv_begin);
       if constexpr (STAGES == 2) next_v(blocks + Tile::K_BYTES, item.kv_end - item.kv_begin);
       copy_async_commit();
@@ -104,12 +110,12 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         tile.accumulate(s, transform.scale(), v_block);
       }
     }
-    if (i + 1 == work.end(blockIdx.x)) pdl_launch_dependents();
+    if (tiles.last()) pdl_launch_dependents();
     copy_async_wait<0>();  // an item without kv has begun to copy, too
     __syncwarp();
     tile.finish();
 
-    const AttentionItem item = work.item(fresh(i));
+    const AttentionItem& item = tiles.now;
     const i32 first_row = item.first_row + warp * Tile::WARP_ROWS, rows = item.qo_len * GROUP;
     const auto emit_lse = [&](u32 r, f32 x) {
       const Row row(first_row + r);

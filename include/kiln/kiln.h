@@ -528,7 +528,7 @@ typedef struct kiln_attention_lengths {
 typedef struct kiln_attention_plan {
   size_t struct_size;
   uint64_t bytes;   /* from the buffer's begin: what has to be copied to the device */
-  uint32_t items;   /* tiles and parts of tiles */
+  uint32_t items;   /* for blocks to work off: a tile, tiles behind each other, or a part of one */
   uint32_t parts;   /* of them: parts, each of which takes a slot of the workspace */
   uint32_t workers; /* blocks that have a share: short batches are not spread thin */
 } kiln_attention_plan;

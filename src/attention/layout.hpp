@@ -39,13 +39,14 @@ constexpr std::int64_t items_at(std::int64_t workers) {
 }
 
 /// What a kernel fixes, in a word: a plan is for kernels that have the same one.
-constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group,
-                                bool causal) {
+constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group, bool causal,
+                                bool tiles_together = false) {
   const auto mixed =
       ((static_cast<std::uint32_t>(tile_rows) * 65599 + static_cast<std::uint32_t>(tile_kv)) * 65599 +
        static_cast<std::uint32_t>(group)) *
       2;
-  return static_cast<std::int32_t>((mixed + (causal ? 1u : 0u)) ^ 0x4b415450u);
+  const auto word = (mixed + (causal ? 1u : 0u)) ^ 0x4b415450u;
+  return static_cast<std::int32_t>(tiles_together ? ~word : word);
 }
 
 }  // namespace kiln::attention

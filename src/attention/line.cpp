@@ -24,7 +24,9 @@ void Line::next_cut() {
   if (behind_ >= shares_) ++cut_, behind_ -= shares_;
 }
 
-std::span<const Cut> Line::cuts_of(std::int64_t begin, std::int64_t units) {
+std::span<const Cut> Line::next(std::int64_t units) {
+  const std::int64_t begin = position_;
+  position_ += units + shape_.tile_cost;
   cuts_.clear();
   // Cuts are at least min_units apart, or there would be fewer shares: only the first and the last can leave
   // slivers, which go to the other side.

@@ -19,19 +19,17 @@ class Line {
   /// outlives it.
   Line(const KernelShape& shape, std::int64_t total, std::int64_t most);
 
+  /// What there is until the next cut: whole tiles that take no more are not cut.
+  std::int64_t room() const { return cut_ - position_; }
+  /// Whole tiles. REQUIRES: there is room.
+  void skip(std::int64_t cost) { position_ += cost; }
   /// The cuts of the next tile, in order, until the next call. At 0 and at `units` they leave it whole.
-  std::span<const Cut> next(std::int64_t units) {
-    const std::int64_t begin = position_;
-    position_ += units + shape_.tile_cost;
-    if (position_ <= cut_) return {};
-    return cuts_of(begin, units);
-  }
+  std::span<const Cut> next(std::int64_t units);
 
   std::int64_t shares() const { return shares_; }
 
  private:
   void next_cut();
-  std::span<const Cut> cuts_of(std::int64_t begin, std::int64_t units);
 
   const KernelShape& shape_;
   const std::int64_t total_, shares_, share_, rest_;  ///< total = shares * share + rest

@@ -30,7 +30,9 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
   check("max_tokens", limits.max_tokens, 1, (kMost - shape.tile_rows) / shape.group);
   const std::int64_t with_tokens = std::min(limits.max_requests, limits.max_tokens);
   const std::int64_t tiles = limits.max_tokens * shape.group / shape.tile_rows + with_tokens;
-  const std::int64_t items = tiles * limits.kv_heads + limits.workers;  // below 2^49
+  std::int64_t items = tiles * limits.kv_heads + limits.workers;  // below 2^49
+  // A cut inside a tile leaves two parts of it, and whole tiles on both sides.
+  if (shape.tiles_together) items = std::min(items, with_tokens * limits.kv_heads + 3 * limits.workers);
   const std::int64_t words =
       items_at(limits.workers) + items * kItemWords + limits.max_requests * kRequestWords;
   if (words > kMost)

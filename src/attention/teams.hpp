@@ -22,14 +22,14 @@ class Teams {
   Teams(const KernelShape& shape, const Limits& limits, std::int64_t size, std::vector<std::int64_t> counts,
         std::int32_t* out);
 
-  /// The next tile of the line, which stands for those of as many heads as a team has workers: as it is for
-  /// the first of them, whole, without slots. It is given back as it was.
-  void add(Item& tile, std::int64_t units, std::span<const Cut> cuts) {
-    if (cuts.empty())
-      put(tile);
-    else
-      split(tile, units, cuts);
+  /// The next item of the line, of whole tiles, which stands for those of as many heads as a team has
+  /// workers: as it is for the first of them.
+  void put(const Item& item) {
+    if (begins_) put_to(first_items_ + team_ * size_, 1, item), begins_ = false;
+    put_to(items_ + next_++, count_, item);
   }
+  /// The same for one tile, whole and without slots, at whose cuts a share or a part begins.
+  void split(Item tile, std::int64_t units, std::span<const Cut> cuts);
   /// Behind the last tile.
   void finish();
 
@@ -48,17 +48,12 @@ class Teams {
     out.first_slot = item.first_slot + (item.parts > 1 ? narrow(further) * item.parts : 0),
     out.part = item.part, out.parts = item.parts;
   }
-  void put(const Item& item) {
-    if (begins_) put_to(first_items_ + team_ * size_, 1, item), begins_ = false;
-    put_to(items_ + next_++, count_, item);
-  }
   /// `distance`: from a worker's item to the next worker's.
   void put_to(Item* out, std::int64_t distance, const Item& item) const {
     store(*out, item, 0);
     for (std::int64_t j = 1; j < size_; ++j) store(*(out += distance), item, j);
   }
   void begin(std::int64_t team);
-  void split(Item& tile, std::int64_t units, std::span<const Cut> cuts);
 
   const KernelShape& shape_;
   const Limits& limits_;

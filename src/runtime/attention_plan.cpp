@@ -27,6 +27,7 @@ attention::KernelShape attention_shape(const source::Manifest& manifest,
           .window = value("window") != 0,
           .tile_cost = value("tile_cost"),
           .min_units = value("min_units"),
+          .tiles_together = value("tiles_together") != 0,
           .heads_together = value("heads_together") != 0};
 }
 

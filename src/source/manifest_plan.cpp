@@ -25,9 +25,9 @@ struct Kind {
   std::span<const Key> run_values;  ///< [plan.run]: values of `kiln run`, under these names
 };
 
-constexpr Key kAttentionKernel[] = {{"tile_rows", {}}, {"tile_kv", {}},      {"group", {}},
-                                    {"causal", 0},     {"window", 0},        {"tile_cost", 1},
-                                    {"min_units", 4},  {"heads_together", 0}};
+constexpr Key kAttentionKernel[] = {{"tile_rows", {}}, {"tile_kv", {}},       {"group", {}},
+                                    {"causal", 0},     {"window", 0},         {"tile_cost", 1},
+                                    {"min_units", 4},  {"tiles_together", 0}, {"heads_together", 0}};
 constexpr Key kAttentionRun[] = {{"kv_heads", {}}, {"page_size", 0}, {"window_left", -1}};
 // Without qo_tokens each request has one token: a decode step.
 constexpr Key kAttentionValues[] = {

@@ -4,8 +4,9 @@
 // the kv tokens that their masks leave. The tiles follow each other by request, kv head, row; workers, which are the blocks of the grid, have
 // equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. Where the manifest wants heads
 // together, h workers behind each other are a team, which has a share of a line of h heads a tile: each of them has the team's rows and kv tokens of
-// its own head. A whole tile is written at once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its slots, in
-// their order: runs give the same bits.
+// its own head. Where it wants tiles together, whole tiles of a request and head behind each other are one item, which AttentionTiles takes apart. A
+// whole tile is written at once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its slots, in their order: runs
+// give the same bits.
 //
 // Words (i32) of the plan; where a kernel finds things depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
 //   [0, 16)       header (AttentionHeader)
@@ -14,44 +15,10 @@
 //   12 * workers  a copy of each worker's first item, so that one can load it beside the table instead of behind it; anything where a worker has none
 //   then          items (AttentionItem); behind the last one, at header.requests_at, the requests (AttentionRequest)
 #pragma once
+#include "kiln/attention_words.cuh"
 #include "kiln/vector.cuh"
 
 namespace kiln {
-
-struct AttentionHeader {
-  i32 made_for;     // what the kernel fixes, in a word: attention_made_for()
-  i32 workers;      // of the limits; those behind the last item have none
-  i32 kv_heads;
-  i32 window_left;  // -1: none
-  i32 requests;     // of this plan
-  i32 tokens;       // of q, of all requests
-  i32 items;
-  i32 slots;        // used, below 2 * workers
-  i32 requests_at;  // word of the first request
-  i32 reserved[7];
-};
-
-__host__ __device__ constexpr u32 attention_made_for(u32 tile_rows, u32 tile_kv, u32 group, bool causal) {
-  return (((tile_rows * 65599 + tile_kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^ 0x4b415450;
-}
-
-// Lengths of a request. kv_base is what the caller's kv_indptr says: a token of ragged k and v, or an entry of a page table.
-struct AttentionRequest { i32 qo_begin, qo_len, kv_base, kv_len; };
-
-// A tile or a part of one. Rows [first_row, min(first_row + TILE_ROWS, qo_len * GROUP)) with the kv tokens [kv_begin, kv_end) of the request:
-// kv_begin is a multiple of TILE_KV; so is kv_end, or it is one past the last token that a row of the tile sees, at most kv_len. Every kv token that
-// causal and window leave to a row of the tile is there; a custom mask leaves out none. A whole tile may have no kv at all (kv_begin == kv_end:
-// write 0 and -inf), a part always has some.
-struct AttentionItem {
-  i32 request, kv_head, first_row;
-  i32 qo_begin, qo_len;         // the request's tokens of q are [qo_begin, qo_begin + qo_len)
-  i32 kv_len, kv_base;          // see AttentionRequest
-  i32 kv_begin, kv_end;
-  i32 first_slot, part, parts;  // of the tile; parts 1: whole, and first_slot is -1
-
-  __device__ __forceinline__ bool whole() const { return parts == 1; }
-  __device__ __forceinline__ i32 slot() const { return first_slot + part; }
-};
 
 struct AttentionPlan {
   i32* words;
@@ -126,6 +93,34 @@ struct AttentionPlan {
     *counter = 0;  // nobody else of this launch comes: for the next one
     return true;
   }
+};
+
+// The tiles and parts of tiles of a block, one after the other, in shared memory: for a kernel whose plan has its tiles together. A register that would
+// count them through a tile's products is saved, too.
+template <int TILE_ROWS, int TILE_KV, int GROUP, bool CAUSAL, bool WINDOW>
+struct AttentionTiles {
+  AttentionItem now;  // a tile, or a part of one
+  i32 item, end;      // of the plan: that of `now`, and the end of the block's
+  i32 left;           // tiles of the item behind this one
+
+  // By one thread, before anything else.
+  __device__ __forceinline__ void begin(const AttentionPlan& plan) {
+    item = plan.begin(blockIdx.x) - 1;
+    end = plan.end(blockIdx.x);
+    left = 0;
+  }
+  // By one thread, a barrier before and one behind it: on to the next one. It is there if any().
+  __device__ __forceinline__ void next(const AttentionPlan& plan, i32 window_left) {
+    if (left > 0) {
+      now.next_tile<CAUSAL, WINDOW>(TILE_ROWS, TILE_KV, GROUP, window_left);
+      --left;
+    } else if (++item < end) {
+      now = plan.item(item);
+      left = now.tiles() - 1;
+    }
+  }
+  __device__ __forceinline__ bool any() const { return item < end; }
+  __device__ __forceinline__ bool last() const { return item + 1 == end && left == 0; }
 };
 
 // Partial results in the workspace: rows [2 * workers][ROWS][WIDTH], then a shift [2 * workers][ROWS] of each (base 2), all f32. What a row holds is the

@@ -90,7 +90,8 @@ struct AttentionTile {
   // The other way, from what is staged.
   template <int GROUP>
   __device__ static __forceinline__ void store_rows(T* o, i64 stride, i64 stride_head, const u8* staging, i32 first_row, i32 rows) {
-    const int line = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+    const u32 thread = fresh(threadIdx.x);  // or what copy_rows makes of it is held for this
+    const int line = thread % 32 / 8, chunk = thread % 8;
 #pragma unroll 2
     for (int r = 0; r < WARP_ROWS; r += 4) {
       if (first_row + r + line >= rows) break;

@@ -2,6 +2,7 @@
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/vector.cuh"
+#include "kiln/visible.cuh"
 
 namespace kiln {
 
@@ -33,25 +34,6 @@ struct LogitTransform {
     return cap - 2.0f * cap * reciprocal_approx(exp2_approx(x) + 1.0f);
   }
 };
-
-// The kv tokens that a row may see: [first, last]. Both masks are aligned at the right end: the last token of q sees the last one of kv.
-// REQUIRES: fewer than 2^30 tokens.
-struct Visible {
-  i32 first, last;
-
-  // Of 64 tokens: bit i is that of token kv + i.
-  __device__ __forceinline__ u64 bits(i32 kv) const {
-    const i32 low = max(first, kv) - kv, high = min(last - kv, 63);
-    return high < low ? 0 : (~0ull << low) & (~0ull >> (63 - high));
-  }
-};
-
-// Of token `qo`, below qo_len, of a request. window_left < 0: no window; it reaches so many tokens to the left of the row's own.
-template <bool CAUSAL, bool WINDOW>
-__device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left) {
-  const i32 own = qo + kv_len - qo_len;
-  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x40000000, CAUSAL ? own : kv_len - 1};
-}
 
 // A custom mask is the bits of [qo_len][kv_len] of each request, bit 0 of a byte first; a request begins at a byte. It is read in aligned words of
 // 4 bytes that hold bits of the request, the last of which may end behind it.

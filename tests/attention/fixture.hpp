@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <type_traits>
 #include <vector>
 
+#include "attention/device_words.hpp"
 #include "attention/plan.hpp"
 
 namespace kiln::attention::test {
@@ -22,7 +25,10 @@ class Planned {
   static constexpr std::int32_t kUntouched = 0x7eadbeef;
 
   Planned(const KernelShape& shape, const Limits& limits, const Lengths& lengths)
-      : limits_(limits), words_(static_cast<std::size_t>(plan_words(shape, limits)) + 8, kUntouched) {
+      : shape_(shape),
+        limits_(limits),
+        window_left_(lengths.window_left),
+        words_(static_cast<std::size_t>(plan_words(shape, limits)) + 8, kUntouched) {
     summary = plan(shape, limits, lengths, std::span(words_).first(words_.size() - 8));
   }
 
@@ -33,15 +39,10 @@ class Planned {
   std::int64_t first_items() const { return 16 + 2 * table(); }
   PlannedItem first_item(std::int64_t worker) const { return item_at(first_items() + 12 * worker); }
   PlannedItem item(std::int64_t i) const { return item_at(first_items() + 12 * (limits_.workers + i)); }
-  std::vector<PlannedItem> items() const {
-    std::vector<PlannedItem> out;
-    for (std::int64_t i = 0; i < summary.items; ++i) out.push_back(item(i));
-    return out;
-  }
+  /// Each tile and part, also those that are one item together: as a kernel takes it apart.
+  std::vector<PlannedItem> items() const { return items_between(0, summary.items); }
   std::vector<PlannedItem> items_of(std::int64_t worker) const {
-    std::vector<PlannedItem> out;
-    for (std::int64_t i = begin(worker); i < begin(worker + 1); ++i) out.push_back(item(i));
-    return out;
+    return items_between(begin(worker), begin(worker + 1));
   }
   Request request(std::int64_t i) const {
     const std::int64_t at = word(8) + 4 * i;
@@ -57,7 +58,35 @@ class Planned {
     return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
   }
 
+  std::vector<PlannedItem> items_between(std::int64_t begin, std::int64_t end) const {
+    std::vector<PlannedItem> out;
+    for (std::int64_t i = begin; i < end; ++i) {
+      auto tile = std::bit_cast<AttentionItem>(item(i));
+      const std::int32_t tiles = tile.tiles();
+      EXPECT_TRUE(tiles == 1 || (tiles > 1 && shape_.tiles_together));
+      for (std::int32_t nth = 0; nth < tiles; ++nth) {
+        if (nth > 0) go_on(tile);
+        out.push_back(std::bit_cast<PlannedItem>(tile));
+        if (tile.whole()) out.back().first_slot = -1;
+      }
+    }
+    return out;
+  }
+  void go_on(AttentionItem& tile) const {
+    const auto next = [&](auto causal, auto window) {
+      tile.next_tile<causal, window>(static_cast<int>(shape_.tile_rows), static_cast<int>(shape_.tile_kv),
+                                     static_cast<int>(shape_.group), static_cast<int>(window_left_));
+    };
+    using std::true_type, std::false_type;
+    if (shape_.causal)
+      shape_.window ? next(true_type(), true_type()) : next(true_type(), false_type());
+    else
+      shape_.window ? next(false_type(), true_type()) : next(false_type(), false_type());
+  }
+
+  const KernelShape shape_;
   const Limits limits_;
+  const std::int64_t window_left_;
   std::vector<std::int32_t> words_;
 };
 

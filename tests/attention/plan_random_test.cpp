@@ -55,7 +55,7 @@ class Draw {
                  .window = one_in(2),
                  .tile_cost = (*this)(0, 3),
                  .min_units = (*this)(1, 5)};
-    out.shape.heads_together = one_in(2);
+    out.shape.heads_together = one_in(2), out.shape.tiles_together = one_in(2);
     const std::int64_t requests = (*this)(1, 12);
     out.decode = one_in(3);
     out.qo = out.decode ? std::vector<std::int32_t>(static_cast<std::size_t>(requests) + 1)
@@ -230,6 +230,24 @@ TEST_P(AttentionPlanOf, HasEachItemAtOneWorkerInTheLinesOrder) {
         }
       }
     }
+  });
+}
+
+TEST_P(AttentionPlanOf, HasWholeTilesTogetherThatFollowEachOther) {
+  each([](const Batch& batch, const Planned& plan) {
+    if (!batch.shape.tiles_together) return;
+    std::int64_t wanted =
+        0;  // a whole tile goes with the one before it, unless a share or a part begins or ends
+    for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
+      const auto tiles = plan.items_of(w);
+      for (std::size_t i = 0; i < tiles.size(); ++i) {
+        wanted += i == 0 || tiles[i].parts > 1 || tiles[i - 1].parts > 1 ||
+                  tiles[i].request != tiles[i - 1].request || tiles[i].kv_head != tiles[i - 1].kv_head;
+      }
+    }
+    ASSERT_GE(plan.summary.items, wanted);
+    // A share that begins at a tile's border has that tile for itself.
+    ASSERT_LE(plan.summary.items, wanted + 2 * batch.limits.workers);
   });
 }
 

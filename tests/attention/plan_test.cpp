@@ -1,4 +1,6 @@
 // Plans of batches that can be worked out by hand.
+#include <tuple>
+
 #include "attention/fixture.hpp"
 
 namespace kiln::attention::test {
@@ -128,6 +130,62 @@ TEST(AttentionPlan, LengthsAsLargeAsTheyCanBeDoNotOverflow) {
   }
   for (const PlannedItem& item : plan.items()) tokens += item.kv_end - item.kv_begin;
   EXPECT_EQ(tokens, plan.summary.cost);
+}
+
+TEST(AttentionPlan, WholeTilesOfARequestAndHeadAreOneItemWhereTheyAreTogether) {
+  const KernelShape shape{.tile_rows = 4,
+                          .tile_kv = 4,
+                          .group = 2,
+                          .causal = true,
+                          .tile_cost = 0,
+                          .min_units = 1,
+                          .tiles_together = true};
+  const Indptr qo{0, 7, 7, 9}, kv{0, 8, 9, 19};
+  const Limits limits{.max_requests = 3, .max_tokens = 9, .kv_heads = 2, .workers = 1};
+  const Lengths lengths{.requests = 3, .qo_indptr = qo.data(), .kv_indptr = kv.data()};
+  const Planned plan(shape, limits, lengths);
+  // 7 tokens are four tiles, with 3, 5, 7 and 8 tokens of kv.
+  ASSERT_EQ(plan.summary.items, 4);
+  EXPECT_EQ(plan.item(0), (PlannedItem{0, 0, 0, 0, 7, 8, 0, 0, 3, -4, 0, 1}));
+  EXPECT_EQ(plan.item(1), (PlannedItem{0, 1, 0, 0, 7, 8, 0, 0, 3, -4, 0, 1}));
+  EXPECT_EQ(plan.item(2), (PlannedItem{2, 0, 0, 7, 2, 10, 9, 0, 10, -1, 0, 1}));
+  ASSERT_EQ(plan.items().size(), 10u);
+  EXPECT_EQ(plan.items()[2], (PlannedItem{0, 0, 8, 0, 7, 8, 0, 0, 7, -1, 0, 1}));
+  EXPECT_EQ(plan.items()[3], (PlannedItem{0, 0, 12, 0, 7, 8, 0, 0, 8, -1, 0, 1}));
+  // Half of the line is 10 of 20 units: in the middle of the second head's first tiles.
+  Limits two = limits;
+  two.workers = 2;
+  const Planned shared(shape, two, lengths);
+  EXPECT_EQ(shared.items_of(0).size() + shared.items_of(1).size() - 10,
+            static_cast<std::size_t>(shared.summary.slots) / 2);
+  EXPECT_LE(shared.summary.items, 4 + 3);
+}
+
+TEST(AttentionPlan, TilesOfTheLongestRequestsDoNotOverflow) {
+  const KernelShape shape{.tile_rows = 65536,
+                          .tile_kv = 65536,
+                          .group = 1,
+                          .causal = true,
+                          .window = true,
+                          .tiles_together = true};
+  constexpr std::int32_t most = (1 << 30) - 1;
+  const Limits limits{.max_requests = 1, .max_tokens = most, .kv_heads = 1, .workers = 3};
+  for (const auto& [qo_len, kv_len, window] :
+       {std::tuple(most, most, 0x7fffffff), {most, 1, 0x7fffffff}, {most, most, 0}, {most, 1, 0}}) {
+    const Indptr qo{0, qo_len}, kv{0, kv_len};
+    const Planned plan(
+        shape, limits,
+        {.requests = 1, .qo_indptr = qo.data(), .kv_indptr = kv.data(), .window_left = window});
+    const auto tiles = plan.items();
+    EXPECT_EQ(tiles.back().first_row, most / 65536 * 65536);
+    EXPECT_EQ(tiles.back().kv_end, kv_len);
+    std::int64_t units = 0;
+    for (const PlannedItem& tile : tiles) {
+      ASSERT_TRUE(0 <= tile.kv_begin && tile.kv_begin <= tile.kv_end && tile.kv_end <= kv_len);
+      units += units_of(shape, tile) + (tile.part == 0 ? shape.tile_cost : 0);
+    }
+    EXPECT_EQ(units, plan.summary.cost);
+  }
 }
 
 }  // namespace

@@ -93,8 +93,13 @@ int main() {
                            .tile_cost = 0,
                            .min_units = 1,
                            .heads_together = true};
-  const KernelShape prefill{
-      .tile_rows = 128, .tile_kv = 64, .group = 4, .causal = true, .tile_cost = 2, .min_units = 4};
+  const KernelShape prefill{.tile_rows = 128,
+                            .tile_kv = 64,
+                            .group = 4,
+                            .causal = true,
+                            .tile_cost = 2,
+                            .min_units = 4,
+                            .tiles_together = true};
   const auto one_token = [](Batch& b, std::mt19937& r) { add(b, 1, draw(r, 1, 8192)); };
   std::printf("%-58s %7s %6s %8s %8s %8s %6s\n", "", "items", "slots", "KiB", "plan us", "copy us", "ratio");
   run({"decode, 256 requests, kv 1..8k, 8 kv heads", decode, 8, kDecodeWorkers, -1, one_token});

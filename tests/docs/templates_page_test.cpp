@@ -207,7 +207,7 @@ block = ["32"]
       page.find("- Host plan, kind attention: made before the launch into `plan`, partial results in "
                 "`partial`, shared among `workers` blocks; `tile_rows` = `N`, `tile_kv` = `64`, `group` = "
                 "`1`, `causal` = `0`, `window` = `0`, `tile_cost` = `1`, `min_units` = `4`, "
-                "`heads_together` = `0`.\n"),
+                "`tiles_together` = `0`, `heads_together` = `0`.\n"),
       std::string::npos)
       << page;
   const std::string text = kiln({"templates", "planned"}).out;

@@ -16,6 +16,9 @@ class AttentionPlan : public FakeRuntime {
 [param.WINDOW]
 kind = "bool"
 default = false
+[param.TOGETHER]
+kind = "bool"
+default = false
 [export]
 ROWS = "ns::Rows<{N}>::value"
 [[arg]]
@@ -51,6 +54,7 @@ causal = 1
 window = "WINDOW"
 tile_cost = 0
 min_units = 1
+tiles_together = "TOGETHER"
 [plan.run]
 requests = 4
 qo_tokens = 100
@@ -74,7 +78,9 @@ block = [32]
     add(*service_, "plain", "[[arg]]\nname = \"n\"\ntype = \"i32\"\n[launch]\ngrid = [1]\nblock = [1]\n",
         "template <int N> __global__ void f(int n) { }\n");
   }
-  Kernel attend(int n = 4, bool window = false) { return service_->open("attend").get(n, window); }
+  Kernel attend(int n = 4, bool window = false, bool together = false) {
+    return service_->open("attend").get(n, window, together);
+  }
   static AttentionLimits limits() {
     AttentionLimits out;
     out.max_requests = 4, out.max_tokens = 64, out.kv_heads = 2, out.workers = 6;
@@ -98,6 +104,9 @@ TEST_F(AttentionPlan, SizesFollowFromKernelAndLimits) {
   // request, and 6 cuts; requests.
   EXPECT_EQ(planner.plan_bytes(), 4u * (16 + 2 * 8 + 12 * (6 + (64 * 2 / 8 + 4) * 2 + 6) + 4 * 4));
   EXPECT_LT(AttentionPlanner(attend(8), limits()).plan_bytes(), planner.plan_bytes());
+  // Tiles together: an item for each request and head, and at most three more for each worker.
+  EXPECT_EQ(AttentionPlanner(attend(4, false, true), limits()).plan_bytes(),
+            4u * (16 + 2 * 8 + 12 * (6 + 4 * 2 + 3 * 6) + 4 * 4));
 }
 
 TEST_F(AttentionPlan, WhatTheCallerLeavesComesFromTheManifestAndTheDevice) {
@@ -132,6 +141,17 @@ TEST_F(AttentionPlan, PlansWithWhatTheManifestSaysOfTheKernel) {
     if (item[0] == 0 && item[1] == 0 && item[2] == 0) first_tile_end = std::max(first_tile_end, item[8]);
   }
   EXPECT_EQ(first_tile_end, 38);
+}
+
+TEST_F(AttentionPlan, HasTilesTogetherWhereTheManifestSaysSo) {
+  AttentionLimits one = limits();
+  one.workers = 1;
+  const AttentionPlanner planner(attend(4, false, true), one);
+  std::vector<std::int32_t> words(planner.plan_bytes() / 4);
+  const Indptr qo{0, 6, 7}, kv{0, 40, 40};
+  EXPECT_EQ(planner.plan(lengths(qo, kv), words.data()).items, 4u) << "two requests, two heads";
+  EXPECT_EQ(words[0], attention::made_for(8, 16, 2, true, true));
+  EXPECT_EQ(words[16 + 2 * 4 + 12 + 9], -2) << "two tiles";
 }
 
 TEST_F(AttentionPlan, AWindowIsOfTheSpecialisation) {

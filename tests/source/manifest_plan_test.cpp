@@ -72,6 +72,7 @@ TEST(ManifestPlan, NamesItsArgumentsAndWhatTheKernelFixes) {
   EXPECT_EQ(m.plan->of("window").constant_value(), 0) << "left out";
   EXPECT_EQ(m.plan->of("tile_cost").constant_value(), 1);
   EXPECT_EQ(m.plan->of("min_units").constant_value(), 4);
+  EXPECT_EQ(m.plan->of("tiles_together").constant_value(), 0);
   EXPECT_EQ(m.plan->of("heads_together").constant_value(), 0);
   EXPECT_EQ(m.plan->of("page_size").constant_value(), 0);
   EXPECT_EQ(m.plan->of("window_left").constant_value(), -1);

@@ -57,32 +57,40 @@ struct Call {
   }
 };
 
-void block(const Call<float>& call, int worker) {
-  constexpr std::int32_t tile_rows = 8;  // as run_plan_test's manifest says
-  const std::int32_t *plan = call.plan, table = (call.workers + 4) / 4 * 4;
-  std::int32_t* const counters = call.plan + 16 + table;
-  for (std::int32_t i = plan[16 + worker]; i < plan[16 + worker + 1]; ++i) {
-    const std::int32_t* const first_items = plan + 16 + 2 * table;
-    const std::int32_t* const item = first_items + 12 * (i == plan[16 + worker] ? worker : call.workers + i);
-    const int head = item[1], first_row = item[2], qo_begin = item[3], qo_len = item[4], parts = item[11];
-    const int rows = std::min(qo_len * call.group - first_row, tile_rows),
-              end = item[8] - (std::getenv("PLAN_WRONG") ? 1 : 0);
-    std::vector<float> sums;
-    for (int row = first_row; row < first_row + rows; ++row)
-      sums.push_back(static_cast<float>(call.sum(row, head, qo_len, item[5], item[6], item[7], end)));
-    if (parts > 1) {
-      std::copy(sums.begin(), sums.end(), call.partial + (item[9] + item[10]) * tile_rows);
-      if (++counters[item[9] / 2] < parts) continue;
-      counters[item[9] / 2] = 0;
-      for (int row = 0; row < rows; ++row) {
-        sums[static_cast<std::size_t>(row)] = 0;
-        for (int part = 0; part < parts; ++part)
-          sums[static_cast<std::size_t>(row)] += call.partial[(item[9] + part) * tile_rows + row];
-      }
+constexpr std::int32_t tile_rows = 8;  // as run_plan_test's manifest says
+
+/// A whole tile, or one of an item's, or a part: with the kv tokens in [begin, end), of which `sum` takes
+/// those that a row sees.
+void tile(const Call<float>& call, const std::int32_t* item, int first_row, int begin, int end) {
+  std::int32_t* const counters = call.plan + 16 + (call.workers + 4) / 4 * 4;
+  const int head = item[1], qo_begin = item[3], qo_len = item[4], parts = item[11];
+  const int rows = std::min(qo_len * call.group - first_row, tile_rows);
+  if (std::getenv("PLAN_WRONG")) --end;
+  std::vector<float> sums;
+  for (int row = first_row; row < first_row + rows; ++row)
+    sums.push_back(static_cast<float>(call.sum(row, head, qo_len, item[5], item[6], begin, end)));
+  if (parts > 1) {
+    std::copy(sums.begin(), sums.end(), call.partial + (item[9] + item[10]) * tile_rows);
+    if (++counters[item[9] / 2] < parts) return;
+    counters[item[9] / 2] = 0;
+    for (int row = 0; row < rows; ++row) {
+      sums[static_cast<std::size_t>(row)] = 0;
+      for (int part = 0; part < parts; ++part)
+        sums[static_cast<std::size_t>(row)] += call.partial[(item[9] + part) * tile_rows + row];
     }
-    for (int row = 0; row < rows; ++row)
-      call.result(qo_begin + (first_row + row) / call.group, head, first_row + row) =
-          sums[static_cast<std::size_t>(row)];
+  }
+  for (int row = 0; row < rows; ++row)
+    call.result(qo_begin + (first_row + row) / call.group, head, first_row + row) =
+        sums[static_cast<std::size_t>(row)];
+}
+
+void block(const Call<float>& call, int worker) {
+  const std::int32_t *plan = call.plan, *first_items = plan + 16 + 2 * ((call.workers + 4) / 4 * 4);
+  for (std::int32_t i = plan[16 + worker]; i < plan[16 + worker + 1]; ++i) {
+    const std::int32_t* const item = first_items + 12 * (i == plan[16 + worker] ? worker : call.workers + i);
+    tile(call, item, item[2], item[7], item[8]);
+    for (int nth = 1; nth < (item[11] > 1 ? 1 : -item[9]); ++nth)
+      tile(call, item, item[2] + nth * tile_rows, 0, item[5]);
   }
 }
 

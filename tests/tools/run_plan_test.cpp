@@ -39,7 +39,8 @@ class RunPlanned : public KilnCompiler {
         "format = 1\n[template]\nname = \"" + name +
             "\"\nsource = \"attend.cu\"\ninstantiate = \"attend\"\ntolerance = { f32 = 1e-5 }\n"
             "[param.CAUSAL]\nkind = \"bool\"\ndefault = true\n[param.TOGETHER]\nkind = \"bool\"\ndefault = "
-            "false\n[param.GROUP]\nkind = \"int\"\nrange = [1, "
+            "false\n[param.TILES]\nkind = \"bool\"\ndefault = false\n[param.GROUP]\nkind = \"int\"\nrange = "
+            "[1, "
             "8]\ndefault = 3\n" +
             pointer("out", "f32",
                     "access = \"write\"\nshape = [\"" + tokens + "\", \"kv_heads * GROUP\"]\n") +
@@ -56,7 +57,7 @@ class RunPlanned : public KilnCompiler {
             "[plan]\nkind = \"attention\"\nargument = \"plan\"\nworkspace = \"partial\"\nworkers = "
             "\"workers\"\n"
             "tile_rows = 8\ntile_kv = 4\ngroup = \"GROUP\"\ncausal = \"CAUSAL\"\nwindow = 1\nmin_units = "
-            "2\nheads_together = \"TOGETHER\"\n" +
+            "2\nheads_together = \"TOGETHER\"\ntiles_together = \"TILES\"\n" +
             "[plan.run]\n" + run +
             "kv_heads = \"kv_heads\"\nwindow_left = \"window_left\"\npage_size = \"page_size\"\n"
             "[cost]\nread = \"4 * kv_tokens * kv_heads\"\nwrite = \"4\"\n"
@@ -103,6 +104,7 @@ TEST_F(RunPlanned, EveryBatchThatAskedForIsRight) {
   expect_right({"CAUSAL=false", "kv_tokens=3,300"}, 2);
   expect_right({"window_left=0,5,100", "page_size=0,1,16"}, 9);
   expect_right({"TOGETHER=true", "kv_heads=1,2,6,8", "workers=1,16,100"}, 12);
+  expect_right({"TILES=true", "workers=1,4,100", "qo_tokens=40,500", "TOGETHER=false,true"}, 12);
   expect_right({"--seed", "7", "kv_tokens=20"});  // less than q: some rows see nothing
 }
 

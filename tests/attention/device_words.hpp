@@ -1,0 +1,15 @@
+// What a kernel makes of the words of a plan: its own text, compiled for the host.
+#pragma once
+
+#include <algorithm>
+
+#define __host__
+#define __device__
+#define __forceinline__ inline
+namespace kiln {
+using std::max, std::min;  // which are built into a device compiler
+}
+#include "templates/kiln/attention_words.cuh"
+#undef __host__
+#undef __device__
+#undef __forceinline__
