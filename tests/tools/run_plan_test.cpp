@@ -104,7 +104,8 @@ TEST_F(RunPlanned, EveryBatchThatAskedForIsRight) {
   expect_right({"CAUSAL=false", "kv_tokens=3,300"}, 2);
   expect_right({"window_left=0,5,100", "page_size=0,1,16"}, 9);
   expect_right({"TOGETHER=true", "kv_heads=1,2,6,8", "workers=1,16,100"}, 12);
-  expect_right({"TILES=true", "workers=1,4,100", "qo_tokens=40,500", "TOGETHER=false,true"}, 12);
+  expect_right({"TILES=true", "workers=1,4,100", "qo_tokens=40,200"}, 6);
+  expect_right({"TILES=true", "TOGETHER=true", "workers=1,4,100", "kv_heads=1,6"}, 6);
   expect_right({"--seed", "7", "kv_tokens=20"});  // less than q: some rows see nothing
 }
 
