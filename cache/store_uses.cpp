@@ -17,8 +17,8 @@ constexpr std::uint64_t kStaleSeconds = 3600;  // a use is written when the stor
 constexpr auto kRefresh = 1h;                  // what a process holds is in use
 constexpr std::size_t kUsesPerTransaction = 1024;
 constexpr auto kUpkeepWait = 2s;  // for the gate
-constexpr auto kClosingWait =
-    200ms;  // for the gate and for the last uses to be written, when the store is closed
+/// When the store is closed: of its thread for the gate, and of who closes it for the thread.
+constexpr auto kClosingGateWait = 150ms, kClosingWait = 200ms;
 
 template <class Duration>
 void wait_for(std::condition_variable& change, std::unique_lock<std::mutex>& lock, Duration patience) {
@@ -78,7 +78,7 @@ void Store::Impl::keep_up(Impl& impl, Upkeep& upkeep) noexcept {
     impl.file.readers.drop_idle();
     impl.file.writers.drop_idle();
   }
-  write(kClosingWait);
+  write(kClosingGateWait);
   upkeep.left = true;
   upkeep.leaving.notify_all();
 }

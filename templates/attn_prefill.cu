@@ -27,7 +27,6 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const u32 blocks = shared_address(shared) + Tile::Q_BYTES;                 // STAGES times k and v
   const LogitTransform<SOFT_CAP, ALIBI> transform(softmax_scale(sm_scale, D), soft_cap);
   const AttentionPlan work{plan, workers};
-  const typename Tile::Slots slots{workspace, workers};
 
   pdl_wait();
   work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true), kv_heads, window_left);
@@ -125,8 +124,10 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     if (item.whole()) {
       tile.stage(q_rows, emit_lse);
     } else {
+      const AttentionPlan own{plan, fresh(workers)};  // or what is made of it would be held through the products
+      const typename Tile::Slots slots{workspace, own.workers};
       tile.save(slots, item.slot());
-      if (!work.arrive(item, &last_part)) continue;
+      if (!own.arrive(item, &last_part)) continue;
       tile.merge(slots, item.first_slot, item.parts, q_rows, emit_lse);
     }
     __syncwarp();

@@ -5,13 +5,14 @@
 // and window leave: one at least. Tiles follow each other in a line by request, head, row; a tile takes units
 // + tile_cost of it. The line is cut into equal shares, one for each worker; a cut that would leave less than
 // min_units on one side of it moves to the tile's border. So whatever the lengths are, a worker has at most
-// two parts of tiles, a plan at most 2 * workers - 2 of them, and the cost of what a worker has (an item's
-// units + tile_cost) differs from total / workers by at most 2 * (min_units - 1) + tile_cost + 1. A total
-// that would not give each worker min_units + tile_cost is shared among fewer of them.
+// two parts of tiles, a plan at most 2 * workers - 2 of them, and the cost of what a worker has (of each tile
+// and part, its units + tile_cost) differs from total / workers by at most 2 * (min_units - 1) + tile_cost
+// + 1. A total that would not give each worker min_units + tile_cost is shared among fewer of them.
 //
-// Where tiles are together, whole tiles of a request and head that follow each other in a share are one item,
-// and the kernel counts them off. So there are as many items as requests, heads and cuts, not as there are
-// tokens: a plan of long prompts is made in a tenth of the time, and copied in less.
+// Where tiles are together, whole tiles of a request and head that follow each other in a share are one item
+// (but for a tile at whose border a share begins or ends), and the kernel counts them off. So there are as
+// many items as requests, heads and cuts, not as there are tokens: a plan of long prompts is made in a tenth
+// of the time, and copied in less.
 //
 // Where heads are together, h workers behind each other are a team: h is the largest divisor of kv_heads that
 // leaves at most one worker in 32 without a team. The line is then cut for teams: a tile in it stands for
@@ -31,7 +32,7 @@ struct KernelShape {
   std::int64_t group = 0;       ///< q heads of a kv head
   bool causal = false;          ///< row t sees kv tokens up to t + kv_len - qo_len
   bool window = false;          ///< and, of a request, none before t + kv_len - qo_len - window_left
-  std::int64_t tile_cost = 1;   ///< of an item, whole or part, beside its units: in units
+  std::int64_t tile_cost = 1;   ///< of a tile, or a part of one, beside its units: in units
   std::int64_t min_units = 4;   ///< least units of a part, but for a tile that has fewer
   bool tiles_together = false;  ///< items of several whole tiles, as above
   bool heads_together = false;  ///< workers are teams, as above

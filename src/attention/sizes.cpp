@@ -31,16 +31,20 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
   const std::int64_t with_tokens = std::min(limits.max_requests, limits.max_tokens);
   const std::int64_t tiles = limits.max_tokens * shape.group / shape.tile_rows + with_tokens;
   std::int64_t items = tiles * limits.kv_heads + limits.workers;  // below 2^49
-  // A cut inside a tile leaves two parts of it, and whole tiles on both sides.
+  // A cut inside a tile leaves two parts of it, and whole tiles on both sides; one between tiles leaves the
+  // tile behind it alone.
   if (shape.tiles_together) items = std::min(items, with_tokens * limits.kv_heads + 3 * limits.workers);
   const std::int64_t words =
       items_at(limits.workers) + items * kItemWords + limits.max_requests * kRequestWords;
-  if (words > kMost)
+  const auto refuse = [&](const std::string& what) {
     throw Error(Errc::invalid_argument, "attention plan: max_tokens = " + std::to_string(limits.max_tokens) +
                                             ", max_requests = " + std::to_string(limits.max_requests) +
-                                            " and kv_heads = " + std::to_string(limits.kv_heads) +
-                                            " make plans of " + std::to_string(words) +
-                                            " words; at most 2^31 - 1");
+                                            " and kv_heads = " + std::to_string(limits.kv_heads) + " make " +
+                                            what + "; at most 2^31 - 1");
+  };
+  if (words > kMost) refuse("plans of " + std::to_string(words) + " words");
+  // Of tiles, so that the line of them, of up to 2^30 + 2^16 each, has a length.
+  if (tiles * limits.kv_heads > kMost) refuse(std::to_string(tiles * limits.kv_heads) + " tiles");
   return words;
 }
 

@@ -102,12 +102,14 @@ struct AttentionTiles {
   AttentionItem now;  // a tile, or a part of one
   i32 item, end;      // of the plan: that of `now`, and the end of the block's
   i32 left;           // tiles of the item behind this one
+  const i32* items;   // the plan's
 
   // By one thread, before anything else.
   __device__ __forceinline__ void begin(const AttentionPlan& plan) {
     item = plan.begin(blockIdx.x) - 1;
     end = plan.end(blockIdx.x);
     left = 0;
+    items = plan.words_of(0);
   }
   // By one thread, a barrier before and one behind it: on to the next one. It is there if any().
   __device__ __forceinline__ void next(const AttentionPlan& plan, i32 window_left) {
@@ -115,7 +117,8 @@ struct AttentionTiles {
       now.next_tile<CAUSAL, WINDOW>(TILE_ROWS, TILE_KV, GROUP, window_left);
       --left;
     } else if (++item < end) {
-      now = plan.item(item);
+      constexpr int WORDS = AttentionPlan::ITEM;
+      now = AttentionPlan::item_of(load<WORDS>(items + static_cast<i64>(item) * WORDS));
       left = now.tiles() - 1;
     }
   }

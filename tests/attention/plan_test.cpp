@@ -1,7 +1,9 @@
 // Plans of batches that can be worked out by hand.
+#include <string>
 #include <tuple>
 
 #include "attention/fixture.hpp"
+#include "kiln/error.hpp"
 
 namespace kiln::attention::test {
 namespace {
@@ -159,6 +161,24 @@ TEST(AttentionPlan, WholeTilesOfARequestAndHeadAreOneItemWhereTheyAreTogether) {
   EXPECT_EQ(shared.items_of(0).size() + shared.items_of(1).size() - 10,
             static_cast<std::size_t>(shared.summary.slots) / 2);
   EXPECT_LE(shared.summary.items, 4 + 3);
+}
+
+TEST(AttentionPlan, MoreTilesThanALineHasRoomForAreRefused) {
+  const KernelShape shape{.tile_rows = 64, .tile_kv = 32, .group = 1, .tile_cost = 2, .tiles_together = true};
+  const auto words = [&](std::int64_t kv_heads) {
+    return plan_words(
+        shape, {.max_requests = 2, .max_tokens = 0x7fffffff - 64, .kv_heads = kv_heads, .workers = 132});
+  };
+  EXPECT_LT(words(63), 10000);
+  try {
+    words(64);
+    ADD_FAILURE() << "2^31 tiles";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("kv_heads = 64 make 2147483648 tiles; at most 2^31 - 1"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(AttentionPlan, TilesOfTheLongestRequestsDoNotOverflow) {

@@ -1,11 +1,13 @@
 // When a store is kept up by a thread, and what it writes without one: a process that takes one kernel from
 // disk pays for neither the thread nor a wait at its end.
+#include <fcntl.h>
 #include <lmdb.h>
 
 #include <ctime>
 #include <filesystem>
 
 #include "base/deadline.hpp"
+#include "cache/gate.hpp"
 #include "cache/pieces.hpp"
 #include "tests/cache/fixture.hpp"
 
@@ -127,6 +129,21 @@ TEST_F(UpkeepTest, ClosedStoreHasNoDescriptorOpen) {
     }
     ASSERT_EQ(descriptors_of_the_file(), 0) << "round " << i;
   }
+}
+
+TEST_F(UpkeepTest, StoreClosedWhileAnotherWriterIsInTheGateHasNoDescriptorOpenEither) {
+  make_uses_older(7200);
+  FdPool writers(data_file(), O_RDWR | O_CLOEXEC);
+  const auto fd = writers.lease();
+  const auto writer = WriterPass::enter(fd.get(), base::Deadline::after(5s));
+  ASSERT_TRUE(writer);
+  const int before = descriptors_of_the_file();
+  {
+    const auto store = open();
+    ASSERT_TRUE(holds(*store, 1));
+    ASSERT_TRUE(holds(*store, 2));
+  }
+  EXPECT_EQ(descriptors_of_the_file(), before);
 }
 
 TEST_F(UpkeepTest, ForkedChildKeepsTheStoreUpItself) {
