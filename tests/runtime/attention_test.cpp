@@ -159,7 +159,8 @@ TEST_F(AttentionPlan, AWindowIsOfTheSpecialisation) {
   const Indptr qo{0, 1}, kv{0, 64};
   AttentionLengths batch = lengths(qo, kv);
   batch.window_left = 10;
-  expect_error(Errc::invalid_argument, {"attend N=4 WINDOW=false", "window_left = 10", "without a window"},
+  expect_error(Errc::invalid_argument,
+               {"attend N=4 WINDOW=false TOGETHER=false: ", "window_left = 10", "without a window"},
                [&] { AttentionPlanner(attend(), limits()).plan(batch, words.data()); });
   AttentionPlanner(attend(4, true), limits()).plan(batch, words.data());
   EXPECT_EQ(words[16 + 16 + 7], 48) << "kv_begin of the first item";
