@@ -7,6 +7,7 @@
 // columns of both products. Parts of a token meet in the workspace; the block that comes last merges them.
 #include "kiln/attention_plan.cuh"
 #include "kiln/decode_join.cuh"
+#include "kiln/decode_pace.cuh"
 #include "kiln/decode_queries.cuh"
 #include "kiln/decode_rows.cuh"
 #include "kiln/paged_ring.cuh"
@@ -21,6 +22,7 @@ struct DecodeShared {
   typename Ring::Shared ring[WARPS];
   DecodeQueries<T, KV, D, GROUP> queries[WARPS];
   DecodeJoin<DV, GROUP, WARPS, BUFFERS> join;
+  Barrier meeting;
   typename Ring::Items items;
   i32 last;
 };
@@ -36,9 +38,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   using Ring = typename Shared::Ring;
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
-  // Tokens of a block, about 45 us on an H200, from which on the next launch has to wait for the end. One that comes earlier takes the SMs as they get free:
+  // Steps of a block, about 45 us on an H200, from which on the next launch has to wait for the end. One that comes earlier takes the SMs as they get free:
   // which of them it leaves out is chance then, and costs it 2 % (decode behind decode; see `workers` in the manifest).
-  constexpr i32 LONG = (3 << 19) / (BLOCKS * (D + DV) * static_cast<int>(sizeof(KV)));
+  constexpr i32 TURN = Ring::TURN, LONG = (3 << 19) / (BLOCKS * TURN * (D + DV) * static_cast<int>(sizeof(KV)));
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -57,17 +59,17 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
   AttentionItem item = work.first_item(blockIdx.x);
-  if (thread == 0) join.init();  // while the loads are on their way
+  if (thread == 0) join.init(), shared.meeting.init(WARPS);  // while the loads are on their way
   queries.init(lane);
   work.require(attention_made_for(GROUP, ROWS * WARPS, GROUP, true), kv_heads, window_left);
   if (items_begin == items_end) return pdl_launch_dependents();
   items.take(work, items_begin, items_end, [&] { ring.begin(item, items_begin); });
-  __syncthreads();  // the items are there, and the join's barriers
+  __syncthreads();  // the items are there, and the barriers
   ring.fill();
   const u32 query_place = queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
+  DecodePace<D + DV <= 256> pace(shared.meeting, work);  // larger ones have no registers left, and longer steps
   int stage = 0;
 
-  i32 tokens = 0;  // of the items so far, up to LONG
 #pragma unroll 1
   for (i32 i = items_begin;; item = items(++i, work)) {
     const DecodeRange range(item, GROUP, window_left);
@@ -81,8 +83,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       __syncwarp();
     }
 
+    i32 at = begin;
 #pragma unroll 1
-    for (i32 at = begin; at < range.end; at += WARPS * ROWS) {
+    for (; at < range.end; at += TURN) {
       ring.wait();
       rows.template multiply_keys<Queries>(shared_address(own.keys[stage]) + key_place, query_place);
       __syncwarp();  // all lanes have read the keys
@@ -93,12 +96,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       __syncwarp();
       ring.copy_values(stage);
       stage = stage + 1 == STAGES ? 0 : stage + 1;
+      pace.step(work);
     }
+    if (at - warp * ROWS < range.end) pace.step(work);  // of the item's last step other warps alone have tokens
 
     const i32 nth = i - items.begin;
     const bool last = i + 1 == items.end;
-    tokens = min(tokens + max(range.end - range.begin, 0), LONG);
-    if (last && tokens < LONG) pdl_launch_dependents();
+    if (last && pace.fewer(LONG)) pdl_launch_dependents();
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
     // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too. The block's last
     // item is joined by all.
@@ -143,7 +147,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       }
       if (!by_all) join.release(which);
     }
-    if (last) return;
+    if (last) return pdl_launch_dependents();
   }
 }
 

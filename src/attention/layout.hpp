@@ -8,7 +8,9 @@ namespace kiln::attention {
 struct Header {
   std::int32_t made_for, workers, kv_heads, window_left;  ///< what the launch is compared with
   std::int32_t requests, tokens, items, slots, requests_at;
-  std::int32_t reserved[7];
+  std::int32_t sharing;  ///< workers that have items
+  std::int32_t ticks;    ///< the kernel's own
+  std::int32_t reserved[5];
 };
 
 struct Item {

@@ -58,6 +58,19 @@ struct AttentionPlan {
   // item(begin(worker)), and no load has to wait for another one. REQUIRES begin(worker) < end(worker): it may be loaded before that is known.
   __device__ __forceinline__ AttentionItem first_item(i32 worker) const { return item_of(load<ITEM>(first_items() + static_cast<i64>(worker) * ITEM)); }
 
+  __device__ __forceinline__ i32 sharing() const { return static_cast<i32>(load<1>(words + 9).word[0]); }
+  // Ticks are a launch's own, which begins at whatever number the one before has left.
+  __device__ __forceinline__ u32 tick() const {  // how many there were
+    u32 before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(words + 10));
+    return before;
+  }
+  __device__ __forceinline__ u32 ticks() const {
+    u32 out;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(out) : "l"(words + 10));
+    return out;
+  }
+
   // For references, which know of no items.
   __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(words + 4).word[0]); }
   __device__ __forceinline__ AttentionRequest request(i32 i) const {

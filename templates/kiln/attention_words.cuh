@@ -15,7 +15,9 @@ struct AttentionHeader {
   i32 items;
   i32 slots;        // used, below 2 * workers
   i32 requests_at;  // word of the first request
-  i32 reserved[7];
+  i32 sharing;      // workers that have items
+  i32 ticks;        // counted up by launches (decode_pace.cuh), from anything
+  i32 reserved[5];
 };
 
 __host__ __device__ constexpr u32 attention_made_for(u32 tile_rows, u32 tile_kv, u32 group, bool causal, bool tiles_together = false) {

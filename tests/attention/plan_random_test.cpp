@@ -155,6 +155,8 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
     const KernelShape& shape = batch.shape;
     const std::int64_t used = plan.summary.workers, team = team_of(shape, batch.limits);
     ASSERT_LE(used, batch.limits.workers);
+    ASSERT_EQ(plan.word(9), used) << "what blocks compare their progress with";
+    ASSERT_EQ(plan.word(10), 0);
     ASSERT_EQ(used % team, 0) << "whole teams";
     std::int64_t total = 0;
     for (const auto& [tile, items] : tiles_of(plan)) {
