@@ -90,12 +90,8 @@ class AttnPrefillTest : public KernelTest {
     }
     return out;
   }
-  static std::vector<std::int32_t> plan(const Options& options) {
-    attention::KernelShape shape;
-    shape.tile_rows = kTileRows, shape.tile_kv = kTileKv, shape.group = kGroup;
-    shape.causal = options.causal && !options.mask;
-    shape.window = options.window_left >= 0;
-    shape.min_units = 1;
+  static std::vector<std::int32_t> plan(attention::KernelShape shape, const Options& options) {
+    shape.min_units = 1;  // so that tiles are split
     attention::Limits limits;
     limits.max_requests = 4, limits.max_tokens = kTokens, limits.kv_heads = kHeads, limits.workers = kWorkers;
     attention::Lengths lengths;
@@ -140,7 +136,8 @@ class AttnPrefillTest : public KernelTest {
     const DeviceArray q_device(*driver_, q), k_device(*driver_, k), v_device(*driver_, v);
     const DeviceArray slopes_device(*driver_, slopes);
     const DeviceArray mask_device(*driver_, mask);
-    const DeviceArray indptr_device(*driver_, mask_indptr()), plan_device(*driver_, plan(options));
+    const DeviceArray indptr_device(*driver_, mask_indptr()),
+        plan_device(*driver_, plan(pair.kernel->attention().shape, options));
     const DeviceArray workspace(*driver_,
                                 std::vector<float>(index(2 * kWorkers * kTileRows * (kD + 2)), NAN));
     const DeviceArray o(*driver_, std::vector<std::uint16_t>(want.o.size(), kNan));
