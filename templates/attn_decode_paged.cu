@@ -104,10 +104,11 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const bool last = i + 1 == items.end;
     if (last && pace.fewer(LONG)) pdl_launch_dependents();
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
-    // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too. The block's last
-    // item is joined by all.
-    const i32 due = nth - (BUFFERS - 1);
-    const bool mine = due >= 0 && due % WARPS == warp && !(last && due == nth);
+    // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too; but a part of a token,
+    // which can be the block's first item, at once: what comes with it takes a while, and would be left for the end. The block's last item is joined by all.
+    const bool at_once = !last && !item.whole();
+    const i32 due = nth - (at_once ? 0 : BUFFERS - 1);
+    const bool mine = due >= 0 && due % WARPS == warp && !(last && due == nth) && (at_once || nth != 1 || BUFFERS == 1 || items(items.begin, work).whole());
 #pragma unroll 1
     for (i32 which = mine ? due : nth; (mine && which == due) || which < nth + last; ++which) {
       const bool by_all = last && which == nth;

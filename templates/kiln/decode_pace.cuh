@@ -27,11 +27,11 @@ struct DecodePace {
   // Behind each step of the block, whether the warp had tokens of it or not. By all lanes.
   __device__ __forceinline__ void step(const AttentionPlan& plan) {
     ++steps;
-    if (!ON) return;
-    if (steps > 0 && steps % NEAR == 0 && threadIdx.x % 32 == 0) meeting.arrive();
+    if (!ON || steps <= 0) return;
+    if (steps % NEAR == 0 && threadIdx.x % 32 == 0) meeting.arrive();
     if (steps > NEAR && steps % NEAR == NEAR / 2) meeting.wait(steps / NEAR - 1 & 1);
     if (threadIdx.x == 0) {  // the other warps wait for this one
-      if (steps > 0 && steps % TICK == 0) ticks = plan.tick();
+      if (steps % TICK == 0) ticks = plan.tick();
       if (steps > TICK && steps % TICK == 1) look(plan);  // not at once: the answer takes a while
     }
   }
