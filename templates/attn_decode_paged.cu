@@ -38,9 +38,10 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   using Ring = typename Shared::Ring;
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
-  // Steps of a block, about 45 us on an H200, from which on the next launch has to wait for the end. One that comes earlier takes the SMs as they get free:
+  constexpr i32 TURN = Ring::TURN;
+  // Tokens of a block, about 45 us on an H200, from which on the next launch has to wait for the end. One that comes earlier takes the SMs as they get free:
   // which of them it leaves out is chance then, and costs it 2 % (decode behind decode; see `workers` in the manifest).
-  constexpr i32 TURN = Ring::TURN, LONG = (3 << 19) / (BLOCKS * TURN * (D + DV) * static_cast<int>(sizeof(KV)));
+  constexpr i32 LONG = (3 << 19) / (BLOCKS * (D + DV) * static_cast<int>(sizeof(KV)));
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -70,6 +71,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   DecodePace<D + DV <= 256> pace(shared.meeting, work);  // larger ones have no registers left, and longer steps
   int stage = 0;
 
+  i32 tokens = 0;  // of the items so far, up to LONG
 #pragma unroll 1
   for (i32 i = items_begin;; item = items(++i, work)) {
     const DecodeRange range(item, GROUP, window_left);
@@ -102,13 +104,17 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 
     const i32 nth = i - items.begin;
     const bool last = i + 1 == items.end;
-    if (last && pace.fewer(LONG)) pdl_launch_dependents();
+    tokens = min(tokens + max(range.end - range.begin, 0), LONG);
+    if (last && tokens < LONG) pdl_launch_dependents();
+    const bool settles = last && thread == 0 && !item.whole() && work.others_are_there(item);
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
+    if (last && thread == 0) shared.last = settles;
     // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too; but a part of a token,
     // which can be the block's first item, at once: what comes with it takes a while, and would be left for the end. The block's last item is joined by all.
     const bool at_once = !last && !item.whole();
     const i32 due = nth - (at_once ? 0 : BUFFERS - 1);
-    const bool mine = due >= 0 && due % WARPS == warp && !(last && due == nth) && (at_once || nth != 1 || BUFFERS == 1 || items(items.begin, work).whole());
+    const bool mine = due >= 0 && due % WARPS == warp && !(last && due == nth) &&
+                      (at_once || nth != 1 || BUFFERS == 1 || items(items.begin, work).whole());
 #pragma unroll 1
     for (i32 which = mine ? due : nth; (mine && which == due) || which < nth + last; ++which) {
       const bool by_all = last && which == nth;
@@ -122,30 +128,32 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       const AttentionItem done = items(items.begin + which, work);
       const i64 token = all_queries.token(done, GROUP), first_head = static_cast<i64>(done.kv_head) * GROUP;
       const f32 v_unit = load_scale<KV>(v_scale, stride_scale, done.kv_head) * product_unit<KV>();
+      const bool settled = by_all && shared.last;  // nobody else needs the part
       T* const o_item = o + token * stride_o + first_head * stride_o_head;
+      const auto mean = [&](int row, int column, f32(&v)[4]) { joined.mean(row, column, v_unit, v); };
+      const auto write = [&](int row, int column, const f32(&v)[4]) { store(o_item + row * stride_o_head + column, narrow<T>(v)); };
       const auto write_lse = [&](int row, f32 value) {
         if (lse) lse[token * (kv_heads * GROUP) + first_head + row] = value;
       };
       if (member < GROUP && done.whole()) write_lse(member, joined.lse(member));
-      if (member < GROUP && !done.whole()) {
+      if (member < GROUP && !done.whole() && !settled) {
         const f32 shift = joined.largest(member);
         parts.save_sum(done.slot(), member, shift, joined.total(member, shift));
       }
 #pragma unroll 1
-      for (int j = member; j < GROUP * DV / 4; j += members) {
+      for (int j = member; j < GROUP * DV / 4 && !settled; j += members) {
         const int row = j / (DV / 4), column = j % (DV / 4) * 4;
         f32 v[4];
-        joined.mean(row, column, v_unit, v);
+        mean(row, column, v);
         if (done.whole()) {
-          store(o_item + row * stride_o_head + column, narrow<T>(v));
+          write(row, column, v);
         } else {
           store(parts.row(done.slot(), row) + column, narrow<f32>(v));
         }
       }
-      if (!done.whole() && (by_all ? work.arrive(done, &shared.last) : work.arrive_warp(done))) {
-        parts.merge(
-            done, member, members, [&](int row, int column, const f32(&v)[4]) { store(o_item + row * stride_o_head + column, narrow<T>(v)); }, write_lse);
-      }
+      if (settled && thread == 0) work.settle(done);
+      if (!done.whole() && (settled || (by_all ? work.arrive(done, &shared.last) : work.arrive_warp(done))))
+        parts.merge(done, joined, mean, member, members, write, write_lse);
       if (!by_all) join.release(which);
     }
     if (last) return pdl_launch_dependents();

@@ -149,7 +149,6 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
   hand_out(shape, lengths.window_left, requests, columns, head_groups, team, line, teams);
   teams.finish();
 
-  const std::int64_t sharing = total > 0 ? line.shares() * team : 0;
   const std::int64_t requests_at = items_at(limits.workers) + teams.items() * kItemWords;
   const Header header{
       .made_for = made_for(shape.tile_rows, shape.tile_kv, shape.group, shape.causal, shape.tiles_together),
@@ -161,14 +160,14 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
       .items = narrow(teams.items()),
       .slots = narrow(teams.slots()),
       .requests_at = narrow(requests_at),
-      .sharing = narrow(sharing),
+      .busy = narrow(teams.busy()),
       .ticks = 0,
       .reserved = {}};
   std::memcpy(out.data(), &header, sizeof header);
   if (!requests.empty())
     std::memcpy(out.data() + requests_at, requests.data(), requests.size() * sizeof(Request));
-  return {requests_at + lengths.requests * kRequestWords, teams.items(), teams.slots(), sharing,
-          total * team};
+  return {requests_at + lengths.requests * kRequestWords, teams.items(), teams.slots(),
+          total > 0 ? line.shares() * team : 0, total * team};
 }
 
 }  // namespace kiln::attention

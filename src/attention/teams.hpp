@@ -26,6 +26,7 @@ class Teams {
   /// workers: as it is for the first of them.
   void put(const Item& item) {
     if (begins_) put_to(first_items_ + team_ * size_, 1, item), begins_ = false;
+    if (idle_ && item.kv_begin < item.kv_end) idle_ = false, busy_ += size_;
     put_to(items_ + next_++, count_, item);
   }
   /// The same for one tile, whole and without slots, at whose cuts a share or a part begins.
@@ -36,6 +37,8 @@ class Teams {
   /// Of all workers. REQUIRES: finish().
   std::int64_t items() const { return next_; }
   std::int64_t slots() const { return slots_; }
+  /// Workers that have kv tokens.
+  std::int64_t busy() const { return busy_; }
 
  private:
   /// For the head `further` behind the item's own. Field by field: a copy of what was just set in pieces
@@ -65,7 +68,9 @@ class Teams {
   std::int64_t team_ = 0;              ///< the one whose items these are
   std::int64_t count_ = 0;             ///< items of each of its workers, which lie behind each other
   bool begins_ = false;                ///< it has none yet
+  bool idle_ = false;                  ///< they have no kv tokens, so far
   std::int64_t next_ = 0, slots_ = 0;  ///< the next item of the team's first worker, and the next slot
+  std::int64_t busy_ = 0;
 };
 
 }  // namespace kiln::attention

@@ -9,7 +9,7 @@
 // give the same bits.
 //
 // Words (i32) of the plan; where a kernel finds things depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
-//   [0, 16)       header (AttentionHeader)
+//   [0, 16)       header (AttentionHeader), of which launches change nothing but its ticks
 //   [16, 16 + a)  where each worker's items begin, and the end of the last one's; a = workers + 1, rounded up to 4
 //   a words       counters of arrivals, 0 before and after a launch: counter i is that of the tile whose first slot is 2i or 2i + 1
 //   12 * workers  a copy of each worker's first item, so that one can load it beside the table instead of behind it; anything where a worker has none
@@ -58,16 +58,16 @@ struct AttentionPlan {
   // item(begin(worker)), and no load has to wait for another one. REQUIRES begin(worker) < end(worker): it may be loaded before that is known.
   __device__ __forceinline__ AttentionItem first_item(i32 worker) const { return item_of(load<ITEM>(first_items() + static_cast<i64>(worker) * ITEM)); }
 
-  __device__ __forceinline__ i32 sharing() const { return static_cast<i32>(load<1>(words + 9).word[0]); }
+  __device__ __forceinline__ i32 busy() const { return static_cast<i32>(load<1>(&header()->busy).word[0]); }
   // Ticks are a launch's own, which begins at whatever number the one before has left.
-  __device__ __forceinline__ u32 tick() const {  // how many there were
+  __device__ __forceinline__ u32 tick() const {  // how many there are now
     u32 before;
-    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(words + 10));
-    return before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(&header()->ticks));
+    return before + 1;
   }
   __device__ __forceinline__ u32 ticks() const {
     u32 out;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(out) : "l"(words + 10));
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(out) : "l"(&header()->ticks));
     return out;
   }
 
@@ -94,16 +94,25 @@ struct AttentionPlan {
     __syncwarp();  // what lane 0 has acquired is then there for all: the shuffle orders no memory
     return __shfl_sync(0xffffffffu, last, 0) != 0;
   }
+  // Whether all other parts of the item's tile have been written. Then the block is the one that merges them, and settles instead of arriving: its own part
+  // need not be written. By one thread, a barrier behind it, behind which the block sees the others' slots.
+  __device__ __forceinline__ bool others_are_there(const AttentionItem& item) const {
+    i32 arrived;
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(arrived) : "l"(counter(item)) : "memory");
+    return arrived == item.parts - 1;
+  }
+  __device__ __forceinline__ void settle(const AttentionItem& item) const { *counter(item) = 0; }
 
  private:
+  __device__ __forceinline__ AttentionHeader* header() const { return reinterpret_cast<AttentionHeader*>(words); }
   __device__ __forceinline__ const i32* first_items() const { return words + HEADER + 2 * table(); }
+  __device__ __forceinline__ i32* counter(const AttentionItem& item) const { return words + HEADER + table() + item.first_slot / 2; }
   // One more part has been written: was it the last one?
   __device__ __forceinline__ bool count(const AttentionItem& item) const {
-    i32* const counter = words + HEADER + table() + item.first_slot / 2;
     i32 before;  // releases what all threads of the block have stored, acquires what the other blocks have
-    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter(item)) : "memory");
     if (before != item.parts - 1) return false;
-    *counter = 0;  // nobody else of this launch comes: for the next one
+    settle(item);  // nobody else of this launch comes: for the next one
     return true;
   }
 };

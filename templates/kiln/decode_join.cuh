@@ -115,14 +115,19 @@ struct DecodeParts {
     store(row(slot, column) + DV, narrow<f32>(both));
   }
 
-  // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse).
-  template <typename Write, typename WriteLse>
-  __device__ __forceinline__ void merge(const AttentionItem& item, int member, int members, const Write& write, const WriteLse& write_lse) const {
+  // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse). The item's own part is
+  // joined, as it is written where others merge: mean(row, column, four elements).
+  template <typename Joined, typename Mean, typename Write, typename WriteLse>
+  __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, const Mean& mean_of, int member, int members, const Write& write,
+                                        const WriteLse& write_lse) const {
     constexpr int BATCH = 8;  // parts under way at once
 #pragma unroll 1
     for (int j = member; j < GROUP * DV / 4; j += members) {
       const int own = j / (DV / 4), column = j % (DV / 4) * 4;
       AttentionState<4> state;
+      const f32 own_shift = joined.largest(own), own_sum = joined.total(own, own_shift);
+      f32 own_mean[4];
+      mean_of(own, column, own_mean);
 #pragma unroll 1
       for (i32 first = 0; first < item.parts; first += BATCH) {
         Vec<f32, 4> mean[BATCH];
@@ -131,6 +136,10 @@ struct DecodeParts {
         for (int n = 0; n < BATCH; ++n) {
           shift[n] = -infinity(), sum[n] = 0.0f;
           if (first + n >= item.parts) continue;
+          if (first + n == item.part) {
+            shift[n] = own_shift, sum[n] = own_sum, mean[n] = narrow<f32>(own_mean);
+            continue;
+          }
           const f32* const part = row(item.first_slot + first + n, own);
           f32 both[2];
           widen(load<2>(part + DV), both);

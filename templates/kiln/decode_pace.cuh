@@ -7,21 +7,21 @@ namespace kiln {
 
 // The blocks of a launch have equal shares of the work, but not of the memory's speed: left alone, they end up to 3 % apart, and the last one counts. So
 // who is ahead waits a little, and leaves the memory to the others (256 requests of 4096 tokens: 0.8 to 1.7 % sooner, by the H200). What is computed does
-// not depend on it. ON = false: the steps are counted, and that is all.
+// not depend on it. ON = false: nobody waits.
 template <bool ON>
 struct DecodePace {
-  static constexpr i32 FREE = 8;       // steps before any of it: short launches do without
-  static constexpr i32 NEAR = 4;       // steps from one meeting of the block's warps to the next: none is further ahead of another one than 6
-  static constexpr i32 TICK = 16;      // steps, of 30 us or so, between two looks at the other blocks
-  static constexpr int PATIENCE = 16;  // tries, 1 us each. Blocks that are later still do not run at all: there is nothing to wait for
+  static constexpr i32 FREE = 8;      // steps before any of it: short launches do without
+  static constexpr i32 NEAR = 4;      // steps from one meeting of the block's warps to the next: no warp is further ahead of another one than 6, behind those
+  static constexpr i32 TICK = 16;     // steps from one look at the other blocks to the next: 30 us together, on an H200
+  static constexpr int PATIENCE = 4;  // tries of about 1 us without a tick of anybody: who is missing has ended, or does not run
 
   Barrier& meeting;         // in shared memory: an arrival of each warp
   i32 steps = -FREE;        // of the block
-  u32 base = 0, ticks = 0;  // of all blocks: when the launch began, and as far as is known. Thread 0's, as is `sharing`
-  i32 sharing = 0;          // blocks that have items
+  u32 base = 0, ticks = 0;  // of all blocks: when the launch began, and as far as is known. Thread 0's, as is `busy`
+  i32 busy = 0;             // blocks that have steps
 
   __device__ __forceinline__ DecodePace(Barrier& meeting, const AttentionPlan& plan) : meeting(meeting) {
-    if (ON && threadIdx.x == 0) base = plan.ticks(), sharing = plan.sharing();
+    if (ON && threadIdx.x == 0) base = plan.ticks(), busy = plan.busy();
   }
 
   // Behind each step of the block, whether the warp had tokens of it or not. By all lanes.
@@ -36,20 +36,19 @@ struct DecodePace {
     }
   }
 
-  // Fewer than `count` steps, so far.
-  __device__ __forceinline__ bool fewer(i32 count) const { return steps < count - FREE; }
-
  private:
-  // Waits until half of the blocks have come as far.
+  // Waits until the blocks have as many ticks as if half of them had come as far, and the others one tick less.
   __device__ __forceinline__ void look(const AttentionPlan& plan) {
-    const i64 half = static_cast<i64>(2 * (steps / TICK) - 1) * sharing;
+    const i64 half = static_cast<i64>(2 * (steps / TICK) - 1) * busy;
     for (int n = 0; 2 * static_cast<i64>(ticks - base) < half; ++n) {
       if (n == PATIENCE) {
-        sharing = 0;  // nor later on
+        busy = 0;  // nor later on
         return;
       }
       __nanosleep(200);
-      ticks = plan.ticks();
+      const u32 now = plan.ticks();
+      if (now != ticks) n = 0;
+      ticks = now;
     }
   }
 };

@@ -28,7 +28,7 @@ TEST(AttentionLayout, HostAndDeviceHaveTheSameFields) {
   EXPECT_SAME(Header, AttentionHeader, items);
   EXPECT_SAME(Header, AttentionHeader, slots);
   EXPECT_SAME(Header, AttentionHeader, requests_at);
-  EXPECT_SAME(Header, AttentionHeader, sharing);
+  EXPECT_SAME(Header, AttentionHeader, busy);
   EXPECT_SAME(Header, AttentionHeader, ticks);
   EXPECT_SAME(Header, AttentionHeader, reserved);
   EXPECT_EQ(4 * words, sizeof(Header));

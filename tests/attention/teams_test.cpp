@@ -213,7 +213,7 @@ TEST_P(AttentionTeamsOf, ShareTheLineAsSingleWorkersDo) {
 
 INSTANTIATE_TEST_SUITE_P(Random, AttentionTeamsOf, ::testing::Range(1u, 6u));
 
-/// FNV-1a of the words that plans had before they had first items and said who shares.
+/// FNV-1a of the words that plans had before they had first items and said how many are busy.
 std::uint64_t digest(const KernelShape& shape, std::int64_t kv_heads, std::int64_t workers,
                      std::int64_t window_left) {
   std::uint32_t state = 7;  // of a generator of our own: distributions differ from library to library
@@ -236,7 +236,7 @@ std::uint64_t digest(const KernelShape& shape, std::int64_t kv_heads, std::int64
       if (i >= first_items && i < first_items + more) continue;
       std::int64_t word = plan.word(i);
       if (i == 8) word -= more;  // where the requests are
-      if (i == 9) word = 0;      // who shares
+      if (i == 9) word = 0;      // how many are busy
       out = (out ^ static_cast<std::uint32_t>(word)) * 0x100000001b3;
     }
   }

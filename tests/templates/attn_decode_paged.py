@@ -212,7 +212,8 @@ def test_split_and_unsplit_agree_and_runs_are_identical():
 def test_blocks_that_cannot_run_at_once():
     """Twice as many as the GPU holds, each with enough steps to look at the others: those that run give up waiting for those that do not."""
     sms = torch.cuda.get_device_properties(0).multi_processor_count
-    batch = Batch([130000, 5, 131072, 0, 129999], 16, heads=4)
+    each = sms * 64 * 128 // 6  # 64 steps of a block
+    batch = Batch([each, 5, each + 1000, 0, each - 17], 16, heads=4)
     error = check(batch, workers=2 * sms)
     call = kernel("attn_decode_paged", **parameters_of(batch))
     plan, first = make_plan(call, batch, 2 * sms), None
@@ -221,6 +222,7 @@ def test_blocks_that_cannot_run_at_once():
         call(*arguments(batch, o, plan))
         first = o if first is None else first
         expect_same_bits(o, first)
+    check(Batch([40000] + [0] * 63, 16, heads=8), "a batch that is padded")
     return f"error {error:.1e}"
 
 
