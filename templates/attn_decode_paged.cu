@@ -2,8 +2,8 @@
 //
 // The plan gives each block a list of items: a kv head of a request, with all of its kv tokens or a part of
 // them. The warps of a block take turns at an item's tokens, each with a ring of copies of its own that runs
-// ahead into the next items, since what limits is the memory; for the same reason no warp waits for another one
-// at the end of an item, but one of them joins what all have seen. The q heads which share the kv head are the
+// ahead into the next items, since what limits is the memory; for the same reason the warps do not wait for each
+// other at the end of an item, but one of them joins what all have seen. The q heads which share the kv head are the
 // columns of both products. Parts of a token meet in the workspace; the block that comes last merges them.
 #include "kiln/attention_plan.cuh"
 #include "kiln/decode_join.cuh"

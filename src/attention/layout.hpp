@@ -8,7 +8,7 @@ namespace kiln::attention {
 struct Header {
   std::int32_t made_for, workers, kv_heads, window_left;  ///< what the launch is compared with
   std::int32_t requests, tokens, items, slots, requests_at;
-  std::int32_t busy;   ///< workers that have kv tokens (of tiles that are together, the first one's count)
+  std::int32_t busy;   ///< workers that have kv tokens (of tiles together, only the first is looked at)
   std::int32_t ticks;  ///< the kernel's own
   std::int32_t reserved[5];
 };

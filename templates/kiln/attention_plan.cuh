@@ -5,8 +5,8 @@
 // equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. Where the manifest wants heads
 // together, h workers behind each other are a team, which has a share of a line of h heads a tile: each of them has the team's rows and kv tokens of
 // its own head. Where it wants tiles together, whole tiles of a request and head behind each other are one item, which AttentionTiles takes apart. A
-// whole tile is written at once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its slots, in their order: runs
-// give the same bits.
+// whole tile is written at once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its parts, in their order, without
+// a slot for its own where it knows in time that it is the last: runs give the same bits.
 //
 // Words (i32) of the plan; where a kernel finds things depends on the limits alone, so that a captured graph takes the next plan out of the same buffer:
 //   [0, 16)       header (AttentionHeader), of which launches change nothing but its ticks
@@ -79,7 +79,7 @@ struct AttentionPlan {
   }
 
   // Says that the block has written the slot of its part. True for the block that comes last of the tile: it sees all of the tile's slots, and merges
-  // them. All threads call it; two barriers. `last`: one word of shared memory, used for nothing else.
+  // them. All threads call it; two barriers. `last`: one word of shared memory, written behind the first one.
   __device__ __forceinline__ bool arrive(const AttentionItem& item, i32* last) const {
     __syncthreads();
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0) *last = count(item);

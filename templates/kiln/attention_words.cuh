@@ -15,7 +15,7 @@ struct AttentionHeader {
   i32 items;
   i32 slots;        // used, below 2 * workers
   i32 requests_at;  // word of the first request
-  i32 busy;         // workers that have kv tokens; of tiles that are together, the first one's count
+  i32 busy;         // workers that have kv tokens; of tiles that are together, only the first one is looked at
   i32 ticks;        // counted up by launches (decode_pace.cuh), from anything
   i32 reserved[5];
 };

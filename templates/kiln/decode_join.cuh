@@ -70,7 +70,7 @@ struct DecodeJoin {
     __device__ __forceinline__ f32 total(int column, f32 largest) const {
       f32 out = 0.0f;
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) out += from.sum[w][column] * exp2_approx(from.shift[w][column] - finite_shift(largest));
+      for (int w = 0; w < WARPS; ++w) out = fmaf(from.sum[w][column], exp2_approx(from.shift[w][column] - finite_shift(largest)), out);
       return out;
     }
     __device__ __forceinline__ f32 lse(int column) const {
@@ -115,8 +115,8 @@ struct DecodeParts {
     store(row(slot, column) + DV, narrow<f32>(both));
   }
 
-  // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse). The item's own part is
-  // joined, as it is written where others merge: mean(row, column, four elements).
+  // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse). The item's own part
+  // comes from the join, with the bits that its slot has where others merge: mean(row, column, four elements).
   template <typename Joined, typename Mean, typename Write, typename WriteLse>
   __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, const Mean& mean_of, int member, int members, const Write& write,
                                         const WriteLse& write_lse) const {

@@ -17,7 +17,7 @@ struct DecodePace {
 
   Barrier& meeting;         // in shared memory: an arrival of each warp
   i32 steps = -FREE;        // of the block
-  u32 base = 0, ticks = 0;  // of all blocks: when the launch began, and as far as is known. Thread 0's, as is `busy`
+  u32 base = 0, ticks = 0;  // of all blocks: when this one began, and as far as is known. Thread 0's, as is `busy`
   i32 busy = 0;             // blocks that have steps
 
   __device__ __forceinline__ DecodePace(Barrier& meeting, const AttentionPlan& plan) : meeting(meeting) {
