@@ -45,7 +45,7 @@ struct DecodePace {
         busy = 0;  // nor later on
         return;
       }
-      __nanosleep(200);
+      asm volatile("nanosleep.u32 200;");  // clang 14 has no __nanosleep()
       const u32 now = plan.ticks();
       if (now != ticks) n = 0;
       ticks = now;
