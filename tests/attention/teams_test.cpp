@@ -50,6 +50,23 @@ TEST(AttentionTeams, AreTheMostHeadsThatLeaveAtMostOneWorkerIn32Out) {
   EXPECT_EQ(used(8, 1), 1);
 }
 
+TEST(AttentionTeams, WithoutTokensAreNotBusy) {
+  KernelShape shape = kDecode;
+  shape.tile_kv = 128, shape.tile_cost = 0;
+  // One request of 1024 units and 256 empty ones, of a unit each in the line: 16 teams have 80 each. In the
+  // middle, so that the empty ones are at either end.
+  Indptr kv(129, 0);
+  kv.resize(258, 1 << 17);
+  const Planned plan(shape, {.max_requests = 257, .max_tokens = 257, .kv_heads = 8, .workers = 132},
+                     {.requests = 257, .kv_indptr = kv.data()});
+  EXPECT_EQ(plan.summary.workers, 128);
+  EXPECT_EQ(plan.word(9), 14 * 8) << "the first team has 80 empty requests, the last one as many";
+  const Indptr none(258, 0);
+  const Planned idle(shape, {.max_requests = 257, .max_tokens = 257, .kv_heads = 8, .workers = 132},
+                     {.requests = 257, .kv_indptr = none.data()});
+  EXPECT_EQ(idle.word(9), 0);
+}
+
 TEST(AttentionTeams, HaveTheSameTokensOfNeighbouringHeads) {
   KernelShape shape = kDecode;
   shape.tile_cost = 0;
