@@ -95,6 +95,7 @@ TEST_P(Everywhere, LeavesQuietlyWhenNobodyReads) {
   const auto environment_of_test = environment();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
+  ::close(ends[0]);  // before the command can write
   const pid_t pid = ::fork();
   if (pid == 0) {
     std::vector<std::string> settings;
@@ -103,13 +104,12 @@ TEST_P(Everywhere, LeavesQuietlyWhenNobodyReads) {
     for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
     for (const std::string& setting : settings) envp.push_back(const_cast<char*>(setting.c_str()));
     argv.push_back(nullptr), envp.push_back(nullptr);
-    ::close(ends[0]);
     ::dup2(ends[1], 1);
     ::dup2(::open(path("err").c_str(), O_WRONLY | O_CREAT, 0600), 2);
     ::execve(KILN_COMMAND, argv.data(), envp.data());
     ::_exit(99);
   }
-  ::close(ends[0]), ::close(ends[1]);
+  ::close(ends[1]);
   int status = 0;
   ::waitpid(pid, &status, 0);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
