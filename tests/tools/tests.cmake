@@ -67,7 +67,7 @@ kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJEC
   ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp USES kiln_source kiln_toolchain kiln_cache nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)
 kiln_test(tools_remote_test SOURCES tools/remote_test.cpp tools/remote_missed_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
-kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 600 LOCK fleet)
+kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 600 ALONE)
 kiln_test(tools_remote_network_test SOURCES tools/remote_network_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
 kiln_test(tools_remote_tls_test SOURCES tools/remote_tls_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
 kiln_test(tools_remote_cluster_test SOURCES tools/remote_cluster_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
