@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   AttentionItem item = work.first_item(blockIdx.x);
   if (thread == 0) join.init(), shared.meeting.init(WARPS);  // while the loads are on their way
   queries.init(lane);
-  work.require(attention_made_for(GROUP, ROWS * WARPS, GROUP, true), kv_heads, window_left);
+  work.require(attention_made_for(GROUP, TURN, GROUP, true), kv_heads, window_left);
   if (items_begin == items_end) return pdl_launch_dependents();
   items.take(work, items_begin, items_end, [&] { ring.begin(item, items_begin); });
   __syncthreads();  // the items are there, and the barriers
@@ -130,7 +130,6 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       const f32 v_unit = load_scale<KV>(v_scale, stride_scale, done.kv_head) * product_unit<KV>();
       const bool settled = by_all && shared.last;  // nobody else needs the part
       T* const o_item = o + token * stride_o + first_head * stride_o_head;
-      const auto mean = [&](int row, int column, f32(&v)[4]) { joined.mean(row, column, v_unit, v); };
       const auto write = [&](int row, int column, const f32(&v)[4]) { store(o_item + row * stride_o_head + column, narrow<T>(v)); };
       const auto write_lse = [&](int row, f32 value) {
         if (lse) lse[token * (kv_heads * GROUP) + first_head + row] = value;
@@ -144,7 +143,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       for (int j = member; j < GROUP * DV / 4 && !settled; j += members) {
         const int row = j / (DV / 4), column = j % (DV / 4) * 4;
         f32 v[4];
-        mean(row, column, v);
+        joined.mean(row, column, v_unit, v);
         if (done.whole()) {
           write(row, column, v);
         } else {
@@ -153,7 +152,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       }
       if (settled && thread == 0) work.settle(done);
       if (!done.whole() && (settled || (by_all ? work.arrive(done, &shared.last) : work.arrive_warp(done))))
-        parts.merge(done, joined, mean, member, members, write, write_lse);
+        parts.merge(done, joined, v_unit, member, members, write, write_lse);
       if (!by_all) join.release(which);
     }
     if (last) return pdl_launch_dependents();

@@ -72,9 +72,9 @@ struct AttentionPlan {
   }
 
   // For references, which know of no items.
-  __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(words + 4).word[0]); }
+  __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(&header()->requests).word[0]); }
   __device__ __forceinline__ AttentionRequest request(i32 i) const {
-    const Vec<i32, 4> v = load<4>(words + static_cast<i32>(load<1>(words + 8).word[0]) + 4 * static_cast<i64>(i));
+    const Vec<i32, 4> v = load<4>(words + static_cast<i32>(load<1>(&header()->requests_at).word[0]) + 4 * static_cast<i64>(i));
     return {static_cast<i32>(v.word[0]), static_cast<i32>(v.word[1]), static_cast<i32>(v.word[2]), static_cast<i32>(v.word[3])};
   }
 

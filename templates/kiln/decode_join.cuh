@@ -116,9 +116,9 @@ struct DecodeParts {
   }
 
   // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse). The item's own part
-  // comes from the join, with the bits that its slot has where others merge: mean(row, column, four elements).
-  template <typename Joined, typename Mean, typename Write, typename WriteLse>
-  __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, const Mean& mean_of, int member, int members, const Write& write,
+  // comes from the join, with the bits that its slot has where others merge.
+  template <typename Joined, typename Write, typename WriteLse>
+  __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, f32 v_scale, int member, int members, const Write& write,
                                         const WriteLse& write_lse) const {
     constexpr int BATCH = 8;  // parts under way at once
 #pragma unroll 1
@@ -127,7 +127,7 @@ struct DecodeParts {
       AttentionState<4> state;
       const f32 own_shift = joined.largest(own), own_sum = joined.total(own, own_shift);
       f32 own_mean[4];
-      mean_of(own, column, own_mean);
+      joined.mean(own, column, v_scale, own_mean);
 #pragma unroll 1
       for (i32 first = 0; first < item.parts; first += BATCH) {
         Vec<f32, 4> mean[BATCH];

@@ -16,7 +16,7 @@ struct DecodePace {
   static constexpr int PATIENCE = 4;  // tries of about 1 us without a tick of anybody: who is missing has ended, or does not run
 
   Barrier& meeting;         // in shared memory: an arrival of each warp
-  i32 steps = -FREE;        // of the block
+  i32 steps = -FREE;        // of the block, where ON
   u32 base = 0, ticks = 0;  // of all blocks: when this one began, and as far as is known. Thread 0's, as is `busy`
   i32 busy = 0;             // blocks that have steps
 
@@ -26,8 +26,7 @@ struct DecodePace {
 
   // Behind each step of the block, whether the warp had tokens of it or not. By all lanes.
   __device__ __forceinline__ void step(const AttentionPlan& plan) {
-    ++steps;
-    if (!ON || steps <= 0) return;
+    if (!ON || ++steps <= 0) return;
     if (steps % NEAR == 0 && threadIdx.x % 32 == 0) meeting.arrive();
     if (steps > NEAR && steps % NEAR == NEAR / 2) meeting.wait(steps / NEAR - 1 & 1);
     if (threadIdx.x == 0) {  // the other warps wait for this one
