@@ -64,11 +64,18 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   queries.init(lane);
   work.require(attention_made_for(GROUP, TURN, GROUP, true), kv_heads, window_left);
   if (items_begin == items_end) return pdl_launch_dependents();
-  items.take(work, items_begin, items_end, [&] { ring.begin(item, items_begin); });
-  __syncthreads();  // the items are there, and the barriers
+  const Vec<i32, 4> third = items.ask(work, items_begin, items_end);
+  ring.begin(item, items_begin);
+  const bool enough = ring.fill_needs_only(item);  // for the copies to begin before the items behind the first one are there
+  const auto keep = [&] {
+    items.keep(third, item, items_begin, items_end);
+    __syncthreads();  // the items are there, and the barriers
+  };
+  if (!enough) keep();
   ring.fill();
+  if (enough) keep();
   const u32 query_place = queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
-  DecodePace<D + DV <= 256> pace(shared.meeting, work);  // larger ones have no registers left, and longer steps
+  DecodePace<Ring::ROOMY> pace(shared.meeting, work);
   int stage = 0;
 
   i32 tokens = 0;  // of the items so far, up to LONG
@@ -102,11 +109,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     }
     if (at - warp * ROWS < range.end) pace.step(work);  // of the item's last step other warps alone have tokens
 
+    if (!Ring::ROOMY) item = items(i, work);  // once more, rather than held through the steps
     const i32 nth = i - items.begin;
     const bool last = i + 1 == items.end;
     tokens = min(tokens + max(range.end - range.begin, 0), LONG);
     if (last && tokens < LONG) pdl_launch_dependents();
-    const bool settles = last && thread == 0 && !item.whole() && work.others_are_there(item);
+    // A token's first part ends its block, and its other parts began theirs: it tends to come last. Of the other parts any may, and looking takes a while.
+    const bool settles = last && thread == 0 && !item.whole() && item.part == 0 && work.others_are_there(item);
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
     if (last && thread == 0) shared.last = settles;
     // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too; but a part of a token,
@@ -118,36 +127,34 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 #pragma unroll 1
     for (i32 which = mine ? due : nth; (mine && which == due) || which < nth + last; ++which) {
       const bool by_all = last && which == nth;
-      if (by_all) {
-        __syncthreads();
-      } else {
-        join.wait(which);
-      }
-      const auto joined = join.of(which);
-      const int member = by_all ? thread : lane, members = by_all ? THREADS : 32;
-      const AttentionItem done = items(items.begin + which, work);
+      const AttentionItem done = by_all ? item : items(items.begin + which, work);
       const i64 token = all_queries.token(done, GROUP), first_head = static_cast<i64>(done.kv_head) * GROUP;
       const f32 v_unit = load_scale<KV>(v_scale, stride_scale, done.kv_head) * product_unit<KV>();
-      const bool settled = by_all && shared.last;  // nobody else needs the part
       T* const o_item = o + token * stride_o + first_head * stride_o_head;
       const auto write = [&](int row, int column, const f32(&v)[4]) { store(o_item + row * stride_o_head + column, narrow<T>(v)); };
       const auto write_lse = [&](int row, f32 value) {
         if (lse) lse[token * (kv_heads * GROUP) + first_head + row] = value;
       };
-      if (member < GROUP && done.whole()) write_lse(member, joined.lse(member));
-      if (member < GROUP && !done.whole() && !settled) {
-        const f32 shift = joined.largest(member);
-        parts.save_sum(done.slot(), member, shift, joined.total(member, shift));
+      const auto joined = join.of(which);
+      const int member = by_all ? thread : lane, members = by_all ? THREADS : 32;
+      if (by_all) {
+        __syncthreads();
+      } else {
+        join.wait(which);
       }
+      const bool settled = by_all && shared.last;  // nobody else needs the part
 #pragma unroll 1
       for (int j = member; j < GROUP * DV / 4 && !settled; j += members) {
         const int row = j / (DV / 4), column = j % (DV / 4) * 4;
+        const auto of = joined.column(row);
         f32 v[4];
-        joined.mean(row, column, v_unit, v);
+        of.mean(column, v_unit, v);
         if (done.whole()) {
           write(row, column, v);
+          if (column == 0) write_lse(row, of.lse());
         } else {
           store(parts.row(done.slot(), row) + column, narrow<f32>(v));
+          if (column == 0) parts.save_sum(done.slot(), row, of.shift, of.sum);
         }
       }
       if (settled && thread == 0) work.settle(done);

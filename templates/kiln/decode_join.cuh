@@ -16,8 +16,8 @@ struct DecodeJoin {
   static constexpr int COLUMNS = static_cast<int>(ceil_div(GROUP, 8)) * 8,
                        STRIDE = DV + 4;  // the 4: columns 8 banks apart
   struct Place {
-    Barrier all, joined;                             // a phase for each item: all warps have put theirs; that is joined
-    f32 shift[WARPS][COLUMNS], sum[WARPS][COLUMNS];  // shift: base 2
+    Barrier all, joined;  // a phase for each item: all warps have put theirs; that is joined
+    alignas(16) f32 shift[COLUMNS][WARPS], sum[COLUMNS][WARPS];  // shift: base 2
     alignas(16) f32 output[WARPS][GROUP][STRIDE];
   };
   Place places[BUFFERS];
@@ -44,7 +44,7 @@ struct DecodeJoin {
       for (int p = 0; p < 2; ++p) {
         const f32 own = warp_sum_of_rows(rows.softmax[n][p].sum);
         const int column = 8 * n + 2 * lane + p;
-        if (lane < 4) to.shift[warp][column] = rows.softmax[n][p].shift, to.sum[warp][column] = own;
+        if (lane < 4) to.shift[column][warp] = rows.softmax[n][p].shift, to.sum[column][warp] = own;
       }
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -61,36 +61,42 @@ struct DecodeJoin {
   struct Joined {
     const Place& from;
 
-    __device__ __forceinline__ f32 largest(int column) const {
-      f32 out = from.shift[0][column];
-#pragma unroll
-      for (int w = 1; w < WARPS; ++w) out = fmaxf(out, from.shift[w][column]);
-      return out;
-    }
-    __device__ __forceinline__ f32 total(int column, f32 largest) const {
-      f32 out = 0.0f;
-#pragma unroll
-      for (int w = 0; w < WARPS; ++w) out = fmaf(from.sum[w][column], exp2_approx(from.shift[w][column] - finite_shift(largest)), out);
-      return out;
-    }
-    __device__ __forceinline__ f32 lse(int column) const {
-      const f32 l = largest(column);
-      return finite_shift(l) + log2_approx(total(column, l));
-    }
+    struct Column {
+      const Place& from;
+      const int column;
+      f32 shift, sum = 0.0f;  // shift: base 2
+      f32 weight[WARPS];      // of the warps' outputs, before they are divided by the sum
 
-    // Four elements of the output, divided by the sum.
-    __device__ __forceinline__ void mean(int column, int element, f32 v_scale, f32 (&v)[4]) const {
-      const f32 l = largest(column), all = total(column, l), factor = all > 0.0f ? v_scale * reciprocal_approx(all) : 0.0f;
-      v[0] = v[1] = v[2] = v[3] = 0.0f;
+      __device__ __forceinline__ Column(const Place& from, int column) : from(from), column(column) {
+        f32 shifts[WARPS], sums[WARPS];
+        widen(load_shared<WARPS>(from.shift[column]), shifts);
+        widen(load_shared<WARPS>(from.sum[column]), sums);
+        shift = shifts[0];
 #pragma unroll
-      for (int w = 0; w < WARPS; ++w) {
-        const f32 weight = exp2_approx(from.shift[w][column] - finite_shift(l)) * factor;
-        f32 own[4];
-        widen(load_shared<4>(&from.output[w][column][element]), own);
+        for (int w = 1; w < WARPS; ++w) shift = fmaxf(shift, shifts[w]);
 #pragma unroll
-        for (int i = 0; i < 4; ++i) v[i] = fmaf(own[i], weight, v[i]);  // of a warp that saw nothing: zeros
+        for (int w = 0; w < WARPS; ++w) {
+          weight[w] = exp2_approx(shifts[w] - finite_shift(shift));
+          sum = fmaf(sums[w], weight[w], sum);
+        }
       }
-    }
+
+      __device__ __forceinline__ f32 lse() const { return finite_shift(shift) + log2_approx(sum); }
+      // Four elements of the output, divided by the sum.
+      __device__ __forceinline__ void mean(int element, f32 v_scale, f32 (&v)[4]) const {
+        const f32 factor = sum > 0.0f ? v_scale * reciprocal_approx(sum) : 0.0f;
+        v[0] = v[1] = v[2] = v[3] = 0.0f;
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) {
+          const f32 share = weight[w] * factor;
+          f32 own[4];
+          widen(load_shared<4>(&from.output[w][column][element]), own);
+#pragma unroll
+          for (int i = 0; i < 4; ++i) v[i] = fmaf(own[i], share, v[i]);  // of a warp that saw nothing: zeros
+        }
+      }
+    };
+    __device__ __forceinline__ Column column(int column) const { return {from, column}; }
   };
   __device__ __forceinline__ Joined of(i32 nth) const { return {places[nth % BUFFERS]}; }
 
@@ -125,9 +131,9 @@ struct DecodeParts {
     for (int j = member; j < GROUP * DV / 4; j += members) {
       const int own = j / (DV / 4), column = j % (DV / 4) * 4;
       AttentionState<4> state;
-      const f32 own_shift = joined.largest(own), own_sum = joined.total(own, own_shift);
+      const auto own_column = joined.column(own);
       f32 own_mean[4];
-      joined.mean(own, column, v_scale, own_mean);
+      own_column.mean(column, v_scale, own_mean);
 #pragma unroll 1
       for (i32 first = 0; first < item.parts; first += BATCH) {
         Vec<f32, 4> mean[BATCH];
@@ -137,7 +143,7 @@ struct DecodeParts {
           shift[n] = -infinity(), sum[n] = 0.0f;
           if (first + n >= item.parts) continue;
           if (first + n == item.part) {
-            shift[n] = own_shift, sum[n] = own_sum, mean[n] = narrow<f32>(own_mean);
+            shift[n] = own_column.shift, sum[n] = own_column.sum, mean[n] = narrow<f32>(own_mean);
             continue;
           }
           const f32* const part = row(item.first_slot + first + n, own);

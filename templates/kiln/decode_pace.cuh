@@ -14,6 +14,7 @@ struct DecodePace {
   static constexpr i32 NEAR = 4;      // steps from one meeting of the block's warps to the next: no warp is further ahead of another one than 6, behind those
   static constexpr i32 TICK = 16;     // steps from one look at the other blocks to the next: 30 us together, on an H200
   static constexpr int PATIENCE = 4;  // tries of about 1 us without a tick of anybody: who is missing has ended, or does not run
+  static constexpr int TRIES = 32;    // in one look, about a TICK: of more blocks than run at once, some tick while others wait for an SM
 
   Barrier& meeting;         // in shared memory: an arrival of each warp
   i32 steps = -FREE;        // of the block, where ON
@@ -39,14 +40,14 @@ struct DecodePace {
   // Waits until the blocks have as many ticks as if half of them had come as far, and the others one tick less.
   __device__ __forceinline__ void look(const AttentionPlan& plan) {
     const i64 half = static_cast<i64>(2 * (steps / TICK) - 1) * busy;
-    for (int n = 0; 2 * static_cast<i64>(ticks - base) < half; ++n) {
-      if (n == PATIENCE) {
+    for (int tries = 0, same = 0; 2 * static_cast<i64>(ticks - base) < half; ++tries, ++same) {
+      if (same == PATIENCE || tries == TRIES) {
         busy = 0;  // nor later on
         return;
       }
       asm volatile("nanosleep.u32 200;");  // clang 14 has no __nanosleep()
       const u32 now = plan.ticks();
-      if (now != ticks) n = 0;
+      if (now != ticks) same = 0;
       ticks = now;
     }
   }

@@ -61,6 +61,7 @@ struct PagedRing {
     u8 values[STAGES][ROWS * Values::BYTES];
     alignas(16) T queries[STAGES][GROUP * D];  // of the item that begins with the stage's step
     Place places[32];                          // of the tokens of `now`
+    const T *now_queries, *next_queries;       // of the items that begin with `now` and with `next`
     i32 batch_pages, batch_entries;            // that a batch of turns goes on by
     i32 head;                                  // of `next`
   };
@@ -70,7 +71,7 @@ struct PagedRing {
   static constexpr int BATCH = 32 / ROWS;
   struct Batch {
     i32 at = 0, end = 0;  // tokens of the item; those of the batch's next step begin at `at`
-    i32 begins = -1;      // the item that begins with that step
+    bool begins = false;  // an item begins with that step
   };
 
   const PagedCache<KV>& cache;
@@ -81,6 +82,7 @@ struct PagedRing {
   const int warp, lane;
   const i32 window_left;
   static constexpr i32 TURN = WARPS * ROWS;  // tokens from a step of the warp to its next one
+  static constexpr bool ROOMY = D + DV <= 256;  // registers are left, and steps are short
   i32 item = 0;                              // the first that is not yet begun
   Batch now, next;
   i32 table = 0, entry = 0, number;  // of this lane's token of `next`: its page's place in indices, its place in the page, the page
@@ -98,6 +100,12 @@ struct PagedRing {
     begin_item(first);
     look_up();
   }
+  // fill() asks for no item behind the first one: `items` need not be there for it either. The same for all warps.
+  __device__ __forceinline__ bool fill_needs_only(const AttentionItem& first) const {
+    constexpr int BATCHES = 1 + STAGES / BATCH;  // that fill() begins
+    const DecodeRange range(first, GROUP, window_left);
+    return range.end - range.begin >= (BATCHES * BATCH + 1) * TURN;
+  }
   // All that is to be under way.
   __device__ __forceinline__ void fill() {
     if (next.at >= next.end) next_item(), look_up();
@@ -112,11 +120,13 @@ struct PagedRing {
   // Begins to copy the next step's keys; then its values. Each is a group of copies, an empty one behind the
   // last item.
   __device__ __forceinline__ void copy_keys(int stage) {
-    if (now.begins >= 0) copy_queries(stage, items(now.begins, plan));
     copy<Keys>(shared.keys[stage], cache.k, cache.k_stride.slot, [&](const Place& place) { return place.k; });
+    if (now.begins) copy_queries(stage);
+    copy_async_commit();
   }
   __device__ __forceinline__ void copy_values(int stage) {
     copy<Values>(shared.values[stage], cache.v, cache.v_stride.slot, [&](const Place& place) { return place.v; });
+    copy_async_commit();
     now.at += TURN;
     if (++step == BATCH || now.at >= now.end) next_batch();  // while all that can be is under way
   }
@@ -134,8 +144,8 @@ struct PagedRing {
     next.at = range.begin + warp * ROWS;
     next.end = range.end;
     const u32 token = next.at + lane / ROWS * TURN + lane % ROWS, nth = token / static_cast<u32>(cache.page_size);
-    shared.head = of.kv_head;  // by all lanes, the same
-    next.begins = item - 1;
+    if (lane == 0) shared.head = of.kv_head, shared.next_queries = q.of(of, GROUP);
+    next.begins = true;
     table = of.kv_base + nth;
     entry = token - nth * cache.page_size;
     return next.at < next.end;
@@ -145,14 +155,14 @@ struct PagedRing {
       if (begin_item(items(item++, plan))) return;
     }
     next.at = next.end = 0;
-    next.begins = -1;
+    next.begins = false;
   }
 
-  __device__ __forceinline__ void copy_queries(int stage, const AttentionItem& of) {
-    const T* const from = q.of(of, GROUP);
+  __device__ __forceinline__ void copy_queries(int stage) {
+    const T* const from = shared.now_queries;
 #pragma unroll 1
     for (int i = lane; i < GROUP * D / 8; i += 32) copy_async<8>(shared.queries[stage] + i * 8, from + i / (D / 8) * q.stride_head + i % (D / 8) * 8);
-    now.begins = -1;
+    now.begins = false;
   }
 
   // Begins to load the pages of the next batch.
@@ -165,10 +175,11 @@ struct PagedRing {
     __syncwarp();  // the head has been written, and all have read the places
     const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + shared.head * s.head; };
     shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
+    if (next.begins && lane == 0) shared.now_queries = shared.next_queries;
     __syncwarp();
     now = next;
     step = 0;
-    next.begins = -1;
+    next.begins = false;
     next.at += BATCH * TURN;
     table += shared.batch_pages;
     entry += shared.batch_entries;
@@ -195,13 +206,13 @@ struct PagedRing {
           copy_async_or_zero(to + Tile::offset(row + first, chunk), from, row + first < rows);
       }
     } else if (rows > 0) {
-#pragma unroll 4  // of all, addresses would take 30 registers
+      constexpr int SOME = ROOMY ? 4 : 2;  // of all, addresses would take 30 registers
+#pragma unroll SOME
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;
         copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(places[row]) + chunk * EACH, row < rows);
       }
     }
-    copy_async_commit();
   }
 };
 

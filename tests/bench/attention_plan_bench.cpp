@@ -101,6 +101,9 @@ int main() {
                             .min_units = 4,
                             .tiles_together = true};
   const auto one_token = [](Batch& b, std::mt19937& r) { add(b, 1, draw(r, 1, 8192)); };
+  const auto prompts = [](std::int32_t tokens) {
+    return [tokens](Batch& b, std::mt19937&) { add(b, tokens, tokens); };
+  };
   std::printf("%-58s %7s %6s %8s %8s %8s %6s\n", "", "items", "slots", "KiB", "plan us", "copy us", "ratio");
   run({"decode, 256 requests, kv 1..8k, 8 kv heads", decode, 8, kDecodeWorkers, -1, one_token});
   run({"decode, 256 requests, kv 1..8k, 1 kv head", decode, 1, kDecodeWorkers, -1, one_token});
@@ -115,6 +118,6 @@ int main() {
        [](Batch& b, std::mt19937& r) {
          b.qo.size() == 1 ? add(b, 8192, 16384) : add(b, 1, draw(r, 1, 8192));
        }});
-  run({"prefill, causal, 256 requests of 1k tokens, 8 kv heads", prefill, 8, 2 * kSms, -1,
-       [](Batch& b, std::mt19937&) { add(b, 1024, 1024); }});
+  run({"prefill, causal, 256 requests of 1k tokens, 8 kv heads", prefill, 8, 2 * kSms, -1, prompts(1024)});
+  run({"prefill, causal, 256 requests of 4k tokens, 8 kv heads", prefill, 8, 2 * kSms, -1, prompts(4096)});
 }

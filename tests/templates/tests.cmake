@@ -1,5 +1,5 @@
 # The shipped templates: through the compiler here, and on a GPU against float64 (run.py, in torch) and the CPU (*_gpu_test.cpp).
-kiln_test(templates_shipped_test SOURCES templates/shipped_test.cpp USES kiln_process LABEL process TIMEOUT 1500)
+kiln_test(templates_shipped_test SOURCES templates/shipped_test.cpp templates/decode_shared_memory_test.cpp USES kiln_process LABEL process TIMEOUT 1500)
 
 find_package(Python3 COMPONENTS Interpreter)
 get_target_property(kiln_library_type kiln TYPE)
