@@ -106,9 +106,16 @@ TEST_F(Missed, ARowThatIsTooLargeToReadIsSaidAndThePlanIsMade) {
   remote::Client patient(
       {.url = remote::Url::parse(server_->unix_url()), .timeouts = {.read = std::chrono::seconds(30)}});
   ASSERT_TRUE(patient.call(huge, base::Deadline::never()));
-  const Finished made = kiln({"prewarm", plan("4"), "--remote", "--missed", "--json"}, job());
+  // On a busy machine the server takes longer to begin with the row than kiln waits; then it is asked again.
+  Finished made;
+  int pushed = 0;
+  const auto patience = base::Deadline::after(std::chrono::seconds(120));
+  do {
+    made = kiln({"prewarm", plan("4"), "--remote", "--missed", "--json"}, job());
+    pushed += made.json()["remote"]["pushed"].get<int>();
+  } while (made.err.find("timeout: not answered within") != std::string::npos && !patience.passed());
   EXPECT_EQ(made.status, 3) << made.err;
-  EXPECT_EQ(made.json()["remote"]["pushed"], 2) << "what was read is made";
+  EXPECT_EQ(pushed, 2) << "what was read is made";
   EXPECT_NE(made.err.find("'XTRIM kiln:1:missing MAXLEN 0'"), std::string::npos) << made.err;
   EXPECT_EQ(ask({"XLEN", "kiln:1:missing"}).integer, 1);
 }
