@@ -1,5 +1,4 @@
 // kiln audit: recompiles cached entries and compares the bytes.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <random>
 
@@ -150,22 +149,20 @@ int audit(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_audit(CLI::App& app, Context& context) {
+void add_audit(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "audit", "Recompile cached entries and compare the bytes",
-                                      [&context, arguments] { return audit(context, *arguments); });
-  auto* sample = sub->add_option("--sample", arguments->sample, "So many entries, chosen at random (10)")
-                     ->type_name("N")
-                     ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 32).description(""));
-  sub->add_flag("--all", arguments->all, "All entries")->excludes(sample);
-  sub->add_option("--seed", arguments->seed, "Choose as an earlier audit did, which said its seed")
-      ->type_name("S");
-  sub->add_option("-t,--template", arguments->template_name, "Only entries of this template")
-      ->type_name("NAME");
-  sub->add_option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""));
-  sub->footer(
+  const Command sub = context.add_command(app, "audit", "Recompile cached entries and compare the bytes",
+                                          [&context, arguments] { return audit(context, *arguments); });
+  const Option sample = sub.option("--sample", arguments->sample, "So many entries, chosen at random (10)")
+                            .type_name("N")
+                            .range(std::size_t{1}, std::size_t{1} << 32);
+  sub.flag("--all", arguments->all, "All entries").excludes(sample);
+  sub.option("--seed", arguments->seed, "Choose as an earlier audit did, which said its seed").type_name("S");
+  sub.option("-t,--template", arguments->template_name, "Only entries of this template").type_name("NAME");
+  sub.option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
+      .type_name("N")
+      .range(1, 1024);
+  sub.footer(
       "Each entry is compiled from today's sources with today's toolchain, without the store; where its\n"
       "key is another today, the fields that differ are named. --arch, which may be a list, chooses\n"
       "entries. Publishes, repairs and removes nothing.\n"

@@ -1,5 +1,4 @@
 // kiln bundle diff: which entries two bundles, or a bundle and the cache, do not share.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/text.hpp"
@@ -181,14 +180,14 @@ int diff(const Context& context, const Arguments& arguments) try {
 
 }  // namespace
 
-void add_bundle_diff(CLI::App& bundle, Context& context) {
+void add_bundle_diff(Command bundle, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(bundle, "diff", "Compare two bundles, or a bundle with the cache",
-                                      [&context, arguments] { return diff(context, *arguments); });
-  sub->add_option("a", arguments->a, "A bundle")->type_name("A")->required();
-  sub->add_option("b", arguments->b, "Another one")->type_name("B");
-  sub->add_flag("--store", arguments->store, "Compare with the cache and its layers instead");
-  sub->footer(
+  const Command sub = context.add_command(bundle, "diff", "Compare two bundles, or a bundle with the cache",
+                                          [&context, arguments] { return diff(context, *arguments); });
+  sub.option("a", arguments->a, "A bundle").type_name("A").required();
+  sub.option("b", arguments->b, "Another one").type_name("B");
+  sub.flag("--store", arguments->store, "Compare with the cache and its layers instead");
+  sub.footer(
       "- only in A, + only in B, ! the same key with other bytes. Times do not count.\n"
       "Exit status: 0 the same entries, 1 cannot be read, 2 usage, 3 they differ, 4 damaged.");
 }

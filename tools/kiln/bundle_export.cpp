@@ -1,8 +1,6 @@
 // kiln bundle export: entries of the cache and its layers as one reproducible file.
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/log.hpp"
 #include "bundle/writer.hpp"
 #include "bundle_commands.hpp"
@@ -12,7 +10,6 @@
 #include "bundle_stores.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
-#include "not_empty.hpp"
 #include "progress.hpp"
 
 namespace kiln::cli {
@@ -147,19 +144,22 @@ int bundle_export(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_bundle_export(CLI::App& bundle, Context& context) {
+void add_bundle_export(Command bundle, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(bundle, "export", "Write entries of the cache and its layers to a file",
-                                      [&context, arguments] { return bundle_export(context, *arguments); });
-  sub->add_option("file", arguments->file, "The bundle; - is stdout")->type_name("FILE")->required();
-  add_selection_options(*sub, arguments->selection);
-  sub->add_flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
-  not_empty(sub->add_option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key"))
-      ->type_name("FILE.key");
-  not_empty(sub->add_option("--password-file", arguments->signing.password_file,
-                            "The key's password is its first line; default: asked for on the terminal"))
-      ->type_name("FILE");
-  sub->footer(
+  const Command sub =
+      context.add_command(bundle, "export", "Write entries of the cache and its layers to a file",
+                          [&context, arguments] { return bundle_export(context, *arguments); });
+  sub.option("file", arguments->file, "The bundle; - is stdout").type_name("FILE").required();
+  add_selection_options(sub, arguments->selection);
+  sub.flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
+  sub.option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key")
+      .not_empty()
+      .type_name("FILE.key");
+  sub.option("--password-file", arguments->signing.password_file,
+             "The key's password is its first line; default: asked for on the terminal")
+      .not_empty()
+      .type_name("FILE");
+  sub.footer(
       "The same entries give the same bytes: they are sorted, and no time, path or name of a machine is in\n"
       "the file (with one version of libzstd; the content's digest is the same with every one).\n"
       "Tuned choices (kiln tune) of the templates and archs that are written come along; with a plan, "

@@ -1,5 +1,4 @@
 // kiln bundle import: entries of a bundle into the cache or a layer, one by one, each checked.
-#include <CLI/CLI.hpp>
 #include <ctime>
 #include <filesystem>
 
@@ -13,7 +12,6 @@
 #include "context.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
-#include "not_empty.hpp"
 #include "progress.hpp"
 #include "runtime/places.hpp"
 
@@ -222,14 +220,16 @@ int import(const Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_bundle_import(CLI::App& bundle, Context& context) {
+void add_bundle_import(Command bundle, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(bundle, "import", "Put a bundle's entries into the cache or a layer",
-                                      [&context, arguments] { return import(context, *arguments); });
-  add_bundle_flags(*sub, arguments->bundle);
-  not_empty(sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache"))
-      ->type_name("DIR");
-  sub->footer(
+  const Command sub =
+      context.add_command(bundle, "import", "Put a bundle's entries into the cache or a layer",
+                          [&context, arguments] { return import(context, *arguments); });
+  add_bundle_flags(sub, arguments->bundle);
+  sub.option("--layer", arguments->layer, "Into this layer instead of the cache")
+      .not_empty()
+      .type_name("DIR");
+  sub.footer(
       "Every entry is checked before it is stored: its key is that of its key text, facts and image agree\n"
       "with it, sizes are within bounds. Importing again stores nothing. What was imported before damage\n"
       "was met, or before Ctrl-C, is whole and stays.\n"

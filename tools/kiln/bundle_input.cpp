@@ -2,15 +2,14 @@
 
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "base/file.hpp"
+#include "command.hpp"
 #include "context.hpp"
 #include "errors.hpp"
-#include "not_empty.hpp"
 #include "runtime/config.hpp"
 
 namespace kiln::cli {
@@ -42,15 +41,18 @@ bundle::Limits BundleFlags::limits() const {
   return out;
 }
 
-void add_bundle_flags(CLI::App& sub, BundleFlags& flags) {
-  sub.add_option("file", flags.file, "The bundle; - is stdin")->type_name("FILE")->required();
-  not_empty(sub.add_option("--require-signature", flags.key,
-                           "Refuse it unless this key signed it: a public key, or the file that holds one"))
-      ->type_name("KEY");
-  not_empty(sub.add_option("--signature", flags.signature, "Its signature; default: FILE.minisig"))
-      ->type_name("FILE.minisig");
-  not_empty(sub.add_option("--max-bytes", flags.max_bytes, "Refuse it when it has more, decompressed (64G)"))
-      ->type_name("SIZE");
+void add_bundle_flags(Command sub, BundleFlags& flags) {
+  sub.option("file", flags.file, "The bundle; - is stdin").type_name("FILE").required();
+  sub.option("--require-signature", flags.key,
+             "Refuse it unless this key signed it: a public key, or the file that holds one")
+      .not_empty()
+      .type_name("KEY");
+  sub.option("--signature", flags.signature, "Its signature; default: FILE.minisig")
+      .not_empty()
+      .type_name("FILE.minisig");
+  sub.option("--max-bytes", flags.max_bytes, "Refuse it when it has more, decompressed (64G)")
+      .not_empty()
+      .type_name("SIZE");
 }
 
 std::string name_of_bundle(const std::string& path) { return path == "-" ? "stdin" : '\'' + path + '\''; }

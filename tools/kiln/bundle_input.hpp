@@ -11,12 +11,9 @@
 #include "bundle_file.hpp"
 #include "output.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace kiln::cli {
 
+class Command;
 class Context;
 
 /// The flags that import and verify have in common.
@@ -25,7 +22,7 @@ struct BundleFlags {
   /// Throws Error(invalid_argument).
   bundle::Limits limits() const;
 };
-void add_bundle_flags(CLI::App& sub, BundleFlags& flags);
+void add_bundle_flags(Command sub, BundleFlags& flags);
 
 struct SignatureState {
   enum class Checked { absent, not_checked, verified } checked = Checked::absent;

@@ -1,6 +1,5 @@
 #include "bundle_select.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <set>
 
@@ -54,12 +53,12 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
 
 }  // namespace
 
-void add_selection_options(CLI::App& sub, SelectionFlags& flags) {
-  sub.add_option("plans", flags.plans, "What these plan files and records ask for")->type_name("PLAN.toml");
-  sub.add_option("-t,--template", flags.templates, "Entries of this template; may be repeated")
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-  sub.add_flag("--all", flags.all, "Everything");
+void add_selection_options(Command sub, SelectionFlags& flags) {
+  sub.option("plans", flags.plans, "What these plan files and records ask for").type_name("PLAN.toml");
+  sub.option("-t,--template", flags.templates, "Entries of this template; may be repeated")
+      .type_name("NAME")
+      .allow_extra_args(false);
+  sub.flag("--all", flags.all, "Everything");
   add_device_option(sub, flags.device);
 }
 

@@ -8,10 +8,6 @@
 #include "bundle_stores.hpp"
 #include "context.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace kiln::cli {
 
 struct SelectionFlags {
@@ -21,7 +17,7 @@ struct SelectionFlags {
 };
 
 /// PLAN.toml..., -t, --all and --device, as every command that selects entries has them.
-void add_selection_options(CLI::App& sub, SelectionFlags& flags);
+void add_selection_options(Command sub, SelectionFlags& flags);
 
 struct Selection {
   std::vector<Key> keys;             ///< ascending, each once

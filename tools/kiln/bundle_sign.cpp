@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
 
@@ -15,7 +14,6 @@
 #include "bundle_key.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"
-#include "not_empty.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -103,29 +101,30 @@ int keygen(const Context& context, const std::string& prefix) {
 
 }  // namespace
 
-void add_bundle_sign(CLI::App& bundle, Context& context) {
+void add_bundle_sign(Command bundle, Context& context) {
   const auto arguments = std::make_shared<SignArguments>();
-  CLI::App* sub = context.add_command(bundle, "sign", "Sign a bundle with an Ed25519 key",
-                                      [&context, arguments] { return sign(context, *arguments); });
-  sub->add_option("file", arguments->file, "The bundle")->type_name("FILE")->required();
-  sub->add_option("--key", arguments->signing.key, "A secret key of 'kiln bundle keygen' or minisign -G")
-      ->type_name("FILE.key")
-      ->required();
-  not_empty(sub->add_option("--password-file", arguments->signing.password_file,
-                            "The key's password is its first line; default: asked for on the terminal"))
-      ->type_name("FILE");
-  sub->footer(
+  const Command sub = context.add_command(bundle, "sign", "Sign a bundle with an Ed25519 key",
+                                          [&context, arguments] { return sign(context, *arguments); });
+  sub.option("file", arguments->file, "The bundle").type_name("FILE").required();
+  sub.option("--key", arguments->signing.key, "A secret key of 'kiln bundle keygen' or minisign -G")
+      .type_name("FILE.key")
+      .required();
+  sub.option("--password-file", arguments->signing.password_file,
+             "The key's password is its first line; default: asked for on the terminal")
+      .not_empty()
+      .type_name("FILE");
+  sub.footer(
       "Writes FILE.minisig. 'kiln bundle verify --require-signature KEY.pub' and minisign -V accept it.\n"
       "The bundle is read through first: one that is damaged is not signed.\n"
       "Exit status: 0 signed, 1 failed, 2 usage (a wrong password is), 4 the bundle is damaged.");
 }
 
-void add_bundle_keygen(CLI::App& bundle, Context& context) {
+void add_bundle_keygen(Command bundle, Context& context) {
   const auto prefix = std::make_shared<std::string>();
-  CLI::App* sub = context.add_command(bundle, "keygen", "Make a key pair for signing bundles",
-                                      [&context, prefix] { return keygen(context, *prefix); });
-  sub->add_option("prefix", *prefix, "Writes PREFIX.key and PREFIX.pub")->type_name("PREFIX")->required();
-  sub->footer(
+  const Command sub = context.add_command(bundle, "keygen", "Make a key pair for signing bundles",
+                                          [&context, prefix] { return keygen(context, *prefix); });
+  sub.option("prefix", *prefix, "Writes PREFIX.key and PREFIX.pub").type_name("PREFIX").required();
+  sub.footer(
       "In minisign's format. The secret key has no password; 'minisign -G' makes one that has, and kiln\n"
       "signs with it. Existing files are never overwritten.");
 }

@@ -1,5 +1,4 @@
 // kiln bundle verify: format, digests, every entry and the signature. Needs no cache.
-#include <CLI/CLI.hpp>
 
 #include "base/deadline.hpp"
 #include "bundle_commands.hpp"
@@ -60,12 +59,12 @@ int verify(const Context& context, const BundleFlags& flags) try {
 
 }  // namespace
 
-void add_bundle_verify(CLI::App& bundle, Context& context) {
+void add_bundle_verify(Command bundle, Context& context) {
   const auto flags = std::make_shared<BundleFlags>();
-  CLI::App* sub = context.add_command(bundle, "verify", "Check a bundle's format, digests and signature",
-                                      [&context, flags] { return verify(context, *flags); });
-  add_bundle_flags(*sub, *flags);
-  sub->footer(
+  const Command sub = context.add_command(bundle, "verify", "Check a bundle's format, digests and signature",
+                                          [&context, flags] { return verify(context, *flags); });
+  add_bundle_flags(sub, *flags);
+  sub.footer(
       "Touches no cache. The digests find damage; against somebody who means harm only a signature helps.\n"
       "Exit status: 0 intact (and signed, with --require-signature), 1 cannot be read, 2 usage,\n"
       "4 damaged or a bad signature.");

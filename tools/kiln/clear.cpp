@@ -56,13 +56,13 @@ int clear(const Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_clear(CLI::App& app, Context& context) {
+void add_clear(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "clear", "Empty the cache",
-                                      [&context, arguments] { return clear(context, *arguments); });
-  sub->add_flag("-y,--yes", arguments->yes, "Do not ask");
-  add_wait_flag(*sub, arguments->wait_s);
-  sub->footer(
+  const Command sub = context.add_command(app, "clear", "Empty the cache",
+                                          [&context, arguments] { return clear(context, *arguments); });
+  sub.flag("-y,--yes", arguments->yes, "Do not ask");
+  add_wait_flag(sub, arguments->wait_s);
+  sub.footer(
       "Safe beside running engines: they find an empty file with their next read and fill it again;\n"
       "kernels that they have loaded stay loaded. Layers are left alone.\n"
       "Asks on a terminal; without one it wants --yes.\n"

@@ -3,10 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "command.hpp"
+
 namespace kiln::cli {
 namespace {
 
-CommandOption describe(const CLI::Option& option) {
+CommandOption option_of(const CLI::Option& option) {
   CommandOption out;
   out.text = option.get_description();
   out.value = option.get_type_name();
@@ -21,6 +23,20 @@ CommandOption describe(const CLI::Option& option) {
   for (const std::string& name : option.get_snames()) out.names.push_back('-' + name);
   for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
   if (option.get_items_expected_max() == 0) out.value.clear();
+  return out;
+}
+
+CommandPage page_of(const CLI::App& app) {
+  CommandPage out;
+  out.name = app.get_name();
+  for (const CLI::App* above = app.get_parent(); above; above = above->get_parent())
+    out.name = above->get_name() + ' ' + out.name;
+  out.summary = app.get_description();
+  out.footer = app.get_footer();
+  out.group = app.get_group();
+  for (const CLI::Option* option : app.get_options()) out.options.push_back(option_of(*option));
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    out.subcommands.push_back(page_of(*sub));
   return out;
 }
 
@@ -49,18 +65,6 @@ const CommandPage* CommandPage::subcommand(const std::string& word) const {
   return found == subcommands.end() ? nullptr : &*found;
 }
 
-CommandPage describe(const CLI::App& app) {
-  CommandPage out;
-  out.name = app.get_name();
-  for (const CLI::App* above = app.get_parent(); above; above = above->get_parent())
-    out.name = above->get_name() + ' ' + out.name;
-  out.summary = app.get_description();
-  out.footer = app.get_footer();
-  out.group = app.get_group();
-  for (const CLI::Option* option : app.get_options()) out.options.push_back(describe(*option));
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
-    out.subcommands.push_back(describe(*sub));
-  return out;
-}
+CommandPage describe(Command command) { return page_of(command.app()); }
 
 }  // namespace kiln::cli

@@ -4,11 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace kiln::cli {
+
+class Command;
 
 struct CommandOption {
   std::vector<std::string> names;  ///< "-t", "--template"; of a positional: "template"
@@ -35,6 +33,6 @@ struct CommandPage {
 
 inline constexpr const char* kCommonOptions = "Common options";
 
-CommandPage describe(const CLI::App& app);
+CommandPage describe(Command app);
 
 }  // namespace kiln::cli

@@ -1,8 +1,6 @@
 // kiln compile: one specialisation through the one path, without a GPU.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include "base/deadline.hpp"
 #include "base/text.hpp"
 #include "commands.hpp"
@@ -187,23 +185,21 @@ int run(Context& context, Arguments arguments) {
 
 }  // namespace
 
-void add_compile(CLI::App& app, Context& context) {
+void add_compile(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "compile", "Compile one specialisation, or find it in the cache",
-                                      [&context, arguments] { return run(context, *arguments); });
-  sub->add_option("template", arguments->name, "The template")->type_name("NAME")->required();
-  sub->add_option("params", arguments->values, "Its parameters; those not given take their defaults")
-      ->type_name("P=V");
-  sub->add_option("-o,--output", arguments->output, "Write the image there; - is stdout")->type_name("FILE");
-  sub->add_option("--emit", arguments->emit_list, "cubin, ptx, sass; without -o written to NAME.KIND")
-      ->type_name("KIND,...");
-  sub->add_option("--repeat", arguments->repeat, "Ask N times in this process")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000000).description(""));
-  sub->add_flag("--strict", arguments->strict,
-                "Fail when it breaks [limits] or ptxas warns of its performance");
-  add_device_option(*sub, arguments->device);
-  sub->footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
+  const Command sub =
+      context.add_command(app, "compile", "Compile one specialisation, or find it in the cache",
+                          [&context, arguments] { return run(context, *arguments); });
+  sub.option("template", arguments->name, "The template").type_name("NAME").required();
+  sub.option("params", arguments->values, "Its parameters; those not given take their defaults")
+      .type_name("P=V");
+  sub.option("-o,--output", arguments->output, "Write the image there; - is stdout").type_name("FILE");
+  sub.option("--emit", arguments->emit_list, "cubin, ptx, sass; without -o written to NAME.KIND")
+      .type_name("KIND,...");
+  sub.option("--repeat", arguments->repeat, "Ask N times in this process").type_name("N").range(1, 1000000);
+  sub.flag("--strict", arguments->strict, "Fail when it breaks [limits] or ptxas warns of its performance");
+  add_device_option(sub, arguments->device);
+  sub.footer("Example: kiln compile rms_norm T=bf16 H=4096 --arch sm_90a -o rms_norm.cubin");
 }
 
 }  // namespace kiln::cli

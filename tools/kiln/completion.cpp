@@ -1,5 +1,4 @@
 // kiln completion: for bash, zsh and fish.
-#include <CLI/CLI.hpp>
 
 #include "commands.hpp"
 #include "complete.hpp"
@@ -84,15 +83,15 @@ const char* completion_script(const std::string& shell) noexcept {
   return shell == "bash" ? kBash : shell == "zsh" ? kZsh : shell == "fish" ? kFish : nullptr;
 }
 
-void add_completion(CLI::App& app, Context& context) {
+void add_completion(Command app, Context& context) {
   const auto shell = std::make_shared<std::string>();
-  CLI::App* sub = context.add_command(app, "completion", "Print a shell's completion script",
-                                      [&context, shell] { return completion(context, *shell); });
-  sub->add_option("shell", *shell, "bash, zsh or fish")
-      ->type_name("bash|zsh|fish")
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}).description(""))
-      ->required();
-  sub->footer(
+  const Command sub = context.add_command(app, "completion", "Print a shell's completion script",
+                                          [&context, shell] { return completion(context, *shell); });
+  sub.option("shell", *shell, "bash, zsh or fish")
+      .type_name("bash|zsh|fish")
+      .one_of({"bash", "zsh", "fish"})
+      .required();
+  sub.footer(
       "bash: kiln completion bash > ~/.local/share/bash-completion/completions/kiln\n"
       "zsh:  kiln completion zsh > \"${fpath[1]}/_kiln\"\n"
       "fish: kiln completion fish > ~/.config/fish/completions/kiln.fish\n"

@@ -1,6 +1,5 @@
 #include "context.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 
@@ -28,32 +27,31 @@ std::optional<toolchain::DeviceFacts> first_gpu() {
 
 }  // namespace
 
-CLI::App* Context::add_command(CLI::App& app, const std::string& name, const std::string& summary,
-                               std::function<int()> run) {
-  CLI::App* sub = app.add_subcommand(name, summary);
-  add_common_flags(*sub);
-  const std::string full = app.get_parent() ? app.get_name() + ' ' + name : name;
-  sub->callback([this, full, run = std::move(run)] { command = full, action = run; });
+Command Context::add_command(Command app, const std::string& name, const std::string& summary,
+                             std::function<int()> run) {
+  const Command sub = app.subcommand(name, summary);
+  add_common_flags(sub);
+  const std::string full = app.is_root() ? name : app.name() + ' ' + name;
+  sub.callback([this, full, run = std::move(run)] { command = full, action = run; });
   return sub;
 }
 
-void Context::add_common_flags(CLI::App& app) {
+void Context::add_common_flags(Command app) {
   constexpr const char* group = kCommonOptions;
-  app.add_option("--cache-dir", cache_dir, "Directory of the cache (KILN_CACHE_DIR)")
-      ->type_name("DIR")
-      ->group(group);
-  app.add_option("--template-path", template_path,
-                 "Template directories, colon-separated (KILN_TEMPLATE_PATH)")
-      ->type_name("DIRS")
-      ->group(group);
-  app.add_option("--arch", arch, "90, sm_90 or sm_90a; default: this GPU's, else sm_90a")
-      ->type_name("ARCH")
-      ->group(group);
-  app.add_option("--log-level", log_level, "trace, debug, info, warning (default), error or off")
-      ->type_name("LEVEL")
-      ->check(CLI::IsMember({"trace", "debug", "info", "warning", "error", "off"}).description(""))
-      ->group(group);
-  app.add_flag("--json", json, "One JSON object on stdout")->group(group);
+  app.option("--cache-dir", cache_dir, "Directory of the cache (KILN_CACHE_DIR)")
+      .type_name("DIR")
+      .group(group);
+  app.option("--template-path", template_path, "Template directories, colon-separated (KILN_TEMPLATE_PATH)")
+      .type_name("DIRS")
+      .group(group);
+  app.option("--arch", arch, "90, sm_90 or sm_90a; default: this GPU's, else sm_90a")
+      .type_name("ARCH")
+      .group(group);
+  app.option("--log-level", log_level, "trace, debug, info, warning (default), error or off")
+      .type_name("LEVEL")
+      .one_of({"trace", "debug", "info", "warning", "error", "off"})
+      .group(group);
+  app.flag("--json", json, "One JSON object on stdout").group(group);
 }
 
 std::string Context::schema() const {

@@ -7,11 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "command.hpp"
 #include "runtime/service.hpp"
-
-namespace CLI {
-class App;
-}
 
 namespace kiln::cli {
 
@@ -42,9 +39,9 @@ class Context {
   std::function<int()> action;
 
   /// A subcommand with the common flags; `run` is its action. Of `app`, or of a subcommand of it.
-  CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& summary,
-                        std::function<int()> run);
-  void add_common_flags(CLI::App& app);
+  Command add_command(Command app, const std::string& name, const std::string& summary,
+                      std::function<int()> run);
+  void add_common_flags(Command app);
 
   /// Throw Error(invalid_argument) for what cannot be right.
   runtime::Config config() const;

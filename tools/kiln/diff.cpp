@@ -1,5 +1,4 @@
 // kiln diff: what differs between two cached entries.
-#include <CLI/CLI.hpp>
 
 #include "cache/pages.hpp"
 #include "commands.hpp"
@@ -124,15 +123,15 @@ int diff(const Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_diff(CLI::App& app, Context& context) {
+void add_diff(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "diff", "What differs between two cached entries",
-                                      [&context, arguments] { return diff(context, *arguments); });
-  sub->add_option("first", arguments->first, "A key, or as many first digits as tell it apart")
-      ->type_name("KEY")
-      ->required();
-  sub->add_option("second", arguments->second, "Another one")->type_name("KEY")->required();
-  sub->footer(
+  const Command sub = context.add_command(app, "diff", "What differs between two cached entries",
+                                          [&context, arguments] { return diff(context, *arguments); });
+  sub.option("first", arguments->first, "A key, or as many first digits as tell it apart")
+      .type_name("KEY")
+      .required();
+  sub.option("second", arguments->second, "Another one").type_name("KEY").required();
+  sub.footer(
       "Field by field what the two keys were made of, and what came out of the compiles.\n"
       "Exit status: 0 whether they differ or not.");
 }

@@ -1,5 +1,4 @@
 // kiln doctor: does this machine have what kiln needs, and does it work?
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 
@@ -121,12 +120,12 @@ int examine(Context& context, bool verbose) {
 
 }  // namespace
 
-void add_doctor(CLI::App& app, Context& context) {
+void add_doctor(Command app, Context& context) {
   const auto verbose = std::make_shared<bool>(false);
-  CLI::App* sub = context.add_command(app, "doctor", "Check this machine: libraries, GPU, cache, locks",
-                                      [&context, verbose] { return examine(context, *verbose); });
-  sub->add_flag("-v,--verbose", *verbose, "Also the configuration values that are defaults");
-  sub->footer("Exit status: 0 when there is no error, 1 otherwise. A machine without a GPU is no error.");
+  const Command sub = context.add_command(app, "doctor", "Check this machine: libraries, GPU, cache, locks",
+                                          [&context, verbose] { return examine(context, *verbose); });
+  sub.flag("-v,--verbose", *verbose, "Also the configuration values that are defaults");
+  sub.footer("Exit status: 0 when there is no error, 1 otherwise. A machine without a GPU is no error.");
 }
 
 }  // namespace kiln::cli

@@ -33,17 +33,17 @@ int gc(const Context& context, double wait_s) {
 
 }  // namespace
 
-void add_gc(CLI::App& app, Context& context) {
+void add_gc(Command app, Context& context) {
   const auto wait_s = std::make_shared<double>(30);
-  CLI::App* sub =
+  const Command sub =
       context.add_command(app, "gc", "Shrink the cache: drop the least recently used and the damaged",
                           [&context, wait_s] { return gc(context, *wait_s); });
-  sub->add_option("--max-size", context.max_size,
-                  "Keep at most so many bytes of entries, with K, M, G or T as powers of 1024;\n"
-                  "default: nine tenths of KILN_CACHE_MAX_SIZE")
-      ->type_name("BYTES");
-  add_wait_flag(*sub, *wait_s);
-  sub->footer(
+  sub.option("--max-size", context.max_size,
+             "Keep at most so many bytes of entries, with K, M, G or T as powers of 1024;\n"
+             "default: nine tenths of KILN_CACHE_MAX_SIZE")
+      .type_name("BYTES");
+  add_wait_flag(sub, *wait_s);
+  sub.footer(
       "Safe beside running engines: the file is written anew and replaces the old one at once. They\n"
       "follow to the new file with their next read; kernels that they have loaded stay loaded; their\n"
       "puts wait, or are skipped and counted. The old file's space returns when the last of them has\n"

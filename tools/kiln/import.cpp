@@ -1,5 +1,4 @@
 // kiln import: a first manifest for a kernel that exists, compiled to prove it.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -13,7 +12,6 @@
 #include "import_includes.hpp"
 #include "import_place.hpp"
 #include "import_report.hpp"
-#include "not_empty.hpp"
 #include "source/instantiate.hpp"
 #include "source/quote.hpp"
 
@@ -191,35 +189,39 @@ int import(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_import(CLI::App& app, Context& context) {
+void add_import(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "import", "Write a first manifest for a kernel that exists",
-                                      [&context, arguments] { return import(context, *arguments); });
+  const Command sub = context.add_command(app, "import", "Write a first manifest for a kernel that exists",
+                                          [&context, arguments] { return import(context, *arguments); });
   ImportAsked& asked = arguments->asked;
-  not_empty(sub->add_option("file", asked.file, "The CUDA source that declares it"))
-      ->type_name("FILE.cuh")
-      ->required();
-  not_empty(sub->add_option("kernel", arguments->kernel, "Its name, with or without namespaces"))
-      ->type_name("KERNEL")
-      ->required();
-  sub->add_option("params", arguments->values, "Values of template parameters to compile it with")
-      ->type_name("P=V");
-  not_empty(sub->add_option("-o,--output", asked.output, "The manifest; default: NAME.toml beside FILE"))
-      ->type_name("FILE");
-  not_empty(sub->add_option("--name", asked.name, "The template's name; default: the kernel's"))
-      ->type_name("TEMPLATE");
-  sub->add_option("-I,--include", asked.include_dirs, "Directory of headers, into include_dirs; repeatable")
-      ->type_name("DIR")
-      ->allow_extra_args(false);
-  sub->add_option("-D,--define", arguments->define, "Macro, into define; repeatable")
-      ->type_name("NAME[=TEXT]")
-      ->allow_extra_args(false);
-  sub->add_option("--line", arguments->line, "Which of several overloads: the line of its name")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1 << 30).description(""));
-  CLI::Option* force = sub->add_flag("--force", asked.force, "Overwrite a manifest that is there");
-  sub->add_flag("--print", asked.print, "Write the manifest to stdout, and no file")->excludes(force);
-  sub->footer(kHelp);
+  sub.option("file", asked.file, "The CUDA source that declares it")
+      .not_empty()
+      .type_name("FILE.cuh")
+      .required();
+  sub.option("kernel", arguments->kernel, "Its name, with or without namespaces")
+      .not_empty()
+      .type_name("KERNEL")
+      .required();
+  sub.option("params", arguments->values, "Values of template parameters to compile it with")
+      .type_name("P=V");
+  sub.option("-o,--output", asked.output, "The manifest; default: NAME.toml beside FILE")
+      .not_empty()
+      .type_name("FILE");
+  sub.option("--name", asked.name, "The template's name; default: the kernel's")
+      .not_empty()
+      .type_name("TEMPLATE");
+  sub.option("-I,--include", asked.include_dirs, "Directory of headers, into include_dirs; repeatable")
+      .type_name("DIR")
+      .allow_extra_args(false);
+  sub.option("-D,--define", arguments->define, "Macro, into define; repeatable")
+      .type_name("NAME[=TEXT]")
+      .allow_extra_args(false);
+  sub.option("--line", arguments->line, "Which of several overloads: the line of its name")
+      .type_name("N")
+      .range(1, 1 << 30);
+  const Option force = sub.flag("--force", asked.force, "Overwrite a manifest that is there");
+  sub.flag("--print", asked.print, "Write the manifest to stdout, and no file").excludes(force);
+  sub.footer(kHelp);
 }
 
 }  // namespace kiln::cli

@@ -1,5 +1,4 @@
 // kiln lint: what is wrong, unused or left out in manifests, and what one compile of each gives away.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 
 #include "base/file.hpp"
@@ -183,20 +182,20 @@ int lint(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_lint(CLI::App& app, Context& context) {
+void add_lint(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "lint", "Check manifests and templates",
-                                      [&context, arguments] { return lint(context, *arguments); });
-  sub->add_option("template", arguments->names, "Templates, or paths of their manifests; default: all")
-      ->type_name("NAME|FILE");
-  auto* compile = sub->add_flag("--compile", arguments->compile,
-                                "Compile every template: of parameters without a default the first value");
-  sub->add_flag("--no-compile", arguments->no_compile, "Compile nothing")->excludes(compile);
-  sub->add_flag("--strict", arguments->strict, "Warnings are errors");
-  sub->add_option("--allow", arguments->allow, "Say nothing of this kind; may be repeated")
-      ->type_name("ID")
-      ->allow_extra_args(false);
-  sub->footer(
+  const Command sub = context.add_command(app, "lint", "Check manifests and templates",
+                                          [&context, arguments] { return lint(context, *arguments); });
+  sub.option("template", arguments->names, "Templates, or paths of their manifests; default: all")
+      .type_name("NAME|FILE");
+  const Option compile = sub.flag("--compile", arguments->compile,
+                                  "Compile every template: of parameters without a default the first value");
+  sub.flag("--no-compile", arguments->no_compile, "Compile nothing").excludes(compile);
+  sub.flag("--strict", arguments->strict, "Warnings are errors");
+  sub.option("--allow", arguments->allow, "Say nothing of this kind; may be repeated")
+      .type_name("ID")
+      .allow_extra_args(false);
+  sub.footer(
       "One specialisation of each template is compiled, through the cache: the first of its first "
       "[[prewarm]]\n"
       "row, else its defaults. What is unused, what the manifest gets wrong about the kernel's arguments "

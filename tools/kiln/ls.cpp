@@ -1,5 +1,4 @@
 // kiln ls: what is cached.
-#include <CLI/CLI.hpp>
 #include <ctime>
 #include <functional>
 
@@ -156,22 +155,22 @@ int list(const Context& context, Arguments arguments) {
 
 }  // namespace
 
-void add_ls(CLI::App& app, Context& context) {
+void add_ls(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "ls", "List what is cached",
-                                      [&context, arguments] { return list(context, *arguments); });
-  sub->add_option("params", arguments->request.values, "Only entries whose parameters have these values")
-      ->type_name("P=V");
-  sub->add_option("-t,--template", arguments->request.template_name, "Only entries of this template")
-      ->type_name("NAME");
-  sub->add_option("--sort", arguments->sort, "What comes first; default: template")
-      ->type_name("template|size|age|uses|compile-time");
-  sub->add_flag("--reverse", arguments->request.reverse, "The other way round");
-  sub->add_option("-n,--limit", arguments->request.limit, "At most N entries")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1'000'000'000).description(""));
-  sub->add_flag("--full", arguments->full, "Every parameter, also those with their default value");
-  sub->footer(
+  const Command sub = context.add_command(app, "ls", "List what is cached",
+                                          [&context, arguments] { return list(context, *arguments); });
+  sub.option("params", arguments->request.values, "Only entries whose parameters have these values")
+      .type_name("P=V");
+  sub.option("-t,--template", arguments->request.template_name, "Only entries of this template")
+      .type_name("NAME");
+  sub.option("--sort", arguments->sort, "What comes first; default: template")
+      .type_name("template|size|age|uses|compile-time");
+  sub.flag("--reverse", arguments->request.reverse, "The other way round");
+  sub.option("-n,--limit", arguments->request.limit, "At most N entries")
+      .type_name("N")
+      .range(1, 1'000'000'000);
+  sub.flag("--full", arguments->full, "Every parameter, also those with their default value");
+  sub.footer(
       "Sorted by size, age, uses or compile time, the largest, newest, most used or slowest come first.\n"
       "--arch A,B shows only entries for these archs. A reference belongs to its template.\n"
       "Parameters are shown as one would type them: those with their default value are left out.\n"

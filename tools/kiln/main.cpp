@@ -33,7 +33,7 @@ CLI::App& chosen_of(CLI::App& app) {
 /// What a parse error says, with the nearest name where one is unknown.
 std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
   CLI::App& where = chosen_of(app);
-  const CommandPage page = describe(where);
+  const CommandPage page = describe(Command(where));
   std::string message = error.what();
   const std::vector<std::string> unexpected = app.remaining(true);
   const bool no_subcommand = dynamic_cast<const CLI::RequiredError*>(&error) && !page.subcommands.empty();
@@ -88,31 +88,32 @@ class HelpFormatter : public CLI::Formatter {
 };
 
 void add_commands(CLI::App& app, Context& context) {
-  add_templates(app, context);
-  add_lint(app, context);
-  add_compile(app, context);
+  const Command kiln(app);
+  add_templates(kiln, context);
+  add_lint(kiln, context);
+  add_compile(kiln, context);
 #ifdef KILN_COMMAND_RUN
-  add_run(app, context);
-  add_tune(app, context);
+  add_run(kiln, context);
+  add_tune(kiln, context);
 #endif
-  add_import(app, context);
-  add_prewarm(app, context);
-  add_ls(app, context);
-  add_show(app, context);
-  add_why(app, context);
-  add_diff(app, context);
-  add_stats(app, context);
-  add_top(app, context);
-  add_report(app, context);
-  add_verify(app, context);
-  add_audit(app, context);
-  add_gc(app, context);
-  add_clear(app, context);
-  add_bundle(app, context);
-  add_remote(app, context);
-  add_doctor(app, context);
-  add_completion(app, context);
-  add_man(app, context);
+  add_import(kiln, context);
+  add_prewarm(kiln, context);
+  add_ls(kiln, context);
+  add_show(kiln, context);
+  add_why(kiln, context);
+  add_diff(kiln, context);
+  add_stats(kiln, context);
+  add_top(kiln, context);
+  add_report(kiln, context);
+  add_verify(kiln, context);
+  add_audit(kiln, context);
+  add_gc(kiln, context);
+  add_clear(kiln, context);
+  add_bundle(kiln, context);
+  add_remote(kiln, context);
+  add_doctor(kiln, context);
+  add_completion(kiln, context);
+  add_man(kiln, context);
   constexpr std::pair<const char*, std::string_view> groups[] = {
       {"Compile", "templates import lint compile run tune prewarm"},
       {"Inspect", "ls show why diff stats top report"},
@@ -144,15 +145,15 @@ int run(int argc, char** argv) {
   const auto formatter = std::make_shared<HelpFormatter>();
   formatter->column_width(kHelpColumn);
   app.formatter(formatter);
-  context.add_common_flags(app);
+  context.add_common_flags(Command(app));
   add_commands(app, context);
   app.footer(
       "Exit status: 0 done, 1 failed, 2 usage, 3 partly done or not covered, 4 damage found,\n"
       "5 remote down under --strict.\n"
       "'kiln help COMMAND' explains a command; 'kiln doctor' checks this machine.");
-  std::vector<std::string> arguments = arguments_of(describe(app), argc, argv);
+  std::vector<std::string> arguments = arguments_of(describe(Command(app)), argc, argv);
   if (!arguments.empty() && arguments.front() == kCompleteCommand)
-    return complete(describe(app), context, {arguments.begin() + 1, arguments.end()});
+    return complete(describe(Command(app)), context, {arguments.begin() + 1, arguments.end()});
   // The flag may stand behind one that is not understood.
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   try {
@@ -162,7 +163,7 @@ int run(int argc, char** argv) {
     return app.exit(success);  // --help and --version
   } catch (const CLI::ParseError& error) {
     context.json |= json;
-    const std::string name = describe(chosen_of(app)).name;
+    const std::string name = describe(Command(chosen_of(app))).name;
     if (name != app.get_name()) context.command = name.substr(app.get_name().size() + 1);
     return report(context, Errc::invalid_argument, usage_message(app, error));
   }

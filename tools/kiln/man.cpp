@@ -1,5 +1,4 @@
 // kiln man: man pages, from the same source as --help.
-#include <CLI/CLI.hpp>
 
 #include "base/text.hpp"
 #include "commands.hpp"
@@ -37,7 +36,7 @@ void write_all(const CommandPage& page, const CommandPage& root, const std::stri
   for (const CommandPage& sub : page.subcommands) write_all(sub, root, directory, files);
 }
 
-int man(const CLI::App& app, const Context& context, const Arguments& arguments) {
+int man(Command app, const Context& context, const Arguments& arguments) {
   const CommandPage root = describe(app);
   Json out{{"schema", context.schema()}};
   if (!arguments.directory.empty()) {
@@ -57,15 +56,14 @@ int man(const CLI::App& app, const Context& context, const Arguments& arguments)
 
 }  // namespace
 
-void add_man(CLI::App& app, Context& context) {
+void add_man(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "man", "Print a man page",
-                                      [&app, &context, arguments] { return man(app, context, *arguments); });
-  sub->add_option("command", arguments->command, "Of this command; default: of kiln itself")
-      ->type_name("COMMAND");
-  sub->add_option("--all", arguments->directory, "Write the pages of all commands into this directory")
-      ->type_name("DIR");
-  sub->footer("Reads well with: kiln man ls | man -l -");
+  const Command sub = context.add_command(
+      app, "man", "Print a man page", [app, &context, arguments] { return man(app, context, *arguments); });
+  sub.option("command", arguments->command, "Of this command; default: of kiln itself").type_name("COMMAND");
+  sub.option("--all", arguments->directory, "Write the pages of all commands into this directory")
+      .type_name("DIR");
+  sub.footer("Reads well with: kiln man ls | man -l -");
 }
 
 }  // namespace kiln::cli

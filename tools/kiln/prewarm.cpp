@@ -1,6 +1,5 @@
 // kiln prewarm: compile all of a plan ahead of time. Each image is published at once, so an interrupted run
 // is resumed by starting it again.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <optional>
 
@@ -10,7 +9,6 @@
 #include "context.hpp"
 #include "entries.hpp"
 #include "interrupt.hpp"
-#include "not_empty.hpp"
 #include "prewarm_note.hpp"
 #include "prewarm_report.hpp"
 #include "prewarm_run.hpp"
@@ -215,39 +213,36 @@ int prewarm(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_prewarm(CLI::App& app, Context& context) {
+void add_prewarm(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "prewarm", "Compile everything a plan asks for, ahead of time",
-                                      [&context, arguments] { return prewarm(context, *arguments); });
-  sub->add_option("plans", arguments->plans,
-                  "Plan files and records; default: what the templates' manifests list")
-      ->type_name("PLAN.toml");
-  sub->add_option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1024).description(""));
-  sub->add_option(
-         "--memory", arguments->memory,
-         "Memory for all compiles together, such as 4G; default: KILN_COMPILE_MEMORY, else the machine's")
-      ->type_name("BYTES");
-  sub->add_flag("--keep-going", arguments->keep_going, "Go on after a failure");
-  CLI::Option* check = sub->add_flag("--check", arguments->check,
-                                     "Compile nothing; list what is not in the cache (exit status 3)");
-  sub->add_flag(
-      "--strict", arguments->strict,
-      "A kernel that breaks [limits], or that ptxas warns of, is a failure; so is a tier that is down");
-  CLI::Option* remote = sub->add_flag("--remote", arguments->remote,
-                                      "Also fill the fleet's tier; with --check: what that covers");
-  sub->add_flag("--missed", arguments->missed, "Also what nodes asked the tier for in vain")
-      ->needs(remote)
-      ->excludes(check);
-  not_empty(sub->add_option("--layer", arguments->layer, "Write into this layer instead of the cache"))
-      ->type_name("DIR");
-  add_device_option(*sub, arguments->device);
-  sub->add_option("--trace", arguments->trace,
-                  "Write the run's time line here, for chrome://tracing or Perfetto")
-      ->type_name("FILE")
-      ->excludes(check);
-  sub->footer(kHelp);
+  const Command sub = context.add_command(app, "prewarm", "Compile everything a plan asks for, ahead of time",
+                                          [&context, arguments] { return prewarm(context, *arguments); });
+  sub.option("plans", arguments->plans, "Plan files and records; default: what the templates' manifests list")
+      .type_name("PLAN.toml");
+  sub.option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
+      .type_name("N")
+      .range(1, 1024);
+  sub.option("--memory", arguments->memory,
+             "Memory for all compiles together, such as 4G; default: KILN_COMPILE_MEMORY, else the machine's")
+      .type_name("BYTES");
+  sub.flag("--keep-going", arguments->keep_going, "Go on after a failure");
+  const Option check =
+      sub.flag("--check", arguments->check, "Compile nothing; list what is not in the cache (exit status 3)");
+  sub.flag("--strict", arguments->strict,
+           "A kernel that breaks [limits], or that ptxas warns of, is a failure; so is a tier that is down");
+  const Option remote =
+      sub.flag("--remote", arguments->remote, "Also fill the fleet's tier; with --check: what that covers");
+  sub.flag("--missed", arguments->missed, "Also what nodes asked the tier for in vain")
+      .needs(remote)
+      .excludes(check);
+  sub.option("--layer", arguments->layer, "Write into this layer instead of the cache")
+      .not_empty()
+      .type_name("DIR");
+  add_device_option(sub, arguments->device);
+  sub.option("--trace", arguments->trace, "Write the run's time line here, for chrome://tracing or Perfetto")
+      .type_name("FILE")
+      .excludes(check);
+  sub.footer(kHelp);
 }
 
 }  // namespace kiln::cli

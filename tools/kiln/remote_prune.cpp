@@ -1,10 +1,8 @@
 // kiln remote prune: what no node can use leaves the fleet's tier.
-#include <CLI/CLI.hpp>
 
 #include "base/log.hpp"
 #include "interrupt.hpp"
 #include "kiln/error.hpp"
-#include "not_empty.hpp"
 #include "output.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote/toolchain_row.hpp"
@@ -172,17 +170,17 @@ int prune(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_remote_prune(CLI::App& remote, Context& context) {
+void add_remote_prune(Command remote, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(remote, "prune", "Remove what no node can use",
-                                      [&context, arguments] { return prune(context, *arguments); });
-  not_empty(sub->add_option("--toolchain", arguments->toolchain,
-                            "Also the entries of toolchains whose digest begins so"))
-      ->type_name("ID");
-  sub->add_flag("--all", arguments->all, "Everything of kiln's");
-  sub->add_flag("-n,--dry-run", arguments->dry_run, "Only say what would go");
-  add_strict_option(*sub, arguments->strict);
-  sub->footer(
+  const Command sub = context.add_command(remote, "prune", "Remove what no node can use",
+                                          [&context, arguments] { return prune(context, *arguments); });
+  sub.option("--toolchain", arguments->toolchain, "Also the entries of toolchains whose digest begins so")
+      .not_empty()
+      .type_name("ID");
+  sub.flag("--all", arguments->all, "Everything of kiln's");
+  sub.flag("-n,--dry-run", arguments->dry_run, "Only say what would go");
+  add_strict_option(sub, arguments->strict);
+  sub.footer(
       "Removed are entries that do not verify with KILN_REMOTE_KEY (after a key was rotated: all that the\n"
       "old one signed), rows of toolchains whose entry is gone, and values of other versions of kiln.\n"
       "What is merely old the server evicts by itself (allkeys-lfu). It needs SCAN and UNLINK.\n"

@@ -1,5 +1,4 @@
 // kiln remote pull: entries of the fleet's tier into the cache or a layer, each verified and checked.
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <set>
 
@@ -10,7 +9,6 @@
 #include "cache/directory.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
-#include "not_empty.hpp"
 #include "prewarm_plan.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote_commands.hpp"
@@ -192,15 +190,16 @@ int pull(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_remote_pull(CLI::App& remote, Context& context) {
+void add_remote_pull(Command remote, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(remote, "pull", "Put entries of the tier into the cache or a layer",
-                                      [&context, arguments] { return pull(context, *arguments); });
-  add_selection_options(*sub, arguments->selection);
-  not_empty(sub->add_option("--layer", arguments->layer, "Into this layer instead of the cache"))
-      ->type_name("DIR");
-  add_strict_option(*sub, arguments->strict);
-  sub->footer(
+  const Command sub = context.add_command(remote, "pull", "Put entries of the tier into the cache or a layer",
+                                          [&context, arguments] { return pull(context, *arguments); });
+  add_selection_options(sub, arguments->selection);
+  sub.option("--layer", arguments->layer, "Into this layer instead of the cache")
+      .not_empty()
+      .type_name("DIR");
+  add_strict_option(sub, arguments->strict);
+  sub.footer(
       "Nothing is believed that no trusted key has signed; then every entry is checked as an import of a\n"
       "bundle checks it. Without a plan the server is searched (SCAN), which its ACL may forbid.\n"
       "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are missing or were not believed,\n"

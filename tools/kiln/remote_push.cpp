@@ -1,5 +1,4 @@
 // kiln remote push: entries of the cache and its layers into the fleet's tier.
-#include <CLI/CLI.hpp>
 
 #include "base/log.hpp"
 #include "bundle_file.hpp"
@@ -43,13 +42,14 @@ int push(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_remote_push(CLI::App& remote, Context& context) {
+void add_remote_push(Command remote, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(remote, "push", "Write entries of the cache and its layers to the tier",
-                                      [&context, arguments] { return push(context, *arguments); });
-  add_selection_options(*sub, arguments->selection);
-  add_strict_option(*sub, arguments->strict);
-  sub->footer(
+  const Command sub =
+      context.add_command(remote, "push", "Write entries of the cache and its layers to the tier",
+                          [&context, arguments] { return push(context, *arguments); });
+  add_selection_options(sub, arguments->selection);
+  add_strict_option(sub, arguments->strict);
+  sub.footer(
       "Signed with KILN_REMOTE_SIGN, whatever KILN_REMOTE_MODE says. What the tier has whole is not\n"
       "written again; what it has damaged, unsigned or signed by another key, is.\n"
       "--arch may be a list. Tuned choices of what is written come along.\n"

@@ -1,5 +1,4 @@
 // kiln remote status: do the fleet's servers answer, how fast, what do they hold, and may this node write.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "context.hpp"
@@ -71,12 +70,13 @@ int status(Context& context, bool strict) {
 
 }  // namespace
 
-void add_remote_status(CLI::App& remote, Context& context) {
+void add_remote_status(Command remote, Context& context) {
   const auto strict = std::make_shared<bool>(false);
-  CLI::App* sub = context.add_command(remote, "status", "Do the servers answer, how fast, what do they hold",
-                                      [&context, strict] { return status(context, *strict); });
-  add_strict_option(*sub, *strict);
-  sub->footer("Exit status: 0 done, 1 failed, 2 usage or no tier, 5 a server is down (with --strict).");
+  const Command sub =
+      context.add_command(remote, "status", "Do the servers answer, how fast, what do they hold",
+                          [&context, strict] { return status(context, *strict); });
+  add_strict_option(sub, *strict);
+  sub.footer("Exit status: 0 done, 1 failed, 2 usage or no tier, 5 a server is down (with --strict).");
 }
 
 }  // namespace kiln::cli

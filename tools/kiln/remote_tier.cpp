@@ -1,6 +1,5 @@
 #include "remote_tier.hpp"
 
-#include <CLI/CLI.hpp>
 #include <thread>
 
 #include "base/log.hpp"
@@ -18,8 +17,8 @@ constexpr std::uint64_t kScanReply = 4 << 20;
 
 }  // namespace
 
-void add_strict_option(CLI::App& sub, bool& strict) {
-  sub.add_flag("--strict", strict, "A server that does not answer is an error (exit status 5)");
+void add_strict_option(Command sub, bool& strict) {
+  sub.flag("--strict", strict, "A server that does not answer is an error (exit status 5)");
 }
 
 std::shared_ptr<remote::Tier> configured_tier(Context& context) {

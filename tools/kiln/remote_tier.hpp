@@ -11,14 +11,10 @@
 #include "output.hpp"
 #include "remote/tier.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace kiln::cli {
 
 /// --strict of `kiln remote`'s subcommands.
-void add_strict_option(CLI::App& sub, bool& strict);
+void add_strict_option(Command sub, bool& strict);
 
 /// Throws Error(invalid_argument) when none is configured or it cannot be used.
 std::shared_ptr<remote::Tier> configured_tier(Context& context);

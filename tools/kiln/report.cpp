@@ -1,5 +1,4 @@
 // kiln report: one HTML page about the cache.
-#include <CLI/CLI.hpp>
 
 #include "commands.hpp"
 #include "context.hpp"
@@ -57,13 +56,13 @@ int write_report(const Context& context, const std::string& file) {
 
 }  // namespace
 
-void add_report(CLI::App& app, Context& context) {
+void add_report(Command app, Context& context) {
   const auto file = std::make_shared<std::string>();
-  CLI::App* sub =
+  const Command sub =
       context.add_command(app, "report", "Write a page about the cache, to be opened in a browser",
                           [&context, file] { return write_report(context, *file); });
-  sub->add_option("file", *file, "Where to write it; - is stdout")->type_name("OUT.html")->required();
-  sub->footer(kHelp);
+  sub.option("file", *file, "Where to write it; - is stdout").type_name("OUT.html").required();
+  sub.footer(kHelp);
 }
 
 }  // namespace kiln::cli

@@ -6,10 +6,10 @@
 
 namespace kiln::cli {
 
-void add_wait_flag(CLI::App& sub, double& seconds) {
-  sub.add_option("--wait", seconds, "How long other writers may keep it waiting (30)")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 86400.0).description(""));
+void add_wait_flag(Command sub, double& seconds) {
+  sub.option("--wait", seconds, "How long other writers may keep it waiting (30)")
+      .type_name("SECONDS")
+      .range(0.0, 86400.0);
 }
 
 cache::Rewritten rewrite_store(const runtime::Config& config, const StorePlace& place, double wait_s,

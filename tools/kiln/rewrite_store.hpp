@@ -2,7 +2,6 @@
 // engines.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 
 #include "context.hpp"
@@ -11,7 +10,7 @@
 namespace kiln::cli {
 
 /// --wait SECONDS for the gate.
-void add_wait_flag(CLI::App& sub, double& seconds);
+void add_wait_flag(Command sub, double& seconds);
 
 using Rewrite = std::function<cache::Rewritten(cache::Store&, base::Deadline)>;
 /// Opens the store at `place` for writing and rewrites it. Throws Error(io); for a gate that was held all the

@@ -1,6 +1,5 @@
 // kiln run: launch on generated data, compare with the reference, time against the
 // roofline; in one size or several.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <deque>
 
@@ -229,22 +228,19 @@ class Run {
 
 }  // namespace
 
-void add_run(CLI::App& app, Context& context) {
+void add_run(Command app, Context& context) {
   auto flags = std::make_shared<RunFlags>();
-  CLI::App* command =
+  const Command command =
       context.add_command(app, "run", "Launch a specialisation on this GPU, check it and time it",
                           [&context, flags] { return Run(context, *flags)(); });
-  command->add_option("template", flags->name, "Template to run")->required();
-  command->add_option(
-      "values", flags->assignments,
-      "P=V for parameters, and for scalar arguments: rows=64, or several sizes, rows=1,64,4096");
-  command->add_flag("--check", flags->check,
-                    "Compare with the template's [reference], a naive kernel in double");
-  command->add_flag("--bench", flags->bench, "Time it L2-cold beside a stream kernel of the same bytes");
-  command->add_flag("--strict", flags->strict,
-                    "Fail when it breaks [limits] or ptxas warns of its performance");
-  command->add_option("--device", flags->device, "Ordinal of the GPU")->capture_default_str();
-  command->add_option("--seed", flags->seed, "Seed of the generated inputs")->capture_default_str();
+  command.option("template", flags->name, "Template to run").required();
+  command.option("values", flags->assignments,
+                 "P=V for parameters, and for scalar arguments: rows=64, or several sizes, rows=1,64,4096");
+  command.flag("--check", flags->check, "Compare with the template's [reference], a naive kernel in double");
+  command.flag("--bench", flags->bench, "Time it L2-cold beside a stream kernel of the same bytes");
+  command.flag("--strict", flags->strict, "Fail when it breaks [limits] or ptxas warns of its performance");
+  command.option("--device", flags->device, "Ordinal of the GPU").capture_default_str();
+  command.option("--seed", flags->seed, "Seed of the generated inputs").capture_default_str();
 }
 
 }  // namespace kiln::cli

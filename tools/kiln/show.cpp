@@ -1,7 +1,6 @@
 // kiln show: one cached entry whole.
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <ctime>
 
 #include "cache/pages.hpp"
@@ -150,19 +149,19 @@ int show(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_show(CLI::App& app, Context& context) {
+void add_show(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "show", "Show one cached entry whole",
-                                      [&context, arguments] { return show(context, *arguments); });
-  sub->add_option("key", arguments->key, "Its key, or as many first digits as tell it apart")
-      ->type_name("KEY")
-      ->required();
-  sub->add_flag("--full", arguments->full, "Every field of the key, toolkit headers too");
-  sub->add_flag("--sass", arguments->sass, "The machine code (needs nvdisasm or cuobjdump)");
-  sub->add_flag("--ptx", arguments->ptx, "PTX, made again from today's sources if they are still the same");
-  sub->add_flag("--log", arguments->log, "What the compiler said");
-  sub->add_option("--image", arguments->image, "Write the cubin there; - is stdout")->type_name("FILE");
-  sub->footer("Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
+  const Command sub = context.add_command(app, "show", "Show one cached entry whole",
+                                          [&context, arguments] { return show(context, *arguments); });
+  sub.option("key", arguments->key, "Its key, or as many first digits as tell it apart")
+      .type_name("KEY")
+      .required();
+  sub.flag("--full", arguments->full, "Every field of the key, toolkit headers too");
+  sub.flag("--sass", arguments->sass, "The machine code (needs nvdisasm or cuobjdump)");
+  sub.flag("--ptx", arguments->ptx, "PTX, made again from today's sources if they are still the same");
+  sub.flag("--log", arguments->log, "What the compiler said");
+  sub.option("--image", arguments->image, "Write the cubin there; - is stdout").type_name("FILE");
+  sub.footer("Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
 }
 
 }  // namespace kiln::cli

@@ -1,5 +1,4 @@
 // kiln stats: how much is cached, what it saves, and what was counted over the store's life or since a mark.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <ctime>
 
@@ -25,13 +24,12 @@ constexpr std::string_view kOwnLabels[] = {"arch",   "directory", "for",      "k
 struct Arguments {
   std::string mark, since, prometheus;
   std::vector<std::string> labels;
-  CLI::Option *mark_option = nullptr, *since_option = nullptr, *prometheus_option = nullptr;
+  Option mark_option, since_option, prometheus_option;
 };
 
 /// An option whose value may be left away.
-std::optional<std::string> given(const CLI::Option* option, const std::string& value,
-                                 const char* without_value) {
-  if (option->count() == 0) return std::nullopt;
+std::optional<std::string> given(Option option, const std::string& value, const char* without_value) {
+  if (!option.given()) return std::nullopt;
   return value.empty() ? without_value : value;
 }
 
@@ -203,31 +201,30 @@ int show_stats(const Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_stats(CLI::App& app, Context& context) {
+void add_stats(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "stats", "How much is cached, what it saves, and what was counted",
-                                      [&context, arguments] { return show_stats(context, *arguments); });
-  arguments->mark_option =
-      sub->add_option("--mark", arguments->mark, "Note the counters now, under a name (last)")
-          ->type_name("[NAME]")
-          ->expected(0, 1);
-  arguments->since_option =
-      sub->add_option("--since", arguments->since, "What was counted since that mark (last)")
-          ->type_name("[NAME]")
-          ->expected(0, 1);
+  const Command sub =
+      context.add_command(app, "stats", "How much is cached, what it saves, and what was counted",
+                          [&context, arguments] { return show_stats(context, *arguments); });
+  arguments->mark_option = sub.option("--mark", arguments->mark, "Note the counters now, under a name (last)")
+                               .type_name("[NAME]")
+                               .expected(0, 1);
+  arguments->since_option = sub.option("--since", arguments->since, "What was counted since that mark (last)")
+                                .type_name("[NAME]")
+                                .expected(0, 1);
   arguments->prometheus_option =
-      sub->add_option("--prometheus", arguments->prometheus,
-                      "Text exposition format for Prometheus, to FILE.prom at once or to stdout")
-          ->type_name("[FILE]")
-          ->expected(0, 1);
-  sub->add_option("--label", arguments->labels, "A label for every sample of --prometheus; may be repeated")
-      ->type_name("NAME=VALUE")
-      ->expected(1)
-      ->take_all()
-      ->needs(arguments->prometheus_option);
-  arguments->mark_option->excludes(arguments->since_option)->excludes(arguments->prometheus_option);
-  arguments->prometheus_option->excludes(arguments->since_option)->excludes(sub->get_option("--json"));
-  sub->footer(
+      sub.option("--prometheus", arguments->prometheus,
+                 "Text exposition format for Prometheus, to FILE.prom at once or to stdout")
+          .type_name("[FILE]")
+          .expected(0, 1);
+  sub.option("--label", arguments->labels, "A label for every sample of --prometheus; may be repeated")
+      .type_name("NAME=VALUE")
+      .expected(1, 1)
+      .take_all()
+      .needs(arguments->prometheus_option);
+  arguments->mark_option.excludes(arguments->since_option).excludes(arguments->prometheus_option);
+  arguments->prometheus_option.excludes(arguments->since_option).excludes(sub.find("--json"));
+  sub.footer(
       "Counts are those of all processes that used the store; one that runs adds its own once a minute\n"
       "and when it ends. Kernels that are ready in a process are served uncounted. 'kiln gc' and\n"
       "'kiln clear' leave counters and marks alone.\n"

@@ -1,5 +1,4 @@
 // kiln templates: what can be specialised.
-#include <CLI/CLI.hpp>
 
 #include "commands.hpp"
 #include "context.hpp"
@@ -85,19 +84,18 @@ int write_markdown(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_templates(CLI::App& app, Context& context) {
+void add_templates(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub =
+  const Command sub =
       context.add_command(app, "templates", "List the templates, or explain one", [&context, arguments] {
         if (arguments->markdown) return write_markdown(context, *arguments);
         return arguments->name.empty() ? list(context, arguments->all) : one(context, arguments->name);
       });
-  sub->add_option("name", arguments->name, "The template to explain")->type_name("NAME");
-  sub->add_flag("--all", arguments->all, "Also internal ones");
-  sub->add_flag("--markdown", arguments->markdown,
-                "A page of Markdown: parameters, arguments, constraints, cost")
-      ->excludes(sub->get_option("--json"));
-  sub->footer("Parameters in [brackets] have a default.");
+  sub.option("name", arguments->name, "The template to explain").type_name("NAME");
+  sub.flag("--all", arguments->all, "Also internal ones");
+  sub.flag("--markdown", arguments->markdown, "A page of Markdown: parameters, arguments, constraints, cost")
+      .excludes(sub.find("--json"));
+  sub.footer("Parameters in [brackets] have a default.");
 }
 
 }  // namespace kiln::cli

@@ -1,5 +1,4 @@
 // kiln top: who compiles, waits or holds, live.
-#include <CLI/CLI.hpp>
 #include <csignal>
 
 #include "commands.hpp"
@@ -14,7 +13,7 @@ namespace {
 struct Arguments {
   double interval_s = 1;
   bool once = false;
-  CLI::Option* interval = nullptr;
+  Option interval;
 };
 
 /// 0, 130 after Ctrl-C; ended by a signal it ends by that signal, the terminal restored.
@@ -33,7 +32,7 @@ int watch(TopSeries& series, std::chrono::milliseconds interval) {
 
 int top(const Context& context, const Arguments& arguments) {
   const bool live = !arguments.once && !context.json && standard_output().interactive;
-  if (arguments.interval->count() > 0 && !live)
+  if (arguments.interval.given() && !live)
     throw Error(Errc::invalid_argument,
                 "--interval is for a terminal; elsewhere, with --once and with --json there is one snapshot");
   TopSeries series(context.config());
@@ -52,16 +51,16 @@ int top(const Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_top(CLI::App& app, Context& context) {
+void add_top(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "top", "Who compiles, waits or holds now, in all processes",
-                                      [&context, arguments] { return top(context, *arguments); });
+  const Command sub = context.add_command(app, "top", "Who compiles, waits or holds now, in all processes",
+                                          [&context, arguments] { return top(context, *arguments); });
   arguments->interval =
-      sub->add_option("--interval", arguments->interval_s, "Between two looks, on a terminal (1)")
-          ->type_name("SECONDS")
-          ->check(CLI::Range(0.1, 3600.0).description(""));
-  sub->add_flag("--once", arguments->once, "One snapshot, on a terminal too");
-  sub->footer(
+      sub.option("--interval", arguments->interval_s, "Between two looks, on a terminal (1)")
+          .type_name("SECONDS")
+          .range(0.1, 3600.0);
+  sub.flag("--once", arguments->once, "One snapshot, on a terminal too");
+  sub.footer(
       "compiling: by this process since then, until its record is stored. queued: its turn has not come\n"
       "(slots, memory, -j). waiting: for another process's compile of the same kernel. stopped: the\n"
       "process that compiles is stopped. left behind: it was killed, and the next asker compiles.\n"

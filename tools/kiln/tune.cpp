@@ -1,5 +1,4 @@
 // kiln tune: which values of the parameters with `tune` candidates are best on this GPU, stored as a choice.
-#include <CLI/CLI.hpp>
 
 #include "base/text.hpp"
 #include "commands.hpp"
@@ -189,20 +188,21 @@ int tune(Context& context, const TuneFlags& flags) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, Context& context) {
+void add_tune(Command app, Context& context) {
   const auto flags = std::make_shared<TuneFlags>();
-  CLI::App* sub = context.add_command(app, "tune", "Find the fastest of a template's candidates on this GPU",
-                                      [&context, flags] { return tune(context, *flags); });
-  sub->add_option("template", flags->name, "The template")->type_name("NAME");
-  sub->add_option("values", flags->assignments,
-                  "Its parameters, and sizes to time at (rows=64,8192); lists with commas multiply")
-      ->type_name("P=V");
-  sub->add_flag("--all-prewarm", flags->all_prewarm, "Tune every [[prewarm]] row of its manifest");
-  CLI::Option* dry = sub->add_flag("--dry-run", flags->dry, "Only list the candidates; needs no GPU");
-  sub->add_flag("--list", flags->list, "List the choices of the cache and its layers")->excludes(dry);
-  sub->add_option("--device", flags->device, "Ordinal of the GPU")->capture_default_str();
-  sub->add_option("--seed", flags->seed, "Seed of the generated inputs")->capture_default_str();
-  sub->footer(
+  const Command sub =
+      context.add_command(app, "tune", "Find the fastest of a template's candidates on this GPU",
+                          [&context, flags] { return tune(context, *flags); });
+  sub.option("template", flags->name, "The template").type_name("NAME");
+  sub.option("values", flags->assignments,
+             "Its parameters, and sizes to time at (rows=64,8192); lists with commas multiply")
+      .type_name("P=V");
+  sub.flag("--all-prewarm", flags->all_prewarm, "Tune every [[prewarm]] row of its manifest");
+  const Option dry = sub.flag("--dry-run", flags->dry, "Only list the candidates; needs no GPU");
+  sub.flag("--list", flags->list, "List the choices of the cache and its layers").excludes(dry);
+  sub.option("--device", flags->device, "Ordinal of the GPU").capture_default_str();
+  sub.option("--seed", flags->seed, "Seed of the generated inputs").capture_default_str();
+  sub.footer(
       "Candidates are the product of the `tune` lists of the parameters that are not given, as far as the\n"
       "manifest allows them. Each is compiled through the cache, compared with the [reference] and with the\n"
       "default's bits, and timed L2-cold beside the others. The best is stored if it beats the default by\n"

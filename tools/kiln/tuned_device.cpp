@@ -1,17 +1,15 @@
 #include "tuned_device.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-
-#include "not_empty.hpp"
+#include "command.hpp"
 
 namespace kiln::cli {
 
-void add_device_option(CLI::App& sub, std::string& name) {
-  not_empty(
-      sub.add_option("--device", name,
-                     "Take what was tuned on a device of this name; default: this GPU, if it is of the arch"))
-      ->type_name("NAME");
+void add_device_option(Command sub, std::string& name) {
+  sub.option("--device", name,
+             "Take what was tuned on a device of this name; default: this GPU, if it is of the arch")
+      .not_empty()
+      .type_name("NAME");
 }
 
 bool has_tune(const source::Manifest& manifest) noexcept {

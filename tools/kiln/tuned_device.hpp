@@ -5,13 +5,11 @@
 
 #include "source/manifest.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace kiln::cli {
 
-void add_device_option(CLI::App& sub, std::string& name);
+class Command;
+
+void add_device_option(Command sub, std::string& name);
 /// A choice can matter: some parameter has candidates.
 bool has_tune(const source::Manifest& manifest) noexcept;
 

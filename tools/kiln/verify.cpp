@@ -1,7 +1,6 @@
 // kiln verify: reads every page and record of the cache, in a process of its own.
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -188,12 +187,13 @@ int verify_all(const Context& context, bool with_layers) {
 
 }  // namespace
 
-void add_verify(CLI::App& app, Context& context) {
+void add_verify(Command app, Context& context) {
   const auto with_layers = std::make_shared<bool>(false);
-  CLI::App* sub = context.add_command(app, "verify", "Check every page and record of the cache",
-                                      [&context, with_layers] { return verify_all(context, *with_layers); });
-  sub->add_flag("--all", *with_layers, "The layers of KILN_CACHE_LAYERS, too");
-  sub->footer(
+  const Command sub =
+      context.add_command(app, "verify", "Check every page and record of the cache",
+                          [&context, with_layers] { return verify_all(context, *with_layers); });
+  sub.flag("--all", *with_layers, "The layers of KILN_CACHE_LAYERS, too");
+  sub.footer(
       "Reads beside running engines, in a process of its own: one that crashes is damage, too.\n"
       "Damage is never served: it is a miss, compiled again and healed by a later publish.\n"
       "Exit status: 0 clean (an empty store is), 1 cannot be read, 4 damage found.");

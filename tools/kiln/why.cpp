@@ -1,5 +1,4 @@
 // kiln why: which step of the path would serve a specialisation now, and what keeps the earlier ones from it.
-#include <CLI/CLI.hpp>
 #include <ctime>
 
 #include "commands.hpp"
@@ -44,18 +43,18 @@ int why(Context& context, const Arguments& arguments) {
 
 }  // namespace
 
-void add_why(CLI::App& app, Context& context) {
+void add_why(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
-  CLI::App* sub = context.add_command(app, "why", "Why a specialisation would be a hit or a miss",
-                                      [&context, arguments] { return why(context, *arguments); });
-  sub->add_option("template", arguments->name, "The template")->type_name("NAME")->required();
-  sub->add_option("params", arguments->values, "Its parameters; those not given take their defaults")
-      ->type_name("P=V");
-  add_device_option(*sub, arguments->device);
-  sub->add_option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
-      ->type_name("N")
-      ->check(CLI::Range(1, 1000).description(""));
-  sub->footer(
+  const Command sub = context.add_command(app, "why", "Why a specialisation would be a hit or a miss",
+                                          [&context, arguments] { return why(context, *arguments); });
+  sub.option("template", arguments->name, "The template").type_name("NAME").required();
+  sub.option("params", arguments->values, "Its parameters; those not given take their defaults")
+      .type_name("P=V");
+  add_device_option(sub, arguments->device);
+  sub.option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
+      .type_name("N")
+      .range(1, 1000);
+  sub.footer(
       "Asks what a process that starts now would: nothing is compiled. What a running process has in memory "
       "is\nits own, and not seen from here.\n"
       "Exit status: 0 for a hit, 3 for a miss, 4 when damage was met on the way.\n"
