@@ -19,20 +19,6 @@ class Prewarm : public KilnCompiler {
   }
 };
 
-TEST_F(Prewarm, MakesEverythingThenFindsEverything) {
-  // --template-path's `scale` and what is shipped: the default plan.
-  const auto first = kiln({"prewarm", "--json"}).json();
-  EXPECT_EQ(first["schema"], "kiln.prewarm/1");
-  EXPECT_GE(first["total"].get<int>(), 3);
-  EXPECT_EQ(first["compiled"], first["total"]);
-  EXPECT_EQ(first["failed"], 0);
-  const auto second = kiln({"prewarm", "--json"}).json();
-  EXPECT_EQ(second["from_disk"], first["total"]);
-  EXPECT_EQ(second["compiled"], 0);
-  EXPECT_EQ(second["cubin_bytes"], first["cubin_bytes"]);
-  for (const auto& entry : second["entries"]) EXPECT_EQ(entry["outcome"], "disk");
-}
-
 TEST_F(Prewarm, CheckSaysWhatIsNotCovered) {
   const std::string file = plan("N = [1, 3]\n");
   const Finished before = kiln({"prewarm", file, "--check"});

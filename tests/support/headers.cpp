@@ -1,0 +1,2 @@
+// The program that tests take their precompiled header from; it does nothing.
+int main() {}
