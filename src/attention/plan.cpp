@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,61 +17,64 @@
 namespace kiln::attention {
 namespace {
 
-/// The tiles of each request, of one kv head.
-struct Columns {
-  struct Column {
-    std::size_t first, tiles;  ///< in ends
-  };
-  std::vector<Column> of;          ///< [requests]
-  std::vector<std::int64_t> ends;  ///< of each tile: what it takes of the line with those before it
-  std::int64_t cost = 0;           ///< of all
+/// The tiles of all requests, of one kv head.
+struct Batch {
+  const Slope slope;
+  std::vector<Tiles> tiles;  ///< [requests]
+  std::int64_t cost = 0;     ///< of all
 
-  Columns(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests) {
-    of.reserve(requests.size()), ends.reserve(requests.size());
-    for (const Request& r : requests) {
-      const std::size_t first = ends.size();
-      Tiles(shape, window_left, r).add_ends(ends);
-      of.push_back({first, ends.size() - first});
-      if (ends.size() > first) cost += ends.back();
-    }
+  Batch(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests)
+      : slope(shape) {
+    tiles.reserve(requests.size());
+    for (const Request& r : requests) cost += tiles.emplace_back(shape, slope, window_left, r).cost();
   }
-  std::span<const std::int64_t> ends_of(std::size_t request) const {
-    return std::span(ends).subspan(of[request].first, of[request].tiles);
-  }
+  Batch(const Batch&) = delete;  // the tiles have the slope's place
 };
 
-/// The next tiles of the line, where it is cut: calls whole(first, count) for as many whole tiles as an item
-/// takes, and split(tile, units, cuts) for one with cuts.
-template <class Whole, class Split>
-void cut(const KernelShape& shape, Line& line, std::span<const std::int64_t> ends, const Whole& whole,
-         const Split& split) {
-  std::int64_t before = 0;
-  for (std::size_t first = 0, next = 0; first < ends.size(); first = next, before = ends[next - 1]) {
-    const std::int64_t until = before + line.room();
-    if (!shape.tiles_together)
-      next += ends[first] <= until;
-    else if (ends.back() <= until)
-      next = ends.size();
-    else
-      next =
-          static_cast<std::size_t>(std::upper_bound(ends.begin() + first, ends.end(), until) - ends.begin());
-    if (next > first) {
-      whole(first, next - first);
-      line.skip(ends[next - 1] - before);
-    } else {
-      const std::int64_t units = ends[next++] - before - shape.tile_cost;
-      split(first, units, line.next(units));
+/// Walks along the line of a request's tiles, and calls, as it is cut,
+///   columns(head, many)           for all tiles of so many heads behind each other, where each head's are
+///   one item whole(head, tile, many)       for as many whole tiles of a head as an item takes split(head,
+///   tile, units, cuts)  for one tile with cuts
+/// `head` counts groups of heads, one for each worker of a team.
+template <class Columns, class Whole, class Split>
+void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t heads,
+          const Columns& columns, const Whole& whole, const Split& split) {
+  const std::int64_t count = tiles.count(), all = tiles.cost();
+  const bool one_item = shape.tiles_together || count == 1;
+  for (std::int64_t head = 0; count > 0 && head < heads; ++head) {
+    if (one_item && all <= line.room()) {
+      const std::int64_t from = head;
+      for (; head < heads && all <= line.room(); ++head) line.skip(all);
+      columns(from, head - from);
+      if (head == heads) return;
+    }
+    for (Tiles::Reach done{0, 0}; done.tiles < count;) {
+      Tiles::Reach next = done;
+      if (const std::int64_t until = done.cost + line.room(); shape.tiles_together)
+        next = tiles.within(until, done);
+      else if (const std::int64_t behind = tiles.cost(done.tiles + 1); behind <= until)
+        next = {done.tiles + 1, behind};
+      if (next.tiles > done.tiles) {
+        whole(head, done.tiles, next.tiles - done.tiles);
+        line.skip(next.cost - done.cost);
+      } else {
+        const std::int64_t units = tiles.units(next.tiles++);
+        next.cost += units + shape.tile_cost;
+        split(head, done.tiles, units, line.next(units));
+      }
+      done = next;
     }
   }
 }
 
 /// Items in each share of the line.
-std::vector<std::int64_t> count_items(const KernelShape& shape, Line line, const Columns& columns,
+std::vector<std::int64_t> count_items(const KernelShape& shape, Line line, const Batch& batch,
                                       std::int64_t head_groups) {
   std::vector<std::int64_t> out(static_cast<std::size_t>(line.shares()));
   auto share = out.begin();
-  const auto whole = [&](std::size_t, std::size_t) { ++*share; };
-  const auto split = [&](std::size_t, std::int64_t units, std::span<const Cut> cuts) {
+  const auto columns = [&](std::int64_t, std::int64_t many) { *share += many; };
+  const auto whole = [&](std::int64_t, std::int64_t, std::int64_t) { ++*share; };
+  const auto split = [&](std::int64_t, std::int64_t, std::int64_t units, std::span<const Cut> cuts) {
     std::int64_t counted = 0;
     for (const auto& [next, at] : cuts) {
       if (at > counted) ++*share, counted = at;
@@ -78,20 +82,17 @@ std::vector<std::int64_t> count_items(const KernelShape& shape, Line line, const
     }
     if (counted < units) ++*share;
   };
-  for (std::size_t i = 0; i < columns.of.size(); ++i)
-    for (std::int64_t group = 0; group < head_groups; ++group)
-      cut(shape, line, columns.ends_of(i), whole, split);
+  for (const Tiles& tiles : batch.tiles) walk(shape, line, tiles, head_groups, columns, whole, split);
   return out;
 }
 
 /// Gives the teams their items: those of the line's tiles, each for the first of its `team` heads.
-void hand_out(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests,
-              const Columns& columns, std::int64_t head_groups, std::int64_t team, Line& line, Teams& teams) {
+void hand_out(const KernelShape& shape, const std::vector<Request>& requests, const Batch& batch,
+              std::int64_t head_groups, std::int64_t team, Line& line, Teams& teams) {
   for (std::size_t i = 0; i < requests.size(); ++i) {
-    const std::span ends = columns.ends_of(i);
-    if (ends.empty()) continue;
     const Request& r = requests[i];
-    const Tiles tiles(shape, window_left, r);
+    const Tiles& tiles = batch.tiles[i];
+    if (tiles.count() == 0) continue;
     const KvRange first_range = tiles.range(0);
     Item item{.request = narrow(static_cast<std::int64_t>(i)),
               .kv_head = 0,
@@ -105,24 +106,26 @@ void hand_out(const KernelShape& shape, std::int64_t window_left, const std::vec
               .first_slot = -1,
               .part = 0,
               .parts = 1};
-    const auto go_to = [&](std::size_t tile, std::size_t many) {
-      const auto at = static_cast<std::int64_t>(tile);
-      const KvRange range = at == 0 ? first_range : tiles.range(at);
-      item.first_row = narrow(at * shape.tile_rows), item.kv_begin = range.begin, item.kv_end = range.end;
-      item.first_slot = -narrow(static_cast<std::int64_t>(many));
+    const auto go_to = [&](std::int64_t head, std::int64_t tile, std::int64_t many) {
+      const KvRange range = tile == 0 ? first_range : tiles.range(tile);
+      item.kv_head = narrow(head * team), item.first_row = narrow(tile * shape.tile_rows);
+      item.kv_begin = range.begin, item.kv_end = range.end;
+      item.first_slot = -narrow(many);
     };
-    const auto whole = [&](std::size_t tile, std::size_t many) {
-      go_to(tile, many);
+    const auto columns = [&](std::int64_t head, std::int64_t many) {
+      go_to(head, 0, tiles.count());
+      teams.put(item, many);
+    };
+    const auto whole = [&](std::int64_t head, std::int64_t tile, std::int64_t many) {
+      go_to(head, tile, many);
       teams.put(item);
     };
-    const auto split = [&](std::size_t tile, std::int64_t units, std::span<const Cut> cuts) {
-      go_to(tile, 1);
+    const auto split = [&](std::int64_t head, std::int64_t tile, std::int64_t units,
+                           std::span<const Cut> cuts) {
+      go_to(head, tile, 1);
       teams.split(item, units, cuts);
     };
-    for (std::int64_t group = 0; group < head_groups; ++group) {
-      item.kv_head = narrow(group * team);
-      cut(shape, line, ends, whole, split);
-    }
+    walk(shape, line, tiles, head_groups, columns, whole, split);
   }
 }
 
@@ -135,18 +138,18 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
                                             " bytes; these limits need " + std::to_string(words * 4));
   const std::vector<Request> requests = checked_requests(shape, limits, lengths);
   const std::int64_t team = team_size(shape, limits), head_groups = limits.kv_heads / team;
-  const Columns columns(shape, lengths.window_left, requests);
-  const std::int64_t total = head_groups * columns.cost;
+  const Batch batch(shape, lengths.window_left, requests);
+  const std::int64_t total = head_groups * batch.cost;
   std::int64_t tokens = 0;
   for (const Request& r : requests) tokens += r.qo_len;
 
   Line line(shape, total, limits.workers / team);
   std::vector<std::int64_t> counts;
-  if (team > 1) counts = count_items(shape, line, columns, head_groups);
+  if (team > 1) counts = count_items(shape, line, batch, head_groups);
   std::memset(out.data() + counters_at(limits.workers), 0,
               4 * static_cast<std::size_t>(table_words(limits.workers)));
   Teams teams(shape, limits, team, std::move(counts), out.data());
-  hand_out(shape, lengths.window_left, requests, columns, head_groups, team, line, teams);
+  hand_out(shape, requests, batch, head_groups, team, line, teams);
   teams.finish();
 
   const std::int64_t requests_at = items_at(limits.workers) + teams.items() * kItemWords;

@@ -23,11 +23,11 @@ class Teams {
         std::int32_t* out);
 
   /// The next item of the line, of whole tiles, which stands for those of as many heads as a team has
-  /// workers: as it is for the first of them.
-  void put(const Item& item) {
-    if (begins_) put_to(first_items_ + team_ * size_, 1, item), begins_ = false;
+  /// workers: as it is for the first of them. `many`: then the same of the next heads.
+  void put(const Item& item, std::int64_t many = 1) {
+    if (begins_) put_to(first_items_ + team_ * size_, 1, item, 0), begins_ = false;
     if (idle_ && item.kv_begin < item.kv_end) idle_ = false, busy_ += size_;
-    put_to(items_ + next_++, count_, item);
+    for (std::int64_t i = 0; i < many; ++i) put_to(items_ + next_++, count_, item, i * size_);
   }
   /// The same for one tile, whole and without slots, at whose cuts a share or a part begins.
   void split(Item tile, std::int64_t units, std::span<const Cut> cuts);
@@ -52,9 +52,9 @@ class Teams {
     out.part = item.part, out.parts = item.parts;
   }
   /// `distance`: from a worker's item to the next worker's.
-  void put_to(Item* out, std::int64_t distance, const Item& item) const {
-    store(*out, item, 0);
-    for (std::int64_t j = 1; j < size_; ++j) store(*(out += distance), item, j);
+  void put_to(Item* out, std::int64_t distance, const Item& item, std::int64_t further) const {
+    store(*out, item, further);
+    for (std::int64_t j = 1; j < size_; ++j) store(*(out += distance), item, further + j);
   }
   void begin(std::int64_t team);
 

@@ -1,12 +1,12 @@
-// The tiles of one request and kv head: which kv tokens each of them has, and what it takes of the line.
+// The tiles of one request and kv head: which kv tokens each of them has, and what they take of the line.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
-#include <vector>
+#include <utility>
 
 #include "attention/plan.hpp"
+#include "attention/stairs.hpp"
 
 namespace kiln::attention {
 
@@ -16,45 +16,73 @@ struct KvRange {
 
 class Tiles {
  public:
-  /// REQUIRES: a shape and a request that were checked: packed rows fit 31 bits.
-  Tiles(const KernelShape& shape, std::int64_t window_left, const Request& request)
-      : shape_(shape),
-        causal_(shape.causal),
-        window_(shape.window && window_left >= 0),
-        window_left_(window_left),
+  /// The shape and its slope outlive it. REQUIRES: a shape and a request that were checked: packed rows fit
+  /// 31 bits.
+  Tiles(const KernelShape& shape, const Slope& slope, std::int64_t window_left, const Request& request)
+      : shape_(&shape),
+        window_left_(shape.window ? window_left : -1),
         request_(request),
-        shift_(std::int64_t{request.kv_len} - request.qo_len) {}
-
-  std::int64_t count() const {
-    return divide(request_.qo_len * shape_.group + shape_.tile_rows - 1, shape_.tile_rows);
+        shift_(std::int64_t{request.kv_len} - request.qo_len),
+        count_(divide(request_.qo_len * shape.group + shape.tile_rows - 1, shape.tile_rows)) {
+    const std::int64_t blocks = units_of({0, request.kv_len});
+    each_ = shape.tile_cost;
+    if (count_ == 1)
+      each_ += units_of(range(0));
+    else if (!shape.causal)
+      each_ += blocks;
+    if (count_ > 1 && shape.causal)
+      ends_ = Stairs(shape, slope, shift_ + shape.tile_kv, shape.tile_rows - 1, 1, blocks, count_);
+    if (count_ > 1 && windowed()) begins_ = Stairs(shape, slope, shift_ - window_left_, 0, 0, blocks, count_);
+    total_ = cost(count_);
   }
 
+  std::int64_t count() const { return count_; }
+
   KvRange range(std::int64_t tile) const {
-    const std::int64_t first_row = tile * shape_.tile_rows;
-    const std::int64_t first = divide(first_row, shape_.group);
+    const std::int64_t first_row = tile * shape_->tile_rows;
+    const std::int64_t first = divide(first_row, shape_->group);
     const std::int64_t last =
-        divide(first_row + shape_.tile_rows - 1, shape_.group);  // or behind the request's
+        divide(first_row + shape_->tile_rows - 1, shape_->group);  // or behind the request's
     std::int64_t begin = 0, end = request_.kv_len;
-    if (causal_) end = std::clamp<std::int64_t>(last + shift_ + 1, 0, request_.kv_len);
-    if (window_) begin = std::max<std::int64_t>(0, first + shift_ - window_left_);
+    if (shape_->causal) end = std::clamp<std::int64_t>(last + shift_ + 1, 0, request_.kv_len);
+    if (windowed()) begin = std::max<std::int64_t>(0, first + shift_ - window_left_);
     if (begin >= end) return {0, 0};
-    return {static_cast<std::int32_t>(divide(begin, shape_.tile_kv) * shape_.tile_kv),
+    return {static_cast<std::int32_t>(divide(begin, shape_->tile_kv) * shape_->tile_kv),
             static_cast<std::int32_t>(end)};
   }
 
-  /// Appends, for each tile, what it takes of the line together with those before it.
-  void add_ends(std::vector<std::int64_t>& out) const {
-    const std::int64_t tiles = count();
-    const std::size_t first = out.size();
-    out.resize(first + static_cast<std::size_t>(tiles));
-    const std::span ends = std::span(out).subspan(first);
-    if (tiles > 1 && causal_)
-      window_ ? count_on<true, true>(ends) : count_on<true, false>(ends);
-    else if (tiles > 1 && window_)
-      count_on<false, true>(ends);
-    else if (tiles > 0)
-      for (const std::int64_t each = units_of(range(0)) + shape_.tile_cost; std::int64_t & end : ends)
-        end = each * (&end - ends.data() + 1);
+  /// What the first n tiles take of the line: for each its units, and tile_cost.
+  std::int64_t cost(std::int64_t n) const {
+    std::int64_t out = n * each_;
+    if (count_ > 1 && shape_->causal) out += ends_.sum(n);
+    if (count_ > 1 && windowed()) out -= begins_.sum(n);  // a window that begins has a block to end in
+    return out;
+  }
+  std::int64_t cost() const { return total_; }
+
+  /// Units of one tile.
+  std::int64_t units(std::int64_t tile) const { return units_of(range(tile)); }
+
+  struct Reach {
+    std::int64_t tiles, cost;  ///< so many of the first, and what they take
+  };
+  /// The most of the first tiles that take no more than `cost`. REQUIRES: those of `from` take no more.
+  Reach within(std::int64_t cost, Reach from) const {
+    if (total_ <= cost) return {count_, total_};
+    std::int64_t behind = count_;  // so many take more
+    const bool rises = count_ > 1 && shape_->causal && !windowed();
+    std::int64_t next = rises ? ends_.reach(cost, each_) : -1;
+    for (bool guessed = rises; behind - from.tiles > 1;) {
+      if (next <= from.tiles || next >= behind) next = from.tiles + (behind - from.tiles) / 2;
+      const std::int64_t taken = this->cost(next);
+      const bool fits = taken <= cost;
+      if (fits)
+        from = {next, taken};
+      else
+        behind = next;
+      next = std::exchange(guessed, false) ? next + (fits ? 1 : -1) : -1;  // a guess is at most a few off
+    }
+    return from;
   }
 
  private:
@@ -62,56 +90,20 @@ class Tiles {
   static std::int64_t divide(std::int64_t a, std::int64_t b) {
     return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
   }
+  bool windowed() const { return window_left_ >= 0; }
   std::int64_t units_of(const KvRange& range) const {
-    const std::int64_t behind = divide(range.end + shape_.tile_kv - 1, shape_.tile_kv);
-    return std::max<std::int64_t>(behind - divide(range.begin, shape_.tile_kv), 1);
+    const std::int64_t behind = divide(range.end + shape_->tile_kv - 1, shape_->tile_kv);
+    return std::max<std::int64_t>(behind - divide(range.begin, shape_->tile_kv), 1);
   }
 
-  /// Begin and end of what masks leave to a tile go on by tile_rows / group tokens a tile: counted on, since
-  /// a division for each would take longer than all else of a plan.
-  template <bool Causal, bool Window>
-  void count_on(std::span<std::int64_t> ends) const {
-    const std::int64_t units = units_of({0, request_.kv_len}), cost = shape_.tile_cost;
-    Steps end(shape_, Causal ? shift_ + shape_.tile_kv : 0, shape_.tile_rows - 1);
-    Steps begin(shape_, Window ? shift_ - window_left_ : 0, 0);
-    std::int64_t sum = 0;
-    for (std::int64_t& out : ends) {
-      const std::int64_t first = Window ? std::max<std::int64_t>(begin.next(), 0) : 0;
-      const std::int64_t behind = Causal ? std::min(end.next(), units) : units;
-      sum += std::max<std::int64_t>(behind - first, 1) + cost;
-      out = sum;
-    }
-  }
-
-  /// floor((tokens + (row + i * tile_rows) / group) / tile_kv), for i = 0, 1, ...
-  class Steps {
-   public:
-    Steps(const KernelShape& shape, std::int64_t tokens, std::int64_t row)
-        : rows_(shape.group * shape.tile_kv),
-          step_(shape.tile_rows / rows_),
-          rest_step_(shape.tile_rows % rows_) {
-      const std::int64_t from = tokens * shape.group + row;
-      units_ = from / rows_, rest_ = from % rows_;
-      if (rest_ < 0) rest_ += rows_, --units_;
-    }
-    std::int64_t next() {
-      const std::int64_t out = units_;
-      units_ += step_, rest_ += rest_step_;
-      if (rest_ >= rows_) rest_ -= rows_, ++units_;
-      return out;
-    }
-
-   private:
-    const std::int64_t rows_;  ///< of a unit
-    const std::int64_t step_, rest_step_;
-    std::int64_t units_ = 0, rest_ = 0;
-  };
-
-  const KernelShape& shape_;
-  const bool causal_, window_;
-  const std::int64_t window_left_;
-  const Request request_;
-  const std::int64_t shift_;  ///< from a token of q to the last kv token that causal leaves to it
+  const KernelShape* shape_;
+  std::int64_t window_left_;  ///< -1: off
+  Request request_;
+  std::int64_t shift_;  ///< from a token of q to the last kv token that causal leaves to it
+  std::int64_t count_;
+  std::int64_t each_;     ///< of a tile's cost, what all tiles have the same of
+  std::int64_t total_;    ///< cost of all
+  Stairs ends_, begins_;  ///< where causal and window end and begin, in units: of more tiles than one
 };
 
 }  // namespace kiln::attention

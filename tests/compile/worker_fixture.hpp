@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -44,14 +45,15 @@ inline bool gone(pid_t pid, int tenths) {
   return false;
 }
 
-/// Children of this process, zombies included.
+/// Children of this process, zombies included, each once: a thread that ends while this looks leaves its own
+/// to another.
 inline std::vector<pid_t> children() {
-  std::vector<pid_t> out;
+  std::set<pid_t> out;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
     std::ifstream in(task.path() / "children");
-    for (pid_t pid; in >> pid;) out.push_back(pid);
+    for (pid_t pid; in >> pid;) out.insert(pid);
   }
-  return out;
+  return {out.begin(), out.end()};
 }
 
 inline std::ptrdiff_t open_descriptors() {
