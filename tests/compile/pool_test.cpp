@@ -69,7 +69,7 @@ TEST(WorkerPool, StopEndsWhatRunsAndWhoWaits) {
   pool.stop();
   EXPECT_EQ(running.get().fate, Fate::cancelled);
   EXPECT_EQ(waiting.get().fate, Fate::cancelled);
-  EXPECT_LT(base::Clock::now() - start, 2s);
+  EXPECT_LT(base::Clock::now() - start, 10s) << "not after the minute that it may take";
   EXPECT_EQ(pool.run(request(toolkit), {}).fate, Fate::cancelled);
 }
 

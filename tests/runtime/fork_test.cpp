@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "compile/worker_fixture.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
 #include "support/child.hpp"
@@ -206,7 +207,7 @@ TEST_F(ForkTest, AChildThatEndsItsParentsServiceWaitsForItsOwnCompiles) {
         } catch (const Error& error) {
           if (error.code() != Errc::deadline) return 2;
         }
-        if (service->pipeline().workers().view().running != 1) return 3;
+        if (!soon(100, [&] { return service->pipeline().workers().view().running == 1; })) return 3;
         service.reset();
         std::string children;
         if (FILE* file = std::fopen("/proc/thread-self/children", "r")) {

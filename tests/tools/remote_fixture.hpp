@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "kiln_process.hpp"
+#include "tests/remote/client_calls.hpp"
 #include "tests/remote/redis_server.hpp"
 
 namespace kiln::test {
@@ -52,7 +53,7 @@ class Fleet : public FleetCommand {
     FleetCommand::SetUp();
     if (IsSkipped()) return;
     server_.emplace();
-    client_.emplace(remote::ClientOptions{.url = remote::Url::parse(server_->unix_url())});
+    client_.emplace(remote::test::options(server_->unix_url()));
   }
 
   Environment node(const std::string& name) const { return FleetCommand::node(name, server_->unix_url()); }
@@ -72,6 +73,12 @@ class Fleet : public FleetCommand {
     return out;
   }
   std::size_t entries() { return names("kiln:1:*:e:*").size(); }
+  /// No node has a lease, before one that nobody gave back would have ended by itself, after 10 s. Not at
+  /// once: a release leaves it a millisecond, and a command that ends does not wait for it to have arrived.
+  bool leases_given_back() {
+    return base::poll_until(base::Deadline::after(std::chrono::seconds(5)),
+                            [&] { return names("kiln:1:*:l:*").empty(); });
+  }
   bool comes_true(const std::function<bool()>& condition) const {
     return base::poll_until(base::Deadline::after(std::chrono::seconds(30)), condition);
   }

@@ -23,7 +23,7 @@ TEST_F(Fleet, OneNodeCompilesAndAnotherFetches) {
   EXPECT_EQ(of_a["remote"]["leases"], 1);
   EXPECT_EQ(of_b["hits"]["remote"], 1);
   EXPECT_EQ(of_b["compiles"], 0);
-  EXPECT_TRUE(names("kiln:1:*:l:*").empty()) << "the lease was given back";
+  EXPECT_TRUE(leases_given_back());
 }
 
 TEST_F(Fleet, WithoutTheSettingNothingIsAsked) {
@@ -107,7 +107,7 @@ TEST_F(Fleet, TwoNodesAtOnceMakeOneCompile) {
   EXPECT_EQ(second->wait().json()["outcome"], "remote");
   EXPECT_EQ(counts(b)["remote"]["waits"], 1);
   EXPECT_EQ(counts(b)["compiles"], 0);
-  EXPECT_TRUE(comes_true([&] { return names("kiln:1:*:l:*").empty(); }));
+  EXPECT_TRUE(leases_given_back());
 }
 
 TEST_F(Fleet, AKilledNodesLeaseEndsAndTheWaitingOneTakesOver) {
@@ -134,7 +134,7 @@ TEST_F(Fleet, AKilledNodesLeaseEndsAndTheWaitingOneTakesOver) {
 TEST_F(Fleet, AFailedCompileGivesTheLeaseBack) {
   Environment a = node("a");
   EXPECT_EQ(kiln({"compile", "picky", "N=2", "--json"}, a).status, 1);
-  EXPECT_TRUE(names("kiln:1:*:l:*").empty());
+  EXPECT_TRUE(leases_given_back());
   EXPECT_EQ(entries(), 0u);
 }
 
