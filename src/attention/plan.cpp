@@ -31,11 +31,10 @@ struct Batch {
   Batch(const Batch&) = delete;  // the tiles have the slope's place
 };
 
-/// Walks along the line of a request's tiles, and calls, as it is cut,
-///   columns(head, many)           for all tiles of so many heads behind each other, where each head's are
-///   one item whole(head, tile, many)       for as many whole tiles of a head as an item takes split(head,
-///   tile, units, cuts)  for one tile with cuts
-/// `head` counts groups of heads, one for each worker of a team.
+/// Walks along the line of a request's tiles. As it is cut, calls columns(head, many) for so many heads
+/// behind each other that have all their tiles in one item; whole(head, tile, many, range) for an item of so
+/// many whole tiles of a head, of which the first has that range; split(head, tile, range, units, cuts) for a
+/// tile with cuts. `head` counts groups of heads, one for each worker of a team.
 template <class Columns, class Whole, class Split>
 void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t heads,
           const Columns& columns, const Whole& whole, const Split& split) {
@@ -49,18 +48,17 @@ void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t
       if (head == heads) return;
     }
     for (Tiles::Reach done{0, 0}; done.tiles < count;) {
-      Tiles::Reach next = done;
-      if (const std::int64_t until = done.cost + line.room(); shape.tiles_together)
-        next = tiles.within(until, done);
-      else if (const std::int64_t behind = tiles.cost(done.tiles + 1); behind <= until)
-        next = {done.tiles + 1, behind};
+      const std::int64_t until = done.cost + line.room();
+      Tiles::Reach next = shape.tiles_together ? tiles.within(until, done) : done;
+      const KvRange range = tiles.range(done.tiles);
+      const std::int64_t units = tiles.units_of(range), behind = done.cost + units + shape.tile_cost;
+      if (!shape.tiles_together && behind <= until) next = {done.tiles + 1, behind};
       if (next.tiles > done.tiles) {
-        whole(head, done.tiles, next.tiles - done.tiles);
+        whole(head, done.tiles, next.tiles - done.tiles, range);
         line.skip(next.cost - done.cost);
       } else {
-        const std::int64_t units = tiles.units(next.tiles++);
-        next.cost += units + shape.tile_cost;
-        split(head, done.tiles, units, line.next(units));
+        next = {done.tiles + 1, behind};
+        split(head, done.tiles, range, units, line.next(units));
       }
       done = next;
     }
@@ -73,8 +71,9 @@ std::vector<std::int64_t> count_items(const KernelShape& shape, Line line, const
   std::vector<std::int64_t> out(static_cast<std::size_t>(line.shares()));
   auto share = out.begin();
   const auto columns = [&](std::int64_t, std::int64_t many) { *share += many; };
-  const auto whole = [&](std::int64_t, std::int64_t, std::int64_t) { ++*share; };
-  const auto split = [&](std::int64_t, std::int64_t, std::int64_t units, std::span<const Cut> cuts) {
+  const auto whole = [&](std::int64_t, std::int64_t, std::int64_t, const KvRange&) { ++*share; };
+  const auto split = [&](std::int64_t, std::int64_t, const KvRange&, std::int64_t units,
+                         std::span<const Cut> cuts) {
     std::int64_t counted = 0;
     for (const auto& [next, at] : cuts) {
       if (at > counted) ++*share, counted = at;
@@ -106,23 +105,22 @@ void hand_out(const KernelShape& shape, const std::vector<Request>& requests, co
               .first_slot = -1,
               .part = 0,
               .parts = 1};
-    const auto go_to = [&](std::int64_t head, std::int64_t tile, std::int64_t many) {
-      const KvRange range = tile == 0 ? first_range : tiles.range(tile);
+    const auto go_to = [&](std::int64_t head, std::int64_t tile, std::int64_t many, const KvRange& range) {
       item.kv_head = narrow(head * team), item.first_row = narrow(tile * shape.tile_rows);
       item.kv_begin = range.begin, item.kv_end = range.end;
       item.first_slot = -narrow(many);
     };
     const auto columns = [&](std::int64_t head, std::int64_t many) {
-      go_to(head, 0, tiles.count());
+      go_to(head, 0, tiles.count(), first_range);
       teams.put(item, many);
     };
-    const auto whole = [&](std::int64_t head, std::int64_t tile, std::int64_t many) {
-      go_to(head, tile, many);
+    const auto whole = [&](std::int64_t head, std::int64_t tile, std::int64_t many, const KvRange& range) {
+      go_to(head, tile, many, range);
       teams.put(item);
     };
-    const auto split = [&](std::int64_t head, std::int64_t tile, std::int64_t units,
+    const auto split = [&](std::int64_t head, std::int64_t tile, const KvRange& range, std::int64_t units,
                            std::span<const Cut> cuts) {
-      go_to(head, tile, 1);
+      go_to(head, tile, 1, range);
       teams.split(item, units, cuts);
     };
     walk(shape, line, tiles, head_groups, columns, whole, split);

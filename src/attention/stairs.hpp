@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "attention/plan.hpp"
 
@@ -25,30 +26,56 @@ constexpr std::uint64_t floor_sum(std::uint64_t n, std::uint64_t m, std::uint64_
   }
 }
 
-/// How kv blocks go on from tile to tile: `rise` of them in `run` tiles.
+/// How kv blocks go on from tile to tile: `rise` of them in `run` tiles, which have no common divisor.
 class Slope {
  public:
   explicit Slope(const KernelShape& shape)
       : rows(std::gcd(shape.tile_rows, shape.group * shape.tile_kv)),
         rise(shape.tile_rows / rows),
         run(shape.group * shape.tile_kv / rows),
-        one_of_run_((std::uint64_t{1} << 32) / static_cast<std::uint64_t>(run)) {}
+        one_of_run_((std::uint64_t{1} << 32) / static_cast<std::uint64_t>(run)) {
+    if (run > kMostInTable) return;
+    starts_.resize(static_cast<std::size_t>(run)), sums_.reserve(static_cast<std::size_t>(run) + 1);
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < run; sum += rise * i++ / run) {
+      starts_[static_cast<std::size_t>(rise * i % run)] = i;
+      sums_.push_back(sum);
+    }
+    sums_.push_back(sum);
+  }
 
   /// The sum of floor((rise * i + rest) / run) over i = 0 .. n - 1. REQUIRES: 0 <= rest < run, 0 < n < 2^31.
   std::int64_t sum(std::int64_t n, std::int64_t rest) const {
-    const auto x = static_cast<std::uint64_t>(n + rest), m = static_cast<std::uint64_t>(run);
-    const auto r = static_cast<std::uint64_t>(rest);
-    if (rise > 1) return static_cast<std::int64_t>(floor_sum(x - r, m, static_cast<std::uint64_t>(rise), r));
-    std::uint64_t steps = (x * one_of_run_) >> 32;  // or one less
-    steps += x - steps * m >= m;
-    return static_cast<std::int64_t>(m * (steps * (steps - 1) / 2) + steps * (x - steps * m));
+    if (starts_.empty())
+      return static_cast<std::int64_t>(
+          floor_sum(static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(run),
+                    static_cast<std::uint64_t>(rise), static_cast<std::uint64_t>(rest)));
+    // Some i leaves this rest, too, and is so many blocks up: the sum goes on from there.
+    const auto start = static_cast<std::size_t>(starts_[static_cast<std::size_t>(rest)]);
+    const std::int64_t up = sums_[start + 1] - sums_[start];
+    return sum_to(static_cast<std::int64_t>(start) + n) - sums_[start] - n * up;
   }
 
   const std::int64_t rows;  ///< packed rows of a unit of both
   const std::int64_t rise, run;
 
  private:
-  const std::uint64_t one_of_run_;  ///< in 1 / 2^32: a division takes longer than all else of a sum
+  /// Of floor(rise * i / run) over i = 0 .. n - 1: whole runs, and the begin of one more. REQUIRES: n < 2^32.
+  std::int64_t sum_to(std::int64_t n) const {
+    // A division would take longer than all else of a sum.
+    auto runs =
+        static_cast<std::int64_t>((static_cast<std::uint64_t>(n) * one_of_run_) >> 32);  // or one less
+    runs += n - runs * run >= run;
+    const std::int64_t rest = n - runs * run;
+    return rise * run * (runs * (runs - 1) / 2) + runs * (sums_.back() + rise * rest) +
+           sums_[static_cast<std::size_t>(rest)];
+  }
+
+  static constexpr std::int64_t kMostInTable = 256;  ///< what takes no longer to make than a few floor_sum
+
+  const std::uint64_t one_of_run_;    ///< in 1 / 2^32
+  std::vector<std::int64_t> starts_;  ///< [run]: the i for which rise * i leaves this rest
+  std::vector<std::int64_t> sums_;    ///< [run + 1]: of floor(rise * i / run) for the first so many i
 };
 
 /// floor((tokens + (row + i * tile_rows) / group) / tile_kv) of the tiles i = 0 .. tiles - 1, where it is
@@ -73,6 +100,9 @@ class Stairs {
     first_ += rest_ / slope.run, rest_ %= slope.run;
   }
 
+  /// The tiles before the first that is above the least.
+  std::int64_t from() const { return from_; }
+
   /// Of the first n tiles.
   std::int64_t sum(std::int64_t n) const {
     const std::int64_t before = std::min(n, from_), on = std::min(n, until_) - before;
@@ -82,7 +112,7 @@ class Stairs {
   }
 
   /// About how many of the first tiles come to `cost`, with `each` more for each: what the stairs are without
-  /// their steps.
+  /// their steps. A guess, which exact sums check: no plan depends on how it is rounded.
   std::int64_t reach(std::int64_t cost, std::int64_t each) const {
     const std::int64_t rest = cost - from_ * (each + least_);
     if (rest <= 0) return cost / (each + least_);

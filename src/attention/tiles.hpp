@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "attention/plan.hpp"
 #include "attention/stairs.hpp"
@@ -20,7 +19,7 @@ class Tiles {
   /// 31 bits.
   Tiles(const KernelShape& shape, const Slope& slope, std::int64_t window_left, const Request& request)
       : shape_(&shape),
-        window_left_(shape.window ? window_left : -1),
+        window_left_(shape.window && window_left < request.kv_len ? window_left : -1),
         request_(request),
         shift_(std::int64_t{request.kv_len} - request.qo_len),
         count_(divide(request_.qo_len * shape.group + shape.tile_rows - 1, shape.tile_rows)) {
@@ -33,7 +32,8 @@ class Tiles {
     if (count_ > 1 && shape.causal)
       ends_ = Stairs(shape, slope, shift_ + shape.tile_kv, shape.tile_rows - 1, 1, blocks, count_);
     if (count_ > 1 && windowed()) begins_ = Stairs(shape, slope, shift_ - window_left_, 0, 0, blocks, count_);
-    total_ = cost(count_);
+    even_.tiles = windowed() ? begins_.from() : count_;
+    total_ = cost(count_), even_.cost = windowed() ? cost(even_.tiles) : total_;
   }
 
   std::int64_t count() const { return count_; }
@@ -60,8 +60,11 @@ class Tiles {
   }
   std::int64_t cost() const { return total_; }
 
-  /// Units of one tile.
-  std::int64_t units(std::int64_t tile) const { return units_of(range(tile)); }
+  /// Of a tile that has these tokens.
+  std::int64_t units_of(const KvRange& range) const {
+    const std::int64_t behind = divide(range.end + shape_->tile_kv - 1, shape_->tile_kv);
+    return std::max<std::int64_t>(behind - divide(range.begin, shape_->tile_kv), 1);
+  }
 
   struct Reach {
     std::int64_t tiles, cost;  ///< so many of the first, and what they take
@@ -69,10 +72,10 @@ class Tiles {
   /// The most of the first tiles that take no more than `cost`. REQUIRES: those of `from` take no more.
   Reach within(std::int64_t cost, Reach from) const {
     if (total_ <= cost) return {count_, total_};
-    std::int64_t behind = count_;  // so many take more
-    const bool rises = count_ > 1 && shape_->causal && !windowed();
-    std::int64_t next = rises ? ends_.reach(cost, each_) : -1;
-    for (bool guessed = rises; behind - from.tiles > 1;) {
+    // So many take more: each takes tile_cost and a unit at least.
+    std::int64_t behind = std::min(count_, from.tiles + (cost - from.cost) / (shape_->tile_cost + 1) + 1);
+    std::int64_t next = count_ > 1 && shape_->causal ? guess(cost) : -1;
+    for (bool guessed = next >= 0; behind - from.tiles > 1;) {
       if (next <= from.tiles || next >= behind) next = from.tiles + (behind - from.tiles) / 2;
       const std::int64_t taken = this->cost(next);
       const bool fits = taken <= cost;
@@ -80,29 +83,32 @@ class Tiles {
         from = {next, taken};
       else
         behind = next;
-      next = std::exchange(guessed, false) ? next + (fits ? 1 : -1) : -1;  // a guess is at most a few off
+      next = guessed ? next + (fits ? 1 : -1) : -1;  // where steps are short, a guess is at most one off
+      guessed = false;
     }
     return from;
   }
 
  private:
+  /// About how many tiles take that: fewer than `even_.tiles` as causal lets them rise, the others evenly.
+  std::int64_t guess(std::int64_t cost) const {
+    if (cost <= even_.cost) return ends_.reach(cost, each_);
+    return even_.tiles + (cost - even_.cost) * (count_ - even_.tiles) / (total_ - even_.cost);
+  }
   /// REQUIRES: 0 <= a < 2^32 and 0 < b: a division of 64 bits takes several times as long.
   static std::int64_t divide(std::int64_t a, std::int64_t b) {
     return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
   }
   bool windowed() const { return window_left_ >= 0; }
-  std::int64_t units_of(const KvRange& range) const {
-    const std::int64_t behind = divide(range.end + shape_->tile_kv - 1, shape_->tile_kv);
-    return std::max<std::int64_t>(behind - divide(range.begin, shape_->tile_kv), 1);
-  }
 
   const KernelShape* shape_;
-  std::int64_t window_left_;  ///< -1: off
+  std::int64_t window_left_;  ///< -1: off, as one that never begins
   Request request_;
   std::int64_t shift_;  ///< from a token of q to the last kv token that causal leaves to it
   std::int64_t count_;
   std::int64_t each_;     ///< of a tile's cost, what all tiles have the same of
   std::int64_t total_;    ///< cost of all
+  Reach even_;            ///< from where a window begins to leave tiles what they have after that
   Stairs ends_, begins_;  ///< where causal and window end and begin, in units: of more tiles than one
 };
 

@@ -1,4 +1,5 @@
 // What the first so many tiles take of the line, beside a walk over each of them: sums are told without one.
+#include <limits>
 #include <random>
 
 #include "attention/fixture.hpp"
@@ -12,7 +13,7 @@ namespace {
 std::vector<std::int64_t> walked(const KernelShape& shape, const Tiles& tiles) {
   std::vector<std::int64_t> ends{0};
   for (std::int64_t i = 0; i < tiles.count(); ++i)
-    ends.push_back(ends.back() + tiles.units(i) + shape.tile_cost);
+    ends.push_back(ends.back() + tiles.units_of(tiles.range(i)) + shape.tile_cost);
   return ends;
 }
 
@@ -60,6 +61,28 @@ TEST(AttentionTiles, TakeWhatAWalkOverThemTakes) {
   }
 }
 
+TEST(AttentionTiles, SumsOfAnyLengthAreThoseOfEuclid) {
+  std::mt19937_64 random(1);
+  const auto draw = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  for (int i = 0; i < 20'000; ++i) {
+    const Slope slope({.tile_rows = draw(1, 400), .tile_kv = draw(1, 30), .group = draw(1, 20)});
+    const std::int64_t most = draw(0, 1) > 0 ? 100 : kMost / slope.rise, n = draw(1, most);
+    const std::int64_t rest = draw(0, slope.run - 1);
+    std::int64_t walked = 0;
+    for (std::int64_t t = 0; most == 100 && t < n; ++t) walked += (slope.rise * t + rest) / slope.run;
+    const auto euclid = static_cast<std::int64_t>(
+        floor_sum(static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(slope.run),
+                  static_cast<std::uint64_t>(slope.rise), static_cast<std::uint64_t>(rest)));
+    if (most == 100) {
+      ASSERT_EQ(euclid, walked);
+    }
+    ASSERT_EQ(slope.sum(n, rest), euclid)
+        << slope.rise << '/' << slope.run << " of " << n << " from " << rest;
+  }
+}
+
 TEST(AttentionTiles, TakeWhatAWalkOverThemTakesOfTheMostThereCanBe) {
   std::mt19937 random(1);
   // 31 bits of packed rows, as many tokens of kv as there can be, and blocks that no number of tiles ends
@@ -69,7 +92,8 @@ TEST(AttentionTiles, TakeWhatAWalkOverThemTakesOfTheMostThereCanBe) {
       const KernelShape shape{
           .tile_rows = rows, .tile_kv = kv, .group = group, .causal = true, .window = true};
       const auto qo_len = narrow((kMost - rows) / group);
-      for (const std::int64_t window : {std::int64_t{-1}, std::int64_t{100'000}, kMostTokens})
+      for (const std::int64_t window :
+           {std::int64_t{-1}, std::int64_t{100'000}, kMostTokens, std::numeric_limits<std::int64_t>::max()})
         expect_as_walked(shape, window, {0, std::min(qo_len, narrow(kMostTokens)), 0, kv_len}, random);
     }
 }
