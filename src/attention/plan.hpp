@@ -79,8 +79,8 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits);
 /// Writes a plan into `out`, in one pass that never reads it (pinned and write-combined memory are fine), and
 /// leaves what is behind the plan as it is. Throws Error(invalid_argument) before anything is written:
 /// lengths beyond the limits, that shrink or are negative, a buffer of less than plan_words(). Allocates
-/// about 200 bytes for each request and 24 for each worker; time goes with requests, heads and items, not
-/// with tokens.
+/// about 200 bytes for each request and 24 for each worker; time goes with requests, heads and items, and with
+/// tokens only as their logarithm.
 Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
              std::span<std::int32_t> out);
 
