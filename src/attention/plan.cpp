@@ -24,7 +24,9 @@ struct Batch {
   std::int64_t cost = 0;     ///< of all
 
   Batch(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests)
-      : slope(shape) {
+      : slope(shape, std::ranges::any_of(requests, [&](const Request& r) {  // of one tile, nothing is summed
+                return r.qo_len * shape.group > shape.tile_rows;
+              })) {
     tiles.reserve(requests.size());
     for (const Request& r : requests) cost += tiles.emplace_back(shape, slope, window_left, r).cost();
   }

@@ -29,12 +29,13 @@ constexpr std::uint64_t floor_sum(std::uint64_t n, std::uint64_t m, std::uint64_
 /// How kv blocks go on from tile to tile: `rise` of them in `run` tiles, which have no common divisor.
 class Slope {
  public:
-  explicit Slope(const KernelShape& shape)
+  /// `sums`: many will be asked for, and a table is made for them. Without it they are the same, and slower.
+  Slope(const KernelShape& shape, bool sums)
       : rows(std::gcd(shape.tile_rows, shape.group * shape.tile_kv)),
         rise(shape.tile_rows / rows),
         run(shape.group * shape.tile_kv / rows),
         one_of_run_((std::uint64_t{1} << 32) / static_cast<std::uint64_t>(run)) {
-    if (run > kMostInTable) return;
+    if (!sums || run > kMostInTable) return;
     starts_.resize(static_cast<std::size_t>(run)), sums_.reserve(static_cast<std::size_t>(run) + 1);
     std::int64_t sum = 0;
     for (std::int64_t i = 0; i < run; sum += rise * i++ / run) {

@@ -19,7 +19,7 @@ std::vector<std::int64_t> walked(const KernelShape& shape, const Tiles& tiles) {
 
 void expect_as_walked(const KernelShape& shape, std::int64_t window_left, const Request& request,
                       std::mt19937& random) {
-  const Slope slope(shape);
+  const Slope slope(shape, true);
   const Tiles tiles(shape, slope, window_left, request);
   const auto ends = walked(shape, tiles);
   SCOPED_TRACE(::testing::Message() << "tile_rows " << shape.tile_rows << " tile_kv " << shape.tile_kv
@@ -67,7 +67,8 @@ TEST(AttentionTiles, SumsOfAnyLengthAreThoseOfEuclid) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   for (int i = 0; i < 20'000; ++i) {
-    const Slope slope({.tile_rows = draw(1, 400), .tile_kv = draw(1, 30), .group = draw(1, 20)});
+    const KernelShape shape{.tile_rows = draw(1, 400), .tile_kv = draw(1, 30), .group = draw(1, 20)};
+    const Slope slope(shape, true), without_table(shape, false);
     const std::int64_t most = draw(0, 1) > 0 ? 100 : kMost / slope.rise, n = draw(1, most);
     const std::int64_t rest = draw(0, slope.run - 1);
     std::int64_t walked = 0;
@@ -78,6 +79,7 @@ TEST(AttentionTiles, SumsOfAnyLengthAreThoseOfEuclid) {
     if (most == 100) {
       ASSERT_EQ(euclid, walked);
     }
+    ASSERT_EQ(without_table.sum(n, rest), euclid);
     ASSERT_EQ(slope.sum(n, rest), euclid)
         << slope.rise << '/' << slope.run << " of " << n << " from " << rest;
   }
