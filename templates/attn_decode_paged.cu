@@ -55,12 +55,12 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const PagedCache<KV> cache{
       k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
   const PackedQueries<T> all_queries{q, stride_q, stride_q_head};
-  Ring ring(cache, all_queries, work, items, own, warp, lane, window_left);
-  work.prefetch();
+  work.prefetch();  // before anything else: the plan comes from far away
   pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
   AttentionItem item = work.first_item(blockIdx.x);
-  if (thread == 0) join.init(), shared.meeting.init(WARPS);  // while the loads are on their way
+  Ring ring(cache, all_queries, work, items, own, warp, lane, window_left);  // this, too, while the loads are on their way
+  if (thread == 0) join.init(), shared.meeting.init(WARPS);
   queries.init(lane);
   work.require(attention_made_for(GROUP, TURN, GROUP, true), kv_heads, window_left);
   if (items_begin == items_end) return pdl_launch_dependents();

@@ -33,16 +33,15 @@ struct AttentionPlan {
   // lengths, or none at all. One load of 16 bytes, beside those that begin() makes. After pdl_wait().
   __device__ __forceinline__ void require(u32 made_for, i32 kv_heads, i32 window_left) const {
     const Vec<i32, 4> v = load<4>(words);
-    if (v.word[0] != made_for || static_cast<i32>(v.word[1]) != workers || static_cast<i32>(v.word[2]) != kv_heads ||
-        static_cast<i32>(v.word[3]) != max(window_left, -1))
-      asm volatile("trap;");
+    const u32 differs = (v.word[0] ^ made_for) | (v.word[1] ^ workers) | (v.word[2] ^ kv_heads) | (v.word[3] ^ max(window_left, -1));
+    if (differs != 0) asm volatile("trap;");  // one branch: all that is compared is there before the load
   }
 
   // Begins to bring to the L2 what begin() and first_item() read: allowed before pdl_wait(), since that is where all stores go.
   __device__ __forceinline__ void prefetch() const {
     if (threadIdx.x >= 3) return;
-    const i32* const at = threadIdx.x == 0 ? words + HEADER + blockIdx.x : first_items() + ITEM * blockIdx.x + 8 * (threadIdx.x - 1);  // two sectors of 32 bytes
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+    const i32 first_item = 2 * table() + ITEM * blockIdx.x + 8 * (threadIdx.x - 1);  // two sectors of 32 bytes
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(words + HEADER + (threadIdx.x == 0 ? blockIdx.x : first_item)));
   }
 
   // The items of a worker are [begin, end). Loads in order (vector.cuh): after pdl_wait().

@@ -97,8 +97,9 @@ struct PagedRing {
   // With the block's first item: looks up its pages. It is given, since `items` need not be there yet.
   __device__ __forceinline__ void begin(const AttentionItem& first, i32 first_number) {
     item = first_number + 1;
-    begin_item(first);
+    enter(first);
     look_up();
+    note(first);
   }
   // fill() asks for no item behind the first one: `items` need not be there for it either. The same for all warps.
   __device__ __forceinline__ bool fill_needs_only(const AttentionItem& first) const {
@@ -138,21 +139,25 @@ struct PagedRing {
   }
 
  private:
-  // False: the warp has no step of it.
-  __device__ __forceinline__ bool begin_item(const AttentionItem& of) {
+  // `next` begins with the item. False: the warp has no step of it.
+  __device__ __forceinline__ bool enter(const AttentionItem& of) {
     const DecodeRange range(of, GROUP, window_left);
     next.at = range.begin + warp * ROWS;
     next.end = range.end;
     const u32 token = next.at + lane / ROWS * TURN + lane % ROWS, nth = token / static_cast<u32>(cache.page_size);
-    if (lane == 0) shared.head = of.kv_head, shared.next_queries = q.of(of, GROUP);
     next.begins = true;
     table = of.kv_base + nth;
     entry = token - nth * cache.page_size;
     return next.at < next.end;
   }
+  __device__ __forceinline__ void note(const AttentionItem& of) const {
+    if (lane == 0) shared.head = of.kv_head, shared.next_queries = q.of(of, GROUP);
+  }
   __device__ __forceinline__ void next_item() {
     while (item < items.end) {
-      if (begin_item(items(item++, plan))) return;
+      const AttentionItem of = items(item++, plan);
+      note(of);
+      if (enter(of)) return;
     }
     next.at = next.end = 0;
     next.begins = false;
