@@ -114,6 +114,13 @@ int main() {
          const std::int32_t tokens = draw(r, 1, 127);
          add(b, tokens, tokens);
        }});
+  KernelShape own_heads = prefill;
+  own_heads.group = 1;
+  run({"prefill, causal, 256 chunks of 1..512 tokens, 32 kv heads", own_heads, 32, 2 * kSms, -1,
+       [](Batch& b, std::mt19937& r) {
+         const std::int32_t tokens = draw(r, 1, 512);
+         add(b, tokens, tokens);
+       }});
   run({"255 decodes and a chunk of 8k tokens, causal, 8 kv heads", prefill, 8, 2 * kSms, -1,
        [](Batch& b, std::mt19937& r) {
          b.qo.size() == 1 ? add(b, 8192, 16384) : add(b, 1, draw(r, 1, 8192));

@@ -1,5 +1,8 @@
 """attn_decode_paged by its plans: tokens in parts, items of a block, blocks that come last or late, and graphs that follow new lengths."""
 import itertools
+import pathlib
+import subprocess
+import sys
 
 import torch
 
@@ -45,7 +48,7 @@ def test_items_of_a_block():
 
 
 def test_first_items_about_as_long_as_what_is_copied_before_the_others_are_there():
-    """`fill` is PagedRing::FILL on an H200, `step` what a warp takes at once; with a window, they begin anywhere in a page."""
+    """`fill` is what fill_needs_only() asks for on an H200, `step` what a warp takes at once; with a window, they begin anywhere in a page."""
     for kv, parameters, fill, turn, step in (("bf16", {}, 384, 128, 16), ("e4m3", {}, 768, 256, 32), ("bf16", {"STAGES": 2}, 640, 128, 16), ("bf16", {"WARPS": 4, "STAGES": 4}, 448, 64, 16)):
         for first, window in itertools.product((1, fill - turn - 1, fill - step, fill - 1, fill, fill + 1, 2 * fill + 5), (False, True)):
             batch = Batch([first + 100 * window, 3, 200, 0, first], 16, heads=1, kv=kv)
@@ -137,3 +140,29 @@ def test_a_captured_graph_follows_new_plans():
             batch.k, batch.v, batch.first = k, v, all_first
     batch.last_page_len = full
     return f"{steps} steps, error at most {worst:.1e}"
+
+
+def test_a_plan_for_something_else_ends_the_launch():
+    """In processes of their own, which lose their context."""
+    program = '''
+import os, sys
+sys.path.insert(0, %r)
+import torch, attn_decode_paged as A
+from harness import kernel
+def planned(heads=2, group=4, window_left=-1, workers=9, **more):
+    batch = A.Batch([300, 40], heads=heads, group=group)
+    call = kernel("attn_decode_paged", **A.parameters_of(batch, **more))
+    return batch, call, A.make_plan(call, batch, workers, window_left)
+batch, call, plan = planned()
+plan.words, plan.workers = planned(**%r)[2].words, 9
+call(*A.arguments(batch, A.outputs(batch)[0].view, plan, window_left=%r))
+try:
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    os._exit(7 if "launch failure" in str(error) else 8)  # the context is lost: nothing can be given back
+'''
+    cases = [({}, -1, 0), ({}, -5, 0), ({}, 100, 7), ({"window_left": 100}, -1, 7), ({"window_left": 100}, 100, 0), ({"heads": 1}, -1, 7), ({"group": 8}, -1, 7), ({"workers": 10}, -1, 7), ({"WARPS": 4}, -1, 7)]
+    here = str(pathlib.Path(__file__).parent)
+    running = [(case, subprocess.Popen([sys.executable, "-c", program % (here, *case[:2])], stderr=subprocess.PIPE, text=True)) for case in cases]
+    for (theirs, window_left, status), process in running:
+        assert process.wait() == status, f"window_left={window_left} with a plan of {theirs}: {process.returncode} {process.stderr.read()[-500:]}"

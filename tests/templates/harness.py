@@ -202,6 +202,7 @@ class Row:
     flops: int = 0
     bar_us: float = 0.0  # of latency-bound rows that have a bar of their own
     bar: float = -1.0  # share of the stream; negative: 0.92 from 64 MB on, else 0.85; 0: none
+    beats: dict = dataclasses.field(default_factory=dict)  # of ours, the peers that it has to be faster than
 
 
 @functools.cache

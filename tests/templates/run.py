@@ -4,7 +4,7 @@
     tests/templates/run.py [--tests] [--bench] [--sanitize] [--warm] [--only NAME,...] [--match TEXT] [--jobs N] [--json FILE]
 
 Without any of the three: tests and bench. --warm: each launch of the bench once and untimed, for peers that compile at first use. --sanitize: the module's SANITIZE, which are words for `kiln run`, under compute-sanitizer's memcheck,
-racecheck and initcheck; kiln is found in PATH. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
+racecheck, initcheck and synccheck; kiln is found in PATH. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
 BENCH_PEERS names a Python module with other projects' kernels (harness.peers). Exit status 1 when a test failed, 77 without torch or a GPU.
 """
 import argparse
@@ -84,7 +84,8 @@ def run_bench(name):
         best = min(rivals, key=rivals.get) if rivals else None
         stream = harness.stream_us(row.read, row.write)
         yield {"case": row.case, "us": us, "tb_per_s": (row.read + row.write) / us / 1e6, "stream_us": stream, "share": stream / us, "bytes": row.read + row.write,
-               "bar": row.bar if row.bar >= 0 else 0.92 if row.read + row.write >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals, "best_peer": best,
+               "bar": row.bar if row.bar >= 0 else 0.92 if row.read + row.write >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals,
+               "behind": [f"{own} is behind {peer}" for own, they in row.beats.items() for peer in they if peer in times and times[peer] < {"kiln": us, **others}.get(own, 0)], "best_peer": best,
                "ratio": rivals[best] / us if best else None}
 
 
@@ -92,6 +93,7 @@ def line(r):
     mark = "" if (r["us"] <= r["bar_us"] if r["bar_us"] else r["share"] >= r["bar"]) else " below the bar"
     if r["ratio"] is not None and r["ratio"] < 0.98:
         mark += " SLOWER than a peer"
+    mark += "".join(" " + words.upper() for words in r["behind"])
     text = f"{r['case']:58} {r['us']:8.2f} {r['tb_per_s']:6.2f} {r['stream_us']:8.2f} {100 * r['share']:5.0f}%"
     text += f"  {r['ratio']:5.2f}x " if r["ratio"] is not None else "        "
     return text + "  ".join(f"{k} {v:.2f}" for k, v in {**r["ours"], **r["peers"]}.items()) + mark
@@ -114,7 +116,7 @@ if args.sanitize:
     def sanitized(job):
         tool, words = job
         return subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", "kiln", "run", *words.split(), "--check"], capture_output=True, text=True)
-    jobs = [(tool, words) for name in modules for words in getattr(importlib.import_module(name), "SANITIZE", []) if args.match in words for tool in ("memcheck", "racecheck", "initcheck")]
+    jobs = [(tool, words) for name in modules for words in getattr(importlib.import_module(name), "SANITIZE", []) if args.match in words for tool in ("memcheck", "racecheck", "initcheck", "synccheck")]
     with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
         for (tool, words), done in zip(jobs, pool.map(sanitized, jobs)):
             summary = [text for text in done.stdout.splitlines() if "SUMMARY" in text]

@@ -100,6 +100,11 @@ class _Planned(torch.nn.Module):
         return super()._apply(fn, recurse)
 
 
+def _value_size(head_size: int) -> int:
+    """As the templates' manifests have it."""
+    return 128 if head_size == 192 else head_size
+
+
 class PagedDecode(_Planned):
     """Attention of the last token (or tokens) of each request over paged caches: template attn_decode_paged.
 
@@ -107,7 +112,7 @@ class PagedDecode(_Planned):
         attention.plan(kv_indptr, last_page_len=last)       # for each batch, once for all layers
         o, lse = attention(q, k_cache, v_cache, kv_indices)
 
-    `max_tokens` is that of q, of all requests together: 0 is one each. `value_size` and `kv_dtype` are head_size and dtype where not given. A token
+    `max_tokens` is that of q, of all requests together: 0 is one each. Where not given, `value_size` is head_size, but 128 with heads of 192, and `kv_dtype` is dtype. A token
     sees at most window_left tokens before its own place. `workers`: blocks of the grid, 0 for what the template says for this GPU.
     """
 
@@ -115,11 +120,12 @@ class PagedDecode(_Planned):
                  dtype: torch.dtype = torch.bfloat16, kv_dtype: torch.dtype | None = None, value_size: int | None = None, window_left: int = -1,
                  soft_cap: float = 0.0, alibi: bool = False, sm_scale: float = 0.0, workers: int = 0,
                  device: torch.device | str | int = "cuda") -> None:
-        parameters = {"T": dtype, "D": head_size, "GROUP": heads // max(kv_heads, 1), "KV": kv_dtype or dtype, "DV": value_size or head_size,
+        value_size = value_size or _value_size(head_size)
+        parameters = {"T": dtype, "D": head_size, "GROUP": heads // max(kv_heads, 1), "KV": kv_dtype or dtype, "DV": value_size,
                            "SOFT_CAP": soft_cap > 0, "ALIBI": alibi}
         super().__init__("attn_decode_paged", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
                          workers=workers)
-        self.heads, self.kv_heads, self.head_size, self.value_size, self.page_size = heads, kv_heads, head_size, value_size or head_size, page_size
+        self.heads, self.kv_heads, self.head_size, self.value_size, self.page_size = heads, kv_heads, head_size, value_size, page_size
         self.dtype, self.kv_dtype, self.alibi = dtype, kv_dtype or dtype, alibi
         self.window_left, self.soft_cap, self.sm_scale = window_left, soft_cap, sm_scale
 
@@ -158,8 +164,7 @@ class RaggedPrefill(_Planned):
     def __init__(self, *, heads: int, kv_heads: int, head_size: int, max_requests: int, max_tokens: int, dtype: torch.dtype = torch.bfloat16,
                  value_size: int | None = None, causal: bool = True, window_left: int = -1, soft_cap: float = 0.0, alibi: bool = False,
                  mask: bool = False, sm_scale: float = 0.0, workers: int = 0, device: torch.device | str | int = "cuda") -> None:
-        if value_size is None:
-            value_size = 128 if head_size == 192 else head_size
+        value_size = value_size or _value_size(head_size)
         parameters = {"T": dtype, "D": head_size, "DV": value_size, "GROUP": heads // max(kv_heads, 1), "CAUSAL": causal, "WINDOW": window_left >= 0,
                            "SOFT_CAP": soft_cap > 0, "ALIBI": alibi, "MASK": mask}
         super().__init__("attn_prefill", heads, parameters, device, max_requests=max_requests, max_tokens=max_tokens, kv_heads=kv_heads,
