@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import os
 import statistics
+import subprocess
 import sys
 import typing
 
@@ -93,6 +94,20 @@ def expect_refused(call, *words):
         assert not missing, f"the message lacks {missing}: {error}"
         return
     raise AssertionError(f"was not refused ({' '.join(words)})")
+
+
+def expect_traps(program, cases):
+    """[(*values, whether it traps)]: `program` % values launches once, in a process of its own, since a trap takes the context."""
+    before = f"import os, sys\nsys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\nimport torch\n"
+    behind = """
+try:
+    torch.cuda.synchronize()
+except RuntimeError as error:
+    os._exit(7 if "launch failure" in str(error) else 8)  # nothing can be given back
+"""
+    running = [(case, subprocess.Popen([sys.executable, "-c", before + program % case[:-1] + behind], stderr=subprocess.PIPE, text=True)) for case in cases]
+    for case, process in running:
+        assert process.wait() == (7 if case[-1] else 0), f"{case}: {process.returncode} {process.stderr.read()[-500:]}"
 
 
 # ---- timing -------------------------------------------------------------------------------------------------------------------------------

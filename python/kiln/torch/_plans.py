@@ -112,8 +112,8 @@ class PagedDecode(_Planned):
         attention.plan(kv_indptr, last_page_len=last)       # for each batch, once for all layers
         o, lse = attention(q, k_cache, v_cache, kv_indices)
 
-    `max_tokens` is that of q, of all requests together: 0 is one each. Where not given, `value_size` is head_size, but 128 with heads of 192, and `kv_dtype` is dtype. A token
-    sees at most window_left tokens before its own place. `workers`: blocks of the grid, 0 for what the template says for this GPU.
+    `max_tokens` is that of q, of all requests together: 0 is one each. Where not given, `value_size` is head_size, but 128 with heads of 192, and
+    `kv_dtype` is dtype. A token sees at most window_left tokens before its own place. `workers`: blocks of the grid, 0 for what the template says for this GPU.
     """
 
     def __init__(self, *, heads: int, kv_heads: int, head_size: int, page_size: int, max_requests: int, max_tokens: int = 0,
