@@ -49,8 +49,8 @@ class AttentionPlanner {
   /// Blocks of the grid: an argument of the launch.
   int workers() const noexcept { return sizes_.workers; }
 
-  /// Writes a plan into plan_bytes() of host memory. Makes no driver call. Throws Error(invalid_argument)
-  /// naming the array and the entry, before anything is written.
+  /// Writes a plan into plan_bytes() of host memory, from an address that 4 divides. Makes no driver call.
+  /// Throws Error(invalid_argument) naming the array and the entry, before anything is written.
   AttentionPlan plan(const AttentionLengths& lengths, void* buffer) const {
     AttentionPlan out{};
     out.struct_size = sizeof out;

@@ -530,14 +530,15 @@ typedef struct kiln_attention_plan {
   uint64_t bytes;   /* from the buffer's begin: what has to be copied to the device */
   uint32_t items;   /* for blocks to work off: a tile, tiles behind each other, or a part of one */
   uint32_t parts;   /* of them: parts, each of which takes a slot of the workspace */
-  uint32_t workers; /* blocks that have a share: short batches are not spread thin */
+  uint32_t workers; /* blocks up to the last that has a share: short batches are not spread thin */
 } kiln_attention_plan;
 
 /* Writes the plan of a batch into host memory (pinned, if it shall be copied asynchronously; never read, so
- * write-combined memory is fine) of at least plan_bytes. A request may have no tokens, no kv, or more tokens
- * than kv. `out` may be null. invalid_argument: the kernel has no [plan], lengths that pass the limits, are
- * negative or shrink, a buffer that is too small: the message names the array, the entry and what was
- * allowed, and nothing was written. The limits must be those of the sizes. */
+ * write-combined memory is fine) of at least plan_bytes, from an address that 4 divides. A request may have
+ * no tokens, no kv, or more tokens than kv. `out` may be null. invalid_argument: the kernel has no [plan],
+ * lengths that pass the limits, are negative or shrink, a buffer that is too small or not aligned: the
+ * message names the array, the entry and what was allowed, and nothing was written. The limits must be those
+ * of the sizes. */
 KILN_API kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel,
                                                 const kiln_attention_limits* limits,
                                                 const kiln_attention_lengths* lengths, void* buffer,

@@ -217,6 +217,9 @@ TEST_F(AttentionPlan, ErrorsNameTheKernelAndWhatWasAllowed) {
                [&] { planner.plan(lengths(shrinks, kv), words.data()); });
   EXPECT_EQ(words, std::vector<std::int32_t>(words.size(), -7));
   expect_error(Errc::invalid_argument, {"buffer is null"}, [&] { planner.plan(lengths(kv, kv), nullptr); });
+  expect_error(Errc::invalid_argument, {"buffer is not aligned to 4 bytes"},
+               [&] { planner.plan(lengths(kv, kv), reinterpret_cast<char*>(words.data()) + 2); });
+  EXPECT_EQ(words, std::vector<std::int32_t>(words.size(), -7));
 }
 
 }  // namespace
