@@ -4,38 +4,52 @@
 
 namespace kiln::attention {
 
-Line::Line(const KernelShape& shape, std::int64_t total, std::int64_t most)
+Line::Line(const KernelShape& shape, const Load& load, std::int64_t most)
     : shape_(shape),
-      total_(total),
-      shares_(std::clamp<std::int64_t>(total / (shape.min_units + shape.tile_cost), 1, most)),
-      share_(total / shares_),
-      rest_(total % shares_) {
+      total_(load.cost),
+      shares_(std::clamp<std::int64_t>(total_ / (shape.min_units + shape.tile_cost), 1, most)),
+      share_(total_ / shares_),
+      rest_(total_ % shares_),
+      most_(share_ + 2 * shape.tile_cost + shape.min_units - 1),
+      alone_(load.tiles > 0 && load.tiles <= most && load.longest <= most_ + shape.tile_cost) {
+  if (alone_) shares_ = load.tiles;
   cuts_.reserve(static_cast<std::size_t>(shares_));
   next_cut();
 }
 
-/// To total * share / shares, rounded down: without a division, and where the product would not fit.
+/// An even cut is at total * share / shares, rounded down: without a division, and where the product would
+/// not fit.
 void Line::next_cut() {
-  if (++next_share_ >= shares_) {
+  ++next_share_;
+  if (alone_) return;  // no tile has room
+  if (next_share_ >= shares_) {
     cut_ = total_;
     return;
   }
-  cut_ += share_, behind_ += rest_;
-  if (behind_ >= shares_) ++cut_, behind_ -= shares_;
+  even_ += share_, behind_ += rest_;
+  if (behind_ >= shares_) ++even_, behind_ -= shares_;
+  cut_ = std::max(even_, begun_ + share_);
 }
 
 std::span<const Cut> Line::next(std::int64_t units) {
   const std::int64_t begin = position_;
   position_ += units + shape_.tile_cost;
   cuts_.clear();
+  if (alone_) {
+    cut_ = position_;
+    if (next_share_ < shares_) cuts_.push_back({next_share_++, units});
+    return cuts_;
+  }
   // Cuts are at least min_units apart, or there would be fewer shares: only the first and the last can leave
   // slivers, which go to the other side.
   for (; cut_ < position_ && next_share_ < shares_; next_cut()) {
     std::int64_t at = cut_ - begin - shape_.tile_cost;
     if (at < shape_.min_units)
       at = 0;
-    else if (units - at < shape_.min_units)
+    else if (units - at < shape_.min_units || position_ - begun_ <= most_)
       at = units;
+    begun_ = at < units ? begin + at : position_;
+    if (begun_ == total_) break;  // behind the last tile
     cuts_.push_back({next_share_, at});
   }
   return cuts_;

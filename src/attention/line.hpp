@@ -15,9 +15,14 @@ struct Cut {
 
 class Line {
  public:
-  /// `total` is what all tiles together take of the line, `most` how many shares there are at most. The shape
-  /// outlives it.
-  Line(const KernelShape& shape, std::int64_t total, std::int64_t most);
+  /// What is on the line.
+  struct Load {
+    std::int64_t cost = 0;     ///< of all tiles together
+    std::int64_t tiles = 0;    ///< how many there are
+    std::int64_t longest = 0;  ///< what one takes at most; not looked at where there are more than shares
+  };
+  /// `most`: how many shares there are at most. The shape outlives it.
+  Line(const KernelShape& shape, const Load& load, std::int64_t most);
 
   /// What there is until the next cut: whole tiles that take no more are not cut.
   std::int64_t room() const { return cut_ - position_; }
@@ -32,11 +37,16 @@ class Line {
   void next_cut();
 
   const KernelShape& shape_;
-  const std::int64_t total_, shares_, share_, rest_;  ///< total = shares * share + rest
-  std::vector<Cut> cuts_;                             ///< those of the last tile
-  std::int64_t position_ = 0;                         ///< its end
-  std::int64_t next_share_ = 0, cut_ = 0;             ///< the next one to begin, and where
-  std::int64_t behind_ = 0;                           ///< of cut_, in 1 / shares
+  const std::int64_t total_;
+  std::int64_t shares_;
+  const std::int64_t share_, rest_;        ///< total = shares * share + rest
+  const std::int64_t most_;                ///< that a share takes rather than cut a tile
+  const bool alone_;                       ///< each tile is a share, of which there are so many
+  std::vector<Cut> cuts_;                  ///< those of the last tile
+  std::int64_t position_ = 0;              ///< its end
+  std::int64_t next_share_ = 0, cut_ = 0;  ///< the next one to begin, and where
+  std::int64_t begun_ = 0;                 ///< where the one before it has; in a tile, tile_cost sooner
+  std::int64_t even_ = 0, behind_ = 0;     ///< where cut_ is in even shares, and of it, in 1 / shares
 };
 
 }  // namespace kiln::attention

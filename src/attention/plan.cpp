@@ -22,13 +22,24 @@ struct Batch {
   const Slope slope;
   std::vector<Tiles> tiles;  ///< [requests]
   std::int64_t cost = 0;     ///< of all
+  std::int64_t count = 0;    ///< of all: how many
 
   Batch(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests)
       : slope(shape, std::ranges::any_of(requests, [&](const Request& r) {  // of one tile, nothing is summed
                 return r.qo_len * shape.group > shape.tile_rows;
               })) {
     tiles.reserve(requests.size());
-    for (const Request& r : requests) cost += tiles.emplace_back(shape, slope, window_left, r).cost();
+    for (const Request& r : requests) {
+      const Tiles& of = tiles.emplace_back(shape, slope, window_left, r);
+      cost += of.cost(), count += of.count();
+    }
+  }
+  /// What a tile takes at most.
+  std::int64_t longest() const {
+    std::int64_t out = 0;
+    for (const Tiles& of : tiles)
+      for (std::int64_t i = 0; i < of.count(); ++i) out = std::max(out, of.cost(i + 1) - of.cost(i));
+    return out;
   }
   Batch(const Batch&) = delete;  // the tiles have the slope's place
 };
@@ -44,9 +55,9 @@ void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t
   const bool one_item = shape.tiles_together || count == 1;
   for (std::int64_t head = 0; count > 0 && head < heads; ++head) {
     if (one_item && all <= line.room()) {
-      const std::int64_t from = head;
-      for (; head < heads && all <= line.room(); ++head) line.skip(all);
-      columns(from, head - from);
+      const std::int64_t many = std::min(heads - head, line.room() / all);
+      columns(head, many);
+      line.skip(many * all), head += many;
       if (head == heads) return;
     }
     for (Tiles::Reach done{0, 0}; done.tiles < count;) {
@@ -143,7 +154,8 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
   std::int64_t tokens = 0;
   for (const Request& r : requests) tokens += r.qo_len;
 
-  Line line(shape, total, limits.workers / team);
+  const std::int64_t tiles = head_groups * batch.count, most = limits.workers / team;
+  Line line(shape, {.cost = total, .tiles = tiles, .longest = tiles <= most ? batch.longest() : total}, most);
   std::vector<std::int64_t> counts;
   if (team > 1) counts = count_items(shape, line, batch, head_groups);
   std::memset(out.data() + counters_at(limits.workers), 0,
@@ -170,7 +182,7 @@ Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& leng
   if (!requests.empty())
     std::memcpy(out.data() + requests_at, requests.data(), requests.size() * sizeof(Request));
   return {requests_at + lengths.requests * kRequestWords, teams.items(), teams.slots(),
-          total > 0 ? line.shares() * team : 0, total * team};
+          total > 0 ? teams.workers() : 0, total * team};
 }
 
 }  // namespace kiln::attention

@@ -3,11 +3,18 @@
 //
 // Every (request, kv head, tile of packed rows) is a tile, of as many units as it has kv blocks that causal
 // and window leave: one at least. Tiles follow each other in a line by request, head, row; a tile takes units
-// + tile_cost of it. The line is cut into equal shares, one for each worker; a cut that would leave less than
-// min_units on one side of it moves to the tile's border. So whatever the lengths are, a worker has at most
-// two parts of tiles, a plan at most 2 * workers - 2 of them, and the cost of what a worker has (of each tile
-// and part, its units + tile_cost) differs from total / workers by at most 2 * (min_units - 1) + tile_cost
-// + 1. A total that would not give each worker min_units + tile_cost is shared among fewer of them.
+// + tile_cost of it. The line is cut into equal shares, one for each worker. Two parts of a tile cost more
+// than the whole one: each has tile_cost, and is written and read again. So a cut that would leave less than
+// min_units on one side of it moves to the tile's border, and where a share with the whole tile would be no
+// longer than total / workers + slack, with slack = 2 * tile_cost + min_units - 1, it has it whole; the next
+// one then is as long as the others from there, and the last workers may have nothing. Where there are no
+// more tiles than workers, and none longer than total / workers + slack + tile_cost, each is a share of its
+// own.
+//
+// So whatever the lengths are, a worker has at most two parts of tiles, a plan at most 2 * workers - 2 of
+// them, and what a worker has (of each tile and part, its units + tile_cost) is at most total / workers + 2 *
+// (min_units - 1) + 2 * tile_cost + 1. A total that would not give each worker min_units + tile_cost is
+// shared among fewer of them.
 //
 // Where tiles are together, whole tiles of a request and head that follow each other in a share are one item
 // (but for a tile at whose border a share begins or ends), and the kernel counts them off. So there are as
@@ -68,7 +75,7 @@ struct Summary {
   std::int64_t words = 0;    ///< from the buffer's begin: what is to be copied to the device
   std::int64_t items = 0;    ///< tiles, parts of tiles, and what is together of them
   std::int64_t slots = 0;    ///< of the workspace that are used: parts of tiles
-  std::int64_t workers = 0;  ///< that have a share
+  std::int64_t workers = 0;  ///< up to the last that has a share
   std::int64_t cost = 0;     ///< of all tiles of all heads
 };
 
@@ -79,8 +86,8 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits);
 /// Writes a plan into `out`, in one pass that never reads it (pinned and write-combined memory are fine), and
 /// leaves what is behind the plan as it is. Throws Error(invalid_argument) before anything is written:
 /// lengths beyond the limits, that shrink or are negative, a buffer of less than plan_words(). Allocates
-/// about 200 bytes for each request and 24 for each worker; time goes with requests, heads and items, and with
-/// tokens only as their logarithm.
+/// about 200 bytes for each request and 24 for each worker; time goes with requests, heads and items, and
+/// with tokens only as their logarithm.
 Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
              std::span<std::int32_t> out);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <vector>
 
@@ -25,9 +26,13 @@ class Teams {
   /// The next item of the line, of whole tiles, which stands for those of as many heads as a team has
   /// workers: as it is for the first of them. `many`: then the same of the next heads.
   void put(const Item& item, std::int64_t many = 1) {
-    if (begins_) put_to(first_items_ + team_ * size_, 1, item, 0), begins_ = false;
+    if (begins_) Copies(item, 0).write(first_items_ + team_ * size_, 1, size_), begins_ = false;
     if (idle_ && item.kv_begin < item.kv_end) idle_ = false, busy_ += size_;
-    for (std::int64_t i = 0; i < many; ++i) put_to(items_ + next_++, count_, item, i * size_);
+    if (size_ == 1) {  // heads and items follow each other alike
+      Copies(item, 0).write(items_ + next_, 1, many), next_ += many;
+      return;
+    }
+    for (std::int64_t i = 0; i < many; ++i) Copies(item, i * size_).write(items_ + next_++, count_, size_);
   }
   /// The same for one tile, whole and without slots, at whose cuts a share or a part begins.
   void split(Item tile, std::int64_t units, std::span<const Cut> cuts);
@@ -37,25 +42,41 @@ class Teams {
   /// Of all workers. REQUIRES: finish().
   std::int64_t items() const { return next_; }
   std::int64_t slots() const { return slots_; }
+  /// Workers of the teams up to the last that has begun. REQUIRES: there is an item.
+  std::int64_t workers() const { return (team_ + 1) * size_; }
   /// Workers that have kv tokens.
   std::int64_t busy() const { return busy_; }
 
  private:
-  /// For the head `further` behind the item's own. Field by field: a copy of what was just set in pieces
+  /// An item, and the same of the heads behind its own. In registers: a copy of what was just set in pieces
   /// would wait for these stores.
-  static void store(Item& out, const Item& item, std::int64_t further) {
-    out.request = item.request, out.kv_head = item.kv_head + narrow(further), out.first_row = item.first_row;
-    out.qo_begin = item.qo_begin, out.qo_len = item.qo_len, out.kv_len = item.kv_len,
-    out.kv_base = item.kv_base;
-    out.kv_begin = item.kv_begin, out.kv_end = item.kv_end;
-    out.first_slot = item.first_slot + (item.parts > 1 ? narrow(further) * item.parts : 0),
-    out.part = item.part, out.parts = item.parts;
-  }
-  /// `distance`: from a worker's item to the next worker's.
-  void put_to(Item* out, std::int64_t distance, const Item& item, std::int64_t further) const {
-    store(*out, item, further);
-    for (std::int64_t j = 1; j < size_; ++j) store(*(out += distance), item, further + j);
-  }
+  class Copies {
+   public:
+    /// The first is of the head `further` behind the item's own.
+    Copies(const Item& item, std::int64_t further)
+        : place_{item.request, item.kv_head, item.first_row, item.qo_begin},
+          lengths_{item.qo_len, item.kv_len, item.kv_base, item.kv_begin},
+          part_{item.kv_end, item.first_slot, item.part, item.parts},
+          slots_{0, item.parts > 1 ? item.parts : 0, 0, 0} {
+      place_ += kHead * narrow(further), part_ += slots_ * narrow(further);
+    }
+    /// So many of them, `distance` items apart. Goes on from those that were written.
+    void write(Item* out, std::int64_t distance, std::int64_t many) {
+      static_assert(sizeof(Item) == 3 * sizeof(Words));
+      for (auto* to = reinterpret_cast<char*>(out); many-- > 0;
+           to += distance * static_cast<std::int64_t>(sizeof(Item))) {
+        std::memcpy(to, &place_, sizeof place_);
+        std::memcpy(to + sizeof place_, &lengths_, sizeof lengths_);
+        std::memcpy(to + 2 * sizeof place_, &part_, sizeof part_);
+        place_ += kHead, part_ += slots_;
+      }
+    }
+
+   private:
+    using Words = std::int32_t __attribute__((vector_size(16)));
+    static constexpr Words kHead{0, 1, 0, 0};
+    Words place_, lengths_, part_, slots_;
+  };
   void begin(std::int64_t team);
 
   const KernelShape& shape_;

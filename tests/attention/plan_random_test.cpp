@@ -171,22 +171,28 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
     ASSERT_TRUE(plan.word(9) == busy || shape.tiles_together) << plan.word(9) << " are busy, not " << busy;
     ASSERT_EQ(plan.word(10), 0);
     if (total == 0) return;
-    ASSERT_GE(used, 1);
-    const auto enough_for = [&](std::int64_t workers) {
-      return total / workers >= shape.min_units + shape.tile_cost;
-    };
-    ASSERT_TRUE(used == team || enough_for(used));
-    ASSERT_TRUE(used == batch.limits.workers / team * team || !enough_for(used + team)) << "too few workers";
-    const std::int64_t off = 2 * (shape.min_units - 1) + shape.tile_cost + 1;
+    // So many teams have min_units + tile_cost each, and are as long as that.
+    const std::int64_t teams = std::clamp<std::int64_t>(total / team / (shape.min_units + shape.tile_cost), 1,
+                                                        batch.limits.workers / team);
+    const std::int64_t even = total / team / teams, slack = 2 * shape.tile_cost + shape.min_units - 1;
+    const auto tiles = std::ssize(tiles_of(plan));
+    bool alone = tiles <= batch.limits.workers / team * team;  // and none is longer than this
+    for (const auto& [tile, items] : tiles_of(plan)) {
+      std::int64_t cost = shape.tile_cost;
+      for (const PlannedItem& item : items) cost += units_of(shape, item);
+      alone = alone && cost <= even + slack + shape.tile_cost;
+    }
+    ASSERT_TRUE(alone ? used == tiles : used <= teams * team) << used << " workers for " << tiles << " tiles";
+    const std::int64_t most = even + 2 * (shape.min_units - 1) + 2 * shape.tile_cost + 1;
     for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
       std::int64_t cost = 0;
-      for (const PlannedItem& item : plan.items_of(w)) cost += units_of(shape, item) + shape.tile_cost;
-      if (w >= used) {
-        ASSERT_EQ(cost, 0) << "worker " << w;
-        continue;
-      }
-      ASSERT_LE(cost, total / used + off) << "worker " << w;
-      ASSERT_GE(cost, total / used - off) << "worker " << w;
+      const auto items = plan.items_of(w);
+      for (const PlannedItem& item : items) cost += units_of(shape, item) + shape.tile_cost;
+      ASSERT_EQ(items.empty(), w >= used) << "worker " << w;
+      if (alone && w < used)
+        ASSERT_TRUE(items.size() == 1 && items[0].parts == 1) << "worker " << w;
+      else
+        ASSERT_LE(cost, most) << "worker " << w;
     }
   });
 }

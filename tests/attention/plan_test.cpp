@@ -80,7 +80,7 @@ TEST(AttentionPlan, OneLongTileIsSharedEqually) {
 
 TEST(AttentionPlan, ShortBatchesUseFewerWorkers) {
   const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 1, .min_units = 4};
-  const Indptr kv{0, 64 * 10};
+  const Indptr kv{0, 64 * 12};
   const Planned plan(shape, {.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 100},
                      {.requests = 1, .kv_indptr = kv.data()});
   EXPECT_EQ(plan.summary.workers, 2);
@@ -103,6 +103,49 @@ TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
                       {.requests = 2, .kv_indptr = later.data()});
   EXPECT_EQ(split.summary.slots, 2);
   EXPECT_EQ(split.item(1).kv_end, 3);
+}
+
+/// attn_prefill's, for one prompt or several of so many tokens, on a GPU of 132 SMs.
+Planned prompts(std::int32_t requests, std::int32_t tokens, bool causal) {
+  const KernelShape shape{.tile_rows = 128,
+                          .tile_kv = 64,
+                          .group = 4,
+                          .causal = causal,
+                          .tile_cost = 1,
+                          .min_units = 3,
+                          .tiles_together = true};
+  Indptr tokens_at{0};
+  for (std::int32_t i = 1; i <= requests; ++i) tokens_at.push_back(i * tokens);
+  return Planned(shape,
+                 {.max_requests = requests,
+                  .max_tokens = std::int64_t{requests} * tokens,
+                  .kv_heads = 8,
+                  .workers = 264},
+                 {.requests = requests, .qo_indptr = tokens_at.data(), .kv_indptr = tokens_at.data()});
+}
+
+TEST(AttentionPlan, TilesAreNotCutWhereThatSavesLessThanTwoPartsCost) {
+  // 512 tiles of 16 units: two for each of 256 workers, rather than 1.94 for 264, nearly all of them cut. The
+  // workers that are left have nothing.
+  const Planned two = prompts(2, 1024, false);
+  EXPECT_EQ(two.summary.slots, 0);
+  EXPECT_EQ(two.summary.workers, 256);
+  for (std::int64_t w = 0; w < 264; ++w) EXPECT_EQ(two.items_of(w).size(), w < 256 ? 2u : 0u) << w;
+  // 1024 tiles of 64 units, 3.88 for each worker: four would be 8 units more.
+  const Planned long_ones = prompts(1, 4096, false);
+  EXPECT_GT(long_ones.summary.slots, 264);
+  EXPECT_EQ(long_ones.summary.workers, 264);
+}
+
+TEST(AttentionPlan, TilesThatAreFewAreOneForEachWorker) {
+  for (const auto& [tokens, tiles] : {std::pair(1, 8), {128, 32}, {512, 128}, {1000, 256}}) {
+    const Planned plan = prompts(1, tokens, false);
+    EXPECT_EQ(plan.summary.slots, 0) << tokens;
+    EXPECT_EQ(plan.summary.workers, tiles) << tokens;
+    for (std::int64_t w = 0; w < 264; ++w) EXPECT_EQ(plan.items_of(w).size(), w < tiles ? 1u : 0u) << w;
+  }
+  EXPECT_EQ(prompts(1, 128, true).summary.workers, 32) << "of 1 and 2 units";
+  EXPECT_GT(prompts(1, 1024, true).summary.slots, 0) << "of 1 to 16 units, and 8 are there for each worker";
 }
 
 TEST(AttentionPlan, NothingToDoIsAPlanWithoutItems) {

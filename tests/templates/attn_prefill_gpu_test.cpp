@@ -91,7 +91,7 @@ class AttnPrefillTest : public KernelTest {
     return out;
   }
   static std::vector<std::int32_t> plan(attention::KernelShape shape, const Options& options) {
-    shape.tile_cost = shape.min_units = 1;  // so that tiles are split
+    shape.tile_cost = 0, shape.min_units = 1;  // so that tiles are split
     attention::Limits limits;
     limits.max_requests = 4, limits.max_tokens = kTokens, limits.kv_heads = kHeads, limits.workers = kWorkers;
     attention::Lengths lengths;
