@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const PagedCache<KV> cache{
       k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
   const PackedQueries<T> all_queries{q, stride_q, stride_q_head};
-  work.prefetch();  // before anything else: the plan comes from far away
+  work.prefetch(blockIdx.x);  // before anything else: the plan comes from far away
   pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
   AttentionItem item = work.first_item(blockIdx.x);

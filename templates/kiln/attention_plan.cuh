@@ -37,11 +37,11 @@ struct AttentionPlan {
     if (differs != 0) asm volatile("trap;");  // one branch: all that is compared is there before the load
   }
 
-  // Begins to bring to the L2 what begin() and first_item() read: allowed before pdl_wait(), since that is where all stores go.
-  __device__ __forceinline__ void prefetch() const {
+  // Begins to bring to the L2 what begin() and first_item() read of a worker: allowed before pdl_wait(), since that is where all stores go.
+  __device__ __forceinline__ void prefetch(i32 worker) const {
     if (threadIdx.x >= 3) return;
-    const i32 first_item = 2 * table() + ITEM * blockIdx.x + 8 * (threadIdx.x - 1);  // two sectors of 32 bytes
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(words + HEADER + (threadIdx.x == 0 ? blockIdx.x : first_item)));
+    const i32 first_item = 2 * table() + ITEM * worker + 8 * (threadIdx.x - 1);  // two sectors of 32 bytes
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(words + HEADER + (threadIdx.x == 0 ? worker : first_item)));
   }
 
   // The items of a worker are [begin, end). Loads in order (vector.cuh): after pdl_wait().
@@ -123,13 +123,18 @@ struct AttentionTiles {
   AttentionItem now;  // a tile, or a part of one
   i32 item, end;      // of the plan: that of `now`, and the end of the block's
   i32 left;           // tiles of the item behind this one
+  bool is_there;      // the next item is in `now` already
+  bool lets_in;       // the next launch, before this one's end
   const i32* items;   // the plan's
 
-  // By one thread, before anything else.
-  __device__ __forceinline__ void begin(const AttentionPlan& plan) {
-    item = plan.begin(blockIdx.x) - 1;
-    end = plan.end(blockIdx.x);
+  // By one thread, before anything else: the plan's begin(), end() and first_item() of the block's worker.
+  __device__ __forceinline__ void begin(const AttentionPlan& plan, i32 items_begin, i32 items_end, const AttentionItem& first, bool lets_next_in = true) {
+    now = first;
+    item = items_begin - 1;
+    end = items_end;
     left = 0;
+    is_there = true;
+    lets_in = lets_next_in;
     items = plan.words_of(0);
   }
   // By one thread, a barrier before and one behind it: on to the next one. It is there if any().
@@ -139,12 +144,14 @@ struct AttentionTiles {
       --left;
     } else if (++item < end) {
       constexpr int WORDS = AttentionPlan::ITEM;
-      now = AttentionPlan::item_of(load<WORDS>(items + static_cast<i64>(item) * WORDS));
+      if (!is_there) now = AttentionPlan::item_of(load<WORDS>(items + static_cast<i64>(item) * WORDS));
+      is_there = false;
       left = now.tiles() - 1;
     }
   }
   __device__ __forceinline__ bool any() const { return item < end; }
-  __device__ __forceinline__ bool last() const { return item + 1 == end && left == 0; }
+  // Whether the next launch may come in behind the products of `now`: it is the block's last tile.
+  __device__ __forceinline__ bool let_next_in() const { return lets_in && item + 1 == end && left == 0; }
 };
 
 // Partial results in the workspace: rows [2 * workers][ROWS][WIDTH], then a shift [2 * workers][ROWS] of each (base 2), all f32. What a row holds is the

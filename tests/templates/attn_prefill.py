@@ -320,7 +320,7 @@ b.launch(plan)
 
 
 def bench():
-    for (batch, length), causal in itertools.product(((1, 1024), (16, 1024), (1, 4096), (4, 4096), (1, 16384)), (True, False)):
+    for (batch, length), causal in itertools.product(((1, 128), (1, 512), (1, 1024), (2, 1024), (16, 1024), (1, 4096), (4, 4096), (1, 16384)), (True, False)):
         group, kv_heads, d = 4, 8, 128
         options = Options(group=group, kv_heads=kv_heads, causal=causal)
         flops = 4 * batch * length * length * kv_heads * group * d // (2 if causal else 1)
