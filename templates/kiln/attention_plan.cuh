@@ -38,7 +38,7 @@ struct AttentionPlan {
   }
 
   // Begins to bring to the L2 what begin() and first_item() read of a worker: allowed before pdl_wait(), since that is where all stores go.
-  __device__ __forceinline__ void prefetch(i32 worker) const {
+  __device__ __forceinline__ void prefetch(u32 worker) const {
     if (threadIdx.x >= 3) return;
     const i32 first_item = 2 * table() + ITEM * worker + 8 * (threadIdx.x - 1);  // two sectors of 32 bytes
     asm volatile("prefetch.global.L2 [%0];" ::"l"(words + HEADER + (threadIdx.x == 0 ? worker : first_item)));

@@ -1,6 +1,7 @@
 """attn_prefill against float64: ragged batches with every option and their combinations, parts of tiles merged, plans replaced under a graph."""
 import itertools
 import math
+import random
 
 import torch
 
@@ -121,9 +122,9 @@ def reference(batch, rows=2048):
     return out, lse
 
 
-def check(options, lengths, what="", **how):
+def check(options, lengths, what="", workers=0, **how):
     batch = Batch(options, lengths, **how)
-    batch.launch(batch.plan())
+    batch.launch(batch.plan(workers))
     return batch.expect(f"{what or options} {lengths if len(lengths) < 6 else len(lengths)}")
 
 
@@ -164,6 +165,21 @@ def test_options_and_their_combinations():
         number = len(cases)
         cases.append((Options(T=("f16", "bf16")[number % 2], causal=causal, window=window, cap=cap, alibi=alibi, mask=mask, group=(4, 3)[number % 2]), MIXED))
     return check_all(cases)
+
+
+def test_whatever_engines_may_combine():
+    """Drawn at random, but the same ones each time: what the tests around cross in part."""
+    draw, cases = random.Random(11), []
+    for _ in range(40):
+        d, dv = draw.choice(((64, 64), (128, 128), (256, 256), (192, 128)))
+        options = Options(T=draw.choice(("bf16", "f16")), d=d, dv=dv, group=draw.randint(1, 16), kv_heads=draw.choice((1, 2, 5)), causal=draw.random() < 0.6,
+                          window=draw.choice((-1, -1, 0, 20, 1000)), cap=draw.choice((0.0, 0.0, 5.0)), alibi=draw.random() < 0.3, mask=draw.choice((None, None, 0.5)), sm_scale=draw.choice((0.0, 0.2)))
+        token = lambda: draw.choice((0, 1, draw.randint(2, 200), draw.randint(200, 1500)))
+        cases.append((options, [(token(), token()) for _ in range(draw.randint(1, 12))], dict(layout=draw.choice(("NHD", "HND", "padded")), gap=draw.choice((0, 3)), workers=draw.choice((0, 0, 1, 5, 131, 1000)))))
+        prefetch("attn_prefill", **options.parameters)
+    for options, lengths, how in cases:
+        check(options, lengths, f"{options} {how} {lengths}", **how)
+    return f"{len(cases)} combinations"
 
 
 def test_head_sizes():
