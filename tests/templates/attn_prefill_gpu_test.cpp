@@ -8,7 +8,7 @@
 namespace kiln::testing {
 namespace {
 
-constexpr int kHeads = 2, kGroup = 3, kQHeads = kHeads * kGroup, kD = 64, kWorkers = 5, kTileRows = 64,
+constexpr int kHeads = 2, kGroup = 3, kQHeads = kHeads * kGroup, kD = 64, kWorkers = 7, kTileRows = 64,
               kTileKv = 32;
 constexpr std::uint16_t kNan = 0x7fff;
 constexpr float kSoftCap = 2.0f;
