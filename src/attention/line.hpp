@@ -1,4 +1,4 @@
-// The line of all tiles, cut into equal shares: walks along it and says where shares begin.
+// The line of all tiles, cut into shares that are about equal: walks along it and says where they begin.
 #pragma once
 
 #include <cstdint>

@@ -3,18 +3,17 @@
 //
 // Every (request, kv head, tile of packed rows) is a tile, of as many units as it has kv blocks that causal
 // and window leave: one at least. Tiles follow each other in a line by request, head, row; a tile takes units
-// + tile_cost of it. The line is cut into equal shares, one for each worker. Two parts of a tile cost more
-// than the whole one: each has tile_cost, and is written and read again. So a cut that would leave less than
-// min_units on one side of it moves to the tile's border, and where a share with the whole tile would be no
-// longer than total / workers + slack, with slack = 2 * tile_cost + min_units - 1, it has it whole; the next
-// one then is as long as the others from there, and the last workers may have nothing. Where there are no
-// more tiles than workers, and none longer than total / workers + slack + tile_cost, each is a share of its
-// own.
+// + tile_cost of it. The line is cut into shares, one for each worker, or for fewer where these would have
+// less than min_units + tile_cost each: `even` is what they have if all have the same. Two parts of a tile
+// cost more than the whole one: each has tile_cost, and is written and read again. So a cut that would leave
+// less than min_units on one side of it moves to the tile's border, and a share takes a tile whole where it
+// comes to no more than even + slack so, with slack = 2 * tile_cost + min_units - 1; the next one is then as
+// long as the others from there, and the last workers may have nothing.
 //
 // So whatever the lengths are, a worker has at most two parts of tiles, a plan at most 2 * workers - 2 of
-// them, and what a worker has (of each tile and part, its units + tile_cost) is at most total / workers + 2 *
-// (min_units - 1) + 2 * tile_cost + 1. A total that would not give each worker min_units + tile_cost is
-// shared among fewer of them.
+// them, and what a worker has (of each tile and part, its units + tile_cost) is at most even + 2 * (min_units
+// - 1) + 2 * tile_cost + 1. But where there are no more tiles than workers, and none takes more than even +
+// slack + tile_cost, nothing is cut: each worker has one, until there are no more.
 //
 // Where tiles are together, whole tiles of a request and head that follow each other in a share are one item
 // (but for a tile at whose border a share begins or ends), and the kernel counts them off. So there are as

@@ -32,7 +32,7 @@ std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
   const std::int64_t tiles = limits.max_tokens * shape.group / shape.tile_rows + with_tokens;
   std::int64_t items = tiles * limits.kv_heads + limits.workers;  // below 2^49
   // A cut inside a tile leaves two parts of it, and whole tiles on both sides; one between tiles leaves the
-  // tile behind it alone.
+  // tile before it or behind it alone.
   if (shape.tiles_together) items = std::min(items, with_tokens * limits.kv_heads + 3 * limits.workers);
   const std::int64_t words =
       items_at(limits.workers) + items * kItemWords + limits.max_requests * kRequestWords;

@@ -1,6 +1,7 @@
 // Teams of workers, which have the same kv tokens of neighbouring heads: writes what each worker has.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -62,9 +63,10 @@ class Teams {
     }
     /// So many of them, `distance` items apart. Goes on from those that were written.
     void write(Item* out, std::int64_t distance, std::int64_t many) {
-      static_assert(sizeof(Item) == 3 * sizeof(Words));
-      for (auto* to = reinterpret_cast<char*>(out); many-- > 0;
-           to += distance * static_cast<std::int64_t>(sizeof(Item))) {
+      static_assert(offsetof(Item, kv_head) == 4 && offsetof(Item, qo_len) == sizeof(Words) &&
+                    offsetof(Item, kv_end) == 2 * sizeof(Words) && sizeof(Item) == 3 * sizeof(Words));
+      for (std::int64_t i = 0; i < many; ++i) {
+        auto* const to = reinterpret_cast<char*>(out + i * distance);
         std::memcpy(to, &place_, sizeof place_);
         std::memcpy(to + sizeof place_, &lengths_, sizeof lengths_);
         std::memcpy(to + 2 * sizeof place_, &part_, sizeof part_);

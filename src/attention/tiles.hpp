@@ -93,7 +93,8 @@ class Tiles {
   /// About how many tiles take that: fewer than `even_.tiles` as causal lets them rise, the others evenly.
   std::int64_t guess(std::int64_t cost) const {
     if (cost <= even_.cost) return ends_.reach(cost, each_);
-    return even_.tiles + (cost - even_.cost) * (count_ - even_.tiles) / (total_ - even_.cost);
+    const double part = static_cast<double>(cost - even_.cost) / static_cast<double>(total_ - even_.cost);
+    return even_.tiles + static_cast<std::int64_t>(part * static_cast<double>(count_ - even_.tiles));
   }
   /// REQUIRES: 0 <= a < 2^32 and 0 < b: a division of 64 bits takes several times as long.
   static std::int64_t divide(std::int64_t a, std::int64_t b) {

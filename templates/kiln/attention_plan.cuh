@@ -2,7 +2,7 @@
 //
 // Rows are packed: row r of a request and kv head is its token r / GROUP and q head kv_head * GROUP + r % GROUP. A tile is TILE_ROWS of them with
 // the kv tokens that their masks leave. The tiles follow each other by request, kv head, row; workers, which are the blocks of the grid, have
-// equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. Where the manifest wants heads
+// about equal shares of that line, so that a worker has whole tiles and at most one part of a tile at either end of its share. Where the manifest wants heads
 // together, h workers behind each other are a team, which has a share of a line of h heads a tile: each of them has the team's rows and kv tokens of
 // its own head. Where it wants tiles together, whole tiles of a request and head behind each other are one item, which AttentionTiles takes apart. A
 // whole tile is written at once; a part goes to a slot of the workspace, and the worker that comes last of a tile merges its parts, in their order, without

@@ -97,8 +97,8 @@ int main() {
                             .tile_kv = 64,
                             .group = 4,
                             .causal = true,
-                            .tile_cost = 2,
-                            .min_units = 4,
+                            .tile_cost = 1,
+                            .min_units = 3,
                             .tiles_together = true};
   const auto one_token = [](Batch& b, std::mt19937& r) { add(b, 1, draw(r, 1, 8192)); };
   const auto prompts = [](std::int32_t tokens) {
