@@ -12,17 +12,17 @@ Line::Line(const KernelShape& shape, const Load& load, std::int64_t most)
       rest_(total_ % shares_),
       most_(share_ + 2 * shape.tile_cost + shape.min_units - 1),
       alone_(load.tiles > 0 && load.tiles <= most && load.longest <= most_ + shape.tile_cost) {
-  if (alone_) shares_ = load.tiles;
+  if (alone_)
+    shares_ = load.tiles, next_share_ = 1;  // no tile has room
+  else
+    next_cut();
   cuts_.reserve(static_cast<std::size_t>(shares_));
-  next_cut();
 }
 
 /// An even cut is at total * share / shares, rounded down: without a division, and where the product would
 /// not fit.
 void Line::next_cut() {
-  ++next_share_;
-  if (alone_) return;  // no tile has room
-  if (next_share_ >= shares_) {
+  if (++next_share_ >= shares_) {
     cut_ = total_;
     return;
   }

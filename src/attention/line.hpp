@@ -17,9 +17,10 @@ class Line {
  public:
   /// What is on the line.
   struct Load {
-    std::int64_t cost = 0;     ///< of all tiles together
-    std::int64_t tiles = 0;    ///< how many there are
-    std::int64_t longest = 0;  ///< what one takes at most; not looked at where there are more than shares
+    std::int64_t cost = 0;   ///< of all tiles together
+    std::int64_t tiles = 0;  ///< how many there are
+    std::int64_t longest =
+        0;  ///< what one takes at most; not looked at where there are more of them than `most`
   };
   /// `most`: how many shares there are at most. The shape outlives it.
   Line(const KernelShape& shape, const Load& load, std::int64_t most);

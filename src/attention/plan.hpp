@@ -12,8 +12,9 @@
 //
 // So whatever the lengths are, a worker has at most two parts of tiles, a plan at most 2 * workers - 2 of
 // them, and what a worker has (of each tile and part, its units + tile_cost) is at most even + 2 * (min_units
-// - 1) + 2 * tile_cost + 1. But where there are no more tiles than workers, and none takes more than even +
-// slack + tile_cost, nothing is cut: each worker has one, until there are no more.
+// - 1) + 2 * tile_cost + 1, and, but for the last one, at least even - (min_units - 1) - tile_cost. But where
+// there are no more tiles than workers, and none takes more than even + slack + tile_cost, nothing is cut:
+// each worker has one, until there are no more.
 //
 // Where tiles are together, whole tiles of a request and head that follow each other in a share are one item
 // (but for a tile at whose border a share begins or ends), and the kernel counts them off. So there are as

@@ -189,10 +189,23 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
       const auto items = plan.items_of(w);
       for (const PlannedItem& item : items) cost += units_of(shape, item) + shape.tile_cost;
       ASSERT_EQ(items.empty(), w >= used) << "worker " << w;
-      if (alone && w < used)
+      if (alone && w < used) {
         ASSERT_TRUE(items.size() == 1 && items[0].parts == 1) << "worker " << w;
-      else
-        ASSERT_LE(cost, most) << "worker " << w;
+        continue;
+      }
+      ASSERT_LE(cost, most) << "worker " << w;
+      if (w < used - team) {
+        ASSERT_GE(cost, even - (shape.min_units - 1) - shape.tile_cost) << "worker " << w;
+      }
+    }
+    if (slack == 0 && !alone) {  // nothing is taken rather than cut: all have the same
+      ASSERT_EQ(used, teams * team);
+      for (std::int64_t w = 0; w < used; ++w) {
+        std::int64_t cost = 0;
+        for (const PlannedItem& item : plan.items_of(w)) cost += units_of(shape, item);
+        ASSERT_GE(cost, even) << "worker " << w;
+        ASSERT_LE(cost, even + 1) << "worker " << w;
+      }
     }
   });
 }
