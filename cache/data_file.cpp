@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <memory>
 #include <utility>
 
@@ -23,7 +22,14 @@ namespace {
 
 constexpr const char* kChooseAnother = "choose a directory that this user may write with KILN_CACHE_DIR";
 constexpr const char* kTemporary = ".new-";
-constexpr int kLeftoverSeconds = 3600;  // a file that is being created is younger
+constexpr std::int64_t kOwnerLives = kGateOffset + 3;  // the byte that a temporary file's owner locks
+
+bool names(const std::string& path, int fd) noexcept {
+  struct stat named {
+  }, held{};
+  return ::lstat(path.c_str(), &named) == 0 && ::fstat(fd, &held) == 0 && S_ISREG(named.st_mode) &&
+         named.st_dev == held.st_dev && named.st_ino == held.st_ino;
+}
 
 }  // namespace
 
@@ -43,10 +49,8 @@ void create_directories(const std::string& path) {
                     kChooseAnother);
 }
 
-FreshFile::FreshFile(const std::string& path, std::uint64_t map_bytes)
-    : path_(path), name_(path + kTemporary + "XXXXXX") {
-  const base::Fd fd(::mkostemp(name_.data(), O_CLOEXEC));
-  if (!fd) throw_store_error(path, std::strerror(errno), kChooseAnother);
+FreshFile::FreshFile(const std::string& path, std::uint64_t map_bytes) : path_(path) {
+  while (!lock_) create_locked();
   int rc = mdb_env_create(&env_);
   if (rc == 0 && map_bytes > 0) rc = mdb_env_set_mapsize(env_, map_bytes);
   if (rc == 0)
@@ -55,6 +59,20 @@ FreshFile::FreshFile(const std::string& path, std::uint64_t map_bytes)
   if (env_) mdb_env_close(std::exchange(env_, nullptr));
   ::unlink(name_.c_str());
   throw_store_error(path, mdb_strerror(rc));
+}
+
+/// Somebody who sweeps may find the file before it is locked, and remove it: then there is no lock.
+void FreshFile::create_locked() {
+  name_ = path_ + kTemporary + "XXXXXX";
+  fd_.emplace(::mkostemp(name_.data(), O_CLOEXEC));
+  if (!*fd_) throw_store_error(path_, std::strerror(errno), kChooseAnother);
+  try {
+    lock_ = RangeLock::acquire(fd_->get(), kOwnerLives, RangeLock::Mode::exclusive, base::Deadline::never());
+  } catch (...) {
+    ::unlink(name_.c_str());
+    throw;
+  }
+  if (!names(name_, fd_->get())) lock_.reset();
 }
 
 FreshFile::~FreshFile() {
@@ -111,10 +129,10 @@ void remove_leftovers(const std::string& path) noexcept try {
   while (const dirent* entry = entries ? ::readdir(entries.get()) : nullptr) {
     if (!std::string_view(entry->d_name).starts_with(prefix)) continue;
     const std::string name = directory + '/' + entry->d_name;
-    struct stat st {};
-    if (::lstat(name.c_str(), &st) == 0 && S_ISREG(st.st_mode) &&
-        std::time(nullptr) - st.st_mtime > kLeftoverSeconds)
-      ::unlink(name.c_str());
+    const base::ClosedAtFork fd(::open(name.c_str(), O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd || !names(name, fd.get())) continue;
+    const auto now = base::Deadline::after(base::Clock::duration::zero());
+    if (RangeLock::acquire(fd.get(), kOwnerLives, RangeLock::Mode::exclusive, now)) ::unlink(name.c_str());
   }
 } catch (...) {  // no memory: another time
 }

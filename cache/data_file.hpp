@@ -4,9 +4,12 @@
 #include <lmdb.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/file_size_signal.hpp"
+#include "base/process.hpp"
+#include "cache/gate.hpp"
 
 namespace kiln::cache {
 
@@ -23,7 +26,7 @@ void create_directories(const std::string& path);
 void create_data_file(const std::string& path);
 
 /// An environment under a temporary name beside `path`, to be filled and put in its place; removed on
-/// destruction unless it was.
+/// destruction unless it was. A lock on the temporary file says that its owner lives.
 class FreshFile {
  public:
   /// Complete and empty. Throws Error(io).
@@ -43,14 +46,18 @@ class FreshFile {
   void replace();
 
  private:
+  void create_locked();
   void sync();
   const base::NoFileSizeSignal no_signal_{};
   const std::string path_;
   std::string name_;
+  std::optional<base::ClosedAtFork> fd_;
+  std::optional<RangeLock> lock_;
   MDB_env* env_ = nullptr;
 };
 
-/// Removes temporary files that killed processes left beside `path`. REQUIRES: the gate's W of it is held.
+/// Removes temporary files beside `path` whose owner was killed. REQUIRES: the gate's W of `path` is held,
+/// since kiln 0.1 replaced files under W without locking them.
 void remove_leftovers(const std::string& path) noexcept;
 
 /// Where a damaged file is set aside for people to look at; the next one replaces it.

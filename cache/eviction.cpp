@@ -42,24 +42,19 @@ class Eviction {
     if (live <= options_.live_bytes || deadline_.passed()) return false;
     // Once, unless somebody else wrote since: in a large store it takes longer than what follows.
     if (pages.snapshot().transaction != checked_) WriteCheck(pages).whole_tree();
-    if (!surveyed_) {
-      entries_ = survey(pages);
-      std::sort(entries_.begin(), entries_.end(), [](auto& x, auto& y) { return x.tick < y.tick; });
-      if (options_.spare)
-        std::stable_partition(entries_.begin(), entries_.end(),
-                              [this](const Surveyed& entry) { return !options_.spare(entry.key); });
-      surveyed_ = true;
-    }
+    const RecentUses recent(file_, moment_of(pages));
+    if (!surveyed_) entries_ = survey_by_use(pages, recent);
+    surveyed_ = true;
     const std::uint64_t surplus = (live - options_.live_bytes) / pages.page_size() + 1;
     std::vector<std::string> victims;
     std::size_t entries = 0;
     const std::size_t first = next_;
     for (; next_ < entries_.size() && victims.size() < std::min<std::uint64_t>(per_transaction_, surplus);
          ++next_)
-      entries += choose(pages, entries_[next_], victims) ? 1 : 0;
+      entries += choose(pages, recent, entries_[next_], victims) ? 1 : 0;
     if (victims.empty()) return false;
     try {
-      if (!writing->begin(options_.cap_bytes, deadline_)) return false;
+      if (!writing->begin(options_.file_bytes, deadline_)) return false;
       check("evicting", erase(writing->txn(), writing->dbi(), victims));
       writing->commit();
       checked_ = pages.snapshot().transaction + 1;
@@ -75,10 +70,11 @@ class Eviction {
   }
 
   /// Appends the keys of an entry unless somebody used it meanwhile.
-  bool choose(const PageFile& pages, const Surveyed& entry, std::vector<std::string>& victims) {
+  bool choose(const PageFile& pages, const RecentUses& recent, const Surveyed& entry,
+              std::vector<std::string>& victims) {
     TreeCursor cursor(pages);
     const auto use = read_use(cursor, entry.key);
-    if (use && entry.pieces > 0 && use->tick != entry.tick) return false;
+    if (use && entry.pieces > 0 && recent.later(entry.key, use->tick) != entry.tick) return false;
     std::vector<std::pair<std::uint64_t, std::uint64_t>> values;
     for (std::string& key : pieces_of(pages, entry.key, &values)) victims.push_back(std::move(key));
     for (const auto& [page, size] : values) pages.check_overflow(page, size);
@@ -93,7 +89,7 @@ class Eviction {
     const PageFile pages = writing->pages();
     WriteCheck check_first(pages);
     check_first.insertion(kTurnKey);
-    if (!writing->begin(options_.cap_bytes, deadline_)) return;
+    if (!writing->begin(options_.file_bytes, deadline_)) return;
     std::int64_t tick = writing->tick();
     MDB_val key{kTurnKey.size(), const_cast<char*>(kTurnKey.data())}, value{sizeof tick, &tick};
     check("evicting", mdb_put(writing->txn(), writing->dbi(), &key, &value, 0));

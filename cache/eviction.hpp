@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "cache/store_file.hpp"
 #include "kiln/digest.hpp"
@@ -10,10 +9,8 @@
 namespace kiln::cache {
 
 struct EvictionOptions {
-  std::uint64_t live_bytes = 0;           ///< evict until no more than this is live
-  std::uint64_t cap_bytes = 0;            ///< the file must not grow beyond it meanwhile
-  std::function<bool(const Key&)> spare;  ///< whom to evict only when nobody else is left: entries used
-                                          ///< since their use was last written
+  std::uint64_t live_bytes = 0;  ///< evict until no more than this is live
+  std::uint64_t file_bytes = 0;  ///< the file must not grow beyond it meanwhile
 };
 
 /// Deletes the least recently used entries, in several transactions so that no writer waits long, and leaves

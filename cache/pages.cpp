@@ -121,6 +121,11 @@ Snapshot newest_snapshot(int fd, bool* both_sane) {
   return first->transaction >= second->transaction ? *first : *second;  // LMDB's choice, a tie included
 }
 
+ino_t PageFile::inode() const noexcept {
+  struct stat st {};
+  return ::fstat(fd_, &st) == 0 ? st.st_ino : 0;
+}
+
 void PageFile::check_length() const {
   struct stat st {};
   if (::fstat(fd_, &st) != 0) throw Damaged(std::strerror(errno));

@@ -5,6 +5,8 @@
 // before it is looked at, and what cannot be read is damage. LMDB writes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -49,6 +51,8 @@ class PageFile {
   PageFile(int fd, const Snapshot& snapshot) : fd_(fd), snapshot_(snapshot) {}
   const Snapshot& snapshot() const noexcept { return snapshot_; }
   std::uint32_t page_size() const noexcept { return snapshot_.page_size; }
+  /// Of the file; 0 when it cannot be asked.
+  ino_t inode() const noexcept;
   /// Throws Damaged unless the file is as long as the snapshot says.
   void check_length() const;
   /// One page. Throws Damaged when it lies outside the file, cannot be read or says it is another one.

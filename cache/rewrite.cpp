@@ -27,12 +27,11 @@ std::uint64_t bytes_of(const std::vector<Surveyed>& entries, const PageFile& pag
 }
 
 /// The entries over the limit, least recently used first.
-std::set<Key> over_limit(const PageFile& pages, std::uint64_t live_bytes) {
+std::set<Key> over_limit(const PageFile& pages, const RecentUses& recent, std::uint64_t live_bytes) {
   std::set<Key> out;
-  auto entries = survey(pages);
+  const auto entries = survey_by_use(pages, recent);
   const std::uint64_t live = bytes_of(entries, pages);
   if (live <= live_bytes) return out;
-  std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.tick < b.tick; });
   std::uint64_t surplus = live - live_bytes;
   for (const Surveyed& entry : entries) {
     if (surplus == 0) break;
@@ -45,8 +44,9 @@ std::set<Key> over_limit(const PageFile& pages, std::uint64_t live_bytes) {
 /// Takes the entries of a tree in its order and writes what is whole into the fresh file.
 class Copy {
  public:
-  Copy(const PageFile& from, FreshFile& to, const std::set<Key>& leave_out, Rewritten& count)
-      : from_(from), env_(to.env()), leave_out_(leave_out), count_(count) {
+  Copy(const PageFile& from, const RecentUses& recent, FreshFile& to, const std::set<Key>& leave_out,
+       Rewritten& count)
+      : from_(from), recent_(recent), env_(to.env()), leave_out_(leave_out), count_(count) {
     begin();
   }
   Copy(const Copy&) = delete;
@@ -74,7 +74,7 @@ class Copy {
         encoded_.clear();
         if (copy_record(from_, key, encoded_) != Copied::complete || !decode(encoded_.view())) continue;
         put(write_record(txn_, dbi_, key, encoded_.view()));
-        if (const auto use = read_use(uses, key)) put(write_use(txn_, dbi_, key, aged(*use)));
+        if (const auto use = read_use(uses, key)) put(write_use(txn_, dbi_, key, aged(key, *use)));
         ++count_.kept;
       } catch (const Damaged&) {  // counted by the walk
       }
@@ -84,8 +84,9 @@ class Copy {
 
  private:
   void commit() { check("copying", mdb_txn_commit(std::exchange(txn_, nullptr))); }
-  /// The fresh file counts its transactions from 1.
-  Use aged(Use use) const {
+  /// The fresh file counts its transactions from 1, and the table's times mean nothing to it.
+  Use aged(const Key& key, Use use) const {
+    use.tick = recent_.later(key, use.tick);
     use.tick = static_cast<std::int64_t>(static_cast<std::uint64_t>(use.tick) - from_.snapshot().transaction);
     return use;
   }
@@ -117,7 +118,7 @@ class Copy {
         ++count_.damaged;
       encoded_.clear();
     } else if (const auto key = parse_use_key(bytes); key && kept_.contains(*key)) {
-      put(write_use(txn_, dbi_, *key, aged(decode_use(value.bytes))));
+      put(write_use(txn_, dbi_, *key, aged(*key, decode_use(value.bytes))));
     }
   }
 
@@ -145,6 +146,7 @@ class Copy {
   static void put(int rc) { check("copying", rc); }
 
   const PageFile& from_;
+  const RecentUses& recent_;
   MDB_env* env_;
   const std::set<Key>& leave_out_;
   Rewritten& count_;
@@ -171,14 +173,16 @@ void check_room(const Writing& writing, const RewriteOptions& options) {
   if (std::min(live, options.live_bytes) > fs.f_bavail * fs.f_frsize) throw LmdbError("copying", ENOSPC);
 }
 
-void copy_intact(int fd, FreshFile& fresh, const RewriteOptions& options, Rewritten& count) {
+void copy_intact(const StoreFile& file, int fd, FreshFile& fresh, const RewriteOptions& options,
+                 Rewritten& count) {
   const PageFile pages(fd, newest_snapshot(fd));
+  const RecentUses recent(file, moment_of(pages));
   std::set<Key> leave_out;
   try {
-    leave_out = over_limit(pages, options.live_bytes);
+    leave_out = over_limit(pages, recent, options.live_bytes);
   } catch (const Damaged&) {  // the copy drops what is damaged; a later gc finds the limit kept
   }
-  Copy copy(pages, fresh, leave_out, count);
+  Copy copy(pages, recent, fresh, leave_out, count);
   walk_tree(pages, pages.snapshot().main,
             {[&](const TreePage& page, const KeyBounds&) {
                if (page.kind() == TreePage::Kind::leaf) copy.leaf(page);
@@ -200,7 +204,7 @@ Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& optio
   FreshFile fresh(file.path, out.bytes_before + out.bytes_before / 4 + kSlack);
   try {
     if (options.live_bytes > 0)
-      copy_intact(writing.fd(), fresh, options, out);
+      copy_intact(file, writing.fd(), fresh, options, out);
     else
       for (const Surveyed& entry : survey(PageFile(writing.fd(), newest_snapshot(writing.fd()))))
         out.dropped += entry.pieces > 0 ? 1 : 0;

@@ -52,9 +52,12 @@ GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, bas
   Buffer encoded;
   std::string why;
   Copied copied = Copied::absent;
+  const bool noted = key_text && may_note_recent();
+  Moment moment;
   const Entered entered = reading(deadline, why, [&](const PageFile& pages) {
     copied = copy_record(pages, key, encoded);
     if (due && copied == Copied::complete) *due = use_is_due(pages, key);
+    if (noted) moment = moment_of(pages);
   });
   if (entered == Entered::gate_timeout) return {{}, Miss::gate_timeout};
   if (entered == Entered::failed) return {{}, Miss::unreadable};
@@ -62,6 +65,7 @@ GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, bas
   auto record = copied == Copied::complete ? decode(encoded.view()) : std::nullopt;
   if (!record) return {{}, Miss::damaged};
   if (key_text && record->key_text != *key_text) return {{}, Miss::other_key_text};
+  if (noted) note_recent(moment, key);
   return {std::move(record), {}};
 }
 

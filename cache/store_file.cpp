@@ -25,9 +25,11 @@ StoreFile::StoreFile(const std::string& dir, bool may_write)
     : directory(absolute(dir)),
       place(directory + "/v1"),
       path(place + "/data.mdb"),
+      recent_path(place + "/recent"),
       writable(may_write),
       readers(path, O_RDONLY | O_NONBLOCK, FdPool::Keep::none_yet),
-      writers(path, O_RDWR | O_NONBLOCK, FdPool::Keep::none_yet) {}
+      writers(path, O_RDWR | O_NONBLOCK, FdPool::Keep::none_yet),
+      recent(recent_path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW, FdPool::Keep::none_yet) {}
 
 FileState state_of(int fd, const std::string& path) noexcept {
   struct stat held {

@@ -14,8 +14,9 @@ namespace kiln::cache {
 struct StoreFile {
   StoreFile(const std::string& dir, bool may_write);
   const std::string directory, place, path;  ///< DIR, DIR/v1, DIR/v1/data.mdb
+  const std::string recent_path;             ///< DIR/v1/recent (cache/recent_uses.hpp)
   const bool writable;
-  FdPool readers, writers;  ///< keep no descriptor until somebody keeps the store up
+  FdPool readers, writers, recent;  ///< keep no descriptor until somebody keeps the store up
 };
 
 enum class FileState {

@@ -11,6 +11,7 @@
 
 #include "base/process.hpp"
 #include "cache/pieces.hpp"
+#include "cache/recent_uses.hpp"
 #include "cache/store.hpp"
 #include "cache/store_file.hpp"
 #include "cache/use_log.hpp"
@@ -36,6 +37,7 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
                   const std::function<void(const PageFile&)>& body);
   /// As `reading`; throws Error(io) as well when it could not enter.
   void reading_or_throw(base::Deadline deadline, const std::function<void(const PageFile&)>& body);
+  /// With a key text it is a use of the entry, without it is a look.
   /// `due` (when given) receives whether the key's use would have to be written.
   GetResult get(const Key& key, const std::string_view* key_text, base::Deadline deadline,
                 bool* due = nullptr);
@@ -53,13 +55,25 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   std::string heal(const std::string& why, ino_t seen, base::Deadline deadline);
   Entered enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why);
   Rewritten replace(std::uint64_t live_bytes, base::Deadline deadline);
+  /// Leaves at most `live_bytes` live in a file of at most the cap; how many entries went for it. By eviction
+  /// in the file where that suffices. A file that is larger than the cap, or too full for its own tree to be
+  /// changed, is rewritten, as gc does. Where the disk has no room for a copy, the file keeps its size.
+  std::uint64_t make_room(std::uint64_t live_bytes, base::Deadline deadline);
   std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }
+  /// Whether so much may be live. Where that is three quarters of the limit, eviction is near, and uses are
+  /// noted for it from now on (cache/recent_uses.hpp).
+  bool fits(std::uint64_t live_bytes) noexcept;
 
   // Uses (store_uses.cpp).
   /// Of an entry whose use is `due` to be written. The first one that is due, or the second of any kind,
   /// starts the upkeep: a process that takes one kernel, used within the hour, has nothing to keep up and
   /// pays for no thread.
   void note_use(const Key& key, bool due) noexcept;
+  /// What this process holds is in use: it takes these entries from its memory and asks the store no more.
+  void note_held() noexcept;
+  bool may_note_recent() const noexcept;
+  /// Returns whether there is a table to note it in; one that is absent is looked for again after a second.
+  bool note_recent(const Moment& moment, const Key& key) noexcept;
   bool upkeep_runs() noexcept { return upkeep.get().running.load(std::memory_order_relaxed); }
   void start_upkeep() noexcept;
   void write_uses(base::Deadline deadline) noexcept;
@@ -81,6 +95,9 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   StoreFile file;
   std::string identity;
   std::atomic<bool> tree_checked{false};  // by a put of this process
+  std::atomic<bool> swept{false};         // what killed processes left, by a writer of this process
+  std::atomic<bool> recent_made{false};   // the table of recent uses, by a put of this process
+  std::atomic<base::Clock::rep> no_recent_before{0};  // when the table that was absent is looked for again
   std::atomic<base::Clock::rep> no_heal_before{0};
   base::PerProcess<Upkeep> upkeep;
 };

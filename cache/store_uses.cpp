@@ -16,7 +16,8 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kStaleSeconds = 3600;  // a use is written when the store's is older
 constexpr auto kRefresh = 1h;                  // what a process holds is in use
 constexpr std::size_t kUsesPerTransaction = 1024;
-constexpr auto kUpkeepWait = 2s;  // for the gate
+constexpr auto kUpkeepWait = 2s;    // for the gate
+constexpr auto kTableRecheck = 1s;  // somebody may have made the table of recent uses
 /// When the store is closed: of its thread for the gate, and of who closes it for the thread.
 constexpr auto kClosingGateWait = 150ms, kClosingWait = 200ms;
 
@@ -49,6 +50,27 @@ void Store::Impl::note_use(const Key& key, bool due) noexcept try {
 } catch (...) {  // no memory: not noted
 }
 
+bool Store::Impl::may_note_recent() const noexcept {
+  return file.writable && base::Clock::now().time_since_epoch().count() >= no_recent_before;
+}
+
+bool Store::Impl::note_recent(const Moment& moment, const Key& key) noexcept {
+  const bool noted = note_recent_use(file, moment, key);
+  if (!noted) no_recent_before = (base::Clock::now() + kTableRecheck).time_since_epoch().count();
+  return noted;
+}
+
+void Store::Impl::note_held() noexcept try {
+  if (!may_note_recent()) return;
+  Moment now;
+  std::string why;
+  const auto deadline = base::Deadline::after(kUpkeepWait);
+  if (reading(deadline, why, [&](const PageFile& pages) { now = moment_of(pages); }) != Entered::yes) return;
+  for (const Key& key : upkeep.get().uses.held())
+    if (!note_recent(now, key)) return;
+} catch (...) {  // no memory, or a damaged file: not noted
+}
+
 void Store::Impl::start_upkeep() noexcept try {
   if (!file.writable) return;  // keeps no descriptor
   Upkeep& now = upkeep.get();
@@ -57,8 +79,7 @@ void Store::Impl::start_upkeep() noexcept try {
   if (now.running || now.stop) return;
   now.thread = std::thread([impl = shared_from_this(), &now] { keep_up(*impl, now); });
   now.running = true;
-  file.readers.keep_idle();
-  file.writers.keep_idle();
+  for (FdPool* pool : {&file.readers, &file.writers, &file.recent}) pool->keep_idle();
 } catch (...) {  // no thread to be had: uses are not written
 }
 
@@ -75,8 +96,8 @@ void Store::Impl::keep_up(Impl& impl, Upkeep& upkeep) noexcept {
     wait_for(upkeep.changed, lock, impl.options.upkeep);
     if (upkeep.stop) break;
     write(kUpkeepWait);
-    impl.file.readers.drop_idle();
-    impl.file.writers.drop_idle();
+    impl.note_held();
+    for (FdPool* pool : {&impl.file.readers, &impl.file.writers, &impl.file.recent}) pool->drop_idle();
   }
   write(kClosingGateWait);
   upkeep.left = true;

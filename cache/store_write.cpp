@@ -30,6 +30,11 @@ bool serves(const Record& there, const Record& record, Existing existing) noexce
          (existing == Existing::kept || (there.facts == record.facts && there.image == record.image));
 }
 
+std::uint64_t size_of(const std::string& path) noexcept {
+  struct stat st {};
+  return ::stat(path.c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
+}
+
 ino_t inode_of(const std::string& path) noexcept {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 ? st.st_ino : 0;
@@ -45,6 +50,7 @@ Use fresh_use(std::int64_t tick) noexcept {
 Entered Store::Impl::enter_writing(base::Deadline deadline, std::optional<Writing>& out, std::string& why) {
   for (const bool again : {true, false}) {
     const Entered entered = Writing::enter(file, deadline, out, why);
+    if (entered == Entered::yes && !swept.exchange(true)) remove_leftovers(file.path);
     if (entered != Entered::absent || !again) return entered;
     create_directories(file.place);
     create_data_file(file.path);
@@ -60,7 +66,7 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
     return {Put::full, "a record of " + std::to_string(encoded.size()) + " bytes; at most " +
                            std::to_string(std::min<std::uint64_t>(kMaxRecordBytes, live_limit() / 2)) +
                            " fit; raise KILN_CACHE_MAX_SIZE"};
-  const auto deadline = base::Deadline::after(wait);
+  auto deadline = base::Deadline::after(wait);
   try {
     const std::string_view key_text = record.key_text;
     if (const auto there = get(key, &key_text, deadline);
@@ -74,22 +80,24 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
     out.put = put, out.detail = detail;
     return out;
   };
-  bool make_room = false, healed = false;
-  for (int rooms = 0; rooms <= kRoomAttempts;) {
+  bool healed = false;
+  // Another process may have filled the file under a larger cap.
+  int rooms = size_of(file.path) > options.cap_bytes ? 1 : 0;
+  for (bool no_room = rooms > 0; rooms <= kRoomAttempts;) {
     const ino_t seen = inode_of(file.path);
     std::string damage;
     try {
-      if (std::exchange(make_room, false)) {
+      if (std::exchange(no_room, false)) {
         const std::uint64_t room =
             std::max<std::uint64_t>(options.cap_bytes / 20, 2 * encoded.size()) * rooms;
-        const auto spare = [this](const Key& used) { return upkeep.get().uses.contains(used); };
-        out.evicted += evict(file, {live_limit() - std::min(room, live_limit()), options.cap_bytes, spare},
-                             base::Deadline::after(kRoomWait));
+        out.evicted +=
+            make_room(live_limit() - std::min(room, live_limit()), base::Deadline::after(kRoomWait));
+        deadline = base::Deadline::after(wait);  // room that was made is not given up
       }
       const PutResult written = write(key, record, encoded, existing, deadline);
       return finish(written.put, written.detail);
     } catch (const NoRoom&) {
-      make_room = true;
+      no_room = true;
       ++rooms;
     } catch (const CommitFailed& failure) {
       damage = failure.what();
@@ -110,8 +118,36 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
       return finish(out_of_space(error.rc()) ? Put::full : Put::failed, damage + "; " + error.what());
     }
   }
-  return finish(Put::full, "no room under the cap of " + std::to_string(options.cap_bytes) +
-                               " bytes; raise KILN_CACHE_MAX_SIZE");
+  return finish(Put::full, "evicting " + std::to_string(out.evicted) + " entries made no room for " +
+                               std::to_string(encoded.size()) + " bytes under the cap of " +
+                               std::to_string(options.cap_bytes) +
+                               " bytes; raise KILN_CACHE_MAX_SIZE, or run `kiln gc`");
+}
+
+bool Store::Impl::fits(std::uint64_t live_bytes) noexcept {
+  if (live_bytes > live_limit() / 4 * 3 && !recent_made.exchange(true)) create_recent_uses(file);
+  return live_bytes <= live_limit();
+}
+
+std::uint64_t Store::Impl::make_room(std::uint64_t live_bytes, base::Deadline deadline) {
+  try {
+    if (size_of(file.path) <= options.cap_bytes)
+      return evict(file, {live_bytes, options.cap_bytes}, deadline);
+  } catch (const LmdbError& error) {
+    if (error.rc() != MDB_MAP_FULL) throw;
+  }
+  std::optional<Writing> writing;
+  std::string why;
+  if (enter_writing(deadline, writing, why) != Entered::yes) return 0;
+  const std::uint64_t file_bytes = writing->file_bytes();
+  if (file_bytes <= options.cap_bytes && writing->pages().snapshot().live_bytes() <= live_bytes) return 0;
+  try {
+    return rewrite(file, *writing, {.live_bytes = live_bytes}).dropped;
+  } catch (const LmdbError& error) {
+    if (!out_of_space(error.rc())) throw;
+  }
+  writing.reset();
+  return evict(file, {live_bytes, file_bytes + kTreeSlack}, deadline);
 }
 
 PutResult Store::Impl::write(const Key& key, const Record& record, std::string_view encoded,
@@ -143,7 +179,7 @@ void Store::Impl::put_record(Writing& writing, const PageFile& pages, const Key&
                              std::string_view encoded, base::Deadline deadline) {
   const std::uint64_t pieces = encoded.size() / kPieceBytes + 1;
   const std::uint64_t needed = (pieces + kTreePagesPerPut) * pages.page_size();
-  if (pages.snapshot().live_bytes() + needed > live_limit()) throw NoRoom{};
+  if (!fits(pages.snapshot().live_bytes() + needed)) throw NoRoom{};
 
   WriteCheck check_first(pages);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> values;

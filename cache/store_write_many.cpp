@@ -70,7 +70,7 @@ bool Store::Impl::write_many(const std::vector<std::pair<Key, Record>>& records,
     for (std::size_t piece = 0; piece < pieces; ++piece) check_first.insertion(piece_key(*record.key, piece));
     check_first.insertion(use_key(*record.key));
   }
-  if (pages.snapshot().live_bytes() + needed > live_limit()) return false;
+  if (!fits(pages.snapshot().live_bytes() + needed)) return false;
   const std::uint64_t wanted = writing->file_bytes() + needed + kTreeSlack;
   if (!writing->begin(std::min(wanted, options.cap_bytes), deadline)) return false;
   for (const Encoded& record : *missing) {

@@ -1,5 +1,7 @@
 #include "cache/survey.hpp"
 
+#include <algorithm>
+
 namespace kiln::cache {
 
 std::vector<Surveyed> survey(const PageFile& file) {
@@ -21,6 +23,14 @@ std::vector<Surveyed> survey(const PageFile& file) {
     }
   }
   out.insert(out.end(), orphans.begin(), orphans.end());
+  return out;
+}
+
+std::vector<Surveyed> survey_by_use(const PageFile& file, const RecentUses& recent) {
+  auto out = survey(file);
+  for (Surveyed& entry : out)
+    if (entry.pieces > 0) entry.tick = recent.later(entry.key, entry.tick);
+  std::stable_sort(out.begin(), out.end(), [](auto& a, auto& b) { return a.tick < b.tick; });
   return out;
 }
 

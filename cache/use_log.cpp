@@ -20,9 +20,14 @@ bool UseLog::note(const Key& key) noexcept try {
   return false;  // no memory: not remembered
 }
 
-bool UseLog::contains(const Key& key) const {
+std::vector<Key> UseLog::held() const {
   const std::lock_guard lock(mutex_);
-  return used_.contains(key) || held_.contains(key);
+  std::vector<Key> out;
+  out.reserve(held_.size() + used_.size());
+  for (const auto& [key, nothing] : held_) out.push_back(key);
+  for (const auto& [key, count] : used_)
+    if (!held_.contains(key)) out.push_back(key);
+  return out;
 }
 
 bool UseLog::empty() const {

@@ -20,7 +20,8 @@ class UseLog {
  public:
   /// True for the first use after the log was empty.
   bool note(const Key& key) noexcept;
-  bool contains(const Key& key) const;
+  /// Every key that was ever noted.
+  std::vector<Key> held() const;
   /// Nothing was noted since it was last taken.
   bool empty() const;
   /// What was used and how often; the log is empty then. Once in `refresh` everything that was ever noted is

@@ -45,6 +45,11 @@ std::shared_ptr<cache::Store> open_writable(const Candidate& candidate, std::uin
   cache::check_own_store(directory);
   cache::StoreOptions options = options_of(directory, cache::Access::read_write);
   options.cap_bytes = cap_bytes;
+  if (cap_bytes < cache::kSmallestCap)
+    base::warn_once("small cap", "KILN_CACHE_MAX_SIZE is " + std::to_string(cap_bytes) +
+                                     " bytes, and the smallest cap of a store is " +
+                                     std::to_string(cache::kSmallestCap) +
+                                     " bytes (4M): that is used instead");
   return cache::Store::open(options);
 }
 

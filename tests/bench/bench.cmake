@@ -44,3 +44,7 @@ target_include_directories(remote_bench PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(remote_bench PRIVATE KILN_BINARY_DIR="${PROJECT_BINARY_DIR}")
 target_link_libraries(remote_bench PRIVATE kiln_runtime kiln_remote kiln_bundle)
 add_dependencies(remote_bench kiln-worker)
+
+# Eviction beside true LRU, by hand: recency_bench
+add_executable(recency_bench ${CMAKE_CURRENT_LIST_DIR}/recency_bench.cpp)
+target_link_libraries(recency_bench PRIVATE kiln_cache Threads::Threads)

@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
+#include "cache/recent_uses.hpp"
 #include "cache/store.hpp"
 #include "tests/bench/store_scale.hpp"
 
@@ -87,9 +89,17 @@ void RawLmdbGetCopyHash(benchmark::State& state) {
   }
 }
 
+/// As in a store that is three quarters full: each read is noted in the table of recent uses, too.
+void StoreGetThatIsNoted(benchmark::State& state) {
+  cache::create_recent_uses(cache::StoreFile(stored().dir.path(), true));
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // an absent table is looked for once a second
+  StoreGet(state);
+}
+
 BENCHMARK(RawLmdbGetCopyHash);
 BENCHMARK(StoreGet);
 BENCHMARK(StoreGet)->Threads(2)->UseRealTime();
+BENCHMARK(StoreGetThatIsNoted);
 
 }  // namespace
 

@@ -206,7 +206,7 @@ void measure(std::uint32_t small, std::uint32_t large) {
   cache::StoreFile file(dir.path(), true);
   std::uint64_t evicted = 0;
   evictions.measure([&] {
-    evicted = cache::evict(file, {now.live_bytes / 100 * 95, kMap, {}}, base::Deadline::after(1min));
+    evicted = cache::evict(file, {now.live_bytes / 100 * 95, kMap}, base::Deadline::after(1min));
   });
   std::printf(" %.0f (%lu) |\n", evictions.at(0.5) / 1000, static_cast<unsigned long>(evicted));
 }

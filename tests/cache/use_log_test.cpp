@@ -27,7 +27,7 @@ TEST(UseLogTest, WhatAProcessHoldsIsUsedAgainAtEveryRefresh) {
   UseLog log;
   log.note(key_of(1));
   EXPECT_EQ(log.take(1h).size(), 1u);
-  EXPECT_TRUE(log.contains(key_of(1)));
+  EXPECT_EQ(log.held(), std::vector{key_of(1)});
   const auto refreshed = log.take(0h);
   ASSERT_EQ(refreshed.size(), 1u);
   EXPECT_EQ(refreshed[0], std::pair(key_of(1), std::uint64_t{0}));  // held, and no further use

@@ -63,6 +63,16 @@ TEST_F(PlacesTest, APrivateDirectoryThatSomebodyElseMadeIsRefused) {
   }
 }
 
+TEST_F(PlacesTest, CapBelowTheSmallestIsSaidOnce) {
+  Options o = at(tree_.at("cache"));
+  o.cache_max_size = "1M";
+  const Served got = serve(::geteuid(), o);
+  EXPECT_EQ(got.outcome, "compiled");
+  expect_one_warning(got, {"KILN_CACHE_MAX_SIZE is 1048576 bytes", "4194304 bytes (4M)"});
+  o.cache_max_size = "4M";
+  EXPECT_TRUE(serve(::geteuid(), o, {}, 8).warnings.empty());
+}
+
 TEST_F(PlacesTest, ADirectoryOfSomebodyElseIsAStepDown) {
   KILN_NEEDS_ROOT();
   make(tree_.at("theirs"), 0755, kStranger);

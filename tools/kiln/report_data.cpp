@@ -226,7 +226,7 @@ std::unique_ptr<const ReportData> report_data(const runtime::Config& config) {
   data->made_s = std::time(nullptr);
   const StorePlace place = find_store(config);
   data->directory = place.directory, data->there = place.there;
-  data->store.cap_bytes = config.cache_max_bytes();
+  data->store.cap_bytes = std::max(config.cache_max_bytes(), cache::kSmallestCap);
   std::uint64_t choices = 0;  // tuned ones: no kernels
   if (place.there) {
     try {

@@ -28,7 +28,7 @@ bool StatsReport::nothing() const {
 StatsReport gather_stats(const runtime::Config& config) {
   StatsReport out;
   out.view = view_store(config);
-  out.store.cap_bytes = config.cache_max_bytes();
+  out.store.cap_bytes = std::max(config.cache_max_bytes(), cache::kSmallestCap);
   out.lifetime = read_lifetime(out.view.directory);
   if (!out.view.store) return out;
   out.store = out.view.store->stats();
