@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/fd.hpp"
 #include "base/file_size_signal.hpp"
@@ -14,22 +15,30 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::size_t kSlots = 1 << 15;
-constexpr std::size_t kTableBytes = kSlots * sizeof(std::uint64_t);
+constexpr std::size_t kBuckets = 1 << 12, kSlotsOfBucket = 8;
+constexpr std::size_t kTableBytes = kBuckets * kSlotsOfBucket * sizeof(std::uint64_t);
+using Bucket = std::array<std::uint64_t, kSlotsOfBucket>;  // of slots: the tag above, the transaction below
 
-struct Slot {
-  std::size_t index;
-  std::uint64_t tag;  ///< in the high half; never 0
+struct Place {
+  std::size_t bucket;
+  std::uint32_t tag;  ///< never 0
 };
 
-Slot slot_of(ino_t data_file, const Key& key) noexcept {
+std::uint32_t tag_of(std::uint64_t slot) noexcept { return static_cast<std::uint32_t>(slot >> 32); }
+
+/// How many transactions ago; many for one that is still to come, which another data file counted.
+std::uint32_t age_of(std::uint64_t slot, const Moment& now) noexcept {
+  return static_cast<std::uint32_t>(now.transaction - slot);
+}
+
+Place place_of(ino_t data_file, const Key& key) noexcept {
   const struct {
     Key key;
     std::uint64_t data_file;
   } hashed{key, data_file};
   static_assert(sizeof hashed == 40, "no padding is hashed");
   const std::uint64_t hash = base::hash64({reinterpret_cast<const char*>(&hashed), sizeof hashed});
-  return {hash % kSlots, (hash >> 32 | 1) << 32};
+  return {hash % kBuckets, tag_of(hash) | 1};
 }
 
 /// A process that writes behind RLIMIT_FSIZE is killed. Blocking the signal costs more than the write.
@@ -51,29 +60,40 @@ Moment moment_of(const PageFile& pages) noexcept { return {pages.inode(), pages.
 bool note_recent_use(StoreFile& file, const Moment& moment, const Key& key) noexcept {
   const FdPool::Lease fd = file.recent.lease();
   if (!fd || !may_write_table()) return false;
-  const Slot slot = slot_of(moment.data_file, key);
-  const std::uint64_t value = slot.tag | static_cast<std::uint32_t>(moment.transaction);
-  const auto offset = static_cast<off_t>(slot.index * sizeof value);
-  return ::pwrite(fd.get(), &value, sizeof value, offset) == sizeof value;
+  const Place place = place_of(moment.data_file, key);
+  const auto offset = static_cast<off_t>(place.bucket * sizeof(Bucket));
+  Bucket bucket;
+  if (::pread(fd.get(), &bucket, sizeof bucket, offset) != sizeof bucket) return false;
+  std::size_t chosen = 0;
+  for (std::size_t i = 0; i < bucket.size(); ++i) {
+    if (tag_of(bucket[i]) == place.tag) {
+      chosen = i;
+      break;
+    }
+    if (age_of(bucket[i], moment) > age_of(bucket[chosen], moment)) chosen = i;
+  }
+  const std::uint64_t slot = std::uint64_t{place.tag} << 32 | static_cast<std::uint32_t>(moment.transaction);
+  if (bucket[chosen] == slot) return true;
+  const auto at = offset + static_cast<off_t>(chosen * sizeof slot);
+  return ::pwrite(fd.get(), &slot, sizeof slot, at) == sizeof slot;
 }
 
 RecentUses::RecentUses(const StoreFile& file, const Moment& now) : now_(now) {
   const base::Fd fd(::open(file.recent_path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   struct stat st {};
   if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
-  slots_.resize(kSlots);
+  slots_.resize(kTableBytes / sizeof slots_[0]);
   if (::pread(fd.get(), slots_.data(), kTableBytes, 0) != static_cast<ssize_t>(kTableBytes)) slots_.clear();
 }
 
 std::int64_t RecentUses::later(const Key& key, std::int64_t tick) const noexcept {
   if (slots_.empty()) return tick;
-  const Slot slot = slot_of(now_.data_file, key);
-  const std::uint64_t value = slots_[slot.index];
-  if (value >> 32 != slot.tag >> 32) return tick;
-  // The low half of a transaction that is at most 2^32 before the newest.
-  const auto ago = static_cast<std::uint32_t>(now_.transaction - value);
-  if (ago > now_.transaction) return tick;
-  return std::max(tick, static_cast<std::int64_t>(now_.transaction - ago));
+  const Place place = place_of(now_.data_file, key);
+  const auto bucket = slots_.begin() + static_cast<std::ptrdiff_t>(place.bucket * kSlotsOfBucket);
+  const auto end = bucket + kSlotsOfBucket;
+  const auto slot = std::find_if(bucket, end, [&](std::uint64_t it) { return tag_of(it) == place.tag; });
+  if (slot == end || age_of(*slot, now_) > now_.transaction) return tick;
+  return std::max(tick, static_cast<std::int64_t>(now_.transaction - age_of(*slot, now_)));
 }
 
 }  // namespace kiln::cache

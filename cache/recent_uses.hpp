@@ -1,14 +1,15 @@
 // When entries were read, for the writer that evicts. Without this table recency would count in hours, since
 // the tree takes note of a use at most once an hour (cache/store_uses.cpp).
 //
-// DIR/v1/recent holds 32,768 slots of 8 bytes. A hash of the entry's key and the data file's inode chooses
-// the slot. The slot holds half of that hash, which tells entries of one slot apart, and the low 32 bits of
-// the last transaction that the reader saw. Transactions are the store's clock (Use::tick): no wall clock
-// can make an entry immortal. A data file that replaces another counts its transactions from 1; it has
-// another inode, so the old slots mean nothing to it.
+// DIR/v1/recent holds 4,096 buckets of 8 slots of 8 bytes. A hash of the entry's key and the data file's
+// inode chooses the bucket. A slot holds the other half of that hash, which is the entry's tag, and the low
+// 32 bits of the last transaction that a reader of the entry saw. Transactions are the store's clock
+// (Use::tick): no wall clock can make an entry immortal. A data file that replaces another counts its
+// transactions from 1; it has another inode, so the old tags mean nothing to it.
 //
-// A reader overwrites its slot with one `pwrite` and takes no lock. Two hot entries of one slot lose one of
-// their times. Whatever lies in the table, it decides only what is evicted first.
+// A reader reads the bucket and overwrites its entry's slot, or the oldest one. It takes no lock: of two
+// that choose one slot at once, one is not noted. Whatever lies in the table, it decides only what is
+// evicted first.
 // Writers make the table when the store is three quarters full. Before that nothing is evicted, and a reader
 // pays only for finding no table.
 #pragma once

@@ -29,7 +29,7 @@ StoreFile::StoreFile(const std::string& dir, bool may_write)
       writable(may_write),
       readers(path, O_RDONLY | O_NONBLOCK, FdPool::Keep::none_yet),
       writers(path, O_RDWR | O_NONBLOCK, FdPool::Keep::none_yet),
-      recent(recent_path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW, FdPool::Keep::none_yet) {}
+      recent(recent_path, O_RDWR | O_NONBLOCK | O_NOFOLLOW, FdPool::Keep::none_yet) {}
 
 FileState state_of(int fd, const std::string& path) noexcept {
   struct stat held {

@@ -67,12 +67,10 @@ TEST_F(LeftoverTest, ForkedChildOfAKilledProcessDoesNotKeepItsFile) {
   if (owner == 0) {
     ::alarm(300);
     const FreshFile fresh(data_file());
-    const pid_t pid = ::fork();
-    if (pid == 0) {
+    if (::fork() == 0) {
       ::alarm(300);
-      for (;;) ::pause();
+      *grandchild = ::getpid();  // the fork is over, and has closed the descriptor here
     }
-    *grandchild = pid;
     for (;;) ::pause();
   }
   ASSERT_TRUE(base::poll_until(soon(), [&] { return grandchild->load() != 0; }));
