@@ -19,6 +19,9 @@ kiln_test(tools_audit_test SOURCES tools/audit_test.cpp USES kiln_process kiln_c
 kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature_test.cpp tools/bundle_refusal_test.cpp tools/bundle_fault_test.cpp
   USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)
 
+kiln_test(tools_removed_meanwhile_test SOURCES tools/removed_meanwhile_test.cpp
+  USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_remote kiln_make_cubin LABEL process TIMEOUT 600)
+
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache terminal descriptor completion everywhere)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process TIMEOUT 600)
 endforeach()
@@ -44,8 +47,10 @@ kiln_test(tools_run_report_test SOURCES tools/run_report_test.cpp ${PROJECT_SOUR
   USES kiln_runtime nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_limits_test SOURCES tools/limits_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
-target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
-add_dependencies(tools_bundle_test kiln_fault)
+foreach(name tools_bundle_test tools_removed_meanwhile_test)
+  target_compile_definitions(${name} PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
+  add_dependencies(${name} kiln_fault)
+endforeach()
 if(NOT KILN_SANITIZE)  # the command that preloads it is built without
   add_library(kiln_tune_kernels SHARED tools/tune_kernels.cpp)
   target_include_directories(kiln_tune_kernels PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})

@@ -1,6 +1,5 @@
 // kiln diff: what differs between two cached entries.
 
-#include "cache/pages.hpp"
 #include "commands.hpp"
 #include "context.hpp"
 #include "entries.hpp"
@@ -21,12 +20,10 @@ struct Side {
 };
 
 Side read_side(const SearchedStores& searched, const std::string& prefix) {
-  auto [entry, store] = find_entry(searched, prefix);
-  Side out{std::move(entry), {}};
-  auto text = store->peek_text(out.entry.key, base::Deadline::after(std::chrono::seconds(10)));
-  if (!text) throw cache::Damaged("entry " + out.entry.key.hex().substr(0, 12));
-  out.key_text = std::move(text->key_text);
-  return out;
+  auto [entry, text] = read_found(searched, prefix, [](cache::Store& store, const Key& key) {
+    return store.peek_text(key, base::Deadline::after(std::chrono::seconds(10)));
+  });
+  return {std::move(entry), std::move(text.key_text)};
 }
 
 /// What came out of the compiles, by name, unit and value.

@@ -178,6 +178,23 @@ FoundEntry find_entry(const SearchedStores& searched, const std::string& prefix)
   throw Error(Errc::invalid_argument, message);
 }
 
+std::optional<StoredEntry> entry_of(cache::Store& store, const Key& key) {
+  std::vector<StoredEntry> out;
+  store.list(key, key, [&](const cache::Entry& entry) { add_entry(out, entry); });
+  return out.empty() ? std::nullopt : std::optional(std::move(out.front()));
+}
+
+void throw_unread(const Key& key, cache::Miss miss) {
+  const std::string entry = "entry " + key.hex().substr(0, 12);
+  if (miss == cache::Miss::damaged) throw cache::Damaged(entry);
+  if (miss == cache::Miss::absent)
+    throw Error(Errc::io,
+                entry + " was removed while it was read (evicted, or by 'kiln clear' or 'kiln gc')");
+  throw Error(Errc::io, entry + (miss == cache::Miss::gate_timeout
+                                     ? " could not be read: another process holds the store's lock"
+                                     : " could not be read"));
+}
+
 Json json_of(const StoredEntry& entry) {
   const compile::Facts& f = entry.facts;
   Json out;

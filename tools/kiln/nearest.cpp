@@ -7,6 +7,7 @@
 
 #include "base/hash.hpp"
 #include "base/wire.hpp"
+#include "entries.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -57,19 +58,19 @@ void measure(const compile::FactsIdentity& entry, const Asked& asked, Candidate&
                                   [&](const Parameter& p) { return p.name == q.first; });
 }
 
-/// Nothing when the text is not the one that the key was made of: damage.
-std::optional<Near> read(const Candidate& candidate, const Asked& asked) {
+/// Damaged, too, when the text is not the one that the key was made of.
+cache::Peeked<Near> read(const Candidate& candidate, const Asked& asked) {
   const auto text = candidate.store->peek_text(candidate.key, base::Deadline::after(kPatience));
-  if (!text) return std::nullopt;
+  if (!text) return {{}, text.miss};
   const std::string_view all = text->key_text, ours = asked.made.text;
   const std::size_t section = compile::toolchain_section(all);
-  if (!(compile::key_of_text(all) == candidate.key)) return std::nullopt;
+  if (!(compile::key_of_text(all) == candidate.key)) return {{}, cache::Miss::damaged};
   Near out{candidate.key, compile::decode_facts(text->facts), candidate.store->directory(), {}, {}};
   out.differences = asked.with_toolchain
                         ? key_differences(all, ours)
                         : key_differences(all.substr(0, section), asked.made.specialisation_text());
   out.distance = distance_of(out.differences);
-  return out;
+  return {std::move(out)};
 }
 
 }  // namespace
@@ -106,9 +107,11 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
                     candidates.end(), nearer);
   for (std::size_t i = 0; i < read_most; ++i) {
     if (auto near = read(candidates[i], asked))
-      out.best.push_back(std::move(*near));
-    else
+      out.best.push_back(*std::move(near));
+    else if (near.miss == cache::Miss::damaged)
       ++out.unreadable;
+    else if (near.miss != cache::Miss::absent)
+      throw_unread(candidates[i].key, near.miss);
   }
   // Of what differs in nothing that was asked for, the newest says best what has changed since.
   std::stable_sort(out.best.begin(), out.best.end(), [](const Near& a, const Near& b) {

@@ -3,14 +3,12 @@
 
 #include <ctime>
 
-#include "cache/pages.hpp"
 #include "choices.hpp"
 #include "commands.hpp"
 #include "compile/key.hpp"
 #include "context.hpp"
 #include "disassemble.hpp"
 #include "entries.hpp"
-#include "errors.hpp"
 #include "key_fields.hpp"
 #include "launch_shape.hpp"
 #include "limits_report.hpp"
@@ -113,36 +111,32 @@ int show(Context& context, const Arguments& arguments) {
   const runtime::Config config = context.config();
   const SearchedStores searched = searched_stores(config);
   if (show_choice(context, arguments, searched)) return kDone;
-  const auto [entry, store] = find_entry(searched, arguments.key);
-  const auto record = store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
-  if (!record) {
-    return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +
-                                      " is damaged (see 'kiln verify'); it is compiled again when it is "
-                                      "asked for, and the next publish heals it");
-  }
+  const auto [entry, record] = read_found(searched, arguments.key, [](cache::Store& store, const Key& key) {
+    return store.peek(key, base::Deadline::after(std::chrono::seconds(10)));
+  });
   source::Catalog catalog(config.template_directories());
   const LaunchShape shape = launch_shape(catalog, entry.facts);
   const auto broken = broken_today(catalog, entry.facts);
-  if (!arguments.image.empty()) write_output(arguments.image, record->image);
+  if (!arguments.image.empty()) write_output(arguments.image, record.image);
   if (arguments.sass) {
     const std::string& home = config.get("cuda_home");
-    print(disassemble(record->image, toolchain::locate_toolkit({home, !config.hermetic()}), home));
+    print(disassemble(record.image, toolchain::locate_toolkit({home, !config.hermetic()}), home));
   } else if (arguments.ptx) {
-    print(todays_ptx(context.service(), entry.key, entry.facts, record->key_text));
+    print(todays_ptx(context.service(), entry.key, entry.facts, record.key_text));
   } else if (arguments.log) {
     print_foreign(entry.facts.log.empty() ? ""
                                           : entry.facts.log + (entry.facts.log.back() == '\n' ? "" : "\n"));
   } else if (context.json) {
     Json out{{"schema", context.schema()}};
     out.update(json_of(entry));
-    add_details(out, entry.facts, record->key_text);
+    add_details(out, entry.facts, record.key_text);
     out["occupancy"] = occupancy_json(entry.facts, shape);
     out["limits_broken"] = broken ? limits_json(*broken) : Json(nullptr);
     print_json(out);
   } else if (arguments.image.empty()) {
-    print_entry(entry, *record, shape, broken.value_or(std::vector<compile::BrokenLimit>()), arguments.full);
+    print_entry(entry, record, shape, broken.value_or(std::vector<compile::BrokenLimit>()), arguments.full);
   } else if (arguments.image != "-") {
-    print("wrote " + human_bytes(record->image.size()) + " to " + arguments.image + '\n');
+    print("wrote " + human_bytes(record.image.size()) + " to " + arguments.image + '\n');
   }
   return kDone;
 }

@@ -95,7 +95,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     out.directory = out.path.directory;
     for (const auto& store : stores) {
       if (store->directory() == out.directory && !out.entry)
-        out.entry = find_entry({out.directory, {store}}, out.path.found->image->key.hex()).entry;
+        out.entry = entry_of(*store, out.path.found->image->key);
     }
     return out;
   }
