@@ -37,6 +37,7 @@ kiln_test(tools_import_test SOURCES tools/import_test.cpp USES kiln_process LABE
 kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_difference.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/key_sentences.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
   USES kiln_compile kiln_cache nlohmann_json::nlohmann_json LABEL unit)
+kiln_test(tools_key_name_test SOURCES tools/key_name_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_name.cpp USES kiln_base LABEL unit)
 kiln_test(tools_report_test SOURCES tools/report_test.cpp USES kiln_process kiln_cache kiln_compile LABEL process)
 kiln_test(tools_fill_values_test SOURCES tools/fill_values_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/fill_values.cpp USES kiln_base LABEL unit)
 kiln_test(tools_run_fill_test SOURCES tools/run_fill_test.cpp USES kiln_process LABEL process)

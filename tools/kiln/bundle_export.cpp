@@ -136,7 +136,7 @@ int exit_of(const Arguments& arguments, const Exported& done) {
   for (const std::string& label : done.missing) say("error", "not in the cache: " + label);
   for (const std::string& hex : done.damaged)
     say("error", hex.empty() ? "the file of a store is damaged ('kiln verify --all' says where)"
-                             : "entry " + hex.substr(0, 12) + " is damaged and was left out");
+                             : "entry " + short_name(*Key::from_hex(hex)) + " is damaged and was left out");
   if (!done.removed.empty())
     say("warning", counted(done.removed.size(), "entry was", "entries were") +
                        " removed from the cache meanwhile (evicted, or by 'kiln clear' or 'kiln gc'), and " +

@@ -65,7 +65,7 @@ cache::Peeked<Near> read(const Candidate& candidate, const Asked& asked) {
   const std::string_view all = text->key_text, ours = asked.made.text;
   const std::size_t section = compile::toolchain_section(all);
   if (!(compile::key_of_text(all) == candidate.key)) return {{}, cache::Miss::damaged};
-  Near out{candidate.key, compile::decode_facts(text->facts), candidate.store->directory(), {}, {}};
+  Near out{candidate.key, {}, compile::decode_facts(text->facts), candidate.store->directory(), {}, {}};
   out.differences = asked.with_toolchain
                         ? key_differences(all, ours)
                         : key_differences(all.substr(0, section), asked.made.specialisation_text());
@@ -79,9 +79,12 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
                      std::size_t most) {
   Nearest out;
   std::vector<Candidate> candidates;
+  std::vector<Key> all;
   compile::FactsIdentity identity;
   for (const auto& store : stores) {
     const cache::Listed listed = store->list([&](const cache::Entry& entry) {
+      all.push_back(entry.key);
+      if (!asked.toolchain.empty() && !entry.key.toolchain.hex().starts_with(asked.toolchain)) return;
       try {
         compile::decode_identity(entry.facts, identity);
       } catch (const base::Malformed&) {  // of another version of kiln: its key may be near all the same
@@ -120,6 +123,8 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
     return a.distance.asked == 0 && a.facts.created_s > b.facts.created_s;
   });
   if (out.best.size() > most) out.best.resize(most);
+  const KeyNames names(std::move(all));
+  for (Near& near : out.best) near.name = names.of(near.key);
   return out;
 }
 

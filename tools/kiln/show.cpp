@@ -19,7 +19,7 @@ namespace kiln::cli {
 namespace {
 
 struct Arguments {
-  std::string key, image;
+  std::string key, toolchain, image;
   bool full = false, sass = false, ptx = false, log = false;
 };
 
@@ -76,22 +76,21 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
 
 /// The tuned choice of that key, shown; false when the key is no choice's. An image whose key begins in the
 /// same way makes it ambiguous, which find_entry and the longer key settle.
-bool show_choice(const Context& context, const Arguments& arguments, const SearchedStores& searched) {
-  const std::string& prefix = arguments.key;
-  if (prefix.find_first_not_of("0123456789abcdef") != std::string::npos || prefix.size() > 64) return false;
-  const std::vector<StoredChoice> found = read_choices(searched, prefix);
+bool show_choice(const Context& context, const Arguments& arguments, const SearchedStores& searched,
+                 const KeyName& name) {
+  const std::vector<StoredChoice> found = read_choices(searched, name);
   if (found.empty()) return false;
   if (found.size() > 1)
-    throw Error(Errc::invalid_argument, counted(found.size(), "key") + " of tuned choices begin with '" +
-                                            prefix + "' (see 'kiln tune --list')");
+    throw Error(Errc::invalid_argument, counted(found.size(), "key") + " of tuned choices begin with " +
+                                            name.quoted() + " (see 'kiln tune --list')");
   try {
-    find_entry(searched, prefix);
-    throw Error(Errc::invalid_argument, "keys of an image and of a tuned choice begin with '" + prefix + "'");
+    find_entry(searched, name);
+    throw Error(Errc::invalid_argument, "keys of an image and of a tuned choice begin with " + name.quoted());
   } catch (const Error& error) {
     if (error.code() != Errc::io) throw;  // there is none
   }
   if (arguments.sass || arguments.ptx || arguments.log || !arguments.image.empty())
-    throw Error(Errc::invalid_argument, "'" + prefix + "' is a tuned choice, which has no image and no log");
+    throw Error(Errc::invalid_argument, name.quoted() + " is a tuned choice, which has no image and no log");
   if (context.json)
     print_json(Json{{"schema", context.schema()}, {"choice", json_of(found.front())}});
   else
@@ -110,8 +109,9 @@ int show(Context& context, const Arguments& arguments) {
     throw Error(Errc::invalid_argument, "a cubin is not written to a terminal; use --image FILE");
   const runtime::Config config = context.config();
   const SearchedStores searched = searched_stores(config);
-  if (show_choice(context, arguments, searched)) return kDone;
-  const auto [entry, record] = read_found(searched, arguments.key, [](cache::Store& store, const Key& key) {
+  const KeyName name(arguments.key, arguments.toolchain);
+  if (show_choice(context, arguments, searched, name)) return kDone;
+  const auto [entry, record] = read_found(searched, name, [](cache::Store& store, const Key& key) {
     return store.peek(key, base::Deadline::after(std::chrono::seconds(10)));
   });
   source::Catalog catalog(config.template_directories());
@@ -147,15 +147,24 @@ void add_show(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(app, "show", "Show one cached entry whole",
                                           [&context, arguments] { return show(context, *arguments); });
-  sub.option("key", arguments->key, "Its key, or as many first digits as tell it apart")
+  sub.option("key", arguments->key,
+             "Its key, as many first digits as tell it apart, or as 'kiln ls' shows it")
       .type_name("KEY")
       .required();
+  sub.option("--toolchain", arguments->toolchain,
+             "That of this toolchain: first digits of the key's second half")
+      .not_empty()
+      .type_name("HEX");
   sub.flag("--full", arguments->full, "Every field of the key, toolkit headers too");
   sub.flag("--sass", arguments->sass, "The machine code (needs nvdisasm or cuobjdump)");
   sub.flag("--ptx", arguments->ptx, "PTX, made again from today's sources if they are still the same");
   sub.flag("--log", arguments->log, "What the compiler said");
   sub.option("--image", arguments->image, "Write the cubin there; - is stdout").type_name("FILE");
-  sub.footer("Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
+  sub.footer(
+      "7ca0631d9df0-b743 names an entry by the first digits of both halves of its key: what was "
+      "specialised,\n"
+      "and the toolchain.\n"
+      "Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
 }
 
 }  // namespace kiln::cli
