@@ -21,6 +21,29 @@ using namespace std::chrono_literals;
 constexpr auto kBatchWait = 10s;  // for the gate, per batch of a listing
 constexpr std::size_t kBatchEntries = 256;
 
+/// What `read` returns, or a miss when it throws. It is asked once more before damage is believed: a meta
+/// page may have been read while a writer of another process wrote it.
+template <class Result, class Read>
+Result believe_second(const Read& read) noexcept {
+  for (const bool again : {true, false}) {
+    try {
+      Result got = read();
+      if (got.miss != Miss::damaged || !again) return got;
+    } catch (const Damaged&) {
+      if (!again) return {{}, Miss::damaged};
+    } catch (...) {
+      break;
+    }
+  }
+  return {{}, Miss::unreadable};
+}
+
+Miss miss_of(Entered entered) noexcept {
+  return entered == Entered::gate_timeout ? Miss::gate_timeout
+         : entered == Entered::failed     ? Miss::unreadable
+                                          : Miss::absent;
+}
+
 }  // namespace
 
 std::string_view to_string(Miss miss) noexcept {
@@ -44,7 +67,14 @@ Entered Store::Impl::reading(base::Deadline deadline, std::string& why,
 void Store::Impl::reading_or_throw(base::Deadline deadline,
                                    const std::function<void(const PageFile&)>& body) {
   std::string why;
-  if (reading(deadline, why, body) != Entered::yes) throw_store_error(file.path, "cannot be read: " + why);
+  const auto read = [&] {
+    if (reading(deadline, why, body) != Entered::yes) throw_store_error(file.path, "cannot be read: " + why);
+  };
+  try {
+    read();
+  } catch (const Damaged&) {
+    read();
+  }
 }
 
 GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, base::Deadline deadline,
@@ -59,9 +89,7 @@ GetResult Store::Impl::get(const Key& key, const std::string_view* key_text, bas
     if (due && copied == Copied::complete) *due = use_is_due(pages, key);
     if (noted) moment = moment_of(pages);
   });
-  if (entered == Entered::gate_timeout) return {{}, Miss::gate_timeout};
-  if (entered == Entered::failed) return {{}, Miss::unreadable};
-  if (copied == Copied::absent) return {{}, Miss::absent};
+  if (copied == Copied::absent) return {{}, miss_of(entered)};
   auto record = copied == Copied::complete ? decode(encoded.view()) : std::nullopt;
   if (!record) return {{}, Miss::damaged};
   if (key_text && record->key_text != *key_text) return {{}, Miss::other_key_text};
@@ -96,28 +124,17 @@ std::shared_ptr<Store> Store::open(const StoreOptions& options) {
 }
 
 GetResult Store::get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept {
-  // Once more before damage is believed: a meta page is read while a writer of another process writes it.
-  for (const bool again : {true, false}) {
-    try {
-      bool due = true;
-      GetResult got = impl_->get(key, &key_text, deadline, impl_->upkeep_runs() ? nullptr : &due);
-      if (got.record) impl_->note_use(key, due);
-      if (got.record || got.miss != Miss::damaged || !again) return got;
-    } catch (const Damaged&) {
-      if (!again) return {{}, Miss::damaged};
-    } catch (...) {
-      break;
-    }
-  }
-  return {{}, Miss::unreadable};
+  return believe_second<GetResult>([&] {
+    bool due = true;
+    GetResult got = impl_->get(key, &key_text, deadline, impl_->upkeep_runs() ? nullptr : &due);
+    if (got.record) impl_->note_use(key, due);
+    return got;
+  });
 }
 
-std::optional<Record> Store::peek(const Key& key, base::Deadline deadline) noexcept {
-  try {
-    return impl_->get(key, nullptr, deadline).record;
-  } catch (...) {
-    return std::nullopt;
-  }
+Peeked<Record> Store::peek(const Key& key, base::Deadline deadline) noexcept {
+  GetResult got = believe_second<GetResult>([&] { return impl_->get(key, nullptr, deadline); });
+  return {std::move(got.record), got.miss};
 }
 
 std::vector<std::pair<Key, Record>> Store::find(const Digest& specialisation,
@@ -125,8 +142,8 @@ std::vector<std::pair<Key, Record>> Store::find(const Digest& specialisation,
   std::vector<std::pair<Key, Record>> out;
   try {
     std::vector<Key> keys;
-    std::string why;
-    impl_->reading(deadline, why, [&](const PageFile& pages) {
+    impl_->reading_or_throw(deadline, [&](const PageFile& pages) {
+      keys.clear();
       RecordWalk walk(pages);
       std::optional<Key> from = Key{specialisation, {}};
       for (; from && walk.seek(*from) && walk.key().specialisation == specialisation;
@@ -134,8 +151,7 @@ std::vector<std::pair<Key, Record>> Store::find(const Digest& specialisation,
         keys.push_back(walk.key());
     });
     for (const Key& key : keys)
-      if (auto found = impl_->get(key, nullptr, deadline); found.record)
-        out.emplace_back(key, std::move(*found.record));
+      if (auto found = peek(key, deadline)) out.emplace_back(key, std::move(*found));
   } catch (...) {  // what was found so far
   }
   return out;
@@ -156,54 +172,66 @@ PutResult Store::put(const Key& key, const Record& record, std::chrono::millisec
   return out;
 }
 
-std::optional<RecordText> Store::peek_text(const Key& key, base::Deadline deadline) noexcept {
-  try {
-    Buffer begun;
-    std::string why;
-    Copied copied = Copied::absent;
-    impl_->reading(deadline, why,
-                   [&](const PageFile& pages) { copied = copy_record(pages, key, begun, Upto::key_text); });
-    const auto head = copied == Copied::complete ? decode_head(begun.view()) : std::nullopt;
-    if (!head) return std::nullopt;
-    return RecordText{head->facts, std::string(begun.view().substr(begun.size() - head->key_text_size))};
-  } catch (...) {
-    return std::nullopt;
-  }
+Peeked<RecordText> Store::Impl::peek_text(const Key& key, base::Deadline deadline) {
+  Buffer begun;
+  std::string why;
+  Copied copied = Copied::absent;
+  const Entered entered = reading(
+      deadline, why, [&](const PageFile& pages) { copied = copy_record(pages, key, begun, Upto::key_text); });
+  if (copied == Copied::absent) return {{}, miss_of(entered)};
+  auto head = copied == Copied::complete ? decode_head(begun.view()) : std::nullopt;
+  if (!head) return {{}, Miss::damaged};
+  return {RecordText{std::move(head->facts),
+                     std::string(begun.view().substr(begun.size() - head->key_text_size))}};
 }
 
-Listed Store::list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each) {
+Peeked<RecordText> Store::peek_text(const Key& key, base::Deadline deadline) noexcept {
+  return believe_second<Peeked<RecordText>>([&] { return impl_->peek_text(key, deadline); });
+}
+
+Store::Impl::Batch Store::Impl::read_batch(const Key& from, const Key& last) {
   struct Head {
     Key key;
     std::string bytes;
     std::uint64_t record_size = 0;
     Use use;
   };
-  Listed out;
-  std::vector<Head> batch;
-  for (std::optional<Key> from = first; from;) {
-    batch.clear();
-    impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](const PageFile& pages) {
-      RecordWalk walk(pages);
-      TreeCursor uses(pages);
-      bool more = walk.seek(*from);
-      for (; more && !(last < walk.key()) && batch.size() < kBatchEntries; more = walk.next()) {
-        Head& head = batch.emplace_back();
-        head.key = walk.key();
-        head.bytes = walk.head(head.record_size);
-        head.use = read_use(uses, head.key).value_or(Use{});
-      }
-      from = more && !(last < walk.key()) ? std::optional(walk.key()) : std::nullopt;
-      out.unreadable += walk.beheaded();
-    });
-    for (const Head& entry : batch) {
-      if (auto head = decode_head(entry.bytes)) {
-        ++out.shown;
-        each({entry.key, std::move(head->facts), entry.record_size, head->image_size, entry.use.last_s,
-              entry.use.count});
-      } else {
-        ++out.unreadable;
-      }
+  Batch out;
+  std::vector<Head> heads;
+  reading_or_throw(base::Deadline::after(kBatchWait), [&](const PageFile& pages) {
+    heads.clear();
+    RecordWalk walk(pages);
+    TreeCursor uses(pages);
+    bool more = walk.seek(from);
+    for (; more && !(last < walk.key()) && heads.size() < kBatchEntries; more = walk.next()) {
+      Head& head = heads.emplace_back();
+      head.key = walk.key();
+      head.bytes = walk.head(head.record_size);
+      head.use = read_use(uses, head.key).value_or(Use{});
     }
+    out.next = more && !(last < walk.key()) ? std::optional(walk.key()) : std::nullopt;
+    out.unreadable = walk.beheaded();
+  });
+  out.entries.reserve(heads.size());
+  for (const Head& entry : heads) {
+    if (auto head = decode_head(entry.bytes))
+      out.entries.push_back({entry.key, std::move(head->facts), entry.record_size, head->image_size,
+                             entry.use.last_s, entry.use.count});
+    else
+      ++out.unreadable;
+  }
+  return out;
+}
+
+Listed Store::list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each) {
+  Listed out;
+  for (std::optional<Key> from = first; from;) {
+    Impl::Batch batch = impl_->read_batch(*from, last);
+    if (batch.unreadable > 0) batch = impl_->read_batch(*from, last);  // as believe_second
+    for (const Entry& entry : batch.entries) each(entry);
+    out.shown += batch.entries.size();
+    out.unreadable += batch.unreadable;
+    from = batch.next;
   }
   return out;
 }
@@ -213,8 +241,9 @@ StoreStats Store::stats() {
   out.cap_bytes = impl_->options.cap_bytes;
   impl_->reading_or_throw(base::Deadline::after(kBatchWait), [&](const PageFile& pages) {
     RecordWalk walk(pages);
-    for (bool more = walk.seek({}); more; more = walk.next()) ++out.entries;
-    out.entries += walk.beheaded();
+    std::uint64_t entries = 0;
+    for (bool more = walk.seek({}); more; more = walk.next()) ++entries;
+    out.entries = entries + walk.beheaded();
     out.live_bytes = pages.snapshot().live_bytes();
   });
   struct stat st {};

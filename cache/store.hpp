@@ -50,6 +50,12 @@ struct GetResult {
   std::optional<Record> record;
   Miss miss = Miss::absent;  ///< meaningless with a record
 };
+/// What was read, used as the optional that it is; or nothing, and why. An entry that was evicted, cleared or
+/// dropped by gc is absent; only `damaged` says that bytes are wrong.
+template <class T>
+struct Peeked : std::optional<T> {
+  Miss miss = Miss::absent;  ///< meaningless with a value
+};
 /// What a put does with an intact record of the same key and key text.
 enum class Existing {
   kept,     ///< an image is what its key says: there is nothing to write
@@ -102,11 +108,11 @@ class Store {
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
   /// Every intact record of a specialisation, whatever the toolchain.
   std::vector<std::pair<Key, Record>> find(const Digest& specialisation, base::Deadline deadline) noexcept;
-  /// One record by key alone (inspection, no use of it); nothing when absent or damaged.
-  std::optional<Record> peek(const Key& key, base::Deadline deadline) noexcept;
+  /// One record by key alone (inspection, no use of it). Never throws; a fault is a miss.
+  Peeked<Record> peek(const Key& key, base::Deadline deadline) noexcept;
   /// The same without reading the image. The facts are verified; the key text is not, as its checksum goes
   /// over the image as well: whoever made the key can tell.
-  std::optional<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
+  Peeked<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
   /// One transaction, synced. Replaces a damaged record or one with another key text, makes room by eviction,
   /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
   /// data.mdb.damaged until the next gc. Never throws.

@@ -35,12 +35,21 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   // Reading (store.cpp). `body(pages)` runs inside the gate.
   Entered reading(base::Deadline deadline, std::string& why,
                   const std::function<void(const PageFile&)>& body);
-  /// As `reading`; throws Error(io) as well when it could not enter.
+  /// As `reading`; throws Error(io) as well when it could not enter. A `body` that throws Damaged runs once
+  /// more (believe_second in store.cpp): it begins by forgetting what it had found.
   void reading_or_throw(base::Deadline deadline, const std::function<void(const PageFile&)>& body);
   /// With a key text it is a use of the entry, without it is a look.
   /// `due` (when given) receives whether the key's use would have to be written.
   GetResult get(const Key& key, const std::string_view* key_text, base::Deadline deadline,
                 bool* due = nullptr);
+  Peeked<RecordText> peek_text(const Key& key, base::Deadline deadline);
+  /// Some entries of a listing, in one pass of the gate.
+  struct Batch {
+    std::vector<Entry> entries;
+    std::uint64_t unreadable = 0;
+    std::optional<Key> next;  ///< where the listing goes on
+  };
+  Batch read_batch(const Key& from, const Key& last);
 
   // Writing (store_write.cpp).
   PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait,

@@ -2,6 +2,8 @@
 
 #include <sys/stat.h>
 
+#include <vector>
+
 #include "cache/data_file.hpp"
 #include "cache/pieces.hpp"
 #include "cache/record.hpp"
@@ -18,29 +20,84 @@ constexpr std::size_t kBatch = 64;  // entries per pass of the gate
 std::optional<Reading> enter(StoreFile& file) {
   std::optional<Reading> out;
   std::string why;
-  if (Reading::enter(file, base::Deadline::after(kGateWait), out, why) != Entered::yes)
-    throw_store_error(file.path, "cannot be read: " + why);
+  const auto enter_once = [&] { return Reading::enter(file, base::Deadline::after(kGateWait), out, why); };
+  Entered entered = Entered::failed;
+  try {
+    entered = enter_once();
+  } catch (const Damaged&) {
+    entered = enter_once();
+  }
+  if (entered != Entered::yes) throw_store_error(file.path, "cannot be read: " + why);
   return out;
 }
 
 /// The leaf pages are walked even where branches are damaged: what is cut off shows up as missing pieces.
+void report_pages(const PageFile& pages, const Damaged& first, Verified& out) {
+  const std::size_t before = out.damaged.size();
+  walk_tree(pages, pages.snapshot().main,
+            {[](const TreePage& page, const KeyBounds& bounds) { check_strictly(page, bounds); },
+             [&](const Damaged& damage) {
+               out.damaged.push_back({{}, damage.what()});
+             }});
+  if (out.damaged.size() == before) out.damaged.push_back({{}, first.what()});
+}
+
+/// Damage is believed when a second look finds it, too: the first may have read a meta page while a writer of
+/// another process wrote it.
 void verify_pages(StoreFile& file, Verified& out) {
-  const auto report = [&](const Damaged& damage) { out.damaged.push_back({{}, damage.what()}); };
-  const auto reading = enter(file);
-  const Snapshot& snapshot = reading->pages().snapshot();
-  out.bytes = snapshot.bytes();
   struct stat st {};
   if (::stat(file.path.c_str(), &st) == 0 && (st.st_mode & S_ISVTX) != 0)
     out.damaged.push_back(
         {{}, "a write to it failed earlier; the next put moves its entries to a fresh file"});
+  for (const bool again : {true, false}) {
+    const auto reading = enter(file);
+    out.bytes = reading->pages().snapshot().bytes();
+    try {
+      return WriteCheck(reading->pages()).whole_tree();
+    } catch (const Damaged& first) {
+      if (!again) report_pages(reading->pages(), first, out);
+    }
+  }
+}
+
+/// What is wrong with an entry; empty: nothing.
+std::string damage_of(const PageFile& pages, const Key& key) try {
+  Buffer encoded;
+  const bool whole = copy_record(pages, key, encoded) == Copied::complete && decode(encoded.view());
+  return whole ? "" : "its bytes do not have their checksum";
+} catch (const Damaged& damage) {
+  return damage.what();
+}
+
+/// Judges an entry that a first look found damaged, for the reason that verify_pages names.
+void look_again(StoreFile& file, const Key& key, Verified& out) {
+  std::string what;
   try {
-    WriteCheck(reading->pages()).whole_tree();
-    return;
-  } catch (const Damaged& first) {
-    const std::size_t before = out.damaged.size();
-    walk_tree(reading->pages(), snapshot.main,
-              {[&](const TreePage& page, const KeyBounds& bounds) { check_strictly(page, bounds); }, report});
-    if (out.damaged.size() == before) report(first);
+    const auto reading = enter(file);
+    RecordWalk walk(reading->pages());
+    if (!walk.seek(key) || walk.key() != key) return;  // removed meanwhile
+    what = damage_of(reading->pages(), key);
+  } catch (const Damaged& damage) {
+    what = damage.what();
+  }
+  if (what.empty())
+    ++out.entries;
+  else
+    out.damaged.push_back({key.hex(), what});
+}
+
+/// Goes over a few entries from `from`, which moves on and is nothing after the last one. Throws Damaged
+/// where the tree leads nowhere.
+void verify_batch(StoreFile& file, std::optional<Key>& from, std::vector<Key>& suspects, Verified& out) {
+  const auto reading = enter(file);
+  RecordWalk walk(reading->pages());
+  for (std::size_t n = 0; n < kBatch && from; ++n) {
+    if (!walk.seek(*from)) return from.reset();
+    from = successor(walk.key());
+    if (damage_of(reading->pages(), walk.key()).empty())
+      ++out.entries;
+    else
+      suspects.push_back(walk.key());
   }
 }
 
@@ -48,31 +105,27 @@ void verify_pages(StoreFile& file, Verified& out) {
 
 Verified verify(StoreFile& file, const std::function<void(std::uint64_t)>& progress) {
   Verified out;
-  std::optional<Key> from = Key{};
   try {
     verify_pages(file, out);
-    for (bool more = true; more && from;) {
-      const auto reading = enter(file);
-      RecordWalk walk(reading->pages());
-      for (std::size_t n = 0; n < kBatch && from && (more = walk.seek(*from)); ++n) {
-        const Key key = walk.key();
-        from = successor(key);
-        try {
-          Buffer encoded;
-          const bool whole =
-              copy_record(reading->pages(), key, encoded) == Copied::complete && decode(encoded.view());
-          if (whole)
-            ++out.entries;
-          else
-            out.damaged.push_back({key.hex(), "its bytes do not have their checksum"});
-        } catch (const Damaged& damage) {
-          out.damaged.push_back({key.hex(), damage.what()});
-        }
+  } catch (const Damaged& damage) {  // not even a meta page
+    out.damaged.push_back({{}, damage.what()});
+    return out;
+  }
+  std::optional<Key> from = Key{};
+  for (bool again = true; from;) {
+    std::vector<Key> suspects;
+    try {
+      verify_batch(file, from, suspects, out);
+      again = true;
+    } catch (const Damaged& damage) {
+      if (!again) {
+        out.damaged.push_back({{}, damage.what()});  // no way on from here
+        from.reset();
       }
-      if (progress) progress(out.entries);
+      again = false;
     }
-  } catch (const Damaged& damage) {
-    out.damaged.push_back({{}, damage.what()});  // no way on from here
+    for (const Key& key : suspects) look_again(file, key, out);
+    if (progress) progress(out.entries);
   }
   return out;
 }

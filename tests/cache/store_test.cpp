@@ -143,6 +143,42 @@ TEST_F(StoreTest, TextsAreReadWithoutTheImage) {
   EXPECT_FALSE(store->peek_text(key_of(2), soon()));
 }
 
+TEST_F(StoreTest, WhatWentAwaySinceAListingIsAbsentAndNotDamaged) {
+  const auto store = open(), another = open();
+  for (const bool cleared : {true, false}) {
+    for (std::uint32_t number = 0; number < 3; ++number)
+      ASSERT_EQ(store->put(key_of(number), record_of(number)).put, Put::stored);
+    std::uint32_t listed = 0;
+    const Listed said = store->list([&](const Entry& entry) {
+      if (listed++ == 0 && cleared) another->clear(soon());
+      if (listed == 1 && !cleared) another->gc(0, soon());
+      const auto record = store->peek(entry.key, soon());
+      EXPECT_FALSE(record);
+      EXPECT_EQ(record.miss, Miss::absent);
+      EXPECT_EQ(store->peek_text(entry.key, soon()).miss, Miss::absent);
+    });
+    EXPECT_EQ(listed, 3u);
+    EXPECT_EQ(said.unreadable, 0u);
+  }
+}
+
+TEST_F(StoreTest, WhatIsWrongIsDamagedAndNotAbsent) {
+  const auto store = open();
+  for (std::uint32_t number = 0; number < 2; ++number)
+    ASSERT_EQ(store->put(key_of(number), record_of(number)).put, Put::stored);
+  std::string bytes = base::read_file(data_file())->bytes;
+  for (std::uint32_t number = 0; number < 2; ++number) {  // the head of one, the image of the other
+    const std::string part = number == 0 ? "facts of 0key text" : record_of(1).image.substr(2000, 64);
+    ASSERT_NE(bytes.find(part), std::string::npos);
+    bytes[bytes.find(part)] ^= 1;
+  }
+  base::write_file(data_file(), bytes, 0600);
+  EXPECT_EQ(store->peek(key_of(0), soon()).miss, Miss::damaged);
+  EXPECT_EQ(store->peek_text(key_of(0), soon()).miss, Miss::damaged);
+  EXPECT_EQ(store->peek(key_of(1), soon()).miss, Miss::damaged);
+  EXPECT_TRUE(store->peek_text(key_of(1), soon())) << "the image is not read";
+}
+
 TEST_F(StoreTest, ListsARangeOfKeysBothEndsIncluded) {
   const auto store = open();
   std::vector<Key> keys;

@@ -54,6 +54,46 @@ TEST_P(ReadFault, IsAMissAndLosesNothing) {
   EXPECT_EQ(promises_->wrong, 0u);
 }
 
+using LookedAtTwice = FaultFixture;
+
+/// A read that fails three times in a row is damage to whoever sees it, as a meta page is that was read while
+/// it was written. A second look finds nothing wrong.
+TEST_F(LookedAtTwice, NoReaderBelievesWhatOnlyOneLookSaw) {
+  const auto store = open();
+  for (std::uint32_t number = 0; number < kNumbers; ++number) ASSERT_EQ(put(*store, number), Put::stored);
+  const auto listed = [&] {
+    std::uint64_t entries = 0;
+    const Listed said = store->list([&](const Entry&) { ++entries; });
+    return entries == kNumbers && said.unreadable == 0;
+  };
+  const auto verified = [&] {
+    const Verified said = store->verify();
+    return said.entries == kNumbers && said.damaged.empty();
+  };
+  const std::pair<const char*, std::function<bool()>> readers[] = {
+      {"get", [&] { return holds(*store, 1, kImage); }},
+      {"peek", [&] { return store->peek(key_of(1), soon()).has_value(); }},
+      {"peek_text", [&] { return store->peek_text(key_of(1), soon()).has_value(); }},
+      {"find", [&] { return store->find(key_of(1).specialisation, soon()).size() == 1; }},
+      {"list", listed},
+      {"stats", [&] { return store->stats().entries == kNumbers; }},
+      {"verify", verified}};
+  for (const auto& [name, read] : readers) {
+    bool reached = true;
+    int steps = 0;
+    for (; reached && steps < kMaxSteps; ++steps) {
+      std::string rules;
+      for (int i = 1; i <= 3; ++i) rules += "pread@data.mdb:" + std::to_string(steps + i) + ":EIO;";
+      kiln_fault_arm(rules.c_str());
+      EXPECT_TRUE(read()) << name << ", at read " << steps + 1;
+      reached = kiln_fault_fired() == 3;
+      kiln_fault_arm(nullptr);
+    }
+    EXPECT_GT(steps, 1) << name;
+    EXPECT_LT(steps, kMaxSteps) << name;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Disk, ReadFault, testing::Values(":EIO", ":short", "+:EIO"));
 
 }  // namespace

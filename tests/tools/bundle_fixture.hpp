@@ -43,7 +43,7 @@ struct Made {
                       field("arch", {facts.arch}) + field("source", {base::digest_of(source).hex()}) +
                       field("name", {facts.name_expression});
     for (const Parameter& p : facts.parameters) out += field("parameter", {p.name, p.value});
-    return out + field("toolchain", {"1"}) + field("facts", {facts_version}) + field("nvrtc", {"abc"}) +
+    return out + field("toolchain", {"1"}) + field("facts", {facts_version}) + field("nvrtc", {nvrtc}) +
            field("builtins", {"def"});
   }
   Key key() const { return compile::key_of_text(key_text()); }
@@ -51,8 +51,8 @@ struct Made {
   bundle::Entry entry() const { return {key(), compile::encode(facts), key_text(), image}; }
 
   compile::Facts facts;
-  std::string image, source = "the source", schema = "1",
-              facts_version = std::to_string(compile::kFactsVersion);
+  std::string image, source = "the source", nvrtc = "abc", schema = "1",
+                     facts_version = std::to_string(compile::kFactsVersion);
 };
 
 class BundleCommand : public StoreCommand {

@@ -147,6 +147,19 @@ TEST_F(BundleCommand, ChoosesByTemplateAndArch) {
   EXPECT_EQ(kiln({"bundle", "export", path("x.kb"), "--all", "-t", "other"}).status, 2);
 }
 
+TEST_F(BundleCommand, DiffTellsRecordsOfTwoToolchainsApart) {
+  Made one(1), other(1);
+  other.nvrtc = "another";
+  write_bundle("a.kb", {one.entry()});
+  write_bundle("b.kb", {other.entry()});
+  const Finished r = kiln({"bundle", "diff", path("a.kb"), path("b.kb")});
+  EXPECT_EQ(r.status, 3) << r.err;
+  for (const Made* made : {&one, &other}) {
+    const std::string key = made->key().hex();
+    EXPECT_NE(r.out.find(key.substr(0, 12) + '-' + key.substr(32, 4)), std::string::npos) << r.out;
+  }
+}
+
 TEST_F(BundleCommand, EntriesOfLayersAreExportedOnce) {
   put(0, 4);
   put(2, 6, path("layer"));

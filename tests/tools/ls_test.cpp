@@ -222,6 +222,91 @@ TEST_F(Show, OnlyOneThingGoesToStdout) {
   EXPECT_EQ(kiln({"show", "20", "--image", "-"}).out, std::string(3000, 'i'));
 }
 
+/// One specialisation by two toolchains, which nothing but the second half of the key tells apart.
+class TwoToolchains : public Ls {
+ protected:
+  void put_by(std::uint32_t toolchain, const std::string& nvrtc) const {
+    compile::Facts f;
+    f.unit = "scale", f.arch = "sm_90a", f.parameters = {{"N", "1"}, {"FLAG", "false"}};
+    f.nvrtc_version = nvrtc;
+    ASSERT_EQ(
+        open()
+            ->put(cache::test::key_of(0x50000000, toolchain),
+                  {compile::encode(f),
+                   "kiln-key 1:1\ntoolchain 1:1\nnvrtc " + std::to_string(nvrtc.size()) + ':' + nvrtc + '\n',
+                   nvrtc})
+            .put,
+        cache::Put::stored);
+  }
+  void SetUp() override {
+    fill_rows();
+    put_by(0xb7430000, "12.9");
+    put_by(0xb7e10000, "13.0");
+  }
+  std::string nvrtc_of(const Arguments& show) {
+    Arguments all{"show", "--json"};
+    all.insert(all.end(), show.begin(), show.end());
+    const Finished r = kiln(all);
+    return r.status == 0 ? r.json()["nvrtc"].get<std::string>() : "status " + std::to_string(r.status);
+  }
+  const std::string whole_ = cache::test::key_of(0x50000000, 0xb7430000).hex();
+};
+
+TEST_F(TwoToolchains, AreToldApartByWhatLsShowsAndThatIsAKeyEverywhere) {
+  const std::string listed = kiln({"ls"}).out;
+  for (const auto& [name, nvrtc] : {std::pair("500000000000-b743", "12.9"), {"500000000000-b7e1", "13.0"}}) {
+    EXPECT_NE(listed.find(std::string(name) + "  scale"), std::string::npos) << listed;
+    EXPECT_EQ(nvrtc_of({name}), nvrtc);
+  }
+  EXPECT_NE(listed.find("\n100000000000 "), std::string::npos) << "no more than is needed: " << listed;
+  const auto json = kiln({"ls", "--json", "N=1", "--arch", "sm_90a"}).json();
+  for (const auto& entry : json["entries"]) EXPECT_EQ(entry["key"].get<std::string>().size(), 64u);
+  const Finished diff = kiln({"diff", "500000000000-b743", "5-b7e"});
+  EXPECT_EQ(diff.status, 0) << diff.err;
+  EXPECT_NE(diff.out.find("500000000000-b743"), std::string::npos) << diff.out;
+  EXPECT_NE(diff.out.find("500000000000-b7e1"), std::string::npos) << diff.out;
+  EXPECT_EQ(kiln({"diff", "5-b743", "5-b7e1", "--json"}).json()["second"]["nvrtc"], "13.0");
+}
+
+TEST_F(TwoToolchains, AreNamedByTheErrorThatFindsSeveral) {
+  const Finished r = kiln({"show", "500000000000"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("500000000000-b743  scale N=1 FLAG=false sm_90a, by NVRTC 12.9"), std::string::npos)
+      << r.err;
+  EXPECT_NE(r.err.find("500000000000-b7e1  scale N=1 FLAG=false sm_90a, by NVRTC 13.0"), std::string::npos)
+      << r.err;
+}
+
+TEST_F(TwoToolchains, AreFoundByDigitsOfBothHalvesAndByTheWholeKey) {
+  EXPECT_EQ(nvrtc_of({whole_}), "12.9");
+  EXPECT_EQ(nvrtc_of({whole_.substr(0, 35)}), "12.9") << "36 digits, as before";
+  EXPECT_EQ(nvrtc_of({whole_.substr(0, 32) + "-b7e"}), "13.0");
+  EXPECT_EQ(nvrtc_of({"5", "--toolchain", "b7e"}), "13.0");
+  EXPECT_EQ(nvrtc_of({"5-b", "--toolchain", "b743"}), "12.9");
+  EXPECT_EQ(nvrtc_of({"5-b743", "--toolchain", "b7e"}), "status 2") << "they contradict each other";
+  EXPECT_EQ(nvrtc_of({"5", "--toolchain", "c"}), "status 1");
+  EXPECT_EQ(nvrtc_of({"5", "--toolchain", "xyz"}), "status 2");
+  EXPECT_EQ(nvrtc_of({"5", "--toolchain", "b7"}), "status 2") << "both";
+  EXPECT_EQ(nvrtc_of({"5-xyz"}), "status 2");
+  EXPECT_EQ(nvrtc_of({whole_.substr(0, 33) + "-b743"}), "status 2") << "a half has 32 digits";
+}
+
+TEST_F(TwoToolchains, AreOfferedByCompletion) {
+  const std::string keys = kiln({"__complete", "show", "5"}).out;
+  EXPECT_NE(keys.find("\n500000000000-b743\t"), std::string::npos) << keys;
+  EXPECT_NE(keys.find("\n500000000000-b7e1\t"), std::string::npos) << keys;
+  const std::string toolchains = kiln({"__complete", "show", "--toolchain", "b"}).out;
+  EXPECT_NE(toolchains.find("\nb74300000000\tNVRTC 12.9\n"), std::string::npos) << toolchains;
+  EXPECT_NE(toolchains.find("\nb7e100000000\tNVRTC 13.0\n"), std::string::npos) << toolchains;
+}
+
+TEST_F(TwoToolchains, AreToldApartInTheReport) {
+  ASSERT_EQ(kiln({"report", path("page.html")}).status, 0);
+  const std::string page = base::read_file(path("page.html"))->bytes;
+  EXPECT_NE(page.find("500000000000-b743"), std::string::npos);
+  EXPECT_NE(page.find("500000000000-b7e1"), std::string::npos);
+}
+
 class Ptx : public KilnCompiler {};
 
 TEST_F(Ptx, IsMadeAgainWhileTheSourcesAreTheSame) {

@@ -19,6 +19,9 @@ kiln_test(tools_audit_test SOURCES tools/audit_test.cpp USES kiln_process kiln_c
 kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature_test.cpp tools/bundle_refusal_test.cpp tools/bundle_fault_test.cpp
   USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)
 
+kiln_test(tools_removed_meanwhile_test SOURCES tools/removed_meanwhile_test.cpp
+  USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_remote kiln_make_cubin LABEL process TIMEOUT 600)
+
 foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache terminal descriptor completion everywhere)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process TIMEOUT 600)
 endforeach()
@@ -34,6 +37,7 @@ kiln_test(tools_import_test SOURCES tools/import_test.cpp USES kiln_process LABE
 kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_difference.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/key_sentences.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
   USES kiln_compile kiln_cache nlohmann_json::nlohmann_json LABEL unit)
+kiln_test(tools_key_name_test SOURCES tools/key_name_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_name.cpp USES kiln_base LABEL unit)
 kiln_test(tools_report_test SOURCES tools/report_test.cpp USES kiln_process kiln_cache kiln_compile LABEL process)
 kiln_test(tools_fill_values_test SOURCES tools/fill_values_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/fill_values.cpp USES kiln_base LABEL unit)
 kiln_test(tools_run_fill_test SOURCES tools/run_fill_test.cpp USES kiln_process LABEL process)
@@ -44,8 +48,10 @@ kiln_test(tools_run_report_test SOURCES tools/run_report_test.cpp ${PROJECT_SOUR
   USES kiln_runtime nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_limits_test SOURCES tools/limits_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
-target_compile_definitions(tools_bundle_test PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
-add_dependencies(tools_bundle_test kiln_fault)
+foreach(name tools_bundle_test tools_removed_meanwhile_test)
+  target_compile_definitions(${name} PRIVATE KILN_FAULT_LIBRARY="$<TARGET_FILE:kiln_fault>")
+  add_dependencies(${name} kiln_fault)
+endforeach()
 if(NOT KILN_SANITIZE)  # the command that preloads it is built without
   add_library(kiln_tune_kernels SHARED tools/tune_kernels.cpp)
   target_include_directories(kiln_tune_kernels PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})

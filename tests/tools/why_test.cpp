@@ -485,6 +485,62 @@ TEST_F(WhyOfAReadOnlyCache, APlanIsCoveredByBothPlaces) {
   EXPECT_EQ(as_them(exported, "entries"), "2");
 }
 
+/// The same specialisation by two other toolchains, in a store of their own.
+class WhyOfToolchains : public Why {
+ protected:
+  void SetUp() override {
+    Why::SetUp();
+    if (IsSkipped()) return;
+    const std::string key = compile();
+    for (const char* build : {"build-one", "build-two"}) {
+      refill(key, [build](std::string& text) {
+        const std::size_t at = text.find("\nnvrtc ") + 7, end = text.find('\n', at);
+        ASSERT_NE(end, std::string::npos);
+        text.replace(at, end - at, std::string("9:") + build);
+      });
+    }
+    edited_ = {{"KILN_CACHE_DIR", path("edited")}};
+    const auto listed = kiln({"ls", "--json"}, edited_).json();
+    for (const auto& entry : listed["entries"]) keys_.push_back(entry["key"]);
+    ASSERT_EQ(keys_.size(), 2u);
+    ASSERT_EQ(keys_[0].substr(0, 32), keys_[1].substr(0, 32));
+  }
+  Finished why_of(const std::string& n, const Arguments& more) {
+    Arguments all{"why", "edit", n, "--arch", "sm_90a"};
+    all.insert(all.end(), more.begin(), more.end());
+    return kiln(all, edited_);
+  }
+  Environment edited_;
+  std::vector<std::string> keys_;
+};
+
+TEST_F(WhyOfToolchains, TheNearestIsNamedAsShowTakesIt) {
+  const Finished r = why_of("N=2", {"--all", "2"});
+  ASSERT_EQ(r.status, 3) << r.err;
+  for (const std::string& key : keys_) {
+    const std::string name = key.substr(0, 12) + '-' + key.substr(32, 4);
+    EXPECT_NE(r.out.find(name), std::string::npos) << r.out;
+    EXPECT_EQ(kiln({"show", name, "--json"}, edited_).json()["key"], key);
+  }
+}
+
+TEST_F(WhyOfToolchains, OneIsPickedByItsFirstDigits) {
+  for (const std::string& key : keys_) {
+    const Arguments pick{"--toolchain", key.substr(32, 8), "--json"};
+    const auto hit = why_of("N=1", pick).json();
+    EXPECT_EQ(hit["outcome"], "foreign_toolchain") << "as with KILN_TOOLCHAIN";
+    EXPECT_EQ(hit["entry"]["key"], key);
+    const auto miss = why_of("N=2", pick).json();
+    EXPECT_EQ(miss["outcome"], "compile");
+    ASSERT_EQ(miss["nearest"].size(), 1u);
+    EXPECT_EQ(miss["nearest"][0]["key"], key);
+  }
+  const Finished none = why_of("N=2", {"--toolchain", "0123456789"});
+  EXPECT_EQ(none.status, 3) << none.err;
+  EXPECT_NE(none.out.find("by toolchain '0123456789'"), std::string::npos) << none.out;
+  EXPECT_EQ(why_of("N=2", {"--toolchain", "own"}).status, 2);
+}
+
 class Diff : public Why {};
 
 TEST_F(Diff, NamesFieldsAndResources) {

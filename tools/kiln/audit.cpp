@@ -40,7 +40,7 @@ struct Audit {
 int exit_of(const Audit& audit) {
   if (audit.count(State::differs) + audit.count(State::damaged) > 0) return kDamaged;
   if (audit.interrupted) return kInterrupted;
-  if (audit.count(State::equal) == audit.results.size()) return kDone;
+  if (audit.count(State::equal) + audit.count(State::removed) == audit.results.size()) return kDone;
   return audit.count(State::equal) > 0 ? kPartly : kFailed;
 }
 
@@ -71,7 +71,7 @@ Json audit_json(const Context& context, const Audit& audit) {
             {"wall_ms", audit.wall_ms},
             {"interrupted", audit.interrupted}});
   for (const State state :
-       {State::equal, State::differs, State::damaged, State::not_comparable, State::failed})
+       {State::equal, State::differs, State::damaged, State::removed, State::not_comparable, State::failed})
     out[std::string(name_of(state))] = audit.count(state);
   out["results"] = results;
   return out;
@@ -81,8 +81,8 @@ void print_summary(const Audit& audit) {
   std::string text = std::to_string(audit.results.size()) + " of " +
                      counted(audit.stored, "entry", "entries") + ": " +
                      std::to_string(audit.count(State::equal)) + " equal";
-  for (const State state :
-       {State::differs, State::damaged, State::not_comparable, State::failed, State::not_started}) {
+  for (const State state : {State::differs, State::damaged, State::removed, State::not_comparable,
+                            State::failed, State::not_started}) {
     std::string words(name_of(state));
     std::replace(words.begin(), words.end(), '_', ' ');
     if (const std::size_t count = audit.count(state)) text += ", " + std::to_string(count) + ' ' + words;
@@ -165,7 +165,7 @@ void add_audit(Command app, Context& context) {
   sub.footer(
       "Each entry is compiled from today's sources with today's toolchain, without the store; where its\n"
       "key is another today, the fields that differ are named. --arch, which may be a list, chooses\n"
-      "entries. Publishes, repairs and removes nothing.\n"
+      "entries. Publishes, repairs and removes nothing. An entry that is removed meanwhile is no fault.\n"
       "Exit status: 0 all equal, 1 none could be compared, 2 usage, 3 some could not be compared or\n"
       "compiled, 4 some differ or are damaged, 130 interrupted.");
 }

@@ -44,8 +44,12 @@ AuditResult audit_entry(runtime::Service& service, cache::Store& store, const St
     return out;
   };
   const auto record = store.peek(entry.key, base::Deadline::after(kReadPatience));
-  if (!record)
-    return end(State::damaged, "the entry is damaged, or was removed meanwhile; 'kiln verify' tells");
+  if (!record) {
+    if (record.miss == cache::Miss::absent)
+      return end(State::removed, "evicted, or by 'kiln clear' or 'kiln gc'");
+    if (record.miss == cache::Miss::damaged) return end(State::damaged, "'kiln verify' says more");
+    return end(State::failed, "could not be read: " + std::string(cache::to_string(record.miss)));
+  }
   std::optional<source::Instantiation> unit;
   try {
     unit = instantiation_of(service, entry);
@@ -69,9 +73,8 @@ AuditResult audit_entry(runtime::Service& service, cache::Store& store, const St
 }
 
 std::string line_of(const std::string& label, const AuditResult& result, const Terminal& terminal) {
-  const Style style = result.state == State::equal            ? Style::plain
-                      : result.state == State::not_comparable ? Style::yellow
-                                                              : Style::red;
+  const bool yellow = result.state == State::not_comparable || result.state == State::removed;
+  const Style style = result.state == State::equal ? Style::plain : yellow ? Style::yellow : Style::red;
   std::string words(name_of(result.state));
   std::replace(words.begin(), words.end(), '_', ' ');
   std::string out = paint(words, style, terminal) + std::string(15 - words.size(), ' ') + label;
@@ -82,8 +85,8 @@ std::string line_of(const std::string& label, const AuditResult& result, const T
 }  // namespace
 
 std::string_view name_of(State state) noexcept {
-  static constexpr std::string_view names[] = {"not_started", "equal",          "differs",
-                                               "damaged",     "not_comparable", "failed"};
+  static constexpr std::string_view names[] = {"not_started", "equal",          "differs", "damaged",
+                                               "removed",     "not_comparable", "failed"};
   return names[static_cast<int>(state)];
 }
 

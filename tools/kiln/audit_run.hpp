@@ -15,9 +15,10 @@ struct AuditResult {
     not_started,     ///< Ctrl-C came first
     equal,           ///< today's compile gives the same bytes
     differs,         ///< it does not, under the same key
-    damaged,         ///< the entry cannot be read
+    damaged,         ///< the entry's bytes are wrong
+    removed,         ///< the entry went away after it was chosen: evicted, cleared or dropped by gc
     not_comparable,  ///< today's files have another key
-    failed           ///< today's compile failed
+    failed           ///< today's compile failed, or another process kept the store locked
   };
   State state = State::not_started;
   std::string reason;   ///< for people; empty when equal

@@ -66,7 +66,8 @@ Next entries_of_store(const std::shared_ptr<BundleStores>& stores) {
 
 struct Difference {
   enum class Kind { only_a, only_b, other_bytes } kind;
-  std::string key, label;
+  Key key;
+  std::string label;
   std::vector<std::string> unequal{};  ///< "facts", "key text", "image": of other_bytes
 };
 
@@ -105,17 +106,17 @@ Differences compare(const Next& next_a, const Next& next_b) {
   while (a || b) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
     if (!b || (a && a->key < b->key)) {
-      out.all.push_back({Difference::Kind::only_a, a->key.hex(), label_of(*a)});
+      out.all.push_back({Difference::Kind::only_a, a->key, label_of(*a)});
       a = next_a();
     } else if (!a || b->key < a->key) {
-      out.all.push_back({Difference::Kind::only_b, b->key.hex(), label_of(*b)});
+      out.all.push_back({Difference::Kind::only_b, b->key, label_of(*b)});
       b = next_b();
     } else {
       auto unequal = unequal_parts(*a, *b);
       if (unequal.empty())
         ++out.same;
       else
-        out.all.push_back({Difference::Kind::other_bytes, a->key.hex(), label_of(*a), std::move(unequal)});
+        out.all.push_back({Difference::Kind::other_bytes, a->key, label_of(*a), std::move(unequal)});
       a = next_a(), b = next_b();
     }
   }
@@ -126,7 +127,7 @@ Json json_list(const Differences& found, Difference::Kind kind) {
   Json out = Json::array();
   for (const Difference& difference : found.all) {
     if (difference.kind != kind) continue;
-    out.push_back({{"key", difference.key}, {"entry", difference.label}});
+    out.push_back({{"key", difference.key.hex()}, {"entry", difference.label}});
     if (kind == Difference::Kind::other_bytes) out.back()["differs"] = difference.unequal;
   }
   return out;
@@ -136,10 +137,13 @@ void print_differences(const Differences& found) {
   static constexpr const char* marks[] = {"- ", "+ ", "! "};
   static constexpr Style styles[] = {Style::red, Style::green, Style::yellow};
   const Terminal terminal = standard_output();
+  std::vector<Key> keys;
+  for (const Difference& difference : found.all) keys.push_back(difference.key);
+  const KeyNames names(std::move(keys));
   for (const Difference& difference : found.all) {
     const auto kind = static_cast<int>(difference.kind);
     const std::string line =
-        marks[kind] + difference.key.substr(0, 12) + "  " + difference.label +
+        marks[kind] + names.of(difference.key) + "  " + difference.label +
         (difference.unequal.empty() ? "" : ": other " + base::join(difference.unequal, ", "));
     print(paint(line, styles[kind], terminal) + '\n');
   }

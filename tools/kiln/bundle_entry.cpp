@@ -9,6 +9,7 @@
 #include "base/wire.hpp"
 #include "bundle/minisign.hpp"
 #include "compile/key.hpp"
+#include "key_name.hpp"
 #include "output.hpp"
 #include "source/instantiate.hpp"
 #include "toolchain/cubin.hpp"
@@ -35,7 +36,7 @@ void leave_out_times(Facts& facts) {
 }
 
 [[noreturn]] void refuse(const bundle::Entry& entry, const std::string& why) {
-  throw bundle::Refused("entry " + entry.key.hex().substr(0, 12) + ": " + why);
+  throw bundle::Refused("entry " + short_name(entry.key) + ": " + why);
 }
 
 std::string text_of(const std::vector<KeyField>& fields) {

@@ -1,6 +1,8 @@
 // kiln bundle export: entries of the cache and its layers as one reproducible file.
 #include <sys/stat.h>
 
+#include <set>
+
 #include "base/log.hpp"
 #include "bundle/writer.hpp"
 #include "bundle_commands.hpp"
@@ -8,6 +10,7 @@
 #include "bundle_key.hpp"
 #include "bundle_select.hpp"
 #include "bundle_stores.hpp"
+#include "entries.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
@@ -22,9 +25,13 @@ struct Arguments {
   bool keep_going = false;
 };
 
+/// How often an export begins at all. Only the last one leaves out what was removed meanwhile.
+constexpr int kAttempts = 5;
+
 struct Exported {
   bool written = false;
   std::vector<std::string> missing, damaged;
+  std::vector<Key> removed;  ///< went away after they were chosen
   std::uint64_t other_version = 0, bytes = 0;
   bundle::Summary summary;
   std::optional<MadeSignature> signature;
@@ -35,28 +42,26 @@ void write_entries(bundle::Writer& writer, const Selection& selection, BundleSto
   Progress progress(selection.keys.size(), !quiet);
   for (std::size_t i = 0; i < selection.keys.size(); ++i) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
-    if (const auto entry = stores.read(selection.keys[i]))
+    const Key& key = selection.keys[i];
+    if (const auto entry = stores.read(key))
       writer.add(*entry);
+    else if (entry.miss == cache::Miss::absent)
+      out.removed.push_back(key);
+    else if (entry.miss == cache::Miss::damaged)
+      out.damaged.push_back(key.hex());
     else
-      out.damaged.push_back(selection.keys[i].hex());
+      throw_unread(key, entry.miss);
     progress.reached(i + 1);
   }
 }
 
-Exported export_all(Context& context, const Arguments& arguments) {
-  const bool to_stdout = arguments.file == "-";
-  if (to_stdout && context.json)
-    throw Error(Errc::invalid_argument, "the bundle goes to stdout, and so would --json; name a file");
-  std::optional<bundle::SecretKey> key;
-  if (!arguments.signing.key.empty()) {
-    if (to_stdout)
-      throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");
-    key.emplace(read_secret_key(arguments.signing));  // a password is not asked for after minutes
-  }
-  BundleStores stores(context.config());
-  Selection selection = select_entries(context, arguments.selection, stores);
+/// One attempt. Earlier ones found that `removed` went away. Nothing is written when more did: the `last`
+/// attempt leaves that out, unless a plan asks for it.
+Exported export_once(Context& context, const Arguments& arguments, const bundle::SecretKey* key,
+                     BundleStores& stores, const std::set<Key>& removed, bool last) {
+  const Selection selection = select_entries(context, arguments.selection, stores, removed);
   Exported out;
-  out.missing = std::move(selection.missing);
+  out.missing = selection.missing;
   out.damaged = stores.damaged();
   out.other_version = stores.other_version();
   const bool nothing = selection.keys.empty() && !arguments.selection.all;
@@ -71,12 +76,40 @@ Exported export_all(Context& context, const Arguments& arguments) {
     file.write(bytes);
     hash.add(bytes);
   });
-  write_entries(writer, selection, stores, out, context.json || to_stdout);
+  write_entries(writer, selection, stores, out, context.json || arguments.file == "-");
   out.summary = writer.end();
+  const bool may_leave_out = last && (arguments.selection.plans.empty() || arguments.keep_going);
+  if (!out.removed.empty() && !may_leave_out && file.is_file()) return out;  // a pipe has the bytes already
   file.commit();
   out.written = true;
   out.bytes = file.bytes();
   if (key) out.signature = sign_bundle(*key, arguments.file, hash.digest<64>(), out.summary);
+  return out;
+}
+
+Exported export_all(Context& context, const Arguments& arguments) {
+  const bool to_stdout = arguments.file == "-";
+  if (to_stdout && context.json)
+    throw Error(Errc::invalid_argument, "the bundle goes to stdout, and so would --json; name a file");
+  std::optional<bundle::SecretKey> key;
+  if (!arguments.signing.key.empty()) {
+    if (to_stdout)
+      throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");
+    key.emplace(read_secret_key(arguments.signing));  // a password is not asked for after minutes
+  }
+  BundleStores stores(context.config());
+  std::set<Key> removed;
+  for (int attempt = 1;; ++attempt) {
+    Exported out =
+        export_once(context, arguments, key ? &*key : nullptr, stores, removed, attempt == kAttempts);
+    if (out.written || out.removed.empty() || attempt == kAttempts) return out;
+    removed.insert(out.removed.begin(), out.removed.end());
+  }
+}
+
+Json hex_of(const std::vector<Key>& keys) {
+  Json out = Json::array();
+  for (const Key& key : keys) out.push_back(key.hex());
   return out;
 }
 
@@ -90,6 +123,7 @@ Json json_of(const Context& context, const Arguments& arguments, const Exported&
           {"content_digest", done.written ? Json(done.summary.digest.hex()) : Json(nullptr)},
           {"missing", done.missing},
           {"damaged", done.damaged},
+          {"removed", hex_of(done.removed)},
           {"other_version", done.other_version},
           {"signature", done.signature ? json_of(*done.signature) : Json(nullptr)}};
 }
@@ -101,21 +135,29 @@ void say(const char* kind, const std::string& text) {
 int exit_of(const Arguments& arguments, const Exported& done) {
   for (const std::string& label : done.missing) say("error", "not in the cache: " + label);
   for (const std::string& hex : done.damaged)
-    say("error", "entry " + hex.substr(0, 12) + " is damaged and was left out");
+    say("error", hex.empty() ? "the file of a store is damaged ('kiln verify --all' says where)"
+                             : "entry " + short_name(*Key::from_hex(hex)) + " is damaged and was left out");
+  if (!done.removed.empty())
+    say("warning", counted(done.removed.size(), "entry was", "entries were") +
+                       " removed from the cache meanwhile (evicted, or by 'kiln clear' or 'kiln gc'), and " +
+                       (done.removed.size() == 1 ? "is" : "are") + " not in the bundle");
   if (done.other_version > 0)
     say("warning",
         counted(done.other_version, "entry is", "entries are") + " of another version of kiln and left out");
   if (!done.written)
     say("error",
         done.missing.empty()
-            ? "nothing that is cached matches; nothing was written"
+            ? done.removed.empty() ? "nothing that is cached matches; nothing was written"
+                                   : "nothing was written; --keep-going leaves out what was removed"
             : counted(done.missing.size(), "specialisation is", "specialisations are") +
                   " missing; nothing was written. 'kiln prewarm' makes them, --keep-going leaves them out");
   struct stat st {};
   if (done.written && !done.signature && ::stat((arguments.file + ".minisig").c_str(), &st) == 0)
     say("warning", "'" + arguments.file + ".minisig' is the signature of what was there before; sign again");
   if (!done.damaged.empty()) return kDamaged;
-  return done.written && done.missing.empty() && (done.summary.entries > 0 || arguments.selection.all)
+  const bool covered = done.removed.empty() || arguments.selection.plans.empty();
+  return done.written && done.missing.empty() && covered &&
+                 (done.summary.entries > 0 || arguments.selection.all)
              ? kDone
              : kPartly;
 }
@@ -166,7 +208,9 @@ void add_bundle_export(Command bundle, Context& context) {
       "--device\n"
       "says whose its rows take.\n"
       "--arch may be a list: entries of these archs, or with a plan, its rows that name none.\n"
-      "FILE is replaced when all is written, and never before.\n"
+      "FILE is replaced when all is written, and never before. When entries are removed meanwhile (evicted,\n"
+      "or by 'kiln clear' or 'kiln gc'), the export begins again; after five times, or where bytes are in a\n"
+      "pipe already, it leaves them out and says so.\n"
       "Exit status: 0 done, 1 failed, 2 usage, 3 some of a plan is missing or nothing matches (nothing is\n"
       "written but with --keep-going), 4 damaged entries were left out, 130 interrupted.");
 }

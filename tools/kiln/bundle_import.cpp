@@ -12,6 +12,7 @@
 #include "context.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "key_name.hpp"
 #include "progress.hpp"
 #include "runtime/places.hpp"
 
@@ -78,9 +79,8 @@ class Batch {
       else if (result.put == cache::Put::present)
         ++out_.present, out_.other_image += has_other_image(records[i]);
       else if (failed.empty())
-        failed = "entry " + records[i].first.hex().substr(0, 12) + " could not be stored in '" +
-                 store_.directory() + "' (" + std::string(cache::to_string(result.put)) +
-                 "): " + result.detail;
+        failed = "entry " + short_name(records[i].first) + " could not be stored in '" + store_.directory() +
+                 "' (" + std::string(cache::to_string(result.put)) + "): " + result.detail;
     }
     if (!failed.empty()) throw Error(Errc::io, failed);
   }

@@ -18,7 +18,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }
 
 /// What the path itself would find for the plan's rows, without compiling.
-Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& stores) {
+Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& stores,
+                  const std::set<Key>& removed) {
   context.template_path = template_path_of(flags.plans, context.template_path);
   runtime::Pipeline& pipeline = context.service().pipeline();
   pipeline.use_places(stores.places());
@@ -34,7 +35,7 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
   for (const PlannedTask& task : plan.tasks) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
     if (!flags.templates.empty() && !contains(flags.templates, task.specialization().template_name)) continue;
-    const auto found = pipeline.there(source::instantiate(task.origin, task.resolved), {});
+    const auto found = pipeline.there(source::instantiate(task.origin, task.resolved), {.rejected = removed});
     if (found) {
       keys.insert(found->image->key);
       exported.emplace(task.specialization().template_name, task.resolved.arch.name());
@@ -46,7 +47,7 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
   for (const Key& key : stores.choices([&](const std::string&name, const std::string&arch) {
          return exported.contains({name, arch});
        }))
-    keys.insert(key);
+    if (!removed.contains(key)) keys.insert(key);
   out.keys.assign(keys.begin(), keys.end());
   return out;
 }
@@ -62,7 +63,8 @@ void add_selection_options(Command sub, SelectionFlags& flags) {
   add_device_option(sub, flags.device);
 }
 
-Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores) {
+Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores,
+                         const std::set<Key>& removed) {
   const bool by_arch = !context.arch.empty();
   if (flags.all && (!flags.plans.empty() || !flags.templates.empty() || by_arch))
     throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan, no -t and no --arch");
@@ -72,7 +74,7 @@ Selection select_entries(Context& context, const SelectionFlags& flags, BundleSt
   if (flags.plans.empty() && !flags.device.empty())
     throw Error(Errc::invalid_argument,
                 "--device says how the rows of a plan are resolved: without a plan every choice comes along");
-  if (!flags.plans.empty()) return of_plan(context, flags, stores);
+  if (!flags.plans.empty()) return of_plan(context, flags, stores, removed);
   std::vector<std::string> archs;
   if (by_arch)
     for (const base::Arch& arch : context.target_archs()) archs.push_back(arch.name());

@@ -2,6 +2,7 @@
 // layers hold.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,10 @@ struct Selection {
   std::vector<Key> keys;             ///< ascending, each once
   std::vector<std::string> missing;  ///< what a plan asks for and is in no store
 };
-/// --arch is of the plan's rows that name none; without a plan it chooses entries. Throws Error:
+/// --arch is of the plan's rows that name none; without a plan it chooses entries. A plan's entries of the
+/// keys in `removed` are missing: an earlier selection found them, and they went away. Throws Error:
 /// invalid_argument when the flags choose nothing or contradict each other.
-Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores);
+Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores,
+                         const std::set<Key>& removed = {});
 
 }  // namespace kiln::cli

@@ -33,6 +33,8 @@ BundleStores::BundleStores(const runtime::Config& config)
 
 std::vector<Key> BundleStores::keys(const Wanted& wanted) {
   std::set<Key> out;
+  other_version_ = 0;
+  damaged_.clear();
   for (const auto& store : stores_) {
     std::uint64_t shown = 0;
     store->list([&](const cache::Entry& entry) {
@@ -66,7 +68,7 @@ std::vector<Key> BundleStores::choices(const Wanted& wanted) {
   return {out.begin(), out.end()};
 }
 
-std::optional<cache::Record> BundleStores::record_in(cache::Store& store, const Key& key) const {
+cache::Peeked<cache::Record> BundleStores::record_in(cache::Store& store, const Key& key) const {
   auto record = store.peek(key, base::Deadline::after(kReadWait));
   // Of a choice it is the writable store's that holds.
   if (record && compile::is_choice(record->facts) && places_.writable)
@@ -74,19 +76,16 @@ std::optional<cache::Record> BundleStores::record_in(cache::Store& store, const 
   return record;
 }
 
-std::optional<bundle::Entry> BundleStores::read(const Key& key) {
-  for (const auto& store : stores_) {
-    auto record = record_in(*store, key);
-    if (!record) continue;
-    if (auto entry = entry_of(key, std::move(*record))) return entry;
-  }
-  return std::nullopt;
+cache::Peeked<bundle::Entry> BundleStores::read(const Key& key) {
+  return read_first(stores_, [&](cache::Store& store) -> cache::Peeked<bundle::Entry> {
+    auto record = record_in(store, key);
+    if (!record) return {{}, record.miss};
+    return {entry_of(key, std::move(*record))};
+  });
 }
 
-std::optional<cache::Record> BundleStores::record(const Key& key) {
-  for (const auto& store : stores_)
-    if (auto record = record_in(*store, key)) return record;
-  return std::nullopt;
+cache::Peeked<cache::Record> BundleStores::record(const Key& key) {
+  return read_first(stores_, [&](cache::Store& store) { return record_in(store, key); });
 }
 
 }  // namespace kiln::cli

@@ -21,16 +21,16 @@ class BundleStores {
 
   /// By template and arch.
   using Wanted = std::function<bool(const std::string& template_name, const std::string& arch)>;
-  /// The keys of all entries that are wanted, tuned choices too.
+  /// The keys of all entries that are wanted, tuned choices too. Begins `other_version` and `damaged` again.
   std::vector<Key> keys(const Wanted& wanted);
   /// Of the tuned choices alone.
   std::vector<Key> choices(const Wanted& wanted);
   /// As a bundle has it, from the first store that has it whole, in the order in which the path asks them.
-  /// Nothing when none has.
-  std::optional<bundle::Entry> read(const Key& key);
+  /// Where none has, why; an entry that another version of kiln replaced since `keys` counts as absent.
+  cache::Peeked<bundle::Entry> read(const Key& key);
 
   /// The same as the stores have it, with its times.
-  std::optional<cache::Record> record(const Key& key);
+  cache::Peeked<cache::Record> record(const Key& key);
 
   const runtime::Places& places() const noexcept { return places_; }
   std::uint64_t other_version() const noexcept { return other_version_; }
@@ -38,7 +38,7 @@ class BundleStores {
   const std::vector<std::string>& damaged() const noexcept { return damaged_; }
 
  private:
-  std::optional<cache::Record> record_in(cache::Store& store, const Key& key) const;
+  cache::Peeked<cache::Record> record_in(cache::Store& store, const Key& key) const;
 
   runtime::Places places_;
   std::vector<std::shared_ptr<cache::Store>> stores_;  // in the order in which the path asks them

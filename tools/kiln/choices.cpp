@@ -8,13 +8,11 @@
 
 namespace kiln::cli {
 
-std::vector<StoredChoice> read_choices(const SearchedStores& searched, const std::string& prefix) {
-  const Key first = *Key::from_hex(prefix + std::string(64 - prefix.size(), '0'));
-  const Key last = *Key::from_hex(prefix + std::string(64 - prefix.size(), 'f'));
+std::vector<StoredChoice> read_choices(const SearchedStores& searched, const KeyName& name) {
   std::map<Key, StoredChoice> found;
   for (const auto& store : searched.stores)
-    store->list(first, last, [&](const cache::Entry& entry) {
-      if (!compile::is_choice(entry.facts) || found.contains(entry.key)) return;
+    store->list(name.first(), name.last(), [&](const cache::Entry& entry) {
+      if (!compile::is_choice(entry.facts) || !name.names(entry.key) || found.contains(entry.key)) return;
       try {
         found.emplace(entry.key,
                       StoredChoice{entry.key, compile::decode_choice(entry.facts), store->directory(),

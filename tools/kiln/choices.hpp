@@ -18,8 +18,8 @@ struct StoredChoice {
 };
 
 /// Of all stores, each key once (from the first that has it), sorted by template, arch, device and
-/// parameters; those whose key begins with `prefix`. Throws Error, Damaged.
-std::vector<StoredChoice> read_choices(const SearchedStores& searched, const std::string& prefix = {});
+/// parameters; those of that name. Throws Error, Damaged.
+std::vector<StoredChoice> read_choices(const SearchedStores& searched, const KeyName& name = KeyName());
 
 Json json_of(const StoredChoice& stored);
 void print_choice(const StoredChoice& stored);

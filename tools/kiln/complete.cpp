@@ -79,6 +79,7 @@ class Completion {
     if (kind.starts_with("NAME")) return templates();
     if (kind.starts_with("P=V")) return parameters(typed);
     if (kind.starts_with("KEY")) return keys();
+    if (kind == "HEX") return toolchains();
     if (kind == "COMMAND") return subcommands(root_);
     if (kind.starts_with("DIR")) shell_offers = ":dirs";
     if (kind.find("FILE") != std::string::npos || kind.starts_with("PLAN") || kind.find("BUNDLE") == 0 ||
@@ -129,11 +130,22 @@ class Completion {
         for (const auto& choice : parameter.choices) add(parameter.name + '=' + choice.name, parameter.doc);
     }
   }
-  void keys() {
+  std::vector<StoredEntry> entries() {
     const StoreView view = view_store(context_.config());
-    if (!view.store) return;
-    for (const StoredEntry& entry : read_entries(*view.store))
-      add(entry.key.hex().substr(0, 12), entry.facts.specialization().to_string() + ' ' + entry.facts.arch);
+    return view.store ? read_entries(*view.store) : std::vector<StoredEntry>();
+  }
+  void keys() {
+    const std::vector<StoredEntry> all = entries();
+    const KeyNames names = names_of(all);
+    for (const StoredEntry& entry : all)
+      add(names.of(entry.key), entry.facts.specialization().to_string() + ' ' + entry.facts.arch);
+  }
+  /// Those that made what is cached.
+  void toolchains() {
+    std::map<std::string, std::string> versions;
+    for (const StoredEntry& entry : entries())
+      versions[entry.key.toolchain.hex().substr(0, 12)] = entry.facts.nvrtc_version;
+    for (const auto& [digits, version] : versions) add(digits, "NVRTC " + version);
   }
 
   const CommandPage& root_;

@@ -67,6 +67,7 @@ Options Context::options() const {
   out.jobs = jobs;
   out.cache_max_size = max_size;
   out.compile_memory = compile_memory;
+  out.toolchain = toolchain;
   return out;
 }
 

@@ -32,6 +32,8 @@ class Context {
   int jobs = 0;
   /// --max-size, for subcommands with it; empty: as configured.
   std::string max_size;
+  /// --toolchain of `why`, likewise.
+  std::string toolchain;
   /// --memory, likewise.
   std::string compile_memory;
   /// The chosen subcommand's name ("ls", "bundle export"), and what it does. Set by its CLI callback.

@@ -1,6 +1,5 @@
 // kiln diff: what differs between two cached entries.
 
-#include "cache/pages.hpp"
 #include "commands.hpp"
 #include "context.hpp"
 #include "entries.hpp"
@@ -20,13 +19,11 @@ struct Side {
   std::string key_text;
 };
 
-Side read_side(const SearchedStores& searched, const std::string& prefix) {
-  auto [entry, store] = find_entry(searched, prefix);
-  Side out{std::move(entry), {}};
-  auto text = store->peek_text(out.entry.key, base::Deadline::after(std::chrono::seconds(10)));
-  if (!text) throw cache::Damaged("entry " + out.entry.key.hex().substr(0, 12));
-  out.key_text = std::move(text->key_text);
-  return out;
+Side read_side(const SearchedStores& searched, const std::string& name) {
+  auto [entry, text] = read_found(searched, KeyName(name), [](cache::Store& store, const Key& key) {
+    return store.peek_text(key, base::Deadline::after(std::chrono::seconds(10)));
+  });
+  return {std::move(entry), std::move(text.key_text)};
 }
 
 /// What came out of the compiles, by name, unit and value.
@@ -64,10 +61,11 @@ std::string label_of(const Figure& figure) {
 
 void print_sides(const Side& first, const Side& second, const std::vector<KeyDifference>& differences) {
   constexpr std::size_t indent = 13;
+  const KeyNames names({first.entry.key, second.entry.key});
   for (const auto& [name, side] : {std::pair("first", &first), std::pair("second", &second)}) {
     print_definition(name,
-                     side->entry.key.hex().substr(0, 12) + "  " +
-                         side->entry.facts.specialization().to_string() + " for " + side->entry.facts.arch,
+                     names.of(side->entry.key) + "  " + side->entry.facts.specialization().to_string() +
+                         " for " + side->entry.facts.arch,
                      indent);
   }
   print("\n");
@@ -127,12 +125,15 @@ void add_diff(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(app, "diff", "What differs between two cached entries",
                                           [&context, arguments] { return diff(context, *arguments); });
-  sub.option("first", arguments->first, "A key, or as many first digits as tell it apart")
+  sub.option("first", arguments->first,
+             "A key, as many first digits as tell it apart, or as 'kiln ls' shows it")
       .type_name("KEY")
       .required();
   sub.option("second", arguments->second, "Another one").type_name("KEY").required();
   sub.footer(
       "Field by field what the two keys were made of, and what came out of the compiles.\n"
+      "Records of two toolchains: kiln diff 7ca0631d9df0-b743 7ca0631d9df0-e10f, with digits of both "
+      "halves.\n"
       "Exit status: 0 whether they differ or not.");
 }
 

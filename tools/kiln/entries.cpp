@@ -140,42 +140,75 @@ SearchedStores searched_stores(const runtime::Config& config) {
   return out;
 }
 
-FoundEntry find_entry(const SearchedStores& searched, const std::string& prefix) {
-  if (prefix.find_first_not_of("0123456789abcdef") != std::string::npos || prefix.size() > 64) {
-    throw Error(Errc::invalid_argument,
-                "'" + prefix + "' is no key: expected up to 64 digits 0-9a-f, as 'kiln ls' shows them");
-  }
-  if (searched.stores.empty()) throw Error(Errc::io, "nothing is cached in '" + searched.directory + "' yet");
-  const Key first = *Key::from_hex(prefix + std::string(64 - prefix.size(), '0'));
-  const Key last = *Key::from_hex(prefix + std::string(64 - prefix.size(), 'f'));
-  std::map<Key, FoundEntry> found;
-  std::string directories;
-  bool unreadable = false;
-  for (const auto& store : searched.stores) {
-    std::vector<StoredEntry> here;
-    const auto listed = store->list(first, last, [&](const cache::Entry& entry) { add_entry(here, entry); });
-    for (StoredEntry& entry : here) {
-      const Key key = entry.key;
-      found.try_emplace(key, FoundEntry{std::move(entry), store});
-    }
-    unreadable = unreadable || listed.unreadable > 0;
-    directories += (directories.empty() ? "" : ", ") + store->directory();
-  }
-  if (found.empty() && unreadable) throw cache::Damaged("entry " + prefix.substr(0, 12));
-  if (found.size() == 1) return std::move(found.begin()->second);
-  if (found.empty())
-    throw Error(Errc::io,
-                "no entry's key begins with '" + prefix + "' in " + directories + " (see 'kiln ls')");
-  std::string message = counted(found.size(), "key") + " begin with '" + prefix + "':";
+namespace {
+
+/// "2 keys begin with '7ca0':", and a line for each. `listed`: all keys that the stores have thereabouts.
+std::string ambiguous(const KeyName& name, const std::map<Key, FoundEntry>& found, const KeyNames& listed) {
+  std::string out = counted(found.size(), "key") + " begin with " + name.quoted() + ':';
   constexpr std::size_t most = 10;
   std::size_t named = 0;
   for (const auto& [key, candidate] : found) {
     if (named++ == most) break;
-    message += "\n  " + key.hex().substr(0, std::max<std::size_t>(12, prefix.size() + 4)) + "  " +
-               candidate.entry.facts.specialization().to_string() + ' ' + candidate.entry.facts.arch;
+    const compile::Facts& facts = candidate.entry.facts;
+    const std::string shown = listed.of(key);
+    out += "\n  " + shown + "  " + facts.specialization().to_string() + ' ' + facts.arch;
+    if (shown.find('-') != std::string::npos) out += ", by NVRTC " + facts.nvrtc_version;
   }
-  if (found.size() > most) message += "\n  and " + std::to_string(found.size() - most) + " more";
-  throw Error(Errc::invalid_argument, message);
+  if (found.size() > most) out += "\n  and " + std::to_string(found.size() - most) + " more";
+  return out;
+}
+
+}  // namespace
+
+FoundEntry find_entry(const SearchedStores& searched, const KeyName& name) {
+  if (searched.stores.empty()) throw Error(Errc::io, "nothing is cached in '" + searched.directory + "' yet");
+  std::map<Key, FoundEntry> found;
+  std::vector<Key> listed;
+  std::string directories;
+  bool unreadable = false;
+  for (const auto& store : searched.stores) {
+    std::vector<StoredEntry> here;
+    const auto said = store->list(name.first(), name.last(), [&](const cache::Entry& entry) {
+      listed.push_back(entry.key);
+      if (name.names(entry.key)) add_entry(here, entry);
+    });
+    for (StoredEntry& entry : here) {
+      const Key key = entry.key;
+      found.try_emplace(key, FoundEntry{std::move(entry), store});
+    }
+    unreadable = unreadable || said.unreadable > 0;
+    directories += (directories.empty() ? "" : ", ") + store->directory();
+  }
+  if (found.empty() && unreadable) throw cache::Damaged("entry " + name.quoted());
+  if (found.size() == 1) return std::move(found.begin()->second);
+  if (found.empty())
+    throw Error(Errc::io,
+                "no entry's key begins with " + name.quoted() + " in " + directories + " (see 'kiln ls')");
+  throw Error(Errc::invalid_argument, ambiguous(name, found, KeyNames(std::move(listed))));
+}
+
+KeyNames names_of(const std::vector<StoredEntry>& entries, std::size_t digits) {
+  std::vector<Key> keys;
+  keys.reserve(entries.size());
+  for (const StoredEntry& entry : entries) keys.push_back(entry.key);
+  return KeyNames(std::move(keys), digits);
+}
+
+std::optional<StoredEntry> entry_of(cache::Store& store, const Key& key) {
+  std::vector<StoredEntry> out;
+  store.list(key, key, [&](const cache::Entry& entry) { add_entry(out, entry); });
+  return out.empty() ? std::nullopt : std::optional(std::move(out.front()));
+}
+
+void throw_unread(const Key& key, cache::Miss miss) {
+  const std::string entry = "entry " + short_name(key);
+  if (miss == cache::Miss::damaged) throw cache::Damaged(entry);
+  if (miss == cache::Miss::absent)
+    throw Error(Errc::io,
+                entry + " was removed while it was read (evicted, or by 'kiln clear' or 'kiln gc')");
+  throw Error(Errc::io, entry + (miss == cache::Miss::gate_timeout
+                                     ? " could not be read: another process holds the store's lock"
+                                     : " could not be read"));
 }
 
 Json json_of(const StoredEntry& entry) {

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compile/facts_summary.hpp"
+#include "key_name.hpp"
 #include "output.hpp"
 #include "store_view.hpp"
 
@@ -37,9 +40,16 @@ struct SummedEntry {
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
                  std::vector<std::string>* damaged = nullptr, std::uint64_t* choices = nullptr);
 
-/// The one entry whose key begins with `prefix`, from the first of the stores that has it; reads no others.
-/// Throws Error(invalid_argument) for what is no beginning of a key and, naming the candidates, when there
-/// are several, Error(io) when there is none, Damaged when there is one whose head cannot be read.
+/// The entry of exactly this key; nothing where it is not, or its facts are not this version's.
+std::optional<StoredEntry> entry_of(cache::Store& store, const Key& key);
+
+/// Says why an entry that a listing showed could not be read: Damaged, else Error(io).
+[[noreturn]] void throw_unread(const Key& key, cache::Miss miss);
+inline constexpr int kLooks = 3;  ///< for an entry that is removed while it is read
+
+/// The one entry of that name, from the first of the stores that has it; reads no others. Throws
+/// Error(invalid_argument), naming the candidates, when there are several, Error(io) when there is none,
+/// Damaged when there is one whose head cannot be read.
 struct FoundEntry {
   StoredEntry entry;
   std::shared_ptr<cache::Store> store;
@@ -49,13 +59,27 @@ struct SearchedStores {
   std::string directory;  ///< that of `view_store`, for people
   std::vector<std::shared_ptr<cache::Store>> stores;
 };
-FoundEntry find_entry(const SearchedStores& searched, const std::string& prefix);
+FoundEntry find_entry(const SearchedStores& searched, const KeyName& name);
+/// The one entry of that name with what `read` gives for its store and key (Store::peek, Store::peek_text).
+/// An entry that is removed in between is looked for again. Throws as find_entry, and as throw_unread.
+template <class Read>
+auto read_found(const SearchedStores& searched, const KeyName& name, const Read& read) {
+  for (int looks = 0;; ++looks) {
+    FoundEntry found = find_entry(searched, name);
+    auto got = read(*found.store, found.entry.key);
+    if (got) return std::pair(std::move(found.entry), *std::move(got));
+    if (got.miss != cache::Miss::absent || looks == kLooks) throw_unread(found.entry.key, got.miss);
+  }
+}
 /// The writable store, what else `ls` lists or a compile reads, then the layers in order. Throws as
 /// view_places.
 SearchedStores searched_stores(const runtime::Config& config);
 
 /// sm_80 before sm_90a before sm_100a.
 bool arch_less(const std::string& a, const std::string& b) noexcept;
+
+/// Names for a list of them.
+KeyNames names_of(const std::vector<StoredEntry>& entries, std::size_t digits = 12);
 
 /// What the JSON of ls and show have in common.
 Json json_of(const StoredEntry& entry);

@@ -30,15 +30,17 @@ struct Column {
 constexpr std::size_t kUsesColumns = 100, kSizeColumns = 64, kArchColumns = 52, kDigits = 12, kFewDigits = 8,
                       kFewLetters = 12;
 
-std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelling) {
+std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelling,
+                                const std::vector<StoredEntry>& entries) {
   using Fit = Table::Fit;
   const std::int64_t now = std::time(nullptr);
   const bool narrow = width > 0 && width < kArchColumns;
-  const std::size_t digits = narrow ? kFewDigits : kDigits, unit = narrow ? kFewLetters : SIZE_MAX;
+  const std::size_t unit = narrow ? kFewLetters : SIZE_MAX;
+  const auto names = std::make_shared<KeyNames>(names_of(entries, narrow ? kFewDigits : kDigits));
   // What is sorted by is always there.
   const auto unless = [&](Order by, std::size_t least) { return order == by ? 0 : least; };
   std::vector<Column> all = {
-      {{"KEY"}, 0, [=](const StoredEntry& e) { return e.key.hex().substr(0, digits); }},
+      {{"KEY"}, 0, [=](const StoredEntry& e) { return names->of(e.key); }},
       {{"TEMPLATE"}, 0, [=](const StoredEntry& e) { return clipped(e.facts.unit, unit); }},
       {{"PARAMETERS", Fit::flexible},
        0,
@@ -71,9 +73,11 @@ std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelli
   return all;
 }
 
-void print_table(const Listing& listing, const Arguments& arguments, Spelling& spelling) {
-  const auto columns =
-      columns_for(standard_output().width, arguments.request.order, arguments.full ? nullptr : &spelling);
+/// `entries`: all of the store, among which a key's name is to be unique.
+void print_table(const Listing& listing, const std::vector<StoredEntry>& entries, const Arguments& arguments,
+                 Spelling& spelling) {
+  const auto columns = columns_for(standard_output().width, arguments.request.order,
+                                   arguments.full ? nullptr : &spelling, entries);
   std::vector<Table::Column> heads;
   for (const Column& column : columns) heads.push_back(column.head);
   Table table(heads);
@@ -148,7 +152,7 @@ int list(const Context& context, Arguments arguments) {
     return kDone;
   }
   Spelling spelling(config);
-  if (!listing.shown.empty()) print_table(listing, arguments, spelling);
+  if (!listing.shown.empty()) print_table(listing, entries, arguments, spelling);
   print_paragraph(footer(listing, arguments, view.directory), Style::dim);
   return exit_of(damaged);
 }
@@ -174,6 +178,9 @@ void add_ls(Command app, Context& context) {
       "Sorted by size, age, uses or compile time, the largest, newest, most used or slowest come first.\n"
       "--arch A,B shows only entries for these archs. A reference belongs to its template.\n"
       "Parameters are shown as one would type them: those with their default value are left out.\n"
+      "Keys are shown as far as they are unique; where several toolchains made the same specialisation, "
+      "with\n"
+      "digits of the key's second half, as in 7ca0631d9df0-b743.\n"
       "Uses are written lazily: at least so many, and not more than an hour late.\n"
       "Exit status: 4 when entries or the file are damaged (see 'kiln verify').\n"
       "Example: kiln ls H=4096 --arch sm_90a --sort size -n 10");

@@ -7,6 +7,7 @@
 
 #include "base/hash.hpp"
 #include "base/wire.hpp"
+#include "entries.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -57,19 +58,19 @@ void measure(const compile::FactsIdentity& entry, const Asked& asked, Candidate&
                                   [&](const Parameter& p) { return p.name == q.first; });
 }
 
-/// Nothing when the text is not the one that the key was made of: damage.
-std::optional<Near> read(const Candidate& candidate, const Asked& asked) {
+/// Damaged, too, when the text is not the one that the key was made of.
+cache::Peeked<Near> read(const Candidate& candidate, const Asked& asked) {
   const auto text = candidate.store->peek_text(candidate.key, base::Deadline::after(kPatience));
-  if (!text) return std::nullopt;
+  if (!text) return {{}, text.miss};
   const std::string_view all = text->key_text, ours = asked.made.text;
   const std::size_t section = compile::toolchain_section(all);
-  if (!(compile::key_of_text(all) == candidate.key)) return std::nullopt;
-  Near out{candidate.key, compile::decode_facts(text->facts), candidate.store->directory(), {}, {}};
+  if (!(compile::key_of_text(all) == candidate.key)) return {{}, cache::Miss::damaged};
+  Near out{candidate.key, {}, compile::decode_facts(text->facts), candidate.store->directory(), {}, {}};
   out.differences = asked.with_toolchain
                         ? key_differences(all, ours)
                         : key_differences(all.substr(0, section), asked.made.specialisation_text());
   out.distance = distance_of(out.differences);
-  return out;
+  return {std::move(out)};
 }
 
 }  // namespace
@@ -78,9 +79,12 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
                      std::size_t most) {
   Nearest out;
   std::vector<Candidate> candidates;
+  std::vector<Key> all;
   compile::FactsIdentity identity;
   for (const auto& store : stores) {
     const cache::Listed listed = store->list([&](const cache::Entry& entry) {
+      all.push_back(entry.key);
+      if (!asked.toolchain.empty() && !entry.key.toolchain.hex().starts_with(asked.toolchain)) return;
       try {
         compile::decode_identity(entry.facts, identity);
       } catch (const base::Malformed&) {  // of another version of kiln: its key may be near all the same
@@ -106,9 +110,11 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
                     candidates.end(), nearer);
   for (std::size_t i = 0; i < read_most; ++i) {
     if (auto near = read(candidates[i], asked))
-      out.best.push_back(std::move(*near));
-    else
+      out.best.push_back(*std::move(near));
+    else if (near.miss == cache::Miss::damaged)
       ++out.unreadable;
+    else if (near.miss != cache::Miss::absent)
+      throw_unread(candidates[i].key, near.miss);
   }
   // Of what differs in nothing that was asked for, the newest says best what has changed since.
   std::stable_sort(out.best.begin(), out.best.end(), [](const Near& a, const Near& b) {
@@ -117,6 +123,8 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
     return a.distance.asked == 0 && a.facts.created_s > b.facts.created_s;
   });
   if (out.best.size() > most) out.best.resize(most);
+  const KeyNames names(std::move(all));
+  for (Near& near : out.best) near.name = names.of(near.key);
   return out;
 }
 

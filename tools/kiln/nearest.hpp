@@ -16,11 +16,13 @@ struct Asked {
   const compile::MadeKey& made;
   std::string unit, arch;
   std::vector<Parameter> parameters;
+  std::string toolchain;       ///< only entries of toolchains that begin so
   bool with_toolchain = true;  ///< false: this host has no compiler, so that its half of the key says nothing
 };
 
 struct Near {
   Key key;
+  std::string name;  ///< of the key, unlike those of the other entries
   compile::Facts facts;
   std::string directory;
   std::vector<KeyDifference> differences;  ///< one: cached, other: asked

@@ -123,10 +123,10 @@ Pushed push_results(runtime::Pipeline& pipeline, const PrewarmResult& result, bo
   stores.push_back(pipeline.store());
   Pushed out = push_entries(
       *pipeline.tier(), keys,
-      [&](const Key& key) -> std::optional<cache::Record> {
-        for (const auto& store : stores)
-          if (auto record = store->peek(key, base::Deadline::after(std::chrono::seconds(10)))) return record;
-        return std::nullopt;
+      [&](const Key& key) {
+        return read_first(stores, [&](cache::Store& store) {
+          return store.peek(key, base::Deadline::after(std::chrono::seconds(10)));
+        });
       },
       quiet);
   if (out.fault) base::warn("the fleet's tier: " + out.fault.text);
@@ -199,14 +199,14 @@ int prewarm(Context& context, const Arguments& arguments) {
   const bool traced = wrote_trace(arguments.trace, run);
   std::optional<Pushed> pushed;
   if (arguments.remote) pushed = push_results(service.pipeline(), result, context.json);
-  if (missed && !result.interrupted && pushed && pushed->complete()) missed->forget(plan, result);
+  if (missed && !result.interrupted && pushed && pushed->covers_all()) missed->forget(plan, result);
   report_prewarm(context, plan, result, store.directory(), pushed);
   const int status = exit_of(result);
   if (status != kDone) return status;
   if (PoliteInterrupt::requested()) return kInterrupted;
   if (pushed && pushed->fault.down) return remote_down(arguments.strict, kPartly);
   if (missed && missed->fault().down) return remote_down(arguments.strict, kPartly);
-  if (pushed && !pushed->complete()) return kPartly;
+  if (pushed && !pushed->covers_all()) return kPartly;
   if (missed && missed->fault()) return kPartly;
   return traced ? kDone : kFailed;
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.hpp"
 #include "interrupt.hpp"
+#include "key_name.hpp"
 #include "kiln/error.hpp"
 #include "output.hpp"
 #include "remote/redis_keys.hpp"
@@ -134,9 +135,7 @@ class Prune {
 };
 
 int prune(Context& context, const Arguments& arguments) {
-  if (arguments.toolchain.find_first_not_of("0123456789abcdef") != std::string::npos)
-    throw Error(Errc::invalid_argument, "--toolchain '" + arguments.toolchain +
-                                            "': expected the first hex digits of a toolchain's digest");
+  check_toolchain(arguments.toolchain);
   const PoliteInterrupt interrupt;
   const auto tier = configured_tier(context);
   const Pruned done = Prune(*tier, arguments).run();
@@ -176,7 +175,7 @@ void add_remote_prune(Command remote, Context& context) {
                                           [&context, arguments] { return prune(context, *arguments); });
   sub.option("--toolchain", arguments->toolchain, "Also the entries of toolchains whose digest begins so")
       .not_empty()
-      .type_name("ID");
+      .type_name("HEX");
   sub.flag("--all", arguments->all, "Everything of kiln's");
   sub.flag("-n,--dry-run", arguments->dry_run, "Only say what would go");
   add_strict_option(sub, arguments->strict);

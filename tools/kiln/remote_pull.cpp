@@ -9,6 +9,7 @@
 #include "cache/directory.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "key_name.hpp"
 #include "prewarm_plan.hpp"
 #include "remote/redis_keys.hpp"
 #include "remote_commands.hpp"
@@ -123,7 +124,7 @@ class Pull {
       if (record)
         records.emplace_back(batch[i].key, std::move(*record));
       else
-        ++out_.other_version, base::debug("entry " + batch[i].key.hex().substr(0, 12) + ": " + why);
+        ++out_.other_version, base::debug("entry " + short_name(batch[i].key) + ": " + why);
     }
     for (const cache::PutResult& put : store_->put_many(records)) {
       if (put.put == cache::Put::stored)

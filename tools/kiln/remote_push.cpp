@@ -37,7 +37,8 @@ int push(Context& context, const Arguments& arguments) {
   if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
   if (done.fault.down) return remote_down(arguments.strict, kPartly);
   if (PoliteInterrupt::requested()) return kInterrupted;
-  return done.complete() && selection.missing.empty() ? kDone : kPartly;
+  const bool complete = arguments.selection.plans.empty() ? done.complete() : done.covers_all();
+  return complete && selection.missing.empty() ? kDone : kPartly;
 }
 
 }  // namespace

@@ -63,7 +63,7 @@ std::vector<bool> are_listed(remote::Tier& tier, const std::vector<std::pair<Key
 }  // namespace
 
 Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
-                    const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet) {
+                    const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet) {
   const auto start = base::Clock::now();
   // Not all that are trusted: while a key is rotated, what only the old one signed is written again.
   const std::span<const remote::PublicKey> own(&tier.signer()->public_key(), 1);
@@ -77,7 +77,9 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
     std::vector<std::pair<Key, cache::Record>> batch;
     for (std::size_t i = from; i < std::min(from + kKeysAtOnce, keys.size()); ++i) {
       if (auto one = record(keys[i]))
-        batch.emplace_back(keys[i], std::move(*one));
+        batch.emplace_back(keys[i], *std::move(one));
+      else if (one.miss == cache::Miss::absent)
+        ++out.removed;
       else
         ++out.unreadable;
     }
@@ -121,9 +123,9 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
 }
 
 Json json_of(const Pushed& pushed) {
-  return {{"entries", pushed.entries},    {"pushed", pushed.pushed},         {"present", pushed.present},
-          {"failed", pushed.failed},      {"unreadable", pushed.unreadable}, {"left", pushed.left},
-          {"fault", pushed.fault.json()}, {"seconds", pushed.seconds}};
+  return {{"entries", pushed.entries}, {"pushed", pushed.pushed},         {"present", pushed.present},
+          {"failed", pushed.failed},   {"unreadable", pushed.unreadable}, {"left", pushed.left},
+          {"removed", pushed.removed}, {"fault", pushed.fault.json()},    {"seconds", pushed.seconds}};
 }
 
 std::string text_of(const Pushed& pushed) {
@@ -131,6 +133,8 @@ std::string text_of(const Pushed& pushed) {
                     std::to_string(pushed.present) + " there already";
   if (pushed.failed) out += ", " + std::to_string(pushed.failed) + " failed";
   if (pushed.unreadable) out += ", " + std::to_string(pushed.unreadable) + " unreadable here";
+  if (pushed.removed)
+    out += ", " + std::to_string(pushed.removed) + " no longer here (evicted or removed meanwhile)";
   out += ", in " + human_ms(pushed.seconds * 1000);
   if (pushed.left)
     out += "; " + counted(pushed.left, "entry that is", "entries that are") +

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cache/record.hpp"
+#include "cache/store.hpp"
 #include "output.hpp"
 #include "remote_tier.hpp"
 
@@ -14,16 +15,20 @@ namespace kiln::cli {
 
 struct Pushed {
   std::uint64_t entries = 0, pushed = 0, present = 0, failed = 0, unreadable = 0;
-  std::uint64_t left = 0;  ///< not looked at: interrupted, or the tier is down
-  FirstFault fault;        ///< `failed` are those that it kept from being looked at or written
+  std::uint64_t removed = 0;  ///< went away here before they were read: evicted, or cleared
+  std::uint64_t left = 0;     ///< not looked at: interrupted, or the tier is down
+  FirstFault fault;           ///< `failed` are those that it kept from being looked at or written
   double seconds = 0;
 
+  /// All that is still here is there.
   bool complete() const noexcept { return failed == 0 && unreadable == 0 && left == 0 && !fault; }
+  /// The same, and nothing went away before it was read.
+  bool covers_all() const noexcept { return complete() && removed == 0; }
 };
 /// What the tier does not have whole (signed by the tier's own signer, intact, with its row) is written to
-/// it. REQUIRES: tier.can_write(). `record` gives an entry's record; nothing: it cannot be read.
+/// it. REQUIRES: tier.can_write(). `record` gives an entry's record, or why it cannot be read.
 Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
-                    const std::function<std::optional<cache::Record>(const Key&)>& record, bool quiet);
+                    const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet);
 Json json_of(const Pushed& pushed);
 /// In a sentence, for people.
 std::string text_of(const Pushed& pushed);

@@ -31,7 +31,7 @@ std::string paragraph(const std::string& text) { return "<p class=\"empty\">" + 
 
 Recorded recorded(bool is) { return is ? Recorded::yes : Recorded::no; }
 
-std::vector<Cell> row_of(const ReportData& data, const StoredEntry& e) {
+std::vector<Cell> row_of(const ReportData& data, const StoredEntry& e, const KeyNames& names) {
   const compile::Facts& f = e.facts;
   const Recorded timed = recorded(f.compile_ms > 0);
   const auto phase = [&](double ms) { return timed == Recorded::yes ? ms_cell(ms) : Cell{"&ndash;", "-1"}; };
@@ -47,13 +47,14 @@ std::vector<Cell> row_of(const ReportData& data, const StoredEntry& e) {
           bytes_cell(f.shared_bytes),
           bytes_cell(e.cubin_bytes),
           bytes_cell(e.stored_bytes),
-          code_cell(e.key.hex().substr(0, 12))};
+          code_cell(names.of(e.key))};
 }
 
 std::string entries_table(const ReportData& data, const std::string& caption,
                           const std::vector<const StoredEntry*>& entries) {
+  const KeyNames names = names_of(data.entries);
   std::vector<std::vector<Cell>> rows;
-  for (const StoredEntry* entry : entries) rows.push_back(row_of(data, *entry));
+  for (const StoredEntry* entry : entries) rows.push_back(row_of(data, *entry, names));
   return "<p class=\"lead\">Parameters that are the same for all entries of a template are left out. Pick a "
          "heading to sort.</p>\n" +
          table_html(caption,

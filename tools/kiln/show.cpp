@@ -3,14 +3,12 @@
 
 #include <ctime>
 
-#include "cache/pages.hpp"
 #include "choices.hpp"
 #include "commands.hpp"
 #include "compile/key.hpp"
 #include "context.hpp"
 #include "disassemble.hpp"
 #include "entries.hpp"
-#include "errors.hpp"
 #include "key_fields.hpp"
 #include "launch_shape.hpp"
 #include "limits_report.hpp"
@@ -21,7 +19,7 @@ namespace kiln::cli {
 namespace {
 
 struct Arguments {
-  std::string key, image;
+  std::string key, toolchain, image;
   bool full = false, sass = false, ptx = false, log = false;
 };
 
@@ -78,22 +76,21 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
 
 /// The tuned choice of that key, shown; false when the key is no choice's. An image whose key begins in the
 /// same way makes it ambiguous, which find_entry and the longer key settle.
-bool show_choice(const Context& context, const Arguments& arguments, const SearchedStores& searched) {
-  const std::string& prefix = arguments.key;
-  if (prefix.find_first_not_of("0123456789abcdef") != std::string::npos || prefix.size() > 64) return false;
-  const std::vector<StoredChoice> found = read_choices(searched, prefix);
+bool show_choice(const Context& context, const Arguments& arguments, const SearchedStores& searched,
+                 const KeyName& name) {
+  const std::vector<StoredChoice> found = read_choices(searched, name);
   if (found.empty()) return false;
   if (found.size() > 1)
-    throw Error(Errc::invalid_argument, counted(found.size(), "key") + " of tuned choices begin with '" +
-                                            prefix + "' (see 'kiln tune --list')");
+    throw Error(Errc::invalid_argument, counted(found.size(), "key") + " of tuned choices begin with " +
+                                            name.quoted() + " (see 'kiln tune --list')");
   try {
-    find_entry(searched, prefix);
-    throw Error(Errc::invalid_argument, "keys of an image and of a tuned choice begin with '" + prefix + "'");
+    find_entry(searched, name);
+    throw Error(Errc::invalid_argument, "keys of an image and of a tuned choice begin with " + name.quoted());
   } catch (const Error& error) {
     if (error.code() != Errc::io) throw;  // there is none
   }
   if (arguments.sass || arguments.ptx || arguments.log || !arguments.image.empty())
-    throw Error(Errc::invalid_argument, "'" + prefix + "' is a tuned choice, which has no image and no log");
+    throw Error(Errc::invalid_argument, name.quoted() + " is a tuned choice, which has no image and no log");
   if (context.json)
     print_json(Json{{"schema", context.schema()}, {"choice", json_of(found.front())}});
   else
@@ -112,37 +109,34 @@ int show(Context& context, const Arguments& arguments) {
     throw Error(Errc::invalid_argument, "a cubin is not written to a terminal; use --image FILE");
   const runtime::Config config = context.config();
   const SearchedStores searched = searched_stores(config);
-  if (show_choice(context, arguments, searched)) return kDone;
-  const auto [entry, store] = find_entry(searched, arguments.key);
-  const auto record = store->peek(entry.key, base::Deadline::after(std::chrono::seconds(10)));
-  if (!record) {
-    return report_damage(context, "entry " + entry.key.hex().substr(0, 12) +
-                                      " is damaged (see 'kiln verify'); it is compiled again when it is "
-                                      "asked for, and the next publish heals it");
-  }
+  const KeyName name(arguments.key, arguments.toolchain);
+  if (show_choice(context, arguments, searched, name)) return kDone;
+  const auto [entry, record] = read_found(searched, name, [](cache::Store& store, const Key& key) {
+    return store.peek(key, base::Deadline::after(std::chrono::seconds(10)));
+  });
   source::Catalog catalog(config.template_directories());
   const LaunchShape shape = launch_shape(catalog, entry.facts);
   const auto broken = broken_today(catalog, entry.facts);
-  if (!arguments.image.empty()) write_output(arguments.image, record->image);
+  if (!arguments.image.empty()) write_output(arguments.image, record.image);
   if (arguments.sass) {
     const std::string& home = config.get("cuda_home");
-    print(disassemble(record->image, toolchain::locate_toolkit({home, !config.hermetic()}), home));
+    print(disassemble(record.image, toolchain::locate_toolkit({home, !config.hermetic()}), home));
   } else if (arguments.ptx) {
-    print(todays_ptx(context.service(), entry.key, entry.facts, record->key_text));
+    print(todays_ptx(context.service(), entry.key, entry.facts, record.key_text));
   } else if (arguments.log) {
     print_foreign(entry.facts.log.empty() ? ""
                                           : entry.facts.log + (entry.facts.log.back() == '\n' ? "" : "\n"));
   } else if (context.json) {
     Json out{{"schema", context.schema()}};
     out.update(json_of(entry));
-    add_details(out, entry.facts, record->key_text);
+    add_details(out, entry.facts, record.key_text);
     out["occupancy"] = occupancy_json(entry.facts, shape);
     out["limits_broken"] = broken ? limits_json(*broken) : Json(nullptr);
     print_json(out);
   } else if (arguments.image.empty()) {
-    print_entry(entry, *record, shape, broken.value_or(std::vector<compile::BrokenLimit>()), arguments.full);
+    print_entry(entry, record, shape, broken.value_or(std::vector<compile::BrokenLimit>()), arguments.full);
   } else if (arguments.image != "-") {
-    print("wrote " + human_bytes(record->image.size()) + " to " + arguments.image + '\n');
+    print("wrote " + human_bytes(record.image.size()) + " to " + arguments.image + '\n');
   }
   return kDone;
 }
@@ -153,15 +147,24 @@ void add_show(Command app, Context& context) {
   const auto arguments = std::make_shared<Arguments>();
   const Command sub = context.add_command(app, "show", "Show one cached entry whole",
                                           [&context, arguments] { return show(context, *arguments); });
-  sub.option("key", arguments->key, "Its key, or as many first digits as tell it apart")
+  sub.option("key", arguments->key,
+             "Its key, as many first digits as tell it apart, or as 'kiln ls' shows it")
       .type_name("KEY")
       .required();
+  sub.option("--toolchain", arguments->toolchain,
+             "That of this toolchain: first digits of the key's second half")
+      .not_empty()
+      .type_name("HEX");
   sub.flag("--full", arguments->full, "Every field of the key, toolkit headers too");
   sub.flag("--sass", arguments->sass, "The machine code (needs nvdisasm or cuobjdump)");
   sub.flag("--ptx", arguments->ptx, "PTX, made again from today's sources if they are still the same");
   sub.flag("--log", arguments->log, "What the compiler said");
   sub.option("--image", arguments->image, "Write the cubin there; - is stdout").type_name("FILE");
-  sub.footer("Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
+  sub.footer(
+      "7ca0631d9df0-b743 names an entry by the first digits of both halves of its key: what was "
+      "specialised,\n"
+      "and the toolchain.\n"
+      "Exit status: 4 when the entry or the file is damaged (see 'kiln verify').");
 }
 
 }  // namespace kiln::cli

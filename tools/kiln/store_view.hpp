@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cache/store.hpp"
 #include "runtime/config.hpp"
@@ -34,5 +35,18 @@ struct PlacesView {
 /// Throws as view_store. A store that may only be read and that no layer may be (others may write it) is left
 /// out, as a compile leaves it out.
 PlacesView view_places(const runtime::Config& config);
+
+/// What `read(store)` gives for the first store that has it. Where none has, the first reason that is more
+/// than absence.
+template <class Read>
+auto read_first(const std::vector<std::shared_ptr<cache::Store>>& stores, const Read& read) {
+  decltype(read(*stores.front())) out;
+  for (const auto& store : stores) {
+    auto got = read(*store);
+    if (got) return got;
+    if (out.miss == cache::Miss::absent) out.miss = got.miss;
+  }
+  return out;
+}
 
 }  // namespace kiln::cli

@@ -116,13 +116,15 @@ void print_choices(const std::vector<StoredChoice>& choices, const std::string& 
                {"DEVICE"},
                {"CHOSEN", Fit::flexible},
                {"RATIO", Fit::right}});
+  std::vector<Key> keys;
+  for (const StoredChoice& stored : choices) keys.push_back(stored.key);
+  const KeyNames names(std::move(keys));
   for (const StoredChoice& stored : choices) {
     const compile::TunedChoice& c = stored.choice;
     double sum = 0;
     for (const auto& timing : c.timings) sum += std::log(timing.us / timing.default_us);
     table.add(
-        {stored.key.hex().substr(0, 12), c.template_name, text_of(c.fixed), c.arch, c.device,
-         text_of(c.chosen),
+        {names.of(stored.key), c.template_name, text_of(c.fixed), c.arch, c.device, text_of(c.chosen),
          c.timings.empty() ? "-" : figure("%.3f", std::exp(sum / static_cast<double>(c.timings.size())))});
   }
   table.print();

@@ -99,7 +99,7 @@ Json json_of(const Verdict& verdict) {
 std::string text_of(const Json& damage) {
   const std::string key = damage["key"], what = damage["what"];
   if (key.empty()) return "the file: " + what;
-  std::string out = key.substr(0, 12);
+  std::string out = short_name(*Key::from_hex(key));
   if (damage.contains("template")) {
     out += "  " + damage["template"].get<std::string>();
     for (const auto& [name, value] : damage["params"].items())

@@ -18,12 +18,13 @@ struct Arguments {
 };
 
 int why(Context& context, const Arguments& arguments) {
+  check_toolchain(context.toolchain);
   const base::Arch arch = context.target_arch();
   std::string device;
   if (has_tune(context.service().catalog().open(arguments.name)->manifest))
     device = context.target_device(arguments.device, arch);
-  const WhyAnswer answer =
-      explain(context.service(), {arguments.name, arguments.values, arch, device, arguments.all});
+  const WhyAnswer answer = explain(
+      context.service(), {arguments.name, arguments.values, arch, device, context.toolchain, arguments.all});
   if (context.json) {
     Json out{{"schema", context.schema()}};
     out.update(json_of(answer));
@@ -51,6 +52,11 @@ void add_why(Command app, Context& context) {
   sub.option("params", arguments->values, "Its parameters; those not given take their defaults")
       .type_name("P=V");
   add_device_option(sub, arguments->device);
+  sub.option(
+         "--toolchain", context.toolchain,
+         "As KILN_TOOLCHAIN=HEX; and a nearest entry of that toolchain: first digits of a key's second half")
+      .not_empty()
+      .type_name("HEX");
   sub.option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
       .type_name("N")
       .range(1, 1000);

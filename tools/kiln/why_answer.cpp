@@ -71,7 +71,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
       request.device);
   out.resolved = std::move(call.resolved), out.tuned = std::move(call.tuned);
   out.fallback = manifest.fallback, out.source_name = origin->kernel.name;
-  out.directory = view.directory;
+  out.directory = view.directory, out.toolchain = request.toolchain;
   const source::Instantiation unit = source::instantiate(origin, out.resolved);
   out.path = pipeline.explain(unit, {.deadline = base::Deadline::after(kPatience),
                                      .may_compile = service.may_compile(),
@@ -95,7 +95,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     out.directory = out.path.directory;
     for (const auto& store : stores) {
       if (store->directory() == out.directory && !out.entry)
-        out.entry = find_entry({out.directory, {store}}, out.path.found->image->key.hex()).entry;
+        out.entry = entry_of(*store, out.path.found->image->key);
     }
     return out;
   }
@@ -103,7 +103,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     for (std::string& other : other_schemas(directory)) out.other_schemas.push_back(std::move(other));
   out.nearest = find_nearest(stores,
                              {out.path.made, unit.unit, arch, out.resolved.specialization.parameters,
-                              pipeline.toolkit().has_compiler()},
+                              request.toolchain, pipeline.toolkit().has_compiler()},
                              request.nearest);
   for (const Near& near : out.nearest.best)
     out.nearest_written.push_back(written(near.facts.parameters, near.facts.arch));

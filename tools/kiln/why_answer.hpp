@@ -18,6 +18,7 @@ struct WhyRequest {
   std::vector<std::string> values;  ///< "H=4096"
   base::Arch arch;
   std::string device;       ///< whose tuned choices hold; empty: none is known
+  std::string toolchain;    ///< whose entries are compared with: its first digits; empty: any
   std::size_t nearest = 1;  ///< entries to compare with
 };
 
@@ -37,6 +38,7 @@ struct WhyAnswer {
   std::optional<cache::BoardEntry> flight;
   ProcessLook::State flight_state = ProcessLook::State::unknown;  ///< of the one that compiles
   Nearest nearest;                                                ///< of a miss
+  std::string toolchain;                                          ///< as asked
   std::vector<std::string> nearest_written;                       ///< each as one would type it
   std::string nvrtc_version;               ///< this host's, "13.0.88"; empty: not known
   std::vector<std::string> other_schemas;  ///< directories of stores that this version cannot read

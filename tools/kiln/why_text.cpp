@@ -9,7 +9,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kIndent = 13, kDigits = 12;
+constexpr std::size_t kIndent = 13;
 
 std::string ago(std::int64_t seconds) {
   const std::int64_t age = std::time(nullptr) - seconds;
@@ -109,7 +109,11 @@ std::string miss_text(const WhyAnswer& a) {
   }
   if (a.directory.empty()) return "no directory for a cache was found";
   if (a.nearest.entries == 0) return "nothing is cached in " + a.directory + " yet";
-  return "nothing of " + a.resolved.specialization.template_name + " is cached in " + a.directory + " (" +
+  const std::string& name = a.resolved.specialization.template_name;
+  if (!a.toolchain.empty())
+    return "nothing of " + name + " by toolchain '" + a.toolchain + "' is cached in " + a.directory + " (" +
+           counted(a.nearest.entries, "entry", "entries") + " of other templates or toolchains)";
+  return "nothing of " + name + " is cached in " + a.directory + " (" +
          counted(a.nearest.entries, "entry", "entries") + " of other templates)";
 }
 
@@ -164,8 +168,8 @@ void print_hit(const WhyAnswer& a) {
 void print_near(const WhyAnswer& a, std::size_t i) {
   const Near& near = a.nearest.best[i];
   print_definition(i == 0 ? "nearest" : "",
-                   near.key.hex().substr(0, kDigits) + "  " + a.nearest_written[i] + " for " +
-                       near.facts.arch + ", " + made(near.facts.compile_ms, near.facts.created_s),
+                   near.name + "  " + a.nearest_written[i] + " for " + near.facts.arch + ", " +
+                       made(near.facts.compile_ms, near.facts.created_s),
                    kIndent);
   bool first = true;
   for (const std::string& line : sentences(near.differences, sides_of(a, near))) {
