@@ -6,12 +6,12 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <set>
 
 #include "base/process.hpp"
+#include "base/terminal.hpp"
 
 namespace kiln::base {
 namespace {
@@ -49,9 +49,7 @@ class Stderr {
 
  private:
   static spdlog::color_mode colour() noexcept {
-    const char* terminal = std::getenv("TERM");
-    const bool able = ::isatty(STDERR_FILENO) && terminal && std::string_view(terminal) != "dumb";
-    return able ? spdlog::color_mode::always : spdlog::color_mode::never;
+    return shows_colours(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
   }
   std::mutex mutex_;
   spdlog::logger logger_;

@@ -45,6 +45,21 @@ TEST_F(Terminal, ColoursAreOffUnderNoColor) {
   EXPECT_EQ(run_on_terminal(80, {"templates"}, plain).screen.find('\033'), std::string::npos);
 }
 
+/// A warning comes from the log, which decides on colours for itself.
+TEST_F(Terminal, AWarningHasColoursUnlessNoColorIsSetAndNotEmpty) {
+  Environment with = environment();
+  with["KILN_CACHEDIR"] = "x";  // no such variable: a warning
+  const auto screen = [&with](const char* no_color) {
+    if (no_color) with["NO_COLOR"] = no_color;
+    return run_on_terminal(80, {"ls"}, with).screen;
+  };
+  const std::string warning = "kiln: \033[33m\033[1mwarning\033[m: ", plain = "kiln: warning: ";
+  EXPECT_EQ(screen(nullptr).rfind(warning, 0), 0u) << screen(nullptr);
+  EXPECT_EQ(screen("").rfind(warning, 0), 0u) << "an empty NO_COLOR is as none";
+  EXPECT_EQ(screen("1").rfind(plain, 0), 0u) << screen("1");
+  EXPECT_EQ(screen("1").find('\033'), std::string::npos);
+}
+
 class TerminalCompiler : public KilnCompiler {};
 
 TEST_F(TerminalCompiler, PrewarmShowsABarAndLeavesOnlyTheSummary) {
