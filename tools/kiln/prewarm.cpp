@@ -48,6 +48,7 @@ constexpr const char* kHelp =
     "KILN_REMOTE_SIGN), wherever it came from; --missed adds what nodes asked the tier for in vain. With\n"
     "--check it says what the tier covers.\n"
     "'kiln report' draws the last run that compiled something.\n"
+    "KILN_MODE does not matter: filling caches is what this is for, so it compiles in mode sealed, too.\n"
     "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
     "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
     "--keep-going, not covered or not in the tier, 5 the tier is down (with --strict), 130 interrupted.";
