@@ -137,6 +137,7 @@ void set_log_sink(Sink sink) {
 void set_log_level(Level level) noexcept { g_level = level; }
 
 bool set_log_level(std::string_view name) noexcept {
+  if (name == "warn") name = "warning";  // as KILN_MODE spells it
   for (int i = 0; i < 6; ++i) {
     if (kNames[i] == name) {
       if (!g_level_was_set) g_level = static_cast<Level>(i);

@@ -65,7 +65,7 @@ TEST_F(PrewarmRoom, APlanLargerThanTheCapIsPartlyDoneAndNamesACapThatHoldsIt) {
 
   const Finished large = kiln({"prewarm", six(), "--json"}, cap(enough));
   EXPECT_EQ(large.status, 0) << large.err;
-  EXPECT_EQ(large.err, "");
+  EXPECT_EQ(large.err.find("kiln: "), std::string::npos) << large.err;
   EXPECT_EQ(large.json()["evicted"], 0);
   EXPECT_FALSE(large.json().contains("room"));
   EXPECT_EQ(covered(large.json()), 6u);
@@ -101,7 +101,7 @@ TEST_F(PrewarmRoom, WhatALayerHasNeedsNoRoom) {
   layered["KILN_CACHE_LAYERS"] = path("layer");
   const Finished r = kiln({"prewarm", six(), "--json"}, layered);
   EXPECT_EQ(r.status, 0) << r.err;
-  EXPECT_EQ(r.err, "");
+  EXPECT_EQ(r.err.find("kiln: "), std::string::npos) << r.err;
   EXPECT_EQ(covered(r.json()), 6u);
 }
 

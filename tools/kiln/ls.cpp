@@ -130,6 +130,8 @@ int list(const Context& context, Arguments arguments) {
   std::vector<std::string> damaged;
   std::uint64_t choices = 0;
   if (view.store) entries = read_entries(*view.store, &damaged, &choices);
+  const std::string& wanted = arguments.request.template_name;
+  if (!wanted.empty() && damaged.empty()) check_template(wanted, entries, config);
   const Listing listing = choose(entries, arguments.request);
   if (context.json) {
     Json out{{"schema", context.schema()}};
@@ -175,7 +177,8 @@ void add_ls(Command app, Context& context) {
       "--arch A,B shows only entries for these archs. A reference belongs to its template.\n"
       "Parameters are shown as one would type them: those with their default value are left out.\n"
       "Uses are written lazily: at least so many, and not more than an hour late.\n"
-      "Exit status: 4 when entries or the file are damaged (see 'kiln verify').\n"
+      "Exit status: 2 for a template that is neither installed nor cached, 4 when entries or the file are "
+      "damaged (see 'kiln verify').\n"
       "Example: kiln ls H=4096 --arch sm_90a --sort size -n 10");
 }
 

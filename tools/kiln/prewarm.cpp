@@ -151,6 +151,7 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
 }
 
 int prewarm(Context& context, const Arguments& arguments) {
+  defer_closed_pipe();
   if (!arguments.trace.empty()) check_trace_file(arguments.trace);
   if (arguments.strict && arguments.check && !arguments.remote)
     throw Error(Errc::invalid_argument,
