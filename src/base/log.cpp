@@ -6,12 +6,12 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <set>
 
 #include "base/process.hpp"
+#include "base/terminal.hpp"
 
 namespace kiln::base {
 namespace {
@@ -49,9 +49,7 @@ class Stderr {
 
  private:
   static spdlog::color_mode colour() noexcept {
-    const char* terminal = std::getenv("TERM");
-    const bool able = ::isatty(STDERR_FILENO) && terminal && std::string_view(terminal) != "dumb";
-    return able ? spdlog::color_mode::always : spdlog::color_mode::never;
+    return shows_colours(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
   }
   std::mutex mutex_;
   spdlog::logger logger_;
@@ -139,6 +137,7 @@ void set_log_sink(Sink sink) {
 void set_log_level(Level level) noexcept { g_level = level; }
 
 bool set_log_level(std::string_view name) noexcept {
+  if (name == "warn") name = "warning";  // as KILN_MODE spells it
   for (int i = 0; i < 6; ++i) {
     if (kNames[i] == name) {
       if (!g_level_was_set) g_level = static_cast<Level>(i);

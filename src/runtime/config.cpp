@@ -38,7 +38,7 @@ constexpr Known kKnown[] = {
      &Options::cache_layers},
     {"cache_max_size", "5G", "bytes that the writable store may take, with K, M, G or T",
      &Options::cache_max_size},
-    {"template_path", "", "directories of templates, before the installed ones", &Options::template_path},
+    {"template_path", "", "directories of templates, beside the installed ones", &Options::template_path},
     {"include_path", "", "directories searched for includes after the template's own",
      &Options::include_path},
     {"cuda_home", "", "where NVRTC and the toolkit's headers are", &Options::cuda_home},
@@ -198,7 +198,7 @@ Config Config::resolve(const Options& options) {
     for (const std::string& unknown : config.unknown_) base::warn_once(unknown, unknown);
     if (!base::set_log_level(config.get("log")))
       base::warn_once("log", "KILN_LOG = '" + config.get("log") +
-                                 "': expected trace, debug, info, warning, error or off");
+                                 "': expected trace, debug, info, warning (or warn), error or off");
   }
   const std::string& toolchain = config.get("toolchain");
   if (!toolchain.empty() && toolchain != "own" && toolchain != "any" &&

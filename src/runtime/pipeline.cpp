@@ -190,7 +190,7 @@ Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, cons
   if (!options.may_compile) {
     if (options.tier == AskTier::yes && config_.has_remote()) return fly(std::move(unit), options);
     if (config_.mode() == Mode::sealed) ++counters_.sealed_misses;
-    throw Error(Errc::not_ready, hint(instantiation) + kNowhere);
+    refuse(instantiation);
   }
   if (!config_.has_remote()) warm_up();  // of a fleet, mostly another node compiles
   if (unit->closure.memoised) {          // a memo may decide a hit; what is compiled is hashed again

@@ -214,7 +214,7 @@ void Pipeline::take_off(const Unit& unit, const ObtainOptions& options, Flight& 
       land(unit, flight, *fleet.found);
       return;
     }
-    if (!flight.may_compile) throw Error(Errc::not_ready, hint(unit.instantiation) + kNowhere);
+    if (!flight.may_compile) refuse(unit.instantiation);
     warm_up();
     if (host) host->compiling(hint(unit.instantiation));
     cache::Record record;

@@ -3,6 +3,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "kiln/error.hpp"
+#include "runtime/refusal.hpp"
 
 namespace kiln::runtime {
 
@@ -149,9 +150,8 @@ void Service::note_missing(const source::Resolved& resolved) {
 
 void Service::refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved) {
   if (!misses(origin, resolved)) return;
-  throw Error(Errc::not_ready, "sealed: " + resolved.specialization.to_string() +
-                                   " is not in memory; a plan for `kiln prewarm` that makes it ready:\n" +
-                                   source::record_row(resolved));
+  throw Error(Errc::not_ready,
+              "sealed: " + resolved.specialization.to_string() + " is not in memory" + remedy(resolved));
 }
 
 Obtained Service::obtain(const source::Instantiation& unit, const ObtainOptions& options) {

@@ -181,8 +181,13 @@ std::vector<Value> positional(const Manifest& manifest, std::span<const NamedVal
 
 std::vector<NamedValue> parse_assignments(std::span<const std::string> pieces) {
   std::vector<NamedValue> out;
-  for (const std::string& piece : pieces) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const std::string& piece = pieces[i];
     const auto equals = piece.find('=');
+    if (equals == std::string::npos && i + 2 < pieces.size() && pieces[i + 1] == "=") {
+      out.push_back({piece, Value(std::string_view(pieces[i += 2]))});
+      continue;
+    }
     if (equals == std::string::npos || equals == 0) {
       throw Error(Errc::invalid_argument,
                   quote(piece) + " is no parameter; expected NAME=VALUE, such as T=bf16");

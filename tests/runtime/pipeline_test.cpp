@@ -151,18 +151,30 @@ TEST_F(PipelineTest, ATemplateFromMemoryTakesTheSamePath) {
   }
 }
 
+/// A miss of `scale T=f32 N=<n>` is refused, with a plan file that asks for exactly that.
+void expect_refused_with_a_plan(const std::function<void()>& ask, const std::string& n) {
+  try {
+    ask();
+    FAIL() << "N=" << n << " was served";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::not_ready);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("scale T=f32 N=" + n), std::string::npos) << text;
+    const auto at = text.find("[[prewarm]]");
+    ASSERT_NE(at, std::string::npos) << text;
+    const auto plan = source::parse_plan(text.substr(at), "plan");
+    ASSERT_EQ(plan.size(), 1u);
+    EXPECT_EQ(plan[0].template_name, "scale");
+    EXPECT_EQ(plan[0].values, (std::vector<Parameter>{{"T", "f32"}, {"N", n}}));
+  }
+}
+
 TEST_F(PipelineTest, SealedModeServesTheDiskAndNeverCompiles) {
   Options o = options();
   o.mode = Mode::sealed;
   {
     Service service(o);
-    try {
-      compile(service, "scale", {Dtype::f32, 7});
-      FAIL();
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code(), Errc::not_ready);
-      EXPECT_NE(std::string(error.what()).find("scale T=f32 N=7"), std::string::npos) << error.what();
-    }
+    expect_refused_with_a_plan([&] { compile(service, "scale", {Dtype::f32, 7}); }, "7");
   }
   {
     Service jit(options());
@@ -171,19 +183,7 @@ TEST_F(PipelineTest, SealedModeServesTheDiskAndNeverCompiles) {
   Service service(o);
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::disk);
   service.seal();
-  try {
-    compile(service, "scale", {Dtype::f32, 8});
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Errc::not_ready);
-    const std::string text = error.what();
-    const auto at = text.find("[[prewarm]]");
-    ASSERT_NE(at, std::string::npos) << text;
-    const auto plan = source::parse_plan(text.substr(at), "plan");  // what it says is a plan file
-    ASSERT_EQ(plan.size(), 1u);
-    EXPECT_EQ(plan[0].template_name, "scale");
-    EXPECT_EQ(plan[0].values, (std::vector<Parameter>{{"T", "f32"}, {"N", "8"}}));
-  }
+  expect_refused_with_a_plan([&] { compile(service, "scale", {Dtype::f32, 8}); }, "8");
   EXPECT_EQ(service.pipeline().counters().sealed_misses, 1u);
 }
 

@@ -191,7 +191,7 @@ TEST(Resolve, MessagesShowValuesAsACallerKnowsThem) {
   EXPECT_EQ(render_message(m, "{rows}", std::span(slots).first(2)), "{rows}");
 }
 
-TEST(ParseAssignments, SplitsAtTheFirstEqualsSign) {
+TEST(ParseAssignments, SplitsAtTheFirstEqualsSignAndTakesSpacesAroundIt) {
   const std::string pieces[] = {"T=bf16", "ACT=a=b", "H="};
   const auto values = parse_assignments(pieces);
   ASSERT_EQ(values.size(), 3u);
@@ -199,7 +199,14 @@ TEST(ParseAssignments, SplitsAtTheFirstEqualsSign) {
   EXPECT_EQ(values[0].value.text, "bf16");
   EXPECT_EQ(values[1].value.text, "a=b");
   EXPECT_EQ(values[2].value.text, "");
-  const std::string bad[] = {"bf16"}, empty[] = {"=3"};
+  const std::string spaced[] = {"T", "=", "bf16", "H=4"};
+  const auto words = parse_assignments(spaced);
+  ASSERT_EQ(words.size(), 2u);
+  EXPECT_EQ(words[0].name, "T");
+  EXPECT_EQ(words[0].value.text, "bf16");
+  EXPECT_EQ(words[1].name, "H");
+  const std::string bad[] = {"bf16"}, empty[] = {"=3"}, cut[] = {"T", "="};
+  expect_error(Errc::invalid_argument, {"'T'", "NAME=VALUE"}, [&] { parse_assignments(cut); });
   expect_error(Errc::invalid_argument, {"'bf16'", "NAME=VALUE"}, [&] { parse_assignments(bad); });
   expect_error(Errc::invalid_argument, {"'=3'"}, [&] { parse_assignments(empty); });
 }

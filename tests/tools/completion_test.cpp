@@ -46,6 +46,13 @@ TEST_F(Completion, OffersTemplatesParametersAndTheirValues) {
   EXPECT_EQ(candidates({"compile", "rms_norm", "T="}), (Set{"T=bf16", "T=f16", "T=f32"}));
 }
 
+TEST_F(Completion, GoesOnBehindSpacesAroundTheEqualsSign) {
+  EXPECT_EQ(candidates({"compile", "rms_norm", "T", "=", "b"}), Set{"bf16"});
+  EXPECT_EQ(candidates({"compile", "rms_norm", "T", "=", ""}), (Set{"bf16", "f16", "f32"}));
+  EXPECT_EQ(candidates({"compile", "rms_norm", "T", "="}), (Set{"=bf16", "=f16", "=f32"}));
+  EXPECT_EQ(candidates({"compile", "rms_norm", "T", "=", "bf16", "VE"}), Set{"VEC="});
+}
+
 TEST_F(Completion, OffersTheValuesOfAFlag) {
   EXPECT_EQ(candidates({"ls", "--arch", "sm_9"}), Set{"sm_90a"});
   EXPECT_EQ(candidates({"ls", "--arch=sm_9"}), Set{"--arch=sm_90a"});
@@ -108,6 +115,7 @@ TEST_F(Shell, BashCompletesParametersBehindTheEqualsSign) {
   EXPECT_EQ(reply("kiln comp"), "compile,completion,");
   EXPECT_EQ(reply("kiln compile rms_norm T="), "f32,f16,bf16,");
   EXPECT_EQ(reply("kiln compile rms_norm T=b"), "bf16,");
+  EXPECT_EQ(reply("kiln compile rms_norm T = b"), "bf16,");
   EXPECT_EQ(reply("kiln compile scale "), "N=,FLAG=,");
   EXPECT_EQ(reply("kiln ls --arch=sm_9"), "sm_90a,");
 }

@@ -76,6 +76,15 @@ TEST_F(Ls, FiltersHoldTogether) {
   EXPECT_EQ(json["filters"]["limit"], 1);
 }
 
+TEST_F(Ls, ATemplateIsKnownWhenItIsInstalledOrCached) {
+  fill_rows();
+  EXPECT_EQ(listed({"-t", "gone"}), "40") << "cached, and no longer installed";
+  EXPECT_EQ(listed({"-t", "picky"}), "") << "installed, and not cached";
+  const Finished r = kiln({"ls", "-t", "gonne"});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("did you mean 'gone'"), std::string::npos) << r.err;
+}
+
 TEST_F(Ls, OrdersPutTheMostFirst) {
   fill_rows();
   EXPECT_EQ(listed({"--sort", "size"}), "21 10 20 40 30");

@@ -62,6 +62,19 @@ TEST_F(PrewarmRecord, WhatEightProcessesAskedForIsWarmOnAnotherHost) {
   }
 }
 
+TEST_F(PrewarmRecord, ASealedMissShowsThePlanAndPrewarmMakesItInTheSameEnvironment) {
+  const Environment sealed{{"KILN_MODE", "sealed"}};
+  const Finished refused = kiln({"compile", "scale", "N=7", "--arch", "sm_90a"}, sealed);
+  EXPECT_EQ(refused.status, 1);
+  const auto begin = refused.err.find("[[prewarm]]");
+  ASSERT_NE(begin, std::string::npos) << refused.err;
+  write("shown.toml", refused.err.substr(begin));
+  const auto made = kiln({"prewarm", path("shown.toml"), "--json"}, sealed).json();
+  EXPECT_EQ(made["compiled"], 1) << "prewarm fills caches, whatever the mode";
+  EXPECT_EQ(made["entries"][0]["params"]["N"], "7");
+  EXPECT_EQ(kiln({"compile", "scale", "N=7", "--arch", "sm_90a"}, sealed).status, 0);
+}
+
 TEST_F(PrewarmRecord, EveryModeRecordsAndASealedMissTellsWhatIsMissing) {
   EXPECT_EQ(kiln({"compile", "scale", "N=1"}, recording("jit")).status, 0);
   EXPECT_EQ(kiln({"compile", "scale", "N=2"}, recording("warn")).status, 0);

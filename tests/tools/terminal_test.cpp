@@ -45,6 +45,21 @@ TEST_F(Terminal, ColoursAreOffUnderNoColor) {
   EXPECT_EQ(run_on_terminal(80, {"templates"}, plain).screen.find('\033'), std::string::npos);
 }
 
+/// A warning comes from the log, which decides on colours for itself.
+TEST_F(Terminal, AWarningHasColoursUnlessNoColorIsSetAndNotEmpty) {
+  Environment with = environment();
+  with["KILN_CACHEDIR"] = "x";  // no such variable: a warning
+  const auto screen = [&with](const char* no_color) {
+    if (no_color) with["NO_COLOR"] = no_color;
+    return run_on_terminal(80, {"ls"}, with).screen;
+  };
+  const std::string warning = "kiln: \033[33m\033[1mwarning\033[m: ", plain = "kiln: warning: ";
+  EXPECT_EQ(screen(nullptr).rfind(warning, 0), 0u) << screen(nullptr);
+  EXPECT_EQ(screen("").rfind(warning, 0), 0u) << "an empty NO_COLOR is as none";
+  EXPECT_EQ(screen("1").rfind(plain, 0), 0u) << screen("1");
+  EXPECT_EQ(screen("1").find('\033'), std::string::npos);
+}
+
 class TerminalCompiler : public KilnCompiler {};
 
 TEST_F(TerminalCompiler, PrewarmShowsABarAndLeavesOnlyTheSummary) {
@@ -74,24 +89,52 @@ TEST_F(TerminalCompiler, ACubinIsNotWrittenToATerminal) {
   EXPECT_EQ(r.screen.find("ELF"), std::string::npos);
 }
 
-TEST_F(Terminal, AClosedPipeEndsItQuietly) {
+/// The wait status of the command under `environment` when nobody reads its stdout; stderr goes to `errors`.
+int without_a_reader(const Arguments& arguments, const Environment& environment, const std::string& errors) {
   int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
+  if (::pipe(ends) != 0) return -1;
   ::close(ends[0]);
-  const std::string errors = path("errors");
+  std::vector<std::string> settings;
+  for (const auto& [name, value] : environment) settings.push_back(name + '=' + value);
+  std::vector<char*> argv{const_cast<char*>(KILN_COMMAND)}, envp;
+  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
+  for (const std::string& s : settings) envp.push_back(const_cast<char*>(s.c_str()));
+  argv.push_back(nullptr), envp.push_back(nullptr);
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::signal(SIGPIPE, SIG_IGN);  // as some parents leave it
     ::dup2(ends[1], 1);
     if (!::freopen(errors.c_str(), "w", stderr)) ::_exit(126);
-    ::execl(KILN_COMMAND, KILN_COMMAND, "templates", "--all", static_cast<char*>(nullptr));
+    ::execve(KILN_COMMAND, argv.data(), envp.data());
     ::_exit(127);
   }
   ::close(ends[1]);
-  int status = 0;
-  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  int status = -1;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  return status;
+}
+
+TEST_F(Terminal, AClosedPipeEndsItQuietly) {
+  const int status = without_a_reader({"templates", "--all"}, environment(), path("errors"));
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
-  EXPECT_EQ(base::read_file(errors)->bytes, "");
+  EXPECT_EQ(base::read_file(path("errors"))->bytes, "");
+}
+
+TEST_F(TerminalCompiler, APrewarmThatAClosedPipeEndsCountsWhatItMade) {
+  write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = [1, 2, 3]\n");
+  const int status = without_a_reader({"prewarm", path("plan.toml"), "-j1"}, environment(), path("errors"));
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
+  const auto stats = kiln({"stats", "--json"}).json();
+  EXPECT_EQ(stats["lifetime"]["compiles"], 1) << "it stops with the first line that nobody reads";
+  EXPECT_EQ(kiln({"ls", "--json"}).json()["count"], 1);
+  EXPECT_EQ(base::read_file(path("errors"))->bytes, "kiln: interrupted; the same command makes the rest\n");
+}
+
+TEST_F(TerminalCompiler, ACompileWhoseResultNobodyReadsIsCounted) {
+  const int status = without_a_reader({"compile", "scale", "N=1"}, environment(), path("errors"));
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << status;
+  EXPECT_EQ(kiln({"stats", "--json"}).json()["lifetime"]["compiles"], 1);
+  EXPECT_EQ(base::read_file(path("errors"))->bytes, "");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature
 kiln_test(tools_removed_meanwhile_test SOURCES tools/removed_meanwhile_test.cpp
   USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_remote kiln_make_cubin LABEL process TIMEOUT 600)
 
-foreach(name usage compile prewarm prewarm_stop prewarm_record prewarm_threads cache terminal descriptor completion everywhere)
+foreach(name usage compile prewarm prewarm_room prewarm_stop prewarm_record prewarm_threads cache terminal descriptor completion everywhere)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process TIMEOUT 600)
 endforeach()
 kiln_test(tools_doctor_test SOURCES tools/doctor_test.cpp USES kiln_process kiln_cache LABEL process)

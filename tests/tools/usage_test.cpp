@@ -87,7 +87,21 @@ TEST_P(Refuses, WithExitCodeTwoAndTheNearestName) {
 
 const BadInput kBadInputs[] = {
     {"UnknownSubcommand", {"compil"}, {"unknown subcommand 'compil'", "'compile'"}},
-    {"FarOffSubcommand", {"frobnicate"}, {"unknown subcommand 'frobnicate'", "prewarm"}},
+    {"FarOffSubcommand", {"frobnicate"}, {"unknown subcommand 'frobnicate'", "prewarm", "--version"}},
+    {"ListIsLs", {"list"}, {"unknown subcommand 'list'; did you mean 'ls'?"}},
+    {"VersionIsAFlag", {"version"}, {"unknown subcommand 'version'; did you mean '--version'?"}},
+    {"HelpOfVersion", {"help", "version"}, {"did you mean '--version'?"}},
+    {"HelpOfNothingNear", {"help", "frobnicate"}, {"unknown subcommand 'frobnicate'", "--version"}},
+    {"ListingAnUnknownTemplate", {"ls", "-t", "scal"}, {"'scal'", "no entry of one is cached", "'scale'"}},
+    {"ListingATemplateThatIsNowhereNear", {"ls", "-t", "nosuch"}, {"'nosuch'", "kiln templates"}},
+    {"TemplatePathThatIsNotThere",
+     {"templates", "--template-path", "/nonexistent/here"},
+     {"--template-path: '/nonexistent/here' is no directory"}},
+    {"TemplateInsteadOfAPlan",
+     {"prewarm", "scale"},
+     {"'scale' is a template", "kiln compile scale", "template = \"scale\""}},
+    {"MaxSizeOfNothing", {"gc", "--max-size", "0"}, {"--max-size: '0'", "more than 0"}},
+    {"MemoryOfNothing", {"prewarm", "--memory", "0"}, {"--memory: '0'", "more than 0"}},
     {"UnknownSubcommandOfASubcommand",
      {"bundle", "exprot"},
      {"unknown subcommand 'exprot'", "'export'", "kiln bundle --help"}},
@@ -165,6 +179,35 @@ TEST_F(Usage, UnknownEnvironmentVariablesAreWarnedAboutOnStderr) {
   EXPECT_EQ(r.status, 0);
   EXPECT_NE(r.err.find("KILN_CACHEDIR"), std::string::npos);
   EXPECT_EQ(kiln({"ls", "--log-level", "error"}, {{"KILN_CACHEDIR", "x"}}).err, "");
+}
+
+TEST_F(Usage, WarnIsALevelAsItIsAMode) {
+  const Finished r = kiln({"ls"}, {{"KILN_LOG", "warn"}, {"KILN_CACHEDIR", "x"}});
+  EXPECT_EQ(r.status, 0);
+  EXPECT_EQ(r.err.find("KILN_LOG"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("KILN_CACHEDIR"), std::string::npos) << "warnings are shown: " << r.err;
+  EXPECT_EQ(kiln({"ls", "--log-level", "warn"}).status, 0);
+  EXPECT_NE(kiln({"ls"}, {{"KILN_LOG", "wran"}}).err.find("warning (or warn)"), std::string::npos);
+}
+
+TEST_F(Usage, TemplatesThatAreKnownAndNotCachedAreListedAsNothing) {
+  EXPECT_EQ(kiln({"ls", "-t", "scale"}).status, 0);
+  EXPECT_EQ(kiln({"ls", "-t", "scale", "--json"}).json()["count"], 0);
+  EXPECT_EQ(kiln({"ls", "-t", "rms_norm"}).status, 0) << "a shipped one";
+  EXPECT_EQ(kiln({"ls", "-t", "nosuch", "--json"}).json()["error"]["code"], "unknown_template");
+}
+
+TEST_F(Usage, TwoTemplatesOfOneNameAreAnError) {
+  write("templates/rms_norm.toml", kScaleManifest);
+  const Finished r = kiln({"templates", "rms_norm"});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("two templates are called 'rms_norm'"), std::string::npos) << r.err;
+}
+
+TEST_F(Usage, AWrongSizeInTheEnvironmentStillNamesItsVariable) {
+  const Finished r = kiln({"gc"}, {{"KILN_CACHE_MAX_SIZE", "0"}});
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("KILN_CACHE_MAX_SIZE"), std::string::npos) << r.err;
 }
 
 TEST_F(Usage, WrongConfigurationNamesItsOrigin) {

@@ -6,6 +6,7 @@
 #include "commands.hpp"
 #include "context.hpp"
 #include "disassemble.hpp"
+#include "interrupt.hpp"
 #include "key_fields.hpp"
 #include "kiln/error.hpp"
 #include "limits_report.hpp"
@@ -128,6 +129,7 @@ Json emit(Context& context, const Arguments& arguments, const source::Instantiat
 }
 
 int run(Context& context, Arguments arguments) {
+  defer_closed_pipe();
   arguments.emit = base::split(arguments.emit_list, ',');
   check(context, arguments);
   const base::Arch arch = context.target_arch();

@@ -30,6 +30,20 @@ const CommandOption* find_option(const CommandPage& page, const std::string& nam
   return nullptr;
 }
 
+/// "T", "=" and "b" as "T=b": spaces around = are taken, and bash itself splits words there.
+std::vector<std::string> joined(const std::vector<std::string>& words) {
+  std::vector<std::string> out;
+  bool open = false;
+  for (const std::string& word : words) {
+    if (!out.empty() && !out.back().starts_with('-') && (open || word == "="))
+      out.back() += word;
+    else
+      out.push_back(word);
+    open = word == "=";
+  }
+  return out;
+}
+
 Line understand(const CommandPage& root, const std::vector<std::string>& words) {
   Line line{&root, {}, {}};
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
@@ -155,8 +169,12 @@ class Completion {
 
 }  // namespace
 
-int complete(const CommandPage& root, Context& context, const std::vector<std::string>& words) noexcept try {
+int complete(const CommandPage& root, Context& context, const std::vector<std::string>& given_words) noexcept
+    try {
+  const std::vector<std::string> words = joined(given_words);
   const std::string typed = words.empty() ? std::string() : words.back();
+  // Of a joined word the shell replaces what stands behind its last space.
+  const std::size_t already = words.empty() ? 0 : typed.size() - given_words.back().size();
   const Line line = understand(root, words);
   const auto given = [&](const char* name, std::string& out) {
     if (const auto found = line.values.find(name); found != line.values.end()) out = found->second;
@@ -182,7 +200,7 @@ int complete(const CommandPage& root, Context& context, const std::vector<std::s
   std::string out = std::string(completion.shell_offers) + '\n';
   for (const Candidate& candidate : completion.found) {
     const std::string word = before + candidate.word;
-    if (word.starts_with(typed)) out += word + '\t' + candidate.text + '\n';
+    if (word.starts_with(typed)) out += word.substr(already) + '\t' + candidate.text + '\n';
   }
   print(out);
   return kDone;

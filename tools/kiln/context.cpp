@@ -1,6 +1,7 @@
 #include "context.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "base/log.hpp"
@@ -22,6 +23,24 @@ std::optional<toolchain::DeviceFacts> first_gpu() {
   } catch (const Error& error) {
     base::debug(std::string("no facts of device 0: ") + error.what());
     return std::nullopt;
+  }
+}
+
+/// What a flag says is wrong is said of the flag; the configuration would name its own setting.
+void check_size_flag(const char* flag, const std::string& value) {
+  if (value.empty() || runtime::parse_size(value)) return;
+  throw Error(Errc::invalid_argument, std::string(flag) + ": '" + value +
+                                          "' is no size; expected bytes, or a number with K, M, G or T " +
+                                          "(powers of 1024), such as 512M or 5G; more than 0");
+}
+
+/// The environment's directories may come later; those of a flag are meant now.
+void check_template_path_flag(const std::string& path) {
+  for (const std::string& directory : base::split(path, ':')) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(directory, error))
+      throw Error(Errc::invalid_argument, "--template-path: '" + directory + "' is no directory (" +
+                                              (error ? error.message() : "it is a file") + ')');
   }
 }
 
@@ -47,9 +66,9 @@ void Context::add_common_flags(Command app) {
   app.option("--arch", arch, "90, sm_90 or sm_90a; default: this GPU's, else sm_90a")
       .type_name("ARCH")
       .group(group);
-  app.option("--log-level", log_level, "trace, debug, info, warning (default), error or off")
+  app.option("--log-level", log_level, "trace, debug, info, warning or warn (default), error or off")
       .type_name("LEVEL")
-      .one_of({"trace", "debug", "info", "warning", "error", "off"})
+      .one_of({"trace", "debug", "info", "warning", "warn", "error", "off"})
       .group(group);
   app.flag("--json", json, "One JSON object on stdout").group(group);
 }
@@ -61,6 +80,9 @@ std::string Context::schema() const {
 }
 
 Options Context::options() const {
+  if (command != "doctor") check_template_path_flag(template_path);  // which says of each how it is
+  check_size_flag("--max-size", max_size);
+  check_size_flag("--memory", compile_memory);
   Options out;
   out.cache_dir = cache_dir;
   out.template_path = template_path;

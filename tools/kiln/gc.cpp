@@ -48,7 +48,8 @@ void add_gc(Command app, Context& context) {
       "follow to the new file with their next read; kernels that they have loaded stay loaded; their\n"
       "puts wait, or are skipped and counted. The old file's space returns when the last of them has\n"
       "let it go, at most a minute later. Also removes a damaged file that was set aside.\n"
-      "Exit status: 0 done or nothing there, 1 failed.");
+      "'kiln clear' drops everything.\n"
+      "Exit status: 0 done or nothing there, 1 failed, 2 usage.");
 }
 
 }  // namespace kiln::cli

@@ -10,7 +10,7 @@
 namespace kiln::cli {
 namespace {
 
-std::atomic<bool> g_polite{false}, g_requested{false};
+std::atomic<bool> g_polite{false}, g_requested{false}, g_pipe_closed{false};
 static_assert(std::atomic<bool>::is_always_lock_free, "used in a signal handler");
 
 void on_interrupt(int) {
@@ -18,19 +18,32 @@ void on_interrupt(int) {
   ::_exit(kInterrupted);
 }
 
+void on_closed_pipe(int) { g_pipe_closed = g_requested = true; }
+
+void set_handler(int signal, void (*handler)(int)) noexcept {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void install_signal_handlers() noexcept {
-  struct sigaction action {};
-  action.sa_handler = &on_interrupt;
-  action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  action.sa_handler = SIG_DFL;  // a parent may have left it ignored
-  ::sigaction(SIGPIPE, &action, nullptr);
+  set_handler(SIGINT, &on_interrupt);
+  set_handler(SIGPIPE, SIG_DFL);  // a parent may have left it ignored
 }
 
 PoliteInterrupt::PoliteInterrupt() noexcept { g_polite = true; }
 PoliteInterrupt::~PoliteInterrupt() { g_polite = false; }
 bool PoliteInterrupt::requested() noexcept { return g_requested; }
+
+void defer_closed_pipe() noexcept { set_handler(SIGPIPE, &on_closed_pipe); }
+bool pipe_closed() noexcept { return g_pipe_closed; }
+void end_if_pipe_closed() noexcept {
+  if (!g_pipe_closed) return;
+  set_handler(SIGPIPE, SIG_DFL);
+  ::raise(SIGPIPE);
+}
 
 }  // namespace kiln::cli

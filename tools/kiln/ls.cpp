@@ -134,6 +134,8 @@ int list(const Context& context, Arguments arguments) {
   std::vector<std::string> damaged;
   std::uint64_t choices = 0;
   if (view.store) entries = read_entries(*view.store, &damaged, &choices);
+  const std::string& wanted = arguments.request.template_name;
+  if (!wanted.empty() && damaged.empty()) check_template(wanted, entries, config);
   const Listing listing = choose(entries, arguments.request);
   if (context.json) {
     Json out{{"schema", context.schema()}};
@@ -182,7 +184,8 @@ void add_ls(Command app, Context& context) {
       "with\n"
       "digits of the key's second half, as in 7ca0631d9df0-b743.\n"
       "Uses are written lazily: at least so many, and not more than an hour late.\n"
-      "Exit status: 4 when entries or the file are damaged (see 'kiln verify').\n"
+      "Exit status: 2 for a template that is neither installed nor cached, 4 when entries or the file are "
+      "damaged (see 'kiln verify').\n"
       "Example: kiln ls H=4096 --arch sm_90a --sort size -n 10");
 }
 

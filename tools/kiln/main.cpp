@@ -30,6 +30,20 @@ CLI::App& chosen_of(CLI::App& app) {
   return chosen.empty() ? app : chosen_of(*chosen.front());
 }
 
+/// Said of a subcommand that there is none of: what comes nearest, which may be what other commands call it.
+std::string unknown_subcommand(const std::string& word, const CommandPage& page, bool of_kiln) {
+  std::vector<std::string> known;
+  for (const CommandPage& sub : page.subcommands) known.push_back(sub.word());
+  std::string nearest = base::did_you_mean(word, known);
+  if (of_kiln) {
+    if (word == "list") nearest = base::did_you_mean("ls", known);
+    if (!base::did_you_mean(word, {"version"}).empty()) nearest = "; did you mean '--version'?";
+    if (nearest.empty()) known.push_back("--version");
+  }
+  return "unknown subcommand '" + word + "'" +
+         (nearest.empty() ? "; there are: " + base::join(known, " ") : nearest);
+}
+
 /// What a parse error says, with the nearest name where one is unknown.
 std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
   CLI::App& where = chosen_of(app);
@@ -46,10 +60,7 @@ std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
       }
       message = "unknown flag '" + word + "'" + base::did_you_mean(word, known);
     } else if (!page.subcommands.empty()) {
-      for (const CommandPage& sub : page.subcommands) known.push_back(sub.word());
-      const std::string nearest = base::did_you_mean(word, known);
-      message = "unknown subcommand '" + word + "'" +
-                (nearest.empty() ? "; there are: " + base::join(known, " ") : nearest);
+      message = unknown_subcommand(word, page, &where == &app);
     } else {
       message = "unexpected argument '" + unexpected.front() + "'";
     }
@@ -177,7 +188,7 @@ int run(int argc, char** argv) {
   } catch (...) {
     status = report_current(context);
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout)) {
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout)) && !pipe_closed()) {
     std::fprintf(stderr, "kiln: error: cannot write to stdout: %s\n", std::strerror(errno));
     return status == kDone ? kFailed : status;
   }
@@ -205,7 +216,9 @@ int main(int argc, char** argv) try {
     return kiln::cli::hold_lock(argv[2], argv[3]);
   if (argc == 3 && std::strcmp(argv[1], kiln::cli::kStoreReaderCommand) == 0)
     return kiln::cli::read_store_for_parent(argv[2]);
-  return kiln::cli::run(argc, argv);
+  const int status = kiln::cli::run(argc, argv);
+  kiln::cli::end_if_pipe_closed();  // what the command made is destroyed, and has saved what it counted
+  return status;
 } catch (const std::exception& error) {  // out of memory, before there is a command
   std::fprintf(stderr, "kiln: error: %s\n", error.what());
   return kiln::cli::kFailed;

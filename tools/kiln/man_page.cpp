@@ -77,7 +77,7 @@ std::string configuration() {
     const std::string preset = setting.value.empty() ? "" : " (default: " + setting.value + ')';
     out += ".TP\n.B KILN_" + escaped(upper(setting.name)) + '\n' + escaped(setting.doc + preset) + '\n';
   }
-  return out + ".TP\n.B NO_COLOR\nNo colours, also on a terminal.\n";
+  return out + ".TP\n.B NO_COLOR\nSet and not empty: no colours, also on a terminal.\n";
 }
 
 std::string exit_status() {

@@ -6,12 +6,12 @@
 
 #include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 
 #include "base/file.hpp"
+#include "base/terminal.hpp"
 #include "cache/directory.hpp"
 #include "kiln/error.hpp"
 
@@ -19,12 +19,10 @@ namespace kiln::cli {
 namespace {
 
 Terminal terminal_of(int fd) {
-  const char* term = std::getenv("TERM");
-  const char* no_color = std::getenv("NO_COLOR");
   Terminal out;
   if (!::isatty(fd)) return out;
-  out.interactive = term && *term && std::strcmp(term, "dumb") != 0;
-  out.colour = out.interactive && !(no_color && *no_color);
+  out.interactive = base::understands_escapes(fd);
+  out.colour = base::shows_colours(fd);
   winsize size{};
   out.width = ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
   return out;

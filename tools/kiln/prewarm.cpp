@@ -11,6 +11,7 @@
 #include "interrupt.hpp"
 #include "prewarm_note.hpp"
 #include "prewarm_report.hpp"
+#include "prewarm_room.hpp"
 #include "prewarm_run.hpp"
 #include "prewarm_trace.hpp"
 #include "remote_missed.hpp"
@@ -47,15 +48,17 @@ constexpr const char* kHelp =
     "--remote also writes what the plan asks for to the fleet's tier (KILN_REMOTE, signed with\n"
     "KILN_REMOTE_SIGN), wherever it came from; --missed adds what nodes asked the tier for in vain. With\n"
     "--check it says what the tier covers.\n"
+    "KILN_MODE does not matter: filling caches is what this is for, so it compiles in mode sealed, too.\n"
     "'kiln report' draws the last run that compiled something.\n"
     "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
     "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
-    "--keep-going, not covered or not in the tier, 5 the tier is down (with --strict), 130 interrupted.";
+    "--keep-going, not covered, evicted again by the end of the run or not in the tier, 5 the tier is down "
+    "(with --strict), 130 interrupted.";
 
-int exit_of(const PrewarmResult& result) {
+int exit_of(const PrewarmResult& result, const PlanRoom& room) {
   if (result.interrupted) return kInterrupted;
   const std::size_t bad = result.failed() + result.uncached;
-  if (bad == 0) return kDone;
+  if (bad == 0) return room.evicted == 0 ? kDone : kPartly;
   return result.keep_going && result.succeeded() > result.uncached ? kPartly : kFailed;
 }
 
@@ -148,6 +151,7 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
 }
 
 int prewarm(Context& context, const Arguments& arguments) {
+  defer_closed_pipe();
   if (!arguments.trace.empty()) check_trace_file(arguments.trace);
   if (arguments.strict && arguments.check && !arguments.remote)
     throw Error(Errc::invalid_argument,
@@ -185,6 +189,7 @@ int prewarm(Context& context, const Arguments& arguments) {
   if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
   if (!service.pipeline().store())
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
+  warn_without_room(service.pipeline(), plan);
   const PrewarmResult result =
       run_prewarm(service.pipeline(), plan,
                   {service.pipeline().workers().jobs(), arguments.keep_going, !context.json,
@@ -200,8 +205,9 @@ int prewarm(Context& context, const Arguments& arguments) {
   std::optional<Pushed> pushed;
   if (arguments.remote) pushed = push_results(service.pipeline(), result, context.json);
   if (missed && !result.interrupted && pushed && pushed->covers_all()) missed->forget(plan, result);
-  report_prewarm(context, plan, result, store.directory(), pushed);
-  const int status = exit_of(result);
+  const PlanRoom room = look_for_room(service.pipeline(), result);
+  report_prewarm(context, plan, result, room, store.directory(), pushed);
+  const int status = exit_of(result, room);
   if (status != kDone) return status;
   if (PoliteInterrupt::requested()) return kInterrupted;
   if (pushed && pushed->fault.down) return remote_down(arguments.strict, kPartly);

@@ -35,6 +35,18 @@ class Origins {
   std::map<std::string, std::shared_ptr<const source::Template>> known_;
 };
 
+/// A template's name where a plan's is expected is a mistake of its own; the name of a file comes first.
+std::string read_plan(const std::string& file, const source::Catalog& catalog) try {
+  return read_plan_text(file);
+} catch (const Error&) {
+  const std::vector<std::string> names = catalog.names();
+  if (std::find(names.begin(), names.end(), file) == names.end()) throw;
+  throw Error(Errc::invalid_argument,
+              "'" + file + "' is a template, and prewarm takes plan files: 'kiln compile " + file +
+                  " P=V...' makes one specialisation, a plan with rows\n[[prewarm]]\ntemplate = \"" + file +
+                  "\"\nmakes several, and 'kiln prewarm' alone makes what every template's manifest lists");
+}
+
 std::vector<PlannedSpecialization> read_rows(source::Catalog& catalog, Origins& origins,
                                              const std::vector<std::string>& files,
                                              source::PlanNotes& notes) {
@@ -43,7 +55,7 @@ std::vector<PlannedSpecialization> read_rows(source::Catalog& catalog, Origins& 
     std::move(more.begin(), more.end(), std::back_inserter(rows));
   };
   for (const std::string& file : files) {
-    const std::string text = read_plan_text(file);
+    const std::string text = read_plan(file, catalog);
     try {
       append(source::parse_plan(text, file, &notes));
     } catch (const Error& error) {

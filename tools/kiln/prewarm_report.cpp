@@ -26,8 +26,9 @@ Json phases_json(const TaskResult& result) {
   return {{"frontend_ms", result.frontend_ms}, {"nvvm_ms", result.nvvm_ms}, {"ptxas_ms", result.ptxas_ms}};
 }
 
-Json task_json(const PlannedTask& task, const TaskResult& result) {
+Json task_json(const PlannedTask& task, const TaskResult& result, bool kept) {
   Json out = task_json(task);
+  out["covered"] = kept;
   out["outcome"] = result.state == State::done     ? std::string(name_of(result.outcome))
                    : result.state == State::failed ? "failed"
                                                    : "not_started";
@@ -84,7 +85,7 @@ void print_skipped(const PrewarmPlan& plan) {
 }
 
 /// On stderr, whatever stdout looks like.
-void report_failures(const PrewarmResult& result) {
+void report_failures(const PrewarmResult& result, const PlanRoom& room) {
   std::fflush(stdout);
   if (result.failed()) {
     std::fprintf(
@@ -97,6 +98,11 @@ void report_failures(const PrewarmResult& result) {
     std::fprintf(
         stderr, "kiln: error: %s compiled and could not be cached; see the warnings\n",
         (counted(result.uncached, "specialisation") + (result.uncached == 1 ? " was" : " were")).c_str());
+  }
+  if (room.evicted) {
+    std::fprintf(stderr, "kiln: error: %s evicted again before the end of this run: %s\n",
+                 counted(room.evicted, "specialisation was", "specialisations were").c_str(),
+                 room.sentence().c_str());
   }
 }
 
@@ -111,7 +117,7 @@ Json first_error(const PrewarmResult& result) {
 }  // namespace
 
 void report_prewarm(const Context& context, const PrewarmPlan& plan, const PrewarmResult& result,
-                    const std::string& directory, const std::optional<Pushed>& pushed) {
+                    const PlanRoom& room, const std::string& directory, const std::optional<Pushed>& pushed) {
   std::uint64_t bytes = 0;
   for (const TaskResult& t : result.tasks) bytes += t.cubin_bytes;
   const std::size_t compiled = result.count(Outcome::compiled), waited = result.count(Outcome::waited);
@@ -127,12 +133,17 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
              {"repeats", plan.repeats},    {"ignored", plan.ignored},     {"entries", Json::array()}};
     out["cpu_ms"] = result.cpu_ms ? Json(*result.cpu_ms) : Json(nullptr);
     if (pushed) out["remote"] = json_of(*pushed);
+    out["evicted"] = room.evicted;
+    if (room.evicted)
+      out["room"] = {{"cap_bytes", room.cap_bytes},
+                     {"evicted_bytes", room.evicted_bytes},
+                     {"enough_bytes", room.enough_bytes}};
     out["slowest"] = slowest_json(plan, result);
     for (std::size_t i = 0; i < plan.tasks.size(); ++i)
-      out["entries"].push_back(task_json(plan.tasks[i], result.tasks[i]));
+      out["entries"].push_back(task_json(plan.tasks[i], result.tasks[i], room.kept[i]));
     if (result.failed()) out["error"] = first_error(result);
     print_json(out);
-    return report_failures(result);
+    return report_failures(result, room);
   }
   const Terminal terminal = standard_output();
   print_skipped(plan);
@@ -146,6 +157,8 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   if (result.failed())
     line += ", " + paint(std::to_string(result.failed()) + " failed", Style::red, terminal);
   if (rest) line += ", " + std::to_string(rest) + " not started";
+  if (room.evicted)
+    line += ", " + paint(std::to_string(room.evicted) + " evicted again", Style::red, terminal);
   line += "; " + human_bytes(bytes) + " in " + human_ms(result.wall_ms);
   if (result.cpu_ms) line += " (CPU " + human_ms(*result.cpu_ms) + ')';
   if (plan.repeats) line += "; " + counted(plan.repeats, "repeat") + " left out";
@@ -159,7 +172,7 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   }
   print(line + '\n');
   if (pushed) print(text_of(*pushed) + '\n');
-  report_failures(result);
+  report_failures(result, room);
 }
 
 int report_coverage(const Context& context, const PrewarmPlan& plan, const std::vector<bool>& covered) {

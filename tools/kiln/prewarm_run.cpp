@@ -110,7 +110,7 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
   {
     bool said = false;
     Progress progress(plan.tasks.size(), options.lines_on_stdout, [&said](Progress& shown) {
-      if (!PoliteInterrupt::requested() || said) return;
+      if (!PoliteInterrupt::requested() || pipe_closed() || said) return;
       said = true;
       shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
     });
