@@ -45,7 +45,7 @@ constexpr Known kKnown[] = {
     {"toolchain", "", "whose records may be served: own, any or a toolchain's first hex digits",
      &Options::toolchain},
     {"arch", "", "architecture when there is no GPU to ask", &Options::arch},
-    {"mode", "jit", "jit, warn or sealed", nullptr},
+    {"mode", "jit", "jit, warn or sealed; when nobody sets it: jit, and sealed after a seal", nullptr},
     {"jobs", "0", "compile workers at once; 0: one per core", nullptr},
     {"compile_deadline", "600", "seconds after which a compile is killed", nullptr},
     {"compile_memory", "", "bytes that compiles may take together, with K, M, G or T; empty: the machine's",
@@ -203,9 +203,7 @@ Config Config::resolve(const Options& options) {
   const std::string& toolchain = config.get("toolchain");
   if (!toolchain.empty() && toolchain != "own" && toolchain != "any" &&
       toolchain.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    bad(*std::find_if(config.settings_.begin(), config.settings_.end(),
-                      [](const Setting& s) { return s.name == "toolchain"; }),
-        "own, any or the first hex digits of a toolchain's digest");
+    bad(config.setting("toolchain"), "own, any or the first hex digits of a toolchain's digest");
   }
   config.mode();
   config.jobs();
@@ -227,35 +225,30 @@ Config Config::resolve(const Options& options) {
   return config;
 }
 
-const std::string& Config::get(std::string_view name) const {
+const Setting& Config::setting(std::string_view name) const {
   for (const Setting& s : settings_) {
-    if (s.name == name) return s.value;
+    if (s.name == name) return s;
   }
   throw Error(Errc::internal, "no setting '" + std::string(name) + "'");
 }
 
-static const Setting& setting(const std::vector<Setting>& all, std::string_view name) {
-  return *std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.name == name; });
-}
-
 Mode Config::mode() const {
-  const Setting& s = setting(settings_, "mode");
+  const Setting& s = setting("mode");
   if (s.value == "jit") return Mode::jit;
   if (s.value == "warn") return Mode::warn;
   if (s.value == "sealed") return Mode::sealed;
   bad(s, "jit, warn or sealed");
 }
 
-bool Config::mode_is_set() const { return setting(settings_, "mode").origin != "default"; }
+bool Config::mode_is_set() const { return setting("mode").origin != "default"; }
 
 int Config::jobs() const {
-  const double jobs =
-      number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");
+  const double jobs = number_of(setting("jobs"), "a number of compile workers, 0 for one per core");
   return static_cast<int>(std::min(jobs, 1024.0));
 }
 
 double Config::compile_deadline_s() const {
-  const Setting& s = setting(settings_, "compile_deadline");
+  const Setting& s = setting("compile_deadline");
   const char* const allowed = "seconds, more than 0 and at most 10000000";
   const double seconds = number_of(s, allowed);
   if (seconds <= 0 || seconds > kLongestCompile_s) bad(s, allowed);
@@ -263,13 +256,13 @@ double Config::compile_deadline_s() const {
 }
 
 bool Config::remote_writes() const {
-  const Setting& s = setting(settings_, "remote_mode");
+  const Setting& s = setting("remote_mode");
   if (s.value != "locked" && s.value != "fleet") bad(s, "locked or fleet");
   return s.value == "fleet";
 }
 
 double Config::remote_budget_s() const {
-  const Setting& s = setting(settings_, "remote_budget");
+  const Setting& s = setting("remote_budget");
   const char* const allowed = "seconds, at most 10000000";
   const double seconds = number_of(s, allowed);
   if (seconds > kLongestCompile_s) bad(s, allowed);
@@ -277,19 +270,19 @@ double Config::remote_budget_s() const {
 }
 
 bool Config::remote_when_sealed() const {
-  const Setting& s = setting(settings_, "remote_sealed");
+  const Setting& s = setting("remote_sealed");
   if (s.value != "never" && s.value != "ask") bad(s, "never or ask");
   return s.value == "ask";
 }
 
 std::uint64_t Config::cache_max_bytes() const {
-  const Setting& s = setting(settings_, "cache_max_size");
+  const Setting& s = setting("cache_max_size");
   if (const auto bytes = parse_size(s.value)) return *bytes;
   bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 512M or 5G; more than 0");
 }
 
 std::uint64_t Config::compile_memory_bytes() const {
-  const Setting& s = setting(settings_, "compile_memory");
+  const Setting& s = setting("compile_memory");
   if (s.value.empty()) return 0;
   if (const auto bytes = parse_size(s.value)) return *bytes;
   bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 4G; more than 0");

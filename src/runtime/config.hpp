@@ -26,7 +26,9 @@ class Config {
   /// cache_max_size, compile_memory, remote_*), naming its origin.
   static Config resolve(const Options& options);
 
-  const std::string& get(std::string_view name) const;
+  /// Throws Error(internal) for a name that is no setting's.
+  const Setting& setting(std::string_view name) const;
+  const std::string& get(std::string_view name) const { return setting(name).value; }
   const std::vector<Setting>& settings() const noexcept { return settings_; }
   /// What was warned about: KILN_* and keys of the configuration file that this version does not know.
   const std::vector<std::string>& unknown() const noexcept { return unknown_; }

@@ -31,7 +31,8 @@ set_target_properties(c_abi_test PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON
 set_property(TARGET c_abi_test PROPERTY COMPILE_OPTIONS -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror)
 target_link_libraries(c_abi_test PRIVATE kiln kiln_fake_cuda)
 add_dependencies(c_abi_test kiln-worker)
-foreach(name null_handles_are_invalid_arguments struct_sizes_are_respected errors_say_what_and_where gets_and_launches attention_plans scopes_futures_plans_and_seals)
+foreach(name null_handles_are_invalid_arguments struct_sizes_are_respected errors_say_what_and_where gets_and_launches attention_plans scopes_futures_plans_and_seals
+    a_service_whose_mode_nobody_set_is_sealed_by_its_seal)
   add_test(NAME CAbi.${name} COMMAND ${runtime_tests}/in_temporary_directory.sh $<TARGET_FILE:c_abi_test> ${name})
   set_tests_properties(CAbi.${name} PROPERTIES LABELS process TIMEOUT 120 SKIP_RETURN_CODE 77
     ENVIRONMENT "KILN_LIBCUDA=$<TARGET_FILE:kiln_fake_cuda>")
