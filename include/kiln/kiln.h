@@ -25,6 +25,14 @@
 extern "C" {
 #endif
 
+/* A program that is linked to the static library may lie anywhere, so kiln's CMake package defines
+ * KILN_INSTALL_PREFIX; other builds may do so, as a string literal. The library looks below that prefix for
+ * its templates and its compile worker when they are not around the program. */
+#ifdef KILN_INSTALL_PREFIX
+extern __attribute__((weak, visibility("hidden"))) const char kiln_install_prefix[];
+const char kiln_install_prefix[] = KILN_INSTALL_PREFIX;
+#endif
+
 /* Compatible with cuda.h, which need not be included. */
 typedef struct CUstream_st* CUstream;
 typedef struct CUfunc_st* CUfunction;

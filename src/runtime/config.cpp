@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/arch.hpp"
-#include "base/file.hpp"
+#include "base/installation.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
@@ -148,13 +148,21 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
 
 namespace {
 
-std::string find_installed_templates() {
-  const std::string own = base::own_object_directory();
+std::vector<std::string> template_places() {
+  return base::places_of(
+      {.below = "share/kiln/templates", .configured = KILN_INSTALL_DATADIR "/kiln/templates", .beside = {}});
+}
+
+/// kiln's own headers, which templates include, are in no other directory of templates.
+bool holds_own_headers(const std::string& directory) {
   std::error_code error;
-  for (const std::string& candidate :
-       {own + "/share/kiln/templates", own + "/../share/kiln/templates", own + "/../../share/kiln/templates",
-        std::string(KILN_INSTALL_DATADIR "/kiln/templates")}) {
-    if (fs::is_directory(candidate, error)) return base::normalized(candidate);
+  return fs::is_directory(directory + "/kiln", error) && fs::is_directory(directory + "/host", error);
+}
+
+std::string find_installed_templates() {
+  std::error_code error;
+  for (std::string& place : template_places()) {
+    if (fs::is_directory(place, error)) return std::move(place);
   }
   return {};
 }
@@ -215,13 +223,16 @@ Config Config::resolve(const Options& options) {
   config.remote_when_sealed();
   if (!config.get("arch").empty()) base::Arch::parse(config.get("arch"));
 
-  config.installed_templates_ = find_installed_templates();
   for (const std::string& path : template_paths) {
     for (std::string& directory : base::split(path, ':'))
       config.template_directories_.push_back(std::move(directory));
   }
-  if (!config.installed_templates_.empty())
-    config.template_directories_.push_back(config.installed_templates_);
+  auto& directories = config.template_directories_;
+  const auto own = std::find_if(directories.begin(), directories.end(), holds_own_headers);
+  if (own != directories.end())
+    config.installed_templates_ = fs::absolute(*own).lexically_normal().string();
+  else if (config.installed_templates_ = find_installed_templates(); !config.installed_templates_.empty())
+    directories.push_back(config.installed_templates_);
   return config;
 }
 
@@ -286,6 +297,12 @@ std::uint64_t Config::compile_memory_bytes() const {
   if (s.value.empty()) return 0;
   if (const auto bytes = parse_size(s.value)) return *bytes;
   bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 4G; more than 0");
+}
+
+std::string Config::about_templates() const {
+  if (!installed_templates_.empty()) return "KILN_TEMPLATE_PATH adds directories";
+  return "kiln's own templates were not found (looked for " + base::join(template_places(), ", ") +
+         "): set KILN_TEMPLATE_PATH or Options::template_path to the directory that holds them";
 }
 
 std::vector<std::string> Config::include_directories() const {

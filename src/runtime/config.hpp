@@ -51,8 +51,12 @@ class Config {
 
   /// Options, environment and file each add directories, in this order; the installed directory comes last.
   const std::vector<std::string>& template_directories() const noexcept { return template_directories_; }
-  /// The installed templates: also where "kiln/*.cuh" is found. Empty when there is none.
+  /// The installed templates: also where "kiln/*.cuh" is found. A directory of `template_path` that holds
+  /// kiln's own headers stands for them. Empty when there is none.
   const std::string& installed_templates() const noexcept { return installed_templates_; }
+  /// For an error about a template or header that was not found: where kiln's own were looked for when they
+  /// were not found either, and what to set.
+  std::string about_templates() const;
   std::vector<std::string> include_directories() const;
 
  private:

@@ -14,7 +14,7 @@ Service::Service(const Options& options, const std::string& memo_file, Events ev
       mode_is_set_(config_.mode_is_set()),
       adopt_(options.adopt),
       events_(events),
-      catalog_(config_.template_directories()),
+      catalog_(config_.template_directories(), config_.about_templates()),
       recorder_(config_.get("record")),
       pipeline_(config_, memo_file, events),
       background_([this] { return pipeline_.workers().jobs() + 2; }),  // two load while the others compile
