@@ -25,6 +25,14 @@
 extern "C" {
 #endif
 
+/* A program that is linked to the static library may lie anywhere, so kiln's CMake package defines
+ * KILN_INSTALL_PREFIX; other builds may do so, as a string literal. The library looks below that prefix for
+ * its templates and its compile worker when they are not around the program. */
+#ifdef KILN_INSTALL_PREFIX
+extern __attribute__((weak, visibility("hidden"))) const char kiln_install_prefix[];
+const char kiln_install_prefix[] = KILN_INSTALL_PREFIX;
+#endif
+
 /* Compatible with cuda.h, which need not be included. */
 typedef struct CUstream_st* CUstream;
 typedef struct CUfunc_st* CUfunction;
@@ -98,7 +106,7 @@ typedef void (*kiln_event_callback)(const kiln_event* event, void* user);
 typedef struct kiln_options {
   size_t struct_size;
   int32_t hermetic;      /* nonzero: ignore environment and configuration file */
-  int32_t mode;          /* KILN_MODE_* */
+  int32_t mode;          /* KILN_MODE_*; set by nobody: jit, and sealed after a seal */
   const char* cache_dir; /* the writable store's directory */
   const char*
       template_path; /* colon-separated directories, before KILN_TEMPLATE_PATH and the installed ones */
@@ -143,10 +151,12 @@ KILN_API void kiln_service_destroy(kiln_service* service);
 KILN_API kiln_status kiln_service_add_template(kiln_service* service, const char* manifest,
                                                const char* source, const char* reference);
 
-/* The seal. What it does is the mode's: in mode sealed only kernels in memory are returned from here on, a
- * miss makes no driver call, touches no file, fails at once (not_ready) and names the plan row that would
- * have made it ready; in mode warn each miss is one event; in mode jit nothing changes. Mode sealed never
- * compiles before the seal either: what is on disk loads. kiln_service_prepare is the one way past it. */
+/* The seal of one service. In mode sealed, and in a service whose mode nobody set, only kernels in memory are
+ * returned from here on: a miss makes no driver call, touches no file, fails at once (not_ready) and names
+ * the plan row that would have made it ready. A service that was told jit or warn keeps compiling, and the
+ * seal logs one warning that says so; in mode warn each miss is one event. Mode sealed never compiles before
+ * the seal either: what is on disk loads. kiln_service_prepare is the one way past it. There is no way back.
+ */
 KILN_API kiln_status kiln_service_seal(kiln_service* service);
 
 /* Seals every service of this process, present and future, of every copy of kiln in it (shared, static,

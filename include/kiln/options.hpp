@@ -10,7 +10,7 @@ namespace kiln {
 inline namespace v1 {
 
 enum class Mode : int {
-  by_default = KILN_MODE_DEFAULT,  ///< KILN_MODE, else jit
+  by_default = KILN_MODE_DEFAULT,  ///< KILN_MODE, else jit until a seal, then sealed
   jit = KILN_MODE_JIT,             ///< compile what is missing
   warn = KILN_MODE_WARN,           ///< the same, and log each compile after seal()
   sealed = KILN_MODE_SEALED,       ///< never compile: disk hits load until seal(), then memory only

@@ -103,7 +103,8 @@ class Service {
     return prepare(nullptr, nullptr, file.c_str(), options);
   }
 
-  /// From here on (in mode sealed) only kernels in memory are returned; see kiln_service_seal in kiln.h.
+  /// From here on only kernels in memory are returned, unless this service was told mode jit or warn; see
+  /// kiln_service_seal in kiln.h.
   void seal() { detail::check(kiln_service_seal(handle_.get())); }
   /// What was refused because of the seal, as a plan; empty when nothing was.
   std::string missing() const {

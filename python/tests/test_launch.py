@@ -274,6 +274,18 @@ def test_a_sealed_service_names_the_row_that_would_have_made_it_ready(driver):
         assert template.get("f32", 80)
 
 
+def test_a_service_whose_mode_nobody_set_is_sealed_by_its_seal(driver, monkeypatch):
+    monkeypatch.delenv("KILN_MODE", raising=False)
+    with kiln.Service() as service:
+        template = service.open("rms_norm")
+        made = template.get("f32", 64)
+        service.seal()
+        assert template.get("f32", 64).info.key == made.info.key
+        with pytest.raises(kiln.NotReady, match="sealed: rms_norm T=f32 H=88"):
+            template.get("f32", 88)
+        assert 'H = "88"' in service.missing()
+
+
 def test_a_thread_without_a_context_is_told(kernel):
     errors = []
 

@@ -11,6 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/no_signals.hpp"
+#include "base/text.hpp"
 #include "compile/nvrtc_program.hpp"
 
 namespace kiln::compile {
@@ -219,11 +220,10 @@ WorkerProcess::Answer WorkerPool::run_once(const WorkerRequest& request, const D
   State& state = state_.get();
   std::unique_ptr<WorkerProcess> worker = take(request);
   if (!worker) {
-    base::warn_once(
-        "no worker",
-        "no kiln-worker executable found (looked beside the library, in libexec/kiln and beside the "
-        "program); "
-        "compiling inside this process, where a compiler crash cannot be contained. Set KILN_WORKER.");
+    base::warn_once("no worker",
+                    "no kiln-worker executable found (looked for " + base::join(worker_places(), ", ") +
+                        "); compiling inside this process, where a compiler crash cannot be contained. Set "
+                        "KILN_WORKER to the executable");
     Answer here;
     here.fate = Answer::Fate::answered;
     here.response = run_nvrtc(request, WorkingDirectory::of_thread);

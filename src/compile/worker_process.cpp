@@ -14,11 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 #include <vector>
 
 #include "base/file.hpp"
+#include "base/installation.hpp"
 #include "base/process.hpp"
 #include "compile/leftovers.hpp"
 #include "compile/worker_main.hpp"
@@ -81,7 +81,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   const std::string& executable = settings.executable;
   const auto fail = [&](const char* what, int error) {
     throw Error(Errc::no_compiler, "cannot start the compile worker '" + executable + "': " + what + ": " +
-                                       std::strerror(error));
+                                       std::strerror(error) + "; KILN_WORKER names another executable");
   };
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair", errno);
@@ -264,17 +264,16 @@ WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Dea
   return answer;
 }
 
+std::vector<std::string> worker_places() {
+  return base::places_of({.below = "libexec/kiln/kiln-worker",
+                          .configured = KILN_INSTALL_LIBEXECDIR "/kiln/kiln-worker",
+                          .beside = "kiln-worker"});
+}
+
 std::string find_worker_executable(const std::string& configured) {
   if (!configured.empty()) return configured;
-  namespace fs = std::filesystem;
-  std::error_code error;
-  const std::string own = base::own_object_directory();
-  const std::string program = fs::read_symlink("/proc/self/exe", error).parent_path().string();
-  for (const std::string& candidate :
-       {own + "/kiln-worker", own + "/../libexec/kiln/kiln-worker", own + "/../../libexec/kiln/kiln-worker",
-        program + "/kiln-worker", program + "/../libexec/kiln/kiln-worker",
-        std::string(KILN_INSTALL_LIBEXECDIR "/kiln/kiln-worker")}) {
-    if (::access(candidate.c_str(), X_OK) == 0) return base::normalized(candidate);
+  for (std::string& place : worker_places()) {
+    if (::access(place.c_str(), X_OK) == 0) return std::move(place);
   }
   return {};
 }

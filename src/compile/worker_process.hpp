@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
@@ -69,8 +70,9 @@ class WorkerProcess {
       directory_;  ///< the worker's TMPDIR: what a killed worker leaves goes with it
 };
 
-/// KILN_WORKER's value, else kiln-worker beside this object, in ../libexec/kiln, or beside the program.
-/// Empty: none.
+/// Where the worker of an installed kiln may lie, in the order of the search.
+std::vector<std::string> worker_places();
+/// KILN_WORKER's value, else the first of worker_places() that can be run. Empty: none.
 std::string find_worker_executable(const std::string& configured);
 
 }  // namespace kiln::compile

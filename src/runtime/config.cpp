@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "base/arch.hpp"
-#include "base/file.hpp"
+#include "base/installation.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
@@ -45,7 +45,7 @@ constexpr Known kKnown[] = {
     {"toolchain", "", "whose records may be served: own, any or a toolchain's first hex digits",
      &Options::toolchain},
     {"arch", "", "architecture when there is no GPU to ask", &Options::arch},
-    {"mode", "jit", "jit, warn or sealed", nullptr},
+    {"mode", "jit", "jit, warn or sealed; when nobody sets it: jit, and sealed after a seal", nullptr},
     {"jobs", "0", "compile workers at once; 0: one per core", nullptr},
     {"compile_deadline", "600", "seconds after which a compile is killed", nullptr},
     {"compile_memory", "", "bytes that compiles may take together, with K, M, G or T; empty: the machine's",
@@ -148,13 +148,21 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
 
 namespace {
 
-std::string find_installed_templates() {
-  const std::string own = base::own_object_directory();
+std::vector<std::string> template_places() {
+  return base::places_of(
+      {.below = "share/kiln/templates", .configured = KILN_INSTALL_DATADIR "/kiln/templates", .beside = {}});
+}
+
+/// kiln's own headers, which templates include, are in no other directory of templates.
+bool holds_own_headers(const std::string& directory) {
   std::error_code error;
-  for (const std::string& candidate :
-       {own + "/share/kiln/templates", own + "/../share/kiln/templates", own + "/../../share/kiln/templates",
-        std::string(KILN_INSTALL_DATADIR "/kiln/templates")}) {
-    if (fs::is_directory(candidate, error)) return base::normalized(candidate);
+  return fs::is_directory(directory + "/kiln", error) && fs::is_directory(directory + "/host", error);
+}
+
+std::string find_installed_templates() {
+  std::error_code error;
+  for (std::string& place : template_places()) {
+    if (fs::is_directory(place, error)) return std::move(place);
   }
   return {};
 }
@@ -203,9 +211,7 @@ Config Config::resolve(const Options& options) {
   const std::string& toolchain = config.get("toolchain");
   if (!toolchain.empty() && toolchain != "own" && toolchain != "any" &&
       toolchain.find_first_not_of("0123456789abcdef") != std::string::npos) {
-    bad(*std::find_if(config.settings_.begin(), config.settings_.end(),
-                      [](const Setting& s) { return s.name == "toolchain"; }),
-        "own, any or the first hex digits of a toolchain's digest");
+    bad(config.setting("toolchain"), "own, any or the first hex digits of a toolchain's digest");
   }
   config.mode();
   config.jobs();
@@ -217,45 +223,43 @@ Config Config::resolve(const Options& options) {
   config.remote_when_sealed();
   if (!config.get("arch").empty()) base::Arch::parse(config.get("arch"));
 
-  config.installed_templates_ = find_installed_templates();
   for (const std::string& path : template_paths) {
     for (std::string& directory : base::split(path, ':'))
       config.template_directories_.push_back(std::move(directory));
   }
-  if (!config.installed_templates_.empty())
-    config.template_directories_.push_back(config.installed_templates_);
+  auto& directories = config.template_directories_;
+  const auto own = std::find_if(directories.begin(), directories.end(), holds_own_headers);
+  if (own != directories.end())
+    config.installed_templates_ = fs::absolute(*own).lexically_normal().string();
+  else if (config.installed_templates_ = find_installed_templates(); !config.installed_templates_.empty())
+    directories.push_back(config.installed_templates_);
   return config;
 }
 
-const std::string& Config::get(std::string_view name) const {
+const Setting& Config::setting(std::string_view name) const {
   for (const Setting& s : settings_) {
-    if (s.name == name) return s.value;
+    if (s.name == name) return s;
   }
   throw Error(Errc::internal, "no setting '" + std::string(name) + "'");
 }
 
-static const Setting& setting(const std::vector<Setting>& all, std::string_view name) {
-  return *std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.name == name; });
-}
-
 Mode Config::mode() const {
-  const Setting& s = setting(settings_, "mode");
+  const Setting& s = setting("mode");
   if (s.value == "jit") return Mode::jit;
   if (s.value == "warn") return Mode::warn;
   if (s.value == "sealed") return Mode::sealed;
   bad(s, "jit, warn or sealed");
 }
 
-bool Config::mode_is_set() const { return setting(settings_, "mode").origin != "default"; }
+bool Config::mode_is_set() const { return setting("mode").origin != "default"; }
 
 int Config::jobs() const {
-  const double jobs =
-      number_of(setting(settings_, "jobs"), "a number of compile workers, 0 for one per core");
+  const double jobs = number_of(setting("jobs"), "a number of compile workers, 0 for one per core");
   return static_cast<int>(std::min(jobs, 1024.0));
 }
 
 double Config::compile_deadline_s() const {
-  const Setting& s = setting(settings_, "compile_deadline");
+  const Setting& s = setting("compile_deadline");
   const char* const allowed = "seconds, more than 0 and at most 10000000";
   const double seconds = number_of(s, allowed);
   if (seconds <= 0 || seconds > kLongestCompile_s) bad(s, allowed);
@@ -263,13 +267,13 @@ double Config::compile_deadline_s() const {
 }
 
 bool Config::remote_writes() const {
-  const Setting& s = setting(settings_, "remote_mode");
+  const Setting& s = setting("remote_mode");
   if (s.value != "locked" && s.value != "fleet") bad(s, "locked or fleet");
   return s.value == "fleet";
 }
 
 double Config::remote_budget_s() const {
-  const Setting& s = setting(settings_, "remote_budget");
+  const Setting& s = setting("remote_budget");
   const char* const allowed = "seconds, at most 10000000";
   const double seconds = number_of(s, allowed);
   if (seconds > kLongestCompile_s) bad(s, allowed);
@@ -277,22 +281,28 @@ double Config::remote_budget_s() const {
 }
 
 bool Config::remote_when_sealed() const {
-  const Setting& s = setting(settings_, "remote_sealed");
+  const Setting& s = setting("remote_sealed");
   if (s.value != "never" && s.value != "ask") bad(s, "never or ask");
   return s.value == "ask";
 }
 
 std::uint64_t Config::cache_max_bytes() const {
-  const Setting& s = setting(settings_, "cache_max_size");
+  const Setting& s = setting("cache_max_size");
   if (const auto bytes = parse_size(s.value)) return *bytes;
   bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 512M or 5G; more than 0");
 }
 
 std::uint64_t Config::compile_memory_bytes() const {
-  const Setting& s = setting(settings_, "compile_memory");
+  const Setting& s = setting("compile_memory");
   if (s.value.empty()) return 0;
   if (const auto bytes = parse_size(s.value)) return *bytes;
   bad(s, "bytes, or a number with K, M, G or T (powers of 1024), such as 4G; more than 0");
+}
+
+std::string Config::about_templates() const {
+  if (!installed_templates_.empty()) return "KILN_TEMPLATE_PATH adds directories";
+  return "kiln's own templates were not found (looked for " + base::join(template_places(), ", ") +
+         "): set KILN_TEMPLATE_PATH or Options::template_path to the directory that holds them";
 }
 
 std::vector<std::string> Config::include_directories() const {

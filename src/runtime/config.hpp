@@ -26,7 +26,9 @@ class Config {
   /// cache_max_size, compile_memory, remote_*), naming its origin.
   static Config resolve(const Options& options);
 
-  const std::string& get(std::string_view name) const;
+  /// Throws Error(internal) for a name that is no setting's.
+  const Setting& setting(std::string_view name) const;
+  const std::string& get(std::string_view name) const { return setting(name).value; }
   const std::vector<Setting>& settings() const noexcept { return settings_; }
   /// What was warned about: KILN_* and keys of the configuration file that this version does not know.
   const std::vector<std::string>& unknown() const noexcept { return unknown_; }
@@ -49,8 +51,12 @@ class Config {
 
   /// Options, environment and file each add directories, in this order; the installed directory comes last.
   const std::vector<std::string>& template_directories() const noexcept { return template_directories_; }
-  /// The installed templates: also where "kiln/*.cuh" is found. Empty when there is none.
+  /// The installed templates: also where "kiln/*.cuh" is found. A directory of `template_path` that holds
+  /// kiln's own headers stands for them. Empty when there is none.
   const std::string& installed_templates() const noexcept { return installed_templates_; }
+  /// For an error about a template or header that was not found: where kiln's own were looked for when they
+  /// were not found either, and what to set.
+  std::string about_templates() const;
   std::vector<std::string> include_directories() const;
 
  private:

@@ -81,15 +81,23 @@ std::string Pipeline::shims() const {
   const std::string directory = config_.installed_templates() + "/host";
   std::error_code error;
   if (config_.installed_templates().empty() || !std::filesystem::is_directory(directory, error)) {
-    throw Error(
-        Errc::source,
-        "host_headers = \"shim\" needs the headers that come with kiln's templates, and " +
-            (config_.installed_templates().empty()
-                 ? "no installed templates were found: share/kiln/templates belongs beside the program or "
-                   "library, or one or two folders above it"
-                 : "'" + directory + "' is no directory: install kiln's templates whole"));
+    throw Error(Errc::source,
+                "host_headers = \"shim\" needs the headers that come with kiln's templates, and " +
+                    (config_.installed_templates().empty()
+                         ? config_.about_templates()
+                         : "'" + directory + "' is no directory: install kiln's templates whole"));
   }
   return directory;
+}
+
+/// A template that includes "kiln/vector.cuh" does not compile without kiln's own headers.
+static void warn_of_own_headers(const source::Closure& closure, const Config& config) {
+  if (!config.installed_templates().empty()) return;
+  for (const std::string& spelling : closure.missing) {
+    if (spelling.compare(1, 5, "kiln/") == 0)
+      base::warn_once("own headers",
+                      "no file was found for #include " + spelling + "; " + config.about_templates());
+  }
 }
 
 Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trust trust) {
@@ -119,6 +127,7 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   text += unit.epilogue();
   for (const std::string& name : unit.name_expressions()) text += '\n' + name;
   Unit out{unit, source::scan_closure(text, extra, search, scans_, trust), {}};
+  warn_of_own_headers(out.closure, config_);
   out.made = compile::make_key(out.instantiation, out.closure, toolkit());
   scans_.save();
   return out;

@@ -15,7 +15,7 @@ Service::Service(const Options& options, const std::string& memo_file, Events ev
       mode_is_set_(config_.mode_is_set()),
       adopt_(options.adopt),
       events_(events),
-      catalog_(config_.template_directories()),
+      catalog_(config_.template_directories(), config_.about_templates()),
       recorder_(config_.get("record")),
       pipeline_(config_, memo_file, events),
       background_([this] { return pipeline_.workers().jobs() + 2; }),  // two load while the others compile
@@ -117,11 +117,18 @@ Digest Service::fingerprint() {
 void Service::seal() {
   sealed_ = true;
   pipeline_.tier();
-  if (mode() == Mode::jit)
-    base::info("seal(): mode is not sealed, kernels that are not ready will still be made");
+  if (mode() == Mode::sealed) return;
+  const Setting& told = config_.setting("mode");
+  base::warn_once("seal " + told.value + ' ' + told.origin,
+                  "seal() changes nothing: mode = '" + told.value + "' (from " + told.origin +
+                      ") compiles kernels that are not ready" +
+                      (mode() == Mode::warn ? ", with a warning for each" : "") +
+                      "; for a seal that refuses them, leave the mode unset or set it to sealed");
 }
 
-Mode Service::mode() const noexcept { return !mode_is_set_ && process_is_sealed() ? Mode::sealed : mode_; }
+Mode Service::mode() const noexcept {
+  return !mode_is_set_ && (sealed_ || process_is_sealed()) ? Mode::sealed : mode_;
+}
 
 bool Service::misses(const source::Template& origin, const source::Resolved& resolved) {
   const Mode now = mode();

@@ -38,8 +38,9 @@ class Service {
   /// REQUIRES: none was opened yet.
   void tune_for(std::string device_name) { tuned_for_ = std::move(device_name); }
 
+  /// A service that was told mode jit or warn keeps it, and says once that the seal changes nothing.
   void seal();
-  /// The mode that holds now: a sealed process decides for services that nobody gave one.
+  /// The mode that holds now: a seal, of this service or of the process, makes a mode that nobody set sealed.
   Mode mode() const noexcept;
   bool may_compile() const noexcept { return mode() != Mode::sealed; }
   /// From memory only.

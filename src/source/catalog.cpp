@@ -91,7 +91,7 @@ std::string SourceText::read() const {
   return std::move(content->bytes);
 }
 
-Catalog::Catalog(std::vector<std::string> directories) {
+Catalog::Catalog(std::vector<std::string> directories, std::string advice) : advice_(std::move(advice)) {
   for (const std::string& directory : directories) {
     std::error_code error;
     const fs::path absolute = fs::absolute(directory, error);
@@ -153,7 +153,8 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
     throw Error(Errc::unknown_template,
                 "no template is called " + quote(name) + base::did_you_mean(name, there) +
                     "; there are: " + (there.empty() ? "none" : base::join(there, " ")) + " (searched: " +
-                    (directories_.empty() ? "no directory" : base::join(directories_, ", ")) + ')');
+                    (directories_.empty() ? "no directory" : base::join(directories_, ", ")) + ')' +
+                    (advice_.empty() ? "" : "; " + advice_));
   }
   if (known != index.loaded.end() && known->second->path == path && known->second->stamp == *stamp &&
       known->second->settled) {

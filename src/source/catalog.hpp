@@ -44,8 +44,9 @@ struct MemoryTemplate {
 class Catalog {
  public:
   /// Directories in order; those that do not exist are ignored. NAME.toml holds the template NAME: another
-  /// name inside is an error, and so are two files for one name.
-  explicit Catalog(std::vector<std::string> directories);
+  /// name inside is an error, and so are two files for one name. `advice` ends the error about a template
+  /// that is in none of them.
+  explicit Catalog(std::vector<std::string> directories, std::string advice = {});
   ~Catalog();
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
@@ -73,6 +74,7 @@ class Catalog {
   std::vector<std::string> names_in(const Index& index) const;
 
   std::vector<std::string> directories_;
+  const std::string advice_;
   /// All that was ever parsed, the newest first: what a forked child inherits. Grown by one pointer under the
   /// index's mutex, and never shortened: an edited template is held by who has opened it anyway.
   std::atomic<const Parsed*> parsed_{nullptr};

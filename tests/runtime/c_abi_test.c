@@ -333,6 +333,24 @@ static void scopes_futures_plans_and_seals(const char* cache) {
   kiln_service_destroy(service);
 }
 
+static void a_service_whose_mode_nobody_set_is_sealed_by_its_seal(const char* cache) {
+  kiln_service* service = make_service(cache);
+  kiln_template* t = NULL;
+  const kiln_kernel *kernel = NULL, *again = NULL;
+  kiln_value values[2];
+
+  make_context_current();
+  values[0] = dtype(2), values[1] = integer(4096);
+  EXPECT(kiln_service_open(service, "rms_norm", KILN_DEVICE_CURRENT, NULL, &t) == KILN_OK);
+  EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &kernel) == KILN_OK);
+  EXPECT(kiln_service_seal(service) == KILN_OK);
+  EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &again) == KILN_OK && again == kernel);
+  values[1] = integer(8192);
+  EXPECT(kiln_template_get(t, NULL, values, 2, NULL, &again) == NOT_READY);
+  EXPECT(strstr(kiln_last_error()->message, "[[prewarm]]") != NULL);
+  kiln_service_destroy(service);
+}
+
 static void attention_plans(const char* cache) {
   static const char manifest[] =
       "format = 1\n[template]\nname = \"attend\"\nsource = \"attend.cu\"\ninstantiate = \"attend\"\n"
@@ -400,7 +418,9 @@ int main(int argc, char** argv) {
                {"errors_say_what_and_where", errors_say_what_and_where},
                {"gets_and_launches", gets_and_launches},
                {"attention_plans", attention_plans},
-               {"scopes_futures_plans_and_seals", scopes_futures_plans_and_seals}};
+               {"scopes_futures_plans_and_seals", scopes_futures_plans_and_seals},
+               {"a_service_whose_mode_nobody_set_is_sealed_by_its_seal",
+                a_service_whose_mode_nobody_set_is_sealed_by_its_seal}};
   size_t i;
   if (argc != 3) return 2;
   EXPECT(strcmp(kiln_version(), "0.1.0") == 0);

@@ -201,6 +201,21 @@ TEST_F(ConfigTest, SizesAreBytesOrPowersOf1024) {
   EXPECT_EQ(Config::resolve(options).cache_max_bytes(), 3u << 20) << "beats the environment";
 }
 
+TEST_F(ConfigTest, ADirectoryWithKilnsOwnHeadersStandsForTheInstalledTemplates) {
+  for (const char* file : {"own/kiln/vector.cuh", "own/host/type_traits", "mine/one.toml"})
+    tree_.write(file, "");
+  set("KILN_TEMPLATE_PATH", tree_.at("mine"));
+  const std::string installed = Config::resolve({}).installed_templates();
+  EXPECT_EQ(Config::resolve({}).template_directories(), (std::vector{tree_.at("mine"), installed}));
+  EXPECT_EQ(Config::resolve({}).about_templates(), "KILN_TEMPLATE_PATH adds directories");
+  set("KILN_TEMPLATE_PATH", tree_.at("mine") + ':' + tree_.at("own"));
+  EXPECT_EQ(Config::resolve({}).installed_templates(), tree_.at("own"));
+  EXPECT_EQ(Config::resolve({}).template_directories(), (std::vector{tree_.at("mine"), tree_.at("own")}));
+  Options options;
+  options.template_path = installed;
+  EXPECT_EQ(Config::resolve(options).installed_templates(), installed) << "code before the environment";
+}
+
 TEST_F(ConfigTest, LayersComeFromTheFirstThatNamesThem) {
   tree_.write("config/kiln/config.toml", "cache_layers = \"/file\"\n");
   EXPECT_EQ(Config::resolve({}).get("cache_layers"), "/file");

@@ -74,5 +74,7 @@ grep -q '"outcome": *"disk"' "$work/command.out" || { cat "$work/command.out"; f
 
 rm -rf "$work/b/share/kiln/templates"
 run bare "$work/cache2" KILN_LIBCUDA=/nonexistent LD_LIBRARY_PATH="$work/b/$libdir" && fail "templates were found outside of the installation"
-grep -q rms_norm "$work/bare.err" || show bare 1
+for part in "no template is called 'rms_norm'" "looked for" "$work/b/share/kiln/templates" "$work/build/share/kiln/templates" KILN_TEMPLATE_PATH; do
+  grep -qF -- "$part" "$work/bare.err" || { cat "$work/bare.err"; fail "bare: the message lacks '$part'"; }
+done
 echo "installed, built against, run and moved"

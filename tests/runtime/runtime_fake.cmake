@@ -31,7 +31,8 @@ set_target_properties(c_abi_test PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON
 set_property(TARGET c_abi_test PROPERTY COMPILE_OPTIONS -Wall -Wextra -Wpedantic -Wstrict-prototypes -Werror)
 target_link_libraries(c_abi_test PRIVATE kiln kiln_fake_cuda)
 add_dependencies(c_abi_test kiln-worker)
-foreach(name null_handles_are_invalid_arguments struct_sizes_are_respected errors_say_what_and_where gets_and_launches attention_plans scopes_futures_plans_and_seals)
+foreach(name null_handles_are_invalid_arguments struct_sizes_are_respected errors_say_what_and_where gets_and_launches attention_plans scopes_futures_plans_and_seals
+    a_service_whose_mode_nobody_set_is_sealed_by_its_seal)
   add_test(NAME CAbi.${name} COMMAND ${runtime_tests}/in_temporary_directory.sh $<TARGET_FILE:c_abi_test> ${name})
   set_tests_properties(CAbi.${name} PROPERTIES LABELS process TIMEOUT 120 SKIP_RETURN_CODE 77
     ENVIRONMENT "KILN_LIBCUDA=$<TARGET_FILE:kiln_fake_cuda>")
@@ -44,11 +45,13 @@ foreach(header ${public_headers})
   set(text "#include <${header}>\n#include <${header}>\n")
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/headers/${id}.cpp CONTENT "${text}")
   add_test(NAME Headers.${header}.Cxx17 COMMAND ${CMAKE_CXX_COMPILER} -std=c++17 -Wall -Wextra -Wshadow -Wold-style-cast -Werror -pedantic
+    "-DKILN_INSTALL_PREFIX=\"/opt/kiln\""
     -fsyntax-only -I ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_BINARY_DIR}/headers/${id}.cpp)
   set(names Headers.${header}.Cxx17)
   if(header MATCHES "\\.h$")
     file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/headers/${id}.c CONTENT "${text}")
     add_test(NAME Headers.${header}.C11 COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall -Wextra -Wstrict-prototypes -Werror -pedantic
+      "-DKILN_INSTALL_PREFIX=\"/opt/kiln\""
       -fsyntax-only -I ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_BINARY_DIR}/headers/${id}.c)
     list(APPEND names Headers.${header}.C11)
   endif()
@@ -95,6 +98,11 @@ if(NOT KILN_SANITIZE)  # the installed consumer is built without
   add_test(NAME Install.ConsumerBuildsRunsAndMoves COMMAND ${runtime_tests}/install_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER} $<TARGET_FILE:kiln_fake_cuda> $<TARGET_FILE:kiln_host_kernels>)
   set_tests_properties(Install.ConsumerBuildsRunsAndMoves PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
+  if(TARGET kiln_tested_archive)
+    add_test(NAME Install.AStaticProgramFindsTemplatesAndWorker COMMAND ${runtime_tests}/install_static_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
+      ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER})
+    set_tests_properties(Install.AStaticProgramFindsTemplatesAndWorker PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
+  endif()
 endif()
 
 endif()

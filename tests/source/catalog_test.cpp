@@ -82,6 +82,8 @@ TEST(Catalog, UnknownTemplatesListWhatThereIs) {
   }
   expect_error(Errc::unknown_template, {"there are: none", "searched: no directory"},
                [] { Catalog({}).open("x"); });
+  expect_error(Errc::unknown_template, {"searched: no directory); set THIS"},
+               [] { Catalog({}, "set THIS").open("x"); });
 }
 
 TEST(Catalog, TwoTemplatesOfOneNameAreAnError) {

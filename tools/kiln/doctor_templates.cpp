@@ -35,7 +35,7 @@ void probe_templates(Context& context, Findings& out) {
         {"templates", Status::warning,
          "none found in " +
              (catalog.directories().empty() ? "any directory" : base::join(catalog.directories(), ", ")),
-         "set KILN_TEMPLATE_PATH, or install kiln's own beside it (share/kiln/templates)"});
+         context.service().config().about_templates()});
   } else if (good > 0) {
     out.push_back({"templates", Status::ok,
                    counted(good, "template") + " in " + base::join(catalog.directories(), ", ")});

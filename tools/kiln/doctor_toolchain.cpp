@@ -69,8 +69,9 @@ void probe_worker(const runtime::Config& config, Findings& out) {
   const std::string executable = compile::find_worker_executable(config.get("worker"));
   if (executable.empty()) {
     out.push_back({"worker", Status::warning,
-                   "no kiln-worker executable: compiling inside the asking process, where a compiler crash "
-                   "cannot be contained",
+                   "no kiln-worker executable found (looked for " +
+                       base::join(compile::worker_places(), ", ") +
+                       "): compiling inside the asking process, where a compiler crash cannot be contained",
                    "install kiln-worker in libexec/kiln, or set KILN_WORKER"});
     return;
   }

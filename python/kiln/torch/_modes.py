@@ -51,7 +51,8 @@ def use_service(new: Service) -> None:
 
 
 def seal() -> None:
-    """Seals the service: in mode sealed, operators launch what is in memory from here on, and nothing is compiled or read."""
+    """Seals the service: operators launch what is in memory from here on, and nothing is compiled or read, unless the service was told mode jit
+    or warn."""
     service().seal()
 
 

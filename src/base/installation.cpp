@@ -1,0 +1,51 @@
+#include "base/installation.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/file.hpp"
+
+/// Defined by a program that was built with KILN_INSTALL_PREFIX, by way of kiln.h; null elsewhere.
+extern "C" const char kiln_install_prefix[] __attribute__((weak));
+
+namespace kiln::base {
+namespace {
+
+/// Of the running program; empty when the system does not tell.
+std::string program_directory() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+class Search {
+ public:
+  explicit Search(const Installed& installed) : installed_(installed) {}
+  void add(std::string place) {
+    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
+  }
+  void add_prefix(const std::string& prefix) { add((prefix == "/" ? "" : prefix) + '/' + installed_.below); }
+  /// Of a library in lib/ARCH, a program in bin, or an installation that lies around them.
+  void add_around(const std::string& directory) {
+    if (directory.empty()) return;
+    if (!installed_.beside.empty()) add(directory + '/' + installed_.beside);
+    const std::string above = directory_of(directory);
+    for (const std::string& prefix : {directory, above, directory_of(above)}) add_prefix(prefix);
+  }
+  std::vector<std::string> places;
+
+ private:
+  const Installed& installed_;
+};
+
+}  // namespace
+
+std::vector<std::string> places_of(const Installed& installed) {
+  Search search(installed);
+  search.add_around(own_object_directory());
+  search.add_around(program_directory());
+  if (kiln_install_prefix) search.add_prefix(kiln_install_prefix);
+  search.add(installed.configured);
+  return std::move(search.places);
+}
+
+}  // namespace kiln::base

@@ -1,0 +1,21 @@
+// Where an installed kiln keeps the files that it needs at run time.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kiln::base {
+
+/// One file or directory of an installation.
+struct Installed {
+  std::string below;       ///< its path below kiln's prefix: "libexec/kiln/kiln-worker"
+  std::string configured;  ///< its absolute path below the prefix that this build was configured with
+  std::string beside;      ///< its name where it may lie beside the library or the program; empty: it may not
+};
+
+/// Where it may lie, in the order of the search, each place once: from the directory of the object (library
+/// or program) that contains this code and the two directories above it; from those of the program; below the
+/// prefix that the program was built with (kiln_install_prefix in kiln.h); where it was configured to be.
+std::vector<std::string> places_of(const Installed& installed);
+
+}  // namespace kiln::base
