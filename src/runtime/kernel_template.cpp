@@ -80,6 +80,7 @@ KernelTemplate::Wanted KernelTemplate::want(std::span<const Value> values, const
   Wanted wanted;
   TunedCall call = resolve(values, request, archs, disk);
   wanted.resolved = std::move(call.resolved), wanted.undecided = std::move(call.undecided);
+  if (request.which == source::Which::kernel) wanted.prepared = std::move(call.prepared);
   wanted.exact.set(wanted.resolved.slots.data(), parameters_);
   const bool asked = disk == Disk::asked && !(service_.is_sealed() && !request.past_seal);
   if (asked && !wanted.undecided.empty()) return wanted;  // whoever says it next may be told
@@ -201,7 +202,9 @@ const LoadedKernel& KernelTemplate::make(const Wanted& wanted, const GetRequest&
   }
   target_.check_context(doing);  // to other threads than its destroyer's it stays current
   source::Instantiation unit = source::instantiate(origin_, wanted.resolved, request.which);
-  Obtained obtained = service_.obtain(unit, options_of(request));
+  ObtainOptions options = options_of(request);
+  options.prepared = wanted.prepared;
+  Obtained obtained = service_.obtain(unit, options);
   return load_once(wanted, std::move(unit), std::move(obtained), request);
 }
 

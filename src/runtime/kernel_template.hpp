@@ -120,6 +120,7 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
     PackedParameters exact;                 ///< every parameter, resolved
     std::optional<PackedParameters> given;  ///< as the caller said it, when that can be packed
     std::string undecided;  ///< as TunedCall's: `resolved` and `exact` are what a choice may change
+    std::shared_ptr<const Prepared> prepared;  ///< as TunedCall's, of the kernel
     std::string name() const { return resolved.specialization.to_string(); }
     bool is_of(const Wanted& call) const {
       return name() == call.name() && undecided.empty() == call.undecided.empty();

@@ -119,7 +119,8 @@ void KernelTemplate::make_here(const Wanted& undecided, const GetRequest& reques
     const std::lock_guard lock(state.mutex);
     if (state.epoch == request.epoch)
       for (State::Pending& p : state.pending)
-        if (p.wanted.is_of(undecided)) p.wanted = wanted, p.wanted.undecided.clear();
+        if (p.wanted.is_of(undecided))
+          p.wanted = wanted, p.wanted.undecided.clear(), p.wanted.prepared.reset();
   }
   if (!was_decided) admit(wanted, request);
   if (target_.driver) {

@@ -116,6 +116,7 @@ KernelTemplate::Wanted KernelTemplate::want_soon(std::span<const Value> values,
   quick.deadline = earlier(request.deadline, base::Deadline::after(kLoadPatience));
   Wanted asked = decided(wanted, quick);
   asked.given = wanted.given;  // no hit of the ready table: adopted when it is made
+  asked.prepared.reset();      // it may be made later, of what the files are then
   return asked;
 }
 

@@ -126,15 +126,23 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   // So do the manifest's texts that become code.
   text += unit.epilogue();
   for (const std::string& name : unit.name_expressions()) text += '\n' + name;
-  Unit out{unit, source::scan_closure(text, extra, search, scans_, trust), {}};
+  Unit out{{unit.source, source::scan_closure(text, extra, search, scans_, trust), {}}, unit};
   warn_of_own_headers(out.closure, config_);
   out.made = compile::make_key(out.instantiation, out.closure, toolkit());
   scans_.save();
   return out;
 }
 
+Prepared Pipeline::read_files(const source::Instantiation& unit) {
+  return prepare(unit, source::Trust::memo);
+}
+
 void Pipeline::expect_misses() {
-  if (!config_.has_remote() && nothing_cached(config_)) warm_up();
+  if (config_.has_remote()) return;
+  if (nothing_cached(config_))
+    warm_up();
+  else
+    store_was_there_ = config_.get("cache_layers").empty();  // else nobody looked
 }
 
 std::optional<Obtained> Pipeline::from_memory(const Key& key, const ObtainOptions& options) {
@@ -194,7 +202,9 @@ Obtained Pipeline::obtain(const source::Instantiation& instantiation, const Obta
 }
 
 Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, const ObtainOptions& options) {
-  auto unit = std::make_shared<const Unit>(prepare(instantiation, source::Trust::memo));
+  const bool known = options.prepared && options.prepared->source == instantiation.source;
+  auto unit = std::make_shared<const Unit>(known ? Unit{*options.prepared, instantiation}
+                                                 : prepare(instantiation, source::Trust::memo));
   if (auto found = find(*unit, options)) return std::move(*found);
   if (!options.may_compile) {
     if (options.tier == AskTier::yes && config_.has_remote()) return fly(std::move(unit), options);

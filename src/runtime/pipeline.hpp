@@ -54,6 +54,13 @@ enum class AskTier { yes, no };
 /// Whether an image is given out that takes other arguments than its manifest declares.
 enum class Arguments { as_declared, any };
 
+/// What an instantiation's files are and the key that they make, as found a moment ago.
+struct Prepared {
+  std::string source;  ///< the template's own text, which is no file of the closure
+  source::Closure closure;
+  compile::MadeKey made;
+};
+
 struct ObtainOptions {
   base::Deadline deadline = base::Deadline::never();
   bool may_compile = true;     ///< false: memory and disk, and the tier if it may be asked
@@ -63,6 +70,8 @@ struct ObtainOptions {
   compile::Urgency urgency = compile::Urgency::caller;
   Arguments arguments = Arguments::as_declared;
   AskTier tier = AskTier::yes;
+  /// Of this instantiation, when this call has already looked for its tuned choice; null: read now.
+  std::shared_ptr<const Prepared> prepared{};
 };
 
 /// What steps 1 and 2 have for an instantiation, and what kept them from having more.
@@ -133,6 +142,11 @@ class Pipeline {
   /// without one. Throws as key_of.
   compile::MadeChoiceKey choice_key(const source::Instantiation& unit, const std::vector<std::size_t>& free,
                                     const std::string& device);
+  /// The same of files that were read before.
+  compile::MadeChoiceKey choice_key(const source::Instantiation& unit, const std::vector<std::size_t>& free,
+                                    const std::string& device, const Prepared& prepared);
+  /// Reads the files of an instantiation; what other processes remember of the toolkit's is believed.
+  Prepared read_files(const source::Instantiation& unit);
   struct FoundChoice {
     Key key;
     compile::TunedChoice choice;
@@ -246,6 +260,7 @@ class Pipeline {
   Publisher publisher_{shared_counters_};
   std::atomic<bool> choices_patient_{true};  // false: the last one to ask waited in vain
   std::atomic<base::Clock::rep> choices_rest_until_{0};
+  std::atomic<bool> store_was_there_{false};  // the place for one was looked at, and has one
   source::ScanCache scans_;
   HostSlots slots_;
   compile::PrecompiledHeaders headers_;  // before the pool, which drops them

@@ -16,13 +16,19 @@ constexpr base::Clock::duration kRest = std::chrono::seconds(1);
 
 compile::MadeChoiceKey Pipeline::choice_key(const source::Instantiation& unit,
                                             const std::vector<std::size_t>& free, const std::string& device) {
+  return choice_key(unit, free, device, read_files(unit));
+}
+
+compile::MadeChoiceKey Pipeline::choice_key(const source::Instantiation& unit,
+                                            const std::vector<std::size_t>& free, const std::string& device,
+                                            const Prepared& prepared) {
   std::vector<std::pair<std::string, std::vector<std::string>>> candidates;
   for (const std::size_t i : free) {
     const source::ParameterSpec& spec = unit.manifest().parameters[i];
     auto& [name, texts] = candidates.emplace_back(spec.name, std::vector<std::string>());
     for (const std::int64_t value : spec.tune) texts.push_back(source::parameter_text(spec, value));
   }
-  return compile::make_choice_key(prepare(unit, source::Trust::memo).made, candidates, device);
+  return compile::make_choice_key(prepared.made, candidates, device);
 }
 
 void Pipeline::use_choices_of(std::vector<std::shared_ptr<cache::Store>> stores) {
@@ -34,7 +40,7 @@ void Pipeline::use_choices_of(std::vector<std::shared_ptr<cache::Store>> stores)
 std::vector<std::shared_ptr<cache::Store>> Pipeline::choice_stores() {
   if (const auto* said = choice_stores_.made()) return *said;
   std::vector<std::shared_ptr<cache::Store>> out;
-  if (places_.made() || any_store(config_)) {
+  if (places_.made() || store_was_there_ || any_store(config_)) {
     const auto& [writable, readable] = places();
     for (const auto& store : {writable, readable})
       if (store) out.push_back(store);

@@ -7,10 +7,8 @@
 
 namespace kiln::runtime {
 
-struct Pipeline::Unit {
+struct Pipeline::Unit : Prepared {
   source::Instantiation instantiation;
-  source::Closure closure;
-  compile::MadeKey made;
 };
 
 inline base::Clock::duration seconds(double s) {

@@ -22,6 +22,8 @@ struct TunedCall {
   /// Not empty: what is `resolved` by default, with nothing that makes the process stay with it, is pinned
   /// under.
   std::string undecided;
+  /// Of `resolved`: not null when this call has read its files, to look for a choice that is not there.
+  std::shared_ptr<const Prepared> prepared;
 };
 
 enum class Disk { asked, left_alone };

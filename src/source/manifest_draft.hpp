@@ -34,9 +34,9 @@ struct ArchTrees {
   std::vector<std::pair<base::Arch, TomlValue>> variants;
   bool base_is_variant = false;  ///< [template] names no kernel: the base is the first variant
 };
-ArchTrees split_archs(const TomlValue& tree, const std::string& file);
+ArchTrees split_archs(TomlValue tree, const std::string& file);
 /// The trees that a manifest with [[kernel]] stands for: the main entry point first.
-std::vector<std::pair<std::string, TomlValue>> split_entries(const TomlValue& tree, const std::string& file);
+std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, const std::string& file);
 
 /// Throws unless `name` is an identifier that is not reserved and not taken; takes it.
 void take_name(Draft& draft, const TableReader& reader, std::string_view key, const std::string& name,

@@ -95,10 +95,14 @@ void take_name(Draft& draft, const TableReader& reader, std::string_view key, co
 void check_cpp(const Draft& draft, const TableReader& reader, std::string_view key, const std::string& text) {
   const Braces braces = split_braces(text);
   if (!braces.problem.empty()) reader.fail(key, quote(text) + ' ' + braces.problem);
-  std::vector<std::string> known = draft.out.parameter_names();
-  for (const auto& [name, expression] : draft.out.derives) known.push_back(name);
+  const auto& derives = draft.out.derives;
   for (const Braces::Piece& piece : braces.pieces) {
-    if (!piece.is_name || std::find(known.begin(), known.end(), piece.text) != known.end()) continue;
+    const auto is_it = [&](const auto& derive) { return derive.first == piece.text; };
+    if (!piece.is_name || draft.out.parameter_index(piece.text) >= 0 ||
+        std::any_of(derives.begin(), derives.end(), is_it))
+      continue;
+    std::vector<std::string> known = draft.out.parameter_names();
+    for (const auto& [name, expression] : derives) known.push_back(name);
     reader.fail(key, "{" + piece.text + "} is no parameter or derive" +
                          base::did_you_mean(piece.text, known) + "; known: " + base::join(known, " "));
   }
@@ -137,8 +141,8 @@ Manifest parse_tree(const TomlValue& tree, const std::string& file) {
 
 namespace {
 
-Manifest parse_all_entries(const TomlValue& tree, const std::string& file) {
-  const auto entries = split_entries(tree, file);
+Manifest parse_all_entries(TomlValue tree, const std::string& file) {
+  const auto entries = split_entries(std::move(tree), file);
   Manifest out = parse_tree(entries.front().second, file);
   out.entry = entries.front().first;
   for (std::size_t i = 1; i < entries.size(); ++i) {
@@ -165,7 +169,7 @@ void run_on_variants_alone(Manifest& out, const TableReader& root) {
 }  // namespace
 
 Manifest parse_manifest(std::string_view toml, const std::string& file) {
-  const TomlValue tree = parse_toml(toml, file);
+  TomlValue tree = parse_toml(toml, file);
   const TableReader root(
       tree, "", file,
       {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "plan", "launch",
@@ -174,14 +178,14 @@ Manifest parse_manifest(std::string_view toml, const std::string& file) {
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != 1)
     root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format 1");
-  const ArchTrees trees = split_archs(tree, file);
-  Manifest out = parse_all_entries(trees.base, file);
-  for (const auto& [arch, variant] : trees.variants) {
+  ArchTrees trees = split_archs(root.has("arch") ? tree : std::move(tree), file);  // `root` is for overrides
+  Manifest out = parse_all_entries(std::move(trees.base), file);
+  for (auto& [arch, variant] : trees.variants) {
     if (!supports(out, arch)) {
       root.fail("arch",
                 arch.name() + " is overridden, and [template] arch does not allow it: it is never used");
     }
-    out.variants.emplace_back(arch, std::make_shared<Manifest>(parse_all_entries(variant, file)));
+    out.variants.emplace_back(arch, std::make_shared<Manifest>(parse_all_entries(std::move(variant), file)));
   }
   if (trees.base_is_variant) run_on_variants_alone(out, root);
   return out;

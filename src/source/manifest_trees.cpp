@@ -87,10 +87,10 @@ TomlValue overridden(const TomlValue& tree, const TableReader& over) {
 
 }  // namespace
 
-ArchTrees split_archs(const TomlValue& tree, const std::string& file) {
-  ArchTrees out{tree, {}};
+ArchTrees split_archs(TomlValue tree, const std::string& file) {
   const TomlValue* archs = tree.find("arch");
-  if (!archs) return out;
+  if (!archs) return {std::move(tree), {}};
+  ArchTrees out{tree, {}};
   remove(out.base, "arch");
   const TableReader reader(*archs, "[arch]", file);
   for (const auto& [name, table] : archs->members) {
@@ -123,12 +123,16 @@ ArchTrees split_archs(const TomlValue& tree, const std::string& file) {
   return out;
 }
 
-std::vector<std::pair<std::string, TomlValue>> split_entries(const TomlValue& tree, const std::string& file) {
+std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, const std::string& file) {
   const TableReader root(tree, "", file);
   const auto kernels = root.tables("kernel");
+  std::vector<std::pair<std::string, TomlValue>> out;
+  if (!root.has("kernel")) {
+    out.emplace_back("", std::move(tree));
+    return out;
+  }
   TomlValue rest = tree;
   remove(rest, "kernel");
-  std::vector<std::pair<std::string, TomlValue>> out;
   const TomlValue* entry = tree.find("template");
   const bool shorthand = entry && entry->find("instantiate");
   if (shorthand || kernels.empty()) {

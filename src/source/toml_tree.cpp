@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kiln/error.hpp"
-#include "source/toml_lines.hpp"
+#include "source/toml_quick.hpp"
 
 // Compiled in: one parser less to find at run time, and its symbols stay hidden.
 #undef TOML_HEADER_ONLY
@@ -20,11 +20,9 @@ namespace {
 
 int line_of(const toml::source_region& region) { return static_cast<int>(region.begin.line); }
 
-/// Copies toml++'s tree. `strings` are those that were taken out of the text, by line.
+/// Copies toml++'s tree.
 class Conversion {
  public:
-  explicit Conversion(const std::vector<std::string_view>& strings) : strings_(strings) {}
-
   void table(TomlValue& out, const toml::table& table) const {
     std::vector<std::pair<const toml::key*, const toml::node*>> members;
     members.reserve(table.size());
@@ -55,14 +53,10 @@ class Conversion {
         for (const toml::node& item : array) this->node(out.items.emplace_back(), item);
         return;
       }
-      case toml::node_type::string: {
+      case toml::node_type::string:
         out.kind = Kind::string;
-        const auto line = static_cast<std::size_t>(out.line);
-        out.string = line < strings_.size() && strings_[line].data()
-                         ? strings_[line]
-                         : std::string_view(node.as_string()->get());
+        out.string = node.as_string()->get();
         return;
-      }
       case toml::node_type::integer:
         out.kind = Kind::integer;
         out.integer = node.as_integer()->get();
@@ -79,16 +73,7 @@ class Conversion {
         out.kind = Kind::date;
     }
   }
-
-  const std::vector<std::string_view>& strings_;
 };
-
-TomlValue tree_of(std::string_view text, const std::vector<std::string_view>& strings) {
-  TomlValue out;
-  Conversion(strings).table(out, toml::parse(text));
-  out.line = 1;
-  return out;
-}
 
 }  // namespace
 
@@ -106,13 +91,12 @@ const char* TomlValue::kind_name() const noexcept {
 }
 
 TomlValue parse_toml(std::string_view text, const std::string& file) {
+  if (auto tree = quick_toml(text)) return std::move(*tree);
   try {
-    const ShortToml shorter = shorten_toml(text);
-    return tree_of(shorter.text, shorter.strings);
-  } catch (const toml::parse_error&) {  // what to say of it, the whole text tells
-  }
-  try {
-    return tree_of(text, {});
+    TomlValue out;
+    Conversion().table(out, toml::parse(text));
+    out.line = 1;
+    return out;
   } catch (const toml::parse_error& error) {
     throw Error(Errc::manifest, file + ':' + std::to_string(line_of(error.source())) + ": " +
                                     std::string(error.description()));

@@ -14,17 +14,36 @@ namespace {
 
 constexpr std::size_t kMaxEntries = 4096, kMaxNoteBytes = 64 << 10, kMaxIdBytes = 64;
 
-bool read_at(int fd, std::uint64_t offset, void* out, std::size_t size) noexcept {
-  auto* bytes = static_cast<char*>(out);
-  if (offset > INT64_MAX - size) return false;
-  for (std::size_t done = 0; done < size;) {
-    const ssize_t n = ::pread(fd, bytes + done, size - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    done += static_cast<std::size_t>(n);
+/// An open file. Its first bytes are read once: mostly the headers and the note lie in them.
+class Image {
+ public:
+  explicit Image(int fd) : fd_(fd), known_(read_some(0, head_, sizeof head_)) {}
+
+  bool read(std::uint64_t offset, void* out, std::size_t size) const noexcept {
+    if (offset > INT64_MAX - size) return false;
+    if (offset + size > known_) return read_some(offset, out, size) == size;
+    std::memcpy(out, head_ + offset, size);
+    return true;
   }
-  return true;
-}
+
+ private:
+  /// How many bytes were read: fewer than `size` at the file's end, and after an error.
+  std::size_t read_some(std::uint64_t offset, void* out, std::size_t size) const noexcept {
+    std::size_t done = 0;
+    while (done < size) {
+      const ssize_t n =
+          ::pread(fd_, static_cast<char*>(out) + done, size - done, static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) break;
+      done += static_cast<std::size_t>(n);
+    }
+    return done;
+  }
+
+  const int fd_;
+  char head_[2048];
+  const std::size_t known_;  // declared after what it fills
+};
 
 std::string hex(std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
@@ -55,16 +74,16 @@ std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
 
 /// The id among the notes of one kind of table: segments or sections.
 template <class Entry, class Range>
-std::optional<std::string> id_through(int fd, std::uint64_t table, std::size_t count, std::size_t entry_size,
-                                      Range&& note_range) {
+std::optional<std::string> id_through(const Image& image, std::uint64_t table, std::size_t count,
+                                      std::size_t entry_size, Range&& note_range) {
   if (entry_size != sizeof(Entry) || count > kMaxEntries) return std::nullopt;
   std::vector<Entry> entries(count);
-  if (!read_at(fd, table, entries.data(), count * sizeof(Entry))) return std::nullopt;
+  if (!image.read(table, entries.data(), count * sizeof(Entry))) return std::nullopt;
   for (const Entry& entry : entries) {
     const auto [is_note, offset, size, align] = note_range(entry);
     if (!is_note || size > kMaxNoteBytes) continue;
     std::string notes(size, '\0');
-    if (!read_at(fd, offset, notes.data(), notes.size())) continue;
+    if (!image.read(offset, notes.data(), notes.size())) continue;
     if (auto id = id_in(notes, align == 8 ? 8 : 4)) return id;
   }
   return std::nullopt;
@@ -82,13 +101,14 @@ std::optional<std::string> build_id_of(const std::string& path) {
   struct stat st;
   if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return std::nullopt;
 
+  const Image image(fd.get());
   Elf64_Ehdr header;
-  if (!read_at(fd.get(), 0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
+  if (!image.read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB) {
     return std::nullopt;
   }
   if (auto id = id_through<Elf64_Phdr>(
-          fd.get(), header.e_phoff, header.e_phnum, header.e_phentsize, [](const auto& segment) {
+          image, header.e_phoff, header.e_phnum, header.e_phentsize, [](const auto& segment) {
             return NoteRange{segment.p_type == PT_NOTE, segment.p_offset, segment.p_filesz, segment.p_align};
           })) {
     return id;
@@ -96,7 +116,7 @@ std::optional<std::string> build_id_of(const std::string& path) {
   // patchelf moves the note's section and leaves the segment behind: so it is in the pip wheels of CUDA 12's
   // libnvrtc.
   return id_through<
-      Elf64_Shdr>(fd.get(), header.e_shoff, header.e_shnum, header.e_shentsize, [](const auto& section) {
+      Elf64_Shdr>(image, header.e_shoff, header.e_shnum, header.e_shentsize, [](const auto& section) {
     return NoteRange{section.sh_type == SHT_NOTE, section.sh_offset, section.sh_size, section.sh_addralign};
   });
 }

@@ -1,12 +1,15 @@
 #include "toolchain/toolkit_layout.hpp"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <memory>
 
+#include "base/fd.hpp"
 #include "base/file.hpp"
 
 namespace kiln::toolchain {
@@ -25,9 +28,21 @@ const char* const kTriplet = "x86_64-linux-gnu";
 
 bool exists(const std::string& path) noexcept { return ::access(path.c_str(), R_OK) == 0; }
 
-/// "" when there is no such file. Asks first: resolving costs a syscall per path component.
+/// Where an open file lies, as the kernel knows it; "" where that is no path to the same file.
+std::string path_of(const base::Fd& file) {
+  std::string out(PATH_MAX, '\0');
+  const ssize_t size =
+      ::readlink(("/proc/self/fd/" + std::to_string(file.get())).c_str(), out.data(), out.size());
+  out.resize(size > 0 && out[0] == '/' ? static_cast<std::size_t>(size) : 0);
+  return out.ends_with(" (deleted)") ? "" : out;
+}
+
+/// "" when there is no such file that can be read. The kernel resolves the path with one call; realpath needs
+/// one for each component, before and after each link.
 std::string resolved(const std::string& path) {
-  if (!exists(path)) return "";
+  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) return "";
+  if (std::string known = path_of(file); !known.empty()) return known;
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   return real ? real.get() : "";
 }

@@ -30,6 +30,12 @@ if(benchmark_FOUND AND TARGET kiln_fake_cuda)
   endif()
 endif()
 
+# An engine's warm first kernel by the public headers alone, beside that of other builds of the same file; best with `static`.
+add_executable(first_kernel bench/first_kernel.cpp)
+target_include_directories(first_kernel PRIVATE ${PROJECT_SOURCE_DIR})
+target_link_libraries(first_kernel PRIVATE kiln dl)
+add_dependencies(first_kernel kiln-worker)
+
 # The command on a store of 10,000 entries: `inspect_bench PATH_TO_KILN`, best with the release preset's.
 add_executable(inspect_bench bench/inspect_bench.cpp)
 target_link_libraries(inspect_bench PRIVATE kiln_compile kiln_cache)

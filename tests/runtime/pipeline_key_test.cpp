@@ -26,6 +26,29 @@ TEST_F(PipelineKeyTest, AnEditedHeaderIsCompiledAnewAndTheOldEntryStays) {
   EXPECT_EQ(compile(other, "scale", {Dtype::f32, 7}).outcome, Outcome::disk);
 }
 
+TEST_F(PipelineKeyTest, FilesReadForAnotherTextOfTheTemplateAreReadAgain) {
+  Service service(options());
+  auto& pipeline = service.pipeline();
+  const Key old = compile(service, "scale", {Dtype::f32, 7}).image->key;
+  const auto unit = [&] {
+    auto& opened = service.open("scale", KILN_DEVICE_NONE, "sm_90a");
+    const std::vector<Value> values = {Dtype::f32, 7};
+    return source::instantiate(opened.shared_origin(),
+                               source::resolve(opened.origin().manifest, values, base::Arch{90}));
+  };
+  const auto before = unit();
+  runtime::ObtainOptions with;
+  with.prepared = std::make_shared<const runtime::Prepared>(pipeline.read_files(before));
+  tree_.write("t/a.h", "#define VALUE 2\n");
+  EXPECT_EQ(pipeline.obtain(before, with).image->key, old) << "as the files were when they were read";
+  tree_.write("t/scale.cu", small_source("#include <a.h>\n", "out[i] = T(N - VALUE);"));
+  const auto after = unit();
+  const auto got = pipeline.obtain(after, with);
+  EXPECT_EQ(got.outcome, Outcome::compiled);
+  EXPECT_EQ(got.image->key, pipeline.key_of(after).key);
+  EXPECT_NE(got.image->key, old);
+}
+
 TEST_F(PipelineKeyTest, WhatTheKeyCannotSeeIsServedEachTimeAndNeverPublished) {
   tree_.write("t/a.h", "__constant__ char stamp[] = __TIME__;\n#define VALUE stamp[0]\n");
   std::vector<std::string> lines;
