@@ -39,7 +39,8 @@ bool supports(const Manifest& manifest, base::Arch arch) noexcept;
 /// Named values into manifest order. Throws Error(unknown_parameter) for unknown and repeated names, with the
 /// nearest name.
 std::vector<Value> positional(const Manifest& manifest, std::span<const NamedValue> named);
-/// "T=bf16" pieces as the command line has them; the returned views point into `pieces`.
+/// "T=bf16" pieces as the command line has them, also as three words "T", "=",
+/// "bf16"; the returned views point into `pieces`.
 std::vector<NamedValue> parse_assignments(std::span<const std::string> pieces);
 
 /// A [[require]]'s message with each {NAME} replaced by its value: parameters in canonical
