@@ -41,8 +41,9 @@ class LiveTop : public Top {
     }
     ::close(statuses[1]), ::close(held[0]);
     statuses_ = base::Fd(statuses[0]), held_ = base::Fd(held[1]);
+    ASSERT_EQ(::tcgetattr(terminal_, &before_), 0);  // the command, which changes them, waits for this
+    ASSERT_EQ(::write(held_.get(), "", 1), 1);
     pid_ = next_status();
-    ASSERT_EQ(::tcgetattr(terminal_, &before_), 0);
     read_until(kEnter);
   }
   /// Leads the terminal's session as a shell would: says the command's pid, then each of its statuses, and is
@@ -51,6 +52,8 @@ class LiveTop : public Top {
   [[noreturn]] static void be_shell(char* const argv[], char* const envp[], int statuses, int held) {
     constexpr int kKeys[] = {SIGINT, SIGQUIT, SIGTSTP};
     for (const int number : kKeys) ::signal(number, SIG_IGN);
+    char byte;
+    if (::read(held, &byte, 1) != 1) ::_exit(1);
     int said = ::fork();
     if (said == 0) {
       for (const int number : kKeys) ::signal(number, SIG_DFL);
@@ -62,7 +65,6 @@ class LiveTop : public Top {
       if (::write(statuses, &said, sizeof said) != sizeof said) ::_exit(1);
       if (said != pid && !WIFSTOPPED(said)) break;
     } while (::waitpid(pid, &said, WUNTRACED) == pid);
-    char byte;
     ::_exit(::read(held, &byte, 1) == 1 ? 0 : 1);
   }
   int next_status() {
