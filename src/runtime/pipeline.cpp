@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "base/file.hpp"
+#include "base/hash.hpp"
 #include "base/log.hpp"
 #include "compile/limits.hpp"
 #include "remote/tier.hpp"
@@ -126,7 +127,8 @@ Pipeline::Unit Pipeline::prepare(const source::Instantiation& unit, source::Trus
   // So do the manifest's texts that become code.
   text += unit.epilogue();
   for (const std::string& name : unit.name_expressions()) text += '\n' + name;
-  Unit out{{unit.source, source::scan_closure(text, extra, search, scans_, trust), {}}, unit};
+  Unit out{{base::digest_of(unit.source), source::scan_closure(text, extra, search, scans_, trust), {}},
+           unit};
   warn_of_own_headers(out.closure, config_);
   out.made = compile::make_key(out.instantiation, out.closure, toolkit());
   scans_.save();
@@ -202,7 +204,7 @@ Obtained Pipeline::obtain(const source::Instantiation& instantiation, const Obta
 }
 
 Obtained Pipeline::obtain_image(const source::Instantiation& instantiation, const ObtainOptions& options) {
-  const bool known = options.prepared && options.prepared->source == instantiation.source;
+  const bool known = options.prepared && options.prepared->source == base::digest_of(instantiation.source);
   auto unit = std::make_shared<const Unit>(known ? Unit{*options.prepared, instantiation}
                                                  : prepare(instantiation, source::Trust::memo));
   if (auto found = find(*unit, options)) return std::move(*found);

@@ -56,7 +56,7 @@ enum class Arguments { as_declared, any };
 
 /// What an instantiation's files are and the key that they make, as found a moment ago.
 struct Prepared {
-  std::string source;  ///< the template's own text, which is no file of the closure
+  Digest source;  ///< of the template's own text, which is no file of the closure
   source::Closure closure;
   compile::MadeKey made;
 };
