@@ -1,7 +1,8 @@
 // The warm first kernel of an engine that links kiln by its public headers alone, in fresh processes.
 //
 //   first_kernel [RUNS [PROGRAM...]]   runs each PROGRAM (this one when none is given) RUNS times (200), in
-//                                      turn, and prints the median of each step in microseconds
+//                                      turn, and prints the medians: of each step in
+//                                      microseconds, and of the page faults in it
 //   first_kernel child [FILE]          one such process; writes the kernel's image to FILE after the clock
 //   first_kernel driver FILE           what the driver alone takes of it, in a process without kiln
 //
@@ -13,9 +14,11 @@
 //
 //   g++ -std=c++17 -O2 -Iinclude -I. tests/bench/first_kernel.cpp build/static/libkiln.a -ldl -pthread
 #include <dlfcn.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -38,6 +41,13 @@ double us_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::micro>(to - from).count();
 }
 
+/// So far in this process. On a virtual machine each costs as much as thousands of instructions.
+double page_faults() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  return static_cast<double>(used.ru_minflt);
+}
+
 void make_context() {
   std::string why;
   const Driver* driver = Driver::find(why);
@@ -47,16 +57,23 @@ void make_context() {
 
 int run_child(const char* image_file) {
   make_context();
+  const double faults_before = page_faults();
   const auto begin = Clock::now();
   kiln::Service service;
   const auto made = Clock::now();
+  const double faults_made = page_faults();
   const kiln::KernelTemplate rms_norm = service.open("rms_norm");
   const auto opened = Clock::now();
+  const double faults_opened = page_faults();
   const kiln::Kernel kernel = rms_norm.get(kiln::Dtype::bf16, 4096);
   const auto end = Clock::now();
+  const double faults_after = page_faults();
   std::printf("outcome=%d\n", static_cast<int>(kernel.info().outcome));
   std::printf("Service=%f\nopen=%f\nget=%f\ntotal=%f\n", us_between(begin, made), us_between(made, opened),
               us_between(opened, end), us_between(begin, end));
+  std::printf("faults in Service=%f\nfaults in open=%f\nfaults in get=%f\nfaults=%f\n",
+              faults_made - faults_before, faults_opened - faults_made, faults_after - faults_opened,
+              faults_after - faults_before);
   if (image_file) {
     const kiln::Image image = rms_norm.compile(kiln::Dtype::bf16, 4096);
     std::ofstream(image_file, std::ios::binary)
@@ -132,8 +149,10 @@ class Times {
     if (steps.empty()) throw std::runtime_error("a process failed");
     for (const auto& [step, us] : steps) all_[step].push_back(us);
   }
+  /// NaN of what an older build of this file does not say.
   double median(const std::string& step) {
     std::vector<double>& v = all_[step];
+    if (v.empty()) return std::nan("");
     const auto middle = v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2);
     std::nth_element(v.begin(), middle, v.end());
     return *middle;
@@ -159,8 +178,9 @@ void compare(const std::string& self, const std::vector<std::string>& programs, 
     driver.add(ask(self, "driver '" + image_file + "'"));
   }
   std::printf("us, medians of %d fresh processes each, in turn (budget of total: 1000)\n", runs);
-  for (const char* step : {"Service", "open", "get", "total"}) {
-    std::printf("  %-8s", step);
+  for (const char* step : {"Service", "open", "get", "total", "faults in Service", "faults in open",
+                           "faults in get", "faults"}) {
+    std::printf("  %-17s", step);
     for (Times& of : times) std::printf(" %8.0f", of.median(step));
     std::printf("\n");
   }
