@@ -61,13 +61,14 @@ FreshFile::FreshFile(const std::string& path, std::uint64_t map_bytes) : path_(p
   throw_store_error(path, mdb_strerror(rc));
 }
 
-/// Somebody who sweeps may find the file before it is locked, and remove it: then there is no lock.
+/// Somebody who sweeps may find the file before it is locked, lock it and remove it: then there is no lock.
 void FreshFile::create_locked() {
   name_ = path_ + kTemporary + "XXXXXX";
   fd_.emplace(::mkostemp(name_.data(), O_CLOEXEC));
   if (!*fd_) throw_store_error(path_, std::strerror(errno), kChooseAnother);
   try {
-    lock_ = RangeLock::acquire(fd_->get(), kOwnerLives, RangeLock::Mode::exclusive, base::Deadline::never());
+    const auto now = base::Deadline::after(base::Clock::duration::zero());
+    lock_ = RangeLock::acquire(fd_->get(), kOwnerLives, RangeLock::Mode::exclusive, now);
   } catch (...) {
     ::unlink(name_.c_str());
     throw;

@@ -55,6 +55,13 @@ void create_recent_uses(const StoreFile& file) noexcept {
   if (fd && ::ftruncate(fd.get(), kTableBytes) != 0) ::unlink(file.recent_path.c_str());
 }
 
+void forget_recent_uses(const StoreFile& file) noexcept {
+  const base::NoFileSizeSignal no_signal;
+  const base::Fd fd(::open(file.recent_path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (fd && ::ftruncate(fd.get(), 0) == 0 && ::ftruncate(fd.get(), kTableBytes) != 0)
+    ::unlink(file.recent_path.c_str());
+}
+
 Moment moment_of(const PageFile& pages) noexcept { return {pages.inode(), pages.snapshot().transaction}; }
 
 bool note_recent_use(StoreFile& file, const Moment& moment, const Key& key) noexcept {

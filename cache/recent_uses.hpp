@@ -5,13 +5,14 @@
 // inode chooses the bucket. A slot holds the other half of that hash, which is the entry's tag, and the low
 // 32 bits of the last transaction that a reader of the entry saw. Transactions are the store's clock
 // (Use::tick): no wall clock can make an entry immortal. A data file that replaces another counts its
-// transactions from 1; it has another inode, so the old tags mean nothing to it.
+// transactions from 1, so whoever replaces it empties the table. A reader that is late writes the tag of the
+// old inode, which means nothing to the new file.
 //
 // A reader reads the bucket and overwrites its entry's slot, or the oldest one. It takes no lock: of two
 // that choose one slot at once, one is not noted. Whatever lies in the table, it decides only what is
 // evicted first.
-// Writers make the table when the store is three quarters full. Before that nothing is evicted, and a reader
-// pays only for finding no table.
+// Writers make the table, which is not counted in the cap, when the store is three quarters full. Before that
+// nothing is evicted, and a reader pays only for finding no table.
 #pragma once
 
 #include <sys/types.h>
@@ -26,6 +27,8 @@ namespace kiln::cache {
 
 /// Makes the table unless it is there. A failure is not reported: eviction then knows less.
 void create_recent_uses(const StoreFile& file) noexcept;
+/// Empties the table if there is one. REQUIRES: the gate's W is held.
+void forget_recent_uses(const StoreFile& file) noexcept;
 
 /// Which data file a reader saw, and its newest transaction.
 struct Moment {

@@ -84,7 +84,7 @@ class Copy {
 
  private:
   void commit() { check("copying", mdb_txn_commit(std::exchange(txn_, nullptr))); }
-  /// The fresh file counts its transactions from 1, and the table's times mean nothing to it.
+  /// The fresh file counts its transactions from 1, and begins with an empty table of recent uses.
   Use aged(const Key& key, Use use) const {
     use.tick = recent_.later(key, use.tick);
     use.tick = static_cast<std::int64_t>(static_cast<std::uint64_t>(use.tick) - from_.snapshot().transaction);
@@ -198,7 +198,7 @@ Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& optio
   Rewritten out;
   out.bytes_before = writing.file_bytes();
   remove_leftovers(file.path);
-  if (!options.set_aside) ::unlink(damaged_name(file.path).c_str());
+  if (!options.set_aside && !options.keep_aside) ::unlink(damaged_name(file.path).c_str());
   constexpr std::uint64_t kSlack = 64 << 20;
   check_room(writing, options);
   FreshFile fresh(file.path, out.bytes_before + out.bytes_before / 4 + kSlack);
@@ -222,6 +222,7 @@ Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& optio
       throw_store_error(file.path, std::string("cannot be set aside: ") + std::strerror(errno));
   }
   fresh.replace();
+  forget_recent_uses(file);
   struct stat st {};
   if (::stat(file.path.c_str(), &st) == 0) out.bytes_after = static_cast<std::uint64_t>(st.st_size);
   return out;

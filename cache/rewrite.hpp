@@ -12,7 +12,8 @@ namespace kiln::cache {
 struct RewriteOptions {
   std::uint64_t live_bytes = std::numeric_limits<std::uint64_t>::max();  ///< keep at most so much, the
                                                                          ///< most recently used
-  bool set_aside = false;  ///< keep the old file under damaged_name()
+  bool set_aside = false;   ///< keep the old file under damaged_name()
+  bool keep_aside = false;  ///< leave a file that was set aside before
 };
 
 /// Copies every intact entry into a fresh file, synced, and puts it in place of the old one. Whoever has the

@@ -66,8 +66,9 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   Rewritten replace(std::uint64_t live_bytes, base::Deadline deadline);
   /// Leaves at most `live_bytes` live in a file of at most the cap; how many entries went for it. By eviction
   /// in the file where that suffices. A file that is larger than the cap, or too full for its own tree to be
-  /// changed, is rewritten, as gc does. Where the disk has no room for a copy, the file keeps its size.
-  std::uint64_t make_room(std::uint64_t live_bytes, base::Deadline deadline);
+  /// changed, is rewritten, as gc does. Where no second file can be made, the file keeps its size.
+  /// Nothing when the gate could not be had. Throws Damaged where the tree is, and LmdbError.
+  std::optional<std::uint64_t> make_room(std::uint64_t live_bytes, base::Deadline deadline);
   std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }
   /// Whether so much may be live. Where that is three quarters of the limit, eviction is near, and uses are
   /// noted for it from now on (cache/recent_uses.hpp).

@@ -21,6 +21,8 @@ constexpr auto kRoomWait = 5s;   // for the gate, while room is made
 constexpr auto kHealWait = 5s;   // for the gate, before a damaged file is replaced
 constexpr int kHealPauses = 10;  // times what it took, after healing failed
 constexpr int kRoomAttempts = 4;
+constexpr const char* kGateHeld =
+    "another writer held the gate while room was to be made; a stopped process may hold it: see `lslocks`";
 
 struct NoRoom {};
 
@@ -66,7 +68,7 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
     return {Put::full, "a record of " + std::to_string(encoded.size()) + " bytes; at most " +
                            std::to_string(std::min<std::uint64_t>(kMaxRecordBytes, live_limit() / 2)) +
                            " fit; raise KILN_CACHE_MAX_SIZE"};
-  auto deadline = base::Deadline::after(wait);
+  auto deadline = base::Deadline::after(wait), room_deadline = deadline;
   try {
     const std::string_view key_text = record.key_text;
     if (const auto there = get(key, &key_text, deadline);
@@ -90,21 +92,26 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
       if (std::exchange(no_room, false)) {
         const std::uint64_t room =
             std::max<std::uint64_t>(options.cap_bytes / 20, 2 * encoded.size()) * rooms;
-        out.evicted +=
-            make_room(live_limit() - std::min(room, live_limit()), base::Deadline::after(kRoomWait));
-        deadline = base::Deadline::after(wait);  // room that was made is not given up
+        const auto made = make_room(live_limit() - std::min(room, live_limit()), room_deadline);
+        if (!made) return finish(Put::gate_timeout, kGateHeld);
+        out.evicted += *made;
+        // Room that was made is not given up.
+        if (*made > 0 || inode_of(file.path) != seen) deadline = base::Deadline::after(wait);
       }
       const PutResult written = write(key, record, encoded, existing, deadline);
       return finish(written.put, written.detail);
     } catch (const NoRoom&) {
       no_room = true;
       ++rooms;
+      room_deadline = base::Deadline::after(kRoomWait);
     } catch (const CommitFailed& failure) {
       damage = failure.what();
     } catch (const LmdbError& error) {
       // What lies there for people to look at is the first to go.
       if (out_of_space(error.rc()) && ::unlink(damaged_name(file.path).c_str()) == 0) continue;
-      const char* remedy = error.rc() == ENOMEM ? "; raise the address-space limit (ulimit -v)" : "";
+      const char* remedy = error.rc() == ENOMEM  ? "; raise the address-space limit (ulimit -v)"
+                           : error.rc() == EFBIG ? "; raise the file-size limit (ulimit -f)"
+                                                 : "";
       return finish(out_of_space(error.rc()) ? Put::full : Put::failed, error.what() + std::string(remedy));
     } catch (const Damaged& found) {
       damage = found.what();
@@ -129,7 +136,7 @@ bool Store::Impl::fits(std::uint64_t live_bytes) noexcept {
   return live_bytes <= live_limit();
 }
 
-std::uint64_t Store::Impl::make_room(std::uint64_t live_bytes, base::Deadline deadline) {
+std::optional<std::uint64_t> Store::Impl::make_room(std::uint64_t live_bytes, base::Deadline deadline) {
   try {
     if (size_of(file.path) <= options.cap_bytes)
       return evict(file, {live_bytes, options.cap_bytes}, deadline);
@@ -138,13 +145,16 @@ std::uint64_t Store::Impl::make_room(std::uint64_t live_bytes, base::Deadline de
   }
   std::optional<Writing> writing;
   std::string why;
-  if (enter_writing(deadline, writing, why) != Entered::yes) return 0;
+  if (enter_writing(deadline, writing, why) != Entered::yes) return std::nullopt;
   const std::uint64_t file_bytes = writing->file_bytes();
-  if (file_bytes <= options.cap_bytes && writing->pages().snapshot().live_bytes() <= live_bytes) return 0;
+  const PageFile pages = writing->pages();
+  if (file_bytes <= options.cap_bytes && pages.snapshot().live_bytes() <= live_bytes) return 0;
+  WriteCheck(pages).whole_tree();  // what is damaged is healed, which keeps the damaged file
   try {
-    return rewrite(file, *writing, {.live_bytes = live_bytes}).dropped;
-  } catch (const LmdbError& error) {
-    if (!out_of_space(error.rc())) throw;
+    return rewrite(file, *writing, {.live_bytes = live_bytes, .keep_aside = true}).dropped;
+  } catch (const Damaged&) {
+    throw;
+  } catch (const Error&) {  // no room for a second file, or no right to make one
   }
   writing.reset();
   return evict(file, {live_bytes, file_bytes + kTreeSlack}, deadline);

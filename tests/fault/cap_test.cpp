@@ -1,12 +1,14 @@
 // A store whose file is larger than the cap of the process that puts: the cap was lowered, or another process
 // has a larger one. Each put leaves the file within its own process's cap, and loses nothing that it need
 // not.
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
 #include <atomic>
 
+#include "cache/gate.hpp"
 #include "tests/fault/fixture.hpp"
 
 namespace kiln::cache::test {
@@ -116,11 +118,11 @@ TEST_F(CapTest, ReadersMissNothingThatStaysWhileTheFileIsRewritten) {
   const Shared<std::atomic<int>> rounds;
   const pid_t reader = ::fork();
   if (reader == 0) {
+    ::alarm(7200);  // should the test program be killed
     const auto own = open_capped(100 * kMiB);
-    for (const auto until = base::Deadline::after(120s); !until.passed(); ++*rounds)
+    for (;; ++*rounds)
       for (std::uint32_t number = kFilled - 20; number < kFilled; ++number)
         if (!holds(*own, number, kSize)) ::_exit(1);
-    ::_exit(2);
   }
   int status = 0;
   for (std::uint32_t number = 1000; number < 1300; ++number) {
@@ -128,7 +130,8 @@ TEST_F(CapTest, ReadersMissNothingThatStaysWhileTheFileIsRewritten) {
     // Both ends of a whole round after the last put: the reader has used each of its entries since.
     const int before = *rounds;
     const auto has_read = [&] { return !shrinks || *rounds >= before + 2; };
-    base::poll_until(soon(), [&] { return has_read() || ::waitpid(reader, &status, WNOHANG) != 0; });
+    base::poll_until(base::Deadline::after(600s),
+                     [&] { return has_read() || ::waitpid(reader, &status, WNOHANG) != 0; });
     ASSERT_TRUE(has_read()) << "the reader missed one";
     const PutResult got = (shrinks ? small : large)->put(key_of(number), record_of(number, kSize));
     ASSERT_EQ(got.put, Put::stored) << got.detail;
@@ -156,6 +159,61 @@ TEST_F(CapTest, DiskWithoutRoomForACopyKeepsTheFileAndStoresAllTheSame) {
   });
   if (status == kNoMount) GTEST_SKIP() << "a tmpfs cannot be mounted here";
   EXPECT_EQ(status, 0);
+}
+
+TEST_F(CapTest, DamageUnderALoweredCapIsSaidAndSetAside) {
+  ASSERT_EQ(fill(), 0);
+  std::string bytes = base::read_file(data_file())->bytes;
+  std::size_t damaged = 0;
+  for (std::size_t page = 2 * 4096; page < bytes.size() && damaged < 2; page += 4096) {
+    const bool is_leaf = bytes[page + 10] == 2 && bytes[page + 11] == 0;
+    if (is_leaf && ++damaged) bytes.replace(page + 16, 64, 64, '\xee');
+  }
+  ASSERT_EQ(damaged, 2u);
+  base::write_file(data_file(), bytes, 0600);
+  const auto store = open_capped(5 * kMiB);
+  const PutResult got = store->put(key_of(1000), record_of(1000, kSize));
+  ASSERT_EQ(got.put, Put::stored) << got.detail;
+  EXPECT_NE(got.notice.find("data.mdb.damaged"), std::string::npos) << got.notice;
+  EXPECT_LE(file_bytes(), 5 * kMiB);
+  for (std::uint32_t number = 1001; number < 1040; ++number)
+    ASSERT_EQ(store->put(key_of(number), record_of(number, kSize)).put, Put::stored);
+  EXPECT_EQ(::access((data_file() + ".damaged").c_str(), F_OK), 0) << "stays until gc";
+}
+
+TEST_F(CapTest, DirectoryThatMayNotBeWrittenKeepsTheFileAndStoresAllTheSame) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  constexpr uid_t kUser = 65534;
+  ASSERT_EQ(fill(), 0);
+  const std::string place = directory() + "/v1";
+  for (const std::string& path : {dir_.path(), directory(), place, data_file()})
+    ASSERT_EQ(::chown(path.c_str(), kUser, kUser), 0);
+  ASSERT_EQ(::chmod(place.c_str(), 0500), 0);
+  EXPECT_EQ(child([&] {
+              if (::setresuid(kUser, kUser, kUser) != 0) return 9;
+              const auto store = open_capped(5 * kMiB);
+              for (std::uint32_t number = 1000; number < 1040; ++number) {
+                const PutResult got = store->put(key_of(number), record_of(number, kSize));
+                if (got.put != Put::stored) std::fprintf(stderr, "%s\n", got.detail.c_str());
+                if (got.put != Put::stored || !holds(*store, number, kSize)) return 1;
+              }
+              return store->stats().live_bytes <= 5 * kMiB / 10 * 9 ? 0 : 2;
+            }),
+            0);
+  ASSERT_EQ(::chmod(place.c_str(), 0700), 0);
+}
+
+TEST_F(CapTest, PutThatCannotHaveTheGateSaysSo) {
+  ASSERT_EQ(fill(), 0);
+  put_wait_ = 50ms;
+  const auto store = open_capped(5 * kMiB);
+  FdPool writers(data_file(), O_RDWR | O_CLOEXEC);
+  const auto fd = writers.lease();
+  const auto writer = WriterPass::enter(fd.get(), soon());
+  ASSERT_TRUE(writer);
+  const PutResult got = store->put(key_of(1000), record_of(1000, kSize));
+  EXPECT_EQ(got.put, Put::gate_timeout);
+  EXPECT_NE(got.detail.find("lslocks"), std::string::npos) << got.detail;
 }
 
 }  // namespace

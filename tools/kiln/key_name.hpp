@@ -26,7 +26,8 @@ class KeyName {
   std::string quoted_, specialisation_, toolchain_;
 };
 
-/// The value of --toolchain, which means what it means in KILN_TOOLCHAIN. Throws Error(invalid_argument).
+/// Refuses what is no beginning of a toolchain's digest: --toolchain takes neither `own` nor `any`. Throws
+/// Error(invalid_argument).
 void check_toolchain(const std::string& digits);
 
 /// The shortest name that a list shows for each of its keys: `digits` of the specialisation half, more where
