@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 
 #include "base/fd.hpp"
 #include "base/file_size_signal.hpp"
@@ -55,22 +56,27 @@ void create_recent_uses(const StoreFile& file) noexcept {
   if (fd && ::ftruncate(fd.get(), kTableBytes) != 0) ::unlink(file.recent_path.c_str());
 }
 
-void forget_recent_uses(const StoreFile& file) noexcept {
+void forget_recent_uses(const StoreFile& file) noexcept try {
   const base::NoFileSizeSignal no_signal;
   const base::Fd fd(::open(file.recent_path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-  if (fd && ::ftruncate(fd.get(), 0) == 0 && ::ftruncate(fd.get(), kTableBytes) != 0)
+  if (!fd) return;
+  // Overwritten and never shorter: a reader must not take it for a table that is not there.
+  const auto zeros = std::make_unique<std::array<char, kTableBytes>>();
+  if (::pwrite(fd.get(), zeros->data(), kTableBytes, 0) != static_cast<ssize_t>(kTableBytes))
     ::unlink(file.recent_path.c_str());
+} catch (...) {  // no memory: the old times stay, and decide only who is evicted first
 }
 
 Moment moment_of(const PageFile& pages) noexcept { return {pages.inode(), pages.snapshot().transaction}; }
 
 bool note_recent_use(StoreFile& file, const Moment& moment, const Key& key) noexcept {
   const FdPool::Lease fd = file.recent.lease();
-  if (!fd || !may_write_table()) return false;
+  if (!fd) return false;
+  if (!may_write_table()) return true;
   const Place place = place_of(moment.data_file, key);
   const auto offset = static_cast<off_t>(place.bucket * sizeof(Bucket));
   Bucket bucket;
-  if (::pread(fd.get(), &bucket, sizeof bucket, offset) != sizeof bucket) return false;
+  if (::pread(fd.get(), &bucket, sizeof bucket, offset) != sizeof bucket) return true;
   std::size_t chosen = 0;
   for (std::size_t i = 0; i < bucket.size(); ++i) {
     if (tag_of(bucket[i]) == place.tag) {
@@ -80,9 +86,10 @@ bool note_recent_use(StoreFile& file, const Moment& moment, const Key& key) noex
     if (age_of(bucket[i], moment) > age_of(bucket[chosen], moment)) chosen = i;
   }
   const std::uint64_t slot = std::uint64_t{place.tag} << 32 | static_cast<std::uint32_t>(moment.transaction);
-  if (bucket[chosen] == slot) return true;
   const auto at = offset + static_cast<off_t>(chosen * sizeof slot);
-  return ::pwrite(fd.get(), &slot, sizeof slot, at) == sizeof slot;
+  const bool noted = bucket[chosen] == slot || ::pwrite(fd.get(), &slot, sizeof slot, at) == sizeof slot;
+  static_cast<void>(noted);  // a fault of the disk costs this time alone
+  return true;
 }
 
 RecentUses::RecentUses(const StoreFile& file, const Moment& now) : now_(now) {

@@ -37,7 +37,8 @@ struct Moment {
 };
 Moment moment_of(const PageFile& pages) noexcept;
 
-/// Notes that `key` was read at a moment. False when there is no table to note it in. Thread-safe.
+/// Notes that `key` was read at a moment. False when there is no table; a fault of the disk is not reported.
+/// Thread-safe.
 bool note_recent_use(StoreFile& file, const Moment& moment, const Key& key) noexcept;
 
 /// A copy of the table as it concerns one data file.
