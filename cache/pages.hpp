@@ -51,7 +51,7 @@ class PageFile {
   PageFile(int fd, const Snapshot& snapshot) : fd_(fd), snapshot_(snapshot) {}
   const Snapshot& snapshot() const noexcept { return snapshot_; }
   std::uint32_t page_size() const noexcept { return snapshot_.page_size; }
-  /// Of the file; 0 when it cannot be asked.
+  /// The file's inode number; 0 when the system does not tell it.
   ino_t inode() const noexcept;
   /// Throws Damaged unless the file is as long as the snapshot says.
   void check_length() const;

@@ -70,8 +70,8 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   /// Nothing when the gate could not be had. Throws Damaged where the tree is, and LmdbError.
   std::optional<std::uint64_t> make_room(std::uint64_t live_bytes, base::Deadline deadline);
   std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }
-  /// Whether so much may be live. Where that is three quarters of the limit, eviction is near, and uses are
-  /// noted for it from now on (cache/recent_uses.hpp).
+  /// Returns whether `live_bytes` are within the limit. From three quarters of the limit on, eviction is
+  /// near: this makes the table in which readers note their uses (cache/recent_uses.hpp).
   bool fits(std::uint64_t live_bytes) noexcept;
 
   // Uses (store_uses.cpp).

@@ -42,8 +42,8 @@ void report_pages(const PageFile& pages, const Damaged& first, Verified& out) {
   if (out.damaged.size() == before) out.damaged.push_back({{}, first.what()});
 }
 
-/// Damage is believed when a second look finds it, too: the first may have read a meta page while a writer of
-/// another process wrote it.
+/// Damage is believed only when a second look finds it. The first look may have read a meta page while a
+/// writer of another process wrote it.
 void verify_pages(StoreFile& file, Verified& out) {
   struct stat st {};
   if (::stat(file.path.c_str(), &st) == 0 && (st.st_mode & S_ISVTX) != 0)

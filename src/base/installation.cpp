@@ -11,7 +11,7 @@ extern "C" const char kiln_install_prefix[] __attribute__((weak));
 namespace kiln::base {
 namespace {
 
-/// Of the running program; empty when the system does not tell.
+/// The running program's directory; empty when the system does not tell it.
 std::string program_directory() {
   std::error_code error;
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
@@ -24,7 +24,7 @@ class Search {
     if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
   }
   void add_prefix(const std::string& prefix) { add((prefix == "/" ? "" : prefix) + '/' + installed_.below); }
-  /// Of a library in lib/ARCH, a program in bin, or an installation that lies around them.
+  /// Adds the places around `directory`, which may be lib/ARCH, bin, or the prefix itself.
   void add_around(const std::string& directory) {
     if (directory.empty()) return;
     if (!installed_.beside.empty()) add(directory + '/' + installed_.beside);

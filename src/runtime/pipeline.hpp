@@ -70,7 +70,7 @@ struct ObtainOptions {
   compile::Urgency urgency = compile::Urgency::caller;
   Arguments arguments = Arguments::as_declared;
   AskTier tier = AskTier::yes;
-  /// Of this instantiation, when this call has already looked for its tuned choice; null: read now.
+  /// The files of this instantiation, if this call has read them to look for a tuned choice; else null.
   std::shared_ptr<const Prepared> prepared{};
 };
 

@@ -22,7 +22,7 @@ struct TunedCall {
   /// Not empty: what is `resolved` by default, with nothing that makes the process stay with it, is pinned
   /// under.
   std::string undecided;
-  /// Of `resolved`: not null when this call has read its files, to look for a choice that is not there.
+  /// The files of `resolved`, if this call has read them and found no choice; else null.
   std::shared_ptr<const Prepared> prepared;
 };
 

@@ -89,7 +89,7 @@ void RawLmdbGetCopyHash(benchmark::State& state) {
   }
 }
 
-/// As in a store that is three quarters full: each read is noted in the table of recent uses, too.
+/// A read in a store that is three quarters full, which is also noted in the table of recent uses.
 void StoreGetThatIsNoted(benchmark::State& state) {
   cache::create_recent_uses(cache::StoreFile(stored().dir.path(), true));
   std::this_thread::sleep_for(std::chrono::seconds(2));  // an absent table is looked for once a second

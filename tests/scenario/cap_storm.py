@@ -106,7 +106,7 @@ class Storm:
                     self.fault(f"wrong image of N={number} ({status})")
                 if image is None and status is not None:
                     self.fault(f"compile N={number} ended with {status}: {err}")
-                # Who waits for another process's compile says so after two seconds, on a machine that is slow enough.
+                # A process that waits for another's compile warns after two seconds; that is no fault.
                 warnings = [line for line in err.splitlines() if "which has been compiling" not in line]
                 if warnings and status is not None:
                     self.fault(f"compile N={number} said: {err}")
