@@ -67,8 +67,10 @@ struct Store::Impl : std::enable_shared_from_this<Store::Impl> {
   /// Leaves at most `live_bytes` live in a file of at most the cap; how many entries went for it. By eviction
   /// in the file where that suffices. A file that is larger than the cap, or too full for its own tree to be
   /// changed, is rewritten, as gc does. Where no second file can be made, the file keeps its size.
-  /// Nothing when the gate could not be had. Throws Damaged where the tree is, and LmdbError.
-  std::optional<std::uint64_t> make_room(std::uint64_t live_bytes, base::Deadline deadline);
+  /// Nothing when the file could not be entered for the rewrite; `entered` and `why` then say how that ended.
+  /// Throws Damaged where the tree is damaged, and LmdbError.
+  std::optional<std::uint64_t> make_room(std::uint64_t live_bytes, base::Deadline deadline, Entered& entered,
+                                         std::string& why);
   std::uint64_t live_limit() const noexcept { return options.cap_bytes / 10 * 9; }
   /// Returns whether `live_bytes` are within the limit. From three quarters of the limit on, eviction is
   /// near: this makes the table in which readers note their uses (cache/recent_uses.hpp).

@@ -21,8 +21,6 @@ constexpr auto kRoomWait = 5s;   // for the gate, while room is made
 constexpr auto kHealWait = 5s;   // for the gate, before a damaged file is replaced
 constexpr int kHealPauses = 10;  // times what it took, after healing failed
 constexpr int kRoomAttempts = 4;
-constexpr const char* kGateHeld =
-    "another writer held the gate while room was to be made; a stopped process may hold it: see `lslocks`";
 
 struct NoRoom {};
 
@@ -35,6 +33,11 @@ bool serves(const Record& there, const Record& record, Existing existing) noexce
 std::uint64_t size_of(const std::string& path) noexcept {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
+}
+
+/// How a put ends that could not enter its file.
+Put put_without(Entered entered) noexcept {
+  return entered == Entered::gate_timeout ? Put::gate_timeout : Put::failed;
 }
 
 ino_t inode_of(const std::string& path) noexcept {
@@ -92,8 +95,10 @@ PutResult Store::Impl::put(const Key& key, const Record& record, std::chrono::mi
       if (std::exchange(no_room, false)) {
         const std::uint64_t room =
             std::max<std::uint64_t>(options.cap_bytes / 20, 2 * encoded.size()) * rooms;
-        const auto made = make_room(live_limit() - std::min(room, live_limit()), room_deadline);
-        if (!made) return finish(Put::gate_timeout, kGateHeld);
+        Entered entered = Entered::yes;
+        std::string why;
+        const auto made = make_room(live_limit() - std::min(room, live_limit()), room_deadline, entered, why);
+        if (!made) return finish(put_without(entered), why);
         out.evicted += *made;
         // Room that was made is not given up.
         if (*made > 0 || inode_of(file.path) != seen) deadline = base::Deadline::after(wait);
@@ -136,7 +141,8 @@ bool Store::Impl::fits(std::uint64_t live_bytes) noexcept {
   return live_bytes <= live_limit();
 }
 
-std::optional<std::uint64_t> Store::Impl::make_room(std::uint64_t live_bytes, base::Deadline deadline) {
+std::optional<std::uint64_t> Store::Impl::make_room(std::uint64_t live_bytes, base::Deadline deadline,
+                                                    Entered& entered, std::string& why) {
   try {
     if (size_of(file.path) <= options.cap_bytes)
       return evict(file, {live_bytes, options.cap_bytes}, deadline);
@@ -144,8 +150,8 @@ std::optional<std::uint64_t> Store::Impl::make_room(std::uint64_t live_bytes, ba
     if (error.rc() != MDB_MAP_FULL) throw;
   }
   std::optional<Writing> writing;
-  std::string why;
-  if (enter_writing(deadline, writing, why) != Entered::yes) return std::nullopt;
+  entered = enter_writing(deadline, writing, why);
+  if (entered != Entered::yes) return std::nullopt;
   const std::uint64_t file_bytes = writing->file_bytes();
   const PageFile pages = writing->pages();
   if (file_bytes <= options.cap_bytes && pages.snapshot().live_bytes() <= live_bytes) return 0;
@@ -165,8 +171,7 @@ PutResult Store::Impl::write(const Key& key, const Record& record, std::string_v
   std::optional<Writing> writing;
   std::string why;
   const Entered entered = enter_writing(deadline, writing, why);
-  if (entered != Entered::yes)
-    return {entered == Entered::gate_timeout ? Put::gate_timeout : Put::failed, why};
+  if (entered != Entered::yes) return {put_without(entered), why};
   const PageFile pages = writing->pages();
   Buffer there;
   if (copy_record(pages, key, there) == Copied::complete)

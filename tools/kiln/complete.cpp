@@ -154,7 +154,7 @@ class Completion {
     for (const StoredEntry& entry : all)
       add(names.of(entry.key), entry.facts.specialization().to_string() + ' ' + entry.facts.arch);
   }
-  /// Those that made what is cached.
+  /// Offers the toolchains that made what is cached.
   void toolchains() {
     std::map<std::string, std::string> versions;
     for (const StoredEntry& entry : entries())
@@ -173,7 +173,7 @@ int complete(const CommandPage& root, Context& context, const std::vector<std::s
     try {
   const std::vector<std::string> words = joined(given_words);
   const std::string typed = words.empty() ? std::string() : words.back();
-  // Of a joined word the shell replaces what stands behind its last space.
+  // The shell replaces only what follows the last space of a joined word.
   const std::size_t already = words.empty() ? 0 : typed.size() - given_words.back().size();
   const Line line = understand(root, words);
   const auto given = [&](const char* name, std::string& out) {

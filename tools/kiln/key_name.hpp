@@ -1,4 +1,4 @@
-// How keys are named on the command line, and shown: short, and each unlike the others.
+// Short names of keys, as commands show and take them. Each name in a list is unique.
 #pragma once
 
 #include <string>

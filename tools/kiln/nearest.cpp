@@ -58,7 +58,7 @@ void measure(const compile::FactsIdentity& entry, const Asked& asked, Candidate&
                                   [&](const Parameter& p) { return p.name == q.first; });
 }
 
-/// Damaged, too, when the text is not the one that the key was made of.
+/// A text that the key was not made of counts as damaged.
 cache::Peeked<Near> read(const Candidate& candidate, const Asked& asked) {
   const auto text = candidate.store->peek_text(candidate.key, base::Deadline::after(kPatience));
   if (!text) return {{}, text.miss};

@@ -17,7 +17,7 @@ struct PlanRoom {
   std::uint64_t cap_bytes = 0;      ///< the store's cap
   std::uint64_t enough_bytes = 0;   ///< a cap under which nothing has to go; an estimate
 
-  /// Of evicted ones: which cap there is, what did not fit and which cap would do.
+  /// For a run whose images were evicted: says the cap, how much did not fit, and which cap would do.
   std::string sentence() const;
 };
 /// Asks the store and the layers for each key, whoever evicted it. What could not be cached at all
