@@ -28,7 +28,10 @@ Braces split_braces(std::string_view text) {
       out.pieces.push_back({std::string(text.substr(i + 1, end - i - 1)), true});
       i = end;
     } else {
-      literal += c;
+      std::size_t end = i + 1;
+      while (end < text.size() && text[end] != '{' && text[end] != '}') ++end;
+      literal += text.substr(i, end - i);
+      i = end - 1;
     }
   }
   flush();

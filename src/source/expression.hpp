@@ -2,27 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace kiln::source {
+#include "source/symbols.hpp"
 
-/// What names mean while an expression is compiled.
-struct Symbols {
-  std::map<std::string, int, std::less<>> slots;               ///< index into the values given to evaluate()
-  std::map<std::string, std::int64_t, std::less<>> constants;  ///< dtype names, "ACT.silu"
-  std::map<std::string, std::vector<std::string>, std::less<>>
-      strides;                                  ///< argument -> stride expressions, for stride(x, i)
-  std::set<std::string, std::less<>> dtypes;    ///< names of slots and constants that sizeof() takes
-  std::set<std::string, std::less<>> pointers;  ///< slots that align() takes
-  /// Names that exist but may not be used here -> why.
-  std::map<std::string, std::string, std::less<>> unavailable;
-};
+namespace kiln::source {
 
 /// What expressions know of a floating-point argument: rounded away from zero, so that comparisons with 0 are
 /// those of the number itself. NaN and what no integer holds: the farthest integer, NaN the lowest.

@@ -54,6 +54,7 @@ class ExpressionCompiler {
   ExpressionCompiler(std::string_view text, const Symbols& symbols, std::string_view where)
       : symbols_(symbols), where_(where), in_(text, where) {
     out_.text_ = text;
+    out_.code_.reserve(text.size() / 3 + 1);  // more than most expressions need
   }
 
   Expression run() {
@@ -137,19 +138,17 @@ class ExpressionCompiler {
   }
 
   void load(std::string_view word, std::size_t start) {
-    if (const auto slot = symbols_.slots.find(word); slot != symbols_.slots.end()) {
-      reads_.push_back(slot->second);
-      return emit(Op::load, slot->second, 1);
+    if (const int* slot = symbols_.slot(word)) {
+      reads_.push_back(*slot);
+      return emit(Op::load, *slot, 1);
     }
-    if (const auto constant = symbols_.constants.find(word); constant != symbols_.constants.end()) {
-      return emit(Op::push, constant->second, 1);
-    }
+    if (const std::int64_t* constant = symbols_.constant(word)) return emit(Op::push, *constant, 1);
     unknown(word, start);
   }
 
   void call(std::string_view word, std::size_t start) {
-    if (word == "sizeof") return named(word, symbols_.dtypes, Op::size_of, "a dtype or a dtype parameter");
-    if (word == "align") return named(word, symbols_.pointers, Op::alignment, "a pointer argument");
+    if (word == "sizeof") return named(word, Op::size_of, "a dtype or a dtype parameter");
+    if (word == "align") return named(word, Op::alignment, "a pointer argument");
     if (word == "stride") return stride();
     const auto found = std::find_if(std::begin(kFunctions), std::end(kFunctions),
                                     [&](const Function& f) { return f.name == word; });
@@ -177,12 +176,11 @@ class ExpressionCompiler {
     if (!any) emit(found->op, 0, 1 - found->arguments);
   }
 
-  void named(std::string_view function, const std::set<std::string, std::less<>>& allowed, Op op,
-             const char* what) {
+  void named(std::string_view function, Op op, const char* what) {
     const std::size_t start = in_.position();
     const std::string_view word = in_.name();
-    if (!allowed.contains(word)) {
-      const bool exists = symbols_.slots.contains(word) || symbols_.constants.contains(word);
+    if (!(op == Op::size_of ? symbols_.is_dtype(word) : symbols_.is_pointer(word))) {
+      const bool exists = symbols_.slot(word) || symbols_.constant(word);
       if (!word.empty() && !exists) unknown(word, start);
       in_.fail_at(start,
                   std::string(function) + " takes " + what + (word.empty() ? "" : ", not " + quote(word)));
@@ -197,9 +195,9 @@ class ExpressionCompiler {
     const Nested nested(*this);
     const std::size_t start = in_.position();
     const std::string_view word = in_.name();
-    const auto found = symbols_.strides.find(word);
-    if (found == symbols_.strides.end()) {
-      if (!word.empty() && !symbols_.slots.contains(word)) unknown(word, start);
+    const std::vector<std::string>* strides = symbols_.strides_of(word);
+    if (!strides) {
+      if (!word.empty() && !symbols_.slot(word)) unknown(word, start);
       in_.fail_at(start, "stride takes an argument with a declared shape" +
                              (word.empty() ? "" : ", not " + quote(word)));
     }
@@ -208,9 +206,9 @@ class ExpressionCompiler {
     if (!in_.at_digit()) in_.fail("expected a literal dimension");
     const std::int64_t index = in_.literal();
     in_.expect(")");
-    if (index >= static_cast<std::int64_t>(found->second.size())) {
-      in_.fail_at(index_at, quote(word) + " has " + std::to_string(found->second.size()) +
-                                " dimension(s), numbered from 0");
+    if (index >= static_cast<std::int64_t>(strides->size())) {
+      in_.fail_at(index_at,
+                  quote(word) + " has " + std::to_string(strides->size()) + " dimension(s), numbered from 0");
     }
     const std::string self = std::string(word) + ", " + std::to_string(index);
     if (std::find(expanding_.begin(), expanding_.end(), self) != expanding_.end()) {
@@ -218,7 +216,7 @@ class ExpressionCompiler {
     }
     expanding_.push_back(self);
     const ExpressionCursor outer = in_;
-    in_ = ExpressionCursor(found->second[static_cast<std::size_t>(index)], where_);
+    in_ = ExpressionCursor((*strides)[static_cast<std::size_t>(index)], where_);
     whole();
     in_ = outer;
     expanding_.pop_back();
@@ -238,12 +236,10 @@ class ExpressionCompiler {
   void land(std::size_t jump) { out_.code_[jump].operand = static_cast<std::int64_t>(out_.code_.size()); }
 
   [[noreturn]] void unknown(std::string_view word, std::size_t start) {
-    if (const auto found = symbols_.unavailable.find(word); found != symbols_.unavailable.end()) {
-      in_.fail_at(start, quote(word) + " cannot be used here: " + found->second);
-    }
-    std::vector<std::string> known, shown;
-    for (const auto& [name, slot] : symbols_.slots) shown.push_back(name);
-    for (const auto& [name, value] : symbols_.constants) (dtype_from(name) ? known : shown).push_back(name);
+    if (const auto why = symbols_.why_unavailable(word))
+      in_.fail_at(start, quote(word) + " cannot be used here: " + *why);
+    std::vector<std::string> known, shown = symbols_.slot_names();
+    for (std::string& name : symbols_.constant_names()) (dtype_from(name) ? known : shown).push_back(name);
     known.insert(known.end(), shown.begin(), shown.end());
     in_.fail_at(start, "unknown name " + quote(word) + base::did_you_mean(word, known) + "; known: " +
                            base::join(shown, " ") + (shown.empty() ? "" : " ") + "and the dtypes");

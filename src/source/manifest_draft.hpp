@@ -15,13 +15,18 @@ struct Draft {
   /// Names of parameters, derives, arguments and run-time values: one name space.
   std::set<std::string, std::less<>> taken;
 
-  // What expressions know, each more than the one before.
+  // What expressions know. `launch` and what follows it are layers on each other (make_symbols), so a draft
+  // stays where it is.
   Symbols resolve;    ///< parameters, derives, arch: defaults and derives
   Symbols launch;     ///< and arguments, run-time values, exports, dev.*: everything else
-  Symbols require;    ///< and floating-point arguments: [[require]]
+  Symbols require;    ///< `launch` and floating-point arguments: [[require]]
   Symbols geometry;   ///< `launch` and occupancy: [launch]
   Symbols run;        ///< `launch` and what `kiln run` alone knows: shapes, fills, [cost]
-  Symbols reference;  ///< without exports, which the reference's own image does not have: [reference]
+  Symbols reference;  ///< `geometry` without exports, which the reference's image does not have: [reference]
+
+  Draft() = default;
+  Draft(const Draft&) = delete;
+  Draft& operator=(const Draft&) = delete;
 };
 
 /// One entry point of one arch: the tree without [arch.*] and [[kernel]].

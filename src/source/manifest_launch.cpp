@@ -33,12 +33,10 @@ void check_message(const Draft& draft, const TableReader& reader, const Requirem
   if (!braces.problem.empty()) reader.fail("message", quote(requirement.message) + ' ' + braces.problem);
   const Symbols& known = requirement.at_launch ? draft.require : draft.resolve;
   for (const Braces::Piece& piece : braces.pieces) {
-    if (!piece.is_name || known.slots.contains(piece.text)) continue;
-    if (const auto found = known.unavailable.find(piece.text); found != known.unavailable.end()) {
-      reader.fail("message", '{' + piece.text + "} has no value here: " + found->second);
-    }
-    std::vector<std::string> names;
-    for (const auto& [name, slot] : known.slots) names.push_back(name);
+    if (!piece.is_name || known.slot(piece.text)) continue;
+    if (const auto why = known.why_unavailable(piece.text))
+      reader.fail("message", '{' + piece.text + "} has no value here: " + *why);
+    const std::vector<std::string> names = known.slot_names();
     reader.fail("message", '{' + piece.text + "} is unknown" + base::did_you_mean(piece.text, names) +
                                "; known: " + base::join(names, " "));
   }

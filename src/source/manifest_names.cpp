@@ -138,14 +138,17 @@ void declare_arguments(Draft& draft, const TableReader& root) {
   }
 }
 
-void make_symbols(Draft& draft, const TableReader& root) {
-  const Manifest& m = draft.out;
-  Symbols symbols;
+namespace {
+
+void add_constants(Symbols& symbols) {
   symbols.constants = {{"true", 1}, {"false", 0}};
   for (int i = 0; i < kDtypeCount; ++i) {
     symbols.constants.emplace(kDtypeNames[i], i);
     symbols.dtypes.emplace(kDtypeNames[i]);
   }
+}
+
+void add_parameters(Symbols& symbols, const Manifest& m) {
   for (std::size_t i = 0; i < m.parameters.size(); ++i) {
     const ParameterSpec& p = m.parameters[i];
     symbols.slots.emplace(p.name, static_cast<int>(i));
@@ -153,70 +156,75 @@ void make_symbols(Draft& draft, const TableReader& root) {
     if (p.kind != ParameterKind::enumeration && p.kind != ParameterKind::type) continue;
     for (const auto& choice : p.choices) symbols.constants.emplace(p.name + '.' + choice.name, choice.value);
   }
-  for (std::size_t i = 0; i < m.derives.size(); ++i) {
+  for (std::size_t i = 0; i < m.derives.size(); ++i)
     symbols.slots.emplace(m.derives[i].first, m.slots.derive_slot(static_cast<int>(i)));
-  }
   symbols.slots.emplace("arch", m.slots.arch_slot());
+}
 
-  Symbols& launch = draft.launch = symbols;
-  const auto arguments = root.tables("arg");
+std::string why_no_integer(const ArgumentSpec& argument, const Manifest& m) {
+  return std::string("expressions know integers and pointers") +
+         (argument.type.is_float() ? " (and [[require]] floating-point numbers)" : "") + ", and it is " +
+         argument.type.to_string(m.parameters);
+}
+
+void add_arguments(Symbols& symbols, const Manifest& m, const TableReader& root) {
+  using Kind = ArgumentType::Kind;
+  const auto tables = root.tables("arg");
   for (std::size_t i = 0; i < m.arguments.size(); ++i) {
     const ArgumentSpec& a = m.arguments[i];
-    using Kind = ArgumentType::Kind;
     const Kind kind = a.type.kind;
     if (a.type.is_float() || kind == Kind::structure || kind == Kind::tensormap) {
-      launch.unavailable.emplace(a.name,
-                                 std::string("expressions know integers and pointers") +
-                                     (a.type.is_float() ? " (and [[require]] floating-point numbers)" : "") +
-                                     ", and it is " + a.type.to_string(m.parameters));
+      symbols.unavailable.emplace(a.name, why_no_integer(a, m));
       continue;
     }
-    launch.slots.emplace(a.name, m.slots.argument_slot(static_cast<int>(i)));
+    symbols.slots.emplace(a.name, m.slots.argument_slot(static_cast<int>(i)));
     if (kind != Kind::pointer) continue;
-    launch.pointers.insert(a.name);
-    const TableReader reader(*arguments[i], "[[arg]] " + quote(a.name), root.file());
+    symbols.pointers.insert(a.name);
+    const TableReader reader(*tables[i], "[[arg]] " + quote(a.name), root.file());
     if (auto strides = stride_texts(reader); !strides.empty())
-      launch.strides.emplace(a.name, std::move(strides));
+      symbols.strides.emplace(a.name, std::move(strides));
   }
-  for (std::size_t i = 0; i < m.runtime.size(); ++i) {
-    launch.slots.emplace(m.runtime[i].name, m.slots.runtime_slot(static_cast<int>(i)));
-  }
-  for (const RuntimeValueSpec& value : m.run_values)
-    launch.unavailable.emplace(value.name, "it is a value of `kiln run`, which a launch does not have");
-  for (std::size_t i = 0; i < m.exports.size(); ++i) {
-    launch.slots.emplace(m.exports[i].name, m.slots.export_slot(static_cast<int>(i)));
-  }
-  launch.slots.emplace("dev.sms", m.slots.sms_slot());
-  launch.slots.emplace("dev.smem_optin", m.slots.smem_optin_slot());
-  launch.slots.emplace("dev.l2", m.slots.l2_slot());
+}
 
-  for (const auto& [name, slot] : launch.slots) {
-    if (!symbols.slots.contains(name))
-      symbols.unavailable.emplace(name, "it is known only when the kernel is launched");
-  }
-  for (const auto& [name, why] : launch.unavailable) symbols.unavailable.emplace(name, why);
-  symbols.unavailable.emplace("occupancy", "it is known only in [launch]");
-  draft.resolve = std::move(symbols);
-  draft.geometry = launch;
+}  // namespace
+
+void make_symbols(Draft& draft, const TableReader& root) {
+  const Manifest& m = draft.out;
+  add_constants(draft.resolve);
+  add_parameters(draft.resolve, m);
+  draft.resolve.later = &draft.launch;
+
+  draft.launch.below = &draft.resolve;
+  add_arguments(draft.launch, m, root);
+  for (std::size_t i = 0; i < m.runtime.size(); ++i)
+    draft.launch.slots.emplace(m.runtime[i].name, m.slots.runtime_slot(static_cast<int>(i)));
+  for (std::size_t i = 0; i < m.exports.size(); ++i)
+    draft.launch.slots.emplace(m.exports[i].name, m.slots.export_slot(static_cast<int>(i)));
+  draft.launch.slots.emplace("dev.sms", m.slots.sms_slot());
+  draft.launch.slots.emplace("dev.smem_optin", m.slots.smem_optin_slot());
+  draft.launch.slots.emplace("dev.l2", m.slots.l2_slot());
+  for (const RuntimeValueSpec& value : m.run_values)
+    draft.launch.unavailable.emplace(value.name, "it is a value of `kiln run`, which a launch does not have");
+  draft.launch.unavailable.emplace("occupancy", "it is known only in [launch]");
+
+  draft.geometry.below = &draft.launch;
   draft.geometry.slots.emplace("occupancy", m.slots.occupancy_slot());
-  draft.reference = draft.geometry;
+
+  draft.reference.below = &draft.geometry;
   for (const ExportSpec& e : m.exports) {
-    draft.reference.slots.erase(e.name);
     draft.reference.unavailable.emplace(e.name,
                                         "it is a constant of the kernel's image, not of the reference's");
   }
-  launch.unavailable.emplace("occupancy", "it is known only in [launch]");
-  draft.require = launch;
+
+  draft.require.below = &draft.launch;
   for (std::size_t i = 0; i < m.arguments.size(); ++i) {
-    if (!m.arguments[i].type.is_float()) continue;
-    draft.require.unavailable.erase(m.arguments[i].name);
-    draft.require.slots.emplace(m.arguments[i].name, m.slots.argument_slot(static_cast<int>(i)));
+    if (m.arguments[i].type.is_float())
+      draft.require.slots.emplace(m.arguments[i].name, m.slots.argument_slot(static_cast<int>(i)));
   }
-  draft.run = launch;
-  for (std::size_t i = 0; i < m.run_values.size(); ++i) {
-    draft.run.unavailable.erase(m.run_values[i].name);
+
+  draft.run.below = &draft.launch;
+  for (std::size_t i = 0; i < m.run_values.size(); ++i)
     draft.run.slots.emplace(m.run_values[i].name, m.slots.run_slot(static_cast<int>(i)));
-  }
 }
 
 }  // namespace kiln::source

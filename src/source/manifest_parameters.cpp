@@ -271,9 +271,7 @@ void read_defaults(Draft& draft, const TableReader& root) {
     sorted.push_back(std::move(out.derives[static_cast<std::size_t>(i) - parameters]));
     if (slot == i) continue;
     moved = true;
-    for (Symbols* symbols :
-         {&draft.resolve, &draft.launch, &draft.require, &draft.run, &draft.geometry, &draft.reference})
-      symbols->slots[sorted.back().first] = slot;
+    draft.resolve.slots[sorted.back().first] = slot;
   }
   out.derives = std::move(sorted);
   if (moved) compile_all();

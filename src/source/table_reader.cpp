@@ -21,12 +21,16 @@ TableReader::TableReader(const TomlValue& table, std::string title, const std::s
 TableReader::TableReader(const TomlValue& table, std::string title, const std::string& file,
                          std::initializer_list<std::string_view> known)
     : TableReader(table, std::move(title), file) {
-  check_keys({known.begin(), known.end()});
+  check(known);
 }
 
-void TableReader::check_keys(const std::vector<std::string>& known) const {
+void TableReader::check_keys(const std::vector<std::string>& known) const { check(known); }
+
+template <class Known>
+void TableReader::check(const Known& allowed) const {
   for (const auto& [key, value] : table_.members) {
-    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    if (std::find(allowed.begin(), allowed.end(), key) != allowed.end()) continue;
+    const std::vector<std::string> known(allowed.begin(), allowed.end());
     const char* what =
         value.kind == Kind::table || (!value.items.empty() && value.items[0].kind == Kind::table) ? "table"
                                                                                                   : "key";

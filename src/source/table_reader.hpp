@@ -57,6 +57,9 @@ class TableReader {
   [[noreturn]] void fail_wanted(std::string_view key, const TomlValue& value, const char* wanted) const;
 
  private:
+  template <class Known>
+  void check(const Known& known) const;
+
   const TomlValue& table_;
   std::string title_;
   const std::string& file_;

@@ -1,6 +1,7 @@
 #include "source/toml_quick.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 namespace kiln::source {
@@ -9,6 +10,8 @@ namespace {
 using Kind = TomlValue::Kind;
 
 constexpr int kMaxDepth = 16;
+/// Members that most tables have at most: growing one step by step would move each value several times.
+constexpr std::size_t kFew = 8;
 /// Within them no number of digits overflows 64 bits.
 constexpr std::size_t kMaxInteger = 18, kMaxNumber = 40;
 
@@ -18,7 +21,13 @@ bool is_key(char c) {
 }
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_plain(char c) { return c >= ' ' && c <= '~'; }
-bool is_text(char c) { return is_plain(c) && c != '"' && c != '\\'; }
+/// By character: whether it stands for itself in a string. A table, because strings are most of a manifest.
+constexpr auto kText = [] {
+  std::array<bool, 256> out{};
+  for (int c = ' '; c <= '~'; ++c) out[static_cast<std::size_t>(c)] = c != '"' && c != '\\';
+  return out;
+}();
+bool is_text(char c) { return kText[static_cast<unsigned char>(c)]; }
 bool is_comment(char c) { return is_plain(c) || c == '\t'; }
 
 TomlValue* member(TomlValue& table, std::string_view key) {
@@ -88,6 +97,7 @@ class QuickToml {
   }
 
   TomlValue& add(TomlValue& table, std::string_view key) {
+    if (table.members.empty()) table.members.reserve(kFew);
     TomlValue& out = table.members.emplace_back(key, TomlValue()).second;
     out.line = line_;
     return out;
@@ -112,6 +122,7 @@ class QuickToml {
       array->kind = Kind::array;
     }
     if (array->kind != Kind::array || !is_of_header(*array)) return nullptr;
+    if (array->items.empty()) array->items.reserve(kFew);
     TomlValue& out = array->items.emplace_back();
     out.line = line_;
     return &out;
@@ -145,6 +156,7 @@ class QuickToml {
     for (;;) {
       if (!gap()) return false;
       if (take(']')) return true;
+      if (out.items.empty()) out.items.reserve(kFew);
       if (!value(out.items.emplace_back(), depth + 1) || !gap()) return false;
       if (!take(',')) return take(']');
     }
