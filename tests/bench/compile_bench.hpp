@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 #include "toolchain/nvrtc.hpp"
 
 namespace kiln::bench {

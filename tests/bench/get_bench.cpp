@@ -22,8 +22,8 @@
 
 #include "base/file.hpp"
 #include "kiln/kiln.hpp"
-#include "runtime/kernel_template.hpp"
-#include "runtime/kernel_template_probe.hpp"
+#include "runtime/kernels/kernel_template.hpp"
+#include "runtime/kernels/kernel_template_probe.hpp"
 #include "toolchain/driver.hpp"
 
 namespace {

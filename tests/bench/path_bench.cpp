@@ -24,7 +24,7 @@
 #include "base/fd.hpp"
 #include "base/file.hpp"
 #include "compile/nvrtc_program.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 #include "toolchain/nvrtc.hpp"
 
 extern char** environ;

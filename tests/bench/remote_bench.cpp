@@ -10,8 +10,8 @@
 #include "bundle/secret_key.hpp"
 #include "cache/store.hpp"
 #include "remote/tier.hpp"
-#include "runtime/preparation.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/preparation.hpp"
+#include "runtime/service/service.hpp"
 #include "tests/remote/redis_server.hpp"
 
 namespace {

@@ -3,8 +3,8 @@
 
 #include "cache/directory.hpp"
 #include "fault/places_fixture.hpp"
-#include "runtime/lifetime.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/lifetime.hpp"
+#include "runtime/state/places.hpp"
 
 namespace kiln::testing {
 namespace {

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cache/writing.hpp"
-#include "runtime/publisher.hpp"
+#include "runtime/path/publisher.hpp"
 #include "tests/fault/fake_path.hpp"
 
 namespace kiln::fault {

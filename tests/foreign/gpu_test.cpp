@@ -5,7 +5,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 #include "support/gpu.hpp"
 
 namespace kiln::testing {

@@ -1,6 +1,6 @@
 // Flag or option, then KILN_*, then the configuration file, then the default; and an unknown KILN_* is a
 // warning.
-#include "runtime/config.hpp"
+#include "runtime/config/config.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "base/log.hpp"
 #include "kiln/error.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/places.hpp"
 #include "support/tree.hpp"
 
 namespace kiln::testing {

@@ -1,7 +1,7 @@
 #include "runtime/hidden_copy.h"
 
 #include "kiln/error.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 
 kiln_status kiln_hidden_copy_compile(const char* cache_dir, const char* cuda_home, const char* manifest,
                                      const char* source, int n) try {

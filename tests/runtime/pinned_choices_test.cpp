@@ -1,5 +1,5 @@
 // The process's memory of tuned choices.
-#include "runtime/pinned_choices.hpp"
+#include "runtime/tuned/pinned_choices.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The publisher: a bounded queue, one thread, the flight lock held until the commit, and nobody who waits for
 // a disk that hangs.
-#include "runtime/publisher.hpp"
+#include "runtime/path/publisher.hpp"
 
 #include <fcntl.h>
 

@@ -1,5 +1,5 @@
 // The table of ready kernels: readers beside a writer, parameters of every count, replacing and clearing.
-#include "runtime/ready_table.hpp"
+#include "runtime/kernels/ready_table.hpp"
 
 #include <gtest/gtest.h>
 

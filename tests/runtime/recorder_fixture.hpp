@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "base/log.hpp"
-#include "runtime/recorder.hpp"
+#include "runtime/state/recorder.hpp"
 #include "source/plan.hpp"
 #include "support/tree.hpp"
 

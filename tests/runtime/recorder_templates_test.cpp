@@ -1,6 +1,6 @@
 // Templates from memory beside a record.
 #include "runtime/recorder_fixture.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 #include "runtime/service_fixture.hpp"
 
 namespace kiln::testing {

@@ -1,5 +1,5 @@
 // KILN_RECORD: one file, written by many, that is a plan.
-#include "runtime/recorder.hpp"
+#include "runtime/state/recorder.hpp"
 
 #include <algorithm>
 #include <random>
@@ -7,7 +7,7 @@
 
 #include "kiln/error.hpp"
 #include "runtime/recorder_fixture.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 
 namespace kiln::testing {
 namespace {

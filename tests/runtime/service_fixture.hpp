@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 #include "support/toolkit.hpp"
 #include "support/tree.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kiln/error.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 #include "support/gpu.hpp"
 
 namespace kiln::testing {

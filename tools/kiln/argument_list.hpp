@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 #include "toolchain/driver.hpp"
 
 namespace kiln::cli {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "entries.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 
 namespace kiln::cli {
 

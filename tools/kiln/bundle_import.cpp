@@ -14,7 +14,7 @@
 #include "interrupt.hpp"
 #include "key_name.hpp"
 #include "progress.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/places.hpp"
 
 namespace kiln::cli {
 namespace {

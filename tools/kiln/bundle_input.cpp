@@ -10,7 +10,7 @@
 #include "command.hpp"
 #include "context.hpp"
 #include "errors.hpp"
-#include "runtime/config.hpp"
+#include "runtime/config/config.hpp"
 
 namespace kiln::cli {
 namespace {

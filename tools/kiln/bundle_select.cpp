@@ -7,7 +7,7 @@
 #include "bundle_file.hpp"
 #include "interrupt.hpp"
 #include "prewarm_plan.hpp"
-#include "runtime/pipeline.hpp"
+#include "runtime/path/pipeline.hpp"
 #include "tuned_device.hpp"
 
 namespace kiln::cli {

@@ -6,7 +6,7 @@
 #include "base/wire.hpp"
 #include "bundle_entry.hpp"
 #include "compile/tuned_choice.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/places.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "command.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 
 namespace kiln::cli {
 

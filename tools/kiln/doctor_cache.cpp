@@ -16,7 +16,7 @@
 #include "entries.hpp"
 #include "errors.hpp"
 #include "output.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/places.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "doctor.hpp"
 #include "kiln/error.hpp"
-#include "runtime/library.hpp"
+#include "runtime/launch/library.hpp"
 #include "toolchain/driver.hpp"
 
 namespace kiln::cli {

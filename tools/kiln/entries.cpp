@@ -11,7 +11,7 @@
 #include "compile/tuned_choice.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/places.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -11,7 +11,7 @@
 #include "import_draft.hpp"
 #include "import_manifest.hpp"
 #include "kiln/error.hpp"
-#include "runtime/pipeline.hpp"
+#include "runtime/path/pipeline.hpp"
 
 namespace kiln::cli {
 

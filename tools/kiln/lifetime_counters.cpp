@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cache/tally.hpp"
-#include "runtime/lifetime.hpp"
+#include "runtime/state/lifetime.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lint_manifest.hpp"
-#include "runtime/config.hpp"
+#include "runtime/config/config.hpp"
 #include "source/catalog.hpp"
 
 namespace kiln::cli {

@@ -5,7 +5,7 @@
 
 #include "base/text.hpp"
 #include "kiln/kiln.h"
-#include "runtime/config.hpp"
+#include "runtime/config/config.hpp"
 
 namespace kiln::cli {
 namespace {

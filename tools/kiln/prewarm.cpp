@@ -16,7 +16,7 @@
 #include "prewarm_trace.hpp"
 #include "remote_missed.hpp"
 #include "remote_transfer.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/places.hpp"
 #include "store_view.hpp"
 #include "tuned_device.hpp"
 

@@ -11,7 +11,7 @@
 #include "kiln/kiln.h"
 #include "output.hpp"
 #include "plan_text.hpp"
-#include "runtime/recorder.hpp"
+#include "runtime/state/recorder.hpp"
 #include "source/parameter_value.hpp"
 #include "tuned_device.hpp"
 

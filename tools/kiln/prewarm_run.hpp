@@ -8,7 +8,7 @@
 
 #include "compile/limits.hpp"
 #include "prewarm_plan.hpp"
-#include "runtime/pipeline.hpp"
+#include "runtime/path/pipeline.hpp"
 
 namespace kiln::cli {
 

@@ -14,7 +14,7 @@
 #include "remote/redis_keys.hpp"
 #include "remote_commands.hpp"
 #include "remote_transfer.hpp"
-#include "runtime/places.hpp"
+#include "runtime/state/places.hpp"
 #include "store_view.hpp"
 
 namespace kiln::cli {

@@ -10,7 +10,7 @@
 #include "interrupt.hpp"
 #include "progress.hpp"
 #include "remote/redis_keys.hpp"
-#include "runtime/tier.hpp"
+#include "runtime/path/open_tier.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <ctime>
 
 #include "cache/pages.hpp"
-#include "runtime/lifetime.hpp"
+#include "runtime/state/lifetime.hpp"
 
 namespace kiln::cli {
 namespace {

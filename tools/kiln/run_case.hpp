@@ -10,7 +10,7 @@
 #include "device.hpp"
 #include "run_fill.hpp"
 #include "run_plan.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 
 namespace kiln::cli {
 

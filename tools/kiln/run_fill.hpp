@@ -5,8 +5,8 @@
 #include <string>
 
 #include "device.hpp"
-#include "runtime/library.hpp"
-#include "runtime/service.hpp"
+#include "runtime/launch/library.hpp"
+#include "runtime/service/service.hpp"
 
 namespace kiln::cli {
 

@@ -3,7 +3,7 @@
 #include "attention/layout.hpp"
 #include "fill_values.hpp"
 #include "kiln/error.hpp"
-#include "runtime/attention_plan.hpp"
+#include "runtime/launch/attention_plan.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kiln/specialization.hpp"
-#include "runtime/config.hpp"
+#include "runtime/config/config.hpp"
 #include "source/catalog.hpp"
 
 namespace kiln::cli {

@@ -1,7 +1,7 @@
 // The metrics of kiln stats --prometheus.
 #include "cache/activity.hpp"
 #include "exposition.hpp"
-#include "runtime/lifetime.hpp"
+#include "runtime/state/lifetime.hpp"
 #include "stats_report.hpp"
 
 namespace kiln::cli {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cache/store.hpp"
-#include "runtime/config.hpp"
-#include "runtime/places.hpp"
+#include "runtime/config/config.hpp"
+#include "runtime/state/places.hpp"
 
 namespace kiln::cli {
 

@@ -6,7 +6,7 @@
 
 #include "compile/facts.hpp"
 #include "kiln/digest.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 
 namespace kiln::cli {
 

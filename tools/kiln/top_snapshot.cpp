@@ -12,7 +12,7 @@
 #include "gate_holder.hpp"
 #include "lifetime_counters.hpp"
 #include "process_look.hpp"
-#include "runtime/lifetime.hpp"
+#include "runtime/state/lifetime.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cache/activity.hpp"
 #include "output.hpp"
-#include "runtime/config.hpp"
+#include "runtime/config/config.hpp"
 
 namespace kiln::cli {
 

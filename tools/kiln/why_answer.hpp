@@ -9,7 +9,7 @@
 #include "entries.hpp"
 #include "nearest.hpp"
 #include "process_look.hpp"
-#include "runtime/service.hpp"
+#include "runtime/service/service.hpp"
 
 namespace kiln::cli {
 

@@ -1,0 +1,84 @@
+// The C ABI over plans of attention launches.
+#include <span>
+
+#include "runtime/abi/common.hpp"
+#include "runtime/launch/attention_plan.hpp"
+
+using namespace kiln;
+using namespace kiln::runtime;
+using namespace kiln::runtime::c_api;
+
+namespace {
+
+/// The message of what is refused begins with the kernel.
+template <class Body>
+kiln_status guarded_for(const kiln_kernel* kernel, Body&& body) noexcept {
+  return guarded([&] {
+    const LoadedKernel& k = of(kernel);
+    try {
+      body(k);
+    } catch (const Error& error) {
+      throw Error(error.code(), k.specialization() + ": " + error.what());
+    }
+  });
+}
+
+attention::Limits limits_of(const LoadedKernel& k, const kiln_attention_limits* given) {
+  require(given != nullptr, "limits is null");
+  const kiln_attention_limits limits = sized(given);
+  return {.max_requests = limits.max_requests,
+          .max_tokens = limits.max_tokens != 0 ? limits.max_tokens : limits.max_requests,
+          .kv_heads = limits.kv_heads,
+          .workers = limits.workers != 0 ? limits.workers : k.attention().workers};
+}
+
+attention::Lengths lengths_of(const kiln_attention_lengths* given) {
+  require(given != nullptr, "lengths is null");
+  const kiln_attention_lengths lengths = sized(given);
+  return {.requests = lengths.requests,
+          .qo_indptr = lengths.qo_indptr,
+          .kv_indptr = lengths.kv_indptr,
+          .kv_len = lengths.kv_len,
+          .last_page_len = lengths.last_page_len,
+          .page_size = lengths.page_size,
+          .window_left = lengths.window_left};
+}
+
+}  // namespace
+
+extern "C" {
+
+kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel, const kiln_attention_limits* limits,
+                                        kiln_attention_sizes* out) {
+  return guarded_for(kernel, [&](const LoadedKernel& k) {
+    require_sized(out);
+    const attention::Limits within = limits_of(k, limits);
+    kiln_attention_sizes sizes{};
+    sizes.plan_bytes = static_cast<std::uint64_t>(attention::plan_words(k.attention().shape, within)) * 4;
+    sizes.workspace_bytes = attention_workspace_bytes(k.manifest(), k.fixed_slots(), within.workers);
+    sizes.workers = static_cast<std::int32_t>(within.workers);
+    fill_sized(out, sizes);
+  });
+}
+
+kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel, const kiln_attention_limits* limits,
+                                       const kiln_attention_lengths* lengths, void* buffer,
+                                       size_t buffer_bytes, kiln_attention_plan* out) {
+  return guarded_for(kernel, [&](const LoadedKernel& k) {
+    require(buffer != nullptr, "buffer is null");
+    require(reinterpret_cast<std::uintptr_t>(buffer) % 4 == 0, "buffer is not aligned to 4 bytes");
+    if (out) require_sized(out);
+    const attention::Summary made =
+        attention::plan(k.attention().shape, limits_of(k, limits), lengths_of(lengths),
+                        std::span(static_cast<std::int32_t*>(buffer), buffer_bytes / 4));
+    if (!out) return;
+    kiln_attention_plan plan{};
+    plan.bytes = static_cast<std::uint64_t>(made.words) * 4;
+    plan.items = static_cast<std::uint32_t>(made.items);
+    plan.parts = static_cast<std::uint32_t>(made.slots);
+    plan.workers = static_cast<std::uint32_t>(made.workers);
+    fill_sized(out, plan);
+  });
+}
+
+}  // extern "C"

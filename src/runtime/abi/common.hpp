@@ -1,0 +1,110 @@
+// What the functions of the C ABI share: errors kept per thread, structs of any caller's size.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "kiln/error.hpp"
+#include "kiln/kiln.h"
+#include "runtime/service/preparation.hpp"
+#include "runtime/service/service.hpp"
+
+struct kiln_service : kiln::runtime::Service {
+  using Service::Service;
+};
+struct kiln_future {
+  kiln::runtime::KernelFuture result;
+  std::uint64_t generation = kiln::base::process_generation();
+};
+struct kiln_preparation {
+  std::shared_ptr<kiln::runtime::Preparation> work;
+};
+
+namespace kiln::runtime::c_api {
+
+/// Keeps the current exception as this thread's last error, and returns its status.
+kiln_status keep_current_exception() noexcept;
+
+/// Runs a function's body: no exception passes.
+template <class Body>
+kiln_status guarded(Body&& body) noexcept {
+  try {
+    body();
+    return KILN_OK;
+  } catch (...) {
+    return keep_current_exception();
+  }
+}
+
+inline void require(bool condition, const char* what) {
+  if (!condition) throw Error(Errc::invalid_argument, what);
+}
+
+/// A caller's struct of an older or newer size, in ours: what it lacks is zero.
+template <class T>
+T sized(const T* in) {
+  T out{};
+  if (in) {
+    require(in->struct_size >= sizeof(std::size_t), "struct_size is not set");
+    std::memcpy(&out, in, std::min(in->struct_size, sizeof out));
+  }
+  out.struct_size = sizeof out;
+  return out;
+}
+
+/// Before anything is made for it.
+template <class T>
+void require_sized(const T* out, std::size_t least = sizeof(std::size_t)) {
+  require(out && out->struct_size >= least, "struct_size is not set, or out is null");
+}
+
+template <class T>
+void fill_sized(T* out, T value) {
+  require_sized(out);
+  const std::size_t size = std::min(out->struct_size, sizeof value);
+  value.struct_size = out->struct_size;
+  std::memcpy(out, &value, size);
+}
+
+inline std::string text(const char* s) { return s ? s : ""; }
+
+/// A point in time `seconds` from now; what is negative has passed, what is longer than any deadline is none.
+inline base::Deadline deadline_after(double seconds) {
+  require(!std::isnan(seconds), "a number of seconds is NaN");
+  if (seconds > 1e9) return base::Deadline::never();
+  return base::Deadline::after(std::chrono::duration_cast<base::Clock::duration>(
+      std::chrono::duration<double>(std::max(seconds, 0.0))));
+}
+/// "0: none".
+inline base::Deadline deadline_in(double seconds) {
+  return seconds == 0 ? base::Deadline::never() : deadline_after(seconds);
+}
+/// "negative: without limit".
+inline base::Deadline wait_of(double seconds) {
+  return seconds < 0 ? base::Deadline::never() : deadline_after(seconds);
+}
+
+inline Service& of(kiln_service* service) {
+  require(service != nullptr, "kiln_service is null");
+  return *service;
+}
+inline Scope& of(kiln_scope* scope) {
+  require(scope != nullptr, "kiln_scope is null");
+  return *reinterpret_cast<Scope*>(scope);
+}
+inline KernelTemplate& of(kiln_template* t) {
+  require(t != nullptr, "kiln_template is null");
+  return *reinterpret_cast<KernelTemplate*>(t);
+}
+inline const LoadedKernel& of(const kiln_kernel* kernel) {
+  require(kernel != nullptr, "kiln_kernel is null");
+  return *reinterpret_cast<const LoadedKernel*>(kernel);
+}
+inline kiln_template* handle_of(KernelTemplate& t) { return reinterpret_cast<kiln_template*>(&t); }
+inline const kiln_kernel* handle_of(const LoadedKernel& k) {
+  return reinterpret_cast<const kiln_kernel*>(&k);
+}
+
+}  // namespace kiln::runtime::c_api

@@ -1,0 +1,192 @@
+// The C ABI over service, scopes and preparations: handles in, statuses out.
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "runtime/abi/common.hpp"
+
+using namespace kiln;
+using namespace kiln::runtime;
+using namespace kiln::runtime::c_api;
+
+namespace {
+
+Options options_of(const kiln_options& in) {
+  Options o;
+  o.ignore_environment = in.hermetic != 0;
+  require(in.mode >= KILN_MODE_DEFAULT && in.mode <= KILN_MODE_SEALED, "mode is none of KILN_MODE_*");
+  require(in.adopt == KILN_ADOPT_WHEN_ASKED || in.adopt == KILN_ADOPT_AUTOMATICALLY,
+          "adopt is none of KILN_ADOPT_*");
+  o.mode = static_cast<Mode>(in.mode);
+  o.cache_dir = text(in.cache_dir), o.template_path = text(in.template_path),
+  o.include_path = text(in.include_path);
+  o.cuda_home = text(in.cuda_home), o.toolchain = text(in.toolchain), o.arch = text(in.arch),
+  o.worker = text(in.worker);
+  o.jobs = in.jobs;
+  o.compile_deadline_s = in.compile_deadline_s;
+  o.cache_layers = text(in.cache_layers), o.cache_max_size = text(in.cache_max_size);
+  o.record = text(in.record), o.compile_memory = text(in.compile_memory);
+  o.adopt = static_cast<Adopt>(in.adopt);
+  o.remote = text(in.remote), o.remote_mode = text(in.remote_mode), o.remote_key = text(in.remote_key);
+  o.remote_sign = text(in.remote_sign), o.remote_sealed = text(in.remote_sealed);
+  o.remote_budget_s = in.remote_budget_s;
+  return o;
+}
+
+PrepareRequest request_of(const kiln_prepare& in) {
+  PrepareRequest out;
+  require((in.plan != nullptr) != (in.file != nullptr), "expected a plan's text or its file, one of them");
+  require(in.until == KILN_UNTIL_READY || in.until == KILN_UNTIL_IMAGE, "until is none of KILN_UNTIL_*");
+  if (in.plan) {
+    out.plan = in.plan, out.file = "<plan>";
+  } else {
+    auto read = base::read_file(in.file, std::size_t{64} << 20);
+    if (!read) throw Error(Errc::io, "plan '" + std::string(in.file) + "': " + std::strerror(errno));
+    out.plan = std::move(read->bytes), out.file = in.file;
+  }
+  out.image_only = in.until == KILN_UNTIL_IMAGE;
+  out.may_compile = in.no_compile == 0;
+  out.device = in.device, out.arch = text(in.arch);
+  out.deadline = deadline_in(in.deadline_s);
+  out.on_progress = in.on_progress, out.user = in.user;
+  return out;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* kiln_version(void) { return KILN_VERSION; }
+
+kiln_status kiln_service_create(const kiln_options* options, kiln_service** out) {
+  return guarded([&] {
+    require(out != nullptr, "out is null");
+    const kiln_options in = sized(options);
+    *out = new kiln_service(options_of(in), default_memo_file(), Events(in.on_event, in.event_user));
+  });
+}
+
+void kiln_service_destroy(kiln_service* service) { delete service; }
+
+kiln_status kiln_service_add_template(kiln_service* service, const char* manifest, const char* source,
+                                      const char* reference) {
+  return guarded([&] {
+    require(manifest && source, "manifest and source must not be null");
+    of(service).add({manifest, source, text(reference)});
+  });
+}
+
+kiln_status kiln_service_seal(kiln_service* service) {
+  return guarded([&] { of(service).seal(); });
+}
+
+kiln_status kiln_process_seal(void) {
+  return guarded([] { seal_process(); });
+}
+
+void kiln_text_release(kiln_text* text) {
+  if (!text || !text->owner) return;
+  delete static_cast<std::string*>(text->owner);
+  text->owner = nullptr, text->data = "", text->size = 0;
+}
+
+kiln_status kiln_service_missing(kiln_service* service, kiln_text* out) {
+  return guarded([&] {
+    require_sized(out, sizeof *out);  // a shorter one could not be released
+    auto owned = std::make_unique<std::string>(of(service).missing());
+    fill_sized(out, kiln_text{sizeof(kiln_text), owned->c_str(), owned->size(), owned.get()});
+    owned.release();
+  });
+}
+
+kiln_status kiln_service_fingerprint(kiln_service* service, char out[33]) {
+  return guarded([&] {
+    require(out != nullptr, "out is null");
+    std::snprintf(out, 33, "%s", of(service).fingerprint().hex().c_str());
+  });
+}
+
+kiln_status kiln_service_adopt(kiln_service* service, uint64_t* adopted) {
+  return guarded([&] {
+    const std::uint64_t count = of(service).adopt();
+    if (adopted) *adopted = count;
+  });
+}
+
+kiln_status kiln_service_open(kiln_service* service, const char* name, int32_t device, const char* arch,
+                              kiln_template** out) {
+  return guarded([&] {
+    require(name && out, "name and out must not be null");
+    *out = handle_of(of(service).open(name, device, text(arch)));
+  });
+}
+
+kiln_status kiln_scope_create(kiln_service* service, kiln_scope** out) {
+  return guarded([&] {
+    require(out != nullptr, "out is null");
+    *out = reinterpret_cast<kiln_scope*>(new Scope(of(service)));
+  });
+}
+
+kiln_status kiln_scope_open(kiln_scope* scope, const char* name, int32_t device, const char* arch,
+                            kiln_template** out) {
+  return guarded([&] {
+    require(name && out, "name and out must not be null");
+    *out = handle_of(of(scope).open(name, device, text(arch)));
+  });
+}
+
+kiln_status kiln_scope_release(kiln_scope* scope) {
+  return guarded([&] { of(scope).release(); });
+}
+
+void kiln_scope_destroy(kiln_scope* scope) { delete reinterpret_cast<Scope*>(scope); }
+
+kiln_status kiln_service_prepare(kiln_service* service, kiln_scope* scope, const kiln_prepare* prepare,
+                                 kiln_preparation** out) {
+  return guarded([&] {
+    require(prepare && out, "prepare and out must not be null");
+    Service& in = of(service);
+    *out = new kiln_preparation{
+        Preparation::begin(in, scope ? of(scope) : in.own_scope(), request_of(sized(prepare)))};
+  });
+}
+
+kiln_status kiln_preparation_wait(kiln_preparation* preparation, double seconds, kiln_progress* progress) {
+  return guarded([&] {
+    require(preparation != nullptr, "kiln_preparation is null");
+    const auto told = [&] {
+      if (progress) fill_sized(progress, preparation->work->progress());
+    };
+    try {
+      const bool done = preparation->work->wait(wait_of(seconds));
+      told();
+      if (!done) throw Error(Errc::deadline, "the plan is not ready yet");
+    } catch (...) {
+      told();
+      throw;
+    }
+  });
+}
+
+void kiln_preparation_destroy(kiln_preparation* preparation) {
+  if (preparation) preparation->work->cancel();
+  delete preparation;
+}
+
+kiln_status kiln_service_stats(kiln_service* service, kiln_stats* out) {
+  return guarded([&] {
+    kiln_stats stats{};
+    of(service).pipeline().counters().read(stats);
+    of(service).pipeline().read_tier(stats);
+    fill_sized(out, stats);
+  });
+}
+
+kiln_status kiln_set_log(void (*sink)(int32_t level, const char* message, size_t size, void* user),
+                         void* user, int32_t level) {
+  return guarded([&] {
+    require(level >= KILN_LOG_TRACE && level <= KILN_LOG_OFF, "level is none of KILN_LOG_*");
+    base::set_log(sink, user, static_cast<base::Level>(level));
+  });
+}
+
+}  // extern "C"

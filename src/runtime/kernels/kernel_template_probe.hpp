@@ -1,0 +1,14 @@
+// For benches: many ready entries without as many compiles.
+#pragma once
+
+#include "runtime/kernels/kernel_template.hpp"
+
+namespace kiln::runtime {
+
+struct KernelTemplateProbe {
+  static void enter(KernelTemplate& t, const PackedParameters& parameters, const LoadedKernel* kernel) {
+    t.ready_.insert(parameters, kernel);
+  }
+};
+
+}  // namespace kiln::runtime

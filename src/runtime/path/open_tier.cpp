@@ -1,0 +1,102 @@
+#include "runtime/path/open_tier.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/file.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "bundle/key_file.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+/// Who puts a secret key where a public one is wanted shall not read it in a log.
+std::string shown(const std::string& path) {
+  constexpr std::size_t kLongPath = 128;  // a secret key is longer
+  return path.size() <= kLongPath && path.find('\n') == std::string::npos
+             ? '\'' + path + '\''
+             : "(not shown: it may be a secret one)";
+}
+
+remote::PublicKey public_key(const std::string& text) {
+  std::string file = text;
+  if (!bundle::looks_like_public_key(text)) {
+    auto content = base::read_file(text, bundle::kMaxKeyFile);
+    if (!content)
+      throw Error(Errc::io, "cannot read the public key " + shown(text) + ": " +
+                                (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
+    file = std::move(content->bytes);
+  }
+  const bundle::PublicKey key = bundle::parse_public_key(file);
+  return {key.id, key.key};
+}
+
+std::shared_ptr<const remote::SigningKey> signing_key(const Config& config) {
+  const std::string &path = config.get("remote_sign"), &password = config.get("remote_sign_password");
+  if (path.empty()) return nullptr;
+  const bundle::SecretKey key =
+      bundle::read_secret_key(path, "whose file KILN_REMOTE_SIGN names (its text is not shown)", [&] {
+        if (password.empty())
+          throw Error(
+              Errc::invalid_argument,
+              "the secret key '" + path + "' has a password: name its file in KILN_REMOTE_SIGN_PASSWORD");
+        return bundle::read_password(password,
+                                     "that KILN_REMOTE_SIGN_PASSWORD names (its text is not shown)");
+      });
+  return std::make_shared<const remote::SigningKey>(key.public_key().id, key.bytes());
+}
+
+std::string who() {
+  char host[256] = "";
+  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return std::string(host) + ':' + std::to_string(::getpid());
+}
+
+}  // namespace
+
+std::shared_ptr<remote::Tier> open_tier(const Config& config, std::shared_ptr<remote::Counts> counts) try {
+  if (!config.has_remote()) return nullptr;
+  remote::TierOptions options;
+  options.url = remote::Url::parse(config.get("remote"));
+  options.fleet = config.remote_writes();
+  for (const std::string& text : base::split(config.get("remote_key"), ','))
+    if (!text.empty()) options.trusted.push_back(public_key(text));
+  options.signer = signing_key(config);
+  if (options.trusted.empty() && !options.signer)
+    throw Error(
+        Errc::invalid_argument,
+        "nothing says whose entries to trust: set KILN_REMOTE_KEY to the public key that 'kiln bundle "
+        "keygen' made, or KILN_REMOTE_SIGN to the secret one");
+  if (options.fleet && !options.signer)
+    base::warn_once("remote_sign",
+                    "KILN_REMOTE_MODE=fleet, and no KILN_REMOTE_SIGN to sign with: this node "
+                    "reads the fleet's tier and writes nothing to it");
+  options.budget = std::chrono::duration_cast<base::Clock::duration>(
+      std::chrono::duration<double>(config.remote_budget_s()));
+  options.who = who();
+  return std::make_shared<remote::Tier>(std::move(options), std::move(counts));
+} catch (const Error& error) {
+  base::warn_once("remote", std::string("the fleet's tier (KILN_REMOTE) is not used: ") + error.what());
+  return nullptr;
+}
+
+TierLabels labels_of(const compile::Facts& facts) {
+  return {facts.arch,
+          "NVRTC " + facts.nvrtc_version,
+          {facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version}};
+}
+
+remote::Entry entry_of(const Key& key, cache::Record&& record, const TierLabels& labels) {
+  remote::Entry out;
+  out.key = key;
+  out.key_text = std::move(record.key_text), out.facts = std::move(record.facts);
+  out.image = std::move(record.image);
+  out.arch = labels.arch, out.toolchain = labels.toolchain;
+  return out;
+}
+
+}  // namespace kiln::runtime

@@ -1,0 +1,162 @@
+#include "runtime/service/preparation.hpp"
+
+#include <algorithm>
+#include <random>
+
+#include "kiln/error.hpp"
+#include "runtime/service/service.hpp"
+#include "source/plan.hpp"
+#include "source/tune.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+std::vector<Value> positional_of(const KernelTemplate& opened, const std::vector<Parameter>& parameters) {
+  std::vector<NamedValue> named;
+  for (const Parameter& p : parameters) named.push_back({p.name, Value(p.value)});
+  return source::positional(opened.origin().manifest, named);
+}
+
+/// Whether the call that a row was recorded from is from now on what it was there.
+bool pinned_as_recorded(const KernelTemplate& opened, const source::PlannedSpecialization& planned) {
+  const std::string& device = opened.target().device.name;
+  if (planned.tuned.empty() || device.empty()) return false;
+  const auto recorded = recorded_call(opened.origin(), positional_of(opened, planned.values), planned.tuned,
+                                      opened.target().arch);
+  return recorded && pin_recorded(opened.origin(), *recorded, device);
+}
+
+}  // namespace
+
+std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
+                                                const PrepareRequest& request) {
+  if (&scope.service() != &service)
+    throw Error(Errc::invalid_argument, "the scope is another service's than the one that prepares");
+  const Target target = service.bind(request.device, request.arch);
+  if (!target.driver && !request.image_only) {
+    throw Error(Errc::invalid_argument,
+                "prepare until ready needs a device; without one, prepare until image (KILN_UNTIL_IMAGE)");
+  }
+  const std::shared_ptr<Preparation> out(new Preparation(request));
+  std::vector<Row> rows;
+  std::set<std::pair<const KernelTemplate*, std::string>> seen;
+  for (const source::PlannedSpecialization& planned : source::parse_plan(request.plan, request.file)) {
+    Target at = target;
+    const base::Arch arch = planned.arch.empty() ? target.arch : base::Arch::parse(planned.arch);
+    if (target.driver && arch != target.arch) {
+      ++out->progress_.skipped;
+      continue;
+    }
+    at.arch = arch;
+    const std::shared_ptr<KernelTemplate> opened = scope.open(planned.template_name, at).shared_from_this();
+    const source::Resolved resolved = source::resolve(
+        opened->origin().manifest, positional_of(*opened, planned.values), opened->target().arch);
+    std::vector<Parameter> values = planned.values;
+    if (pinned_as_recorded(*opened, planned)) {
+      std::erase_if(values, [&](const Parameter& p) {
+        return std::find(planned.tuned.begin(), planned.tuned.end(), p.name) != planned.tuned.end();
+      });
+    }
+    std::string name = resolved.specialization.to_string();
+    // What is tuned is resolved with the row, off the caller's way: the same values left to be chosen are
+    // another row than the same values given.
+    const auto free =
+        source::free_to_tune(opened->origin().manifest.on(arch), positional_of(*opened, values));
+    const bool tunes = !free.empty() && !at.device.name.empty();
+    std::string said = name;
+    if (tunes)
+      for (const std::size_t i : free) said += " ?" + std::to_string(i);
+    if (seen.emplace(opened.get(), std::move(said)).second)
+      rows.push_back(
+          {opened, tunes ? values : resolved.specialization.parameters, std::move(name), opened->epoch()});
+  }
+  // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
+  if (service.config().has_remote() && service.config().remote_writes() && !rows.empty())
+    std::rotate(rows.begin(),
+                rows.begin() + static_cast<std::ptrdiff_t>(std::random_device{}() % rows.size()), rows.end());
+  out->progress_.total = rows.size() + out->progress_.skipped;
+  out->progress_.done = out->progress_.skipped;
+  for (Row& row : rows) {
+    service.background().run(Background::Work::ahead,
+                             [out, row = std::move(row)](const char* why_not) { out->make(row, why_not); });
+  }
+  return out;
+}
+
+void Preparation::make(const Row& row, const char* why_not) noexcept try {
+  {
+    const std::lock_guard lock(mutex_);
+    if (cancelled_) why_not = "cancelled";
+  }
+  if (why_not) throw Error(Errc::not_ready, row.name + " was not prepared: " + why_not);
+  if (request_.deadline.passed())
+    throw Error(Errc::deadline, "the deadline passed before " + row.name + " was begun");
+  GetRequest get;
+  get.deadline = request_.deadline;
+  get.urgency = compile::Urgency::ahead;
+  get.may_compile = request_.may_compile;
+  get.past_seal = true;
+  get.epoch = row.epoch;
+  const std::vector<Value> values = positional_of(*row.opened, row.values);
+  Outcome outcome = Outcome::memory;
+  if (request_.image_only) {
+    outcome = row.opened->compile(values, get).outcome;
+  } else {
+    const std::optional<Outcome> made = row.opened->get_on_own_thread(values, get);
+    if (!made) return ended(&kiln_progress::ready);
+    outcome = *made;
+  }
+  ended(outcome == Outcome::compiled ? &kiln_progress::compiled
+        : outcome == Outcome::waited ? &kiln_progress::waited
+                                     : &kiln_progress::disk);
+} catch (...) {
+  ended(&kiln_progress::failed, std::current_exception());
+}
+
+void Preparation::ended(std::uint64_t kiln_progress::*count, std::exception_ptr error) {
+  const std::lock_guard one_at_a_time(telling_);
+  kiln_progress now{};
+  bool tell = false;
+  {
+    const std::lock_guard lock(mutex_);
+    ++(progress_.*count), ++progress_.done;
+    if (error && !first_) first_ = std::move(error);
+    tell = request_.on_progress && !cancelled_;
+    now = progress_;
+  }
+  if (tell) request_.on_progress(&now, request_.user);
+  const std::lock_guard lock(mutex_);
+  if (progress_.done == progress_.total) all_done_.notify_all();
+}
+
+void Preparation::refuse_in_child() const {
+  if (generation_ != base::process_generation())
+    throw Error(Errc::not_ready, "the plan is prepared by the process that this one was forked from");
+}
+
+bool Preparation::wait(base::Deadline deadline) {
+  refuse_in_child();
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return progress_.done == progress_.total; };
+  if (deadline.at() == base::Clock::time_point::max())
+    all_done_.wait(lock, done);
+  else if (!all_done_.wait_until(lock, deadline.at(), done))
+    return false;
+  if (first_) std::rethrow_exception(first_);
+  return true;
+}
+
+kiln_progress Preparation::progress() {
+  refuse_in_child();
+  const std::lock_guard lock(mutex_);
+  return progress_;
+}
+
+void Preparation::cancel() noexcept {
+  if (generation_ != base::process_generation()) return;
+  const std::lock_guard not_while_telling(telling_);
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+}
+
+}  // namespace kiln::runtime
