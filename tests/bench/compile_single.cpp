@@ -41,7 +41,7 @@ void time_worker(const toolchain::Toolkit& toolkit, const std::string& executabl
 std::string bench_single(const Kind& kind, int repeats) {
   const base::TempDir caches("kiln-bench-");
   runtime::Service service(bench_options(caches.path() + "/warm", 1));
-  const auto& toolkit = service.pipeline().toolkit();
+  const auto& toolkit = service.core().state().files.toolkit();
   const auto& nvrtc = load_nvrtc(toolkit);
   Parts parts;
   std::vector<double> ratios, cold_ratios;
@@ -50,10 +50,10 @@ std::string bench_single(const Kind& kind, int repeats) {
     auto start = Clock::now();
     const auto run_ours = [&] {
       start = Clock::now();
-      const auto got = service.pipeline().obtain(unit, {});
+      const auto got = service.core().path().obtain(unit, {});
       const double total = ms(start);
       start = Clock::now();
-      service.pipeline().flush();
+      service.core().path().flush();
       if (i < 0) return;
       const compile::Facts& facts = got.image->facts;
       parts.warm.push_back(total), parts.publish.push_back(ms(start));
@@ -133,11 +133,11 @@ int first_launch(const std::string& who) {
     const auto& opened = prepared->open("rms_norm", KILN_DEVICE_CURRENT, "");
     unit = source::instantiate(opened.shared_origin(),
                                source::resolve(opened.origin().manifest, values, opened.target().arch));
-    prepared->pipeline().toolkit();
+    prepared->core().state().files.toolkit();
   }
   const auto start = Clock::now();
   if (who == "raw") {
-    const auto& toolkit = prepared->pipeline().toolkit();
+    const auto& toolkit = prepared->core().state().files.toolkit();
     const RawCompiled compiled = compile_raw(load_nvrtc(toolkit), *unit, toolkit);
     CUlibrary library = nullptr;
     CUkernel kernel = nullptr;

@@ -73,7 +73,7 @@ void expect_byte(int fd) {
 Measured raw_threads(const Kind& kind, Share share) {
   const base::TempDir cache("kiln-bench-");
   runtime::Service service(bench_options(cache.path(), 1));
-  const auto& toolkit = service.pipeline().toolkit();
+  const auto& toolkit = service.core().state().files.toolkit();
   const auto& nvrtc = load_nvrtc(toolkit);
   const int each = share.kernels / share.workers;
   return timed(
@@ -89,7 +89,7 @@ Measured raw_threads(const Kind& kind, Share share) {
 int raw_child(const Kind& kind, int first, int count, bool warm) {
   const base::TempDir cache("kiln-bench-");
   runtime::Service service(bench_options(cache.path(), 1));
-  const auto& toolkit = service.pipeline().toolkit();
+  const auto& toolkit = service.core().state().files.toolkit();
   const auto& nvrtc = load_nvrtc(toolkit);
   if (warm) compile_raw(nvrtc, instantiate(service, kind, kWarmUps + first), toolkit);
   char byte = 'r';
@@ -134,11 +134,12 @@ Measured ours(const Kind& kind, Share share, bool warm) {
         // Twice: the first may find a worker that another thread has just warmed.
         for (int i = 0; i < (warm_up ? 2 : each); ++i) {
           const int index = warm_up ? kWarmUps + 2 * worker + i : worker * each + i;
-          if (service.pipeline().obtain(instantiate(service, kind, index), {}).outcome != Outcome::compiled)
+          if (service.core().path().obtain(instantiate(service, kind, index), {}).outcome !=
+              Outcome::compiled)
             std::fprintf(stderr, "kernel %d of %s was not cold\n", index, kind.name.c_str());
         }
       },
-      [&] { service.pipeline().flush(); });
+      [&] { service.core().path().flush(); });
   return warm ? out : Measured{seconds_since(start), cpu_seconds() - cpu};
 }
 

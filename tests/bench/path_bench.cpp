@@ -82,7 +82,7 @@ double raw_nvrtc_ms(const toolchain::Nvrtc& nvrtc, const source::Instantiation& 
 void bench_compile(int repeats) {
   const base::TempDir cache("kiln-bench-");
   runtime::Service service(bench_options(cache.path()));
-  const auto& toolkit = service.pipeline().toolkit();
+  const auto& toolkit = service.core().state().files.toolkit();
   if (!toolkit.has_compiler()) {
     std::puts("compile: no NVRTC on this machine, not measured");
     return;
@@ -94,9 +94,9 @@ void bench_compile(int repeats) {
     double ours = 0, raw = 0;
     const auto run_kiln = [&] {
       const auto start = Clock::now();
-      if (service.pipeline().obtain(unit, {}).outcome != Outcome::compiled) std::puts("not cold");
+      if (service.core().path().obtain(unit, {}).outcome != Outcome::compiled) std::puts("not cold");
       ours = ms_since(start);
-      service.pipeline().flush();
+      service.core().path().flush();
     };
     if (i % 2 == 0)
       run_kiln(), raw = raw_nvrtc_ms(nvrtc, unit);
@@ -141,9 +141,9 @@ void first_kernel(Parts& parts, const std::string& cache, const std::string& nam
   mark("service");
   auto& opened = service->open(name, gpu ? KILN_DEVICE_CURRENT : KILN_DEVICE_NONE, "");
   mark("open: manifest");
-  service->pipeline().toolkit();
+  service->core().state().files.toolkit();
   mark("find toolkit");
-  service->pipeline().store();
+  service->core().state().stores.writable();
   mark("open store");
   if (gpu && split) {
     parts.clear();

@@ -174,14 +174,14 @@ void fill(const Fixture& fixture, const std::string& cache, const std::string& u
   request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE,
   request.arch = "sm_90a";
   const auto start = Clock::now();
-  const auto preparation = runtime::Preparation::begin(service, service.own_scope(), request);
+  const auto preparation = runtime::Preparation::begin(service.scopes(), service.own_scope(), request);
   preparation->wait(base::Deadline::never());
   const double ready = ms_since(start);
-  service.pipeline().flush();
+  service.core().path().flush();
   const double stored = ms_since(start);
   kiln_stats stats{};
-  service.pipeline().counters().read(stats);
-  service.pipeline().read_tier(stats);
+  service.core().state().counters.read(stats);
+  service.core().path().fleet().read(stats);
   std::printf(
       "%-34s %7.0f ms, %6.0f kernels/s (stored too: %7.0f ms); compiles %llu, remote hits %llu, disk hits "
       "%llu; "

@@ -1,4 +1,4 @@
-// Steps 2, 3, 5 and 6 of the path with a compile that only takes time: what runtime::Pipeline does with the
+// Steps 2, 3, 5 and 6 of the path with a compile that only takes time: what runtime::Core does with the
 // store and the flight lock, without a compiler.
 #pragma once
 

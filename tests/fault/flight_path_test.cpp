@@ -23,7 +23,7 @@ struct Tally {
 
   void add(Service& service) {
     kiln_stats s{};
-    service.pipeline().counters().read(s);
+    service.core().state().counters.read(s);
     compiles += s.compiles, failures += s.compile_failures, remembered += s.remembered_failures;
     waits += s.waits, left += s.convoy_left, timeouts += s.flight_timeouts;
     skipped_gate += s.skipped_gate_timeout, skipped += s.puts_skipped;
@@ -67,7 +67,7 @@ class FlightPathTest : public kiln::testing::ServiceTest {
           Service service(options);
           barrier->wait(count + 1);
           body(service, i);
-          service.pipeline().flush();
+          service.core().path().flush();
           tally.add(service);
         }
         return 0;
@@ -175,10 +175,10 @@ TEST_F(FlightPathTest, TheNextAskerAfterAHolderIsKilledInItsCompileServesAtOnce)
   });
   Service service(options());
   ASSERT_TRUE(eventually([&] {
-    const auto board = service.pipeline().board();
+    const auto board = service.core().path().host_lock().board();
     return board.size() == 1 && board[0].state == cache::FlightState::compiling;
   }));
-  EXPECT_EQ(service.pipeline().board()[0].subject, "scale T=f32 N=1 for sm_90a");
+  EXPECT_EQ(service.core().path().host_lock().board()[0].subject, "scale T=f32 N=1 for sm_90a");
   std::thread killer([&] {
     std::this_thread::sleep_for(100ms);
     ::kill(holder, SIGKILL);
@@ -190,8 +190,8 @@ TEST_F(FlightPathTest, TheNextAskerAfterAHolderIsKilledInItsCompileServesAtOnce)
   const auto alone = base::Clock::now();
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 2}).outcome, Outcome::compiled);
   EXPECT_LT(waited, 3 * ms_since(alone) + 1000);
-  service.pipeline().flush();
-  EXPECT_EQ(service.pipeline().counters().puts, 2u);
+  service.core().path().flush();
+  EXPECT_EQ(service.core().state().counters.puts, 2u);
 }
 
 TEST_F(FlightPathTest, AServiceThatEndsDoesNotWaitForAnotherProcessesFlight) {
@@ -206,14 +206,14 @@ TEST_F(FlightPathTest, AServiceThatEndsDoesNotWaitForAnotherProcessesFlight) {
   const auto start = base::Clock::now();
   {
     Service service(options());
-    ASSERT_TRUE(eventually([&] { return !service.pipeline().board().empty(); }));
+    ASSERT_TRUE(eventually([&] { return !service.core().path().host_lock().board().empty(); }));
     auto& opened = service.open("scale", KILN_DEVICE_NONE, "sm_90a");
     const auto unit = source::instantiate(
         opened.shared_origin(),
         source::resolve(opened.origin().manifest, std::vector<Value>{Dtype::f32, 1}, base::Arch{90}));
     runtime::ObtainOptions hurried;
     hurried.deadline = base::Deadline::after(50ms);
-    EXPECT_THROW(service.pipeline().obtain(unit, hurried), Error);
+    EXPECT_THROW(service.core().path().obtain(unit, hurried), Error);
   }
   EXPECT_LT(ms_since(start), 20'000);
 }

@@ -171,7 +171,7 @@ TEST_F(HostileInclude, AToolkitThatIsASymlinkFarmCompiles) {
   Options o = with_deadline(60);
   o.cuda_home = tree_.at("cuda");
   Service service(o);
-  ASSERT_EQ(service.pipeline().toolkit().include_dirs.front(), tree_.at("cuda/include"));
+  ASSERT_EQ(service.core().state().files.toolkit().include_dirs.front(), tree_.at("cuda/include"));
   EXPECT_EQ(compile(service, "hostile", {Dtype::f32, 7}).outcome, Outcome::compiled);
 }
 

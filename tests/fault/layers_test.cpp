@@ -19,9 +19,9 @@ class LayersTest : public PlacesTest {
     EXPECT_EQ(as_user(0,
                       [&] {
                         Service service(options(), "");
-                        service.pipeline().use_only(runtime::create_layer(layer));
+                        service.core().state().stores.use_only(runtime::create_layer(layer));
                         for (const int n : numbers) compile(service, "scale", {Dtype::f32, n});
-                        service.pipeline().flush();
+                        service.core().path().flush();
                         cache::share_layer(layer);
                         return std::string("baked");
                       }),
@@ -57,9 +57,9 @@ TEST_F(LayersTest, LayersAreAskedInOrderThenTheStoreAndCounted) {
   EXPECT_FALSE(std::filesystem::exists(tree_.at("cache"))) << "the store is opened when it is needed";
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 2}).outcome, Outcome::layer);
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 3}).outcome, Outcome::compiled);
-  service.pipeline().flush();
-  EXPECT_EQ(service.pipeline().layers().size(), 2u);
-  const auto& counters = service.pipeline().counters();
+  service.core().path().flush();
+  EXPECT_EQ(service.core().state().stores.layers().size(), 2u);
+  const auto& counters = service.core().state().counters;
   EXPECT_EQ(counters.layer_hits, 2u);
   EXPECT_EQ(counters.disk_hits, 0u);
   EXPECT_EQ(counters.miss_absent, 1u);
@@ -67,7 +67,7 @@ TEST_F(LayersTest, LayersAreAskedInOrderThenTheStoreAndCounted) {
   kiln_stats stats{};
   counters.read(stats);
   EXPECT_EQ(stats.layer_hits, 2u);
-  EXPECT_EQ(service.pipeline().store()->stats().entries, 1u);
+  EXPECT_EQ(service.core().state().stores.writable()->stats().entries, 1u);
 }
 
 TEST_F(LayersTest, ADamagedRecordFallsThroughToTheNextPlace) {
@@ -89,9 +89,9 @@ TEST_F(LayersTest, ADamagedRecordFallsThroughToTheNextPlace) {
   remove_with_shared_memory(tree_.at("cache"));
   Service service(with_layers(first), "");
   compile(service, "scale", {Dtype::f32, 7});
-  EXPECT_EQ(service.pipeline().counters().miss_damaged, 1u);
-  EXPECT_EQ(service.pipeline().counters().miss_absent, 0u);
-  service.pipeline().flush();
+  EXPECT_EQ(service.core().state().counters.miss_damaged, 1u);
+  EXPECT_EQ(service.core().state().counters.miss_absent, 0u);
+  service.core().path().flush();
 }
 
 TEST_F(LayersTest, AnUnusableLayerIsOneWarningAndTheRestWorks) {
@@ -150,8 +150,8 @@ TEST_F(LayersTest, ASlimHostFindsAnotherToolchainsRecordInALayer) {
   slim.cache_layers = bake("layer", {7});
   Service service(slim, "");
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::layer);
-  EXPECT_EQ(service.pipeline().counters().foreign_toolchain, 1u);
-  EXPECT_EQ(service.pipeline().counters().layer_hits, 0u) << "its own toolchain's only";
+  EXPECT_EQ(service.core().state().counters.foreign_toolchain, 1u);
+  EXPECT_EQ(service.core().state().counters.layer_hits, 0u) << "its own toolchain's only";
 }
 
 TEST_F(LayersTest, WhatAServiceCountedIsInItsStoreAfterwards) {

@@ -41,8 +41,8 @@ class PlacesTest : public ServiceTest {
         runtime::Service service(options, "");
         constexpr const char* names[] = {"memory", "disk", "layer", "remote", "compiled", "waited"};
         outcome = names[static_cast<int>(compile(service, "scale", {Dtype::f32, n}).outcome)];
-        service.pipeline().flush();
-        const auto store = service.pipeline().store();
+        service.core().path().flush();
+        const auto store = service.core().state().stores.writable();
         directory = store ? store->directory() : "memory";
       }
       std::string out = outcome + '\n' + directory;

@@ -212,8 +212,8 @@ class FullDirectoryReview : public ServiceTest {
     ASSERT_TRUE(small.grow());
     for (int n = 1; n <= 6; ++n)
       EXPECT_NO_THROW(compile(service, name, {Dtype::f32, n})) << "room again, " << n;
-    EXPECT_EQ(service.pipeline().counters().remembered_failures, 0u);
-    EXPECT_EQ(service.pipeline().counters().compile_failures, 0u);
+    EXPECT_EQ(service.core().state().counters.remembered_failures, 0u);
+    EXPECT_EQ(service.core().state().counters.compile_failures, 0u);
   }
 };
 

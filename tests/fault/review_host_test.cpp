@@ -55,7 +55,7 @@ class HostReview : public ServiceTest {
     options.urgency = urgency;
     const std::vector<Value> values{Dtype::f32, n};
     try {
-      service.pipeline().obtain(
+      service.core().path().obtain(
           source::instantiate(opened.shared_origin(),
                               source::resolve(opened.origin().manifest, values, base::Arch{90})),
           options);

@@ -37,7 +37,7 @@ class WorkersReview : public ServiceTest {
       runtime::ObtainOptions options;
       options.urgency = urgency;
       const std::vector<Value> values{Dtype::f32, n};
-      service.pipeline().obtain(
+      service.core().path().obtain(
           source::instantiate(opened.shared_origin(),
                               source::resolve(opened.origin().manifest, values, base::Arch{90})),
           options);
@@ -141,7 +141,7 @@ TEST_F(WorkersReview, ManyColdAskersStartNoMoreWorkersThanJobs) {
   EXPECT_GE(most, 1u);
   EXPECT_LE(most, kMost);
   std::printf("FIGURES %d cold askers, %d job: at most %zu workers at once, %d started\n", kAskers, kJobs,
-              most, static_cast<int>(service.pipeline().workers().view().spawned));
+              most, static_cast<int>(service.core().path().compiler().workers().view().spawned));
 }
 
 TEST_F(WorkersReview, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
@@ -163,7 +163,7 @@ TEST_F(WorkersReview, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
       std::vector<std::future<void>> asked;
       for (int i = 1; i <= kAsks; ++i) asked.push_back(ask(service, "endless", i + 100 * p));
       for (;; std::this_thread::sleep_for(1ms))
-        (*running)[static_cast<std::size_t>(p)] = service.pipeline().workers().view().running;
+        (*running)[static_cast<std::size_t>(p)] = service.core().path().compiler().workers().view().running;
       return 0;
     }));
   }
@@ -245,23 +245,23 @@ TEST_F(WorkersReview, ACallersFlightStaysUrgentWhoeverJoinsIt) {
   for (const Urgency starter : {Urgency::caller, Urgency::ahead}) {
     const int n = starter == Urgency::caller ? 2 : 3;
     Service service(o);
-    auto& pipeline = service.pipeline();
+    auto& core = service.core();
     auto holds_the_worker = ask(service, "endless", 1);
-    ASSERT_TRUE(soon(100, [&] { return pipeline.workers().view().running == 1; }));
+    ASSERT_TRUE(soon(100, [&] { return core.path().compiler().workers().view().running == 1; }));
     auto first = ask(service, "scale", n, starter);
-    ASSERT_TRUE(soon(100, [&] { return pipeline.workers().view().waiting == 1; }));
+    ASSERT_TRUE(soon(100, [&] { return core.path().compiler().workers().view().waiting == 1; }));
     std::vector<std::future<void>> joiners;  // a caller in their midst
     for (int i = 0; i < kJoiners; ++i)
       joiners.push_back(ask(service, "scale", n, i == kJoiners / 2 ? Urgency::caller : Urgency::ahead));
-    ASSERT_TRUE(soon(20, [&] { return pipeline.counters().waits == kJoiners; }));
+    ASSERT_TRUE(soon(20, [&] { return core.state().counters.waits == kJoiners; }));
     auto second = ask(service, "endless", 2);  // a caller, too, and later
-    ASSERT_TRUE(soon(20, [&] { return pipeline.workers().view().waiting == 2; }));
+    ASSERT_TRUE(soon(20, [&] { return core.path().compiler().workers().view().waiting == 2; }));
     EXPECT_FALSE(ready(first)) << "the worker was not held for long enough";
     EXPECT_NO_THROW(first.get());
     EXPECT_FALSE(ready(second)) << "who came later went first";
     for (auto& joiner : joiners) EXPECT_NO_THROW(joiner.get());
     EXPECT_THROW(holds_the_worker.get(), Error);
-    pipeline.workers().stop();
+    core.path().compiler().workers().stop();
     EXPECT_THROW(second.get(), Error);
   }
 }

@@ -67,7 +67,7 @@ class WorkersUnderPressure : public kiln::testing::ServiceTest {
     auto& opened = service.open(name, KILN_DEVICE_NONE, "sm_90a");
     runtime::ObtainOptions options;
     options.urgency = urgency;
-    return service.pipeline().obtain(
+    return service.core().path().obtain(
         source::instantiate(opened.shared_origin(),
                             source::resolve(opened.origin().manifest, values, base::Arch{90})),
         options);
@@ -134,7 +134,7 @@ TEST_F(WorkersUnderPressure, ManyColdKeysOfAHeavyTemplateStayWithinASmallCgroup)
     for (std::thread& t : threads) t.join();
     eater.join();
     if (ask(service, "scale", {Dtype::f32, 3}).outcome == Outcome::compiled) ++seen->next_works;
-    const auto view = service.pipeline().workers().view();
+    const auto view = service.core().path().compiler().workers().view();
     seen->spawned = static_cast<int>(view.spawned), seen->killed = static_cast<int>(view.killed_for_memory);
     return 0;
   });

@@ -85,12 +85,12 @@ int use(Service& service, int fork, bool compiles) {
   if (compile("scale", 7) != Outcome::memory) return 2;
   if (compiles && compile("other", 10'000'000 + fork) != Outcome::compiled) return 3;
   if (service.catalog().names().size() < 2) return 4;
-  if (service.pipeline().workers().view().running != 0) return 5;
-  if (service.pipeline().counters().memory_hits == 0) return 6;
-  service.pipeline().board();
-  service.missing();
+  if (service.core().path().compiler().workers().view().running != 0) return 5;
+  if (service.core().state().counters.memory_hits == 0) return 6;
+  service.core().path().host_lock().board();
+  service.core().missing();
   service.fingerprint();
-  return service.pipeline().flush(base::Deadline::after(30s)) ? 0 : 7;
+  return service.core().path().flush(base::Deadline::after(30s)) ? 0 : 7;
 }
 
 TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
@@ -100,7 +100,7 @@ TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
   std::atomic<long> lines{0};
   base::set_log_sink([&](base::Level, std::string_view) { ++lines; });
   for (const char* name : {"scale", "other"}) compile(*service, name, {Dtype::f32, 7});
-  ASSERT_TRUE(service->pipeline().flush(base::Deadline::after(30s)));
+  ASSERT_TRUE(service->core().path().flush(base::Deadline::after(30s)));
   int children_that_compiled = 0;
   long turns = 0;
   const auto hit = [&](const char* name) {
@@ -118,9 +118,9 @@ TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
               source::instantiate(service->catalog().open("other"),
                                   source::resolve(service->catalog().open("other")->manifest,
                                                   std::vector<Value>{Dtype::f32, 7}, base::Arch{90}));
-          service->pipeline().look(unit);
-          service->pipeline().workers().view();
-          service->pipeline().board();
+          service->core().path().look(unit);
+          service->core().path().compiler().workers().view();
+          service->core().path().host_lock().board();
           service->fingerprint();
         },
         [&](int turn) {
@@ -147,10 +147,10 @@ TEST_F(ForkTest, ChildrenOfABusyServiceWaitForNothingOfTheirParents) {
       "FIGURES %d forks, %d children compiled; meanwhile %ld turns and %llu compiles in the parent, %ld "
       "lines\n",
       forks, children_that_compiled, turns,
-      static_cast<unsigned long long>(service->pipeline().counters().compiles), lines.load());
-  EXPECT_GT(service->pipeline().counters().compiles, 2u);
-  EXPECT_TRUE(service->pipeline().flush(base::Deadline::after(30s)));
-  EXPECT_TRUE(service->pipeline().store()->verify().damaged.empty());
+      static_cast<unsigned long long>(service->core().state().counters.compiles), lines.load());
+  EXPECT_GT(service->core().state().counters.compiles, 2u);
+  EXPECT_TRUE(service->core().path().flush(base::Deadline::after(30s)));
+  EXPECT_TRUE(service->core().state().stores.writable()->verify().damaged.empty());
   Service fresh(options());
   EXPECT_EQ(compile(fresh, "other", {Dtype::f32, 10'000'000 + 10}).outcome, Outcome::disk)
       << "what a child compiled is in the store";
@@ -202,12 +202,13 @@ TEST_F(ForkTest, AChildThatEndsItsParentsServiceWaitsForItsOwnCompiles) {
         runtime::ObtainOptions impatient;
         impatient.deadline = base::Deadline::after(300ms);
         try {
-          service->pipeline().obtain(unit, impatient);
+          service->core().path().obtain(unit, impatient);
           return 1;
         } catch (const Error& error) {
           if (error.code() != Errc::deadline) return 2;
         }
-        if (!soon(100, [&] { return service->pipeline().workers().view().running == 1; })) return 3;
+        if (!soon(100, [&] { return service->core().path().compiler().workers().view().running == 1; }))
+          return 3;
         service.reset();
         std::string children;
         if (FILE* file = std::fopen("/proc/thread-self/children", "r")) {

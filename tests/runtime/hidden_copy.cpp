@@ -2,6 +2,7 @@
 
 #include "kiln/error.hpp"
 #include "runtime/service/service.hpp"
+#include "runtime/state/process_seal.hpp"
 
 kiln_status kiln_hidden_copy_compile(const char* cache_dir, const char* cuda_home, const char* manifest,
                                      const char* source, int n) try {

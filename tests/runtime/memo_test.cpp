@@ -38,7 +38,7 @@ void MemoTest::expect_harmless(const std::string& name,
     const auto got = compile(service, "vendor_scale", {Dtype::bf16, 3});
     EXPECT_EQ(got.outcome, Outcome::disk) << "the honest key was found by hashing again before a compile";
     EXPECT_EQ(got.image->key, honest);
-    EXPECT_EQ(service.pipeline().counters().compiles, 0u);
+    EXPECT_EQ(service.core().state().counters.compiles, 0u);
   }
   Service service(o, memo_file);
   const auto fresh = compile(service, "vendor_scale", {Dtype::bf16, 4});

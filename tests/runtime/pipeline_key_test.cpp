@@ -16,7 +16,7 @@ class PipelineKeyTest : public ServiceTest {};
 TEST_F(PipelineKeyTest, AnEditedHeaderIsCompiledAnewAndTheOldEntryStays) {
   Service service(options());
   const auto before = compile(service, "scale", {Dtype::f32, 7});
-  service.pipeline().flush();
+  service.core().path().flush();
   tree_.write("t/a.h", "#define VALUE 2\n");
   const auto after = compile(service, "scale", {Dtype::f32, 7});
   EXPECT_EQ(after.outcome, Outcome::compiled);
@@ -28,7 +28,7 @@ TEST_F(PipelineKeyTest, AnEditedHeaderIsCompiledAnewAndTheOldEntryStays) {
 
 TEST_F(PipelineKeyTest, FilesReadForAnotherTextOfTheTemplateAreReadAgain) {
   Service service(options());
-  auto& pipeline = service.pipeline();
+  auto& core = service.core();
   const Key old = compile(service, "scale", {Dtype::f32, 7}).image->key;
   const auto unit = [&] {
     auto& opened = service.open("scale", KILN_DEVICE_NONE, "sm_90a");
@@ -38,14 +38,15 @@ TEST_F(PipelineKeyTest, FilesReadForAnotherTextOfTheTemplateAreReadAgain) {
   };
   const auto before = unit();
   runtime::ObtainOptions with;
-  with.prepared = std::make_shared<const runtime::Prepared>(pipeline.read_files(before));
+  with.files =
+      std::make_shared<const runtime::KeyedFiles>(core.state().files.read(before, source::Trust::memo));
   tree_.write("t/a.h", "#define VALUE 2\n");
-  EXPECT_EQ(pipeline.obtain(before, with).image->key, old) << "as the files were when they were read";
+  EXPECT_EQ(core.path().obtain(before, with).image->key, old) << "as the files were when they were read";
   tree_.write("t/scale.cu", small_source("#include <a.h>\n", "out[i] = T(N - VALUE);"));
   const auto after = unit();
-  const auto got = pipeline.obtain(after, with);
+  const auto got = core.path().obtain(after, with);
   EXPECT_EQ(got.outcome, Outcome::compiled);
-  EXPECT_EQ(got.image->key, pipeline.key_of(after).key);
+  EXPECT_EQ(got.image->key, core.path().key_of(after).key);
   EXPECT_NE(got.image->key, old);
 }
 
@@ -60,7 +61,7 @@ TEST_F(PipelineKeyTest, WhatTheKeyCannotSeeIsServedEachTimeAndNeverPublished) {
   }
   base::set_log_sink(nullptr);
   Service service(options());
-  EXPECT_EQ(service.pipeline().store()->stats().entries, 0u);
+  EXPECT_EQ(service.core().state().stores.writable()->stats().entries, 0u);
   ASSERT_EQ(lines.size(), 1u) << "one warning, however often";
   EXPECT_NE(lines[0].find("__TIME__"), std::string::npos) << lines[0];
 }
@@ -94,7 +95,7 @@ TEST_F(PipelineKeyTest, AHeaderThatAppearsEarlierDuringTheCompileIsServedButNotP
     EXPECT_NE(got.unpublishable.find("appeared"), std::string::npos) << got.unpublishable;
   }
   Service service(options());
-  EXPECT_EQ(service.pipeline().store()->stats().entries, 1u) << "of the other";
+  EXPECT_EQ(service.core().state().stores.writable()->stats().entries, 1u) << "of the other";
 }
 
 TEST_F(PipelineKeyTest, ARelativeIncludePathMeansTheSameAsTheAbsoluteOne) {
@@ -114,7 +115,7 @@ TEST_F(PipelineKeyTest, ARelativeIncludePathMeansTheSameAsTheAbsoluteOne) {
   }
   std::filesystem::current_path(cwd);
   Service service(absolute);
-  EXPECT_EQ(service.pipeline()
+  EXPECT_EQ(service.core()
                 .compile_alone(
                     source::instantiate(service.catalog().open("scale"),
                                         source::resolve(service.catalog().open("scale")->manifest,
@@ -190,7 +191,9 @@ TEST_F(PipelineKeyTest, AFallbackPlaceThatIsNotOursAloneIsRefused) {
   std::string directory;
   {
     Service service(o);
-    directory = service.pipeline().store() ? service.pipeline().store()->directory() : "none";
+    directory = service.core().state().stores.writable()
+                    ? service.core().state().stores.writable()->directory()
+                    : "none";
   }
   ::unsetenv("TMPDIR");
   EXPECT_NE(directory, place);
@@ -217,7 +220,7 @@ TEST_F(PipelineKeyTest, ADamagedRecordIsAMissAndIsHealed) {
     Service service(options());
     const auto got = compile(service, "scale", {Dtype::f32, 7});
     EXPECT_EQ(got.outcome, Outcome::compiled);
-    EXPECT_EQ(service.pipeline().counters().miss_damaged, 1u);
+    EXPECT_EQ(service.core().state().counters.miss_damaged, 1u);
   }
   Service service(options());
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::disk);

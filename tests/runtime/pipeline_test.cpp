@@ -35,7 +35,7 @@ TEST_F(PipelineTest, CompiledThenMemoryThenDiskWithOneKeyForEveryArch) {
     EXPECT_EQ(from_disk.outcome, Outcome::disk);
     EXPECT_EQ(from_disk.image->key, key);
     kiln_stats stats{};
-    second.pipeline().counters().read(stats);
+    second.core().state().counters.read(stats);
     EXPECT_EQ(stats.disk_hits, 1u);
     EXPECT_EQ(stats.compiles, 0u);
   }
@@ -63,7 +63,7 @@ TEST_F(PipelineTest, SixtyFourThreadsAskingForOneColdKeyCompileOnce) {
     });
   }
   for (auto& t : threads) t.join();
-  EXPECT_EQ(service.pipeline().counters().compiles, 1u);
+  EXPECT_EQ(service.core().state().counters.compiles, 1u);
   EXPECT_EQ(std::count(outcomes.begin(), outcomes.end(), Outcome::compiled), 1);
   for (const auto& image : images) EXPECT_EQ(image, images[0]);
 }
@@ -111,8 +111,8 @@ TEST_F(PipelineTest, ARefusedSourceIsRememberedUntilItIsEdited) {
   EXPECT_EQ(first, second);
   EXPECT_NE(first.find("scale T=f32 N=7"), std::string::npos) << first;
   EXPECT_NE(first.find("oops"), std::string::npos);
-  EXPECT_EQ(service.pipeline().counters().compile_failures, 1u) << "the second ask costs no compile";
-  EXPECT_EQ(service.pipeline().counters().remembered_failures, 1u);
+  EXPECT_EQ(service.core().state().counters.compile_failures, 1u) << "the second ask costs no compile";
+  EXPECT_EQ(service.core().state().counters.remembered_failures, 1u);
 
   tree_.write("t/scale.cu", small_source("", "out[i] = T(N);"));
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::compiled);
@@ -136,8 +136,8 @@ TEST_F(PipelineTest, AFailedCompileGivesEveryWaiterTheLogAndPublishesNothing) {
   }
   for (auto& t : threads) t.join();
   EXPECT_EQ(with_log, 8);
-  EXPECT_EQ(service.pipeline().counters().compile_failures, 1u);
-  EXPECT_EQ(service.pipeline().store()->stats().entries, 0u);
+  EXPECT_EQ(service.core().state().counters.compile_failures, 1u);
+  EXPECT_EQ(service.core().state().stores.writable()->stats().entries, 0u);
 }
 
 TEST_F(PipelineTest, ATemplateFromMemoryTakesTheSamePath) {
@@ -184,7 +184,7 @@ TEST_F(PipelineTest, SealedModeServesTheDiskAndNeverCompiles) {
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::disk);
   service.seal();
   expect_refused_with_a_plan([&] { compile(service, "scale", {Dtype::f32, 8}); }, "8");
-  EXPECT_EQ(service.pipeline().counters().sealed_misses, 1u);
+  EXPECT_EQ(service.core().state().counters.sealed_misses, 1u);
 }
 
 TEST_F(PipelineTest, ACallersDeadlineEndsTheWaitAndNotTheCompile) {
@@ -200,13 +200,13 @@ TEST_F(PipelineTest, ACallersDeadlineEndsTheWaitAndNotTheCompile) {
   runtime::ObtainOptions hurried;
   hurried.deadline = base::Deadline::after(std::chrono::milliseconds(1));
   try {
-    service.pipeline().obtain(unit, hurried);
+    service.core().path().obtain(unit, hurried);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::deadline);
   }
-  EXPECT_EQ(service.pipeline().obtain(unit, {}).outcome, Outcome::waited) << "the flight went on";
-  EXPECT_EQ(service.pipeline().counters().compiles, 1u);
+  EXPECT_EQ(service.core().path().obtain(unit, {}).outcome, Outcome::waited) << "the flight went on";
+  EXPECT_EQ(service.core().state().counters.compiles, 1u);
 }
 
 TEST_F(PipelineTest, ACompileDeadlineIsAnErrorThatIsTriedAgainAfterAPause) {
@@ -226,7 +226,7 @@ TEST_F(PipelineTest, ACompileDeadlineIsAnErrorThatIsTriedAgainAfterAPause) {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   }
-  EXPECT_EQ(service.pipeline().counters().compile_failures, 2u);
+  EXPECT_EQ(service.core().state().counters.compile_failures, 2u);
 }
 
 TEST_F(PipelineTest, AnArchThatTheCompilerDoesNotKnowNamesThoseItKnows) {
@@ -260,7 +260,7 @@ TEST_F(PipelineTest, BadInputIsRefusedBeforeAnythingIsCompiled) {
   expect(Errc::invalid_value, "scale", {"f32\nfoo"}, {"scale", "T"});
   expect(Errc::invalid_value, "scale", {"f32>"}, {"scale", "T", "f32>"});
   expect(Errc::unknown_parameter, "scale", {}, {"scale", "T"});
-  EXPECT_EQ(service.pipeline().counters().compiles + service.pipeline().counters().compile_failures, 0u);
+  EXPECT_EQ(service.core().state().counters.compiles + service.core().state().counters.compile_failures, 0u);
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ TEST_F(RecordedService, TemplatesFromMemoryAreWarmInAnotherStore) {
       EXPECT_EQ(opened.compile(source::positional(opened.origin().manifest, named)).outcome,
                 Outcome::compiled);
     }
-    service.pipeline().flush();
+    service.core().path().flush();
   }
   engine.mode = Mode::sealed;
   {

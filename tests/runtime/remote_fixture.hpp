@@ -37,8 +37,8 @@ class RemoteTest : public ServiceTest {
   }
   static kiln_stats stats_of(Service& service) {
     kiln_stats out{};
-    service.pipeline().counters().read(out);
-    service.pipeline().read_tier(out);
+    service.core().state().counters.read(out);
+    service.core().path().fleet().read(out);
     return out;
   }
   static std::uint64_t missed(const kiln_stats& s) {

@@ -60,7 +60,7 @@ class Watch {
     thread_ = std::thread([this, &service] {
       for (std::int32_t last = -1; !over_; std::this_thread::sleep_for(5ms)) {
         kiln_stats stats{};
-        service.pipeline().read_tier(stats);
+        service.core().path().fleet().read(stats);
         if (stats.remote_state == last) continue;
         seen_[static_cast<std::size_t>(last = stats.remote_state)] = true;
         std::printf("FIGURES %6.2f s: %s\n",
@@ -93,7 +93,7 @@ TEST_F(EnginePartition, EveryKernelIsServedAndTheTierIsUsedAgain) {
   Delays before, during, broken, after;
   Delays asked;
   for (int i = 0; i < (soak ? 100 : 5); ++i) before.ms.push_back(one_more(service));
-  ASSERT_TRUE(service.pipeline().flush(base::Deadline::after(30s)));
+  ASSERT_TRUE(service.core().path().flush(base::Deadline::after(30s)));
   const kiln_stats well = stats_of(service);
   ASSERT_EQ(well.remote_state, KILN_REMOTE_WORKS);
 
@@ -132,7 +132,7 @@ TEST_F(EnginePartition, EveryKernelIsServedAndTheTierIsUsedAgain) {
   after.ms.clear();
   for (int i = 0; i < 20; ++i) after.ms.push_back(one_more(service));
   print("used again", after);
-  EXPECT_TRUE(service.pipeline().flush(base::Deadline::after(30s)));
+  EXPECT_TRUE(service.core().path().flush(base::Deadline::after(30s)));
   EXPECT_GE(stats_of(service).remote_puts, stored + 20);
 
   const auto elsewhere = b_->inside();

@@ -38,7 +38,7 @@ TEST_F(Redis, TheBreakersStatesAreSeenInStats) {
   Service service(node("a", server.unix_url()));
   EXPECT_EQ(stats_of(service).remote_state, KILN_REMOTE_NONE) << "nobody has asked yet";
   compile(service, "scale", {Dtype::f32, 1});
-  service.pipeline().flush();
+  service.core().path().flush();
   kiln_stats s = stats_of(service);
   EXPECT_EQ(s.remote_state, KILN_REMOTE_WORKS);
   EXPECT_EQ(s.remote_servers, 1);
@@ -61,7 +61,7 @@ TEST_F(Redis, AFullServerTakesNothingAndTheKernelIsServed) {
   RedisServer server({"--maxmemory", "1", "--maxmemory-policy", "noeviction"});  // full of itself
   Service service(node("a", server.unix_url()));
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
-  EXPECT_TRUE(service.pipeline().flush(base::Deadline::after(10s)));
+  EXPECT_TRUE(service.core().path().flush(base::Deadline::after(10s)));
   const kiln_stats s = stats_of(service);
   EXPECT_EQ(s.remote_puts, 0u);
   EXPECT_EQ(s.remote_miss_absent + s.remote_miss_refused, 1u);
@@ -114,10 +114,10 @@ TEST_F(Redis, AFlushedServerIsFilledAgain) {
   RedisServer server;
   Service a(node("a", server.unix_url())), b(node("b", server.unix_url()));
   compile(a, "scale", {Dtype::f32, 1});
-  a.pipeline().flush();
+  a.core().path().flush();
   ask(*client(server), {"FLUSHALL"});
   EXPECT_EQ(compile(b, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
-  b.pipeline().flush();
+  b.core().path().flush();
   Service c(reader("c", server.unix_url()));
   EXPECT_EQ(compile(c, "scale", {Dtype::f32, 1}).outcome, Outcome::remote);
 }
@@ -182,7 +182,7 @@ TEST_F(Waiting, EndingTheServiceEndsTheWait) {
   });
   std::this_thread::sleep_for(500ms);
   const auto start = base::Clock::now();
-  service->pipeline().end_compiles();
+  service->core().path().end_compiles();
   asker.join();
   EXPECT_LT(base::Clock::now() - start, 1s);
 }
@@ -196,7 +196,7 @@ TEST_F(Waiting, ATokenThatIsNotOursIsNeverTouched) {
   o.remote_budget_s = 0.5;
   Service service(o);
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
-  service.pipeline().flush();
+  service.core().path().flush();
   EXPECT_EQ(ask(*redis, {"GET", remote::lease_key(key)}).text, "0123:another");
   EXPECT_EQ(stats_of(service).remote_wait_timeouts, 1u);
 }
@@ -227,7 +227,7 @@ TEST_F(Redis, AForkedChildAsksAndWritesForItself) {
     try {
       Options o = node("b", server.unix_url());
       const auto inherited = compile(service, "scale", {Dtype::f32, 2});
-      service.pipeline().flush();
+      service.core().path().flush();
       status = inherited.outcome == Outcome::compiled ? 0 : 2;
     } catch (...) {
     }
@@ -237,7 +237,7 @@ TEST_F(Redis, AForkedChildAsksAndWritesForItself) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   compile(service, "scale", {Dtype::f32, 3});
-  service.pipeline().flush();
+  service.core().path().flush();
   Service reads(reader("c", server.unix_url()));
   for (int n = 1; n <= 3; ++n)
     EXPECT_EQ(compile(reads, "scale", {Dtype::f32, n}).outcome, Outcome::remote) << n;
@@ -265,7 +265,7 @@ TEST_F(Redis, ASealedServicesPrepareFetchesAndItsGetDoesNot) {
   request.file = "plan", request.image_only = true, request.device = KILN_DEVICE_NONE,
   request.arch = "sm_90a";
   request.may_compile = false;
-  const auto preparation = runtime::Preparation::begin(sealed, sealed.own_scope(), request);
+  const auto preparation = runtime::Preparation::begin(sealed.scopes(), sealed.own_scope(), request);
   EXPECT_TRUE(preparation->wait(base::Deadline::after(20s)));
   EXPECT_EQ(stats_of(sealed).remote_hits, 2u);
   EXPECT_EQ(compile(sealed, "scale", {Dtype::f32, 1}).outcome, Outcome::memory);
@@ -280,7 +280,7 @@ TEST_F(Redis, WhatASealedServiceMissesIsReported) {
   sealed.seal();
   for (int round = 0; round < 3; ++round)
     for (int n = 1; n <= 4; ++n) EXPECT_THROW(compile(sealed, "scale", {Dtype::f32, n}), Error);
-  ASSERT_TRUE(sealed.pipeline().flush(base::Deadline::after(20s)));
+  ASSERT_TRUE(sealed.core().path().flush(base::Deadline::after(20s)));
   EXPECT_EQ(stats_of(sealed).remote_reported, 4u) << "each row once";
   EXPECT_EQ(stats_of(sealed).remote_miss_absent, 0u) << "and no entry was asked for";
 }

@@ -15,8 +15,8 @@ class ToolchainChoiceTest : public ServiceTest {
                                      const std::string& marker) {
     Service service(options());
     const auto own = compile(service, "scale", {Dtype::f32, 7});
-    service.pipeline().flush();
-    const auto store = service.pipeline().store();
+    service.core().path().flush();
+    const auto store = service.core().state().stores.writable();
     const auto record = store->peek(own.image->key, base::Deadline::never());
     ASSERT_TRUE(record);
     compile::Facts facts = own.image->facts;
@@ -34,10 +34,10 @@ TEST_F(ToolchainChoiceTest, ASlimHostHitsWithoutCompilerOrHeaders) {
     compile(builder, "scale", {Dtype::f32, 7});
   }
   Service slim(slim_options());
-  EXPECT_FALSE(slim.pipeline().toolkit().has_compiler());
-  EXPECT_TRUE(slim.pipeline().toolkit().include_dirs.empty());
+  EXPECT_FALSE(slim.core().state().files.toolkit().has_compiler());
+  EXPECT_TRUE(slim.core().state().files.toolkit().include_dirs.empty());
   EXPECT_EQ(compile(slim, "scale", {Dtype::f32, 7}).outcome, Outcome::disk);
-  EXPECT_EQ(slim.pipeline().counters().foreign_toolchain, 1u);
+  EXPECT_EQ(slim.core().state().counters.foreign_toolchain, 1u);
 }
 
 TEST_F(ToolchainChoiceTest, ASlimHostHitsATemplateThatIncludesVendorHeadersAndCub) {
@@ -111,15 +111,17 @@ TEST_F(ToolchainChoiceTest, ARecordWithProjectFilesReachedThroughTheToolkitIsNev
   {
     Service service(options());
     const auto own = compile(service, "scale", {Dtype::f32, 7});
-    service.pipeline().flush();
-    const auto record = service.pipeline().store()->peek(own.image->key, base::Deadline::never());
+    service.core().path().flush();
+    const auto record =
+        service.core().state().stores.writable()->peek(own.image->key, base::Deadline::never());
     compile::Facts facts = own.image->facts;
     facts.project_header_through_toolkit = true;
     Key key = own.image->key;
     key.toolchain.bytes[0] ^= 1;
     facts.nvrtc_version = "99.0";
-    ASSERT_EQ(service.pipeline()
-                  .store()
+    ASSERT_EQ(service.core()
+                  .state()
+                  .stores.writable()
                   ->put(key, {compile::encode(facts), record->key_text, "must not be served"})
                   .put,
               cache::Put::stored);
@@ -132,16 +134,16 @@ TEST_F(ToolchainChoiceTest, AHashMatchAloneIsNotIdentity) {
   {
     Service service(options());
     const auto own = compile(service, "scale", {Dtype::f32, 7});
-    service.pipeline().flush();
-    auto record = *service.pipeline().store()->peek(own.image->key, base::Deadline::never());
+    service.core().path().flush();
+    auto record = *service.core().state().stores.writable()->peek(own.image->key, base::Deadline::never());
     record.key_text[record.key_text.find("scale")] = 'S';
     record.image = "another kernel's image";
-    ASSERT_EQ(service.pipeline().store()->put(own.image->key, record).put, cache::Put::stored);
+    ASSERT_EQ(service.core().state().stores.writable()->put(own.image->key, record).put, cache::Put::stored);
   }
   {
     Service service(options());
     EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::compiled);
-    EXPECT_EQ(service.pipeline().counters().miss_other_key_text, 1u);
+    EXPECT_EQ(service.core().state().counters.miss_other_key_text, 1u);
   }
   Service service(options());
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::disk) << "the next publish heals it";

@@ -38,7 +38,8 @@ TEST_F(WorkersTest, OpeningATemplateOverAnEmptyStoreOpensTheCompilerInTheBackgro
   EXPECT_TRUE(soon(100, [] { return maps_compiler(children().at(0)); }));
   EXPECT_FALSE(maps_compiler(::getpid()));
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 7}).outcome, Outcome::compiled);
-  EXPECT_EQ(service.pipeline().workers().view().spawned, 1u) << "and the compile uses that worker";
+  EXPECT_EQ(service.core().path().compiler().workers().view().spawned, 1u)
+      << "and the compile uses that worker";
 }
 
 TEST_F(WorkersTest, ASealedServiceOverAnEmptyStoreOpensNone) {
@@ -59,12 +60,12 @@ TEST_F(WorkersTest, DestroyingAServiceEndsACompileThatRuns) {
   runtime::ObtainOptions impatient;
   impatient.deadline = base::Deadline::after(500ms);
   try {
-    service->pipeline().obtain(unit, impatient);
+    service->core().path().obtain(unit, impatient);
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Errc::deadline) << error.what();
   }
-  EXPECT_TRUE(soon(100, [&] { return service->pipeline().workers().view().running == 1; }))
+  EXPECT_TRUE(soon(100, [&] { return service->core().path().compiler().workers().view().running == 1; }))
       << "it goes on without its caller";
   const auto start = base::Clock::now();
   service.reset();
@@ -95,7 +96,7 @@ TEST_F(WorkersTest, ACrashIsSaidAgainForAWhileAndThenTriedAgain) {
   EXPECT_GE(first, 1);
   fails();
   EXPECT_EQ(starts(), first) << "within a second it is not tried again";
-  EXPECT_EQ(service.pipeline().counters().remembered_failures, 1u);
+  EXPECT_EQ(service.core().state().counters.remembered_failures, 1u);
   std::this_thread::sleep_for(1100ms);
   fails();
   EXPECT_GT(starts(), first);
@@ -123,7 +124,7 @@ TEST_F(WorkersTest, ProcessesOfAHostShareItsSlots) {
         std::atomic<bool> stop{false};
         std::thread sampler([&] {
           while (!stop) {
-            shared->running[p] = service.pipeline().workers().view().running;
+            shared->running[p] = service.core().path().compiler().workers().view().running;
             int sum = 0;
             for (const auto& r : shared->running) sum += r;
             int most = shared->most;

@@ -131,7 +131,7 @@ int audit(Context& context, const Arguments& arguments) {
   if (!arguments.all) out.entries = sample_of(std::move(out.entries), arguments.sample, out.seed);
   if (!out.entries.empty()) {
     runtime::Service& service = context.service();
-    out.jobs = service.pipeline().workers().jobs();
+    out.jobs = service.core().path().compiler().workers().jobs();
     const auto start = base::Clock::now();
     out.results = run_audit(service, *view.store, out.entries, {out.jobs, !context.json});
     out.wall_ms = std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();

@@ -53,14 +53,13 @@ AuditResult audit_entry(runtime::Service& service, cache::Store& store, const St
   std::optional<source::Instantiation> unit;
   try {
     unit = instantiation_of(service, entry);
-    const compile::MadeKey now = service.pipeline().key_of(*unit);
+    const compile::MadeKey now = service.core().path().key_of(*unit);
     if (now.key != entry.key) return end(State::not_comparable, key_difference(record->key_text, now.text));
   } catch (const std::exception& error) {
     return end(State::not_comparable, first_line(error));
   }
   try {
-    const compile::Compiled compiled =
-        service.pipeline().compile_alone(*unit, false, compile::Urgency::ahead);
+    const compile::Compiled compiled = service.core().compile_alone(*unit, false, compile::Urgency::ahead);
     out.compiled_bytes = compiled.image.size();
     out.compile_ms = compiled.facts.compile_ms;
     ImageDifference difference = compare_images(entry.facts, record->image, compiled.facts, compiled.image);

@@ -7,7 +7,7 @@
 #include "bundle_file.hpp"
 #include "interrupt.hpp"
 #include "prewarm_plan.hpp"
-#include "runtime/path/pipeline.hpp"
+#include "runtime/path/core.hpp"
 #include "tuned_device.hpp"
 
 namespace kiln::cli {
@@ -21,8 +21,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& stores,
                   const std::set<Key>& removed) {
   context.template_path = template_path_of(flags.plans, context.template_path);
-  runtime::Pipeline& pipeline = context.service().pipeline();
-  pipeline.use_places(stores.places());
+  runtime::Core& core = context.service().core();
+  core.state().stores.use_places(stores.places());
   const PrewarmPlan plan = make_plan(context, flags.plans, context.target_archs(), {flags.device, true});
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (!flags.device.empty() && plan.choices.empty())
@@ -35,7 +35,8 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
   for (const PlannedTask& task : plan.tasks) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
     if (!flags.templates.empty() && !contains(flags.templates, task.specialization().template_name)) continue;
-    const auto found = pipeline.there(source::instantiate(task.origin, task.resolved), {.rejected = removed});
+    const auto found =
+        core.path().there(source::instantiate(task.origin, task.resolved), {.rejected = removed});
     if (found) {
       keys.insert(found->image->key);
       exported.emplace(task.specialization().template_name, task.resolved.arch.name());

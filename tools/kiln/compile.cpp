@@ -105,8 +105,8 @@ void check(const Context& context, const Arguments& arguments) {
   }
 }
 
-std::string ptx_of(runtime::Pipeline& pipeline, const source::Instantiation& unit) {
-  std::string text = pipeline.compile_alone(unit, true).ptx;
+std::string ptx_of(runtime::Core& core, const source::Instantiation& unit) {
+  std::string text = core.compile_alone(unit, true).ptx;
   text.erase(text.find_last_not_of('\0') + 1);  // NVRTC counts the terminator
   return text;
 }
@@ -115,14 +115,15 @@ Json emit(Context& context, const Arguments& arguments, const source::Instantiat
           const runtime::StoredImage& image) {
   std::vector<std::string> kinds = arguments.emit;
   if (kinds.empty() && !arguments.output.empty()) kinds = {"cubin"};
-  runtime::Pipeline& pipeline = context.service().pipeline();
+  runtime::Core& core = context.service().core();
   Json files = Json::object();
   for (const std::string& kind : kinds) {
     const std::string path = arguments.output.empty() ? arguments.name + '.' + kind : arguments.output;
     if (kind == "cubin") write_output(path, image.bytes);
-    if (kind == "ptx") write_output(path, ptx_of(pipeline, unit));
+    if (kind == "ptx") write_output(path, ptx_of(core, unit));
     if (kind == "sass")
-      write_output(path, disassemble(image.bytes, pipeline.toolkit(), pipeline.config().get("cuda_home")));
+      write_output(path,
+                   disassemble(image.bytes, core.state().files.toolkit(), core.config().get("cuda_home")));
     files[kind] = path;
   }
   return files;
@@ -134,7 +135,7 @@ int run(Context& context, Arguments arguments) {
   check(context, arguments);
   const base::Arch arch = context.target_arch();
   if (has_tune(context.service().catalog().open(arguments.name)->manifest))
-    context.service().tune_for(context.target_device(arguments.device, arch));
+    context.service().scopes().tune_for(context.target_device(arguments.device, arch));
   runtime::KernelTemplate& opened = context.service().open(arguments.name, KILN_DEVICE_NONE, arch.name());
   const source::Manifest& manifest = opened.origin().manifest;
   const std::vector<Value> values = source::positional(manifest, source::parse_assignments(arguments.values));
@@ -152,7 +153,7 @@ int run(Context& context, Arguments arguments) {
   const runtime::TunedCall call = opened.resolve(values);
   const source::Instantiation unit = source::instantiate(opened.shared_origin(), call.resolved);
   const Json files = emit(context, arguments, unit, *asks.back().obtained.image);
-  context.service().pipeline().flush();  // the record outlives the command, or a warning says why not
+  context.service().core().path().flush();  // the record outlives the command, or a warning says why not
 
   const Ask& last = asks.back();
   const bool refused = arguments.strict && !last.broken.empty();

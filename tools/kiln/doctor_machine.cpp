@@ -12,11 +12,11 @@ using Status = Finding::Status;
 /// A slim template's compile takes a tenth of it, one with vendor headers about this (docs/workers.md).
 constexpr std::uint64_t kPerCompile = std::uint64_t{512} << 20;
 
-Finding machine_finding(runtime::Pipeline& pipeline) {
+Finding machine_finding(runtime::Core& core) {
   const compile::Machine machine;
-  const std::uint64_t configured = pipeline.config().compile_memory_bytes();
+  const std::uint64_t configured = core.config().compile_memory_bytes();
   const std::uint64_t available = configured ? configured : machine.available_memory();
-  const auto jobs = static_cast<std::uint64_t>(pipeline.workers().jobs());
+  const auto jobs = static_cast<std::uint64_t>(core.path().compiler().workers().jobs());
   Finding out{"machine", Status::ok,
               counted(static_cast<std::uint64_t>(machine.cores()), "core") + ", " +
                   human_bytes(machine.available_memory()) + " free of " +
@@ -36,7 +36,7 @@ Finding machine_finding(runtime::Pipeline& pipeline) {
 }  // namespace
 
 void probe_machine(Context& context, Findings& out) {
-  out.push_back(machine_finding(context.service().pipeline()));
+  out.push_back(machine_finding(context.service().core()));
   for (const std::string& unknown : context.service().config().unknown())
     out.push_back({"settings", Status::warning, unknown, "correct or remove it"});
 }

@@ -106,14 +106,14 @@ void probe_worker(const runtime::Config& config, Findings& out) {
 
 std::optional<EmptyKernel> probe_compile(Context& context, Findings& out) {
   runtime::Service& service = context.service();
-  if (!service.pipeline().toolkit().has_compiler()) return std::nullopt;
+  if (!service.core().state().files.toolkit().has_compiler()) return std::nullopt;
   try {
     const base::Arch arch = context.target_arch();
     service.catalog().add({kManifest, kSource, {}});
     const auto origin = service.catalog().open("kiln_doctor_empty");
     const std::vector<Value> values{Value(1)};
     const auto start = base::Clock::now();
-    const compile::Compiled compiled = service.pipeline().compile_alone(
+    const compile::Compiled compiled = service.core().compile_alone(
         source::instantiate(origin, source::resolve(origin->manifest, values, arch)), false);
     const double ms = std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
     out.push_back({"compile", Status::ok,
@@ -128,10 +128,10 @@ std::optional<EmptyKernel> probe_compile(Context& context, Findings& out) {
 }
 
 void probe_toolchain(Context& context, Findings& out) {
-  probe_libraries(context.service().config(), context.service().pipeline().toolkit(), out);
+  probe_libraries(context.service().config(), context.service().core().state().files.toolkit(), out);
   probe_worker(context.service().config(), out);
   const std::optional<EmptyKernel> kernel = probe_compile(context, out);
-  if (kernel) probe_versions(context.service().pipeline().toolkit(), *kernel, out);
+  if (kernel) probe_versions(context.service().core().state().files.toolkit(), *kernel, out);
   probe_driver(kernel, out);
 }
 

@@ -177,9 +177,9 @@ int import(Context& context, const Arguments& arguments) {
   const ImportSite site = site_of(arguments.asked, draft.name);
   if (!arguments.asked.print) check_name(context, site, draft.name);
   draft.include_dirs = site.include_dirs;
-  runtime::Pipeline& pipeline = context.service().pipeline();
-  const Proof proof = prove(pipeline, site.place, arch, draft);
-  pipeline.flush();
+  runtime::Core& core = context.service().core();
+  const Proof proof = prove(core, site.place, arch, draft);
+  core.path().flush();
   const ImportText text = manifest_text(draft, site.place.source, site.place.origin);
   std::string written;
   if (!arguments.asked.print)

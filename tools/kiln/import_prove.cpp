@@ -60,8 +60,8 @@ std::vector<std::string> hints_in(const std::string& message) {
 
 class Trial {
  public:
-  Trial(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch)
-      : pipeline_(pipeline), place_(place), arch_(arch) {}
+  Trial(runtime::Core& core, const ImportPlace& place, base::Arch arch)
+      : core_(core), place_(place), arch_(arch) {}
 
   /// With `arguments` as declared, an image that takes others is no proof.
   Proof operator()(const ImportDraft& draft, runtime::Arguments arguments = runtime::Arguments::any) {
@@ -75,7 +75,7 @@ class Trial {
           source::resolve(origin->manifest, source::positional(origin->manifest, named), arch_);
       runtime::ObtainOptions options;
       options.arguments = arguments;
-      out.image = pipeline_.obtain(source::instantiate(origin, resolved), options).image;
+      out.image = core_.path().obtain(source::instantiate(origin, resolved), options).image;
       out.proved = true;
     } catch (const CompileError& error) {
       out.code = error.code();
@@ -103,7 +103,7 @@ class Trial {
     return out;
   }
 
-  runtime::Pipeline& pipeline_;
+  runtime::Core& core_;
   const ImportPlace& place_;
   const base::Arch arch_;
 };
@@ -174,8 +174,8 @@ Proof escalate(Trial& trial, ImportDraft& draft) {
 
 }  // namespace
 
-Proof prove(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch, ImportDraft& draft) {
-  Trial trial(pipeline, place, arch);
+Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, ImportDraft& draft) {
+  Trial trial(core, place, arch);
   ImportDraft bare = draft;
   bare.arguments.clear();  // their sizes are compared with the image's, which is yet to tell them
   Proof out = escalate(trial, bare);

@@ -11,7 +11,7 @@
 #include "import_draft.hpp"
 #include "import_manifest.hpp"
 #include "kiln/error.hpp"
-#include "runtime/path/pipeline.hpp"
+#include "runtime/path/core.hpp"
 
 namespace kiln::cli {
 
@@ -35,7 +35,7 @@ struct Proof {
 
 /// Tries manifests that are in memory only; `draft` is what the last one says: the smallest that works, or
 /// the one that got farthest. Throws for a machine without a compiler.
-Proof prove(runtime::Pipeline& pipeline, const ImportPlace& place, base::Arch arch, ImportDraft& draft);
+Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, ImportDraft& draft);
 
 /// "host_headers = \"shim\"": as the manifest says them.
 std::vector<std::string> texts_of(const Measures& measures);

@@ -71,7 +71,7 @@ LintFinding of_error(const std::string& name, const Error& error) {
 
 std::vector<std::string> toolkit_headers(Context& context) {
   try {
-    return context.service().pipeline().toolkit().include_dirs;
+    return context.service().core().state().files.toolkit().include_dirs;
   } catch (const Error&) {  // none here: what the toolkit would have is not looked for
     return {};
   }
@@ -166,7 +166,7 @@ int lint(Context& context, const Arguments& arguments) {
     for (std::size_t i = before; !context.json && i < out.findings.size(); ++i)
       print_finding(out.findings[i], terminal);
   }
-  context.service().pipeline().flush();
+  context.service().core().path().flush();
   if (context.json) {
     print_json(json_of(context, out));
   } else {

@@ -97,15 +97,15 @@ class CompileOne {
   runtime::Obtained image_of(const source::Instantiation& unit) {
     runtime::ObtainOptions options;
     options.arguments = runtime::Arguments::any;  // which is a finding
-    return context_.service().pipeline().obtain(unit, options);
+    return context_.service().core().path().obtain(unit, options);
   }
 
   void kernel(source::Resolved resolved) {
     const source::Instantiation unit = source::instantiate(origin_, resolved);
-    runtime::Pipeline& pipeline = context_.service().pipeline();
+    runtime::Core& core = context_.service().core();
     const runtime::Obtained got = image_of(unit);
     out_.compiled = true;
-    const runtime::Explanation explanation = pipeline.explain(unit, {});
+    const runtime::Explanation explanation = core.path().explain(unit, {});
     const std::string never = got.unpublishable.empty() ? explanation.unpublishable : got.unpublishable;
     if (!never.empty())
       add("unpublishable", Severity::warning, lines_.of({"template", "source"}),
@@ -125,7 +125,7 @@ class CompileOne {
         source::instantiate(origin_, std::move(resolved), source::Which::reference);
     place_ = lines_.of({"reference", "source"});
     try {
-      context_.service().pipeline().obtain(unit, {});
+      context_.service().core().path().obtain(unit, {});
     } catch (const Error& error) {
       if (error.code() != Errc::manifest) throw;
       add("argument-layout", Severity::error, place_,

@@ -65,9 +65,9 @@ int exit_of(const PrewarmResult& result, const PlanRoom& room) {
 /// DIR as the only store there is, and shared with everybody when the work in it has ended, however it did.
 class LayerUnderWork {
  public:
-  LayerUnderWork(runtime::Pipeline& pipeline, const std::string& directory)
-      : pipeline_(pipeline), store_(runtime::create_layer(directory)) {
-    pipeline.use_only(store_);
+  LayerUnderWork(runtime::Core& core, const std::string& directory)
+      : core_(core), store_(runtime::create_layer(directory)) {
+    core.state().stores.use_only(store_);
   }
   /// Choices of the configured places hold as well, and those that are used come along.
   void look_for_choices(const runtime::Config& config) {
@@ -77,24 +77,24 @@ class LayerUnderWork {
       if (store) stores.push_back(store);
     for (auto& layer : runtime::open_layers(config)) stores.push_back(std::move(layer));
     stores.push_back(store_);  // last: it may have what an earlier run put there
-    pipeline_.use_choices_of(std::move(stores));
+    core_.choices().use_only(std::move(stores));
   }
   void share() const {
-    pipeline_.flush();
+    core_.path().flush();
     cache::share_layer(store_->directory());
   }
 
  private:
-  runtime::Pipeline& pipeline_;
+  runtime::Core& core_;
   std::shared_ptr<cache::Store> store_;
 };
 
 /// What was recorded, in whatever is filled; a layer gets what was taken from elsewhere as well.
-void put_choices(runtime::Pipeline& pipeline, const PrewarmPlan& plan, bool is_layer) {
-  const auto store = pipeline.store();
+void put_choices(runtime::Core& core, const PrewarmPlan& plan, bool is_layer) {
+  const auto store = core.state().stores.writable();
   for (const PlannedChoice& choice : plan.choices) {
     auto record = choice.record;
-    if (!record && is_layer) record = pipeline.choice_record(choice.key);
+    if (!record && is_layer) record = core.choices().record(choice.key);
     if (!record) continue;
     const cache::PutResult put =
         store->put(choice.key, *record, store->put_wait(), cache::Existing::replaced);
@@ -117,15 +117,15 @@ bool wrote_trace(const std::string& path, const NotedRun& run) {
 }
 
 /// Whatever served it: the tier is to have all of it.
-Pushed push_results(runtime::Pipeline& pipeline, const PrewarmResult& result, bool quiet) {
+Pushed push_results(runtime::Core& core, const PrewarmResult& result, bool quiet) {
   const PoliteInterrupt interrupt;  // what is left is said
   std::vector<Key> keys;
   for (const TaskResult& task : result.tasks)
     if (task.state == TaskResult::State::done && task.unpublishable.empty()) keys.push_back(task.key);
-  std::vector<std::shared_ptr<cache::Store>> stores = pipeline.layers();
-  stores.push_back(pipeline.store());
+  std::vector<std::shared_ptr<cache::Store>> stores = core.state().stores.layers();
+  stores.push_back(core.state().stores.writable());
   Pushed out = push_entries(
-      *pipeline.tier(), keys,
+      *core.path().fleet().tier(), keys,
       [&](const Key& key) {
         return read_first(stores, [&](cache::Store& store) {
           return store.peek(key, base::Deadline::after(std::chrono::seconds(10)));
@@ -140,7 +140,7 @@ int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
   const auto tier = configured_tier(context);
   std::vector<std::pair<Key, std::string>> texts;
   for (const PlannedTask& task : plan.tasks) {
-    const auto made = context.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
+    const auto made = context.service().core().path().key_of(source::instantiate(task.origin, task.resolved));
     texts.emplace_back(made.key, made.text);
   }
   FirstFault fault;
@@ -169,13 +169,14 @@ int prewarm(Context& context, const Arguments& arguments) {
   }
   std::optional<LayerUnderWork> layer;
   if (arguments.layer.empty() && arguments.check) {
-    service.pipeline().use_places(view_places(service.config()).places);  // a check creates nothing
+    service.core().state().stores.use_places(
+        view_places(service.config()).places);  // a check creates nothing
   }
   if (!arguments.layer.empty()) {
     if (arguments.check)
-      service.pipeline().use_only(runtime::open_layer(fs::absolute(arguments.layer).string()));
+      service.core().state().stores.use_only(runtime::open_layer(fs::absolute(arguments.layer).string()));
     else
-      layer.emplace(service.pipeline(), arguments.layer);
+      layer.emplace(service.core(), arguments.layer);
   }
   // What this machine has must not matter for a layer that is made here, unless it was asked for.
   if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
@@ -186,26 +187,26 @@ int prewarm(Context& context, const Arguments& arguments) {
                " tuned where recorded; without --device NAME the layer gets the kernels and no choices");
   for (const std::string& ignored : plan.ignored) base::warn(ignored);
   if (arguments.check && arguments.remote) return check_tier(context, plan, arguments.strict);
-  if (arguments.check) return report_coverage(context, plan, check_coverage(service.pipeline(), plan));
-  if (!service.pipeline().store())
+  if (arguments.check) return report_coverage(context, plan, check_coverage(service.core(), plan));
+  if (!service.core().state().stores.writable())
     throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
-  warn_without_room(service.pipeline(), plan);
+  warn_without_room(service.core(), plan);
   const PrewarmResult result =
-      run_prewarm(service.pipeline(), plan,
-                  {service.pipeline().workers().jobs(), arguments.keep_going, !context.json,
+      run_prewarm(service.core(), plan,
+                  {service.core().path().compiler().workers().jobs(), arguments.keep_going, !context.json,
                    arguments.strict ? compile::Strictness::strict : compile::Strictness::declared});
-  const cache::Store& store = *service.pipeline().store();
+  const cache::Store& store = *service.core().state().stores.writable();
   const NotedRun run = noted_run(plan, result);
-  put_choices(service.pipeline(), plan, layer.has_value());
+  put_choices(service.core(), plan, layer.has_value());
   if (layer)
     layer->share();  // without a note: what goes into an image is the same whenever it was made
   else if (store.writable())
     write_note(store.directory(), run);
   const bool traced = wrote_trace(arguments.trace, run);
   std::optional<Pushed> pushed;
-  if (arguments.remote) pushed = push_results(service.pipeline(), result, context.json);
+  if (arguments.remote) pushed = push_results(service.core(), result, context.json);
   if (missed && !result.interrupted && pushed && pushed->covers_all()) missed->forget(plan, result);
-  const PlanRoom room = look_for_room(service.pipeline(), result);
+  const PlanRoom room = look_for_room(service.core(), result);
   report_prewarm(context, plan, result, room, store.directory(), pushed);
   const int status = exit_of(result, room);
   if (status != kDone) return status;

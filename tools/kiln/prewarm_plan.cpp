@@ -115,12 +115,12 @@ std::vector<PlannedTask> recorded_tasks(Making& making, const PlannedSpecializat
                                         const std::shared_ptr<const source::Template>& origin,
                                         const runtime::RecordedCall& recorded, source::Resolved resolved,
                                         const std::string& device) {
-  runtime::Pipeline& pipeline = making.context.service().pipeline();
+  runtime::Core& core = making.context.service().core();
   std::vector<PlannedTask> out;
   out.push_back(task_of(row, origin, std::move(resolved), recorded.chosen));
-  const compile::MadeChoiceKey made =
-      pipeline.choice_key(source::instantiate(origin, recorded.plain), recorded.free, device);
-  const auto found = pipeline.find_choice(made, base::Deadline::never()).found;
+  const compile::MadeChoiceKey made = runtime::Choices::key_of(source::instantiate(origin, recorded.plain),
+                                                               recorded.free, device, core.state().files);
+  const auto found = core.choices().find(made, base::Deadline::never()).found;
   const bool agrees = found ? found->choice.chosen == recorded.chosen
                             : out.front().resolved.specialization == recorded.plain.specialization;
   const bool replaced = !agrees && (!found || making.device.record_wins);
@@ -130,8 +130,8 @@ std::vector<PlannedTask> recorded_tasks(Making& making, const PlannedSpecializat
          replaced ? std::optional(record_of(origin->manifest, recorded, made, device)) : std::nullopt});
   out.front().choice_missing = replaced;
   if (agrees || replaced) return out;
-  runtime::TunedCall call =
-      runtime::resolve_tuned(pipeline, origin, recorded.call, recorded.plain.arch, device);
+  runtime::TunedCall call = runtime::resolve_tuned(core.state().files, core.choices(), origin, recorded.call,
+                                                   recorded.plain.arch, device);
   out.push_back(task_of(row, origin, std::move(call.resolved), call.tuned));
   return out;
 }
@@ -147,7 +147,8 @@ std::vector<PlannedTask> make_tasks(Making& making, const PlannedSpecialization&
   if (has_tune(manifest))
     name = device.this_gpu ? making.context.target_device(device.said, arch) : device.said;
   runtime::TunedCall call =
-      runtime::resolve_tuned(making.context.service().pipeline(), origin, values, arch, name);
+      runtime::resolve_tuned(making.context.service().state().files,
+                             making.context.service().core().choices(), origin, values, arch, name);
   if (!row.tuned.empty()) {
     const auto recorded = runtime::recorded_call(*origin, values, row.tuned, arch);
     if (recorded && name.empty()) ++making.plan.without_device;

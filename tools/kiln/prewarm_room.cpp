@@ -37,9 +37,9 @@ bool has(cache::Store& store, const Key& key) {
   return store.peek_text(key, base::Deadline::after(kPatience)).has_value();
 }
 
-std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Pipeline& pipeline) {
-  std::vector<std::shared_ptr<cache::Store>> out{pipeline.store()};
-  for (const auto& layer : pipeline.layers()) out.push_back(layer);
+std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Core& core) {
+  std::vector<std::shared_ptr<cache::Store>> out{core.state().stores.writable()};
+  for (const auto& layer : core.state().stores.layers()) out.push_back(layer);
   return out;
 }
 
@@ -99,9 +99,9 @@ Estimate estimate(cache::Store& store, const std::set<std::string>& elsewhere, c
 }
 
 /// What the layers have is not stored again.
-std::set<std::string> names_in_layers(runtime::Pipeline& pipeline) {
+std::set<std::string> names_in_layers(runtime::Core& core) {
   std::set<std::string> out;
-  for (const auto& layer : pipeline.layers())
+  for (const auto& layer : core.state().stores.layers())
     sum_entries(*layer, [&](const SummedEntry& entry) { out.insert(name_of(entry.facts)); });
   return out;
 }
@@ -117,9 +117,9 @@ std::string PlanRoom::sentence() const {
          " holds all of it, and the same command then makes the rest";
 }
 
-PlanRoom look_for_room(runtime::Pipeline& pipeline, const PrewarmResult& result) {
+PlanRoom look_for_room(runtime::Core& core, const PrewarmResult& result) {
   PlanRoom out;
-  const auto stores = stores_of(pipeline);
+  const auto stores = stores_of(core);
   std::size_t gone = 0, unpublishable = 0;
   std::uint64_t image_bytes = 0;
   for (const TaskResult& task : result.tasks) {
@@ -150,11 +150,11 @@ PlanRoom look_for_room(runtime::Pipeline& pipeline, const PrewarmResult& result)
   return out;
 }
 
-void warn_without_room(runtime::Pipeline& pipeline, const PrewarmPlan& plan) try {
-  cache::Store& store = *pipeline.store();
+void warn_without_room(runtime::Core& core, const PrewarmPlan& plan) try {
+  cache::Store& store = *core.state().stores.writable();
   const cache::StoreStats stats = store.stats();
   if (stats.entries == 0) return;
-  const Estimate needed = estimate(store, names_in_layers(pipeline), plan);
+  const Estimate needed = estimate(store, names_in_layers(core), plan);
   if (needed.bytes <= live_limit(stats.cap_bytes)) return;
   base::warn("the plan takes about " + human_bytes(needed.bytes) +
              " (estimated from the cached entries of its templates" +

@@ -22,11 +22,11 @@ struct PlanRoom {
 };
 /// Asks the store and the layers for each key, whoever evicted it. What could not be cached at all
 /// (PrewarmResult::uncached) does not count as evicted.
-PlanRoom look_for_room(runtime::Pipeline& pipeline, const PrewarmResult& result);
+PlanRoom look_for_room(runtime::Core& core, const PrewarmResult& result);
 
 /// Warns when the entries that the store has of the plan's templates say that the plan does not fit under the
 /// cap. A specialisation that was stored before counts with its own size, another one with the mean of its
 /// template's entries, and one whose template has no entry with nothing.
-void warn_without_room(runtime::Pipeline& pipeline, const PrewarmPlan& plan);
+void warn_without_room(runtime::Core& core, const PrewarmPlan& plan);
 
 }  // namespace kiln::cli

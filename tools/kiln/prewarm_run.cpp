@@ -22,15 +22,14 @@ double since(base::Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
 }
 
-void run_task(runtime::Pipeline& pipeline, const PlannedTask& task, compile::Strictness strictness,
-              TaskResult& out) {
+void run_task(runtime::Core& core, const PlannedTask& task, compile::Strictness strictness, TaskResult& out) {
   const auto start = base::Clock::now();
   runtime::ObtainOptions options;
   options.when_full = runtime::WhenFull::wait;  // the records are what this is for
   options.urgency = compile::Urgency::ahead;    // an engine that waits for its kernel goes first
   try {
     const runtime::Obtained obtained =
-        pipeline.obtain(source::instantiate(task.origin, task.resolved), options);
+        core.path().obtain(source::instantiate(task.origin, task.resolved), options);
     out.state = State::done;
     out.outcome = obtained.outcome;
     out.key = obtained.image->key;
@@ -94,8 +93,7 @@ std::vector<std::size_t> PrewarmResult::slowest(std::size_t most) const {
   return out;
 }
 
-PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
-                          const PrewarmOptions& options) {
+PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const PrewarmOptions& options) {
   PrewarmResult result;
   result.tasks.resize(plan.tasks.size());
   result.keep_going = options.keep_going;
@@ -116,7 +114,7 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
     });
     // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
     const std::size_t first =
-        pipeline.config().has_remote() && pipeline.config().remote_writes() && !plan.tasks.empty()
+        core.config().has_remote() && core.config().remote_writes() && !plan.tasks.empty()
             ? std::random_device{}() % plan.tasks.size()
             : 0;
     std::atomic<std::size_t> next{0};
@@ -133,7 +131,7 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
         progress.started(task.label);
         result.tasks[i].lane = lane;
         result.tasks[i].start_ms = since(start);
-        run_task(pipeline, task, options.strictness, result.tasks[i]);
+        run_task(core, task, options.strictness, result.tasks[i]);
         const bool failed = result.tasks[i].state == State::failed;
         if (failed && !options.keep_going) stop = true;
         progress.finished(task.label, line_of(task, result.tasks[i], standard_error()), failed);
@@ -145,19 +143,19 @@ PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
       result.jobs = fewer;
     });
   }
-  pipeline.flush();
-  result.uncached = pipeline.counters().puts_skipped() + pipeline.counters().unpublishable;
+  core.path().flush();
+  result.uncached = core.state().counters.puts_skipped() + core.state().counters.unpublishable;
   result.interrupted = PoliteInterrupt::requested();
   result.wall_ms = since(start);
   if (const auto cpu_after = cpu_time_ms(); cpu_before && cpu_after) result.cpu_ms = *cpu_after - *cpu_before;
   return result;
 }
 
-std::vector<bool> check_coverage(runtime::Pipeline& pipeline, const PrewarmPlan& plan) {
+std::vector<bool> check_coverage(runtime::Core& core, const PrewarmPlan& plan) {
   std::vector<bool> out;
   for (const PlannedTask& task : plan.tasks) {
     out.push_back(!task.choice_missing &&
-                  pipeline.look(source::instantiate(task.origin, task.resolved)).has_value());
+                  core.path().look(source::instantiate(task.origin, task.resolved)).has_value());
   }
   return out;
 }

@@ -8,7 +8,7 @@
 
 #include "compile/limits.hpp"
 #include "prewarm_plan.hpp"
-#include "runtime/path/pipeline.hpp"
+#include "runtime/path/core.hpp"
 
 namespace kiln::cli {
 
@@ -53,10 +53,9 @@ struct PrewarmOptions {
 
 /// Shows progress. The first failure stops new work unless keep_going; so does the first Ctrl-C, and the
 /// second leaves at once. Returns when everything started is done and published.
-PrewarmResult run_prewarm(runtime::Pipeline& pipeline, const PrewarmPlan& plan,
-                          const PrewarmOptions& options);
+PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const PrewarmOptions& options);
 
 /// For each task whether the cache has it. Compiles nothing.
-std::vector<bool> check_coverage(runtime::Pipeline& pipeline, const PrewarmPlan& plan);
+std::vector<bool> check_coverage(runtime::Core& core, const PrewarmPlan& plan);
 
 }  // namespace kiln::cli

@@ -67,7 +67,8 @@ class Pull {
     for (const PlannedTask& task : plan.tasks) {
       if (PoliteInterrupt::requested() || out_.fault.down) return;
       if (!wants(task.specialization().template_name)) continue;
-      const auto made = context_.service().pipeline().key_of(source::instantiate(task.origin, task.resolved));
+      const auto made =
+          context_.service().core().path().key_of(source::instantiate(task.origin, task.resolved));
       batch.push_back({made.key, made.text, task.label});
       if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
     }

@@ -25,7 +25,7 @@ std::shared_ptr<remote::Tier> configured_tier(Context& context) {
   if (!context.service().config().has_remote())
     throw Error(Errc::invalid_argument,
                 "no fleet's tier is configured: set KILN_REMOTE, such as redis://host:6379 (docs/fleet.md)");
-  auto tier = context.service().pipeline().tier();
+  auto tier = context.service().core().path().fleet().tier();
   if (!tier) throw Error(Errc::invalid_argument, "the fleet's tier cannot be used; the warning says why");
   return tier;
 }

@@ -27,7 +27,7 @@ FillKernel::FillKernel(runtime::Service& service, PrimaryContext& gpu, const run
                           reference ? source::Which::reference : source::Which::kernel),
       instantiate);
   what_ = "fill '" + unit.name_expression + "' of argument '" + argument + '\'';
-  const compile::Compiled compiled = service.pipeline().compile_alone(unit, false);
+  const compile::Compiled compiled = service.core().compile_alone(unit, false);
   if (!takes_out_n_seed(compiled.facts)) {
     throw Error(Errc::manifest, opened.origin().manifest.file + ": " + what_ +
                                     " must take (T* out, long long n, unsigned long long seed)");

@@ -170,7 +170,7 @@ int tune(Context& context, const TuneFlags& flags) {
     try {
       row.result = search(context, gpu, opened, request);
       if (row.result.error.empty() && !row.result.interrupted) {
-        const auto store = service.pipeline().store();
+        const auto store = service.core().state().stores.writable();
         store_choice(store.get(), row.result);
         row.directory = store->directory();
       }

@@ -75,9 +75,10 @@ class Search {
           manifest_.name + ' ' + cli::text_of(candidate.chosen) + ' ' + candidate.resolved.arch.name();
       plan.tasks.push_back(std::move(task));
     }
-    runtime::Pipeline& pipeline = context_.service().pipeline();
+    runtime::Core& core = context_.service().core();
     const PrewarmResult made = run_prewarm(
-        pipeline, plan, {pipeline.workers().jobs(), true, !context_.json, compile::Strictness::declared});
+        core, plan,
+        {core.path().compiler().workers().jobs(), true, !context_.json, compile::Strictness::declared});
     result_.interrupted = made.interrupted;
     for (std::size_t i = 0; i < made.tasks.size(); ++i) {
       TriedCandidate& tried = result_.tried[i];
@@ -239,9 +240,10 @@ class Search {
     for (const TriedCandidate& tried : result_.tried) choice.candidates += !tried.us.empty();
     choice.kiln_version = kiln_version();
     choice.created_s = std::time(nullptr);
-    result_.key = context_.service().pipeline().choice_key(
-        source::instantiate(opened_.shared_origin(), plain),
-        source::free_to_tune(manifest_, values_of(manifest_, request_.given)), choice.device);
+    result_.key =
+        runtime::Choices::key_of(source::instantiate(opened_.shared_origin(), plain),
+                                 source::free_to_tune(manifest_, values_of(manifest_, request_.given)),
+                                 choice.device, context_.service().state().files);
   }
 
   Context& context_;

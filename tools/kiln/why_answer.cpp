@@ -37,20 +37,19 @@ std::vector<std::string> other_schemas(const std::string& directory) {
   return out;
 }
 
-Step step_of(const WhyAnswer& answer, runtime::Pipeline& pipeline, bool may_compile) {
+Step step_of(const WhyAnswer& answer, runtime::Core& core, bool may_compile) {
   if (answer.path.found) {
     if (answer.path.found->image->key != answer.path.made.key) return Step::foreign_toolchain;
     return answer.path.found->outcome == Outcome::layer ? Step::layer : Step::disk;
   }
   if (!may_compile) return Step::sealed;
   if (answer.flight) return Step::waiting;
-  return pipeline.toolkit().has_compiler() ? Step::compile : Step::no_compiler;
+  return core.state().files.toolkit().has_compiler() ? Step::compile : Step::no_compiler;
 }
 
 /// As the path asks them.
-std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Pipeline& pipeline,
-                                                     const runtime::Places& places) {
-  std::vector<std::shared_ptr<cache::Store>> out = pipeline.layers();
+std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Core& core, const runtime::Places& places) {
+  std::vector<std::shared_ptr<cache::Store>> out = core.state().stores.layers();
   for (const auto& store : {places.readable, places.writable})
     if (store) out.push_back(store);
   return out;
@@ -59,29 +58,28 @@ std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Pipeline& pipeline
 }  // namespace
 
 WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
-  runtime::Pipeline& pipeline = service.pipeline();
+  runtime::Core& core = service.core();
   const PlacesView view = view_places(service.config());
   const auto& [writable, readable] = view.places;
-  pipeline.use_places(view.places);
+  core.state().stores.use_places(view.places);
   const auto origin = service.catalog().open(request.template_name);
   const source::Manifest& manifest = origin->manifest;
   WhyAnswer out;
   runtime::TunedCall call = runtime::resolve_tuned(
-      pipeline, origin, source::positional(manifest, source::parse_assignments(request.values)), request.arch,
-      request.device);
+      core.state().files, core.choices(), origin,
+      source::positional(manifest, source::parse_assignments(request.values)), request.arch, request.device);
   out.resolved = std::move(call.resolved), out.tuned = std::move(call.tuned);
   out.fallback = manifest.fallback, out.source_name = origin->kernel.name;
   out.directory = view.directory, out.toolchain = request.toolchain;
   const source::Instantiation unit = source::instantiate(origin, out.resolved);
-  out.path = pipeline.explain(unit, {.deadline = base::Deadline::after(kPatience),
-                                     .may_compile = service.may_compile(),
-                                     .any_toolchain = !service.may_compile()});
+  out.path = core.path().explain(
+      unit, {.deadline = base::Deadline::after(kPatience), .permission = core.permission()});
   if (writable && !out.path.found)
     out.flight = cache::flight_under_way(writable->directory() + "/v1", out.path.made.key);
   if (out.flight && out.flight->here())
     out.flight_state = look_at_process(out.flight->pid, out.flight->started_ms).state;
-  out.step = step_of(out, pipeline, service.may_compile());
-  out.nvrtc_version = version_of_library(pipeline.toolkit().nvrtc);
+  out.step = step_of(out, core, service.core().permission().compile);
+  out.nvrtc_version = version_of_library(core.state().files.toolkit().nvrtc);
 
   Spelling spelling(service.config());
   const std::string arch = request.arch.name();
@@ -90,7 +88,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     return manifest.name + (said.empty() ? "" : " " + said);
   };
   out.shortest = written(out.resolved.specialization.parameters, arch);
-  const auto stores = stores_of(pipeline, view.places);
+  const auto stores = stores_of(core, view.places);
   if (is_hit(out)) {
     out.directory = out.path.directory;
     for (const auto& store : stores) {
@@ -103,7 +101,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     for (std::string& other : other_schemas(directory)) out.other_schemas.push_back(std::move(other));
   out.nearest = find_nearest(stores,
                              {out.path.made, unit.unit, arch, out.resolved.specialization.parameters,
-                              request.toolchain, pipeline.toolkit().has_compiler()},
+                              request.toolchain, core.state().files.toolkit().has_compiler()},
                              request.nearest);
   for (const Near& near : out.nearest.best)
     out.nearest_written.push_back(written(near.facts.parameters, near.facts.arch));

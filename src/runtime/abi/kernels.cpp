@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "runtime/abi/common.hpp"
+#include "runtime/state/capture_guard.hpp"
 
 using namespace kiln;
 using namespace kiln::runtime;

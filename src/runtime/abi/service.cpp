@@ -2,6 +2,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "runtime/abi/common.hpp"
+#include "runtime/state/process_seal.hpp"
 
 using namespace kiln;
 using namespace kiln::runtime;
@@ -91,7 +92,7 @@ void kiln_text_release(kiln_text* text) {
 kiln_status kiln_service_missing(kiln_service* service, kiln_text* out) {
   return guarded([&] {
     require_sized(out, sizeof *out);  // a shorter one could not be released
-    auto owned = std::make_unique<std::string>(of(service).missing());
+    auto owned = std::make_unique<std::string>(of(service).core().missing());
     fill_sized(out, kiln_text{sizeof(kiln_text), owned->c_str(), owned->size(), owned.get()});
     owned.release();
   });
@@ -122,7 +123,7 @@ kiln_status kiln_service_open(kiln_service* service, const char* name, int32_t d
 kiln_status kiln_scope_create(kiln_service* service, kiln_scope** out) {
   return guarded([&] {
     require(out != nullptr, "out is null");
-    *out = reinterpret_cast<kiln_scope*>(new Scope(of(service)));
+    *out = reinterpret_cast<kiln_scope*>(new Scope(of(service).scopes()));
   });
 }
 
@@ -146,7 +147,7 @@ kiln_status kiln_service_prepare(kiln_service* service, kiln_scope* scope, const
     require(prepare && out, "prepare and out must not be null");
     Service& in = of(service);
     *out = new kiln_preparation{
-        Preparation::begin(in, scope ? of(scope) : in.own_scope(), request_of(sized(prepare)))};
+        Preparation::begin(in.scopes(), scope ? of(scope) : in.own_scope(), request_of(sized(prepare)))};
   });
 }
 
@@ -175,8 +176,8 @@ void kiln_preparation_destroy(kiln_preparation* preparation) {
 kiln_status kiln_service_stats(kiln_service* service, kiln_stats* out) {
   return guarded([&] {
     kiln_stats stats{};
-    of(service).pipeline().counters().read(stats);
-    of(service).pipeline().read_tier(stats);
+    of(service).state().counters.read(stats);
+    of(service).path().fleet().read(stats);
     fill_sized(out, stats);
   });
 }

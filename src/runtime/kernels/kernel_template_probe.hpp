@@ -7,7 +7,7 @@ namespace kiln::runtime {
 
 struct KernelTemplateProbe {
   static void enter(KernelTemplate& t, const PackedParameters& parameters, const LoadedKernel* kernel) {
-    t.ready_.insert(parameters, kernel);
+    t.tables_.ready.insert(parameters, kernel);
   }
 };
 

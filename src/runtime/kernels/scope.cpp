@@ -1,23 +1,46 @@
 #include "runtime/kernels/scope.hpp"
 
 #include "kiln/error.hpp"
-#include "runtime/service/service.hpp"
 
 namespace kiln::runtime {
 
-Scope::Scope(Service& service) : service_(service) { service_.enter(*this); }
+void Scopes::enter(Scope& scope) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  state.all.insert(&scope);
+}
+
+void Scopes::leave(Scope& scope) noexcept {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  state.all.erase(&scope);
+}
+
+std::vector<std::shared_ptr<KernelTemplate>> Scopes::templates(Scope& own) {
+  auto out = own.templates();
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  for (Scope* scope : state.all) {
+    if (scope == &own) continue;
+    for (auto& opened : scope->templates()) out.push_back(std::move(opened));
+  }
+  return out;
+}
+
+Scope::Scope(Scopes& all) : all_(all) { all_.enter(*this); }
 
 Scope::~Scope() {
-  service_.leave(*this);
+  all_.leave(*this);
   release();  // work behind callers' backs may keep a template alive for a while: its kernels go now
 }
 
 KernelTemplate& Scope::open(const std::string& name, int device, const std::string& arch) {
-  return open(name, service_.bind(device, arch));
+  return open(name, all_.bind(device, arch));
 }
 
 KernelTemplate& Scope::open(const std::string& name, const Target& target) {
-  if (service_.may_compile()) service_.pipeline().expect_misses();  // the manifest is parsed meanwhile
+  Core& core = all_.core();
+  if (core.permission().compile) core.expect_misses();  // the manifest is parsed meanwhile
   const std::shared_ptr<KernelTemplate> opened = open_alone(name, target);
   const source::Manifest& manifest = opened->origin().manifest;
   if (!manifest.fallback.empty()) {
@@ -33,12 +56,12 @@ KernelTemplate& Scope::open(const std::string& name, const Target& target) {
 }
 
 std::shared_ptr<KernelTemplate> Scope::open_alone(const std::string& name, const Target& target) {
-  const auto origin = service_.catalog().open(name);
+  const auto origin = all_.catalog().open(name);
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
   auto& opened = state.opened[{name, target.context, target.context_id, target.arch.number}];
   if (!opened || opened->shared_origin() != origin) {
-    auto fresh = std::make_shared<KernelTemplate>(service_, origin, target);
+    auto fresh = std::make_shared<KernelTemplate>(all_.core(), origin, target);
     state.templates.push_back(fresh);
     opened = std::move(fresh);
   }

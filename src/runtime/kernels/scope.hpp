@@ -1,23 +1,62 @@
 // The owner of opened templates and of their kernels.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/process.hpp"
 #include "runtime/kernels/kernel_template.hpp"
+#include "source/catalog.hpp"
 
 namespace kiln::runtime {
+
+class Scope;
+
+/// What the scopes of one service share. Thread-safe. A forked child starts without scopes.
+class Scopes {
+ public:
+  /// Both must outlive it.
+  Scopes(Core& core, source::Catalog& catalog) : core_(core), catalog_(catalog) {}
+  Scopes(const Scopes&) = delete;
+  Scopes& operator=(const Scopes&) = delete;
+
+  Core& core() const noexcept { return core_; }
+  source::Catalog& catalog() const noexcept { return catalog_; }
+  /// What a template for this device will run on. Throws Error.
+  Target bind(int device, const std::string& arch) const {
+    return runtime::bind(core_.config(), device, arch, tuned_for_);
+  }
+  /// Templates that are opened without a device take the choices that were tuned on the one of this name.
+  /// REQUIRES: none was opened yet.
+  void tune_for(std::string device_name) { tuned_for_ = std::move(device_name); }
+  /// Of all scopes, `own` first, which a forked child has without having entered it. They stay while they are
+  /// looked at, and no lock is held: events may come of it.
+  std::vector<std::shared_ptr<KernelTemplate>> templates(Scope& own);
+
+ private:
+  friend class Scope;
+  void enter(Scope& scope);
+  void leave(Scope& scope) noexcept;
+
+  struct State {
+    std::mutex mutex;
+    std::set<Scope*> all;
+  };
+  Core& core_;
+  source::Catalog& catalog_;
+  std::string tuned_for_;
+  base::PerProcess<State> state_;
+};
 
 /// Thread-safe but for release and destruction. A forked child opens anew.
 class Scope {
  public:
-  explicit Scope(Service& service);
+  explicit Scope(Scopes& all);
   ~Scope();
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
@@ -28,7 +67,8 @@ class Scope {
   KernelTemplate& open(const std::string& name, const Target& target);
   /// Unloads the kernels; templates stay open. REQUIRES: no reader.
   void release();
-  const Service& service() const noexcept { return service_; }
+  /// The scopes of the same service.
+  const Scopes& siblings() const noexcept { return all_; }
   /// All that were ever opened.
   std::vector<std::shared_ptr<KernelTemplate>> templates();
 
@@ -42,7 +82,7 @@ class Scope {
         opened;
     std::vector<std::shared_ptr<KernelTemplate>> templates;  ///< all that were ever opened
   };
-  Service& service_;
+  Scopes& all_;
   base::PerProcess<State> state_;
 };
 

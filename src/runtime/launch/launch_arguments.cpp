@@ -1,15 +1,16 @@
-// A launch's arguments: checked against manifest and recorded layout, converted where their types are not the
-// declared ones, and given to the expressions. What needs no conversion is not copied: the driver reads it
-// from where the caller has it.
+#include "runtime/launch/launch_arguments.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <vector>
 
 #include "kiln/error.hpp"
-#include "runtime/launch/loaded_kernel.hpp"
 #include "runtime/path/layout_check.hpp"
+#include "source/instantiate.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -92,7 +93,7 @@ std::int64_t read_declared(Kind kind, const void* data) {
 }  // namespace
 
 /// A list that fitted.
-struct LoadedKernel::CheckedTypes {
+struct LaunchArguments::CheckedTypes {
   std::vector<kiln_arg_type> types;
   std::uint64_t conversions;  ///< bit i: argument i is converted
 
@@ -105,38 +106,37 @@ struct LoadedKernel::CheckedTypes {
   }
 };
 
-LoadedKernel::~LoadedKernel() {
+LaunchArguments::~LaunchArguments() {
   for (const auto& list : checked_) delete list.load(std::memory_order_relaxed);
 }
 
-/// The manifest against the image: the driver trusts the parameter list that we give it.
-/// What the caller has to give: declared, or of a struct without a size what the image says.
-std::uint32_t LoadedKernel::argument_bytes(std::size_t i) const noexcept {
-  const std::uint32_t declared = manifest().arguments[i].type.size();
-  return declared != 0 ? declared : facts_.arguments[i].size;
+/// What the caller has to give: the declared size, or of a struct without one what the image says.
+std::uint32_t LaunchArguments::argument_bytes(std::size_t i) const noexcept {
+  const std::uint32_t declared = kernel_.manifest.arguments[i].type.size();
+  return declared != 0 ? declared : kernel_.facts.arguments[i].size;
 }
 
-void LoadedKernel::check_count(std::size_t count) const {
-  const auto& arguments = manifest().arguments;
+void LaunchArguments::check_count(std::size_t count) const {
+  const auto& arguments = kernel_.manifest.arguments;
   std::size_t required = arguments.size();
   while (required > 0 && arguments[required - 1].optional) --required;
-  const std::size_t runtime = manifest().runtime.size();
+  const std::size_t runtime = kernel_.manifest.runtime.size();
   if (runtime > 0) required = arguments.size();  // what follows the arguments needs all of them in place
   if (count >= required + runtime && count <= arguments.size() + runtime) return;
   std::string names;
   for (const ArgumentSpec& a : arguments)
     names += (names.empty() ? "" : ", ") + a.name + (a.optional ? "?" : "");
-  for (const auto& r : manifest().runtime) names += (names.empty() ? "" : ", ") + r.name;
-  fail(Errc::invalid_argument,
-       "launched with " + std::to_string(count) + " arguments, expected (" + names + ")");
+  for (const auto& r : kernel_.manifest.runtime) names += (names.empty() ? "" : ", ") + r.name;
+  kernel_.fail(Errc::invalid_argument,
+               "launched with " + std::to_string(count) + " arguments, expected (" + names + ")");
 }
 
-std::uint64_t LoadedKernel::checked_conversions(const kiln_arg_type* types, std::size_t count) const {
-  const auto& arguments = manifest().arguments;
+std::uint64_t LaunchArguments::checked_conversions(const kiln_arg_type* types, std::size_t count) const {
+  const auto& arguments = kernel_.manifest.arguments;
   std::uint64_t conversions = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const bool extra = i >= arguments.size();
-    const std::string& name = extra ? manifest().runtime[i - arguments.size()].name : arguments[i].name;
+    const std::string& name = extra ? kernel_.manifest.runtime[i - arguments.size()].name : arguments[i].name;
     const Kind want = extra ? Kind::i64 : arguments[i].type.kind;
     const std::uint32_t have = types[i].kind;
     const std::uint32_t size = types[i].size;
@@ -147,11 +147,12 @@ std::uint64_t LoadedKernel::checked_conversions(const kiln_arg_type* types, std:
                           ? have == KILN_ARG_FLOAT && (size == 4 || size == 8)
                           : have == KILN_ARG_BYTES && size == argument_bytes(i);
     if (!good) {
-      std::string wanted = extra ? "i64" : arguments[i].type.to_string(manifest().parameters);
+      std::string wanted = extra ? "i64" : arguments[i].type.to_string(kernel_.manifest.parameters);
       if (!extra && want == Kind::structure && arguments[i].type.size() == 0)
         wanted += " of " + std::to_string(argument_bytes(i)) + " bytes";
-      fail(Errc::invalid_argument, "argument " + std::to_string(i) + " '" + name + "' is " + kind_name(have) +
-                                       " of " + std::to_string(size) + " bytes, expected " + wanted);
+      kernel_.fail(Errc::invalid_argument, "argument " + std::to_string(i) + " '" + name + "' is " +
+                                               kind_name(have) + " of " + std::to_string(size) +
+                                               " bytes, expected " + wanted);
     }
     if (!extra && !is_as_declared(want, types[i])) conversions |= std::uint64_t{1} << i;
   }
@@ -159,7 +160,7 @@ std::uint64_t LoadedKernel::checked_conversions(const kiln_arg_type* types, std:
 }
 
 /// Which arguments of such a list are converted.
-inline std::uint64_t LoadedKernel::check_types(const kiln_arg_type* types, std::size_t count) const {
+inline std::uint64_t LaunchArguments::check_types(const kiln_arg_type* types, std::size_t count) const {
   for (const auto& known : checked_) {
     const CheckedTypes* list = known.load(std::memory_order_acquire);
     if (!list) break;
@@ -168,8 +169,9 @@ inline std::uint64_t LoadedKernel::check_types(const kiln_arg_type* types, std::
   return check_new_types(types, count);
 }
 
-std::uint64_t LoadedKernel::check_new_types(const kiln_arg_type* types, std::size_t count) const {
-  check_layout(manifest(), facts_, name_);  // one without declared arguments was not looked at before
+std::uint64_t LaunchArguments::check_new_types(const kiln_arg_type* types, std::size_t count) const {
+  check_layout(kernel_.manifest, kernel_.facts,
+               kernel_.name);  // one without declared arguments was not looked at before
   check_count(count);
   const std::uint64_t conversions = checked_conversions(types, count);
   auto made = std::make_unique<const CheckedTypes>(CheckedTypes{{types, types + count}, conversions});
@@ -184,24 +186,25 @@ std::uint64_t LoadedKernel::check_new_types(const kiln_arg_type* types, std::siz
   return conversions;
 }
 
-void LoadedKernel::fail_to_fit(std::size_t i, kiln_arg_type type, std::int64_t value) const {
-  const auto& arguments = manifest().arguments;
+void LaunchArguments::fail_to_fit(std::size_t i, kiln_arg_type type, std::int64_t value) const {
+  const auto& arguments = kernel_.manifest.arguments;
   const bool extra = i >= arguments.size();
   const bool huge = type.kind == KILN_ARG_UNSIGNED && value < 0;
-  fail(Errc::invalid_argument,
-       "argument '" + (extra ? manifest().runtime[i - arguments.size()].name : arguments[i].name) +
-           "' = " + (huge ? std::to_string(static_cast<std::uint64_t>(value)) : std::to_string(value)) +
-           " does not fit " + (extra ? "i64" : arguments[i].type.to_string(manifest().parameters)));
+  kernel_.fail(
+      Errc::invalid_argument,
+      "argument '" + (extra ? kernel_.manifest.runtime[i - arguments.size()].name : arguments[i].name) +
+          "' = " + (huge ? std::to_string(static_cast<std::uint64_t>(value)) : std::to_string(value)) +
+          " does not fit " + (extra ? "i64" : arguments[i].type.to_string(kernel_.manifest.parameters)));
 }
 
-void LoadedKernel::fail_to_fit(std::size_t i, double value) const {
-  fail(Errc::invalid_argument,
-       "argument '" + manifest().arguments[i].name + "' = " + std::to_string(value) + " does not fit f32");
+void LaunchArguments::fail_to_fit(std::size_t i, double value) const {
+  kernel_.fail(Errc::invalid_argument, "argument '" + kernel_.manifest.arguments[i].name +
+                                           "' = " + std::to_string(value) + " does not fit f32");
 }
 
 /// Throws when it does not fit `kind`, the declared type of argument or run-time value `i`.
-inline std::int64_t LoadedKernel::integer_of(std::size_t i, Kind kind, kiln_arg_type type,
-                                             const void* data) const {
+inline std::int64_t LaunchArguments::integer_of(std::size_t i, Kind kind, kiln_arg_type type,
+                                                const void* data) const {
   const std::int64_t value = read_integer(type, data);
   const bool huge =
       type.kind == KILN_ARG_UNSIGNED && value < 0;  // of 64 bits: narrower ones have a sign to spare
@@ -210,9 +213,9 @@ inline std::int64_t LoadedKernel::integer_of(std::size_t i, Kind kind, kiln_arg_
   return value;
 }
 
-inline void LoadedKernel::convert(std::size_t i, kiln_arg_type type, const void* data,
-                                  PreparedLaunch& out) const {
-  const Kind kind = manifest().arguments[i].type.kind;
+inline void LaunchArguments::convert(std::size_t i, kiln_arg_type type, const void* data,
+                                     PreparedLaunch& out) const {
+  const Kind kind = kernel_.manifest.arguments[i].type.kind;
   out.parameters[i] = &out.storage[i];
   if (is_integer(kind)) {
     out.storage[i] = static_cast<std::uint64_t>(integer_of(i, kind, type, data));
@@ -231,15 +234,15 @@ inline void LoadedKernel::convert(std::size_t i, kiln_arg_type type, const void*
   }
 }
 
-void LoadedKernel::compute_omitted(std::size_t given, PreparedLaunch& out) const {
-  for (const LaunchPlan::Computed& c : plan_.computed) {
+void LaunchArguments::compute_omitted(std::size_t given, PreparedLaunch& out) const {
+  for (const LaunchPlan::Computed& c : kernel_.plan.computed) {
     if (c.argument < given) continue;
-    const ArgumentSpec& spec = manifest().arguments[c.argument];
+    const ArgumentSpec& spec = kernel_.manifest.arguments[c.argument];
     const std::int64_t value = c.value.evaluate(out.slots);
     if (!fits(spec.type.kind, value)) {
-      fail(Errc::requirement, "argument '" + spec.name + "', left out, = " + c.value.text() + " = " +
-                                  std::to_string(value) + " does not fit " +
-                                  spec.type.to_string(manifest().parameters));
+      kernel_.fail(Errc::requirement, "argument '" + spec.name + "', left out, = " + c.value.text() + " = " +
+                                          std::to_string(value) + " does not fit " +
+                                          spec.type.to_string(kernel_.manifest.parameters));
     }
     out.storage[c.argument] = static_cast<std::uint64_t>(value);
     out.parameters[c.argument] = &out.storage[c.argument];
@@ -247,53 +250,52 @@ void LoadedKernel::compute_omitted(std::size_t given, PreparedLaunch& out) const
   }
 }
 
-inline void LoadedKernel::check_values(const PreparedLaunch& out) const {
-  for (const LaunchPlan::Alignment& alignment : plan_.alignments) {
+inline void LaunchArguments::check_values(const PreparedLaunch& out) const {
+  for (const LaunchPlan::Alignment& alignment : kernel_.plan.alignments) {
     std::uint64_t address;
     std::memcpy(&address, out.parameters[alignment.argument], sizeof address);
     if (address & alignment.mask) [[unlikely]]
       check_alignment(alignment, address, out);
   }
-  for (const LaunchPlan::Requirement& requirement : plan_.requirements) {
+  for (const LaunchPlan::Requirement& requirement : kernel_.plan.requirements) {
     if (requirement.expression.evaluate(out.slots) == 0) [[unlikely]]
       fail_requirement(*requirement.origin, out);
   }
 }
 
-void LoadedKernel::check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
-                                   const PreparedLaunch& out) const {
+void LaunchArguments::check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
+                                      const PreparedLaunch& out) const {
   const std::int64_t bytes = alignment.bytes.evaluate(out.slots);
   if (bytes <= 1 || address % static_cast<std::uint64_t>(bytes) == 0) return;
   char text[32];
   std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
-  fail(Errc::requirement, "argument '" + manifest().arguments[alignment.argument].name + "' = " + text +
-                              " is not aligned to " + std::to_string(bytes) + " bytes (" +
-                              alignment.bytes.text() + ")");
+  kernel_.fail(Errc::requirement, "argument '" + kernel_.manifest.arguments[alignment.argument].name +
+                                      "' = " + text + " is not aligned to " + std::to_string(bytes) +
+                                      " bytes (" + alignment.bytes.text() + ")");
 }
 
 /// The message may name what no expression reads.
-void LoadedKernel::fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const {
-  const source::SlotLayout& layout = manifest().slots;
-  std::vector<std::int64_t> slots = plan_.slots;
-  std::vector<double> floats(manifest().arguments.size());
-  for (std::size_t i = 0; i < manifest().arguments.size(); ++i) {
-    const Kind kind = manifest().arguments[i].type.kind;
-    if (manifest().arguments[i].type.is_float()) floats[i] = read_float(kind, out.parameters[i]);
+void LaunchArguments::fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const {
+  const source::SlotLayout& layout = kernel_.manifest.slots;
+  std::vector<std::int64_t> slots = kernel_.plan.slots;
+  std::vector<double> floats(kernel_.manifest.arguments.size());
+  for (std::size_t i = 0; i < kernel_.manifest.arguments.size(); ++i) {
+    const Kind kind = kernel_.manifest.arguments[i].type.kind;
+    if (kernel_.manifest.arguments[i].type.is_float()) floats[i] = read_float(kind, out.parameters[i]);
     if (kind == Kind::pointer || is_integer(kind))
       slots[static_cast<std::size_t>(layout.argument_slot(static_cast<int>(i)))] =
           read_declared(kind, out.parameters[i]);
   }
   std::copy_n(out.slots.begin() + layout.runtime_slot(0), layout.runtime,
               slots.begin() + layout.runtime_slot(0));
-  fail(Errc::requirement, source::render_message(manifest(), broken.message, slots, floats) + " (" +
-                              broken.expression.text() + ")");
+  kernel_.fail(Errc::requirement, source::render_message(kernel_.manifest, broken.message, slots, floats) +
+                                      " (" + broken.expression.text() + ")");
 }
 
-void LoadedKernel::prepare(const kiln_arg_type* types, const void* const* data, std::size_t count,
+void LaunchArguments::take(const kiln_arg_type* types, const void* const* data, std::size_t count,
                            PreparedLaunch& out) const {
-  refuse_other_process();
   const std::uint64_t conversions = check_types(types, count);
-  const std::size_t all = plan_.defaults.size();
+  const std::size_t all = kernel_.plan.defaults.size();
   const std::size_t given = std::min(count, all);
   for (std::size_t i = 0; i < given; ++i)
     out.parameters[i] = const_cast<void*>(data[i]);  // the driver copies, and does not write
@@ -302,16 +304,15 @@ void LoadedKernel::prepare(const kiln_arg_type* types, const void* const* data, 
     convert(i, types[i], data[i], out);
   }
   for (std::size_t i = given; i < all; ++i)
-    out.parameters[i] = const_cast<std::uint64_t*>(&plan_.defaults[i]);
-  for (const LaunchPlan::Read& read : plan_.reads)
+    out.parameters[i] = const_cast<std::uint64_t*>(&kernel_.plan.defaults[i]);
+  for (const LaunchPlan::Read& read : kernel_.plan.reads)
     out.slots[read.slot] = read_declared(read.kind, out.parameters[read.argument]);
   for (std::size_t i = all; i < count; ++i) {
-    const int slot = manifest().slots.runtime_slot(static_cast<int>(i - all));
+    const int slot = kernel_.manifest.slots.runtime_slot(static_cast<int>(i - all));
     out.slots[static_cast<std::size_t>(slot)] = integer_of(i, Kind::i64, types[i], data[i]);
   }
-  if (given < all && !plan_.computed.empty()) compute_omitted(given, out);
+  if (given < all && !kernel_.plan.computed.empty()) compute_omitted(given, out);
   check_values(out);
-  set_geometry(out);
 }
 
 }  // namespace kiln::runtime

@@ -1,28 +1,31 @@
-// What the path would find, and why: for `kiln why`.
-#include "compile/compiler.hpp"
-#include "runtime/path/unit.hpp"
+#include "runtime/path/explain.hpp"
+
+#include "runtime/path/path.hpp"
 
 namespace kiln::runtime {
 
-Explanation Pipeline::explain(const source::Instantiation& instantiation, const ObtainOptions& options) {
-  const Unit unit = prepare(instantiation, source::Trust::memo);
+std::optional<Outcome> Path::look(const source::Instantiation& instantiation) {
+  const Unit unit{state_.files.read(instantiation, source::Trust::memo), instantiation};
+  if (memory_.find(unit.made.key)) return Outcome::memory;
+  const auto found = disk_.find(unit, {}, Counted::no);
+  return found ? std::optional(found->outcome) : std::nullopt;
+}
+
+Explanation Path::explain(const source::Instantiation& instantiation, const ObtainOptions& options) {
+  const Unit unit{state_.files.read(instantiation, source::Trust::memo), instantiation};
   Explanation out;
   out.made = unit.made;
   out.missing = unit.closure.missing;
   out.computed_include = unit.closure.computed;
-  if (toolkit().has_compiler())
-    out.unpublishable = compile::unpublishable_beforehand(unit.closure, toolkit());
-  {
-    State& state = state_.get();
-    std::lock_guard lock(state.mutex);
-    if (const auto kept = state.memory.find(unit.made.key); kept != state.memory.end()) {
-      out.found = Obtained{kept->second, Outcome::memory, {}};
-      return out;
-    }
+  if (state_.files.toolkit().has_compiler())
+    out.unpublishable = compile::unpublishable_beforehand(unit.closure, state_.files.toolkit());
+  if (auto kept = memory_.find(unit.made.key)) {
+    out.found = Obtained{std::move(kept), Outcome::memory, {}};
+    return out;
   }
-  out.found = from_disk(unit, options, false);
-  std::vector<std::shared_ptr<cache::Store>> asked = layers();
-  for (const auto& store : {places().readable, places().writable})
+  out.found = disk_.find(unit, options, Counted::no);
+  std::vector<std::shared_ptr<cache::Store>> asked = state_.stores.layers();
+  for (const auto& store : {state_.stores.places().readable, state_.stores.places().writable})
     if (store) asked.push_back(store);
   for (const auto& store : asked) {
     if (out.found) {

@@ -1,31 +1,59 @@
-// What goes down the path: an instantiation with its closure and key. Private to pipeline*.cpp.
+// What goes down the path: an instantiation with its files and key, and what its caller asks for.
 #pragma once
 
+#include <memory>
+#include <set>
+#include <string>
+
+#include "base/deadline.hpp"
+#include "compile/demand.hpp"
 #include "kiln/error.hpp"
-#include "runtime/path/pipeline.hpp"
+#include "runtime/path/image.hpp"
+#include "runtime/path/publisher.hpp"
+#include "runtime/state/permission.hpp"
 #include "runtime/state/refusal.hpp"
+#include "runtime/state/service_state.hpp"
 
 namespace kiln::runtime {
 
-struct Pipeline::Unit : Prepared {
-  source::Instantiation instantiation;
+/// Whether an image is given out that takes other arguments than its manifest declares.
+enum class Arguments { as_declared, any };
+
+struct ObtainOptions {
+  base::Deadline deadline = base::Deadline::never();
+  Permission permission{};
+  std::set<Key> rejected{};             ///< records that the driver refused
+  WhenFull when_full = WhenFull::skip;  ///< what happens to the record when the publisher's queue is full
+  compile::Urgency urgency = compile::Urgency::caller;
+  Arguments arguments = Arguments::as_declared;
+  /// The files of this instantiation, if this call has read them to look for a tuned choice; else null.
+  std::shared_ptr<const KeyedFiles> files{};
 };
 
-inline base::Clock::duration seconds(double s) {
-  return std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(s));
-}
+struct Unit : KeyedFiles {
+  source::Instantiation instantiation;
+};
 
 /// "rms_norm T=bf16 H=4096 for sm_90a".
 inline std::string hint(const source::Instantiation& unit) {
   return unit.resolved.specialization.to_string() + " for " + unit.resolved.arch.name();
 }
 
-/// It is stored nowhere, and the caller or the mode does not let it be compiled. A plan makes kernels only,
-/// so that a reference is refused without one.
+inline void tell(const Events& events, std::int32_t kind, const source::Instantiation& unit,
+                 const Events::Fields& fields = {}) {
+  if (events) events.tell(kind, unit.resolved.specialization.to_string(), unit.resolved.arch.name(), fields);
+}
+
+/// For a unit that is stored nowhere and that the caller or the mode does not let be compiled. A plan makes
+/// kernels only, so a reference is refused without one.
 [[noreturn]] inline void refuse(const source::Instantiation& unit) {
   throw Error(Errc::not_ready,
               hint(unit) + " is not in the cache, and may not be compiled (mode sealed, or so asked)" +
                   (unit.which == source::Which::kernel ? remedy(unit.resolved) : ""));
+}
+
+inline base::Clock::duration seconds(double s) {
+  return std::chrono::duration_cast<base::Clock::duration>(std::chrono::duration<double>(s));
 }
 
 }  // namespace kiln::runtime

@@ -4,7 +4,6 @@
 #include <random>
 
 #include "kiln/error.hpp"
-#include "runtime/service/service.hpp"
 #include "source/plan.hpp"
 #include "source/tune.hpp"
 
@@ -28,11 +27,11 @@ bool pinned_as_recorded(const KernelTemplate& opened, const source::PlannedSpeci
 
 }  // namespace
 
-std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
-                                                const PrepareRequest& request) {
-  if (&scope.service() != &service)
+std::shared_ptr<Preparation> Preparation::begin(Scopes& all, Scope& scope, const PrepareRequest& request) {
+  if (&scope.siblings() != &all)
     throw Error(Errc::invalid_argument, "the scope is another service's than the one that prepares");
-  const Target target = service.bind(request.device, request.arch);
+  const Config& config = all.core().config();
+  const Target target = all.bind(request.device, request.arch);
   if (!target.driver && !request.image_only) {
     throw Error(Errc::invalid_argument,
                 "prepare until ready needs a device; without one, prepare until image (KILN_UNTIL_IMAGE)");
@@ -71,14 +70,15 @@ std::shared_ptr<Preparation> Preparation::begin(Service& service, Scope& scope,
           {opened, tunes ? values : resolved.specialization.parameters, std::move(name), opened->epoch()});
   }
   // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
-  if (service.config().has_remote() && service.config().remote_writes() && !rows.empty())
+  if (config.has_remote() && config.remote_writes() && !rows.empty())
     std::rotate(rows.begin(),
                 rows.begin() + static_cast<std::ptrdiff_t>(std::random_device{}() % rows.size()), rows.end());
   out->progress_.total = rows.size() + out->progress_.skipped;
   out->progress_.done = out->progress_.skipped;
   for (Row& row : rows) {
-    service.background().run(Background::Work::ahead,
-                             [out, row = std::move(row)](const char* why_not) { out->make(row, why_not); });
+    all.core().background().run(Background::Work::ahead, [out, row = std::move(row)](const char* why_not) {
+      out->make(row, why_not);
+    });
   }
   return out;
 }

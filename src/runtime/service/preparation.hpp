@@ -10,11 +10,9 @@
 
 #include "base/deadline.hpp"
 #include "kiln/kiln.h"
-#include "runtime/kernels/kernel_template.hpp"
+#include "runtime/kernels/scope.hpp"
 
 namespace kiln::runtime {
-
-class Scope;
 
 struct PrepareRequest {
   std::string plan, file;  ///< the text, and what messages call it
@@ -30,7 +28,8 @@ struct PrepareRequest {
 class Preparation : public std::enable_shared_from_this<Preparation> {
  public:
   /// Throws Error for what is wrong with the plan, its templates or its values.
-  static std::shared_ptr<Preparation> begin(Service& service, Scope& scope, const PrepareRequest& request);
+  /// `all` are the scopes of the service that was asked; `scope` must be one of them.
+  static std::shared_ptr<Preparation> begin(Scopes& all, Scope& scope, const PrepareRequest& request);
 
   /// False when `deadline` passed before all was done. Throws the first failure once all is done.
   bool wait(base::Deadline deadline);

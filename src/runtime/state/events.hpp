@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <mutex>
 #include <string>
 
@@ -58,6 +59,19 @@ class LastingEvents {
  private:
   base::PerProcess<std::mutex> mutex_;  // a forked child ends it, too
   Events events_;
+};
+
+/// Events for threads that may outlive the listener: they end with this object.
+class OwnedEvents {
+ public:
+  explicit OwnedEvents(Events events) : events_(std::make_shared<LastingEvents>(events)) {}
+  ~OwnedEvents() { events_->end(); }
+  OwnedEvents(const OwnedEvents&) = delete;
+  OwnedEvents& operator=(const OwnedEvents&) = delete;
+  const std::shared_ptr<LastingEvents>& shared() const noexcept { return events_; }
+
+ private:
+  const std::shared_ptr<LastingEvents> events_;
 };
 
 /// Milliseconds since it was made.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "kiln/error.hpp"
 #include "runtime/tuned/pinned_choices.hpp"
 #include "source/tune.hpp"
 
@@ -63,17 +64,16 @@ std::string objection(const source::Manifest& manifest, std::span<const Value> v
   }
 }
 
-/// Nothing: a store could not be asked. `prepared` is of the call without a choice.
-std::optional<PinnedChoice> look_for(Pipeline& pipeline,
+/// Nothing: a store could not be asked. `read` becomes the files of the call without a choice.
+std::optional<PinnedChoice> look_for(Files& files, Choices& choices,
                                      const std::shared_ptr<const source::Template>& origin,
                                      std::span<const Value> values, const source::Resolved& plain,
                                      const std::vector<std::size_t>& free, const std::string& device,
-                                     base::Deadline deadline, std::shared_ptr<const Prepared>& prepared) try {
-  if (!pipeline.may_ask_for_choices()) return std::nullopt;
+                                     base::Deadline deadline, std::shared_ptr<const KeyedFiles>& read) try {
+  if (!choices.may_ask()) return std::nullopt;
   const source::Instantiation unit = source::instantiate(origin, plain);
-  prepared = std::make_shared<const Prepared>(pipeline.read_files(unit));
-  const Pipeline::ChoiceAnswer answer =
-      pipeline.find_choice(pipeline.choice_key(unit, free, device, *prepared), deadline);
+  read = std::make_shared<const KeyedFiles>(files.read(unit, source::Trust::memo));
+  const Choices::Answer answer = choices.find(Choices::key_of(unit, free, device, *read), deadline);
   if (!answer.found) return answer.sure ? std::optional(PinnedChoice{}) : std::nullopt;
   const compile::TunedChoice& choice = answer.found->choice;
   const std::string why = objection(origin->manifest, values, plain, choice.chosen);
@@ -89,7 +89,7 @@ std::optional<PinnedChoice> look_for(Pipeline& pipeline,
 
 }  // namespace
 
-TunedCall resolve_tuned(Pipeline& pipeline, const std::shared_ptr<const source::Template>& origin,
+TunedCall resolve_tuned(Files& files, Choices& choices, const std::shared_ptr<const source::Template>& origin,
                         std::span<const Value> values, base::Arch arch, const std::string& device,
                         source::Archs archs, Disk disk, base::Deadline deadline) {
   const source::Manifest& manifest = origin->manifest;
@@ -103,7 +103,7 @@ TunedCall resolve_tuned(Pipeline& pipeline, const std::shared_ptr<const source::
     const std::string call = call_name(*origin, plain, free, device);
     const PinnedChoice* pinned = pinned_choice(call);
     if (!pinned && disk == Disk::asked) {
-      if (auto looked = look_for(pipeline, origin, values, plain, free, device, deadline, out.prepared))
+      if (auto looked = look_for(files, choices, origin, values, plain, free, device, deadline, out.files))
         pinned = &pin_choice(call, std::move(*looked));
     }
     if (!pinned) {
@@ -114,7 +114,7 @@ TunedCall resolve_tuned(Pipeline& pipeline, const std::shared_ptr<const source::
     if (!pinned->chosen.empty()) {
       const auto given = source::with_choice(manifest.on(arch), values, pinned->chosen);
       out.resolved = source::resolve(manifest, given.value(), arch, archs);
-      out.tuned = pinned->chosen, out.prepared = nullptr;
+      out.tuned = pinned->chosen, out.files = nullptr;
       out.choice = pinned->key;
     }
   }

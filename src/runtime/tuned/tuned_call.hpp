@@ -10,7 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "kiln/digest.hpp"
-#include "runtime/path/pipeline.hpp"
+#include "runtime/tuned/choices.hpp"
 #include "source/instantiate.hpp"
 
 namespace kiln::runtime {
@@ -23,7 +23,7 @@ struct TunedCall {
   /// under.
   std::string undecided;
   /// The files of `resolved`, if this call has read them and found no choice; else null.
-  std::shared_ptr<const Prepared> prepared;
+  std::shared_ptr<const KeyedFiles> files;
 };
 
 enum class Disk { asked, left_alone };
@@ -34,7 +34,7 @@ enum class Disk { asked, left_alone };
 /// that the manifest does not allow, or with which it allows less at a launch than by default (one warning),
 /// is none. Where a store could not be asked, the defaults are for this answer alone. Throws as
 /// source::resolve.
-TunedCall resolve_tuned(Pipeline& pipeline, const std::shared_ptr<const source::Template>& origin,
+TunedCall resolve_tuned(Files& files, Choices& choices, const std::shared_ptr<const source::Template>& origin,
                         std::span<const Value> values, base::Arch arch, const std::string& device,
                         source::Archs archs = source::Archs::supported, Disk disk = Disk::asked,
                         base::Deadline deadline = base::Deadline::never());

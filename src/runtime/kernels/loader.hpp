@@ -1,0 +1,45 @@
+// Step 7 of the path: one load of a kernel per context, whoever waits for it.
+#pragma once
+
+#include <memory>
+
+#include "runtime/kernels/fallback.hpp"
+#include "runtime/kernels/tables.hpp"
+
+namespace kiln::runtime {
+
+/// Thread-safe.
+class KernelLoader {
+ public:
+  /// All must outlive it.
+  KernelLoader(Core& core, const std::shared_ptr<const source::Template>& origin, const Target& target,
+               KernelTables& tables, FallbackChoices& fallbacks)
+      : core_(core), origin_(origin), target_(target), tables_(tables), fallbacks_(fallbacks) {}
+
+  /// The kernel of `obtained`, or what another call has loaded meanwhile. A caller with a deadline does not
+  /// call the driver itself: a kernel that never ends can hold a load up for as long as it runs. `keep` is
+  /// held by the work that goes on. Throws Error.
+  const LoadedKernel& load_once(const Wanted& wanted, source::Instantiation unit, Obtained obtained,
+                                const GetRequest& request, const KeepAlive& keep);
+  /// What the path is asked for on behalf of a request, by the permission of this moment.
+  ObtainOptions options_of(const GetRequest& request) const noexcept;
+
+ private:
+  std::shared_ptr<Loading> loading_of(const Wanted& wanted, const GetRequest& request, bool& first,
+                                      const LoadedKernel*& there);
+  void load_behind(const Wanted& wanted, source::Instantiation unit, Obtained obtained,
+                   const GetRequest& request, const std::shared_ptr<Loading>& loading, const KeepAlive& keep);
+  void load_and_land(const Wanted& wanted, const source::Instantiation& unit, Obtained obtained,
+                     const GetRequest& request, Loading& loading) noexcept;
+  void give_up(Loading& loading, std::exception_ptr error) noexcept;
+  std::unique_ptr<LoadedKernel> load(const source::Instantiation& unit, Obtained obtained,
+                                     ObtainOptions options);
+
+  Core& core_;
+  const std::shared_ptr<const source::Template>& origin_;
+  const Target& target_;
+  KernelTables& tables_;
+  FallbackChoices& fallbacks_;
+};
+
+}  // namespace kiln::runtime

@@ -1,0 +1,48 @@
+// What a template's kernels are for: a device and the context that they are loaded in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/arch.hpp"
+#include "runtime/config/config.hpp"
+#include "toolchain/driver.hpp"
+
+namespace kiln::runtime {
+
+/// Without a driver: compile only.
+struct Target {
+  const toolchain::Driver* driver = nullptr;
+  toolchain::CUcontext context = nullptr;
+  std::uint64_t context_id = 0;  ///< tells contexts of one address apart; 0: the driver cannot say
+  toolchain::DeviceFacts device;
+  base::Arch arch;
+
+  /// Throws Error(driver) when the context was destroyed. A driver takes such a handle in cuCtxSetCurrent and
+  /// crashes later (580); asked for its id it says so.
+  void check_context(const std::string& doing) const;
+};
+
+/// KILN_DEVICE_NONE, KILN_DEVICE_CURRENT or the ordinal of the current context's device. An `arch` that is
+/// not the device's needs KILN_DEVICE_NONE. Without a device, the target is named `tuned_for`: it takes the
+/// choices that were tuned on the device of that name. Throws Error.
+Target bind(const Config& config, int device, const std::string& arch, const std::string& tuned_for);
+
+/// The arch for work without a device: `arch`, else the configured one, else sm_90a.
+base::Arch default_arch(const Config& config, const std::string& arch);
+
+/// Makes the target's context current, and restores the previous one at the end: a task may run in a caller's
+/// thread, when there is no other to be had or when the service goes.
+class CurrentContext {
+ public:
+  CurrentContext(const Target& target, const std::string& doing);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+ private:
+  const toolchain::Driver* driver_;
+  toolchain::CUcontext before_ = nullptr;
+};
+
+}  // namespace kiln::runtime

@@ -1,0 +1,51 @@
+// A launch's arguments: checked against manifest and recorded layout, converted where their types are not the
+// declared ones, and given to the expressions. What needs no conversion is not copied: the driver reads it
+// from where the caller has it.
+#pragma once
+
+#include <array>
+#include <atomic>
+
+#include "kiln/kiln.h"
+#include "runtime/launch/kernel_description.hpp"
+
+namespace kiln::runtime {
+
+/// Thread-safe.
+class LaunchArguments {
+ public:
+  explicit LaunchArguments(const KernelDescription& kernel) : kernel_(kernel) {}
+  ~LaunchArguments();
+  LaunchArguments(const LaunchArguments&) = delete;
+  LaunchArguments& operator=(const LaunchArguments&) = delete;
+
+  /// Fills parameters, storage and slots. Throws Error: invalid_argument for the arguments themselves,
+  /// requirement for [[require]] and alignment.
+  void take(const kiln_arg_type* types, const void* const* data, std::size_t count,
+            PreparedLaunch& out) const;
+
+ private:
+  struct CheckedTypes;
+
+  std::uint32_t argument_bytes(std::size_t i) const noexcept;
+  std::uint64_t check_types(const kiln_arg_type* types, std::size_t count) const;
+  std::uint64_t check_new_types(const kiln_arg_type* types, std::size_t count) const;
+  void check_count(std::size_t count) const;
+  std::uint64_t checked_conversions(const kiln_arg_type* types, std::size_t count) const;
+  void convert(std::size_t index, kiln_arg_type type, const void* data, PreparedLaunch& out) const;
+  std::int64_t integer_of(std::size_t index, source::ArgumentType::Kind kind, kiln_arg_type type,
+                          const void* data) const;
+  [[noreturn]] void fail_to_fit(std::size_t index, kiln_arg_type type, std::int64_t value) const;
+  [[noreturn]] void fail_to_fit(std::size_t index, double value) const;
+  void compute_omitted(std::size_t given, PreparedLaunch& out) const;
+  void check_values(const PreparedLaunch& out) const;
+  void check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
+                       const PreparedLaunch& out) const;
+  [[noreturn]] void fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const;
+
+  const KernelDescription& kernel_;
+  /// Lists of types that fitted; beyond these a list is checked at every launch.
+  mutable std::array<std::atomic<const CheckedTypes*>, 8> checked_{};
+};
+
+}  // namespace kiln::runtime

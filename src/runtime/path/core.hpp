@@ -1,0 +1,76 @@
+// What stands below the kernels of one service: its settings, mode and seal, the path, and the work that runs
+// behind callers' backs.
+#pragma once
+
+#include <string>
+
+#include "runtime/path/path.hpp"
+#include "runtime/state/background.hpp"
+#include "runtime/state/missing.hpp"
+#include "runtime/state/permission.hpp"
+#include "runtime/state/recorder.hpp"
+#include "runtime/tuned/choices.hpp"
+
+namespace kiln::runtime {
+
+/// Thread-safe. Everything above (kernels, scopes, the service) knows the core; the core knows none of it.
+class Core {
+ public:
+  Core(const Options& options, const std::string& memo_file, Events events);
+  ~Core() { stop(); }
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  /// Ends the compiles that it started; waits for them and for the work behind callers' backs. Nothing is
+  /// compiled or run afterwards.
+  void stop() noexcept;
+
+  const Config& config() const noexcept { return config_; }
+  const Events& events() const noexcept { return state_.events; }
+  ServiceState& state() noexcept { return state_; }
+  Choices& choices() noexcept { return choices_; }
+  Path& path() noexcept { return path_; }
+  Background& background() noexcept { return background_; }
+  bool adopts_automatically() const noexcept { return adopt_ == Adopt::automatically; }
+
+  /// What a call may do now. Work that starts later asks again.
+  Permission permission(const Asked& asked = {}) const noexcept { return seal_.permission(asked); }
+  /// A service that was told mode jit or warn keeps it, and says once that the seal changes nothing.
+  void seal();
+
+  /// Tells of a miss after the seal. True when it must be refused. Touches no file.
+  bool misses(const source::Template& origin, const source::Resolved& resolved);
+  /// Throws Error(not_ready) with the plan row when it must.
+  void refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved);
+  /// For `missing()`, and for the job that fills the fleet's tier, which nobody waits for.
+  void note_missing(const source::Resolved& resolved);
+  /// What was refused, as a plan.
+  std::string missing() { return missing_.plan(); }
+  /// Writes down what was asked for and was not ready (KILN_RECORD).
+  void record(const source::Template& origin, const source::Resolved& resolved) noexcept {
+    recorder_.record(origin, resolved);
+  }
+  /// Path::obtain; what it may not compile is noted as missing.
+  Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
+  /// ImageCompiler::compile_alone, as far as a call may compile now.
+  compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx,
+                                  compile::Urgency urgency = compile::Urgency::caller) {
+    return path_.compiler().compile_alone(unit, permission(), want_ptx, urgency);
+  }
+  /// A worker opens the compiler in the background when this process will soon need it: nothing was ever
+  /// cached where it looks.
+  void expect_misses();
+
+ private:
+  const Config config_;
+  const Adopt adopt_;
+  Seal seal_;
+  Recorder recorder_;
+  Missing missing_;
+  ServiceState state_;
+  Choices choices_;
+  Path path_;
+  Background background_;
+};
+
+}  // namespace kiln::runtime

@@ -1,0 +1,159 @@
+#include "runtime/path/fleet.hpp"
+
+#include "base/log.hpp"
+#include "base/wire.hpp"
+#include "compile/compiler.hpp"
+#include "runtime/path/open_tier.hpp"
+#include "source/record_text.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+/// The entry's facts as those of an image that has no bytes yet; null when they are damaged or of another
+/// version of kiln.
+std::shared_ptr<StoredImage> image_of(const remote::Entry& entry) {
+  try {
+    auto image = std::make_shared<StoredImage>();
+    image->key = entry.key;
+    image->facts = compile::decode_facts(entry.facts);
+    return image;
+  } catch (const base::Malformed&) {
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<remote::Tier> FleetLookup::tier() {
+  if (!state_.config.has_remote()) return nullptr;
+  return tier_.get([&] { return open_tier(state_.config, state_.shared_counters); });
+}
+
+void FleetLookup::report_missing(std::string row) {
+  if (const auto tier = this->tier(); tier && !tier->can_write()) tier->report_missing(std::move(row));
+}
+
+bool FleetLookup::flush(base::Deadline deadline) {
+  const auto* tier = tier_.made();
+  return !tier || !*tier || (*tier)->flush(deadline);
+}
+
+void FleetLookup::stop() noexcept {
+  stopped_ = true;
+  if (const auto* tier = tier_.made(); tier && *tier) (*tier)->stop();
+}
+
+void FleetLookup::read(kiln_stats& out) {
+  const auto* made = tier_.made();
+  if (!made || !*made) return;
+  out.remote_state = KILN_REMOTE_WORKS;
+  for (const remote::ServerStatus& server : (*made)->client().status()) {
+    ++out.remote_servers;
+    out.remote_bytes_in += server.bytes_in, out.remote_bytes_out += server.bytes_out;
+    const auto ms = [](std::chrono::microseconds us) { return static_cast<double>(us.count()) / 1000; };
+    out.remote_p50_ms = std::max(out.remote_p50_ms, ms(server.round_trip_p50));
+    out.remote_p99_ms = std::max(out.remote_p99_ms, ms(server.round_trip_p99));
+    const std::int32_t state = server.breaker == remote::Breaker::State::open      ? KILN_REMOTE_BROKEN
+                               : server.breaker == remote::Breaker::State::probing ? KILN_REMOTE_PROBING
+                                                                                   : KILN_REMOTE_WORKS;
+    out.remote_state = std::max(out.remote_state, state);
+  }
+}
+
+FleetLookup::Answer FleetLookup::ask(const Unit& unit, const ObtainOptions& options, const Flight& flight,
+                                     int most_leases) {
+  Answer out;
+  if (!options.permission.tier) return out;
+  const auto tier = this->tier();
+  if (!tier) return out;
+  const bool own = state_.files.toolkit().has_compiler() && !options.rejected.contains(unit.made.key);
+  // What no record is ever made of, no other node has either, and nobody shall wait for it.
+  const bool unpublishable =
+      own && !compile::unpublishable_beforehand(unit.closure, state_.files.toolkit()).empty();
+  bool absent = true;
+  if (own && !unpublishable) {
+    out.found = find_own(*tier, unit, flight, most_leases, out, absent);
+    if (out.found) return out;
+  }
+  if (foreign_.are_taken(unit, options.permission)) {
+    if (auto foreign = find_foreign(*tier, unit, options, out.record)) {
+      ++state_.counters.foreign_toolchain, state_.counters.saved(foreign->image->facts.compile_ms);
+      out.lease.reset();
+      out.found = std::move(foreign);
+      return out;
+    }
+  }
+  if (absent && !unpublishable && options.rejected.empty())
+    report_missing(source::record_row(unit.instantiation.resolved));
+  return out;
+}
+
+/// The record of exactly this key, or a lease to make it; `absent`: the tier said that it has none.
+std::optional<Obtained> FleetLookup::find_own(remote::Tier& tier, const Unit& unit, const Flight& flight,
+                                              int most_leases, Answer& out, bool& absent) {
+  const source::Instantiation& instantiation = unit.instantiation;
+  std::shared_ptr<StoredImage> image;
+  std::optional<Stopwatch> waiting;
+  std::unique_ptr<cache::ShownWaiter> shown;
+  remote::Tier::Reply reply = tier.ask(
+      {.key = unit.made.key,
+       .key_text = unit.made.text,
+       .acceptable = [&](const remote::Entry& entry) { return (image = image_of(entry)) != nullptr; },
+       .may_compile = flight.may_compile,
+       .in_a_hurry = flight.urgency == compile::Urgency::caller,
+       .most_leases = most_leases,
+       .cancelled = &stopped_,
+       .on_wait =
+           [&] {
+             waiting.emplace();
+             tell(state_.events, KILN_EVENT_WAIT_STARTED, instantiation);
+             if (const auto file = state_.stores.flight_file())
+               shown = file->show_waiting(cache::WaitFor::remote, hint(instantiation), unit.made.key);
+           }});
+  if (waiting) tell(state_.events, KILN_EVENT_WAIT_FINISHED, instantiation, {.milliseconds = waiting->ms()});
+  if (stopped_)
+    throw Error(Errc::deadline, "the service is gone: " + hint(instantiation) + " was not waited for");
+  out.lease = std::move(reply.lease);
+  absent = reply.absent;
+  if (!reply.entry) return std::nullopt;
+  image->bytes = reply.entry->image;
+  out.record = {std::move(reply.entry->facts), std::move(reply.entry->key_text),
+                std::move(reply.entry->image)};
+  ++state_.counters.remote_hits, state_.counters.saved(image->facts.compile_ms);
+  base::debug(hint(instantiation) + " came from the fleet's tier, key " + unit.made.key.hex());
+  return Obtained{std::move(image), Outcome::remote, {}};
+}
+
+/// DESIGN 4, over the rows that say which toolchains have this specialisation. Only the key text's first
+/// section was known before: the key is made again from the whole of it.
+std::optional<Obtained> FleetLookup::find_foreign(remote::Tier& tier, const Unit& unit,
+                                                  const ObtainOptions& options, cache::Record& record) {
+  std::shared_ptr<const StoredImage> image;
+  const auto taken = [&](const remote::Entry& entry) {
+    cache::Record one{entry.facts, entry.key_text, entry.image};
+    if (!(compile::key_of_text(entry.key_text) == entry.key)) return false;
+    return (image = ForeignRecords::image_of(unit, entry.key, one)) != nullptr;
+  };
+  auto entry = tier.find(
+      {.specialisation = unit.made.key.specialisation,
+       .text = unit.made.specialisation_text(),
+       .wanted = [&](const Key& key) { return !options.rejected.contains(key) && foreign_.allows(key); },
+       .acceptable = taken});
+  if (!entry) return std::nullopt;
+  record = {std::move(entry->facts), std::move(entry->key_text), std::move(entry->image)};
+  return Obtained{std::move(image), Outcome::remote, {}};
+}
+
+Publication::Afterwards FleetLookup::afterwards(const Unit& unit, std::shared_ptr<remote::HeldLease> lease,
+                                                const Obtained& obtained, const ObtainOptions& options) {
+  if (lease) lease->compiled();
+  const auto tier = options.permission.tier ? this->tier() : nullptr;
+  if (!tier || !tier->writes() || !obtained.unpublishable.empty() || !options.rejected.empty()) return {};
+  const auto full = options.when_full == WhenFull::wait ? remote::Tier::Full::wait : remote::Tier::Full::drop;
+  return [tier, lease = std::move(lease), full, key = unit.made.key,
+          labels = labels_of(obtained.image->facts)](cache::Record&& record) mutable {
+    tier->publish(entry_of(key, std::move(record), labels), std::move(labels.about), std::move(lease), full);
+  };
+}
+
+}  // namespace kiln::runtime

@@ -1,0 +1,173 @@
+#include "runtime/path/path.hpp"
+
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "runtime/path/flight_error.hpp"
+#include "runtime/path/layout_check.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+/// A fault of this process's own, which says nothing to the others that waited for the compile.
+bool is_local(const std::exception_ptr& error) noexcept try {
+  std::rethrow_exception(error);
+} catch (const compile::LocalFault&) {
+  return true;
+} catch (...) {
+  return false;
+}
+
+}  // namespace
+
+Path::Path(ServiceState& state)
+    : state_(state),
+      foreign_(state),
+      memory_(state.counters),
+      disk_(state, foreign_),
+      host_lock_(state, leaving_),
+      fleet_(state, foreign_),
+      events_(state.events),
+      publisher_(state.shared_counters),
+      compiler_(state),
+      flights_(state, memory_, [this] { compiler_.workers().reconsider(); }) {}
+
+void Path::end_compiles() noexcept {
+  leaving_ = true;
+  fleet_.stop();
+  compiler_.workers().stop();
+}
+
+Path::~Path() {
+  end_compiles();
+  flights_.wait_for_all();
+}
+
+/// The manifest's arguments are in no key: they are compared whatever step served the image.
+Obtained Path::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
+  Obtained out = obtain_image(instantiation, options);
+  if (options.arguments == Arguments::as_declared) check_layouts(instantiation, out.image->facts);
+  return out;
+}
+
+/// The caller's part of the path: steps 1 and 2, then the flight of this key.
+Obtained Path::obtain_image(const source::Instantiation& instantiation, const ObtainOptions& options) {
+  const bool known = options.files && options.files->source == base::digest_of(instantiation.source);
+  auto unit = std::make_shared<const Unit>(
+      Unit{known ? *options.files : state_.files.read(instantiation, source::Trust::memo), instantiation});
+  if (auto found = find(*unit, options)) return std::move(*found);
+  if (!options.permission.compile) {
+    if (options.permission.tier && state_.config.has_remote()) return fly(unit, options);
+    if (state_.config.mode() == Mode::sealed) ++state_.counters.sealed_misses;
+    refuse(instantiation);
+  }
+  if (!state_.config.has_remote()) compiler_.warm_up();  // of a fleet, mostly another node compiles
+  if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
+    const Key by_memo = unit->made.key;
+    unit = std::make_shared<const Unit>(
+        Unit{state_.files.read(instantiation, source::Trust::content), instantiation});
+    if (unit->made.key != by_memo) {
+      if (auto found = find(*unit, options)) return std::move(*found);
+    }
+  }
+  return fly(unit, options);
+}
+
+std::optional<Obtained> Path::find(const Unit& unit, const ObtainOptions& options) {
+  if (auto found = memory_.ask(unit.made.key, options)) return found;
+  auto found = disk_.find(unit, options, Counted::yes);
+  if (found) memory_.keep(found->image);
+  return found;
+}
+
+Obtained Path::fly(const std::shared_ptr<const Unit>& unit, const ObtainOptions& options) {
+  return flights_.fly(*unit, options, [this, unit, options](Flight& flight) {
+    take_off(*unit, options, flight);
+    state_.lifetime.save_sometimes();
+  });
+}
+
+/// The flight's part of the path. The host's lock goes with the record to the publisher, which holds it until
+/// the commit; in every other case it is back before this returns.
+void Path::take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
+  std::shared_ptr<cache::Flight> host;
+  try {
+    flights_.land(unit, flight, obtain_in_flight(unit, options, flight, host));
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    const Lasting lasts = lasting(unit.closure, error);
+    if (host && lasts != Lasting::no && !is_local(error))
+      host->failed(
+          encode_flight_error(error, state_.config.compile_deadline_s(), cache::BoardEntry::kErrorLimit));
+    host.reset();
+    flights_.crash(unit, flight, error, lasts);
+  }
+}
+
+/// Steps 3 to 6, and step 2 once more: another process may have published between the caller's look and the
+/// lock.
+Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, Flight& flight,
+                                std::shared_ptr<cache::Flight>& host) {
+  host = host_lock_.take(unit);
+  if (state_.stores.flight_file()) {
+    ObtainOptions look = options;
+    look.deadline = base::Deadline::never();  // the flight goes on after its caller's deadline
+    if (auto found = disk_.find(unit, look, Counted::no)) {
+      ++state_.counters.waits;
+      state_.counters.saved(found->image->facts.compile_ms);
+      found->outcome = Outcome::waited;
+      return std::move(*found);
+    }
+  }
+  FleetLookup::Answer fleet = fleet_.ask(unit, options, flight, std::max(compiler_.workers().jobs(), 1));
+  if (fleet.found) {
+    // A fresh node fetches faster than its disk syncs: work that nobody waits for waits for the disk.
+    const WhenFull when_full = flight.urgency == compile::Urgency::ahead ? WhenFull::wait : options.when_full;
+    publish(unit, fleet.found->image->key, std::move(fleet.record), {}, std::move(host), when_full, {});
+    return std::move(*fleet.found);
+  }
+  if (!flight.may_compile) refuse(unit.instantiation);
+  compiler_.warm_up();
+  if (host) host->compiling(hint(unit.instantiation));
+  cache::Record record;
+  Obtained obtained = compiler_.compile(unit, record, flight.urgency);
+  // Before the callers are answered, so that their flush() knows of it.
+  auto afterwards = fleet_.afterwards(unit, std::move(fleet.lease), obtained, options);
+  publish(unit, unit.made.key, std::move(record), obtained.unpublishable, std::move(host), options.when_full,
+          std::move(afterwards));
+  return obtained;
+}
+
+void Path::publish(const Unit& unit, const Key& key, cache::Record record, const std::string& unpublishable,
+                   std::shared_ptr<cache::Flight> host, WhenFull when_full,
+                   Publication::Afterwards afterwards) noexcept try {
+  if (!unpublishable.empty()) {
+    ++state_.counters.unpublishable;
+    base::warn_once("unpublishable " + unit.instantiation.unit + unpublishable,
+                    hint(unit.instantiation) + " was compiled but not cached: " + unpublishable);
+    return;
+  }
+  if (auto opened = state_.stores.writable()) {
+    publisher_.hand_over({key, std::move(record), hint(unit.instantiation), std::move(opened),
+                          std::move(host), events_.shared(), std::move(afterwards)},
+                         when_full);
+  } else if (afterwards) {
+    afterwards(std::move(record));
+  }
+} catch (...) {
+  ++state_.counters.skipped_failed;  // out of memory on the way to the queue: the kernel is served
+}
+
+bool Path::flush(base::Deadline deadline) { return publisher_.flush(deadline) && fleet_.flush(deadline); }
+
+std::optional<Obtained> Path::there(const source::Instantiation& instantiation,
+                                    const ObtainOptions& options) {
+  auto found = find(Unit{state_.files.read(instantiation, source::Trust::memo), instantiation}, options);
+  if (found) check_layouts(instantiation, found->image->facts);
+  return found;
+}
+
+compile::MadeKey Path::key_of(const source::Instantiation& unit) {
+  return state_.files.read(unit, source::Trust::content).made;
+}
+
+}  // namespace kiln::runtime

@@ -1,0 +1,92 @@
+#include "runtime/state/files.hpp"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::runtime {
+namespace {
+
+/// A template that includes "kiln/vector.cuh" does not compile without kiln's own headers.
+void warn_of_own_headers(const source::Closure& closure, const Config& config) {
+  if (!config.installed_templates().empty()) return;
+  for (const std::string& spelling : closure.missing) {
+    if (spelling.compare(1, 5, "kiln/") == 0)
+      base::warn_once("own headers",
+                      "no file was found for #include " + spelling + "; " + config.about_templates());
+  }
+}
+
+/// All text that may include a header: what [compile] define puts in front of the source, the source, and the
+/// manifest's texts that become code.
+std::string scanned_text(const source::Instantiation& unit) {
+  std::string text;
+  for (const auto& [name, value] : unit.compile.define) text += "#define " + name + ' ' + value + '\n';
+  text += unit.source;
+  text += unit.epilogue();
+  for (const std::string& name : unit.name_expressions()) text += '\n' + name;
+  return text;
+}
+
+}  // namespace
+
+std::string default_memo_file() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + ".headers"; }
+
+const toolchain::Toolkit& Files::toolkit() {
+  return toolkit_.get([&] {
+    return toolchain::locate_toolkit({config_.get("cuda_home"), !config_.hermetic()});
+  });
+}
+
+/// kiln's own stand-ins for host headers.
+std::string Files::shims() const {
+  const std::string directory = config_.installed_templates() + "/host";
+  std::error_code error;
+  if (config_.installed_templates().empty() || !std::filesystem::is_directory(directory, error)) {
+    throw Error(Errc::source,
+                "host_headers = \"shim\" needs the headers that come with kiln's templates, and " +
+                    (config_.installed_templates().empty()
+                         ? config_.about_templates()
+                         : "'" + directory + "' is no directory: install kiln's templates whole"));
+  }
+  return directory;
+}
+
+source::SearchPath Files::search_path(const source::Instantiation& unit) {
+  const source::Template& origin = *unit.origin;
+  source::SearchPath out;
+  if (!origin.directory.empty()) {
+    const std::string beside =
+        base::directory_of(unit.source_name);  // the compiler does not know where it lies
+    if (beside != ".") out.project.push_back(origin.directory + '/' + beside);
+    out.project.push_back(origin.directory);
+  }
+  for (const std::string& directory : unit.compile.include_dirs)
+    out.project.push_back(origin.directory + '/' + directory);
+  for (std::string& directory : config_.include_directories()) out.project.push_back(std::move(directory));
+  if (!config_.installed_templates().empty()) out.project.push_back(config_.installed_templates());
+  if (unit.compile.host_headers == source::HostHeaders::shim) out.project.push_back(shims());
+  out.toolkit = toolkit().include_dirs;
+  out.replace = unit.compile.replace;
+  return out;
+}
+
+KeyedFiles Files::read(const source::Instantiation& unit, source::Trust trust) {
+  const source::SearchPath search = search_path(unit);
+  std::vector<std::string> extra = unit.compile.preinclude;
+  extra.insert(extra.end(), unit.compile.extra_includes.begin(), unit.compile.extra_includes.end());
+  KeyedFiles out{base::digest_of(unit.source),
+                 source::scan_closure(scanned_text(unit), extra, search, scans_, trust),
+                 {}};
+  warn_of_own_headers(out.closure, config_);
+  out.made = compile::make_key(unit, out.closure, toolkit());
+  scans_.save();
+  return out;
+}
+
+}  // namespace kiln::runtime

@@ -1,0 +1,45 @@
+// The files that an instantiation consists of, as found a moment ago, and the key that they make.
+#pragma once
+
+#include <string>
+
+#include "base/lazy.hpp"
+#include "compile/key.hpp"
+#include "runtime/config/config.hpp"
+#include "source/closure.hpp"
+#include "source/instantiate.hpp"
+#include "toolchain/locate.hpp"
+
+namespace kiln::runtime {
+
+struct KeyedFiles {
+  Digest source;  ///< of the template's own text, which is no file of the closure
+  source::Closure closure;
+  compile::MadeKey made;
+};
+
+/// The memo of toolkit headers of this user: in memory, gone with the boot whose inodes and mounts it names.
+std::string default_memo_file();
+
+/// Thread-safe.
+class Files {
+ public:
+  /// `memo_file` remembers toolkit headers (source/scan_memo.hpp).
+  Files(const Config& config, const std::string& memo_file) : config_(config), scans_(memo_file) {}
+
+  /// Searched for at the first call.
+  const toolchain::Toolkit& toolkit();
+  /// Scans the include closure and makes the key. With Trust::memo, what other processes remember of the
+  /// toolkit's headers is believed: that may decide a hit, never what is compiled. Throws Error(source).
+  KeyedFiles read(const source::Instantiation& unit, source::Trust trust);
+
+ private:
+  source::SearchPath search_path(const source::Instantiation& unit);
+  std::string shims() const;
+
+  const Config& config_;
+  base::Lazy<toolchain::Toolkit> toolkit_;
+  source::ScanCache scans_;
+};
+
+}  // namespace kiln::runtime
