@@ -8,8 +8,8 @@
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "cache/fleet/tier.hpp"
 #include "compile/limits.hpp"
-#include "remote/tier.hpp"
 #include "runtime/layout_check.hpp"
 #include "toolchain/locate.hpp"
 

@@ -15,8 +15,8 @@
 #include "base/deadline.hpp"
 #include "base/lazy.hpp"
 #include "base/process.hpp"
-#include "cache/flight.hpp"
-#include "cache/store.hpp"
+#include "cache/flight/flight.hpp"
+#include "cache/store/store.hpp"
 #include "compile/compiler.hpp"
 #include "compile/tuned_choice.hpp"
 #include "kiln/kernel.hpp"
@@ -28,10 +28,10 @@
 #include "runtime/places.hpp"
 #include "runtime/publisher.hpp"
 
-namespace kiln::remote {
+namespace kiln::fleet {
 class Tier;
 class HeldLease;
-}  // namespace kiln::remote
+}  // namespace kiln::fleet
 
 namespace kiln::runtime {
 
@@ -120,7 +120,7 @@ class Pipeline {
   /// written, or was skipped and counted (callers are answered before). False when the deadline passed first.
   bool flush(base::Deadline deadline = base::Deadline::never());
   /// Null when none is configured, or it cannot be used (which is warned of once). Touches no network.
-  std::shared_ptr<remote::Tier> tier();
+  std::shared_ptr<fleet::Tier> tier();
   bool tier_is_open() const noexcept { return tier_.made() != nullptr; }
   /// A plan row that was not there, to the job that fills the tier. Waits for nothing. Nothing is sent by who
   /// has a key to sign with: that is the job, or a node whose fleet compiles.
@@ -214,9 +214,9 @@ class Pipeline {
   Obtained fly(std::shared_ptr<const Unit> unit, const ObtainOptions& options);
   struct FromTier;
   FromTier ask_tier(const Unit& unit, const ObtainOptions& options, const Flight& flight);
-  std::optional<Obtained> from_tier_foreign(remote::Tier& tier, const Unit& unit,
-                                            const ObtainOptions& options, cache::Record& record);
-  Publication::Afterwards to_tier(const Unit& unit, std::shared_ptr<remote::HeldLease> lease,
+  std::optional<Obtained> from_tier_foreign(fleet::Tier& tier, const Unit& unit, const ObtainOptions& options,
+                                            cache::Record& record);
+  Publication::Afterwards to_tier(const Unit& unit, std::shared_ptr<fleet::HeldLease> lease,
                                   const Obtained& obtained, const ObtainOptions& options);
   bool takes_foreign(const Unit& unit, const ObtainOptions& options);
   bool is_of_chosen_toolchain(const Key& key) const;
@@ -250,7 +250,7 @@ class Pipeline {
   base::Lazy<std::vector<std::shared_ptr<cache::Store>>> layers_, choice_stores_;
   base::Lazy<std::shared_ptr<cache::FlightFile>> flight_file_;
   Lifetime lifetime_{*shared_counters_};  // goes after the publisher, to count its last puts
-  base::Lazy<std::shared_ptr<remote::Tier>> tier_;
+  base::Lazy<std::shared_ptr<fleet::Tier>> tier_;
   /// Declared before the publisher, whose thread may go on after it.
   struct Told {
     explicit Told(Events listener) : events(std::make_shared<LastingEvents>(listener)) {}

@@ -12,7 +12,7 @@ namespace {
 
 /// The entry as a record, without its image, and the image with its facts; null when those are damaged or of
 /// another version of kiln.
-std::shared_ptr<const StoredImage> image_of(const remote::Entry& entry) {
+std::shared_ptr<const StoredImage> image_of(const fleet::Entry& entry) {
   try {
     auto image = std::make_shared<StoredImage>();
     image->key = entry.key;
@@ -25,7 +25,7 @@ std::shared_ptr<const StoredImage> image_of(const remote::Entry& entry) {
 
 }  // namespace
 
-std::shared_ptr<remote::Tier> Pipeline::tier() {
+std::shared_ptr<fleet::Tier> Pipeline::tier() {
   if (!config_.has_remote()) return nullptr;
   return tier_.get([&] { return open_tier(config_, shared_counters_); });
 }
@@ -44,15 +44,15 @@ void Pipeline::read_tier(kiln_stats& out) {
   const auto* made = tier_.made();
   if (!made || !*made) return;
   out.remote_state = KILN_REMOTE_WORKS;
-  for (const remote::ServerStatus& server : (*made)->client().status()) {
+  for (const fleet::ServerStatus& server : (*made)->client().status()) {
     ++out.remote_servers;
     out.remote_bytes_in += server.bytes_in, out.remote_bytes_out += server.bytes_out;
     const auto ms = [](std::chrono::microseconds us) { return static_cast<double>(us.count()) / 1000; };
     out.remote_p50_ms = std::max(out.remote_p50_ms, ms(server.round_trip_p50));
     out.remote_p99_ms = std::max(out.remote_p99_ms, ms(server.round_trip_p99));
-    const std::int32_t state = server.breaker == remote::Breaker::State::open      ? KILN_REMOTE_BROKEN
-                               : server.breaker == remote::Breaker::State::probing ? KILN_REMOTE_PROBING
-                                                                                   : KILN_REMOTE_WORKS;
+    const std::int32_t state = server.breaker == fleet::Breaker::State::open      ? KILN_REMOTE_BROKEN
+                               : server.breaker == fleet::Breaker::State::probing ? KILN_REMOTE_PROBING
+                                                                                  : KILN_REMOTE_WORKS;
     out.remote_state = std::max(out.remote_state, state);
   }
 }
@@ -72,10 +72,10 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
   if (own && !unpublishable) {
     std::optional<Stopwatch> waiting;
     std::unique_ptr<cache::ShownWaiter> shown;
-    remote::Tier::Reply reply = tier->ask(
+    fleet::Tier::Reply reply = tier->ask(
         {.key = unit.made.key,
          .key_text = unit.made.text,
-         .acceptable = [&](const remote::Entry& entry) { return (image = image_of(entry)) != nullptr; },
+         .acceptable = [&](const fleet::Entry& entry) { return (image = image_of(entry)) != nullptr; },
          .may_compile = flight.may_compile,
          .in_a_hurry = flight.urgency == compile::Urgency::caller,
          .most_leases = std::max(workers_.jobs(), 1),
@@ -118,10 +118,10 @@ Pipeline::FromTier Pipeline::ask_tier(const Unit& unit, const ObtainOptions& opt
 
 /// DESIGN 4, over the rows that say which toolchains have this specialisation. Only the key text's first
 /// section was known before: the key is made again from the whole of it.
-std::optional<Obtained> Pipeline::from_tier_foreign(remote::Tier& tier, const Unit& unit,
+std::optional<Obtained> Pipeline::from_tier_foreign(fleet::Tier& tier, const Unit& unit,
                                                     const ObtainOptions& options, cache::Record& record) {
   std::shared_ptr<const StoredImage> image;
-  const auto taken = [&](const remote::Entry& entry) {
+  const auto taken = [&](const fleet::Entry& entry) {
     cache::Record one{entry.facts, entry.key_text, entry.image};
     if (!(compile::key_of_text(entry.key_text) == entry.key)) return false;
     return (image = as_foreign(unit, entry.key, one)) != nullptr;
@@ -138,12 +138,12 @@ std::optional<Obtained> Pipeline::from_tier_foreign(remote::Tier& tier, const Un
 }
 
 /// The lease goes with it, and ends when the fleet has it or never will.
-Publication::Afterwards Pipeline::to_tier(const Unit& unit, std::shared_ptr<remote::HeldLease> lease,
+Publication::Afterwards Pipeline::to_tier(const Unit& unit, std::shared_ptr<fleet::HeldLease> lease,
                                           const Obtained& obtained, const ObtainOptions& options) {
   if (lease) lease->compiled();
   const auto tier = options.tier == AskTier::yes ? this->tier() : nullptr;
   if (!tier || !tier->writes() || !obtained.unpublishable.empty() || !options.rejected.empty()) return {};
-  const auto full = options.when_full == WhenFull::wait ? remote::Tier::Full::wait : remote::Tier::Full::drop;
+  const auto full = options.when_full == WhenFull::wait ? fleet::Tier::Full::wait : fleet::Tier::Full::drop;
   return [tier, lease = std::move(lease), full, key = unit.made.key,
           labels = labels_of(obtained.image->facts)](cache::Record&& record) mutable {
     tier->publish(entry_of(key, std::move(record), labels), std::move(labels.about), std::move(lease), full);

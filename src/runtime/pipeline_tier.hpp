@@ -1,15 +1,15 @@
 // What step 4 gave. Private to pipeline*.cpp.
 #pragma once
 
-#include "remote/tier.hpp"
+#include "cache/fleet/tier.hpp"
 #include "runtime/pipeline_unit.hpp"
 
 namespace kiln::runtime {
 
 struct Pipeline::FromTier {
   std::optional<Obtained> found;
-  cache::Record record;                      ///< of what was found, but for its image
-  std::shared_ptr<remote::HeldLease> lease;  ///< of a compile for the fleet
+  cache::Record record;                     ///< of what was found, but for its image
+  std::shared_ptr<fleet::HeldLease> lease;  ///< of a compile for the fleet
 };
 
 struct Pipeline::Flight {

@@ -1,7 +1,7 @@
 // A writer's lock that is held for long: kernels that were compiled meanwhile keep nobody waiting in a row.
 #include <gtest/gtest.h>
 
-#include "cache/writing.hpp"
+#include "cache/store/file/write_transaction.hpp"
 #include "runtime/publisher.hpp"
 #include "tests/fault/fake_path.hpp"
 

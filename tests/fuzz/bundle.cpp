@@ -4,12 +4,13 @@
 #include <cstring>
 
 #include "base/wire.hpp"
-#include "bundle/reader.hpp"
-#include "bundle/writer.hpp"
+#include "cache/bundle/reader.hpp"
+#include "cache/bundle/writer.hpp"
 #include "tests/fuzz/target.hpp"
 
 using namespace kiln;
 using namespace kiln::bundle;
+using namespace kiln::trust;
 
 namespace {
 

@@ -4,11 +4,11 @@
 #include <cstring>
 #include <random>
 
-#include "cache/pieces.hpp"
-#include "cache/record.hpp"
-#include "cache/store.hpp"
-#include "cache/survey.hpp"
-#include "cache/write_check.hpp"
+#include "cache/record/record.hpp"
+#include "cache/store/file/page_check.hpp"
+#include "cache/store/file/pieces.hpp"
+#include "cache/store/store.hpp"
+#include "cache/store/survey.hpp"
 #include "tests/fault/mutation.hpp"
 #include "tests/fuzz/target.hpp"
 

@@ -1,0 +1,22 @@
+// Commands on their way to servers: one exchange with each, all at once.
+#pragma once
+
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "cache/fleet/redis/reply.hpp"
+#include "cache/fleet/redis/server.hpp"
+
+namespace kiln::fleet {
+
+struct Errand {
+  const Command* command;
+  Answer* answer;
+  Server* server;
+  bool asking = false;  ///< a cluster's node wants ASKING before it
+};
+
+/// Fills every answer. Throws std::bad_alloc; what was open is closed then.
+void run(std::vector<Errand> errands, base::Deadline deadline);
+
+}  // namespace kiln::fleet

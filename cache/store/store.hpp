@@ -1,0 +1,158 @@
+// The writable (or read-only) store: one LMDB environment behind the gate, records verified on read.
+// Bytes in, bytes out; knows no CUDA. Thread-safe; safe between processes and containers.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "cache/record/record.hpp"
+#include "cache/store/report.hpp"
+#include "kiln/digest.hpp"
+
+namespace kiln::cache {
+
+enum class Access { read_only, read_write };
+
+struct StoreOptions {
+  std::string directory;  ///< DIR; the file is DIR/v1/data.mdb. Created 0700 when writable
+  Access access = Access::read_write;
+  std::uint64_t cap_bytes = std::uint64_t{5} << 30;  ///< of the file; at least kSmallestCap
+  std::chrono::milliseconds put_wait{2000};  ///< a put that cannot get the gate in this time is skipped
+  std::chrono::milliseconds upkeep{60'000};  ///< how often uses are written and idle descriptors closed
+};
+inline constexpr std::uint64_t kSmallestCap = std::uint64_t{4} << 20;
+inline constexpr Key kLastKey = [] {
+  Key key;
+  for (auto& byte : key.specialisation.bytes) byte = 0xff;
+  for (auto& byte : key.toolchain.bytes) byte = 0xff;
+  return key;
+}();
+/// For the gate, of a put behind one that did not land: those behind must not wait as long in a row.
+inline constexpr std::chrono::milliseconds kWaitBehindOneInVain{50};
+inline constexpr std::uint64_t kNoCap = std::uint64_t{1} << 46;  ///< more than any file
+
+/// Why a get returned nothing.
+enum class Miss { absent, damaged, other_key_text, gate_timeout, unreadable };
+std::string_view to_string(Miss miss) noexcept;
+/// How a put ended; everything but stored and present is a skipped put, with `detail` saying why.
+enum class Put { stored, present, read_only, gate_timeout, full, failed };
+std::string_view to_string(Put put) noexcept;
+
+struct GetResult {
+  std::optional<Record> record;
+  Miss miss = Miss::absent;  ///< meaningless with a record
+};
+/// What was read, used as the optional that it is; or nothing, and why. An entry that was evicted, cleared or
+/// dropped by gc is absent; only `damaged` says that bytes are wrong.
+template <class T>
+struct Peeked : std::optional<T> {
+  Miss miss = Miss::absent;  ///< meaningless with a value
+};
+/// What a put does with an intact record of the same key and key text.
+enum class Existing {
+  kept,     ///< an image is what its key says: there is nothing to write
+  replaced  ///< by another record; one that is the same is left alone
+};
+struct PutResult {
+  Put put = Put::failed;
+  std::string detail;
+  std::string notice{};       ///< what people should know even when it was stored: the file was healed
+  std::uint64_t evicted = 0;  ///< entries that made room for it
+};
+
+/// One entry as a listing shows it; `facts` is what the record's owner wrote.
+struct Entry {
+  Key key;
+  std::string facts;
+  std::uint64_t stored_bytes = 0, image_bytes = 0;
+  /// Seconds since 1970; 0: not known. Uses are written lazily: not more than an hour late, and at least.
+  std::uint64_t last_used_s = 0, uses = 0;
+};
+
+/// What a listing went over.
+struct Listed {
+  std::uint64_t shown = 0;
+  std::uint64_t unreadable = 0;  ///< damaged: entries whose head is not intact, or not there
+};
+
+/// A record without its image.
+struct RecordText {
+  std::string facts, key_text;
+};
+
+struct StoreStats {
+  std::uint64_t entries = 0, live_bytes = 0, file_bytes = 0, cap_bytes = 0;
+};
+
+class Store {
+ public:
+  /// Opens or creates. Throws Error(io) that names directory, reason and what to do; the caller decides what
+  /// a cache without a store means. A read-only store that has no file yet also throws. A file
+  /// without a valid meta page throws Damaged (cache/store/file/pages.hpp) when read-only; else damage is no
+  /// error: reads are misses, and the next put heals the file.
+  static std::shared_ptr<Store> open(const StoreOptions& options);
+  /// Waits for what it knows of uses to be written, if that does not take long.
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  /// The record of exactly this key whose key text is exactly `key_text`. Never throws; a fault is a miss.
+  GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
+  /// Every intact record of a specialisation, whatever the toolchain.
+  std::vector<std::pair<Key, Record>> find(const Digest& specialisation, base::Deadline deadline) noexcept;
+  /// One record by key alone (inspection, no use of it). Never throws; a fault is a miss.
+  Peeked<Record> peek(const Key& key, base::Deadline deadline) noexcept;
+  /// The same without reading the image. The facts are verified; the key text is not, as its checksum goes
+  /// over the image as well: whoever made the key can tell.
+  Peeked<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
+  /// One transaction, synced. Replaces a damaged record or one with another key text, makes room by eviction,
+  /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
+  /// data.mdb.damaged until the next gc. Never throws.
+  PutResult put(const Key& key, const Record& record) noexcept { return put(key, record, put_wait()); }
+  /// As `put`, with another wait for the gate, and for what is no image.
+  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait,
+                Existing existing = Existing::kept) noexcept;
+  /// Many at once, in any order: in one transaction with one sync when nothing is in the way (room to be
+  /// made, damage, a key that comes twice), else one after the other; a result for each, in the order given.
+  /// Meant for records of some 16 MiB together: the gate is held while they are written. Never throws.
+  std::vector<PutResult> put_many(const std::vector<std::pair<Key, Record>>& records) noexcept;
+  std::chrono::milliseconds put_wait() const noexcept;
+  /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
+  /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read,
+  /// Damaged (cache/store/file/pages.hpp) when its file is damaged.
+  Listed list(const std::function<void(const Entry&)>& each) { return list({}, kLastKey, each); }
+  /// Of the keys from `first` to `last`, both included; the rest of the tree is not read.
+  Listed list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each);
+  StoreStats stats();
+  /// Checks all pages and records beside live engines. Throws Error(io) when nothing can be read.
+  Verified verify(const std::function<void(std::uint64_t)>& progress = {});
+  /// Rewrites the file with at most `max_bytes` of entries, the most recently used ones, and without free
+  /// pages, damage or leftovers of killed processes. Waits for other writers until the deadline. Throws
+  /// Error(io).
+  Rewritten gc(std::uint64_t max_bytes, base::Deadline deadline);
+  /// Replaces the file by an empty one. As gc.
+  Rewritten clear(base::Deadline deadline);
+  /// Writes the uses noted so far that the store does not know yet. Never throws.
+  void write_uses(base::Deadline deadline) noexcept;
+
+  const std::string& directory() const noexcept;
+  /// For lock names: equal in all processes that see the same store. That of DIR/v1, which stays when the
+  /// file in it is replaced (gc, clear).
+  std::string identity() const;
+  bool writable() const noexcept;
+
+ private:
+  struct Impl;
+  explicit Store(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace kiln::cache
