@@ -26,10 +26,10 @@ class Eviction {
   }
 
  private:
-  std::optional<Writing> enter() {
-    std::optional<Writing> writing;
+  std::optional<WriteTransaction> enter() {
+    std::optional<WriteTransaction> writing;
     std::string why;
-    Writing::enter(file_, deadline_, writing, why);
+    WriteTransaction::enter(file_, deadline_, writing, why);
     return writing;
   }
 
@@ -41,7 +41,7 @@ class Eviction {
     const std::uint64_t live = pages.snapshot().live_bytes();
     if (live <= options_.live_bytes || deadline_.passed()) return false;
     // Once, unless somebody else wrote since: in a large store it takes longer than what follows.
-    if (pages.snapshot().transaction != checked_) WriteCheck(pages).whole_tree();
+    if (pages.snapshot().transaction != checked_) PageCheck(pages).whole_tree();
     const RecentUses recent(file_, moment_of(pages));
     if (!surveyed_) entries_ = survey_by_use(pages, recent);
     surveyed_ = true;
@@ -87,7 +87,7 @@ class Eviction {
     auto writing = enter();
     if (!writing) return;
     const PageFile pages = writing->pages();
-    WriteCheck check_first(pages);
+    PageCheck check_first(pages);
     check_first.insertion(kTurnKey);
     if (!writing->begin(options_.file_bytes, deadline_)) return;
     std::int64_t tick = writing->tick();

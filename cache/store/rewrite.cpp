@@ -160,7 +160,7 @@ class Copy {
 
 /// Throws LmdbError(ENOSPC) when the copy would not fit: found out by filling the disk, everybody would
 /// suffer.
-void check_room(const Writing& writing, const RewriteOptions& options) {
+void check_room(const WriteTransaction& writing, const RewriteOptions& options) {
   struct statvfs fs {};
   if (options.live_bytes == 0 || ::fstatvfs(writing.fd(), &fs) != 0) return;
   std::uint64_t live = 0;
@@ -194,7 +194,7 @@ void copy_intact(const StoreFile& file, int fd, FreshFile& fresh, const RewriteO
 
 }  // namespace
 
-Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& options) {
+Rewritten rewrite(StoreFile& file, WriteTransaction& writing, const RewriteOptions& options) {
   Rewritten out;
   out.bytes_before = writing.file_bytes();
   remove_leftovers(file.path);

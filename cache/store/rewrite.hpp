@@ -19,6 +19,6 @@ struct RewriteOptions {
 /// Copies every intact entry into a fresh file, synced, and puts it in place of the old one. Whoever has the
 /// old one open finds the path's inode changed and follows. Puts wait (or are skipped) meanwhile, reads go
 /// on. Throws Error(io), LmdbError (no space for the copy).
-Rewritten rewrite(StoreFile& file, Writing& writing, const RewriteOptions& options);
+Rewritten rewrite(StoreFile& file, WriteTransaction& writing, const RewriteOptions& options);
 
 }  // namespace kiln::cache

@@ -1,4 +1,5 @@
-// When entries were used: noted in memory, written in batches off everybody's way.
+#include "cache/store/upkeep.hpp"
+
 #include <pthread.h>
 
 #include <algorithm>
@@ -6,7 +7,8 @@
 #include <ctime>
 #include <thread>
 
-#include "cache/store/store_parts.hpp"
+#include "cache/store/file/pieces.hpp"
+#include "cache/store/file/write_transaction.hpp"
 
 namespace kiln::cache {
 namespace {
@@ -43,71 +45,73 @@ bool use_is_due(const PageFile& pages, const Key& key) {
   return use && is_due(*use, now_s());
 }
 
-void Store::Impl::note_use(const Key& key, bool due) noexcept try {
-  if (!file.writable) return;
-  const bool first = upkeep.get().uses.note(key);
-  if (due || !first) start_upkeep();
+void Upkeep::note_use(const Key& key, bool due) noexcept try {
+  if (!file_->writable) return;
+  const bool first = own_.get().uses.note(key);
+  if (due || !first) start();
 } catch (...) {  // no memory: not noted
 }
 
-bool Store::Impl::may_note_recent() const noexcept {
-  return file.writable && base::Clock::now().time_since_epoch().count() >= no_recent_before;
+bool Upkeep::may_note_recent() const noexcept {
+  return file_->writable && base::Clock::now().time_since_epoch().count() >= no_recent_before_;
 }
 
-bool Store::Impl::note_recent(const Moment& moment, const Key& key) noexcept {
-  const bool noted = note_recent_use(file, moment, key);
-  if (!noted) no_recent_before = (base::Clock::now() + kTableRecheck).time_since_epoch().count();
+bool Upkeep::note_recent(const Moment& moment, const Key& key) noexcept {
+  const bool noted = note_recent_use(*file_, moment, key);
+  if (!noted) no_recent_before_ = (base::Clock::now() + kTableRecheck).time_since_epoch().count();
   return noted;
 }
 
-void Store::Impl::note_held() noexcept try {
+void Upkeep::note_held() noexcept try {
   if (!may_note_recent()) return;
   Moment now;
   std::string why;
   const auto deadline = base::Deadline::after(kUpkeepWait);
-  if (reading(deadline, why, [&](const PageFile& pages) { now = moment_of(pages); }) != Entered::yes) return;
-  for (const Key& key : upkeep.get().uses.held())
+  if (read_pages(*file_, deadline, why, [&](const PageFile& pages) { now = moment_of(pages); }) !=
+      Entered::yes)
+    return;
+  for (const Key& key : own_.get().uses.held())
     if (!note_recent(now, key)) return;
 } catch (...) {  // no memory, or a damaged file: not noted
 }
 
-void Store::Impl::start_upkeep() noexcept try {
-  if (!file.writable) return;  // keeps no descriptor
-  Upkeep& now = upkeep.get();
+void Upkeep::start() noexcept try {
+  if (!file_->writable) return;  // keeps no descriptor
+  Own& now = own_.get();
   if (now.running.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(now.mutex);
   if (now.running || now.stop) return;
-  now.thread = std::thread([impl = shared_from_this(), &now] { keep_up(*impl, now); });
+  now.thread = std::thread([self = shared_from_this(), &now] { self->run(now); });
   now.running = true;
-  for (FdPool* pool : {&file.readers, &file.writers, &file.recent}) pool->keep_idle();
+  for (FdPool* pool : {&file_->readers, &file_->writers, &file_->recent}) pool->keep_idle();
 } catch (...) {  // no thread to be had: uses are not written
 }
 
-/// One round in `options.upkeep`, until the store is closed.
-void Store::Impl::keep_up(Impl& impl, Upkeep& upkeep) noexcept {
+/// One round in each interval, until the store is closed.
+void Upkeep::run(Own& own) noexcept {
   ::pthread_setname_np(::pthread_self(), "kiln-store");
-  std::unique_lock lock(upkeep.mutex);
+  std::unique_lock lock(own.mutex);
   const auto write = [&](base::Clock::duration patience) {
     lock.unlock();
-    impl.write_uses(base::Deadline::after(patience));
+    write_uses(base::Deadline::after(patience));
     lock.lock();
   };
-  while (!upkeep.stop) {
-    wait_for(upkeep.changed, lock, impl.options.upkeep);
-    if (upkeep.stop) break;
+  while (!own.stop) {
+    wait_for(own.changed, lock, interval_);
+    if (own.stop) break;
     write(kUpkeepWait);
-    impl.note_held();
-    for (FdPool* pool : {&impl.file.readers, &impl.file.writers, &impl.file.recent}) pool->drop_idle();
+    note_held();
+    for (FdPool* pool : {&file_->readers, &file_->writers, &file_->recent}) pool->drop_idle();
   }
   write(kClosingGateWait);
-  upkeep.left = true;
-  upkeep.leaving.notify_all();
+  own.left = true;
+  own.leaving.notify_all();
 }
 
-void Store::Impl::stop_upkeep() noexcept try {
-  Upkeep& now = upkeep.get();
+void Upkeep::stop() noexcept try {
+  Own& now = own_.get();
   const bool grown_old = base::Clock::now() - now.since >= std::chrono::seconds(kStaleSeconds);
-  if (grown_old && !now.uses.empty()) start_upkeep();  // what was not due when it was noted may be by now
+  if (grown_old && !now.uses.empty()) start();  // what was not due when it was noted may be by now
   std::unique_lock lock(now.mutex);
   now.stop = true;
   if (!now.thread.joinable()) return;
@@ -124,15 +128,15 @@ void Store::Impl::stop_upkeep() noexcept try {
 } catch (...) {
 }
 
-void Store::Impl::write_uses(base::Deadline deadline) noexcept try {
-  if (!file.writable) return;
-  auto used = upkeep.get().uses.take(kRefresh);
+void Upkeep::write_uses(base::Deadline deadline) noexcept try {
+  if (!file_->writable) return;
+  auto used = own_.get().uses.take(kRefresh);
   if (used.empty()) return;
   std::sort(used.begin(), used.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   const std::uint64_t now = now_s();
 
   std::string why;
-  reading(deadline, why, [&](const PageFile& pages) {
+  read_pages(*file_, deadline, why, [&](const PageFile& pages) {
     TreeCursor cursor(pages);
     std::erase_if(used, [&](const auto& entry) {
       const auto use = read_use(cursor, entry.first);
@@ -140,10 +144,10 @@ void Store::Impl::write_uses(base::Deadline deadline) noexcept try {
     });
   });
   for (std::size_t at = 0; at < used.size();) {
-    std::optional<Writing> writing;
-    if (Writing::enter(file, deadline, writing, why) != Entered::yes) return;
+    std::optional<WriteTransaction> writing;
+    if (WriteTransaction::enter(*file_, deadline, writing, why) != Entered::yes) return;
     const PageFile pages = writing->pages();
-    WriteCheck check_first(pages);
+    PageCheck check_first(pages);
     TreeCursor cursor(pages);
     std::vector<std::pair<Key, Use>> batch;
     for (; at < used.size() && batch.size() < kUsesPerTransaction; ++at) {
@@ -154,7 +158,7 @@ void Store::Impl::write_uses(base::Deadline deadline) noexcept try {
       use->count += used[at].second;
       batch.emplace_back(used[at].first, *use);
     }
-    if (batch.empty() || !writing->begin(options.cap_bytes, deadline)) return;
+    if (batch.empty() || !writing->begin(cap_bytes_, deadline)) return;
     for (auto& [key, use] : batch) {
       use.tick = writing->tick();
       check("writing uses", write_use(writing->txn(), writing->dbi(), key, use));

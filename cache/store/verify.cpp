@@ -53,7 +53,7 @@ void verify_pages(StoreFile& file, Verified& out) {
     const auto reading = enter(file);
     out.bytes = reading->pages().snapshot().bytes();
     try {
-      return WriteCheck(reading->pages()).whole_tree();
+      return PageCheck(reading->pages()).whole_tree();
     } catch (const Damaged& first) {
       if (!again) report_pages(reading->pages(), first, out);
     }

@@ -21,9 +21,9 @@ TEST_F(ReviewPublisher, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
   Children children;
   children.start([&] {  // a writer that stopped in the gate
     cache::StoreFile file(directory(), true);
-    std::optional<cache::Writing> writing;
+    std::optional<cache::WriteTransaction> writing;
     std::string why;
-    if (cache::Writing::enter(file, cache::test::soon(), writing, why) != cache::Entered::yes) return 1;
+    if (cache::WriteTransaction::enter(file, cache::test::soon(), writing, why) != cache::Entered::yes) return 1;
     seen->locked = true;
     return eventually([&] { return seen->release.load(); }) ? 0 : 2;
   });

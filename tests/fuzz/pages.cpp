@@ -63,7 +63,7 @@ void read_pages(int fd) {
     });
   }
   damage_allowed([&] {
-    WriteCheck check(pages);
+    PageCheck check(pages);
     damage_allowed([&] { check.insertion(piece_key(some_key(3), 0)); });
     damage_allowed([&] { check.whole_tree(); });
   });

@@ -56,7 +56,7 @@ void check_strictly(const TreePage& page, const KeyBounds& bounds) {
 
 void check_free_list_page(const TreePage& page) { check_layout(page, true); }
 
-WriteCheck::WriteCheck(const PageFile& file) : file_(file) {
+PageCheck::PageCheck(const PageFile& file) : file_(file) {
   file.check_length();
   free_.resize(file.snapshot().last_page + 1);
   walk_tree(file, file.snapshot().free, {[this](const TreePage& page, const KeyBounds&) {
@@ -76,7 +76,7 @@ WriteCheck::WriteCheck(const PageFile& file) : file_(file) {
 }
 
 /// One entry: a count, then as many page numbers, descending.
-void WriteCheck::check_free_pages_of(const TreePage& leaf, std::size_t index) {
+void PageCheck::check_free_pages_of(const TreePage& leaf, std::size_t index) {
   const TreePage::Value value = leaf.value(index);
   std::string bytes(value.bytes);
   if (value.overflow != kNoPage) {
@@ -100,12 +100,12 @@ void WriteCheck::check_free_pages_of(const TreePage& leaf, std::size_t index) {
   }
 }
 
-void WriteCheck::must_be_used(std::uint64_t page) const {
+void PageCheck::must_be_used(std::uint64_t page) const {
   if (page < free_.size() && free_[page])
     throw Damaged("page " + std::to_string(page) + ": in use and in the free list");
 }
 
-const TreePage& WriteCheck::checked(std::uint64_t number, TreePage::Kind kind, const KeyBounds& bounds) {
+const TreePage& PageCheck::checked(std::uint64_t number, TreePage::Kind kind, const KeyBounds& bounds) {
   auto& page = checked_[number];
   if (!page) {
     must_be_used(number);
@@ -119,7 +119,7 @@ const TreePage& WriteCheck::checked(std::uint64_t number, TreePage::Kind kind, c
   return *page;
 }
 
-void WriteCheck::insertion(std::string_view key) {
+void PageCheck::insertion(std::string_view key) {
   const TreeRoot& root = file_.snapshot().main;
   std::uint64_t page = root.page;
   KeyBounds bounds;
@@ -137,7 +137,7 @@ void WriteCheck::insertion(std::string_view key) {
   }
 }
 
-void WriteCheck::whole_tree() {
+void PageCheck::whole_tree() {
   std::vector<bool> used(free_.size());
   std::uint64_t branches = 0, leaves = 0, values = 0;
   const auto take = [&](const TreePage& by, std::uint64_t page) {

@@ -13,10 +13,10 @@
 namespace kiln::cache {
 
 /// Checks one snapshot, under the gate's W (nobody else changes the file). Everything throws Damaged.
-class WriteCheck {
+class PageCheck {
  public:
   /// Checks the free list whole: LMDB may touch any of it, and what it says is free will be overwritten.
-  explicit WriteCheck(const PageFile& file);
+  explicit PageCheck(const PageFile& file);
   /// The pages through which an insertion of `key` goes.
   void insertion(std::string_view key);
   /// Every page of the tree, none of them twice and none free: for deletions, which also merge neighbours.

@@ -71,4 +71,26 @@ Entered Reading::enter(StoreFile& file, base::Deadline deadline, std::optional<R
   return Entered::failed;
 }
 
+Entered read_pages(StoreFile& file, base::Deadline deadline, std::string& why,
+                   const std::function<void(const PageFile&)>& body) {
+  std::optional<Reading> reading;
+  const Entered entered = Reading::enter(file, deadline, reading, why);
+  if (entered == Entered::yes) body(reading->pages());
+  return entered;
+}
+
+void read_pages_or_throw(StoreFile& file, base::Deadline deadline,
+                         const std::function<void(const PageFile&)>& body) {
+  std::string why;
+  const auto read = [&] {
+    if (read_pages(file, deadline, why, body) != Entered::yes)
+      throw_store_error(file.path, "cannot be read: " + why);
+  };
+  try {
+    read();
+  } catch (const Damaged&) {
+    read();
+  }
+}
+
 }  // namespace kiln::cache

@@ -1,6 +1,7 @@
 // One store's file: where it lies, the descriptors under which its gate is passed, and how readers enter.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -50,5 +51,15 @@ class Reading {
   RangeLock lock_;
   PageFile pages_;
 };
+
+/// Runs `body` on the file's pages inside the gate, unless the gate could not be entered; `why` says why.
+/// Throws what Reading::enter and `body` throw.
+Entered read_pages(StoreFile& file, base::Deadline deadline, std::string& why,
+                   const std::function<void(const PageFile&)>& body);
+/// As read_pages, but throws Error(io) as well when the gate could not be entered. A `body` that throws
+/// Damaged runs once more, since a meta page may have been read while a writer of another process wrote it:
+/// `body` begins by forgetting what it had found.
+void read_pages_or_throw(StoreFile& file, base::Deadline deadline,
+                         const std::function<void(const PageFile&)>& body);
 
 }  // namespace kiln::cache

@@ -43,15 +43,15 @@ void check(const char* what, int rc) {
 }
 
 /// LMDB calls abort() when this returns. What it has by then is in no known state: it is left where it lies.
-void Writing::on_assertion(MDB_env* env, const char* what) {
-  auto* writing = static_cast<Writing*>(mdb_env_get_userctx(env));
+void WriteTransaction::on_assertion(MDB_env* env, const char* what) {
+  auto* writing = static_cast<WriteTransaction*>(mdb_env_get_userctx(env));
   writing->env_ = nullptr;
   writing->txn_ = nullptr;
   throw Damaged(std::string("LMDB found its pages inconsistent: ") + what);
 }
 
-Entered Writing::enter(StoreFile& file, base::Deadline deadline, std::optional<Writing>& out,
-                       std::string& why) {
+Entered WriteTransaction::enter(StoreFile& file, base::Deadline deadline,
+                                std::optional<WriteTransaction>& out, std::string& why) {
   for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
     FdPool::Lease fd = file.writers.lease();
     if (!fd) {
@@ -70,7 +70,7 @@ Entered Writing::enter(StoreFile& file, base::Deadline deadline, std::optional<W
       return Entered::failed;
     }
     if (state == FileState::current) {
-      out.emplace(Writing(file, std::move(fd), std::move(*pass)));
+      out.emplace(WriteTransaction(file, std::move(fd), std::move(*pass)));
       return Entered::yes;
     }
     pass.reset();
@@ -80,7 +80,7 @@ Entered Writing::enter(StoreFile& file, base::Deadline deadline, std::optional<W
   return Entered::failed;
 }
 
-Writing::Writing(Writing&& other) noexcept
+WriteTransaction::WriteTransaction(WriteTransaction&& other) noexcept
     : file_(other.file_),
       no_signal_(std::move(other.no_signal_)),
       fd_(std::move(other.fd_)),
@@ -90,17 +90,17 @@ Writing::Writing(Writing&& other) noexcept
       dbi_(other.dbi_),
       growth_(other.growth_) {}
 
-Writing::~Writing() {
+WriteTransaction::~WriteTransaction() {
   abort();
   pass_.reset();  // before the descriptor returns to its pool
 }
 
-std::uint64_t Writing::file_bytes() const {
+std::uint64_t WriteTransaction::file_bytes() const {
   struct stat st {};
   return ::fstat(fd_.get(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
 }
 
-void Writing::distrust() noexcept {
+void WriteTransaction::distrust() noexcept {
   struct stat st {};
   if (::fstat(fd_.get(), &st) == 0) ::fchmod(fd_.get(), (st.st_mode & 0777) | S_ISVTX);
 }
@@ -111,7 +111,7 @@ bool is_distrusted(int fd) noexcept {
 }
 
 /// LMDB reports those as EIO: on a full filesystem, or at the limit of a file's size.
-bool Writing::is_short_write(int rc) const noexcept {
+bool WriteTransaction::is_short_write(int rc) const noexcept {
   struct statvfs fs {};
   struct rlimit limit {};
   if (rc != EIO) return false;
@@ -119,7 +119,7 @@ bool Writing::is_short_write(int rc) const noexcept {
   return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && file_bytes() + growth_ > limit.rlim_cur;
 }
 
-PageFile Writing::pages() const {
+PageFile WriteTransaction::pages() const {
   if (is_distrusted(fd_.get()))
     throw Damaged("a write to it failed earlier, and it could not be replaced then");
   bool both_sane = false;
@@ -129,7 +129,7 @@ PageFile Writing::pages() const {
   return pages;
 }
 
-bool Writing::begin(std::uint64_t map_bytes, base::Deadline deadline) {
+bool WriteTransaction::begin(std::uint64_t map_bytes, base::Deadline deadline) {
   const std::uint64_t bytes = std::max(map_bytes, file_bytes());
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   check("mdb_env_create", mdb_env_create(&env_));
@@ -162,9 +162,9 @@ bool Writing::begin(std::uint64_t map_bytes, base::Deadline deadline) {
   return true;
 }
 
-std::int64_t Writing::tick() const noexcept { return static_cast<std::int64_t>(mdb_txn_id(txn_)); }
+std::int64_t WriteTransaction::tick() const noexcept { return static_cast<std::int64_t>(mdb_txn_id(txn_)); }
 
-void Writing::commit() {
+void WriteTransaction::commit() {
   const auto expected = static_cast<std::uint64_t>(tick());
   const int rc = mdb_txn_commit(std::exchange(txn_, nullptr));
   close_environment();
@@ -179,12 +179,12 @@ void Writing::commit() {
   if (newest_snapshot(fd_.get()).transaction != expected) throw Damaged("the commit's meta page is not sane");
 }
 
-void Writing::abort() noexcept {
+void WriteTransaction::abort() noexcept {
   if (txn_) mdb_txn_abort(std::exchange(txn_, nullptr));
   close_environment();
 }
 
-void Writing::close_environment() noexcept {
+void WriteTransaction::close_environment() noexcept {
   if (!env_) return;
   int fd = -1;
   mdb_env_get_fd(env_, &fd);

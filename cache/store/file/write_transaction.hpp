@@ -36,14 +36,14 @@ bool out_of_space(int rc) noexcept;
 void check(const char* what, int rc);
 
 /// Holds W from `enter` to destruction, in one thread.
-class Writing {
+class WriteTransaction {
  public:
   /// With W held on the file that the path names. Throws Error(io) when the filesystem has no locks.
-  static Entered enter(StoreFile& file, base::Deadline deadline, std::optional<Writing>& out,
+  static Entered enter(StoreFile& file, base::Deadline deadline, std::optional<WriteTransaction>& out,
                        std::string& why);
-  Writing(Writing&& other) noexcept;
-  Writing& operator=(Writing&&) = delete;
-  ~Writing();
+  WriteTransaction(WriteTransaction&& other) noexcept;
+  WriteTransaction& operator=(WriteTransaction&&) = delete;
+  ~WriteTransaction();
 
   int fd() const noexcept { return fd_.get(); }
   /// No put goes on in this file, of whatever process, until it was rewritten: a commit failed, and the next
@@ -71,7 +71,7 @@ class Writing {
   void abort() noexcept;
 
  private:
-  Writing(StoreFile& file, FdPool::Lease fd, WriterPass pass)
+  WriteTransaction(StoreFile& file, FdPool::Lease fd, WriterPass pass)
       : file_(&file), fd_(std::move(fd)), pass_(std::move(pass)) {}
   void close_environment() noexcept;
   bool is_short_write(int rc) const noexcept;
