@@ -1,4 +1,5 @@
-// A file that is read twice and must be the same both times: first for its signature, then for what it holds.
+// Two passes over a file that must be the same both times: the first for its signature, the second for its
+// content.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Reading a bundle, entry by entry: nothing is believed, and memory is bounded by one entry.
+// The bundle reader gives one entry after the other. It believes nothing before it is verified, and needs
+// memory for one entry.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Writing a bundle.
+// The bundle writer takes entries in the order of their keys and writes the same bytes for the same entries.
 #pragma once
 
 #include <cstdint>

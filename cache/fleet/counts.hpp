@@ -1,8 +1,11 @@
-// What the fleet's tier counts, one atomic each; a service's counters begin with them.
+// The counters of the fleet's tier, one atomic each. A service's counters begin with them.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+
+#include "cache/fleet/fault.hpp"
+#include "cache/fleet/rejection.hpp"
 
 namespace kiln::fleet {
 
@@ -22,5 +25,10 @@ struct Counts {
   Count remote_leases{}, remote_waits{}, remote_takeovers{}, remote_wait_timeouts{}, remote_leases_lost{};
   Count remote_reported{};  ///< missed specialisations that the prewarm job was told of
 };
+
+/// Counts one that was asked for and not served, by the fault of the server (none: it has no such entry).
+void count_miss(Counts& counts, Fault fault) noexcept;
+/// Counts one that was there and not believed.
+void count_rejected(Counts& counts, Rejection reason) noexcept;
 
 }  // namespace kiln::fleet

@@ -1,4 +1,4 @@
-// One entry of the fleet on its way through a server that nobody trusts.
+// The envelope in which one entry of the fleet travels through a server that nobody trusts.
 //
 // Envelope, schema 1, little-endian, at most 16 MiB:
 //   8   magic "kilnenv1"

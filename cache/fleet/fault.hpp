@@ -1,4 +1,4 @@
-// What can go wrong with a server, in classes that are counted apart.
+// The classes of what can go wrong with a server. Each is counted apart.
 #pragma once
 
 #include <cstddef>
@@ -30,11 +30,6 @@ constexpr const char* name_of(Fault fault) noexcept {
                                            "auth",         "timeout", "closed",     "protocol", "too_large",
                                            "breaker_open", "refused", "no_memory"};
   return kNames[static_cast<std::size_t>(fault)];
-}
-
-/// Somebody keeps a value of another Redis type under this name.
-inline bool is_of_wrong_type(Fault fault, const std::string& detail) {
-  return fault == Fault::refused && detail.starts_with("WRONGTYPE");
 }
 
 /// "timeout: no answer in 150 ms", for people.

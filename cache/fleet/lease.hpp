@@ -1,4 +1,5 @@
-// One compile per fleet: a lease on the key in the server, and those who wait for what its holder publishes.
+// The lease protocol makes one compile per fleet: the server holds a lease on the key, and the other nodes
+// wait for what the lease's holder publishes.
 //
 // The protocol, for one key:
 //   look      MGET entry lease      an entry that verifies is served; no entry and no lease: acquire;

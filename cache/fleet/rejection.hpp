@@ -1,4 +1,4 @@
-// Why a value that the server gave is not used: each is a miss, counted by reason.
+// The reasons for which a value that a server gave is not used. Each is a miss, and is counted by its reason.
 #pragma once
 
 #include <array>

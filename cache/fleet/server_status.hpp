@@ -1,4 +1,4 @@
-// What one server did for us so far, for statistics.
+// The statistics of one server: what it has done for this process so far.
 #pragma once
 
 #include <array>

@@ -1,7 +1,8 @@
-// Step 4 of the path: the fleet's tier. What other nodes have compiled, verified; a lease that makes one node
-// compile for all; what this one compiled, on its way to the others. Bytes in, bytes out.
+// The fleet's tier, step 4 of the path. It serves what other nodes have compiled, after verifying it. It
+// takes the lease that makes one node compile for all, and sends what this node compiled to the others. It
+// stands on a backend (cache/fleet/backend.hpp), which moves the bytes.
 //
-// No fault of a server is an exception or a wait beyond the client's timeouts: it is a miss with a reason.
+// No fault of a server is an exception or a wait beyond the backend's timeouts: it is a miss with a reason.
 #pragma once
 
 #include <atomic>
@@ -15,22 +16,9 @@
 #include "base/deadline.hpp"
 #include "cache/fleet/counts.hpp"
 #include "cache/fleet/envelope.hpp"
-#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/tier_context.hpp"
 
 namespace kiln::fleet {
-
-struct TierOptions {
-  Url url;
-  bool fleet = false;                                       ///< nodes write; false: they only read
-  std::vector<trust::PublicKey> trusted;                    ///< beside the signer's own
-  std::shared_ptr<const trust::SigningKey> signer;          ///< null: nothing can be written
-  base::Clock::duration budget = std::chrono::seconds(60);  ///< for another node's compile
-  std::string who;                                          ///< "node7:4711", for people who look at a lease
-  std::size_t queue_entries = 64, queue_bytes = std::size_t{64} << 20;  ///< of what waits to be written
-  base::Clock::duration patience = std::chrono::seconds(2);             ///< of the destructor
-  Timeouts timeouts = {};
-  BreakerPolicy breaker = {};
-};
 
 /// The right to compile a key for the fleet. Renewed until it is destroyed, which gives it back; a killed
 /// process's ends by itself. A forked child's copy does nothing.
@@ -43,8 +31,10 @@ class HeldLease {
 
 class Tier {
  public:
-  /// Touches no network and starts no thread.
+  /// On the backend that the options' URL names. Touches no network and starts no thread.
   Tier(TierOptions options, std::shared_ptr<Counts> counts);
+  /// On a backend of the caller's. Of the options' URL only the name for people is used.
+  Tier(TierOptions options, std::shared_ptr<Backend> backend, std::shared_ptr<Counts> counts);
   /// Waits a while for what is to be written.
   ~Tier();
   Tier(const Tier&) = delete;
@@ -54,7 +44,7 @@ class Tier {
   bool writes() const noexcept;
   /// Whether it can be written at all, by a command that was told to.
   bool can_write() const noexcept;
-  const Url& url() const noexcept;
+  const TierUrl& url() const noexcept;
 
   struct Ask {
     Key key;
@@ -129,13 +119,13 @@ class Tier {
     std::string last_detail;
   };
   Totals totals();
-  Client& client() noexcept;
+  Backend& backend() noexcept;
   std::span<const trust::PublicKey> trusted() const noexcept;
   const trust::SigningKey* signer() const noexcept;
 
  private:
-  struct Impl;
-  const std::shared_ptr<Impl> impl_;
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace kiln::fleet

@@ -1,5 +1,5 @@
-// Which toolchains have a specialisation: rows of a hash in the server, each signed by itself, so that two
-// writers never overwrite each other's.
+// A toolchain row says that a toolchain has compiled a specialisation. Each row is signed by itself, so that
+// two writers never overwrite each other's.
 //
 // Row, schema 1, little-endian, at most 1 KiB:
 //   8   magic "kilnrow1"

@@ -1,5 +1,5 @@
-// What a look from outside sees of the processes of one store: who compiles, waits and holds. Opens nothing
-// for writing and takes no lock; each fact is of its own moment.
+// The activity of one store as an observer sees it: which processes compile, wait and hold locks. Looking
+// opens nothing for writing and takes no lock. Each fact is read at its own moment.
 #pragma once
 
 #include <optional>

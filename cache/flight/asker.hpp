@@ -1,4 +1,5 @@
-// Which process of which host did something, for people: boards outlive it and are read in other containers.
+// The identity of a process for people: pid, PID namespace and host. A board outlives the process and is read
+// in other containers.
 #pragma once
 
 #include <cstdint>

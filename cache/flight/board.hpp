@@ -1,8 +1,9 @@
-// The board beside a flight file: who compiles what since when, and how the last flight of a key ended.
+// The board lies beside a flight file and says which process compiles what since when, and how the last
+// flight of a key ended.
 //
-// Never needed for correctness: whatever cannot be read or written is "no information". Slots are written
-// without a lock, and a torn or foreign one does not pass its checksum. Read and written with pread and
-// pwrite only: a mapped page on a full tmpfs is SIGBUS.
+// It is never needed for correctness: whatever cannot be read or written is "no information". Slots are
+// written without a lock, and a torn or foreign one does not pass its checksum. Read and written with pread
+// and pwrite only: a mapped page on a full tmpfs is SIGBUS.
 //
 // Format 1: 512 slots of 40 KiB (sparse: untouched pages cost nothing; cache/lock/slot_file.hpp), with "KBRD"
 // as the magic and as the body (base/wire.hpp)

@@ -1,10 +1,11 @@
-// The host's compile slots: how many compile at once, over all processes that share a flight file.
+// The host's compile slots bound how many compiles run at once, over all processes that share a flight file.
 //
-// One byte each in the flight file, behind those of the keys, held exclusively (OFD) while a compile runs: a
-// killed holder gives it back at once. Never waited for while holding one; a flight lock may be held. A
-// process that may use N slots takes the highest free one, so that one with a smaller quota finds its low
-// ones free. Callers who wait for their kernel go before work ahead of need: they have express slots of their
-// own behind the N, and while one of them waits it holds a mark (shared), at which the others stand back.
+// A slot is one byte of the flight file, after the bytes of the keys, and is held exclusively (OFD) while a
+// compile runs. A killed holder gives it back at once. Nobody waits for a slot while holding one; a flight
+// lock may be held. A process that may use N slots takes the highest free one, so that one with a smaller
+// quota finds its low ones free. Callers who wait for their kernel go before work ahead of need: they have
+// express slots of their own behind the N, and while one of them waits it holds a mark (shared), at which the
+// others stand back.
 #pragma once
 
 #include <memory>

@@ -1,11 +1,12 @@
-// The flight lock: one asker per key on this host. It only saves work; correctness never depends on it.
+// The flight lock lets one process of this host compile a key at a time. It only saves work: correctness
+// never depends on it.
 //
-// A zero-length file in /dev/shm named by uid and store identity, or `flight.lock` beside the store where
-// /dev/shm cannot be used; never mapped, never unlinked by us: one byte per key (62 bits of it), OFD, polled.
-// Containers may share the store and not /dev/shm, so the same byte is then also taken in data.mdb itself
-// (the gate's bytes lie behind). Always in this order, within one deadline, and never while waiting for
-// another key. A killed holder frees both at once (the kernel does), a stopped one is passed by at the
-// deadline.
+// The lock is a zero-length file in /dev/shm named by uid and store identity, or `flight.lock` beside the
+// store where /dev/shm cannot be used; never mapped, never unlinked by us: one byte per key (62 bits of it),
+// OFD, polled. Containers may share the store and not /dev/shm, so the same byte is then also taken in
+// data.mdb itself (the gate's bytes lie behind). Always in this order, within one deadline, and never while
+// waiting for another key. A killed holder frees both at once (the kernel does), a stopped one is passed by
+// at the deadline.
 #pragma once
 
 #include <atomic>

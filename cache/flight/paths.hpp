@@ -1,5 +1,5 @@
-// Where the flight lock of a store lies, and which of its bytes mean what: what its users and who only looks
-// have in common.
+// The places of a store's flight lock: its paths, and what each of its bytes means. Those who take the lock
+// and those who only look at it share this.
 #pragma once
 
 #include <sys/types.h>

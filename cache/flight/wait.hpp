@@ -1,4 +1,5 @@
-// A wait for a flight lock: polling, what the board says meanwhile, and being seen. Private to flight.cpp.
+// One wait for a flight lock: it polls the lock, reads the board meanwhile, and shows itself as a waiter.
+// Private to flight.cpp.
 #pragma once
 
 #include <fcntl.h>

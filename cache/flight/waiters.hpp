@@ -1,12 +1,13 @@
-// Who has been waiting for a while, and for what: for people who look (`kiln top`), never needed for
-// correctness. Costs nothing where nobody waits.
+// The waiters of a store: processes that have been waiting for a while, and for what. They are shown to
+// people
+// (`kiln top`) and are never needed for correctness. A process that does not wait pays nothing for them.
 //
 // Behind the slots of a board's file (cache/flight/board.hpp): 256 places of 4 KiB (cache/lock/slot_file.hpp)
 // with "KWAI" as the magic and as the body
 //   32 bytes key, u32 for, i32 pid, u64 pid namespace, i64 started (unix ms), i64 started (boot clock, ms),
 //   bytes host, bytes subject
-// Who shows himself holds the place's first byte (OFD lock, exclusive), so that a killed waiter is gone at
-// once: the kernel frees it. What lies in a place that nobody holds is no information.
+// A waiter holds the first byte of its place (OFD lock, exclusive), so that the kernel frees the place of a
+// killed one at once. The content of a place that nobody holds is no information.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Descriptors of one file for operations that must not share one: OFD locks belong to the open file
-// description.
+// A pool of descriptors of one file. Each operation uses one of its own, because OFD locks belong to the open
+// file description.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// The gate: who may read and who may write one LMDB file that is opened MDB_NOLOCK.
+// The gate decides who may read and who may write an LMDB file that is opened MDB_NOLOCK.
 //
-// Open-file-description locks on three bytes far behind the end of data.mdb itself, so that lock and data
-// cannot be separated: turnstile T, readers R, writer W.
+// It consists of open-file-description locks on three bytes far behind the end of data.mdb itself, so that
+// lock and data cannot be separated: turnstile T, readers R, writer W.
 //   read   wait while T is held, shared R; read and copy out; drop R
 //   write  exclusive W for the whole transaction and its sync; T then R exclusive only for the instant of
 //   mdb_txn_begin

@@ -1,6 +1,6 @@
-// A file of fixed places, each with a body and its checksum, which processes write without a lock: what is
-// torn, foreign or from another store is no information. pread and pwrite only: a mapped page on a full tmpfs
-// is SIGBUS.
+// A slot file has fixed places, each with a body and its checksum, which processes write without a lock. A
+// place that is torn, foreign or from another store is no information. The file is read and written with
+// pread and pwrite only, because a mapped page on a full tmpfs raises SIGBUS.
 //
 // A place is u32 magic, u32 format (1), u32 size of the body, u64 XXH3-64 of the body xor the salt, the body.
 #pragma once

@@ -1,4 +1,4 @@
-// One cached image with what is known about it, and its grammar on disk.
+// The record: one cached image with its facts and its key text, and the grammar of the three on disk.
 //
 // Record v1, little-endian:
 //   8   magic "kilnrec1"

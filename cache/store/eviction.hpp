@@ -1,4 +1,5 @@
-// Making room in a store that has reached its cap, without any daemon: the writer who needs it does it.
+// Eviction makes room in a store that has reached its cap. There is no daemon: the writer who needs room
+// makes it.
 #pragma once
 
 #include <cstdint>

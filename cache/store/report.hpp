@@ -1,4 +1,4 @@
-// What work on a whole store found and did.
+// The results of work on a whole store: what a verification found, and what a rewrite kept and dropped.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace kiln::cache {
 
 struct DamageReport {
-  std::string key;  ///< hex of the entry; empty: the file itself
+  std::string key;  ///< the entry's key in hex; empty when the file itself is damaged
   std::string what;
 };
 struct Verified {

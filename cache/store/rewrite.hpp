@@ -1,4 +1,5 @@
-// Replacing a store's file: what gc, clear and the healing of a damaged file have in common.
+// A rewrite copies a store's intact records into a fresh file and puts that file in place of the old one. gc,
+// clear and the healing of a damaged file are rewrites.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The writable (or read-only) store: one LMDB environment behind the gate, records verified on read.
-// Bytes in, bytes out; knows no CUDA. Thread-safe; safe between processes and containers.
+// The store: one LMDB file behind the gate, opened for reading and writing or for reading alone. Records are
+// verified on every read. It stores bytes and knows no CUDA. It is thread-safe, and safe between processes
+// and containers.
 #pragma once
 
 #include <chrono>

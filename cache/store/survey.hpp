@@ -1,4 +1,4 @@
-// Every entry of a store with what decides who is evicted first.
+// A survey lists every entry of a store with the time of its last use, which decides what is evicted first.
 #pragma once
 
 #include <cstdint>

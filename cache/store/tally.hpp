@@ -1,5 +1,5 @@
-// The store's lifetime counters: DIR/v1/counters, numbers that every process adds to. What an index counts is
-// the business of whoever adds. A fault costs counts, nothing else: they are for people.
+// The tally holds the store's lifetime counters: DIR/v1/counters, numbers that every process adds to. Whoever
+// adds decides what an index counts. A fault costs counts and nothing else, since people alone read them.
 //
 // The file, version 1, little-endian, 528 bytes:
 //   u64 magic "kilntly1"

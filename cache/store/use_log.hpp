@@ -1,4 +1,5 @@
-// Which entries this process has used since it last said so in the store, and which it holds.
+// The use log remembers which entries this process has used since it last wrote uses into the store, and
+// which entries it holds.
 #pragma once
 
 #include <cstdint>

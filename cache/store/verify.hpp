@@ -1,4 +1,4 @@
-// Reading a whole store to find out whether it is what was written.
+// Verification reads a whole store to find out whether its bytes are the ones that were written.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Base64 as minisign writes it: the usual alphabet, with padding.
+// Base64 as minisign writes it, in the usual alphabet with padding.
 #pragma once
 
 #include <optional>

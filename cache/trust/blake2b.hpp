@@ -1,4 +1,4 @@
-// BLAKE2b, in pieces.
+// The only wrapper of BLAKE2b: over a text, or over pieces as they come.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ class Blake2b {
   Blake2b& operator=(Blake2b&&) noexcept;
   ~Blake2b();
   void add(std::string_view bytes) noexcept;
-  /// Of what was added so far; more may follow. REQUIRES: N is `digest_bytes`.
+  /// The digest of the bytes that were added so far; more may follow. REQUIRES: N is `digest_bytes`.
   template <std::size_t N>
   Bytes<N> digest() const noexcept {
     Bytes<N> out;

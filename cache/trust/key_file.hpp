@@ -1,4 +1,4 @@
-// Files of secrets: a key to sign with, and its password.
+// Reads the files of secrets: a key to sign with, and the password of that key.
 #pragma once
 
 #include <functional>

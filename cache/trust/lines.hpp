@@ -1,4 +1,4 @@
-// The lines of a key or signature file.
+// Splits a key or signature file into lines, and names the comments that begin them.
 #pragma once
 
 #include <string_view>

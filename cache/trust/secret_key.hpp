@@ -1,4 +1,4 @@
-// minisign's secret keys, plain or under a password, and signing with them.
+// A secret key in minisign's format, plain or under a password, and signing files with it.
 //
 // The file: a comment line, then base64 of 158 bytes:
 //   2   "Ed"

@@ -44,7 +44,7 @@ void Pipeline::read_tier(kiln_stats& out) {
   const auto* made = tier_.made();
   if (!made || !*made) return;
   out.remote_state = KILN_REMOTE_WORKS;
-  for (const fleet::ServerStatus& server : (*made)->client().status()) {
+  for (const fleet::ServerStatus& server : (*made)->backend().health()) {
     ++out.remote_servers;
     out.remote_bytes_in += server.bytes_in, out.remote_bytes_out += server.bytes_out;
     const auto ms = [](std::chrono::microseconds us) { return static_cast<double>(us.count()) / 1000; };

@@ -60,7 +60,7 @@ std::string who() {
 std::shared_ptr<fleet::Tier> open_tier(const Config& config, std::shared_ptr<fleet::Counts> counts) try {
   if (!config.has_remote()) return nullptr;
   fleet::TierOptions options;
-  options.url = fleet::Url::parse(config.get("remote"));
+  options.url = fleet::TierUrl::parse(config.get("remote"));
   options.fleet = config.remote_writes();
   for (const std::string& text : base::split(config.get("remote_key"), ','))
     if (!text.empty()) options.trusted.push_back(public_key(text));

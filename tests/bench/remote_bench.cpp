@@ -64,7 +64,7 @@ struct Fixture {
   }
 };
 
-fleet::ServerStatus status_of(fleet::Tier& tier) { return tier.client().status().front(); }
+fleet::ServerStatus status_of(fleet::Tier& tier) { return tier.backend().health().front(); }
 
 void latency(const Fixture& fixture, std::size_t size, const char* name) {
   constexpr int kEntries = 32, kRounds = 20;

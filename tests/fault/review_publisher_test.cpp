@@ -23,7 +23,8 @@ TEST_F(ReviewPublisher, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
     cache::StoreFile file(directory(), true);
     std::optional<cache::WriteTransaction> writing;
     std::string why;
-    if (cache::WriteTransaction::enter(file, cache::test::soon(), writing, why) != cache::Entered::yes) return 1;
+    if (cache::WriteTransaction::enter(file, cache::test::soon(), writing, why) != cache::Entered::yes)
+      return 1;
     seen->locked = true;
     return eventually([&] { return seen->release.load(); }) ? 0 : 2;
   });

@@ -84,7 +84,7 @@ TEST_F(RemoteCluster, TellsTheStreamsNodeWhatIsMissing) {
   ASSERT_TRUE(tier.flush(soon()));
   EXPECT_EQ(counts->remote_reported, 2u);
   ASSERT_NE(RealCluster::owner(std::string(kMissingKey)), 2) << "not who is asked first";
-  for (const ServerStatus& each : tier.client().status())
+  for (const ServerStatus& each : tier.backend().health())
     EXPECT_EQ(each.count(Fault::refused), 0u) << each.name;
 }
 

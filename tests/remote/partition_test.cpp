@@ -2,6 +2,7 @@
 // minute. The real one: runtime/remote_partition_test.
 #include <gtest/gtest.h>
 
+#include "cache/fleet/redis/backend.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/tier.hpp"
 #include "remote/client_calls.hpp"
@@ -57,7 +58,7 @@ class RemotePartition : public ::testing::Test {
     tier_->publish(kiln::testing::some_entry(number), {}, std::move(lease), Tier::Full::wait);
     EXPECT_TRUE(tier_->flush(base::Deadline::after(20s)));
   }
-  ServerStatus status() { return tier_->client().status().front(); }
+  ServerStatus status() { return tier_->backend().health().front(); }
 
   /// The calling thread, for all of the test.
   struct Within {

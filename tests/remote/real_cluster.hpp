@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/cluster_slots.hpp"
 #include "remote/client_calls.hpp"
 #include "remote/redis_server.hpp"

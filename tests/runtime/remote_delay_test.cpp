@@ -1,5 +1,6 @@
 // What a server that fails adds to each kernel: no more than the deadlines while it is asked, nothing while
 // it is left alone. KILN_SOAK_KERNELS=100 for figures.
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/tier.hpp"
 #include "runtime/remote_fixture.hpp"
 #include "support/network_namespace.hpp"

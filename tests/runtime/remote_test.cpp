@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/tier.hpp"
 #include "kiln/error.hpp"

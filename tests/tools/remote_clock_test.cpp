@@ -3,6 +3,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "cache/fleet/redis/client.hpp"
 #include "remote/client_calls.hpp"
 #include "remote_fixture.hpp"
 #include "support/shifted_clock.hpp"

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "cache/fleet/redis/client.hpp"
 #include "kiln_process.hpp"
 #include "tests/remote/client_calls.hpp"
 #include "tests/remote/redis_server.hpp"

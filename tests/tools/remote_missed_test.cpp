@@ -1,6 +1,7 @@
 // What the prewarm job takes from the stream of missed rows, and what it brings to the tier.
 #include <csignal>
 
+#include "cache/fleet/redis/client.hpp"
 #include "remote_fixture.hpp"
 
 namespace kiln::test {

@@ -1,5 +1,6 @@
 // Hosts of a fleet as network namespaces: what they have in common is a network, and a server at the other
 // end of it.
+#include "cache/fleet/redis/client.hpp"
 #include "remote/client_calls.hpp"
 #include "remote_fixture.hpp"
 #include "support/network_namespace.hpp"

@@ -64,7 +64,7 @@ std::string shown_value(const runtime::Setting& setting) {
   }
   if (setting.name != "remote" || setting.value.empty()) return setting.value;
   try {
-    return fleet::Url::parse(setting.value).safe();
+    return fleet::TierUrl::parse(setting.value).safe();
   } catch (const Error&) {
     return "(not shown: it cannot be read, and may hold a password)";
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
 
 namespace kiln::cli {

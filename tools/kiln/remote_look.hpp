@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/fleet/redis/client.hpp"
 #include "output.hpp"
 #include "remote_tier.hpp"
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/trust/minisign.hpp"
 #include "kiln/error.hpp"
@@ -63,8 +65,9 @@ void MissedRows::read(Context& context, std::string& text) {
   const std::string stream(fleet::kMissingKey);
   std::string from = "-";
   for (std::size_t count = kRowsAtOnce; read_ < kMostRead && bytes_ < kMostBytes;) {
-    const fleet::Answer page = ask(
-        tier_.client(), {{"XRANGE", stream, from, "+", "COUNT", std::to_string(count)}, stream, kPageReply});
+    const fleet::Answer page =
+        ask(fleet::redis_client(tier_.backend()),
+            {{"XRANGE", stream, from, "+", "COUNT", std::to_string(count)}, stream, kPageReply});
     // Too large together, for us or for what the server lets a client have: one by one, and more again later.
     if ((page.fault == fleet::Fault::too_large || page.fault == fleet::Fault::closed) && count > 1) {
       count = 1;
@@ -110,7 +113,7 @@ void MissedRows::forget(const PrewarmPlan& plan, const PrewarmResult& result) {
   for (std::size_t from = 0; from < gone.size(); from += kIdsAtOnce) {
     std::vector<std::string> words{"XDEL", stream};
     for (std::size_t i = from; i < std::min(from + kIdsAtOnce, gone.size()); ++i) words.push_back(gone[i]);
-    ask(tier_.client(), {std::move(words), stream, 1024});
+    ask(fleet::redis_client(tier_.backend()), {std::move(words), stream, 1024});
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "cache/fleet/redis/client.hpp"
 #include "context.hpp"
 #include "prewarm_run.hpp"
 #include "remote_tier.hpp"

@@ -1,6 +1,7 @@
 // kiln remote prune: what no node can use leaves the fleet's tier.
 
 #include "base/log.hpp"
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/toolchain_row.hpp"
 #include "interrupt.hpp"

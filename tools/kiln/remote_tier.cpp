@@ -3,6 +3,8 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/client.hpp"
 #include "cache/trust/minisign.hpp"
 #include "kiln/error.hpp"
 
@@ -51,20 +53,21 @@ fleet::Answer ask(fleet::Client& client, const fleet::Command& command) {
 std::vector<OneServer> servers_of(fleet::Tier& tier) {
   std::vector<OneServer> out;
   const auto add = [&](fleet::Endpoint endpoint) {
-    fleet::Url url = tier.url();
+    fleet::Url url = fleet::redis_url(tier.backend());
     url.cluster = false;
     url.servers = {std::move(endpoint)};
     out.push_back({url.servers.front().name,
                    std::make_unique<fleet::Client>(fleet::ClientOptions{.url = std::move(url)})});
   };
-  if (!tier.url().cluster) {
-    for (const fleet::Endpoint& endpoint : tier.url().servers) add(endpoint);
+  if (!fleet::redis_url(tier.backend()).cluster) {
+    for (const fleet::Endpoint& endpoint : fleet::redis_url(tier.backend()).servers) add(endpoint);
     return out;
   }
   // A cluster tells of its nodes when it is asked for slots that another has.
   for (int slot = 0; slot < 64; ++slot)
-    ask(tier.client(), {{"EXISTS", "kiln:1:{" + std::to_string(slot) + "}:probe"}, std::to_string(slot), 64});
-  for (const fleet::ServerStatus& server : tier.client().status()) {
+    ask(fleet::redis_client(tier.backend()),
+        {{"EXISTS", "kiln:1:{" + std::to_string(slot) + "}:probe"}, std::to_string(slot), 64});
+  for (const fleet::ServerStatus& server : tier.backend().health()) {
     const std::size_t colon = server.name.rfind(':');
     if (colon == std::string::npos) continue;
     fleet::Endpoint endpoint;

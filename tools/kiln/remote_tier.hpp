@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/tier.hpp"
 #include "context.hpp"
 #include "output.hpp"

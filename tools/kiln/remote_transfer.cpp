@@ -5,6 +5,7 @@
 #include "base/arch.hpp"
 #include "base/wire.hpp"
 #include "bundle_entry.hpp"
+#include "cache/fleet/redis/backend.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "compile/key.hpp"
 #include "compile/tuned_choice.hpp"
@@ -20,7 +21,7 @@ constexpr auto kFlushPatience = std::chrono::seconds(60);
 /// Asked until a name is found, once for all.
 fleet::Tier::Fetched patiently(fleet::Tier& tier, const fleet::Asked& asked,
                                std::span<const trust::PublicKey> believed) {
-  ask(tier.client(), {{"PING"}, fleet::tag_of(asked.key.specialisation), 64});
+  ask(fleet::redis_client(tier.backend()), {{"PING"}, fleet::tag_of(asked.key.specialisation), 64});
   return std::move(tier.fetch({asked}, base::Deadline::never(), believed).front());
 }
 

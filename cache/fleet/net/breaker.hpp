@@ -1,4 +1,4 @@
-// A server that failed several times in a row is left alone for a while.
+// The breaker leaves a server alone for a while after it failed several times in a row.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// A socket, with TLS around it or not. Never blocks.
+// A channel is a socket, with TLS around it or not. It never blocks.
 #pragma once
 
 #include <cstddef>

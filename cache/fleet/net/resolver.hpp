@@ -1,4 +1,4 @@
-// Addresses of names, asked for in the background: a dead DNS server costs getaddrinfo ten seconds.
+// The resolver looks names up in the background, because a dead DNS server costs getaddrinfo ten seconds.
 #pragma once
 
 #include <cstdint>

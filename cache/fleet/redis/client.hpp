@@ -1,4 +1,5 @@
-// The fleet's servers as one: commands go to the server that their tag decides, answers come or a fault does.
+// The client makes the fleet's servers one: each command goes to the server that its tag decides, and its
+// answer or a fault comes back.
 //
 // Nothing of a server becomes an exception, and none costs more than its timeouts: connect (100 ms) and read
 // (150 ms + size / 100 MB/s) for one exchange, after three failures nothing for 30 s.

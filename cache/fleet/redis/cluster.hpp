@@ -1,4 +1,4 @@
-// Redis Cluster: commands go to the node that has their slot, and follow it when it moved.
+// Redis Cluster: each command goes to the node that has its slot, and follows the slot when it has moved.
 #pragma once
 
 #include <array>

@@ -14,18 +14,12 @@
 
 #include "base/deadline.hpp"
 #include "cache/fleet/net/channel.hpp"
+#include "cache/fleet/net/timeouts.hpp"
 #include "cache/fleet/redis/reply.hpp"
 #include "cache/fleet/redis/reply_bound.hpp"
 #include "cache/fleet/redis/reply_reader.hpp"
 
 namespace kiln::fleet {
-
-struct Timeouts {
-  base::Clock::duration connect =
-      std::chrono::milliseconds(100);  ///< until a server can be asked: TLS, AUTH too
-  base::Clock::duration read = std::chrono::milliseconds(150);  ///< of one exchange, and in addition
-  std::uint64_t bytes_per_second = 100'000'000;  ///< for what is sent and for values that were announced
-};
 
 /// Who we are, the same for all servers.
 struct Login {

@@ -1,4 +1,4 @@
-// Commands on their way to servers: one exchange with each, all at once.
+// An errand is a command on its way to its server. All servers are asked at once, with one exchange each.
 #pragma once
 
 #include <vector>

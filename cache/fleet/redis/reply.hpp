@@ -1,4 +1,4 @@
-// A command, and what a server answered.
+// A command for a server of the Redis protocol, and what the server answered.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,10 @@ struct Answer {
   Reply reply;         ///< nil unless the fault is none
   explicit operator bool() const noexcept { return fault == Fault::none; }
 };
+
+/// Somebody keeps a value of another Redis type under this name.
+inline bool is_of_wrong_type(Fault fault, const std::string& detail) {
+  return fault == Fault::refused && detail.starts_with("WRONGTYPE");
+}
 
 }  // namespace kiln::fleet

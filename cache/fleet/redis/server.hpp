@@ -1,4 +1,4 @@
-// One server: its connections, its breaker, its counters.
+// One server of a client, with its connections, its breaker and its counters.
 #pragma once
 
 #include <condition_variable>

@@ -23,6 +23,8 @@
 
 namespace kiln::fleet {
 
+class TierUrl;
+
 struct Endpoint {
   std::string name;  ///< "host:port" or the path: for people, and for placing keys on servers
   std::string host;  ///< without brackets; empty for a Unix socket
@@ -43,6 +45,8 @@ struct Url {
   static Url parse(std::string_view text);
   /// "rediss://host:port,host:port/2": for people, without user and password.
   std::string safe() const;
+  /// The URL as a tier's, which opens a RedisBackend (cache/fleet/redis/backend.hpp). Defined there.
+  operator TierUrl() const;
 };
 
 }  // namespace kiln::fleet

@@ -1,4 +1,4 @@
-// Bytes that grow without being zeroed first: records are read straight into them.
+// A buffer of bytes that grows without zeroing new bytes first, since records are read straight into it.
 #pragma once
 
 #include <algorithm>

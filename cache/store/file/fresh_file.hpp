@@ -1,4 +1,5 @@
-// Making and replacing data files: LMDB's own creation is not atomic.
+// A fresh data file is filled under a temporary name and then put in its place, because LMDB's own creation
+// of a file is not atomic.
 #pragma once
 
 #include <lmdb.h>

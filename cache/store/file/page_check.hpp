@@ -1,5 +1,5 @@
-// What must be sane before LMDB may write: it trusts every page that it touches, and crashes, or hands out a
-// page twice, on a damaged one.
+// The page check decides whether LMDB may write: LMDB trusts every page that it touches, and on a damaged
+// page it crashes or hands out a page twice.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The pages of an LMDB 0.9 file, read by ourselves with pread and believed in nothing.
+// The pages of an LMDB 0.9 file, which kiln reads itself with pread and verifies before it uses them.
 //
 // LMDB trusts its pages: a flipped bit sends it to wild addresses, and a file truncated under its map is
 // SIGBUS. An engine must survive both, so reading never goes through LMDB: every page is bounds-checked

@@ -1,4 +1,4 @@
-// Entries of the tree: records as runs of pieces, and when each was used.
+// The entries of the tree: each record is a run of pieces, and has one entry more that says when it was used.
 //
 // Piece: key 'r', specialisation digest, toolchain digest, u16 big-endian index; value 4,080 bytes of the
 // encoded record, the last piece shorter, but filled up with zeros to 2,048. A page of 4,096 bytes has a

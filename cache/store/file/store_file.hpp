@@ -1,4 +1,5 @@
-// One store's file: where it lies, the descriptors under which its gate is passed, and how readers enter.
+// One store's data file: its paths, the pools of descriptors that pass its gate, and how readers enter the
+// gate.
 #pragma once
 
 #include <functional>

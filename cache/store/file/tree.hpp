@@ -1,4 +1,5 @@
-// Walking an LMDB tree by our own reading (cache/store/file/pages.hpp).
+// A cursor and a walk over the trees of an LMDB file, on the pages that kiln reads itself
+// (cache/store/file/pages.hpp).
 #pragma once
 
 #include <functional>
@@ -11,7 +12,7 @@
 
 namespace kiln::cache {
 
-/// Stands on one entry of a tree. Every step may throw Damaged. Not thread-safe.
+/// A cursor that stands on one entry of a tree. Every step may throw Damaged. Not thread-safe.
 class TreeCursor {
  public:
   /// `file` must outlive it.

@@ -1,4 +1,4 @@
-// A writer inside the gate, in the one order that is safe.
+// A write transaction: one LMDB transaction by a writer inside the gate, in the one order that is safe.
 //
 // LMDB is opened for one transaction and closed with it: no environment outlives a put, so none is inherited
 // by a fork, none survives a failed commit, none keeps a replaced file's space, and none maps more than it is
@@ -35,7 +35,7 @@ bool out_of_space(int rc) noexcept;
 /// Throws unless `rc` is 0: Damaged for what LMDB says of its pages, else LmdbError.
 void check(const char* what, int rc);
 
-/// Holds W from `enter` to destruction, in one thread.
+/// Holds the gate's W from `enter` to destruction. Used by one thread.
 class WriteTransaction {
  public:
   /// With W held on the file that the path names. Throws Error(io) when the filesystem has no locks.
