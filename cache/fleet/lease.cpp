@@ -34,14 +34,14 @@ std::string plain(std::string text) {
 }  // namespace
 
 Leases::Leases(LeasePolicy policy, std::string who, std::function<std::uint64_t()> random, Accept accept)
-    : policy_(policy), who_(plain(std::move(who))), random_(std::move(random)), accept_(std::move(accept)) {
+    : policy_(policy), tokens_{plain(std::move(who)), std::move(random)}, accept_(std::move(accept)) {
   policy_.budget = std::clamp<Span>(policy_.budget, Span::zero(), kMostBudget);
 }
 
-std::string Leases::new_token() {
+std::string Leases::Tokens::next() {
   base::Writer bytes;
-  bytes.number(random_()).number(random_());
-  return base::bytes_of<16>(bytes.str()).hex() + ':' + who_;
+  bytes.number(random()).number(random());
+  return base::bytes_of<16>(bytes.str()).hex() + ':' + who;
 }
 
 void Leases::want(const Key& key, Time now, Start start) {
@@ -60,7 +60,7 @@ void Leases::want(const Key& key, Time now, Start start) {
 
 /// max(50 ms, 25 % of the time waited), jittered, and not past the budget's end.
 void Leases::rest(Wait& wait, Time now) {
-  const double unit = static_cast<double>(random_() >> 11) * 0x1p-53;  // [0, 1)
+  const double unit = static_cast<double>(tokens_.random() >> 11) * 0x1p-53;  // [0, 1)
   const double factor = 1 + policy_.jitter * (2 * unit - 1);
   const auto waited = std::chrono::duration<double>(now - wait.since);
   const auto least = std::chrono::duration<double>(policy_.poll_least);
@@ -71,7 +71,7 @@ void Leases::rest(Wait& wait, Time now) {
 
 /// Or not, when that has been in vain for long.
 void Leases::wait_for_another(const Key& key, Wait& wait, Time now) {
-  if (now < no_waits_until_) return decide(key, Why::hopeless, now);
+  if (now < vain_.no_waits_until) return decide(key, Why::hopeless, now);
   wait.waited = true;
   rest(wait, now);
 }
@@ -87,7 +87,7 @@ void Leases::decide(const Key& key, Why why, Time now) {
   switch (why) {
     case Why::served:
       ++counts_.served;
-      if (wait.waited) budgets_in_vain_ = 0;
+      if (wait.waited) vain_.budgets = 0;
       break;
     case Why::leased:
       ++counts_.leased;
@@ -105,11 +105,11 @@ void Leases::decide(const Key& key, Why why, Time now) {
     case Why::budget:
       ++counts_.budget;
       // Keys that were waited for together are one: their holder may have been busy with all of them.
-      if (!wait.waited || wait.since < last_in_vain_) break;
-      last_in_vain_ = now;
-      if (++budgets_in_vain_ < policy_.budgets) break;
-      --budgets_in_vain_;  // afterwards one more is enough
-      no_waits_until_ = now + policy_.without_waits;
+      if (!wait.waited || wait.since < vain_.last) break;
+      vain_.last = now;
+      if (++vain_.budgets < policy_.budgets) break;
+      --vain_.budgets;  // afterwards one more is enough
+      vain_.no_waits_until = now + policy_.without_waits;
       break;
     case Why::convoy:
       ++counts_.convoy;
@@ -120,7 +120,7 @@ void Leases::decide(const Key& key, Why why, Time now) {
   }
   counts_.waited += wait.waited;
   if (why == Why::leased || (why == Why::unanswered && policy_.may_write)) {
-    if (wait.token.empty()) wait.token = new_token();
+    if (wait.token.empty()) wait.token = tokens_.next();
     held_[key] = {std::move(wait.token), now + policy_.renew_every};
   } else if (wait.may_be_ours) {
     part(key, std::move(wait.token), now);
@@ -163,7 +163,7 @@ std::vector<LeaseRequest> Leases::due(Time now) {
   bool looking = false;
   for (auto& [key, wait] : waits_) {
     if (wait.in_flight || wait.next > now) continue;
-    if (wait.kind == Kind::acquire && wait.token.empty()) wait.token = new_token();
+    if (wait.kind == Kind::acquire && wait.token.empty()) wait.token = tokens_.next();
     looking |= wait.kind == Kind::look;
     wait.may_be_ours |= wait.kind == Kind::acquire;
     wait.in_flight = true;
@@ -204,9 +204,9 @@ void Leases::answered(const LeaseRequest& request, LeaseAnswer answer, Time now)
   answered_wait(wait->second, request, answer, now);
 }
 
-void Leases::seen_holder(Wait& wait, const std::string& holder) {
-  if (!wait.holder.empty() && wait.holder != holder) ++wait.ended;
-  wait.holder = holder;
+void Leases::Wait::see_holder(const std::string& now) {
+  if (!holder.empty() && holder != now) ++ended;
+  holder = now;
 }
 
 void Leases::answered_wait(Wait& wait, const LeaseRequest& request, const LeaseAnswer& answer, Time now) {
@@ -240,7 +240,7 @@ void Leases::answered_wait(Wait& wait, const LeaseRequest& request, const LeaseA
     return;
   }
   wait.may_be_ours = false;
-  seen_holder(wait, answer.holder);
+  wait.see_holder(answer.holder);
   if (wait.ended >= policy_.ends_without_entry) return decide(key, Why::convoy, now);
   if (answer.holder.empty()) {
     wait.kind = Kind::acquire;

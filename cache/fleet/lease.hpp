@@ -139,6 +139,9 @@ class Leases {
     bool in_flight = false, ever_answered = false, waited = false, may_be_ours = false;
     int unanswered = 0, ended = 0;
     int acquires_unanswered = 0;  // though looks may be answered
+
+    /// Another's lease was seen: the one that was seen before has ended.
+    void see_holder(const std::string& now);
   };
   struct Held {
     std::string token;
@@ -155,27 +158,35 @@ class Leases {
     bool in_flight = false;
   };
 
+  /// Names of leases that differ from process to process: random bits, and who asks.
+  struct Tokens {
+    std::string who;
+    std::function<std::uint64_t()> random;
+    std::string next();
+  };
+  /// Whole budgets that were waited for nothing.
+  struct Vain {
+    int budgets = 0;  ///< each begun after the one before had ended
+    Time last{}, no_waits_until{};
+  };
+
   void answered_wait(Wait& wait, const LeaseRequest& request, const LeaseAnswer& answer, Time now);
   void answered_held(Held& held, const LeaseRequest& request, const LeaseAnswer& answer, Time now);
   void answered_release(const LeaseRequest& request, const LeaseAnswer& answer, Time now);
   void rest(Wait& wait, Time now);
   void wait_for_another(const Key& key, Wait& wait, Time now);
-  void seen_holder(Wait& wait, const std::string& holder);
   void decide(const Key& key, LeaseDecision::Why why, Time now);
   void part(const Key& key, std::string token, Time now);
-  std::string new_token();
 
   LeasePolicy policy_;
-  std::string who_;
-  std::function<std::uint64_t()> random_;
+  Tokens tokens_;
   Accept accept_;
   std::map<Key, Wait> waits_;
   std::map<Key, Held> held_;
   std::vector<Parting> parting_;
   std::vector<LeaseDecision> decisions_;
   LeaseCounts counts_;
-  int budgets_in_vain_ = 0;  // each begun after the one before had ended
-  Time last_in_vain_{}, no_waits_until_{};
+  Vain vain_;
 };
 
 }  // namespace kiln::fleet

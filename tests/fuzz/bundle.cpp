@@ -21,7 +21,7 @@ Limits small() {
   return out;
 }
 
-Read from(std::string_view bytes, std::size_t most) {
+base::Read from(std::string_view bytes, std::size_t most) {
   return [bytes, most, at = std::size_t{0}](char* out, std::size_t size) mutable {
     const std::size_t take = std::min({size, most, bytes.size() - at});
     std::memcpy(out, bytes.data() + at, take);

@@ -4,9 +4,10 @@
 
 #include <sodium.h>
 
-#include "cache/compression/zstd.hpp"
 #include "base/bytes.hpp"
+#include "cache/compression/zstd.hpp"
 #include "cache/fleet/toolchain_row.hpp"
+#include "cache/trust/blake2b.hpp"
 #include "tests/fuzz/target.hpp"
 
 using namespace kiln;
@@ -93,7 +94,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (const auto* entry = std::get_if<Entry>(&opened)) expect_right(*entry, *again);
     }
   }
-  if (const auto content = compression::decompress_frame(bytes.substr(bytes.empty() ? 0 : 1), bytes.empty() ? 0 : 7u * data[0]))
+  if (const auto content = compression::decompress_frame(bytes.substr(bytes.empty() ? 0 : 1),
+                                                         bytes.empty() ? 0 : 7u * data[0]))
     fuzz::expect(content->size() == 7u * data[0], "exactly the announced size");
   if (bytes.size() >= kSizesAt) {
     const Key named{base::bytes_of<16>(bytes.substr(kKeyAt)), base::bytes_of<16>(bytes.substr(kKeyAt + 16))};

@@ -48,7 +48,9 @@ void read_pages(int fd) {
   const PageFile pages(fd, newest_snapshot(fd));
   for (const TreeRoot& root : {pages.snapshot().main, pages.snapshot().free})
     damage_allowed([&] {
-      walk_tree(pages, root, {[](const TreePage& page) { check_strictly(page); }, [](const Damaged&) {}});
+      walk_tree(pages, root,
+                {[](const TreePage& page, const KeyBounds& bounds) { check_strictly(page, bounds); },
+                 [](const Damaged&) {}});
     });
   damage_allowed([&] { survey(pages); });
   for (std::uint8_t number = 0; number < 8; ++number) {

@@ -152,6 +152,31 @@ TEST(Layout, CacheKnowsNoCuda) {
   }
 }
 
+TEST(Layout, TheFleetKnowsItsBackendsInOnePlace) {
+  int inside = 0;
+  for (const fs::path& file : sources()) {
+    if (room_of(file) != "cache/fleet") continue;
+    const bool backend = file.parent_path() == "cache/fleet/redis";
+    inside += backend;
+    for (const fs::path& included : project_includes(kRoot / file)) {
+      if (backend) {
+        EXPECT_FALSE(included == "cache/fleet/tier.hpp" || included == "cache/fleet/tier_context.hpp")
+            << file;
+      } else if (file != "cache/fleet/tier_url.cpp") {
+        EXPECT_NE(included.parent_path(), "cache/fleet/redis") << file << " includes " << included;
+      }
+    }
+  }
+  EXPECT_GT(inside, 10);
+}
+
+TEST(Layout, EveryStorageSourceHasAHeaderOfItsOwn) {
+  for (const fs::path& file : sources()) {
+    if (!is_storage(room_of(file)) || file.extension() != ".cpp") continue;
+    EXPECT_TRUE(fs::exists((kRoot / file).replace_extension(".hpp"))) << file;
+  }
+}
+
 TEST(Layout, StorageFoldersHoldAtMostThirtyFiles) {
   std::map<fs::path, int> files;
   for (const fs::path& file : sources())

@@ -14,10 +14,9 @@
 
 #include "base/deadline.hpp"
 #include "cache/fleet/net/channel.hpp"
+#include "cache/fleet/net/dialer.hpp"
 #include "cache/fleet/net/timeouts.hpp"
-#include "cache/fleet/redis/reply.hpp"
-#include "cache/fleet/redis/reply_bound.hpp"
-#include "cache/fleet/redis/reply_reader.hpp"
+#include "cache/fleet/redis/exchange.hpp"
 
 namespace kiln::fleet {
 
@@ -60,56 +59,44 @@ class Connection {
   /// The caller has no more time.
   void cut_short(Time now);
 
-  Fault fault() const noexcept { return fault_; }
-  const std::string& detail() const noexcept { return detail_; }
+  /// What ended the connection; Fault::none while nothing did.
+  const Failure& failure() const noexcept { return failure_; }
   /// The fault speaks against the server, which had at least half of its time.
-  bool server_failed() const noexcept { return is_failure_of_server(fault_) && !hurried_; }
-  /// Of the batch, as far as they came, in order.
-  std::vector<Reply>& replies() noexcept { return replies_; }
+  bool server_failed() const noexcept { return is_failure_of_server(failure_.fault) && !hurried_; }
+  /// The batch's replies, and the bytes of the whole connection.
+  Exchange& traffic() noexcept { return exchange_; }
   /// Ready, and the server has neither closed it nor said anything unasked.
   bool usable_again();
   /// Of the last batch, once all its answers have come.
-  base::Clock::duration round_trip() const noexcept { return answered_at_ - asked_at_; }
-  std::uint64_t bytes_in() const noexcept { return bytes_in_; }
-  std::uint64_t bytes_out() const noexcept { return bytes_out_; }
+  base::Clock::duration round_trip() const noexcept { return times_.answered - times_.asked; }
 
  private:
   enum class State : std::uint8_t { fresh, connecting, securing, greeting, exchanging, ready, broken };
-  void connect_next(Time now);
-  void connect_result(Io io, Time now);
+  void dialed(Io io, Time now);
   void secured(Time now);
   void greet();
-  void exchange(Time now);
-  bool send_some();
-  bool receive_some();
-  void take_replies();
   void greeted(Time now);
-  void failed(Io io, const char* doing);
+  void exchange(Time now);
   base::Clock::duration allowance() const noexcept;
   Time until() const noexcept;
-  bool in_time() const noexcept { return base::Clock::now() < std::min(until(), caller_until_); }
 
-  std::vector<Address> addresses_;
-  std::size_t next_address_ = 0;
+  /// When what began, and until when it may take.
+  struct Times {
+    Time began{}, connect_until{}, asked{}, answered{};
+    Time caller_until = Time::max();
+  };
+
+  Dialer dialer_;
   Login login_;
   Timeouts timeouts_;
   std::unique_ptr<TlsSession> tls_;
   State state_ = State::fresh;
-  bool retry_ = false;  // a Unix socket whose queue is full
-  Time began_at_{}, connect_until_{}, address_until_{}, asked_at_{}, answered_at_{};
-  Time caller_until_ = Time::max();
+  Times times_;
   Channel channel_;
-  ReplyBound bound_;
-  ReplyReader reader_;
-  std::string out_;
-  std::size_t sent_ = 0, expected_ = 0;
-  std::uint64_t announced_before_ = 0, in_before_ = 0;
+  Exchange exchange_{channel_};
   Batch batch_;
-  std::vector<Reply> replies_;
-  Fault fault_ = Fault::none;
-  std::string detail_;
+  Failure failure_;
   bool hurried_ = false;
-  std::uint64_t bytes_in_ = 0, bytes_out_ = 0;
 };
 
 /// Until all have finished. At `caller`'s deadline those that have not are given up.

@@ -60,13 +60,13 @@ void take_answers(Round& round) {
   Fault fault = round.visit.fault;
   std::string detail = round.visit.detail;
   if (connection) {
-    fault = connection->fault();
-    detail = connection->detail();
+    fault = connection->failure().fault;
+    detail = connection->failure().detail;
   }
   for (Errand* errand : round.errands) {
     if (errand->asking) ++next;  // its own answer
-    if (connection && next < connection->replies().size()) {
-      fill(*errand->answer, std::move(connection->replies()[next++]));
+    if (connection && next < connection->traffic().replies().size()) {
+      fill(*errand->answer, std::move(connection->traffic().replies()[next++]));
       continue;
     }
     fail(*errand->answer, fault, detail);

@@ -81,8 +81,8 @@ Server::Visit Server::enter(base::Deadline caller) {
       state.idle.pop_back();
       visit.counted_ = true;
       if (visit.connection_->usable_again()) {
-        visit.in_before_ = visit.connection_->bytes_in();
-        visit.out_before_ = visit.connection_->bytes_out();
+        visit.in_before_ = visit.connection_->traffic().bytes_in();
+        visit.out_before_ = visit.connection_->traffic().bytes_out();
         return visit;
       }
       visit.connection_.reset();  // the server went, or restarted: not a fault yet
@@ -161,10 +161,10 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
   if (connection) {
     counts.commands += answers.size();
     ++counts.exchanges;
-    counts.bytes_in += connection->bytes_in() - visit.in_before_;
-    counts.bytes_out += connection->bytes_out() - visit.out_before_;
+    counts.bytes_in += connection->traffic().bytes_in() - visit.in_before_;
+    counts.bytes_out += connection->traffic().bytes_out() - visit.out_before_;
     failed = failed || connection->server_failed();
-    answered = connection->fault() == Fault::none;
+    answered = connection->failure().fault == Fault::none;
     if (answered) {
       const std::uint32_t took = microseconds(connection->round_trip());
       if (state.round_trips.size() < kRoundTrips)
@@ -188,7 +188,8 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
     state.idle.clear();
     state.open -= static_cast<int>(closing.size());
     if (endpoint_.path.empty()) common_->resolver->doubt(endpoint_.host, endpoint_.port);
-    if (common_->tls && (visit.fault == Fault::tls || (connection && connection->fault() == Fault::tls)))
+    if (common_->tls &&
+        (visit.fault == Fault::tls || (connection && connection->failure().fault == Fault::tls)))
       common_->tls->forget();
   } else if (answered) {
     state.idle.push_back({std::move(visit.connection_), base::Clock::now()});
