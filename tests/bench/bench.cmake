@@ -48,7 +48,7 @@ target_link_libraries(attention_plan_bench PRIVATE kiln_attention)
 add_executable(remote_bench bench/remote_bench.cpp)
 target_include_directories(remote_bench PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(remote_bench PRIVATE KILN_BINARY_DIR="${PROJECT_BINARY_DIR}")
-target_link_libraries(remote_bench PRIVATE kiln_runtime kiln_remote kiln_bundle)
+target_link_libraries(remote_bench PRIVATE kiln_runtime kiln_cache)
 add_dependencies(remote_bench kiln-worker)
 
 # Eviction beside true LRU, by hand: recency_bench

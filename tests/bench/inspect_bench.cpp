@@ -17,7 +17,7 @@
 #include "base/fd.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "compile/facts.hpp"
 #include "compile/key.hpp"
 

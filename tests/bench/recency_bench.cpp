@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/file.hpp"
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 
 namespace {
 

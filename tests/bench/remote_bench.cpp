@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <random>
 
-#include "bundle/secret_key.hpp"
-#include "cache/store.hpp"
-#include "remote/tier.hpp"
+#include "cache/fleet/tier.hpp"
+#include "cache/store/store.hpp"
+#include "cache/trust/secret_key.hpp"
 #include "runtime/service/preparation.hpp"
 #include "runtime/service/service.hpp"
 #include "tests/remote/redis_server.hpp"
@@ -48,23 +48,23 @@ std::string image_of(std::size_t size, unsigned seed) {
 struct Fixture {
   base::TempDir directory{"kiln-remote-bench"};
   testing::RedisServer server;
-  std::shared_ptr<const remote::SigningKey> key;
+  std::shared_ptr<const trust::SigningKey> key;
 
   Fixture() {
-    const bundle::SecretKey made = bundle::SecretKey::generate();
+    const trust::SecretKey made = trust::SecretKey::generate();
     base::write_file(directory.path() + "/fleet.key", made.file().bytes());
     ::chmod((directory.path() + "/fleet.key").c_str(), 0600);
-    key = std::make_shared<const remote::SigningKey>(made.public_key().id, made.bytes());
+    key = std::make_shared<const trust::SigningKey>(made.public_key().id, made.bytes());
   }
-  std::unique_ptr<remote::Tier> tier(const std::string& url) const {
-    remote::TierOptions options;
-    options.url = remote::Url::parse(url);
+  std::unique_ptr<fleet::Tier> tier(const std::string& url) const {
+    fleet::TierOptions options;
+    options.url = fleet::Url::parse(url);
     options.fleet = true, options.signer = key, options.who = "bench";
-    return std::make_unique<remote::Tier>(std::move(options), std::make_shared<remote::Counts>());
+    return std::make_unique<fleet::Tier>(std::move(options), std::make_shared<fleet::Counts>());
   }
 };
 
-remote::ServerStatus status_of(remote::Tier& tier) { return tier.client().status().front(); }
+fleet::ServerStatus status_of(fleet::Tier& tier) { return tier.backend().health().front(); }
 
 void latency(const Fixture& fixture, std::size_t size, const char* name) {
   constexpr int kEntries = 32, kRounds = 20;
@@ -89,14 +89,14 @@ void latency(const Fixture& fixture, std::size_t size, const char* name) {
        {std::pair{"Unix socket", fixture.server.unix_url()}, {"loopback", fixture.server.url()}}) {
     const auto tier = fixture.tier(url);
     for (const auto& [key, record] : records) {
-      remote::Entry entry;
+      fleet::Entry entry;
       entry.key = key, entry.key_text = record.key_text, entry.facts = record.facts,
       entry.image = record.image;
       entry.arch = "sm_90a", entry.toolchain = "bench";
-      tier->publish(std::move(entry), {}, nullptr, remote::Tier::Full::wait);
+      tier->publish(std::move(entry), {}, nullptr, fleet::Tier::Full::wait);
     }
     tier->flush(base::Deadline::never());
-    const remote::ServerStatus before = status_of(*tier);
+    const fleet::ServerStatus before = status_of(*tier);
     std::vector<double> remote;
     for (int round = 0; round < kRounds; ++round)
       for (const auto& [key, record] : records) {
@@ -106,7 +106,7 @@ void latency(const Fixture& fixture, std::size_t size, const char* name) {
         if (!reply.entry || reply.entry->image != record.image) std::abort();
         remote.push_back(ms_since(start));
       }
-    const remote::ServerStatus after = status_of(*tier);
+    const fleet::ServerStatus after = status_of(*tier);
     const Spread there = spread(remote);
     const double hits = kRounds * kEntries;
     std::printf(

@@ -10,8 +10,8 @@
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
-#include "cache/recent_uses.hpp"
-#include "cache/store.hpp"
+#include "cache/store/recent_uses.hpp"
+#include "cache/store/store.hpp"
 #include "tests/bench/store_scale.hpp"
 
 namespace {

@@ -14,9 +14,9 @@
 
 #include "base/file.hpp"
 #include "base/hash.hpp"
-#include "cache/eviction.hpp"
-#include "cache/pieces.hpp"
-#include "cache/store.hpp"
+#include "cache/store/eviction.hpp"
+#include "cache/store/file/pieces.hpp"
+#include "cache/store/store.hpp"
 
 namespace kiln::bench {
 namespace {

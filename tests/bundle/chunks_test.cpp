@@ -1,9 +1,10 @@
 // The second pass over a file hands out what the first one saw, and nothing else.
-#include "bundle/chunks.hpp"
+#include "cache/bundle/chunks.hpp"
 #include "tests/bundle/fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::bundle;
+using namespace kiln::trust;
 using namespace kiln::bundle::test;
 
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "base/wire.hpp"
-#include "bundle/blake2b.hpp"
-#include "bundle/reader.hpp"
-#include "bundle/writer.hpp"
+#include "cache/bundle/reader.hpp"
+#include "cache/bundle/writer.hpp"
+#include "cache/trust/blake2b.hpp"
 
 namespace kiln::bundle::test {
 
@@ -35,7 +35,7 @@ inline bool same(const Entry& a, const Entry& b) {
 }
 
 /// From memory, at most `most` bytes at a time.
-inline Read from(std::string bytes, std::size_t most = std::size_t{1} << 20) {
+inline base::Read from(std::string bytes, std::size_t most = std::size_t{1} << 20) {
   auto held = std::make_shared<std::string>(std::move(bytes));
   auto at = std::make_shared<std::size_t>(0);
   return [held, at, most](char* out, std::size_t size) {
@@ -91,7 +91,7 @@ class Crafted {
   }
   /// Of what is there so far.
   Crafted& digest() {
-    const auto of_it = blake2b<32>(out_.str());
+    const auto of_it = trust::blake2b<32>(out_.str());
     return raw({reinterpret_cast<const char*>(of_it.bytes.data()), 32});
   }
   std::string content() { return out_.str(); }

@@ -3,6 +3,7 @@
 
 using namespace kiln;
 using namespace kiln::bundle;
+using namespace kiln::trust;
 using namespace kiln::bundle::test;
 
 TEST(Bundle, ReadsBackWhatWasWritten) {

@@ -1,5 +1,5 @@
 // Keys and signatures in minisign's format: made, read, refused. Its own tool is in tests/tools.
-#include "bundle/minisign.hpp"
+#include "cache/trust/minisign.hpp"
 
 #include <gtest/gtest.h>
 #include <sodium.h>
@@ -7,12 +7,12 @@
 #include <functional>
 
 #include "base/wire.hpp"
-#include "bundle/base64.hpp"
-#include "bundle/blake2b.hpp"
-#include "bundle/secret_key.hpp"
+#include "cache/trust/base64.hpp"
+#include "cache/trust/blake2b.hpp"
+#include "cache/trust/secret_key.hpp"
 
 using namespace kiln;
-using namespace kiln::bundle;
+using namespace kiln::trust;
 
 namespace {
 

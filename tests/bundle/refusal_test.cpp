@@ -5,6 +5,7 @@
 
 using namespace kiln;
 using namespace kiln::bundle;
+using namespace kiln::trust;
 using namespace kiln::bundle::test;
 
 #define EXPECT_REFUSED(file, why) EXPECT_NE(refusal_of(file).find(why), std::string::npos) << refusal_of(file)

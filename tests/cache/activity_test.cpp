@@ -1,5 +1,5 @@
 // Who waits, and what a look from outside sees of compiling, waiting and holding processes.
-#include "cache/activity.hpp"
+#include "cache/flight/activity.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -7,8 +7,8 @@
 
 #include <thread>
 
-#include "cache/flight_paths.hpp"
-#include "cache/slots.hpp"
+#include "cache/flight/compile_slots.hpp"
+#include "cache/flight/paths.hpp"
 #include "tests/cache/fixture.hpp"
 
 namespace kiln::cache::test {

@@ -1,5 +1,5 @@
 // The board: what a reader learns, and that nothing wrong is ever believed.
-#include "cache/board.hpp"
+#include "cache/flight/board.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>

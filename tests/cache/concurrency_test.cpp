@@ -7,7 +7,8 @@
 #include <random>
 #include <thread>
 
-#include "cache/gate.hpp"
+#include "cache/lock/fd_pool.hpp"
+#include "cache/lock/gate.hpp"
 #include "kiln/error.hpp"
 #include "tests/cache/fixture.hpp"
 

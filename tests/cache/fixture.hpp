@@ -12,7 +12,7 @@
 #include <string>
 
 #include "base/file.hpp"
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 
 namespace kiln::cache::test {
 

@@ -1,5 +1,5 @@
 // The flight lock: one asker per key and host.
-#include "cache/flight.hpp"
+#include "cache/flight/flight.hpp"
 
 #include <sys/stat.h>
 

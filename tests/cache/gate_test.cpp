@@ -1,5 +1,6 @@
 // The gate between open file descriptions: one process suffices, OFD locks do not know processes.
-#include "cache/gate.hpp"
+#include "cache/lock/gate.hpp"
+#include "cache/lock/fd_pool.hpp"
 
 #include <fcntl.h>
 

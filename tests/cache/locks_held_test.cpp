@@ -1,7 +1,7 @@
 // Every lock of a range is found, whichever the kernel names first.
 #include <fcntl.h>
 
-#include "cache/activity.hpp"
+#include "cache/lock/gate.hpp"
 #include "tests/cache/fixture.hpp"
 
 namespace kiln::cache::test {

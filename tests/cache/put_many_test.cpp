@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/fd.hpp"
-#include "cache/pages.hpp"
+#include "cache/store/file/pages.hpp"
 #include "tests/cache/fixture.hpp"
 
 using namespace kiln;

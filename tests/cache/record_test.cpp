@@ -1,5 +1,5 @@
 // The record grammar: damage means no record, never another one.
-#include "cache/record.hpp"
+#include "cache/record/record.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The host's compile slots: shared by processes, callers first, never lost with a killed holder.
-#include "cache/slots.hpp"
+#include "cache/flight/compile_slots.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>

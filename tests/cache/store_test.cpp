@@ -1,11 +1,11 @@
 // What a store promises to one process: records, misses and their reasons.
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 
 #include <lmdb.h>
 
 #include <algorithm>
 
-#include "cache/pieces.hpp"
+#include "cache/store/file/pieces.hpp"
 
 #include "kiln/error.hpp"
 #include "tests/cache/fixture.hpp"

@@ -7,8 +7,9 @@
 #include <filesystem>
 
 #include "base/deadline.hpp"
-#include "cache/gate.hpp"
-#include "cache/pieces.hpp"
+#include "cache/lock/fd_pool.hpp"
+#include "cache/lock/gate.hpp"
+#include "cache/store/file/pieces.hpp"
 #include "tests/cache/fixture.hpp"
 
 namespace kiln::cache::test {

@@ -1,4 +1,4 @@
-#include "cache/use_log.hpp"
+#include "cache/store/use_log.hpp"
 
 #include <algorithm>
 

@@ -8,7 +8,8 @@
 
 #include <atomic>
 
-#include "cache/gate.hpp"
+#include "cache/lock/fd_pool.hpp"
+#include "cache/lock/gate.hpp"
 #include "tests/fault/fixture.hpp"
 
 namespace kiln::cache::test {

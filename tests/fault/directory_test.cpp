@@ -1,5 +1,6 @@
 // What a directory is, before a store is opened in it.
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
+#include "cache/place/filesystem.hpp"
 
 #include <gtest/gtest.h>
 

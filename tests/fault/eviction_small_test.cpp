@@ -3,7 +3,7 @@
 
 #include <ctime>
 
-#include "cache/pieces.hpp"
+#include "cache/store/file/pieces.hpp"
 #include "tests/fault/fixture.hpp"
 
 namespace kiln::cache::test {

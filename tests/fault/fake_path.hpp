@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cache/flight.hpp"
+#include "cache/flight/flight.hpp"
 #include "tests/cache/fixture.hpp"
 #include "tests/fault/processes.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "base/fd.hpp"
 #include "base/hash.hpp"
-#include "cache/gate.hpp"
+#include "cache/lock/gate.hpp"
 #include "kiln/error.hpp"
 #include "tests/fault/processes.hpp"
 #include "tests/runtime/service_fixture.hpp"

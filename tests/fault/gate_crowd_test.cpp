@@ -4,8 +4,8 @@
 #include <random>
 #include <thread>
 
-#include "cache/pieces.hpp"
-#include "cache/store_file.hpp"
+#include "cache/store/file/pieces.hpp"
+#include "cache/store/file/store_file.hpp"
 #include "tests/fault/fixture.hpp"
 #include "tests/fault/latencies.hpp"
 

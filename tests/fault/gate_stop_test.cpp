@@ -4,7 +4,8 @@
 
 #include <thread>
 
-#include "cache/gate.hpp"
+#include "cache/lock/fd_pool.hpp"
+#include "cache/lock/gate.hpp"
 #include "tests/fault/fixture.hpp"
 #include "tests/fault/latencies.hpp"
 

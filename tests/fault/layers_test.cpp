@@ -1,7 +1,7 @@
 // Read-only layers under a writable store.
 #include <fstream>
 
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "fault/places_fixture.hpp"
 #include "runtime/state/lifetime.hpp"
 #include "runtime/state/places.hpp"

@@ -3,7 +3,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "cache/data_file.hpp"
+#include "cache/store/file/fresh_file.hpp"
 #include "tests/fault/fixture.hpp"
 
 namespace kiln::cache::test {

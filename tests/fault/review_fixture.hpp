@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "base/fd.hpp"
-#include "cache/pieces.hpp"
+#include "cache/store/file/pieces.hpp"
 #include "tests/fault/fixture.hpp"
 
 namespace kiln::cache::test {

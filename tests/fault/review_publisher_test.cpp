@@ -1,7 +1,7 @@
 // A writer's lock that is held for long: kernels that were compiled meanwhile keep nobody waiting in a row.
 #include <gtest/gtest.h>
 
-#include "cache/writing.hpp"
+#include "cache/store/file/write_transaction.hpp"
 #include "runtime/path/publisher.hpp"
 #include "tests/fault/fake_path.hpp"
 
@@ -21,9 +21,10 @@ TEST_F(ReviewPublisher, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
   Children children;
   children.start([&] {  // a writer that stopped in the gate
     cache::StoreFile file(directory(), true);
-    std::optional<cache::Writing> writing;
+    std::optional<cache::WriteTransaction> writing;
     std::string why;
-    if (cache::Writing::enter(file, cache::test::soon(), writing, why) != cache::Entered::yes) return 1;
+    if (cache::WriteTransaction::enter(file, cache::test::soon(), writing, why) != cache::Entered::yes)
+      return 1;
     seen->locked = true;
     return eventually([&] { return seen->release.load(); }) ? 0 : 2;
   });

@@ -2,7 +2,7 @@
 #include <lmdb.h>
 #include <sys/resource.h>
 
-#include "cache/tally.hpp"
+#include "cache/store/tally.hpp"
 #include "tests/fault/processes.hpp"
 #include "tests/fault/review_fixture.hpp"
 #include "tests/support/shifted_clock.hpp"

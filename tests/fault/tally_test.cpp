@@ -1,5 +1,5 @@
 // The store's lifetime counters: nothing that was counted is lost, and no fault is anybody's but the counts'.
-#include "cache/tally.hpp"
+#include "cache/store/tally.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

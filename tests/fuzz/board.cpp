@@ -1,5 +1,5 @@
 // A slot of the board: its bytes as they are, and as the body of a slot with the right head.
-#include "cache/board.hpp"
+#include "cache/flight/board.hpp"
 
 #include <cstring>
 

@@ -4,12 +4,13 @@
 #include <cstring>
 
 #include "base/wire.hpp"
-#include "bundle/reader.hpp"
-#include "bundle/writer.hpp"
+#include "cache/bundle/reader.hpp"
+#include "cache/bundle/writer.hpp"
 #include "tests/fuzz/target.hpp"
 
 using namespace kiln;
 using namespace kiln::bundle;
+using namespace kiln::trust;
 
 namespace {
 
@@ -20,7 +21,7 @@ Limits small() {
   return out;
 }
 
-Read from(std::string_view bytes, std::size_t most) {
+base::Read from(std::string_view bytes, std::size_t most) {
   return [bytes, most, at = std::size_t{0}](char* out, std::size_t size) mutable {
     const std::size_t take = std::min({size, most, bytes.size() - at});
     std::memcpy(out, bytes.data() + at, take);

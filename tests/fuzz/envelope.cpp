@@ -1,32 +1,34 @@
 // What a server gives as an entry or a row: as it is, asked for by the key that it names itself, and with
 // digest and signature put right, so that what is behind them is reached.
-#include "remote/envelope.hpp"
+#include "cache/fleet/envelope.hpp"
 
 #include <sodium.h>
 
-#include "remote/payload.hpp"
-#include "remote/toolchain_row.hpp"
+#include "base/bytes.hpp"
+#include "cache/compression/zstd.hpp"
+#include "cache/fleet/toolchain_row.hpp"
+#include "cache/trust/blake2b.hpp"
 #include "tests/fuzz/target.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 
 namespace {
 
-SigningKey key_of(std::uint8_t number) {
+trust::SigningKey key_of(std::uint8_t number) {
   unsigned char seed[32] = {number}, open[32], secret[64];
   ::crypto_sign_seed_keypair(open, secret, seed);
   Bytes<8> id;
   id.bytes[0] = number;
-  return SigningKey(id, {reinterpret_cast<const char*>(secret), sizeof secret});
+  return trust::SigningKey(id, {reinterpret_cast<const char*>(secret), sizeof secret});
 }
-const SigningKey& signer() {
-  static const SigningKey key = key_of(1);
+const trust::SigningKey& signer() {
+  static const trust::SigningKey key = key_of(1);
   return key;
 }
 /// Nobody signs with it, the corpus neither: what it accepts is a finding.
-const PublicKey& nobody() {
-  static const PublicKey key = key_of(2).public_key();
+const trust::PublicKey& nobody() {
+  static const trust::PublicKey key = key_of(2).public_key();
   return key;
 }
 
@@ -43,7 +45,7 @@ std::optional<Asked> asked_by(std::string_view bytes) {
   if (bytes.size() < kTextAt) return std::nullopt;
   const std::size_t text = number_at(bytes, kSizesAt);
   if (text > bytes.size() - kTextAt) return std::nullopt;
-  return Asked{{bytes_of<16>(bytes.substr(kKeyAt)), bytes_of<16>(bytes.substr(kKeyAt + 16))},
+  return Asked{{base::bytes_of<16>(bytes.substr(kKeyAt)), base::bytes_of<16>(bytes.substr(kKeyAt + 16))},
                bytes.substr(kTextAt, text)};
 }
 
@@ -55,10 +57,10 @@ std::string put_right(std::string bytes) {
   const std::string payload = bytes.substr(head + 104);
   const auto size = static_cast<std::uint32_t>(payload.size());
   bytes.replace(kSizesAt + 12, 4, reinterpret_cast<const char*>(&size), 4);
-  bytes.replace(head, 32, view(blake2b(payload)));
-  bytes.replace(head + 32, 8, view(signer().public_key().id));
+  bytes.replace(head, 32, base::view(trust::blake2b<32>(payload)));
+  bytes.replace(head + 32, 8, base::view(signer().public_key().id));
   const Bytes<64> signature = signer().sign(std::string_view(bytes).substr(0, head + 40));
-  return bytes.replace(head + 40, 64, view(signature));
+  return bytes.replace(head + 40, 64, base::view(signature));
 }
 
 void expect_right(const Entry& entry, const Asked& asked) {
@@ -77,9 +79,9 @@ void expect_right(const Entry& entry, const Asked& asked) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes = fuzz::view(data, size);
   if (const auto asked = asked_by(bytes)) {
-    PublicKey pretender = nobody();
-    if (bytes.size() > kTextAt + 8) pretender.id = bytes_of<8>(bytes.substr(bytes.size() / 2, 8));
-    for (const PublicKey& key : {nobody(), pretender})
+    trust::PublicKey pretender = nobody();
+    if (bytes.size() > kTextAt + 8) pretender.id = base::bytes_of<8>(bytes.substr(bytes.size() / 2, 8));
+    for (const trust::PublicKey& key : {nobody(), pretender})
       fuzz::expect(std::holds_alternative<Rejection>(open_envelope(bytes, *asked, {&key, 1})),
                    "nobody signed this");
     Asked other = *asked;
@@ -92,17 +94,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (const auto* entry = std::get_if<Entry>(&opened)) expect_right(*entry, *again);
     }
   }
-  if (const auto content = decompress(bytes.substr(bytes.empty() ? 0 : 1), bytes.empty() ? 0 : 7u * data[0]))
+  if (const auto content = compression::decompress_frame(bytes.substr(bytes.empty() ? 0 : 1),
+                                                         bytes.empty() ? 0 : 7u * data[0]))
     fuzz::expect(content->size() == 7u * data[0], "exactly the announced size");
   if (bytes.size() >= kSizesAt) {
-    const Key named{bytes_of<16>(bytes.substr(kKeyAt)), bytes_of<16>(bytes.substr(kKeyAt + 16))};
+    const Key named{base::bytes_of<16>(bytes.substr(kKeyAt)), base::bytes_of<16>(bytes.substr(kKeyAt + 16))};
     fuzz::expect(std::holds_alternative<Rejection>(open_row(bytes, named, {&nobody(), 1})),
                  "nobody signed this");
     if (bytes.size() > 72) {
       std::string row(bytes);
-      row.replace(row.size() - 72, 8, view(signer().public_key().id));
+      row.replace(row.size() - 72, 8, base::view(signer().public_key().id));
       const Bytes<64> signature = signer().sign(std::string_view(row).substr(0, row.size() - 64));
-      row.replace(row.size() - 64, 64, view(signature));
+      row.replace(row.size() - 64, 64, base::view(signature));
       const auto opened = open_row(row, named, {&signer().public_key(), 1});
       if (const auto* good = std::get_if<ToolchainRow>(&opened))
         fuzz::expect(seal_row(*good, &signer()) == row, "a row has one spelling");

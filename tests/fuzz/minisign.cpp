@@ -1,12 +1,12 @@
 // The parsers of signatures, public and secret keys: what they take, they write again, and nothing verifies
 // that was not signed.
-#include "bundle/minisign.hpp"
+#include "cache/trust/minisign.hpp"
 
-#include "bundle/secret_key.hpp"
+#include "cache/trust/secret_key.hpp"
 #include "tests/fuzz/target.hpp"
 
 using namespace kiln;
-using namespace kiln::bundle;
+using namespace kiln::trust;
 
 namespace {
 

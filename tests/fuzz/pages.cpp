@@ -4,11 +4,11 @@
 #include <cstring>
 #include <random>
 
-#include "cache/pieces.hpp"
-#include "cache/record.hpp"
-#include "cache/store.hpp"
-#include "cache/survey.hpp"
-#include "cache/write_check.hpp"
+#include "cache/record/record.hpp"
+#include "cache/store/file/page_check.hpp"
+#include "cache/store/file/pieces.hpp"
+#include "cache/store/store.hpp"
+#include "cache/store/survey.hpp"
 #include "tests/fault/mutation.hpp"
 #include "tests/fuzz/target.hpp"
 
@@ -48,7 +48,9 @@ void read_pages(int fd) {
   const PageFile pages(fd, newest_snapshot(fd));
   for (const TreeRoot& root : {pages.snapshot().main, pages.snapshot().free})
     damage_allowed([&] {
-      walk_tree(pages, root, {[](const TreePage& page) { check_strictly(page); }, [](const Damaged&) {}});
+      walk_tree(pages, root,
+                {[](const TreePage& page, const KeyBounds& bounds) { check_strictly(page, bounds); },
+                 [](const Damaged&) {}});
     });
   damage_allowed([&] { survey(pages); });
   for (std::uint8_t number = 0; number < 8; ++number) {
@@ -63,7 +65,7 @@ void read_pages(int fd) {
     });
   }
   damage_allowed([&] {
-    WriteCheck check(pages);
+    PageCheck check(pages);
     damage_allowed([&] { check.insertion(piece_key(some_key(3), 0)); });
     damage_allowed([&] { check.whole_tree(); });
   });

@@ -1,5 +1,5 @@
 // The record parser: bytes as they are, and with the checksums that they ought to have, to come behind them.
-#include "cache/record.hpp"
+#include "cache/record/record.hpp"
 
 #include <cstring>
 

@@ -1,13 +1,13 @@
 // What a server answers: what the scanner lets through, hiredis parses, into as many replies and no more
 // memory than the limit allows. The first two bytes say how many replies are expected and in what pieces the
 // rest comes.
-#include "remote/reply_bound.hpp"
-#include "remote/reply_reader.hpp"
-#include "remote/slots.hpp"
+#include "cache/fleet/redis/cluster_slots.hpp"
+#include "cache/fleet/redis/reply_bound.hpp"
+#include "cache/fleet/redis/reply_reader.hpp"
 #include "tests/fuzz/target.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 
 namespace {
 

@@ -6,14 +6,14 @@
 
 #include "base/file.hpp"
 #include "base/wire.hpp"
-#include "bundle/blake2b.hpp"
-#include "bundle/secret_key.hpp"
-#include "bundle/writer.hpp"
-#include "cache/board.hpp"
-#include "cache/store.hpp"
-#include "cache/tally.hpp"
-#include "remote/envelope.hpp"
-#include "remote/toolchain_row.hpp"
+#include "cache/bundle/writer.hpp"
+#include "cache/fleet/envelope.hpp"
+#include "cache/fleet/toolchain_row.hpp"
+#include "cache/flight/board.hpp"
+#include "cache/store/store.hpp"
+#include "cache/store/tally.hpp"
+#include "cache/trust/blake2b.hpp"
+#include "cache/trust/secret_key.hpp"
 
 using namespace kiln;
 using namespace kiln::cache;
@@ -81,24 +81,24 @@ void make_bundles(const std::string& corpus) {
 }
 
 void make_signatures(const std::string& corpus) {
-  const bundle::SecretKey key = bundle::SecretKey::generate();
+  const trust::SecretKey key = trust::SecretKey::generate();
   base::write_file(corpus + "/secret", key.file().bytes());
   base::write_file(corpus + "/public", key.public_key().file());
   base::write_file(corpus + "/line", key.public_key().text());
-  base::write_file(corpus + "/signature", key.sign(bundle::blake2b<64>("x"), "4 entries").file("c"));
+  base::write_file(corpus + "/signature", key.sign(trust::blake2b<64>("x"), "4 entries").file("c"));
 }
 
 /// As the fleet's server would have them.
 void make_envelopes(const std::string& corpus) {
-  const bundle::SecretKey pair = bundle::SecretKey::generate();
-  const remote::SigningKey key(pair.public_key().id, pair.bytes());
+  const trust::SecretKey pair = trust::SecretKey::generate();
+  const trust::SigningKey key(pair.public_key().id, pair.bytes());
   for (std::uint8_t number = 0; number < 4; ++number) {
     const Record record = record_of(number, number * 100u);
-    const remote::Entry entry{
+    const fleet::Entry entry{
         key_of(number), record.key_text, record.facts, record.image, "sm_90a", "NVRTC 13.0", {}};
-    base::write_file(corpus + "/entry" + std::to_string(number), remote::seal_envelope(entry, &key));
+    base::write_file(corpus + "/entry" + std::to_string(number), fleet::seal_envelope(entry, &key));
     base::write_file(corpus + "/row" + std::to_string(number),
-                     remote::seal_row({key_of(number), 1, 2, number % 2 == 0, "13.0", "NVRTC 13.0"}, &key));
+                     fleet::seal_row({key_of(number), 1, 2, number % 2 == 0, "13.0", "NVRTC 13.0"}, &key));
   }
 }
 

@@ -1,5 +1,5 @@
 // The lifetime counters' file, with the checksum that it ought to have and without.
-#include "cache/tally.hpp"
+#include "cache/store/tally.hpp"
 
 #include <cstring>
 

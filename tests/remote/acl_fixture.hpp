@@ -9,11 +9,11 @@
 #include <sstream>
 
 #include "base/file.hpp"
-#include "remote/client.hpp"
-#include "remote/redis_keys.hpp"
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/redis/keys.hpp"
 #include "remote/redis_server.hpp"
 
-namespace kiln::remote {
+namespace kiln::fleet {
 
 using namespace std::chrono_literals;
 using Words = std::vector<std::string>;
@@ -145,4 +145,4 @@ inline std::set<std::string> Acl::allowed_to(const std::string& user) {
   return out;
 }
 
-}  // namespace kiln::remote
+}  // namespace kiln::fleet

@@ -2,12 +2,12 @@
 // and every other command that the server knows is refused. docs/fleet.md repeats the sentences of this file.
 #include <gtest/gtest.h>
 
-#include "remote/lease_commands.hpp"
-#include "remote/tier.hpp"
+#include "cache/fleet/redis/lease_commands.hpp"
+#include "cache/fleet/tier.hpp"
 #include "tests/remote/acl_fixture.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 
 namespace {
 

@@ -1,11 +1,11 @@
 // When a server is left alone, by a clock of the test's.
-#include "remote/breaker.hpp"
+#include "cache/fleet/net/breaker.hpp"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using namespace std::chrono_literals;
 
 namespace {

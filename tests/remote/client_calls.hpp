@@ -1,9 +1,9 @@
 // How tests speak with a server through the client.
 #pragma once
 
-#include "remote/client.hpp"
+#include "cache/fleet/redis/client.hpp"
 
-namespace kiln::remote::test {
+namespace kiln::fleet::test {
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 
@@ -18,4 +18,4 @@ inline Command command(std::vector<std::string> words, std::string tag = {}) {
   return {.words = std::move(words), .tag = std::move(tag)};
 }
 
-}  // namespace kiln::remote::test
+}  // namespace kiln::fleet::test

@@ -1,5 +1,5 @@
 // The client against a real server.
-#include "remote/client.hpp"
+#include "cache/fleet/redis/client.hpp"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,8 +16,8 @@
 #include "support/child.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
-using namespace kiln::remote::test;
+using namespace kiln::fleet;
+using namespace kiln::fleet::test;
 using namespace std::chrono_literals;
 using kiln::testing::RedisServer;
 

@@ -5,16 +5,16 @@
 #include <memory>
 #include <set>
 
+#include "cache/fleet/redis/cluster_slots.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/fleet/tier.hpp"
 #include "remote/bad_server.hpp"
 #include "remote/client_calls.hpp"
 #include "remote/real_cluster.hpp"
-#include "remote/redis_keys.hpp"
-#include "remote/slots.hpp"
-#include "remote/tier.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
-using namespace kiln::remote::test;
+using namespace kiln::fleet;
+using namespace kiln::fleet::test;
 using namespace std::chrono_literals;
 using kiln::testing::BadServer;
 using kiln::testing::Peer;
@@ -84,7 +84,7 @@ TEST_F(RemoteCluster, TellsTheStreamsNodeWhatIsMissing) {
   ASSERT_TRUE(tier.flush(soon()));
   EXPECT_EQ(counts->remote_reported, 2u);
   ASSERT_NE(RealCluster::owner(std::string(kMissingKey)), 2) << "not who is asked first";
-  for (const ServerStatus& each : tier.client().status())
+  for (const ServerStatus& each : tier.backend().health())
     EXPECT_EQ(each.count(Fault::refused), 0u) << each.name;
 }
 

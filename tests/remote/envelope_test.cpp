@@ -1,4 +1,4 @@
-#include "remote/envelope.hpp"
+#include "cache/fleet/envelope.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,12 +6,12 @@
 #include <cstdlib>
 #include <new>
 
+#include "cache/compression/zstd.hpp"
 #include "kiln/error.hpp"
-#include "remote/payload.hpp"
 #include "tests/remote/trust_fixture.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using namespace kiln::testing;
 
 namespace {
@@ -23,9 +23,9 @@ class Envelope : public ::testing::Test {
  protected:
   std::string verdict_of(std::string_view bytes) const { return verdict(bytes, asked_for(entry_), trusted_); }
 
-  const SigningKey key_ = signing_key(1), stranger_ = signing_key(2);
-  const std::vector<PublicKey> trusted_{key_.public_key()};
-  const remote::Entry entry_ = some_entry();
+  const trust::SigningKey key_ = signing_key(1), stranger_ = signing_key(2);
+  const std::vector<trust::PublicKey> trusted_{key_.public_key()};
+  const fleet::Entry entry_ = some_entry();
   const EnvelopePlaces places_{entry_};
   const std::string sealed_ = seal_envelope(entry_, &key_);
 };
@@ -44,10 +44,10 @@ class Envelope : public ::testing::Test {
 TEST_F(Envelope, IsReadAsItWasSealed) {
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{1}, std::size_t{50'000}, std::size_t{3'000'000}}) {
-    remote::Entry entry = some_entry(1, 1, size);
+    fleet::Entry entry = some_entry(1, 1, size);
     entry.facts.assign(size / 10, 'f');
     const auto opened = open_envelope(seal_envelope(entry, &key_), asked_for(entry), trusted_);
-    const auto* out = std::get_if<remote::Entry>(&opened);
+    const auto* out = std::get_if<fleet::Entry>(&opened);
     ASSERT_NE(out, nullptr) << size;
     EXPECT_EQ(out->key, entry.key);
     EXPECT_EQ(out->key_text, entry.key_text);
@@ -62,9 +62,9 @@ TEST_F(Envelope, IsReadAsItWasSealed) {
 TEST_F(Envelope, HasTheGrammarOfItsHeader) {
   EXPECT_EQ(sealed_.substr(0, 8), "kilnenv1");
   EXPECT_EQ(sealed_.substr(8, 4), std::string("\1\0\0\0", 4));
-  EXPECT_EQ(sealed_.substr(EnvelopePlaces::key, 16), view(entry_.key.specialisation));
+  EXPECT_EQ(sealed_.substr(EnvelopePlaces::key, 16), base::view(entry_.key.specialisation));
   EXPECT_EQ(sealed_.substr(EnvelopePlaces::key_text, entry_.key_text.size()), entry_.key_text);
-  EXPECT_EQ(sealed_.substr(places_.signed_by, 8), view(key_.public_key().id));
+  EXPECT_EQ(sealed_.substr(places_.signed_by, 8), base::view(key_.public_key().id));
   EXPECT_EQ(sealed_.substr(places_.payload, 4), "\x28\xb5\x2f\xfd");
   EXPECT_EQ(seal_envelope(entry_, &key_), sealed_) << "the same entry gives the same bytes";
 }
@@ -94,7 +94,7 @@ TEST_F(Envelope, IsRejectedForWhatItIs) {
 }
 
 TEST_F(Envelope, OfAnOlderToolchainIsAnotherKeysValue) {
-  const remote::Entry old = some_entry(1, 2);
+  const fleet::Entry old = some_entry(1, 2);
   std::string replayed = seal_envelope(old, &key_);
   EXPECT_EQ(verdict_of(replayed), "other_key");
   // With the new key written over the old one, it is no longer what was signed.
@@ -136,14 +136,14 @@ TEST_F(Envelope, NoTruncationIsAccepted) {
 }
 
 TEST_F(Envelope, RejectsBombsWithoutAllocatingForThem) {
-  const std::string bomb = compress(std::string(std::size_t{48} << 20, 'x')),
-                    two = compress(std::string(250, 'a')) + compress(std::string(261, 'b')),
+  const std::string bomb = compression::compress_frame(std::string(std::size_t{48} << 20, 'x')),
+                    two = compression::compress_frame(std::string(250, 'a')) + compression::compress_frame(std::string(261, 'b')),
                     skippable = std::string("\x50\x2a\x4d\x18\x04\0\0\0abcd", 12);
   ASSERT_LT(bomb.size(), 5000u);
   const auto image = static_cast<std::uint32_t>(entry_.image.size());
   const std::string bombs[] = {
       with_payload(sealed_, places_, bomb, image, key_),                     // 48 MiB that are said to be 511
-      with_payload(sealed_, places_, compress("little"), kMostImage, key_),  // and the other way round
+      with_payload(sealed_, places_, compression::compress_frame("little"), kMostImage, key_),  // and the other way round
       with_payload(sealed_, places_, two, 500, key_),                        // two frames of 511 in all
       with_payload(sealed_, places_, skippable, 0, key_),                    // a frame of nothing
       with_payload(sealed_, places_, bomb + 'x', 50331637, key_),            // something behind the frame
@@ -165,7 +165,7 @@ TEST_F(Envelope, RejectsBombsWithoutAllocatingForThem) {
 
 TEST_F(Envelope, IsNotSealedBeyondItsLimits) {
   std::mt19937_64 random(1);
-  remote::Entry entry = entry_;
+  fleet::Entry entry = entry_;
   entry.image = random_bytes(random, kMostEnvelope);
   EXPECT_EQ(seal_envelope(entry, &key_), "");
   entry.image.resize(kMostEnvelope - 2000);
@@ -180,13 +180,13 @@ TEST_F(Envelope, IsNotSealedBeyondItsLimits) {
 
 TEST_F(Envelope, KeysRotateByTrustingBothForAWhile) {
   const std::string of_old = sealed_, of_new = seal_envelope(entry_, &stranger_);
-  const std::vector<PublicKey> both{key_.public_key(), stranger_.public_key()}, only{stranger_.public_key()};
+  const std::vector<trust::PublicKey> both{key_.public_key(), stranger_.public_key()}, only{stranger_.public_key()};
   for (const std::string* bytes : {&of_old, &of_new})
     EXPECT_EQ(verdict(*bytes, asked_for(entry_), both), "accepted");
   EXPECT_EQ(verdict(of_old, asked_for(entry_), only), "unknown_key");
   EXPECT_EQ(verdict(of_new, asked_for(entry_), only), "accepted");
   // An id is nobody's secret: another key under a trusted id signs nothing.
-  PublicKey pretender = stranger_.public_key();
+  trust::PublicKey pretender = stranger_.public_key();
   pretender.id = key_.public_key().id;
   EXPECT_EQ(verdict(of_old, asked_for(entry_), {pretender}), "bad_signature");
   EXPECT_EQ(verdict(of_old, asked_for(entry_), {pretender, key_.public_key()}), "accepted");
@@ -194,14 +194,14 @@ TEST_F(Envelope, KeysRotateByTrustingBothForAWhile) {
 
 TEST(SigningKey, RefusesWhatIsNone) {
   const Bytes<8> id = Bytes<8>::from_hex("0100000000000000").value();
-  EXPECT_THROW(remote::SigningKey(id, "short"), Error);
-  EXPECT_THROW(remote::SigningKey(id, std::string(64, 'x')), Error) << "its halves are of two keys";
+  EXPECT_THROW(trust::SigningKey(id, "short"), Error);
+  EXPECT_THROW(trust::SigningKey(id, std::string(64, 'x')), Error) << "its halves are of two keys";
   unsigned char seed[32] = {9}, open[32], secret[64];
   ::crypto_sign_seed_keypair(open, secret, seed);
   const std::string_view bytes(reinterpret_cast<const char*>(secret), 64);
-  EXPECT_THROW(remote::SigningKey(Bytes<8>{}, bytes), Error) << "zeros mean unsigned";
-  remote::SigningKey key(id, bytes);
+  EXPECT_THROW(trust::SigningKey(Bytes<8>{}, bytes), Error) << "zeros mean unsigned";
+  trust::SigningKey key(id, bytes);
   const auto signature = key.sign("x");
-  const remote::SigningKey moved = std::move(key);
+  const trust::SigningKey moved = std::move(key);
   EXPECT_EQ(moved.sign("x"), signature);
 }

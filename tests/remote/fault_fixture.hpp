@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include "cache/fleet/redis/client.hpp"
 #include "remote/bad_server.hpp"
-#include "remote/client.hpp"
 
-namespace kiln::remote::test {
+namespace kiln::fleet::test {
 
 using kiln::testing::BadServer;
 using kiln::testing::Peer;
@@ -57,4 +57,4 @@ inline void expect_fault(Fault fault, const BadServer::Script& script, base::Clo
   EXPECT_NE(status.at(0).last_error, "");
 }
 
-}  // namespace kiln::remote::test
+}  // namespace kiln::fleet::test

@@ -8,8 +8,8 @@
 #include "remote/fault_fixture.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
-using namespace kiln::remote::test;
+using namespace kiln::fleet;
+using namespace kiln::fleet::test;
 using namespace std::chrono_literals;
 
 TEST(RemoteFault, RefusesGarbage) {
@@ -69,12 +69,13 @@ TEST(RemoteFault, KeepsNoCallerThatIsLateHoweverFastTheServerSpeaks) {
   const auto late = base::Clock::now();
   connection.begin({"*1\r\n$4\r\nPING\r\n", {32 << 20}}, late);
   // Late from the start: a step that had time would go on reading what the server says meanwhile.
-  while (!connection.finished() && connection.bytes_out() == 0) connection.step(base::Clock::now(), late);
+  while (!connection.finished() && connection.traffic().bytes_out() == 0)
+    connection.step(base::Clock::now(), late);
   ASSERT_TRUE(base::poll_until(base::Deadline::after(20s), [&] { return filled.load(); }));
-  const auto before = connection.bytes_in();
+  const auto before = connection.traffic().bytes_in();
   connection.step(base::Clock::now(), late);
-  EXPECT_GT(connection.bytes_in(), before);
-  EXPECT_LE(connection.bytes_in() - before, 64u << 10);
+  EXPECT_GT(connection.traffic().bytes_in(), before);
+  EXPECT_LE(connection.traffic().bytes_in() - before, 64u << 10);
 }
 
 TEST(RemoteFault, KeepsNoBufferOfALargeAnswer) {

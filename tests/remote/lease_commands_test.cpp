@@ -1,14 +1,14 @@
-#include "remote/lease_commands.hpp"
+#include "cache/fleet/redis/lease_commands.hpp"
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <sstream>
 
-#include "remote/redis_keys.hpp"
+#include "cache/fleet/redis/keys.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using Kind = LeaseRequest::Kind;
 using Words = std::vector<std::string>;
 

@@ -13,8 +13,8 @@
 #include "tests/remote/simulation.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
-using namespace kiln::remote::simulation;
+using namespace kiln::fleet;
+using namespace kiln::fleet::simulation;
 
 namespace {
 

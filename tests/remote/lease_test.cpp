@@ -1,10 +1,10 @@
 // The lease protocol step by step; tests/remote/lease_simulation_test has it whole.
-#include "remote/lease.hpp"
+#include "cache/fleet/lease.hpp"
 
 #include <gtest/gtest.h>
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using namespace std::chrono_literals;
 using Kind = LeaseRequest::Kind;
 using State = LeaseAnswer::State;

@@ -2,15 +2,16 @@
 // minute. The real one: runtime/remote_partition_test.
 #include <gtest/gtest.h>
 
+#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/fleet/tier.hpp"
 #include "remote/client_calls.hpp"
-#include "remote/redis_keys.hpp"
 #include "remote/redis_server.hpp"
-#include "remote/tier.hpp"
 #include "remote/trust_fixture.hpp"
 #include "support/network_namespace.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using namespace std::chrono_literals;
 using kiln::testing::Network;
 using kiln::testing::RedisServer;
@@ -39,7 +40,7 @@ class RemotePartition : public ::testing::Test {
     TierOptions options;
     options.url = Url::parse("redis://" + servers_->address() + ':' + std::to_string(server_->port()));
     options.fleet = true, options.who = "test";
-    options.signer = std::make_shared<const SigningKey>(kiln::testing::signing_key(1));
+    options.signer = std::make_shared<const trust::SigningKey>(kiln::testing::signing_key(1));
     options.breaker.pause = kPause;
     tier_.emplace(std::move(options), counts_);
   }
@@ -57,7 +58,7 @@ class RemotePartition : public ::testing::Test {
     tier_->publish(kiln::testing::some_entry(number), {}, std::move(lease), Tier::Full::wait);
     EXPECT_TRUE(tier_->flush(base::Deadline::after(20s)));
   }
-  ServerStatus status() { return tier_->client().status().front(); }
+  ServerStatus status() { return tier_->backend().health().front(); }
 
   /// The calling thread, for all of the test.
   struct Within {
@@ -113,7 +114,7 @@ TEST_F(RemotePartition, ALeaseOutlivesAShortPartition) {
   host_->unplug();
   std::this_thread::sleep_for(3500ms);  // a renewal is lost
   host_->plug();
-  Client there(remote::test::options(server_->unix_url()));
+  Client there(fleet::test::options(server_->unix_url()));
   const std::string name = lease_key(kiln::testing::some_entry(1).key);
   EXPECT_TRUE(base::poll_until(base::Deadline::after(30s), [&] {
     return there.call({.words = {"PTTL", name}, .tag = {}}, base::Deadline::never()).reply.integer > 8000;

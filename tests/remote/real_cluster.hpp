@@ -3,9 +3,10 @@
 
 #include <memory>
 
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/redis/cluster_slots.hpp"
 #include "remote/client_calls.hpp"
 #include "remote/redis_server.hpp"
-#include "remote/slots.hpp"
 
 namespace kiln::testing {
 
@@ -16,7 +17,7 @@ class RealCluster {
       nodes_.push_back(std::make_unique<RedisServer>(std::vector<std::string>{
           "--cluster-enabled", "yes", "--cluster-port", std::to_string(free_port()),
           "--cluster-require-full-coverage", "no", "--cluster-node-timeout", "1000"}));
-      clients_.push_back(std::make_unique<remote::Client>(remote::test::options(nodes_.back()->url())));
+      clients_.push_back(std::make_unique<fleet::Client>(fleet::test::options(nodes_.back()->url())));
     }
     for (int i = 0; i < kNodes; ++i) {
       const int first = i * 16384 / kNodes, last = (i + 1) * 16384 / kNodes - 1;
@@ -36,9 +37,9 @@ class RealCluster {
     });
   }
   bool ready() const { return ready_; }
-  remote::Reply ask(int node, std::vector<std::string> words) {
+  fleet::Reply ask(int node, std::vector<std::string> words) {
     return clients_[static_cast<std::size_t>(node)]
-        ->call(remote::test::command(std::move(words)), remote::test::soon())
+        ->call(fleet::test::command(std::move(words)), fleet::test::soon())
         .reply;
   }
   RedisServer& node(int i) { return *nodes_[static_cast<std::size_t>(i)]; }
@@ -46,7 +47,7 @@ class RealCluster {
   std::string url() const { return nodes_[0]->url() + "?cluster=true"; }
   static int owner(const std::string& tag) {
     for (int i = 0; i < kNodes; ++i)
-      if (remote::slot_of(tag) < (i + 1) * 16384 / kNodes) return i;
+      if (fleet::slot_of(tag) < (i + 1) * 16384 / kNodes) return i;
     return 0;
   }
   static constexpr int kNodes = 3;
@@ -55,7 +56,7 @@ class RealCluster {
   std::string bus_port(int i) { return ask(i, {"CONFIG", "GET", "cluster-port"}).elements.at(1).text; }
 
   std::vector<std::unique_ptr<RedisServer>> nodes_;
-  std::vector<std::unique_ptr<remote::Client>> clients_;
+  std::vector<std::unique_ptr<fleet::Client>> clients_;
   std::vector<std::string> ids_;
   bool ready_ = false;
 };

@@ -17,7 +17,7 @@
 #include "base/deadline.hpp"
 #include "base/fd.hpp"
 #include "base/file.hpp"
-#include "remote/client.hpp"
+#include "cache/fleet/redis/client.hpp"
 
 namespace kiln::testing {
 

@@ -1,14 +1,14 @@
 // The scanner that sees an answer's bytes before hiredis does, and the parser behind it.
-#include "remote/reply_bound.hpp"
+#include "cache/fleet/redis/reply_bound.hpp"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "remote/command_bytes.hpp"
-#include "remote/reply_reader.hpp"
+#include "cache/fleet/redis/command_bytes.hpp"
+#include "cache/fleet/redis/reply_reader.hpp"
 
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using Verdict = ReplyBound::Verdict;
 
 namespace {

@@ -1,5 +1,5 @@
 // Names are resolved behind the caller's back, whatever the DNS server does.
-#include "remote/resolver.hpp"
+#include "cache/fleet/net/resolver.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "support/child.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using namespace std::chrono_literals;
 
 namespace {

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "remote/redis_keys.hpp"
+#include "cache/fleet/redis/keys.hpp"
 #include "tests/remote/simulation_node.hpp"
 
-namespace kiln::remote::simulation {
+namespace kiln::fleet::simulation {
 
 Micros Simulation::latency() {
   return chance(slow_) ? between(kMilli, 400 * kMilli) : between(50, weather_.latency);
@@ -204,4 +204,4 @@ void Simulation::compiled(Node& node, const Key& key) {
   at(now_ + 500 * kMilli, [put] { put([] {}); });
 }
 
-}  // namespace kiln::remote::simulation
+}  // namespace kiln::fleet::simulation

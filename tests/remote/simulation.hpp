@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-#include "remote/lease_commands.hpp"
+#include "cache/fleet/redis/lease_commands.hpp"
 #include "tests/remote/simulation_server.hpp"
 
-namespace kiln::remote::simulation {
+namespace kiln::fleet::simulation {
 
 /// How the protocol is broken, to see that the checks see it.
 enum class Mutation {
@@ -131,4 +131,4 @@ class Simulation {
   std::uint64_t failovers_ = 0, crashes_ = 0;
 };
 
-}  // namespace kiln::remote::simulation
+}  // namespace kiln::fleet::simulation

@@ -1,10 +1,10 @@
 // What must hold of a run of the simulation, whatever happened in it.
 #include <algorithm>
 
-#include "remote/redis_keys.hpp"
+#include "cache/fleet/redis/keys.hpp"
 #include "tests/remote/simulation_node.hpp"
 
-namespace kiln::remote::simulation {
+namespace kiln::fleet::simulation {
 
 void Simulation::violated(std::string what) {
   violations_.push_back("seed " + std::to_string(seed_) + " at " +
@@ -136,4 +136,4 @@ void Simulation::run(Report& report) {
   report.violations.insert(report.violations.end(), violations_.begin(), violations_.end());
 }
 
-}  // namespace kiln::remote::simulation
+}  // namespace kiln::fleet::simulation

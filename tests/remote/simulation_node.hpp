@@ -3,7 +3,7 @@
 
 #include "tests/remote/simulation.hpp"
 
-namespace kiln::remote::simulation {
+namespace kiln::fleet::simulation {
 
 inline constexpr Micros kMilli = 1000, kSecond = 1'000'000;
 /// A read's deadline, and the longest that a command may still be on its way after its sender gave it up.
@@ -40,4 +40,4 @@ struct Simulation::Node {
   }
 };
 
-}  // namespace kiln::remote::simulation
+}  // namespace kiln::fleet::simulation

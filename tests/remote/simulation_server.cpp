@@ -2,9 +2,9 @@
 
 #include <stdexcept>
 
-#include "remote/lease_commands.hpp"
+#include "cache/fleet/redis/lease_commands.hpp"
 
-namespace kiln::remote::simulation {
+namespace kiln::fleet::simulation {
 namespace {
 
 bool is_lease(const std::string& key) { return key.find("}:l:") != std::string::npos; }
@@ -165,4 +165,4 @@ Period* Server::period_of(const std::string& lease, const std::string& token) {
   return nullptr;
 }
 
-}  // namespace kiln::remote::simulation
+}  // namespace kiln::fleet::simulation

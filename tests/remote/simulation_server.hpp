@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "remote/reply.hpp"
+#include "cache/fleet/redis/reply.hpp"
 
-namespace kiln::remote::simulation {
+namespace kiln::fleet::simulation {
 
 using Micros = std::int64_t;
 
@@ -80,4 +80,4 @@ class Server {
   Micros offset_ = 0;
 };
 
-}  // namespace kiln::remote::simulation
+}  // namespace kiln::fleet::simulation

@@ -4,7 +4,7 @@
 
 #include "tests/remote/simulation_node.hpp"
 
-namespace kiln::remote::simulation {
+namespace kiln::fleet::simulation {
 
 Simulation::Simulation(std::uint64_t seed, Weather weather, Mutation mutation)
     : seed_(seed), weather_(weather), mutation_(mutation), random_(seed) {
@@ -154,4 +154,4 @@ void Simulation::pause(Node& node, Micros until, bool clock_stops) {
   });
 }
 
-}  // namespace kiln::remote::simulation
+}  // namespace kiln::fleet::simulation

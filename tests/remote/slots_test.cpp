@@ -1,9 +1,9 @@
 // Slots and redirections of Redis Cluster.
-#include "remote/slots.hpp"
+#include "cache/fleet/redis/cluster_slots.hpp"
 
 #include <gtest/gtest.h>
 
-using namespace kiln::remote;
+using namespace kiln::fleet;
 
 TEST(RemoteSlots, AreThoseOfTheClusterSpecification) {
   EXPECT_EQ(slot_of("123456789"), 0x31C3u);

@@ -1,5 +1,5 @@
 // The tier over a real server: memory that ends, writers that die between two commands.
-#include "remote/tier.hpp"
+#include "cache/fleet/tier.hpp"
 
 #include <gtest/gtest.h>
 #include <pthread.h>
@@ -7,13 +7,14 @@
 #include <new>
 #include <thread>
 
+#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/keys.hpp"
 #include "remote/bad_server.hpp"
-#include "remote/redis_keys.hpp"
 #include "remote/redis_server.hpp"
 #include "remote/trust_fixture.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using namespace kiln::testing;
 using namespace std::chrono_literals;
 
@@ -48,7 +49,7 @@ TierOptions options(const std::string& url) {
   TierOptions out;
   out.url = Url::parse(url);
   out.fleet = true;
-  out.signer = std::make_shared<const SigningKey>(signing_key(1));
+  out.signer = std::make_shared<const trust::SigningKey>(signing_key(1));
   out.timeouts = {.connect = 5s, .read = 5s};
   return out;
 }
@@ -67,7 +68,7 @@ TEST_F(TierOfRedis, LeasesAgainAfterItHadNoMemory) {
   const Entry mine = some_entry(1), foreign = some_entry(2), later = some_entry(3);
   const Command theirs{
       {"SET", lease_key(foreign.key), "0123:another"}, tag_of(foreign.key.specialisation), 64};
-  ASSERT_TRUE(tier.client().call(theirs, base::Deadline::never()));
+  ASSERT_TRUE(redis_client(tier.backend()).call(theirs, base::Deadline::never()));
   Tier::Reply held = tier.ask({.key = mine.key, .key_text = mine.key_text, .acceptable = {}, .on_wait = {}});
   EXPECT_TRUE(held.lease);
   std::atomic<bool> waits = false;

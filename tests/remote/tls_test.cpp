@@ -10,8 +10,8 @@
 #include "support/child.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
-using namespace kiln::remote::test;
+using namespace kiln::fleet;
+using namespace kiln::fleet::test;
 using namespace std::chrono_literals;
 using kiln::testing::BadServer;
 using kiln::testing::Certificates;

@@ -1,11 +1,11 @@
-#include "remote/toolchain_row.hpp"
+#include "cache/fleet/toolchain_row.hpp"
 
 #include <gtest/gtest.h>
 
 #include "tests/remote/trust_fixture.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
+using namespace kiln::fleet;
 using namespace kiln::testing;
 
 namespace {
@@ -22,8 +22,8 @@ class Row : public ::testing::Test {
     const auto* reason = std::get_if<Rejection>(&opened);
     return reason ? name_of(*reason) : "accepted";
   }
-  const remote::SigningKey key_ = signing_key(1), stranger_ = signing_key(2);
-  const std::vector<PublicKey> trusted_{key_.public_key()};
+  const trust::SigningKey key_ = signing_key(1), stranger_ = signing_key(2);
+  const std::vector<trust::PublicKey> trusted_{key_.public_key()};
 };
 
 }  // namespace
@@ -65,14 +65,14 @@ TEST_F(Row, OfAnotherFieldOrHashIsAnotherKeys) {
 }
 
 TEST_F(Row, IsNoEnvelopeNorTheOtherWayRound) {
-  const remote::Entry entry = some_entry();
+  const fleet::Entry entry = some_entry();
   EXPECT_EQ(verdict_of(seal_envelope(entry, &key_), entry.key), "malformed");
   EXPECT_EQ(verdict(seal_row(some_row(1, "13.0", 1), &key_), asked_for(entry), trusted_), "malformed");
 }
 
 TEST_F(Row, OfAHashComeInTheOrderOfTheirUseAndTheBadOnesAreCounted) {
   std::vector<std::pair<std::string, std::string>> fields;
-  const auto add = [&](const ToolchainRow& row, const remote::SigningKey* signer) {
+  const auto add = [&](const ToolchainRow& row, const trust::SigningKey* signer) {
     fields.emplace_back(row.key.toolchain.hex(), seal_row(row, signer));
   };
   add(some_row(1, "12.9", 50), &key_);

@@ -8,18 +8,20 @@
 #include <variant>
 #include <vector>
 
-#include "remote/envelope.hpp"
-#include "remote/signing.hpp"
-#include "remote/toolchain_row.hpp"
+#include "base/bytes.hpp"
+#include "cache/fleet/envelope.hpp"
+#include "cache/fleet/toolchain_row.hpp"
+#include "cache/trust/blake2b.hpp"
+#include "cache/trust/signing_key.hpp"
 
 namespace kiln::testing {
 
-inline remote::SigningKey signing_key(std::uint8_t number) {
+inline trust::SigningKey signing_key(std::uint8_t number) {
   unsigned char seed[32] = {number}, open[32], secret[64];
   ::crypto_sign_seed_keypair(open, secret, seed);
   Bytes<8> id;
   id.bytes[0] = number;
-  return remote::SigningKey(id, {reinterpret_cast<const char*>(secret), sizeof secret});
+  return trust::SigningKey(id, {reinterpret_cast<const char*>(secret), sizeof secret});
 }
 
 inline std::string random_bytes(std::mt19937_64& random, std::size_t size) {
@@ -29,9 +31,9 @@ inline std::string random_bytes(std::mt19937_64& random, std::size_t size) {
 }
 
 /// An entry of toolchain `toolchain`, which compresses to about half.
-inline remote::Entry some_entry(std::uint8_t specialisation = 1, std::uint8_t toolchain = 1,
-                                std::size_t image_bytes = 500) {
-  remote::Entry out;
+inline fleet::Entry some_entry(std::uint8_t specialisation = 1, std::uint8_t toolchain = 1,
+                               std::size_t image_bytes = 500) {
+  fleet::Entry out;
   out.key.specialisation.bytes[0] = specialisation;
   out.key.toolchain.bytes[0] = toolchain;
   out.key_text = "kiln-key 1:1\ntemplate 8:rms_norm" + std::to_string(specialisation) +
@@ -44,21 +46,21 @@ inline remote::Entry some_entry(std::uint8_t specialisation = 1, std::uint8_t to
   return out;
 }
 
-inline remote::Asked asked_for(const remote::Entry& entry) { return {entry.key, entry.key_text}; }
+inline fleet::Asked asked_for(const fleet::Entry& entry) { return {entry.key, entry.key_text}; }
 
 /// "accepted" or the reason's name.
-inline std::string verdict(std::string_view bytes, const remote::Asked& asked,
-                           const std::vector<remote::PublicKey>& trusted) {
-  const auto opened = remote::open_envelope(bytes, asked, trusted);
-  const auto* reason = std::get_if<remote::Rejection>(&opened);
-  return reason ? remote::name_of(*reason) : "accepted";
+inline std::string verdict(std::string_view bytes, const fleet::Asked& asked,
+                           const std::vector<trust::PublicKey>& trusted) {
+  const auto opened = fleet::open_envelope(bytes, asked, trusted);
+  const auto* reason = std::get_if<fleet::Rejection>(&opened);
+  return reason ? fleet::name_of(*reason) : "accepted";
 }
 
 /// Where the parts of an envelope lie.
 struct EnvelopePlaces {
   static constexpr std::size_t magic = 0, schema = 8, key = 12, sizes = 44, names = 60, key_text = 62;
   std::size_t digest, signed_by, signature, payload;
-  explicit EnvelopePlaces(const remote::Entry& entry)
+  explicit EnvelopePlaces(const fleet::Entry& entry)
       : digest(key_text + entry.key_text.size() + entry.arch.size() + entry.toolchain.size()),
         signed_by(digest + 32),
         signature(signed_by + 8),
@@ -67,18 +69,18 @@ struct EnvelopePlaces {
 
 /// Signs again what a test has changed before the signature.
 inline std::string signed_again(std::string bytes, const EnvelopePlaces& places,
-                                const remote::SigningKey& key) {
+                                const trust::SigningKey& key) {
   const Bytes<64> signature = key.sign(std::string_view(bytes).substr(0, places.signature));
-  return bytes.replace(places.signature, 64, remote::view(signature));
+  return bytes.replace(places.signature, 64, base::view(signature));
 }
 
 /// The same envelope around another payload, digest and signature as they ought to be.
 inline std::string with_payload(std::string bytes, const EnvelopePlaces& places, std::string_view payload,
-                                std::uint32_t image_size, const remote::SigningKey& key) {
+                                std::uint32_t image_size, const trust::SigningKey& key) {
   const auto size = static_cast<std::uint32_t>(payload.size());
   bytes.replace(EnvelopePlaces::sizes + 8, 4, reinterpret_cast<const char*>(&image_size), 4);
   bytes.replace(EnvelopePlaces::sizes + 12, 4, reinterpret_cast<const char*>(&size), 4);
-  bytes.replace(places.digest, 32, remote::view(remote::blake2b(payload)));
+  bytes.replace(places.digest, 32, base::view(trust::blake2b<32>(payload)));
   bytes.resize(places.payload);
   return signed_again(bytes.append(payload), places, key);
 }

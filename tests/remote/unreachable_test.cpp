@@ -6,8 +6,8 @@
 #include "remote/fault_fixture.hpp"
 
 using namespace kiln;
-using namespace kiln::remote;
-using namespace kiln::remote::test;
+using namespace kiln::fleet;
+using namespace kiln::fleet::test;
 using namespace std::chrono_literals;
 
 namespace {

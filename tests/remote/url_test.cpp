@@ -1,12 +1,12 @@
 // What KILN_REMOTE may say, and that a password never comes back out.
-#include "remote/url.hpp"
+#include "cache/fleet/redis/url.hpp"
 
 #include <gtest/gtest.h>
 
 #include "kiln/error.hpp"
 
 using namespace kiln;
-using remote::Url;
+using fleet::Url;
 
 namespace {
 std::string refusal(const std::string& text) {

@@ -1,5 +1,5 @@
 // What tells two ranks apart, and what does not.
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "compile/facts.hpp"
 #include "runtime/core_fixture.hpp"
 

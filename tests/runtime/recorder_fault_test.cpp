@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/fd.hpp"
-#include "cache/gate.hpp"
+#include "cache/lock/gate.hpp"
 #include "runtime/recorder_fixture.hpp"
 
 namespace kiln::testing {

@@ -1,6 +1,7 @@
 // What a server that fails adds to each kernel: no more than the deadlines while it is asked, nothing while
 // it is left alone. KILN_SOAK_KERNELS=100 for figures.
-#include "remote/tier.hpp"
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/tier.hpp"
 #include "runtime/remote_fixture.hpp"
 #include "support/network_namespace.hpp"
 #include "tests/remote/bad_server.hpp"
@@ -57,15 +58,15 @@ class BrokenServers : public RemoteTest {
   }
   /// Of engines that have asked nobody yet: what the tier itself costs.
   static void first_asks(const std::string& what, const std::string& url) {
-    const bundle::SecretKey made = bundle::SecretKey::generate();
-    const auto signer = std::make_shared<const remote::SigningKey>(made.public_key().id, made.bytes());
+    const trust::SecretKey made = trust::SecretKey::generate();
+    const auto signer = std::make_shared<const trust::SigningKey>(made.public_key().id, made.bytes());
     Delays delays, ends;
     const int count = kernels(2);
     for (int n = 1; n <= count; ++n) {
-      remote::TierOptions options;
-      options.url = remote::Url::parse(url);
+      fleet::TierOptions options;
+      options.url = fleet::Url::parse(url);
       options.fleet = true, options.signer = signer, options.who = "test";
-      auto tier = std::make_unique<remote::Tier>(std::move(options), std::make_shared<remote::Counts>());
+      auto tier = std::make_unique<fleet::Tier>(std::move(options), std::make_shared<fleet::Counts>());
       Key key;
       key.toolchain.bytes[0] = static_cast<std::uint8_t>(n);
       auto start = base::Clock::now();
@@ -184,7 +185,7 @@ TEST_F(BrokenServers, FullOne) {
 TEST_F(BrokenServers, OneThatIsFlushed) {
   if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
   RedisServer server;
-  remote::Client admin({.url = remote::Url::parse(server.unix_url())});
+  fleet::Client admin({.url = fleet::Url::parse(server.unix_url())});
   meanwhile([&] { admin.call({.words = {"FLUSHALL"}, .tag = {}}, base::Deadline::never()); },
             [&] { every_kernel_is_served("flushed again and again", server.unix_url()); });
 }
@@ -223,7 +224,7 @@ TEST_F(BrokenServers, AnswersJustInTime) {
 TEST_F(BrokenServers, WritesArePaused) {
   if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
   RedisServer server;
-  remote::Client admin({.url = remote::Url::parse(server.unix_url())});
+  fleet::Client admin({.url = fleet::Url::parse(server.unix_url())});
   ASSERT_TRUE(
       admin.call({.words = {"CLIENT", "PAUSE", "600000", "WRITE"}, .tag = {}}, base::Deadline::never()));
   every_kernel_is_served("writes paused", server.url());

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "bundle/secret_key.hpp"
+#include "cache/trust/secret_key.hpp"
 #include "runtime/service_fixture.hpp"
 
 namespace kiln::testing {
@@ -15,7 +15,7 @@ class RemoteTest : public ServiceTest {
   void SetUp() override {
     ServiceTest::SetUp();
     if (IsSkipped()) return;
-    const bundle::SecretKey key = bundle::SecretKey::generate();
+    const trust::SecretKey key = trust::SecretKey::generate();
     tree_.write("fleet.key", key.file().bytes());
     tree_.write("fleet.pub", key.public_key().file());
     ::chmod(tree_.at("fleet.key").c_str(), 0600);

@@ -1,5 +1,5 @@
 // The fleet's tier through the public API, down to the driver.
-#include "bundle/secret_key.hpp"
+#include "cache/trust/secret_key.hpp"
 #include "runtime/fake_runtime.hpp"
 #include "tests/remote/redis_server.hpp"
 
@@ -12,7 +12,7 @@ class RemoteLoad : public FakeRuntime {
     if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
     FakeRuntime::SetUp();
     if (IsSkipped()) return;
-    const bundle::SecretKey key = bundle::SecretKey::generate();
+    const trust::SecretKey key = trust::SecretKey::generate();
     tree_.write("fleet.key", key.file().bytes());
     ::chmod(tree_.at("fleet.key").c_str(), 0600);
     server_.emplace();

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <thread>
 
-#include "remote/breaker.hpp"
+#include "cache/fleet/net/breaker.hpp"
 #include "runtime/remote_fixture.hpp"
 #include "support/network_namespace.hpp"
 #include "tests/remote/redis_server.hpp"
@@ -125,7 +125,7 @@ TEST_F(EnginePartition, EveryKernelIsServedAndTheTierIsUsedAgain) {
   }
   const auto took = base::Clock::now() - healed;
   watch.note("an entry of this node is in the server");
-  const remote::BreakerPolicy policy;
+  const fleet::BreakerPolicy policy;
   EXPECT_LT(took, policy.pause * (1 + policy.jitter) + 5s);
   EXPECT_TRUE(watch.seen(KILN_REMOTE_PROBING));
   print("healed, until it is used again", after);

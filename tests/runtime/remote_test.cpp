@@ -3,9 +3,10 @@
 
 #include <csignal>
 
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/fleet/tier.hpp"
 #include "kiln/error.hpp"
-#include "remote/redis_keys.hpp"
-#include "remote/tier.hpp"
 #include "runtime/remote_fixture.hpp"
 #include "runtime/service/preparation.hpp"
 #include "tests/remote/client_calls.hpp"
@@ -23,11 +24,11 @@ class Redis : public RemoteTest {
     if (!RedisServer::installed()) GTEST_SKIP() << "no redis-server on this machine";
     RemoteTest::SetUp();
   }
-  static std::unique_ptr<remote::Client> client(const RedisServer& server) {
-    return std::make_unique<remote::Client>(remote::test::options(server.unix_url()));
+  static std::unique_ptr<fleet::Client> client(const RedisServer& server) {
+    return std::make_unique<fleet::Client>(fleet::test::options(server.unix_url()));
   }
-  static remote::Reply ask(remote::Client& client, std::vector<std::string> words) {
-    auto answer = client.call(remote::Command{std::move(words), {}, 1 << 24}, base::Deadline::never());
+  static fleet::Reply ask(fleet::Client& client, std::vector<std::string> words) {
+    auto answer = client.call(fleet::Command{std::move(words), {}, 1 << 24}, base::Deadline::never());
     EXPECT_TRUE(answer) << answer.detail;
     return std::move(answer.reply);
   }
@@ -79,7 +80,7 @@ TEST_F(Redis, AWrongPasswordIsAMissAndARotatedOneWorksAfterARestart) {
   Service wrong(reader("b", url("second")));
   EXPECT_EQ(compile(wrong, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
   EXPECT_EQ(stats_of(wrong).remote_miss_refused + stats_of(wrong).remote_miss_breaker, 1u);
-  remote::Client admin(remote::test::options(url("first")));
+  fleet::Client admin(fleet::test::options(url("first")));
   ask(admin, {"CONFIG", "SET", "requirepass", "second"});
   Service rotated(reader("c", url("second")));
   EXPECT_EQ(compile(rotated, "scale", {Dtype::f32, 1}).outcome, Outcome::remote);
@@ -92,10 +93,10 @@ TEST_F(Redis, AMillionKeysInTheServerCostNothingMore) {
     for (int n = 1; n <= 20; ++n) compile(a, "scale", {Dtype::f32, n});
   }
   const auto redis = client(server);
-  redis->call(remote::Command{{"DEBUG", "POPULATE", "1000000", "kiln:1:{0}:e:"}, {}, 1024},
+  redis->call(fleet::Command{{"DEBUG", "POPULATE", "1000000", "kiln:1:{0}:e:"}, {}, 1024},
               base::Deadline::never());
   ASSERT_TRUE(base::poll_until(base::Deadline::after(60s), [&] {
-    const auto size = redis->call(remote::Command{{"DBSIZE"}, {}, 64}, base::Deadline::never());
+    const auto size = redis->call(fleet::Command{{"DBSIZE"}, {}, 64}, base::Deadline::never());
     return size && size.reply.integer > 1'000'000;
   }));
   Service b(reader("b", server.unix_url()));
@@ -123,10 +124,10 @@ TEST_F(Redis, AFlushedServerIsFilledAgain) {
 }
 
 /// As another node would hold it.
-void hold_lease(remote::Client& client, const Key& key, int milliseconds) {
+void hold_lease(fleet::Client& client, const Key& key, int milliseconds) {
   const auto answer = client.call(
-      remote::Command{
-          {"SET", remote::lease_key(key), "0123:another", "PX", std::to_string(milliseconds)}, {}, 1024},
+      fleet::Command{
+          {"SET", fleet::lease_key(key), "0123:another", "PX", std::to_string(milliseconds)}, {}, 1024},
       base::Deadline::never());
   ASSERT_TRUE(answer);
 }
@@ -197,7 +198,7 @@ TEST_F(Waiting, ATokenThatIsNotOursIsNeverTouched) {
   Service service(o);
   EXPECT_EQ(compile(service, "scale", {Dtype::f32, 1}).outcome, Outcome::compiled);
   service.core().path().flush();
-  EXPECT_EQ(ask(*redis, {"GET", remote::lease_key(key)}).text, "0123:another");
+  EXPECT_EQ(ask(*redis, {"GET", fleet::lease_key(key)}).text, "0123:another");
   EXPECT_EQ(stats_of(service).remote_wait_timeouts, 1u);
 }
 
@@ -288,11 +289,11 @@ TEST_F(Redis, WhatASealedServiceMissesIsReported) {
 TEST_F(Redis, ReportsAreKeptUntilTheServerHasThem) {
   RedisServer server;
   server.stop();
-  remote::TierOptions o;
-  o.url = remote::Url::parse(server.unix_url());
+  fleet::TierOptions o;
+  o.url = fleet::Url::parse(server.unix_url());
   o.breaker.pause = 500ms;
-  const auto counts = std::make_shared<remote::Counts>();
-  remote::Tier tier(std::move(o), counts);
+  const auto counts = std::make_shared<fleet::Counts>();
+  fleet::Tier tier(std::move(o), counts);
   constexpr std::uint64_t kRows = 400;
   for (int round = 0; round < 2; ++round)
     for (std::uint64_t n = 0; n < kRows; ++n) tier.report_missing("row " + std::to_string(n));
@@ -302,7 +303,7 @@ TEST_F(Redis, ReportsAreKeptUntilTheServerHasThem) {
   EXPECT_TRUE(base::poll_until(base::Deadline::after(30s), [&] { return counts->remote_reported == kRows; }))
       << counts->remote_reported;
   const auto length =
-      client(server)->call(remote::Command{{"XLEN", "kiln:1:missing"}, {}, 1024}, base::Deadline::after(20s));
+      client(server)->call(fleet::Command{{"XLEN", "kiln:1:missing"}, {}, 1024}, base::Deadline::after(20s));
   EXPECT_EQ(length.reply.integer, static_cast<std::int64_t>(kRows)) << "each row once";
 }
 

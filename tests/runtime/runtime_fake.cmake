@@ -11,7 +11,7 @@ endfunction()
 
 kiln_fake_test(runtime_load_test SOURCES runtime/load_test.cpp runtime/capture_test.cpp runtime/sealed_test.cpp runtime/concurrent_test.cpp)
 kiln_fake_test(runtime_load_fault_test kiln_cache kiln_compile SOURCES runtime/load_fault_test.cpp)
-kiln_fake_test(runtime_remote_load_test kiln_remote kiln_bundle SOURCES runtime/remote_load_test.cpp)
+kiln_fake_test(runtime_remote_load_test kiln_cache SOURCES runtime/remote_load_test.cpp)
 kiln_fake_test(runtime_launch_test SOURCES runtime/launch_test.cpp runtime/argument_types_test.cpp runtime/geometry_test.cpp runtime/geometry_once_test.cpp)
 kiln_fake_test(runtime_launch_errors_test SOURCES runtime/launch_errors_test.cpp)
 kiln_fake_test(runtime_attention_test SOURCES runtime/attention_test.cpp)

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "compile/tuned_choice.hpp"
 #include "runtime/core_fixture.hpp"
 #include "support/child.hpp"

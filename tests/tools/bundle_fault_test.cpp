@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "bundle_fixture.hpp"
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "tests/support/other_user.hpp"
 
 using namespace kiln;

@@ -4,9 +4,9 @@
 #include <sys/resource.h>
 
 #include "base/hash.hpp"
-#include "bundle/minisign.hpp"
-#include "bundle/secret_key.hpp"
-#include "bundle/writer.hpp"
+#include "cache/bundle/writer.hpp"
+#include "cache/trust/minisign.hpp"
+#include "cache/trust/secret_key.hpp"
 #include "compile/facts.hpp"
 #include "compile/key.hpp"
 #include "store_command.hpp"

@@ -143,8 +143,8 @@ TEST_F(BundleSigned, AFileThatIsRewrittenAfterItsSignatureWasVerifiedImportsNoth
 }
 
 TEST_F(BundleSigned, ACommentCannotWriteToTheTerminal) {
-  const bundle::SecretKey key = bundle::SecretKey::parse(bytes_of("k.key"), {});
-  write("a.kb.minisig", key.sign(bundle::blake2b<64>(bytes_of("a.kb")), "\033]0;owned\a\033[2J").file("u"));
+  const trust::SecretKey key = trust::SecretKey::parse(bytes_of("k.key"), {});
+  write("a.kb.minisig", key.sign(trust::blake2b<64>(bytes_of("a.kb")), "\033]0;owned\a\033[2J").file("u"));
   const Finished done = kiln({"bundle", "verify", path("a.kb"), "--require-signature", path("k.pub")});
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(done.out.find('\033'), std::string::npos);

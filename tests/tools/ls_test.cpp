@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "compile/facts.hpp"
 #include "store_command.hpp"
 #include "terminal.hpp"

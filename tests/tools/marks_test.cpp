@@ -2,7 +2,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include "cache/tally.hpp"
+#include "cache/store/tally.hpp"
 #include "store_command.hpp"
 #include "tests/support/other_user.hpp"
 

@@ -6,7 +6,7 @@
 #include <regex>
 #include <set>
 
-#include "cache/tally.hpp"
+#include "cache/store/tally.hpp"
 #include "store_command.hpp"
 #include "tests/support/other_user.hpp"
 

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <ctime>
 
+#include "cache/fleet/redis/client.hpp"
 #include "remote/client_calls.hpp"
 #include "remote_fixture.hpp"
 #include "support/shifted_clock.hpp"
@@ -26,7 +27,7 @@ class FleetClocks : public FleetCommand {
     ::setenv("SHIFTED_CLOCK", path("server.clock").c_str(), 1);
     server_.emplace();
     ::unsetenv("LD_PRELOAD"), ::unsetenv("SHIFTED_CLOCK");
-    client_.emplace(remote::test::options(server_->unix_url()));
+    client_.emplace(fleet::test::options(server_->unix_url()));
   }
   void set_clock(const std::string& of, std::int64_t seconds) const {
     shift_clocks_of(path(of + ".clock"), seconds);
@@ -42,9 +43,9 @@ class FleetClocks : public FleetCommand {
     return with_clock(FleetCommand::reader(name, server_->unix_url()), name);
   }
 
-  remote::Reply ask(std::vector<std::string> words) {
-    remote::Answer answer =
-        client_->call(remote::Command{std::move(words), {}, 1 << 20}, base::Deadline::never());
+  fleet::Reply ask(std::vector<std::string> words) {
+    fleet::Answer answer =
+        client_->call(fleet::Command{std::move(words), {}, 1 << 20}, base::Deadline::never());
     EXPECT_TRUE(answer) << answer.detail;
     return std::move(answer.reply);
   }
@@ -62,7 +63,7 @@ class FleetClocks : public FleetCommand {
   }
 
   std::optional<testing::RedisServer> server_;
-  std::optional<remote::Client> client_;
+  std::optional<fleet::Client> client_;
 };
 
 TEST_F(FleetClocks, AreTheOnesThatTheTestSets) {

@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include "cache/fleet/redis/client.hpp"
 #include "kiln_process.hpp"
 #include "tests/remote/client_calls.hpp"
 #include "tests/remote/redis_server.hpp"
@@ -53,7 +54,7 @@ class Fleet : public FleetCommand {
     FleetCommand::SetUp();
     if (IsSkipped()) return;
     server_.emplace();
-    client_.emplace(remote::test::options(server_->unix_url()));
+    client_.emplace(fleet::test::options(server_->unix_url()));
   }
 
   Environment node(const std::string& name) const { return FleetCommand::node(name, server_->unix_url()); }
@@ -61,15 +62,15 @@ class Fleet : public FleetCommand {
     return FleetCommand::reader(name, server_->unix_url());
   }
 
-  remote::Reply ask(std::vector<std::string> words) {
-    remote::Command command{std::move(words), {}, std::uint64_t{64} << 20};
-    remote::Answer answer = client_->call(command, base::Deadline::never());
+  fleet::Reply ask(std::vector<std::string> words) {
+    fleet::Command command{std::move(words), {}, std::uint64_t{64} << 20};
+    fleet::Answer answer = client_->call(command, base::Deadline::never());
     EXPECT_TRUE(answer) << name_of(answer.fault) << ' ' << answer.detail;
     return std::move(answer.reply);
   }
   std::vector<std::string> names(const std::string& pattern) {
     std::vector<std::string> out;
-    for (const remote::Reply& name : ask({"KEYS", pattern}).elements) out.push_back(name.text);
+    for (const fleet::Reply& name : ask({"KEYS", pattern}).elements) out.push_back(name.text);
     return out;
   }
   std::size_t entries() { return names("kiln:1:*:e:*").size(); }
@@ -84,7 +85,7 @@ class Fleet : public FleetCommand {
   }
 
   std::optional<testing::RedisServer> server_;
-  std::optional<remote::Client> client_;
+  std::optional<fleet::Client> client_;
 };
 
 }  // namespace kiln::test

@@ -1,6 +1,7 @@
 // What the prewarm job takes from the stream of missed rows, and what it brings to the tier.
 #include <csignal>
 
+#include "cache/fleet/redis/client.hpp"
 #include "remote_fixture.hpp"
 
 namespace kiln::test {
@@ -21,7 +22,7 @@ class Missed : public Fleet {
   /// The texts that are still in the stream.
   std::vector<std::string> reported() {
     std::vector<std::string> out;
-    for (const remote::Reply& entry : ask({"XRANGE", "kiln:1:missing", "-", "+"}).elements)
+    for (const fleet::Reply& entry : ask({"XRANGE", "kiln:1:missing", "-", "+"}).elements)
       out.push_back(entry.elements[1].elements[1].text);
     return out;
   }
@@ -98,13 +99,13 @@ TEST_F(Missed, LargeRowsKeepNoJobFromItsPlanNorFromTheRowsBehindThem) {
 
 TEST_F(Missed, ARowThatIsTooLargeToReadIsSaidAndThePlanIsMade) {
   report(row("scale", "3"));
-  const remote::Command huge{
+  const fleet::Command huge{
       {"EVAL", "return redis.call('XADD', KEYS[1], '*', 'row', string.rep('x', 70000000))", "1",
        "kiln:1:missing"},
       {},
       1024};
-  remote::Client patient(
-      {.url = remote::Url::parse(server_->unix_url()), .timeouts = {.read = std::chrono::seconds(30)}});
+  fleet::Client patient(
+      {.url = fleet::Url::parse(server_->unix_url()), .timeouts = {.read = std::chrono::seconds(30)}});
   ASSERT_TRUE(patient.call(huge, base::Deadline::never()));
   // On a busy machine the server takes longer to begin with the row than kiln waits; then it is asked again.
   Finished made;

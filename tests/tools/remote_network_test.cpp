@@ -1,5 +1,6 @@
 // Hosts of a fleet as network namespaces: what they have in common is a network, and a server at the other
 // end of it.
+#include "cache/fleet/redis/client.hpp"
 #include "remote/client_calls.hpp"
 #include "remote_fixture.hpp"
 #include "support/network_namespace.hpp"
@@ -22,7 +23,7 @@ class FleetNetwork : public FleetCommand {
     const auto inside = servers_->inside();
     server_.emplace(
         std::vector<std::string>{"--bind", servers_->address(), "127.0.0.1", "--protected-mode", "no"});
-    client_.emplace(remote::test::options(server_->unix_url()));
+    client_.emplace(fleet::test::options(server_->unix_url()));
   }
 
   /// A node on a host of its own.
@@ -44,8 +45,8 @@ class FleetNetwork : public FleetCommand {
 
   /// Names in the server, asked on its own host.
   std::size_t count(const std::string& pattern) {
-    const remote::Answer answer =
-        client_->call(remote::Command{{"KEYS", pattern}, {}, 1 << 20}, base::Deadline::never());
+    const fleet::Answer answer =
+        client_->call(fleet::Command{{"KEYS", pattern}, {}, 1 << 20}, base::Deadline::never());
     EXPECT_TRUE(answer) << answer.detail;
     return answer.reply.elements.size();
   }
@@ -56,7 +57,7 @@ class FleetNetwork : public FleetCommand {
   std::optional<Network> network_;
   std::optional<Network::Host> servers_;
   std::optional<testing::RedisServer> server_;
-  std::optional<remote::Client> client_;
+  std::optional<fleet::Client> client_;
 };
 
 std::uint64_t faults_in(const nlohmann::json& counts) {

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/fd.hpp"
-#include "cache/gate.hpp"
-#include "cache/store.hpp"
+#include "cache/lock/gate.hpp"
+#include "cache/store/store.hpp"
 #include "kiln_process.hpp"
 #include "tests/cache/fixture.hpp"
 

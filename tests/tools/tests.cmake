@@ -17,10 +17,10 @@ kiln_test(tools_prometheus_test SOURCES tools/prometheus_test.cpp USES kiln_proc
 kiln_test(tools_top_test SOURCES tools/top_test.cpp tools/top_terminal_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_audit_test SOURCES tools/audit_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_bundle_test SOURCES tools/bundle_test.cpp tools/bundle_signature_test.cpp tools/bundle_refusal_test.cpp tools/bundle_fault_test.cpp
-  USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)
+  USES kiln_process kiln_cache kiln_compile kiln_make_cubin PkgConfig::zstd LABEL process TIMEOUT 300)
 
 kiln_test(tools_removed_meanwhile_test SOURCES tools/removed_meanwhile_test.cpp
-  USES kiln_process kiln_bundle kiln_compile kiln_cache kiln_remote kiln_make_cubin LABEL process TIMEOUT 600)
+  USES kiln_process kiln_cache kiln_compile kiln_make_cubin LABEL process TIMEOUT 600)
 
 foreach(name usage compile prewarm prewarm_room prewarm_stop prewarm_record prewarm_threads cache terminal descriptor completion everywhere)
   kiln_test(tools_${name}_test SOURCES tools/${name}_test.cpp USES kiln_process LABEL process TIMEOUT 600)
@@ -72,13 +72,13 @@ kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJEC
   ${PROJECT_SOURCE_DIR}/tools/kiln/lint_debris.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp
   ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp USES kiln_source kiln_toolchain kiln_cache nlohmann_json::nlohmann_json LABEL unit)
 kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)
-kiln_test(tools_remote_test SOURCES tools/remote_test.cpp tools/remote_missed_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
-kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 600 ALONE)
-kiln_test(tools_remote_network_test SOURCES tools/remote_network_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
-kiln_test(tools_remote_tls_test SOURCES tools/remote_tls_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
-kiln_test(tools_remote_cluster_test SOURCES tools/remote_cluster_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
+kiln_test(tools_remote_test SOURCES tools/remote_test.cpp tools/remote_missed_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
+kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 600 ALONE)
+kiln_test(tools_remote_network_test SOURCES tools/remote_network_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
+kiln_test(tools_remote_tls_test SOURCES tools/remote_tls_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
+kiln_test(tools_remote_cluster_test SOURCES tools/remote_cluster_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
 if(NOT KILN_SANITIZE)  # as what preloads the clock
-  kiln_test(tools_remote_clock_test SOURCES tools/remote_clock_test.cpp USES kiln_process kiln_remote LABEL process TIMEOUT 300)
+  kiln_test(tools_remote_clock_test SOURCES tools/remote_clock_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
   foreach(name tools_remote_clock_test tools_remote_tls_test)
     target_compile_definitions(${name} PRIVATE KILN_SHIFTED_CLOCK="$<TARGET_FILE:kiln_shifted_clock>")
     add_dependencies(${name} kiln_shifted_clock)

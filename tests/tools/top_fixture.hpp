@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "cache/flight.hpp"
+#include "cache/flight/flight.hpp"
 #include "store_command.hpp"
 
 namespace kiln::test {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <set>
 
-#include "cache/slots.hpp"
+#include "cache/flight/compile_slots.hpp"
 #include "tests/support/other_user.hpp"
 
 namespace kiln::test {

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <set>
 
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "tune_fixture.hpp"
 
 namespace kiln::test {

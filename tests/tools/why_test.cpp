@@ -9,8 +9,8 @@
 #include <filesystem>
 
 #include "base/hash.hpp"
-#include "cache/flight.hpp"
-#include "cache/store.hpp"
+#include "cache/flight/flight.hpp"
+#include "cache/store/store.hpp"
 #include "compile/key.hpp"
 #include "kiln_process.hpp"
 #include "tests/support/other_user.hpp"

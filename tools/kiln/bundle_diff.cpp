@@ -74,9 +74,9 @@ struct Difference {
 std::string label_of(const bundle::Entry& entry) {
   try {
     if (compile::is_choice(entry.facts))
-      return bundle::printable("tuned choice of " + compile::decode_choice(entry.facts).label());
+      return trust::printable("tuned choice of " + compile::decode_choice(entry.facts).label());
     const compile::Facts facts = compile::decode_facts(entry.facts);
-    return bundle::printable(facts.specialization().to_string() + ' ' + facts.arch);
+    return trust::printable(facts.specialization().to_string() + ' ' + facts.arch);
   } catch (const base::Malformed&) {
     return "(of another version of kiln)";
   }

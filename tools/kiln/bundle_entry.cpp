@@ -7,7 +7,7 @@
 #include "base/arch.hpp"
 #include "base/text.hpp"
 #include "base/wire.hpp"
-#include "bundle/minisign.hpp"
+#include "cache/trust/minisign.hpp"
 #include "compile/key.hpp"
 #include "key_name.hpp"
 #include "output.hpp"
@@ -139,7 +139,7 @@ void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields
 void check_kernel(const bundle::Entry& entry, const toolchain::CubinFacts& cubin,
                   const compile::EntryFacts& facts) {
   const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
-  if (!kernel) refuse(entry, "its image has no kernel '" + bundle::printable(facts.lowered_name, 120) + "'");
+  if (!kernel) refuse(entry, "its image has no kernel '" + trust::printable(facts.lowered_name, 120) + "'");
   const auto equal = [](const toolchain::CubinArgument& a, const compile::ArgumentFact& b) {
     return a.ordinal == b.ordinal && a.size == b.size;
   };
@@ -174,11 +174,11 @@ void check_image(const bundle::Entry& entry, const Facts& facts) {
     cubin = toolchain::read_cubin(std::as_bytes(std::span(entry.image)));
     arch = base::Arch::parse(facts.arch).number;
   } catch (const Error& error) {
-    refuse(entry, "its image is no cubin: " + bundle::printable(error.what()));
+    refuse(entry, "its image is no cubin: " + trust::printable(error.what()));
   }
   if (cubin.sm != arch)
     refuse(entry, "its image is for sm_" + std::to_string(cubin.sm) + ", and its key for " +
-                      bundle::printable(facts.arch));
+                      trust::printable(facts.arch));
   check_kernel(entry, cubin, facts);
   for (const compile::EntryFacts& other : facts.entries) check_kernel(entry, cubin, other);
   check_symbols(entry, cubin, facts);
@@ -246,8 +246,8 @@ std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record) {
 }
 
 std::string CheckedEntry::label() const {
-  return bundle::printable(choice ? "tuned choice of " + choice->label()
-                                  : facts.specialization().to_string() + ' ' + facts.arch);
+  return trust::printable(choice ? "tuned choice of " + choice->label()
+                                 : facts.specialization().to_string() + ' ' + facts.arch);
 }
 
 CheckedEntry check_entry(const bundle::Entry& entry) {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "bundle/format.hpp"
-#include "cache/record.hpp"
+#include "cache/bundle/format.hpp"
+#include "cache/record/record.hpp"
 #include "compile/facts.hpp"
 #include "compile/tuned_choice.hpp"
 

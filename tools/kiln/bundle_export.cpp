@@ -4,12 +4,12 @@
 #include <set>
 
 #include "base/log.hpp"
-#include "bundle/writer.hpp"
 #include "bundle_commands.hpp"
 #include "bundle_file.hpp"
 #include "bundle_key.hpp"
 #include "bundle_select.hpp"
 #include "bundle_stores.hpp"
+#include "cache/bundle/writer.hpp"
 #include "entries.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
@@ -57,7 +57,7 @@ void write_entries(bundle::Writer& writer, const Selection& selection, BundleSto
 
 /// One attempt. Earlier ones found that `removed` went away. Nothing is written when more did: the `last`
 /// attempt leaves that out, unless a plan asks for it.
-Exported export_once(Context& context, const Arguments& arguments, const bundle::SecretKey* key,
+Exported export_once(Context& context, const Arguments& arguments, const trust::SecretKey* key,
                      BundleStores& stores, const std::set<Key>& removed, bool last) {
   const Selection selection = select_entries(context, arguments.selection, stores, removed);
   Exported out;
@@ -71,7 +71,7 @@ Exported export_once(Context& context, const Arguments& arguments, const bundle:
   if (key && !file.is_file())
     throw Error(Errc::invalid_argument,
                 "'" + arguments.file + "' is no file that a signature could lie beside");
-  bundle::Blake2b hash(64);
+  trust::Blake2b hash(64);
   bundle::Writer writer([&](std::string_view bytes) {
     file.write(bytes);
     hash.add(bytes);
@@ -91,7 +91,7 @@ Exported export_all(Context& context, const Arguments& arguments) {
   const bool to_stdout = arguments.file == "-";
   if (to_stdout && context.json)
     throw Error(Errc::invalid_argument, "the bundle goes to stdout, and so would --json; name a file");
-  std::optional<bundle::SecretKey> key;
+  std::optional<trust::SecretKey> key;
   if (!arguments.signing.key.empty()) {
     if (to_stdout)
       throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");

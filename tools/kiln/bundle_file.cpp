@@ -10,7 +10,7 @@
 #include <memory>
 
 #include "base/file.hpp"
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "interrupt.hpp"
 #include "kiln/error.hpp"
 
@@ -46,7 +46,7 @@ BundleInput::BundleInput(const std::string& path) : name_(path == "-" ? "stdin" 
   if (regular_) size_ = static_cast<std::uint64_t>(st.st_size);
 }
 
-bundle::Read BundleInput::reader() const {
+base::Read BundleInput::reader() const {
   const auto at = std::make_shared<off_t>(0);
   return [this, at](char* out, std::size_t size) -> std::size_t {
     for (;;) {

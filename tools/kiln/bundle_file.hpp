@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/fd.hpp"
-#include "bundle/stream.hpp"
+#include "base/stream.hpp"
 
 namespace kiln::cli {
 
@@ -17,7 +17,7 @@ class BundleInput {
   /// "-": stdin. Throws Error(io), Error(invalid_argument) for a terminal.
   explicit BundleInput(const std::string& path);
   /// From the beginning. A file that can be read again may be asked more than once. May throw Interrupted.
-  bundle::Read reader() const;
+  base::Read reader() const;
   bool rereadable() const noexcept { return regular_; }
   /// Bytes; 0 when not known.
   std::uint64_t size() const noexcept { return size_; }

@@ -57,10 +57,10 @@ void add_bundle_flags(Command sub, BundleFlags& flags) {
 
 std::string name_of_bundle(const std::string& path) { return path == "-" ? "stdin" : '\'' + path + '\''; }
 
-bundle::PublicKey read_public_key(const std::string& text_or_path) {
-  if (bundle::looks_like_public_key(text_or_path)) return bundle::parse_public_key(text_or_path);
+trust::PublicKey read_public_key(const std::string& text_or_path) {
+  if (trust::looks_like_public_key(text_or_path)) return trust::parse_public_key(text_or_path);
   try {
-    return bundle::parse_public_key(read_small(text_or_path, bundle::kMaxKeyFile, "public key"));
+    return trust::parse_public_key(read_small(text_or_path, trust::kMaxKeyFile, "public key"));
   } catch (const Error& error) {
     if (error.code() != Errc::invalid_argument) throw;
     throw Error(error.code(), "'" + text_or_path + "': " + error.what());
@@ -79,7 +79,7 @@ Json json_of(const SignatureState& state) {
 std::string text_of(const SignatureState& state) {
   switch (state.checked) {
     case SignatureState::Checked::verified:
-      return "Signature by key " + state.key_id + " verified: " + bundle::printable(state.trusted_comment);
+      return "Signature by key " + state.key_id + " verified: " + trust::printable(state.trusted_comment);
     case SignatureState::Checked::not_checked:
       return "Signature not checked: there is " + state.file + ", and --require-signature KEY was not given.";
     case SignatureState::Checked::absent:
@@ -92,7 +92,7 @@ OpenBundle::OpenBundle(const BundleFlags& flags) : input_(flags.file) {
   const bundle::Limits limits = flags.limits();
   signature_.file = flags.signature;
   if (signature_.file.empty() && flags.file != "-") signature_.file = flags.file + ".minisig";
-  bundle::Read in;
+  base::Read in;
   if (!flags.key.empty()) {
     in = verified_reader(flags, limits);
   } else {
@@ -113,8 +113,8 @@ OpenBundle::OpenBundle(const BundleFlags& flags) : input_(flags.file) {
 
 /// Whoever may write the file may rewrite it between the two passes: the second hands out nothing that the
 /// first has not seen.
-bundle::Read OpenBundle::verified_reader(const BundleFlags& flags, const bundle::Limits& limits) {
-  const bundle::PublicKey key = read_public_key(flags.key);
+base::Read OpenBundle::verified_reader(const BundleFlags& flags, const bundle::Limits& limits) {
+  const trust::PublicKey key = read_public_key(flags.key);
   if (!input_.rereadable())
     throw Error(
         Errc::invalid_argument,
@@ -124,13 +124,13 @@ bundle::Read OpenBundle::verified_reader(const BundleFlags& flags, const bundle:
                 "a bundle from stdin has no file beside it; name its signature with "
                 "--signature FILE.minisig");
   if (!exists(signature_.file))
-    throw bundle::BadSignature("a signature is required, and there is no '" + signature_.file + "'");
-  const bundle::Signature signature =
-      bundle::parse_signature(read_small(signature_.file, bundle::kMaxSignatureFile, "signature"));
+    throw trust::BadSignature("a signature is required, and there is no '" + signature_.file + "'");
+  const trust::Signature signature =
+      trust::parse_signature(read_small(signature_.file, trust::kMaxSignatureFile, "signature"));
   // Compressed content is hardly ever larger than what it decompresses to.
   bundle::FirstPass seen =
       bundle::first_pass(input_.reader(), limits.content + limits.content / 64 + (std::uint64_t{1} << 20));
-  bundle::verify(signature, key, seen.digest);
+  trust::verify(signature, key, seen.digest);
   signature_.checked = SignatureState::Checked::verified;
   signature_.key_id = key.id_text();
   signature_.trusted_comment = signature.trusted_comment;
@@ -149,7 +149,7 @@ BundleFault fault_of_current(const std::string& name) {
     throw;
   } catch (const bundle::Refused& error) {
     return {true, error.code(), name + ": " + error.what()};
-  } catch (const bundle::BadSignature& error) {
+  } catch (const trust::BadSignature& error) {
     return {true, error.code(), name + ": " + error.what()};
   } catch (const Error& error) {
     const std::string message = error.what();

@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "bundle/chunks.hpp"
-#include "bundle/minisign.hpp"
-#include "bundle/reader.hpp"
 #include "bundle_file.hpp"
+#include "cache/bundle/chunks.hpp"
+#include "cache/bundle/reader.hpp"
+#include "cache/trust/minisign.hpp"
 #include "output.hpp"
 
 namespace kiln::cli {
@@ -33,12 +33,12 @@ Json json_of(const SignatureState& state);
 std::string text_of(const SignatureState& state);
 
 /// A key as text or the name of its file. Throws Error.
-bundle::PublicKey read_public_key(const std::string& text_or_path);
+trust::PublicKey read_public_key(const std::string& text_or_path);
 
 class OpenBundle {
  public:
   /// With `flags.key`, reads all of it once to verify the signature; what `next` reads then are the same
-  /// bytes. Throws bundle::Refused, bundle::BadSignature, Error.
+  /// bytes. Throws bundle::Refused, trust::BadSignature, Error.
   explicit OpenBundle(const BundleFlags& flags);
   std::optional<bundle::Entry> next() { return reader_->next(); }
   const bundle::Summary& summary() const noexcept { return reader_->summary(); }
@@ -48,7 +48,7 @@ class OpenBundle {
   bool size_known() const noexcept { return input_.size() > 0; }
 
  private:
-  bundle::Read verified_reader(const BundleFlags& flags, const bundle::Limits& limits);
+  base::Read verified_reader(const BundleFlags& flags, const bundle::Limits& limits);
   const BundleInput input_;
   SignatureState signature_;
   std::uint64_t read_ = 0;

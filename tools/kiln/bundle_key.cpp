@@ -5,8 +5,8 @@
 
 #include "base/fd.hpp"
 #include "base/file.hpp"
-#include "bundle/key_file.hpp"
 #include "bundle_file.hpp"
+#include "cache/trust/key_file.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -33,7 +33,7 @@ class SilentTerminal {
   termios before_{};
 };
 
-bundle::Secret ask_password(const std::string& key) {
+trust::Secret ask_password(const std::string& key) {
   const base::Fd terminal(::open("/dev/tty", O_RDWR | O_CLOEXEC));
   if (!terminal)
     throw Error(
@@ -51,17 +51,17 @@ bundle::Secret ask_password(const std::string& key) {
     }
   }
   if (::write(terminal.get(), "\n", 1) < 0) return {};
-  return bundle::Secret(std::move(out));
+  return trust::Secret(std::move(out));
 }
 
 }  // namespace
 
-bundle::SecretKey read_secret_key(const SigningFlags& flags) {
+trust::SecretKey read_secret_key(const SigningFlags& flags) {
   try {
-    return bundle::read_secret_key(flags.key, '\'' + flags.key + '\'', [&] {
+    return trust::read_secret_key(flags.key, '\'' + flags.key + '\'', [&] {
       return flags.password_file.empty()
                  ? ask_password(flags.key)
-                 : bundle::read_password(flags.password_file, '\'' + flags.password_file + '\'');
+                 : trust::read_password(flags.password_file, '\'' + flags.password_file + '\'');
     });
   } catch (const Error& error) {
     if (error.code() == Errc::io) throw;  // names the file
@@ -74,8 +74,8 @@ Json json_of(const MadeSignature& signature) {
       {"file", signature.file}, {"key_id", signature.key_id}, {"trusted_comment", signature.trusted_comment}};
 }
 
-MadeSignature sign_bundle(const bundle::SecretKey& key, const std::string& file,
-                          const bundle::FileDigest& digest, const bundle::Summary& summary) {
+MadeSignature sign_bundle(const trust::SecretKey& key, const std::string& file,
+                          const trust::FileDigest& digest, const bundle::Summary& summary) {
   MadeSignature out;
   out.file = file + ".minisig";
   out.key_id = key.public_key().id_text();

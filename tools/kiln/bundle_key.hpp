@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "bundle/format.hpp"
-#include "bundle/secret_key.hpp"
+#include "cache/bundle/format.hpp"
+#include "cache/trust/secret_key.hpp"
 #include "output.hpp"
 
 namespace kiln::cli {
@@ -16,14 +16,14 @@ struct SigningFlags {
 
 /// The key of a file. Its password, when it has one, is the first line of `flags.password_file`, else asked
 /// for on the terminal without echo. Throws Error.
-bundle::SecretKey read_secret_key(const SigningFlags& flags);
+trust::SecretKey read_secret_key(const SigningFlags& flags);
 
 struct MadeSignature {
   std::string file, key_id, trusted_comment;
 };
 Json json_of(const MadeSignature& signature);
 /// FILE.minisig for a bundle of this digest. Throws Error(io).
-MadeSignature sign_bundle(const bundle::SecretKey& key, const std::string& file,
-                          const bundle::FileDigest& digest, const bundle::Summary& summary);
+MadeSignature sign_bundle(const trust::SecretKey& key, const std::string& file,
+                          const trust::FileDigest& digest, const bundle::Summary& summary);
 
 }  // namespace kiln::cli

@@ -6,12 +6,12 @@
 #include <cerrno>
 #include <cstring>
 
-#include "bundle/reader.hpp"
 #include "bundle_commands.hpp"
 #include "bundle_entry.hpp"
 #include "bundle_file.hpp"
 #include "bundle_input.hpp"
 #include "bundle_key.hpp"
+#include "cache/bundle/reader.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"
 
@@ -25,11 +25,11 @@ struct SignArguments {
 
 /// The bundle is read through, so that what is signed is known to be what an import takes.
 int sign(const Context& context, const SignArguments& arguments) try {
-  const bundle::SecretKey key = read_secret_key(arguments.signing);
+  const trust::SecretKey key = read_secret_key(arguments.signing);
   const BundleInput input(arguments.file);
   if (!input.rereadable() || arguments.file == "-")
     throw Error(Errc::invalid_argument, input.name() + " is no file that a signature could lie beside");
-  bundle::Blake2b hash(64);
+  trust::Blake2b hash(64);
   bundle::Reader reader(
       [&, in = input.reader()](char* out, std::size_t size) {
         const std::size_t got = in(out, size);
@@ -77,7 +77,7 @@ int keygen(const Context& context, const std::string& prefix) {
       throw Error(
           Errc::io,
           "'" + path + "' is there already; a key that is overwritten is lost. Choose another prefix");
-  const bundle::SecretKey key = bundle::SecretKey::generate();
+  const trust::SecretKey key = trust::SecretKey::generate();
   create(secret, key.file().bytes(), 0600);
   try {
     create(open, key.public_key().file(), 0644);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bundle/format.hpp"
+#include "cache/bundle/format.hpp"
 #include "compile/facts.hpp"
 #include "entries.hpp"
 
@@ -16,7 +16,7 @@ namespace kiln::cli {
 
 class BundleStores {
  public:
-  /// Nothing is created. Throws Error, Damaged (cache/pages.hpp).
+  /// Nothing is created. Throws Error, Damaged (cache/store/file/pages.hpp).
   explicit BundleStores(const runtime::Config& config);
 
   /// By template and arch.

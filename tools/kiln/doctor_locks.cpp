@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/hash.hpp"
-#include "cache/flight.hpp"
-#include "cache/store.hpp"
+#include "cache/flight/flight.hpp"
+#include "cache/store/store.hpp"
 #include "child_process.hpp"
 #include "doctor.hpp"
 #include "kiln/error.hpp"

@@ -3,17 +3,17 @@
 #include <unistd.h>
 
 #include "base/text.hpp"
-#include "bundle/minisign.hpp"
+#include "cache/trust/minisign.hpp"
 #include "doctor.hpp"
 #include "remote_look.hpp"
 
 namespace kiln::cli {
 namespace {
 
-std::string cure_of(remote::Fault fault) {
-  if (fault == remote::Fault::tls)
+std::string cure_of(fleet::Fault fault) {
+  if (fault == fleet::Fault::tls)
     return "renew the certificate that it names, or correct ?ca= ?cert= ?key= of KILN_REMOTE";
-  if (fault == remote::Fault::auth) return "correct user and password in KILN_REMOTE, or its ACL";
+  if (fault == fleet::Fault::auth) return "correct user and password in KILN_REMOTE, or its ACL";
   return "start it, or correct KILN_REMOTE";
 }
 
@@ -23,7 +23,7 @@ void probe_remote(Context& context, Findings& out) {
   using Status = Finding::Status;
   const runtime::Config& config = context.service().config();
   if (!config.has_remote()) return;
-  std::shared_ptr<remote::Tier> tier;
+  std::shared_ptr<fleet::Tier> tier;
   try {
     tier = configured_tier(context);
   } catch (const Error& error) {
@@ -59,12 +59,12 @@ std::string shown_value(const runtime::Setting& setting) {
                : "(not shown: no such file, and it may be the secret itself)";
   if (setting.name == "remote_key") {
     for (const std::string& key : base::split(setting.value, ','))
-      if (!key.empty() && !bundle::looks_like_public_key(key) && ::access(key.c_str(), F_OK) != 0)
+      if (!key.empty() && !trust::looks_like_public_key(key) && ::access(key.c_str(), F_OK) != 0)
         return "(not shown: neither a public key nor a file that is there, and it may be a secret)";
   }
   if (setting.name != "remote" || setting.value.empty()) return setting.value;
   try {
-    return remote::Url::parse(setting.value).safe();
+    return fleet::TierUrl::parse(setting.value).safe();
   } catch (const Error&) {
     return "(not shown: it cannot be read, and may hold a password)";
   }

@@ -7,7 +7,7 @@
 
 #include "base/log.hpp"
 #include "base/wire.hpp"
-#include "cache/pages.hpp"
+#include "cache/store/file/pages.hpp"
 #include "compile/tuned_choice.hpp"
 #include "context.hpp"
 #include "kiln/error.hpp"

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "base/text.hpp"
-#include "cache/pages.hpp"
+#include "cache/store/file/pages.hpp"
 #include "output.hpp"
 
 namespace kiln::cli {

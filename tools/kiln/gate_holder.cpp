@@ -7,7 +7,7 @@
 #include <memory>
 #include <set>
 
-#include "cache/gate.hpp"
+#include "cache/lock/gate.hpp"
 
 namespace kiln::cli {
 namespace {

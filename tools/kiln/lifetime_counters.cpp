@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cache/tally.hpp"
+#include "cache/store/tally.hpp"
 #include "runtime/state/lifetime.hpp"
 
 namespace kiln::cli {

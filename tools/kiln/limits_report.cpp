@@ -1,6 +1,6 @@
 #include "limits_report.hpp"
 
-#include "bundle/minisign.hpp"
+#include "cache/trust/minisign.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {
@@ -30,14 +30,14 @@ Json limits_json(const std::vector<compile::BrokenLimit>& broken) {
 void print_limits(const compile::Facts& facts, const std::vector<compile::BrokenLimit>& broken,
                   std::size_t indent) {
   for (const std::string& warning : compile::performance_warnings_of(facts))
-    print_definition("warning", bundle::printable(warning), indent);
+    print_definition("warning", trust::printable(warning), indent);
   for (const compile::BrokenLimit& limit : broken) print_definition("over limit", limit.sentence, indent);
 }
 
 std::string say_broken(const compile::Facts& facts, const std::vector<compile::BrokenLimit>& broken) {
   std::string message = compile::limits_sentence(facts, broken) + " (--strict)";
   for (const std::string& warning : compile::performance_warnings_of(facts))
-    message += '\n' + bundle::printable(warning);
+    message += '\n' + trust::printable(warning);
   std::fflush(stdout);
   const std::string line = "kiln: " + paint("error", Style::red, standard_error()) + ": " + message + '\n';
   std::fputs(line.c_str(), stderr);

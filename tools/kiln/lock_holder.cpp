@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/fd.hpp"
-#include "cache/flight.hpp"
-#include "cache/gate.hpp"
+#include "cache/flight/flight.hpp"
+#include "cache/lock/gate.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
-#include "cache/directory.hpp"
-#include "cache/tally.hpp"
+#include "cache/place/directory.hpp"
+#include "cache/store/tally.hpp"
 #include "kiln/error.hpp"
 #include "lifetime_counters.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "compile/facts.hpp"
 #include "compile/key.hpp"
 #include "key_difference.hpp"

@@ -12,7 +12,7 @@
 
 #include "base/file.hpp"
 #include "base/terminal.hpp"
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {

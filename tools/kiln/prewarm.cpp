@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "base/log.hpp"
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "commands.hpp"
 #include "context.hpp"
 #include "entries.hpp"

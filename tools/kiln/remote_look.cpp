@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "remote/redis_keys.hpp"
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/redis/keys.hpp"
 
 namespace kiln::cli {
 namespace {
@@ -25,7 +26,7 @@ std::optional<std::uint64_t> number(const std::string& text) {
   return out;
 }
 
-void look_into(remote::Client& client, ServerLook& out) {
+void look_into(fleet::Client& client, ServerLook& out) {
   if (const auto info = ask(client, {{"INFO"}, {}, 1 << 20}); info) {
     const std::string& text = info.reply.text;
     out.version = field(text, "redis_version"), out.policy = field(text, "maxmemory_policy");
@@ -37,13 +38,13 @@ void look_into(remote::Client& client, ServerLook& out) {
   }
   if (const auto size = ask(client, {{"DBSIZE"}, {}, 64}); size)
     out.keys = static_cast<std::uint64_t>(size.reply.integer);
-  if (const auto missing = ask(client, {{"XLEN", std::string(remote::kMissingKey)}, {}, 1024}); missing)
+  if (const auto missing = ask(client, {{"XLEN", std::string(fleet::kMissingKey)}, {}, 1024}); missing)
     out.has_missing = true, out.missing = static_cast<std::uint64_t>(missing.reply.integer);
 }
 
 }  // namespace
 
-std::vector<ServerLook> look_at_servers(remote::Tier& tier) {
+std::vector<ServerLook> look_at_servers(fleet::Tier& tier) {
   std::vector<ServerLook> out;
   for (OneServer& server : servers_of(tier)) {
     ServerLook look;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cache/fleet/redis/client.hpp"
 #include "output.hpp"
 #include "remote_tier.hpp"
 
@@ -12,7 +13,7 @@ namespace kiln::cli {
 
 struct ServerLook {
   std::string name;
-  remote::Answer answer;  ///< to a PING; its fault says why there is nothing else
+  fleet::Answer answer;  ///< to a PING; its fault says why there is nothing else
   double round_trip_ms = 0;
   std::string version, policy;  ///< empty: it does not say (an ACL may forbid INFO)
   std::optional<std::uint64_t> keys, used_bytes, max_bytes, evicted, clients;
@@ -21,7 +22,7 @@ struct ServerLook {
   std::uint64_t missing = 0;  ///< rows that nodes reported
 };
 
-std::vector<ServerLook> look_at_servers(remote::Tier& tier);
+std::vector<ServerLook> look_at_servers(fleet::Tier& tier);
 /// What should be set otherwise on it, in a sentence each.
 std::vector<std::string> advice_of(const ServerLook& look);
 Json json_of(const ServerLook& look);

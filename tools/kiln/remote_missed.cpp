@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/log.hpp"
-#include "bundle/minisign.hpp"
+#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/trust/minisign.hpp"
 #include "kiln/error.hpp"
 #include "output.hpp"
-#include "remote/redis_keys.hpp"
 #include "source/instantiate.hpp"
 #include "source/plan.hpp"
 #include "source/record_text.hpp"
@@ -21,7 +23,7 @@ constexpr std::size_t kMostRead = 20'000;
 constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
 
 /// Throws Error for what is one specialisation on no machine.
-source::PlannedSpecialization parsed(const remote::Reply& fields) {
+source::PlannedSpecialization parsed(const fleet::Reply& fields) {
   const auto bad = [](const char* why) { throw Error(Errc::invalid_argument, why); };
   if (fields.elements.size() != 2 || fields.elements[0].text != "row") bad("no row");
   const std::string& text = fields.elements[1].text;
@@ -48,32 +50,33 @@ std::string name_of(const source::Resolved& made) {
 
 }  // namespace
 
-MissedRows::MissedRows(Context& context, remote::Tier& tier) : tier_(tier), directory_("kiln-missed") {
+MissedRows::MissedRows(Context& context, fleet::Tier& tier) : tier_(tier), directory_("kiln-missed") {
   std::string text(source::kRecordHeader);
   read(context, text);
   if (left_out_ > 0) base::warn(counted(left_out_, "reported row") + " left out, the first because: " + why_);
   if (fault_)
     base::warn(
         "the rows that nodes reported cannot be read to their end: " + fault_.text +
-        (fault_.down ? "" : ". 'XTRIM " + std::string(remote::kMissingKey) + " MAXLEN 0' removes them"));
+        (fault_.down ? "" : ". 'XTRIM " + std::string(fleet::kMissingKey) + " MAXLEN 0' removes them"));
   base::write_file(file(), text);
 }
 
 void MissedRows::read(Context& context, std::string& text) {
-  const std::string stream(remote::kMissingKey);
+  const std::string stream(fleet::kMissingKey);
   std::string from = "-";
   for (std::size_t count = kRowsAtOnce; read_ < kMostRead && bytes_ < kMostBytes;) {
-    const remote::Answer page = ask(
-        tier_.client(), {{"XRANGE", stream, from, "+", "COUNT", std::to_string(count)}, stream, kPageReply});
+    const fleet::Answer page =
+        ask(fleet::redis_client(tier_.backend()),
+            {{"XRANGE", stream, from, "+", "COUNT", std::to_string(count)}, stream, kPageReply});
     // Too large together, for us or for what the server lets a client have: one by one, and more again later.
-    if ((page.fault == remote::Fault::too_large || page.fault == remote::Fault::closed) && count > 1) {
+    if ((page.fault == fleet::Fault::too_large || page.fault == fleet::Fault::closed) && count > 1) {
       count = 1;
       continue;
     }
     fault_.note(page);
     if (!page || page.reply.elements.empty()) return;
-    for (const remote::Reply& entry : page.reply.elements) {
-      if (entry.elements.size() != 2) return fault_.note(remote::Fault::protocol, "XRANGE: no such answer");
+    for (const fleet::Reply& entry : page.reply.elements) {
+      if (entry.elements.size() != 2) return fault_.note(fleet::Fault::protocol, "XRANGE: no such answer");
       take(context, entry, text);
       from = '(' + entry.elements[0].text;
     }
@@ -81,10 +84,10 @@ void MissedRows::read(Context& context, std::string& text) {
   }
 }
 
-void MissedRows::take(Context& context, const remote::Reply& entry, std::string& text) {
+void MissedRows::take(Context& context, const fleet::Reply& entry, std::string& text) {
   const std::string& id = entry.elements[0].text;
   ++read_;
-  for (const remote::Reply& field : entry.elements[1].elements) bytes_ += field.text.size();
+  for (const fleet::Reply& field : entry.elements[1].elements) bytes_ += field.text.size();
   bool is_row = false;
   try {
     const source::PlannedSpecialization row = parsed(entry.elements[1]);
@@ -95,7 +98,7 @@ void MissedRows::take(Context& context, const remote::Reply& entry, std::string&
     ids.push_back(id);
   } catch (const Error& error) {
     if (!is_row) garbage_.push_back(id);
-    if (++left_out_ == 1) why_ = bundle::printable(error.what(), 200);
+    if (++left_out_ == 1) why_ = trust::printable(error.what(), 200);
   }
 }
 
@@ -106,11 +109,11 @@ void MissedRows::forget(const PrewarmPlan& plan, const PrewarmResult& result) {
     if (const auto made = ids_.find(name_of(plan.tasks[i].resolved)); made != ids_.end())
       gone.insert(gone.end(), made->second.begin(), made->second.end());
   }
-  const std::string stream(remote::kMissingKey);
+  const std::string stream(fleet::kMissingKey);
   for (std::size_t from = 0; from < gone.size(); from += kIdsAtOnce) {
     std::vector<std::string> words{"XDEL", stream};
     for (std::size_t i = from; i < std::min(from + kIdsAtOnce, gone.size()); ++i) words.push_back(gone[i]);
-    ask(tier_.client(), {std::move(words), stream, 1024});
+    ask(fleet::redis_client(tier_.backend()), {std::move(words), stream, 1024});
   }
 }
 

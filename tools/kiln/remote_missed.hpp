@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.hpp"
+#include "cache/fleet/redis/client.hpp"
 #include "context.hpp"
 #include "prewarm_run.hpp"
 #include "remote_tier.hpp"
@@ -17,7 +18,7 @@ class MissedRows {
  public:
   /// Reads the stream, of a long one the beginning. A row counts when it is one specialisation that a
   /// template of this machine has; others are left out with a warning, and so is what cannot be read.
-  MissedRows(Context& context, remote::Tier& tier);
+  MissedRows(Context& context, fleet::Tier& tier);
   bool found() const noexcept { return !ids_.empty(); }
   /// What kept the stream from being read to its end.
   const FirstFault& fault() const noexcept { return fault_; }
@@ -29,9 +30,9 @@ class MissedRows {
 
  private:
   void read(Context& context, std::string& text);
-  void take(Context& context, const remote::Reply& entry, std::string& text);
+  void take(Context& context, const fleet::Reply& entry, std::string& text);
 
-  remote::Tier& tier_;
+  fleet::Tier& tier_;
   const base::TempDir directory_;
   std::map<std::string, std::vector<std::string>> ids_;  ///< in the stream, of each specialisation
   std::vector<std::string> garbage_;                     ///< ids

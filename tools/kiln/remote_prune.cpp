@@ -1,12 +1,13 @@
 // kiln remote prune: what no node can use leaves the fleet's tier.
 
 #include "base/log.hpp"
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/fleet/toolchain_row.hpp"
 #include "interrupt.hpp"
 #include "key_name.hpp"
 #include "kiln/error.hpp"
 #include "output.hpp"
-#include "remote/redis_keys.hpp"
-#include "remote/toolchain_row.hpp"
 #include "remote_commands.hpp"
 #include "remote_tier.hpp"
 
@@ -32,7 +33,7 @@ struct Pruned {
 
 class Prune {
  public:
-  Prune(remote::Tier& tier, const Arguments& arguments) : tier_(tier), arguments_(arguments) {}
+  Prune(fleet::Tier& tier, const Arguments& arguments) : tier_(tier), arguments_(arguments) {}
 
   Pruned run() {
     for (OneServer& server : servers_of(tier_)) {
@@ -51,13 +52,13 @@ class Prune {
   void look(const std::vector<std::string>& names) {
     std::vector<std::string> gone;
     for (const std::string& name : names) {
-      if (name == remote::kMissingKey) continue;
+      if (name == fleet::kMissingKey) continue;
       ++out_.scanned;
-      const auto parsed = remote::parse_name(name);
+      const auto parsed = fleet::parse_name(name);
       if (arguments_.all) {
         ++out_.chosen, gone.push_back(name);
       } else if (!parsed) {
-        if (name.starts_with(remote::kKeyPrefix)) continue;  // not ours to judge
+        if (name.starts_with(fleet::kKeyPrefix)) continue;  // not ours to judge
         ++out_.others, gone.push_back(name);
       } else if (parsed->kind == 't') {
         if (!prune_rows(name, parsed->key.specialisation)) ++out_.unusable, gone.push_back(name);
@@ -78,19 +79,19 @@ class Prune {
   }
 
   bool is_usable(const Key& key) {
-    const auto answer = ask(*client_, {{"GET", remote::entry_key(key)}, {}, kValueReply});
-    if (remote::is_of_wrong_type(answer.fault, answer.detail)) return false;
+    const auto answer = ask(*client_, {{"GET", fleet::entry_key(key)}, {}, kValueReply});
+    if (fleet::is_of_wrong_type(answer.fault, answer.detail)) return false;
     out_.fault.note(answer);
-    if (!answer || answer.reply.kind == remote::Reply::Kind::nil) return true;  // gone, or nobody knows
+    if (!answer || answer.reply.kind == fleet::Reply::Kind::nil) return true;  // gone, or nobody knows
     const auto opened =
-        remote::open_envelope(answer.reply.text, {key, {}, remote::Asked::Text::prefix}, tier_.trusted());
-    return std::holds_alternative<remote::Entry>(opened);
+        fleet::open_envelope(answer.reply.text, {key, {}, fleet::Asked::Text::prefix}, tier_.trusted());
+    return std::holds_alternative<fleet::Entry>(opened);
   }
 
   /// Those whose entry is there and not to go are kept. False: there are no rows under that name.
   bool prune_rows(const std::string& name, const Digest& specialisation) {
     const auto rows = ask(*client_, {{"HGETALL", name}, {}, kValueReply});
-    if (remote::is_of_wrong_type(rows.fault, rows.detail)) return false;
+    if (fleet::is_of_wrong_type(rows.fault, rows.detail)) return false;
     out_.fault.note(rows);
     if (!rows) return true;
     std::vector<std::string> words{"HDEL", name};
@@ -100,9 +101,9 @@ class Prune {
       bool useful = toolchain && !is_chosen(*toolchain);
       if (useful) {
         const Key key{specialisation, *toolchain};
-        useful = std::holds_alternative<remote::ToolchainRow>(
-            remote::open_row(rows.reply.elements[i + 1].text, key, tier_.trusted()));
-        const auto there = ask(*client_, {{"EXISTS", remote::entry_key(key)}, {}, 64});
+        useful = std::holds_alternative<fleet::ToolchainRow>(
+            fleet::open_row(rows.reply.elements[i + 1].text, key, tier_.trusted()));
+        const auto there = ask(*client_, {{"EXISTS", fleet::entry_key(key)}, {}, 64});
         useful &= !there || there.reply.integer == 1;
       }
       if (!useful) words.push_back(field);
@@ -128,9 +129,9 @@ class Prune {
     }
   }
 
-  remote::Tier& tier_;
+  fleet::Tier& tier_;
   const Arguments& arguments_;
-  remote::Client* client_ = nullptr;
+  fleet::Client* client_ = nullptr;
   Pruned out_;
 };
 

@@ -6,12 +6,12 @@
 #include "base/wire.hpp"
 #include "bundle_entry.hpp"
 #include "bundle_select.hpp"
-#include "cache/directory.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/place/directory.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "key_name.hpp"
 #include "prewarm_plan.hpp"
-#include "remote/redis_keys.hpp"
 #include "remote_commands.hpp"
 #include "remote_transfer.hpp"
 #include "runtime/state/places.hpp"
@@ -36,7 +36,7 @@ struct Pulled {
 
 class Pull {
  public:
-  Pull(Context& context, const Arguments& arguments, std::shared_ptr<remote::Tier> tier)
+  Pull(Context& context, const Arguments& arguments, std::shared_ptr<fleet::Tier> tier)
       : context_(context), arguments_(arguments), tier_(std::move(tier)) {
     store_ = arguments.layer.empty()
                  ? runtime::open_configured_store(context.config())
@@ -78,18 +78,18 @@ class Pull {
   void everything() {
     std::set<Key> seen;
     for (OneServer& server : servers_of(*tier_)) {
-      const auto answer = scan(*server.client, std::string(remote::kKeyPrefix) + "*:e:*",
-                               [&](std::vector<std::string> names) {
-                                 std::vector<One> batch;
-                                 for (const std::string& name : names) {
-                                   if (PoliteInterrupt::requested()) return;
-                                   const auto value = remote::parse_name(name);
-                                   if (value && value->kind == 'e' && seen.insert(value->key).second)
-                                     batch.push_back({value->key, {}, {}});
-                                   if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
-                                 }
-                                 fetch(batch);
-                               });
+      const auto answer =
+          scan(*server.client, std::string(fleet::kKeyPrefix) + "*:e:*", [&](std::vector<std::string> names) {
+            std::vector<One> batch;
+            for (const std::string& name : names) {
+              if (PoliteInterrupt::requested()) return;
+              const auto value = fleet::parse_name(name);
+              if (value && value->kind == 'e' && seen.insert(value->key).second)
+                batch.push_back({value->key, {}, {}});
+              if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
+            }
+            fetch(batch);
+          });
       out_.fault.note(answer);
     }
   }
@@ -102,10 +102,10 @@ class Pull {
 
   void fetch(const std::vector<One>& batch) {
     if (batch.empty()) return;
-    std::vector<remote::Asked> asked;
+    std::vector<fleet::Asked> asked;
     for (const One& one : batch)
       asked.push_back(
-          {one.key, one.text, one.text.empty() ? remote::Asked::Text::prefix : remote::Asked::Text::whole});
+          {one.key, one.text, one.text.empty() ? fleet::Asked::Text::prefix : fleet::Asked::Text::whole});
     out_.wanted += batch.size();
     auto fetched = tier_->fetch(asked, base::Deadline::never());
     std::vector<std::pair<Key, cache::Record>> records;
@@ -147,7 +147,7 @@ class Pull {
 
   Context& context_;
   const Arguments& arguments_;
-  const std::shared_ptr<remote::Tier> tier_;
+  const std::shared_ptr<fleet::Tier> tier_;
   std::shared_ptr<cache::Store> store_;
   Pulled out_;
 };

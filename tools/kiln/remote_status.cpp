@@ -50,7 +50,7 @@ int status(Context& context, bool strict) {
               {"signs_with", tier->signer() ? Json(id_of(tier->signer()->public_key())) : Json(nullptr)},
               {"ok", all},
               {"servers", Json::array()}});
-    for (const remote::PublicKey& key : tier->trusted()) out["trusted"].push_back(id_of(key));
+    for (const trust::PublicKey& key : tier->trusted()) out["trusted"].push_back(id_of(key));
     for (const ServerLook& server : servers) out["servers"].push_back(json_of(server));
     print_json(out);
   } else {
@@ -60,7 +60,7 @@ int status(Context& context, bool strict) {
                          (tier->writes() ? ": this node reads and writes" : ": this node only reads"),
                      kIndent);
     std::string ids;
-    for (const remote::PublicKey& key : tier->trusted()) ids += (ids.empty() ? "" : ", ") + id_of(key);
+    for (const trust::PublicKey& key : tier->trusted()) ids += (ids.empty() ? "" : ", ") + id_of(key);
     print_definition("trusts", ids, kIndent);
     if (tier->signer()) print_definition("signs with", id_of(tier->signer()->public_key()), kIndent);
     for (const ServerLook& server : servers) print_server(server);

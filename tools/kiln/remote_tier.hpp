@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/tier.hpp"
 #include "context.hpp"
 #include "output.hpp"
-#include "remote/tier.hpp"
 
 namespace kiln::cli {
 
@@ -17,24 +18,24 @@ namespace kiln::cli {
 void add_strict_option(Command sub, bool& strict);
 
 /// Throws Error(invalid_argument) when none is configured or it cannot be used.
-std::shared_ptr<remote::Tier> configured_tier(Context& context);
+std::shared_ptr<fleet::Tier> configured_tier(Context& context);
 /// The same, which must have a key to sign with.
-std::shared_ptr<remote::Tier> writable_tier(Context& context);
+std::shared_ptr<fleet::Tier> writable_tier(Context& context);
 
 /// A command waits for what an engine does not: that a name is found.
-remote::Answer ask(remote::Client& client, const remote::Command& command);
+fleet::Answer ask(fleet::Client& client, const fleet::Command& command);
 
 struct OneServer {
   std::string name;
-  std::unique_ptr<remote::Client> client;
+  std::unique_ptr<fleet::Client> client;
 };
 /// Those of the URL, and of a cluster the nodes that it names.
-std::vector<OneServer> servers_of(remote::Tier& tier);
+std::vector<OneServer> servers_of(fleet::Tier& tier);
 
 /// Calls `each` with the names of all keys that match `pattern`, in no order, some perhaps twice. Returns the
 /// server's fault.
-remote::Answer scan(remote::Client& client, const std::string& pattern,
-                    const std::function<void(std::vector<std::string>)>& each);
+fleet::Answer scan(fleet::Client& client, const std::string& pattern,
+                   const std::function<void(std::vector<std::string>)>& each);
 
 /// Keys of one question to a server: enough to hide the round trip, few enough that values fit.
 inline constexpr std::size_t kKeysAtOnce = 16;
@@ -45,8 +46,8 @@ struct FirstFault {
   bool down = false;  ///< a server did not answer; otherwise it refused
 
   explicit operator bool() const noexcept { return !text.empty(); }
-  void note(remote::Fault fault, const std::string& detail);
-  void note(const remote::Answer& answer) { note(answer.fault, answer.detail); }
+  void note(fleet::Fault fault, const std::string& detail);
+  void note(const fleet::Answer& answer) { note(answer.fault, answer.detail); }
   Json json() const { return text.empty() ? Json(nullptr) : Json(text); }
 };
 
@@ -54,6 +55,6 @@ struct FirstFault {
 int remote_down(bool strict, int otherwise);
 
 /// "id 4AB3F5B4E5CFA1E5"
-std::string id_of(const remote::PublicKey& key);
+std::string id_of(const trust::PublicKey& key);
 
 }  // namespace kiln::cli

@@ -5,11 +5,12 @@
 #include "base/arch.hpp"
 #include "base/wire.hpp"
 #include "bundle_entry.hpp"
+#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/keys.hpp"
 #include "compile/key.hpp"
 #include "compile/tuned_choice.hpp"
 #include "interrupt.hpp"
 #include "progress.hpp"
-#include "remote/redis_keys.hpp"
 #include "runtime/path/open_tier.hpp"
 
 namespace kiln::cli {
@@ -18,17 +19,17 @@ namespace {
 constexpr auto kFlushPatience = std::chrono::seconds(60);
 
 /// Asked until a name is found, once for all.
-remote::Tier::Fetched patiently(remote::Tier& tier, const remote::Asked& asked,
-                                std::span<const remote::PublicKey> believed) {
-  ask(tier.client(), {{"PING"}, remote::tag_of(asked.key.specialisation), 64});
+fleet::Tier::Fetched patiently(fleet::Tier& tier, const fleet::Asked& asked,
+                               std::span<const trust::PublicKey> believed) {
+  ask(fleet::redis_client(tier.backend()), {{"PING"}, fleet::tag_of(asked.key.specialisation), 64});
   return std::move(tier.fetch({asked}, base::Deadline::never(), believed).front());
 }
 
-std::vector<remote::Tier::Fetched> fetch(remote::Tier& tier, const std::vector<remote::Asked>& asked,
-                                         std::span<const remote::PublicKey> believed) {
+std::vector<fleet::Tier::Fetched> fetch(fleet::Tier& tier, const std::vector<fleet::Asked>& asked,
+                                        std::span<const trust::PublicKey> believed) {
   auto out = tier.fetch(asked, base::Deadline::never(), believed);
   for (std::size_t i = 0; i < out.size(); ++i)
-    if (out[i].fault == remote::Fault::unresolved) out[i] = patiently(tier, asked[i], believed);
+    if (out[i].fault == fleet::Fault::unresolved) out[i] = patiently(tier, asked[i], believed);
   return out;
 }
 
@@ -46,9 +47,9 @@ std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
 }
 
 /// False of those that are there and whose row is gone: the server evicts one without the other.
-std::vector<bool> are_listed(remote::Tier& tier, const std::vector<std::pair<Key, cache::Record>>& batch,
-                             const std::vector<remote::Tier::Fetched>& fetched,
-                             std::span<const remote::PublicKey> believed) {
+std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<std::pair<Key, cache::Record>>& batch,
+                             const std::vector<fleet::Tier::Fetched>& fetched,
+                             std::span<const trust::PublicKey> believed) {
   std::vector<Key> keys;
   for (std::size_t i = 0; i < batch.size(); ++i)
     if (fetched[i].entry) keys.push_back(batch[i].first);
@@ -62,15 +63,15 @@ std::vector<bool> are_listed(remote::Tier& tier, const std::vector<std::pair<Key
 
 }  // namespace
 
-Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
+Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
                     const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet) {
   const auto start = base::Clock::now();
   // Not all that are trusted: while a key is rotated, what only the old one signed is written again.
-  const std::span<const remote::PublicKey> own(&tier.signer()->public_key(), 1);
+  const std::span<const trust::PublicKey> own(&tier.signer()->public_key(), 1);
   Pushed out;
   out.entries = out.left = keys.size();
   Progress progress(keys.size(), !quiet);
-  const remote::Tier::Totals before = tier.totals();
+  const fleet::Tier::Totals before = tier.totals();
   std::uint64_t handed_over = 0;
   for (std::size_t from = 0; from < keys.size() && !out.fault.down; from += kKeysAtOnce) {
     if (PoliteInterrupt::requested()) break;
@@ -83,8 +84,8 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
       else
         ++out.unreadable;
     }
-    std::vector<remote::Asked> asked;
-    for (const auto& [key, one] : batch) asked.push_back({key, one.key_text, remote::Asked::Text::whole});
+    std::vector<fleet::Asked> asked;
+    for (const auto& [key, one] : batch) asked.push_back({key, one.key_text, fleet::Asked::Text::whole});
     const auto fetched = fetch(tier, asked, own);
     const std::vector<bool> listed = are_listed(tier, batch, fetched, own);
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -92,7 +93,7 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
         ++out.present;
         continue;
       }
-      if (fetched[i].fault != remote::Fault::none) {
+      if (fetched[i].fault != fleet::Fault::none) {
         ++out.failed;
         out.fault.note(fetched[i].fault, fetched[i].detail);
         continue;
@@ -104,18 +105,18 @@ Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
         continue;
       }
       handed_over += tier.publish(runtime::entry_of(key, std::move(one), *labels), labels->about, nullptr,
-                                  remote::Tier::Full::wait);
+                                  fleet::Tier::Full::wait);
     }
     const std::size_t reached = std::min(from + kKeysAtOnce, keys.size());
     out.left = keys.size() - reached;
     progress.reached(reached);
   }
   tier.flush(base::Deadline::after(kFlushPatience));
-  const remote::Tier::Totals after = tier.totals();
+  const fleet::Tier::Totals after = tier.totals();
   out.pushed = after.puts - before.puts;
   if (const std::uint64_t lost = handed_over - std::min(handed_over, out.pushed)) {
     out.failed += lost;
-    out.fault.note(after.last_fault == remote::Fault::none ? remote::Fault::timeout : after.last_fault,
+    out.fault.note(after.last_fault == fleet::Fault::none ? fleet::Fault::timeout : after.last_fault,
                    after.last_detail);
   }
   out.seconds = std::chrono::duration<double>(base::Clock::now() - start).count();
@@ -142,13 +143,13 @@ std::string text_of(const Pushed& pushed) {
   return out;
 }
 
-std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
+std::vector<bool> covered_by(fleet::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
                              FirstFault& fault) {
   std::vector<bool> out;
   for (std::size_t from = 0; from < texts.size(); from += kKeysAtOnce) {
-    std::vector<remote::Asked> asked;
+    std::vector<fleet::Asked> asked;
     for (std::size_t i = from; i < std::min(from + kKeysAtOnce, texts.size()); ++i)
-      asked.push_back({texts[i].first, texts[i].second, remote::Asked::Text::whole});
+      asked.push_back({texts[i].first, texts[i].second, fleet::Asked::Text::whole});
     for (const auto& fetched : fetch(tier, asked, tier.trusted())) {
       out.push_back(fetched.entry.has_value());
       fault.note(fetched.fault, fetched.detail);
@@ -157,7 +158,7 @@ std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key
   return out;
 }
 
-std::optional<cache::Record> record_of(remote::Entry entry, std::string& why) {
+std::optional<cache::Record> record_of(fleet::Entry entry, std::string& why) {
   bundle::Entry as_bundled{entry.key, std::move(entry.facts), std::move(entry.key_text),
                            std::move(entry.image)};
   try {

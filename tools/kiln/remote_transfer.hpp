@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "cache/record.hpp"
-#include "cache/store.hpp"
+#include "cache/record/record.hpp"
+#include "cache/store/store.hpp"
 #include "output.hpp"
 #include "remote_tier.hpp"
 
@@ -27,18 +27,18 @@ struct Pushed {
 };
 /// What the tier does not have whole (signed by the tier's own signer, intact, with its row) is written to
 /// it. REQUIRES: tier.can_write(). `record` gives an entry's record, or why it cannot be read.
-Pushed push_entries(remote::Tier& tier, const std::vector<Key>& keys,
+Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
                     const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet);
 Json json_of(const Pushed& pushed);
 /// In a sentence, for people.
 std::string text_of(const Pushed& pushed);
 
 /// Whether the tier has each of them, verified.
-std::vector<bool> covered_by(remote::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
+std::vector<bool> covered_by(fleet::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
                              FirstFault& fault);
 
 /// The record of an entry that was verified; nothing, and `why`, when its parts do not agree
 /// (bundle_entry.hpp) or it is of another version of kiln.
-std::optional<cache::Record> record_of(remote::Entry entry, std::string& why);
+std::optional<cache::Record> record_of(fleet::Entry entry, std::string& why);
 
 }  // namespace kiln::cli

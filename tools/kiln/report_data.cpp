@@ -4,7 +4,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "cache/pages.hpp"
+#include "cache/store/file/pages.hpp"
 #include "runtime/state/lifetime.hpp"
 
 namespace kiln::cli {

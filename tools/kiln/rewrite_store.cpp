@@ -1,6 +1,6 @@
 #include "rewrite_store.hpp"
 
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "gate_holder.hpp"
 #include "kiln/error.hpp"
 

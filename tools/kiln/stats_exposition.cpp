@@ -1,5 +1,5 @@
 // The metrics of kiln stats --prometheus.
-#include "cache/activity.hpp"
+#include "cache/flight/activity.hpp"
 #include "exposition.hpp"
 #include "runtime/state/lifetime.hpp"
 #include "stats_report.hpp"

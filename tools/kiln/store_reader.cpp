@@ -7,8 +7,8 @@
 #include <string>
 
 #include "base/wire.hpp"
-#include "cache/pages.hpp"
-#include "cache/store.hpp"
+#include "cache/store/file/pages.hpp"
+#include "cache/store/store.hpp"
 #include "compile/facts.hpp"
 #include "output.hpp"
 

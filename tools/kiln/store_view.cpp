@@ -5,8 +5,8 @@
 
 #include "base/file.hpp"
 #include "base/log.hpp"
-#include "cache/directory.hpp"
-#include "cache/pages.hpp"
+#include "cache/place/directory.hpp"
+#include "cache/store/file/pages.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::cli {

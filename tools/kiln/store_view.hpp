@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "runtime/config/config.hpp"
 #include "runtime/state/places.hpp"
 
@@ -22,8 +22,8 @@ struct StoreView {
   std::string directory;                ///< where the store is, or would be made
   std::shared_ptr<cache::Store> store;  ///< null: nothing has been cached there yet
 };
-/// That of `find_store`. Throws Error(io) when there is one and it cannot be read, Damaged (cache/pages.hpp)
-/// when it has no valid meta page.
+/// That of `find_store`. Throws Error(io) when there is one and it cannot be read, Damaged
+/// (cache/store/file/pages.hpp) when it has no valid meta page.
 StoreView view_store(const runtime::Config& config);
 
 /// The stores that a compile with this configuration asks after the layers: as runtime::open_store finds

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "cache/flight_paths.hpp"
+#include "cache/flight/paths.hpp"
 #include "compile/machine.hpp"
 #include "entries.hpp"
 #include "gate_holder.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/activity.hpp"
+#include "cache/flight/activity.hpp"
 #include "output.hpp"
 #include "runtime/config/config.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "base/deadline.hpp"
 #include "base/text.hpp"
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "child_process.hpp"
 #include "commands.hpp"
 #include "context.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "cache/activity.hpp"
+#include "cache/flight/activity.hpp"
 #include "spelling.hpp"
 
 namespace kiln::cli {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/board.hpp"
+#include "cache/flight/board.hpp"
 #include "entries.hpp"
 #include "nearest.hpp"
 #include "process_look.hpp"

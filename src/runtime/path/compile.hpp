@@ -4,7 +4,7 @@
 #include <atomic>
 #include <functional>
 
-#include "cache/record.hpp"
+#include "cache/record/record.hpp"
 #include "compile/compiler.hpp"
 #include "runtime/path/host_slots.hpp"
 #include "runtime/path/unit.hpp"

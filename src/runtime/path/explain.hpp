@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "runtime/path/unit.hpp"
 
 namespace kiln::runtime {

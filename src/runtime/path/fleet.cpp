@@ -11,7 +11,7 @@ namespace {
 
 /// The entry's facts as those of an image that has no bytes yet; null when they are damaged or of another
 /// version of kiln.
-std::shared_ptr<StoredImage> image_of(const remote::Entry& entry) {
+std::shared_ptr<StoredImage> image_of(const fleet::Entry& entry) {
   try {
     auto image = std::make_shared<StoredImage>();
     image->key = entry.key;
@@ -24,7 +24,7 @@ std::shared_ptr<StoredImage> image_of(const remote::Entry& entry) {
 
 }  // namespace
 
-std::shared_ptr<remote::Tier> FleetLookup::tier() {
+std::shared_ptr<fleet::Tier> FleetLookup::tier() {
   if (!state_.config.has_remote()) return nullptr;
   return tier_.get([&] { return open_tier(state_.config, state_.shared_counters); });
 }
@@ -47,15 +47,15 @@ void FleetLookup::read(kiln_stats& out) {
   const auto* made = tier_.made();
   if (!made || !*made) return;
   out.remote_state = KILN_REMOTE_WORKS;
-  for (const remote::ServerStatus& server : (*made)->client().status()) {
+  for (const fleet::ServerStatus& server : (*made)->backend().health()) {
     ++out.remote_servers;
     out.remote_bytes_in += server.bytes_in, out.remote_bytes_out += server.bytes_out;
     const auto ms = [](std::chrono::microseconds us) { return static_cast<double>(us.count()) / 1000; };
     out.remote_p50_ms = std::max(out.remote_p50_ms, ms(server.round_trip_p50));
     out.remote_p99_ms = std::max(out.remote_p99_ms, ms(server.round_trip_p99));
-    const std::int32_t state = server.breaker == remote::Breaker::State::open      ? KILN_REMOTE_BROKEN
-                               : server.breaker == remote::Breaker::State::probing ? KILN_REMOTE_PROBING
-                                                                                   : KILN_REMOTE_WORKS;
+    const std::int32_t state = server.breaker == fleet::Breaker::State::open      ? KILN_REMOTE_BROKEN
+                               : server.breaker == fleet::Breaker::State::probing ? KILN_REMOTE_PROBING
+                                                                                  : KILN_REMOTE_WORKS;
     out.remote_state = std::max(out.remote_state, state);
   }
 }
@@ -89,27 +89,28 @@ FleetLookup::Answer FleetLookup::ask(const Unit& unit, const ObtainOptions& opti
 }
 
 /// The record of exactly this key, or a lease to make it; `absent`: the tier said that it has none.
-std::optional<Obtained> FleetLookup::find_own(remote::Tier& tier, const Unit& unit, const Flight& flight,
+std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& unit, const Flight& flight,
                                               int most_leases, Answer& out, bool& absent) {
   const source::Instantiation& instantiation = unit.instantiation;
   std::shared_ptr<StoredImage> image;
   std::optional<Stopwatch> waiting;
   std::unique_ptr<cache::ShownWaiter> shown;
-  remote::Tier::Reply reply = tier.ask(
-      {.key = unit.made.key,
-       .key_text = unit.made.text,
-       .acceptable = [&](const remote::Entry& entry) { return (image = image_of(entry)) != nullptr; },
-       .may_compile = flight.may_compile,
-       .in_a_hurry = flight.urgency == compile::Urgency::caller,
-       .most_leases = most_leases,
-       .cancelled = &stopped_,
-       .on_wait =
-           [&] {
-             waiting.emplace();
-             tell(state_.events, KILN_EVENT_WAIT_STARTED, instantiation);
-             if (const auto file = state_.stores.flight_file())
-               shown = file->show_waiting(cache::WaitFor::remote, hint(instantiation), unit.made.key);
-           }});
+  fleet::Tier::Reply reply =
+      tier.ask({.key = unit.made.key,
+                .key_text = unit.made.text,
+                .acceptable = [&](const fleet::Entry& entry) { return (image = image_of(entry)) != nullptr; },
+                .may_compile = flight.may_compile,
+                .in_a_hurry = flight.urgency == compile::Urgency::caller,
+                .most_leases = most_leases,
+                .cancelled = &stopped_,
+                .on_wait =
+                    [&] {
+                      waiting.emplace();
+                      tell(state_.events, KILN_EVENT_WAIT_STARTED, instantiation);
+                      if (const auto file = state_.stores.flight_file())
+                        shown =
+                            file->show_waiting(cache::WaitFor::remote, hint(instantiation), unit.made.key);
+                    }});
   if (waiting) tell(state_.events, KILN_EVENT_WAIT_FINISHED, instantiation, {.milliseconds = waiting->ms()});
   if (stopped_)
     throw Error(Errc::deadline, "the service is gone: " + hint(instantiation) + " was not waited for");
@@ -126,10 +127,10 @@ std::optional<Obtained> FleetLookup::find_own(remote::Tier& tier, const Unit& un
 
 /// DESIGN 4, over the rows that say which toolchains have this specialisation. Only the key text's first
 /// section was known before: the key is made again from the whole of it.
-std::optional<Obtained> FleetLookup::find_foreign(remote::Tier& tier, const Unit& unit,
+std::optional<Obtained> FleetLookup::find_foreign(fleet::Tier& tier, const Unit& unit,
                                                   const ObtainOptions& options, cache::Record& record) {
   std::shared_ptr<const StoredImage> image;
-  const auto taken = [&](const remote::Entry& entry) {
+  const auto taken = [&](const fleet::Entry& entry) {
     cache::Record one{entry.facts, entry.key_text, entry.image};
     if (!(compile::key_of_text(entry.key_text) == entry.key)) return false;
     return (image = ForeignRecords::image_of(unit, entry.key, one)) != nullptr;
@@ -144,12 +145,12 @@ std::optional<Obtained> FleetLookup::find_foreign(remote::Tier& tier, const Unit
   return Obtained{std::move(image), Outcome::remote, {}};
 }
 
-Publication::Afterwards FleetLookup::afterwards(const Unit& unit, std::shared_ptr<remote::HeldLease> lease,
+Publication::Afterwards FleetLookup::afterwards(const Unit& unit, std::shared_ptr<fleet::HeldLease> lease,
                                                 const Obtained& obtained, const ObtainOptions& options) {
   if (lease) lease->compiled();
   const auto tier = options.permission.tier ? this->tier() : nullptr;
   if (!tier || !tier->writes() || !obtained.unpublishable.empty() || !options.rejected.empty()) return {};
-  const auto full = options.when_full == WhenFull::wait ? remote::Tier::Full::wait : remote::Tier::Full::drop;
+  const auto full = options.when_full == WhenFull::wait ? fleet::Tier::Full::wait : fleet::Tier::Full::drop;
   return [tier, lease = std::move(lease), full, key = unit.made.key,
           labels = labels_of(obtained.image->facts)](cache::Record&& record) mutable {
     tier->publish(entry_of(key, std::move(record), labels), std::move(labels.about), std::move(lease), full);

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/lazy.hpp"
-#include "remote/tier.hpp"
+#include "cache/fleet/tier.hpp"
 #include "runtime/path/flight.hpp"
 #include "runtime/path/foreign.hpp"
 
@@ -19,14 +19,14 @@ class FleetLookup {
  public:
   struct Answer {
     std::optional<Obtained> found;
-    cache::Record record;                      ///< of what was found, but for its image
-    std::shared_ptr<remote::HeldLease> lease;  ///< of a compile for the fleet
+    cache::Record record;                     ///< of what was found, but for its image
+    std::shared_ptr<fleet::HeldLease> lease;  ///< of a compile for the fleet
   };
 
   FleetLookup(ServiceState& state, ForeignRecords& foreign) : state_(state), foreign_(foreign) {}
 
   /// Null when none is configured, or it cannot be used (which is warned of once). Touches no network.
-  std::shared_ptr<remote::Tier> tier();
+  std::shared_ptr<fleet::Tier> tier();
   bool is_open() const noexcept { return tier_.made() != nullptr; }
   /// What the tier has is believed as a record of the disk is: it is signed, its key text is the one that was
   /// asked for, and its facts can be read. Otherwise, and when the server fails, it is a miss. A service that
@@ -34,7 +34,7 @@ class FleetLookup {
   Answer ask(const Unit& unit, const ObtainOptions& options, const Flight& flight, int most_leases);
   /// Takes a compiled record on to the tier; empty when it does not go there. The lease goes with it, and
   /// ends when the fleet has the record or never will.
-  Publication::Afterwards afterwards(const Unit& unit, std::shared_ptr<remote::HeldLease> lease,
+  Publication::Afterwards afterwards(const Unit& unit, std::shared_ptr<fleet::HeldLease> lease,
                                      const Obtained& obtained, const ObtainOptions& options);
   /// A plan row that was not there, for the job that fills the tier. Waits for nothing. A node that has a key
   /// to sign with sends nothing: it is that job, or its fleet compiles.
@@ -47,15 +47,15 @@ class FleetLookup {
   void read(kiln_stats& out);
 
  private:
-  std::optional<Obtained> find_own(remote::Tier& tier, const Unit& unit, const Flight& flight,
-                                   int most_leases, Answer& out, bool& absent);
-  std::optional<Obtained> find_foreign(remote::Tier& tier, const Unit& unit, const ObtainOptions& options,
+  std::optional<Obtained> find_own(fleet::Tier& tier, const Unit& unit, const Flight& flight, int most_leases,
+                                   Answer& out, bool& absent);
+  std::optional<Obtained> find_foreign(fleet::Tier& tier, const Unit& unit, const ObtainOptions& options,
                                        cache::Record& record);
 
   ServiceState& state_;
   ForeignRecords& foreign_;
   std::atomic<bool> stopped_{false};
-  base::Lazy<std::shared_ptr<remote::Tier>> tier_;
+  base::Lazy<std::shared_ptr<fleet::Tier>> tier_;
 };
 
 }  // namespace kiln::runtime

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "cache/record.hpp"
+#include "cache/record/record.hpp"
 #include "runtime/path/unit.hpp"
 
 namespace kiln::runtime {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "cache/flight.hpp"
+#include "cache/flight/flight.hpp"
 #include "runtime/path/unit.hpp"
 
 namespace kiln::runtime {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "base/log.hpp"
-#include "cache/slots.hpp"
+#include "cache/flight/compile_slots.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {

@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "cache/flight.hpp"
+#include "cache/flight/flight.hpp"
 #include "compile/admission.hpp"
 
 namespace kiln::runtime {

@@ -8,7 +8,7 @@
 #include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "bundle/key_file.hpp"
+#include "cache/trust/key_file.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {
@@ -22,32 +22,31 @@ std::string shown(const std::string& path) {
              : "(not shown: it may be a secret one)";
 }
 
-remote::PublicKey public_key(const std::string& text) {
+trust::PublicKey public_key(const std::string& text) {
   std::string file = text;
-  if (!bundle::looks_like_public_key(text)) {
-    auto content = base::read_file(text, bundle::kMaxKeyFile);
+  if (!trust::looks_like_public_key(text)) {
+    auto content = base::read_file(text, trust::kMaxKeyFile);
     if (!content)
       throw Error(Errc::io, "cannot read the public key " + shown(text) + ": " +
                                 (errno == EFBIG ? "it is larger than any" : std::strerror(errno)));
     file = std::move(content->bytes);
   }
-  const bundle::PublicKey key = bundle::parse_public_key(file);
+  const trust::PublicKey key = trust::parse_public_key(file);
   return {key.id, key.key};
 }
 
-std::shared_ptr<const remote::SigningKey> signing_key(const Config& config) {
+std::shared_ptr<const trust::SigningKey> signing_key(const Config& config) {
   const std::string &path = config.get("remote_sign"), &password = config.get("remote_sign_password");
   if (path.empty()) return nullptr;
-  const bundle::SecretKey key =
-      bundle::read_secret_key(path, "whose file KILN_REMOTE_SIGN names (its text is not shown)", [&] {
+  const trust::SecretKey key =
+      trust::read_secret_key(path, "whose file KILN_REMOTE_SIGN names (its text is not shown)", [&] {
         if (password.empty())
           throw Error(
               Errc::invalid_argument,
               "the secret key '" + path + "' has a password: name its file in KILN_REMOTE_SIGN_PASSWORD");
-        return bundle::read_password(password,
-                                     "that KILN_REMOTE_SIGN_PASSWORD names (its text is not shown)");
+        return trust::read_password(password, "that KILN_REMOTE_SIGN_PASSWORD names (its text is not shown)");
       });
-  return std::make_shared<const remote::SigningKey>(key.public_key().id, key.bytes());
+  return std::make_shared<const trust::SigningKey>(key.public_key().id, key.bytes());
 }
 
 std::string who() {
@@ -58,10 +57,10 @@ std::string who() {
 
 }  // namespace
 
-std::shared_ptr<remote::Tier> open_tier(const Config& config, std::shared_ptr<remote::Counts> counts) try {
+std::shared_ptr<fleet::Tier> open_tier(const Config& config, std::shared_ptr<fleet::Counts> counts) try {
   if (!config.has_remote()) return nullptr;
-  remote::TierOptions options;
-  options.url = remote::Url::parse(config.get("remote"));
+  fleet::TierOptions options;
+  options.url = fleet::TierUrl::parse(config.get("remote"));
   options.fleet = config.remote_writes();
   for (const std::string& text : base::split(config.get("remote_key"), ','))
     if (!text.empty()) options.trusted.push_back(public_key(text));
@@ -78,7 +77,7 @@ std::shared_ptr<remote::Tier> open_tier(const Config& config, std::shared_ptr<re
   options.budget = std::chrono::duration_cast<base::Clock::duration>(
       std::chrono::duration<double>(config.remote_budget_s()));
   options.who = who();
-  return std::make_shared<remote::Tier>(std::move(options), std::move(counts));
+  return std::make_shared<fleet::Tier>(std::move(options), std::move(counts));
 } catch (const Error& error) {
   base::warn_once("remote", std::string("the fleet's tier (KILN_REMOTE) is not used: ") + error.what());
   return nullptr;
@@ -90,8 +89,8 @@ TierLabels labels_of(const compile::Facts& facts) {
           {facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version}};
 }
 
-remote::Entry entry_of(const Key& key, cache::Record&& record, const TierLabels& labels) {
-  remote::Entry out;
+fleet::Entry entry_of(const Key& key, cache::Record&& record, const TierLabels& labels) {
+  fleet::Entry out;
   out.key = key;
   out.key_text = std::move(record.key_text), out.facts = std::move(record.facts);
   out.image = std::move(record.image);

@@ -10,8 +10,8 @@
 
 #include "base/deadline.hpp"
 #include "base/process.hpp"
-#include "cache/flight.hpp"
-#include "cache/store.hpp"
+#include "cache/flight/flight.hpp"
+#include "cache/store/store.hpp"
 #include "runtime/state/counters.hpp"
 #include "runtime/state/events.hpp"
 

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <cstdint>
 
+#include "cache/fleet/counts.hpp"
 #include "kiln/kiln.h"
-#include "remote/counts.hpp"
 
 namespace kiln::runtime {
 
-struct Counters : remote::Counts {
+struct Counters : fleet::Counts {
   Count memory_hits{}, disk_hits{}, foreign_toolchain{}, compiles{}, compile_failures{},
       remembered_failures{}, waits{};
   Count miss_absent{}, miss_damaged{}, miss_other_key_text{}, miss_gate_timeout{}, miss_unreadable{},

@@ -11,7 +11,7 @@
 
 #include "base/deadline.hpp"
 #include "base/process.hpp"
-#include "cache/tally.hpp"
+#include "cache/store/tally.hpp"
 #include "runtime/state/counters.hpp"
 
 namespace kiln::runtime {

@@ -8,7 +8,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "cache/directory.hpp"
+#include "cache/place/directory.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cache/store.hpp"
+#include "cache/store/store.hpp"
 #include "runtime/config/config.hpp"
 
 namespace kiln::runtime {
@@ -28,7 +28,7 @@ struct Candidate {
 std::vector<Candidate> store_candidates(const Config& config);
 
 /// The directory that the candidate's store has or would have: its own, or the private one inside
-/// (cache/directory.hpp). Creates nothing. Throws Error(io) that says why it can have none.
+/// (cache/place/directory.hpp). Creates nothing. Throws Error(io) that says why it can have none.
 std::string directory_of(const Candidate& candidate);
 
 struct Places {

@@ -12,7 +12,7 @@
 #include "base/file_size_signal.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
-#include "cache/gate.hpp"
+#include "cache/lock/gate.hpp"
 #include "kiln/error.hpp"
 #include "source/record_text.hpp"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/lazy.hpp"
-#include "cache/flight.hpp"
+#include "cache/flight/flight.hpp"
 #include "runtime/state/places.hpp"
 
 namespace kiln::runtime {

@@ -1,0 +1,31 @@
+// The bundle writer takes entries in the order of their keys and writes the same bytes for the same entries.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cache/bundle/format.hpp"
+#include "cache/compression/zstd.hpp"
+#include "cache/trust/blake2b.hpp"
+
+namespace kiln::bundle {
+
+class Writer {
+ public:
+  explicit Writer(const base::Write& out);
+  /// Throws Error(invalid_argument) unless the keys ascend strictly and the entry is within the limits of a
+  /// reader.
+  void add(const Entry& entry);
+  /// The end mark. Once, and nothing after it.
+  Summary end();
+
+ private:
+  void put(std::string_view bytes);
+  ContentDigest put_digest();
+  compression::Compressor out_;
+  trust::Blake2b hash_{kContentDigestBytes};
+  std::optional<Key> last_;
+  Summary summary_;
+};
+
+}  // namespace kiln::bundle

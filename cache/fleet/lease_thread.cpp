@@ -1,0 +1,245 @@
+#include "cache/fleet/lease_thread.hpp"
+
+#include <pthread.h>
+
+#include <system_error>
+#include <utility>
+
+#include "base/no_signals.hpp"
+#include "cache/trust/sodium.hpp"
+
+namespace kiln::fleet {
+namespace {
+
+/// Of a round that does nothing but give leases back, when the process is about to leave.
+constexpr auto kParting = std::chrono::milliseconds(300);
+
+}  // namespace
+
+/// Gives the lease back in the process that took it.
+class LeaseThread::Held : public HeldLease {
+ public:
+  Held(std::shared_ptr<LeaseThread> thread, const Key& key) : thread_(std::move(thread)), key_(key) {}
+  /// From now on there is one.
+  void begin(bool has_place) noexcept { begun_ = true, has_place_ = has_place; }
+  ~Held() override {
+    if (!begun_ || generation_ != base::process_generation()) return;
+    compiled();
+    thread_->end(key_);
+  }
+  void compiled() noexcept override {
+    if (has_place_.exchange(false) && generation_ == base::process_generation()) thread_->give_place_back();
+  }
+
+ private:
+  const std::shared_ptr<LeaseThread> thread_;
+  const Key key_;
+  bool begun_ = false;
+  std::atomic<bool> has_place_{false};
+  const std::uint64_t generation_ = base::process_generation();
+};
+
+LeaseThread::LeaseThread(std::shared_ptr<const TierContext> context) : context_(std::move(context)) {
+  policy_.budget = context_->options.budget;
+}
+
+/// REQUIRES: the mutex. False: no thread to be had.
+bool LeaseThread::start(Own& own) {
+  if (!own.leases) {
+    own.leases = std::make_unique<Leases>(
+        policy_, context_->options.who, trust::random_bits,
+        [this, &own](const Key& key, const std::string& value) { return accept(own, key, value); });
+  }
+  if (own.running) return true;
+  if (own.thread.joinable()) own.thread.join();
+  try {
+    const base::NoSignals inherited_by_the_thread;
+    own.thread = std::thread([self = shared_from_this(), &own] { self->run(own); });
+    own.running = true;
+  } catch (const std::system_error&) {
+    return false;
+  }
+  return true;
+}
+
+/// On the leases' thread, under their mutex.
+bool LeaseThread::accept(Own& own, const Key& key, const std::string& value) {
+  const auto found = own.asking.find(key);
+  if (found == own.asking.end()) return false;
+  Asking& asking = *found->second;
+  auto opened =
+      open_envelope(value, {key, asking.ask.key_text, Asked::Text::whole}, context_->options.trusted);
+  auto* entry = std::get_if<Entry>(&opened);
+  if (entry && (!asking.ask.acceptable || asking.ask.acceptable(*entry))) {
+    asking.entry = std::move(*entry);
+    return true;
+  }
+  if (!std::exchange(asking.rejected, true))
+    count_rejected(*context_->counts, entry ? Rejection::bad_payload : std::get<Rejection>(opened));
+  return false;
+}
+
+/// What is not asked for in a hurry takes a lease only while this process compiles less than it can: others
+/// of the fleet shall take theirs. It looks again then, as others may have.
+///
+/// Memory may end anywhere in it: then nobody finds `asking` any more, and no lease is kept that nobody has.
+Tier::Reply LeaseThread::lease(const Tier::Ask& ask, bool rejected, Fault& fault) {
+  Own& own = own_.get();
+  Tier::Reply out;
+  out.absent = true;
+  Asking asking{.ask = ask, .entry = {}, .decision = {}};
+  asking.rejected = rejected;
+  const auto held = std::make_shared<Held>(shared_from_this(), ask.key);
+  std::set<Key> name{ask.key};
+  std::unique_lock lock(own.mutex);
+  const auto over = [&] { return own.stopped || asking.let_go || (ask.cancelled && *ask.cancelled); };
+  // Asked for twice, by two services of one tier or while its entry is still on its way: for oneself.
+  if (own.asking.contains(ask.key) || own.held.contains(ask.key)) return out;
+  const bool at_once = ask.in_a_hurry || own.places < ask.most_leases;
+  struct Entered {
+    Own& own;
+    std::unique_lock<std::mutex>& lock;
+    Asking& asking;
+    ~Entered() {
+      if (!lock.owns_lock()) lock.lock();
+      own.asking.erase(asking.ask.key);
+      if (asking.has_place) --own.places, own.decided.notify_all();
+    }
+  };
+  own.asking.emplace(ask.key, &asking);
+  const Entered entered{own, lock, asking};
+  own.decided.wait(lock, [&] { return ask.in_a_hurry || own.places < ask.most_leases || over(); });
+  if (over() || !start(own)) return out;
+  ++own.places, asking.has_place = true;
+  own.leases->want(ask.key, base::Clock::now(), at_once ? Leases::Start::acquire : Leases::Start::look);
+  own.work.notify_one();
+  bool told = false;
+  for (;;) {
+    own.decided.wait(lock, [&] { return asking.decision || over() || (asking.waits && !told); });
+    if (asking.decision || over()) break;
+    told = true;
+    if (!ask.on_wait) continue;
+    lock.unlock();
+    try {
+      ask.on_wait();
+    } catch (...) {  // the lease may be ours meanwhile
+    }
+    lock.lock();
+  }
+  out.waited = told;
+  if (!asking.decision) {
+    if (own.leases) own.leases->forget(ask.key, base::Clock::now());
+    own.work.notify_one();
+    return out;
+  }
+  using Why = LeaseDecision::Why;
+  const Why why = asking.decision->why;
+  if (why == Why::served) out.entry = std::move(asking.entry);
+  if (why == Why::unanswered || why == Why::refused)
+    fault = own.last_fault == Fault::none ? Fault::refused : own.last_fault;
+  if (why == Why::budget || why == Why::convoy || why == Why::hopeless)
+    ++context_->counts->remote_wait_timeouts;
+  if (why == Why::leased) ++context_->counts->remote_leases;
+  if (why == Why::leased || why == Why::unanswered) {
+    own.held.merge(name);
+    held->begin(std::exchange(asking.has_place, false));
+    out.lease = held;
+  }
+  return out;
+}
+
+void LeaseThread::end(const Key& key) noexcept try {
+  Own& own = own_.get();
+  const std::lock_guard lock(own.mutex);
+  own.held.erase(key);
+  if (own.leases) own.leases->done(key, base::Clock::now());
+  own.work.notify_one();
+} catch (...) {  // it ends by itself
+}
+
+void LeaseThread::give_place_back() noexcept {
+  Own& own = own_.get();
+  const std::lock_guard lock(own.mutex);
+  --own.places;
+  own.decided.notify_all();
+}
+
+void LeaseThread::settle(Own& own) {
+  bool news = false;
+  for (LeaseDecision& decision : own.leases->take_decisions()) {
+    const auto found = own.asking.find(decision.key);
+    if (found == own.asking.end()) {  // it left meanwhile
+      own.leases->done(decision.key, base::Clock::now());
+      continue;
+    }
+    found->second->decision = std::move(decision);
+    news = true;
+  }
+  for (auto& [key, asking] : own.asking) {
+    if (asking->waits || asking->decision || !own.leases->waits_for_another(key)) continue;
+    asking->waits = news = true;
+    if (std::exchange(asking->has_place, false)) --own.places;
+  }
+  const LeaseCounts now = own.leases->counts();
+  context_->counts->remote_waits += now.waited - own.counted.waited;
+  context_->counts->remote_takeovers += now.takeovers - own.counted.takeovers;
+  context_->counts->remote_leases_lost += now.lost - own.counted.lost;
+  own.counted = now;
+  if (news) own.decided.notify_all();
+}
+
+void LeaseThread::run(Own& own) noexcept {
+  ::pthread_setname_np(::pthread_self(), "kiln-remote");
+  std::unique_lock lock(own.mutex);
+  for (;;) try {
+      const std::vector<LeaseRequest> due = own.leases->due(base::Clock::now());
+      if (due.empty()) {
+        settle(own);
+        const auto next = own.leases->next();
+        // A lease that cannot be given back, since the server is left alone, ends by itself.
+        const bool in_vain = own.last_fault == Fault::breaker_open && own.held.empty();
+        if (own.closing && (!next || in_vain)) break;
+        if (next)
+          own.work.wait_until(lock, *next);
+        else
+          own.work.wait(lock);
+        continue;
+      }
+      const auto deadline = own.closing ? base::Deadline::after(kParting) : base::Deadline::never();
+      lock.unlock();
+      LeaseAnswers answered = context_->backend->lease(due, policy_, deadline);
+      lock.lock();
+      own.last_fault = answered.fault;
+      for (std::size_t i = 0; i < due.size(); ++i)
+        own.leases->answered(due[i], std::move(answered.answers[i]), base::Clock::now());
+      settle(own);
+    } catch (...) {  // no memory: all are let go, what is held ends by itself, and who asks next begins anew
+      if (!lock.owns_lock()) lock.lock();
+      for (auto& [key, asking] : own.asking) asking->let_go = true;
+      own.leases.reset();
+      own.counted = {};
+      break;
+    }
+  own.running = false;
+  own.decided.notify_all();
+}
+
+void LeaseThread::stop() noexcept {
+  Own& own = own_.get();
+  const std::lock_guard lock(own.mutex);
+  own.stopped = true;
+  own.decided.notify_all();
+}
+
+void LeaseThread::leave(base::Deadline deadline) noexcept {
+  Own& own = own_.get();
+  std::unique_lock lock(own.mutex);
+  own.closing = true;
+  if (own.leases && own.held.empty()) own.leases->abandon(base::Clock::now());
+  own.work.notify_all();
+  const bool ended = own.decided.wait_until(lock, deadline.at(), [&] { return !own.running; });
+  lock.unlock();
+  if (own.thread.joinable()) ended ? own.thread.join() : own.thread.detach();
+}
+
+}  // namespace kiln::fleet

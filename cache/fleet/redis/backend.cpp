@@ -1,0 +1,141 @@
+#include "cache/fleet/redis/backend.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "cache/fleet/envelope.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/fleet/redis/lease_commands.hpp"
+#include "cache/fleet/tier_url.hpp"
+#include "cache/fleet/toolchain_row.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::fleet {
+namespace {
+
+/// Of one value, with what the protocol puts around it.
+constexpr std::uint64_t kEntryReply = kMostEnvelope + 64;
+constexpr std::uint64_t kRowsReply = 2 * kMostRows * (kMostRow + 128), kSmallReply = 4096;
+/// Entries in one round trip of commands that fetch many: 64 MiB at most, since a server that has made more
+/// than its client-output-buffer-limit (docs/fleet/redis.conf: 128 MB) ends the connection.
+constexpr std::size_t kFetchedAtOnce = 4;
+/// Keys in one MGET of those who wait, and bytes of its answer: mostly nil, and a few entries that have just
+/// been published.
+constexpr std::size_t kLooksAtOnce = 64;
+constexpr std::uint64_t kLookReply = 2 * kMostEnvelope;
+/// Entries of the stream of missed rows; the oldest go first.
+constexpr const char* kStreamLength = "10000";
+
+Value value_of(Answer answer) {
+  Value out;
+  if (is_of_wrong_type(answer.fault, answer.detail)) {  // a SET replaces it
+    out.kind = Value::Kind::other;
+    return out;
+  }
+  out.fault = answer.fault;
+  out.detail = std::move(answer.detail);
+  if (!answer || answer.reply.kind == Reply::Kind::nil) return out;
+  out.kind = answer.reply.kind == Reply::Kind::bulk ? Value::Kind::bytes : Value::Kind::other;
+  if (out.kind == Value::Kind::bytes) out.bytes = std::move(answer.reply.text);
+  return out;
+}
+
+Rows rows_of(Answer answer) {
+  Rows out;
+  out.fault = answer.fault;
+  out.detail = std::move(answer.detail);
+  auto& elements = answer.reply.elements;
+  for (std::size_t i = 0; i + 1 < elements.size(); i += 2)
+    out.rows.emplace_back(std::move(elements[i].text), std::move(elements[i + 1].text));
+  return out;
+}
+
+Command report_of(const std::string& row) {
+  return {{"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", row},
+          std::string(kMissingKey),
+          kSmallReply};
+}
+
+RedisBackend& redis(Backend& backend) {
+  if (auto* redis = dynamic_cast<RedisBackend*>(&backend)) return *redis;
+  throw Error(Errc::invalid_argument, "the fleet's tier is not on servers of the Redis protocol");
+}
+
+}  // namespace
+
+RedisBackend::RedisBackend(const Url& url, const BackendOptions& options)
+    : url_(url), client_({.url = url, .timeouts = options.timeouts, .breaker = options.breaker}) {}
+
+void RedisBackend::get(std::span<const Key> keys, base::Deadline deadline, const Each& each) {
+  for (std::size_t from = 0; from < keys.size(); from += kFetchedAtOnce) {
+    const auto some = keys.subspan(from, std::min(kFetchedAtOnce, keys.size() - from));
+    std::vector<Command> commands;
+    for (const Key& key : some)
+      commands.push_back({{"GET", entry_key(key)}, tag_of(key.specialisation), kEntryReply});
+    std::vector<Answer> answers = client_.call(commands, deadline);
+    answers.resize(commands.size(), Answer{Fault::closed, {}, {}});
+    for (std::size_t i = 0; i < some.size(); ++i) each(from + i, value_of(std::move(answers[i])));
+  }
+}
+
+Outcome RedisBackend::put(const Key& key, std::string row, std::string envelope, base::Deadline deadline) {
+  const std::string tag = tag_of(key.specialisation);
+  std::vector<Command> commands;
+  commands.push_back(
+      {{"HSET", rows_key(key.specialisation), key.toolchain.hex(), std::move(row)}, tag, kSmallReply});
+  commands.push_back({{"SET", entry_key(key)}, tag, kSmallReply});
+  commands.back().words.push_back(std::move(envelope));  // not copied, as an initializer would
+  for (Answer& answer : client_.call(commands, deadline))
+    if (!answer) return {answer.fault, std::move(answer.detail)};
+  return {};
+}
+
+std::vector<Rows> RedisBackend::list(std::span<const Digest> specialisations, base::Deadline deadline) {
+  std::vector<Command> commands;
+  for (const Digest& specialisation : specialisations)
+    commands.push_back({{"HGETALL", rows_key(specialisation)}, tag_of(specialisation), kRowsReply});
+  std::vector<Rows> out;
+  for (Answer& answer : client_.call(commands, deadline)) out.push_back(rows_of(std::move(answer)));
+  return out;
+}
+
+LeaseAnswers RedisBackend::lease(const std::vector<LeaseRequest>& requests, const LeasePolicy& policy,
+                                 base::Deadline deadline) {
+  const auto place_of = [this](std::string_view tag) { return client_.place(tag); };
+  const LeaseRound round(requests, policy, place_of, kLooksAtOnce, kLookReply);
+  std::vector<Answer> answers = client_.call(round.commands(), deadline);
+  LeaseAnswers out;
+  bool too_large = false;
+  for (const Answer& answer : answers) {
+    if (!answer) out.fault = answer.fault;
+    too_large |= answer.fault == Fault::too_large;
+  }
+  out.answers = round.read(std::move(answers));
+  if (!too_large) return out;
+  for (std::size_t i = 0; i < requests.size(); ++i) {  // many entries at once: each look by itself
+    if (requests[i].kind != LeaseRequest::Kind::look) continue;
+    const LeaseRound one({requests[i]}, policy, place_of, 1, kLookReply);
+    out.answers[i] = std::move(one.read(client_.call(one.commands(), deadline)).front());
+  }
+  return out;
+}
+
+std::vector<Outcome> RedisBackend::report(std::span<const std::string> rows, base::Deadline deadline) {
+  std::vector<Command> commands;
+  for (const std::string& row : rows) commands.push_back(report_of(row));
+  std::vector<Outcome> out;
+  for (Answer& answer : client_.call(commands, deadline))
+    out.push_back({answer.fault, std::move(answer.detail)});
+  return out;
+}
+
+Url::operator TierUrl() const {
+  return TierUrl(safe(), [url = *this](const BackendOptions& options) {
+    return std::make_shared<RedisBackend>(url, options);
+  });
+}
+
+Client& redis_client(Backend& backend) { return redis(backend).client(); }
+const Url& redis_url(Backend& backend) { return redis(backend).url(); }
+
+}  // namespace kiln::fleet

@@ -1,0 +1,55 @@
+// The lease protocol's requests as commands of a Redis server, and its answers as the protocol's.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cache/fleet/lease.hpp"
+#include "cache/fleet/redis/reply.hpp"
+
+namespace kiln::fleet {
+
+/// The two scripts, KEYS[1] the lease, ARGV[1] the token, ARGV[2] milliseconds. They are fixed, and have no
+/// space, quote or last parenthesis, which an ACL's grammar could not hold: docs/fleet/users.acl names them
+/// by their text and allows no others. SET is the only writing command in them, so that PEXPIRE and DEL need
+/// be allowed to nobody; a release leaves the lease 1 ms to live.
+inline constexpr std::string_view kRenewScript =
+    "return(redis.call([[GET]],KEYS[1])==ARGV[1]and("
+    "redis.call([[SET]],KEYS[1],ARGV[1],[[PX]],ARGV[2])and(1))or(0));";
+inline constexpr std::string_view kReleaseScript =
+    "return(redis.call([[GET]],KEYS[1])==ARGV[1]and("
+    "redis.call([[SET]],KEYS[1],ARGV[1],[[PX]],1)and(1))or(0));";
+
+/// One round of requests. All looks of one server are one MGET.
+class LeaseRound {
+ public:
+  /// Keys whose tags have equal places may stand in one MGET (Client::place).
+  using Place = std::function<std::uint32_t(const std::string& tag)>;
+
+  /// `most_looks` keys at most in one MGET, and `reply_limit` bytes of its answer: a round that was too_large
+  /// is asked again with one key each.
+  LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Place& place_of,
+             std::size_t most_looks, std::uint64_t reply_limit);
+
+  const std::vector<LeaseRequest>& requests() const noexcept { return requests_; }
+  const std::vector<Command>& commands() const noexcept { return commands_; }
+  /// One for each request. `answers` are those to commands(), in order; missing ones are unanswered.
+  std::vector<LeaseAnswer> read(std::vector<Answer> answers) const;
+
+ private:
+  struct Where {
+    std::size_t command = 0;
+    std::size_t element = 0;  // of a look: where in the MGET's answer its two values begin
+  };
+  void add_look(std::size_t request, std::uint32_t place, std::size_t most, std::uint64_t limit);
+
+  std::vector<LeaseRequest> requests_;
+  std::size_t values_of_look_;  // entry and lease; of a node that only reads, the entry
+  std::vector<Where> places_;
+  std::vector<Command> commands_;
+  std::map<std::uint32_t, std::size_t> open_;  // place -> the MGET that still takes keys
+};
+
+}  // namespace kiln::fleet

@@ -1,0 +1,126 @@
+// One wait for a flight lock: it polls the lock, reads the board meanwhile, and shows itself as a waiter.
+// Private to flight.cpp.
+#pragma once
+
+#include <fcntl.h>
+
+#include <cstdio>
+
+#include "base/log.hpp"
+#include "cache/flight/flight.hpp"
+
+namespace kiln::cache {
+
+struct FlightFile::Place {
+  Place(std::string lock, std::string board_path, std::uint64_t salt)
+      : path(std::move(lock)),
+        locks(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK),
+        board(std::move(board_path), salt),
+        waiters(board) {}
+  std::string path;
+  FdPool locks;
+  Board board;
+  Waiters waiters;
+};
+
+/// One asker's wait for one key: what the board said when it began, and whether to go on.
+class FlightFile::Wait {
+ public:
+  Wait(const Key& key, Place& place, base::Deadline deadline, const std::atomic<bool>* cancelled,
+       const std::function<void()>& on_wait, std::string_view subject)
+      : key_(key),
+        subject_(subject),
+        place_(place),
+        deadline_(deadline),
+        cancelled_(cancelled),
+        on_wait_(on_wait),
+        at_arrival_(place.board.read(key)) {}
+
+  /// Polls until the byte is locked; otherwise `end()` says why not.
+  bool lock(int fd, std::int64_t offset, RangeLock& out) {
+    base::poll_until(deadline_, [&] {
+      auto got = RangeLock::acquire(fd, offset, RangeLock::Mode::exclusive,
+                                    base::Deadline::after(base::Clock::duration::zero()));
+      if (got) {
+        out = std::move(*got);
+        end_ = End::taken;
+        return true;
+      }
+      if (!waited_ && on_wait_) on_wait_();
+      waited_ = true;
+      return decided();
+    });
+    return end_ == End::taken;
+  }
+  /// Whether a flight that was on when this wait began, or a later one, failed with words for us.
+  bool failed() {
+    auto now = place_.board.read(key_);
+    return now && failed(*now);
+  }
+
+  End end() const noexcept { return end_; }
+  bool waited() const noexcept { return waited_; }
+  std::string error() { return std::move(error_); }
+
+ private:
+  static constexpr auto kSilence = std::chrono::seconds(2);  // before a waiter says whom it waits for
+  static constexpr auto kShownAfter = std::chrono::milliseconds(20);  // before a waiter shows that it waits
+  static constexpr std::uint32_t kEndingsSeen =
+      2;  // so many holders without a record, and nobody waits any more
+
+  bool decided() {
+    end_ = End::timed_out;
+    if (cancelled_ && cancelled_->load(std::memory_order_relaxed)) return end_ = End::cancelled, true;
+    const auto now = place_.board.read(key_);
+    if (now && failed(*now)) return true;
+    if (now && now->endings_without_record() >= kEndingsSeen) return end_ = End::left, true;
+    const auto waited = base::Clock::now() - since_;
+    if (!asked_to_show_ && waited >= kShownAfter) {
+      asked_to_show_ = true;
+      shown_ = place_.waiters.show(WaitFor::flight, key_, subject_, since_boot_ms_);
+    }
+    if (!said_ && waited >= kSilence) say(now);
+    return false;
+  }
+
+  bool failed(const BoardEntry& now) {
+    if (now.state != FlightState::failed || now.error.empty()) return false;
+    if (at_arrival_) {
+      const bool was_on = at_arrival_->state == FlightState::compiling;
+      if (now.flight < at_arrival_->flight || (now.flight == at_arrival_->flight && !was_on)) return false;
+    } else if (!waited_) {
+      return false;
+    }
+    error_ = now.error;
+    end_ = End::failed;
+    return true;
+  }
+
+  void say(const std::optional<BoardEntry>& now) {
+    said_ = true;
+    std::string whom = "another process that compiles " + key_.hex();
+    if (now && now->state == FlightState::compiling) {
+      char seconds[32];
+      std::snprintf(seconds, sizeof seconds, "%.0f", now->seconds_since_start());
+      whom = now->who() + ", which has been compiling " + now->subject + " for " + seconds + " s (key " +
+             key_.hex() + ")";
+    }
+    base::warn("waiting for 2 s for " + whom + "; lock " + place_.path);
+  }
+
+  const Key key_;
+  const std::string_view subject_;
+  Place& place_;
+  const base::Deadline deadline_;
+  const std::atomic<bool>* cancelled_;
+  const std::function<void()>& on_wait_;
+  const std::optional<BoardEntry> at_arrival_;
+  const base::Clock::time_point since_ = base::Clock::now();
+  const std::int64_t since_boot_ms_ = boot_us() / 1000;
+  bool waited_ = false, said_ = false, asked_to_show_ = false;
+  std::unique_ptr<ShownWaiter> shown_;
+  End end_ = End::timed_out;
+  std::string error_;
+};
+
+}  // namespace kiln::cache

@@ -1,0 +1,46 @@
+// The record: one cached image with its facts and its key text, and the grammar of the three on disk.
+//
+// Record v1, little-endian:
+//   8   magic "kilnrec1"
+//   u32 facts size, u32 key text size, u64 image size
+//   u64 XXH3-64 of the 24 bytes above and the facts     ("head": enough to list entries)
+//   u64 XXH3-64 of key text and image                    ("body")
+//   facts, key text, image
+// Damage, a shorter or longer value and another magic all mean: no record.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kiln::cache {
+
+/// Bytes in, bytes out: this room knows neither CUDA nor what facts mean.
+struct Record {
+  std::string facts, key_text, image;
+};
+
+std::string encode(const Record& record);
+
+/// Where a record's head (fixed part and facts), its key text and all of it end, as its first bytes say. Not
+/// verified.
+struct RecordExtent {
+  std::uint64_t head = 0, key_text = 0, total = 0;
+};
+/// Nothing when that is no record.
+std::optional<RecordExtent> extent_of(std::string_view prefix);
+
+/// The whole record, both checksums verified.
+std::optional<Record> decode(std::string_view bytes);
+
+struct RecordHead {
+  std::string facts;
+  std::size_t key_text_size = 0, image_size = 0;
+};
+/// From the first bytes of an encoded record, if they hold the facts; the head checksum is verified.
+/// `needed` receives how many bytes the head has (when at least the fixed part is there).
+std::optional<RecordHead> decode_head(std::string_view prefix, std::size_t* needed = nullptr);
+
+}  // namespace kiln::cache

@@ -1,0 +1,117 @@
+#include "cache/store/eviction.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "cache/store/file/write_transaction.hpp"
+#include "cache/store/survey.hpp"
+
+namespace kiln::cache {
+namespace {
+
+// A transaction's list of freed pages must find a run of free pages itself: small ones do in any file.
+constexpr std::size_t kPiecesPerTransaction = 2048, kFewestPieces = 16;
+
+class Eviction {
+ public:
+  Eviction(StoreFile& file, const EvictionOptions& options, base::Deadline deadline)
+      : file_(file), options_(options), deadline_(deadline) {}
+
+  std::uint64_t run() {
+    while (step()) {
+    }
+    if (evicted_ > 0) turn();
+    return evicted_;
+  }
+
+ private:
+  std::optional<WriteTransaction> enter() {
+    std::optional<WriteTransaction> writing;
+    std::string why;
+    WriteTransaction::enter(file_, deadline_, writing, why);
+    return writing;
+  }
+
+  /// One transaction; false when there is no more to do, or to be had.
+  bool step() {
+    auto writing = enter();
+    if (!writing) return false;
+    const PageFile pages = writing->pages();
+    const std::uint64_t live = pages.snapshot().live_bytes();
+    if (live <= options_.live_bytes || deadline_.passed()) return false;
+    // Once, unless somebody else wrote since: in a large store it takes longer than what follows.
+    if (pages.snapshot().transaction != checked_) PageCheck(pages).whole_tree();
+    const RecentUses recent(file_, moment_of(pages));
+    if (!surveyed_) entries_ = survey_by_use(pages, recent);
+    surveyed_ = true;
+    const std::uint64_t surplus = (live - options_.live_bytes) / pages.page_size() + 1;
+    std::vector<std::string> victims;
+    std::size_t entries = 0;
+    const std::size_t first = next_;
+    for (; next_ < entries_.size() && victims.size() < std::min<std::uint64_t>(per_transaction_, surplus);
+         ++next_)
+      entries += choose(pages, recent, entries_[next_], victims) ? 1 : 0;
+    if (victims.empty()) return false;
+    try {
+      if (!writing->begin(options_.file_bytes, deadline_)) return false;
+      check("evicting", erase(writing->txn(), writing->dbi(), victims));
+      writing->commit();
+      checked_ = pages.snapshot().transaction + 1;
+    } catch (const LmdbError& error) {
+      if (error.rc() != MDB_MAP_FULL || per_transaction_ <= kFewestPieces) throw;
+      writing->abort();
+      per_transaction_ /= 4;  // and these again
+      next_ = first;
+      return true;
+    }
+    evicted_ += entries;
+    return true;
+  }
+
+  /// Appends the keys of an entry unless somebody used it meanwhile.
+  bool choose(const PageFile& pages, const RecentUses& recent, const Surveyed& entry,
+              std::vector<std::string>& victims) {
+    TreeCursor cursor(pages);
+    const auto use = read_use(cursor, entry.key);
+    if (use && entry.pieces > 0 && recent.later(entry.key, use->tick) != entry.tick) return false;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> values;
+    for (std::string& key : pieces_of(pages, entry.key, &values)) victims.push_back(std::move(key));
+    for (const auto& [page, size] : values) pages.check_overflow(page, size);
+    if (use) victims.push_back(use_key(entry.key));
+    return true;
+  }
+
+  /// LMDB reuses what a transaction freed in the one after the next.
+  void turn() {
+    auto writing = enter();
+    if (!writing) return;
+    const PageFile pages = writing->pages();
+    PageCheck check_first(pages);
+    check_first.insertion(kTurnKey);
+    if (!writing->begin(options_.file_bytes, deadline_)) return;
+    std::int64_t tick = writing->tick();
+    MDB_val key{kTurnKey.size(), const_cast<char*>(kTurnKey.data())}, value{sizeof tick, &tick};
+    check("evicting", mdb_put(writing->txn(), writing->dbi(), &key, &value, 0));
+    writing->commit();
+  }
+
+  static constexpr std::string_view kTurnKey = "t";
+
+  StoreFile& file_;
+  const EvictionOptions& options_;
+  const base::Deadline deadline_;
+  bool surveyed_ = false;
+  std::vector<Surveyed> entries_;
+  std::size_t next_ = 0, per_transaction_ = kPiecesPerTransaction;
+  std::uint64_t evicted_ = 0,
+                checked_ = kNoPage;  // checked_: the transaction whose state is known to be sane
+};
+
+}  // namespace
+
+std::uint64_t evict(StoreFile& file, const EvictionOptions& options, base::Deadline deadline) {
+  return Eviction(file, options, deadline).run();
+}
+
+}  // namespace kiln::cache

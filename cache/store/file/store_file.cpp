@@ -1,0 +1,96 @@
+#include "cache/store/file/store_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "cache/store/file/fresh_file.hpp"
+
+namespace kiln::cache {
+namespace {
+
+std::string absolute(const std::string& path) {
+  if (!path.empty() && path.front() == '/') return path;
+  std::string cwd(4096, '\0');
+  if (!::getcwd(cwd.data(), cwd.size())) throw_store_error(path, std::strerror(errno));
+  return std::string(cwd.c_str()) + '/' + path;
+}
+
+}  // namespace
+
+StoreFile::StoreFile(const std::string& dir, bool may_write)
+    : directory(absolute(dir)),
+      place(directory + "/v1"),
+      path(place + "/data.mdb"),
+      recent_path(place + "/recent"),
+      writable(may_write),
+      readers(path, O_RDONLY | O_NONBLOCK, FdPool::Keep::none_yet),
+      writers(path, O_RDWR | O_NONBLOCK, FdPool::Keep::none_yet),
+      recent(recent_path, O_RDWR | O_NONBLOCK | O_NOFOLLOW, FdPool::Keep::none_yet) {}
+
+FileState state_of(int fd, const std::string& path) noexcept {
+  struct stat held {
+  }, now{};
+  if (::fstat(fd, &held) != 0 || ::stat(path.c_str(), &now) != 0) return FileState::replaced;
+  if (held.st_dev != now.st_dev || held.st_ino != now.st_ino) return FileState::replaced;
+  const bool ours = held.st_uid == 0 || held.st_uid == ::geteuid();
+  return ours && S_ISREG(held.st_mode) && (held.st_mode & 022) == 0 ? FileState::current : FileState::foreign;
+}
+
+Entered Reading::enter(StoreFile& file, base::Deadline deadline, std::optional<Reading>& out,
+                       std::string& why) {
+  for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
+    FdPool::Lease fd = file.readers.lease();
+    if (!fd) {
+      const int error = errno;
+      why = std::string("cannot open the data file: ") + std::strerror(error);
+      return error == ENOENT ? Entered::absent : Entered::failed;
+    }
+    auto lock = enter_reader(fd.get(), deadline);
+    if (!lock) {
+      why = "no reader could enter the gate in time; a stopped process may hold it: see `lslocks`";
+      return Entered::gate_timeout;
+    }
+    const FileState state = state_of(fd.get(), file.path);
+    if (state == FileState::foreign) {
+      why = kForeignFile;
+      return Entered::failed;
+    }
+    if (state == FileState::current) {
+      const Snapshot snapshot = newest_snapshot(fd.get());
+      out.emplace(Reading(std::move(fd), std::move(*lock), snapshot));
+      return Entered::yes;
+    }
+    lock->release();
+    fd.discard();
+  }
+  why = kReplacedAgain;
+  return Entered::failed;
+}
+
+Entered read_pages(StoreFile& file, base::Deadline deadline, std::string& why,
+                   const std::function<void(const PageFile&)>& body) {
+  std::optional<Reading> reading;
+  const Entered entered = Reading::enter(file, deadline, reading, why);
+  if (entered == Entered::yes) body(reading->pages());
+  return entered;
+}
+
+void read_pages_or_throw(StoreFile& file, base::Deadline deadline,
+                         const std::function<void(const PageFile&)>& body) {
+  std::string why;
+  const auto read = [&] {
+    if (read_pages(file, deadline, why, body) != Entered::yes)
+      throw_store_error(file.path, "cannot be read: " + why);
+  };
+  try {
+    read();
+  } catch (const Damaged&) {
+    read();
+  }
+}
+
+}  // namespace kiln::cache

@@ -1,0 +1,14 @@
+// Base64 as minisign writes it, in the usual alphabet with padding.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kiln::trust {
+
+std::string to_base64(std::string_view bytes);
+/// Exactly `size` bytes, canonically spelled, or nothing.
+std::optional<std::string> from_base64(std::string_view text, std::size_t size);
+
+}  // namespace kiln::trust
