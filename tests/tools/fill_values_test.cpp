@@ -1,4 +1,4 @@
-#include "tools/kiln/fill_values.hpp"
+#include "tools/kiln/run/fill_values.hpp"
 
 #include <gtest/gtest.h>
 

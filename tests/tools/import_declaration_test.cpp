@@ -7,9 +7,9 @@
 #include "base/file.hpp"
 #include "kiln/error.hpp"
 #include "source/manifest.hpp"
-#include "tools/kiln/import_draft.hpp"
-#include "tools/kiln/import_manifest.hpp"
-#include "tools/kiln/import_types.hpp"
+#include "tools/kiln/import/draft.hpp"
+#include "tools/kiln/import/manifest.hpp"
+#include "tools/kiln/import/types.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -1,5 +1,5 @@
 // What differs between two key texts: a row for every field.
-#include "tools/kiln/key_difference.hpp"
+#include "tools/kiln/store/key_difference.hpp"
 
 #include <gtest/gtest.h>
 

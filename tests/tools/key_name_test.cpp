@@ -1,5 +1,5 @@
 // Names of keys: what is shown names one key and no other, whatever the keys have in common.
-#include "tools/kiln/key_name.hpp"
+#include "tools/kiln/store/key_name.hpp"
 
 #include <gtest/gtest.h>
 

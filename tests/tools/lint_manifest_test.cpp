@@ -1,9 +1,9 @@
 // What a manifest alone gives away, and what an image carries.
 #include <gtest/gtest.h>
 
-#include "tools/kiln/lint_debris.hpp"
-#include "tools/kiln/lint_manifest.hpp"
-#include "tools/kiln/lint_uses.hpp"
+#include "tools/kiln/lint/debris.hpp"
+#include "tools/kiln/lint/manifest.hpp"
+#include "tools/kiln/lint/uses.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -1,5 +1,5 @@
 // The table of `kiln run`, from results that no GPU was needed for.
-#include "../../tools/kiln/run_report.hpp"
+#include "tools/kiln/run/report.hpp"
 
 #include <gtest/gtest.h>
 

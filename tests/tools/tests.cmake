@@ -28,24 +28,16 @@ endforeach()
 kiln_test(tools_doctor_test SOURCES tools/doctor_test.cpp USES kiln_process kiln_cache LABEL process)
 kiln_test(tools_why_test SOURCES tools/why_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
 kiln_test(tools_ls_test SOURCES tools/ls_test.cpp USES kiln_process kiln_compile kiln_cache LABEL process)
-set(import_sources)
-foreach(name tokens brackets source signature types draft parameters arguments manifest)
-  list(APPEND import_sources ${PROJECT_SOURCE_DIR}/tools/kiln/import_${name}.cpp)
-endforeach()
-kiln_test(tools_import_declaration_test SOURCES tools/import_declaration_test.cpp ${import_sources} USES kiln_source LABEL unit)
+kiln_test(tools_import_declaration_test SOURCES tools/import_declaration_test.cpp USES kiln_tool_import LABEL unit)
 kiln_test(tools_import_test SOURCES tools/import_test.cpp USES kiln_process LABEL process)
-kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_difference.cpp
-  ${PROJECT_SOURCE_DIR}/tools/kiln/key_sentences.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
-  USES kiln_compile kiln_cache nlohmann_json::nlohmann_json LABEL unit)
-kiln_test(tools_key_name_test SOURCES tools/key_name_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/key_name.cpp USES kiln_base LABEL unit)
+kiln_test(tools_key_difference_test SOURCES tools/key_difference_test.cpp USES kiln_tool_store LABEL unit)
+kiln_test(tools_key_name_test SOURCES tools/key_name_test.cpp USES kiln_tool_store LABEL unit)
 kiln_test(tools_report_test SOURCES tools/report_test.cpp USES kiln_process kiln_cache kiln_compile LABEL process)
-kiln_test(tools_fill_values_test SOURCES tools/fill_values_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/fill_values.cpp USES kiln_base LABEL unit)
+kiln_test(tools_fill_values_test SOURCES tools/fill_values_test.cpp USES kiln_tool_run LABEL unit)
 kiln_test(tools_run_fill_test SOURCES tools/run_fill_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_run_test SOURCES tools/run_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_run_gpu_test SOURCES tools/run_gpu_test.cpp USES kiln_process LABEL gpu)
-kiln_test(tools_run_report_test SOURCES tools/run_report_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/run_report.cpp
-  ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp
-  USES kiln_runtime nlohmann_json::nlohmann_json LABEL unit)
+kiln_test(tools_run_report_test SOURCES tools/run_report_test.cpp USES kiln_tool_run LABEL unit)
 kiln_test(tools_limits_test SOURCES tools/limits_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_prewarm_trace_test SOURCES tools/prewarm_trace_test.cpp USES kiln_process LABEL process)
 foreach(name tools_bundle_test tools_removed_meanwhile_test)
@@ -67,10 +59,7 @@ if(NOT KILN_SANITIZE)  # the command that preloads it is built without
   add_dependencies(tools_run_plan_test kiln_plan_kernels)
 endif()
 kiln_test(tools_lint_test SOURCES tools/lint_test.cpp USES kiln_process LABEL process)
-kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_manifest.cpp
-  ${PROJECT_SOURCE_DIR}/tools/kiln/lint_lines.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/lint_uses.cpp
-  ${PROJECT_SOURCE_DIR}/tools/kiln/lint_debris.cpp ${PROJECT_SOURCE_DIR}/tools/kiln/output.cpp
-  ${PROJECT_SOURCE_DIR}/tools/kiln/table.cpp USES kiln_source kiln_toolchain kiln_cache nlohmann_json::nlohmann_json LABEL unit)
+kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp USES kiln_tool_lint LABEL unit)
 kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)
 kiln_test(tools_remote_test SOURCES tools/remote_test.cpp tools/remote_missed_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
 kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 600 ALONE)

@@ -1,5 +1,4 @@
-// kiln: the command. One file per subcommand; here they are listed, parsed and their errors turned into exit
-// codes.
+// kiln: the command. Here its subcommands are listed; their errors become exit codes.
 #include <fcntl.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -7,132 +6,79 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <sstream>
 
-#include "base/text.hpp"
-#include "command_tree.hpp"
-#include "commands.hpp"
-#include "complete.hpp"
-#include "context.hpp"
-#include "errors.hpp"
-#include "interrupt.hpp"
 #include "kiln/kiln.h"
-#include "lock_holder.hpp"
-#include "output.hpp"
-#include "store_reader.hpp"
+#include "tools/kiln/audit/audit.hpp"
+#include "tools/kiln/bundle/bundle.hpp"
+#include "tools/kiln/cli/command_tree.hpp"
+#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/cli/help_format.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/cli/output.hpp"
+#include "tools/kiln/cli/usage.hpp"
+#include "tools/kiln/compile/compile.hpp"
+#include "tools/kiln/doctor/doctor.hpp"
+#include "tools/kiln/doctor/lock_holder.hpp"
+#include "tools/kiln/fleet/remote.hpp"
+#include "tools/kiln/help/complete.hpp"
+#include "tools/kiln/help/help.hpp"
+#include "tools/kiln/import/import.hpp"
+#include "tools/kiln/inspect/inspect.hpp"
+#include "tools/kiln/lint/lint.hpp"
+#include "tools/kiln/maintain/maintain.hpp"
+#include "tools/kiln/prewarm/prewarm.hpp"
+#include "tools/kiln/report/report.hpp"
+#include "tools/kiln/run/run.hpp"
+#include "tools/kiln/stats/stats.hpp"
+#include "tools/kiln/templates/templates.hpp"
+#include "tools/kiln/top/top.hpp"
+#include "tools/kiln/tune/tune.hpp"
+#include "tools/kiln/verify/store_reader.hpp"
+#include "tools/kiln/verify/verify.hpp"
+#include "tools/kiln/why/why.hpp"
 
 namespace kiln::cli {
 namespace {
 
-/// The subcommand that was chosen, at whatever depth; `app` when none was.
-CLI::App& chosen_of(CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app : chosen_of(*chosen.front());
-}
-
-/// Said of a subcommand that there is none of: what comes nearest, which may be what other commands call it.
-std::string unknown_subcommand(const std::string& word, const CommandPage& page, bool of_kiln) {
-  std::vector<std::string> known;
-  for (const CommandPage& sub : page.subcommands) known.push_back(sub.word());
-  std::string nearest = base::did_you_mean(word, known);
-  if (of_kiln) {
-    if (word == "list") nearest = base::did_you_mean("ls", known);
-    if (!base::did_you_mean(word, {"version"}).empty()) nearest = "; did you mean '--version'?";
-    if (nearest.empty()) known.push_back("--version");
-  }
-  return "unknown subcommand '" + word + "'" +
-         (nearest.empty() ? "; there are: " + base::join(known, " ") : nearest);
-}
-
-/// What a parse error says, with the nearest name where one is unknown.
-std::string usage_message(CLI::App& app, const CLI::ParseError& error) {
-  CLI::App& where = chosen_of(app);
-  const CommandPage page = describe(Command(where));
-  std::string message = error.what();
-  const std::vector<std::string> unexpected = app.remaining(true);
-  const bool no_subcommand = dynamic_cast<const CLI::RequiredError*>(&error) && !page.subcommands.empty();
-  if ((dynamic_cast<const CLI::ExtrasError*>(&error) || no_subcommand) && !unexpected.empty()) {
-    const std::string word = unexpected.front().substr(0, unexpected.front().find('='));
-    std::vector<std::string> known;
-    if (word.starts_with('-')) {
-      for (const CommandOption& option : page.options) {
-        if (!option.positional) known.push_back(option.names.back());
-      }
-      message = "unknown flag '" + word + "'" + base::did_you_mean(word, known);
-    } else if (!page.subcommands.empty()) {
-      message = unknown_subcommand(word, page, &where == &app);
-    } else {
-      message = "unexpected argument '" + unexpected.front() + "'";
-    }
-  }
-  return message + " (see '" + page.name + " --help')";
-}
-
-constexpr std::size_t kHelpColumn = 26;  // where what an option does begins
-
-/// CLI11's, with single blank lines, and no wider than the terminal.
-class HelpFormatter : public CLI::Formatter {
- public:
-  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
-    std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
-    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
-    const std::size_t width = standard_output().width;
-    return width < 2 * kHelpColumn ? text : fitted(text, width);
-  }
-
- private:
-  /// Long lines broken, what follows under their text: behind the names of options, or where the line begins.
-  static std::string fitted(const std::string& text, std::size_t width) {
-    std::string out;
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-      std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
-      if (indent == 2 && line.size() > kHelpColumn && line[kHelpColumn - 1] == ' ') indent = kHelpColumn;
-      std::string before = line.substr(0, indent);
-      for (const std::string& piece : wrapped(std::string_view(line).substr(indent), width - indent)) {
-        out += before + piece + '\n';
-        before.assign(indent, ' ');
-      }
-    }
-    return out;
-  }
+struct Row {
+  const char* name;
+  const char* group;  ///< the heading under which `kiln --help` lists it
+  void (*add)(Command, Context&);
+};
+constexpr const char *kCompile = "Compile", *kInspect = "Inspect", *kMaintain = "Maintain and ship",
+                     *kMachine = "This machine";
+/// In the order in which `kiln --help` lists them.
+constexpr Row kCommands[] = {
+    {"templates", kCompile, add_templates},
+    {"lint", kCompile, add_lint},
+    {"compile", kCompile, add_compile},
+    {"run", kCompile, add_run},
+    {"tune", kCompile, add_tune},
+    {"import", kCompile, add_import},
+    {"prewarm", kCompile, add_prewarm},
+    {"ls", kInspect, add_ls},
+    {"show", kInspect, add_show},
+    {"why", kInspect, add_why},
+    {"diff", kInspect, add_diff},
+    {"stats", kInspect, add_stats},
+    {"top", kInspect, add_top},
+    {"report", kInspect, add_report},
+    {"verify", kMaintain, add_verify},
+    {"audit", kMaintain, add_audit},
+    {"gc", kMaintain, add_gc},
+    {"clear", kMaintain, add_clear},
+    {"bundle", kMaintain, add_bundle},
+    {"remote", kMaintain, add_remote},
+    {"doctor", kMachine, add_doctor},
+    {"completion", kMachine, add_completion},
+    {"man", kMachine, add_man},
 };
 
 void add_commands(CLI::App& app, Context& context) {
-  const Command kiln(app);
-  add_templates(kiln, context);
-  add_lint(kiln, context);
-  add_compile(kiln, context);
-#ifdef KILN_COMMAND_RUN
-  add_run(kiln, context);
-  add_tune(kiln, context);
-#endif
-  add_import(kiln, context);
-  add_prewarm(kiln, context);
-  add_ls(kiln, context);
-  add_show(kiln, context);
-  add_why(kiln, context);
-  add_diff(kiln, context);
-  add_stats(kiln, context);
-  add_top(kiln, context);
-  add_report(kiln, context);
-  add_verify(kiln, context);
-  add_audit(kiln, context);
-  add_gc(kiln, context);
-  add_clear(kiln, context);
-  add_bundle(kiln, context);
-  add_remote(kiln, context);
-  add_doctor(kiln, context);
-  add_completion(kiln, context);
-  add_man(kiln, context);
-  constexpr std::pair<const char*, std::string_view> groups[] = {
-      {"Compile", "templates import lint compile run tune prewarm"},
-      {"Inspect", "ls show why diff stats top report"},
-      {"Maintain and ship", "verify audit gc clear bundle remote"},
-      {"This machine", "doctor completion man"}};
-  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) {
-    for (const auto& [group, names] : groups)
-      if (names.find(sub->get_name()) != names.npos) sub->group(group);
+  for (const Row& row : kCommands) {
+    row.add(Command(app), context);
+    app.get_subcommand(row.name)->group(row.group);
   }
 }
 
@@ -153,9 +99,7 @@ int run(int argc, char** argv) {
   CLI::App app("Specialises, compiles and caches CUDA kernel templates.", "kiln");
   app.set_version_flag("--version", std::string("kiln ") + kiln_version());
   app.require_subcommand(0, 1);
-  const auto formatter = std::make_shared<HelpFormatter>();
-  formatter->column_width(kHelpColumn);
-  app.formatter(formatter);
+  app.formatter(help_format());
   context.add_common_flags(Command(app));
   add_commands(app, context);
   app.footer(

@@ -1,0 +1,20 @@
+// kiln bundle: a portable, sorted, reproducible, signed archive of entries. Its subcommands.
+#include "tools/kiln/bundle/bundle.hpp"
+
+namespace kiln::cli {
+
+void add_bundle(Command app, Context& context) {
+  const Command bundle = app.subcommand("bundle", "Carry entries elsewhere: a reproducible, signed file");
+  bundle.require_subcommand();
+  add_bundle_export(bundle, context);
+  add_bundle_import(bundle, context);
+  add_bundle_verify(bundle, context);
+  add_bundle_diff(bundle, context);
+  add_bundle_sign(bundle, context);
+  add_bundle_keygen(bundle, context);
+  bundle.footer(
+      "A bundle holds entries of a cache without paths, times or names of machines: the same entries\n"
+      "give the same bytes. Recipes are in docs/deploying.md; 'kiln bundle COMMAND --help' explains one.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,291 @@
+#include "tools/kiln/bundle/entry.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "base/arch.hpp"
+#include "base/text.hpp"
+#include "base/wire.hpp"
+#include "cache/trust/minisign.hpp"
+#include "compile/key.hpp"
+#include "source/instantiate.hpp"
+#include "toolchain/cubin.hpp"
+#include "tools/kiln/cli/output.hpp"
+#include "tools/kiln/store/key_name.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using compile::Facts;
+using compile::KeyField;
+
+void leave_out_times(Facts& facts) {
+  facts.created_s = 0;
+  facts.peak_memory = 0;  // of one run, too
+  facts.frontend_ms = facts.nvvm_ms = facts.ptxas_ms = facts.compile_ms = 0;
+  // What ptxas says of its own time, should it ever come into the log.
+  std::string kept;
+  for (std::size_t at = 0; at < facts.log.size();) {
+    const std::size_t end = std::min(facts.log.find('\n', at), facts.log.size() - 1) + 1;
+    const std::string line = facts.log.substr(at, end - at);
+    if (line.find("Compile time = ") == std::string::npos) kept += line;
+    at = end;
+  }
+  facts.log = std::move(kept);
+}
+
+[[noreturn]] void refuse(const bundle::Entry& entry, const std::string& why) {
+  throw bundle::Refused("entry " + short_name(entry.key) + ": " + why);
+}
+
+std::string text_of(const std::vector<KeyField>& fields) {
+  std::string out;
+  for (const KeyField& field : fields) {
+    out += field.label;
+    for (const std::string& value : field.values) {
+      out += ' ';
+      out += std::to_string(value.size());
+      out += ':';
+      out += value;
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+/// The one value of the only field of that name; null when there is none or it is another field.
+const std::string* only(const std::vector<KeyField>& fields, std::string_view label) {
+  const KeyField* found = nullptr;
+  for (const KeyField& field : fields) {
+    if (field.label != label) continue;
+    if (found) return nullptr;
+    found = &field;
+  }
+  return found && found->values.size() == 1 ? &found->values.front() : nullptr;
+}
+
+/// Which grammar of key texts and facts it follows.
+bool is_of_this_version(const std::vector<KeyField>& fields) {
+  const std::string *key = only(fields, "kiln-key"), *toolchain = only(fields, "toolchain"),
+                    *facts = only(fields, "facts");
+  return key && *key == "1" && toolchain && *toolchain == "1" && facts &&
+         *facts == std::to_string(compile::kFactsVersion);
+}
+
+bool has_control(std::string_view text) noexcept {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+/// No manifest gives others, and they are printed and become labels.
+void check_names(const bundle::Entry& entry, const Facts& facts) {
+  std::string_view name = facts.unit;
+  if (constexpr std::string_view reference = "@reference"; name.ends_with(reference))
+    name.remove_suffix(reference.size());
+  const auto bad = [](const Parameter& p) { return !base::is_identifier(p.name) || has_control(p.value); };
+  if (!base::is_identifier(name) || (!facts.entry.empty() && !base::is_identifier(facts.entry)) ||
+      has_control(facts.name_expression) ||
+      std::any_of(
+          facts.entries.begin(), facts.entries.end(),
+          [](const auto& e) { return !base::is_identifier(e.entry) || has_control(e.name_expression); }) ||
+      std::any_of(facts.globals.begin(), facts.globals.end(),
+                  [](const auto& g) { return !base::is_identifier(g.name); }) ||
+      std::any_of(facts.exports.begin(), facts.exports.end(),
+                  [](const auto& e) { return !base::is_identifier(e.name); }) ||
+      has_control(facts.nvrtc_version) || std::any_of(facts.parameters.begin(), facts.parameters.end(), bad))
+    refuse(entry, "its names are none that a template has");
+}
+
+void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields, const Facts& facts) {
+  const auto same = [&](std::string_view label, const std::string& said) {
+    const std::string* value = only(fields, label);
+    if (!value || *value != said)
+      refuse(entry, "its facts and its key text name another " + std::string(label));
+  };
+  same("template", facts.unit);
+  same("arch", facts.arch);
+  same("name", facts.name_expression);
+  std::vector<Parameter> parameters;
+  std::vector<std::pair<std::string, std::string>> entries;
+  std::vector<std::string> globals, exports;
+  bool project_header = false;
+  for (const KeyField& field : fields) {
+    if (field.label == "parameter" && field.values.size() == 2)
+      parameters.push_back({field.values[0], field.values[1]});
+    if (field.label == "entry" && field.values.size() == 2)
+      entries.emplace_back(field.values[0], field.values[1]);
+    if (field.label == "global" && field.values.size() == 2) globals.push_back(field.values[0]);
+    if (field.label == "export" && field.values.size() == 2) exports.push_back(field.values[0]);
+    project_header = project_header || field.label == "project-header";
+  }
+  const auto equal = [](const Parameter& a, const Parameter& b) {
+    return a.name == b.name && a.value == b.value;
+  };
+  if (!std::equal(parameters.begin(), parameters.end(), facts.parameters.begin(), facts.parameters.end(),
+                  equal))
+    refuse(entry, "its facts and its key text have other parameters");
+  const auto same_name = [](const std::string& name, const auto& fact) { return name == fact.name; };
+  if (!std::equal(entries.begin(), entries.end(), facts.entries.begin(), facts.entries.end(),
+                  [](const auto& said, const compile::EntryFacts& fact) {
+                    return said.first == fact.entry && said.second == fact.name_expression;
+                  }) ||
+      !std::equal(globals.begin(), globals.end(), facts.globals.begin(), facts.globals.end(), same_name) ||
+      !std::equal(exports.begin(), exports.end(), facts.exports.begin(), facts.exports.end(), same_name))
+    refuse(entry, "its facts and its key text have other entry points, globals or exports");
+  if (project_header != facts.project_header_through_toolkit)
+    refuse(entry, "its facts and its key text disagree on its headers");
+}
+
+void check_kernel(const bundle::Entry& entry, const toolchain::CubinFacts& cubin,
+                  const compile::EntryFacts& facts) {
+  const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
+  if (!kernel) refuse(entry, "its image has no kernel '" + trust::printable(facts.lowered_name, 120) + "'");
+  const auto equal = [](const toolchain::CubinArgument& a, const compile::ArgumentFact& b) {
+    return a.ordinal == b.ordinal && a.size == b.size;
+  };
+  if (!std::equal(kernel->arguments.begin(), kernel->arguments.end(), facts.arguments.begin(),
+                  facts.arguments.end(), equal))
+    refuse(entry, "its facts and its image have other arguments");
+  // Stack and spills are reckoned, from the compiler's log, too, and no launch depends on them.
+  if (kernel->registers != facts.registers || kernel->shared_bytes != facts.shared_bytes ||
+      kernel->max_threads != facts.max_threads || kernel->required_block != facts.required_block ||
+      kernel->cluster != facts.cluster)
+    refuse(entry, "its facts and its image have other resources");
+}
+
+/// Launches are reckoned with them.
+void check_symbols(const bundle::Entry& entry, const toolchain::CubinFacts& cubin, const Facts& facts) {
+  for (const compile::GlobalFact& global : facts.globals) {
+    const toolchain::CubinVariable* variable = cubin.variable(global.lowered_name);
+    if (!variable || variable->bytes != global.bytes)
+      refuse(entry, "its facts and its image have other globals");
+  }
+  for (std::size_t i = 0; i < facts.exports.size(); ++i) {
+    const toolchain::CubinVariable* variable = cubin.variable(source::export_symbol(i));
+    if (!variable || variable->value != facts.exports[i].value)
+      refuse(entry, "its facts and its image have other exports");
+  }
+}
+
+void check_image(const bundle::Entry& entry, const Facts& facts) {
+  toolchain::CubinFacts cubin;
+  int arch = 0;
+  try {
+    cubin = toolchain::read_cubin(std::as_bytes(std::span(entry.image)));
+    arch = base::Arch::parse(facts.arch).number;
+  } catch (const Error& error) {
+    refuse(entry, "its image is no cubin: " + trust::printable(error.what()));
+  }
+  if (cubin.sm != arch)
+    refuse(entry, "its image is for sm_" + std::to_string(cubin.sm) + ", and its key for " +
+                      trust::printable(facts.arch));
+  check_kernel(entry, cubin, facts);
+  for (const compile::EntryFacts& other : facts.entries) check_kernel(entry, cubin, other);
+  check_symbols(entry, cubin, facts);
+}
+
+/// Names and values are printed and become parameters of a compile, so they are those of the key text, which
+/// is what is looked up; whether a manifest allows what was chosen is asked when it is used.
+compile::TunedChoice checked_choice(const bundle::Entry& entry) {
+  const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
+  if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
+  if (!(compile::choice_key_of_text(entry.key_text) == entry.key))
+    refuse(entry, "its key is not that of its key text");
+  if (!entry.image.empty()) refuse(entry, "a tuned choice has no image");
+  compile::TunedChoice out;
+  try {
+    out = compile::decode_choice(entry.facts);
+  } catch (const base::Malformed& error) {
+    refuse(entry, std::string("its choice is damaged: ") + error.what());
+  }
+  if (compile::encode(out) != entry.facts) refuse(entry, "its choice is damaged");
+  const auto same = [&](std::string_view label, const std::string& said) {
+    const std::string* value = only(fields, label);
+    return value && *value == said;
+  };
+  if (!same("template", out.template_name) || !same("arch", out.arch) || !same("device", out.device))
+    refuse(entry, "its choice and its key text name another template, arch or device");
+  std::vector<Parameter> fixed;
+  std::vector<std::string> free;
+  for (const KeyField& field : fields)
+    if (field.label == "tune" && !field.values.empty()) free.push_back(field.values.front());
+  for (const KeyField& field : fields)
+    if (field.label == "parameter" && field.values.size() == 2 &&
+        std::find(free.begin(), free.end(), field.values[0]) == free.end())
+      fixed.push_back({field.values[0], field.values[1]});
+  const auto named = [](const Parameter& p, const std::string& name) { return p.name == name; };
+  if (fixed != out.fixed ||
+      !std::equal(out.chosen.begin(), out.chosen.end(), free.begin(), free.end(), named))
+    refuse(entry, "its choice and its key text have other parameters");
+  const auto bad = [](const Parameter& p) { return !base::is_identifier(p.name) || has_control(p.value); };
+  if (!base::is_identifier(out.template_name) || has_control(out.device) || has_control(out.kiln_version) ||
+      std::any_of(fixed.begin(), fixed.end(), bad) ||
+      std::any_of(out.chosen.begin(), out.chosen.end(), bad) ||
+      std::any_of(out.timings.begin(), out.timings.end(), [](const compile::TunedChoice::Timing& t) {
+        return has_control(t.arguments) || !std::isfinite(t.us) || !std::isfinite(t.default_us);
+      }))
+    refuse(entry, "its names are none that a tuned choice has");
+  return out;
+}
+
+}  // namespace
+
+std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record) {
+  try {
+    if (compile::is_choice(record.facts)) {
+      compile::TunedChoice choice = compile::decode_choice(record.facts);
+      choice.created_s = 0;
+      return bundle::Entry{key, compile::encode(choice), std::move(record.key_text), std::move(record.image)};
+    }
+    Facts facts = compile::decode_facts(record.facts);
+    leave_out_times(facts);
+    return bundle::Entry{key, compile::encode(facts), std::move(record.key_text), std::move(record.image)};
+  } catch (const base::Malformed&) {
+    return std::nullopt;
+  }
+}
+
+std::string CheckedEntry::label() const {
+  return trust::printable(choice ? "tuned choice of " + choice->label()
+                                 : facts.specialization().to_string() + ' ' + facts.arch);
+}
+
+CheckedEntry check_entry(const bundle::Entry& entry) {
+  CheckedEntry out;
+  if (compile::is_choice_text(entry.key_text)) {
+    out.other_version = !compile::is_choice_of_this_version(entry.key_text);
+    if (!out.other_version) out.choice = checked_choice(entry);
+    return out;
+  }
+  const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
+  if (!is_of_this_version(fields)) {
+    if (fields.empty() || fields.front().label != "kiln-key") refuse(entry, "its key text is none");
+    out.other_version = true;
+    return out;
+  }
+  if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
+  if (!(compile::key_of_text(entry.key_text) == entry.key))
+    refuse(entry, "its key is not that of its key text");
+  try {
+    out.facts = compile::decode_facts(entry.facts);
+  } catch (const base::Malformed& error) {
+    refuse(entry, std::string("its facts are damaged: ") + error.what());
+  }
+  if (compile::encode(out.facts) != entry.facts) refuse(entry, "its facts are damaged");
+  check_facts(entry, fields, out.facts);
+  check_names(entry, out.facts);
+  check_image(entry, out.facts);
+  return out;
+}
+
+cache::Record record_of(bundle::Entry entry, CheckedEntry checked, std::int64_t now_s) {
+  if (checked.choice) {
+    checked.choice->created_s = now_s;
+    return {compile::encode(*checked.choice), std::move(entry.key_text), {}};
+  }
+  leave_out_times(checked.facts);  // a bundle has none, unless somebody else made it
+  checked.facts.created_s = now_s;
+  return {compile::encode(checked.facts), std::move(entry.key_text), std::move(entry.image)};
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,219 @@
+// kiln bundle export: entries of the cache and its layers as one reproducible file.
+#include "tools/kiln/bundle/export.hpp"
+
+#include <sys/stat.h>
+
+#include <set>
+
+#include "base/log.hpp"
+#include "cache/bundle/writer.hpp"
+#include "tools/kiln/bundle/file.hpp"
+#include "tools/kiln/bundle/key.hpp"
+#include "tools/kiln/bundle/select.hpp"
+#include "tools/kiln/bundle/stores.hpp"
+#include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/cli/progress.hpp"
+#include "tools/kiln/store/entries.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string file;
+  SelectionFlags selection;
+  SigningFlags signing;
+  bool keep_going = false;
+};
+
+/// How often an export begins at all. Only the last one leaves out what was removed meanwhile.
+constexpr int kAttempts = 5;
+
+struct Exported {
+  bool written = false;
+  std::vector<std::string> missing, damaged;
+  std::vector<Key> removed;  ///< went away after they were chosen
+  std::uint64_t other_version = 0, bytes = 0;
+  bundle::Summary summary;
+  std::optional<MadeSignature> signature;
+};
+
+void write_entries(bundle::Writer& writer, const Selection& selection, BundleStores& stores, Exported& out,
+                   bool quiet) {
+  Progress progress(selection.keys.size(), !quiet);
+  for (std::size_t i = 0; i < selection.keys.size(); ++i) {
+    if (PoliteInterrupt::requested()) throw Interrupted{};
+    const Key& key = selection.keys[i];
+    if (const auto entry = stores.read(key))
+      writer.add(*entry);
+    else if (entry.miss == cache::Miss::absent)
+      out.removed.push_back(key);
+    else if (entry.miss == cache::Miss::damaged)
+      out.damaged.push_back(key.hex());
+    else
+      throw_unread(key, entry.miss);
+    progress.reached(i + 1);
+  }
+}
+
+/// One attempt. Earlier ones found that `removed` went away. Nothing is written when more did: the `last`
+/// attempt leaves that out, unless a plan asks for it.
+Exported export_once(Context& context, const Arguments& arguments, const trust::SecretKey* key,
+                     BundleStores& stores, const std::set<Key>& removed, bool last) {
+  const Selection selection = select_entries(context, arguments.selection, stores, removed);
+  Exported out;
+  out.missing = selection.missing;
+  out.damaged = stores.damaged();
+  out.other_version = stores.other_version();
+  const bool nothing = selection.keys.empty() && !arguments.selection.all;
+  if ((!out.missing.empty() || nothing) && !arguments.keep_going) return out;
+
+  BundleOutput file(arguments.file);
+  if (key && !file.is_file())
+    throw Error(Errc::invalid_argument,
+                "'" + arguments.file + "' is no file that a signature could lie beside");
+  trust::Blake2b hash(64);
+  bundle::Writer writer([&](std::string_view bytes) {
+    file.write(bytes);
+    hash.add(bytes);
+  });
+  write_entries(writer, selection, stores, out, context.json || arguments.file == "-");
+  out.summary = writer.end();
+  const bool may_leave_out = last && (arguments.selection.plans.empty() || arguments.keep_going);
+  if (!out.removed.empty() && !may_leave_out && file.is_file()) return out;  // a pipe has the bytes already
+  file.commit();
+  out.written = true;
+  out.bytes = file.bytes();
+  if (key) out.signature = sign_bundle(*key, arguments.file, hash.digest<64>(), out.summary);
+  return out;
+}
+
+Exported export_all(Context& context, const Arguments& arguments) {
+  const bool to_stdout = arguments.file == "-";
+  if (to_stdout && context.json)
+    throw Error(Errc::invalid_argument, "the bundle goes to stdout, and so would --json; name a file");
+  std::optional<trust::SecretKey> key;
+  if (!arguments.signing.key.empty()) {
+    if (to_stdout)
+      throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");
+    key.emplace(read_secret_key(arguments.signing));  // a password is not asked for after minutes
+  }
+  BundleStores stores(context.config());
+  std::set<Key> removed;
+  for (int attempt = 1;; ++attempt) {
+    Exported out =
+        export_once(context, arguments, key ? &*key : nullptr, stores, removed, attempt == kAttempts);
+    if (out.written || out.removed.empty() || attempt == kAttempts) return out;
+    removed.insert(out.removed.begin(), out.removed.end());
+  }
+}
+
+Json hex_of(const std::vector<Key>& keys) {
+  Json out = Json::array();
+  for (const Key& key : keys) out.push_back(key.hex());
+  return out;
+}
+
+Json json_of(const Context& context, const Arguments& arguments, const Exported& done) {
+  return {{"schema", context.schema()},
+          {"file", arguments.file},
+          {"written", done.written},
+          {"entries", done.summary.entries},
+          {"bytes", done.bytes},
+          {"content_bytes", done.summary.content_bytes},
+          {"content_digest", done.written ? Json(done.summary.digest.hex()) : Json(nullptr)},
+          {"missing", done.missing},
+          {"damaged", done.damaged},
+          {"removed", hex_of(done.removed)},
+          {"other_version", done.other_version},
+          {"signature", done.signature ? json_of(*done.signature) : Json(nullptr)}};
+}
+
+void say(const char* kind, const std::string& text) {
+  std::fprintf(stderr, "kiln: %s: %s\n", kind, text.c_str());
+}
+
+int exit_of(const Arguments& arguments, const Exported& done) {
+  for (const std::string& label : done.missing) say("error", "not in the cache: " + label);
+  for (const std::string& hex : done.damaged)
+    say("error", hex.empty() ? "the file of a store is damaged ('kiln verify --all' says where)"
+                             : "entry " + short_name(*Key::from_hex(hex)) + " is damaged and was left out");
+  if (!done.removed.empty())
+    say("warning", counted(done.removed.size(), "entry was", "entries were") +
+                       " removed from the cache meanwhile (evicted, or by 'kiln clear' or 'kiln gc'), and " +
+                       (done.removed.size() == 1 ? "is" : "are") + " not in the bundle");
+  if (done.other_version > 0)
+    say("warning",
+        counted(done.other_version, "entry is", "entries are") + " of another version of kiln and left out");
+  if (!done.written)
+    say("error",
+        done.missing.empty()
+            ? done.removed.empty() ? "nothing that is cached matches; nothing was written"
+                                   : "nothing was written; --keep-going leaves out what was removed"
+            : counted(done.missing.size(), "specialisation is", "specialisations are") +
+                  " missing; nothing was written. 'kiln prewarm' makes them, --keep-going leaves them out");
+  struct stat st {};
+  if (done.written && !done.signature && ::stat((arguments.file + ".minisig").c_str(), &st) == 0)
+    say("warning", "'" + arguments.file + ".minisig' is the signature of what was there before; sign again");
+  if (!done.damaged.empty()) return kDamaged;
+  const bool covered = done.removed.empty() || arguments.selection.plans.empty();
+  return done.written && done.missing.empty() && covered &&
+                 (done.summary.entries > 0 || arguments.selection.all)
+             ? kDone
+             : kPartly;
+}
+
+int bundle_export(Context& context, const Arguments& arguments) {
+  const PoliteInterrupt interrupt;
+  Exported done;
+  try {
+    done = export_all(context, arguments);
+  } catch (const Interrupted&) {
+    say("warning", "interrupted; nothing was written");
+    return kInterrupted;
+  }
+  if (context.json)
+    print_json(json_of(context, arguments, done));
+  else if (done.written && arguments.file != "-") {
+    print_paragraph(counted(done.summary.entries, "entry", "entries") + ", " + human_bytes(done.bytes) +
+                    " (" + human_bytes(done.summary.content_bytes) + " decompressed), in " + arguments.file);
+    print_paragraph("Content blake2b:" + done.summary.digest.hex(), Style::dim);
+    if (done.signature)
+      print_paragraph("Signed with key " + done.signature->key_id + ": " + done.signature->file);
+  }
+  std::fflush(stdout);
+  return exit_of(arguments, done);
+}
+
+}  // namespace
+
+void add_bundle_export(Command bundle, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  const Command sub =
+      context.add_command(bundle, "export", "Write entries of the cache and its layers to a file",
+                          [&context, arguments] { return bundle_export(context, *arguments); });
+  sub.option("file", arguments->file, "The bundle; - is stdout").type_name("FILE").required();
+  add_selection_options(sub, arguments->selection);
+  sub.flag("--keep-going", arguments->keep_going, "Write what is there when some of a plan is not");
+  sub.option("--sign", arguments->signing.key, "Write FILE.minisig with this secret key")
+      .not_empty()
+      .type_name("FILE.key");
+  sub.option("--password-file", arguments->signing.password_file,
+             "The key's password is its first line; default: asked for on the terminal")
+      .not_empty()
+      .type_name("FILE");
+  sub.footer(
+      "The same entries give the same bytes: they are sorted, and no time, path or name of a machine is in\n"
+      "the file (with one version of libzstd; the content's digest is the same with every one).\n"
+      "Tuned choices (kiln tune) of the templates and archs that are written come along; with a plan, "
+      "--device\n"
+      "says whose its rows take.\n"
+      "--arch may be a list: entries of these archs, or with a plan, its rows that name none.\n"
+      "FILE is replaced when all is written, and never before. When entries are removed meanwhile (evicted,\n"
+      "or by 'kiln clear' or 'kiln gc'), the export begins again; after five times, or where bytes are in a\n"
+      "pipe already, it leaves them out and says so.\n"
+      "Exit status: 0 done, 1 failed, 2 usage, 3 some of a plan is missing or nothing matches (nothing is\n"
+      "written but with --keep-going), 4 damaged entries were left out, 130 interrupted.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,243 @@
+// kiln bundle import: entries of a bundle into the cache or a layer, one by one, each checked.
+#include "tools/kiln/bundle/import.hpp"
+
+#include <ctime>
+#include <filesystem>
+
+#include "base/deadline.hpp"
+#include "base/log.hpp"
+#include "cache/place/directory.hpp"
+#include "cache/store/store.hpp"
+#include "runtime/state/places.hpp"
+#include "tools/kiln/bundle/entry.hpp"
+#include "tools/kiln/bundle/input.hpp"
+#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/cli/progress.hpp"
+#include "tools/kiln/store/key_name.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  BundleFlags bundle;
+  std::string layer;
+};
+
+/// What one transaction holds: few syncs, and little memory.
+constexpr std::size_t kBatchEntries = 256;
+constexpr std::size_t kBatchBytes = std::size_t{16} << 20;
+constexpr auto kReadWait = std::chrono::seconds(10);  // for the gate
+
+struct Imported {
+  std::string directory;
+  std::uint64_t entries = 0, stored = 0, present = 0, other_image = 0, other_version = 0, evicted = 0;
+  bool complete = false, interrupted = false;
+  std::optional<BundleFault> fault;
+  SignatureState signature;
+  bundle::Summary summary;
+  double seconds = 0;
+};
+
+/// The store that is filled; a layer can be read by everybody when the work in it has ended, however it did.
+class Target {
+ public:
+  Target(const Context& context, const std::string& layer)
+      : layer_(!layer.empty()),
+        store_(layer_ ? runtime::create_layer(std::filesystem::absolute(layer).string())
+                      : runtime::open_configured_store(context.config())) {}
+  void share() const {
+    if (layer_) cache::share_layer(store_->directory());
+  }
+  cache::Store& store() const noexcept { return *store_; }
+
+ private:
+  const bool layer_;
+  const std::shared_ptr<cache::Store> store_;
+};
+
+class Batch {
+ public:
+  Batch(cache::Store& store, Imported& out) : store_(store), out_(out) {}
+  void add(const Key& key, cache::Record record) {
+    bytes_ += record.facts.size() + record.key_text.size() + record.image.size();
+    records_.emplace_back(key, std::move(record));
+    if (records_.size() >= kBatchEntries || bytes_ >= kBatchBytes) write();
+  }
+  /// Throws Error(io) for the first that could not be stored.
+  void write() {
+    const auto records = std::exchange(records_, {});
+    bytes_ = 0;
+    std::string failed;
+    const auto results = store_.put_many(records);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const cache::PutResult& result = results[i];
+      out_.evicted += result.evicted;
+      if (!result.notice.empty()) base::warn(result.notice);
+      if (result.put == cache::Put::stored)
+        ++out_.stored;
+      else if (result.put == cache::Put::present)
+        ++out_.present, out_.other_image += has_other_image(records[i]);
+      else if (failed.empty())
+        failed = "entry " + short_name(records[i].first) + " could not be stored in '" + store_.directory() +
+                 "' (" + std::string(cache::to_string(result.put)) + "): " + result.detail;
+    }
+    if (!failed.empty()) throw Error(Errc::io, failed);
+  }
+
+ private:
+  /// The key tells what was compiled, not what came of it: who made the entry that is there may have lied.
+  /// A choice that is there was tuned or imported before, and stays as well.
+  bool has_other_image(const std::pair<Key, cache::Record>& record) const {
+    const auto there = store_.peek(record.first, base::Deadline::after(kReadWait));
+    if (there && compile::is_choice(there->facts))
+      return compile::decode_choice(there->facts).chosen !=
+             compile::decode_choice(record.second.facts).chosen;
+    return there && there->image != record.second.image;
+  }
+  cache::Store& store_;
+  Imported& out_;
+  std::vector<std::pair<Key, cache::Record>> records_;
+  std::size_t bytes_ = 0;
+};
+
+void read_into(Batch& batch, OpenBundle& bundle, Imported& out, Progress* progress) {
+  while (!PoliteInterrupt::requested()) {
+    auto entry = bundle.next();
+    if (!entry) {
+      out.complete = true;
+      return;
+    }
+    ++out.entries;
+    CheckedEntry checked = check_entry(*entry);
+    if (progress) progress->reached(bundle.percent());
+    if (checked.other_version) {
+      ++out.other_version;
+      continue;
+    }
+    const Key key = entry->key;
+    batch.add(key, record_of(std::move(*entry), std::move(checked), std::time(nullptr)));
+  }
+}
+
+Imported import_all(const Context& context, const Arguments& arguments) {
+  Imported out;
+  const auto start = base::Clock::now();
+  const PoliteInterrupt interrupt;
+  std::unique_ptr<OpenBundle> bundle;
+  try {
+    bundle = std::make_unique<OpenBundle>(arguments.bundle);  // refused before anything is created
+    out.signature = bundle->signature();
+    const Target target(context, arguments.layer);
+    out.directory = target.store().directory();
+    Batch batch(target.store(), out);
+    try {
+      std::optional<Progress> progress;
+      if (bundle->size_known()) progress.emplace(100, !context.json);
+      read_into(batch, *bundle, out, progress ? &*progress : nullptr);
+    } catch (const Interrupted&) {
+    } catch (const Error&) {
+      out.fault = fault_of_current(name_of_bundle(arguments.bundle.file));
+    }
+    try {
+      batch.write();  // entries that were whole before what is not
+    } catch (const Error&) {
+      if (!out.fault) out.fault = fault_of_current(name_of_bundle(arguments.bundle.file));
+    }
+    target.share();
+  } catch (const Interrupted&) {
+  } catch (const Error&) {
+    out.fault = fault_of_current(name_of_bundle(arguments.bundle.file));
+  }
+  if (out.fault) out.complete = false;
+  out.interrupted = !out.complete && !out.fault && PoliteInterrupt::requested();
+  if (bundle) out.summary = bundle->summary();
+  out.seconds = std::chrono::duration<double>(base::Clock::now() - start).count();
+  return out;
+}
+
+Json json_of(const Context& context, const Arguments& arguments, const Imported& done) {
+  Json out{{"schema", context.schema()},
+           {"file", arguments.bundle.file},
+           {"directory", done.directory.empty() ? Json(nullptr) : Json(done.directory)},
+           {"layer", !arguments.layer.empty()},
+           {"entries", done.entries},
+           {"stored", done.stored},
+           {"present", done.present},
+           {"other_image", done.other_image},
+           {"other_version", done.other_version},
+           {"evicted", done.evicted},
+           {"content_bytes", done.summary.content_bytes},
+           {"content_digest", done.complete ? Json(done.summary.digest.hex()) : Json(nullptr)},
+           {"signature", json_of(done.signature)},
+           {"complete", done.complete},
+           {"interrupted", done.interrupted},
+           {"seconds", done.seconds}};
+  if (done.fault)
+    out["error"] = {{"code", done.fault->damage ? "damaged" : name_of(done.fault->code)},
+                    {"message", done.fault->message}};
+  return out;
+}
+
+void print_counts(const Imported& done) {
+  if (done.directory.empty()) return;
+  print_paragraph(counted(done.stored, "entry", "entries") + " imported into " + done.directory + ", " +
+                  std::to_string(done.present) + " there already, in " + human_ms(done.seconds * 1000));
+  if (done.complete) print_paragraph(text_of(done.signature), Style::dim);
+}
+
+int import(const Context& context, const Arguments& arguments) {
+  const Imported done = import_all(context, arguments);
+  if (context.json)
+    print_json(json_of(context, arguments, done));
+  else
+    print_counts(done);
+  std::fflush(stdout);
+  const auto say = [](const char* kind, const std::string& text) {
+    std::fprintf(stderr, "kiln: %s: %s\n", kind, text.c_str());
+  };
+  if (done.fault) {
+    const bool some = done.stored + done.present > 0;
+    say("error", done.fault->message + (some ? "; what was imported before it is whole and stays" : ""));
+    return done.fault->damage ? kDamaged : exit_of(done.fault->code);
+  }
+  if (done.interrupted) {
+    say("warning", "interrupted; the same command goes on from here");
+    return kInterrupted;
+  }
+  if (done.other_version > 0)
+    say("warning", counted(done.other_version, "entry is", "entries are") +
+                       " of another version of kiln, and of no use to this one");
+  if (done.other_image > 0)
+    say("warning", counted(done.other_image, "entry is", "entries are") +
+                       " there already with another image, which stays; 'kiln bundle diff " +
+                       arguments.bundle.file + " --store' names them, 'kiln clear' makes room for these");
+  if (done.evicted > 0)
+    say("warning", counted(done.evicted, "entry was", "entries were") +
+                       " evicted to make room; raise KILN_CACHE_MAX_SIZE and import again");
+  return done.other_image + done.other_version + done.evicted > 0 ? kPartly : kDone;
+}
+
+}  // namespace
+
+void add_bundle_import(Command bundle, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  const Command sub =
+      context.add_command(bundle, "import", "Put a bundle's entries into the cache or a layer",
+                          [&context, arguments] { return import(context, *arguments); });
+  add_bundle_flags(sub, arguments->bundle);
+  sub.option("--layer", arguments->layer, "Into this layer instead of the cache")
+      .not_empty()
+      .type_name("DIR");
+  sub.footer(
+      "Every entry is checked before it is stored: its key is that of its key text, facts and image agree\n"
+      "with it, sizes are within bounds. Importing again stores nothing. What was imported before damage\n"
+      "was met, or before Ctrl-C, is whole and stays.\n"
+      "With --require-signature nothing is imported before the signature of the whole file was verified;\n"
+      "without it, anybody who can write the file decides what runs on the GPU.\n"
+      "Exit status: 0 all there, 1 failed, 2 usage, 3 some are of another version, were evicted,\n"
+      "or are there already with another image, 4 damaged or a bad signature, 130 interrupted.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,90 @@
+#include "tools/kiln/bundle/select.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/log.hpp"
+#include "runtime/path/core.hpp"
+#include "tools/kiln/bundle/file.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/plan/plan.hpp"
+#include "tools/kiln/plan/tuned_device.hpp"
+
+namespace kiln::cli {
+namespace {
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// What the path itself would find for the plan's rows, without compiling.
+Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& stores,
+                  const std::set<Key>& removed) {
+  context.template_path = template_path_of(flags.plans, context.template_path);
+  runtime::Core& core = context.service().core();
+  core.state().stores.use_places(stores.places());
+  const PrewarmPlan plan = make_plan(context, flags.plans, context.target_archs(), {flags.device, true});
+  for (const std::string& ignored : plan.ignored) base::warn(ignored);
+  if (!flags.device.empty() && plan.choices.empty())
+    throw Error(Errc::invalid_argument,
+                "--device: nothing that is asked for was tuned for a device called '" + flags.device +
+                    "' ('kiln tune --list' shows what was)");
+  Selection out;
+  std::set<Key> keys;
+  std::set<std::pair<std::string, std::string>> exported;  // templates and archs, whose choices come along
+  for (const PlannedTask& task : plan.tasks) {
+    if (PoliteInterrupt::requested()) throw Interrupted{};
+    if (!flags.templates.empty() && !contains(flags.templates, task.specialization().template_name)) continue;
+    const auto found =
+        core.path().there(source::instantiate(task.origin, task.resolved), {.rejected = removed});
+    if (found) {
+      keys.insert(found->image->key);
+      exported.emplace(task.specialization().template_name, task.resolved.arch.name());
+    }
+    if (!found || task.choice_missing) {
+      out.missing.push_back(task.label);
+    }
+  }
+  for (const Key& key : stores.choices([&](const std::string&name, const std::string&arch) {
+         return exported.contains({name, arch});
+       }))
+    if (!removed.contains(key)) keys.insert(key);
+  out.keys.assign(keys.begin(), keys.end());
+  return out;
+}
+
+}  // namespace
+
+void add_selection_options(Command sub, SelectionFlags& flags) {
+  sub.option("plans", flags.plans, "What these plan files and records ask for").type_name("PLAN.toml");
+  sub.option("-t,--template", flags.templates, "Entries of this template; may be repeated")
+      .type_name("NAME")
+      .allow_extra_args(false);
+  sub.flag("--all", flags.all, "Everything");
+  add_device_option(sub, flags.device);
+}
+
+Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores,
+                         const std::set<Key>& removed) {
+  const bool by_arch = !context.arch.empty();
+  if (flags.all && (!flags.plans.empty() || !flags.templates.empty() || by_arch))
+    throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan, no -t and no --arch");
+  if (!flags.all && flags.plans.empty() && flags.templates.empty() && !by_arch)
+    throw Error(Errc::invalid_argument,
+                "say what to export: plans or records, -t NAME, --arch ARCH, or --all");
+  if (flags.plans.empty() && !flags.device.empty())
+    throw Error(Errc::invalid_argument,
+                "--device says how the rows of a plan are resolved: without a plan every choice comes along");
+  if (!flags.plans.empty()) return of_plan(context, flags, stores, removed);
+  std::vector<std::string> archs;
+  if (by_arch)
+    for (const base::Arch& arch : context.target_archs()) archs.push_back(arch.name());
+  Selection out;
+  out.keys = stores.keys([&](const std::string& name, const std::string& arch) {
+    return (flags.templates.empty() || contains(flags.templates, name)) &&
+           (archs.empty() || contains(archs, arch));
+  });
+  return out;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,91 @@
+#include "tools/kiln/bundle/stores.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "base/wire.hpp"
+#include "compile/tuned_choice.hpp"
+#include "runtime/state/places.hpp"
+#include "tools/kiln/bundle/entry.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr auto kReadWait = std::chrono::seconds(10);  // for the gate
+
+/// Throws Malformed for facts of another version.
+bool is_wanted(const std::string& facts, const BundleStores::Wanted& wanted) {
+  if (compile::is_choice(facts)) {
+    const compile::TunedChoice choice = compile::decode_choice(facts);
+    return wanted(choice.template_name, choice.arch);
+  }
+  const compile::Facts image = compile::decode_facts(facts);
+  return wanted(image.unit.substr(0, image.unit.find('@')), image.arch);
+}
+
+}  // namespace
+
+BundleStores::BundleStores(const runtime::Config& config)
+    : places_(view_places(config).places), stores_(runtime::open_layers(config)) {
+  for (const auto& store : {places_.readable, places_.writable})
+    if (store) stores_.push_back(store);
+}
+
+std::vector<Key> BundleStores::keys(const Wanted& wanted) {
+  std::set<Key> out;
+  other_version_ = 0;
+  damaged_.clear();
+  for (const auto& store : stores_) {
+    std::uint64_t shown = 0;
+    store->list([&](const cache::Entry& entry) {
+      ++shown;
+      try {
+        if (is_wanted(entry.facts, wanted)) out.insert(entry.key);
+      } catch (const base::Malformed&) {
+        ++other_version_;
+      }
+    });
+    // The store has more than a listing shows. Beside live engines that alone says nothing.
+    if (store->stats().entries > shown)
+      for (const cache::DamageReport& damage : store->verify().damaged) damaged_.push_back(damage.key);
+  }
+  std::erase_if(damaged_, [&](const std::string& hex) {
+    const auto key = Key::from_hex(hex);
+    return key && out.contains(*key);  // read, from here or from another store
+  });
+  return {out.begin(), out.end()};
+}
+
+std::vector<Key> BundleStores::choices(const Wanted& wanted) {
+  std::set<Key> out;
+  for (const auto& store : stores_)
+    store->list([&](const cache::Entry& entry) {
+      try {
+        if (compile::is_choice(entry.facts) && is_wanted(entry.facts, wanted)) out.insert(entry.key);
+      } catch (const base::Malformed&) {  // of another version
+      }
+    });
+  return {out.begin(), out.end()};
+}
+
+cache::Peeked<cache::Record> BundleStores::record_in(cache::Store& store, const Key& key) const {
+  auto record = store.peek(key, base::Deadline::after(kReadWait));
+  // Of a choice it is the writable store's that holds.
+  if (record && compile::is_choice(record->facts) && places_.writable)
+    if (auto own = places_.writable->peek(key, base::Deadline::after(kReadWait))) record = std::move(own);
+  return record;
+}
+
+cache::Peeked<bundle::Entry> BundleStores::read(const Key& key) {
+  return read_first(stores_, [&](cache::Store& store) -> cache::Peeked<bundle::Entry> {
+    auto record = record_in(store, key);
+    if (!record) return {{}, record.miss};
+    return {entry_of(key, std::move(*record))};
+  });
+}
+
+cache::Peeked<cache::Record> BundleStores::record(const Key& key) {
+  return read_first(stores_, [&](cache::Store& store) { return record_in(store, key); });
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,140 @@
+#include "tools/kiln/cli/context.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "toolchain/driver.hpp"
+#include "tools/kiln/cli/command_tree.hpp"
+
+namespace kiln::cli {
+namespace {
+
+std::optional<toolchain::DeviceFacts> first_gpu() {
+  const toolchain::Driver* driver = toolchain::Driver::get();
+  int count = 0;
+  if (!driver || driver->cuInit(0) != toolchain::CUDA_SUCCESS) return std::nullopt;
+  if (driver->cuDeviceGetCount(&count) != toolchain::CUDA_SUCCESS || count < 1) return std::nullopt;
+  try {
+    return toolchain::device_facts(*driver, 0);
+  } catch (const Error& error) {
+    base::debug(std::string("no facts of device 0: ") + error.what());
+    return std::nullopt;
+  }
+}
+
+/// What a flag says is wrong is said of the flag; the configuration would name its own setting.
+void check_size_flag(const char* flag, const std::string& value) {
+  if (value.empty() || runtime::parse_size(value)) return;
+  throw Error(Errc::invalid_argument, std::string(flag) + ": '" + value +
+                                          "' is no size; expected bytes, or a number with K, M, G or T " +
+                                          "(powers of 1024), such as 512M or 5G; more than 0");
+}
+
+/// The environment's directories may come later; those of a flag are meant now.
+void check_template_path_flag(const std::string& path) {
+  for (const std::string& directory : base::split(path, ':')) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(directory, error))
+      throw Error(Errc::invalid_argument, "--template-path: '" + directory + "' is no directory (" +
+                                              (error ? error.message() : "it is a file") + ')');
+  }
+}
+
+}  // namespace
+
+Command Context::add_command(Command app, const std::string& name, const std::string& summary,
+                             std::function<int()> run) {
+  const Command sub = app.subcommand(name, summary);
+  add_common_flags(sub);
+  const std::string full = app.is_root() ? name : app.name() + ' ' + name;
+  sub.callback([this, full, run = std::move(run)] { command = full, action = run; });
+  return sub;
+}
+
+void Context::add_common_flags(Command app) {
+  constexpr const char* group = kCommonOptions;
+  app.option("--cache-dir", cache_dir, "Directory of the cache (KILN_CACHE_DIR)")
+      .type_name("DIR")
+      .group(group);
+  app.option("--template-path", template_path, "Template directories, colon-separated (KILN_TEMPLATE_PATH)")
+      .type_name("DIRS")
+      .group(group);
+  app.option("--arch", arch, "90, sm_90 or sm_90a; default: this GPU's, else sm_90a")
+      .type_name("ARCH")
+      .group(group);
+  app.option("--log-level", log_level, "trace, debug, info, warning or warn (default), error or off")
+      .type_name("LEVEL")
+      .one_of({"trace", "debug", "info", "warning", "warn", "error", "off"})
+      .group(group);
+  app.flag("--json", json, "One JSON object on stdout").group(group);
+}
+
+std::string Context::schema() const {
+  std::string name = command;
+  std::replace(name.begin(), name.end(), ' ', '-');
+  return "kiln." + name + "/1";
+}
+
+Options Context::options() const {
+  if (command != "doctor") check_template_path_flag(template_path);  // which says of each how it is
+  check_size_flag("--max-size", max_size);
+  check_size_flag("--memory", compile_memory);
+  Options out;
+  out.cache_dir = cache_dir;
+  out.template_path = template_path;
+  out.jobs = jobs;
+  out.cache_max_size = max_size;
+  out.compile_memory = compile_memory;
+  out.toolchain = toolchain;
+  return out;
+}
+
+runtime::Config Context::config() const {
+  // Twice: resolving sets the configured level, and may itself warn.
+  if (!log_level.empty()) base::set_log_level(log_level);
+  runtime::Config config = runtime::Config::resolve(options());
+  if (!log_level.empty()) base::set_log_level(log_level);
+  return config;
+}
+
+runtime::Service& Context::service() {
+  if (!service_) {
+    if (!log_level.empty()) base::set_log_level(log_level);
+    service_ = std::make_unique<runtime::Service>(options());
+    if (!log_level.empty()) base::set_log_level(log_level);
+  }
+  return *service_;
+}
+
+base::Arch Context::target_arch() {
+  if (!arch.empty()) return base::Arch::parse(arch);
+  const std::string configured = service_ ? service_->config().get("arch") : config().get("arch");
+  if (!configured.empty()) return base::Arch::parse(configured);
+  return this_gpu() ? this_gpu()->arch : base::Arch::parse("sm_90a");
+}
+
+const std::optional<toolchain::DeviceFacts>& Context::this_gpu() {
+  if (!gpu_) gpu_ = first_gpu();
+  return *gpu_;
+}
+
+std::string Context::target_device(const std::string& said, base::Arch wanted) {
+  if (!said.empty()) return said;
+  return this_gpu() && this_gpu()->arch == wanted ? this_gpu()->name : "";
+}
+
+std::vector<base::Arch> Context::target_archs() {
+  std::vector<base::Arch> out;
+  for (const std::string& text : base::split(arch, ',')) {
+    const base::Arch parsed = base::Arch::parse(text);
+    if (std::find(out.begin(), out.end(), parsed) == out.end()) out.push_back(parsed);
+  }
+  if (out.empty()) out.push_back(target_arch());
+  return out;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,243 @@
+// The cache: where it is, what lies under it, and whether its locks and transactions work there.
+#include "tools/kiln/doctor/cache.hpp"
+#include "tools/kiln/doctor/locks.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "base/text.hpp"
+#include "cache/place/directory.hpp"
+#include "cache/place/filesystem.hpp"
+#include "cache/store/file/pages.hpp"
+#include "runtime/state/places.hpp"
+#include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/cli/output.hpp"
+#include "tools/kiln/doctor/finding.hpp"
+#include "tools/kiln/store/entries.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using Status = Finding::Status;
+namespace fs = std::filesystem;
+
+/// A directory inside a candidate for the cache, made for the probes and removed with everything that they
+/// made on the way.
+class Scratch {
+ public:
+  explicit Scratch(const std::string& place) {
+    for (fs::path p = place; !p.empty() && !fs::exists(p); p = p.parent_path()) made_ = p;
+    path_ = place + "/doctor-XXXXXX";
+    try {
+      cache::make_own(place, cache::FinalLink::followed);
+      if (!::mkdtemp(path_.data()))
+        throw Error(Errc::io, "'" + place + "' cannot be written: " + std::strerror(errno));
+    } catch (...) {
+      remove_made();
+      throw;
+    }
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+    remove_made();
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  void remove_made() const {
+    std::error_code ignored;
+    if (!made_.empty()) fs::remove_all(made_, ignored);
+  }
+  fs::path made_;  // the topmost directory that was not there
+  std::string path_;
+};
+
+void probe_round_trip(const std::string& scratch, Findings& out) {
+  const auto start = base::Clock::now();
+  const auto store = cache::Store::open({.directory = scratch + "/store"});
+  const cache::Record record{"facts", "key text", std::string(50000, 'x')};
+  const Key key{base::digest_of("doctor"), base::digest_of("probe")};
+  const cache::PutResult put = store->put(key, record);
+  if (put.put != cache::Put::stored) {
+    out.push_back(
+        {"store", Status::error,
+         "a probe record could not be stored: " + std::string(to_string(put.put)) + ' ' + put.detail,
+         "free some space, or set KILN_CACHE_DIR to another filesystem"});
+    return;
+  }
+  const auto stored = base::Clock::now();
+  const cache::GetResult got =
+      store->get(key, record.key_text, base::Deadline::after(std::chrono::seconds(5)));
+  const auto read = base::Clock::now();
+  if (!got.record || got.record->image != record.image) {
+    out.push_back({"store", Status::error,
+                   "a probe record was stored and did not come back: " + std::string(to_string(got.miss)),
+                   "set KILN_CACHE_DIR to another filesystem"});
+    return;
+  }
+  const auto ms = [](auto d) { return std::chrono::duration<double, std::milli>(d).count(); };
+  out.push_back({"store", Status::ok,
+                 "put in " + human_ms(ms(stored - start)) + ", get in " + human_ms(ms(read - stored)) +
+                     " (50 KB, synced, verified)"});
+}
+
+/// What lies in the store is what was written there. Empty when nothing can be read.
+std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std::string& directory,
+                                       Findings& out) {
+  std::vector<StoredEntry> entries;
+  std::vector<std::string> damaged;
+  const std::string how = "run 'kiln verify'; ";
+  try {
+    const StoreView view = view_store(config);
+    if (view.store) entries = read_entries(*view.store, &damaged);
+    out.push_back({"directory", Status::ok,
+                   directory + (view.store ? ", " + counted(entries.size(), "entry", "entries")
+                                           : ", nothing cached yet")});
+    if (!damaged.empty())
+      out.push_back({"entries", Status::warning,
+                     counted(damaged.size(), "entry is", "entries are") + " damaged",
+                     how + "each is healed by the next publish, 'kiln gc' drops them now"});
+  } catch (const cache::Damaged& damage) {
+    out.push_back({"entries", Status::error, "the store's file is damaged: " + std::string(damage.what()),
+                   how + "the next publish heals the file, 'kiln gc' does so now"});
+  } catch (const Error& error) {
+    out.push_back({"entries", Status::error, error.what(), how + "or set KILN_CACHE_DIR to another place"});
+  }
+  return entries;
+}
+
+void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
+  constexpr std::int64_t year_2024 = 1704067200, tolerance = 120;
+  const std::int64_t now = std::time(nullptr);
+  std::size_t future = 0;
+  for (const StoredEntry& e : entries) future += e.facts.created_s > now + tolerance;
+  if (now < year_2024)
+    out.push_back({"clock", Status::warning, "it says a time before 2024", "set the clock"});
+  else if (future)
+    out.push_back({"clock", Status::warning,
+                   counted(future, "entry is", "entries are") +
+                       " from the future: this clock, or that of a machine that shares the cache, is wrong",
+                   "set the clock"});
+  else
+    out.push_back({"clock", Status::ok, "no entry is from the future"});
+}
+
+/// The first candidate that can be used, as runtime::open_store chooses it.
+std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& directory, Findings& out) {
+  const auto candidates = runtime::store_candidates(config);
+  const bool no_home = candidates.front().kind == runtime::Candidate::Kind::temporary;
+  for (const runtime::Candidate& candidate : candidates) {
+    try {
+      directory = runtime::directory_of(candidate);
+      auto scratch = std::make_unique<Scratch>(directory);
+      cache::check_own_store(directory);
+      struct stat st {};
+      if (::stat((directory + "/v1/data.mdb").c_str(), &st) == 0) {
+        cache::StoreOptions options;
+        options.directory = directory;
+        cache::Store::open(options);
+      }
+      if (no_home)
+        out.push_back({"directory", Status::warning,
+                       "none of KILN_CACHE_DIR, XDG_CACHE_HOME and HOME names an absolute directory: the "
+                       "cache is in '" +
+                           directory + "', which a reboot or a clean-up may empty",
+                       "set KILN_CACHE_DIR"});
+      if (directory != candidate.directory)
+        out.push_back({"directory", Status::note,
+                       "others may write '" + candidate.directory +
+                           "': the store is in a private directory inside it"});
+      return scratch;
+    } catch (const Error& error) {
+      out.push_back({"directory", Status::warning, std::string(error.what()) + "; stepping down",
+                     "set KILN_CACHE_DIR to a local directory that only this user may write"});
+    }
+  }
+  return nullptr;
+}
+
+/// Each layer with what it holds, or why it is left out.
+void probe_layers(const runtime::Config& config, Findings& out) {
+  for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {
+    try {
+      const auto layer = runtime::open_layer(directory);
+      out.push_back({"layer", Status::ok,
+                     directory + ", " + counted(layer->stats().entries, "entry", "entries") + ", on " +
+                         cache::filesystem_of(directory).name});
+    } catch (const Error& error) {
+      out.push_back({"layer", Status::warning, std::string(error.what()) + "; left out",
+                     "write it with 'kiln prewarm --layer', or take it out of KILN_CACHE_LAYERS"});
+    }
+  }
+}
+
+void probe_filesystem(const std::string& directory, Findings& out) {
+  const cache::Filesystem filesystem = cache::filesystem_of(directory);
+  out.push_back({"filesystem", filesystem.volatile_ ? Status::note : Status::ok,
+                 filesystem.name + (filesystem.volatile_ ? ": gone after a reboot" : "") + ", " +
+                     human_bytes(filesystem.free_bytes) + " free"});
+}
+
+}  // namespace
+
+bool anything_cached(const runtime::Config& config) noexcept {
+  const auto holds = [](auto&& open) {
+    try {
+      const std::shared_ptr<cache::Store> store = open();
+      return store && store->stats().entries > 0;
+    } catch (const std::exception&) {  // what cannot be read serves nothing; probe_cache says why
+      return false;
+    }
+  };
+  if (holds([&] { return view_store(config).store; })) return true;
+  for (const std::string& directory : base::split(config.get("cache_layers"), ':'))
+    if (holds([&] { return runtime::open_layer(directory); })) return true;
+  return false;
+}
+
+void probe_cache(Context& context, Findings& out) {
+  const runtime::Config& config = context.service().config();
+  std::string directory;
+  const auto scratch = choose(config, directory, out);
+  if (!scratch) {
+    out.push_back({"directory", Status::error, "no place for a cache: every process compiles anew",
+                   "set KILN_CACHE_DIR to a writable directory"});
+  } else {
+    const std::vector<StoredEntry> entries = probe_entries(config, directory, out);
+    probe_filesystem(directory, out);
+    const auto step = [&](const char* name, auto&& probe) {
+      try {
+        probe();
+      } catch (const std::exception& error) {
+        out.push_back({name, Status::error, error.what(), "set KILN_CACHE_DIR to another filesystem"});
+      }
+    };
+    step("store", [&] { probe_round_trip(scratch->path(), out); });
+    step("gate", [&] { probe_gate(scratch->path() + "/gate", out); });
+    probe_clock(entries, out);
+  }
+  probe_layers(config, out);
+}
+
+void probe_temporary(Findings& out) {
+  try {
+    const base::TempDir directory("kiln-doctor");
+    base::write_file(directory.path() + "/probe", "x");
+    out.push_back({"temporary", Status::ok, base::directory_of(directory.path()) + " can be written"});
+  } catch (const Error& error) {
+    out.push_back(
+        {"temporary", Status::error, error.what(), "set TMPDIR to a writable directory: compiles run there"});
+  }
+}
+
+}  // namespace kiln::cli

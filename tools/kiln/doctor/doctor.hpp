@@ -1,0 +1,12 @@
+// kiln doctor: whether this machine has what kiln needs, and whether it works.
+#pragma once
+
+#include "tools/kiln/cli/command.hpp"
+
+namespace kiln::cli {
+
+class Context;
+
+void add_doctor(Command app, Context& context);
+
+}  // namespace kiln::cli

@@ -1,0 +1,12 @@
+// The driver, the devices, and whether the first one takes an image.
+#pragma once
+
+#include <optional>
+#include "tools/kiln/doctor/empty_kernel.hpp"
+#include "tools/kiln/doctor/finding.hpp"
+
+namespace kiln::cli {
+
+void probe_driver(const std::optional<EmptyKernel>& kernel, Findings& out);
+
+}  // namespace kiln::cli

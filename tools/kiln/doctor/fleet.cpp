@@ -1,0 +1,75 @@
+// The fleet's tier: its settings, and whether each server answers, is set up for it, and takes what is
+// written.
+#include "tools/kiln/doctor/fleet.hpp"
+
+#include <unistd.h>
+
+#include "base/text.hpp"
+#include "cache/trust/minisign.hpp"
+#include "tools/kiln/doctor/finding.hpp"
+#include "tools/kiln/fleet/look.hpp"
+
+namespace kiln::cli {
+namespace {
+
+std::string cure_of(fleet::Fault fault) {
+  if (fault == fleet::Fault::tls)
+    return "renew the certificate that it names, or correct ?ca= ?cert= ?key= of KILN_REMOTE";
+  if (fault == fleet::Fault::auth) return "correct user and password in KILN_REMOTE, or its ACL";
+  return "start it, or correct KILN_REMOTE";
+}
+
+}  // namespace
+
+void probe_remote(Context& context, Findings& out) {
+  using Status = Finding::Status;
+  const runtime::Config& config = context.service().config();
+  if (!config.has_remote()) return;
+  std::shared_ptr<fleet::Tier> tier;
+  try {
+    tier = configured_tier(context);
+  } catch (const Error& error) {
+    out.push_back({"remote", Status::warning, "KILN_REMOTE is set, and the fleet's tier is not used",
+                   "see the warning above; docs/fleet.md"});
+    return;
+  }
+  if (config.remote_writes() && !tier->can_write())
+    out.push_back({"remote", Status::warning,
+                   "KILN_REMOTE_MODE is fleet, and there is no key to sign with: this node only reads",
+                   "set KILN_REMOTE_SIGN to the secret key's file"});
+  for (const ServerLook& look : look_at_servers(*tier)) {
+    if (!look.answer) {
+      out.push_back({"remote", Status::warning,
+                     look.name + " does not answer: " + text_of(look.answer.fault, look.answer.detail) +
+                         "; kernels are compiled here meanwhile",
+                     cure_of(look.answer.fault)});
+      continue;
+    }
+    out.push_back({"remote", Status::ok,
+                   look.name + " answers in " + human_ms(look.round_trip_ms) +
+                       (look.keys ? ", " + counted(*look.keys, "key") : "") +
+                       (tier->writes() ? "; this node reads and writes" : "; this node only reads")});
+    for (const std::string& advice : advice_of(look))
+      out.push_back({"remote", Status::note, look.name + ": " + advice, "docs/fleet.md"});
+  }
+}
+
+std::string shown_value(const runtime::Setting& setting) {
+  if (setting.name == "remote_sign" || setting.name == "remote_sign_password")
+    return setting.value.empty() || ::access(setting.value.c_str(), F_OK) == 0
+               ? setting.value
+               : "(not shown: no such file, and it may be the secret itself)";
+  if (setting.name == "remote_key") {
+    for (const std::string& key : base::split(setting.value, ','))
+      if (!key.empty() && !trust::looks_like_public_key(key) && ::access(key.c_str(), F_OK) != 0)
+        return "(not shown: neither a public key nor a file that is there, and it may be a secret)";
+  }
+  if (setting.name != "remote" || setting.value.empty()) return setting.value;
+  try {
+    return fleet::TierUrl::parse(setting.value).safe();
+  } catch (const Error&) {
+    return "(not shown: it cannot be read, and may hold a password)";
+  }
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,93 @@
+// Two processes contend for the locks that keep a cache whole and make one compile per kernel.
+#include "tools/kiln/doctor/locks.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/hash.hpp"
+#include "cache/flight/flight.hpp"
+#include "cache/store/store.hpp"
+#include "kiln/error.hpp"
+#include "tools/kiln/cli/child_process.hpp"
+#include "tools/kiln/doctor/finding.hpp"
+#include "tools/kiln/doctor/lock_holder.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using Status = Finding::Status;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kShort{50}, kLong{5000};
+
+constexpr std::string_view kSubject = "doctor's probe";
+
+/// What who compiles a key says of it can be read by the others.
+bool shows_compile(cache::FlightFile& file) {
+  const auto taken = file.take(Key{}, base::Deadline::after(kLong));
+  if (!taken.flight) return false;
+  taken.flight->compiling(kSubject);
+  const auto board = file.board();
+  return std::any_of(board.begin(), board.end(), [](const auto& e) { return e.subject == kSubject; });
+}
+
+/// Takes a lock while another process holds it, and again when that one was killed. What went wrong, or
+/// nothing.
+template <class Take>
+std::string contend(const std::string& what, const std::string& where, Take&& take) {
+  ChildProcess holder({"/proc/self/exe", kLockHolderCommand, what, where});
+  if (!holder.wait_for_byte(static_cast<int>(kLong.count()))) return "another process could not take it";
+  if (take(kShort)) return "two processes hold it at once: locks are not kept here";
+  holder.kill();
+  return take(kLong) ? "" : "it stays taken after its holder was killed";
+}
+
+}  // namespace
+
+void probe_gate(const std::string& directory, Findings& out) {
+  const auto store = cache::Store::open({.directory = directory});
+  const cache::Record record{"facts", "key text", "image"};
+  const Key key{base::digest_of("doctor"), base::digest_of("gate")};
+  const std::string wrong = contend("gate", directory, [&](milliseconds patience) {
+    return store->put(key, record, patience).put == cache::Put::stored;
+  });
+  out.push_back(wrong.empty()
+                    ? Finding{"gate", Status::ok,
+                              "two processes exclude each other in the store; a killed one's lock is free "
+                              "at once"}
+                    : Finding{"gate", Status::error, "the store's lock: " + wrong,
+                              "set KILN_CACHE_DIR to a local filesystem"});
+}
+
+void probe_flight(Findings& out) {
+  const std::string identity = "doctor-" + std::to_string(::getpid());
+  std::string wrong, path;
+  bool shown = true;
+  try {
+    const auto file = cache::FlightFile::open({.store_identity = identity, .store_place = {}});
+    path = file->path();
+    wrong = contend("flight", identity, [&](milliseconds patience) {
+      return file->take(Key{}, base::Deadline::after(patience)).flight != nullptr;
+    });
+    if (wrong.empty()) shown = shows_compile(*file);
+  } catch (const Error& error) {
+    wrong = error.what();
+  }
+  if (!path.empty()) {
+    ::unlink(path.c_str());
+    ::unlink((path.substr(0, path.rfind('.')) + ".board").c_str());
+  }
+  if (!wrong.empty())
+    out.push_back({"/dev/shm", Status::warning, wrong + ": processes may compile the same kernel twice",
+                   "mount a writable tmpfs on /dev/shm"});
+  else if (!shown)
+    out.push_back({"/dev/shm", Status::warning,
+                   "/dev/shm is full or cannot be written: processes cannot see who compiles what",
+                   "free space on /dev/shm"});
+  else
+    out.push_back(
+        {"/dev/shm", Status::ok, "two processes exclude each other: one compile per kernel and host"});
+}
+
+}  // namespace kiln::cli

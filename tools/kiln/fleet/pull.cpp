@@ -1,0 +1,212 @@
+// kiln remote pull: entries of the fleet's tier into the cache or a layer, each verified and checked.
+#include "tools/kiln/fleet/pull.hpp"
+
+#include <filesystem>
+#include <set>
+
+#include "base/log.hpp"
+#include "base/wire.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "cache/place/directory.hpp"
+#include "runtime/state/places.hpp"
+#include "tools/kiln/bundle/entry.hpp"
+#include "tools/kiln/bundle/select.hpp"
+#include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/fleet/transfer.hpp"
+#include "tools/kiln/plan/plan.hpp"
+#include "tools/kiln/store/key_name.hpp"
+#include "tools/kiln/store/view.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  SelectionFlags selection;
+  std::string layer;
+  bool strict = false;
+};
+
+struct Pulled {
+  std::string directory;
+  std::uint64_t wanted = 0, stored = 0, present = 0, rejected = 0, other_version = 0;
+  std::vector<std::string> missing;  ///< of a plan
+  std::map<std::string, std::uint64_t> rejections;
+  FirstFault fault;
+};
+
+class Pull {
+ public:
+  Pull(Context& context, const Arguments& arguments, std::shared_ptr<fleet::Tier> tier)
+      : context_(context), arguments_(arguments), tier_(std::move(tier)) {
+    store_ = arguments.layer.empty()
+                 ? runtime::open_configured_store(context.config())
+                 : runtime::create_layer(std::filesystem::absolute(arguments.layer).string());
+    out_.directory = store_->directory();
+  }
+
+  Pulled run() {
+    if (arguments_.selection.plans.empty())
+      everything();
+    else
+      of_plans();
+    if (!arguments_.layer.empty()) cache::share_layer(store_->directory());
+    return std::move(out_);
+  }
+
+ private:
+  struct One {
+    Key key;
+    std::string text;   ///< empty: not known
+    std::string label;  ///< for `missing`
+  };
+
+  void of_plans() {
+    const PrewarmPlan plan = make_plan(context_, arguments_.selection.plans, context_.target_archs(),
+                                       {arguments_.selection.device, arguments_.layer.empty()});
+    std::vector<One> batch;
+    for (const PlannedTask& task : plan.tasks) {
+      if (PoliteInterrupt::requested() || out_.fault.down) return;
+      if (!wants(task.specialization().template_name)) continue;
+      const auto made =
+          context_.service().core().path().key_of(source::instantiate(task.origin, task.resolved));
+      batch.push_back({made.key, made.text, task.label});
+      if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
+    }
+    fetch(batch);
+  }
+
+  void everything() {
+    std::set<Key> seen;
+    for (OneServer& server : servers_of(*tier_)) {
+      const auto answer =
+          scan(*server.client, std::string(fleet::kKeyPrefix) + "*:e:*", [&](std::vector<std::string> names) {
+            std::vector<One> batch;
+            for (const std::string& name : names) {
+              if (PoliteInterrupt::requested()) return;
+              const auto value = fleet::parse_name(name);
+              if (value && value->kind == 'e' && seen.insert(value->key).second)
+                batch.push_back({value->key, {}, {}});
+              if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
+            }
+            fetch(batch);
+          });
+      out_.fault.note(answer);
+    }
+  }
+
+  bool wants(const std::string& name) const {
+    return arguments_.selection.templates.empty() ||
+           std::find(arguments_.selection.templates.begin(), arguments_.selection.templates.end(), name) !=
+               arguments_.selection.templates.end();
+  }
+
+  void fetch(const std::vector<One>& batch) {
+    if (batch.empty()) return;
+    std::vector<fleet::Asked> asked;
+    for (const One& one : batch)
+      asked.push_back(
+          {one.key, one.text, one.text.empty() ? fleet::Asked::Text::prefix : fleet::Asked::Text::whole});
+    out_.wanted += batch.size();
+    auto fetched = tier_->fetch(asked, base::Deadline::never());
+    std::vector<std::pair<Key, cache::Record>> records;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      out_.fault.note(fetched[i].fault, fetched[i].detail);
+      if (fetched[i].rejection) ++out_.rejected, ++out_.rejections[name_of(*fetched[i].rejection)];
+      if (!fetched[i].entry) {
+        if (!batch[i].label.empty()) out_.missing.push_back(batch[i].label);
+        continue;
+      }
+      std::string why;
+      auto record = record_of(std::move(*fetched[i].entry), why);
+      if (record && !arguments_.selection.templates.empty() && !wants(template_of(*record))) {
+        --out_.wanted;
+        continue;
+      }
+      if (record)
+        records.emplace_back(batch[i].key, std::move(*record));
+      else
+        ++out_.other_version, base::debug("entry " + short_name(batch[i].key) + ": " + why);
+    }
+    for (const cache::PutResult& put : store_->put_many(records)) {
+      if (put.put == cache::Put::stored)
+        ++out_.stored;
+      else if (put.put == cache::Put::present)
+        ++out_.present;
+      else
+        throw Error(Errc::io, "an entry could not be stored in '" + store_->directory() + "' (" +
+                                  std::string(cache::to_string(put.put)) + "): " + put.detail);
+    }
+  }
+
+  /// Of a record that was checked.
+  static std::string template_of(const cache::Record& record) {
+    if (compile::is_choice(record.facts)) return compile::decode_choice(record.facts).template_name;
+    const std::string unit = compile::decode_facts(record.facts).unit;
+    return unit.substr(0, unit.find('@'));
+  }
+
+  Context& context_;
+  const Arguments& arguments_;
+  const std::shared_ptr<fleet::Tier> tier_;
+  std::shared_ptr<cache::Store> store_;
+  Pulled out_;
+};
+
+int pull(Context& context, const Arguments& arguments) {
+  const auto& [plans, templates, device, all] = arguments.selection;
+  if (plans.empty() && templates.empty() && !all)
+    throw Error(Errc::invalid_argument, "say what to pull: plans or records, -t NAME, or --all");
+  if (all && (!plans.empty() || !templates.empty()))
+    throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan and no -t");
+  const PoliteInterrupt interrupt;
+  const auto tier = configured_tier(context);
+  for (OneServer& server : servers_of(*tier)) ask(*server.client, {{"PING"}, {}, 64});
+  const Pulled done = Pull(context, arguments, tier).run();
+  if (context.json) {
+    print_json({{"schema", context.schema()},
+                {"directory", done.directory},
+                {"layer", !arguments.layer.empty()},
+                {"wanted", done.wanted},
+                {"stored", done.stored},
+                {"present", done.present},
+                {"rejected", done.rejected},
+                {"rejections", done.rejections},
+                {"other_version", done.other_version},
+                {"missing", done.missing},
+                {"fault", done.fault.json()},
+                {"interrupted", PoliteInterrupt::requested()}});
+  } else {
+    for (const std::string& missing : done.missing) print("missing  " + missing + '\n');
+    print_paragraph(counted(done.stored, "entry", "entries") + " from the fleet's tier into " +
+                    done.directory + ", " + std::to_string(done.present) + " there already" +
+                    (done.rejected ? ", " + std::to_string(done.rejected) + " not believed" : ""));
+  }
+  std::fflush(stdout);
+  for (const auto& [reason, count] : done.rejections)
+    base::warn(counted(count, "entry", "entries") + " of the fleet's tier not believed: " + reason);
+  if (done.fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + done.fault.text);
+  if (done.fault.down) return remote_down(arguments.strict, kPartly);
+  if (PoliteInterrupt::requested()) return kInterrupted;
+  return done.missing.empty() && done.rejected + done.other_version == 0 && !done.fault ? kDone : kPartly;
+}
+
+}  // namespace
+
+void add_remote_pull(Command remote, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  const Command sub = context.add_command(remote, "pull", "Put entries of the tier into the cache or a layer",
+                                          [&context, arguments] { return pull(context, *arguments); });
+  add_selection_options(sub, arguments->selection);
+  sub.option("--layer", arguments->layer, "Into this layer instead of the cache")
+      .not_empty()
+      .type_name("DIR");
+  add_strict_option(sub, arguments->strict);
+  sub.footer(
+      "Nothing is believed that no trusted key has signed; then every entry is checked as an import of a\n"
+      "bundle checks it. Without a plan the server is searched (SCAN), which its ACL may forbid.\n"
+      "Exit status: 0 all there, 1 failed, 2 usage or no tier, 3 some are missing or were not believed,\n"
+      "5 a server is down (with --strict), 130 interrupted.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,19 @@
+// kiln remote: the fleet's tier, a server of the Redis protocol that nodes share. Its subcommands.
+#include "tools/kiln/fleet/remote.hpp"
+
+namespace kiln::cli {
+
+void add_remote(Command app, Context& context) {
+  const Command remote =
+      app.subcommand("remote", "The fleet's tier: what nodes share through a Redis server");
+  remote.require_subcommand();
+  add_remote_status(remote, context);
+  add_remote_push(remote, context);
+  add_remote_pull(remote, context);
+  add_remote_prune(remote, context);
+  remote.footer(
+      "KILN_REMOTE names the servers, KILN_REMOTE_KEY the public keys whose entries are used, and\n"
+      "KILN_REMOTE_SIGN the secret key for what is written. docs/fleet.md sets all of it up.");
+}
+
+}  // namespace kiln::cli

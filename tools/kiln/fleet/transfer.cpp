@@ -1,0 +1,178 @@
+#include "tools/kiln/fleet/transfer.hpp"
+
+#include <algorithm>
+
+#include "base/arch.hpp"
+#include "base/wire.hpp"
+#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/keys.hpp"
+#include "compile/key.hpp"
+#include "compile/tuned_choice.hpp"
+#include "runtime/path/open_tier.hpp"
+#include "tools/kiln/bundle/entry.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/cli/progress.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr auto kFlushPatience = std::chrono::seconds(60);
+
+/// Asked until a name is found, once for all.
+fleet::Tier::Fetched patiently(fleet::Tier& tier, const fleet::Asked& asked,
+                               std::span<const trust::PublicKey> believed) {
+  ask(fleet::redis_client(tier.backend()), {{"PING"}, fleet::tag_of(asked.key.specialisation), 64});
+  return std::move(tier.fetch({asked}, base::Deadline::never(), believed).front());
+}
+
+std::vector<fleet::Tier::Fetched> fetch(fleet::Tier& tier, const std::vector<fleet::Asked>& asked,
+                                        std::span<const trust::PublicKey> believed) {
+  auto out = tier.fetch(asked, base::Deadline::never(), believed);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (out[i].fault == fleet::Fault::unresolved) out[i] = patiently(tier, asked[i], believed);
+  return out;
+}
+
+/// Nothing for facts of another version.
+std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
+  try {
+    if (compile::is_choice(record.facts)) {
+      const compile::TunedChoice choice = compile::decode_choice(record.facts);
+      return runtime::TierLabels{choice.arch, "tuned", {choice.created_s, false, ""}};
+    }
+    return runtime::labels_of(compile::decode_facts(record.facts));
+  } catch (const base::Malformed&) {
+    return std::nullopt;
+  }
+}
+
+/// False of those that are there and whose row is gone: the server evicts one without the other.
+std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<std::pair<Key, cache::Record>>& batch,
+                             const std::vector<fleet::Tier::Fetched>& fetched,
+                             std::span<const trust::PublicKey> believed) {
+  std::vector<Key> keys;
+  for (std::size_t i = 0; i < batch.size(); ++i)
+    if (fetched[i].entry) keys.push_back(batch[i].first);
+  std::vector<bool> of_keys = tier.are_listed(keys, base::Deadline::never(), believed);
+  of_keys.resize(keys.size(), true);
+  std::vector<bool> out(batch.size(), true);
+  for (std::size_t i = 0, key = 0; i < batch.size(); ++i)
+    if (fetched[i].entry) out[i] = of_keys[key++];
+  return out;
+}
+
+}  // namespace
+
+Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
+                    const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet) {
+  const auto start = base::Clock::now();
+  // Not all that are trusted: while a key is rotated, what only the old one signed is written again.
+  const std::span<const trust::PublicKey> own(&tier.signer()->public_key(), 1);
+  Pushed out;
+  out.entries = out.left = keys.size();
+  Progress progress(keys.size(), !quiet);
+  const fleet::Tier::Totals before = tier.totals();
+  std::uint64_t handed_over = 0;
+  for (std::size_t from = 0; from < keys.size() && !out.fault.down; from += kKeysAtOnce) {
+    if (PoliteInterrupt::requested()) break;
+    std::vector<std::pair<Key, cache::Record>> batch;
+    for (std::size_t i = from; i < std::min(from + kKeysAtOnce, keys.size()); ++i) {
+      if (auto one = record(keys[i]))
+        batch.emplace_back(keys[i], *std::move(one));
+      else if (one.miss == cache::Miss::absent)
+        ++out.removed;
+      else
+        ++out.unreadable;
+    }
+    std::vector<fleet::Asked> asked;
+    for (const auto& [key, one] : batch) asked.push_back({key, one.key_text, fleet::Asked::Text::whole});
+    const auto fetched = fetch(tier, asked, own);
+    const std::vector<bool> listed = are_listed(tier, batch, fetched, own);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (fetched[i].entry && listed[i]) {
+        ++out.present;
+        continue;
+      }
+      if (fetched[i].fault != fleet::Fault::none) {
+        ++out.failed;
+        out.fault.note(fetched[i].fault, fetched[i].detail);
+        continue;
+      }
+      auto& [key, one] = batch[i];
+      const auto labels = labels_of(one);
+      if (!labels) {
+        ++out.unreadable;
+        continue;
+      }
+      handed_over += tier.publish(runtime::entry_of(key, std::move(one), *labels), labels->about, nullptr,
+                                  fleet::Tier::Full::wait);
+    }
+    const std::size_t reached = std::min(from + kKeysAtOnce, keys.size());
+    out.left = keys.size() - reached;
+    progress.reached(reached);
+  }
+  tier.flush(base::Deadline::after(kFlushPatience));
+  const fleet::Tier::Totals after = tier.totals();
+  out.pushed = after.puts - before.puts;
+  if (const std::uint64_t lost = handed_over - std::min(handed_over, out.pushed)) {
+    out.failed += lost;
+    out.fault.note(after.last_fault == fleet::Fault::none ? fleet::Fault::timeout : after.last_fault,
+                   after.last_detail);
+  }
+  out.seconds = std::chrono::duration<double>(base::Clock::now() - start).count();
+  return out;
+}
+
+Json json_of(const Pushed& pushed) {
+  return {{"entries", pushed.entries}, {"pushed", pushed.pushed},         {"present", pushed.present},
+          {"failed", pushed.failed},   {"unreadable", pushed.unreadable}, {"left", pushed.left},
+          {"removed", pushed.removed}, {"fault", pushed.fault.json()},    {"seconds", pushed.seconds}};
+}
+
+std::string text_of(const Pushed& pushed) {
+  std::string out = counted(pushed.pushed, "entry", "entries") + " written to the fleet's tier, " +
+                    std::to_string(pushed.present) + " there already";
+  if (pushed.failed) out += ", " + std::to_string(pushed.failed) + " failed";
+  if (pushed.unreadable) out += ", " + std::to_string(pushed.unreadable) + " unreadable here";
+  if (pushed.removed)
+    out += ", " + std::to_string(pushed.removed) + " no longer here (evicted or removed meanwhile)";
+  out += ", in " + human_ms(pushed.seconds * 1000);
+  if (pushed.left)
+    out += "; " + counted(pushed.left, "entry that is", "entries that are") +
+           " here may not be in the tier yet: the same command brings what is missing";
+  return out;
+}
+
+std::vector<bool> covered_by(fleet::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
+                             FirstFault& fault) {
+  std::vector<bool> out;
+  for (std::size_t from = 0; from < texts.size(); from += kKeysAtOnce) {
+    std::vector<fleet::Asked> asked;
+    for (std::size_t i = from; i < std::min(from + kKeysAtOnce, texts.size()); ++i)
+      asked.push_back({texts[i].first, texts[i].second, fleet::Asked::Text::whole});
+    for (const auto& fetched : fetch(tier, asked, tier.trusted())) {
+      out.push_back(fetched.entry.has_value());
+      fault.note(fetched.fault, fetched.detail);
+    }
+  }
+  return out;
+}
+
+std::optional<cache::Record> record_of(fleet::Entry entry, std::string& why) {
+  bundle::Entry as_bundled{entry.key, std::move(entry.facts), std::move(entry.key_text),
+                           std::move(entry.image)};
+  try {
+    const CheckedEntry checked = check_entry(as_bundled);
+    if (checked.other_version) {
+      why = "of another version of kiln";
+      return std::nullopt;
+    }
+  } catch (const Error& error) {
+    why = error.what();
+    return std::nullopt;
+  }
+  return cache::Record{std::move(as_bundled.facts), std::move(as_bundled.key_text),
+                       std::move(as_bundled.image)};
+}
+
+}  // namespace kiln::cli

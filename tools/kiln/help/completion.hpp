@@ -1,0 +1,12 @@
+// kiln completion: for bash, zsh and fish.
+#pragma once
+
+#include "tools/kiln/cli/command.hpp"
+
+namespace kiln::cli {
+
+class Context;
+
+void add_completion(Command app, Context& context);
+
+}  // namespace kiln::cli

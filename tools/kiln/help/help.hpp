@@ -1,0 +1,5 @@
+// The commands that write documentation: man, completion.
+#pragma once
+
+#include "tools/kiln/help/completion.hpp"
+#include "tools/kiln/help/man.hpp"

@@ -1,0 +1,10 @@
+// A kernel's arguments, as far as their declarations tell.
+#pragma once
+
+#include "tools/kiln/import/draft.hpp"
+
+namespace kiln::cli {
+
+void draft_arguments(ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source);
+
+}  // namespace kiln::cli

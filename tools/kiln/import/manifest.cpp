@@ -1,0 +1,190 @@
+#include "tools/kiln/import/manifest.hpp"
+
+#include <algorithm>
+
+#include "base/text.hpp"
+#include "source/toml_string.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using Kind = ImportParameter::Kind;
+
+/// Text of a source file, which may have anything inside a literal: as the one line that a manifest wants.
+std::string quoted(std::string text) {
+  std::replace_if(text.begin(), text.end(), source::is_control, ' ');
+  return source::toml_string(text);
+}
+
+/// Of a comment: one line of plain characters.
+std::string plain(const std::string& text) {
+  std::string out = text.substr(0, 400);
+  for (char& c : out)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  return out;
+}
+
+std::string list(const std::vector<std::string>& items) {
+  std::vector<std::string> out;
+  for (const std::string& item : items) out.push_back(quoted(item));
+  return '[' + base::join(out, ", ") + ']';
+}
+
+class Page {
+ public:
+  void line(const std::string& text = {}) { out_.toml += text + '\n'; }
+  /// `todo` empty: a plain line.
+  void line(const std::string& text, const std::string& where, const std::string& todo) {
+    if (todo.empty()) return line(text);
+    out_.todo.push_back(where + ' ' + todo);
+    line(text + "  # TODO: " + plain(todo));
+  }
+  void comment(const std::string& text) { line("# " + plain(text)); }
+  ImportText take() { return std::move(out_); }
+
+ private:
+  ImportText out_;
+};
+
+void write_template(Page& page, const ImportDraft& draft, const std::string& source) {
+  page.line("[template]");
+  page.line("name = " + quoted(draft.name));
+  page.line("source = " + source::toml_string(source));
+  page.line("instantiate = " + quoted(draft.instantiate));
+  page.line("summary = \"\"", "[template]", "summary: what it does, in one line");
+  page.line("# tolerance = { f32 = 1e-5, f16 = 1e-3, bf16 = 8e-3 }");
+  for (const std::string& declared : draft.left_out)
+    page.comment("left to the source's own default: " + declared);
+}
+
+void write_compile(Page& page, const ImportDraft& draft) {
+  const Measures& m = draft.measures;
+  page.line();
+  page.line("[compile]");
+  page.line(std::string("std = \"") + (m.cpp20 ? "c++20" : "c++17") + '"');
+  if (!draft.include_dirs.empty()) page.line("include_dirs = " + list(draft.include_dirs));
+  if (m.shim) page.line("host_headers = \"shim\"");
+  if (m.default_device) page.line("default_device = true");
+  if (m.int128) page.line("options = [\"--device-int128\"]");
+  if (!preincluded(m).empty()) page.line(preinclude_text(m));
+  if (draft.define.empty()) return;
+  std::vector<std::string> macros;
+  for (const auto& [name, text] : draft.define) macros.push_back(name + " = " + quoted(text));
+  page.line("define = { " + base::join(macros, ", ") + " }");
+}
+
+std::string choices_text(const ImportParameter& parameter) {
+  std::vector<std::string> out;
+  if (parameter.kind == Kind::dtype) {
+    for (const auto& [name, cpp] : parameter.choices) out.push_back(name);
+    return list(out);
+  }
+  for (const auto& [name, cpp] : parameter.choices) {
+    std::string text;  // braces of C++ are literal
+    for (const char c : cpp) text += (c == '{' || c == '}') ? std::string(2, c) : std::string(1, c);
+    out.push_back(name + " = " + quoted(text));
+  }
+  return "{ " + base::join(out, ", ") + " }";
+}
+
+void write_parameter(Page& page, const ImportParameter& parameter) {
+  const std::string where = "[param." + parameter.name + ']';
+  page.line();
+  page.line(where + "  # " + plain(parameter.declared));
+  page.line(std::string("kind = \"") + name_of(parameter.kind) + '"');
+  // What it was compiled with, so that what asks for a value of it compiles.
+  const std::string& proved = parameter.value.empty() ? parameter.fallback : parameter.value;
+  const bool number = !proved.empty() && proved.find_first_not_of("-0123456789") == std::string::npos;
+  if (parameter.kind == Kind::integer && number)
+    page.line("values = [" + proved + ']', where, parameter.todo);
+  else if (parameter.kind == Kind::integer)
+    page.line("range = [" + std::to_string(parameter.least) + ", " + std::to_string(parameter.most) + ']',
+              where, parameter.todo);
+  else if (parameter.kind != Kind::boolean)
+    page.line("values = " + choices_text(parameter), where, parameter.todo);
+  if (parameter.kind == Kind::dtype) page.line("spelling = \"cuda\"");
+  if (!parameter.fallback.empty()) page.line("default = " + parameter.fallback);
+}
+
+void write_argument(Page& page, const ImportArgument& argument) {
+  const std::string where = "[[arg]] " + argument.name + ':';
+  page.line();
+  page.line("[[arg]]  # " + plain(argument.declared));
+  page.line("name = " + quoted(argument.name));
+  if (argument.type.starts_with("ptr<")) {
+    page.line("type = " + quoted(argument.type));
+    page.line(argument.writes ? "access = \"write\"" : "access = \"read\"", where,
+              argument.writes ? "access: \"readwrite\" if the kernel reads it, too" : "");
+    page.line("shape = [\"1048576\"]", where, argument.todo);
+    return;
+  }
+  const bool number = argument.type.size() == 3;  // i32, f64
+  page.line("type = " + quoted(argument.type), where, number ? std::string() : argument.todo);
+  if (!number) return;
+  const std::string placeholder = argument.type[0] == 'f' ? "1.0" : "1024";
+  if (argument.value.empty())
+    page.line("value = " + placeholder, where, "value: " + argument.todo);
+  else
+    page.line("value = " + argument.value, where, argument.is_enum ? "value: " + argument.todo : "");
+}
+
+void write_launch(Page& page, const ImportDraft& draft) {
+  page.line();
+  page.line("[launch]");
+  page.line("grid = [\"1\"]", "[launch]", "grid: blocks, as expressions over parameters and arguments");
+  if (draft.block.empty())
+    page.line("block = [\"256\"]", "[launch]", "block: threads of a block");
+  else
+    page.line("block = " + list(draft.block), "[launch]",
+              "block: the bound of the declaration; the launch may want fewer, or several dimensions");
+  if (draft.dynamic_shared) page.line("smem = \"0\"", "[launch]", "smem: bytes of dynamic shared memory");
+  if (!draft.cluster.empty()) page.line("cluster = " + list(draft.cluster));
+  if (draft.grid_sync)
+    page.line("cooperative = true", "[launch]", "grid: no more blocks than fit the device at once");
+  if (draft.dependent_launch) page.line("pdl = true");
+}
+
+void write_stubs(Page& page, const ImportDraft& draft) {
+  page.line();
+  page.line(
+      "# [reference]  # a naive kernel with the same arguments, written pointers as double*: for kiln run "
+      "--check");
+  page.line("# source = " + quoted(draft.name + ".reference.cu"));
+  page.line("# instantiate = " + quoted("reference"));
+  page.line("# grid = [\"1\"]");
+  page.line("# block = [\"256\"]");
+  page.line();
+  page.line("# [[prewarm]]  # what kiln prewarm compiles");
+  for (const ImportParameter& parameter : draft.parameters)
+    if (!parameter.value.empty()) page.line("# " + parameter.name + " = " + quoted(parameter.value));
+}
+
+}  // namespace
+
+std::vector<std::string> preincluded(const Measures& measures) {
+  std::vector<std::string> out;
+  if (measures.nvcc) out.push_back("nvcc.h");
+  if (measures.unmark_host) out.push_back("unmark_host.h");
+  return out;
+}
+
+std::string preinclude_text(const Measures& measures) {
+  return "preinclude = " + list(preincluded(measures));
+}
+
+ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin) {
+  Page page;
+  page.comment("Imported from " + origin + ", line " + std::to_string(draft.line) + ':');
+  page.comment(draft.kernel);
+  page.line("format = 1");
+  page.line();
+  write_template(page, draft, source);
+  write_compile(page, draft);
+  for (const ImportParameter& parameter : draft.parameters) write_parameter(page, parameter);
+  for (const ImportArgument& argument : draft.arguments) write_argument(page, argument);
+  write_launch(page, draft);
+  write_stubs(page, draft);
+  return page.take();
+}
+
+}  // namespace kiln::cli

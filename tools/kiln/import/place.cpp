@@ -1,0 +1,112 @@
+#include "tools/kiln/import/place.hpp"
+
+#include <filesystem>
+
+#include "base/file.hpp"
+#include "base/text.hpp"
+#include "source/quote.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using source::quote;
+
+/// Without symlinks as far as it exists: relative paths are made of it.
+fs::path real(const std::string& path) {
+  std::error_code error;
+  fs::path out = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) out = fs::absolute(path, error).lexically_normal();
+  return out;
+}
+
+std::string path_from(const fs::path& path, const fs::path& from) {
+  const std::string out = path.lexically_relative(from).generic_string();
+  return out.empty() ? "." : out;
+}
+
+std::vector<std::string> paths_from(const std::vector<std::string>& directories, const fs::path& from) {
+  std::vector<std::string> out;
+  for (const std::string& directory : directories) out.push_back(path_from(real(directory), from));
+  return out;
+}
+
+void refuse_existing(const std::string& path, bool force) {
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path, error))) return;
+  if (!fs::is_regular_file(path, error))
+    throw Error(Errc::io, quote(path, 4096) + " is there, and is no file");
+  if (!force)
+    throw Error(Errc::io,
+                quote(path, 4096) + " is there already: --force overwrites it, -o and --name choose another");
+}
+
+/// The source as `directory` reaches it: by its name when it lies below, else by a file that includes it.
+void reach(ImportSite& site, const fs::path& file, const fs::path& directory, const std::string& name) {
+  const std::string below = path_from(file, directory);
+  if (!below.starts_with("..")) {
+    site.place.source = below;
+    return;
+  }
+  site.place.source = name + ".cu";
+  if (file.filename() == site.place.source) site.place.source = name + ".import.cu";  // or it includes itself
+  site.includer = (directory / site.place.source).string();
+  site.place.text = "#include <" + file.filename().string() + ">\n";
+  site.include_dirs.insert(site.include_dirs.begin(), path_from(file.parent_path(), directory));
+}
+
+}  // namespace
+
+std::string template_name(const ImportAsked& asked, const std::string& kernel) {
+  std::string stem;
+  if (!asked.output.empty()) {
+    const fs::path output(asked.output);
+    if (output.extension() != ".toml")
+      throw Error(Errc::invalid_argument, "-o " + quote(asked.output) + " must be a file NAME.toml");
+    stem = output.stem().string();
+  }
+  const std::string name = !asked.name.empty() ? asked.name : !stem.empty() ? stem : kernel;
+  if (!base::is_identifier(name))
+    throw Error(Errc::invalid_argument, "the template's name " + quote(name) +
+                                            " must be [A-Za-z_][A-Za-z0-9_]*; choose it with --name");
+  if (!stem.empty() && stem != name) {
+    throw Error(Errc::invalid_argument, "--name " + quote(name) + " and -o " + quote(asked.output) +
+                                            " disagree: the manifest of a template is called NAME.toml");
+  }
+  return name;
+}
+
+ImportSite site_of(const ImportAsked& asked, const std::string& name) {
+  ImportSite out;
+  const fs::path file = real(asked.file);
+  // A symlink at -o itself is not followed: it would lead into a directory that nobody named.
+  const fs::path beside = fs::path(asked.output).parent_path();
+  const fs::path directory =
+      asked.output.empty() ? file.parent_path() : real(beside.empty() ? "." : beside.string());
+  out.place.origin = file.filename().string();
+  std::error_code error;
+  if (!fs::is_directory(directory, error))
+    throw Error(Errc::io,
+                quote(directory.string(), 4096) + " is no directory: the manifest cannot be written there");
+  if (!asked.print) refuse_existing((directory / (name + ".toml")).string(), asked.force);
+  out.place.directory = directory.string();
+  out.manifest = (directory / (name + ".toml")).string();
+  out.include_dirs = paths_from(asked.include_dirs, directory);
+  reach(out, file, directory, name);
+  if (!out.includer.empty() && !asked.print) refuse_existing(out.includer, asked.force);
+  return out;
+}
+
+std::string write_import(const ImportSite& site, const std::string& manifest, Compiles compiles) {
+  std::error_code error;
+  const bool keep = compiles == Compiles::not_yet && fs::exists(site.manifest, error);
+  const PoliteInterrupt between_files;
+  if (!site.includer.empty() && !(keep && fs::exists(site.includer, error)))
+    base::write_file(site.includer, site.place.text);
+  const std::string path = site.manifest + (keep ? ".new" : "");
+  base::write_file(path, manifest);
+  return path;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,217 @@
+#include "tools/kiln/import/prove.hpp"
+
+#include <utility>
+
+#include "base/hash.hpp"
+#include "base/text.hpp"
+#include "source/catalog.hpp"
+#include "source/instantiate.hpp"
+#include "tools/kiln/import/sizes.hpp"
+
+namespace kiln::cli {
+namespace {
+
+/// What is tried, in order, each on top of what did no harm before. A launcher becomes device code with all
+/// that nvcc gives it, or gets worse.
+constexpr Measures kSteps[] = {
+    {.shim = true},
+    {.default_device = true},
+    {.int128 = true},
+    {.shim = true, .default_device = true, .nvcc = true},
+    {.shim = true, .default_device = true, .nvcc = true, .unmark_host = true},
+    {.cpp20 = true},
+    {.shim = true, .default_device = true, .int128 = true, .nvcc = true, .unmark_host = true, .cpp20 = true}};
+/// In which order each is done without; nvcc.h stays before unmark_host.h, and both lie among the shims.
+constexpr bool Measures::*kMeasures[] = {&Measures::cpp20,  &Measures::unmark_host,    &Measures::nvcc,
+                                         &Measures::int128, &Measures::default_device, &Measures::shim};
+
+Measures both(Measures a, const Measures& b) {
+  for (const auto measure : kMeasures) a.*measure = a.*measure || b.*measure;
+  return a;
+}
+
+/// "error: ...", "error #20013-D: ...", "ptxas error   : ..."; not a line of source that speaks of errors.
+bool says_error(const std::string& line) {
+  const auto at = line.find("error");
+  const auto behind = at == std::string::npos ? at : line.find_first_not_of(' ', at + 5);
+  return behind != std::string::npos && (line[behind] == ':' || (line[behind] == '#' && behind > at + 5));
+}
+
+/// Lines of the compiler's log that say what is wrong, without the folder that it believes in.
+std::vector<std::string> errors_in(const std::string& log) {
+  std::vector<std::string> out;
+  for (std::string line : base::split(log, '\n')) {
+    const bool excerpt = line.starts_with(' ');  // of the source, whose words are its own
+    if (excerpt || !says_error(line)) continue;
+    constexpr std::string_view place = "/nonexistent/";
+    if (line.starts_with(place)) line.erase(0, place.size());
+    out.push_back(std::move(line));
+  }
+  return out;
+}
+
+std::vector<std::string> hints_in(const std::string& message) {
+  constexpr std::string_view mark = "hint: ";
+  std::vector<std::string> out;
+  for (const std::string& line : base::split(message, '\n'))
+    if (line.starts_with(mark)) out.push_back(line.substr(mark.size()));
+  return out;
+}
+
+class Trial {
+ public:
+  Trial(runtime::Core& core, const ImportPlace& place, base::Arch arch)
+      : core_(core), place_(place), arch_(arch) {}
+
+  /// With `arguments` as declared, an image that takes others is no proof.
+  Proof operator()(const ImportDraft& draft, runtime::Arguments arguments = runtime::Arguments::any) {
+    Proof out;
+    try {
+      const auto origin = template_of(manifest_text(draft, place_.source, place_.origin).toml, draft.name);
+      std::vector<NamedValue> named;
+      for (const ImportParameter& p : draft.parameters)
+        if (!p.value.empty()) named.push_back({p.name, Value(p.value)});
+      const auto resolved =
+          source::resolve(origin->manifest, source::positional(origin->manifest, named), arch_);
+      runtime::ObtainOptions options;
+      options.arguments = arguments;
+      out.image = core_.path().obtain(source::instantiate(origin, resolved), options).image;
+      out.proved = true;
+    } catch (const CompileError& error) {
+      out.code = error.code();
+      out.message = error.what();
+      out.diagnostics = errors_in(error.log());
+      out.hints = hints_in(error.what());
+    } catch (const Error& error) {
+      if (error.code() == Errc::no_compiler || error.code() == Errc::unsupported_arch) throw;
+      out.code = error.code();
+      out.message = error.what();
+    }
+    return out;
+  }
+
+ private:
+  /// As the catalog will read it, key and all, once it is written.
+  std::shared_ptr<const source::Template> template_of(const std::string& text,
+                                                      const std::string& name) const {
+    auto out = std::make_shared<source::Template>();
+    out->manifest = source::parse_manifest(text, place_.directory + '/' + name + ".toml");
+    out->digest = base::digest_of(text);
+    out->directory = place_.directory;
+    out->kernel = {place_.source,
+                   place_.text.empty() ? place_.directory + '/' + place_.source : std::string(), place_.text};
+    return out;
+  }
+
+  runtime::Core& core_;
+  const ImportPlace& place_;
+  const base::Arch arch_;
+};
+
+/// A header that is not found ends a compile before the rest is read. Empty: it was not cut.
+std::string cut_at(const Proof& proof) {
+  for (const std::string& line : proof.diagnostics)
+    if (line.find("catastrophic") != std::string::npos ||
+        line.find("Command-line error") != std::string::npos)
+      return line;
+  return {};
+}
+
+enum class Progress { lost, none, gained };
+
+/// Of two that do not compile: `next` is tried with more measures than `best`.
+Progress progress(const Proof& next, const Measures& of_next, const Proof& best, const Measures& of_best) {
+  if (next.code != Errc::compile_failed) return Progress::lost;
+  const std::string cut = cut_at(next), before = cut_at(best);
+  if (cut.empty() != before.empty()) return cut.empty() ? Progress::gained : Progress::lost;
+  if (!cut.empty() && cut != before) {
+    // A header more is found; what is pre-included may lack one of its own.
+    const bool by_itself = preincluded(of_next) != preincluded(of_best);
+    return by_itself ? Progress::lost : Progress::gained;
+  }
+  const std::size_t now = next.diagnostics.size(), then = best.diagnostics.size();
+  return now < then ? Progress::gained : now > then ? Progress::lost : Progress::none;
+}
+
+/// Without each that is not needed to get as far.
+void reduce(Trial& trial, ImportDraft& draft, Proof& proof) {
+  for (const auto measure : kMeasures) {
+    const bool wanted = measure == &Measures::nvcc && draft.measures.unmark_host;
+    if (!(draft.measures.*measure) || wanted) continue;
+    if (measure == &Measures::shim && !preincluded(draft.measures).empty()) continue;
+    draft.measures.*measure = false;
+    Proof less = trial(draft);
+    const bool as_far =
+        less.proved || (!proof.proved && less.code == proof.code && less.diagnostics == proof.diagnostics);
+    if (as_far)
+      proof = std::move(less);
+    else
+      draft.measures.*measure = true;
+  }
+}
+
+/// More and more measures, until it compiles, without those that make it worse; then without each that is not
+/// needed. When none of it compiles: with the smallest set that gets farthest.
+Proof escalate(Trial& trial, ImportDraft& draft) {
+  Proof best = trial(draft);
+  Measures of_best = draft.measures;
+  for (const Measures& step : kSteps) {
+    if (best.proved || best.code != Errc::compile_failed) break;
+    const Measures before = draft.measures;
+    draft.measures = both(before, step);
+    if (draft.measures == before) continue;
+    Proof next = trial(draft);
+    const Progress made = next.proved ? Progress::gained : progress(next, draft.measures, best, of_best);
+    if (made == Progress::lost) draft.measures = before;
+    if (made != Progress::gained) continue;
+    best = std::move(next);
+    of_best = draft.measures;
+  }
+  draft.measures = of_best;
+  reduce(trial, draft, best);
+  return best;
+}
+
+}  // namespace
+
+Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, ImportDraft& draft) {
+  Trial trial(core, place, arch);
+  ImportDraft bare = draft;
+  bare.arguments.clear();  // their sizes are compared with the image's, which is yet to tell them
+  Proof out = escalate(trial, bare);
+  draft.measures = bare.measures;
+  if (!out.proved) return out;
+  take_sizes(draft, out.image->facts);
+  // As it stays; a hit, unless the sizes are not what they seemed.
+  return trial(draft, runtime::Arguments::as_declared);
+}
+
+std::vector<std::string> texts_of(const Measures& measures) {
+  std::vector<std::string> out;
+  if (measures.shim) out.push_back("host_headers = \"shim\"");
+  if (measures.default_device) out.push_back("default_device = true");
+  if (measures.int128) out.push_back("options = [\"--device-int128\"]");
+  if (!preincluded(measures).empty()) out.push_back(preinclude_text(measures));
+  if (measures.cpp20) out.push_back("std = \"c++20\"");
+  return out;
+}
+
+std::string advice_for(const Proof& proof) {
+  const std::string said = base::join(proof.diagnostics, "\n") + proof.message;
+  const auto says = [&](const char* text) { return said.find(text) != std::string::npos; };
+  std::vector<std::string> out;
+  if (says("open source file") || says("cannot be found") || says("No such file"))
+    out.push_back(
+        "name the directory of a missing header with -I DIR, or put a stub of it in [compile] replace");
+  if (says("exception handling"))
+    out.push_back("give the header that throws a stand-in in [compile] replace");
+  if (says("static assertion") || says("no instance of") || says("too few template arguments") ||
+      says("apparent call") || says("has no member"))
+    out.push_back("give values that the kernel takes as P=V");
+  if (says("identifier") && says("undefined"))
+    out.push_back("a macro that the build defines is given with -D NAME=TEXT");
+  out.push_back("fill in the manifest, and try it with 'kiln compile'");
+  return base::join(out, "; ");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,118 @@
+#include "tools/kiln/import/report.hpp"
+
+#include "base/text.hpp"
+#include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/cli/outcome.hpp"
+#include "tools/kiln/cli/output.hpp"
+#include "tools/kiln/import/sizes.hpp"
+
+namespace kiln::cli {
+namespace {
+
+constexpr std::size_t kIndent = 13, kMostErrors = 3;
+
+Json parameters_json(const ImportDraft& draft) {
+  Json out = Json::array();
+  for (const ImportParameter& p : draft.parameters) {
+    Json values = Json::array();
+    for (const auto& [name, cpp] : p.choices) values.push_back(name);
+    out.push_back({{"name", p.name},
+                   {"kind", name_of(p.kind)},
+                   {"declared", p.declared},
+                   {"values", values},
+                   {"default", p.fallback.empty() ? Json(nullptr) : Json(p.fallback)},
+                   {"value", p.value.empty() ? Json(nullptr) : Json(p.value)}});
+  }
+  return out;
+}
+
+Json arguments_json(const ImportDraft& draft) {
+  Json out = Json::array();
+  for (const ImportArgument& a : draft.arguments) {
+    const std::uint32_t bytes = bytes_of(a.type);
+    out.push_back({{"name", a.name},
+                   {"type", a.type},
+                   {"declared", a.declared},
+                   {"bytes", bytes == 0 ? Json(nullptr) : Json(bytes)}});
+  }
+  return out;
+}
+
+/// "host.cuh(3): error: ...; host.cuh(9): error: ..."
+std::string first_errors(const Proof& proof) {
+  if (proof.diagnostics.empty()) return proof.message.substr(0, proof.message.find('\n'));
+  std::vector<std::string> first(proof.diagnostics.begin(),
+                                 proof.diagnostics.begin() + static_cast<std::ptrdiff_t>(std::min(
+                                                                 kMostErrors, proof.diagnostics.size())));
+  const std::size_t more = proof.diagnostics.size() - first.size();
+  return base::join(first, "; ") + (more > 0 ? "; and " + counted(more, "more error") : "");
+}
+
+/// With a line for each hint of the compiler, as its own message has them.
+std::string failure(const Imported& in) {
+  std::string out = "the manifest";
+  if (in.written == in.site.manifest)
+    out = '\'' + in.written + "' is written, but it";
+  else if (!in.written.empty())
+    out = '\'' + in.site.manifest + "' is left as it was; the new one is '" + in.written + "', but it";
+  out += " does not compile yet: " + first_errors(in.proof) + ". What to try: " + advice_for(in.proof);
+  for (const std::string& hint : in.proof.hints) out += "\nhint: " + hint;
+  return out;
+}
+
+void print_results(const Imported& in) {
+  const Terminal terminal = standard_output();
+  const std::string state = in.proof.proved ? paint("compiled", Style::green, terminal)
+                                            : paint("does not compile yet", Style::yellow, terminal);
+  print(paint(in.draft.name, Style::bold, terminal) + " for " + in.arch.name() + ": " + state + '\n');
+  print_definition("manifest", in.written, kIndent);
+  if (!in.site.includer.empty()) print_definition("source", in.site.includer, kIndent);
+  if (in.proof.proved) {
+    const compile::Facts& facts = in.proof.image->facts;
+    print_definition("params", text_of(facts.parameters), kIndent);
+    print_definition("key", in.proof.image->key.hex(), kIndent);
+    print_definition("image", human_bytes(in.proof.image->bytes.size()), kIndent);
+    print_definition("resources", resources_of(facts), kIndent);
+  }
+  for (const std::string& measure : texts_of(in.draft.measures)) print_definition("needs", measure, kIndent);
+  for (const std::string& todo : in.text.todo) print_definition("to fill in", todo, kIndent);
+}
+
+void print_object(const Context& context, const Imported& in) {
+  Json out{{"schema", context.schema()}};
+  out["template"] = in.draft.name;
+  out["manifest"] = in.written.empty() ? Json(nullptr) : Json(in.written);
+  out["includer"] = in.written.empty() || in.site.includer.empty() ? Json(nullptr) : Json(in.site.includer);
+  out["line"] = in.draft.line;
+  out["instantiate"] = in.draft.instantiate;
+  out["parameters"] = parameters_json(in.draft);
+  out["arguments"] = arguments_json(in.draft);
+  out["measures"] = texts_of(in.draft.measures);
+  out["todo"] = in.text.todo;
+  out["proved"] = in.proof.proved;
+  out["arch"] = in.arch.name();
+  const auto known = [&](auto&& value) { return in.proof.proved ? Json(value()) : Json(nullptr); };
+  out["key"] = known([&] { return in.proof.image->key.hex(); });
+  out["cubin_bytes"] = known([&] { return in.proof.image->bytes.size(); });
+  out["compile_ms"] = known([&] { return in.proof.image->facts.compile_ms; });
+  if (in.written.empty()) out["text"] = in.text.toml;
+  if (!in.proof.proved) out["error"] = {{"code", name_of(in.proof.code)}, {"message", failure(in)}};
+  print_json(out);
+}
+
+}  // namespace
+
+int report_import(const Context& context, const Imported& in) {
+  if (context.json)
+    print_object(context, in);
+  else if (in.written.empty())
+    print_foreign(in.text.toml);
+  else
+    print_results(in);
+  if (in.proof.proved) return kDone;
+  std::fflush(stdout);
+  std::fprintf(stderr, "kiln: error: %s\n", failure(in).c_str());
+  return kPartly;
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,43 @@
+// Which entries `kiln ls` shows, and in which order.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "tools/kiln/store/entries.hpp"
+
+namespace kiln::cli {
+
+struct ListingRequest {
+  std::string template_name;        ///< empty: all
+  std::vector<std::string> archs;   ///< empty: all
+  std::vector<std::string> values;  ///< "H=4096"; all must hold
+  enum class Order { by_template, size, age, uses, compile_time } order = Order::by_template;
+  bool reverse = false;
+  std::size_t limit = 0;  ///< 0: none
+};
+/// Throws Error(invalid_argument) naming what there is.
+ListingRequest::Order parse_order(const std::string& text);
+std::string_view name_of(ListingRequest::Order order) noexcept;
+
+struct EntrySum {
+  std::uint64_t count = 0, cubin_bytes = 0, stored_bytes = 0;
+  void add(const StoredEntry& e) noexcept {
+    ++count, cubin_bytes += e.cubin_bytes, stored_bytes += e.stored_bytes;
+  }
+};
+
+struct Listing {
+  std::vector<const StoredEntry*> shown;  ///< point into what it was made of
+  EntrySum matching, all;                 ///< matching: before the limit
+};
+/// Throws Error(unknown_template), with the nearest name, for a template that neither the template path nor
+/// an entry has.
+void check_template(const std::string& name, const std::vector<StoredEntry>& entries,
+                    const runtime::Config& config);
+/// `entries` in the order of read_entries. Throws Error(unknown_parameter) for a parameter that no entry of
+/// the chosen template has.
+Listing choose(const std::vector<StoredEntry>& entries, const ListingRequest& request);
+
+}  // namespace kiln::cli

@@ -1,0 +1,12 @@
+// kiln show: one cached entry whole.
+#pragma once
+
+#include "tools/kiln/cli/command.hpp"
+
+namespace kiln::cli {
+
+class Context;
+
+void add_show(Command app, Context& context);
+
+}  // namespace kiln::cli

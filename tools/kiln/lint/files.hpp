@@ -1,0 +1,32 @@
+// The files that a manifest names, and the headers that its sources reach.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/config/config.hpp"
+#include "source/catalog.hpp"
+#include "tools/kiln/lint/lines.hpp"
+#include "tools/kiln/lint/manifest.hpp"
+
+namespace kiln::cli {
+
+/// Absolute, as a compile searches them.
+struct HeaderPlaces {
+  std::vector<std::string> project, toolkit;
+  /// Path of the header; empty: in none of them.
+  std::string find(const std::string& name) const;
+  std::string find_in_project(const std::string& name) const;
+};
+/// `toolkit` are its include directories.
+HeaderPlaces header_places(const source::Template& origin, const runtime::Config& config,
+                           std::vector<std::string> toolkit);
+
+LintFindings lint_files(const source::Template& origin, const HeaderPlaces& places,
+                        const ManifestLines& lines);
+
+/// Headers that the kernel's source and its project headers include and that are no project's:
+/// "<cub/cub.cuh>". In order, repeats removed; under any #if.
+std::vector<std::string> foreign_headers(const source::Template& origin, const HeaderPlaces& places);
+
+}  // namespace kiln::cli

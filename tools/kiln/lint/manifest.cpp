@@ -1,0 +1,191 @@
+#include "tools/kiln/lint/manifest.hpp"
+#include "tools/kiln/lint/lines.hpp"
+
+#include <map>
+#include <set>
+
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "source/braces.hpp"
+#include "source/plan.hpp"
+#include "source/tune.hpp"
+#include "tools/kiln/lint/uses.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using source::Manifest;
+using source::ParameterKind;
+
+class Lint {
+ public:
+  Lint(const Manifest& manifest, const ManifestLines& lines)
+      : manifest_(manifest), lines_(lines), uses_(manifest) {}
+
+  LintFindings run() {
+    unused();
+    defines(manifest_);
+    for (const auto& [arch, variant] : manifest_.variants) defines(*variant);
+    shapes(manifest_);
+    for (const auto& entry : manifest_.entries) shapes(*entry);
+    docs();
+    strict_candidates();
+    if (!manifest_.internal) left_out();
+    return std::move(out_);
+  }
+
+ private:
+  void add(const char* id, Severity severity, std::string place, std::string text) {
+    const auto said = [&](const LintFinding& f) { return f.id == id && f.text == text; };
+    if (std::none_of(out_.begin(), out_.end(), said))
+      out_.push_back({id, severity, manifest_.name, std::move(place), std::move(text)});
+  }
+
+  void unused() {
+    for (const source::ParameterSpec& p : manifest_.parameters) {
+      const Reach reach = uses_.of(p.name);
+      if (reach == Reach::code) continue;
+      const std::string place = lines_.of({"param", p.name});
+      if (reach == Reach::none)
+        add("unused-parameter", Severity::warning, place,
+            "nothing reads parameter '" + p.name +
+                "', and each of its values is an entry of its own: write {" + p.name +
+                "} into instantiate, or remove it");
+      else
+        add("unused-parameter", Severity::note, place,
+            "parameter '" + p.name +
+                "' is in no C++ text: only geometry, arguments, defaults, requirements or cost read it, so "
+                "that "
+                "each of its values is an entry of its own with the same code; an argument or a value of "
+                "[runtime] would share one");
+    }
+    for (const auto& [name, expression] : manifest_.derives)
+      if (uses_.of(name) == Reach::none)
+        add("unused-derive", Severity::warning, lines_.of({"derive", name}),
+            "nothing reads derive '" + name + "': remove it");
+    for (const source::ExportSpec& value : manifest_.exports)
+      if (uses_.of(value.name) == Reach::none)
+        add("unused-export", Severity::note, lines_.of({"export", value.name}),
+            "no expression reads export '" + value.name +
+                "', and each lengthens the compile: remove it unless 'kiln show' or an engine wants it");
+    unused_runtime(manifest_);
+    for (const auto& entry : manifest_.entries) unused_runtime(*entry);
+  }
+  void unused_runtime(const Manifest& m) {
+    for (const source::RuntimeValueSpec& value : m.runtime)
+      if (uses_.of(value.name) == Reach::none)
+        add("unused-runtime", Severity::warning, lines_.of({"runtime", value.name}),
+            "nothing reads the run-time value '" + value.name +
+                "', and every launch must pass it: remove it");
+  }
+
+  void defines(const Manifest& m) {
+    for (const auto& [macro, text] : m.compile.define) {
+      for (const source::Braces::Piece& piece : source::split_braces(text).pieces) {
+        if (!piece.is_name) continue;
+        const int parameter = m.parameter_index(piece.text);
+        if (parameter >= 0 &&
+            m.parameters[static_cast<std::size_t>(parameter)].kind != ParameterKind::integer)
+          continue;
+        add("shape-in-define", Severity::warning, lines_.of({"compile", "define", macro}),
+            "macro " + macro + " holds the integer {" + piece.text +
+                "}: a template parameter is better, since each value of a macro is another source to the "
+                "compiler and precompiled headers serve one only; --allow shape-in-define where the source "
+                "is "
+                "not yours");
+      }
+    }
+  }
+
+  void shapes(const Manifest& m) {
+    if (manifest_.internal) return;
+    for (const source::ArgumentSpec& argument : m.arguments) {
+      if (argument.type.kind != source::ArgumentType::Kind::pointer || !argument.shape.empty()) continue;
+      const bool plan =
+          m.plan && argument.name == m.arguments[static_cast<std::size_t>(m.plan->argument)].name;
+      if (plan && m.plan->has_run) continue;
+      add("no-shape", Severity::warning, lines_.argument(argument.name),
+          plan ? "'kiln run' cannot make the plan '" + argument.name +
+                     "': add [plan.run], with what it plans for"
+               : "pointer '" + argument.name +
+                     "' has no shape, so 'kiln run' cannot make its data: add shape = [...]");
+    }
+  }
+
+  void docs() {
+    std::vector<std::string> silent;
+    for (const source::ParameterSpec& p : manifest_.parameters)
+      if (p.doc.empty()) silent.push_back(p.name);
+    const auto arguments = [&](const Manifest& m) {
+      for (const source::ArgumentSpec& argument : m.arguments)
+        if (argument.doc.empty()) silent.push_back(argument.name);
+    };
+    arguments(manifest_);
+    for (const auto& entry : manifest_.entries) arguments(*entry);
+    if (!silent.empty())
+      add("no-doc", Severity::note, lines_.of({}),
+          "no doc, which 'kiln templates' shows: " + base::join(silent, ", "));
+    if (manifest_.summary.empty())
+      add("no-summary", Severity::note, lines_.of({"template"}),
+          "no summary, which 'kiln templates' lists: add one line to [template]");
+  }
+
+  /// Candidates that no [[prewarm]] row could take, each time because they take less than the default.
+  void strict_candidates() {
+    std::map<std::pair<std::string, std::string>, std::string> refused;  // parameter and value -> why
+    std::set<std::pair<std::string, std::string>> taken;
+    for (const source::PlannedSpecialization& row : source::shipped_plan(manifest_)) {
+      const base::Arch arch = base::Arch::parse(row.arch.empty() ? "sm_90a" : row.arch);
+      std::vector<NamedValue> named;
+      for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
+      try {
+        const source::Candidates found =
+            source::tune_candidates(manifest_, source::positional(manifest_, named), arch);
+        for (const source::Candidate& candidate : found.all)
+          for (const Parameter& p : candidate.chosen) taken.emplace(p.name, p.value);
+        for (const auto& [candidate, why] : found.refused)
+          if (const auto equals = candidate.find('=');
+              why.starts_with("stricter") && candidate.find(' ') == std::string::npos)
+            refused.emplace(std::pair(candidate.substr(0, equals), candidate.substr(equals + 1)), why);
+      } catch (const Error&) {  // a row that its arch has no kernel for
+      }
+    }
+    for (const auto& [candidate, why] : refused)
+      if (!taken.contains(candidate))
+        add("strict-candidate", Severity::warning, lines_.of({"param", candidate.first}),
+            "no search takes " + candidate.first + '=' + candidate.second + " of `tune`: " + why);
+  }
+
+  void left_out() {
+    if (!manifest_.reference)
+      add("no-reference", Severity::note, lines_.of({"template"}),
+          "no [reference], so 'kiln run --check' cannot check the results: add a naive kernel");
+    else if (manifest_.tolerance.empty())
+      add("no-tolerance", Severity::note, lines_.of({"reference"}),
+          "a [reference] without tolerance: 'kiln run --check' wants equal results; add [template] "
+          "tolerance");
+    if (manifest_.prewarm.empty())
+      add("no-prewarm", Severity::note, lines_.of({}),
+          "no [[prewarm]] row: 'kiln prewarm' makes nothing of it, and the first request compiles");
+    if (manifest_.cost_read.empty() && manifest_.cost_write.empty() && manifest_.cost_flops.empty())
+      add("no-cost", Severity::note, lines_.of({}),
+          "no [cost], so 'kiln run' cannot say how near to the roofline it is");
+    const source::Limits& l = manifest_.limits;
+    if (!l.max_spill_bytes && !l.performance_warnings && !l.compile_seconds && !l.compile_memory)
+      add("no-limits", Severity::note, lines_.of({}),
+          "no [limits]: a compile that begins to spill is not noticed; add max_spill_bytes");
+  }
+
+  const Manifest& manifest_;
+  const ManifestLines& lines_;
+  const Uses uses_;
+  LintFindings out_;
+};
+
+}  // namespace
+
+LintFindings lint_manifest(const Manifest& manifest, const ManifestLines& lines) {
+  return Lint(manifest, lines).run();
+}
+
+}  // namespace kiln::cli

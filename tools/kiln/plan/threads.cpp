@@ -1,0 +1,41 @@
+#include "tools/kiln/plan/threads.hpp"
+
+#include <atomic>
+#include <exception>
+#include <thread>
+#include <vector>
+
+namespace kiln::cli {
+namespace {
+
+/// Of the threads there may be, those that one thread of ours takes: itself, and its worker's process with
+/// two threads more; those that all compiles share (the watcher of workers, the publisher) fit into the rest.
+constexpr std::size_t kTakenByOne = 10;
+
+}  // namespace
+
+void run_in_threads(int wanted, const std::function<void()>& work,
+                    const std::function<void(int, const std::string&)>& on_fewer) {
+  std::atomic<int> working{0};  // 0 until it is known how many there are
+  std::vector<std::jthread> threads;
+  std::string why;
+  try {
+    threads.reserve(static_cast<std::size_t>(wanted));
+    for (int i = 1; i < wanted; ++i) {
+      threads.emplace_back([&working, &work, i] {
+        working.wait(0);
+        if (i < working) work();
+      });
+    }
+  } catch (const std::exception& error) {
+    why = error.what();
+    wanted = 1 + static_cast<int>(threads.size() / kTakenByOne);
+  }
+  working = wanted;
+  working.notify_all();
+  while (threads.size() >= static_cast<std::size_t>(wanted)) threads.pop_back();  // joins
+  if (!why.empty()) on_fewer(wanted, why);
+  work();
+}
+
+}  // namespace kiln::cli

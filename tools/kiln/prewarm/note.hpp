@@ -1,0 +1,58 @@
+// What the last prewarm of a store did and when: DIR/v1/prewarm.json, which `kiln report` draws. For people:
+// nothing else reads it, and a fault costs the picture only.
+//
+// The file, version 1, is one JSON object:
+//   format "kiln.prewarm-run/1", version (kiln's), started_ms (since 1970), wall_ms, cpu_ms (or null), jobs,
+//   total, from_disk, compiled, waited, failed, not_started, interrupted, left_out, and
+//   tasks: those that were started, by start, at most kNotedTasks, the last ones:
+//     template, params, arch, key ("" for a failure), outcome, lane, start_ms and total_ms (since
+//     started_ms), compile_ms, frontend_ms, nvvm_ms, ptxas_ms
+// Anything else is ignored with a reason, and replaced by the next run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/kiln/plan/run.hpp"
+
+namespace kiln::cli {
+
+inline constexpr std::size_t kNotedTasks = 20'000;
+inline constexpr std::size_t kNoteBytes = std::size_t{16} << 20;
+
+struct NotedTask {
+  std::string template_name, params, arch, key, outcome;
+  int lane = 0;  ///< the thread of the prewarm; it has one worker at work at a time
+  double start_ms = 0, total_ms = 0;
+  double compile_ms = 0, frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0;
+
+  double end_ms() const noexcept { return start_ms + total_ms; }
+};
+
+struct NotedRun {
+  std::string version;
+  double started_ms = 0, wall_ms = 0;
+  std::optional<double> cpu_ms;
+  int jobs = 1;
+  std::uint64_t total = 0, from_disk = 0, compiled = 0, waited = 0, failed = 0, not_started = 0, left_out = 0;
+  bool interrupted = false;
+  std::vector<NotedTask> tasks;
+};
+
+/// All tasks that were started, by start.
+NotedRun noted_run(const PrewarmPlan& plan, const PrewarmResult& result);
+
+/// Replaces the note, 0600. A run that found everything there leaves the one of the run that made it.
+/// Never fails: what cannot be written is a line of the debug log.
+void write_note(const std::string& directory, NotedRun run) noexcept;
+
+struct Note {
+  std::optional<NotedRun> run;
+  std::string problem;  ///< why there is one and it is ignored
+};
+/// The file is not trusted: no symlink is followed, every field is checked.
+Note read_note(const std::string& directory);
+
+}  // namespace kiln::cli

@@ -1,0 +1,256 @@
+// kiln prewarm: compile all of a plan ahead of time. Each image is published at once, so an interrupted run
+// is resumed by starting it again.
+#include "tools/kiln/prewarm/prewarm.hpp"
+
+#include <filesystem>
+#include <optional>
+
+#include "base/log.hpp"
+#include "cache/place/directory.hpp"
+#include "runtime/state/places.hpp"
+#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/interrupt.hpp"
+#include "tools/kiln/fleet/missed.hpp"
+#include "tools/kiln/fleet/transfer.hpp"
+#include "tools/kiln/plan/run.hpp"
+#include "tools/kiln/plan/tuned_device.hpp"
+#include "tools/kiln/prewarm/note.hpp"
+#include "tools/kiln/prewarm/report.hpp"
+#include "tools/kiln/prewarm/room.hpp"
+#include "tools/kiln/prewarm/trace.hpp"
+#include "tools/kiln/store/entries.hpp"
+#include "tools/kiln/store/view.hpp"
+
+namespace kiln::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::vector<std::string> plans;
+  std::string layer, memory, trace, device;
+  int jobs = 0;
+  bool keep_going = false, check = false, strict = false, remote = false, missed = false;
+};
+
+constexpr const char* kHelp =
+    "A plan is [[prewarm]] tables with template, arch (if not --arch) and the parameters' values:\n"
+    "H = 4096, H = [4096, 8192], H = { from = 1024, to = 8192, step = 1024 } or\n"
+    "{ from = 64, to = 4096, times = 2 }; lists multiply. A record is what processes under KILN_RECORD=FILE\n"
+    "asked for; FILE.templates beside it joins the template path.\n"
+    "--arch may be a list: --arch sm_80,sm_90a. Rows of a plan that name an arch keep it.\n"
+    "--layer DIR fills a directory for machines that name it in KILN_CACHE_LAYERS. It is left\n"
+    "readable for everybody (0755, files 0644); what the cache holds does not matter, and a DIR\n"
+    "that cannot be written is an error.\n"
+    "--device NAME takes what 'kiln tune' chose on a device of that name, also where there is no GPU; a "
+    "layer\n"
+    "gets the choices that were used. A record's rows say what was tuned where they were recorded: that\n"
+    "becomes a choice for the device where there is none (in a layer in any case).\n"
+    "--remote also writes what the plan asks for to the fleet's tier (KILN_REMOTE, signed with\n"
+    "KILN_REMOTE_SIGN), wherever it came from; --missed adds what nodes asked the tier for in vain. With\n"
+    "--check it says what the tier covers.\n"
+    "KILN_MODE does not matter: filling caches is what this is for, so it compiles in mode sealed, too.\n"
+    "'kiln report' draws the last run that compiled something.\n"
+    "Ctrl-C finishes what is running, a second one leaves at once; the same command goes on from there.\n"
+    "Exit status: 0 all there, 1 failed, 2 usage or a mistake in a plan, 3 some failed under\n"
+    "--keep-going, not covered, evicted again by the end of the run or not in the tier, 5 the tier is down "
+    "(with --strict), 130 interrupted.";
+
+int exit_of(const PrewarmResult& result, const PlanRoom& room) {
+  if (result.interrupted) return kInterrupted;
+  const std::size_t bad = result.failed() + result.uncached;
+  if (bad == 0) return room.evicted == 0 ? kDone : kPartly;
+  return result.keep_going && result.succeeded() > result.uncached ? kPartly : kFailed;
+}
+
+/// DIR as the only store there is, and shared with everybody when the work in it has ended, however it did.
+class LayerUnderWork {
+ public:
+  LayerUnderWork(runtime::Core& core, const std::string& directory)
+      : core_(core), store_(runtime::create_layer(directory)) {
+    core.state().stores.use_only(store_);
+  }
+  /// Choices of the configured places hold as well, and those that are used come along.
+  void look_for_choices(const runtime::Config& config) {
+    const runtime::Places places = view_places(config).places;
+    std::vector<std::shared_ptr<cache::Store>> stores;
+    for (const auto& store : {places.writable, places.readable})
+      if (store) stores.push_back(store);
+    for (auto& layer : runtime::open_layers(config)) stores.push_back(std::move(layer));
+    stores.push_back(store_);  // last: it may have what an earlier run put there
+    core_.choices().use_only(std::move(stores));
+  }
+  void share() const {
+    core_.path().flush();
+    cache::share_layer(store_->directory());
+  }
+
+ private:
+  runtime::Core& core_;
+  std::shared_ptr<cache::Store> store_;
+};
+
+/// What was recorded, in whatever is filled; a layer gets what was taken from elsewhere as well.
+void put_choices(runtime::Core& core, const PrewarmPlan& plan, bool is_layer) {
+  const auto store = core.state().stores.writable();
+  for (const PlannedChoice& choice : plan.choices) {
+    auto record = choice.record;
+    if (!record && is_layer) record = core.choices().record(choice.key);
+    if (!record) continue;
+    const cache::PutResult put =
+        store->put(choice.key, *record, store->put_wait(), cache::Existing::replaced);
+    if (put.put != cache::Put::stored && put.put != cache::Put::present)
+      throw Error(Errc::io, "the tuned choice of " + choice.label + " could not be written into '" +
+                                store->directory() + "': " + put.detail);
+  }
+}
+
+/// False, and said on stderr, when it cannot be written: the work is done and is reported all the same.
+bool wrote_trace(const std::string& path, const NotedRun& run) {
+  if (path.empty()) return true;
+  try {
+    write_output(path, trace_text(run));
+    return true;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "kiln: error: the trace is lost: %s\n", error.what());
+    return false;
+  }
+}
+
+/// Whatever served it: the tier is to have all of it.
+Pushed push_results(runtime::Core& core, const PrewarmResult& result, bool quiet) {
+  const PoliteInterrupt interrupt;  // what is left is said
+  std::vector<Key> keys;
+  for (const TaskResult& task : result.tasks)
+    if (task.state == TaskResult::State::done && task.unpublishable.empty()) keys.push_back(task.key);
+  std::vector<std::shared_ptr<cache::Store>> stores = core.state().stores.layers();
+  stores.push_back(core.state().stores.writable());
+  Pushed out = push_entries(
+      *core.path().fleet().tier(), keys,
+      [&](const Key& key) {
+        return read_first(stores, [&](cache::Store& store) {
+          return store.peek(key, base::Deadline::after(std::chrono::seconds(10)));
+        });
+      },
+      quiet);
+  if (out.fault) base::warn("the fleet's tier: " + out.fault.text);
+  return out;
+}
+
+int check_tier(Context& context, const PrewarmPlan& plan, bool strict) {
+  const auto tier = configured_tier(context);
+  std::vector<std::pair<Key, std::string>> texts;
+  for (const PlannedTask& task : plan.tasks) {
+    const auto made = context.service().core().path().key_of(source::instantiate(task.origin, task.resolved));
+    texts.emplace_back(made.key, made.text);
+  }
+  FirstFault fault;
+  const std::vector<bool> covered = covered_by(*tier, texts, fault);
+  if (fault) base::warn("the fleet's tier at " + tier->url().safe() + ": " + fault.text);
+  const int status = report_coverage(context, plan, covered);
+  return !fault ? status : remote_down(strict, kPartly);
+}
+
+int prewarm(Context& context, const Arguments& arguments) {
+  defer_closed_pipe();
+  if (!arguments.trace.empty()) check_trace_file(arguments.trace);
+  if (arguments.strict && arguments.check && !arguments.remote)
+    throw Error(Errc::invalid_argument,
+                "--strict excludes --check, but for that of the fleet's tier (--remote)");
+  context.jobs = arguments.jobs;
+  context.compile_memory = arguments.memory;
+  std::vector<std::string> plans = arguments.plans;
+  context.template_path = template_path_of(plans, context.template_path);
+  runtime::Service& service = context.service();
+  std::optional<MissedRows> missed;
+  if (arguments.remote && !arguments.check) writable_tier(context);  // said before hours of work
+  if (arguments.missed) {
+    missed.emplace(context, *configured_tier(context));
+    if (missed->found() || plans.empty()) plans.push_back(missed->file());
+  }
+  std::optional<LayerUnderWork> layer;
+  if (arguments.layer.empty() && arguments.check) {
+    service.core().state().stores.use_places(
+        view_places(service.config()).places);  // a check creates nothing
+  }
+  if (!arguments.layer.empty()) {
+    if (arguments.check)
+      service.core().state().stores.use_only(runtime::open_layer(fs::absolute(arguments.layer).string()));
+    else
+      layer.emplace(service.core(), arguments.layer);
+  }
+  // What this machine has must not matter for a layer that is made here, unless it was asked for.
+  if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
+  const PrewarmPlan plan = make_plan(context, plans, context.target_archs(),
+                                     {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
+  if (plan.without_device > 0 && layer)
+    base::warn(counted(plan.without_device, "row was", "rows were") +
+               " tuned where recorded; without --device NAME the layer gets the kernels and no choices");
+  for (const std::string& ignored : plan.ignored) base::warn(ignored);
+  if (arguments.check && arguments.remote) return check_tier(context, plan, arguments.strict);
+  if (arguments.check) return report_coverage(context, plan, check_coverage(service.core(), plan));
+  if (!service.core().state().stores.writable())
+    throw Error(Errc::io, "no directory for the cache: there is nothing to prewarm. Set KILN_CACHE_DIR");
+  warn_without_room(service.core(), plan);
+  const PrewarmResult result =
+      run_prewarm(service.core(), plan,
+                  {service.core().path().compiler().workers().jobs(), arguments.keep_going, !context.json,
+                   arguments.strict ? compile::Strictness::strict : compile::Strictness::declared});
+  const cache::Store& store = *service.core().state().stores.writable();
+  const NotedRun run = noted_run(plan, result);
+  put_choices(service.core(), plan, layer.has_value());
+  if (layer)
+    layer->share();  // without a note: what goes into an image is the same whenever it was made
+  else if (store.writable())
+    write_note(store.directory(), run);
+  const bool traced = wrote_trace(arguments.trace, run);
+  std::optional<Pushed> pushed;
+  if (arguments.remote) pushed = push_results(service.core(), result, context.json);
+  if (missed && !result.interrupted && pushed && pushed->covers_all()) missed->forget(plan, result);
+  const PlanRoom room = look_for_room(service.core(), result);
+  report_prewarm(context, plan, result, room, store.directory(), pushed);
+  const int status = exit_of(result, room);
+  if (status != kDone) return status;
+  if (PoliteInterrupt::requested()) return kInterrupted;
+  if (pushed && pushed->fault.down) return remote_down(arguments.strict, kPartly);
+  if (missed && missed->fault().down) return remote_down(arguments.strict, kPartly);
+  if (pushed && !pushed->covers_all()) return kPartly;
+  if (missed && missed->fault()) return kPartly;
+  return traced ? kDone : kFailed;
+}
+
+}  // namespace
+
+void add_prewarm(Command app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  const Command sub = context.add_command(app, "prewarm", "Compile everything a plan asks for, ahead of time",
+                                          [&context, arguments] { return prewarm(context, *arguments); });
+  sub.option("plans", arguments->plans, "Plan files and records; default: what the templates' manifests list")
+      .type_name("PLAN.toml");
+  sub.option("-j,--jobs", arguments->jobs, "Compiles at once; default: KILN_JOBS, else one per core")
+      .type_name("N")
+      .range(1, 1024);
+  sub.option("--memory", arguments->memory,
+             "Memory for all compiles together, such as 4G; default: KILN_COMPILE_MEMORY, else the machine's")
+      .type_name("BYTES");
+  sub.flag("--keep-going", arguments->keep_going, "Go on after a failure");
+  const Option check =
+      sub.flag("--check", arguments->check, "Compile nothing; list what is not in the cache (exit status 3)");
+  sub.flag("--strict", arguments->strict,
+           "A kernel that breaks [limits], or that ptxas warns of, is a failure; so is a tier that is down");
+  const Option remote =
+      sub.flag("--remote", arguments->remote, "Also fill the fleet's tier; with --check: what that covers");
+  sub.flag("--missed", arguments->missed, "Also what nodes asked the tier for in vain")
+      .needs(remote)
+      .excludes(check);
+  sub.option("--layer", arguments->layer, "Write into this layer instead of the cache")
+      .not_empty()
+      .type_name("DIR");
+  add_device_option(sub, arguments->device);
+  sub.option("--trace", arguments->trace, "Write the run's time line here, for chrome://tracing or Perfetto")
+      .type_name("FILE")
+      .excludes(check);
+  sub.footer(kHelp);
+}
+
+}  // namespace kiln::cli

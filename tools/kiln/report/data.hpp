@@ -1,0 +1,82 @@
+// What the page of `kiln report` says, gathered from a store: entries with their groups and compile times,
+// the store's lifetime counters, the last prewarm.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/kiln/prewarm/note.hpp"
+#include "tools/kiln/store/entries.hpp"
+
+namespace kiln::cli {
+
+/// One template for one arch.
+struct ReportGroup {
+  std::string unit, arch;
+  std::uint64_t entries = 0, cubin_bytes = 0, stored_bytes = 0;
+  std::uint64_t timed = 0;  ///< entries whose compile times are recorded
+  double compile_ms = 0;
+  std::vector<const StoredEntry*> largest;  ///< by stored bytes
+};
+
+enum class Phase { whole, front_end, nvvm, ptxas };
+inline constexpr Phase kPhases[] = {Phase::whole, Phase::front_end, Phase::nvvm, Phase::ptxas};
+double ms_of(const compile::Facts& facts, Phase phase) noexcept;
+
+struct Spread {
+  double median = 0, p95 = 0, most = 0, sum = 0;  ///< ms
+};
+/// Of none: zeros. Percentiles are values that occur (nearest rank).
+Spread spread_of(std::vector<double> values);
+
+struct TemplateTimes {
+  std::string unit;
+  std::uint64_t entries = 0, timed = 0;
+  Spread spread[std::size(kPhases)];
+};
+
+/// Counts of compile times in bins that are equal on a logarithmic scale.
+struct Histogram {
+  std::vector<double> edges;  ///< ms, one more than bins; empty: nothing is recorded
+  std::vector<std::uint64_t> bins[std::size(kPhases)];
+  double medians[std::size(kPhases)] = {};
+};
+
+struct ReportData {
+  std::int64_t made_s = 0;
+  std::string directory;
+  bool there = false;      ///< there is a store
+  std::string unreadable;  ///< why the whole store cannot be read; it is damaged then
+  cache::StoreStats store;
+  std::vector<StoredEntry> entries;
+  std::vector<std::string> damaged;  ///< keys
+  std::uint64_t other_versions = 0;  ///< entries that only another version of kiln reads
+  std::uint64_t cubin_bytes = 0, stored_bytes = 0, timed = 0;
+  double compile_ms = 0;
+  std::vector<std::string> templates, archs;  ///< names, sorted
+  std::vector<ReportGroup> groups;            ///< largest first
+  std::vector<TemplateTimes> times;           ///< most compile time first
+  Histogram histogram;
+  std::vector<const StoredEntry*> slowest, largest;
+  Json lifetime;                   ///< by runtime::lifetime_counters; groups are objects
+  std::optional<double> hit_rate;  ///< of asks that went beyond a process's ready kernels; none: nobody asked
+  double saved_ms = 0;
+  bool saved_counted = false;  ///< by the store; else the least that its noted uses tell
+  Note prewarm;
+  /// By unit: the parameters in which its entries differ.
+  std::map<std::string, std::set<std::string>> varying;
+
+  /// "T=bf16 H=4096": those that tell the entry from others of its template; all, of the only one.
+  std::string parameters_of(const StoredEntry& entry) const;
+  bool any_damage() const noexcept { return !unreadable.empty() || !damaged.empty(); }
+};
+
+/// Throws Error(io) when the store cannot be read. Damage is part of what it returns.
+/// Entries are pointed into: neither copied nor moved apart from the whole.
+std::unique_ptr<const ReportData> report_data(const runtime::Config& config);
+
+}  // namespace kiln::cli

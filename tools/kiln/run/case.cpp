@@ -1,0 +1,211 @@
+#include "tools/kiln/run/case.hpp"
+
+#include <utility>
+
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "tools/kiln/run/fill_values.hpp"
+
+namespace kiln::cli {
+
+using Kind = source::ArgumentType::Kind;
+
+RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
+                 const source::Resolved& resolved, const GivenArguments& given,
+                 const std::vector<compile::ExportFact>& exports)
+    : service_(service),
+      gpu_(gpu),
+      opened_(opened),
+      resolved_(resolved),
+      slots_(resolved.slots),
+      known_(resolved.slots.size(), false) {
+  const source::SlotLayout& layout = manifest().slots;
+  for (const compile::ExportFact& constant : exports)
+    set_integer(static_cast<std::size_t>(manifest().slot_index(constant.name)), constant.value);
+  for (int i = 0; i < layout.argument_slot(0); ++i) known_[static_cast<std::size_t>(i)] = true;
+  set_integer(static_cast<std::size_t>(layout.arch_slot()),
+              slots_[static_cast<std::size_t>(layout.arch_slot())]);
+  set_integer(static_cast<std::size_t>(layout.sms_slot()), gpu.facts().sms);
+  set_integer(static_cast<std::size_t>(layout.smem_optin_slot()), gpu.facts().smem_optin);
+  set_integer(static_cast<std::size_t>(layout.l2_slot()), gpu.facts().l2);
+  resolve_arguments(given);
+  size_buffers();
+}
+
+bool RunCase::is_of_plan(std::size_t argument) const noexcept {
+  const auto& plan = manifest().plan;
+  return plan && (std::cmp_equal(argument, plan->argument) || std::cmp_equal(argument, plan->workspace));
+}
+
+void RunCase::refuse_empty(const source::ArgumentSpec& a, std::size_t dimension, std::int64_t extent) const {
+  const std::string& text = a.shape[dimension].text();
+  throw Error(Errc::invalid_value,
+              "argument '" + a.name + "' of template '" + manifest().name + "' would have no elements: " +
+                  (text == std::to_string(extent) ? "dimension " + std::to_string(dimension) : text) +
+                  " of its shape is " + std::to_string(extent) +
+                  "; `kiln run` has nothing to launch on, compare or time then");
+}
+
+void RunCase::size_buffers() {
+  const auto& arguments = manifest().arguments;
+  elements_.assign(arguments.size(), 0);
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const source::ArgumentSpec& a = arguments[i];
+    if (manifest().plan && std::cmp_equal(i, manifest().plan->argument)) {
+      elements_[i] = RunPlan::words(manifest(), slots_);
+      continue;
+    }
+    if (a.type.kind != Kind::pointer || (!a.exists.empty() && a.exists.evaluate(slots_) == 0)) continue;
+    if (a.shape.empty())
+      throw Error(Errc::manifest, manifest().file + ": argument '" + a.name +
+                                      "' has no shape, so `kiln run` cannot make its data");
+    std::int64_t last = 0, step = 1;
+    for (std::size_t d = a.shape.size(); d-- > 0;) {
+      const std::int64_t extent = a.shape[d].evaluate(slots_);
+      if (extent <= 0) refuse_empty(a, d, extent);
+      last += (extent - 1) * (a.stride.empty() ? step : a.stride[d].evaluate(slots_));
+      step *= extent;
+    }
+    elements_[i] = static_cast<std::uint64_t>(last) + 1;
+  }
+}
+
+Dtype RunCase::dtype_of(std::size_t argument) const {
+  const source::ArgumentType& type = manifest().arguments[argument].type;
+  if (type.dtype_parameter >= 0)
+    return static_cast<Dtype>(slots_[static_cast<std::size_t>(type.dtype_parameter)]);
+  return type.dtype.value_or(Dtype::u8);
+}
+
+bool RunCase::is_written(std::size_t argument) const {
+  return elements_[argument] > 0 && !is_of_plan(argument) &&
+         manifest().arguments[argument].access != source::Access::read;
+}
+
+std::uint64_t RunCase::set_bytes() const noexcept {
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (elements_[i]) total += elements_[i] * size_of(dtype_of(i));
+  }
+  return total;
+}
+
+const runtime::LoadedKernel& RunCase::own_kernel(const std::string& name, std::vector<Value> values) const {
+  return service_.open(name, KILN_DEVICE_CURRENT, "").get(values, {});
+}
+
+void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
+  using FillKind = source::ArgumentSpec::Fill::Kind;
+  const source::ArgumentSpec::Fill& f = manifest().arguments[argument].fill;
+  double a = f.a, b = f.b;
+  if (f.kind == FillKind::kernel) return fill_by_kernel(argument, buffer, seed);
+  if (f.kind == FillKind::permutation || f.kind == FillKind::offsets || f.kind == FillKind::plan)
+    return fill_from_host(argument, buffer, seed);
+  if (f.kind == FillKind::integer) {
+    const std::int64_t low = f.low.evaluate(slots_), high = f.high.evaluate(slots_);
+    constexpr std::int64_t exact = 1 << 24;  // of f32, which the kernel takes
+    if (low > high || (holds_indices(dtype_of(argument)) && (low < -exact || high > exact)))
+      return fill_from_host(argument, buffer, seed);
+    a = static_cast<double>(low), b = static_cast<double>(high);
+  }
+  constexpr const char* names[] = {"normal", "uniform", "int", "const"};
+  auto& kernel = own_kernel("kiln_fill", {dtype_of(argument), names[static_cast<int>(f.kind)]});
+  ArgumentList arguments;
+  arguments.pointer(buffer.address())
+      .integer(static_cast<std::int64_t>(elements_[argument]))
+      .integer(static_cast<std::int64_t>(seed));
+  arguments.number(a).number(b).launch(kernel, nullptr);
+}
+
+void RunCase::fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
+  auto found = fill_kernels_.find(argument);
+  if (found == fill_kernels_.end()) {
+    const source::ArgumentSpec& spec = manifest().arguments[argument];
+    found = fill_kernels_
+                .try_emplace(argument, service_, gpu_, opened_, resolved_, spec.fill.instantiate, spec.name)
+                .first;
+  }
+  found->second.launch(buffer, elements_[argument], seed);
+}
+
+void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const {
+  using FillKind = source::ArgumentSpec::Fill::Kind;
+  const source::ArgumentSpec& spec = manifest().arguments[argument];
+  const std::string what = "the fill of argument '" + spec.name + '\'';
+  const std::uint64_t n = elements_[argument];
+  std::vector<std::int64_t> values;
+  if (spec.fill.kind == FillKind::permutation) {
+    values = random_permutation(n, seed);
+  } else if (spec.fill.kind == FillKind::offsets) {
+    const std::int64_t total = spec.fill.high.evaluate(slots_);
+    if (total < 0 || (n < 2 && total > 0))
+      throw Error(Errc::invalid_value, what + ": indptr(" + std::to_string(total) + ") of " +
+                                           std::to_string(n) +
+                                           " entries; a total is not negative, and takes "
+                                           "two entries at least");
+    values = random_offsets(n, total, seed);
+  } else if (spec.fill.kind == FillKind::plan) {
+    values = plan_->array(spec.fill.lengths);
+    if (values.size() != n)
+      throw Error(Errc::invalid_value, what + ": plan(" + spec.fill.lengths + ") has " +
+                                           std::to_string(values.size()) + " entries, and its shape " +
+                                           std::to_string(n));
+  } else {
+    const std::int64_t low = spec.fill.low.evaluate(slots_), high = spec.fill.high.evaluate(slots_);
+    if (low > high)
+      throw Error(Errc::invalid_value, what + ": int(" + std::to_string(low) + ", " + std::to_string(high) +
+                                           ") is empty: the lower bound comes first");
+    values = random_integers(n, low, high, seed);
+  }
+  const std::string bytes = cli::elements_of(values, dtype_of(argument), what);
+  upload(buffer, bytes.data(), bytes.size(), what);
+}
+
+void RunCase::upload(const Buffer& buffer, const void* data, std::size_t bytes,
+                     const std::string& what) const {
+  gpu_.driver().check(gpu_.driver().cuMemcpyHtoD(buffer.address(), data, bytes), "cuMemcpyHtoD", what);
+}
+
+BufferSet RunCase::make_buffers(std::uint64_t seed) {
+  BufferSet out(elements_.size());
+  if (manifest().plan) plan_.emplace(manifest(), slots_, seed);
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (elements_[i] == 0) continue;
+    out[i] = Buffer(gpu_.driver(), elements_[i] * size_of(dtype_of(i)));
+    if (manifest().plan && std::cmp_equal(i, manifest().plan->argument)) {
+      const std::vector<std::int32_t> words = plan_->make();
+      upload(out[i], words.data(), words.size() * sizeof words[0], "the plan");
+    }
+    if (is_of_plan(i)) continue;  // a workspace stays poisoned
+    if (manifest().arguments[i].access != source::Access::write) fill(i, out[i], seed * 1000 + i);
+  }
+  gpu_.driver().check(gpu_.driver().cuCtxSynchronize(), "cuCtxSynchronize", "filling the inputs");
+  return out;
+}
+
+std::vector<toolchain::CUdeviceptr> RunCase::addresses_of(const BufferSet& buffers) {
+  std::vector<toolchain::CUdeviceptr> out;
+  for (const Buffer& buffer : buffers) out.push_back(buffer.address());
+  return out;
+}
+
+void RunCase::launch(const runtime::LoadedKernel& kernel,
+                     const std::vector<toolchain::CUdeviceptr>& addresses, toolchain::CUstream stream) const {
+  ArgumentList list;
+  const auto& arguments = manifest().arguments;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
+    if (arguments[i].type.kind == Kind::pointer)
+      list.pointer(addresses[i]);
+    else if (arguments[i].type.is_float())
+      list.number(floats_[i]);
+    else
+      list.integer(slots_[slot]);
+  }
+  for (std::size_t i = 0; i < manifest().runtime.size(); ++i) {
+    list.integer(slots_[static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i)))]);
+  }
+  list.launch(kernel, stream);
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,82 @@
+// One specialisation on generated data: values of its arguments, and sets of buffers to launch it on.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/service/service.hpp"
+#include "tools/kiln/run/argument_list.hpp"
+#include "tools/kiln/run/device.hpp"
+#include "tools/kiln/run/fill.hpp"
+#include "tools/kiln/run/work_plan.hpp"
+
+namespace kiln::cli {
+
+/// What the caller of `kiln run` set, by argument or run-time value name.
+using GivenArguments = std::map<std::string, std::string, std::less<>>;
+
+/// Buffers of one launch, by argument; null where the argument is no pointer or does not exist.
+using BufferSet = std::vector<Buffer>;
+
+class RunCase {
+ public:
+  /// Resolves every argument's value and every buffer's size; `exports` are the image's, which shapes may
+  /// read. Throws Error (an unknown argument, a value that is no number, an argument without a value, or one
+  /// that only a program can make).
+  RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
+          const source::Resolved& resolved, const GivenArguments& given,
+          const std::vector<compile::ExportFact>& exports = {});
+
+  /// Fresh buffers: inputs filled as the manifest says from `seed`, outputs poisoned.
+  BufferSet make_buffers(std::uint64_t seed);
+  /// Launches with the case's values; `addresses` has one entry per argument.
+  void launch(const runtime::LoadedKernel& kernel, const std::vector<toolchain::CUdeviceptr>& addresses,
+              toolchain::CUstream stream) const;
+  static std::vector<toolchain::CUdeviceptr> addresses_of(const BufferSet& buffers);
+
+  const source::Manifest& manifest() const noexcept { return opened_.origin().manifest.on(resolved_.arch); }
+  const std::vector<std::int64_t>& slots() const noexcept { return slots_; }
+  Dtype dtype_of(std::size_t argument) const;
+  std::uint64_t elements_of(std::size_t argument) const { return elements_[argument]; }
+  bool is_written(std::size_t argument) const;
+  /// Bytes that one set takes.
+  std::uint64_t set_bytes() const noexcept;
+  /// {"rows", "64"}, {"eps", "1e-06"}, ...: the scalar arguments, then the run-time values.
+  std::vector<Parameter> values() const;
+
+  /// A kernel of kiln's own (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
+  const runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
+  PrimaryContext& gpu() const noexcept { return gpu_; }
+
+ private:
+  void set_integer(std::size_t slot, std::int64_t value) { slots_[slot] = value, known_[slot] = true; }
+  void resolve_arguments(const GivenArguments& given);
+  void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
+                       const GivenArguments& given);
+  /// The scalar values by name: arguments, run-time values, and those of [plan.run].
+  std::vector<std::pair<std::string, std::size_t>> named_slots() const;
+  void size_buffers();
+  /// Whether kiln itself makes the argument's data: a plan, or the workspace of one.
+  bool is_of_plan(std::size_t argument) const noexcept;
+  [[noreturn]] void refuse_empty(const source::ArgumentSpec& argument, std::size_t dimension,
+                                 std::int64_t extent) const;
+  void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed);
+  void fill_by_kernel(std::size_t argument, Buffer& buffer, std::uint64_t seed);
+  void fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t seed) const;
+  void upload(const Buffer& buffer, const void* data, std::size_t bytes, const std::string& what) const;
+
+  runtime::Service& service_;
+  PrimaryContext& gpu_;
+  runtime::KernelTemplate& opened_;
+  const source::Resolved resolved_;
+  std::vector<std::int64_t> slots_;
+  std::vector<bool> known_;
+  std::vector<double> floats_;           // by argument
+  std::vector<std::uint64_t> elements_;  // by argument, 0: none
+  std::map<std::size_t, FillKernel> fill_kernels_;
+  std::optional<RunPlan> plan_;  ///< of the buffers that were made last, where the manifest has [plan]
+};
+
+}  // namespace kiln::cli

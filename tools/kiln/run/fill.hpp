@@ -1,0 +1,29 @@
+// `fill = "ns::kernel<{T}>"`: a kernel of the user's source that makes an input of `kiln run`.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "runtime/launch/library.hpp"
+#include "runtime/service/service.hpp"
+#include "tools/kiln/run/device.hpp"
+
+namespace kiln::cli {
+
+/// A __global__ with the arguments (T* out, long long n, unsigned long long seed), of the reference's source
+/// or, without one, of the kernel's. Compiled for this process alone: the cache has no use for it.
+class FillKernel {
+ public:
+  /// `argument` names it in messages. Throws CompileError, and Error(manifest) when it takes other arguments.
+  FillKernel(runtime::Service& service, PrimaryContext& gpu, const runtime::KernelTemplate& opened,
+             const source::Resolved& resolved, const std::string& instantiate, const std::string& argument);
+  /// Over ceil(elements / 256) blocks of 256 threads.
+  void launch(const Buffer& buffer, std::uint64_t elements, std::uint64_t seed) const;
+
+ private:
+  const toolchain::Driver& driver_;
+  std::string what_;
+  std::optional<runtime::Library> library_;
+};
+
+}  // namespace kiln::cli

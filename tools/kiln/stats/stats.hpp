@@ -1,0 +1,12 @@
+// kiln stats: how much is cached, what it saves, and what was counted.
+#pragma once
+
+#include "tools/kiln/cli/command.hpp"
+
+namespace kiln::cli {
+
+class Context;
+
+void add_stats(Command app, Context& context);
+
+}  // namespace kiln::cli

@@ -1,0 +1,165 @@
+#include "tools/kiln/store/key_difference.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "compile/key.hpp"
+
+namespace kiln::cli {
+namespace {
+
+using Fields = std::vector<compile::KeyField>;
+using Named = std::map<std::string, std::string>;
+
+/// ".k0/kiln/dtype.cuh" -> "kiln/dtype.cuh": people do not know the roots.
+std::string file_name(const std::string& symbolic) {
+  const auto slash = symbolic.find('/');
+  return symbolic[0] == '.' && slash != std::string::npos ? symbolic.substr(slash + 1) : symbolic;
+}
+
+std::string all_of(const compile::KeyField& field, std::size_t from = 0) {
+  std::string out;
+  for (std::size_t i = from; i < field.values.size(); ++i) out += (i > from ? " " : "") + field.values[i];
+  return out;
+}
+
+/// "-std" of "-std=c++17"; an option with another value is the same option, changed.
+std::string option_name(const std::string& option) { return option.substr(0, option.find('=')); }
+
+/// The fields of one label, by the name under which they are compared. A name that comes again is told apart.
+Named named(const Fields& fields, const std::string& label) {
+  Named out;
+  for (const compile::KeyField& field : fields) {
+    if (field.label != label || field.values.empty()) continue;
+    std::string name, value = field.values.back();
+    if (label == "option" || label == "kiln-option")
+      name = option_name(value);
+    else if (label == "include" && field.values.size() == 4)
+      name = field.values[0] + '\n' + field.values[1] + '\n' + field.values[2];
+    else if (field.values.size() == 2)
+      name = field.values[0];
+    else
+      value = all_of(field);
+    while (!out.emplace(name, value).second) name += '\n';
+  }
+  return out;
+}
+
+class Comparison {
+ public:
+  Comparison(std::string_view one, std::string_view other)
+      : one_(compile::parse_key_text(one)), other_(compile::parse_key_text(other)) {}
+
+  std::vector<KeyDifference> run() {
+    static constexpr const char* known[] = {
+        "template", "parameter", "arch",        "source", "include", "option",
+        "nvrtc",    "builtins",  "kiln-option", "facts",  "header",  "project-header",
+        "name",     "entry",     "global",      "export", "replace"};
+    for (const char* label : known) label == std::string_view("include") ? includes() : compare(label);
+    std::set<std::string> others;
+    for (const Fields* fields : {&one_, &other_})
+      for (const compile::KeyField& field : *fields)
+        if (std::find(std::begin(known), std::end(known), field.label) == std::end(known))
+          others.insert(field.label);
+    for (const std::string& label : others) compare(label);
+    return std::move(out_);
+  }
+
+ private:
+  static bool of_files(const std::string& label) { return label == "header" || label == "project-header"; }
+
+  void compare(const std::string& label) {
+    const Named one = named(one_, label), other = named(other_, label);
+    const auto shown = [&](const std::string& name) {
+      const std::string plain = name.substr(0, name.find('\n'));
+      return of_files(label) ? file_name(plain) : plain;
+    };
+    for (const auto& [name, value] : one) {
+      const auto found = other.find(name);
+      if (found == other.end())
+        out_.push_back({label, shown(name), value, std::nullopt});
+      else if (found->second != value)
+        out_.push_back({label, shown(name), value, found->second});
+    }
+    for (const auto& [name, value] : other)
+      if (!one.contains(name)) out_.push_back({label, shown(name), std::nullopt, value});
+  }
+
+  struct Edge {
+    std::string includer, spelling, symbolic, digest;
+  };
+  static std::vector<Edge> edges(const Fields& fields) {
+    std::vector<Edge> out;
+    for (const compile::KeyField& f : fields)
+      if (f.label == "include" && f.values.size() == 4)
+        out.push_back({f.values[0], f.values[1], f.values[2], f.values[3]});
+    return out;
+  }
+  static std::string by(const Edge& edge) {
+    return edge.spelling + (edge.includer.empty() ? " in the source" : " in " + file_name(edge.includer));
+  }
+
+  /// A file is one difference, however many include it: changed, or there on one side only. An include that
+  /// finds another file by the same spelling is told as that.
+  void includes() {
+    const std::vector<Edge> one = edges(one_), other = edges(other_);
+    const auto digests = [](const std::vector<Edge>& edges) {
+      Named out;
+      for (const Edge& edge : edges) out.emplace(edge.symbolic, edge.digest);
+      return out;
+    };
+    const Named files_of_one = digests(one), files_of_other = digests(other);
+    std::set<std::string> told;
+    const auto tell = [&](const Edge& edge, std::optional<std::string> a, std::optional<std::string> b) {
+      if (told.insert(edge.symbolic).second)
+        out_.push_back({"include", file_name(edge.symbolic), std::move(a), std::move(b), by(edge)});
+    };
+    for (const Edge& edge : one) {
+      const auto found = files_of_other.find(edge.symbolic);
+      if (found != files_of_other.end()) {
+        if (found->second != edge.digest) tell(edge, edge.digest, found->second);
+        continue;
+      }
+      const auto elsewhere = std::find_if(other.begin(), other.end(), [&](const Edge& e) {
+        return e.includer == edge.includer && e.spelling == edge.spelling &&
+               !files_of_one.contains(e.symbolic);
+      });
+      if (elsewhere == other.end()) {
+        tell(edge, edge.digest, std::nullopt);
+      } else if (told.insert(edge.symbolic).second && told.insert(elsewhere->symbolic).second) {
+        out_.push_back({"include", file_name(edge.symbolic), edge.symbolic + ' ' + edge.digest,
+                        elsewhere->symbolic + ' ' + elsewhere->digest, by(edge)});
+      }
+    }
+    for (const Edge& edge : other)
+      if (!files_of_one.contains(edge.symbolic)) tell(edge, std::nullopt, edge.digest);
+  }
+
+  const Fields one_, other_;
+  std::vector<KeyDifference> out_;
+};
+
+}  // namespace
+
+std::vector<KeyDifference> key_differences(std::string_view one, std::string_view other) {
+  if (one == other) return {};
+  auto out = Comparison(one, other).run();
+  if (out.empty()) out.push_back({"order", "", std::nullopt, std::nullopt});
+  return out;
+}
+
+Distance distance_of(const std::vector<KeyDifference>& differences) noexcept {
+  Distance out;
+  for (const KeyDifference& d : differences) {
+    if (d.field == "parameter")
+      out.asked += 2;
+    else if (d.field == "arch")
+      out.asked += 3;
+    else if (d.field != "name" && d.field != "entry" && d.field != "global" && d.field != "export")
+      ++out.made;
+  }
+  return out;
+}
+
+}  // namespace kiln::cli

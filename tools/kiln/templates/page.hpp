@@ -1,0 +1,24 @@
+// A template as text and as JSON.
+#pragma once
+
+#include <string>
+
+#include "source/catalog.hpp"
+#include "tools/kiln/cli/output.hpp"
+
+namespace kiln::cli {
+
+/// "T H [GEMMA VEC]": those in brackets have a default.
+std::string short_parameters(const source::Manifest& manifest);
+/// "f32 f16 bf16", "1..65536", "false true"
+std::string allowed_values(const source::ParameterSpec& parameter);
+/// Of a parameter that has a default: its text, with false, true and names for what the manifest's reader
+/// made numbers.
+std::string default_text(const source::ParameterSpec& parameter);
+std::string_view to_string(source::ParameterKind kind) noexcept;
+/// "sm_80 and later", "sm_90a", "any"
+std::string supported_archs(const source::Manifest& manifest);
+
+void print_page(const source::Template& origin);
+
+}  // namespace kiln::cli

@@ -1,0 +1,103 @@
+// kiln templates: what can be specialised.
+#include "tools/kiln/templates/templates.hpp"
+#include "tools/kiln/cli/table.hpp"
+#include "tools/kiln/templates/json.hpp"
+
+#include "source/instantiate.hpp"
+#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/cli/errors.hpp"
+#include "tools/kiln/cli/output.hpp"
+#include "tools/kiln/templates/markdown.hpp"
+#include "tools/kiln/templates/page.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string name;
+  bool all = false, markdown = false;
+};
+
+int one(Context& context, const std::string& name) {
+  const auto found = context.service().catalog().open(name);
+  if (context.json) {
+    Json out = json_of(*found);
+    Json object{{"schema", context.schema()}};
+    object.update(out);
+    print_json(object);
+  } else {
+    print_page(*found);
+  }
+  return kDone;
+}
+
+int list(Context& context, bool all) {
+  source::Catalog& catalog = context.service().catalog();
+  using Fit = Table::Fit;
+  Table table({{"NAME"}, {"PARAMETERS", Fit::flexible}, {"SUMMARY", Fit::flexible}});
+  Json out{{"schema", context.schema()},
+           {"directories", catalog.directories()},
+           {"templates", Json::array()},
+           {"broken", Json::array()}};
+  std::size_t shown = 0, hidden = 0;
+  for (const std::string& name : catalog.names()) {
+    try {
+      const auto found = catalog.open(name);
+      const source::Manifest& manifest = found->manifest;
+      if (manifest.internal && !all) {
+        ++hidden;
+        continue;
+      }
+      ++shown;
+      table.add({name, short_parameters(manifest), manifest.summary});
+      if (context.json) out["templates"].push_back(json_summary(*found));
+    } catch (const Error& error) {
+      // One broken manifest must not hide the others.
+      std::fprintf(stderr, "kiln: error: %s\n", error.what());
+      out["broken"].push_back({{"name", name}, {"code", name_of(error.code())}, {"message", error.what()}});
+    }
+  }
+  const int status = out["broken"].empty() ? kDone : kFailed;
+  if (context.json) return print_json(out), status;
+  if (shown > 0) table.print();
+  std::string footer =
+      counted(shown, "template") + " in " + (catalog.directories().empty() ? "no directory" : "");
+  for (const std::string& directory : catalog.directories())
+    footer += (&directory == &catalog.directories().front() ? "" : ", ") + directory;
+  if (hidden > 0) footer += " (" + std::to_string(hidden) + " internal: --all)";
+  print_paragraph(footer, Style::dim);
+  if (shown + hidden == 0)
+    print_paragraph("Set KILN_TEMPLATE_PATH or --template-path to a directory of templates.");
+  return status;
+}
+
+/// Of the named template, or of all as a page. Unlike the list it stops at a manifest that is broken: a page
+/// that lacks one would pass for whole.
+int write_markdown(Context& context, const Arguments& arguments) {
+  source::Catalog& catalog = context.service().catalog();
+  if (!arguments.name.empty()) return print(markdown_section(*catalog.open(arguments.name))), kDone;
+  std::vector<std::shared_ptr<const source::Template>> shown;
+  for (const std::string& name : catalog.names()) {
+    const auto found = catalog.open(name);
+    if (!found->manifest.internal || arguments.all) shown.push_back(found);
+  }
+  return print(markdown_page(shown)), kDone;
+}
+
+}  // namespace
+
+void add_templates(Command app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  const Command sub =
+      context.add_command(app, "templates", "List the templates, or explain one", [&context, arguments] {
+        if (arguments->markdown) return write_markdown(context, *arguments);
+        return arguments->name.empty() ? list(context, arguments->all) : one(context, arguments->name);
+      });
+  sub.option("name", arguments->name, "The template to explain").type_name("NAME");
+  sub.flag("--all", arguments->all, "Also internal ones");
+  sub.flag("--markdown", arguments->markdown, "A page of Markdown: parameters, arguments, constraints, cost")
+      .excludes(sub.find("--json"));
+  sub.footer("Parameters in [brackets] have a default.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,12 @@
+// kiln templates: what can be specialised.
+#pragma once
+
+#include "tools/kiln/cli/command.hpp"
+
+namespace kiln::cli {
+
+class Context;
+
+void add_templates(Command app, Context& context);
+
+}  // namespace kiln::cli

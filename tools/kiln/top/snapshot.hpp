@@ -1,0 +1,77 @@
+// What kiln top shows of one moment.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cache/flight/activity.hpp"
+#include "runtime/config/config.hpp"
+#include "tools/kiln/cli/output.hpp"
+
+namespace kiln::cli {
+
+struct TopRow {
+  enum class State {
+    compiling,
+    queued,       ///< on the board, and still waits for its turn
+    waiting,      ///< for another process's compile of the same key
+    fleet,        ///< for another node's compile of the same key
+    stopped,      ///< compiling, by a process that is stopped (SIGSTOP, a debugger)
+    left_behind,  ///< its process was killed
+    holding,      ///< a key's lock, and says nothing on the board
+    writing       ///< the gate of writers
+  };
+  State state = State::compiling;
+  std::optional<double> seconds;  ///< since when; nothing when nobody knows
+  std::int64_t since_s = 0;       ///< the same as unix time; 0: not known
+  std::int32_t pid = 0;           ///< 0: not known, see `process`
+  std::string host;
+  bool same_namespace = false;  ///< the pid is one of ours
+  std::string process;          ///< "4711 (engine)", "node7/12(ns)", "a process that is not seen from here"
+  std::string subject;          ///< what is compiled, waited for or held
+  std::string key;              ///< hex; empty for what has none
+};
+std::string_view name_of(TopRow::State state) noexcept;
+
+struct TopFinished {
+  std::string subject, key, process;
+  cache::FlightState end = cache::FlightState::published;
+  double seconds = 0, ago_s = 0;
+};
+
+struct TopSnapshot {
+  std::string directory;
+  std::int64_t taken_s = 0;
+  std::vector<TopRow> rows;           ///< in the order of State, the longest first
+  std::vector<TopFinished> finished;  ///< the last first
+  std::size_t slots_used = 0;
+  int slots = 1, express_slots = 1;  ///< that a process configured as this one may use
+  bool caller_waits = false;
+  int cores = 1;
+  std::optional<double> load;             ///< of the host, over a minute
+  double compiles_per_minute = 0;         ///< those that ended within the last minute
+  std::optional<double> hits_per_minute;  ///< since the first snapshot of a series
+  std::vector<std::string> unseen;        ///< what could not be looked at, and why
+
+  std::size_t count(TopRow::State state) const;
+};
+
+/// A series of snapshots of one store.
+class TopSeries {
+ public:
+  explicit TopSeries(const runtime::Config& config);
+  TopSnapshot take();
+
+ private:
+  std::uint64_t hits() const;
+  const std::string directory_;
+  const int cores_, slots_;
+  const std::int64_t began_ms_;
+  const std::uint64_t hits_before_;
+  bool first_ = true;
+};
+
+Json json_of(const TopSnapshot& snapshot);
+
+}  // namespace kiln::cli

@@ -1,0 +1,74 @@
+// kiln top: who compiles, waits or holds, live.
+#include "tools/kiln/top/top.hpp"
+
+#include <csignal>
+
+#include "kiln/error.hpp"
+#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/top/frame.hpp"
+#include "tools/kiln/top/live_screen.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  double interval_s = 1;
+  bool once = false;
+  Option interval;
+};
+
+/// 0, 130 after Ctrl-C; ended by a signal it ends by that signal, the terminal restored.
+int watch(TopSeries& series, std::chrono::milliseconds interval) {
+  int signal = 0;
+  {
+    LiveScreen screen;
+    for (auto wake = LiveScreen::Wake::redraw; wake != LiveScreen::Wake::quit; wake = screen.wait(interval))
+      if (!screen.draw(frame_of(series.take(), standard_output(), LiveScreen::rows()))) break;
+    signal = screen.signal();
+  }
+  if (signal == SIGINT) return kInterrupted;
+  if (signal != 0) ::raise(signal);
+  return kDone;
+}
+
+int top(const Context& context, const Arguments& arguments) {
+  const bool live = !arguments.once && !context.json && standard_output().interactive;
+  if (arguments.interval.given() && !live)
+    throw Error(Errc::invalid_argument,
+                "--interval is for a terminal; elsewhere, with --once and with --json there is one snapshot");
+  TopSeries series(context.config());
+  if (live)
+    return watch(series, std::chrono::milliseconds(static_cast<std::int64_t>(arguments.interval_s * 1000)));
+  const TopSnapshot snapshot = series.take();
+  if (context.json) {
+    Json out{{"schema", context.schema()}};
+    out.update(json_of(snapshot));
+    print_json(out);
+    return kDone;
+  }
+  for (const std::string& line : frame_of(snapshot, standard_output(), 0)) print(line + '\n');
+  return kDone;
+}
+
+}  // namespace
+
+void add_top(Command app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  const Command sub = context.add_command(app, "top", "Who compiles, waits or holds now, in all processes",
+                                          [&context, arguments] { return top(context, *arguments); });
+  arguments->interval =
+      sub.option("--interval", arguments->interval_s, "Between two looks, on a terminal (1)")
+          .type_name("SECONDS")
+          .range(0.1, 3600.0);
+  sub.flag("--once", arguments->once, "One snapshot, on a terminal too");
+  sub.footer(
+      "compiling: by this process since then, until its record is stored. queued: its turn has not come\n"
+      "(slots, memory, -j). waiting: for another process's compile of the same kernel. stopped: the\n"
+      "process that compiles is stopped. left behind: it was killed, and the next asker compiles.\n"
+      "holding: a kernel's lock by one who does not say why. writing: the store's gate.\n"
+      "Processes of other PID namespaces are HOST/PID(ns). A terminal is redrawn until q or Ctrl-C;\n"
+      "elsewhere there is one snapshot.\n"
+      "Exit status: 0 done, 1 failed, 130 interrupted.");
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,19 @@
+// How searches and choices of `kiln tune` are shown.
+#pragma once
+
+#include "tools/kiln/store/choices.hpp"
+#include "tools/kiln/tune/search.hpp"
+
+namespace kiln::cli {
+
+/// A search, and what became of its choice.
+struct TunedRow {
+  TuneResult result;
+  std::string arch, device, directory;  ///< directory: where the choice was stored; empty: it was not
+};
+
+void print_row(const std::string& template_name, const TunedRow& row, bool dry);
+Json json_of(const std::string& template_name, const TunedRow& row, bool dry);
+void print_choices(const std::vector<StoredChoice>& choices, const std::string& directory);
+
+}  // namespace kiln::cli

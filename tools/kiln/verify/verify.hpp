@@ -1,0 +1,12 @@
+// kiln verify: reads every page and record of the cache, in a process of its own.
+#pragma once
+
+#include "tools/kiln/cli/command.hpp"
+
+namespace kiln::cli {
+
+class Context;
+
+void add_verify(Command app, Context& context);
+
+}  // namespace kiln::cli

@@ -1,0 +1,71 @@
+// kiln why: which step of the path would serve a specialisation now, and what keeps the earlier ones from it.
+#include "tools/kiln/why/why.hpp"
+
+#include <ctime>
+
+#include "tools/kiln/cli/context.hpp"
+#include "tools/kiln/plan/tuned_device.hpp"
+#include "tools/kiln/store/entries.hpp"
+#include "tools/kiln/why/answer.hpp"
+#include "tools/kiln/why/text.hpp"
+
+namespace kiln::cli {
+namespace {
+
+struct Arguments {
+  std::string name, device;
+  std::vector<std::string> values;
+  std::size_t all = 1;
+};
+
+int why(Context& context, const Arguments& arguments) {
+  check_toolchain(context.toolchain);
+  const base::Arch arch = context.target_arch();
+  std::string device;
+  if (has_tune(context.service().catalog().open(arguments.name)->manifest))
+    device = context.target_device(arguments.device, arch);
+  const WhyAnswer answer = explain(
+      context.service(), {arguments.name, arguments.values, arch, device, context.toolchain, arguments.all});
+  if (context.json) {
+    Json out{{"schema", context.schema()}};
+    out.update(json_of(answer));
+    if (const std::string damage = damage_of(answer); !damage.empty())
+      out["error"] = {{"code", "damaged"}, {"message", damage}};
+    print_json(out);
+  } else {
+    print_answer(answer);
+  }
+  if (const std::string damage = damage_of(answer); !damage.empty()) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "kiln: error: %s\n", damage.c_str());
+    return kDamaged;
+  }
+  return is_hit(answer) ? kDone : kPartly;
+}
+
+}  // namespace
+
+void add_why(Command app, Context& context) {
+  const auto arguments = std::make_shared<Arguments>();
+  const Command sub = context.add_command(app, "why", "Why a specialisation would be a hit or a miss",
+                                          [&context, arguments] { return why(context, *arguments); });
+  sub.option("template", arguments->name, "The template").type_name("NAME").required();
+  sub.option("params", arguments->values, "Its parameters; those not given take their defaults")
+      .type_name("P=V");
+  add_device_option(sub, arguments->device);
+  sub.option(
+         "--toolchain", context.toolchain,
+         "As KILN_TOOLCHAIN=HEX; and a nearest entry of that toolchain: first digits of a key's second half")
+      .not_empty()
+      .type_name("HEX");
+  sub.option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
+      .type_name("N")
+      .range(1, 1000);
+  sub.footer(
+      "Asks what a process that starts now would: nothing is compiled. What a running process has in memory "
+      "is\nits own, and not seen from here.\n"
+      "Exit status: 0 for a hit, 3 for a miss, 4 when damage was met on the way.\n"
+      "Example: kiln why rms_norm T=bf16 H=4096 --arch sm_90a");
+}
+
+}  // namespace kiln::cli
