@@ -1,5 +1,6 @@
 // What differs between two key texts: a row for every field.
 #include "tools/kiln/store/key_difference.hpp"
+#include "tools/kiln/store/key_sentences.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,12 @@
 // kiln bundle: a portable, sorted, reproducible, signed archive of entries. Its subcommands.
 #include "tools/kiln/bundle/bundle.hpp"
 
+#include "tools/kiln/bundle/diff.hpp"
+#include "tools/kiln/bundle/export.hpp"
+#include "tools/kiln/bundle/import.hpp"
+#include "tools/kiln/bundle/sign.hpp"
+#include "tools/kiln/bundle/verify.hpp"
+
 namespace kiln::cli {
 
 void add_bundle(Command app, Context& context) {

@@ -1,6 +1,11 @@
 // kiln remote: the fleet's tier, a server of the Redis protocol that nodes share. Its subcommands.
 #include "tools/kiln/fleet/remote.hpp"
 
+#include "tools/kiln/fleet/prune.hpp"
+#include "tools/kiln/fleet/pull.hpp"
+#include "tools/kiln/fleet/push.hpp"
+#include "tools/kiln/fleet/status.hpp"
+
 namespace kiln::cli {
 
 void add_remote(Command app, Context& context) {
