@@ -166,13 +166,13 @@ void LeaseThread::give_place_back() noexcept {
 
 void LeaseThread::settle(Own& own) {
   bool news = false;
-  for (LeaseDecision& decision : own.leases->take_decisions()) {
+  for (const LeaseDecision& decision : own.leases->take_decisions()) {
     const auto found = own.asking.find(decision.key);
     if (found == own.asking.end()) {  // it left meanwhile
       own.leases->done(decision.key, base::Clock::now());
       continue;
     }
-    found->second->decision = std::move(decision);
+    found->second->decision = decision;
     news = true;
   }
   for (auto& [key, asking] : own.asking) {

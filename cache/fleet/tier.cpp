@@ -27,6 +27,11 @@ Tier::Fetched read(Value value, const Asked& asked, std::span<const trust::Publi
   return out;
 }
 
+std::shared_ptr<const TierContext> on_backend_of_url(TierOptions options, std::shared_ptr<Counts> counts) {
+  auto backend = options.url.open({options.timeouts, options.breaker});
+  return std::make_shared<const TierContext>(std::move(options), std::move(backend), std::move(counts));
+}
+
 }  // namespace
 
 struct Tier::Parts {
@@ -45,7 +50,7 @@ Tier::Tier(TierOptions options, std::shared_ptr<Backend> backend, std::shared_pt
           std::make_shared<const TierContext>(std::move(options), std::move(backend), std::move(counts)))) {}
 
 Tier::Tier(TierOptions options, std::shared_ptr<Counts> counts)
-    : Tier(options, options.url.open({options.timeouts, options.breaker}), std::move(counts)) {}
+    : parts_(std::make_unique<Parts>(on_backend_of_url(std::move(options), std::move(counts)))) {}
 
 Tier::~Tier() {
   parts_->leases->stop();

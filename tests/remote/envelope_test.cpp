@@ -137,16 +137,18 @@ TEST_F(Envelope, NoTruncationIsAccepted) {
 
 TEST_F(Envelope, RejectsBombsWithoutAllocatingForThem) {
   const std::string bomb = compression::compress_frame(std::string(std::size_t{48} << 20, 'x')),
-                    two = compression::compress_frame(std::string(250, 'a')) + compression::compress_frame(std::string(261, 'b')),
+                    two = compression::compress_frame(std::string(250, 'a')) +
+                          compression::compress_frame(std::string(261, 'b')),
                     skippable = std::string("\x50\x2a\x4d\x18\x04\0\0\0abcd", 12);
   ASSERT_LT(bomb.size(), 5000u);
   const auto image = static_cast<std::uint32_t>(entry_.image.size());
   const std::string bombs[] = {
-      with_payload(sealed_, places_, bomb, image, key_),                     // 48 MiB that are said to be 511
-      with_payload(sealed_, places_, compression::compress_frame("little"), kMostImage, key_),  // and the other way round
-      with_payload(sealed_, places_, two, 500, key_),                        // two frames of 511 in all
-      with_payload(sealed_, places_, skippable, 0, key_),                    // a frame of nothing
-      with_payload(sealed_, places_, bomb + 'x', 50331637, key_),            // something behind the frame
+      with_payload(sealed_, places_, bomb, image, key_),  // 48 MiB that are said to be 511
+      with_payload(sealed_, places_, compression::compress_frame("little"), kMostImage,
+                   key_),                                          // and the other way round
+      with_payload(sealed_, places_, two, 500, key_),              // two frames of 511 in all
+      with_payload(sealed_, places_, skippable, 0, key_),          // a frame of nothing
+      with_payload(sealed_, places_, bomb + 'x', 50331637, key_),  // something behind the frame
       with_payload(sealed_, places_, bomb.substr(0, bomb.size() - 9), 50331637, key_)};
   for (const std::string& bytes : bombs) {
     g_allocated = 0;
@@ -180,7 +182,8 @@ TEST_F(Envelope, IsNotSealedBeyondItsLimits) {
 
 TEST_F(Envelope, KeysRotateByTrustingBothForAWhile) {
   const std::string of_old = sealed_, of_new = seal_envelope(entry_, &stranger_);
-  const std::vector<trust::PublicKey> both{key_.public_key(), stranger_.public_key()}, only{stranger_.public_key()};
+  const std::vector<trust::PublicKey> both{key_.public_key(), stranger_.public_key()},
+      only{stranger_.public_key()};
   for (const std::string* bytes : {&of_old, &of_new})
     EXPECT_EQ(verdict(*bytes, asked_for(entry_), both), "accepted");
   EXPECT_EQ(verdict(of_old, asked_for(entry_), only), "unknown_key");
