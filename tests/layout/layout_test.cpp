@@ -30,31 +30,69 @@ const std::vector<Room> kRooms = {
     {"toolchain", {"base", "values"}},
     {"source", {"base", "values"}},
     {"attention", {"base", "values"}},
+    {"cache", {"base", "values"}},
     {"compile", {"toolchain", "source", "base", "values"}},
     {"api", {"values"}},
     {"runtime", {"api", "compile", "cache", "toolchain", "source", "attention", "base", "values"}},
     {"tools", {"runtime", "api", "compile", "cache", "toolchain", "source", "attention", "base", "values"}},
 };
-// The storage side, floor 0 and then floor 1. A room may use base, the value headers and the storage rooms to
-// its left. Other rooms name the whole side as "cache".
-const std::vector<std::string> kStorage = {"cache/record",     "cache/compression", "cache/trust",
-                                           "cache/lock",       "cache/place",  //
-                                           "cache/store/file", "cache/store",       "cache/flight",
-                                           "cache/bundle",     "cache/fleet/net",   "cache/fleet"};
+
+/// Rooms inside a room, as folders in an order: each may use those before it, and what the whole may use.
+struct Wing {
+  std::string whole;
+  std::vector<std::string> rooms;
+};
+const std::vector<Wing> kWings = {
+    // Floor 0 and then floor 1 of the storage side.
+    {"cache",
+     {"cache/record", "cache/compression", "cache/trust", "cache/lock", "cache/place", "cache/store/file",
+      "cache/store", "cache/flight", "cache/bundle", "cache/fleet/net", "cache/fleet"}},
+    {"runtime",
+     {"src/runtime/config", "src/runtime/state", "src/runtime/tuned", "src/runtime/path",
+      "src/runtime/launch", "src/runtime/kernels", "src/runtime/service", "src/runtime/abi"}},
+    {"tools",
+     {"tools/kiln/cli",
+      "tools/kiln/store",
+      "tools/kiln/plan",
+      "tools/kiln/compile",
+      "tools/kiln/run",
+      "tools/kiln/tune",
+      "tools/kiln/import",
+      "tools/kiln/lint",
+      "tools/kiln/templates",
+      "tools/kiln/bundle",
+      "tools/kiln/fleet",
+      "tools/kiln/prewarm",
+      "tools/kiln/inspect",
+      "tools/kiln/why",
+      "tools/kiln/stats",
+      "tools/kiln/top",
+      "tools/kiln/report",
+      "tools/kiln/verify",
+      "tools/kiln/audit",
+      "tools/kiln/maintain",
+      "tools/kiln/doctor",
+      "tools/kiln/help",
+      "tools"}},
+};
 const std::set<std::string> kValueHeaders = {"error.hpp", "dtype.hpp", "digest.hpp", "specialization.hpp"};
 
+const Wing* wing_of(const std::string& room) {
+  for (const Wing& wing : kWings)
+    if (std::find(wing.rooms.begin(), wing.rooms.end(), room) != wing.rooms.end()) return &wing;
+  return nullptr;
+}
+
+/// The innermost folder that is a room of a wing (folders below it are its parts), else the room of its
+/// floor.
 std::string room_of(const fs::path& relative) {
+  for (fs::path folder = relative.parent_path(); !folder.empty(); folder = folder.parent_path())
+    if (wing_of(folder.string())) return folder.string();
   auto part = relative.begin();
   const std::string top = part->string();
-  if (top == "tools") return top;
-  if (top == "cache") {  // the innermost folder that is a room; folders below it are its parts
-    for (fs::path folder = relative.parent_path(); !folder.empty(); folder = folder.parent_path())
-      if (std::find(kStorage.begin(), kStorage.end(), folder) != kStorage.end()) return folder;
-    return "";
-  }
   if (top == "src") return (++part)->string();
   if (top == "include") return kValueHeaders.contains(relative.filename().string()) ? "values" : "api";
-  return "";
+  return top;
 }
 
 /// Includes of ours, as paths relative to the root.
@@ -87,34 +125,57 @@ std::vector<fs::path> sources() {
   return out;
 }
 
-bool is_storage(const std::string& room) { return room.starts_with("cache/"); }
-
-/// Whether a storage room may use another room.
-bool storage_may_use(const std::string& room, const std::string& target) {
-  if (target == "base" || target == "values") return true;
-  const auto own = std::find(kStorage.begin(), kStorage.end(), room);
-  return std::find(kStorage.begin(), own, target) != own;
-}
-
-const std::set<std::string>& allowed(const std::string& room) {
-  for (const Room& r : kRooms) {
-    if (r.name == room) return r.may_use;
-  }
-  static const std::set<std::string> none;
-  return none;
+/// The room of the floor that a room of a wing belongs to.
+std::string whole_of(const std::string& room) {
+  const Wing* wing = wing_of(room);
+  return wing ? wing->whole : room;
 }
 
 bool may_use(const std::string& room, const std::string& target) {
-  if (is_storage(room)) return storage_may_use(room, target);
-  return allowed(room).contains(is_storage(target) ? "cache" : target);
+  const Wing* wing = wing_of(room);
+  if (wing && wing == wing_of(target)) {
+    const auto own = std::find(wing->rooms.begin(), wing->rooms.end(), room);
+    return std::find(wing->rooms.begin(), own, target) != own;
+  }
+  for (const Room& r : kRooms) {
+    if (r.name == whole_of(room)) return r.may_use.contains(whole_of(target));
+  }
+  return false;
 }
 
 }  // namespace
 
 TEST(Layout, EveryFileBelongsToARoom) {
-  std::set<std::string> known(kStorage.begin(), kStorage.end());
-  for (const Room& r : kRooms) known.insert(r.name);
+  std::set<std::string> known = {"tools"};
+  for (const Room& r : kRooms)
+    if (r.name != "cache" && r.name != "runtime") known.insert(r.name);
+  for (const Wing& wing : kWings) known.insert(wing.rooms.begin(), wing.rooms.end());
   for (const fs::path& file : sources()) EXPECT_TRUE(known.contains(room_of(file))) << file;
+}
+
+TEST(Layout, NoFolderHoldsMoreThanThirtyFiles) {
+  constexpr std::size_t kMost = 30;
+  // Rooms that are still to be divided, with what they hold today: they may not grow.
+  const std::map<std::string, std::size_t> large = {{"src/compile", 50}, {"src/source", 73}};
+  std::map<std::string, std::size_t> files;
+  for (const fs::path& file : sources()) ++files[file.parent_path().string()];
+  ASSERT_GT(files.size(), 30u);
+  for (const auto& [folder, count] : files) {
+    const auto known = large.find(folder);
+    EXPECT_LE(count, known == large.end() ? kMost : known->second) << folder;
+  }
+}
+
+TEST(Layout, ASourceHasAHeaderOfItsOwn) {
+  // Programs have none, and parts of a room that is still to be divided.
+  std::vector<fs::path> without;
+  for (const fs::path& file : sources()) {
+    if (file.extension() != ".cpp" || fs::exists(kRoot / fs::path(file).replace_extension(".hpp"))) continue;
+    const std::string room = room_of(file);
+    if (room == "source" || room == "compile" || room == "attention" || room == "src/runtime/abi") continue;
+    without.push_back(file);
+  }
+  EXPECT_LE(without.size(), 5u) << ::testing::PrintToString(without);
 }
 
 TEST(Layout, IncludesPointDownThroughEveryClosure) {
@@ -144,7 +205,8 @@ TEST(Layout, IncludesPointDownThroughEveryClosure) {
 TEST(Layout, CacheKnowsNoCuda) {
   for (const fs::path& file : sources()) {
     const std::string room = room_of(file);
-    if (!is_storage(room) || room == "cache/fleet") continue;  // a fleet's row names the NVRTC version
+    if (whole_of(room) != "cache" || room == "cache/fleet")
+      continue;  // a fleet's row names the NVRTC version
     std::ifstream in(kRoot / file);
     const std::string text((std::istreambuf_iterator<char>(in)), {});
     for (const char* word : {"cuLibrary", "nvrtc", "cubin\"", "cuda.h"})
@@ -168,21 +230,6 @@ TEST(Layout, TheFleetKnowsItsBackendsInOnePlace) {
     }
   }
   EXPECT_GT(inside, 10);
-}
-
-TEST(Layout, EveryStorageSourceHasAHeaderOfItsOwn) {
-  for (const fs::path& file : sources()) {
-    if (!is_storage(room_of(file)) || file.extension() != ".cpp") continue;
-    EXPECT_TRUE(fs::exists((kRoot / file).replace_extension(".hpp"))) << file;
-  }
-}
-
-TEST(Layout, StorageFoldersHoldAtMostThirtyFiles) {
-  std::map<fs::path, int> files;
-  for (const fs::path& file : sources())
-    if (is_storage(room_of(file))) ++files[file.parent_path()];
-  EXPECT_GE(files.size(), kStorage.size());
-  for (const auto& [folder, count] : files) EXPECT_LE(count, 30) << folder;
 }
 
 TEST(Layout, PublicHeadersAreSelfContainedCxx17) {

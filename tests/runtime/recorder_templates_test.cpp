@@ -2,6 +2,7 @@
 #include "runtime/recorder_fixture.hpp"
 #include "runtime/service/service.hpp"
 #include "runtime/service_fixture.hpp"
+#include "runtime/state/template_dump.hpp"
 
 namespace kiln::testing {
 namespace {

@@ -1,4 +1,5 @@
 #include "runtime/config/config.hpp"
+#include "runtime/config/file.hpp"
 
 #include <unistd.h>
 

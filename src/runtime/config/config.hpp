@@ -70,8 +70,4 @@ class Config {
 /// "5G", "1.5 GiB", "1000000": powers of 1024. Nothing when it is no size.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
-/// The names and values of a configuration file; a missing file has none. Throws Error(invalid_argument)
-/// "FILE:LINE: ...".
-std::vector<std::pair<std::string, std::string>> read_config_file(const std::string& path);
-
 }  // namespace kiln::runtime

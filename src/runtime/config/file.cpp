@@ -1,10 +1,11 @@
+#include "runtime/config/file.hpp"
+
 #define TOML_ASSERT(condition) \
   static_cast<void>(0)  // malformed input trips them; the errors that follow are proper
 #include <toml++/toml.h>
 
 #include "base/file.hpp"
 #include "kiln/error.hpp"
-#include "runtime/config/config.hpp"
 
 namespace kiln::runtime {
 

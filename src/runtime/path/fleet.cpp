@@ -3,7 +3,7 @@
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "compile/compiler.hpp"
-#include "runtime/path/open_tier.hpp"
+#include "runtime/state/open_tier.hpp"
 #include "source/record_text.hpp"
 
 namespace kiln::runtime {

@@ -1,4 +1,5 @@
 #include "runtime/state/recorder.hpp"
+#include "runtime/state/template_dump.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>

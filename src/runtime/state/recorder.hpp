@@ -63,12 +63,4 @@ class Recorder {
   base::PerProcess<State> state_;
 };
 
-/// Where the templates from memory of a record lie: a directory for the template path.
-std::string templates_beside(const std::string& record);
-
-/// Writes `in` as NAME.toml and NAME.cu (and NAME.reference.cu) into `directory`, the manifest last and each
-/// atomically. False when another template of the name is there already: the first one stays. Throws
-/// Error(io). REQUIRES: nobody else dumps into it meanwhile.
-bool dump_template(const std::string& directory, const std::string& name, const source::MemoryTemplate& in);
-
 }  // namespace kiln::runtime

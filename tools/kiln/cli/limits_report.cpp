@@ -1,5 +1,4 @@
 #include "tools/kiln/cli/limits_report.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
 
 #include "cache/trust/minisign.hpp"
 #include "kiln/error.hpp"

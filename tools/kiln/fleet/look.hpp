@@ -8,7 +8,6 @@
 #include "cache/fleet/redis/client.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/fleet/tier.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
 
 namespace kiln::cli {
 

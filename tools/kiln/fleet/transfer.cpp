@@ -8,7 +8,7 @@
 #include "cache/fleet/redis/keys.hpp"
 #include "compile/key.hpp"
 #include "compile/tuned_choice.hpp"
-#include "runtime/path/open_tier.hpp"
+#include "runtime/state/open_tier.hpp"
 #include "tools/kiln/bundle/entry.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/progress.hpp"

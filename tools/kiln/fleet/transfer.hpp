@@ -10,7 +10,6 @@
 #include "cache/store/store.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/fleet/tier.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
 
 namespace kiln::cli {
 

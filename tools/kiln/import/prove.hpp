@@ -12,7 +12,6 @@
 #include "runtime/path/core.hpp"
 #include "tools/kiln/import/draft.hpp"
 #include "tools/kiln/import/manifest.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
 
 namespace kiln::cli {
 

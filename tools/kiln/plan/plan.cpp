@@ -10,6 +10,7 @@
 #include "kiln/error.hpp"
 #include "kiln/kiln.h"
 #include "runtime/state/recorder.hpp"
+#include "runtime/state/template_dump.hpp"
 #include "source/parameter_value.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/plan/text.hpp"

@@ -1,5 +1,4 @@
 #include "tools/kiln/plan/run.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -11,8 +10,8 @@
 #include "tools/kiln/cli/outcome.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/cli/progress.hpp"
+#include "tools/kiln/plan/cpu_time.hpp"
 #include "tools/kiln/plan/threads.hpp"
-#include "tools/kiln/prewarm/cpu_time.hpp"
 
 namespace kiln::cli {
 namespace {

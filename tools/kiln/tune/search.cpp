@@ -1,5 +1,4 @@
 #include "tools/kiln/tune/search.hpp"
-#include "tools/kiln/store/key_sentences.hpp"
 
 #include <algorithm>
 #include <cmath>

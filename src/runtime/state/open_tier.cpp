@@ -1,4 +1,4 @@
-#include "runtime/path/open_tier.hpp"
+#include "runtime/state/open_tier.hpp"
 
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// Templates from memory as files beside a record.
+#include "runtime/state/template_dump.hpp"
+
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 
 #include "base/file.hpp"
 #include "kiln/error.hpp"
-#include "runtime/state/recorder.hpp"
 #include "source/toml_tree.hpp"
 
 namespace kiln::runtime {

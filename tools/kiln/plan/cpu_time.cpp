@@ -1,4 +1,4 @@
-#include "tools/kiln/prewarm/cpu_time.hpp"
+#include "tools/kiln/plan/cpu_time.hpp"
 
 #include <sys/resource.h>
 #include <unistd.h>
