@@ -172,7 +172,7 @@ TEST_F(Prefetch, MakesKernelsReadyByThemselves) {
   const KernelTemplate t = service.open("s");
   t.prefetch(1);
   EXPECT_TRUE(comes_true([&] { return static_cast<bool>(t.try_get(1)); }));
-  EXPECT_EQ(driver_calls([&] { EXPECT_TRUE(t.get(1)); }), 0u);
+  EXPECT_EQ(driver_calls_here([&] { EXPECT_TRUE(t.get(1)); }), 0u);
 }
 
 TEST_F(Prefetch, AFailureIsAnEventAndWhatTheNextGetSays) {

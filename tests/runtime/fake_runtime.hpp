@@ -97,6 +97,14 @@ class FakeRuntime : public ::testing::Test {
     body();
     return kiln_fake_calls(nullptr) - before;
   }
+  /// Those that `body` makes in this thread. A thread of kiln's that has just made a kernel may still be
+  /// restoring its context.
+  template <class Body>
+  static unsigned long driver_calls_here(Body&& body) {
+    const unsigned long before = kiln_fake_calls_here();
+    body();
+    return kiln_fake_calls_here() - before;
+  }
   static kiln_fake_launch last_launch() {
     kiln_fake_launch out{};
     EXPECT_GT(kiln_fake_launches(), 0u);

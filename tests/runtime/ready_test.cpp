@@ -81,7 +81,7 @@ TEST_F(Ready, GetOrFallbackAllocatesNothingBeforeAndAfterAdopt) {
   const auto hits = [&](const Kernel& expected) {
     bool same = true;
     std::size_t allocated = 0;
-    EXPECT_EQ(driver_calls([&] {
+    EXPECT_EQ(driver_calls_here([&] {
                 allocated = allocations([&] {
                   for (int i = 0; i < 100; ++i)
                     same = same && t.get_or_fallback(2).handle() == expected.handle();

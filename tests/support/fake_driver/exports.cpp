@@ -80,6 +80,8 @@ KILN_FAKE_EXPORT unsigned long kiln_fake_calls(const char* name) {
   return total;
 }
 
+KILN_FAKE_EXPORT unsigned long kiln_fake_calls_here(void) { return kiln::fake::calls_here(); }
+
 KILN_FAKE_EXPORT size_t kiln_fake_live(const char* what) {
   auto& w = world();
   const std::lock_guard lock(w.mutex);

@@ -36,6 +36,8 @@ void kiln_fake_reset(void);
 
 /* How often an entry point was called, also when it failed; of all with NULL. */
 unsigned long kiln_fake_calls(const char* name);
+/* Calls of all entry points by the calling thread; a reset leaves the count. */
+unsigned long kiln_fake_calls_here(void);
 /* What exists now: "context" "library" "stream" "event" "graph" "exec" "memory"; bytes allocated: "bytes". */
 size_t kiln_fake_live(const char* what);
 

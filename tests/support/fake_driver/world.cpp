@@ -64,9 +64,15 @@ int& capture_mode() {
   return mode;
 }
 
+unsigned long& calls_here() {
+  thread_local unsigned long calls = 0;
+  return calls;
+}
+
 std::optional<CUresult> intercept(const char* name, bool needs_init) {
   World& w = world();
   ++w.calls[name];
+  ++calls_here();
   if (w.deinitialized) return CUDA_ERROR_DEINITIALIZED;
   if (const auto it = w.failures.find(name); it != w.failures.end()) {
     Failure& failure = it->second;

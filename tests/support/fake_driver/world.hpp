@@ -103,7 +103,9 @@ struct World {
 };
 
 World& world();
-int& capture_mode();          // of this thread
+int& capture_mode();
+/// Calls of the driver by this thread, over all resets.
+unsigned long& calls_here();  // of this thread
 CUctx_st* current_context();  // of this thread, also when it was destroyed
 /// CUDA_SUCCESS, or what a call returns that needs this thread's current context.
 CUresult context_state(const World& w);
