@@ -13,7 +13,7 @@ import typing
 
 import torch
 
-from kiln_library import KilnError, Kernel, add_template, kernel, prefetch, seal, stats  # noqa: F401  (for the modules)
+from kiln_library import KilnError, Kernel, add_template, kernel, prefetch, seal, stats, version  # noqa: F401  (for the modules)
 
 DTYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2, "i32": torch.int32, "i64": torch.int64}
 # Relative RMS against float64, as the manifests say.

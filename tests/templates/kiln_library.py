@@ -57,6 +57,12 @@ def library():
     return found
 
 
+def version():
+    """The library's, as `kiln --version` says."""
+    library().kiln_version.restype = ctypes.c_char_p
+    return library().kiln_version().decode()
+
+
 def check(status):
     """Raises KilnError with the library's message for any status but success."""
     if status:

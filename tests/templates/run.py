@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """The shipped templates on a GPU: tests against float64 in torch, and the table beside streams and peers.
 
-    tests/templates/run.py [--tests] [--bench] [--sanitize] [--warm] [--only NAME,...] [--match TEXT] [--jobs N] [--json FILE]
+    tests/templates/run.py [--tests] [--bench] [--sanitize] [--warm] [--only NAME,...] [--match TEXT] [--case CASE]... [--no-peers] [--jobs N] [--json FILE]
 
 Without any of the three: tests and bench. --warm: each launch of the bench once and untimed, for peers that compile at first use. --sanitize: the module's SANITIZE, which are words for `kiln run`, under compute-sanitizer's memcheck,
 racecheck, initcheck and synccheck; kiln is found in PATH. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
-BENCH_PEERS names a Python module with other projects' kernels (harness.peers). Exit status 1 when a test failed, 77 without torch or a GPU.
+BENCH_PEERS names a Python module with other projects' kernels (harness.peers). --no-peers times kiln's own launches and the stream only: torch, torch.compile and
+BENCH_PEERS are left out, and the rows keep their names. --json is written after each module, so that a run that is killed leaves the figures of the modules before.
+Exit status 1 when a test failed, 77 without torch or a GPU.
 """
 import argparse
 import concurrent.futures
+import datetime
 import importlib
 import json
+import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -27,12 +32,17 @@ parser.add_argument("--sanitize", action="store_true")
 parser.add_argument("--warm", action="store_true")
 parser.add_argument("--only", help="modules: rms_norm,rope")
 parser.add_argument("--match", default="", help="tests and cases whose name has this text")
+parser.add_argument("--case", action="append", help="only the row of the bench with exactly this case; may be given several times")
+parser.add_argument("--no-peers", action="store_true", help="kiln and the stream only")
 parser.add_argument("--jobs", type=int, default=6, help="modules whose tests run at once")
 parser.add_argument("--json", help="file for all figures")
 parser.add_argument("--one", help=argparse.SUPPRESS)  # the child that runs one module's tests
 args = parser.parse_args()
 if not (args.tests or args.bench or args.sanitize or args.warm):
     args.tests = args.bench = True
+if args.no_peers:  # torch.compile would be imported, and the peers' module loaded, for launches that are not timed
+    os.environ["BENCH_NO_COMPILE"] = "1"
+    os.environ.pop("BENCH_PEERS", None)
 modules = args.only.split(",") if args.only else sorted(p.stem for p in here.glob("*.py") if p.stem not in ("run", "harness", "kiln_library", "attention_plan"))
 
 try:
@@ -65,31 +75,81 @@ def run_tests(name):
     return failed
 
 
+def measure(row):
+    """The figures of one row. Other launches of ours ("kiln FOR=any") are no peers."""
+    import harness
+    sets = harness.make_sets(row.make)
+    times = harness.time_all(sets, row.launches)
+    del sets
+    torch.cuda.empty_cache()
+    us = times.pop("kiln")
+    others = {k: v for k, v in times.items() if k.startswith("kiln")}
+    rivals = {k: v for k, v in times.items() if not k.startswith("kiln")}
+    best = min(rivals, key=rivals.get) if rivals else None
+    size = row.read + row.write
+    stream = harness.stream_us(row.read, row.write) if size else None
+    return {"case": row.case, "us": us, "tb_per_s": size / us / 1e6, "stream_us": stream, "share": stream / us if stream else None, "bytes": size,
+            "bar": row.bar if row.bar >= 0 else 0.92 if size >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals,
+            "behind": [f"{own} is behind {peer}" for own, they in row.beats.items() for peer in they if peer in times and times[peer] < {"kiln": us, **others}.get(own, 0)], "best_peer": best,
+            "ratio": rivals[best] / us if best else None}
+
+
 def run_bench(name):
+    """The figures of each case of the module. A case that raises gives a row with its error, and the cases after it are measured."""
     import harness
     module = importlib.import_module(name)
     for row in module.bench() if hasattr(module, "bench") else []:
-        if args.match not in row.case:
+        if args.match not in row.case or (args.case and row.case not in args.case):
             continue
+        row.launches = {k: v for k, v in row.launches.items() if v and (k.startswith("kiln") or not args.no_peers)}
         if args.warm:
             harness.call_each(row.make(), row.launches)
             continue
-        sets = harness.make_sets(row.make)
-        times = harness.time_all(sets, {k: v for k, v in row.launches.items() if v})
-        del sets
-        torch.cuda.empty_cache()
-        us = times.pop("kiln")
-        others = {k: v for k, v in times.items() if k.startswith("kiln")}  # other ways of ours: not peers
-        rivals = {k: v for k, v in times.items() if not k.startswith("kiln")}
-        best = min(rivals, key=rivals.get) if rivals else None
-        stream = harness.stream_us(row.read, row.write)
-        yield {"case": row.case, "us": us, "tb_per_s": (row.read + row.write) / us / 1e6, "stream_us": stream, "share": stream / us, "bytes": row.read + row.write,
-               "bar": row.bar if row.bar >= 0 else 0.92 if row.read + row.write >= 64e6 else 0.85, "bar_us": row.bar_us, "ours": others, "peers": rivals,
-               "behind": [f"{own} is behind {peer}" for own, they in row.beats.items() for peer in they if peer in times and times[peer] < {"kiln": us, **others}.get(own, 0)], "best_peer": best,
-               "ratio": rivals[best] / us if best else None}
+        try:
+            figures = measure(row)
+        except Exception as error:
+            figures = {"case": row.case, "error": f"{type(error).__name__}: {str(error)[:800]}", "where": traceback.format_exc()[-600:]}
+        if figures.get("error"):  # outside of the handler, whose traceback holds the tensors
+            torch.cuda.empty_cache()
+        yield {"module": name, **figures}
+
+
+def driver_version():
+    """The driver's version; None where neither nvidia-smi nor /proc tells."""
+    try:
+        said = subprocess.run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.split()
+    except OSError:
+        said = []
+    try:
+        said += re.findall(r"Kernel Module\D*(\d+\.[\d.]+)", pathlib.Path("/proc/driver/nvidia/version").read_text())
+    except OSError:
+        pass
+    return next((word for word in said if re.fullmatch(r"\d+\.[\d.]+", word)), None)
+
+
+def revision():
+    """The commit of these files, with + where tracked files differ from it; None outside of a checkout."""
+    def git(*words):
+        return subprocess.run(["git", "-C", str(here), *words], capture_output=True, text=True)
+    try:
+        found = git("rev-parse", "--short=12", "HEAD")
+        return found.stdout.strip() + ("+" if git("diff", "--quiet", "HEAD").returncode else "") if found.returncode == 0 else None
+    except OSError:
+        return None
+
+
+def machine():
+    """What the figures depend on beside kiln's kernels. copy_us: 128 MiB read and written, for rows that have no floor of their own."""
+    import harness
+    return {"card": torch.cuda.get_device_name(), "driver": driver_version(), "torch": torch.__version__, "kiln": harness.version(), "revision": revision(),
+            "date": datetime.date.today().isoformat(), "copy_us": harness.stream_us(128 << 20, 128 << 20), "peers": not args.no_peers}
 
 
 def line(r):
+    if r.get("error"):
+        return f"FAILED  {r['module']}.bench {r['case']}: {r['error']}  {r['where']}"
+    if r["share"] is None:
+        return f"{r['case']:58} {r['us']:8.2f}    no floor"
     mark = "" if (r["us"] <= r["bar_us"] if r["bar_us"] else r["share"] >= r["bar"]) else " below the bar"
     if r["ratio"] is not None and r["ratio"] < 0.98:
         mark += " SLOWER than a peer"
@@ -125,15 +185,30 @@ if args.sanitize:
             failed += not clean
 if args.bench or args.warm:
     print(f"\n{'case':58} {'us':>8} {'TB/s':>6} {'stream':>8} {'share':>6}  ratio  peers (us; ratio: the best one over ours)")
-    rows = []
+    figures = {"schema": "kiln-bench-figures/1", **(machine() if args.json else {}), "selection": "modules", "modules": [], "errors": [], "rows": []}
+
+    def write():
+        """Renamed into place: a run that is killed leaves the last whole file."""
+        text = json.dumps({**figures, "rows": []}, indent=1).removesuffix("[]\n}") + "[\n" + ",\n".join(json.dumps(row) for row in figures["rows"]) + "\n]}\n"
+        pathlib.Path(args.json + ".part").write_text(text)
+        os.replace(args.json + ".part", args.json)
     for name in modules:
+        started, before = time.time(), len(figures["rows"])
         try:
             for row in run_bench(name):
-                rows.append(row)
+                figures["rows"].append(row)
+                failed += bool(row.get("error"))
                 print(line(row), flush=True)
         except Exception as error:
             failed += 1
-            print(f"FAILED  {name}.bench: {type(error).__name__}: {str(error)[:800]}  {traceback.format_exc()[-600:]}", flush=True)
-    if args.json:
-        pathlib.Path(args.json).write_text(json.dumps(rows, indent=1))
+            figures["errors"].append({"module": name, "error": f"{type(error).__name__}: {str(error)[:800]}"})
+            print(f"FAILED  {name}.bench: {figures['errors'][-1]['error']}  {traceback.format_exc()[-600:]}", flush=True)
+        figures["modules"].append(name)
+        print(f"  {name}: {len(figures['rows']) - before} rows in {time.time() - started:.1f} s", flush=True)
+        if args.match or args.case:
+            figures["selection"] = "cases"
+        elif not args.only and len(figures["modules"]) == len(modules):
+            figures["selection"] = "all"
+        if args.json:
+            write()
 sys.exit(1 if failed else 0)

@@ -8,6 +8,10 @@ if(Python3_FOUND AND kiln_library_type STREQUAL "SHARED_LIBRARY")
   set_tests_properties(Templates.AgreeWithFloat64InTorch PROPERTIES LABELS gpu TIMEOUT 600 SKIP_RETURN_CODE 77
     ENVIRONMENT "KILN_LIBRARY=$<TARGET_FILE:kiln>;KILN_TEMPLATE_PATH=${PROJECT_SOURCE_DIR}/templates;KILN_WORKER=$<TARGET_FILE:kiln-worker>")
 endif()
+if(Python3_FOUND)
+  add_test(NAME Bench.ABaselineNamesWhatIsSlower COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/bench/baseline_test.py)
+  set_tests_properties(Bench.ABaselineNamesWhatIsSlower PROPERTIES LABELS unit)
+endif()
 
 foreach(name IN ITEMS append_paged_kv attn_decode_paged attn_merge attn_prefill delta_recurrent fp8_quant moe_align rope rwkv7 topk_gate wkv7_recurrent)
   kiln_test(${name}_gpu_test SOURCES templates/${name}_gpu_test.cpp USES kiln_runtime LABEL gpu)
