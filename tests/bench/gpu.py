@@ -70,7 +70,7 @@ class Machine:
     def __init__(self, args):
         self.build, self.out = pathlib.Path(args.build).resolve(), pathlib.Path(args.out or tempfile.mkdtemp())
         missing = [name for name in ("kiln-worker", "libkiln.so.0") if not (self.build / name).exists()]
-        if missing:
+        if missing and (args.record or args.compare):
             raise baseline.Refused(f"--build {self.build} has no {' and no '.join(missing)}: build the targets kiln-cli, kiln-worker and kiln, or name their folder")
         self.out.mkdir(parents=True, exist_ok=True)
         self.environment = dict(os.environ, KILN_WORKER=str(self.build / "kiln-worker"), PATH=f"{self.build}:{os.environ['PATH']}")
@@ -103,6 +103,8 @@ class Machine:
         status, lines = self.templates(name, "--bench", "--no-peers", "--json", file, *words, show=True)
         if status == 77:
             sys.exit(77)
+        if status == 2:
+            raise baseline.Refused(f"{lines[-1]}. Name the file of this card; --compare also takes --any-card")
         if status not in (0, 1) or not file.exists():
             print(f"{name}: run.py ended with status {status}, its log is {self.out / name}.log", flush=True)
         if not file.exists():
@@ -133,12 +135,12 @@ def run_tests(machine, quick, steps):
     return failed
 
 
-def measured(args, machine, count):
-    """`count` runs of the bench, or the figures that were given."""
+def measured(args, machine, count, card):
+    """`count` runs of the bench on this card (None: on any), or the figures that were given."""
     if args.figures:
         return [baseline.read_figures(file) for file in args.figures]
-    only = ["--only", ",".join(args.only)] if args.only else []
-    runs = [machine.bench("bench" if turn == 1 else f"bench-{turn}", *only) for turn in range(1, count + 1)]
+    words = (["--only", ",".join(args.only)] if args.only else []) + (["--card", card] if card else [])
+    runs = [machine.bench("bench" if turn == 1 else f"bench-{turn}", *words) for turn in range(1, count + 1)]
     print(f"\nfigures: {machine.out}/bench.json", flush=True)
     return runs
 
@@ -146,7 +148,7 @@ def measured(args, machine, count):
 def record(args, machine):
     path = pathlib.Path(args.record)
     earlier = baseline.read_baseline(path) if path.exists() else None
-    runs = measured(args, machine, args.runs)
+    runs = measured(args, machine, args.runs, earlier["card"] if earlier else None)
     made, remarks, failed = baseline.record(earlier, runs, args.only, args.revision, path)
     if not args.only and any(figures["selection"] != "all" for figures in runs):
         remarks.append(f"FAILED  these figures are not of all modules, but of {', '.join(runs[0]['modules']) or 'none'}: rows of the others stay as they were")
@@ -162,7 +164,7 @@ def record(args, machine):
 
 def compare(args, machine):
     base = baseline.read_baseline(args.compare)
-    runs = measured(args, machine, 1)
+    runs = measured(args, machine, 1, None if args.any_card else base["card"])
     print("\n".join(baseline.differences(base, runs, args.only)))
     compare_with = functools.partial(baseline.compare, base, only=args.only, any_card=args.any_card, path=args.compare)
 

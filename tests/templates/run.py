@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The shipped templates on a GPU: tests against float64 in torch, and the table beside streams and peers.
 
-    tests/templates/run.py [--tests] [--bench] [--sanitize] [--warm] [--only NAME,...] [--match TEXT] [--case CASE]... [--no-peers] [--jobs N] [--json FILE]
+    tests/templates/run.py [--tests] [--bench] [--sanitize] [--warm] [--only NAME,...] [--match TEXT] [--case CASE]... [--no-peers] [--card NAME] [--jobs N] [--json FILE]
 
 Without any of the three: tests and bench. --warm: each launch of the bench once and untimed, for peers that compile at first use. --sanitize: the module's SANITIZE, which are words for `kiln run`, under compute-sanitizer's memcheck,
 racecheck, initcheck and synccheck; kiln is found in PATH. libkiln.so.0 is found by the loader (or KILN_LIBRARY), templates as kiln finds them (KILN_TEMPLATE_PATH).
@@ -34,6 +34,7 @@ parser.add_argument("--only", help="modules: rms_norm,rope")
 parser.add_argument("--match", default="", help="tests and cases whose name has this text")
 parser.add_argument("--case", action="append", help="only the row of the bench with exactly this case; may be given several times")
 parser.add_argument("--no-peers", action="store_true", help="kiln and the stream only")
+parser.add_argument("--card", help="exit at once on a device with another name")
 parser.add_argument("--jobs", type=int, default=6, help="modules whose tests run at once")
 parser.add_argument("--json", help="file for all figures")
 parser.add_argument("--one", help=argparse.SUPPRESS)  # the child that runs one module's tests
@@ -52,6 +53,9 @@ try:
 except ImportError:
     print("skipped: no torch with a GPU here")
     sys.exit(77)
+if args.card and args.card != torch.cuda.get_device_name():
+    print(f"this device is {torch.cuda.get_device_name()}, expected {args.card}")
+    sys.exit(2)
 
 
 def run_tests(name):
