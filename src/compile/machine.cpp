@@ -145,13 +145,12 @@ std::uint64_t Machine::total_memory() const {
 }
 
 std::uint64_t Machine::memory_kills() const {
-  std::uint64_t out = field(base::read_proc(root_ + "/proc/vmstat"), "oom_kill ").value_or(0);
-  for (const std::string& directory : memory_.directories) {
-    out += field(base::read_proc(directory + (memory_.unified ? "/memory.events" : "/memory.oom_control")),
-                 "oom_kill ")
-               .value_or(0);
+  for (const std::string& directory : memory_.directories) {  // our own first
+    const auto kills = field(
+        base::read_proc(directory + (memory_.unified ? "/memory.events" : "/memory.oom_control")), "oom_kill ");
+    if (kills) return *kills;
   }
-  return out;
+  return field(base::read_proc(root_ + "/proc/vmstat"), "oom_kill ").value_or(0);
 }
 
 }  // namespace kiln::compile

@@ -22,7 +22,9 @@ class Machine {
   std::uint64_t available_memory() const;
   /// All there could ever be: the least of MemTotal and the cgroups' limits.
   std::uint64_t total_memory() const;
-  /// How many processes the kernel has killed for want of memory, here or anywhere; grows only.
+  /// How many processes the kernel has killed for want of memory: in our own cgroup, which counts a kill for
+  /// any limit above it too, else in the nearest one above us that counts, else on the whole machine. A kill
+  /// in a neighbour's cgroup is none of ours. Grows only.
   std::uint64_t memory_kills() const;
 
  private:

@@ -203,7 +203,7 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
     }
     Answer answer = run_once(request, demand, *pass);
     if (answer.peak_memory) state.admission.learn(demand.subject, answer.peak_memory);
-    if (answer.fate == Fate::died && answer.signal == SIGKILL &&
+    if (answer.fate == Fate::died && answer.signal == SIGKILL && !answer.killed_by_us &&
         state.admission.machine(limits()).memory_kills() > state.kills_before) {
       answer.fate = Fate::out_of_memory;
       answer.how += " by the kernel: memory ran out";

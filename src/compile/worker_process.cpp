@@ -240,16 +240,25 @@ WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Dea
   }
   // A closed socket means that it is gone or going: wait for its own status, but not for ever.
   if (received == Transfer::deadline) kill(Reason::deadline);
-  if (received == Transfer::malformed) kill(Reason::none);
+  if (received == Transfer::malformed) kill(Reason::malformed);
   if (received == Transfer::closed && pidfd_) {
     pollfd poll_fd{pidfd_.get(), POLLIN, 0};
-    if (::poll(&poll_fd, 1, kLastWordsMs) == 0) kill(Reason::none);
+    if (::poll(&poll_fd, 1, kLastWordsMs) == 0) kill(Reason::left);
   }
   answer.how = reap(&answer.signal);
-  if (received == Transfer::malformed) answer.how = "its answer was malformed";
-  switch (reason_.load()) {
+  const Reason reason = reason_.load();
+  answer.killed_by_us = reason != Reason::none;
+  switch (reason) {
     case Reason::none:
       answer.fate = Fate::died;
+      break;
+    case Reason::malformed:
+      answer.fate = Fate::died;
+      answer.how = "its answer was malformed";
+      break;
+    case Reason::left:
+      answer.fate = Fate::died;
+      answer.how = "it closed its socket without an answer and did not end";
       break;
     case Reason::deadline:
       answer.fate = Fate::timed_out;

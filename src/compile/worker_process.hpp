@@ -34,13 +34,15 @@ class WorkerProcess {
   WorkerProcess(const WorkerProcess&) = delete;
   WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  /// Why a worker was killed by us.
-  enum class Reason { none, deadline, memory, cancelled };
+  /// Why a worker was killed by us. `malformed`: its answer was not one. `left`: it closed its socket without
+  /// an answer, and did not end.
+  enum class Reason { none, deadline, memory, cancelled, malformed, left };
   struct Answer {
     enum class Fate { answered, timed_out, died, out_of_memory, cancelled } fate = Fate::died;
     WorkerResponse response;
     std::string how;                ///< "killed by signal 11 (Segmentation fault)"
     int signal = 0;                 ///< that killed it; 0: none
+    bool killed_by_us = false;      ///< that signal was ours
     base::Clock::duration ran{};    ///< from the request to the answer
     std::uint64_t peak_memory = 0;  ///< bytes resident at the most during this compile; 0: not known
   };

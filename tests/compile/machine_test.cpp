@@ -70,7 +70,21 @@ TEST(Machine, TheTightestUnifiedCgroupAboveUsCounts) {
   const Machine machine(tree.path());
   EXPECT_EQ(machine.available_memory(), 2 * kGiB) << "file pages that can be dropped are free";
   EXPECT_EQ(machine.total_memory(), 4 * kGiB);
-  EXPECT_EQ(machine.memory_kills(), 5u);
+  EXPECT_EQ(machine.memory_kills(), 2u) << "of the nearest group that counts";
+}
+
+TEST(Machine, AKillInANeighboursCgroupIsNoneOfOurs) {
+  FakeMachine tree;
+  tree.unified("/pods/ours");
+  tree.write("sys/fs/cgroup/pods/ours/memory.events", "oom_kill 1\n");
+  tree.write("sys/fs/cgroup/pods/memory.events", "oom_kill 8\n");
+  const Machine machine(tree.path());
+  EXPECT_EQ(machine.memory_kills(), 1u);
+  tree.write("sys/fs/cgroup/pods/memory.events", "oom_kill 9\n");
+  tree.write("proc/vmstat", "oom_kill 9\n");
+  EXPECT_EQ(machine.memory_kills(), 1u);
+  tree.write("sys/fs/cgroup/pods/ours/memory.events", "oom_kill 2\n");
+  EXPECT_EQ(machine.memory_kills(), 2u);
 }
 
 TEST(Machine, CoresAreCountedWhereTheKernelHasMoreThanAFixedMaskHolds) {

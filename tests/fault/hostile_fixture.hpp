@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
+#include "support/time_limit.hpp"
 
 namespace kiln::testing {
 
@@ -84,7 +85,7 @@ class HostileTest : public ServiceTest {
       message = error.what();
     }
     const auto took = std::chrono::duration<double>(steady_clock::now() - start).count();
-    EXPECT_LT(took, seconds + 1 + std::chrono::duration<double>(slack).count());
+    EXPECT_LT(took, at_most(seconds + 1 + std::chrono::duration<double>(slack).count()));
     for (const std::string& word : words)
       EXPECT_NE(message.find(word), std::string::npos)
           << "no '" << word << "' in: " << message.substr(0, 2000);

@@ -35,7 +35,7 @@ class HostileWorker : public HostileTest {
     return message;
   }
   /// Answers with what the file holds.
-  std::string answers(const std::string& bytes, const std::string& then = "exec sleep 60") const {
+  std::string answers(const std::string& bytes, const std::string& then = "exec sleep 600") const {
     return "#!/bin/sh\nhead -c 16 <&3 >/dev/null\ncat " + tree_.write("worker/answer", bytes) + " >&3\n" +
            then + '\n';
   }
@@ -56,15 +56,16 @@ TEST_F(HostileWorker, ExitsAtOnce) {
 
 TEST_F(HostileWorker, ClosesTheSocketAndLivesOn) {
   // Until it is killed: the host must not wait for it to end by itself.
-  ask("#!/bin/sh\nexec 3>&-\nexec sleep 60\n", Errc::compile_crashed, 2, {"the compile worker died"});
+  ask("#!/bin/sh\nexec 3>&-\nexec sleep 600\n", Errc::compile_crashed, 2,
+      {"the compile worker died: it closed its socket without an answer"});
 }
 
 TEST_F(HostileWorker, NeverAnswers) {
-  ask("#!/bin/sh\nexec sleep 60\n", Errc::compile_timeout, 2, {"killed at its deadline"});
+  ask("#!/bin/sh\nexec sleep 600\n", Errc::compile_timeout, 2, {"killed at its deadline"});
 }
 
 TEST_F(HostileWorker, NeverReadsAndTheRequestIsLargerThanTheSocket) {
-  const std::string path = tree_.write("worker/script", "#!/bin/sh\nexec sleep 60\n");
+  const std::string path = tree_.write("worker/script", "#!/bin/sh\nexec sleep 600\n");
   fs::permissions(path, fs::perms::owner_all);
   Options o = with_deadline(2);
   o.worker = path;
@@ -74,7 +75,7 @@ TEST_F(HostileWorker, NeverReadsAndTheRequestIsLargerThanTheSocket) {
 }
 
 TEST_F(HostileWorker, WritesRandomBytes) {
-  ask("#!/bin/sh\nhead -c 1000000 /dev/urandom >&3\nexec sleep 60\n", Errc::compile_crashed, 1,
+  ask("#!/bin/sh\nhead -c 1000000 /dev/urandom >&3\nexec sleep 600\n", Errc::compile_crashed, 1,
       {"malformed"});
 }
 

@@ -485,6 +485,19 @@ TEST_F(WhyOfAReadOnlyCache, APlanIsCoveredByBothPlaces) {
   EXPECT_EQ(as_them(exported, "entries"), "2");
 }
 
+TEST_F(WhyOfAReadOnlyCache, APrewarmCountsWhatItReadThereAsKept) {
+  KILN_NEEDS_ROOT();
+  compile("N=1");
+  bake();
+  testing::as_user(testing::kUser, [&]() -> std::string {
+    base::write_file(home() + "/plan.toml", "[[prewarm]]\ntemplate = \"edit\"\nN = [1, 2]\n");
+    return {};
+  });
+  const Arguments prewarm{"prewarm", home() + "/plan.toml", "--arch", "sm_90a", "--json"};
+  EXPECT_EQ(as_them(prewarm, "evicted"), "0");
+  EXPECT_EQ(as_them(prewarm, "compiled"), "0") << "one is read in root's cache, one was stored by the first run";
+}
+
 /// The same specialisation by two other toolchains, in a store of their own.
 class WhyOfToolchains : public Why {
  protected:

@@ -24,10 +24,7 @@ Explanation Path::explain(const source::Instantiation& instantiation, const Obta
     return out;
   }
   out.found = disk_.find(unit, options, Counted::no);
-  std::vector<std::shared_ptr<cache::Store>> asked = state_.stores.layers();
-  for (const auto& store : {state_.stores.places().readable, state_.stores.places().writable})
-    if (store) asked.push_back(store);
-  for (const auto& store : asked) {
+  for (const auto& store : state_.stores.asked()) {
     if (out.found) {
       if (out.directory.empty() && store->peek(out.found->image->key, options.deadline))
         out.directory = store->directory();

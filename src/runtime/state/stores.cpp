@@ -17,6 +17,18 @@ const std::vector<std::shared_ptr<cache::Store>>& Stores::layers() {
   return layers_.get([&] { return open_layers(config_); });
 }
 
+std::vector<std::shared_ptr<cache::Store>> Stores::read_only() {
+  std::vector<std::shared_ptr<cache::Store>> out = layers();
+  if (const auto& readable = places().readable) out.push_back(readable);
+  return out;
+}
+
+std::vector<std::shared_ptr<cache::Store>> Stores::asked() {
+  std::vector<std::shared_ptr<cache::Store>> out = read_only();
+  if (const auto own = writable()) out.push_back(own);
+  return out;
+}
+
 std::shared_ptr<cache::FlightFile> Stores::flight_file() {
   return flight_file_.get([&]() -> std::shared_ptr<cache::FlightFile> {
     const auto store = writable();

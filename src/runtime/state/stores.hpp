@@ -25,6 +25,10 @@ class Stores {
   std::shared_ptr<cache::Store> writable() { return places().writable; }
   /// The read-only stores that are asked before the writable one, in order.
   const std::vector<std::shared_ptr<cache::Store>>& layers();
+  /// Those that are only read: the layers, then a store that is read in the writable one's place.
+  std::vector<std::shared_ptr<cache::Store>> read_only();
+  /// All that a lookup asks, in its order: the read-only ones, then the writable one.
+  std::vector<std::shared_ptr<cache::Store>> asked();
   /// The host's flight file beside the writable store; null without a store that this process may write.
   std::shared_ptr<cache::FlightFile> flight_file();
 

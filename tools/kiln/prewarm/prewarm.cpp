@@ -123,8 +123,7 @@ Pushed push_results(runtime::Core& core, const PrewarmResult& result, bool quiet
   std::vector<Key> keys;
   for (const TaskResult& task : result.tasks)
     if (task.state == TaskResult::State::done && task.unpublishable.empty()) keys.push_back(task.key);
-  std::vector<std::shared_ptr<cache::Store>> stores = core.state().stores.layers();
-  stores.push_back(core.state().stores.writable());
+  const auto stores = core.state().stores.asked();
   Pushed out = push_entries(
       *core.path().fleet().tier(), keys,
       [&](const Key& key) {

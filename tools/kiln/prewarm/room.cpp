@@ -38,12 +38,6 @@ bool has(cache::Store& store, const Key& key) {
   return store.peek_text(key, base::Deadline::after(kPatience)).has_value();
 }
 
-std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Core& core) {
-  std::vector<std::shared_ptr<cache::Store>> out{core.state().stores.writable()};
-  for (const auto& layer : core.state().stores.layers()) out.push_back(layer);
-  return out;
-}
-
 /// What an entry takes beside its image.
 std::uint64_t mean_overhead(cache::Store& store) {
   Mean mean;
@@ -99,11 +93,11 @@ Estimate estimate(cache::Store& store, const std::set<std::string>& elsewhere, c
   return out;
 }
 
-/// What the layers have is not stored again.
-std::set<std::string> names_in_layers(runtime::Core& core) {
+/// What a store has that is only read is not stored again.
+std::set<std::string> names_read_only(runtime::Core& core) {
   std::set<std::string> out;
-  for (const auto& layer : core.state().stores.layers())
-    sum_entries(*layer, [&](const SummedEntry& entry) { out.insert(name_of(entry.facts)); });
+  for (const auto& store : core.state().stores.read_only())
+    sum_entries(*store, [&](const SummedEntry& entry) { out.insert(name_of(entry.facts)); });
   return out;
 }
 
@@ -120,7 +114,7 @@ std::string PlanRoom::sentence() const {
 
 PlanRoom look_for_room(runtime::Core& core, const PrewarmResult& result) {
   PlanRoom out;
-  const auto stores = stores_of(core);
+  const auto stores = core.state().stores.asked();
   std::size_t gone = 0, unpublishable = 0;
   std::uint64_t image_bytes = 0;
   for (const TaskResult& task : result.tasks) {
@@ -140,7 +134,7 @@ PlanRoom look_for_room(runtime::Core& core, const PrewarmResult& result) {
   if (gone <= never_stored) return out;
   out.evicted = gone - never_stored;
   try {
-    cache::Store& store = *stores.front();
+    cache::Store& store = *core.state().stores.writable();
     const cache::StoreStats stats = store.stats();
     out.cap_bytes = stats.cap_bytes;
     out.evicted_bytes = image_bytes + gone * mean_overhead(store);
@@ -155,7 +149,7 @@ void warn_without_room(runtime::Core& core, const PrewarmPlan& plan) try {
   cache::Store& store = *core.state().stores.writable();
   const cache::StoreStats stats = store.stats();
   if (stats.entries == 0) return;
-  const Estimate needed = estimate(store, names_in_layers(core), plan);
+  const Estimate needed = estimate(store, names_read_only(core), plan);
   if (needed.bytes <= live_limit(stats.cap_bytes)) return;
   base::warn("the plan takes about " + human_bytes(needed.bytes) +
              " (estimated from the cached entries of its templates" +

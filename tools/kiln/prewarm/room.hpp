@@ -10,7 +10,7 @@
 
 namespace kiln::cli {
 
-/// What the store or a layer has of a run's results when the run has ended.
+/// What the store, or one that is only read, has of a run's results when the run has ended.
 struct PlanRoom {
   std::vector<bool> kept;           ///< for each task of the plan: its image is there
   std::size_t evicted = 0;          ///< images that this run stored or found, and that are gone by its end
@@ -21,7 +21,7 @@ struct PlanRoom {
   /// For a run whose images were evicted: says the cap, how much did not fit, and which cap would do.
   std::string sentence() const;
 };
-/// Asks the store and the layers for each key, whoever evicted it. What could not be cached at all
+/// Asks every store that a lookup asks for each key, whoever evicted it. What could not be cached at all
 /// (PrewarmResult::uncached) does not count as evicted.
 PlanRoom look_for_room(runtime::Core& core, const PrewarmResult& result);
 

@@ -47,14 +47,6 @@ Step step_of(const WhyAnswer& answer, runtime::Core& core, bool may_compile) {
   return core.state().files.toolkit().has_compiler() ? Step::compile : Step::no_compiler;
 }
 
-/// As the path asks them.
-std::vector<std::shared_ptr<cache::Store>> stores_of(runtime::Core& core, const runtime::Places& places) {
-  std::vector<std::shared_ptr<cache::Store>> out = core.state().stores.layers();
-  for (const auto& store : {places.readable, places.writable})
-    if (store) out.push_back(store);
-  return out;
-}
-
 }  // namespace
 
 WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
@@ -88,7 +80,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
     return manifest.name + (said.empty() ? "" : " " + said);
   };
   out.shortest = written(out.resolved.specialization.parameters, arch);
-  const auto stores = stores_of(core, view.places);
+  const auto stores = core.state().stores.asked();
   if (is_hit(out)) {
     out.directory = out.path.directory;
     for (const auto& store : stores) {
