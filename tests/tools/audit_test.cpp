@@ -121,7 +121,7 @@ TEST_F(Audit, TemplateAndArchChooseEntries) {
   EXPECT_EQ(audit({"--all", "-t", "picky"}, 0)["audited"], 1);
   EXPECT_EQ(audit({"--all", "--arch", "sm_80"}, 0)["audited"], 1);
   EXPECT_EQ(audit({"--all", "--arch", "sm_80,sm_90a"}, 0)["audited"], 6);
-  const Finished none = kiln({"audit", "-t", "scall"});
+  const Finished none = kiln({"audit", "-t", "scale", "--arch", "sm_100a"});
   EXPECT_EQ(none.status, 1);
   EXPECT_NE(none.err.find("kiln ls"), std::string::npos) << none.err;
 }
@@ -173,6 +173,13 @@ TEST_F(Audit, AnEditMakesEntriesNotComparableAndSaysWhatChanged) {
     }
   json = audit({"--all", "-t", "picky"}, 1);
   EXPECT_EQ(json["not_comparable"], 1);
+  const std::string key = json["results"][0]["key"];
+  EXPECT_NE(kiln({"audit", "--all"}).out.find("not comparable picky N=1 for sm_90a (" + key.substr(0, 12)),
+            std::string::npos)
+      << "a line names its entry";
+  const Finished misspelt = kiln({"audit", "-t", "pickey"});
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_NE(misspelt.err.find("did you mean 'picky'?"), std::string::npos) << misspelt.err;
 }
 
 TEST_F(Audit, ATemplateThatIsGoneIsNotComparable) {

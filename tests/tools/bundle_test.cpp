@@ -143,6 +143,9 @@ TEST_F(BundleCommand, ChoosesByTemplateAndArch) {
   const Finished none = kiln({"bundle", "export", path("none.kb"), "-t", "absent", "--json"});
   EXPECT_EQ(none.status, 3);
   EXPECT_FALSE(exists(path("none.kb")));
+  const Finished misspelt = kiln({"bundle", "export", path("none.kb"), "-t", "rms_nrm"});
+  EXPECT_EQ(misspelt.status, 3);
+  EXPECT_NE(misspelt.err.find("did you mean 'rms_norm'?"), std::string::npos) << misspelt.err;
   EXPECT_EQ(kiln({"bundle", "export", path("x.kb")}).status, 2);
   EXPECT_EQ(kiln({"bundle", "export", path("x.kb"), "--all", "-t", "other"}).status, 2);
 }

@@ -44,6 +44,7 @@ TEST_F(Completion, OffersTemplatesParametersAndTheirValues) {
   EXPECT_EQ(candidates({"compile", "sc"}), Set{"scale"});
   EXPECT_EQ(candidates({"compile", "scale", ""}), (Set{"FLAG=", "N="}));
   EXPECT_EQ(candidates({"compile", "rms_norm", "T="}), (Set{"T=bf16", "T=f16", "T=f32"}));
+  EXPECT_EQ(candidates({"compile", "scale", "FLAG=t"}), Set{"FLAG=true"});
 }
 
 TEST_F(Completion, GoesOnBehindSpacesAroundTheEqualsSign) {

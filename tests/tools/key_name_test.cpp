@@ -57,6 +57,9 @@ TEST(KeyName, AcceptsDigitsOfTheWholeAndOfBothHalves) {
     EXPECT_TRUE(KeyName(text).names(one)) << text;
     EXPECT_FALSE(KeyName(text).names(other)) << text;
   }
+  EXPECT_TRUE(KeyName("7CA0-B7").names(one)) << "as another tool may print it";
+  EXPECT_TRUE(KeyName("7CA0", "B7").names(one));
+  EXPECT_FALSE(KeyName("7CA0", "B7").names(other));
   EXPECT_TRUE(KeyName("7ca0").names(one) && KeyName("7ca0-").names(other) && KeyName().names(other));
   EXPECT_TRUE(KeyName("7ca0", "e1").names(other));
   EXPECT_FALSE(KeyName("7ca0", "e1").names(one));
@@ -65,7 +68,7 @@ TEST(KeyName, AcceptsDigitsOfTheWholeAndOfBothHalves) {
 
 TEST(KeyName, RefusesWhatNoKeyCanBe) {
   const std::string half(32, '0');
-  for (const std::string& text : {std::string("xyz"), std::string("7CA0"), half + half + "0", half + "0-b",
+  for (const std::string& text : {std::string("xyz"), std::string("7CG0"), half + half + "0", half + "0-b",
                                   "7-" + half + "0", std::string("7-b-c")})
     EXPECT_THROW(KeyName{text}, Error) << text;
   EXPECT_THROW(KeyName("7", "xyz"), Error);

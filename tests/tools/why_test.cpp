@@ -495,7 +495,8 @@ TEST_F(WhyOfAReadOnlyCache, APrewarmCountsWhatItReadThereAsKept) {
   });
   const Arguments prewarm{"prewarm", home() + "/plan.toml", "--arch", "sm_90a", "--json"};
   EXPECT_EQ(as_them(prewarm, "evicted"), "0");
-  EXPECT_EQ(as_them(prewarm, "compiled"), "0") << "one is read in root's cache, one was stored by the first run";
+  EXPECT_EQ(as_them(prewarm, "compiled"), "0")
+      << "one is read in root's cache, one was stored by the first run";
 }
 
 /// The same specialisation by two other toolchains, in a store of their own.
@@ -552,6 +553,18 @@ TEST_F(WhyOfToolchains, OneIsPickedByItsFirstDigits) {
   EXPECT_EQ(none.status, 3) << none.err;
   EXPECT_NE(none.out.find("by toolchain '0123456789'"), std::string::npos) << none.out;
   EXPECT_EQ(why_of("N=2", {"--toolchain", "own"}).status, 2);
+}
+
+TEST_F(WhyOfToolchains, DiffNamesItsSidesAsShowTakesThem) {
+  ASSERT_EQ(kiln({"compile", "edit", "N=9", "--arch", "sm_90a"}, edited_).status, 0);
+  const auto listed = kiln({"ls", "--json"}, edited_).json();
+  for (const auto& entry : listed["entries"]) {
+    if (entry["params"]["N"] != "9") continue;
+    const Finished r = kiln({"diff", keys_[0], entry["key"]}, edited_);
+    const std::string name = keys_[0].substr(0, 12) + '-' + keys_[0].substr(32, 4);
+    EXPECT_NE(r.out.find(name), std::string::npos) << r.out << "not only what tells the two apart";
+    EXPECT_EQ(kiln({"show", name}, edited_).status, 0);
+  }
 }
 
 class Diff : public Why {};

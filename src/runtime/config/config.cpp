@@ -43,7 +43,7 @@ constexpr Known kKnown[] = {
     {"include_path", "", "directories searched for includes after the template's own",
      &Options::include_path},
     {"cuda_home", "", "where NVRTC and the toolkit's headers are", &Options::cuda_home},
-    {"toolchain", "", "whose records may be served: own, any or a toolchain's first hex digits",
+    {"toolchain", "", "whose records may be served beside one's own: own, any or a toolchain's first digits",
      &Options::toolchain},
     {"arch", "", "architecture when there is no GPU to ask", &Options::arch},
     {"mode", "jit", "jit, warn or sealed; when nobody sets it: jit, and sealed after a seal", nullptr},

@@ -124,6 +124,8 @@ int audit(Context& context, const Arguments& arguments) {
   std::vector<std::string> damaged;
   if (view.store) out.entries = read_entries(*view.store, &damaged);
   out.stored = out.entries.size();
+  if (!arguments.template_name.empty() && damaged.empty())
+    check_template(arguments.template_name, out.entries, context.config());
   out.entries = chosen_from(context, arguments, std::move(out.entries));
   if (out.stored > 0 && out.entries.empty())
     return report(context, Errc::io,

@@ -107,6 +107,9 @@ std::vector<AuditResult> run_audit(runtime::Service& service, cache::Store& stor
   std::vector<AuditResult> results(entries.size());
   const PoliteInterrupt interrupt;
   Progress progress(entries.size(), options.lines_on_stdout);
+  std::vector<Key> keys;
+  for (const StoredEntry& entry : entries) keys.push_back(entry.key);
+  const KeyNames names(std::move(keys));
   std::atomic<std::size_t> next{0};
   const auto work = [&] {
     for (std::size_t i; !PoliteInterrupt::requested() && (i = next++) < entries.size();) {
@@ -114,7 +117,8 @@ std::vector<AuditResult> run_audit(runtime::Service& service, cache::Store& stor
           entries[i].facts.specialization().to_string() + " for " + entries[i].facts.arch;
       progress.started(label);
       results[i] = audit_entry(service, store, entries[i]);
-      progress.finished(label, line_of(label, results[i], standard_error()),
+      progress.finished(label,
+                        line_of(label + " (" + names.of(entries[i].key) + ')', results[i], standard_error()),
                         results[i].state != State::equal);
     }
   };

@@ -3,10 +3,13 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "cache/bundle/writer.hpp"
+#include "source/catalog.hpp"
 #include "tools/kiln/bundle/file.hpp"
 #include "tools/kiln/bundle/key.hpp"
 #include "tools/kiln/bundle/select.hpp"
@@ -33,6 +36,7 @@ struct Exported {
   bool written = false;
   std::vector<std::string> missing, damaged;
   std::vector<Key> removed;  ///< went away after they were chosen
+  std::string nearest;       ///< "; did you mean 'rms_norm'?" for a template that nothing is of
   std::uint64_t other_version = 0, bytes = 0;
   bundle::Summary summary;
   std::optional<MadeSignature> signature;
@@ -56,6 +60,15 @@ void write_entries(bundle::Writer& writer, const Selection& selection, BundleSto
   }
 }
 
+/// For the templates that are not there.
+std::string nearest_of(const std::vector<std::string>& templates, const runtime::Config& config) {
+  const std::vector<std::string> there = source::Catalog(config.template_directories()).names();
+  std::string out;
+  for (const std::string& name : templates)
+    if (std::find(there.begin(), there.end(), name) == there.end()) out += base::did_you_mean(name, there);
+  return out;
+}
+
 /// One attempt. Earlier ones found that `removed` went away. Nothing is written when more did: the `last`
 /// attempt leaves that out, unless a plan asks for it.
 Exported export_once(Context& context, const Arguments& arguments, const trust::SecretKey* key,
@@ -66,6 +79,7 @@ Exported export_once(Context& context, const Arguments& arguments, const trust::
   out.damaged = stores.damaged();
   out.other_version = stores.other_version();
   const bool nothing = selection.keys.empty() && !arguments.selection.all;
+  if (nothing) out.nearest = nearest_of(arguments.selection.templates, context.config());
   if ((!out.missing.empty() || nothing) && !arguments.keep_going) return out;
 
   BundleOutput file(arguments.file);
@@ -148,7 +162,7 @@ int exit_of(const Arguments& arguments, const Exported& done) {
   if (!done.written)
     say("error",
         done.missing.empty()
-            ? done.removed.empty() ? "nothing that is cached matches; nothing was written"
+            ? done.removed.empty() ? "nothing that is cached matches; nothing was written" + done.nearest
                                    : "nothing was written; --keep-going leaves out what was removed"
             : counted(done.missing.size(), "specialisation is", "specialisations are") +
                   " missing; nothing was written. 'kiln prewarm' makes them, --keep-going leaves them out");

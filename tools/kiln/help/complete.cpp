@@ -141,6 +141,8 @@ class Completion {
     for (const source::ParameterSpec& parameter : origin->manifest.parameters) {
       if (equals == std::string::npos)
         add(parameter.name + '=', parameter.doc);
+      else if (parameter.name == typed.substr(0, equals) && parameter.kind == source::ParameterKind::boolean)
+        for (const char* value : {"true", "false"}) add(parameter.name + '=' + value, parameter.doc);
       else if (parameter.name == typed.substr(0, equals))
         for (const auto& choice : parameter.choices) add(parameter.name + '=' + choice.name, parameter.doc);
     }

@@ -61,12 +61,18 @@ std::string label_of(const Figure& figure) {
   return out == "cubin" ? "image" : out;
 }
 
+/// Names the key among all of a store: the toolchain's half is part of it even where the other differs.
+std::string name_of(const KeyNames& names, const Key& key) {
+  const std::string name = names.of(key);
+  return name.find('-') == std::string::npos ? short_name(key) : name;
+}
+
 void print_sides(const Side& first, const Side& second, const std::vector<KeyDifference>& differences) {
   constexpr std::size_t indent = 13;
   const KeyNames names({first.entry.key, second.entry.key});
   for (const auto& [name, side] : {std::pair("first", &first), std::pair("second", &second)}) {
     print_definition(name,
-                     names.of(side->entry.key) + "  " + side->entry.facts.specialization().to_string() +
+                     name_of(names, side->entry.key) + "  " + side->entry.facts.specialization().to_string() +
                          " for " + side->entry.facts.arch,
                      indent);
   }

@@ -64,16 +64,6 @@ Order parse_order(const std::string& text) {
 
 std::string_view name_of(Order order) noexcept { return kOrders[static_cast<int>(order)]; }
 
-void check_template(const std::string& name, const std::vector<StoredEntry>& entries,
-                    const runtime::Config& config) {
-  std::vector<std::string> known = source::Catalog(config.template_directories()).names();
-  for (const StoredEntry& entry : entries) known.push_back(entry.template_name());
-  if (std::find(known.begin(), known.end(), name) != known.end()) return;
-  throw Error(Errc::unknown_template, "no template is called '" + name + "', and no entry of one is cached" +
-                                          base::did_you_mean(name, known) +
-                                          " ('kiln templates' lists what there is)");
-}
-
 Listing choose(const std::vector<StoredEntry>& entries, const ListingRequest& request) {
   Listing out;
   for (const StoredEntry& entry : entries) {

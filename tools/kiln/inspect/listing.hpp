@@ -32,10 +32,6 @@ struct Listing {
   std::vector<const StoredEntry*> shown;  ///< point into what it was made of
   EntrySum matching, all;                 ///< matching: before the limit
 };
-/// Throws Error(unknown_template), with the nearest name, for a template that neither the template path nor
-/// an entry has.
-void check_template(const std::string& name, const std::vector<StoredEntry>& entries,
-                    const runtime::Config& config);
 /// `entries` in the order of read_entries. Throws Error(unknown_parameter) for a parameter that no entry of
 /// the chosen template has.
 Listing choose(const std::vector<StoredEntry>& entries, const ListingRequest& request);

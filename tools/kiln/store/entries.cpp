@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/log.hpp"
+#include "base/text.hpp"
 #include "base/wire.hpp"
 #include "cache/store/file/pages.hpp"
 #include "compile/tuned_choice.hpp"
@@ -108,6 +109,16 @@ std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::stri
   sorted.reserve(order.size());
   for (const Ranked& at : order) sorted.push_back(std::move(*at.entry));
   return sorted;
+}
+
+void check_template(const std::string& name, const std::vector<StoredEntry>& entries,
+                    const runtime::Config& config) {
+  std::vector<std::string> known = source::Catalog(config.template_directories()).names();
+  for (const StoredEntry& entry : entries) known.push_back(entry.template_name());
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  throw Error(Errc::unknown_template, "no template is called '" + name + "', and no entry of one is cached" +
+                                          base::did_you_mean(name, known) +
+                                          " ('kiln templates' lists what there is)");
 }
 
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,

@@ -30,6 +30,11 @@ struct StoredEntry {
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr,
                                       std::uint64_t* choices = nullptr);
 
+/// Throws Error(unknown_template), with the nearest name, for a template that neither the template path nor
+/// one of `entries` has.
+void check_template(const std::string& name, const std::vector<StoredEntry>& entries,
+                    const runtime::Config& config);
+
 /// Calls `each` for every entry with what sums need of it, in no order that means anything: a third of the
 /// time that read_entries takes. Otherwise as that.
 struct SummedEntry {

@@ -13,6 +13,13 @@ bool is_hex(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
+/// Digits are shown small, and taken either way.
+std::string lowered(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
 Key padded(const std::string& specialisation, const std::string& toolchain, char digit) {
   // The toolchain's digits bound the range where the other half is whole.
   const std::string second = specialisation.size() == kHalf ? toolchain : "";
@@ -28,7 +35,8 @@ std::size_t digits_apart(const Digest& one, const Digest& other) {
 
 }  // namespace
 
-KeyName::KeyName(const std::string& text, const std::string& toolchain) : quoted_('\'' + text + '\'') {
+KeyName::KeyName(const std::string& said, const std::string& toolchain) : quoted_('\'' + said + '\'') {
+  const std::string text = lowered(said);
   const std::size_t dash = text.find('-');
   specialisation_ = text.substr(0, std::min(dash, kHalf));
   toolchain_ = dash != std::string::npos ? text.substr(dash + 1) : text.substr(std::min(text.size(), kHalf));
@@ -40,12 +48,13 @@ KeyName::KeyName(const std::string& text, const std::string& toolchain) : quoted
                     "7ca0631d9df0-b743, as 'kiln ls' shows them");
   if (toolchain.empty()) return;
   check_toolchain(toolchain);
-  const std::size_t both = std::min(toolchain_.size(), toolchain.size());
-  if (toolchain_.compare(0, both, toolchain, 0, both) != 0)
+  const std::string wanted = lowered(toolchain);
+  const std::size_t both = std::min(toolchain_.size(), wanted.size());
+  if (toolchain_.compare(0, both, wanted, 0, both) != 0)
     throw Error(Errc::invalid_argument, quoted_ + " is a key of the toolchain '" + toolchain_ +
                                             "', and --toolchain '" + toolchain +
                                             "' asks for another; leave one of them out");
-  if (toolchain.size() > toolchain_.size()) toolchain_ = toolchain;
+  if (wanted.size() > toolchain_.size()) toolchain_ = wanted;
   quoted_ += " (toolchain '" + toolchain + "')";
 }
 
@@ -57,7 +66,7 @@ Key KeyName::first() const { return padded(specialisation_, toolchain_, '0'); }
 Key KeyName::last() const { return padded(specialisation_, toolchain_, 'f'); }
 
 void check_toolchain(const std::string& digits) {
-  if (!is_hex(digits) || digits.size() > kHalf)
+  if (!is_hex(lowered(digits)) || digits.size() > kHalf)
     throw Error(Errc::invalid_argument,
                 "--toolchain '" + digits + "': expected the first hex digits of a toolchain's digest");
 }

@@ -14,7 +14,7 @@ class KeyName {
  public:
   /// `toolchain` (--toolchain): more about the second half; empty: not given. Throws Error(invalid_argument)
   /// for what no key can have.
-  explicit KeyName(const std::string& text = {}, const std::string& toolchain = {});
+  explicit KeyName(const std::string& said = {}, const std::string& toolchain = {});
   bool names(const Key& key) const;
   /// All keys that it names lie between these, both included.
   Key first() const;

@@ -3,6 +3,8 @@
 #include "tools/kiln/cli/table.hpp"
 #include "tools/kiln/templates/json.hpp"
 
+#include <filesystem>
+
 #include "source/instantiate.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
@@ -66,8 +68,12 @@ int list(Context& context, bool all) {
     footer += (&directory == &catalog.directories().front() ? "" : ", ") + directory;
   if (hidden > 0) footer += " (" + std::to_string(hidden) + " internal: --all)";
   print_paragraph(footer, Style::dim);
-  if (shown + hidden == 0)
-    print_paragraph("Set KILN_TEMPLATE_PATH or --template-path to a directory of templates.");
+  for (const std::string& directory : catalog.directories()) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(directory, error))
+      std::fprintf(stderr, "kiln: warning: '%s' of KILN_TEMPLATE_PATH is no directory\n", directory.c_str());
+  }
+  if (shown + hidden == 0) print_paragraph("Nothing was found: " + context.config().about_templates() + '.');
   return status;
 }
 

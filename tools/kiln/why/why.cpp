@@ -53,9 +53,10 @@ void add_why(Command app, Context& context) {
   sub.option("params", arguments->values, "Its parameters; those not given take their defaults")
       .type_name("P=V");
   add_device_option(sub, arguments->device);
-  sub.option(
-         "--toolchain", context.toolchain,
-         "As KILN_TOOLCHAIN=HEX; and a nearest entry of that toolchain: first digits of a key's second half")
+  sub.option("--toolchain", context.toolchain,
+             "As KILN_TOOLCHAIN=HEX, which leaves one's own records served; and a nearest entry of that "
+             "toolchain:\n"
+             "first digits of a key's second half")
       .not_empty()
       .type_name("HEX");
   sub.option("--all", arguments->all, "Compare with the N nearest entries, not only the nearest")
