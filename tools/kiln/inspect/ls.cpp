@@ -186,6 +186,7 @@ void add_ls(Command app, Context& context) {
       "with\n"
       "digits of the key's second half, as in 7ca0631d9df0-b743.\n"
       "Uses are written lazily: at least so many, and not more than an hour late.\n"
+      "What another process removes while the list is read is left out of it.\n"
       "Exit status: 2 for a template that is neither installed nor cached, 4 when entries or the file are "
       "damaged (see 'kiln verify').\n"
       "Example: kiln ls H=4096 --arch sm_90a --sort size -n 10");

@@ -196,6 +196,7 @@ void add_verify(Command app, Context& context) {
   sub.flag("--all", *with_layers, "The layers of KILN_CACHE_LAYERS, too");
   sub.footer(
       "Reads beside running engines, in a process of its own: one that crashes is damage, too.\n"
+      "What another process removes meanwhile is not counted.\n"
       "Damage is never served: it is a miss, compiled again and healed by a later publish.\n"
       "Exit status: 0 clean (an empty store is), 1 cannot be read, 4 damage found.");
 }
