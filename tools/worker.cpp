@@ -3,8 +3,8 @@
 
 #include <cstddef>
 
-#include "compile/pinned_heap.hpp"
-#include "compile/worker_main.hpp"
+#include "compile/backend/nvrtc/pinned_heap.hpp"
+#include "compile/worker/main.hpp"
 
 // Sanitizers have an mmap of their own: their builds do without precompiled headers.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)

@@ -79,7 +79,7 @@ void PushQueue::write(Push& push) noexcept try {
   ToolchainRow row;
   row.key = entry.key, row.envelope_bytes = envelope.size(), row.toolchain = entry.toolchain;
   row.created_s = push.about.created_s, row.serves_others = push.about.serves_others;
-  row.nvrtc_version = push.about.nvrtc_version;
+  row.compiler_version = push.about.compiler_version;
   const Outcome outcome = context_->backend->put(entry.key, seal_row(row, context_->options.signer.get()),
                                                  std::move(envelope), deadline);
   if (!outcome) {

@@ -98,7 +98,7 @@ class Tier {
   struct About {
     std::int64_t created_s = 0;
     bool serves_others = false;
-    std::string nvrtc_version;
+    std::string compiler_version;
   };
   /// What happens when the queue is full.
   enum class Full { drop, wait };

@@ -40,7 +40,7 @@ std::optional<Parsed> parse(std::string_view bytes) try {
   const auto flags = in.number<std::uint8_t>();
   if ((flags & ~kServesOthers) != 0) return std::nullopt;
   out.row.serves_others = flags != 0;
-  out.row.nvrtc_version = in.take(in.number<std::uint8_t>());
+  out.row.compiler_version = in.take(in.number<std::uint8_t>());
   out.row.toolchain = in.take(in.number<std::uint8_t>());
   out.signed_by = bytes_of<8>(in.take(8));
   out.covered = bytes.substr(0, bytes.size() - in.left());
@@ -64,14 +64,14 @@ std::pair<int, int> version_of(std::string_view text) noexcept {
 }  // namespace
 
 std::string seal_row(const ToolchainRow& row, const trust::SigningKey* signer) {
-  if (row.nvrtc_version.size() > 255 || row.toolchain.size() > 255) return {};
+  if (row.compiler_version.size() > 255 || row.toolchain.size() > 255) return {};
   base::Writer out;
   out.str().append(kMagic);
   out.number(kSchema);
   out.str().append(view(row.key.specialisation)).append(view(row.key.toolchain));
   out.number(row.created_s).number(row.envelope_bytes);
   out.number(row.serves_others ? kServesOthers : std::uint8_t{0});
-  for (const std::string* text : {&row.nvrtc_version, &row.toolchain}) {
+  for (const std::string* text : {&row.compiler_version, &row.toolchain}) {
     out.number(static_cast<std::uint8_t>(text->size()));
     out.str().append(*text);
   }
@@ -113,7 +113,7 @@ std::vector<ToolchainRow> open_rows(std::span<const std::pair<std::string, std::
       out.push_back(std::move(std::get<ToolchainRow>(row)));
   }
   std::sort(out.begin(), out.end(), [](const ToolchainRow& a, const ToolchainRow& b) {
-    const auto va = version_of(a.nvrtc_version), vb = version_of(b.nvrtc_version);
+    const auto va = version_of(a.compiler_version), vb = version_of(b.compiler_version);
     return std::tie(vb, b.created_s, a.key.toolchain) < std::tie(va, a.created_s, b.key.toolchain);
   });
   return out;

@@ -37,7 +37,7 @@ struct ToolchainRow {
   std::uint64_t envelope_bytes = 0;
   /// False: project files were reached only through its toolkit.
   bool serves_others = false;
-  std::string nvrtc_version, toolchain;
+  std::string compiler_version, toolchain;
 };
 
 /// Empty when a text is longer than 255 bytes. Without a `signer` it is unsigned, which no node takes.

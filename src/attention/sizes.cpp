@@ -1,8 +1,9 @@
+#include "attention/sizes.hpp"
+
 #include <algorithm>
 #include <string>
 
 #include "attention/layout.hpp"
-#include "attention/plan.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::attention {

@@ -1,13 +1,14 @@
-// The identity of a shared library, from its headers and notes alone: libnvrtc is 100 MB.
+#include "toolchain/build_id.hpp"
+
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "base/fd.hpp"
-#include "toolchain/elf.hpp"
 
 namespace kiln::toolchain {
 namespace {

@@ -38,9 +38,4 @@ class Elf {
   std::vector<ElfSection> sections_;
 };
 
-/// The GNU build-id of a shared library as hex, read from its notes without loading the library and without
-/// reading more than headers and notes. Nothing when there is no such file or note: then the library has no
-/// identity, and a key that depends on it must not be used.
-std::optional<std::string> build_id_of(const std::string& path);
-
 }  // namespace kiln::toolchain

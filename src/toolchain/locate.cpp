@@ -7,7 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
-#include "toolchain/elf.hpp"
+#include "toolchain/build_id.hpp"
 #include "toolchain/toolkit_layout.hpp"
 
 namespace kiln::toolchain {
@@ -69,11 +69,11 @@ class Search {
     if (files.nvrtc.empty()) return false;
     if (files.builtins.empty()) {
       out_.tried.back() += ": " + files.nvrtc + " has no libnvrtc-builtins beside it";
-      if (out_.nvrtc.empty()) out_.nvrtc = std::move(files.nvrtc);
+      if (out_.compiler.library.empty()) out_.compiler.library = std::move(files.nvrtc);
       return false;
     }
-    out_.nvrtc = std::move(files.nvrtc);
-    out_.nvrtc_builtins = std::move(files.builtins);
+    out_.compiler.library = std::move(files.nvrtc);
+    out_.compiler.builtins = std::move(files.builtins);
     return true;
   }
 
@@ -121,8 +121,9 @@ Toolkit locate_toolkit(const ToolkitSearch& options) {
   try {
     Search search(out);
     search_all(options, search);
-    if (!out.nvrtc.empty()) out.nvrtc_build_id = build_id_of(out.nvrtc).value_or("");
-    if (!out.nvrtc_builtins.empty()) out.builtins_build_id = build_id_of(out.nvrtc_builtins).value_or("");
+    if (!out.compiler.library.empty()) out.compiler_build_id = build_id_of(out.compiler.library).value_or("");
+    if (!out.compiler.builtins.empty())
+      out.builtins_build_id = build_id_of(out.compiler.builtins).value_or("");
   } catch (const std::exception&) {  // out of memory: what was found so far
   }
   return out;

@@ -7,14 +7,19 @@
 
 namespace kiln::toolchain {
 
-struct Toolkit {
-  std::string nvrtc;           ///< absolute path of libnvrtc.so.N; empty when none was found
-  std::string nvrtc_builtins;  ///< absolute path of the libnvrtc-builtins beside it; empty when none
-  std::string nvrtc_build_id, builtins_build_id;  ///< hex
-  std::vector<std::string> include_dirs;          ///< toolkit header directories, absolute, in search order
-  std::vector<std::string> tried;                 ///< every place that was looked at, for the error text
+/// The files of a compiler.
+struct CompilerLibraries {
+  std::string library;   ///< absolute path of libnvrtc.so.N; empty when none was found
+  std::string builtins;  ///< absolute path of the libnvrtc-builtins beside it; empty when none
+};
 
-  bool has_compiler() const noexcept { return !nvrtc.empty() && !nvrtc_builtins.empty(); }
+struct Toolkit {
+  CompilerLibraries compiler;
+  std::string compiler_build_id, builtins_build_id;  ///< hex
+  std::vector<std::string> include_dirs;  ///< toolkit header directories, absolute, in search order
+  std::vector<std::string> tried;         ///< every place that was looked at, for the error text
+
+  bool has_compiler() const noexcept { return !compiler.library.empty() && !compiler.builtins.empty(); }
 };
 
 struct ToolkitSearch {

@@ -48,7 +48,7 @@ source::Instantiation instantiate(runtime::Service& service, const Kind& kind, i
 
 const toolchain::Nvrtc& load_nvrtc(const toolchain::Toolkit& toolkit) {
   if (!toolkit.has_compiler()) throw Error(Errc::no_compiler, "no NVRTC on this machine");
-  return toolchain::Nvrtc::load(toolkit.nvrtc, toolkit.nvrtc_builtins);
+  return toolchain::Nvrtc::load(toolkit.compiler.library, toolkit.compiler.builtins);
 }
 
 RawCompiled compile_raw(const toolchain::Nvrtc& nvrtc, const source::Instantiation& unit,

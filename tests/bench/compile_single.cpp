@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "base/file.hpp"
-#include "compile/worker_pool.hpp"
+#include "compile/pool/pool.hpp"
 #include "compile_bench.hpp"
 #include "kiln/error.hpp"
 #include "toolchain/driver.hpp"
@@ -26,11 +26,11 @@ double ms(Clock::time_point start) { return seconds_since(start) * 1e3; }
 void time_worker(const toolchain::Toolkit& toolkit, const std::string& executable, Parts& parts) {
   compile::WorkerPool pool({.executable = executable, .jobs = 1});
   compile::WorkerRequest request;
-  request.nvrtc = request.nvrtc_builtins = "/nonexistent/libnvrtc.so";
+  request.compiler.library = request.compiler.builtins = "/nonexistent/libnvrtc.so";
   auto start = Clock::now();
   pool.run(request, {});
   parts.spawn.push_back(ms(start));
-  request.nvrtc = toolkit.nvrtc, request.nvrtc_builtins = toolkit.nvrtc_builtins, request.arch = "sm_10";
+  request.compiler = toolkit.compiler, request.arch = "sm_10";
   start = Clock::now();
   pool.run(request, {});
   parts.load.push_back(ms(start));

@@ -18,8 +18,8 @@
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "cache/store/store.hpp"
-#include "compile/facts.hpp"
-#include "compile/key.hpp"
+#include "compile/key/facts.hpp"
+#include "compile/key/key.hpp"
 
 extern char** environ;
 
@@ -47,7 +47,7 @@ std::pair<Key, cache::Record> entry_of(int number) {
   f.name_expression = "kiln::" + f.unit + "<kiln::bf16, " + width + ", false, false, kiln::bf16, 8, 256, 1>";
   f.lowered_name = "_ZN4kiln8rms_normINS_4bf16ELi" + width + "ELb0ELb0ES1_Li8ELi256ELi1EEEvPT_PKS2_S5_fi";
   for (std::uint16_t i = 0; i < 6; ++i) f.arguments.push_back({i, 8});
-  f.registers = 40, f.max_threads = 256, f.shared_bytes = 32, f.nvrtc_version = "13.0";
+  f.registers = 40, f.max_threads = 256, f.shared_bytes = 32, f.compiler_version = "13.0";
   f.frontend_ms = 20, f.nvvm_ms = 10, f.ptxas_ms = 9, f.compile_ms = 40 + number % 17;
   f.created_s = 1'700'000'000 + number;
   f.log.assign(kLog, 'x');

@@ -23,7 +23,7 @@
 
 #include "base/fd.hpp"
 #include "base/file.hpp"
-#include "compile/nvrtc_program.hpp"
+#include "compile/backend/nvrtc/program.hpp"
 #include "runtime/service/service.hpp"
 #include "toolchain/nvrtc.hpp"
 
@@ -87,7 +87,7 @@ void bench_compile(int repeats) {
     std::puts("compile: no NVRTC on this machine, not measured");
     return;
   }
-  const auto& nvrtc = toolchain::Nvrtc::load(toolkit.nvrtc, toolkit.nvrtc_builtins);
+  const auto& nvrtc = toolchain::Nvrtc::load(toolkit.compiler.library, toolkit.compiler.builtins);
   std::vector<double> kiln_ms, raw_ms, ratios;
   for (int i = -2; i < repeats; ++i) {  // two warm-ups: worker and library
     const auto unit = instantiate(service, "rms_norm", {Dtype::bf16, 1024 + 8 * (i + 2)});

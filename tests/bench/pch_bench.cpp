@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "compile/compiler.hpp"
-#include "compile/header_reuse.hpp"
-#include "source/closure.hpp"
+#include "closure/closure.hpp"
+#include "compile/compiler/compiler.hpp"
+#include "compile/compiler/header_reuse.hpp"
 #include "toolchain/locate.hpp"
 
 using namespace kiln;

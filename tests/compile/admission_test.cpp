@@ -1,5 +1,5 @@
 // Who waits for his turn to compile is shown to people, and nobody else.
-#include "compile/admission.hpp"
+#include "compile/pool/admission.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "compile/advice.hpp"
+#include "compile/advice/advice.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <set>
 
-#include "compile/diagnostic.hpp"
+#include "compile/advice/diagnostic.hpp"
 
 namespace kiln::compile {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "compile/compiler.hpp"
+#include "compile/compiler/compiler.hpp"
 #include "support/toolkit.hpp"
 #include "support/tree.hpp"
 
@@ -26,7 +26,7 @@ struct Ask {
 
 inline toolchain::Toolkit fake_toolkit() {
   toolchain::Toolkit t;
-  t.nvrtc_build_id = "aa11";
+  t.compiler_build_id = "aa11";
   t.builtins_build_id = "bb22";
   return t;
 }

@@ -241,7 +241,7 @@ TEST_F(InvariantTest, FactsAreThoseOfTheKernel) {
   EXPECT_EQ(facts.arguments[0].size, 8u);
   EXPECT_EQ(facts.arguments[1].size, 4u);
   EXPECT_GT(facts.registers, 0u);
-  EXPECT_EQ(facts.nvrtc_version.substr(0, 1), "1");
+  EXPECT_EQ(facts.compiler_version.substr(0, 1), "1");
   EXPECT_EQ(facts.lowered_name.substr(0, 2), "_Z");
 }
 

@@ -143,7 +143,7 @@ TEST_F(KeyTest, ChangesWithTheTemplatesName) {
 
 TEST_F(KeyTest, ToolchainChangesWithTheCompilersBuildId) {
   Ask other = ask_;
-  other.toolkit.nvrtc_build_id = "aa12";
+  other.toolkit.compiler_build_id = "aa12";
   expect_toolchain_changes(key(), other);
 }
 TEST_F(KeyTest, ToolchainChangesWithTheBuiltinsBuildId) {

@@ -1,4 +1,4 @@
-#include "compile/limits.hpp"
+#include "compile/key/limits.hpp"
 
 #include <gtest/gtest.h>
 

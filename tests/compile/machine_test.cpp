@@ -1,5 +1,5 @@
 // Cores and memory that cgroups leave us, in trees like those of real machines.
-#include "compile/machine.hpp"
+#include "compile/pool/machine.hpp"
 
 #include <gtest/gtest.h>
 #include <sched.h>

@@ -1,4 +1,4 @@
-#include "compile/nvrtc_log.hpp"
+#include "compile/backend/nvrtc/log.hpp"
 
 #include <gtest/gtest.h>
 

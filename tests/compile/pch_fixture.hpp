@@ -10,8 +10,8 @@
 #include <string>
 
 #include "base/log.hpp"
+#include "compile/compiler/header_reuse.hpp"
 #include "compile/fixture.hpp"
-#include "compile/header_reuse.hpp"
 
 namespace kiln::testing {
 

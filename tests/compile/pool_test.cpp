@@ -5,8 +5,8 @@
 #include <future>
 #include <mutex>
 
+#include "compile/pool/pool.hpp"
 #include "compile/worker_fixture.hpp"
-#include "compile/worker_pool.hpp"
 #include "support/time_limit.hpp"
 
 namespace kiln::testing {
@@ -211,8 +211,7 @@ TEST(Worker, EndsByItselfAtItsLimitOfCpuTime) {
 
 TEST(Worker, OpensTheCompilerBeforeTheFirstRequest) {
   KILN_REAL_TOOLKIT(toolkit);
-  auto worker = WorkerProcess::spawn(
-      {.executable = kWorker, .nvrtc = toolkit.nvrtc, .nvrtc_builtins = toolkit.nvrtc_builtins});
+  auto worker = WorkerProcess::spawn({.executable = kWorker, .compiler = toolkit.compiler});
   EXPECT_TRUE(soon(100, [&] {
     return base::read_proc("/proc/" + std::to_string(worker->pid()) + "/maps").find("libnvrtc.so") !=
            std::string::npos;

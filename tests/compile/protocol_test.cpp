@@ -1,4 +1,4 @@
-#include "compile/protocol.hpp"
+#include "compile/worker/protocol.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -9,14 +9,14 @@
 
 #include "base/fd.hpp"
 #include "base/wire.hpp"
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 
 namespace kiln::compile {
 namespace {
 
 WorkerRequest sample_request() {
   WorkerRequest r;
-  r.nvrtc = "/x/libnvrtc.so", r.nvrtc_builtins = "/x/b.so", r.program_name = "/dev/null/t.cu",
+  r.compiler.library = "/x/libnvrtc.so", r.compiler.builtins = "/x/b.so", r.program_name = "/dev/null/t.cu",
   r.source = std::string("a\0b", 3);
   r.roots = {{".k0", "/t"}, {".t0", "/cuda"}};
   r.arch = "sm_90a", r.options = {"-std=c++17", ""}, r.random_seed = "ff", r.name_expressions = {"k<1>"},
@@ -32,7 +32,7 @@ WorkerResponse sample_response() {
       "\x7f"
       "ELF\0",
       5),
-  r.log = "log", r.lowered_names = {"_Z1k"}, r.headers_read = {".k0/a.h"}, r.nvrtc_version = "13.0";
+  r.log = "log", r.lowered_names = {"_Z1k"}, r.headers_read = {".k0/a.h"}, r.compiler_version = "13.0";
   r.ptxas_ms = 1.5, r.total_ms = 40;
   r.header = {HeaderOutcome::End::refused, "/x/header.pch", "why"}, r.worker_pid = 43;
   return r;

@@ -1,8 +1,8 @@
 // ptxas reads the front end's trace again, and refuses one of gigabytes (FlashAttention-3, by hand: too slow
 // for a test): the compile goes on without, and what was read comes from a pass over the syntax.
-#include "compile/header_reuse.hpp"
-#include "compile/nvrtc_log.hpp"
-#include "compile/nvrtc_program.hpp"
+#include "compile/backend/nvrtc/log.hpp"
+#include "compile/backend/nvrtc/program.hpp"
+#include "compile/compiler/header_reuse.hpp"
 #include "fixture.hpp"
 
 namespace kiln::testing {
@@ -25,8 +25,7 @@ TEST(TraceTooLarge, IsDoneWithoutAndTheHeadersAreKnownAllTheSame) {
   tree.write("t/hidden.h", "#define VALUE 3\n");
   tree.write("t/plain.h", "template <int N> __global__ void f(int* out) { *out = VALUE + N; }\n");
   compile::WorkerRequest request;
-  request.nvrtc = toolkit.nvrtc;
-  request.nvrtc_builtins = toolkit.nvrtc_builtins;
+  request.compiler = toolkit.compiler;
   request.program_name = std::string(compile::kProgramDirectory) + "f.cu";
   request.source = "#define NAME <hidden.h>\n#include NAME\n#include <plain.h>\n";
   request.roots = {{".k0", tree.at("t")}};

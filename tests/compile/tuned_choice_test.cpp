@@ -1,9 +1,9 @@
 // The key of a tuned choice, a row for each thing that must change it; and its facts.
-#include "compile/tuned_choice.hpp"
+#include "compile/key/tuned_choice.hpp"
 
 #include "base/wire.hpp"
-#include "compile/facts.hpp"
 #include "compile/fixture.hpp"
+#include "compile/key/facts.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -68,7 +68,7 @@ TEST_F(ChoiceKey, OfAnotherDeviceSharesTheFirstHalf) {
 
 TEST_F(ChoiceKey, DoesNotDependOnTheToolchain) {
   const auto before = key();
-  ask_.toolkit.nvrtc_build_id = "another";
+  ask_.toolkit.compiler_build_id = "another";
   tree_.write("toolkit/kit.h", "// another\n");
   EXPECT_EQ(key().key, before.key);
 }

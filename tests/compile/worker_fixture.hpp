@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "compile/fixture.hpp"
-#include "compile/protocol.hpp"
+#include "compile/worker/protocol.hpp"
 
 namespace kiln::testing {
 
@@ -23,7 +23,7 @@ inline compile::WorkerRequest request(
     const toolchain::Toolkit& toolkit,
     const std::string& source = "template <int N> __global__ void k(int* o) { *o = N; }") {
   compile::WorkerRequest r;
-  r.nvrtc = toolkit.nvrtc, r.nvrtc_builtins = toolkit.nvrtc_builtins;
+  r.compiler = toolkit.compiler;
   r.program_name = "/dev/null/k.cu", r.source = source, r.arch = "sm_90a";
   r.options = {"--no-cache", "--modify-stack-limit=false", "--time=-"};
   r.name_expressions = {"k<4>"};

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <thread>
 
-#include "compile/nvrtc_program.hpp"
+#include "compile/backend/nvrtc/program.hpp"
+#include "compile/pool/pool.hpp"
 #include "compile/worker_fixture.hpp"
-#include "compile/worker_pool.hpp"
 #include "kiln/error.hpp"
 #include "support/child.hpp"
 #include "support/time_limit.hpp"
@@ -47,7 +47,8 @@ TEST(Worker, IsKilledAtTheDeadlineAndThePoolGoesOn) {
             Fate::answered);  // warm: the next is all compile
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(pool.run(request(toolkit, kEndless), {.compile_limit = seconds(1)}).fate, Fate::timed_out);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, at_most(seconds(6))) << "not after the minutes that it compiles";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, at_most(seconds(6)))
+      << "not after the minutes that it compiles";
   EXPECT_EQ(pool.run(request(toolkit), {.compile_limit = seconds(60)}).response.status,
             WorkerResponse::Status::ok);
 }

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "compile/confinement.hpp"
+#include "compile/backend/confinement.hpp"
 #include "tests/fault/hostile_fixture.hpp"
 
 namespace kiln::testing {
@@ -161,7 +161,7 @@ TEST_F(HostileInclude, AToolkitThatIsASymlinkFarmCompiles) {
       if (!entry.is_directory()) fs::create_symlink(entry.path(), to);
     }
   }
-  for (const std::string& library : {toolkit_.nvrtc, toolkit_.nvrtc_builtins}) {
+  for (const std::string& library : {toolkit_.compiler.library, toolkit_.compiler.builtins}) {
     const auto name = fs::path(library).filename().string();
     fs::create_symlink(library, tree_.at("cuda/lib64/" + name.substr(0, name.find(".so.") + 6)));
     if (!fs::exists(tree_.at("cuda/lib64/" + name)))
@@ -191,7 +191,7 @@ TEST_F(HostileInclude, LinkedPlacesAreFilesOfTheProjectAndDirectoriesOfTheToolki
 TEST_F(HostileInclude, AConfinedThreadAndThoseItStartsAreAloneInTheirCage) {
   KILN_NEEDS_LANDLOCK();
   compile::WorkerRequest request;
-  request.nvrtc = toolkit_.nvrtc, request.nvrtc_builtins = toolkit_.nvrtc_builtins;
+  request.compiler = toolkit_.compiler;
   request.roots = {{".k0", tree_.at("t")}};
   fs::create_directories(tree_.at("private/own"));
   fs::create_directories(tree_.at("headers"));
@@ -206,7 +206,7 @@ TEST_F(HostileInclude, AConfinedThreadAndThoseItStartsAreAloneInTheirCage) {
     EXPECT_FALSE(can(secret_, O_RDONLY));
     EXPECT_FALSE(can("/etc/hostname", O_RDONLY));
     EXPECT_FALSE(can("/dev/zero", O_RDONLY));
-    EXPECT_TRUE(can(toolkit_.nvrtc, O_RDONLY));
+    EXPECT_TRUE(can(toolkit_.compiler.library, O_RDONLY));
     EXPECT_TRUE(can(tree_.at("private/own/new"), O_RDWR | O_CREAT));
     EXPECT_TRUE(can(tree_.at("headers/new"), O_RDWR | O_CREAT));
   };

@@ -1,7 +1,7 @@
 // Workers that answer nothing, garbage, too much, or what nobody asked.
 #include <cstring>
 
-#include "compile/protocol.hpp"
+#include "compile/worker/protocol.hpp"
 #include "tests/fault/hostile_fixture.hpp"
 
 namespace kiln::testing {

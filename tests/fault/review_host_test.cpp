@@ -8,8 +8,8 @@
 #include <cstring>
 #include <future>
 
+#include "compile/pool/pool.hpp"
 #include "compile/worker_fixture.hpp"
-#include "compile/worker_pool.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
 #include "tests/fault/processes.hpp"

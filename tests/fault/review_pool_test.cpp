@@ -9,8 +9,8 @@
 #include <set>
 
 #include "base/log.hpp"
+#include "compile/pool/pool.hpp"
 #include "compile/worker_fixture.hpp"
-#include "compile/worker_pool.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
 #include "tests/fault/processes.hpp"
@@ -69,7 +69,7 @@ TEST_F(WorkersReview, ADeadWorkerIsNoticedThoughChildrenWereForkedWhileItWasSpaw
     }
   });
   while (!forking) std::this_thread::yield();
-  for (const auto& pool : pools) pool->warm(toolkit_.nvrtc, toolkit_.nvrtc_builtins);
+  for (const auto& pool : pools) pool->warm(toolkit_.compiler);
   stop = true;
   forker.join();
   std::vector<std::future<WorkerProcess::Answer>> answers;

@@ -2,7 +2,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "compile/machine.hpp"
+#include "compile/pool/machine.hpp"
 #include "kiln/error.hpp"
 #include "tests/fault/processes.hpp"
 #include "tests/runtime/service_fixture.hpp"

@@ -34,7 +34,7 @@ class TierOverMemory : public ::testing::Test {
           {.key = entry.key, .key_text = entry.key_text, .acceptable = {}, .on_wait = std::move(on_wait)});
     }
     void publish(const Entry& entry, std::shared_ptr<HeldLease> lease = nullptr) {
-      EXPECT_TRUE(tier->publish(entry, {.created_s = 7, .serves_others = true, .nvrtc_version = "13.0"},
+      EXPECT_TRUE(tier->publish(entry, {.created_s = 7, .serves_others = true, .compiler_version = "13.0"},
                                 std::move(lease), Tier::Full::wait));
     }
     const std::shared_ptr<Counts> counts = std::make_shared<Counts>();

@@ -37,7 +37,7 @@ TEST_F(Row, IsReadAsItWasSealed) {
   EXPECT_EQ(out->created_s, row.created_s);
   EXPECT_EQ(out->envelope_bytes, row.envelope_bytes);
   EXPECT_EQ(out->serves_others, row.serves_others);
-  EXPECT_EQ(out->nvrtc_version, row.nvrtc_version);
+  EXPECT_EQ(out->compiler_version, row.compiler_version);
   EXPECT_EQ(out->toolchain, row.toolchain);
 }
 

@@ -1,6 +1,6 @@
 // What tells two ranks apart, and what does not.
 #include "cache/store/store.hpp"
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "runtime/core_fixture.hpp"
 
 namespace kiln::testing {
@@ -94,7 +94,7 @@ TEST_F(Fingerprint, DiffersByTheImageOfAnotherToolchain) {
     const auto built = cache::Store::open({.directory = tree_.at("cache")});
     auto record = *built->peek(key, base::Deadline::never());
     compile::Facts facts = compile::decode_facts(record.facts);
-    facts.nvrtc_version = "99.0";
+    facts.compiler_version = "99.0";
     record.facts = compile::encode(facts);
     record.image += "another compiler's bytes";
     key.toolchain.bytes[0] ^= 1;

@@ -1,7 +1,7 @@
 // What the driver refuses while a kernel is loaded: the error says call, error and kernel; nothing leaks; the
 // next get works.
 #include "cache/store/store.hpp"
-#include "compile/key.hpp"
+#include "compile/key/key.hpp"
 #include "runtime/fake_runtime.hpp"
 
 namespace kiln::testing {

@@ -4,10 +4,10 @@
 #include <functional>
 
 #include "base/hash.hpp"
-#include "compile/key.hpp"
+#include "closure/scan_memo.hpp"
+#include "closure/trace_memo.hpp"
+#include "compile/key/key.hpp"
 #include "runtime/service_fixture.hpp"
-#include "source/closure_memo.hpp"
-#include "source/scan_memo.hpp"
 
 namespace kiln::testing {
 namespace {

@@ -7,9 +7,9 @@
 #include <barrier>
 #include <thread>
 
+#include "instantiate/plan.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
-#include "source/plan.hpp"
 
 namespace kiln::testing {
 namespace {

@@ -1,6 +1,6 @@
 // Plans made ready in bulk, also past the seal, and what the seal has refused as such a plan.
+#include "instantiate/plan.hpp"
 #include "runtime/core_fixture.hpp"
-#include "source/plan.hpp"
 
 namespace kiln::testing {
 namespace {

@@ -10,8 +10,8 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "instantiate/plan.hpp"
 #include "runtime/state/recorder.hpp"
-#include "source/plan.hpp"
 #include "support/tree.hpp"
 
 namespace kiln::testing {

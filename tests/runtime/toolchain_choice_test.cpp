@@ -1,6 +1,6 @@
 // Whose record may be served (DESIGN 4): the slim production image, foreign toolchains, and what they must
 // never be given.
-#include "compile/key.hpp"
+#include "compile/key/key.hpp"
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
 
@@ -11,7 +11,7 @@ using runtime::Service;
 
 class ToolchainChoiceTest : public ServiceTest {
  protected:
-  void publish_for_another_toolchain(const std::string& nvrtc_version, std::int64_t created,
+  void publish_for_another_toolchain(const std::string& compiler_version, std::int64_t created,
                                      const std::string& marker) {
     Service service(options());
     const auto own = compile(service, "scale", {Dtype::f32, 7});
@@ -20,7 +20,7 @@ class ToolchainChoiceTest : public ServiceTest {
     const auto record = store->peek(own.image->key, base::Deadline::never());
     ASSERT_TRUE(record);
     compile::Facts facts = own.image->facts;
-    facts.nvrtc_version = nvrtc_version;
+    facts.compiler_version = compiler_version;
     facts.created_s = created;
     Key key = own.image->key;
     key.toolchain.bytes[0] = static_cast<std::uint8_t>(key.toolchain.bytes[0] + created);
@@ -118,7 +118,7 @@ TEST_F(ToolchainChoiceTest, ARecordWithProjectFilesReachedThroughTheToolkitIsNev
     facts.project_header_through_toolkit = true;
     Key key = own.image->key;
     key.toolchain.bytes[0] ^= 1;
-    facts.nvrtc_version = "99.0";
+    facts.compiler_version = "99.0";
     ASSERT_EQ(service.core()
                   .state()
                   .stores.writable()

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "cache/store/store.hpp"
-#include "compile/tuned_choice.hpp"
+#include "compile/key/tuned_choice.hpp"
 #include "runtime/core_fixture.hpp"
 #include "support/child.hpp"
 

@@ -1,4 +1,4 @@
-#include "source/catalog.hpp"
+#include "manifest/catalog.hpp"
 
 #include <thread>
 

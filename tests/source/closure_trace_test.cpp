@@ -1,5 +1,5 @@
 // What another process's scan is worth: the same closure, as long as everything that it saw is as it was.
-#include "source/closure_trace.hpp"
+#include "closure/trace.hpp"
 
 #include <sys/stat.h>
 
@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "base/hash.hpp"
+#include "closure/trace_memo.hpp"
 #include "closure_tree.hpp"
-#include "source/closure_memo.hpp"
 
 namespace kiln::source {
 namespace {

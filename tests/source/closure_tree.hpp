@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "source/closure.hpp"
+#include "closure/closure.hpp"
 #include "tree.hpp"
 
 namespace kiln::source {

@@ -7,8 +7,8 @@
 #include <optional>
 #include <random>
 
+#include "expression/expression.hpp"
 #include "kiln/error.hpp"
-#include "source/expression.hpp"
 
 namespace kiln::source {
 namespace {

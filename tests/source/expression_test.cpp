@@ -1,4 +1,4 @@
-#include "source/expression.hpp"
+#include "expression/expression.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "source/instantiate.hpp"
+#include "instantiate/instantiate.hpp"
 
 #include "manifest_text.hpp"
 

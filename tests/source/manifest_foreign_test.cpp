@@ -1,7 +1,7 @@
 // What kernels that were not written for kiln need of a manifest: types, several entry points, globals,
 // exports, overrides for an arch, replaced headers.
+#include "instantiate/instantiate.hpp"
 #include "manifest_text.hpp"
-#include "source/instantiate.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,5 +1,5 @@
 // What a manifest means once it is read.
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 
 #include "manifest_text.hpp"
 

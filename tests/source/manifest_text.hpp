@@ -7,7 +7,7 @@
 #include <string>
 
 #include "expect_error.hpp"
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 
 namespace kiln::source {
 

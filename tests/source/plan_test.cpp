@@ -1,6 +1,7 @@
-#include "source/plan.hpp"
+#include "instantiate/plan.hpp"
+#include "instantiate/instantiate.hpp"
+#include "manifest/read/prewarm_values.hpp"
 #include "manifest_text.hpp"
-#include "source/instantiate.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,9 +1,9 @@
 // A record is a plan file whose torn rows do not count.
-#include "source/record_text.hpp"
+#include "instantiate/record_text.hpp"
 
 #include <gtest/gtest.h>
 
-#include "source/plan.hpp"
+#include "instantiate/plan.hpp"
 
 namespace kiln::source {
 namespace {

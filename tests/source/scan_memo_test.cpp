@@ -1,5 +1,5 @@
 // What is remembered about toolkit headers across processes, and what it is worth: a hit, never a record.
-#include "source/scan_memo.hpp"
+#include "closure/scan_memo.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

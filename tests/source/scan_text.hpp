@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "source/include_scan.hpp"
+#include "closure/include_scan.hpp"
 
 namespace kiln::source {
 

@@ -1,9 +1,9 @@
 // The templates in this repository: each parses, its plan resolves, and its closure is whole without a
 // toolkit.
+#include "closure/closure.hpp"
 #include "expect_error.hpp"
-#include "source/closure.hpp"
-#include "source/instantiate.hpp"
-#include "source/plan.hpp"
+#include "instantiate/instantiate.hpp"
+#include "instantiate/plan.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,5 +1,5 @@
 // The quick reader says of every text what toml++ says of it, or nothing.
-#include "source/toml_quick.hpp"
+#include "manifest/toml/quick.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/file.hpp"
 #include "kiln/error.hpp"
-#include "source/toml_tree.hpp"
+#include "manifest/toml/tree.hpp"
 
 namespace kiln::source {
 namespace {

@@ -1,5 +1,5 @@
 // What a search tries, and what a choice may say.
-#include "source/tune.hpp"
+#include "instantiate/tune.hpp"
 
 #include "expect_error.hpp"
 #include "manifest_text.hpp"

@@ -6,7 +6,7 @@
 
 #include "base/file.hpp"
 #include "tests/toolchain/elf_file.hpp"
-#include "toolchain/elf.hpp"
+#include "toolchain/build_id.hpp"
 
 namespace kiln::toolchain {
 namespace {

@@ -17,7 +17,8 @@ inline const toolchain::Nvrtc* installed_nvrtc() {
   const char* home = std::getenv("KILN_CUDA_HOME");
   static const toolchain::Toolkit toolkit =
       toolchain::locate_toolkit({.cuda_home = home ? home : "", .use_environment = true});
-  return toolkit.has_compiler() ? &toolchain::Nvrtc::load(toolkit.nvrtc, toolkit.nvrtc_builtins) : nullptr;
+  return toolkit.has_compiler() ? &toolchain::Nvrtc::load(toolkit.compiler.library, toolkit.compiler.builtins)
+                                : nullptr;
 }
 
 struct Compiled {

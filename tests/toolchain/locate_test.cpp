@@ -56,9 +56,9 @@ TEST_F(Locate, ReadsAToolkitWithItsHeadersAndBuildIds) {
   headers("/cuda/include");
   const Toolkit found = in("/cuda");
   EXPECT_TRUE(found.has_compiler());
-  EXPECT_EQ(found.nvrtc, root() + "/cuda/lib64/libnvrtc.so.13");
-  EXPECT_EQ(found.nvrtc_builtins, root() + "/cuda/lib64/libnvrtc-builtins.so.13.0");
-  EXPECT_EQ(found.nvrtc_build_id, "0a");
+  EXPECT_EQ(found.compiler.library, root() + "/cuda/lib64/libnvrtc.so.13");
+  EXPECT_EQ(found.compiler.builtins, root() + "/cuda/lib64/libnvrtc-builtins.so.13.0");
+  EXPECT_EQ(found.compiler_build_id, "0a");
   EXPECT_EQ(found.builtins_build_id, "0a62");
   EXPECT_EQ(found.include_dirs, Dirs{root() + "/cuda/include"});
 }
@@ -75,7 +75,7 @@ TEST_F(Locate, ReadsTheTargetsDirectory) {
   compiler("/cuda/targets/x86_64-linux/lib", "12.4");
   headers("/cuda/targets/x86_64-linux/include");
   const Toolkit found = in("/cuda");
-  EXPECT_EQ(found.nvrtc, root() + "/cuda/targets/x86_64-linux/lib/libnvrtc.so.12");
+  EXPECT_EQ(found.compiler.library, root() + "/cuda/targets/x86_64-linux/lib/libnvrtc.so.12");
   EXPECT_EQ(found.include_dirs, Dirs{root() + "/cuda/targets/x86_64-linux/include"});
 }
 #endif
@@ -85,7 +85,7 @@ TEST_F(Locate, ReadsCuda13Wheels) {
   headers("/nvidia/cu13/include");
   for (const char* home : {"/nvidia", "/nvidia/cu13", "/nvidia/cu13/"}) {
     const Toolkit found = in(home);
-    EXPECT_EQ(found.nvrtc, root() + "/nvidia/cu13/lib/libnvrtc.so.13") << home;
+    EXPECT_EQ(found.compiler.library, root() + "/nvidia/cu13/lib/libnvrtc.so.13") << home;
     EXPECT_EQ(found.include_dirs, Dirs{root() + "/nvidia/cu13/include"}) << home;
   }
 }
@@ -96,7 +96,7 @@ TEST_F(Locate, ReadsCuda12Wheels) {
   file("/nvidia/cuda_cccl/include/cub/version.cuh");
   for (const char* home : {"/nvidia", "/nvidia/cuda_nvrtc"}) {
     const Toolkit found = in(home);
-    EXPECT_EQ(found.nvrtc, root() + "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12") << home;
+    EXPECT_EQ(found.compiler.library, root() + "/nvidia/cuda_nvrtc/lib/libnvrtc.so.12") << home;
     EXPECT_EQ(found.include_dirs,
               (Dirs{root() + "/nvidia/cuda_runtime/include", root() + "/nvidia/cuda_cccl/include"}))
         << home;
@@ -108,7 +108,7 @@ TEST_F(Locate, SearchesNothingElseWhenAHomeIsConfigured) {
   ::setenv("CUDA_HOME", (root() + "/cuda").c_str(), 1);
   const Toolkit found = in("/empty");
   EXPECT_FALSE(found.has_compiler());
-  EXPECT_TRUE(found.nvrtc.empty());
+  EXPECT_TRUE(found.compiler.library.empty());
   EXPECT_EQ(found.tried.size(), 1u);
   EXPECT_TRUE(was_tried(found, "/empty"));
 }
@@ -117,7 +117,7 @@ TEST_F(Locate, PrefersCudaHomeOverEnvironment) {
   compiler("/configured/lib64", "12.8");
   compiler("/environment/lib64", "13.0");
   ::setenv("CUDA_HOME", (root() + "/environment").c_str(), 1);
-  EXPECT_EQ(in("/configured").nvrtc, root() + "/configured/lib64/libnvrtc.so.12");
+  EXPECT_EQ(in("/configured").compiler.library, root() + "/configured/lib64/libnvrtc.so.12");
 }
 
 TEST_F(Locate, FollowsTheDocumentedOrder) {
@@ -129,11 +129,11 @@ TEST_F(Locate, FollowsTheDocumentedOrder) {
   ::setenv("CUDA_HOME", (root() + places[0]).c_str(), 1);
   ::setenv("CUDA_PATH", (root() + places[1]).c_str(), 1);
   ::setenv("LD_LIBRARY_PATH", ("/nonexistent:" + root() + places[2]).c_str(), 1);
-  EXPECT_EQ(by_environment().nvrtc, root() + places[0] + "/lib64/libnvrtc.so.13");
+  EXPECT_EQ(by_environment().compiler.library, root() + places[0] + "/lib64/libnvrtc.so.13");
   ::unsetenv("CUDA_HOME");
-  EXPECT_EQ(by_environment().nvrtc, root() + places[1] + "/lib64/libnvrtc.so.13");
+  EXPECT_EQ(by_environment().compiler.library, root() + places[1] + "/lib64/libnvrtc.so.13");
   ::setenv("CUDA_PATH", "", 1);
-  EXPECT_EQ(by_environment().nvrtc, root() + places[2] + "/libnvrtc.so.13");
+  EXPECT_EQ(by_environment().compiler.library, root() + places[2] + "/libnvrtc.so.13");
 }
 
 TEST_F(Locate, IgnoresTheEnvironmentWhenToldTo) {
@@ -155,8 +155,8 @@ TEST_F(Locate, PrefersTheHighestVersionOfOneDirectory) {
   compiler("/cuda/lib64", "12.8");
   compiler("/cuda/lib64", "13.0");
   file("/cuda/lib64/libnvrtc-builtins.so.13.1", "newer");
-  EXPECT_EQ(in("/cuda").nvrtc, root() + "/cuda/lib64/libnvrtc.so.13");
-  EXPECT_EQ(in("/cuda").nvrtc_builtins, root() + "/cuda/lib64/libnvrtc-builtins.so.13.1");
+  EXPECT_EQ(in("/cuda").compiler.library, root() + "/cuda/lib64/libnvrtc.so.13");
+  EXPECT_EQ(in("/cuda").compiler.builtins, root() + "/cuda/lib64/libnvrtc-builtins.so.13.1");
 }
 
 TEST_F(Locate, TakesTheBuiltinsOfTheLibrarysFullVersion) {
@@ -165,14 +165,14 @@ TEST_F(Locate, TakesTheBuiltinsOfTheLibrarysFullVersion) {
   file("/cuda/lib64/libnvrtc-builtins.so.13.0");
   file("/cuda/lib64/libnvrtc-builtins.so.13.1");
   const Toolkit found = in("/cuda");
-  EXPECT_EQ(found.nvrtc, root() + "/cuda/lib64/libnvrtc.so.13.0.88") << "symlinks are resolved";
-  EXPECT_EQ(found.nvrtc_builtins, root() + "/cuda/lib64/libnvrtc-builtins.so.13.0");
+  EXPECT_EQ(found.compiler.library, root() + "/cuda/lib64/libnvrtc.so.13.0.88") << "symlinks are resolved";
+  EXPECT_EQ(found.compiler.builtins, root() + "/cuda/lib64/libnvrtc-builtins.so.13.0");
 }
 
 TEST_F(Locate, IgnoresTheAlternativeDataModel) {
   file("/cuda/lib64/libnvrtc.alt.so.13");
   file("/cuda/lib64/libnvrtc-builtins.alt.so.13.0");
-  EXPECT_TRUE(in("/cuda").nvrtc.empty());
+  EXPECT_TRUE(in("/cuda").compiler.library.empty());
 }
 
 TEST_F(Locate, PassesByACompilerWithoutBuiltinsAndSaysSo) {
@@ -181,10 +181,10 @@ TEST_F(Locate, PassesByACompilerWithoutBuiltinsAndSaysSo) {
   compiler("/whole/lib64", "12.8");
   ::setenv("CUDA_HOME", (root() + "/half").c_str(), 1);
   ::setenv("CUDA_PATH", (root() + "/whole").c_str(), 1);
-  EXPECT_EQ(by_environment().nvrtc, root() + "/whole/lib64/libnvrtc.so.12");
+  EXPECT_EQ(by_environment().compiler.library, root() + "/whole/lib64/libnvrtc.so.12");
   const Toolkit half = in("/half");
   EXPECT_FALSE(half.has_compiler());
-  EXPECT_EQ(half.nvrtc, root() + "/half/lib64/libnvrtc.so.13");
+  EXPECT_EQ(half.compiler.library, root() + "/half/lib64/libnvrtc.so.13");
   EXPECT_NE(half.tried[0].find("no libnvrtc-builtins"), std::string::npos);
 }
 
@@ -194,7 +194,7 @@ TEST_F(Locate, TakesHeadersFromTheFirstPlaceThatHasSomeWhenTheCompilersHasNone) 
   headers("/both/include");
   ::setenv("CUDA_HOME", (root() + "/only-headers").c_str(), 1);
   ::setenv("CUDA_PATH", (root() + "/only-compiler").c_str(), 1);
-  EXPECT_EQ(by_environment().nvrtc, root() + "/only-compiler/lib64/libnvrtc.so.13");
+  EXPECT_EQ(by_environment().compiler.library, root() + "/only-compiler/lib64/libnvrtc.so.13");
   EXPECT_EQ(by_environment().include_dirs, Dirs{root() + "/only-headers/include"});
   ::setenv("CUDA_HOME", (root() + "/only-compiler").c_str(), 1);
   ::setenv("CUDA_PATH", (root() + "/both").c_str(), 1);
@@ -217,7 +217,7 @@ TEST_F(Locate, AnswersARelativeHomeWithAbsolutePaths) {
   fs::current_path(root());
   const Toolkit found = locate_toolkit({.cuda_home = "cuda/../cuda", .use_environment = true});
   fs::current_path(before);
-  EXPECT_EQ(found.nvrtc, root() + "/cuda/lib64/libnvrtc.so.13");
+  EXPECT_EQ(found.compiler.library, root() + "/cuda/lib64/libnvrtc.so.13");
   EXPECT_EQ(found.include_dirs, Dirs{root() + "/cuda/include"});
 }
 
@@ -239,7 +239,7 @@ TEST_F(LocatePip, FindsTheNewestPythonsWheelsOfAVirtualEnvironment) {
   compiler("/venv/lib/python3.12/site-packages/nvidia/cu13/lib", "13.0");
   headers("/venv/lib/python3.12/site-packages/nvidia/cu13/include");
   ::setenv("VIRTUAL_ENV", (root() + "/venv").c_str(), 1);
-  EXPECT_EQ(by_environment().nvrtc,
+  EXPECT_EQ(by_environment().compiler.library,
             root() + "/venv/lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
 }
 

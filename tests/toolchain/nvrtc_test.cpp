@@ -88,11 +88,12 @@ TEST_F(NvrtcTable, CompilesWithBuiltinsThatLieElsewhere) {
         namespace fs = std::filesystem;
         fs::create_directory(apart.path() + "/a");
         fs::create_directory(apart.path() + "/b");
-        const std::string library = apart.path() + "/a/" + fs::path(toolkit.nvrtc).filename().string();
+        const std::string library =
+            apart.path() + "/a/" + fs::path(toolkit.compiler.library).filename().string();
         const std::string builtins =
-            apart.path() + "/b/" + fs::path(toolkit.nvrtc_builtins).filename().string();
-        fs::create_symlink(toolkit.nvrtc, library);
-        fs::create_symlink(toolkit.nvrtc_builtins, builtins);
+            apart.path() + "/b/" + fs::path(toolkit.compiler.builtins).filename().string();
+        fs::create_symlink(toolkit.compiler.library, library);
+        fs::create_symlink(toolkit.compiler.builtins, builtins);
         const auto compiled =
             test::compile(Nvrtc::load(library, builtins), "extern \"C\" __global__ void k() {}", "sm_90a");
         // _Exit skips destructors.

@@ -7,8 +7,8 @@
 #include "cache/bundle/writer.hpp"
 #include "cache/trust/minisign.hpp"
 #include "cache/trust/secret_key.hpp"
-#include "compile/facts.hpp"
-#include "compile/key.hpp"
+#include "compile/key/facts.hpp"
+#include "compile/key/key.hpp"
 #include "store_command.hpp"
 #include "tests/support/fake_driver/make_cubin.hpp"
 
@@ -26,7 +26,7 @@ struct Made {
     facts.created_s = 1'700'000'000 + number;
     facts.compile_ms = 3.5 * number, facts.frontend_ms = 1;
     facts.log = "a remark\nptxas info    : Compile time = 0." + std::to_string(number) + " ms\nanother";
-    facts.nvrtc_version = "13.0";
+    facts.compiler_version = "13.0";
     CubinRecipe recipe;
     recipe.sm = facts.arch == "sm_80" ? 80 : 90;
     recipe.kernels = {make_kernel(facts.lowered_name, {8, 4})};

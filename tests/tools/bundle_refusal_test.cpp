@@ -80,7 +80,7 @@ TEST_F(BundleLies, NamesThatNoTemplateHas) {
   EXPECT_SAID(value.entry(), "4", "names");
   expression.facts.name_expression = "tool<\x1b]0;title\x07>";
   EXPECT_SAID(expression.entry(), "4", "names");
-  version.facts.nvrtc_version = "13.0\x7f";
+  version.facts.compiler_version = "13.0\x7f";
   EXPECT_SAID(version.entry(), "4", "names");
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/file.hpp"
 #include "kiln/error.hpp"
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 #include "tools/kiln/import/draft.hpp"
 #include "tools/kiln/import/manifest.hpp"
 #include "tools/kiln/import/types.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cache/place/directory.hpp"
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "store_command.hpp"
 #include "terminal.hpp"
 #include "tests/support/other_user.hpp"
@@ -25,7 +25,7 @@ class Ls : public StoreCommand {
   void put(std::uint32_t number, const Row& row, const std::string& directory = {}) const {
     compile::Facts f;
     f.unit = row.unit, f.arch = row.arch, f.parameters = {{"N", row.n}, {"FLAG", "false"}};
-    f.created_s = row.created, f.compile_ms = row.compile_ms, f.nvrtc_version = "13.0";
+    f.created_s = row.created, f.compile_ms = row.compile_ms, f.compiler_version = "13.0";
     f.registers = 32, f.max_threads = 256;
     ASSERT_EQ(open(directory)
                   ->put(cache::test::key_of(number),
@@ -237,7 +237,7 @@ class TwoToolchains : public Ls {
   void put_by(std::uint32_t toolchain, const std::string& nvrtc) const {
     compile::Facts f;
     f.unit = "scale", f.arch = "sm_90a", f.parameters = {{"N", "1"}, {"FLAG", "false"}};
-    f.nvrtc_version = nvrtc;
+    f.compiler_version = nvrtc;
     ASSERT_EQ(
         open()
             ->put(cache::test::key_of(0x50000000, toolchain),

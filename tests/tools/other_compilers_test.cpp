@@ -10,8 +10,8 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
-#include "source/instantiate.hpp"
-#include "source/parameter_value.hpp"
+#include "instantiate/instantiate.hpp"
+#include "manifest/parameter_value.hpp"
 #include "toolchain/cubin.hpp"
 
 namespace kiln::source {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <regex>
 
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "store_command.hpp"
 
 namespace kiln::test {
@@ -62,7 +62,7 @@ class Report : public StoreCommand {
     out.registers = 32 + number % 200;
     out.compile_ms = compile_ms;
     out.frontend_ms = compile_ms / 2, out.nvvm_ms = compile_ms / 4, out.ptxas_ms = compile_ms / 5;
-    out.nvrtc_version = "13.0";
+    out.compiler_version = "13.0";
     return out;
   }
   static void put(Store& store, std::uint32_t number, const std::string& unit, double compile_ms,

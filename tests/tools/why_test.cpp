@@ -11,7 +11,7 @@
 #include "base/hash.hpp"
 #include "cache/flight/flight.hpp"
 #include "cache/store/store.hpp"
-#include "compile/key.hpp"
+#include "compile/key/key.hpp"
 #include "kiln_process.hpp"
 #include "tests/support/other_user.hpp"
 

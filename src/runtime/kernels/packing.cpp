@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "source/parameter_value.hpp"
+#include "manifest/parameter_value.hpp"
 
 namespace kiln::runtime {
 namespace {

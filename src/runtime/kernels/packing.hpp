@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "kiln/kiln.h"
+#include "manifest/manifest.hpp"
 #include "runtime/kernels/ready_table.hpp"
-#include "source/manifest.hpp"
 
 namespace kiln::runtime {
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 
 namespace kiln::runtime {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/process.hpp"
+#include "manifest/catalog.hpp"
 #include "runtime/kernels/kernel_template.hpp"
-#include "source/catalog.hpp"
 
 namespace kiln::runtime {
 

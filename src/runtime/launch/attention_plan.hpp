@@ -5,7 +5,7 @@
 #include <span>
 
 #include "attention/plan.hpp"
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 
 namespace kiln::runtime {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "kiln/error.hpp"
 #include "runtime/launch/launch_plan.hpp"
 

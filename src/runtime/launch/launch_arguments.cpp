@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
+#include "instantiate/instantiate.hpp"
 #include "kiln/error.hpp"
 #include "runtime/path/layout_check.hpp"
-#include "source/instantiate.hpp"
 
 namespace kiln::runtime {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 #include "toolchain/driver.hpp"
 
 namespace kiln::runtime {

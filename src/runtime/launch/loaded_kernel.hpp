@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/lazy.hpp"
+#include "instantiate/instantiate.hpp"
 #include "kiln/kernel.hpp"
 #include "runtime/launch/attention_plan.hpp"
 #include "runtime/launch/launch_arguments.hpp"
@@ -13,7 +14,6 @@
 #include "runtime/launch/library.hpp"
 #include "runtime/launch/process_guard.hpp"
 #include "runtime/path/image.hpp"
-#include "source/instantiate.hpp"
 
 namespace kiln::runtime {
 

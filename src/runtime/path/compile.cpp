@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
-#include "compile/limits.hpp"
+#include "compile/key/limits.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -35,7 +35,7 @@ ImageCompiler::ImageCompiler(ServiceState& state)
 
 void ImageCompiler::warm_up() {
   const toolchain::Toolkit& toolkit = state_.files.toolkit();
-  if (toolkit.has_compiler()) workers_.warm(toolkit.nvrtc, toolkit.nvrtc_builtins);
+  if (toolkit.has_compiler()) workers_.warm(toolkit.compiler);
 }
 
 compile::Compiled ImageCompiler::call_worker(const Unit& unit, const std::atomic<compile::Urgency>& urgency,

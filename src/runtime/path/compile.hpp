@@ -5,7 +5,7 @@
 #include <functional>
 
 #include "cache/record/record.hpp"
-#include "compile/compiler.hpp"
+#include "compile/compiler/compiler.hpp"
 #include "runtime/path/host_slots.hpp"
 #include "runtime/path/unit.hpp"
 

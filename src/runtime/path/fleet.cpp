@@ -2,9 +2,9 @@
 
 #include "base/log.hpp"
 #include "base/wire.hpp"
-#include "compile/compiler.hpp"
+#include "compile/compiler/compiler.hpp"
+#include "instantiate/record_text.hpp"
 #include "runtime/state/open_tier.hpp"
-#include "source/record_text.hpp"
 
 namespace kiln::runtime {
 namespace {

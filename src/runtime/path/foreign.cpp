@@ -50,7 +50,7 @@ std::optional<Obtained> ForeignRecords::best(std::vector<Obtained> candidates) {
   if (candidates.empty()) return std::nullopt;
   std::stable_sort(candidates.begin(), candidates.end(), [](const Obtained& a, const Obtained& b) {
     const compile::Facts &fa = a.image->facts, &fb = b.image->facts;
-    const double va = version_number(fa.nvrtc_version), vb = version_number(fb.nvrtc_version);
+    const double va = version_number(fa.compiler_version), vb = version_number(fb.compiler_version);
     return va != vb ? va > vb : fa.created_s > fb.created_s;
   });
   return std::move(candidates.front());

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "cache/flight/flight.hpp"
-#include "compile/admission.hpp"
+#include "compile/pool/admission.hpp"
 
 namespace kiln::runtime {
 

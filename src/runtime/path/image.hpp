@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "kiln/digest.hpp"
 #include "kiln/kernel.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "compile/facts.hpp"
-#include "source/instantiate.hpp"
+#include "compile/key/facts.hpp"
+#include "instantiate/instantiate.hpp"
 
 namespace kiln::runtime {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
-#include "compile/demand.hpp"
+#include "compile/pool/demand.hpp"
 #include "kiln/error.hpp"
 #include "runtime/path/image.hpp"
 #include "runtime/path/publisher.hpp"

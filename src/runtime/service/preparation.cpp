@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <random>
 
+#include "instantiate/plan.hpp"
+#include "instantiate/tune.hpp"
 #include "kiln/error.hpp"
-#include "source/plan.hpp"
-#include "source/tune.hpp"
 
 namespace kiln::runtime {
 namespace {

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "base/process.hpp"
-#include "compile/demand.hpp"
+#include "compile/pool/demand.hpp"
 
 namespace kiln::runtime {
 

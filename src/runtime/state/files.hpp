@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/lazy.hpp"
-#include "compile/key.hpp"
+#include "closure/closure.hpp"
+#include "compile/key/key.hpp"
+#include "instantiate/instantiate.hpp"
 #include "runtime/config/config.hpp"
-#include "source/closure.hpp"
-#include "source/instantiate.hpp"
 #include "toolchain/locate.hpp"
 
 namespace kiln::runtime {
@@ -24,7 +24,7 @@ std::string default_memo_file();
 /// Thread-safe.
 class Files {
  public:
-  /// `memo_file` remembers toolkit headers (source/scan_memo.hpp).
+  /// `memo_file` remembers toolkit headers (closure/scan_memo.hpp).
   Files(const Config& config, const std::string& memo_file) : config_(config), scans_(memo_file) {}
 
   /// Searched for at the first call.

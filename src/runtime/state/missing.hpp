@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/process.hpp"
-#include "source/instantiate.hpp"
-#include "source/record_text.hpp"
+#include "instantiate/instantiate.hpp"
+#include "instantiate/record_text.hpp"
 
 namespace kiln::runtime {
 

@@ -85,8 +85,8 @@ std::shared_ptr<fleet::Tier> open_tier(const Config& config, std::shared_ptr<fle
 
 TierLabels labels_of(const compile::Facts& facts) {
   return {facts.arch,
-          "NVRTC " + facts.nvrtc_version,
-          {facts.created_s, !facts.project_header_through_toolkit, facts.nvrtc_version}};
+          "NVRTC " + facts.compiler_version,
+          {facts.created_s, !facts.project_header_through_toolkit, facts.compiler_version}};
 }
 
 fleet::Entry entry_of(const Key& key, cache::Record&& record, const TierLabels& labels) {

@@ -5,7 +5,7 @@
 
 #include "cache/fleet/tier.hpp"
 #include "cache/record/record.hpp"
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "runtime/config/config.hpp"
 
 namespace kiln::runtime {

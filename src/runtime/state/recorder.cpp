@@ -14,8 +14,8 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "cache/lock/gate.hpp"
+#include "instantiate/record_text.hpp"
 #include "kiln/error.hpp"
-#include "source/record_text.hpp"
 
 namespace kiln::runtime {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "source/record_text.hpp"
+#include "instantiate/record_text.hpp"
 
 namespace kiln::runtime {
 

@@ -8,7 +8,7 @@
 
 #include "base/file.hpp"
 #include "kiln/error.hpp"
-#include "source/toml_tree.hpp"
+#include "manifest/toml/tree.hpp"
 
 namespace kiln::runtime {
 namespace {

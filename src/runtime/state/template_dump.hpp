@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "source/catalog.hpp"
+#include "manifest/catalog.hpp"
 
 namespace kiln::runtime {
 

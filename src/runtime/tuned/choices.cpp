@@ -2,7 +2,7 @@
 
 #include "base/log.hpp"
 #include "base/wire.hpp"
-#include "source/parameter_value.hpp"
+#include "manifest/parameter_value.hpp"
 
 namespace kiln::runtime {
 namespace {

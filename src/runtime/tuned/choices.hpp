@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/lazy.hpp"
-#include "compile/tuned_choice.hpp"
+#include "compile/key/tuned_choice.hpp"
 #include "runtime/state/files.hpp"
 #include "runtime/state/stores.hpp"
 

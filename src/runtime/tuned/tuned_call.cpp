@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "instantiate/stricter.hpp"
+#include "instantiate/tune.hpp"
 #include "kiln/error.hpp"
 #include "runtime/tuned/pinned_choices.hpp"
-#include "source/tune.hpp"
 
 namespace kiln::runtime {
 namespace {

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "instantiate/instantiate.hpp"
 #include "kiln/digest.hpp"
 #include "runtime/tuned/choices.hpp"
-#include "source/instantiate.hpp"
 
 namespace kiln::runtime {
 

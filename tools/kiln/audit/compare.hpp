@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 
 namespace kiln::cli {
 

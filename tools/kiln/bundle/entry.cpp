@@ -8,14 +8,17 @@
 #include "base/text.hpp"
 #include "base/wire.hpp"
 #include "cache/trust/minisign.hpp"
-#include "compile/key.hpp"
-#include "source/instantiate.hpp"
+#include "compile/key/fields.hpp"
+#include "compile/key/key.hpp"
+#include "instantiate/instantiate.hpp"
 #include "toolchain/cubin.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/store/key_name.hpp"
 
 namespace kiln::cli {
 namespace {
+
+using compile::FieldId;
 
 using compile::Facts;
 using compile::KeyField;
@@ -92,7 +95,8 @@ void check_names(const bundle::Entry& entry, const Facts& facts) {
                   [](const auto& g) { return !base::is_identifier(g.name); }) ||
       std::any_of(facts.exports.begin(), facts.exports.end(),
                   [](const auto& e) { return !base::is_identifier(e.name); }) ||
-      has_control(facts.nvrtc_version) || std::any_of(facts.parameters.begin(), facts.parameters.end(), bad))
+      has_control(facts.compiler_version) ||
+      std::any_of(facts.parameters.begin(), facts.parameters.end(), bad))
     refuse(entry, "its names are none that a template has");
 }
 
@@ -110,13 +114,15 @@ void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields
   std::vector<std::string> globals, exports;
   bool project_header = false;
   for (const KeyField& field : fields) {
-    if (field.label == "parameter" && field.values.size() == 2)
+    if (compile::is(field.label, FieldId::parameter) && field.values.size() == 2)
       parameters.push_back({field.values[0], field.values[1]});
-    if (field.label == "entry" && field.values.size() == 2)
+    if (compile::is(field.label, FieldId::entry) && field.values.size() == 2)
       entries.emplace_back(field.values[0], field.values[1]);
-    if (field.label == "global" && field.values.size() == 2) globals.push_back(field.values[0]);
-    if (field.label == "export" && field.values.size() == 2) exports.push_back(field.values[0]);
-    project_header = project_header || field.label == "project-header";
+    if (compile::is(field.label, FieldId::global) && field.values.size() == 2)
+      globals.push_back(field.values[0]);
+    if (compile::is(field.label, FieldId::exported) && field.values.size() == 2)
+      exports.push_back(field.values[0]);
+    project_header = project_header || compile::is(field.label, FieldId::project_header);
   }
   const auto equal = [](const Parameter& a, const Parameter& b) {
     return a.name == b.name && a.value == b.value;
@@ -208,9 +214,10 @@ compile::TunedChoice checked_choice(const bundle::Entry& entry) {
   std::vector<Parameter> fixed;
   std::vector<std::string> free;
   for (const KeyField& field : fields)
-    if (field.label == "tune" && !field.values.empty()) free.push_back(field.values.front());
+    if (compile::is(field.label, FieldId::tune) && !field.values.empty())
+      free.push_back(field.values.front());
   for (const KeyField& field : fields)
-    if (field.label == "parameter" && field.values.size() == 2 &&
+    if (compile::is(field.label, FieldId::parameter) && field.values.size() == 2 &&
         std::find(free.begin(), free.end(), field.values[0]) == free.end())
       fixed.push_back({field.values[0], field.values[1]});
   const auto named = [](const Parameter& p, const std::string& name) { return p.name == name; };

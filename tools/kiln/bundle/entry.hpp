@@ -7,8 +7,8 @@
 
 #include "cache/bundle/format.hpp"
 #include "cache/record/record.hpp"
-#include "compile/facts.hpp"
-#include "compile/tuned_choice.hpp"
+#include "compile/key/facts.hpp"
+#include "compile/key/tuned_choice.hpp"
 
 namespace kiln::cli {
 

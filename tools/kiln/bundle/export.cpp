@@ -9,7 +9,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cache/bundle/writer.hpp"
-#include "source/catalog.hpp"
+#include "manifest/catalog.hpp"
 #include "tools/kiln/bundle/file.hpp"
 #include "tools/kiln/bundle/key.hpp"
 #include "tools/kiln/bundle/select.hpp"

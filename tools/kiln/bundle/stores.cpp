@@ -4,7 +4,7 @@
 #include <set>
 
 #include "base/wire.hpp"
-#include "compile/tuned_choice.hpp"
+#include "compile/key/tuned_choice.hpp"
 #include "runtime/state/places.hpp"
 #include "tools/kiln/bundle/entry.hpp"
 

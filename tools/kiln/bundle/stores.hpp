@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cache/bundle/format.hpp"
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "tools/kiln/store/entries.hpp"
 
 namespace kiln::cli {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/limits.hpp"
-#include "source/catalog.hpp"
+#include "compile/key/limits.hpp"
+#include "manifest/catalog.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/output.hpp"
 

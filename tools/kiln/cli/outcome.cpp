@@ -27,13 +27,13 @@ std::string resources_of(const compile::EntryFacts& f) {
 
 std::string phases_of(const compile::Facts& f) {
   const auto whole = [](double ms) { return std::to_string(std::lround(ms)); };
-  if (f.compile_ms <= 0) return "by NVRTC " + f.nvrtc_version + "; a bundle says no compile times";
+  if (f.compile_ms <= 0) return "by NVRTC " + f.compiler_version + "; a bundle says no compile times";
   std::string out = human_ms(f.compile_ms);
   if (f.frontend_ms + f.nvvm_ms + f.ptxas_ms > 0) {
     out += " (front end " + whole(f.frontend_ms) + ", NVVM " + whole(f.nvvm_ms) + ", ptxas " +
            whole(f.ptxas_ms) + ')';
   }
-  return out + " with NVRTC " + f.nvrtc_version;
+  return out + " with NVRTC " + f.compiler_version;
 }
 
 }  // namespace kiln::cli

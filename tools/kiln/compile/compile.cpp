@@ -5,8 +5,8 @@
 
 #include "base/deadline.hpp"
 #include "base/text.hpp"
+#include "instantiate/instantiate.hpp"
 #include "kiln/error.hpp"
-#include "source/instantiate.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/limits_report.hpp"
@@ -53,7 +53,7 @@ Json ask_json(const Ask& ask, const std::string& name) {
   out["recorded_compile_ms"] = f.compile_ms;
   out["name_expression"] = f.name_expression;
   out["lowered_name"] = f.lowered_name;
-  out["nvrtc"] = f.nvrtc_version;
+  out["nvrtc"] = f.compiler_version;
   out["unpublishable"] =
       ask.obtained.unpublishable.empty() ? Json(nullptr) : Json(ask.obtained.unpublishable);
   out["performance_warnings"] = f.performance_warnings;

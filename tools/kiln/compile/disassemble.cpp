@@ -18,7 +18,7 @@ std::string disassemble(const std::string& cubin, const toolchain::Toolkit& tool
   };
   add(cuda_home.c_str());
   add(std::getenv("CUDA_HOME"));
-  if (!toolkit.nvrtc.empty()) add((base::directory_of(toolkit.nvrtc) + "/..").c_str());
+  if (!toolkit.compiler.library.empty()) add((base::directory_of(toolkit.compiler.library) + "/..").c_str());
   add("/usr/local/cuda");
 
   const base::TempDir scratch("kiln-sass");

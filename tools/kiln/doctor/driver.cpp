@@ -70,9 +70,10 @@ Finding driver_finding(int version, const std::optional<EmptyKernel>& kernel) {
   const int major = version / 1000;
   Finding out{"driver", Status::ok,
               "CUDA driver " + std::to_string(major) + '.' + std::to_string(version % 1000 / 10)};
-  if (kernel && std::atoi(kernel->nvrtc_version.c_str()) > major) {
+  if (kernel && std::atoi(kernel->compiler_version.c_str()) > major) {
     out.status = Status::warning;
-    out.text += ", and NVRTC is " + kernel->nvrtc_version + ": images of a newer major version may not load";
+    out.text +=
+        ", and NVRTC is " + kernel->compiler_version + ": images of a newer major version may not load";
     out.fix = "update the driver, or set KILN_CUDA_HOME to a toolkit of CUDA " + std::to_string(major);
   }
   return out;

@@ -8,7 +8,7 @@ namespace kiln::cli {
 /// The image of the empty kernel, for the driver's probe.
 struct EmptyKernel {
   std::string image, lowered_name, arch;
-  std::string nvrtc_version;  ///< "13.0"
+  std::string compiler_version;  ///< "13.0"
 };
 
 }  // namespace kiln::cli

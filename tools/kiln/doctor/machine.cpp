@@ -2,7 +2,7 @@
 #include "tools/kiln/doctor/machine.hpp"
 
 #include "base/file.hpp"
-#include "compile/machine.hpp"
+#include "compile/pool/machine.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/doctor/finding.hpp"
 

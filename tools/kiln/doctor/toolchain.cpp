@@ -9,7 +9,7 @@
 
 #include "base/deadline.hpp"
 #include "base/text.hpp"
-#include "compile/worker_process.hpp"
+#include "compile/pool/process.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 #include "tools/kiln/cli/output.hpp"
@@ -45,19 +45,20 @@ void probe_libraries(const runtime::Config& config, const toolchain::Toolkit& to
   const bool serves = !toolkit.has_compiler() && anything_cached(config);
   const Status lacking = serves ? Status::warning : Status::error;
   const std::string cost = serves ? "no compiler: what is cached is served, a miss fails; " : "";
-  if (toolkit.nvrtc.empty()) {
+  if (toolkit.compiler.library.empty()) {
     out.push_back({"nvrtc", lacking, cost + "no libnvrtc found; looked in " + base::join(toolkit.tried, ", "),
                    install});
   } else {
-    out.push_back({"nvrtc", toolkit.nvrtc_build_id.empty() ? Status::warning : Status::ok,
-                   toolkit.nvrtc + " (" + short_id(toolkit.nvrtc_build_id) + ')'});
+    out.push_back({"nvrtc", toolkit.compiler_build_id.empty() ? Status::warning : Status::ok,
+                   toolkit.compiler.library + " (" + short_id(toolkit.compiler_build_id) + ')'});
   }
-  if (toolkit.nvrtc_builtins.empty()) {
-    if (!toolkit.nvrtc.empty())
-      out.push_back({"builtins", lacking, cost + "no libnvrtc-builtins beside " + toolkit.nvrtc, install});
+  if (toolkit.compiler.builtins.empty()) {
+    if (!toolkit.compiler.library.empty())
+      out.push_back(
+          {"builtins", lacking, cost + "no libnvrtc-builtins beside " + toolkit.compiler.library, install});
   } else {
-    out.push_back(
-        {"builtins", Status::ok, toolkit.nvrtc_builtins + " (" + short_id(toolkit.builtins_build_id) + ')'});
+    out.push_back({"builtins", Status::ok,
+                   toolkit.compiler.builtins + " (" + short_id(toolkit.builtins_build_id) + ')'});
   }
   if (toolkit.include_dirs.empty()) {
     out.push_back(
@@ -95,7 +96,7 @@ void probe_worker(const runtime::Config& config, Findings& out) {
     return;
   }
   compile::WorkerRequest request;
-  request.nvrtc = request.nvrtc_builtins = "/nonexistent/libnvrtc.so";
+  request.compiler.library = request.compiler.builtins = "/nonexistent/libnvrtc.so";
   request.arch = "sm_90a";
   const auto answer = worker->ask(request, base::Deadline::after(std::chrono::seconds(10)));
   const double ms = std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
@@ -123,10 +124,11 @@ std::optional<EmptyKernel> probe_compile(Context& context, Findings& out) {
         source::instantiate(origin, source::resolve(origin->manifest, values, arch)), false);
     const double ms = std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
     out.push_back({"compile", Status::ok,
-                   "NVRTC " + compiled.facts.nvrtc_version + " compiles an empty kernel for " + arch.name() +
-                       " in " + human_ms(ms) + " (" + human_bytes(compiled.image.size()) + ')'});
+                   "NVRTC " + compiled.facts.compiler_version + " compiles an empty kernel for " +
+                       arch.name() + " in " + human_ms(ms) + " (" + human_bytes(compiled.image.size()) +
+                       ')'});
     return EmptyKernel{compiled.image, compiled.facts.lowered_name, arch.name(),
-                       compiled.facts.nvrtc_version};
+                       compiled.facts.compiler_version};
   } catch (const Error& error) {
     out.push_back({"compile", Status::error, error.what()});
     return std::nullopt;

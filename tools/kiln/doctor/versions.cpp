@@ -53,11 +53,11 @@ std::string builtins_version(const std::string& library) {
 
 void probe_versions(const toolchain::Toolkit& toolkit, const EmptyKernel& kernel, Findings& out) {
   const std::size_t before = out.size();
-  const std::string& nvrtc = kernel.nvrtc_version;
-  const std::string builtins = builtins_version(toolkit.nvrtc_builtins);
+  const std::string& nvrtc = kernel.compiler_version;
+  const std::string builtins = builtins_version(toolkit.compiler.builtins);
   if (!builtins.empty() && builtins != nvrtc)
     out.push_back({"versions", Status::warning,
-                   toolkit.nvrtc_builtins + " is of CUDA " + builtins + ", and NVRTC is " + nvrtc,
+                   toolkit.compiler.builtins + " is of CUDA " + builtins + ", and NVRTC is " + nvrtc,
                    "install both from one release"});
   const auto headers = header_version(toolkit);
   if (headers && headers->version != nvrtc)

@@ -7,10 +7,10 @@
 #include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/trust/minisign.hpp"
+#include "instantiate/instantiate.hpp"
+#include "instantiate/plan.hpp"
+#include "instantiate/record_text.hpp"
 #include "kiln/error.hpp"
-#include "source/instantiate.hpp"
-#include "source/plan.hpp"
-#include "source/record_text.hpp"
 #include "tools/kiln/cli/output.hpp"
 
 namespace kiln::cli {

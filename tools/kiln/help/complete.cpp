@@ -5,7 +5,7 @@
 #include <map>
 
 #include "base/text.hpp"
-#include "source/catalog.hpp"
+#include "manifest/catalog.hpp"
 #include "tools/kiln/lint/finding.hpp"
 #include "tools/kiln/store/entries.hpp"
 
@@ -161,7 +161,7 @@ class Completion {
   void toolchains() {
     std::map<std::string, std::string> versions;
     for (const StoredEntry& entry : entries())
-      versions[entry.key.toolchain.hex().substr(0, 12)] = entry.facts.nvrtc_version;
+      versions[entry.key.toolchain.hex().substr(0, 12)] = entry.facts.compiler_version;
     for (const auto& [digits, version] : versions) add(digits, "NVRTC " + version);
   }
 

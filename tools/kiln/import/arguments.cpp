@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "source/expression.hpp"
+#include "expression/expression.hpp"
 #include "tools/kiln/import/draft.hpp"
 #include "tools/kiln/import/types.hpp"
 

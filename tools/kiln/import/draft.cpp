@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "closure/spliced_text.hpp"
+#include "expression/expression.hpp"
 #include "kiln/error.hpp"
-#include "source/expression.hpp"
-#include "source/spliced_text.hpp"
 
 namespace kiln::cli {
 namespace {

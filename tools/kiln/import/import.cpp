@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "base/file.hpp"
+#include "base/quote.hpp"
 #include "base/text.hpp"
-#include "source/instantiate.hpp"
-#include "source/quote.hpp"
+#include "instantiate/instantiate.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/import/draft.hpp"
@@ -18,8 +18,6 @@
 
 namespace kiln::cli {
 namespace {
-
-using source::quote;
 
 struct Arguments {
   ImportAsked asked;
@@ -52,14 +50,14 @@ constexpr const char* kHelp =
 CudaSource read_source(const std::string& file, const Macros& macros) {
   constexpr std::size_t kMost = std::size_t{16} << 20;
   const auto content = base::read_file(file, kMost);
-  if (!content) throw Error(Errc::io, "cannot read " + quote(file, 4096) + ": " + std::strerror(errno));
+  if (!content) throw Error(Errc::io, "cannot read " + base::quote(file, 4096) + ": " + std::strerror(errno));
   return read_cuda(content->bytes, macros);
 }
 
 std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   std::string out;
   for (const KernelDeclaration* kernel : kernels)
-    out += "\n  line " + std::to_string(kernel->line) + ": " + quote(kernel->text(), 300);
+    out += "\n  line " + std::to_string(kernel->line) + ": " + base::quote(kernel->text(), 300);
   return out;
 }
 
@@ -77,8 +75,9 @@ std::string listed(const std::vector<const KernelDeclaration*>& kernels) {
   const std::size_t more = names.size() - std::min(names.size(), kMost);
   names.resize(names.size() - more);
   if (more > 0) names.push_back("and " + std::to_string(more) + " more");
-  std::string message = quote(arguments.asked.file, 4096) + " declares no kernel " + quote(arguments.kernel) +
-                        nearest + "; there are: " + (names.empty() ? "none" : base::join(names, " "));
+  std::string message = base::quote(arguments.asked.file, 4096) + " declares no kernel " +
+                        base::quote(arguments.kernel) + nearest +
+                        "; there are: " + (names.empty() ? "none" : base::join(names, " "));
   if (!elsewhere.empty()) message += ". An included file has it: " + base::join(elsewhere, ", ");
   if (names.empty()) message += " (a macro that makes them is told with -D NAME=__global__)";
   throw Error(Errc::source, message);
@@ -93,8 +92,8 @@ const KernelDeclaration& choose(const CudaSource& source, const Arguments& argum
     if (kernel->line == arguments.line) return *kernel;
   const std::string what =
       arguments.line == 0
-          ? std::to_string(found.size()) + " kernels are called " + quote(arguments.kernel)
-          : "no kernel " + quote(arguments.kernel) + " at line " + std::to_string(arguments.line);
+          ? std::to_string(found.size()) + " kernels are called " + base::quote(arguments.kernel)
+          : "no kernel " + base::quote(arguments.kernel) + " at line " + std::to_string(arguments.line);
   throw Error(Errc::source, what + "; choose one with --line:" + listed(found));
 }
 
@@ -103,12 +102,14 @@ Assignments assignments(const std::vector<std::string>& pieces) {
   for (const std::string& piece : pieces) {
     const auto equals = piece.find('=');
     if (equals == std::string::npos || equals == 0)
-      throw Error(Errc::invalid_argument, quote(piece) + " is no parameter: expected P=V");
+      throw Error(Errc::invalid_argument, base::quote(piece) + " is no parameter: expected P=V");
     const std::string name = piece.substr(0, equals);
     for (const auto& [known, value] : out)
-      if (known == name) throw Error(Errc::invalid_argument, "parameter " + quote(name) + " is given twice");
+      if (known == name)
+        throw Error(Errc::invalid_argument, "parameter " + base::quote(name) + " is given twice");
     out.emplace_back(name, piece.substr(equals + 1));
-    if (out.back().second.empty()) throw Error(Errc::invalid_value, quote(piece) + ": its value is empty");
+    if (out.back().second.empty())
+      throw Error(Errc::invalid_value, base::quote(piece) + ": its value is empty");
   }
   return out;
 }
@@ -119,7 +120,7 @@ Assignments macros(const std::vector<std::string>& pieces) {
     const auto equals = piece.find('=');
     out.emplace_back(piece.substr(0, equals), equals == std::string::npos ? "1" : piece.substr(equals + 1));
     if (!base::is_identifier(out.back().first))
-      throw Error(Errc::invalid_argument, "-D " + quote(piece) + ": expected NAME or NAME=TEXT");
+      throw Error(Errc::invalid_argument, "-D " + base::quote(piece) + ": expected NAME or NAME=TEXT");
   }
   return out;
 }
@@ -154,8 +155,8 @@ void check_name(const Context& context, const ImportSite& site, const std::strin
     const std::string other = directory + '/' + name + ".toml";
     const auto there = base::FileStamp::of(other), mine = base::FileStamp::of(site.manifest);
     if (!there || (mine && mine->device == there->device && mine->inode == there->inode)) continue;
-    throw Error(Errc::io, "a template " + quote(name) + " is there already: " + quote(other, 4096) +
-                              "; choose another name with --name");
+    throw Error(Errc::io, "a template " + base::quote(name) + " is there already: " +
+                              base::quote(other, 4096) + "; choose another name with --name");
   }
 }
 

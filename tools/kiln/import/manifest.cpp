@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "source/toml_string.hpp"
+#include "manifest/toml/string.hpp"
 
 namespace kiln::cli {
 namespace {

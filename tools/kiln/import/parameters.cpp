@@ -5,10 +5,10 @@
 #include <charconv>
 #include <optional>
 
+#include "base/quote.hpp"
 #include "base/text.hpp"
+#include "expression/expression.hpp"
 #include "kiln/error.hpp"
-#include "source/expression.hpp"
-#include "source/quote.hpp"
 #include "tools/kiln/import/draft.hpp"
 #include "tools/kiln/import/types.hpp"
 
@@ -16,7 +16,6 @@ namespace kiln::cli {
 namespace {
 
 using Kind = ImportParameter::Kind;
-using source::quote;
 constexpr std::int64_t kGuess = 128;
 
 std::optional<std::int64_t> whole_number(std::string_view text) {
@@ -218,7 +217,7 @@ class ParameterDraft {
   }
   [[noreturn]] void refuse(const std::string& allowed) const {
     throw Error(Errc::invalid_value,
-                out_->name + '=' + quote(wanted_) + ": '" + out_->declared + "' takes " + allowed);
+                out_->name + '=' + base::quote(wanted_) + ": '" + out_->declared + "' takes " + allowed);
   }
   static std::string quoted(const std::string& text) { return '"' + text + '"'; }
 
@@ -233,7 +232,7 @@ class ParameterDraft {
 
 [[noreturn]] void not_importable(const KernelDeclaration& kernel, const std::string& what) {
   throw Error(Errc::source,
-              "kernel " + quote(kernel.qualified()) + " at line " + std::to_string(kernel.line) +
+              "kernel " + base::quote(kernel.qualified()) + " at line " + std::to_string(kernel.line) +
                   " cannot be imported: " + what +
                   ". Write a kernel with a fixed list beside it that calls it, and import that");
 }
@@ -243,7 +242,7 @@ class ParameterDraft {
 void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source,
                       const Assignments& given) {
   for (const TemplateParameter& p : kernel.parameters) {
-    const std::string declared = quote(p.declared);
+    const std::string declared = base::quote(p.declared);
     if (p.kind == TemplateParameter::Kind::pack)
       not_importable(kernel, declared + " is a pack, and a manifest's parameters are a fixed list");
     if (p.kind == TemplateParameter::Kind::template_template)
@@ -251,14 +250,15 @@ void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const
   }
   for (const FunctionParameter& a : kernel.arguments)
     if (a.pack)
-      not_importable(kernel, quote(a.declared) + " is a pack, and a kernel's arguments are a fixed list");
+      not_importable(kernel,
+                     base::quote(a.declared) + " is a pack, and a kernel's arguments are a fixed list");
   std::vector<std::string> known;
   for (const TemplateParameter& p : kernel.parameters) known.push_back(p.name);
   for (const auto& [name, value] : given) {
     if (std::find(known.begin(), known.end(), name) == known.end() || name.empty()) {
       throw Error(Errc::unknown_parameter,
-                  "kernel " + quote(kernel.qualified()) + " has no template parameter " + quote(name) +
-                      base::did_you_mean(name, known) +
+                  "kernel " + base::quote(kernel.qualified()) + " has no template parameter " +
+                      base::quote(name) + base::did_you_mean(name, known) +
                       "; it has: " + (known.empty() ? "none" : base::join(known, " ")));
     }
   }

@@ -3,15 +3,14 @@
 #include <filesystem>
 
 #include "base/file.hpp"
+#include "base/quote.hpp"
 #include "base/text.hpp"
-#include "source/quote.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 
 namespace kiln::cli {
 namespace {
 
 namespace fs = std::filesystem;
-using source::quote;
 
 /// Without symlinks as far as it exists: relative paths are made of it.
 fs::path real(const std::string& path) {
@@ -36,10 +35,10 @@ void refuse_existing(const std::string& path, bool force) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return;
   if (!fs::is_regular_file(path, error))
-    throw Error(Errc::io, quote(path, 4096) + " is there, and is no file");
+    throw Error(Errc::io, base::quote(path, 4096) + " is there, and is no file");
   if (!force)
-    throw Error(Errc::io,
-                quote(path, 4096) + " is there already: --force overwrites it, -o and --name choose another");
+    throw Error(Errc::io, base::quote(path, 4096) +
+                              " is there already: --force overwrites it, -o and --name choose another");
 }
 
 /// The source as `directory` reaches it: by its name when it lies below, else by a file that includes it.
@@ -63,15 +62,16 @@ std::string template_name(const ImportAsked& asked, const std::string& kernel) {
   if (!asked.output.empty()) {
     const fs::path output(asked.output);
     if (output.extension() != ".toml")
-      throw Error(Errc::invalid_argument, "-o " + quote(asked.output) + " must be a file NAME.toml");
+      throw Error(Errc::invalid_argument, "-o " + base::quote(asked.output) + " must be a file NAME.toml");
     stem = output.stem().string();
   }
   const std::string name = !asked.name.empty() ? asked.name : !stem.empty() ? stem : kernel;
   if (!base::is_identifier(name))
-    throw Error(Errc::invalid_argument, "the template's name " + quote(name) +
+    throw Error(Errc::invalid_argument, "the template's name " + base::quote(name) +
                                             " must be [A-Za-z_][A-Za-z0-9_]*; choose it with --name");
   if (!stem.empty() && stem != name) {
-    throw Error(Errc::invalid_argument, "--name " + quote(name) + " and -o " + quote(asked.output) +
+    throw Error(Errc::invalid_argument, "--name " + base::quote(name) + " and -o " +
+                                            base::quote(asked.output) +
                                             " disagree: the manifest of a template is called NAME.toml");
   }
   return name;
@@ -87,8 +87,8 @@ ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   out.place.origin = file.filename().string();
   std::error_code error;
   if (!fs::is_directory(directory, error))
-    throw Error(Errc::io,
-                quote(directory.string(), 4096) + " is no directory: the manifest cannot be written there");
+    throw Error(Errc::io, base::quote(directory.string(), 4096) +
+                              " is no directory: the manifest cannot be written there");
   if (!asked.print) refuse_existing((directory / (name + ".toml")).string(), asked.force);
   out.place.directory = directory.string();
   out.manifest = (directory / (name + ".toml")).string();

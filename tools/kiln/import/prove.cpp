@@ -4,8 +4,8 @@
 
 #include "base/hash.hpp"
 #include "base/text.hpp"
-#include "source/catalog.hpp"
-#include "source/instantiate.hpp"
+#include "instantiate/instantiate.hpp"
+#include "manifest/catalog.hpp"
 #include "tools/kiln/import/sizes.hpp"
 
 namespace kiln::cli {

@@ -30,7 +30,7 @@ struct Proof {
   Errc code = Errc::ok;
   std::string message;
   std::vector<std::string> diagnostics;  ///< the compiler's first errors
-  std::vector<std::string> hints;        ///< what compile/advice.hpp says of them
+  std::vector<std::string> hints;        ///< what compile/advice/advice.hpp says of them
 };
 
 /// Tries manifests that are in memory only; `draft` is what the last one says: the smallest that works, or

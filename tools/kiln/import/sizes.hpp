@@ -1,7 +1,7 @@
 // What the compiled image knows better than the text of a declaration.
 #pragma once
 
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "tools/kiln/import/draft.hpp"
 
 namespace kiln::cli {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "source/spliced_text.hpp"
+#include "closure/spliced_text.hpp"
 
 namespace kiln::cli {
 namespace {

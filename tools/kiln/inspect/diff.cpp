@@ -80,8 +80,8 @@ void print_sides(const Side& first, const Side& second, const std::vector<KeyDif
   if (differences.empty()) return print("The keys are the same.\n");
   print_heading("The keys differ");
   for (const std::string& line :
-       sentences(differences, {"in the first", "in the second", first.entry.facts.nvrtc_version,
-                               second.entry.facts.nvrtc_version}))
+       sentences(differences, {"in the first", "in the second", first.entry.facts.compiler_version,
+                               second.entry.facts.compiler_version}))
     print_definition("", line, 2);
   Table table({{"RESOURCE"}, {"FIRST", Table::Fit::right}, {"SECOND", Table::Fit::right}});
   for (const Figure& figure : figures_of(first.entry, second.entry)) {
@@ -98,8 +98,8 @@ Json json_of_differences(const Side& first, const Side& second,
   out["first"] = json_of(first.entry), out["second"] = json_of(second.entry);
   out["same_key"] = differences.empty();
   out["differs"] = Json::array();
-  const Sides sides{"in the first", "in the second", first.entry.facts.nvrtc_version,
-                    second.entry.facts.nvrtc_version};
+  const Sides sides{"in the first", "in the second", first.entry.facts.compiler_version,
+                    second.entry.facts.compiler_version};
   for (const KeyDifference& d : differences)
     out["differs"].push_back({{"field", d.field},
                               {"name", d.name},

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "instantiate/instantiate.hpp"
 #include "kiln/error.hpp"
-#include "source/instantiate.hpp"
 
 namespace kiln::cli {
 namespace {

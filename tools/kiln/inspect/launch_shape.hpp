@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "compile/facts.hpp"
-#include "source/catalog.hpp"
+#include "compile/key/facts.hpp"
+#include "manifest/catalog.hpp"
 #include "toolchain/occupancy.hpp"
 #include "tools/kiln/cli/output.hpp"
 

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "instantiate/instantiate.hpp"
 #include "kiln/error.hpp"
-#include "source/catalog.hpp"
-#include "source/instantiate.hpp"
+#include "manifest/catalog.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <ctime>
 
-#include "compile/key.hpp"
+#include "compile/key/key.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/limits_report.hpp"
 #include "tools/kiln/cli/outcome.hpp"

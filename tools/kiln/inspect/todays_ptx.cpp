@@ -2,7 +2,7 @@
 #include "tools/kiln/store/key_sentences.hpp"
 
 #include "base/text.hpp"
-#include "source/instantiate.hpp"
+#include "instantiate/instantiate.hpp"
 #include "tools/kiln/store/entries.hpp"
 #include "tools/kiln/store/key_difference.hpp"
 
@@ -23,7 +23,7 @@ std::string todays_ptx(runtime::Service& service, const Key& key, const compile:
                           at == std::string::npos ? source::Which::kernel : source::Which::reference);
   const auto today = core.path().explain(unit, {.deadline = base::Deadline::after(std::chrono::seconds(10))});
   if (today.made.key != key) {
-    const Sides sides{"in the entry", "today", facts.nvrtc_version, ""};
+    const Sides sides{"in the entry", "today", facts.compiler_version, ""};
     throw Error(Errc::io, "PTX is not stored, and cannot be made again for this entry: " +
                               base::join(sentences(key_differences(key_text, today.made.text), sides), "; ") +
                               " ('kiln compile --emit ptx' makes that of today)");

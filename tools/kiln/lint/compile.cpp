@@ -3,9 +3,9 @@
 
 #include <optional>
 
-#include "source/instantiate.hpp"
-#include "source/parameter_value.hpp"
-#include "source/plan.hpp"
+#include "instantiate/instantiate.hpp"
+#include "instantiate/plan.hpp"
+#include "manifest/parameter_value.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/lint/image.hpp"
 

@@ -1,7 +1,7 @@
 // One specialisation of a template, through the cache, and what it gives away.
 #pragma once
 
-#include "source/catalog.hpp"
+#include "manifest/catalog.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/lint/lines.hpp"
 #include "tools/kiln/lint/manifest.hpp"

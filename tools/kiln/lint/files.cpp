@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/file.hpp"
-#include "source/include_scan.hpp"
+#include "closure/include_scan.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "manifest/catalog.hpp"
 #include "runtime/config/config.hpp"
-#include "source/catalog.hpp"
 #include "tools/kiln/lint/lines.hpp"
 #include "tools/kiln/lint/manifest.hpp"
 

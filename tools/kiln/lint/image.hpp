@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "compile/facts.hpp"
-#include "source/instantiate.hpp"
+#include "compile/key/facts.hpp"
+#include "instantiate/instantiate.hpp"
 #include "tools/kiln/lint/lines.hpp"
 #include "tools/kiln/lint/manifest.hpp"
 

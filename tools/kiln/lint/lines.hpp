@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
-#include "source/toml_tree.hpp"
+#include "manifest/toml/tree.hpp"
 
 namespace kiln::cli {
 

@@ -5,10 +5,10 @@
 #include <set>
 
 #include "base/text.hpp"
+#include "expression/braces.hpp"
+#include "instantiate/plan.hpp"
+#include "instantiate/tune.hpp"
 #include "kiln/error.hpp"
-#include "source/braces.hpp"
-#include "source/plan.hpp"
-#include "source/tune.hpp"
 #include "tools/kiln/lint/uses.hpp"
 
 namespace kiln::cli {

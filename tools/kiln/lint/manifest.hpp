@@ -1,8 +1,8 @@
 // What a manifest alone gives away: names that nothing uses, shapes in macros, and what is left out.
 #pragma once
 
-#include "source/manifest.hpp"
-#include "source/toml_tree.hpp"
+#include "manifest/manifest.hpp"
+#include "manifest/toml/tree.hpp"
 #include "tools/kiln/lint/finding.hpp"
 #include "tools/kiln/lint/lines.hpp"
 

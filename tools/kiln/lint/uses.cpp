@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "source/braces.hpp"
+#include "expression/braces.hpp"
 
 namespace kiln::cli {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 
 namespace kiln::cli {
 

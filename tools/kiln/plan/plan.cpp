@@ -6,12 +6,12 @@
 #include <set>
 
 #include "base/text.hpp"
-#include "compile/tuned_choice.hpp"
+#include "compile/key/tuned_choice.hpp"
 #include "kiln/error.hpp"
 #include "kiln/kiln.h"
+#include "manifest/parameter_value.hpp"
 #include "runtime/state/recorder.hpp"
 #include "runtime/state/template_dump.hpp"
-#include "source/parameter_value.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/plan/text.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cache/store/store.hpp"
-#include "source/instantiate.hpp"
-#include "source/plan.hpp"
+#include "instantiate/instantiate.hpp"
+#include "instantiate/plan.hpp"
 #include "tools/kiln/cli/context.hpp"
 
 namespace kiln::cli {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/limits.hpp"
+#include "compile/key/limits.hpp"
 #include "runtime/path/core.hpp"
 #include "tools/kiln/plan/plan.hpp"
 

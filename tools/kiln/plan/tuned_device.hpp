@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 
 namespace kiln::cli {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "attention/plan.hpp"
-#include "source/manifest.hpp"
+#include "manifest/manifest.hpp"
 
 namespace kiln::cli {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "compile/tuned_choice.hpp"
+#include "compile/key/tuned_choice.hpp"
 #include "tools/kiln/store/entries.hpp"
 
 namespace kiln::cli {

@@ -9,7 +9,7 @@
 #include "base/text.hpp"
 #include "base/wire.hpp"
 #include "cache/store/file/pages.hpp"
-#include "compile/tuned_choice.hpp"
+#include "compile/key/tuned_choice.hpp"
 #include "kiln/error.hpp"
 #include "runtime/state/places.hpp"
 #include "tools/kiln/cli/context.hpp"
@@ -163,7 +163,7 @@ std::string ambiguous(const KeyName& name, const std::map<Key, FoundEntry>& foun
     const compile::Facts& facts = candidate.entry.facts;
     const std::string shown = listed.of(key);
     out += "\n  " + shown + "  " + facts.specialization().to_string() + ' ' + facts.arch;
-    if (shown.find('-') != std::string::npos) out += ", by NVRTC " + facts.nvrtc_version;
+    if (shown.find('-') != std::string::npos) out += ", by NVRTC " + facts.compiler_version;
   }
   if (found.size() > most) out += "\n  and " + std::to_string(found.size() - most) + " more";
   return out;
@@ -238,7 +238,7 @@ Json json_of(const StoredEntry& entry) {
   out["spill_bytes"] = f.spill_store_bytes + f.spill_load_bytes;
   out["shared_bytes"] = f.shared_bytes;
   out["compile_ms"] = f.compile_ms;
-  out["nvrtc"] = f.nvrtc_version;
+  out["nvrtc"] = f.compiler_version;
   return out;
 }
 

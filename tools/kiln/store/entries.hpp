@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "compile/facts_summary.hpp"
+#include "compile/key/facts_summary.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/store/key_name.hpp"
 #include "tools/kiln/store/view.hpp"

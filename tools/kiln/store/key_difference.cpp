@@ -4,13 +4,17 @@
 #include <map>
 #include <set>
 
-#include "compile/key.hpp"
+#include "compile/key/fields.hpp"
+#include "compile/key/key.hpp"
 
 namespace kiln::cli {
 namespace {
 
 using Fields = std::vector<compile::KeyField>;
 using Named = std::map<std::string, std::string>;
+using compile::FieldId;
+using Is = compile::FieldKind::Is;
+const std::string kInclude(compile::label_of(FieldId::include));
 
 /// ".k0/kiln/dtype.cuh" -> "kiln/dtype.cuh": people do not know the roots.
 std::string file_name(const std::string& symbolic) {
@@ -33,9 +37,9 @@ Named named(const Fields& fields, const std::string& label) {
   for (const compile::KeyField& field : fields) {
     if (field.label != label || field.values.empty()) continue;
     std::string name, value = field.values.back();
-    if (label == "option" || label == "kiln-option")
+    if (compile::is(label, Is::option))
       name = option_name(value);
-    else if (label == "include" && field.values.size() == 4)
+    else if (compile::is(label, FieldId::include) && field.values.size() == 4)
       name = field.values[0] + '\n' + field.values[1] + '\n' + field.values[2];
     else if (field.values.size() == 2)
       name = field.values[0];
@@ -52,28 +56,24 @@ class Comparison {
       : one_(compile::parse_key_text(one)), other_(compile::parse_key_text(other)) {}
 
   std::vector<KeyDifference> run() {
-    static constexpr const char* known[] = {
-        "template", "parameter", "arch",        "source", "include", "option",
-        "nvrtc",    "builtins",  "kiln-option", "facts",  "header",  "project-header",
-        "name",     "entry",     "global",      "export", "replace"};
-    for (const char* label : known) label == std::string_view("include") ? includes() : compare(label);
-    std::set<std::string> others;
+    std::vector<compile::FieldKind> kinds(std::begin(compile::kFields), std::end(compile::kFields));
+    std::sort(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
+    for (const compile::FieldKind& kind : kinds)
+      kind.id == FieldId::include ? includes() : compare(std::string(kind.label));
+    std::set<std::string> others;  // of another version of kiln
     for (const Fields* fields : {&one_, &other_})
       for (const compile::KeyField& field : *fields)
-        if (std::find(std::begin(known), std::end(known), field.label) == std::end(known))
-          others.insert(field.label);
+        if (!compile::field_of(field.label)) others.insert(field.label);
     for (const std::string& label : others) compare(label);
     return std::move(out_);
   }
 
  private:
-  static bool of_files(const std::string& label) { return label == "header" || label == "project-header"; }
-
   void compare(const std::string& label) {
     const Named one = named(one_, label), other = named(other_, label);
     const auto shown = [&](const std::string& name) {
       const std::string plain = name.substr(0, name.find('\n'));
-      return of_files(label) ? file_name(plain) : plain;
+      return compile::is(label, Is::file) ? file_name(plain) : plain;
     };
     for (const auto& [name, value] : one) {
       const auto found = other.find(name);
@@ -92,7 +92,7 @@ class Comparison {
   static std::vector<Edge> edges(const Fields& fields) {
     std::vector<Edge> out;
     for (const compile::KeyField& f : fields)
-      if (f.label == "include" && f.values.size() == 4)
+      if (compile::is(f.label, FieldId::include) && f.values.size() == 4)
         out.push_back({f.values[0], f.values[1], f.values[2], f.values[3]});
     return out;
   }
@@ -113,7 +113,7 @@ class Comparison {
     std::set<std::string> told;
     const auto tell = [&](const Edge& edge, std::optional<std::string> a, std::optional<std::string> b) {
       if (told.insert(edge.symbolic).second)
-        out_.push_back({"include", file_name(edge.symbolic), std::move(a), std::move(b), by(edge)});
+        out_.push_back({kInclude, file_name(edge.symbolic), std::move(a), std::move(b), by(edge)});
     };
     for (const Edge& edge : one) {
       const auto found = files_of_other.find(edge.symbolic);
@@ -128,7 +128,7 @@ class Comparison {
       if (elsewhere == other.end()) {
         tell(edge, edge.digest, std::nullopt);
       } else if (told.insert(edge.symbolic).second && told.insert(elsewhere->symbolic).second) {
-        out_.push_back({"include", file_name(edge.symbolic), edge.symbolic + ' ' + edge.digest,
+        out_.push_back({kInclude, file_name(edge.symbolic), edge.symbolic + ' ' + edge.digest,
                         elsewhere->symbolic + ' ' + elsewhere->digest, by(edge)});
       }
     }
@@ -152,11 +152,10 @@ std::vector<KeyDifference> key_differences(std::string_view one, std::string_vie
 Distance distance_of(const std::vector<KeyDifference>& differences) noexcept {
   Distance out;
   for (const KeyDifference& d : differences) {
-    if (d.field == "parameter")
-      out.asked += 2;
-    else if (d.field == "arch")
-      out.asked += 3;
-    else if (d.field != "name" && d.field != "entry" && d.field != "global" && d.field != "export")
+    const compile::FieldKind* kind = compile::field_of(d.field);
+    if (kind && kind->asked > 0)
+      out.asked += static_cast<std::size_t>(kind->asked);
+    else if (!kind || !kind->derived)
       ++out.made;
   }
   return out;

@@ -3,21 +3,25 @@
 #include <set>
 #include <tuple>
 
-#include "compile/key.hpp"
+#include "compile/key/fields.hpp"
+#include "compile/key/key.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 
 namespace kiln::cli {
 namespace {
 
+using compile::FieldId;
+using Is = compile::FieldKind::Is;
+
 constexpr std::size_t kIndent = 17, kDigits = 16;
 
 /// Fields whose last value is a digest: long ones are cut, as nobody compares them by eye.
 bool ends_with_digest(const std::string& label) {
-  return label == "source" || label == "include" || label == "header" || label == "project-header";
+  return compile::is(label, Is::source) || compile::is(label, Is::file);
 }
 
 std::string text_of(const compile::KeyField& field, bool full) {
-  if (field.label == "include" && field.values.size() == 4) {
+  if (compile::is(field.label, FieldId::include) && field.values.size() == 4) {
     const auto& [includer, spelling, symbolic, digest] =
         std::tie(field.values[0], field.values[1], field.values[2], field.values[3]);
     if (!full) return symbolic + "  " + digest.substr(0, kDigits);
@@ -38,14 +42,14 @@ void print_key_fields(std::string_view key_text, bool full) {
   std::string last;
   std::set<std::string> included;
   for (const compile::KeyField& field : compile::parse_key_text(key_text)) {
-    if (field.label == "header" && !full) {
+    if (compile::is(field.label, FieldId::header) && !full) {
       ++headers;
       continue;
     }
-    if (field.label == "include" && !full && field.values.size() == 4 &&
+    if (compile::is(field.label, FieldId::include) && !full && field.values.size() == 4 &&
         !included.insert(field.values[2]).second)
       continue;
-    if (field.label == "toolchain")
+    if (compile::is(field.label, FieldId::toolchain))
       print("\n"), print_heading("With the toolchain");
     else
       print_definition(field.label == last ? "" : field.label, text_of(field, full), kIndent);

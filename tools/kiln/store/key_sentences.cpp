@@ -1,18 +1,17 @@
-// How a difference of two keys is said.
 #include "tools/kiln/store/key_sentences.hpp"
 
 #include <algorithm>
 
+#include "compile/key/fields.hpp"
 #include "tools/kiln/store/key_difference.hpp"
 
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kHeadersByName = 10, kBuildId = 12;
+using compile::FieldId;
+using Is = compile::FieldKind::Is;
 
-bool is_file(const KeyDifference& d) {
-  return d.field == "include" || d.field == "header" || d.field == "project-header";
-}
+constexpr std::size_t kHeadersByName = 10, kBuildId = 12;
 
 /// "NVRTC (13.0, build-id 0123456789ab)"
 std::string identity(const std::string& build_id, const std::string& version) {
@@ -21,7 +20,7 @@ std::string identity(const std::string& build_id, const std::string& version) {
 }
 
 std::string of_file(const KeyDifference& d, const Sides& sides) {
-  const std::string what = d.field == "header" ? d.name + " of the toolkit" : d.name;
+  const std::string what = compile::is(d.field, FieldId::header) ? d.name + " of the toolkit" : d.name;
   const std::string detail = d.detail.empty() ? "" : " (" + d.detail + ')';
   if (is_missing(d, sides)) return what + " is not found any more" + detail;
   if (!d.other) return what + " is included " + sides.one + " only" + detail;
@@ -48,42 +47,52 @@ std::string of_option(const std::string& what, const KeyDifference& d, const Sid
 }  // namespace
 
 bool is_missing(const KeyDifference& d, const Sides& sides) {
-  return d.field == "include" && !d.other &&
+  return compile::is(d.field, FieldId::include) && !d.other &&
          std::any_of(sides.other_missing.begin(), sides.other_missing.end(),
                      [&](const std::string& spelling) { return d.detail.starts_with(spelling + " in "); });
 }
 
 std::string sentence(const KeyDifference& d, const Sides& sides) {
   if (d.field == "order") return "the same files and options come in another order";
-  if (is_file(d)) return of_file(d, sides);
-  if (d.field == "source") return "the template's source has changed";
-  if (d.field == "option") return of_option("option ", d, sides);
-  if (d.field == "kiln-option") return of_option("kiln's own option ", d, sides);
+  const compile::FieldKind* kind = compile::field_of(d.field);
+  const std::string subject(kind ? kind->subject : d.field);
   const std::string none, &one = d.one ? *d.one : none, &other = d.other ? *d.other : none;
-  if (d.field == "nvrtc")
-    return of_value("NVRTC", {"", "", identity(one, sides.one_nvrtc), identity(other, sides.other_nvrtc)},
-                    sides);
-  if (d.field == "builtins")
-    return of_value("NVRTC's builtins library", {"", "", identity(one, ""), identity(other, "")}, sides);
-  if (d.field == "parameter") return of_value(d.name, d, sides);
-  if (d.field == "facts") return of_value("the version of kiln's facts", d, sides);
-  if (d.field == "kiln-key") return of_value("the version of the key", d, sides);
-  if (d.field == "name") return of_value("the name expression", d, sides);
-  if (d.field == "entry") return of_value("the entry point " + d.name, d, sides);
-  if (d.field == "global" || d.field == "export") return of_value("the " + d.field + ' ' + d.name, d, sides);
-  if (d.field == "replace") return of_value("the header in the place of " + d.name, d, sides);
-  return of_value(d.name.empty() ? d.field : d.field + ' ' + d.name, d, sides);
+  switch (kind ? kind->is : Is::named) {
+    case Is::file:
+      return of_file(d, sides);
+    case Is::source:
+      return subject + " has changed";
+    case Is::option:
+      return of_option(subject + ' ', d, sides);
+    case Is::library: {
+      const bool versions = kind->id == FieldId::compiler;
+      return of_value(subject,
+                      {"", "", identity(one, versions ? sides.one_nvrtc : none),
+                       identity(other, versions ? sides.other_nvrtc : none)},
+                      sides);
+    }
+    case Is::parameter:
+      return of_value(d.name, d, sides);
+    case Is::value:
+    case Is::format:
+    case Is::section:
+      return of_value(subject, d, sides);
+    case Is::named:
+      break;
+  }
+  return of_value(d.name.empty() ? subject : subject + ' ' + d.name, d, sides);
 }
 
 std::vector<std::string> sentences(const std::vector<KeyDifference>& differences, const Sides& sides) {
   std::vector<std::string> out;
-  const bool parameters = std::any_of(differences.begin(), differences.end(),
-                                      [](const KeyDifference& d) { return d.field == "parameter"; });
+  const bool parameters = std::any_of(differences.begin(), differences.end(), [](const KeyDifference& d) {
+    return compile::is(d.field, FieldId::parameter);
+  });
   std::size_t headers = 0;
   for (const KeyDifference& d : differences) {
-    const bool text = d.field == "name" || d.field == "entry" || d.field == "global" || d.field == "export";
-    if (text && parameters && d.one && d.other) continue;  // follows from them
-    if (d.field == "header" && ++headers > kHeadersByName) continue;
+    const compile::FieldKind* kind = compile::field_of(d.field);
+    if (kind && kind->derived && parameters && d.one && d.other) continue;  // follows from them
+    if (compile::is(d.field, FieldId::header) && ++headers > kHeadersByName) continue;
     out.push_back(sentence(d, sides));
   }
   if (headers > kHeadersByName)

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cache/store/store.hpp"
-#include "compile/facts.hpp"
-#include "compile/key.hpp"
+#include "compile/key/facts.hpp"
+#include "compile/key/key.hpp"
 #include "tools/kiln/store/key_difference.hpp"
 
 namespace kiln::cli {

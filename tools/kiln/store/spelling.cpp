@@ -1,7 +1,7 @@
 #include "tools/kiln/store/spelling.hpp"
 
+#include "instantiate/instantiate.hpp"
 #include "kiln/error.hpp"
-#include "source/instantiate.hpp"
 #include "tools/kiln/cli/output.hpp"
 
 namespace kiln::cli {

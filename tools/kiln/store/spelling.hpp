@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kiln/specialization.hpp"
+#include "manifest/catalog.hpp"
 #include "runtime/config/config.hpp"
-#include "source/catalog.hpp"
 
 namespace kiln::cli {
 

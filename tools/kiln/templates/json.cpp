@@ -1,7 +1,7 @@
 #include "tools/kiln/templates/json.hpp"
 
-#include "source/instantiate.hpp"
-#include "source/plan.hpp"
+#include "instantiate/instantiate.hpp"
+#include "instantiate/plan.hpp"
 #include "tools/kiln/templates/page.hpp"
 
 namespace kiln::cli {

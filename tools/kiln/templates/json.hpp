@@ -1,7 +1,7 @@
 // A template as JSON.
 #pragma once
 
-#include "source/catalog.hpp"
+#include "manifest/catalog.hpp"
 #include "tools/kiln/cli/output.hpp"
 
 namespace kiln::cli {

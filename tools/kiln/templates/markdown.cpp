@@ -4,8 +4,8 @@
 #include <charconv>
 
 #include "base/text.hpp"
-#include "source/parameter_value.hpp"
-#include "source/plan.hpp"
+#include "instantiate/plan.hpp"
+#include "manifest/parameter_value.hpp"
 #include "tools/kiln/cli/markdown_table.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/templates/page.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "source/catalog.hpp"
+#include "manifest/catalog.hpp"
 
 namespace kiln::cli {
 

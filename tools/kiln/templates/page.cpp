@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "source/instantiate.hpp"
-#include "source/parameter_value.hpp"
-#include "source/plan.hpp"
+#include "instantiate/instantiate.hpp"
+#include "instantiate/plan.hpp"
+#include "manifest/parameter_value.hpp"
 
 namespace kiln::cli {
 

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "source/instantiate.hpp"
+#include "instantiate/instantiate.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/output.hpp"

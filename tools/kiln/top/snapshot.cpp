@@ -7,7 +7,7 @@
 #include <set>
 
 #include "cache/flight/paths.hpp"
-#include "compile/machine.hpp"
+#include "compile/pool/machine.hpp"
 #include "runtime/state/lifetime.hpp"
 #include "tools/kiln/store/entries.hpp"
 #include "tools/kiln/store/gate_holder.hpp"

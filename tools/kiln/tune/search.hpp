@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "compile/tuned_choice.hpp"
-#include "source/tune.hpp"
+#include "compile/key/tuned_choice.hpp"
+#include "instantiate/tune.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/run/case.hpp"
 

@@ -2,8 +2,8 @@
 #include "tools/kiln/tune/tune.hpp"
 
 #include "base/text.hpp"
+#include "instantiate/plan.hpp"
 #include "kiln/error.hpp"
-#include "source/plan.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/plan/tuned_device.hpp"

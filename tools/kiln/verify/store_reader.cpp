@@ -9,7 +9,7 @@
 #include "base/wire.hpp"
 #include "cache/store/file/pages.hpp"
 #include "cache/store/store.hpp"
-#include "compile/facts.hpp"
+#include "compile/key/facts.hpp"
 #include "tools/kiln/cli/output.hpp"
 
 namespace kiln::cli {

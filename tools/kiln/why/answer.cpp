@@ -71,7 +71,7 @@ WhyAnswer explain(runtime::Service& service, const WhyRequest& request) {
   if (out.flight && out.flight->here())
     out.flight_state = look_at_process(out.flight->pid, out.flight->started_ms).state;
   out.step = step_of(out, core, service.core().permission().compile);
-  out.nvrtc_version = version_of_library(core.state().files.toolkit().nvrtc);
+  out.compiler_version = version_of_library(core.state().files.toolkit().compiler.library);
 
   Spelling spelling(service.config());
   const std::string arch = request.arch.name();

@@ -40,7 +40,7 @@ struct WhyAnswer {
   Nearest nearest;                                                ///< of a miss
   std::string toolchain;                                          ///< as asked
   std::vector<std::string> nearest_written;                       ///< each as one would type it
-  std::string nvrtc_version;               ///< this host's, "13.0.88"; empty: not known
+  std::string compiler_version;            ///< this host's, "13.0.88"; empty: not known
   std::vector<std::string> other_schemas;  ///< directories of stores that this version cannot read
 };
 inline bool is_hit(const WhyAnswer& answer) noexcept { return answer.step <= Step::foreign_toolchain; }

@@ -1,14 +1,18 @@
 #include "tools/kiln/why/text.hpp"
+#include "compile/key/fields.hpp"
 #include "tools/kiln/store/key_sentences.hpp"
 
 #include <cmath>
 #include <ctime>
 
-#include "source/record_text.hpp"
+#include "instantiate/record_text.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 
 namespace kiln::cli {
 namespace {
+
+using compile::FieldId;
+using Is = compile::FieldKind::Is;
 
 constexpr std::size_t kIndent = 13;
 
@@ -25,30 +29,31 @@ std::string made(double compile_ms, std::int64_t created_s) {
 std::string here(const WhyAnswer& a) { return a.shortest + " for " + a.resolved.arch.name(); }
 
 Sides sides_of(const WhyAnswer& a, const Near& near) {
-  return {"in the cached entry", "here", near.facts.nvrtc_version, a.nvrtc_version, a.path.missing};
+  return {"in the cached entry", "here", near.facts.compiler_version, a.compiler_version, a.path.missing};
 }
 
 /// What one difference means to somebody who asks what has happened since `when`.
 std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string& when) {
-  const bool file = d.field == "include" || d.field == "header" || d.field == "project-header";
-  const std::string name = d.field == "source" ? a.source_name : d.name;
+  const bool file = compile::is(d.field, Is::file);
+  const bool source = compile::is(d.field, Is::source);
+  const std::string name = source ? a.source_name : d.name;
   const bool moved = file && d.one && d.other && d.one->find(' ') != std::string::npos;
   if (moved && d.one->substr(d.one->find(' ')) == d.other->substr(d.other->find(' ')))
     return "the place of " + name + " among the include directories changed since " + when;
   if (moved) return d.detail + " finds another file than when " + when;
-  if (d.field == "source" || (file && d.one && d.other)) return name + " changed since " + when;
+  if (source || (file && d.one && d.other)) return name + " changed since " + when;
   if (file && d.other) return name + " is included now, and was not when " + when;
   if (file && is_missing(d, sides_of(a, a.nearest.best.front())))
     return name + " is not found any more, as it was when " + when + " (" + d.detail + ')';
   if (file) return name + " is no longer included, as it was when " + when;
-  if (d.field == "nvrtc" || d.field == "builtins") return "NVRTC is another one than when " + when;
-  if (d.field == "option" || d.field == "kiln-option") {
+  if (compile::is(d.field, Is::library)) return "NVRTC is another one than when " + when;
+  if (compile::is(d.field, Is::option)) {
     if (d.one && d.other) return "option " + *d.one + " became " + *d.other + " since " + when;
     return (d.other ? "option " + *d.other + " is new since " : "option " + *d.one + " is gone since ") +
            when;
   }
-  if (d.field == "facts" || d.field == "kiln-key") return "kiln itself changed since " + when;
-  if (d.field == "name") return "the name expression changed since " + when;
+  if (compile::is(d.field, Is::format)) return "kiln itself changed since " + when;
+  if (compile::is(d.field, FieldId::name)) return "the name expression changed since " + when;
   return sentence(d, {"in the cached entry", "here"}) + "; " + when;
 }
 
@@ -70,9 +75,9 @@ std::string never_asked(const WhyAnswer& a) {
   const Near& near = a.nearest.best.front();
   std::string values, arch;
   for (const KeyDifference& d : near.differences) {
-    if (d.field == "parameter")
+    if (compile::is(d.field, FieldId::parameter))
       values += (values.empty() ? "" : " ") + d.name + (d.one ? '=' + *d.one : " not at all");
-    else if (d.field == "arch" && d.one)
+    else if (compile::is(d.field, FieldId::arch) && d.one)
       arch = *d.one;
   }
   if (values.empty())
@@ -138,7 +143,7 @@ std::string step_text(const WhyAnswer& a) {
     case Step::waiting:
       return "would wait for that process";
     case Step::compile:
-      return "would compile it" + (a.nvrtc_version.empty() ? "" : " with NVRTC " + a.nvrtc_version) +
+      return "would compile it" + (a.compiler_version.empty() ? "" : " with NVRTC " + a.compiler_version) +
              (a.fallback.empty() ? "" : ", or get_or_fallback serves " + a.fallback + " meanwhile");
     case Step::sealed:
       return "would be refused: mode sealed does not compile";

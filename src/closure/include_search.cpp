@@ -1,0 +1,191 @@
+#include "closure/include_search.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "base/quote.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::source {
+namespace {
+
+constexpr std::size_t kMaxFiles = 50'000;  // a symlink to its own directory makes endless names
+
+bool has_dots(std::string_view name) {
+  return name.starts_with("../") || name.find("/../") != std::string_view::npos || name.ends_with("/..") ||
+         name == "..";
+}
+bool leaves(std::string_view normal) { return normal == ".." || normal.starts_with("../"); }
+std::string normal(const std::string& name) {
+  const bool already =
+      name.find("./") == std::string::npos && name.find("//") == std::string::npos && !name.ends_with('.');
+  return already ? name : base::normalized(name);
+}
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat x, y;
+  return ::stat(a.c_str(), &x) == 0 && ::stat(b.c_str(), &y) == 0 && x.st_dev == y.st_dev &&
+         x.st_ino == y.st_ino;
+}
+
+}  // namespace
+
+std::string spelling_of(const IncludeDirective& include) {
+  return include.quoted ? '"' + include.name + '"' : '<' + include.name + '>';
+}
+
+IncludeSearch::IncludeSearch(const SearchPath& search, ScanCache& cache, Trust trust)
+    : replace_(search.replace), directories_(search_order(search)), cache_(cache), trust_(trust) {}
+
+/// Directories that exist, each once, project before toolkit.
+std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPath& search) {
+  std::vector<Directory> out;
+  const auto add = [&](const std::string& path, bool toolkit) {
+    struct stat st;
+    if (::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return;
+    const bool known = std::any_of(out.begin(), out.end(), [&](const Directory& d) {
+      return d.device == st.st_dev && d.inode == st.st_ino;
+    });
+    if (!known) out.push_back({path, toolkit, st.st_dev, st.st_ino, {}, {}, {}});
+  };
+  for (const std::string& path : search.toolkit)
+    add(path, true);  // first: a project directory that is one of them is dropped
+  const auto toolkit = static_cast<std::ptrdiff_t>(out.size());
+  for (const std::string& path : search.project) add(path, false);
+  std::rotate(out.begin(), out.begin() + toolkit, out.end());
+  return out;
+}
+
+/// What [compile] replace makes of it; null: nothing. The compiler takes a header in memory for an
+/// #include_next, too.
+const IncludeDirective* IncludeSearch::replacement(const IncludeDirective& include) {
+  for (const auto& [name, file] : replace_) {
+    if (name != include.name) continue;
+    replaced_ = {file, false, false};
+    return &replaced_;
+  }
+  return nullptr;
+}
+
+const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& written, std::size_t includer) {
+  found_.clear();
+  const IncludeDirective* replaced = replacement(written);
+  const IncludeDirective& include = replaced ? *replaced : written;
+  if (include.quoted && !include.next && includer != kNoFile) {
+    const Place& place = places_[includer];
+    const std::size_t folder = place.relative.rfind('/') + 1;  // npos + 1 is 0
+    const std::size_t file = look(place.directory, place.relative.substr(0, folder) + include.name, includer);
+    if (file != kNoFile) {
+      found_.push_back(file);
+      return found_;
+    }
+  }
+  if (!include.next) {
+    if (const auto known = by_name_.find(include.name); known != by_name_.end()) {
+      if (known->second != kNoFile) found_.push_back(known->second);
+      return found_;
+    }
+  }
+  for (std::size_t d = 0; d < directories_.size() && (found_.empty() || include.next); ++d) {
+    if (const std::size_t file = look(d, include.name, includer); file != kNoFile) found_.push_back(file);
+  }
+  if (replaced && found_.empty()) {
+    throw Error(Errc::source, name_of(includer) + " includes " + base::quote(spelling_of(written)) +
+                                  ", which [compile] replace makes " + base::quote(replaced->name) +
+                                  ", and there is no such file in the search path");
+  }
+  if (!include.next) by_name_.emplace(include.name, found_.empty() ? kNoFile : found_[0]);
+  return found_;
+}
+
+/// The file of that name in that directory, added when it is new; kNoFile when there is none.
+std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelling, std::size_t includer) {
+  Directory& in = directories_[directory];
+  std::string relative = normal(spelling);
+  if (has_dots(spelling))
+    unrepeatable_ = true, relative = through_dots(in, spelling, std::move(relative), includer);
+  if (relative.empty()) return kNoFile;
+  const auto [known, fresh] = in.known.try_emplace(relative, kNoFile);
+  if (!fresh) return known->second;
+  if (!may_hold(directory, relative)) return kNoFile;
+  const std::string path = in.path + '/' + relative;
+  const auto entry = read(path, in, spelling, includer);
+  note(Asked::What::file, directory, relative, entry.has_value());
+  if (!entry) return kNoFile;
+  memoised_ = memoised_ || entry->memoised;
+  if (files_.size() >= kMaxFiles) {
+    throw Error(Errc::source, "more than " + std::to_string(kMaxFiles) + " included files; the last is " +
+                                  base::quote(path, 4096));
+  }
+  if (in.name.empty()) name_root(in);
+  known->second = files_.size();
+  files_.push_back({path, in.name + '/' + relative, entry->digest, entry->stamp, in.toolkit, !in_project_,
+                    entry->settled});
+  scans_.push_back(entry->scan);
+  places_.push_back({directory, std::move(relative)});
+  return known->second;
+}
+
+std::optional<ScanCache::Entry> IncludeSearch::read(const std::string& path, const Directory& in,
+                                                    const std::string& spelling, std::size_t includer) const {
+  try {
+    return cache_.look(path, in.toolkit, trust_);
+  } catch (const Error& error) {  // it knows the file, not who wants it
+    throw Error(error.code(), name_of(includer) + " includes " + base::quote(spelling) + ": " + error.what() +
+                                  "; put a readable file there, or another directory before it");
+  }
+}
+
+/// False when the first folder of the name is not there: CUB's closure asks for 2,000 names that begin with a
+/// folder which most directories lack.
+bool IncludeSearch::may_hold(std::size_t directory, const std::string& relative) {
+  Directory& in = directories_[directory];
+  const auto slash = relative.find('/');
+  if (slash == std::string::npos || slash == 0) return true;
+  const auto [known, fresh] = in.folders.try_emplace(relative.substr(0, slash), false);
+  if (fresh) {
+    struct stat st;
+    known->second = ::stat((in.path + '/' + known->first).c_str(), &st) == 0;
+    note(Asked::What::folder, directory, known->first, known->second);
+  }
+  return known->second;
+}
+
+/// What a name with ".." is relative to the directory; empty when there is no such file. Throws when a
+/// project file leaves the directory that way: the compiler would follow, to where the key has no name for.
+std::string IncludeSearch::through_dots(const Directory& in, const std::string& spelling,
+                                        std::string relative, std::size_t includer) const {
+  const std::string root = in.path + '/';
+  struct stat st;
+  if (::stat((root + spelling).c_str(), &st) != 0 || S_ISDIR(st.st_mode)) return {};
+  if (leaves(relative)) {
+    if (!in_project_) return relative;
+    const std::string target = base::normalized(root + spelling);
+    throw Error(Errc::source, name_of(includer) + " includes " + base::quote(spelling) +
+                                  ", which leaves its search directory " + base::quote(in.path, 4096) +
+                                  "; add " + base::quote(base::directory_of(target), 4096) +
+                                  " to include_dirs and include the file from there");
+  }
+  // Behind a symlinked directory ".." leads elsewhere than the text says.
+  return same_file(root + spelling, root + relative) ? relative : spelling;
+}
+
+void IncludeSearch::name_root(Directory& root) {
+  root.name =
+      root.toolkit ? ".t" + std::to_string(toolkit_roots_++) : ".k" + std::to_string(project_roots_++);
+}
+
+std::vector<Root> IncludeSearch::roots(bool all) {
+  std::vector<Root> out;
+  for (Directory& d : directories_) {
+    if (d.name.empty() && all) name_root(d);
+    if (!d.name.empty()) out.push_back({d.name, d.path, d.toolkit});
+  }
+  return out;
+}
+
+std::string IncludeSearch::name_of(std::size_t file) const {
+  return file == kNoFile ? "the template's source" : base::quote(files_[file].symbolic, 4096);
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,24 @@
+#include "closure/memo_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "base/file.hpp"
+
+namespace kiln::source {
+
+std::string boot_id() {
+  std::string out = base::read_proc("/proc/sys/kernel/random/boot_id");
+  out.resize(out.size() < 36 ? 0 : 36);  // without the newline
+  return out;
+}
+
+base::Fd open_memo(const std::string& file) noexcept {
+  base::Fd fd(::open(file.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+  struct stat st;
+  const bool ours = fd && ::fstat(fd.get(), &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == ::geteuid() &&
+                    (st.st_mode & 077) == 0;
+  return ours ? std::move(fd) : base::Fd();
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,49 @@
+// What is remembered of files that were scanned for includes: within a process, and across processes.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/file.hpp"
+#include "closure/include_scan.hpp"
+#include "kiln/digest.hpp"
+
+namespace kiln::source {
+
+/// Whether a remembered digest of a toolkit header may stand for its content. A memo may only decide a hit:
+/// before a compile, content is read again, so that a wrong memo never reaches a record.
+enum class Trust { memo, content };
+
+/// Remembers stamp, digest and scan of files: within a process for all settled files, across processes
+/// (closure/scan_memo.hpp) for settled toolkit headers; and the traces of whole scans (closure/trace.hpp), in
+/// a file of the same name and ".closures". Thread-safe.
+class ScanCache {
+ public:
+  /// Empty: nothing is remembered across processes.
+  explicit ScanCache(std::string memo_file = {});
+  ~ScanCache();
+  struct Entry {
+    base::FileStamp stamp;
+    Digest digest;
+    std::shared_ptr<const ScanResult> scan;
+    bool settled = false;
+    bool memoised = false;  ///< digest and scan come from another process
+  };
+  /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists and cannot
+  /// be read, is a FIFO or device, or is larger than 64 MB.
+  std::optional<Entry> look(const std::string& path, bool toolkit = false, Trust trust = Trust::content);
+  bool remembers() const noexcept;
+  /// Of a scan of that key; null when there is none.
+  std::shared_ptr<const std::string> trace(const Digest& key);
+  void keep_trace(const Digest& key, std::string trace);
+  /// Writes what was learnt about toolkit headers since the last time. A fault is ignored: the next process
+  /// scans again.
+  void save() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace kiln::source

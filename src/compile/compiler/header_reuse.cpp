@@ -1,0 +1,223 @@
+#include "compile/compiler/header_reuse.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "base/hash.hpp"
+#include "base/wire.hpp"
+#include "compile/backend/backend.hpp"
+
+namespace kiln::compile {
+namespace {
+
+using Answer = WorkerProcess::Answer;
+using End = HeaderOutcome::End;
+using Fate = Answer::Fate;
+using Status = WorkerResponse::Status;
+
+bool succeeded(const Answer& answer) {
+  return answer.fate == Fate::answered && answer.response.status == Status::ok;
+}
+
+/// One compile's way through a name's states. What is not settled at its end is `off`: an exception, a kill.
+class HeaderCompile {
+ public:
+  HeaderCompile(const WorkerRequest& request, const HeaderUnit& unit, PrecompiledHeaders& headers,
+                const Ask& ask, const Digest& name)
+      : request_(request), unit_(unit), headers_(headers), ask_(ask), name_(name) {}
+  HeaderCompile(const HeaderCompile&) = delete;
+  HeaderCompile& operator=(const HeaderCompile&) = delete;
+  ~HeaderCompile() {
+    if (!settled_) headers_.off(name_, "its compile did not come to an end");
+  }
+
+  Answer run() {
+    PrecompiledHeaders::Turn turn = headers_.take(name_, unit_.more_to_come ? 2 : 1);
+    if (turn.step == PrecompiledHeaders::Step::create) return create();
+    if (turn.header && !turn.header->intact()) {
+      off("its file was changed");
+      return ask_(request_);
+    }
+    if (turn.step == PrecompiledHeaders::Step::prove && !prove(turn)) return ask_(request_);
+    if (turn.header) return use(turn);
+    return ask_(request_);
+  }
+
+ private:
+  Answer ask(const WorkerRequest& request, HeaderOrder::Step step, const PrecompiledHeaders::Turn& turn) {
+    WorkerRequest ordered = request;
+    ordered.header = {step, turn.header ? turn.header->path() : std::string(), headers_.settings().heap_bytes,
+                      turn.only_in};
+    return ask_(ordered);
+  }
+
+  void off(const std::string& why) {
+    settled_ = true;
+    headers_.off(name_, why);
+  }
+
+  /// The header may be what was too much; the deadline and the end of the service are not its fault.
+  Answer without_after(Answer failed) {
+    const bool headers_fault = failed.fate == Fate::died || failed.fate == Fate::out_of_memory;
+    return headers_fault ? ask_(request_) : std::move(failed);
+  }
+
+  Answer create() {
+    settled_ = false;
+    Answer answer = ask(request_, HeaderOrder::Step::create, {});
+    if (answer.fate != Fate::answered) {
+      off("its creation ended its worker: " + answer.how);
+      return without_after(std::move(answer));
+    }
+    const WorkerResponse& r = answer.response;
+    if (r.header.end == End::created && r.status == Status::ok) {
+      take_over(r);
+    } else if (r.status == Status::compile_failed) {
+      settled_ = true;
+      headers_.undecided(name_);
+    } else {
+      off(r.header.why);
+    }
+    return answer;
+  }
+
+  void take_over(const WorkerResponse& r) {
+    if (const auto& watch = headers_.settings().on_created) watch(r.header.file);
+    auto made = std::make_shared<PrecompiledHeader>();
+    made->file = base::Fd(::open(r.header.file.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    ::unlink(r.header.file.c_str());
+    base::close_at_fork(made->file.get());
+    const auto stamp =
+        made->file ? base::FileStamp::of("/proc/self/fd/" + std::to_string(made->file.get())) : std::nullopt;
+    if (!stamp || stamp->size == 0) return off("its file cannot be opened");
+    // A proof repeats all but the front end: where that is most of a compile, there is little to gain.
+    if (r.frontend_ms < headers_.settings().min_front_end * r.total_ms)
+      return off("the front end is a small part of its compile");
+    if (r.image.find(r.private_directory) != std::string::npos)
+      return off("its image names the directory that it was compiled in");
+    // Only now, after all was read: what the compiler read is what was hashed. Where no include is computed,
+    // the scan has found all of them, as it has for what is published.
+    if (request_.trace_headers && r.headers_read.empty()) return off("the compiler did not say what it read");
+    if (const auto read = read_but_not_hashed(unit_.closure, r.headers_read))
+      return off("the compiler read '" + *read + "', which its name does not cover");
+    if (const auto changed = unit_.closure.changed()) return off("'" + *changed + "' changed meanwhile");
+    if (!unit_.same_closure()) return off("its include closure changed meanwhile");
+    made->stamp = *stamp;
+    made->creator = r.worker_pid;
+    made->headers_read = r.headers_read;
+    made->proof = {request_, r.image, backend().diagnostics(r.log), r.lowered_names};
+    settled_ = true;
+    headers_.created(name_, std::move(made));
+  }
+
+  /// The creator's compile once more, from the header. True: it gave the same, and this compile may use it.
+  bool prove(PrecompiledHeaders::Turn& turn) {
+    settled_ = false;
+    const HeaderProof& proof = turn.header->proof;
+    const Answer answer = ask(proof.request, HeaderOrder::Step::use, turn);
+    if (answer.fate != Fate::answered) {
+      off("its proof ended its worker: " + answer.how);
+      return false;
+    }
+    const WorkerResponse& r = answer.response;
+    if (r.header.end != End::used || r.status != Status::ok) {
+      off(r.header.why);
+      return false;
+    }
+    settled_ = true;
+    if (r.image != proof.image || r.lowered_names != proof.lowered_names) {
+      headers_.off_for_all("a precompiled header of " + request_.program_name +
+                           " gave another image than the headers themselves");
+      return false;
+    }
+    if (backend().diagnostics(r.log) != proof.diagnostics) {  // warnings of the headers: a use has none
+      off("it hides diagnostics of its headers");
+      return false;
+    }
+    headers_.proven(name_, turn, r.worker_pid);
+    turn.only_in = r.worker_pid == turn.header->creator ? r.worker_pid : 0;
+    return true;
+  }
+
+  Answer use(const PrecompiledHeaders::Turn& turn) {
+    Answer answer = ask(request_, HeaderOrder::Step::use, turn);
+    if (answer.fate != Fate::answered) {
+      off("its use ended a worker: " + answer.how);
+      return without_after(std::move(answer));
+    }
+    WorkerResponse& r = answer.response;
+    if (r.header.end == End::used) {
+      headers_.count_use();
+      // What came with the header, before what was read besides.
+      r.headers_read.insert(r.headers_read.begin(), turn.header->headers_read.begin(),
+                            turn.header->headers_read.end());
+    } else if (r.header.end == End::not_here) {
+      headers_.unproven(name_);
+    } else if (succeeded(answer)) {
+      off(r.header.why);
+    }
+    return answer;
+  }
+
+  const WorkerRequest& request_;
+  const HeaderUnit& unit_;
+  PrecompiledHeaders& headers_;
+  const Ask& ask_;
+  const Digest& name_;
+  bool settled_ = true;
+};
+
+}  // namespace
+
+Answer ask_with_headers(const WorkerRequest& request, const HeaderUnit& unit, PrecompiledHeaders& headers,
+                        const Ask& ask) {
+  const auto name = header_name(request, unit.closure, unit.toolkit, headers.settings());
+  return name ? HeaderCompile(request, unit, headers, ask, *name).run() : ask(request);
+}
+
+Answer ask_without_trace(WorkerRequest request, const Ask& ask) {
+  request.trace_headers = false;
+  Answer answer = ask(request);
+  if (answer.fate == Fate::died && answer.signal == 0)
+    answer = ask(request);  // the one that had refused left
+  if (answer.fate != Fate::answered || answer.response.status != Status::ok) return answer;
+  request.trace_headers = request.only_headers = true;
+  request.name_expressions.clear();
+  const Answer read = ask(request);
+  if (read.fate == Fate::answered) answer.response.headers_read = read.response.headers_read;
+  return answer;  // without headers, it is not published
+}
+
+std::optional<Digest> header_name(const WorkerRequest& request, const source::Closure& closure,
+                                  const toolchain::Toolkit& toolkit, const HeaderSettings& settings) {
+  if (!settings.enabled || closure.files.size() < settings.min_files) return std::nullopt;
+  if (!request.replace.empty()) return std::nullopt;  // whether a header keeps those of memory is not known
+  if (toolkit.compiler_build_id.empty() || toolkit.builtins_build_id.empty()) return std::nullopt;
+  // A memo's digests are no digests of content; dates and computed probes are in no digest at all.
+  if (closure.memoised || !closure.date_time.empty() || !closure.computed_probes.empty()) return std::nullopt;
+  base::Writer text;
+  const auto put = [](base::Writer& w, const std::string& value) { w.bytes(value); };
+  text.bytes("kiln-header 1").bytes(toolkit.compiler_build_id).bytes(toolkit.builtins_build_id);
+  text.bytes(request.arch).bytes(request.program_name).bytes(request.source).number(settings.heap_bytes);
+  text.list(request.options, put);
+  text.list(request.roots, [](base::Writer& w, const auto& root) { w.bytes(root.first); });
+  text.list(closure.files, [](base::Writer& w, const source::ClosureFile& file) {
+    w.bytes(file.symbolic)
+        .bytes({reinterpret_cast<const char*>(file.digest.bytes.data()), file.digest.bytes.size()});
+  });
+  return base::digest_of(text.str());
+}
+
+std::optional<std::string> read_but_not_hashed(const source::Closure& closure,
+                                               const std::vector<std::string>& headers_read) {
+  std::set<std::string, std::less<>> hashed;
+  for (const source::ClosureFile& file : closure.files) hashed.insert(base::normalized(file.symbolic));
+  for (const std::string& read : headers_read) {
+    if (!hashed.contains(base::normalized(read))) return read;
+  }
+  return std::nullopt;
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,183 @@
+#include "compile/compiler/precompiled_header.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace kiln::compile {
+namespace {
+
+constexpr std::size_t kMaxNames = 4096;  ///< notes of names that were asked for; beyond, all are forgotten
+constexpr unsigned kMaxAttempts = 3;
+constexpr std::chrono::seconds kIdle = std::chrono::minutes(10);
+
+}  // namespace
+
+PrecompiledHeader::~PrecompiledHeader() { base::forget_at_fork(file.get()); }
+
+std::string PrecompiledHeader::path() const {
+  return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file.get());
+}
+
+bool PrecompiledHeader::intact() const noexcept {
+  return base::FileStamp::of("/proc/self/fd/" + std::to_string(file.get())) == stamp;
+}
+
+PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name, unsigned askers) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  if (!settings_.enabled || state.off) return {};
+  drop_idle_locked(state, kIdle);
+  if (state.entries.size() >= kMaxNames)
+    std::erase_if(state.entries, [](const auto& each) {
+      return !each.second.header && each.second.phase != Phase::creating;
+    });
+  Entry& entry = state.entries[name];
+  entry.last_use = std::chrono::steady_clock::now();
+  entry.askers += askers;
+  switch (entry.phase) {
+    case Phase::seen:
+      if (entry.askers < settings_.created_by) return {};
+      entry.phase = Phase::creating;
+      return {Step::create, nullptr, 0};
+    case Phase::unproven:
+      entry.phase = Phase::proving;
+      return {Step::prove, entry.header, 0};
+    case Phase::proven:
+      ++entry.uses;
+      return {Step::use, entry.header, entry.only_in};
+    case Phase::creating:
+    case Phase::proving:
+    case Phase::off:
+      break;
+  }
+  return {};
+}
+
+void PrecompiledHeaders::drop(State& state, Entry& entry) {
+  if (!entry.header) return;
+  --state.counts.held;
+  state.counts.held_bytes -= entry.header->stamp.size;
+  entry.header.reset();
+}
+
+void PrecompiledHeaders::drop_idle_locked(State& state, std::chrono::seconds idle) {
+  const auto until = std::chrono::steady_clock::now() - idle;
+  for (auto& [name, entry] : state.entries) {
+    if (!entry.header || entry.phase == Phase::proving || entry.last_use > until) continue;
+    drop(state, entry);
+    ++state.counts.evicted;
+    entry = {};
+  }
+}
+
+void PrecompiledHeaders::make_room(State& state, const Digest& keep) {
+  while (state.counts.held > settings_.max_count || state.counts.held_bytes > settings_.max_bytes) {
+    auto oldest = state.entries.end();
+    for (auto each = state.entries.begin(); each != state.entries.end(); ++each) {
+      if (!each->second.header || each->first == keep) continue;
+      if (oldest == state.entries.end() || each->second.last_use < oldest->second.last_use) oldest = each;
+    }
+    if (oldest == state.entries.end()) oldest = state.entries.find(keep);  // larger than all that is allowed
+    Entry& entry = oldest->second;
+    drop(state, entry);
+    ++state.counts.evicted;
+    // One that went before it paid would only be made and dropped again, in turn with others.
+    const bool paid = entry.uses >= 4;
+    entry = {};
+    if (!paid) entry.phase = Phase::off;
+    if (oldest->first == keep) return;
+  }
+}
+
+void PrecompiledHeaders::created(const Digest& name, std::shared_ptr<const PrecompiledHeader> header) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  if (state.off) return;
+  Entry& entry = state.entries[name];
+  ++state.counts.created;
+  ++state.counts.held;
+  state.counts.held_bytes += header->stamp.size;
+  entry.phase = Phase::unproven;
+  entry.header = std::move(header);
+  entry.last_use = std::chrono::steady_clock::now();
+  make_room(state, name);
+}
+
+void PrecompiledHeaders::proven(const Digest& name, const Turn& turn, pid_t pid) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  Entry& entry = state.entries[name];
+  if (entry.header != turn.header) return;  // evicted meanwhile
+  ++state.counts.proven;
+  entry.phase = Phase::proven;
+  entry.only_in = pid == turn.header->creator ? pid : 0;
+}
+
+void PrecompiledHeaders::undecided(const Digest& name) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  Entry& entry = state.entries[name];
+  if (++entry.attempts >= kMaxAttempts) {
+    drop(state, entry);
+    entry.phase = Phase::off;
+    ++state.counts.off;
+  } else {
+    entry.phase = entry.header ? Phase::unproven : Phase::seen;
+  }
+}
+
+void PrecompiledHeaders::unproven(const Digest& name) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  Entry& entry = state.entries[name];
+  if (entry.phase == Phase::proven && entry.only_in != 0) entry.phase = Phase::unproven;
+}
+
+void PrecompiledHeaders::off(const Digest& name, const std::string& why) {
+  State& state = state_.get();
+  {
+    const std::lock_guard lock(state.mutex);
+    Entry& entry = state.entries[name];
+    drop(state, entry);
+    if (entry.phase != Phase::off) ++state.counts.off;
+    entry.phase = Phase::off;
+  }
+  base::info("no precompiled header for this source in this process: " + why);
+}
+
+void PrecompiledHeaders::off_for_all(const std::string& why) {
+  State& state = state_.get();
+  {
+    const std::lock_guard lock(state.mutex);
+    state.off = true;
+    for (auto& [name, entry] : state.entries) drop(state, entry);
+    state.entries.clear();
+    ++state.counts.off;
+  }
+  base::warn_once("precompiled headers", why + "; this process goes on without precompiled headers");
+}
+
+void PrecompiledHeaders::count_use() {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  ++state.counts.used;
+}
+
+PrecompiledHeaders::Counts PrecompiledHeaders::counts() const {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  return state.counts;
+}
+
+void PrecompiledHeaders::drop_idle(std::chrono::seconds idle) {
+  State& state = state_.get();
+  const std::lock_guard lock(state.mutex);
+  drop_idle_locked(state, idle);
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,290 @@
+#include "compile/pool/process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "base/file.hpp"
+#include "base/installation.hpp"
+#include "base/process.hpp"
+#include "compile/worker/leftovers.hpp"
+#include "compile/worker/main.hpp"
+#include "kiln/error.hpp"
+
+extern char** environ;
+
+namespace kiln::compile {
+namespace {
+
+/// What a compiler needs from its host's environment; the rest (LD_PRELOAD of a profiler, CUDA_*, ...) is not
+/// its business.
+std::vector<std::string> worker_environment(const std::string& directory) {
+  std::vector<std::string> out{"LC_ALL=C", "TMPDIR=" + directory};
+  for (const char* name : {"PATH", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
+    if (const char* value = std::getenv(name)) out.push_back(std::string(name) + '=' + value);
+  }
+  return out;
+}
+
+struct SpawnPlan {
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  SpawnPlan() {
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+  }
+  ~SpawnPlan() {
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+  }
+};
+
+/// From when a worker's socket has closed until it must have exited.
+constexpr int kLastWordsMs = 1000;
+constexpr int kSpawnRetries = 50;  // 20 ms each
+
+/// The most that a process has had resident since this was made, as the kernel counts it.
+class PeakMemory {
+ public:
+  explicit PeakMemory(pid_t pid) : directory_("/proc/" + std::to_string(pid)) {
+    const base::Fd reset(::open((directory_ + "/clear_refs").c_str(), O_WRONLY | O_CLOEXEC));
+    counts_ = reset && ::write(reset.get(), "5", 1) == 1;
+  }
+  /// 0 where the kernel does not tell.
+  std::uint64_t bytes() const {
+    const auto status = counts_ ? base::read_proc(directory_ + "/status") : std::string();
+    const auto at = status.find("VmHWM:");
+    return at == std::string::npos ? 0 : std::strtoull(status.c_str() + at + 6, nullptr, 10) * 1024;
+  }
+
+ private:
+  std::string directory_;
+  bool counts_;
+};
+
+}  // namespace
+
+std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settings) {
+  const std::string& executable = settings.executable;
+  const auto fail = [&](const char* what, int error) {
+    throw Error(Errc::no_compiler, "cannot start the compile worker '" + executable + "': " + what + ": " +
+                                       std::strerror(error) + "; KILN_WORKER names another executable");
+  };
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair", errno);
+  // A forked child that held them would keep a worker of a dead host waiting, or hide a worker's end.
+  base::ClosedAtFork host_end(pair[0]);
+  const base::ClosedAtFork first_end(pair[1]);
+  // It must not lie where the other actions put something, nor already where it is to be: dup2 onto itself
+  // would keep close-on-exec.
+  const base::ClosedAtFork second_end(
+      pair[1] <= kWorkerSocket ? ::fcntl(pair[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1) : -1);
+  const int worker_end = second_end ? second_end.get() : pair[1];
+
+  SpawnPlan plan;
+  posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
+  // What it prints goes where the host's errors go. In a host without standard error that descriptor is some
+  // file of somebody's, closed at exec: then nowhere.
+  const int flags = ::fcntl(2, F_GETFD);
+  if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
+    posix_spawn_file_actions_adddup2(&plan.actions, 2, 1);
+  } else {
+    posix_spawn_file_actions_addopen(&plan.actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&plan.actions, 2, "/dev/null", O_WRONLY, 0);
+  }
+  posix_spawn_file_actions_adddup2(&plan.actions, worker_end, kWorkerSocket);
+  posix_spawn_file_actions_addclosefrom_np(&plan.actions, kWorkerSocket + 1);
+  sigset_t all, none;
+  ::sigfillset(&all);
+  ::sigemptyset(&none);
+  posix_spawnattr_setsigdefault(&plan.attributes, &all);
+  posix_spawnattr_setsigmask(&plan.attributes, &none);
+  posix_spawnattr_setpgroup(&plan.attributes, 0);
+  posix_spawnattr_setflags(&plan.attributes,
+                           POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+
+  auto directory = std::make_unique<base::TempDir>(kWorkerDirectory);
+  sweep_leftovers(directory->path());
+  const auto pointers = [](std::vector<std::string>& texts) {
+    std::vector<char*> out;
+    for (std::string& text : texts) out.push_back(text.data());
+    out.push_back(nullptr);
+    return out;
+  };
+  std::vector<std::string> environment = worker_environment(directory->path());
+  std::vector<std::string> arguments{"kiln-worker",
+                                     std::to_string(::getpid()),
+                                     std::to_string(settings.address_space),
+                                     std::to_string(static_cast<std::uint64_t>(settings.cpu_seconds)),
+                                     settings.compiler.library,
+                                     settings.compiler.builtins};
+  pid_t pid = 0;
+  const auto start = [&] {
+    return ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes,
+                         pointers(arguments).data(), pointers(environment).data());
+  };
+  int error = start();
+  // At a limit of threads, those that have just ended still count for a while.
+  for (int i = 0; error == EAGAIN && i < kSpawnRetries; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    error = start();
+  }
+  if (error != 0) fail("posix_spawn", error);
+  return std::unique_ptr<WorkerProcess>(new WorkerProcess(pid, host_end.release(), std::move(directory)));
+}
+
+WorkerProcess::WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::TempDir> directory)
+    : pid_(pid),
+      generation_(base::process_generation()),
+      socket_(std::move(socket)),
+      pidfd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))),
+      directory_(std::move(directory)) {
+  if (pidfd_) base::close_at_fork(pidfd_.get());
+}
+
+WorkerProcess::~WorkerProcess() {
+  if (generation_ != base::process_generation()) {  // the parent's, all of it
+    static_cast<void>(socket_.release());
+    static_cast<void>(pidfd_.release());
+    static_cast<void>(directory_.release());
+    return;
+  }
+  if (!reaped_) {
+    send_kill();
+    reap();
+  }
+  base::forget_at_fork(socket_.get());
+  if (pidfd_) base::forget_at_fork(pidfd_.get());
+}
+
+void WorkerProcess::send_kill() noexcept {
+  // By pidfd where there is one: a host that ignores SIGCHLD reaps by itself, and the pid may be another's.
+  const bool there = pidfd_ ? ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0) == 0
+                            : ::kill(pid_, SIGKILL) == 0;
+  if (there) ::kill(-pid_, SIGKILL);  // its group: whatever it has started
+}
+
+void WorkerProcess::kill(Reason reason) noexcept {
+  Reason none = Reason::none;
+  reason_.compare_exchange_strong(none, reason);
+  send_kill();
+}
+
+/// REQUIRES: it is dead or dying.
+std::string WorkerProcess::reap(int* signal) noexcept {
+  siginfo_t info{};
+  int got;
+  do
+    got = pidfd_ ? ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED)
+                 : ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
+  while (got < 0 && errno == EINTR);
+  reaped_ = true;
+  if (got < 0) return "reaped by the host program";  // ECHILD: one that ignores SIGCHLD or waits for anybody
+  if (info.si_code == CLD_EXITED) {
+    return "exited with status " + std::to_string(info.si_status) +
+           (info.si_status == kNotStartedByHost ? ": it is not of this version of kiln" : "");
+  }
+  if (signal) *signal = info.si_status;
+  std::string how =
+      "killed by signal " + std::to_string(info.si_status) + " (" + ::strsignal(info.si_status) + ")";
+  if (info.si_status == SIGABRT) how += ", as the compiler does when memory runs out";
+  if (info.si_status == SIGXCPU) how += ": its limit of CPU time";
+  return how;
+}
+
+bool WorkerProcess::alive() const noexcept {
+  pollfd fds[] = {{socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}};  // -1 is passed over
+  return reason_ == Reason::none && ::poll(fds, 2, 0) == 0;
+}
+
+std::uint64_t WorkerProcess::resident_memory() const noexcept {
+  const base::Fd statm(::open(("/proc/" + std::to_string(pid_) + "/statm").c_str(), O_RDONLY | O_CLOEXEC));
+  char text[128] = {};
+  if (!statm || ::read(statm.get(), text, sizeof text - 1) <= 0) return 0;
+  unsigned long long size = 0, resident = 0;
+  if (std::sscanf(text, "%llu %llu", &size, &resident) != 2) return 0;
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Deadline deadline) {
+  using Fate = Answer::Fate;
+  Answer answer;
+  std::string bytes;
+  const PeakMemory peak(pid_);
+  const auto start = base::Clock::now();
+  Transfer received = send_frame(socket_.get(), encode(request), deadline, pidfd_.get());
+  if (received == Transfer::ok) received = receive_frame(socket_.get(), bytes, deadline, pidfd_.get());
+  answer.ran = base::Clock::now() - start;
+  if (received == Transfer::ok) {
+    answer.peak_memory = peak.bytes();
+    try {
+      answer.response = decode_response(bytes);
+      answer.fate = Fate::answered;
+      return answer;
+    } catch (const std::exception&) {
+      received = Transfer::malformed;
+    }
+  }
+  // A closed socket means that it is gone or going: wait for its own status, but not for ever.
+  if (received == Transfer::deadline) kill(Reason::deadline);
+  if (received == Transfer::malformed) kill(Reason::malformed);
+  if (received == Transfer::closed && pidfd_) {
+    pollfd poll_fd{pidfd_.get(), POLLIN, 0};
+    if (::poll(&poll_fd, 1, kLastWordsMs) == 0) kill(Reason::left);
+  }
+  answer.how = reap(&answer.signal);
+  const Reason reason = reason_.load();
+  answer.killed_by_us = reason != Reason::none;
+  switch (reason) {
+    case Reason::none:
+      answer.fate = Fate::died;
+      break;
+    case Reason::malformed:
+      answer.fate = Fate::died;
+      answer.how = "its answer was malformed";
+      break;
+    case Reason::left:
+      answer.fate = Fate::died;
+      answer.how = "it closed its socket without an answer and did not end";
+      break;
+    case Reason::deadline:
+      answer.fate = Fate::timed_out;
+      break;
+    case Reason::memory:
+      answer.fate = Fate::out_of_memory;
+      break;
+    case Reason::cancelled:
+      answer.fate = Fate::cancelled;
+      break;
+  }
+  return answer;
+}
+
+std::vector<std::string> worker_places() {
+  return base::places_of({.below = "libexec/kiln/kiln-worker",
+                          .configured = KILN_INSTALL_LIBEXECDIR "/kiln/kiln-worker",
+                          .beside = "kiln-worker"});
+}
+
+std::string find_worker_executable(const std::string& configured) {
+  if (!configured.empty()) return configured;
+  for (std::string& place : worker_places()) {
+    if (::access(place.c_str(), X_OK) == 0) return std::move(place);
+  }
+  return {};
+}
+
+}  // namespace kiln::compile

@@ -1,0 +1,233 @@
+#include "manifest/catalog.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/hash.hpp"
+#include "base/quote.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+
+namespace kiln::source {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxManifest = std::size_t{4} << 20, kMaxSource = std::size_t{64} << 20;
+
+/// Names become file names, so they must not leave the directory.
+bool may_be_file_name(std::string_view name) {
+  return !name.empty() && name.size() <= 200 && name[0] != '.' &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
+}
+
+Template from_file(const std::string& path, const std::string& directory, std::string_view text) {
+  Template out;
+  out.manifest = parse_manifest(text, path);
+  out.digest = base::digest_of(text);
+  out.directory = directory;
+  const auto source = [&](const std::string& name) { return SourceText{name, directory + '/' + name, {}}; };
+  out.kernel = source(out.manifest.kernel.source);
+  if (out.manifest.reference) out.reference = source(out.manifest.reference->source);
+  return out;
+}
+
+Template from_memory(const MemoryTemplate& in) {
+  Template out;
+  out.manifest = parse_manifest(in.manifest, "<memory>");
+  out.text = in.manifest;
+  out.digest = base::digest_of(in.manifest);
+  out.kernel = {out.manifest.kernel.source, {}, in.source};
+  for (const auto& [arch, variant] : out.manifest.variants) {
+    if (variant->kernel.source != out.kernel.name) {
+      throw Error(Errc::manifest, "<memory>: template " + base::quote(out.manifest.name) +
+                                      " has another source (" + base::quote(variant->kernel.source) +
+                                      ") for " + arch.name() +
+                                      ": a template from memory has one; #if __CUDA_ARCH__ can choose in it");
+    }
+  }
+  if (!out.manifest.reference) return out;
+  if (in.reference.empty()) {
+    throw Error(Errc::manifest, "<memory>: template " + base::quote(out.manifest.name) +
+                                    " has a [reference], but its source was not given");
+  }
+  out.reference = {out.manifest.reference->source, {}, in.reference};
+  return out;
+}
+
+}  // namespace
+
+struct Catalog::Loaded {
+  std::string path;  ///< empty for memory
+  std::string text;  ///< of the manifest, for files too young for their stamp to be trusted
+  base::FileStamp stamp;
+  bool settled = false;
+  std::shared_ptr<const Template> parsed;
+};
+
+/// What one making of a template gave, in the list that a forked child inherits.
+struct Catalog::Parsed {
+  std::string name;
+  std::shared_ptr<const Loaded> loaded;
+  const Parsed* older;
+};
+
+SourceText Template::text_of(const std::string& source) const {
+  if (source == kernel.name) return kernel;
+  if (source == reference.name) return reference;
+  return {source, directory + '/' + source, {}};
+}
+
+std::string SourceText::read() const {
+  if (path.empty()) return memory;
+  auto content = base::read_file(path, kMaxSource);
+  if (!content)
+    throw Error(Errc::source, "source file " + base::quote(path, 4096) +
+                                  " of the template cannot be read: " + std::strerror(errno));
+  return std::move(content->bytes);
+}
+
+Catalog::Catalog(std::vector<std::string> directories, std::string advice) : advice_(std::move(advice)) {
+  for (const std::string& directory : directories) {
+    std::error_code error;
+    const fs::path absolute = fs::absolute(directory, error);
+    std::string path = error ? directory : absolute.lexically_normal().string();
+    if (path.size() > 1 && path.back() == '/') path.pop_back();
+    if (std::find(directories_.begin(), directories_.end(), path) == directories_.end())
+      directories_.push_back(std::move(path));
+  }
+}
+
+Catalog::~Catalog() {
+  // In a child, too: its copies are whole, and nothing in them is more than memory.
+  for (const Parsed* next = parsed_; next;) delete std::exchange(next, next->older);
+}
+
+/// With what a forked child inherits.
+std::unique_lock<std::mutex> Catalog::lock(Index& index) const {
+  std::unique_lock lock(index.mutex);
+  if (!index.begun)
+    for (const Parsed* at = parsed_; at; at = at->older) index.loaded.emplace(at->name, at->loaded);
+  index.begun = true;
+  return lock;
+}
+
+void Catalog::keep(Index& index, const std::string& name, std::shared_ptr<const Loaded> loaded) {
+  auto parsed = std::make_unique<Parsed>(Parsed{name, loaded, parsed_});
+  index.loaded.insert_or_assign(name, std::move(loaded));
+  parsed_ = parsed.release();
+}
+
+std::shared_ptr<const Template> Catalog::open(std::string_view name) {
+  Index& index = index_.get();
+  const auto held = lock(index);
+  std::optional<base::FileStamp> stamp;
+  std::string path, directory;
+  if (may_be_file_name(name)) {
+    for (const std::string& candidate : directories_) {
+      std::string file = candidate + '/' + std::string(name) + ".toml";
+      const auto found = base::FileStamp::of(file);
+      if (!found) continue;
+      if (stamp && (stamp->device != found->device || stamp->inode != found->inode)) {
+        throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": " +
+                                        base::quote(path, 4096) + " and " + base::quote(file, 4096));
+      }
+      if (stamp) continue;  // one directory by two names
+      stamp = found, path = std::move(file), directory = candidate;
+    }
+  }
+  const auto known = index.loaded.find(name);
+  if (known != index.loaded.end() && known->second->path.empty()) {
+    if (stamp)
+      throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": one from memory and " +
+                                      base::quote(path, 4096));
+    return known->second->parsed;
+  }
+  if (!stamp) {
+    if (known != index.loaded.end()) index.loaded.erase(known);
+    const std::vector<std::string> there = names_in(index);
+    throw Error(Errc::unknown_template,
+                "no template is called " + base::quote(name) + base::did_you_mean(name, there) +
+                    "; there are: " + (there.empty() ? "none" : base::join(there, " ")) + " (searched: " +
+                    (directories_.empty() ? "no directory" : base::join(directories_, ", ")) + ')' +
+                    (advice_.empty() ? "" : "; " + advice_));
+  }
+  if (known != index.loaded.end() && known->second->path == path && known->second->stamp == *stamp &&
+      known->second->settled) {
+    return known->second->parsed;
+  }
+  auto content = base::read_file(path, kMaxManifest);
+  if (!content) throw Error(Errc::manifest, path + ": cannot be read: " + std::strerror(errno));
+  auto loaded = std::make_shared<Loaded>();
+  loaded->path = path;
+  loaded->stamp = content->stamp;
+  loaded->settled = content->stamp.settled();
+  loaded->text = std::move(content->bytes);
+  if (known != index.loaded.end() && known->second->path == path && known->second->text == loaded->text) {
+    loaded->parsed = known->second->parsed;
+    known->second = loaded;
+    return loaded->parsed;
+  }
+  loaded->parsed = std::make_shared<const Template>(from_file(path, directory, loaded->text));
+  if (loaded->parsed->manifest.name != name) {
+    throw Error(Errc::manifest, path + ": [template] name is " + base::quote(loaded->parsed->manifest.name) +
+                                    ", and the file must be called " + loaded->parsed->manifest.name +
+                                    ".toml");
+  }
+  keep(index, std::string(name), loaded);
+  return loaded->parsed;
+}
+
+std::shared_ptr<const Template> Catalog::add(const MemoryTemplate& in) {
+  auto parsed = std::make_shared<const Template>(from_memory(in));
+  const std::string& name = parsed->manifest.name;
+  Index& index = index_.get();
+  const auto held = lock(index);
+  const auto known = index.loaded.find(name);
+  if (known != index.loaded.end() && known->second->path.empty()) {
+    throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": both from memory");
+  }
+  for (const std::string& directory : directories_) {
+    const std::string file = directory + '/' + name + ".toml";
+    if (base::FileStamp::of(file)) {
+      throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": one from memory and " +
+                                      base::quote(file, 4096));
+    }
+  }
+  auto loaded = std::make_shared<Loaded>();
+  loaded->parsed = parsed;
+  keep(index, name, std::move(loaded));
+  return parsed;
+}
+
+std::vector<std::string> Catalog::names() const {
+  Index& index = index_.get();
+  const auto held = lock(index);
+  return names_in(index);
+}
+
+std::vector<std::string> Catalog::names_in(const Index& index) const {
+  std::vector<std::string> out;
+  for (const std::string& directory : directories_) {
+    std::error_code error;
+    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+      const fs::path& path = it->path();
+      std::error_code ignored;
+      if (path.extension() == ".toml" && path.filename().string()[0] != '.' && it->is_regular_file(ignored))
+        out.push_back(path.stem().string());
+    }
+  }
+  for (const auto& [name, loaded] : index.loaded) {
+    if (loaded->path.empty()) out.push_back(name);
+  }
+  std::sort(out.begin(), out.end());
+  out.erase(std::unique(out.begin(), out.end()), out.end());
+  return out;
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,103 @@
+#include "manifest/manifest.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace kiln::source {
+namespace {
+
+/// Position of the element of that name, or -1.
+template <class Range>
+int index_of(const Range& items, std::string_view name) noexcept {
+  const auto found =
+      std::find_if(items.begin(), items.end(), [&](const auto& item) { return item.name == name; });
+  return found == items.end() ? -1 : static_cast<int>(found - items.begin());
+}
+
+}  // namespace
+
+std::uint32_t ArgumentType::size() const noexcept {
+  switch (kind) {
+    case Kind::i32:
+    case Kind::u32:
+    case Kind::f32:
+      return 4;
+    case Kind::structure:
+      return struct_bytes;
+    case Kind::tensormap:
+      return 128;
+    default:
+      return 8;
+  }
+}
+
+std::string ArgumentType::to_string(const std::vector<ParameterSpec>& parameters) const {
+  switch (kind) {
+    case Kind::i32:
+      return "i32";
+    case Kind::i64:
+      return "i64";
+    case Kind::u32:
+      return "u32";
+    case Kind::u64:
+      return handle == Handle::texture ? "texture" : handle == Handle::surface ? "surface" : "u64";
+    case Kind::f32:
+      return "f32";
+    case Kind::f64:
+      return "f64";
+    case Kind::structure:
+      return struct_bytes == 0 ? "struct" : "struct<" + std::to_string(struct_bytes) + '>';
+    case Kind::tensormap:
+      return "tensormap";
+    case Kind::pointer:
+      break;
+  }
+  if (dtype_parameter >= 0) return "ptr<" + parameters[static_cast<std::size_t>(dtype_parameter)].name + '>';
+  return "ptr<" + (dtype ? std::string(kiln::to_string(*dtype)) : std::string("void")) + '>';
+}
+
+int Manifest::parameter_index(std::string_view wanted) const noexcept { return index_of(parameters, wanted); }
+int Manifest::argument_index(std::string_view wanted) const noexcept { return index_of(arguments, wanted); }
+
+int Manifest::slot_index(std::string_view wanted) const noexcept {
+  if (const int i = parameter_index(wanted); i >= 0) return i;
+  for (std::size_t i = 0; i < derives.size(); ++i) {
+    if (derives[i].first == wanted) return slots.derive_slot(static_cast<int>(i));
+  }
+  if (const int i = argument_index(wanted); i >= 0) return slots.argument_slot(i);
+  if (const int i = index_of(runtime, wanted); i >= 0) return slots.runtime_slot(i);
+  if (const int i = index_of(run_values, wanted); i >= 0) return slots.run_slot(i);
+  if (const int i = index_of(exports, wanted); i >= 0) return slots.export_slot(i);
+  constexpr std::string_view facts[] = {"arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
+  const auto found = std::find(std::begin(facts), std::end(facts), wanted);
+  return found == std::end(facts) ? -1 : slots.arch_slot() + static_cast<int>(found - std::begin(facts));
+}
+
+const Manifest& Manifest::on(base::Arch arch) const noexcept {
+  for (const auto& [of, variant] : variants) {
+    if (of == arch) return *variant;
+  }
+  return *this;
+}
+
+const Manifest* Manifest::entry_named(std::string_view wanted) const noexcept {
+  if (wanted == entry) return this;
+  for (const auto& other : entries) {
+    if (other->entry == wanted) return other.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> Manifest::parameter_names() const {
+  std::vector<std::string> out;
+  for (const ParameterSpec& p : parameters) out.push_back(p.name);
+  return out;
+}
+
+bool supports(const Manifest& manifest, base::Arch arch) noexcept {
+  const auto& only = manifest.arch_only;
+  return !(manifest.arch_min && arch < *manifest.arch_min) &&
+         (only.empty() || std::find(only.begin(), only.end(), arch) != only.end());
+}
+
+}  // namespace kiln::source

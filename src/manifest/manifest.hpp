@@ -1,0 +1,222 @@
+// A template's manifest as data. The grammar is docs/writing-templates.md; parse_manifest is the only reader
+// of TOML manifests.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/arch.hpp"
+#include "expression/expression.hpp"
+#include "kiln/dtype.hpp"
+
+namespace kiln::source {
+
+enum class ParameterKind { dtype, integer, boolean, enumeration, type };
+enum class Access { read, write, readwrite };
+
+struct ParameterSpec {
+  struct Choice {
+    std::string name;      ///< "silu", "bf16", "4096"
+    std::int64_t value{};  ///< dtype ordinal, integer, ordinal of an enum or type (order of declaration)
+    std::string cpp;       ///< how C++ spells it, with {P} of others; literal braces doubled
+    std::string include;   ///< header that this spelling needs; empty: none
+  };
+  std::string name, doc;
+  ParameterKind kind = ParameterKind::integer;
+  std::vector<Choice> choices;        ///< empty for a range or an unbounded int, and for bool
+  std::vector<std::string> includes;  ///< headers that every value's spelling needs
+  std::optional<std::pair<std::int64_t, std::int64_t>> range;  ///< inclusive
+  Expression default_value;                                    ///< empty: must be given
+  std::vector<std::int64_t> tune;
+};
+
+/// dtype is set for pointers to elements (or the parameter that names it), size for structs.
+struct ArgumentType {
+  enum class Kind { pointer, i32, i64, u32, u64, f32, f64, structure, tensormap };
+  /// What a u64 stands for: cudaTextureObject_t and cudaSurfaceObject_t are handles of that width.
+  enum class Handle { none, texture, surface };
+  Kind kind = Kind::pointer;
+  std::optional<Dtype> dtype;      ///< ptr<f32>
+  int dtype_parameter = -1;        ///< ptr<T>: index of T; neither: ptr<void>
+  std::uint32_t struct_bytes = 0;  ///< 0: a struct of whatever size the image says
+  Handle handle = Handle::none;
+  bool is_float() const noexcept { return kind == Kind::f32 || kind == Kind::f64; }
+  /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps, 0 when only the image knows.
+  std::uint32_t size() const noexcept;
+  std::string to_string(const std::vector<ParameterSpec>& parameters) const;  ///< as written: "ptr<T>"
+};
+
+struct ArgumentSpec {
+  struct Fill {
+    enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel, plan };
+    Kind kind = Kind::normal;
+    double a = 0, b = 1;        ///< normal: mean, sd; uniform: lo, hi; constant: value
+    Expression low{}, high{};   ///< integer: inclusive; offsets: `high` is the last entry
+    std::string instantiate{};  ///< kernel: its C++ text with {P}
+    std::string lengths{};      ///< plan: which array of the lengths that were planned for
+  };
+  std::string name, doc;
+  ArgumentType type;
+  Access access = Access::read;
+  std::vector<Expression> shape, stride;  ///< elements; stride empty: contiguous
+  Expression align;                       ///< bytes; empty: that of the element
+  Expression value;                       ///< integers; empty: none
+  std::optional<double> float_value;      ///< for f32, f64
+  bool optional = false;
+  Expression exists;  ///< empty: always
+  Fill fill;
+};
+
+struct RuntimeValueSpec {
+  std::string name, doc;
+  Expression value;  ///< empty: `kiln run` must be told
+};
+
+struct LaunchSpec {
+  std::vector<Expression> grid, block, cluster;  ///< 1 to 3 each; cluster may be empty
+  Expression smem;                               ///< empty: 0
+  bool pdl = false, cooperative = false;
+};
+
+/// Source plus name expression plus geometry: the kernel itself, or its reference.
+struct EntryPoint {
+  std::string source;       ///< relative to the manifest
+  std::string instantiate;  ///< with {P}
+  LaunchSpec launch;
+};
+
+struct Requirement {
+  Expression expression;
+  std::string message;     ///< with {NAME}
+  bool at_launch = false;  ///< reads an argument, run-time value or device fact
+};
+
+struct PrewarmRow {
+  /// Parameter -> texts, in the row's order.
+  std::vector<std::pair<std::string, std::vector<std::string>>> values;
+  std::vector<std::string> archs;  ///< empty: the caller's default
+  int line = 0;
+};
+
+enum class HostHeaders { none, shim };
+
+struct CompileSpec {
+  std::string std = "c++17";
+  std::vector<std::string> options, preinclude, include_dirs, extra_includes;
+  std::vector<std::pair<std::string, std::string>> define;   ///< texts with {P}
+  std::vector<std::pair<std::string, std::string>> replace;  ///< a header's name in #include -> file
+  HostHeaders host_headers = HostHeaders::none;
+  bool default_device = false, minimal = false, ndebug = true;
+};
+
+/// [[global]]: a __device__ or __constant__ variable whose address the caller may ask for.
+struct GlobalSpec {
+  std::string name, symbol, doc;  ///< symbol: a C++ name with {P}
+};
+
+/// [export]: an integer constant of the source, which expressions may read once there is an image.
+struct ExportSpec {
+  std::string name, cpp;  ///< cpp: a constant expression with {P}
+};
+
+/// [plan]: what the host shares out among a launch's blocks, in a buffer that the kernel reads.
+struct HostPlanSpec {
+  using Values = std::vector<std::pair<std::string, Expression>>;
+  std::string kind;      ///< "attention"; which keys each kind has is in manifest/read/work_list.cpp
+  int argument = -1;     ///< indices of arguments: the plan itself
+  int workspace = -1;    ///< partial results; -1: none
+  int workers = -1;      ///< blocks of the grid
+  Values kernel;         ///< what the kernel fixes: all keys of the kind
+  bool has_run = false;  ///< there is a [plan.run]: `kiln run` can plan
+  Values run;            ///< what it takes from the call: all such keys of the kind
+  const Expression& of(std::string_view key) const;  ///< of `kernel` or `run`. REQUIRES: there is one
+};
+
+struct Limits {
+  std::optional<std::int64_t> max_spill_bytes, performance_warnings, compile_seconds, compile_memory;
+};
+
+/// Where each name lives in the values that expressions read.
+struct SlotLayout {
+  /// Counts, laid out in this order from slot 0.
+  int parameters = 0, derives = 0, arguments = 0, runtime = 0, run = 0, exports = 0;
+  int derive_slot(int i) const noexcept { return parameters + i; }
+  int argument_slot(int i) const noexcept { return parameters + derives + i; }
+  int runtime_slot(int i) const noexcept { return parameters + derives + arguments + i; }
+  int run_slot(int i) const noexcept { return runtime_slot(runtime) + i; }
+  int export_slot(int i) const noexcept { return run_slot(run) + i; }
+  int arch_slot() const noexcept { return export_slot(exports); }
+  int sms_slot() const noexcept { return arch_slot() + 1; }
+  int smem_optin_slot() const noexcept { return arch_slot() + 2; }
+  int l2_slot() const noexcept { return arch_slot() + 3; }
+  int occupancy_slot() const noexcept { return arch_slot() + 4; }
+  int total() const noexcept { return arch_slot() + 5; }
+};
+
+struct Manifest {
+  std::string file;  ///< for messages: a path, or "<memory>"
+  std::string name, summary, formula;
+  std::string entry;     ///< name of its entry point, where [[kernel]] gives one
+  std::string fallback;  ///< a generic template with the same arguments; empty: none
+  bool internal = false;
+  bool tune_changes_bits = false;  ///< candidates of `tune` may give other bits than the defaults
+  EntryPoint kernel;
+  std::optional<EntryPoint> reference;
+  std::optional<base::Arch> arch_min;
+  std::vector<base::Arch> arch_only;
+  std::vector<std::pair<Dtype, double>> tolerance;
+  CompileSpec compile;
+  std::vector<ParameterSpec> parameters;
+  /// In an order in which each needs only earlier ones.
+  std::vector<std::pair<std::string, Expression>> derives;
+  std::vector<Requirement> requirements;
+  std::vector<ArgumentSpec> arguments;
+  std::vector<RuntimeValueSpec> runtime;
+  std::optional<HostPlanSpec> plan;
+  /// Values that `kiln run` alone has, for what it makes: declared by [plan.run].
+  std::vector<RuntimeValueSpec> run_values;
+  Expression cost_read, cost_write, cost_flops;  ///< empty when the manifest has none
+  Limits limits;
+  std::vector<PrewarmRow> prewarm;
+  SlotLayout slots;
+  /// Slots of parameters and derives, in an order in which each default and derive needs only earlier ones.
+  std::vector<int> resolve_order;
+  /// Slots of arguments and run-time values that have a `value` expression, likewise.
+  std::vector<int> value_order;
+  std::vector<GlobalSpec> globals;
+  std::vector<ExportSpec> exports;
+  /// Further entry points of the same image: this manifest with another entry, and its own instantiate,
+  /// arguments, run-time values, requirements and launch. They have no entry points of their own.
+  std::vector<std::shared_ptr<const Manifest>> entries;
+  /// [arch.*]: the manifest as it is for one arch. They have no variants of their own.
+  std::vector<std::pair<base::Arch, std::shared_ptr<const Manifest>>> variants;
+
+  /// This, or the variant for `arch`. Parameters are the same; slots may differ.
+  const Manifest& on(base::Arch arch) const noexcept;
+  /// The entry point of that name, this one included; null when there is none.
+  const Manifest* entry_named(std::string_view name) const noexcept;
+
+  int parameter_index(std::string_view name) const noexcept;  ///< -1 when absent
+  int argument_index(std::string_view name) const noexcept;
+  /// Of anything that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
+  int slot_index(std::string_view name) const noexcept;
+  std::vector<std::string> parameter_names() const;
+};
+
+/// Throws Error(manifest) "FILE:LINE: ..." for everything docs/writing-templates.md forbids: TOML syntax,
+/// unknown table or key, wrong type, bad name, unknown name in an expression, cyclic derive or default, an
+/// option that is not whitelisted, ...
+Manifest parse_manifest(std::string_view toml, const std::string& file);
+
+/// Limits that a caller's request must respect.
+inline constexpr int kMaxParameters = 32, kMaxArguments = 64;
+
+/// Whether [template] arch allows `arch`.
+bool supports(const Manifest& manifest, base::Arch arch) noexcept;
+
+}  // namespace kiln::source

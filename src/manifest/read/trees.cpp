@@ -1,0 +1,176 @@
+#include "manifest/read/trees.hpp"
+
+#include <algorithm>
+
+#include "base/quote.hpp"
+#include "base/text.hpp"
+#include "kiln/error.hpp"
+#include "manifest/read/order.hpp"
+#include "manifest/toml/table_reader.hpp"
+
+namespace kiln::source {
+namespace {
+
+void remove(TomlValue& table, std::string_view key) {
+  std::erase_if(table.members, [&](const auto& member) { return member.first == key; });
+}
+
+void put(TomlValue& table, const std::string& key, TomlValue value) {
+  for (auto& [name, present] : table.members) {
+    if (name != key) continue;
+    present = std::move(value);
+    return;
+  }
+  table.members.emplace_back(key, std::move(value));
+}
+
+TomlValue& member(TomlValue& table, const std::string& key, int line) {
+  for (auto& [name, present] : table.members) {
+    if (name == key) return present;
+  }
+  TomlValue fresh;
+  fresh.line = line;
+  return table.members.emplace_back(key, std::move(fresh)).second;
+}
+
+/// Every key of `over` in the place of, or beside, those of `table`.
+void merge(TomlValue& table, const TomlValue& over) {
+  for (const auto& [key, value] : over.members) put(table, key, value);
+}
+
+/// The [runtime] and [[require]] of the whole manifest hold for the main entry point beside its own.
+void add(TomlValue& table, const std::string& key, const TomlValue& value) {
+  using Kind = TomlValue::Kind;
+  TomlValue* present = nullptr;
+  for (auto& [name, there] : table.members) {
+    if (name == key && there.kind == value.kind) present = &there;
+  }
+  if (present && value.kind == Kind::array)
+    present->items.insert(present->items.end(), value.items.begin(), value.items.end());
+  else if (present && value.kind == Kind::table)
+    merge(*present, value);
+  else
+    put(table, key, value);
+}
+
+/// [arch.sm_90a] over the rest.
+TomlValue overridden(const TomlValue& tree, const TableReader& over) {
+  TomlValue out = tree;
+  remove(out, "arch");
+  const int line = over.table().line;
+  TomlValue& entry = member(out, "template", line);
+  for (const std::string key : {"source", "instantiate"}) {
+    if (const TomlValue* value = over.find(key)) put(entry, key, *value);
+  }
+  for (const std::string key : {"compile", "launch"}) {
+    const TomlValue* value = over.find(key);
+    if (!value) continue;
+    if (value->kind != TomlValue::Kind::table) over.fail_wanted(key, *value, "a table");
+    merge(member(out, key, line), *value);
+  }
+  if (const TomlValue* defaults = over.find("default")) {
+    const TableReader values(*defaults, over.title() + " default", over.file());
+    TomlValue& parameters = member(out, "param", line);
+    for (const auto& [name, value] : defaults->members) {
+      const TomlValue* known = parameters.find(name);
+      if (!known) {
+        std::vector<std::string> names;
+        for (const auto& [parameter, table] : parameters.members) names.push_back(parameter);
+        values.fail(name, base::quote(name) + " is no parameter" + base::did_you_mean(name, names) +
+                              "; known: " + base::join(names, " "));
+      }
+      put(member(parameters, name, line), "default", value);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+ArchTrees split_archs(TomlValue tree, const std::string& file) {
+  const TomlValue* archs = tree.find("arch");
+  if (!archs) return {std::move(tree), {}};
+  ArchTrees out{tree, {}};
+  remove(out.base, "arch");
+  const TableReader reader(*archs, "[arch]", file);
+  for (const auto& [name, table] : archs->members) {
+    const TableReader over(table, "[arch." + name + ']', file,
+                           {"source", "instantiate", "compile", "default", "launch"});
+    const TomlValue* main = tree.find("template");
+    for (const std::string key : {"instantiate", "launch"}) {
+      if (over.has(key) && tree.find("kernel") && !(main && main->find("instantiate")))
+        over.fail(key,
+                  "belongs to the entry point that [template] instantiate names, and there is none: an "
+                  "override reaches no [[kernel]]");
+    }
+    base::Arch arch;
+    try {
+      arch = base::Arch::parse(name);
+    } catch (const Error& error) {
+      reader.fail(name, error.what());
+    }
+    if (std::any_of(out.variants.begin(), out.variants.end(), [&](const auto& v) { return v.first == arch; }))
+      reader.fail(name, arch.name() + " is overridden twice");
+    out.variants.emplace_back(arch, overridden(tree, over));
+  }
+  if (out.variants.empty()) reader.fail("", "must hold tables such as [arch.sm_90a]");
+  const TomlValue* entry = tree.find("template");
+  const bool named = tree.find("kernel") || (entry && entry->find("instantiate"));
+  if (!entry || entry->kind != TomlValue::Kind::table || (entry->find("source") && named)) return out;
+
+  out.base = out.variants.front().second;
+  out.base_is_variant = true;
+  return out;
+}
+
+std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, const std::string& file) {
+  const TableReader root(tree, "", file);
+  const auto kernels = root.tables("kernel");
+  std::vector<std::pair<std::string, TomlValue>> out;
+  if (!root.has("kernel")) {
+    out.emplace_back("", std::move(tree));
+    return out;
+  }
+  TomlValue rest = tree;
+  remove(rest, "kernel");
+  const TomlValue* entry = tree.find("template");
+  const bool shorthand = entry && entry->find("instantiate");
+  if (shorthand || kernels.empty()) {
+    out.emplace_back("", rest);
+  } else {
+    for (const std::string key : {"arg", "launch"}) {
+      if (root.has(key))
+        root.fail(key,
+                  "belongs to the entry point that [template] instantiate names, and there is none; write "
+                  "it inside its [[kernel]]");
+    }
+  }
+  for (const TomlValue* kernel : kernels) {
+    const TableReader reader(*kernel, "[[kernel]]", file,
+                             {"name", "instantiate", "doc", "arg", "launch", "runtime", "require"});
+    const std::string name = reader.need_line("name");
+    if (!base::is_identifier(name))
+      reader.fail("name", base::quote(name) + " must be [A-Za-z_][A-Za-z0-9_]*");
+    for (const auto& [other, of] : out) {
+      if (other == name) reader.fail("name", "two entry points are called " + base::quote(name));
+    }
+    reader.need_line("instantiate");
+    reader.need("launch");
+    TomlValue own = rest;
+    put(member(own, "template", kernel->line), "instantiate", reader.need("instantiate"));
+    // What belongs to the main entry point: [runtime], [[require]] and the like are its own, but for the
+    // first of a manifest without the shorthand, which is the main one.
+    if (!out.empty()) {
+      for (const char* key :
+           {"arg", "launch", "runtime", "require", "plan", "reference", "cost", "global", "prewarm"})
+        remove(own, key);
+    }
+    for (const std::string key : {"arg", "launch", "runtime", "require"}) {
+      if (const TomlValue* value = reader.find(key)) add(own, key, *value);
+    }
+    out.emplace_back(name, std::move(own));
+  }
+  return out;
+}
+
+}  // namespace kiln::source

@@ -1,0 +1,71 @@
+// One TOML table read with types: every complaint names file, line, table and key.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "expression/expression.hpp"
+#include "manifest/toml/tree.hpp"
+
+namespace kiln::source {
+
+/// Borrows the table and the file's name.
+class TableReader {
+ public:
+  /// Throws Error(manifest) when `table` is no table, or has a key that is not known.
+  TableReader(const TomlValue& table, std::string title, const std::string& file,
+              std::initializer_list<std::string_view> known);
+  /// Any key, for tables whose keys are names.
+  TableReader(const TomlValue& table, std::string title, const std::string& file);
+
+  /// Throws Error(manifest) for a key that is none of these.
+  void check_keys(const std::vector<std::string>& known) const;
+
+  const TomlValue& table() const noexcept { return table_; }
+  const std::string& file() const noexcept { return file_; }
+  const std::string& title() const noexcept { return title_; }
+  const TomlValue* find(std::string_view key) const noexcept { return table_.find(key); }
+  bool has(std::string_view key) const noexcept { return find(key) != nullptr; }
+
+  /// Each throws when the key is missing.
+  const TomlValue& need(std::string_view key) const;
+  std::string need_line(std::string_view key) const;
+
+  /// Each returns nothing (or the fallback) when the key is missing.
+  std::optional<std::string> text(std::string_view key) const;
+  std::string text_or(std::string_view key, std::string fallback) const;
+  bool boolean_or(std::string_view key, bool fallback) const;
+  std::optional<std::int64_t> count(std::string_view key) const;  ///< an integer >= 0
+  /// Array of strings, each without control characters.
+  std::vector<std::string> lines(std::string_view key) const;
+  /// A string or integer as an expression; empty when the key is missing.
+  Expression expression(std::string_view key, const Symbols& symbols) const;
+  /// Array of them. An empty array is an error.
+  std::vector<Expression> expressions(std::string_view key, const Symbols& symbols, std::size_t most) const;
+  /// The texts of such an array.
+  std::vector<std::string> expression_texts(std::string_view key) const;
+
+  /// Elements of an array of tables; empty when the key is missing.
+  std::vector<const TomlValue*> tables(std::string_view key) const;
+
+  /// "FILE:LINE: [param.T] values".
+  std::string where(std::string_view key) const;
+  [[noreturn]] void fail(std::string_view key, const std::string& message) const;
+  [[noreturn]] void fail_wanted(std::string_view key, const TomlValue& value, const char* wanted) const;
+
+ private:
+  template <class Known>
+  void check(const Known& known) const;
+
+  const TomlValue& table_;
+  std::string title_;
+  const std::string& file_;
+};
+
+/// Text without control characters, for everything that ends in an option, a file name or C++ text.
+bool is_one_line(std::string_view text) noexcept;
+
+}  // namespace kiln::source

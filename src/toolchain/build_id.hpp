@@ -1,0 +1,14 @@
+// The identity of a shared library, from its headers and notes alone: libnvrtc is 100 MB.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace kiln::toolchain {
+
+/// The GNU build-id of a shared library as hex, read from its notes without loading the library and without
+/// reading more than headers and notes. Nothing when there is no such file or note: then the library has no
+/// identity, and a key that depends on it must not be used.
+std::optional<std::string> build_id_of(const std::string& path);
+
+}  // namespace kiln::toolchain
