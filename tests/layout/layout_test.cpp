@@ -260,10 +260,25 @@ TEST(Layout, PublicHeadersAreSelfContainedCxx17) {
 }
 
 TEST(Layout, TopLevelIsFixed) {
-  const std::set<std::string> expected = {
-      "CMakeLists.txt", "CMakePresets.json", "src",     "templates", "include", "cache", "tests",
-      "tools",          "README.md",         "LICENSE", "docs",      ".ci",     ".git",  ".gitignore",
-      ".clang-format",  ".clang-tidy",       "build",   "python"};
+  const std::set<std::string> expected = {"CMakeLists.txt",
+                                          "CMakePresets.json",
+                                          "src",
+                                          "templates",
+                                          "include",
+                                          "cache",
+                                          "tests",
+                                          "tools",
+                                          "README.md",
+                                          "CONTRIBUTING.md",
+                                          "LICENSE",
+                                          "docs",
+                                          ".ci",
+                                          ".git",
+                                          ".gitignore",
+                                          ".clang-format",
+                                          ".clang-tidy",
+                                          "build",
+                                          "python"};
   for (const auto& entry : fs::directory_iterator(kRoot)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with(".") && !expected.contains(name)) continue;  // a developer's own
