@@ -1,5 +1,6 @@
 // The shipped templates through the compiler, for every arch that kiln has a name for; the GPU is run.py's.
 #include <algorithm>
+#include <cstdlib>
 
 #include "tools/kiln_process.hpp"
 
@@ -382,13 +383,15 @@ CAUSAL = false
 MASK = [false, true]
 )";
 
+/// The newest arch has the least shared memory; the oldest too in tools/nightly.sh, which takes two minutes.
 TEST_F(ShippedTemplates, EveryFeatureCompilesForTheOldestAndTheNewestArchWithoutSpills) {
+  const bool nightly = std::getenv("KILN_NIGHTLY") != nullptr;
   write("features.toml", kFeatures);
-  const Finished r = kiln(
-      {"prewarm", path("features.toml"), "--strict", "--keep-going", "--json", "--arch", "sm_80,sm_120a"});
+  const Finished r = kiln({"prewarm", path("features.toml"), "--strict", "--keep-going", "--json", "--arch",
+                           nightly ? "sm_80,sm_120a" : "sm_120a"});
   EXPECT_EQ(r.status, 0) << r.err.substr(0, 4000);
   const auto json = r.json();
-  EXPECT_GT(json["compiled"].get<int>(), 400);
+  EXPECT_GT(json["compiled"].get<int>(), nightly ? 400 : 200);
   EXPECT_EQ(json["failed"], 0);
 }
 
