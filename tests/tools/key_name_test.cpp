@@ -72,6 +72,7 @@ TEST(KeyName, RefusesWhatNoKeyCanBe) {
                                   "7-" + half + "0", std::string("7-b-c")})
     EXPECT_THROW(KeyName{text}, Error) << text;
   EXPECT_THROW(KeyName("7", "xyz"), Error);
+  EXPECT_THROW(check_toolchain("B7"), Error) << "who compares the digits as they are would find nothing";
   EXPECT_THROW(KeyName("7-b743", "e1"), Error);
 }
 

@@ -47,8 +47,8 @@ KeyName::KeyName(const std::string& said, const std::string& toolchain) : quoted
                     " is no key: expected up to 64 digits 0-9a-f, or some of each half as in "
                     "7ca0631d9df0-b743, as 'kiln ls' shows them");
   if (toolchain.empty()) return;
-  check_toolchain(toolchain);
   const std::string wanted = lowered(toolchain);
+  check_toolchain(wanted);
   const std::size_t both = std::min(toolchain_.size(), wanted.size());
   if (toolchain_.compare(0, both, wanted, 0, both) != 0)
     throw Error(Errc::invalid_argument, quoted_ + " is a key of the toolchain '" + toolchain_ +
@@ -66,7 +66,7 @@ Key KeyName::first() const { return padded(specialisation_, toolchain_, '0'); }
 Key KeyName::last() const { return padded(specialisation_, toolchain_, 'f'); }
 
 void check_toolchain(const std::string& digits) {
-  if (!is_hex(lowered(digits)) || digits.size() > kHalf)
+  if (!is_hex(digits) || digits.size() > kHalf)
     throw Error(Errc::invalid_argument,
                 "--toolchain '" + digits + "': expected the first hex digits of a toolchain's digest");
 }
