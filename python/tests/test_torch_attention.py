@@ -37,7 +37,7 @@ def argument(driver, template, name):
     from test_torch_operators import TEMPLATES
     import tomllib
 
-    names = [a["name"] for a in tomllib.loads((TEMPLATES / f"{template}.toml").read_text())["arg"]]
+    names = [a["name"] for a in tomllib.loads(next(TEMPLATES.glob(f"*/{template}.toml")).read_text())["arg"]]
     return int.from_bytes(driver.launch()[1][names.index(name)], "little")
 
 

@@ -1,4 +1,4 @@
-// Where things are in a plan: the host's side of templates/kiln/attention_plan.cuh. All in words of 4 bytes.
+// Where things are in a plan: the host's side of templates/attention/work_list.cuh. All in words of 4 bytes.
 #pragma once
 
 #include <cstdint>

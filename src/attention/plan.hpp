@@ -1,5 +1,5 @@
 // Host plans of attention launches: what each block of a fixed grid does, balanced by cost and split over kv,
-// in words that templates/kiln/attention_plan.cuh reads. Makes no driver call, and knows no CUDA.
+// in words that templates/attention/work_list.cuh reads. Makes no driver call, and knows no CUDA.
 //
 // Every (request, kv head, tile of packed rows) is a tile, of as many units as it has kv blocks that causal
 // and window leave: one at least. Tiles follow each other in a line by request, head, row; a tile takes units

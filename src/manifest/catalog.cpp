@@ -26,11 +26,25 @@ bool may_be_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-Template from_file(const std::string& path, const std::string& directory, std::string_view text) {
+/// The directory and those of its folders that may hold templates: "attention", but nothing hidden.
+std::vector<std::string> with_families(const std::string& directory) {
+  std::vector<std::string> out{directory};
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->path().filename().string()[0] != '.' && it->is_directory(ignored))
+      out.push_back(it->path().string());
+  }
+  std::sort(out.begin() + 1, out.end());
+  return out;
+}
+
+Template from_file(const std::string& path, const std::string& root, std::string_view text) {
   Template out;
+  const std::string directory = base::directory_of(path);
   out.manifest = parse_manifest(text, path);
   out.digest = base::digest_of(text);
-  out.directory = directory;
+  out.root = root, out.directory = directory;
   const auto source = [&](const std::string& name) { return SourceText{name, directory + '/' + name, {}}; };
   out.kernel = source(out.manifest.kernel.source);
   if (out.manifest.reference) out.reference = source(out.manifest.reference->source);
@@ -123,23 +137,36 @@ void Catalog::keep(Index& index, const std::string& name, std::shared_ptr<const 
   parsed_ = parsed.release();
 }
 
+/// The manifest of a template, as a file.
+struct Catalog::File {
+  std::string path, root;
+  base::FileStamp stamp;
+};
+
+std::vector<Catalog::File> Catalog::files_of(std::string_view name) const {
+  std::vector<File> out;
+  if (!may_be_file_name(name)) return out;
+  for (const std::string& root : directories_) {
+    for (const std::string& directory : with_families(root)) {
+      std::string path = directory + '/' + std::string(name) + ".toml";
+      if (const auto stamp = base::FileStamp::of(path)) out.push_back({std::move(path), root, *stamp});
+    }
+  }
+  return out;
+}
+
 std::shared_ptr<const Template> Catalog::open(std::string_view name) {
   Index& index = index_.get();
   const auto held = lock(index);
   std::optional<base::FileStamp> stamp;
-  std::string path, directory;
-  if (may_be_file_name(name)) {
-    for (const std::string& candidate : directories_) {
-      std::string file = candidate + '/' + std::string(name) + ".toml";
-      const auto found = base::FileStamp::of(file);
-      if (!found) continue;
-      if (stamp && (stamp->device != found->device || stamp->inode != found->inode)) {
-        throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": " +
-                                        base::quote(path, 4096) + " and " + base::quote(file, 4096));
-      }
-      if (stamp) continue;  // one directory by two names
-      stamp = found, path = std::move(file), directory = candidate;
+  std::string path, root;
+  for (File& file : files_of(name)) {
+    if (stamp && (stamp->device != file.stamp.device || stamp->inode != file.stamp.inode)) {
+      throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": " +
+                                      base::quote(path, 4096) + " and " + base::quote(file.path, 4096));
     }
+    if (stamp) continue;  // one directory by two names
+    stamp = file.stamp, path = std::move(file.path), root = std::move(file.root);
   }
   const auto known = index.loaded.find(name);
   if (known != index.loaded.end() && known->second->path.empty()) {
@@ -173,7 +200,7 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
     known->second = loaded;
     return loaded->parsed;
   }
-  loaded->parsed = std::make_shared<const Template>(from_file(path, directory, loaded->text));
+  loaded->parsed = std::make_shared<const Template>(from_file(path, root, loaded->text));
   if (loaded->parsed->manifest.name != name) {
     throw Error(Errc::manifest, path + ": [template] name is " + base::quote(loaded->parsed->manifest.name) +
                                     ", and the file must be called " + loaded->parsed->manifest.name +
@@ -192,13 +219,9 @@ std::shared_ptr<const Template> Catalog::add(const MemoryTemplate& in) {
   if (known != index.loaded.end() && known->second->path.empty()) {
     throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": both from memory");
   }
-  for (const std::string& directory : directories_) {
-    const std::string file = directory + '/' + name + ".toml";
-    if (base::FileStamp::of(file)) {
-      throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": one from memory and " +
-                                      base::quote(file, 4096));
-    }
-  }
+  if (const std::vector<File> files = files_of(name); !files.empty())
+    throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": one from memory and " +
+                                    base::quote(files.front().path, 4096));
   auto loaded = std::make_shared<Loaded>();
   loaded->parsed = parsed;
   keep(index, name, std::move(loaded));
@@ -213,13 +236,15 @@ std::vector<std::string> Catalog::names() const {
 
 std::vector<std::string> Catalog::names_in(const Index& index) const {
   std::vector<std::string> out;
-  for (const std::string& directory : directories_) {
-    std::error_code error;
-    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-      const fs::path& path = it->path();
-      std::error_code ignored;
-      if (path.extension() == ".toml" && path.filename().string()[0] != '.' && it->is_regular_file(ignored))
-        out.push_back(path.stem().string());
+  for (const std::string& root : directories_) {
+    for (const std::string& directory : with_families(root)) {
+      std::error_code error;
+      for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+        const fs::path& path = it->path();
+        std::error_code ignored;
+        if (path.extension() == ".toml" && path.filename().string()[0] != '.' && it->is_regular_file(ignored))
+          out.push_back(path.stem().string());
+      }
     }
   }
   for (const auto& [name, loaded] : index.loaded) {

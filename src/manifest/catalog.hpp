@@ -27,9 +27,14 @@ struct SourceText {
 /// A parsed manifest and where its sources are. Immutable.
 struct Template {
   Manifest manifest;
-  std::string directory;  ///< absolute; empty for memory
-  std::string text;       ///< the manifest's, of a template from memory
-  Digest digest;          ///< of the manifest's text
+  /// The directory of the catalog that it was found in, which its includes are searched in first. Absolute;
+  /// empty for memory.
+  std::string root;
+  /// That of the manifest, to which its `source` and `include_dirs` are relative: the root, or a folder of
+  /// it.
+  std::string directory;
+  std::string text;  ///< the manifest's, of a template from memory
+  Digest digest;     ///< of the manifest's text
   SourceText kernel;
   SourceText reference;  ///< name empty when there is none
   /// The source that the manifest names so: the kernel's, the reference's, or that of another arch.
@@ -43,9 +48,10 @@ struct MemoryTemplate {
 /// Thread-safe. A forked child has what was there at the fork, templates from memory and parsed ones alike.
 class Catalog {
  public:
-  /// Directories in order; those that do not exist are ignored. NAME.toml holds the template NAME: another
-  /// name inside is an error, and so are two files for one name. `advice` ends the error about a template
-  /// that is in none of them.
+  /// Directories in order; those that do not exist are ignored. NAME.toml in one of them, or in a folder of
+  /// one (a family), holds the template NAME: another name inside is an error, and so are two files for one
+  /// name. Where it lies is no part of a key. `advice` ends the error about a template that is in none of
+  /// them.
   explicit Catalog(std::vector<std::string> directories, std::string advice = {});
   ~Catalog();
   Catalog(const Catalog&) = delete;
@@ -69,6 +75,8 @@ class Catalog {
     bool begun = false;
     std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> loaded;
   };
+  struct File;
+  std::vector<File> files_of(std::string_view name) const;
   std::unique_lock<std::mutex> lock(Index& index) const;
   void keep(Index& index, const std::string& name, std::shared_ptr<const Loaded> loaded);
   std::vector<std::string> names_in(const Index& index) const;

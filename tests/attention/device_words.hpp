@@ -9,7 +9,7 @@
 namespace kiln {
 using std::max, std::min;  // which are built into a device compiler
 }
-#include "templates/kiln/attention_words.cuh"
+#include "templates/attention/words.cuh"
 #undef __host__
 #undef __device__
 #undef __forceinline__

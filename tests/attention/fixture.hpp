@@ -18,7 +18,7 @@ struct PlannedItem {
   bool operator==(const PlannedItem&) const = default;
 };
 
-/// The words of a plan, by what templates/kiln/attention_plan.cuh says: nothing here knows the host's
+/// The words of a plan, by what templates/attention/work_list.cuh says: nothing here knows the host's
 /// structs.
 class Planned {
  public:

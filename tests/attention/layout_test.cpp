@@ -55,7 +55,7 @@ TEST(AttentionLayout, HostAndDeviceHaveTheSameFields) {
 }
 
 TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
-  std::ifstream in(KILN_SOURCE_DIR "/templates/kiln/attention_plan.cuh");
+  std::ifstream in(KILN_SOURCE_DIR "/templates/attention/work_list.cuh");
   const std::string text(std::istreambuf_iterator<char>(in), {});
   EXPECT_NE(text.find("HEADER = 16, ITEM = 12"), std::string::npos);
   EXPECT_NE(text.find("(workers + 1 + 3) / 4 * 4"), std::string::npos);

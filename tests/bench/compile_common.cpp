@@ -57,7 +57,7 @@ RawCompiled compile_raw(const toolchain::Nvrtc& nvrtc, const source::Instantiati
   nvrtc.check(nvrtc.CreateProgram(&program, unit.source.c_str(), "kernel.cu", 0, nullptr, nullptr), "create");
   nvrtc.check(nvrtc.AddNameExpression(program, unit.name_expression.c_str()), "name expression");
   std::vector<std::string> options{"--gpu-architecture=" + unit.resolved.arch.name(),
-                                   "-I" + unit.origin->directory};
+                                   "-I" + unit.origin->root};
   if (nvrtc.at_least(12, 9)) options.emplace_back("--no-cache");
   for (const std::string& directory : toolkit.include_dirs) options.push_back("-I" + directory);
   options.insert(options.end(), unit.options.begin(), unit.options.end());

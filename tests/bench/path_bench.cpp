@@ -66,7 +66,7 @@ double raw_nvrtc_ms(const toolchain::Nvrtc& nvrtc, const source::Instantiation& 
   toolchain::nvrtcProgram program = nullptr;
   nvrtc.CreateProgram(&program, unit.source.c_str(), "kernel.cu", 0, nullptr, nullptr);
   nvrtc.AddNameExpression(program, unit.name_expression.c_str());
-  std::vector<std::string> options{"--gpu-architecture=sm_90a", "--no-cache", "-I" + unit.origin->directory};
+  std::vector<std::string> options{"--gpu-architecture=sm_90a", "--no-cache", "-I" + unit.origin->root};
   options.insert(options.end(), unit.options.begin(), unit.options.end());
   std::vector<const char*> raw;
   for (const auto& o : options) raw.push_back(o.c_str());

@@ -57,7 +57,7 @@ class Bench {
     source::Catalog catalog({root_ + "/tests/fixtures/templates", root_ + "/templates"});
     auto origin = catalog.open(name);
     source::SearchPath search;
-    search.project = {origin->directory, root_ + "/templates"};
+    search.project = {origin->root, root_ + "/templates"};
     search.toolkit = toolkit_.include_dirs;
     auto unit =
         source::instantiate(origin, source::resolve(origin->manifest, values, base::Arch::parse("sm_90a")));

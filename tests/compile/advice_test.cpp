@@ -126,7 +126,7 @@ TEST(Advice, AByteOrderMarkIsNamed) {
 
 TEST(Advice, EveryShimIsKnown) {
   std::set<std::string> there, known;
-  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/host")) {
+  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates/shim")) {
     const std::string name = entry.path().filename().string();
     const bool stands_in = name != "nvcc.h" && name != "unmark_host.h";  // those are named in preinclude
     if (!entry.is_directory() && stands_in) there.insert(name);

@@ -37,7 +37,7 @@ inline MadeUnit make_unit(const std::string& directory, const Ask& ask) {
   source::Resolved resolved = source::resolve(origin->manifest, ask.values, base::Arch::parse(ask.arch));
   source::Instantiation unit = source::instantiate(origin, std::move(resolved));
   source::SearchPath search;
-  search.project = {origin->directory};
+  search.project = {origin->root};
   for (const auto& d : origin->manifest.compile.include_dirs)
     search.project.push_back(origin->directory + '/' + d);
   for (const auto& d : ask.include_path) search.project.push_back(d);

@@ -202,7 +202,7 @@ TEST_F(ConfigTest, SizesAreBytesOrPowersOf1024) {
 }
 
 TEST_F(ConfigTest, ADirectoryWithKilnsOwnHeadersStandsForTheInstalledTemplates) {
-  for (const char* file : {"own/kiln/vector.cuh", "own/host/type_traits", "mine/one.toml"})
+  for (const char* file : {"own/kiln/vector.cuh", "own/shim/type_traits", "mine/one.toml"})
     tree_.write(file, "");
   set("KILN_TEMPLATE_PATH", tree_.at("mine"));
   const std::string installed = Config::resolve({}).installed_templates();

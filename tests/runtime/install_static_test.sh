@@ -67,7 +67,7 @@ run "$consumer" "$templates" || show "without a worker: exit status $?"
 says "no kiln-worker executable found" "$work/engine/bin/kiln-worker" "$work/engine/libexec/kiln/kiln-worker" \
   "$work/a/libexec/kiln/kiln-worker" KILN_WORKER
 mkdir "$work/part"
-cp "$work/b"/share/kiln/templates/rms_norm.* "$work/part"
+cp "$work/b"/share/kiln/templates/norm/rms_norm.* "$work/part"
 run "$consumer" KILN_TEMPLATE_PATH="$work/part" && fail "kiln's headers were found outside of the installation"
 says '"kiln/' "looked for" "$work/a/share/kiln/templates" KILN_TEMPLATE_PATH
 compiles "the variables" "$consumer" "$templates" KILN_WORKER="$work/b/libexec/kiln/kiln-worker"

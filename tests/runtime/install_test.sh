@@ -9,9 +9,9 @@ trap 'rm -rf "$work"' EXIT
 fail() { echo "FAILED: $*" >&2; exit 1; }
 
 "$cmake" --install "$build" --prefix "$work/a" >/dev/null
-for file in include/kiln/kiln.h include/kiln/kiln.hpp libexec/kiln/kiln-worker bin/kiln share/kiln/templates/rms_norm.toml \
+for file in include/kiln/kiln.h include/kiln/kiln.hpp libexec/kiln/kiln-worker bin/kiln share/kiln/templates/norm/rms_norm.toml \
             share/kiln/templates/kiln/vector.cuh share/kiln/templates/.clangd share/kiln/templates/kiln/editor.cuh \
-            share/kiln/templates/host/type_traits; do
+            share/kiln/templates/shim/type_traits; do
   [ -e "$work/a/$file" ] || fail "$file is not installed"
 done
 library=$(cd "$work/a" && find . -name 'libkiln.so' | head -n 1)

@@ -34,6 +34,47 @@ TEST(Catalog, OpensATemplateByName) {
   EXPECT_EQ(catalog.open("one"), opened);
 }
 
+TEST(Catalog, LooksIntoFamilies) {
+  const Tree tree;
+  tree.write("t/family/one.toml", minimal("one",
+                                          "[reference]\nsource = \"ref/one.cu\"\ninstantiate = "
+                                          "\"r\"\ngrid = [1]\nblock = [1]\n"));
+  tree.write("t/family/one.cu", "kernel");
+  tree.write("t/family/deeper/two.toml", minimal("two"));
+  tree.write("t/.hidden/three.toml", minimal("three"));
+  tree.write("t/four.toml", minimal("four"));
+  Catalog catalog({tree.path("t")});
+  EXPECT_EQ(catalog.names(), (std::vector<std::string>{"four", "one"}));
+  const auto opened = catalog.open("one");
+  EXPECT_EQ(opened->manifest.file, tree.path("t/family/one.toml"));
+  EXPECT_EQ(opened->root, tree.path("t"));
+  EXPECT_EQ(opened->directory, tree.path("t/family"));
+  EXPECT_EQ(opened->kernel.name, "one.cu") << "no family in it: where a template lies is not in its key";
+  EXPECT_EQ(opened->kernel.read(), "kernel");
+  EXPECT_EQ(opened->reference.path, tree.path("t/family/ref/one.cu"));
+  EXPECT_EQ(catalog.open("one"), opened);
+  EXPECT_EQ(catalog.open("four")->root, catalog.open("four")->directory);
+  for (const char* name : {"two", "three", "family/one"})
+    expect_error(Errc::unknown_template, {name}, [&] { catalog.open(name); });
+}
+
+TEST(Catalog, ATemplateInAFamilyIsFoundAgainWhereItWasMoved) {
+  const Tree tree;
+  tree.write("one.toml", minimal("one"));
+  Catalog catalog({tree.path()});
+  EXPECT_EQ(catalog.open("one")->directory, tree.path());
+  tree.write("family/one.toml", minimal("one"));
+  expect_error(Errc::manifest,
+               {"two templates are called 'one'", tree.path("one.toml"), tree.path("family/one.toml")},
+               [&] { catalog.open("one"); });
+  tree.remove("one.toml");
+  EXPECT_EQ(catalog.open("one")->directory, tree.path("family"));
+  EXPECT_EQ(catalog.names(), std::vector<std::string>{"one"});
+  expect_error(Errc::manifest, {"two templates are called 'one'", "one from memory", "family/one.toml"}, [&] {
+    catalog.add({minimal("one"), "", ""});
+  });
+}
+
 TEST(Catalog, ParsesAgainWhenTheManifestChanged) {
   const Tree tree;
   tree.write("one.toml", minimal("one"));
@@ -128,11 +169,12 @@ TEST(Catalog, NamesListsWithoutParsing) {
   tree.write("a.toml", minimal("a"));
   tree.write(".hidden.toml", "");
   tree.write("notes.txt", "");
-  tree.write("deeper/c.toml", "");
+  tree.write("family/c.toml", "");
+  tree.write("family/deeper/d.toml", "");
   std::filesystem::create_directory(tree.path("directory.toml"));
   Catalog catalog({tree.path(), tree.path("missing")});
   catalog.add({minimal("z"), "source", ""});
-  EXPECT_EQ(catalog.names(), (std::vector<std::string>{"a", "b", "z"}));
+  EXPECT_EQ(catalog.names(), (std::vector<std::string>{"a", "b", "c", "z"}));
 }
 
 TEST(Catalog, TakesTemplatesFromMemory) {

@@ -35,7 +35,7 @@ TEST(Shipped, SlimTemplatesNeedNoToolkit) {
   for (const std::string& name : catalog.names()) {
     const auto opened = catalog.open(name);
     const Closure closure = scan_closure(opened->kernel.read(), opened->manifest.compile.preinclude,
-                                         {{opened->directory}, {}}, cache);
+                                         {{opened->root}, {}}, cache);
     if (opened->manifest.compile.minimal) {
       EXPECT_EQ(closure.missing, std::vector<std::string>{}) << name;
     }

@@ -360,7 +360,7 @@ void read_all(const std::string& text) {
 /// In an order of its own, so that every machine reads the same text.
 std::string shipped_sources() {
   std::set<std::filesystem::path> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(KILN_SOURCE_DIR "/templates"))
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(KILN_SOURCE_DIR "/templates"))
     if (entry.path().extension() == ".cu") paths.insert(entry.path());
   std::string out;
   for (const auto& path : paths) out += base::read_file(path.string())->bytes;

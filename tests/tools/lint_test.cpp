@@ -113,6 +113,17 @@ TEST_F(Lint, TakesThePathOfAManifest) {
   EXPECT_EQ(r.json()["templates"], 1);
 }
 
+TEST_F(Lint, TakesThePathOfAManifestInAFamilyOfTheTemplatePath) {
+  std::filesystem::create_directories(path("tree/family"));
+  write("tree/family/typical.toml", kTypical);
+  write("tree/family/typical.cu", std::string("#include \"family/piece.cuh\"\n") + kTypicalSource);
+  write("tree/family/piece.cuh", "#pragma once\n");
+  const Finished r = kiln({"lint", path("tree/family/typical.toml"), "--no-compile", "--json"},
+                          {{"KILN_TEMPLATE_PATH", path("tree")}});
+  EXPECT_EQ(r.status, 0) << r.err << r.out;
+  EXPECT_EQ(r.json()["errors"], 0) << "its headers are searched where the template path says";
+}
+
 TEST_F(Lint, RefusesWhatItDoesNotKnow) {
   const Finished name = kiln({"lint", "scal"});
   EXPECT_EQ(name.status, 2);

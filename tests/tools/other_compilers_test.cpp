@@ -70,12 +70,11 @@ std::vector<std::string> shipped() {
 
 std::vector<std::string> shipped_files() {
   std::vector<std::string> out;
-  for (const char* directory : {"", "/kiln"})
-    for (const auto& entry : fs::directory_iterator(kTemplates + directory)) {
-      const std::string extension = entry.path().extension();
-      if ((extension == ".cu" || extension == ".cuh") && entry.path().filename() != "editor.cuh")
-        out.push_back(fs::relative(entry.path(), kTemplates));
-    }
+  for (const auto& entry : fs::recursive_directory_iterator(kTemplates)) {
+    const std::string extension = entry.path().extension();
+    if ((extension == ".cu" || extension == ".cuh") && entry.path().filename() != "editor.cuh")
+      out.push_back(fs::relative(entry.path(), kTemplates));
+  }
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -166,7 +165,7 @@ TEST(ClangdConfiguration, IsReadBesideCopiedTemplatesAndLetsErrorsBeSeen) {
   const base::TempDir scratch("kiln-compilers");
   fs::copy(kTemplates + "/kiln", scratch.path() + "/kiln", fs::copy_options::recursive);
   fs::copy(kTemplates + "/.clangd", scratch.path() + "/.clangd");
-  std::string source = base::read_file(kTemplates + "/rms_norm.cu")->bytes;
+  std::string source = base::read_file(kTemplates + "/norm/rms_norm.cu")->bytes;
   const std::size_t at = source.find("pdl_wait()");
   ASSERT_NE(at, std::string::npos);
   base::write_file(scratch.path() + "/rms_norm.cu", source.replace(at, 10, "pdl_wiat()"));

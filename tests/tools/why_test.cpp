@@ -93,6 +93,18 @@ class Why : public KilnCompiler {
       "#include \"edit.cuh\"\ntemplate <int N> __global__ void edit() {}\n";
 };
 
+TEST_F(Why, WhereATemplateLiesIsNotInItsKey) {
+  std::filesystem::create_directory(path("templates/parts"));
+  write("templates/edit.cu", "#include \"parts/edit.cuh\"\n" + std::string(kSource));
+  write("templates/parts/edit.cuh", "#pragma once\n");
+  const std::string key = compile();
+  std::filesystem::create_directory(path("templates/family"));
+  for (const std::string file : {"edit.toml", "edit.cu"})
+    std::filesystem::rename(path("templates/" + file), path("templates/family/" + file));
+  EXPECT_EQ(compile(), key);
+  EXPECT_EQ(why().status, 0) << why().out;
+}
+
 TEST_F(Why, AHitSaysWhereFrom) {
   const std::string key = compile();
   const Finished r = why();

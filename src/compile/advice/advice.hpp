@@ -23,7 +23,7 @@ struct AdviceSubject {
 /// recognised are those of NVRTC 13.0.
 std::vector<std::string> advice_for(std::string_view log, const AdviceSubject& subject);
 
-/// The files of templates/host/.
+/// The files of templates/shim/.
 std::span<const std::string_view> shimmed_headers();
 
 /// For a worker that died of `signal`; empty when nothing is known about such deaths.

@@ -157,7 +157,7 @@ std::vector<std::string> template_places() {
 /// kiln's own headers, which templates include, are in no other directory of templates.
 bool holds_own_headers(const std::string& directory) {
   std::error_code error;
-  return fs::is_directory(directory + "/kiln", error) && fs::is_directory(directory + "/host", error);
+  return fs::is_directory(directory + "/kiln", error) && fs::is_directory(directory + "/shim", error);
 }
 
 std::string find_installed_templates() {

@@ -45,7 +45,7 @@ const toolchain::Toolkit& Files::toolkit() {
 
 /// kiln's own stand-ins for host headers.
 std::string Files::shims() const {
-  const std::string directory = config_.installed_templates() + "/host";
+  const std::string directory = config_.installed_templates() + "/shim";
   std::error_code error;
   if (config_.installed_templates().empty() || !std::filesystem::is_directory(directory, error)) {
     throw Error(Errc::source,
@@ -64,7 +64,7 @@ source::SearchPath Files::search_path(const source::Instantiation& unit) {
     const std::string beside =
         base::directory_of(unit.source_name);  // the compiler does not know where it lies
     if (beside != ".") out.project.push_back(origin.directory + '/' + beside);
-    out.project.push_back(origin.directory);
+    out.project.push_back(origin.root);
   }
   for (const std::string& directory : unit.compile.include_dirs)
     out.project.push_back(origin.directory + '/' + directory);

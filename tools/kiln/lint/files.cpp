@@ -88,7 +88,7 @@ HeaderPlaces header_places(const source::Template& origin, const runtime::Config
                            std::vector<std::string> toolkit) {
   HeaderPlaces out;
   out.toolkit = std::move(toolkit);
-  out.project.push_back(origin.directory);
+  out.project.push_back(origin.root);
   bool shims = false;
   const auto add = [&](const source::CompileSpec& compile) {
     for (const std::string& directory : compile.include_dirs)
@@ -100,7 +100,7 @@ HeaderPlaces header_places(const source::Template& origin, const runtime::Config
   for (std::string& directory : config.include_directories()) out.project.push_back(std::move(directory));
   if (const std::string& installed = config.installed_templates(); !installed.empty()) {
     out.project.push_back(installed);
-    if (shims) out.project.push_back(installed + "/host");
+    if (shims) out.project.push_back(installed + "/shim");
   }
   return out;
 }

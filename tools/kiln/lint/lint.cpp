@@ -33,6 +33,15 @@ struct Linted {
 constexpr std::string_view kSeverities[] = {"note", "warning", "error"};
 std::string_view name_of(Severity severity) noexcept { return kSeverities[static_cast<int>(severity)]; }
 
+/// Whether a directory is a folder of one in the template path: its templates include from there.
+bool is_family(const source::Catalog& usual, const std::string& directory) {
+  std::error_code error;
+  const auto parent = std::filesystem::weakly_canonical(directory, error).parent_path();
+  return std::any_of(usual.directories().begin(), usual.directories().end(), [&](const std::string& root) {
+    return std::filesystem::equivalent(root, parent, error);
+  });
+}
+
 /// The catalog that a word names a template of: the path's, or that of the manifest's own directory.
 class Chosen {
  public:
@@ -51,6 +60,10 @@ class Chosen {
         throw Error(Errc::invalid_argument,
                     "'" + word + "' is no manifest: expected a template's name or the path of a NAME.toml");
       const std::string directory = path.has_parent_path() ? path.parent_path().string() : ".";
+      if (is_family(usual, directory)) {
+        out.emplace_back(path.stem().string(), &usual);
+        continue;
+      }
       beside_.push_back(std::make_unique<source::Catalog>(std::vector<std::string>{directory}));
       out.emplace_back(path.stem().string(), beside_.back().get());
     }

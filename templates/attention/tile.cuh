@@ -1,0 +1,298 @@
+// A tile of attention in the registers of a block: TILE_ROWS rows of q against blocks of TILE_KV tokens, each warp with rows of its own.
+//
+// Shared memory: q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV], all swizzled. A warp copies, multiplies and later overwrites
+// its own rows of q only, so that they need no barrier of the block.
+#pragma once
+#include "attention/work_list.cuh"
+#include "kiln/block_copy.cuh"
+#include "kiln/mma.cuh"
+#include "attention/online_softmax.cuh"
+#include "kiln/swizzle.cuh"
+
+namespace kiln {
+
+// The lowest BITS bits that a lane has.
+template <int BITS>
+__device__ __forceinline__ u64 shuffle(u64 x, int lane) {
+  const u32 low = __shfl_sync(0xffffffffu, static_cast<u32>(x), lane);
+  if constexpr (BITS <= 32) return low;
+  return static_cast<u64>(__shfl_sync(0xffffffffu, static_cast<u32>(x >> 32), lane)) << 32 | low;
+}
+
+// A packed row: its token of the request, and its head of the group.
+template <int GROUP>
+struct PackedRow {
+  i32 token, head;
+  __device__ __forceinline__ explicit PackedRow(u32 row) : token(row / GROUP), head(row % GROUP) {}
+};
+
+template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
+struct AttentionTile {
+  static constexpr int THREADS = 32 * WARPS;
+  static constexpr int WARP_ROWS = TILE_ROWS / WARPS;
+  static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N, NV = DV / MMA_N;  // products of a warp: rows, kv tokens, columns of v
+  static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0, "whole products, rows of whole 128 bytes");
+
+  using RowOfK = Swizzled<2 * D>;  // and of q
+  using RowOfV = Swizzled<2 * DV>;
+  static constexpr int Q_BYTES = TILE_ROWS * 2 * D, K_BYTES = TILE_KV * 2 * D, V_BYTES = TILE_KV * 2 * DV;
+
+  // What a thread has: elements [h][..] of rows g and g + 8 of each product, as mma() says.
+  f32 o[M][NV][4];       // weighted sums of v, as the rows' shifts and sums are
+  SoftmaxRow row[M][2];  // `sum` is that of the thread's own columns until finish()
+
+  __device__ __forceinline__ void clear() {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      row[m][0] = row[m][1] = SoftmaxRow{};
+#pragma unroll
+      for (int n = 0; n < NV; ++n) o[m][n][0] = o[m][n][1] = o[m][n][2] = o[m][n][3] = 0.0f;
+    }
+  }
+
+  // The thread's row h of product m, in its warp.
+  __device__ static __forceinline__ u32 row_of(int m, int h) { return m * MMA_M + h * 8 + threadIdx.x % 32 / 4; }
+  // The first of its columns; the others are 8 and 1 further.
+  __device__ static __forceinline__ u32 column() { return threadIdx.x % 4 * 2; }
+
+  // f(r, each) for each of the thread's rows, and in it each(g): x = g(x, column) for the row's logits, with a constant column to be added to column().
+  template <typename F>
+  __device__ static __forceinline__ void for_rows(f32 (&s)[M][N][4], const F& f) {
+    const u32 first = fresh(row_of(0, 0));
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        f(first + m * MMA_M + h * 8, [&](const auto& g) {
+#pragma unroll
+          for (int n = 0; n < N; ++n) {
+#pragma unroll
+            for (int j = 0; j < 2; ++j) s[m][n][2 * h + j] = g(s[m][n][2 * h + j], n * MMA_N + j);
+          }
+        });
+      }
+    }
+  }
+
+  // The warp's rows of q, packed from `first_row` on, of which `rows` exist: a row is a token and a head of the group.
+  template <int GROUP>
+  __device__ static __forceinline__ void copy_rows(u32 shared, const T* q, i64 stride, i64 stride_head, i32 first_row, i32 rows) {
+    const int line = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
+#pragma unroll 2
+    for (int r = 0; r < WARP_ROWS; r += 4) {
+      const PackedRow<GROUP> row(min(first_row + r + line, rows - 1));
+      const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
+#pragma unroll
+      for (int c = 0; c < D / 8; c += 8) copy_async_or_zero(shared + RowOfK::offset(r + line, chunk + c), from + c * 8, first_row + r + line < rows);
+    }
+  }
+
+  // The other way, from what is staged.
+  template <int GROUP>
+  __device__ static __forceinline__ void store_rows(T* o, i64 stride, i64 stride_head, const u8* staging, i32 first_row, i32 rows) {
+    const u32 thread = fresh(threadIdx.x);  // or what copy_rows makes of it is held for this
+    const int line = thread % 32 / 8, chunk = thread % 8;
+#pragma unroll 2
+    for (int r = 0; r < WARP_ROWS; r += 4) {
+      if (first_row + r + line >= rows) break;
+      const PackedRow<GROUP> row(first_row + r + line);
+      T* const to = o + row.token * stride + row.head * stride_head + chunk * 8;
+#pragma unroll
+      for (int c = 0; c < DV / 8; c += 8)
+        store(to + c * 8, load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
+    }
+  }
+
+  // s = q k^T. `q`: the warp's rows, `k`: the block's; shared addresses.
+  __device__ static __forceinline__ void multiply(f32 (&s)[M][N][4], u32 q, u32 k) {
+    const int lane = threadIdx.x % 32;
+    const u32 q_lane = q + RowOfK::offset(lane % 16, lane / 16), k_lane = k + RowOfK::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) s[m][n][0] = s[m][n][1] = s[m][n][2] = s[m][n][3] = 0.0f;
+    }
+#pragma unroll
+    for (int i = 0; i < D / MMA_K; ++i) {
+      u32 a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; ++m) load_matrices(a[m], RowOfK::further(q_lane, 2 * i) + m * MMA_M * 2 * D);
+#pragma unroll
+      for (int n = 0; n < N; n += 2) {
+        u32 b[4];
+        load_matrices(b, RowOfK::further(k_lane, 2 * i) + n * MMA_N * 2 * D);
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+          mma<T>(s[m][n], a[m], b[0], b[1]);
+          mma<T>(s[m][n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // Rows whose largest logit has outgrown their shift take it, and what the warp has is rescaled: after a tile's first blocks that is rare.
+  __device__ __forceinline__ void rescale(const f32 (&s)[M][N][4], f32 scale) {
+    f32 largest[M][2];
+    bool outgrown = false;
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        f32 x = fmaxf(s[m][0][2 * h], s[m][0][2 * h + 1]);
+#pragma unroll
+        for (int n = 1; n < N; ++n) x = fmaxf(x, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
+        x = fmaxf(x, shuffle_xor(x, 1));
+        largest[m][h] = fmaxf(x, shuffle_xor(x, 2)) * scale;
+        outgrown |= row[m][h].outgrown(largest[m][h]);
+      }
+    }
+    if (!__any_sync(0xffffffffu, outgrown)) return;
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const f32 factor = row[m][h].rescale(largest[m][h]);
+#pragma unroll
+        for (int n = 0; n < NV; ++n) o[m][n][2 * h] *= factor, o[m][n][2 * h + 1] *= factor;
+      }
+    }
+  }
+
+  // o += 2^(s * scale - shift) v, in steps of 16 tokens: the exponentials of a step are made beside the products of the one before.
+  __device__ __forceinline__ void accumulate(const f32 (&s)[M][N][4], f32 scale, u32 v) {
+    const int lane = threadIdx.x % 32;
+    const u32 v_lane = v + RowOfV::offset(lane % 16, lane / 16);
+#pragma unroll
+    for (int i = 0; i < TILE_KV / MMA_K; ++i) {
+      u32 a[M][4];
+#pragma unroll
+      for (int m = 0; m < M; ++m) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          SoftmaxRow& own = row[m][j % 2];
+          const f32(&x)[4] = s[m][2 * i + j / 2];
+          const f32 first = own.weight(x[j % 2 * 2], scale), second = own.weight(x[j % 2 * 2 + 1], scale);
+          own.sum += first + second;
+          a[m][j] = pack<T>(first, second);
+        }
+      }
+#pragma unroll
+      for (int n = 0; n < NV; n += 2) {
+        u32 b[4];
+        load_matrices_transposed(b, RowOfV::further(v_lane, n) + i * MMA_K * 2 * DV);
+#pragma unroll
+        for (int m = 0; m < M; ++m) {
+          mma<T>(o[m][n], a[m], b[0], b[1]);
+          mma<T>(o[m][n + 1], a[m], b[2], b[3]);
+        }
+      }
+    }
+  }
+
+  // After the last block: the sums of whole rows.
+  __device__ __forceinline__ void finish() {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) row[m][h].sum = warp_reduce<4>(row[m][h].sum, Sum{});
+    }
+  }
+
+  // Results of the warp go through shared memory, rows of RowOfV at `staging` (the warp's rows of q, which are no longer needed), so that whole chunks
+  // of 16 bytes leave it. `emit(r, lse)` is called by one thread for each row.
+  template <typename Emit>
+  __device__ __forceinline__ void stage(u8* staging, const Emit& emit) const {
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+      const f32 factor[2] = {row[m][0].inverse(), row[m][1].inverse()};
+#pragma unroll
+      for (int n = 0; n < NV; ++n) {
+        f32 mean[4];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) mean[j] = o[m][n][j] * factor[j / 2];
+        put(staging, m, n, mean);
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (threadIdx.x % 4 == 0) emit(row_of(m, h), row[m][h].lse());
+      }
+    }
+  }
+  __device__ static __forceinline__ void put(u8* staging, int m, int n, const f32 (&x)[4]) {
+    u8* const to = staging + RowOfV::further(RowOfV::offset(row_of(0, 0), 0), n) + threadIdx.x % 4 * 4 + m * MMA_M * RowOfV::PITCH;
+    *reinterpret_cast<u32*>(to) = pack<T>(x[0], x[1]);
+    *reinterpret_cast<u32*>(to + 8 * RowOfV::PITCH) = pack<T>(x[2], x[3]);
+  }
+
+  // ---- parts of a tile -----------------------------------------------------------------------------------------------------------------------------
+  // In the workspace an element lies where its thread finds it again, not by row and column. Sums and shifts are kept apart: next to a shift of -2e5
+  // the logarithm of a sum has no digits left.
+
+  using Slots = AttentionSlots<TILE_ROWS, DV + 1>;  // a slot: sums of v, sums; elsewhere: shifts
+
+  __device__ static constexpr int place(int m, int n) { return (m * NV + n) * THREADS * 4; }  // from the thread's first element
+  __device__ static __forceinline__ int sum_at(int m, int h) { return TILE_ROWS * DV + own_row(m, h); }
+  __device__ static __forceinline__ int own_row(int m, int h) { return threadIdx.x / 32 * WARP_ROWS + row_of(m, h); }
+
+  __device__ __forceinline__ void save(const Slots& slots, i32 slot) const {
+    f32* const to = slots.rows(slot);
+#pragma unroll
+    for (int m = 0; m < M; ++m) {
+#pragma unroll
+      for (int n = 0; n < NV; ++n) store(to + threadIdx.x * 4 + place(m, n), narrow<f32>(o[m][n]));
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (threadIdx.x % 4 == 0) to[sum_at(m, h)] = row[m][h].sum, slots.shifts(slot)[own_row(m, h)] = row[m][h].shift;
+      }
+    }
+  }
+
+  // Stages the sum of `parts` neighbouring slots.
+  template <typename Emit>
+  __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging, const Emit& emit) {
+    constexpr int BATCH = NV <= 16 ? NV : NV / 2;  // products whose loads are in flight together
+#pragma unroll 1
+    for (int m = 0; m < M; ++m) {
+      SoftmaxRow row[2];
+#pragma unroll 1
+      for (int part = 0; part < parts; ++part) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const f32 shift = load_one(slots.shifts(first_slot + part) + own_row(m, h)), sum = load_one(slots.rows(first_slot + part) + sum_at(m, h));
+          row[h].rescale(shift);
+          row[h].sum += sum * exp2_approx(shift + row[h].offset());
+        }
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        if (threadIdx.x % 4 == 0) emit(row_of(m, h), row[h].lse());
+      }
+#pragma unroll 1
+      for (int first = 0; first < NV; first += BATCH) {
+        f32 sums[BATCH][4] = {};
+#pragma unroll 1
+        for (int part = 0; part < parts; ++part) {
+          const f32* const from = slots.rows(first_slot + part) + threadIdx.x * 4 + place(m, first);
+          f32 factor[2];
+#pragma unroll
+          for (int h = 0; h < 2; ++h)
+            factor[h] = exp2_approx(load_one(slots.shifts(first_slot + part) + own_row(m, h)) + row[h].offset()) * row[h].inverse();
+          Vec<f32, 4> x[BATCH];
+#pragma unroll
+          for (int n = 0; n < BATCH; ++n) x[n] = load<4>(from + place(0, n));
+#pragma unroll
+          for (int n = 0; n < BATCH; ++n) {
+            f32 v[4];
+            widen(x[n], v);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) sums[n][j] += factor[j / 2] * v[j];
+          }
+        }
+#pragma unroll
+        for (int n = 0; n < BATCH; ++n) put(staging, m, first + n, sums[n]);
+      }
+    }
+  }
+};
+
+}  // namespace kiln

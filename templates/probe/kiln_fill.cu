@@ -1,0 +1,39 @@
+// Fills a buffer with reproducible random elements: the inputs of `kiln run`.
+#include "kiln/dtype.cuh"
+#include "kiln/pdl.cuh"
+#include "probe/random.cuh"
+
+namespace kiln {
+
+enum class Dist { normal, uniform, integer, constant };
+
+template <typename T, Dist DIST>
+__device__ T draw(u64 bits, f32 a, f32 b) {
+  if constexpr (DIST == Dist::normal) return from_float<T>(a + b * standard_normal(bits));
+  if constexpr (DIST == Dist::uniform) return from_float<T>(a + (b - a) * unit(static_cast<u32>(bits)));
+  if constexpr (DIST == Dist::integer) {
+    const i64 low = static_cast<i64>(a), span = static_cast<i64>(b) - low + 1;
+    const i64 value = low + static_cast<i64>(bits % static_cast<u64>(span > 0 ? span : 1));
+    if constexpr (is_float<T>) return from_float<T>(static_cast<float>(value));
+    else return static_cast<T>(value);
+  }
+  return from_float<T>(a);
+}
+
+// normal: mean a, standard deviation b. uniform: between a and b. integer: a to b inclusive. constant: a.
+// A normal or uniform floating point draw that rounds to zero is drawn again: a zero hides errors.
+template <typename T, Dist DIST>
+__global__ void __launch_bounds__(256) fill(T* out, i64 n, u64 seed, f32 a, f32 b) {
+  pdl_wait();
+  const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
+  for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+    u64 bits = random_bits(seed, static_cast<u64>(i));
+    T value = draw<T, DIST>(bits, a, b);
+    if constexpr (is_float<T> && (DIST == Dist::normal || DIST == Dist::uniform)) {
+      for (int again = 0; again < 8 && to_float(value) == 0.0f; ++again) value = draw<T, DIST>(bits = mix(bits), a, b);
+    }
+    out[i] = value;
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,128 @@
+// The delta rule as a recurrence over time (DeltaNet; gated: Gated DeltaNet; a gate per key: Kimi Delta Attention), for prefill and decode.
+//
+// Columns of a state do not know of each other: v_j, its beta and o_j belong to column j alone. So each warp keeps some columns of one head in its
+// registers (StateTile), from the first step to the last. A step is three passes over them: S^T k, summed over lanes; the output S^T q of the step
+// *before*, which reads the same state and takes the time until the sums arrive; and the update. Inputs are made ready by other threads, ahead of the
+// steps (DeltaSteps, StepMakers). One token is the same with one step: a stream of the state.
+#include "recurrent/delta_steps.cuh"
+#include "kiln/pdl.cuh"
+#include "recurrent/state_tile.cuh"
+#include "recurrent/step_makers.cuh"
+#include "recurrent/sum_beside.cuh"
+
+namespace kiln {
+
+// The more warps, the more bytes of states are on their way (decode); with fewer registers than these leave, the steps spill.
+template <typename TILE, int LANES, int COLS, Gate GATE>
+__host__ __device__ constexpr int warps_of_an_sm() {
+  constexpr int held = TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of the state, k, q and the decay, by a thread
+  return held <= 64 && GATE != Gate::key ? 16 : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12 : 8;
+}
+
+// REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * value_heads *
+// ceil(V / columns of a block).
+template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, LANES, COLS, GATE>(), WARPS))
+    delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
+                    i64 stride_out, f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound) {
+  using Tile = StateTile<K, V, LANES, COLS>;
+  using Steps = DeltaSteps<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM, VEC, Tile, WARPS, STEPS>;
+  constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
+  __shared__ typename Steps::Storage storage;
+
+  const StepMakers makers(tokens > sequences);
+  const int columns = Tile::COLUMNS * makers.warps;  // of a block
+  const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
+  const int sequence = state / value_heads, value_head = state % value_heads;
+  const int first_column = blockIdx.x % slices * columns, warp_column = threadIdx.y * Tile::COLUMNS;
+  const int local = warp_column + Tile::column(), out_column = first_column + warp_column + Tile::summed_column();
+  const int column = makers.idle ? V : first_column + local;
+  const i64 state_at = static_cast<i64>(state) * (K * V);
+
+  pdl_launch_dependents_of_few<64>();
+  pdl_wait();
+  const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
+  const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
+  Steps steps(storage, {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads, value_heads, scale, lower_bound}, value_head, end, first_column, columns);
+  if (makers.makes) steps.begin(begin);
+  Tile tile;
+  tile.load_from(initial_state ? initial_state + state_at : nullptr, column);
+
+  f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the one before
+  f32 k_s[COLS] = {};                              // k^T S of the step to come, over this lane's rows
+  f32 o[COLS] = {};                                // q^T S of the step before the one before, likewise
+  const auto begin_step = [&](const typename Steps::Ready& ready, int step, int row) {  // the four rows from `row` on
+    Tile::read_four(ready.k[step], row, k_row + row);
+    if constexpr (GATE == Gate::key) Tile::read_four(ready.decay[step], row, decay + row);
+#pragma unroll
+    for (int i = row; i < row + 4; ++i) {
+      const f32 factor = GATE == Gate::key ? decay[i] * k_row[i] : k_row[i];
+      for (int c = 0; c < COLS; ++c) k_s[c] = fmaf(tile.s[i][c], factor, k_s[c]);
+    }
+  };
+  const auto add_output = [&](f32(&to)[COLS], int from, int up_to) {
+#pragma unroll
+    for (int i = from; i < up_to; ++i) {
+      for (int c = 0; c < COLS; ++c) to[c] = fmaf(tile.s[i][c], q_row[i], to[c]);
+    }
+  };
+  const bool writes = Tile::owns_sum() && out_column < V;
+  T* out_at = out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + out_column;
+  const auto write_output = [&](f32 sum, bool exists) {
+    if (exists && writes) store(out_at, narrow<T>({sum}));
+    out_at += stride_out;
+  };
+
+  int block = 0;
+#pragma unroll 1
+  for (int first = begin; first < end; first += STEPS, ++block) {
+    if (makers.makes) steps.make(first, block);
+    __syncthreads();
+    if (makers.idle) continue;
+    if (first + STEPS >= end) pdl_launch_dependents();
+    const typename Steps::Ready& ready = steps.ready(block);
+    const typename Steps::Values& values = steps.values(block);
+    const int count = steps.count(first);
+    for (int c = 0; c < COLS; ++c) k_s[c] = 0.0f;
+#pragma unroll
+    for (int row = 0; row < ROWS; row += 4) begin_step(ready, 0, row);
+#pragma unroll 1
+    for (int step = 0; step < count; ++step) {
+      f32 next_o[COLS] = {}, u[COLS], strength[COLS];
+      const f32 head_decay = GATE == Gate::head ? ready.decay[step][0] : 1.0f;
+      widen(load_shared<COLS>(&values.v[step][local]), u);
+      const f32 head_beta = BETA == Beta::head ? ready.beta[step] : 1.0f;
+      if constexpr (BETA == Beta::value) widen(load_shared<COLS>(&values.beta[step][local]), strength);
+      sum_beside<Tile>(k_s, o, [&](int round) { add_output(next_o, ROWS * round / ROUNDS, ROWS * (round + 1) / ROUNDS); });
+      write_output(o[0], first + step > begin + 1);
+
+      for (int c = 0; c < COLS; ++c) {
+        u[c] -= head_decay * k_s[c];
+        if constexpr (BETA == Beta::head) u[c] *= head_beta;
+        if constexpr (BETA == Beta::value) u[c] *= beta_of<BETA_INPUT>(strength[c]);
+        k_s[c] = 0.0f;
+        o[c] = next_o[c];
+      }
+#pragma unroll
+      for (int row = 0; row < ROWS; row += 4) {
+#pragma unroll
+        for (int i = row; i < row + 4; ++i) {
+          const f32 kept = GATE == Gate::key ? decay[i] : head_decay;
+          for (int c = 0; c < COLS; ++c) tile.s[i][c] = fmaf(k_row[i], u[c], kept * tile.s[i][c]);
+        }
+        begin_step(ready, (step + 1) % STEPS, row);  // behind the block's last step in vain
+      }
+      Tile::read(ready.q[step], q_row);
+    }
+  }
+
+  if (end > begin && !makers.idle) {  // the outputs of the last two steps
+    f32 last[COLS] = {};
+    add_output(last, 0, ROWS);
+    write_output(Tile::sum_of_one(o), end > begin + 1);
+    write_output(Tile::sum_of_one(last), true);
+  }
+  if (final_state) tile.store_to(final_state + state_at, column);
+}
+
+}  // namespace kiln

@@ -1,0 +1,37 @@
+// The two sums over lanes that a step of a StateTile can take together, beside work that waits for neither.
+#pragma once
+#include "recurrent/state_tile.cuh"
+
+namespace kiln {
+
+template <int LANES>
+inline constexpr int sum_rounds = 1 + sum_rounds<LANES / 2>;
+template <>
+inline constexpr int sum_rounds<1> = 0;
+
+// TILE::sum(all), and own[0] = TILE::sum_of_one(own). meanwhile(round) is placed behind the shuffles of each of the sum_rounds<LANES> rounds, where it
+// takes the time until they arrive: the compiler does not move independent work there by itself.
+template <typename TILE, int ROUND = 0, int COLS, typename Meanwhile>
+__device__ __forceinline__ void sum_beside(f32 (&all)[COLS], f32 (&own)[COLS], Meanwhile meanwhile) {
+  constexpr int DISTANCE = TILE::APART << ROUND, HALF = COLS >> (ROUND + 1);  // HALF 0: own is one column already
+  if constexpr (DISTANCE < 32) {
+    const bool upper = threadIdx.x & DISTANCE;
+    f32 other[COLS], other_own[larger(HALF, 1)];
+#pragma unroll
+    for (int j = 0; j < COLS; ++j) other[j] = shuffle_xor(all[j], DISTANCE);
+#pragma unroll
+    for (int j = 0; j < larger(HALF, 1); ++j) {
+      const f32 low = own[j], high = own[j + HALF];
+      other_own[j] = shuffle_xor(upper ? low : high, DISTANCE);
+      own[j] = upper ? high : low;
+    }
+    meanwhile(ROUND);
+#pragma unroll
+    for (int j = 0; j < COLS; ++j) all[j] += other[j];
+#pragma unroll
+    for (int j = 0; j < larger(HALF, 1); ++j) own[j] += other_own[j];
+    sum_beside<TILE, ROUND + 1>(all, own, meanwhile);
+  }
+}
+
+}  // namespace kiln

@@ -1,0 +1,113 @@
+// The recurrence of RWKV7 over the tokens of each sequence: S = diag(exp w) S + b (a^T S) + k v^T, o = scale * S^T r, for each head's K x V state S.
+//
+// A step needs the one before it, so that what can be done beside it decides: a warp keeps some columns of the state in registers (StateTile), and few
+// sequences are spread over more and smaller blocks (blockDim.y). Inputs are made ready by other threads, ahead of the steps (Wkv7Steps, StepMakers).
+// A step is two passes over the state: the decay and k v^T take the time in which a^T S, and the o of the step before, are summed over lanes; then
+// b a^T S is added, while r^T S and the next step's a^T S are begun.
+#include "kiln/pdl.cuh"
+#include "recurrent/state_tile.cuh"
+#include "recurrent/step_makers.cuh"
+#include "recurrent/sum_beside.cuh"
+#include "recurrent/wkv7_steps.cuh"
+
+namespace kiln {
+
+// The more warps, the more bytes of states are on their way (decode); with fewer registers than these leave, the steps spill.
+template <typename TILE, int K, int LANES, int COLS>
+__host__ __device__ constexpr int warps_of_an_sm() {
+  constexpr int held = TILE::ROWS * (COLS + 2);  // of the state and of two vectors over K, by a thread
+  // Elsewhere the same steps take more registers; from sm_100 on also those of a state with rows that pad K.
+  constexpr bool frugal = LANES <= 8 && (__CUDA_ARCH__ >= 1000 ? TILE::PADDED == K : __CUDA_ARCH__ >= 900);
+  return held <= 64 || (frugal && held <= 96) ? 16 : frugal && held <= 128 ? 12 : 8;
+}
+
+// REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * heads *
+// ceil(V / columns of a block); a null b or kk with FORM is not read.
+template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, K, LANES, COLS>(), WARPS))
+    wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
+                   const f32* initial_state, f32* final_state, const i64* cu_seqlens) {
+  using Tile = StateTile<K, V, LANES, COLS>;
+  using Steps = Wkv7Steps<T, W, K, V, FORM, Tile, Tile::COLUMNS * WARPS, STEPS>;
+  constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
+  __shared__ typename Steps::Storage storage;
+
+  const StepMakers makers(length > (VARLEN ? sequences : 1));
+  const int columns = Tile::COLUMNS * makers.warps;  // of a block
+  const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
+  const i32 n = state / heads, head = state % heads;
+  const int first_column = blockIdx.x % slices * columns, local = threadIdx.y * Tile::COLUMNS + Tile::column();
+  const int column = makers.idle ? V : first_column + local, o_column = first_column + threadIdx.y * Tile::COLUMNS + Tile::summed_column();
+  const i64 state_at = static_cast<i64>(state) * (K * V);
+
+  pdl_launch_dependents_of_few<64>();
+  pdl_wait();
+  const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
+  Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, scale, span, heads, head, first_column, columns);
+  if (makers.makes) steps.begin();
+  Tile s;
+  s.load_from(initial_state ? initial_state + state_at : nullptr, column);
+
+  const i64 o_step = static_cast<i64>(heads) * V;
+  T* o_next = o + (span.begin * heads + head) * V + o_column - o_step;
+  f32 w_row[ROWS], k_row[ROWS], v_row[COLS];  // of the step to come
+  f32 a_s[COLS];                              // a^T S of the step to come, over this lane's rows
+  f32 o_part[COLS] = {};                      // r^T S of the step before, likewise
+  bool stores = false;                        // there is a step before, and this lane has a column of its o
+#pragma unroll 1
+  for (int chunk = 0; chunk < steps.chunks(); ++chunk) {
+    if (makers.makes) steps.make(chunk);
+    __syncthreads();
+    if (makers.idle) continue;
+    if (chunk == steps.chunks() - 1) pdl_launch_dependents();
+    const typename Steps::Step* ready = steps.ready(chunk);
+    const int count = steps.count(chunk);
+    const auto begin_step = [&](int step) {
+      Tile::read(ready[step].w, w_row);
+      Tile::read(ready[step].k(), k_row);
+      widen(load_shared<COLS>(ready[step].v + local), v_row);
+    };
+    f32 a_row[ROWS];
+    Tile::read(ready[0].a(), a_row);
+    s.dot(a_row, a_s);
+    begin_step(0);
+#pragma unroll 1
+    for (int step = 0; step < count; ++step) {
+      sum_beside<Tile>(a_s, o_part, [&](int round) {
+#pragma unroll
+        for (int i = ROWS * round / ROUNDS; i < ROWS * (round + 1) / ROUNDS; ++i) {
+          for (int c = 0; c < COLS; ++c) s.s[i][c] = fmaf(w_row[i], s.s[i][c], k_row[i] * v_row[c]);
+        }
+      });
+      if (stores) store(o_next, narrow<T>({o_part[0]}));
+      o_next += o_step;
+      stores = Tile::owns_sum() && o_column < V;
+
+      const int next = (step + 1) % STEPS;  // behind the chunk's last step in vain
+      f32 next_a_s[COLS] = {};
+      for (int c = 0; c < COLS; ++c) o_part[c] = 0.0f;
+#pragma unroll
+      for (int row = 0; row < ROWS; row += 4) {
+        f32 b_row[4], r_row[4], a_row[4];
+        Tile::read_four(ready[step].b(), row, b_row);
+        Tile::read_four(ready[step].r(), row, r_row);
+        Tile::read_four(ready[next].a(), row, a_row);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          for (int c = 0; c < COLS; ++c) {
+            const f32 x = s.s[row + i][c] = fmaf(b_row[i], a_s[c], s.s[row + i][c]);
+            o_part[c] = fmaf(r_row[i], x, o_part[c]);
+            next_a_s[c] = fmaf(a_row[i], x, next_a_s[c]);
+          }
+        }
+      }
+      for (int c = 0; c < COLS; ++c) a_s[c] = next_a_s[c];
+      begin_step(next);
+    }
+  }
+  const f32 last = Tile::sum_of_one(o_part);
+  if (stores) store(o_next, narrow<T>({last}));
+  if (final_state) s.store_to(final_state + state_at, column);
+}
+
+}  // namespace kiln
