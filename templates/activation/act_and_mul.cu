@@ -11,13 +11,16 @@
 
 namespace kiln {
 
-template <typename T, int D, Act ACT, typename OUT, bool ROUND_GATE, Order ORDER, int GROUP, int VEC, int THREADS, int UNROLL>
+template <typename T, int D, Act ACT, typename OUT, bool ROUND_GATE, Order ORDER, int GROUP, int VEC,
+          int THREADS, int UNROLL>
 __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
-    act_and_mul(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 alpha, f32 limit, const f32* scale, f32* out_scale, i64 stride_out_scale) {
+    act_and_mul(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 alpha, f32 limit,
+                const f32* scale, f32* out_scale, i64 stride_out_scale) {
   constexpr int CHUNKS = D / VEC;
   const i64 first = static_cast<i64>(blockIdx.x) * (THREADS * UNROLL);
   const i64 first_row = first / CHUNKS;
-  const u32 offset = static_cast<u32>(first - first_row * CHUNKS) + threadIdx.x;  // below 2^31: the rest fits 32 bits
+  const u32 offset =
+      static_cast<u32>(first - first_row * CHUNKS) + threadIdx.x;  // below 2^31: the rest fits 32 bits
   const i64 end = static_cast<i64>(rows) * CHUNKS;
 
   const auto active = [&](int i) { return first + threadIdx.x + i * THREADS < end; };
@@ -62,7 +65,8 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
       largest = warp_reduce<GROUP / VEC>(largest, Max{});
       const f32 s = scale_of<OUT, false>(largest, 1e-10f);
       quantum = reciprocal_approx(s);
-      if (active(i) && column(i) % GROUP == 0) store(out_scale + row(i) * stride_out_scale + column(i) / GROUP, narrow<f32>({s}));
+      if (active(i) && column(i) % GROUP == 0)
+        store(out_scale + row(i) * stride_out_scale + column(i) / GROUP, narrow<f32>({s}));
     }
     if constexpr (is_fp8<OUT>) {
       for (int j = 0; j < VEC; ++j) y[j] *= quantum;

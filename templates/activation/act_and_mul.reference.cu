@@ -10,13 +10,15 @@ template <Act ACT>
 __device__ f64 activate(f64 x, f64 alpha, f64 limit) {
   if (ACT == Act::silu) return x / (1.0 + exp(-x));
   if (ACT == Act::gelu) return 0.5 * x * (1.0 + erf(x * sqrt(0.5)));
-  if (ACT == Act::gelu_tanh) return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+  if (ACT == Act::gelu_tanh)
+    return 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
   const f64 g = x > limit ? limit : x;
   return g / (1.0 + exp(-alpha * g));
 }
 
 template <typename T, int D, Act ACT, typename OUT, bool ROUND_GATE, Order ORDER, int GROUP>
-__global__ void act_and_mul(f64* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 alpha, f32 limit, const f32* scale, f64* out_scale, i64 stride_out_scale) {
+__global__ void act_and_mul(f64* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 alpha,
+                            f32 limit, const f32* scale, f64* out_scale, i64 stride_out_scale) {
   const i64 row = blockIdx.x;
   if (row >= rows) return;
   const T* p = x + row * stride_x;
@@ -25,7 +27,8 @@ __global__ void act_and_mul(f64* out, const T* x, i32 rows, i64 stride_x, i64 st
     const T up = p[ORDER == Order::interleaved ? 2 * i + 1 : ORDER == Order::gate_first ? D + i : i];
     f64 g = activate<ACT>(to_double(gate), alpha, limit), u = to_double(up);
     if (ROUND_GATE) g = to_double(from_float<T>(static_cast<float>(g)));
-    if (ACT == Act::swigluoai) u = (u > limit ? static_cast<f64>(limit) : u < -limit ? static_cast<f64>(-limit) : u) + 1.0;
+    if (ACT == Act::swigluoai)
+      u = (u > limit ? static_cast<f64>(limit) : u < -limit ? static_cast<f64>(-limit) : u) + 1.0;
     return g * u;
   };
   const auto saturate = [](f64 y) { return !is_fp8<OUT> ? y : y > 448.0 ? 448.0 : y < -448.0 ? -448.0 : y; };

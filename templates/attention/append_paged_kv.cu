@@ -1,8 +1,8 @@
 // Rows of k and v into the pages of a cache, optionally quantised to fp8.
 //
 // LANES threads, a team, share a head, and take k and v of UNROLL heads of one token: its page is looked up once, while they are on their way.
-#include "kiln/dtype.cuh"
 #include "attention/paged.cuh"
+#include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/vector.cuh"
 
@@ -10,21 +10,26 @@ namespace kiln {
 
 // REQUIRES: blockDim = (D / VEC, TEAMS), tokens * ceil(kv_heads / UNROLL) < 2^31.
 template <typename T, typename KV, int D, typename I, Paging PAGING, int VEC, int TEAMS, int UNROLL>
-__global__ void __launch_bounds__(D / VEC* TEAMS, resident_blocks(D / VEC* TEAMS))
-    append_paged_kv(KV* k_cache, KV* v_cache, const T* k, const T* v, i32 tokens, i32 kv_heads, i32 page_size, i64 stride_k, i64 stride_k_head, i64 stride_v,
-                    i64 stride_v_head, i64 stride_page, i64 stride_slot, i64 stride_cache_head, const I* slot_mapping, const I* kv_indices,
-                    const I* kv_indptr, const I* batch_indices, const I* positions, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
+__global__ void __launch_bounds__(D / VEC * TEAMS, resident_blocks(D / VEC * TEAMS))
+    append_paged_kv(KV* k_cache, KV* v_cache, const T* k, const T* v, i32 tokens, i32 kv_heads, i32 page_size,
+                    i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, i64 stride_page,
+                    i64 stride_slot, i64 stride_cache_head, const I* slot_mapping, const I* kv_indices,
+                    const I* kv_indptr, const I* batch_indices, const I* positions, const f32* k_scale,
+                    const f32* v_scale, i64 stride_scale) {
   const u32 slices = (kv_heads + UNROLL - 1) / UNROLL;
   const u32 team = blockIdx.x * TEAMS + threadIdx.y;
   if (team >= tokens * slices) return;
   const i64 token = team / slices;
-  const int own = static_cast<int>(team % slices) * UNROLL, column = threadIdx.x * VEC;  // the first of the team's heads
+  const int own = static_cast<int>(team % slices) * UNROLL,
+            column = threadIdx.x * VEC;  // the first of the team's heads
   const auto has = [&](int i) { return own + i < kv_heads; };
-  const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
+  const Pages<I> pages{slot_mapping, kv_indices,  kv_indptr,  batch_indices,
+                       page_size,    stride_page, stride_slot};
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
-  const i64 key = pages.template key<PAGING>(token), position = PAGING == Paging::page_table ? load_index(positions + token) : 0;
+  const i64 key = pages.template key<PAGING>(token),
+            position = PAGING == Paging::page_table ? load_index(positions + token) : 0;
   Vec<T, VEC> a[UNROLL], b[UNROLL];  // of k and v
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {

@@ -5,12 +5,12 @@
 // ahead into the next items, since what limits is the memory; for the same reason the warps do not wait for each
 // other at the end of an item, but one of them joins what all have seen. The q heads which share the kv head are the
 // columns of both products. Parts of a token meet in the workspace; the block that comes last merges them.
-#include "attention/work_list.cuh"
 #include "attention/decode/join.cuh"
 #include "attention/decode/pace.cuh"
+#include "attention/decode/paged_ring.cuh"
 #include "attention/decode/queries.cuh"
 #include "attention/decode/rows.cuh"
-#include "attention/decode/paged_ring.cuh"
+#include "attention/work_list.cuh"
 #include "kiln/pdl.cuh"
 
 namespace kiln {
@@ -27,12 +27,15 @@ struct DecodeShared {
   i32 last;
 };
 
-template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES, int WARPS, int BUFFERS, int BLOCKS>
+template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES,
+          int WARPS, int BUFFERS, int BLOCKS>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
-    attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices, i32* plan, f32* workspace, i32 workers, i32 kv_heads,
-                      i32 page_size, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k_page, i64 stride_k_slot, i64 stride_k_head,
-                      i64 stride_v_page, i64 stride_v_slot, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap, i32 window_left, const f32* alibi_slopes,
-                      const f32* k_scale, const f32* v_scale, i64 stride_scale) {
+    attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices,
+                      i32* plan, f32* workspace, i32 workers, i32 kv_heads, i32 page_size, i64 stride_o,
+                      i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k_page,
+                      i64 stride_k_slot, i64 stride_k_head, i64 stride_v_page, i64 stride_v_slot,
+                      i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap, i32 window_left,
+                      const f32* alibi_slopes, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
   using Shared = DecodeShared<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS, BUFFERS>;
   using Queries = DecodeQueries<T, KV, D, GROUP>;
   using Ring = typename Shared::Ring;
@@ -52,21 +55,27 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 
   const AttentionPlan work{plan, workers};
   const DecodeParts<DV, GROUP> parts{{workspace, workers}};
-  const PagedCache<KV> cache{
-      k_cache, v_cache, kv_indices, page_size, {stride_k_page, stride_k_slot, stride_k_head}, {stride_v_page, stride_v_slot, stride_v_head}};
+  const PagedCache<KV> cache{k_cache,
+                             v_cache,
+                             kv_indices,
+                             page_size,
+                             {stride_k_page, stride_k_slot, stride_k_head},
+                             {stride_v_page, stride_v_slot, stride_v_head}};
   const PackedQueries<T> all_queries{q, stride_q, stride_q_head};
   work.prefetch(blockIdx.x);  // before anything else: the plan comes from far away
   pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
   AttentionItem item = work.first_item(blockIdx.x);
-  Ring ring(cache, all_queries, work, items, own, warp, lane, window_left);  // this, too, while the loads are on their way
+  Ring ring(cache, all_queries, work, items, own, warp, lane,
+            window_left);  // this, too, while the loads are on their way
   if (thread == 0) join.init(), shared.meeting.init(WARPS);
   queries.init(lane);
   work.require(attention_made_for(GROUP, TURN, GROUP, true), kv_heads, window_left);
   if (items_begin == items_end) return pdl_launch_dependents();
   const Vec<i32, 4> third = items.ask(work, items_begin, items_end);
   ring.begin(item, items_begin);
-  const bool enough = ring.fill_needs_only(item);  // for the copies to begin before the items behind the first one are there
+  const bool enough =
+      ring.fill_needs_only(item);  // for the copies to begin before the items behind the first one are there
   const auto keep = [&] {
     items.keep(third, item, items_begin, items_end);
     __syncthreads();  // the items are there, and the barriers
@@ -74,7 +83,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   if (!enough) keep();
   ring.fill();
   if (enough) keep();
-  const u32 query_place = queries.place(lane), key_place = Ring::Keys::key_place(lane), value_place = Ring::Values::value_place(lane);
+  const u32 query_place = queries.place(lane), key_place = Ring::Keys::key_place(lane),
+            value_place = Ring::Values::value_place(lane);
   DecodePace<Ring::ROOMY> pace(shared.meeting, work);
   int stage = 0;
 
@@ -88,7 +98,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     if (begin < range.end) {
       ring.wait();
       queries.take(own.queries[stage], lane);
-      if (ALIBI) queries.take_slopes(alibi_slopes + static_cast<i64>(item.kv_head) * GROUP, rows.logits.unit, item.first_row / GROUP, lane);
+      if (ALIBI)
+        queries.take_slopes(alibi_slopes + static_cast<i64>(item.kv_head) * GROUP, rows.logits.unit,
+                            item.first_row / GROUP, lane);
       __syncwarp();
     }
 
@@ -107,7 +119,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       stage = stage + 1 == STAGES ? 0 : stage + 1;
       pace.step(work);
     }
-    if (at - warp * ROWS < range.end) pace.step(work);  // of the item's last step other warps alone have tokens
+    if (at - warp * ROWS < range.end)
+      pace.step(work);  // of the item's last step other warps alone have tokens
 
     if (!Ring::ROOMY) item = items(i, work);  // once more, rather than held through the steps
     const i32 nth = i - items.begin;
@@ -115,7 +128,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     tokens = min(tokens + max(range.end - range.begin, 0), LONG);
     if (last && tokens < LONG) pdl_launch_dependents();
     // A token's first part ends its block, and its other parts began theirs: it tends to come last. Of the other parts any may, and looking takes a while.
-    const bool settles = last && thread == 0 && !item.whole() && item.part == 0 && work.others_are_there(item);
+    const bool settles =
+        last && thread == 0 && !item.whole() && item.part == 0 && work.others_are_there(item);
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
     if (last && thread == 0) shared.last = settles;
     // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too; but a part of a token,
@@ -131,7 +145,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       const i64 token = all_queries.token(done, GROUP), first_head = static_cast<i64>(done.kv_head) * GROUP;
       const f32 v_unit = load_scale<KV>(v_scale, stride_scale, done.kv_head) * product_unit<KV>();
       T* const o_item = o + token * stride_o + first_head * stride_o_head;
-      const auto write = [&](int row, int column, const f32(&v)[4]) { store(o_item + row * stride_o_head + column, narrow<T>(v)); };
+      const auto write = [&](int row, int column, const f32(&v)[4]) {
+        store(o_item + row * stride_o_head + column, narrow<T>(v));
+      };
       const auto write_lse = [&](int row, f32 value) {
         if (lse) lse[token * (kv_heads * GROUP) + first_head + row] = value;
       };

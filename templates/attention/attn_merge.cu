@@ -11,16 +11,19 @@ namespace kiln {
 // REQUIRES: tokens * heads < 2^31.
 template <typename T, int D, bool PAIR, typename OUT, int VEC, int THREADS>
 __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
-    attn_merge(OUT* out, const T* v, const f32* s, i32 tokens, i32 states, i32 heads, i64 stride_out, i64 stride_out_head, i64 stride_v, i64 stride_v_state,
-               i64 stride_v_head, i64 stride_s, i64 stride_s_state, i64 stride_s_head, f32* s_out, i64 stride_s_out, i64 stride_s_out_head, const T* v_b,
-               const f32* s_b) {
+    attn_merge(OUT* out, const T* v, const f32* s, i32 tokens, i32 states, i32 heads, i64 stride_out,
+               i64 stride_out_head, i64 stride_v, i64 stride_v_state, i64 stride_v_head, i64 stride_s,
+               i64 stride_s_state, i64 stride_s_head, f32* s_out, i64 stride_s_out, i64 stride_s_out_head,
+               const T* v_b, const f32* s_b) {
   constexpr int CHUNKS = D / VEC;
-  constexpr int BATCH = PAIR ? 2 : 4;  // no matter how wide a vector is: the order of the sums does not depend on it
+  constexpr int BATCH =
+      PAIR ? 2 : 4;  // no matter how wide a vector is: the order of the sums does not depend on it
   const i64 chunk = static_cast<i64>(blockIdx.x) * THREADS + threadIdx.x, row = chunk / CHUNKS;
   const int column = static_cast<int>(chunk % CHUNKS) * VEC;
   if (row >= static_cast<i64>(tokens) * heads) return;
   const i64 token = static_cast<u32>(row) / static_cast<u32>(heads), head = row - token * heads;
-  const i64 v_at = token * stride_v + head * stride_v_head + column, s_at = token * stride_s + head * stride_s_head;
+  const i64 v_at = token * stride_v + head * stride_v_head + column,
+            s_at = token * stride_s + head * stride_s_head;
   const int count = PAIR ? 2 : states;
 
   pdl_launch_dependents_of_few<64>();

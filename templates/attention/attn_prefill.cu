@@ -3,19 +3,20 @@
 // A block, one of a grid that never changes, works off its items of the plan: tiles of TILE_ROWS packed rows behind each other, or a part of one. k and v
 // come in blocks of TILE_KV tokens by cp.async while those before are multiplied; a warp keeps its rows' sums of v in registers, and the weights go from
 // one product to the next without leaving them. Only blocks that a mask cuts are masked. The last of a tile's parts merges them all.
-#include "attention/work_list.cuh"
-#include "attention/tile.cuh"
 #include "attention/logits.cuh"
+#include "attention/tile.cuh"
+#include "attention/work_list.cuh"
 #include "kiln/pdl.cuh"
 
 namespace kiln {
 
-template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI, bool MASK, int TILE_ROWS, int TILE_KV, int WARPS,
-          int STAGES, int BLOCKS>
+template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
+          bool MASK, int TILE_ROWS, int TILE_KV, int WARPS, int STAGES, int BLOCKS>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
-    attn_prefill(T* o, const T* q, const T* k, const T* v, i32* plan, f32* workspace, i32 workers, i32 kv_heads, i64 stride_o, i64 stride_o_head,
-                 i64 stride_q, i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse,
-                 f32 soft_cap, i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
+    attn_prefill(T* o, const T* q, const T* k, const T* v, i32* plan, f32* workspace, i32 workers,
+                 i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k,
+                 i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale, f32* lse, f32 soft_cap,
+                 i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
   using Tile = AttentionTile<T, D, DV, TILE_ROWS, TILE_KV, WARPS>;
   using Tiles = AttentionTiles<TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, WINDOW>;
   using Row = PackedRow<GROUP>;
@@ -30,11 +31,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 
   // Where two blocks fit on an SM and there are fewer tiles than SMs, each should have one for itself. The workers in front have them then: blocks from the
   // middle of the grid, since the first of one that fills the GPU share SMs with others of its first half (H200: 0 to 7 with 80 to 87).
-  const i32 front = BLOCKS == 1 ? 0 : workers / 4, block = blockIdx.x, worker = block >= front ? block - front : block + workers - front;
+  const i32 front = BLOCKS == 1 ? 0 : workers / 4, block = blockIdx.x,
+            worker = block >= front ? block - front : block + workers - front;
   work.prefetch(worker);  // before anything else: the plan comes from far away
   pdl_wait();
   {
-    const i32 begin = work.begin(worker), end = work.end(worker), busy = work.busy();  // and no load waits for another one
+    const i32 begin = work.begin(worker), end = work.end(worker),
+              busy = work.busy();  // and no load waits for another one
     const AttentionItem first = work.first_item(worker);
     work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true), kv_heads, window_left);
     // The next launch's blocks would come two to an SM where this one leaves room on most SMs, but not enough for those in front (one prompt of 512 tokens
@@ -51,10 +54,13 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     {
       const AttentionItem item = tiles.now;
       const i32 first_row = item.first_row + warp * Tile::WARP_ROWS, ahead = item.kv_len - item.qo_len;
-      Tile::template copy_rows<GROUP>(shared_address(q_rows), q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head, stride_q,
-                                      stride_q_head, first_row, item.qo_len * GROUP);
-      BlockCopy<T, D, TILE_KV, WARPS> next_k(k + (item.kv_base + item.kv_begin) * stride_k + item.kv_head * stride_k_head, stride_k);
-      BlockCopy<T, DV, TILE_KV, WARPS> next_v(v + (item.kv_base + item.kv_begin) * stride_v + item.kv_head * stride_v_head, stride_v);
+      Tile::template copy_rows<GROUP>(shared_address(q_rows),
+                                      q + item.qo_begin * stride_q + item.kv_head * GROUP * stride_q_head,
+                                      stride_q, stride_q_head, first_row, item.qo_len * GROUP);
+      BlockCopy<T, D, TILE_KV, WARPS> next_k(
+          k + (item.kv_base + item.kv_begin) * stride_k + item.kv_head * stride_k_head, stride_k);
+      BlockCopy<T, DV, TILE_KV, WARPS> next_v(
+          v + (item.kv_base + item.kv_begin) * stride_v + item.kv_head * stride_v_head, stride_v);
       tile.clear();
       next_k(blocks, item.kv_end - item.kv_begin);
       if constexpr (STAGES == 2) next_v(blocks + Tile::K_BYTES, item.kv_end - item.kv_begin);
@@ -90,7 +96,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         if constexpr (!transform.IDENTITY) {
           tile.for_rows(s, [&](u32 r, auto each) {
             const Row row(first_row + r);
-            const f32 slope = ALIBI ? load_one(alibi_slopes + item.kv_head * GROUP + row.head) * transform.unit : 0.0f;
+            const f32 slope =
+                ALIBI ? load_one(alibi_slopes + item.kv_head * GROUP + row.head) * transform.unit : 0.0f;
             const f32 bias = slope * static_cast<f32>(kv + static_cast<i32>(Tile::column()) - row.token);
             each([&](f32 x, int column) { return transform(x, bias + slope * static_cast<f32>(column)); });
           });
@@ -99,19 +106,26 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         if constexpr (MASK) {
           const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
           const Visible sees = visible<false, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
-          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}.template window<TILE_KV>(qo, kv) &
+          bits = MaskBits{mask + static_cast<i32>(load<1>(mask_indptr + item.request).word[0]), item.kv_len}
+                     .template window<TILE_KV>(qo, kv) &
                  sees.bits(kv);
         }
-        const i32 own_first = Row(first_row).token + ahead, own_last = Row(first_row + Tile::WARP_ROWS - 1).token + ahead;
-        if (MASK || left < 0 || (CAUSAL && kv + TILE_KV - 1 > own_first) || (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
+        const i32 own_first = Row(first_row).token + ahead,
+                  own_last = Row(first_row + Tile::WARP_ROWS - 1).token + ahead;
+        if (MASK || left < 0 || (CAUSAL && kv + TILE_KV - 1 > own_first) ||
+            (WINDOW && window_left >= 0 && kv < own_last - window_left)) {
           tile.for_rows(s, [&](u32 r, auto each) {
             if constexpr (MASK) {
               const u64 own = shuffle<TILE_KV>(bits, r) >> Tile::column();
               each([&](f32 x, int column) { return (own >> column & 1) != 0 ? x : -infinity(); });
             } else {
-              const Visible sees = visible<CAUSAL, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
-              const i32 begin = kv + static_cast<i32>(Tile::column()), first = sees.first - begin, last = sees.last - begin;
-              each([&](f32 x, int column) { return (!WINDOW || column >= first) && column <= last ? x : -infinity(); });
+              const Visible sees =
+                  visible<CAUSAL, WINDOW>(Row(first_row + r).token, item.qo_len, item.kv_len, window_left);
+              const i32 begin = kv + static_cast<i32>(Tile::column()), first = sees.first - begin,
+                        last = sees.last - begin;
+              each([&](f32 x, int column) {
+                return (!WINDOW || column >= first) && column <= last ? x : -infinity();
+              });
             }
           });
         }
@@ -130,20 +144,22 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     const auto emit_lse = [&](u32 r, f32 x) {
       const Row row(first_row + r);
       if (lse && first_row + static_cast<i32>(r) < rows)
-        lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP + row.head] = x;
+        lse[static_cast<i64>(item.qo_begin + row.token) * (kv_heads * GROUP) + item.kv_head * GROUP +
+            row.head] = x;
     };
     if (item.whole()) {
       tile.stage(q_rows, emit_lse);
     } else {
-      const AttentionPlan own{plan, fresh(workers)};  // or what is made of it would be held through the products
+      const AttentionPlan own{plan,
+                              fresh(workers)};  // or what is made of it would be held through the products
       const typename Tile::Slots slots{workspace, own.workers};
       tile.save(slots, item.slot());
       if (!own.arrive(item, &last_part)) continue;
       tile.merge(slots, item.first_slot, item.parts, q_rows, emit_lse);
     }
     __syncwarp();
-    Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head, stride_o, stride_o_head, q_rows, first_row,
-                                     rows);
+    Tile::template store_rows<GROUP>(o + item.qo_begin * stride_o + item.kv_head * GROUP * stride_o_head,
+                                     stride_o, stride_o_head, q_rows, first_row, rows);
     __syncwarp();
   }
 }

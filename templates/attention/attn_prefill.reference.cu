@@ -7,10 +7,13 @@
 namespace kiln {
 namespace reference {
 
-template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI, bool MASK>
-__global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* plan, f32*, i32 workers, i32 kv_heads, i64 stride_o, i64 stride_o_head,
-                             i64 stride_q, i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale,
-                             f64* lse, f32 soft_cap, i32 window_left, const f32* alibi_slopes, const u8* mask, const i32* mask_indptr) {
+template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
+          bool MASK>
+__global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* plan, f32*, i32 workers,
+                             i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head,
+                             i64 stride_k, i64 stride_k_head, i64 stride_v, i64 stride_v_head, f32 sm_scale,
+                             f64* lse, f32 soft_cap, i32 window_left, const f32* alibi_slopes, const u8* mask,
+                             const i32* mask_indptr) {
   constexpr int BATCH = 1024;  // kv tokens whose logits are in shared memory
   constexpr f64 LARGEST = 1e300;
   __shared__ f64 logits[BATCH];
@@ -42,7 +45,8 @@ __global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* pl
       return SOFT_CAP ? soft_cap * tanh(x / soft_cap) : x;
     };
 
-    f64 largest = -LARGEST, sum = 0, out[4] = {};  // sums of v: of columns threadIdx.x, threadIdx.x + blockDim.x, ...
+    f64 largest = -LARGEST, sum = 0,
+        out[4] = {};  // sums of v: of columns threadIdx.x, threadIdx.x + blockDim.x, ...
     for (i64 begin = 0; begin < of.kv_len; begin += BATCH) {
       const int count = static_cast<int>(of.kv_len - begin < BATCH ? of.kv_len - begin : BATCH);
       __syncthreads();
@@ -58,11 +62,14 @@ __global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* pl
         const f64 weight = exp(logits[i] - top);
         sum += weight;
         for (int j = 0, c = threadIdx.x; c < DV; ++j, c += blockDim.x)
-          out[j] += weight * to_double(v[(of.kv_base + begin + i) * stride_v + head / GROUP * stride_v_head + c]);
+          out[j] +=
+              weight * to_double(v[(of.kv_base + begin + i) * stride_v + head / GROUP * stride_v_head + c]);
       }
     }
-    for (int j = 0, c = threadIdx.x; c < DV; ++j, c += blockDim.x) o[token * stride_o + head * stride_o_head + c] = sum > 0 ? out[j] / sum : 0.0;
-    if (lse && threadIdx.x == 0) lse[row] = sum > 0 ? (largest + log(sum)) / log(2.0) : -static_cast<f64>(infinity());
+    for (int j = 0, c = threadIdx.x; c < DV; ++j, c += blockDim.x)
+      o[token * stride_o + head * stride_o_head + c] = sum > 0 ? out[j] / sum : 0.0;
+    if (lse && threadIdx.x == 0)
+      lse[row] = sum > 0 ? (largest + log(sum)) / log(2.0) : -static_cast<f64>(infinity());
   }
 }
 

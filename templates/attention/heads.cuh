@@ -17,11 +17,14 @@ struct Team {
   int head, heads;  // its heads are [head, head + heads)
 
   __device__ __forceinline__ Team(i32 tokens, i32 q_heads, i32 kv_heads) {
-    const bool single = static_cast<u64>(gridDim.x) * TEAMS >= static_cast<u64>(tokens) * (q_heads + kv_heads * (WITH_V ? 2 : 1));
+    const bool single = static_cast<u64>(gridDim.x) * TEAMS >=
+                        static_cast<u64>(tokens) * (q_heads + kv_heads * (WITH_V ? 2 : 1));
     const int each = single ? 1 : EACH;
-    const u32 q_teams = single ? q_heads : (q_heads + EACH - 1) / EACH, kv_teams = single ? kv_heads : (kv_heads + EACH - 1) / EACH;
+    const u32 q_teams = single ? q_heads : (q_heads + EACH - 1) / EACH,
+              kv_teams = single ? kv_heads : (kv_heads + EACH - 1) / EACH;
     const u32 teams = q_teams + kv_teams * (WITH_V ? 2 : 1);  // of a token
-    const u32 begin = blockIdx.x * TEAMS, team = begin + threadIdx.y, end = tokens * teams, nth = team % teams;
+    const u32 begin = blockIdx.x * TEAMS, team = begin + threadIdx.y, end = tokens * teams,
+              nth = team % teams;
     first_token = begin / teams;
     count = static_cast<int>((min(begin + TEAMS, end) - 1) / teams - first_token) + 1;
     token = team < end ? team / teams : first_token;
@@ -45,9 +48,15 @@ struct HeadLayout {
   static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
 
   __device__ static constexpr bool turns(int lane) { return STILL == 0 || lane < TURNING; }
-  __device__ static constexpr int first(int lane) { return turns(lane) ? (SINGLE ? 2 * lane : lane * VEC) : ROTARY + (lane - TURNING) * VEC; }
-  __device__ static constexpr int second(int lane) { return first(lane) + (turns(lane) ? (SINGLE ? 1 : PAIRS) : STILL * VEC); }
-  __device__ static constexpr bool has_second(int lane) { return (D - ROTARY) / VEC % 2 == 0 || second(lane) < D; }
+  __device__ static constexpr int first(int lane) {
+    return turns(lane) ? (SINGLE ? 2 * lane : lane * VEC) : ROTARY + (lane - TURNING) * VEC;
+  }
+  __device__ static constexpr int second(int lane) {
+    return first(lane) + (turns(lane) ? (SINGLE ? 1 : PAIRS) : STILL * VEC);
+  }
+  __device__ static constexpr bool has_second(int lane) {
+    return (D - ROTARY) / VEC % 2 == 0 || second(lane) < D;
+  }
 
   // The j-th pair of a turning lane.
   __device__ static constexpr int pair(int lane, int j) {
@@ -69,7 +78,8 @@ struct HeadLayout {
   }
 
   // The pairs of a turning lane, by their cosines and sines.
-  __device__ static __forceinline__ void rotate_all(f32 (&a)[VEC], f32 (&b)[VEC], const f32 (&cos)[VEC], const f32 (&sin)[VEC]) {
+  __device__ static __forceinline__ void rotate_all(f32 (&a)[VEC], f32 (&b)[VEC], const f32 (&cos)[VEC],
+                                                    const f32 (&sin)[VEC]) {
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
       if constexpr (WITHIN) {

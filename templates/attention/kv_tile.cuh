@@ -52,13 +52,19 @@ struct KvTile {
   // Bytes from the tile's begin to a chunk of 16 bytes, as Swizzled has them; rows that are no whole 128
   // bytes are swizzled by pairs.
   static constexpr int MASK = BYTES % 128 == 0 ? 7 : 3;
-  __device__ static constexpr u32 offset(int row, int chunk) { return row * BYTES + ((chunk ^ (MASK == 7 ? row & 7 : row >> 1 & 3)) * 16); }
+  __device__ static constexpr u32 offset(int row, int chunk) {
+    return row * BYTES + ((chunk ^ (MASK == 7 ? row & 7 : row >> 1 & 3)) * 16);
+  }
   // So many chunks (a multiple of 2) behind an even one's offset.
-  __device__ static constexpr u32 further(u32 offset, int chunks) { return (offset ^ ((chunks & MASK) * 16)) + (chunks & ~MASK) * 16; }
+  __device__ static constexpr u32 further(u32 offset, int chunks) {
+    return (offset ^ ((chunks & MASK) * 16)) + (chunks & ~MASK) * 16;
+  }
 
   // A lane's place in 16 rows, for keys() and values() at element 0.
   __device__ static __forceinline__ u32 key_place(int lane) { return offset(lane % 16, lane / 16); }
-  __device__ static __forceinline__ u32 value_place(int lane) { return BYTE ? key_place(lane) : offset(lane % 8 + lane / 16 * 8, lane / 8 % 2); }
+  __device__ static __forceinline__ u32 value_place(int lane) {
+    return BYTE ? key_place(lane) : offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+  }
 
   // 16 rows and their elements [32 n, 32 n + 32) as two operands [row][element]. fp8: the elements of 16 are
   // in an order of their own, that of query_position. `place` is the address of key_place.
@@ -97,7 +103,9 @@ struct KvTile {
     }
   }
   // The element of v that row `row` (0..15) of the m-th operand [element][row] has.
-  __device__ static constexpr int value_element(int m, int row) { return 16 * m + (BYTE ? row % 8 * 2 + row / 8 : row); }
+  __device__ static constexpr int value_element(int m, int row) {
+    return 16 * m + (BYTE ? row % 8 * 2 + row / 8 : row);
+  }
 };
 
 // A matrix of 8 x 8 elements of 2 bytes, a row in four lanes, transposed: an accumulator becomes the right

@@ -1,13 +1,15 @@
 // What happens to the products of q and k before the softmax, in FlashInfer's order: scale, ALiBi, soft cap, and then the masks.
 #pragma once
+#include "attention/visible.cuh"
 #include "kiln/math.cuh"
 #include "kiln/vector.cuh"
-#include "attention/visible.cuh"
 
 namespace kiln {
 
 // sm_scale as callers give it: 0 is 1 / sqrt(d).
-__device__ __forceinline__ f32 softmax_scale(f32 sm_scale, int d) { return sm_scale == 0.0f ? rsqrtf(static_cast<f32>(d)) : sm_scale; }
+__device__ __forceinline__ f32 softmax_scale(f32 sm_scale, int d) {
+  return sm_scale == 0.0f ? rsqrtf(static_cast<f32>(d)) : sm_scale;
+}
 
 // Makes base-2 logits of products: x = sm_scale * product + slope * distance, then cap * tanh(x / cap), times log2(e). Without either the product
 // stays as it is, and `scale` is what the softmax multiplies it with.
@@ -48,7 +50,8 @@ struct MaskBits {
     const i64 bit = static_cast<i64>(qo) * kv_len + kv;
     const u64 address = reinterpret_cast<u64>(request) + bit / 8;
     const u32* const words = reinterpret_cast<const u32*>(address & ~3ull);
-    const int shift = static_cast<int>(address & 3) * 8 + static_cast<int>(bit % 8), bits = shift + min(TOKENS, kv_len - kv);
+    const int shift = static_cast<int>(address & 3) * 8 + static_cast<int>(bit % 8),
+              bits = shift + min(TOKENS, kv_len - kv);
     constexpr int WORDS = (TOKENS + 31) / 32 + 1;  // that TOKENS bits can touch
     u32 word[WORDS] = {};
 #pragma unroll

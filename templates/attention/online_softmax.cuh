@@ -29,7 +29,9 @@ struct SoftmaxRow {
   // exp2_approx(x + offset()) is what x counts. Where nothing was seen it is 0, since all x are -infinity.
   __device__ __forceinline__ f32 offset() const { return -finite_shift(shift); }
   // Of x * scale. Always in one rounding, since a compiler that fuses here and not there makes 1 % of difference between logits of -2e5.
-  __device__ __forceinline__ f32 weight(f32 x, f32 scale) const { return exp2_approx(fmaf(x, scale, offset())); }
+  __device__ __forceinline__ f32 weight(f32 x, f32 scale) const {
+    return exp2_approx(fmaf(x, scale, offset()));
+  }
 
   // log2 of the sum over all of 2^x. A row that sees nothing: -infinity.
   __device__ __forceinline__ f32 lse() const { return sum > 0.0f ? shift + log2_approx(sum) : -infinity(); }

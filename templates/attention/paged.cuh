@@ -11,7 +11,7 @@ namespace kiln {
 enum class Paging {
   none,          // there is no cache
   slot_mapping,  // a token's slot is page * page_size + token in the page (vLLM); below 0: the token is not stored
-  page_table,    // its page is kv_indices[kv_indptr[request] + position / page_size] (FlashInfer); request below 0: it is not stored
+  page_table,  // its page is kv_indices[kv_indptr[request] + position / page_size] (FlashInfer); request below 0: it is not stored
 };
 
 // An index in order like load: one that an earlier kernel may have written is not read ahead of pdl_wait().
@@ -46,9 +46,11 @@ struct Pages {
   template <Paging PAGING>
   __device__ __forceinline__ i64 place(i64 key, i64 position) const {
     if (key < 0) return -1;
-    const u32 slot = static_cast<u32>(PAGING == Paging::slot_mapping ? key : position), nth = slot / page_size;
+    const u32 slot = static_cast<u32>(PAGING == Paging::slot_mapping ? key : position),
+              nth = slot / page_size;
     i64 page = nth;
-    if constexpr (PAGING == Paging::page_table) page = load_index(kv_indices + load_index(kv_indptr + key) + nth);
+    if constexpr (PAGING == Paging::page_table)
+      page = load_index(kv_indices + load_index(kv_indptr + key) + nth);
     return page * stride_page + (slot - nth * page_size) * stride_slot;
   }
 };
@@ -65,7 +67,8 @@ __device__ __forceinline__ f32 load_scale(const f32* scale, i64 stride, int head
 
 // `values` are what `bits` hold, or what they were rounded from: KV = T stores the bits, fp8 divides the values by the scale and rounds them once.
 template <typename KV, typename T, int N>
-__device__ __forceinline__ void store_cached(KV* p, const Vec<T, N>& bits, const f32 (&values)[N], f32 scale) {
+__device__ __forceinline__ void store_cached(KV* p, const Vec<T, N>& bits, const f32 (&values)[N],
+                                             f32 scale) {
   if constexpr (same<KV, T>) {
     store(p, bits);
   } else {

@@ -5,17 +5,22 @@
 namespace kiln {
 namespace reference {
 
-struct Place { i64 page, entry; };
+struct Place {
+  i64 page, entry;
+};
 
 // page < 0: the token is not stored.
 template <Paging PAGING, typename I>
-__device__ Place find_place(i64 token, i64 position, i64 page_size, const I* slot_mapping, const I* kv_indices, const I* kv_indptr, const I* batch_indices) {
+__device__ Place find_place(i64 token, i64 position, i64 page_size, const I* slot_mapping,
+                            const I* kv_indices, const I* kv_indptr, const I* batch_indices) {
   if (PAGING == Paging::slot_mapping) {
     const i64 slot = slot_mapping[token];
     return slot < 0 ? Place{-1, 0} : Place{slot / page_size, slot % page_size};
   }
   const i64 request = batch_indices[token];
-  return request < 0 ? Place{-1, 0} : Place{static_cast<i64>(kv_indices[kv_indptr[request] + position / page_size]), position % page_size};
+  return request < 0 ? Place{-1, 0}
+                     : Place{static_cast<i64>(kv_indices[kv_indptr[request] + position / page_size]),
+                             position % page_size};
 }
 
 // x as the cache holds it, but not rounded. An fp8 T is copied, scale or not.

@@ -3,11 +3,11 @@
 // A token has q_heads + kv_heads heads to rotate, and with a cache kv_heads of v to copy. LANES threads, a team, share a head and take up to UNROLL
 // heads of one token. Where a table has the angles, a thread loads those of its own pairs. Otherwise they are computed: the TEAMS of a block have
 // neighbouring tokens, and cos and sin of these are made once, into shared memory, while the heads are on their way into registers.
-#include "kiln/dtype.cuh"
 #include "attention/heads.cuh"
 #include "attention/paged.cuh"
-#include "kiln/pdl.cuh"
 #include "attention/rotary.cuh"
+#include "kiln/dtype.cuh"
+#include "kiln/pdl.cuh"
 #include "kiln/vector.cuh"
 
 namespace kiln {
@@ -20,14 +20,18 @@ __host__ __device__ constexpr int rope_blocks(int threads, int unroll, bool conv
 }
 
 // REQUIRES: blockDim = (LANES, TEAMS), tokens * heads < 2^31.
-template <typename T, int D, int ROTARY, bool INTERLEAVE, typename POSITION, Angles ANGLES, typename TABLE, Paging PAGING, typename KV, typename I, int VEC,
-          int LANES, int TEAMS, int UNROLL>
-__global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL, PAGING != Paging::none && is_fp8<KV>))
-    rope(T* q_out, T* k_out, const T* q, const T* k, const POSITION* positions, i32 tokens, i32 q_heads, i32 kv_heads, i64 stride_q, i64 stride_q_head,
-         i64 stride_k, i64 stride_k_head, i64 stride_q_out, i64 stride_q_out_head, i64 stride_k_out, i64 stride_k_out_head, const TABLE* cos_sin,
-         f32 rope_theta, f32 rope_scale, f32 low_freq_factor, f32 high_freq_factor, f32 old_context_length, const T* v, i64 stride_v, i64 stride_v_head,
-         KV* k_cache, KV* v_cache, i32 page_size, i64 stride_page, i64 stride_slot, i64 stride_cache_head, const I* slot_mapping, const I* kv_indices,
-         const I* kv_indptr, const I* batch_indices, const I* cache_positions, const f32* k_scale, const f32* v_scale, i64 stride_scale) {
+template <typename T, int D, int ROTARY, bool INTERLEAVE, typename POSITION, Angles ANGLES, typename TABLE,
+          Paging PAGING, typename KV, typename I, int VEC, int LANES, int TEAMS, int UNROLL>
+__global__ void __launch_bounds__(LANES* TEAMS,
+                                  rope_blocks(LANES* TEAMS, UNROLL, PAGING != Paging::none && is_fp8<KV>))
+    rope(T* q_out, T* k_out, const T* q, const T* k, const POSITION* positions, i32 tokens, i32 q_heads,
+         i32 kv_heads, i64 stride_q, i64 stride_q_head, i64 stride_k, i64 stride_k_head, i64 stride_q_out,
+         i64 stride_q_out_head, i64 stride_k_out, i64 stride_k_out_head, const TABLE* cos_sin, f32 rope_theta,
+         f32 rope_scale, f32 low_freq_factor, f32 high_freq_factor, f32 old_context_length, const T* v,
+         i64 stride_v, i64 stride_v_head, KV* k_cache, KV* v_cache, i32 page_size, i64 stride_page,
+         i64 stride_slot, i64 stride_cache_head, const I* slot_mapping, const I* kv_indices,
+         const I* kv_indptr, const I* batch_indices, const I* cache_positions, const f32* k_scale,
+         const f32* v_scale, i64 stride_scale) {
   using Layout = HeadLayout<D, ROTARY, INTERLEAVE, VEC>;
   constexpr int PAIRS = Layout::PAIRS;
   static_assert(LANES == Layout::LANES, "LANES threads have a head");
@@ -43,29 +47,42 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
   const int thread = threadIdx.y * LANES + threadIdx.x, pair = thread % PAIRS, nth = thread / PAIRS;
   u64 turn = 0;
   if constexpr (MADE)
-    turn = turn_per_position<ROTARY, ANGLES>(pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
+    turn = turn_per_position<ROTARY, ANGLES>(
+        pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
 
-  if (!MADE && team.heads <= 0) return;  // also: which team it is must be known before the wait, not computed behind it
+  if (!MADE && team.heads <= 0)
+    return;  // also: which team it is must be known before the wait, not computed behind it
   pdl_wait();
   const bool turns = Layout::turns(lane) && !team.is_v && team.heads > 0;
-  const int angles = nth < STEP ? team.count : 0;  // MADE: this thread makes those of its pair for every STEP-th token below
+  const int angles =
+      nth < STEP ? team.count : 0;  // MADE: this thread makes those of its pair for every STEP-th token below
   i64 position = 0;
   if (MADE ? nth < angles : turns) position = load_index(positions + (MADE ? team.first_token + nth : token));
-  if (!MADE) pdl_launch_dependents();  // here it also fences: the chain from the position to the table is the longest
-  const Pages<I> pages{slot_mapping, kv_indices, kv_indptr, batch_indices, page_size, stride_page, stride_slot};
+  if (!MADE)
+    pdl_launch_dependents();  // here it also fences: the chain from the position to the table is the longest
+  const Pages<I> pages{slot_mapping, kv_indices,  kv_indptr,  batch_indices,
+                       page_size,    stride_page, stride_slot};
   const bool stored = CACHED && !team.is_q && team.heads > 0;
   i64 key = 0, cache_position = 0;
   f32 scale[UNROLL];
   if constexpr (CACHED) {
     if (stored) key = pages.template key<PAGING>(token);
-    if (PAGING == Paging::page_table && stored) cache_position = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
+    if (PAGING == Paging::page_table && stored)
+      cache_position = cache_positions ? load_index(cache_positions + token) : load_index(positions + token);
 #pragma unroll
     for (int i = 0; i < UNROLL; ++i) {
-      if (stored && i < team.heads) scale[i] = load_scale<KV>(team.is_v ? v_scale : k_scale, stride_scale, team.head + i);
+      if (stored && i < team.heads)
+        scale[i] = load_scale<KV>(team.is_v ? v_scale : k_scale, stride_scale, team.head + i);
     }
   }
   const i64 from_head = team.is_q ? stride_q_head : team.is_v ? stride_v_head : stride_k_head;
-  const T* from = (team.is_q ? q : team.is_v ? v : k) + token * (team.is_q ? stride_q : team.is_v ? stride_v : stride_k) + team.head * from_head;
+  const T* from = (team.is_q   ? q
+                   : team.is_v ? v
+                               : k) +
+                  token * (team.is_q   ? stride_q
+                           : team.is_v ? stride_v
+                                       : stride_k) +
+                  team.head * from_head;
   Vec<T, VEC> a[UNROLL], b[UNROLL];
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
@@ -95,13 +112,17 @@ __global__ void __launch_bounds__(LANES* TEAMS, rope_blocks(LANES* TEAMS, UNROLL
     __syncthreads();
 #pragma unroll
     for (int j = 0; j < VEC; ++j) {
-      if (turns) cos[j] = made_cos[token - team.first_token][Layout::pair(lane, j)], sin[j] = made_sin[token - team.first_token][Layout::pair(lane, j)];
+      if (turns)
+        cos[j] = made_cos[token - team.first_token][Layout::pair(lane, j)],
+        sin[j] = made_sin[token - team.first_token][Layout::pair(lane, j)];
     }
   }
 
   const i64 to_head = team.is_q ? stride_q_out_head : stride_k_out_head;
   T* to = (team.is_q ? q_out + token * stride_q_out : k_out + token * stride_k_out) + team.head * to_head;
-  const bool writes = team.is_q ? turns || q_out != q : !team.is_v && k_out && (turns || k_out != k);  // in place, what is not rotated is not touched
+  const bool writes = team.is_q ? turns || q_out != q
+                                : !team.is_v && k_out &&
+                                      (turns || k_out != k);  // in place, what is not rotated is not touched
   KV* cache = (team.is_v ? v_cache : k_cache) + place + team.head * stride_cache_head;
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {

@@ -23,13 +23,16 @@ __device__ __forceinline__ u64 turn_per_position(int pair, const Rope& rope) {
   f64 turn = full / rope.scale;
   if constexpr (ANGLES == Angles::llama31) {
     const f64 turns = full * rope.old_context_length;  // in the context that the model was first trained for
-    const f64 share = (turns - rope.low_freq_factor) / (static_cast<f64>(rope.high_freq_factor) - rope.low_freq_factor);
+    const f64 share =
+        (turns - rope.low_freq_factor) / (static_cast<f64>(rope.high_freq_factor) - rope.low_freq_factor);
     turn += (full - turn) * fmin(fmax(share, 0.0), 1.0);
   }
   return __double2ull_rn((turn - floor(turn)) * 0x1p64);
 }
 
-struct Direction { f32 cos, sin; };
+struct Direction {
+  f32 cos, sin;
+};
 
 // Absolute error: 2^-22 at positions below 2^20, and what the double in the frequency adds beyond: 2^-20 at 2^31.
 __device__ __forceinline__ Direction direction(i64 position, u64 turn_per_position) {

@@ -15,7 +15,8 @@ struct AttentionState {
 
   // COUNT states in their order, of which lse is shift + log2(count). The mean of one that saw nothing (shift -infinity) is not looked at: it may be NaN.
   template <int COUNT, typename T>
-  __device__ __forceinline__ void take(const f32 (&shift_of)[COUNT], const f32 (&count)[COUNT], const Vec<T, N> (&mean)[COUNT]) {
+  __device__ __forceinline__ void take(const f32 (&shift_of)[COUNT], const f32 (&count)[COUNT],
+                                       const Vec<T, N> (&mean)[COUNT]) {
     f32 seen = largest;
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) seen = fmaxf(seen, shift_of[i]);

@@ -3,10 +3,10 @@
 // Shared memory: q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV], all swizzled. A warp copies, multiplies and later overwrites
 // its own rows of q only, so that they need no barrier of the block.
 #pragma once
+#include "attention/online_softmax.cuh"
 #include "attention/work_list.cuh"
 #include "kiln/block_copy.cuh"
 #include "kiln/mma.cuh"
-#include "attention/online_softmax.cuh"
 #include "kiln/swizzle.cuh"
 
 namespace kiln {
@@ -30,8 +30,10 @@ template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
 struct AttentionTile {
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int WARP_ROWS = TILE_ROWS / WARPS;
-  static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N, NV = DV / MMA_N;  // products of a warp: rows, kv tokens, columns of v
-  static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0, "whole products, rows of whole 128 bytes");
+  static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N,
+                       NV = DV / MMA_N;  // products of a warp: rows, kv tokens, columns of v
+  static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0,
+                "whole products, rows of whole 128 bytes");
 
   using RowOfK = Swizzled<2 * D>;  // and of q
   using RowOfV = Swizzled<2 * DV>;
@@ -51,7 +53,9 @@ struct AttentionTile {
   }
 
   // The thread's row h of product m, in its warp.
-  __device__ static __forceinline__ u32 row_of(int m, int h) { return m * MMA_M + h * 8 + threadIdx.x % 32 / 4; }
+  __device__ static __forceinline__ u32 row_of(int m, int h) {
+    return m * MMA_M + h * 8 + threadIdx.x % 32 / 4;
+  }
   // The first of its columns; the others are 8 and 1 further.
   __device__ static __forceinline__ u32 column() { return threadIdx.x % 4 * 2; }
 
@@ -76,20 +80,24 @@ struct AttentionTile {
 
   // The warp's rows of q, packed from `first_row` on, of which `rows` exist: a row is a token and a head of the group.
   template <int GROUP>
-  __device__ static __forceinline__ void copy_rows(u32 shared, const T* q, i64 stride, i64 stride_head, i32 first_row, i32 rows) {
+  __device__ static __forceinline__ void copy_rows(u32 shared, const T* q, i64 stride, i64 stride_head,
+                                                   i32 first_row, i32 rows) {
     const int line = threadIdx.x % 32 / 8, chunk = threadIdx.x % 8;
 #pragma unroll 2
     for (int r = 0; r < WARP_ROWS; r += 4) {
       const PackedRow<GROUP> row(min(first_row + r + line, rows - 1));
       const T* const from = q + row.token * stride + row.head * stride_head + chunk * 8;
 #pragma unroll
-      for (int c = 0; c < D / 8; c += 8) copy_async_or_zero(shared + RowOfK::offset(r + line, chunk + c), from + c * 8, first_row + r + line < rows);
+      for (int c = 0; c < D / 8; c += 8)
+        copy_async_or_zero(shared + RowOfK::offset(r + line, chunk + c), from + c * 8,
+                           first_row + r + line < rows);
     }
   }
 
   // The other way, from what is staged.
   template <int GROUP>
-  __device__ static __forceinline__ void store_rows(T* o, i64 stride, i64 stride_head, const u8* staging, i32 first_row, i32 rows) {
+  __device__ static __forceinline__ void store_rows(T* o, i64 stride, i64 stride_head, const u8* staging,
+                                                    i32 first_row, i32 rows) {
     const u32 thread = fresh(threadIdx.x);  // or what copy_rows makes of it is held for this
     const int line = thread % 32 / 8, chunk = thread % 8;
 #pragma unroll 2
@@ -99,14 +107,16 @@ struct AttentionTile {
       T* const to = o + row.token * stride + row.head * stride_head + chunk * 8;
 #pragma unroll
       for (int c = 0; c < DV / 8; c += 8)
-        store(to + c * 8, load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
+        store(to + c * 8,
+              load_shared<8>(reinterpret_cast<const T*>(staging + RowOfV::offset(r + line, chunk + c))));
     }
   }
 
   // s = q k^T. `q`: the warp's rows, `k`: the block's; shared addresses.
   __device__ static __forceinline__ void multiply(f32 (&s)[M][N][4], u32 q, u32 k) {
     const int lane = threadIdx.x % 32;
-    const u32 q_lane = q + RowOfK::offset(lane % 16, lane / 16), k_lane = k + RowOfK::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
+    const u32 q_lane = q + RowOfK::offset(lane % 16, lane / 16),
+              k_lane = k + RowOfK::offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
     for (int m = 0; m < M; ++m) {
 #pragma unroll
@@ -219,7 +229,8 @@ struct AttentionTile {
     }
   }
   __device__ static __forceinline__ void put(u8* staging, int m, int n, const f32 (&x)[4]) {
-    u8* const to = staging + RowOfV::further(RowOfV::offset(row_of(0, 0), 0), n) + threadIdx.x % 4 * 4 + m * MMA_M * RowOfV::PITCH;
+    u8* const to = staging + RowOfV::further(RowOfV::offset(row_of(0, 0), 0), n) + threadIdx.x % 4 * 4 +
+                   m * MMA_M * RowOfV::PITCH;
     *reinterpret_cast<u32*>(to) = pack<T>(x[0], x[1]);
     *reinterpret_cast<u32*>(to + 8 * RowOfV::PITCH) = pack<T>(x[2], x[3]);
   }
@@ -230,9 +241,13 @@ struct AttentionTile {
 
   using Slots = AttentionSlots<TILE_ROWS, DV + 1>;  // a slot: sums of v, sums; elsewhere: shifts
 
-  __device__ static constexpr int place(int m, int n) { return (m * NV + n) * THREADS * 4; }  // from the thread's first element
+  __device__ static constexpr int place(int m, int n) {
+    return (m * NV + n) * THREADS * 4;
+  }  // from the thread's first element
   __device__ static __forceinline__ int sum_at(int m, int h) { return TILE_ROWS * DV + own_row(m, h); }
-  __device__ static __forceinline__ int own_row(int m, int h) { return threadIdx.x / 32 * WARP_ROWS + row_of(m, h); }
+  __device__ static __forceinline__ int own_row(int m, int h) {
+    return threadIdx.x / 32 * WARP_ROWS + row_of(m, h);
+  }
 
   __device__ __forceinline__ void save(const Slots& slots, i32 slot) const {
     f32* const to = slots.rows(slot);
@@ -242,14 +257,16 @@ struct AttentionTile {
       for (int n = 0; n < NV; ++n) store(to + threadIdx.x * 4 + place(m, n), narrow<f32>(o[m][n]));
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        if (threadIdx.x % 4 == 0) to[sum_at(m, h)] = row[m][h].sum, slots.shifts(slot)[own_row(m, h)] = row[m][h].shift;
+        if (threadIdx.x % 4 == 0)
+          to[sum_at(m, h)] = row[m][h].sum, slots.shifts(slot)[own_row(m, h)] = row[m][h].shift;
       }
     }
   }
 
   // Stages the sum of `parts` neighbouring slots.
   template <typename Emit>
-  __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging, const Emit& emit) {
+  __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging,
+                                               const Emit& emit) {
     constexpr int BATCH = NV <= 16 ? NV : NV / 2;  // products whose loads are in flight together
 #pragma unroll 1
     for (int m = 0; m < M; ++m) {
@@ -258,7 +275,8 @@ struct AttentionTile {
       for (int part = 0; part < parts; ++part) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const f32 shift = load_one(slots.shifts(first_slot + part) + own_row(m, h)), sum = load_one(slots.rows(first_slot + part) + sum_at(m, h));
+          const f32 shift = load_one(slots.shifts(first_slot + part) + own_row(m, h)),
+                    sum = load_one(slots.rows(first_slot + part) + sum_at(m, h));
           row[h].rescale(shift);
           row[h].sum += sum * exp2_approx(shift + row[h].offset());
         }
@@ -276,7 +294,9 @@ struct AttentionTile {
           f32 factor[2];
 #pragma unroll
           for (int h = 0; h < 2; ++h)
-            factor[h] = exp2_approx(load_one(slots.shifts(first_slot + part) + own_row(m, h)) + row[h].offset()) * row[h].inverse();
+            factor[h] =
+                exp2_approx(load_one(slots.shifts(first_slot + part) + own_row(m, h)) + row[h].offset()) *
+                row[h].inverse();
           Vec<f32, 4> x[BATCH];
 #pragma unroll
           for (int n = 0; n < BATCH; ++n) x[n] = load<4>(from + place(0, n));

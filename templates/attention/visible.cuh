@@ -20,7 +20,8 @@ struct Visible {
 template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left) {
   const i32 own = qo + kv_len - qo_len;
-  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x40000000, CAUSAL ? own : kv_len - 1};
+  return {WINDOW && window_left >= 0 ? own - min(window_left, kv_len + qo_len) : -0x40000000,
+          CAUSAL ? own : kv_len - 1};
 }
 
 }  // namespace kiln

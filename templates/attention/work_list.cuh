@@ -25,15 +25,19 @@ struct AttentionPlan {
   i32 workers;  // of the limits, which is the grid's size
 
   static constexpr int HEADER = 16, ITEM = 12;
-  static_assert(sizeof(AttentionHeader) == 4 * HEADER && sizeof(AttentionItem) == 4 * ITEM, "words as the host writes them");
+  static_assert(sizeof(AttentionHeader) == 4 * HEADER && sizeof(AttentionItem) == 4 * ITEM,
+                "words as the host writes them");
 
-  __device__ __forceinline__ i32 table() const { return (workers + 1 + 3) / 4 * 4; }  // words of the second part, and of the third
+  __device__ __forceinline__ i32 table() const {
+    return (workers + 1 + 3) / 4 * 4;
+  }  // words of the second part, and of the third
 
   // Ends the launch with an error (a trap: the context is lost) where the plan was made for other tiles, heads or masks: rather than results of other
   // lengths, or none at all. One load of 16 bytes, beside those that begin() makes. After pdl_wait().
   __device__ __forceinline__ void require(u32 made_for, i32 kv_heads, i32 window_left) const {
     const Vec<i32, 4> v = load<4>(words);
-    const u32 differs = (v.word[0] ^ made_for) | (v.word[1] ^ workers) | (v.word[2] ^ kv_heads) | (v.word[3] ^ max(window_left, -1));
+    const u32 differs = (v.word[0] ^ made_for) | (v.word[1] ^ workers) | (v.word[2] ^ kv_heads) |
+                        (v.word[3] ^ max(window_left, -1));
     if (differs != 0) asm volatile("trap;");  // one branch: all that is compared is there before the load
   }
 
@@ -45,17 +49,23 @@ struct AttentionPlan {
   }
 
   // The items of a worker are [begin, end). Loads in order (vector.cuh): after pdl_wait().
-  __device__ __forceinline__ i32 begin(i32 worker) const { return static_cast<i32>(load<1>(words + HEADER + worker).word[0]); }
+  __device__ __forceinline__ i32 begin(i32 worker) const {
+    return static_cast<i32>(load<1>(words + HEADER + worker).word[0]);
+  }
   __device__ __forceinline__ i32 end(i32 worker) const { return begin(worker + 1); }
 
   __device__ __forceinline__ AttentionItem item(i32 i) const { return item_of(load<ITEM>(words_of(i))); }
-  __device__ __forceinline__ const i32* words_of(i32 i) const { return first_items() + (workers + static_cast<i64>(i)) * ITEM; }
+  __device__ __forceinline__ const i32* words_of(i32 i) const {
+    return first_items() + (workers + static_cast<i64>(i)) * ITEM;
+  }
   static __device__ __forceinline__ AttentionItem item_of(const Vec<i32, ITEM>& v) {
     const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
     return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
   }
   // item(begin(worker)), and no load has to wait for another one. REQUIRES begin(worker) < end(worker): it may be loaded before that is known.
-  __device__ __forceinline__ AttentionItem first_item(i32 worker) const { return item_of(load<ITEM>(first_items() + static_cast<i64>(worker) * ITEM)); }
+  __device__ __forceinline__ AttentionItem first_item(i32 worker) const {
+    return item_of(load<ITEM>(first_items() + static_cast<i64>(worker) * ITEM));
+  }
 
   __device__ __forceinline__ i32 busy() const { return static_cast<i32>(load<1>(&header()->busy).word[0]); }
   // Ticks are a launch's own, which begins at whatever number the one before has left.
@@ -71,10 +81,14 @@ struct AttentionPlan {
   }
 
   // For references, which know of no items.
-  __device__ __forceinline__ i32 requests() const { return static_cast<i32>(load<1>(&header()->requests).word[0]); }
+  __device__ __forceinline__ i32 requests() const {
+    return static_cast<i32>(load<1>(&header()->requests).word[0]);
+  }
   __device__ __forceinline__ AttentionRequest request(i32 i) const {
-    const Vec<i32, 4> v = load<4>(words + static_cast<i32>(load<1>(&header()->requests_at).word[0]) + 4 * static_cast<i64>(i));
-    return {static_cast<i32>(v.word[0]), static_cast<i32>(v.word[1]), static_cast<i32>(v.word[2]), static_cast<i32>(v.word[3])};
+    const Vec<i32, 4> v =
+        load<4>(words + static_cast<i32>(load<1>(&header()->requests_at).word[0]) + 4 * static_cast<i64>(i));
+    return {static_cast<i32>(v.word[0]), static_cast<i32>(v.word[1]), static_cast<i32>(v.word[2]),
+            static_cast<i32>(v.word[3])};
   }
 
   // Says that the block has written the slot of its part. True for the block that comes last of the tile: it sees all of the tile's slots, and merges
@@ -103,13 +117,20 @@ struct AttentionPlan {
   __device__ __forceinline__ void settle(const AttentionItem& item) const { *counter(item) = 0; }
 
  private:
-  __device__ __forceinline__ AttentionHeader* header() const { return reinterpret_cast<AttentionHeader*>(words); }
+  __device__ __forceinline__ AttentionHeader* header() const {
+    return reinterpret_cast<AttentionHeader*>(words);
+  }
   __device__ __forceinline__ const i32* first_items() const { return words + HEADER + 2 * table(); }
-  __device__ __forceinline__ i32* counter(const AttentionItem& item) const { return words + HEADER + table() + item.first_slot / 2; }
+  __device__ __forceinline__ i32* counter(const AttentionItem& item) const {
+    return words + HEADER + table() + item.first_slot / 2;
+  }
   // One more part has been written: was it the last one?
   __device__ __forceinline__ bool count(const AttentionItem& item) const {
     i32 before;  // releases what all threads of the block have stored, acquires what the other blocks have
-    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;" : "=r"(before) : "l"(counter(item)) : "memory");
+    asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
+                 : "=r"(before)
+                 : "l"(counter(item))
+                 : "memory");
     if (before != item.parts - 1) return false;
     settle(item);  // nobody else of this launch comes: for the next one
     return true;
@@ -128,7 +149,8 @@ struct AttentionTiles {
   const i32* items;   // the plan's
 
   // By one thread, before anything else: the plan's begin(), end() and first_item() of the block's worker.
-  __device__ __forceinline__ void begin(const AttentionPlan& plan, i32 items_begin, i32 items_end, const AttentionItem& first, bool lets_next_in = true) {
+  __device__ __forceinline__ void begin(const AttentionPlan& plan, i32 items_begin, i32 items_end,
+                                        const AttentionItem& first, bool lets_next_in = true) {
     now = first;
     item = items_begin - 1;
     end = items_end;
@@ -161,7 +183,9 @@ struct AttentionSlots {
   f32* workspace;
   i32 workers;
 
-  __device__ __forceinline__ f32* rows(i32 slot) const { return workspace + static_cast<i64>(slot) * (ROWS * WIDTH); }
+  __device__ __forceinline__ f32* rows(i32 slot) const {
+    return workspace + static_cast<i64>(slot) * (ROWS * WIDTH);
+  }
   __device__ __forceinline__ f32* shifts(i32 slot) const {
     return workspace + 2 * static_cast<i64>(workers) * (ROWS * WIDTH) + static_cast<i64>(slot) * ROWS;
   }

@@ -25,7 +25,8 @@ __device__ __forceinline__ float activate(float x, float alpha, float limit) {
   } else if constexpr (ACT == Act::gelu) {
     return 0.5f * x * (1.0f + erff(x * SQRT_HALF));
   } else if constexpr (ACT == Act::gelu_tanh) {
-    return x * sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x));  // (1 + tanh(u)) / 2 = sigmoid(2u)
+    return x *
+           sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x));  // (1 + tanh(u)) / 2 = sigmoid(2u)
   } else {
     const float g = x > limit ? limit : x;
     return g * sigmoid(alpha * g);
@@ -44,7 +45,8 @@ __device__ __forceinline__ float gated(float up, float limit) {
 
 // low and high hold 2N neighbours: the even ones and the odd ones of them.
 template <typename T, int N>
-__device__ __forceinline__ void deinterleave(const Vec<T, N>& low, const Vec<T, N>& high, float (&even)[N], float (&odd)[N]) {
+__device__ __forceinline__ void deinterleave(const Vec<T, N>& low, const Vec<T, N>& high, float (&even)[N],
+                                             float (&odd)[N]) {
   float l[N], h[N];
   widen(low, l);
   widen(high, h);

@@ -18,7 +18,8 @@ struct BlockCopy {
   const T* next;                          // of the thread
   i64 stride;
 
-  __device__ __forceinline__ BlockCopy(const T* first, i64 stride) : next(first + threadIdx.x / 8 * stride + threadIdx.x % 8 * 8), stride(stride) {}
+  __device__ __forceinline__ BlockCopy(const T* first, i64 stride)
+      : next(first + threadIdx.x / 8 * stride + threadIdx.x % 8 * 8), stride(stride) {}
 
   // `left` rows exist; what follows them becomes 0, and is not read.
   __device__ __forceinline__ void operator()(u32 shared, i32 left) {

@@ -15,13 +15,16 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(BYTES) : "memory");
   } else {
 #pragma unroll
-    for (int i = 0; i < BYTES; i += 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(from + i) : "memory");
+    for (int i = 0; i < BYTES; i += 16)
+      asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + i), "l"(from + i) : "memory");
   }
 }
 
 // Begins to copy 16 bytes, or to fill them with zeros where `exists` is false: then nothing is read. REQUIRES: aligned to 16 bytes.
 __device__ __forceinline__ void copy_async_or_zero(u32 shared, const void* global, bool exists) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(exists ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(exists ? 16 : 0)
+               : "memory");
 }
 
 // Ends a group of this thread's copies; an empty group counts, too.

@@ -6,10 +6,18 @@
 
 namespace kiln {
 
-struct f16 { u16 bits; };
-struct bf16 { u16 bits; };
-struct e4m3 { u8 bits; };
-struct e5m2 { u8 bits; };
+struct f16 {
+  u16 bits;
+};
+struct bf16 {
+  u16 bits;
+};
+struct e4m3 {
+  u8 bits;
+};
+struct e5m2 {
+  u8 bits;
+};
 
 // ---- to float: exact, but for f64 and integers beyond 2^24 -----------------------------------------------------------------------
 
@@ -67,7 +75,8 @@ __device__ __forceinline__ u16 e4m3x2_bits(float low, float high) {
   asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
   return pair;
 #else
-  return static_cast<u16>(fp8::e4m3_from_float_bits(__float_as_uint(low)) | (fp8::e4m3_from_float_bits(__float_as_uint(high)) << 8));
+  return static_cast<u16>(fp8::e4m3_from_float_bits(__float_as_uint(low)) |
+                          (fp8::e4m3_from_float_bits(__float_as_uint(high)) << 8));
 #endif
 }
 __device__ __forceinline__ u16 e5m2x2_bits(float low, float high) {
@@ -76,7 +85,8 @@ __device__ __forceinline__ u16 e5m2x2_bits(float low, float high) {
   asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));
   return pair;
 #else
-  return static_cast<u16>(fp8::e5m2_from_float_bits(__float_as_uint(low)) | (fp8::e5m2_from_float_bits(__float_as_uint(high)) << 8));
+  return static_cast<u16>(fp8::e5m2_from_float_bits(__float_as_uint(low)) |
+                          (fp8::e5m2_from_float_bits(__float_as_uint(high)) << 8));
 #endif
 }
 
@@ -110,7 +120,8 @@ __device__ __forceinline__ T from_float(float f) {
 }
 
 template <typename T>
-inline constexpr bool is_float = same<T, f32> || same<T, f64> || same<T, f16> || same<T, bf16> || same<T, e4m3> || same<T, e5m2>;
+inline constexpr bool is_float =
+    same<T, f32> || same<T, f64> || same<T, f16> || same<T, bf16> || same<T, e4m3> || same<T, e5m2>;
 template <typename T>
 inline constexpr bool is_fp8 = same<T, e4m3> || same<T, e5m2>;
 

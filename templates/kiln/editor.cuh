@@ -108,7 +108,9 @@ KILN_EDITOR_OF(decltype(sizeof 0), __cvta_generic_to_global, const void*);
 KILN_EDITOR_OF(void, sincosf, float, float*, float*);
 KILN_EDITOR_OF(void, sincospif, float, float*, float*);
 
-#define KILN_EDITOR_FLOATS(name) KILN_EDITOR_OF(float, name##f, float); KILN_EDITOR_OF(double, name, double)
+#define KILN_EDITOR_FLOATS(name)         \
+  KILN_EDITOR_OF(float, name##f, float); \
+  KILN_EDITOR_OF(double, name, double)
 KILN_EDITOR_FLOATS(exp);
 KILN_EDITOR_FLOATS(exp2);
 KILN_EDITOR_FLOATS(log);
@@ -139,7 +141,7 @@ KILN_EDITOR_OF(float, ldexpf, float, int);
 #undef KILN_EDITOR_FLOATS
 #undef KILN_EDITOR_OF
 
-#define KILN_EDITOR_PAIR(type) \
+#define KILN_EDITOR_PAIR(type)                                                     \
   __host__ __device__ constexpr type min(type a, type b) { return b < a ? b : a; } \
   __host__ __device__ constexpr type max(type a, type b) { return a < b ? b : a; }
 KILN_EDITOR_PAIR(int)

@@ -21,7 +21,8 @@ __host__ __device__ constexpr u8 from_float_bits(u32 bits) {
     code = (rebased + (1u << (SHIFT - 1)) - 1u + ((rebased >> SHIFT) & 1u)) >> SHIFT;
     if (code > LARGEST) code = LARGEST;
   } else {
-    const int shift = 24 - BIAS - MANTISSA - exponent;  // from binary32's unit in the last place to the subnormal step
+    const int shift =
+        24 - BIAS - MANTISSA - exponent;  // from binary32's unit in the last place to the subnormal step
     if (shift <= 24) {
       const u32 significand = (magnitude & 0x7fffffu) | 0x800000u;
       code = (significand + (1u << (shift - 1)) - 1u + ((significand >> shift) & 1u)) >> shift;
@@ -31,7 +32,9 @@ __host__ __device__ constexpr u8 from_float_bits(u32 bits) {
 }
 
 __host__ __device__ constexpr u8 e4m3_from_float_bits(u32 bits) { return from_float_bits<3, 7, 0x7eu>(bits); }
-__host__ __device__ constexpr u8 e5m2_from_float_bits(u32 bits) { return from_float_bits<2, 15, 0x7bu>(bits); }
+__host__ __device__ constexpr u8 e5m2_from_float_bits(u32 bits) {
+  return from_float_bits<2, 15, 0x7bu>(bits);
+}
 
 // binary16 patterns. e5m2 is the upper byte of one; e4m3's is 2^8 too small (exponent bias 7 read as 15), NaN excepted.
 __host__ __device__ constexpr u16 e5m2_to_half_bits(u8 bits) { return static_cast<u16>(bits << 8); }

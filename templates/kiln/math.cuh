@@ -41,6 +41,8 @@ __device__ __forceinline__ float rsqrt_approx(float x) {
 }
 
 // 1 / (1 + e^-x); error about 2^-21 for |x| < 8, growing with |x| as the argument of 2^x rounds.
-__device__ __forceinline__ float sigmoid(float x) { return reciprocal_approx(1.0f + exp2_approx(-LOG2_E * x)); }
+__device__ __forceinline__ float sigmoid(float x) {
+  return reciprocal_approx(1.0f + exp2_approx(-LOG2_E * x));
+}
 
 }  // namespace kiln

@@ -12,15 +12,20 @@ struct __align__(8) Barrier {
 
   // By one thread, which then calls barriers_ready().
   __device__ __forceinline__ void init(u32 arrivals) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals)
+                 : "memory");
   }
 
   // One arrival that announces `bytes` (0 is valid; below 2^20).
   __device__ __forceinline__ void arrive_expecting(u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+                 "r"(bytes)
+                 : "memory");
   }
 
-  __device__ __forceinline__ void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(this)) : "memory"); }
+  __device__ __forceinline__ void arrive() {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+  }
 
   // Until the phase of this parity has ended. What this block's threads wrote before they arrived is then visible, and what has landed,
   // from wherever it came (an acquire of cluster scope would empty the L1 as well).
@@ -45,6 +50,8 @@ struct __align__(8) Barrier {
 };
 
 // By the thread that initialised barriers: other threads and blocks may use them behind a barrier, cluster_arrive_relaxed() for one.
-__device__ __forceinline__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ __forceinline__ void barriers_ready() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 }  // namespace kiln

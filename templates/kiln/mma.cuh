@@ -42,7 +42,9 @@ __device__ __forceinline__ u32 pack(f32 low, f32 high) {
 // an operand holds of it: elements (g, 2t) and (g, 2t + 1), or, transposed, (2t, g) and (2t + 1, g). Addresses are those of shared memory
 // (shared_address). The loads are volatile: they stay behind the barrier in front of them.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(address));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address));
 }
 __device__ __forceinline__ void load_matrices_transposed(u32 (&r)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"

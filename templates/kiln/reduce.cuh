@@ -28,11 +28,15 @@ __device__ __forceinline__ float finite_shift(float max) { return max == -infini
 struct MergeMaxSum {
   float scale;  // log2(e) / temperature, > 0
   // v.sum as it counts under a larger maximum.
-  __device__ __forceinline__ float rescaled(MaxSum v, float max) const { return v.sum * exp2_approx((v.max - finite_shift(max)) * scale); }
+  __device__ __forceinline__ float rescaled(MaxSum v, float max) const {
+    return v.sum * exp2_approx((v.max - finite_shift(max)) * scale);
+  }
   __device__ __forceinline__ MaxSum identity() const { return {-infinity(), 0.0f}; }
 };
 
-__device__ __forceinline__ float shuffle_xor(float v, int lanes) { return __shfl_xor_sync(0xffffffffu, v, lanes); }
+__device__ __forceinline__ float shuffle_xor(float v, int lanes) {
+  return __shfl_xor_sync(0xffffffffu, v, lanes);
+}
 
 // Over aligned groups of LANES (a power of two, <= 32). REQUIRES: all 32 lanes of the warp call it.
 template <int LANES, typename Op, typename V>

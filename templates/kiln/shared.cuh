@@ -4,7 +4,9 @@
 
 namespace kiln {
 
-__device__ __forceinline__ u32 shared_address(const void* p) { return static_cast<u32>(__cvta_generic_to_shared(p)); }
+__device__ __forceinline__ u32 shared_address(const void* p) {
+  return static_cast<u32>(__cvta_generic_to_shared(p));
+}
 
 // REQUIRES: p is shared memory, aligned to min(16, N * sizeof(T)) bytes.
 template <int N, typename T>
@@ -32,7 +34,8 @@ __device__ __forceinline__ Vec<T, N> load_shared(const T* p) {
 template <int N>
 __device__ __forceinline__ void store_shared(f32* p, const f32 (&v)[N]) {
 #pragma unroll
-  for (int i = 0; i < N; i += 4) reinterpret_cast<float4*>(p)[i / 4] = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
+  for (int i = 0; i < N; i += 4)
+    reinterpret_cast<float4*>(p)[i / 4] = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]);
 }
 
 }  // namespace kiln

@@ -12,11 +12,15 @@ struct Swizzled {
   static constexpr int PITCH = BYTES, CHUNKS = BYTES / 16;
 
   // Bytes from the begin of the tile, which is aligned to 1024 bytes.
-  __device__ static constexpr u32 offset(int row, int chunk) { return row * BYTES + ((chunk ^ (row & 7)) * 16); }
+  __device__ static constexpr u32 offset(int row, int chunk) {
+    return row * BYTES + ((chunk ^ (row & 7)) * 16);
+  }
 
   // The place of a chunk that is `chunks` (a constant, a power of two's multiple that the lane's own chunk has no bits of) further in the row: an XOR
   // of the low three bits of the chunk's number, an addition of the others.
-  __device__ static constexpr u32 further(u32 offset, int chunks) { return (offset ^ ((chunks & 7) * 16)) + (chunks & ~7) * 16; }
+  __device__ static constexpr u32 further(u32 offset, int chunks) {
+    return (offset ^ ((chunks & 7) * 16)) + (chunks & ~7) * 16;
+  }
 };
 
 }  // namespace kiln

@@ -27,7 +27,9 @@ __host__ __device__ constexpr int next_pow2(int n) {
 
 // Second argument of __launch_bounds__: blocks so small that 1024 threads stay resident get at most 64 registers each.
 // Below that occupancy a streaming kernel has too few bytes in flight to cover the latency of device memory.
-__host__ __device__ constexpr int resident_blocks(int threads) { return threads >= 1024 ? 1 : 1024 / threads; }
+__host__ __device__ constexpr int resident_blocks(int threads) {
+  return threads >= 1024 ? 1 : 1024 / threads;
+}
 
 template <typename A, typename B>
 inline constexpr bool same = false;

@@ -8,7 +8,8 @@ namespace kiln {
 template <typename T, int N>
 struct Vec {
   static constexpr int BYTES = N * static_cast<int>(sizeof(T));
-  static_assert(BYTES <= 16 ? (BYTES & (BYTES - 1)) == 0 : BYTES % 16 == 0, "a vector has 1, 2, 4, 8 or a multiple of 16 bytes");
+  static_assert(BYTES <= 16 ? (BYTES & (BYTES - 1)) == 0 : BYTES % 16 == 0,
+                "a vector has 1, 2, 4, 8 or a multiple of 16 bytes");
   static constexpr int REGISTERS = BYTES <= 4 ? 1 : BYTES / 4;
   u32 word[REGISTERS] = {};  // less than 4 bytes: the low ones of word[0]
 };
@@ -25,7 +26,9 @@ __device__ __forceinline__ Vec<T, N> load(const T* p) {
     for (int i = 0; i < BYTES / 16; ++i) {
       const char* q = reinterpret_cast<const char*>(p) + 16 * i;
       u32* w = v.word + 4 * i;
-      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3]) : "l"(q));
+      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                   : "l"(q));
     }
   } else if constexpr (BYTES == 8) {
     asm volatile("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
@@ -51,7 +54,9 @@ __device__ __forceinline__ void store(T* p, const Vec<T, N>& v) {
     for (int i = 0; i < BYTES / 16; ++i) {
       char* q = reinterpret_cast<char*>(p) + 16 * i;
       const u32* w = v.word + 4 * i;
-      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(q), "r"(w[0]), "r"(w[1]), "r"(w[2]), "r"(w[3]) : "memory");
+      asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(q), "r"(w[0]), "r"(w[1]), "r"(w[2]),
+                   "r"(w[3])
+                   : "memory");
     }
   } else if constexpr (BYTES == 8) {
     asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.word[0]), "r"(v.word[1]) : "memory");

@@ -7,26 +7,30 @@
 #include "kiln/cluster.cuh"
 #include "kiln/copy_async.cuh"
 #include "kiln/pdl.cuh"
+#include "kiln/types.cuh"
 #include "moe/scan.cuh"
 #include "moe/select.cuh"
-#include "kiln/types.cuh"
 
 namespace kiln {
 
 // A launch of one block, or of a power of two, at most CLUSTER, in one cluster, which needs sm_90.
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
 __global__ void __launch_bounds__(THREADS, 1)
-    moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
+    moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse,
+              const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
-  constexpr int AHEAD = 8;                                          // ids of a lane that are loaded together, and kept
-  constexpr int PARTS = smaller(32, THREADS / next_pow2(E));        // neighbouring threads that share an expert's sums
-  constexpr int PITCH = E | 1;                                      // odd: the parts of an expert are in different banks
-  extern __shared__ __align__(8) i32 shared[];                      // [WARPS][AHEAD][32] of ID: ids, a column to a lane
-  i32* const counts = shared + THREADS * AHEAD * (sizeof(ID) / 4);  // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
-  i32* const totals = counts + WARPS * PITCH;                       // [CLUSTER][E]: ids of a block
-  i32* const base = totals + CLUSTER * E;                           // [E]: first place of this block's ids
-  i32* const used_places = base + E;                                // [1]
-  i32* const partial = used_places + 1;                             // [32]
+  constexpr int AHEAD = 8;  // ids of a lane that are loaded together, and kept
+  constexpr int PARTS =
+      smaller(32, THREADS / next_pow2(E));      // neighbouring threads that share an expert's sums
+  constexpr int PITCH = E | 1;                  // odd: the parts of an expert are in different banks
+  extern __shared__ __align__(8) i32 shared[];  // [WARPS][AHEAD][32] of ID: ids, a column to a lane
+  i32* const counts =
+      shared +
+      THREADS * AHEAD * (sizeof(ID) / 4);  // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
+  i32* const totals = counts + WARPS * PITCH;  // [CLUSTER][E]: ids of a block
+  i32* const base = totals + CLUSTER * E;      // [E]: first place of this block's ids
+  i32* const used_places = base + E;           // [1]
+  i32* const partial = used_places + 1;        // [32]
 
   // Taken from a lane, the warp's number is known to be one for all of them, and so is what its loops depend on: else each ballot in them comes
   // with code for lanes that arrive apart, a quarter of the kernel.
@@ -37,11 +41,15 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int all_threads = blocks * THREADS;  // a power of two
   const i32 n = tokens * k, slice = 32 * larger(1, (n + all_threads - 1) >> (31 - __clz(all_threads)));
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
-  const int with_ids = __popc(__ballot_sync(0xffffffffu, lane < WARPS && (rank * WARPS + lane) * slice < n));  // warps of this block that have any
+  const int with_ids = __popc(__ballot_sync(
+      0xffffffffu, lane < WARPS && (rank * WARPS + lane) * slice < n));  // warps of this block that have any
   ID* const ids = reinterpret_cast<ID*>(shared) + warp * AHEAD * 32 + lane;
   i32* const own = counts + warp * PITCH;
 
-  struct Pair { i32 index, slot; i64 offset; };
+  struct Pair {
+    i32 index, slot;
+    i64 offset;
+  };
   const u32 first_token = static_cast<u32>(begin + lane) / k, step_tokens = 32u / k;
   const i32 first_slot = begin + lane - first_token * k, step_slots = 32 - step_tokens * k;
   const Pair first = {begin + lane, first_slot, first_token * stride_ids + first_slot};
@@ -53,7 +61,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int j = 0; j < AHEAD && at.index < end; ++j) {
       copy_async<1>(ids + 32 * j, topk_ids + at.offset);
       const bool carry = at.slot + step_slots >= k;
-      at = {at.index + 32, at.slot + step_slots - (carry ? k : 0), at.offset + step + (carry ? stride_ids - k : 0)};
+      at = {at.index + 32, at.slot + step_slots - (carry ? k : 0),
+            at.offset + step + (carry ? stride_ids - k : 0)};
     }
   };
 
@@ -67,7 +76,8 @@ __global__ void __launch_bounds__(THREADS, 1)
   load(at);
   const i32 local = expert_map && expert < E ? expert_map[expert] : expert;
 #pragma unroll 1
-  for (i32 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS) sorted_token_ids[i] = n;  // pads are what is not stored over
+  for (i32 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS)
+    sorted_token_ids[i] = n;  // pads are what is not stored over
 
   // Two passes over the ids: they are counted, and then, when all sums are there, placed.
   i32 place = 0, padded = 0;  // of an expert: its first place, and how many it has
@@ -83,7 +93,9 @@ __global__ void __launch_bounds__(THREADS, 1)
       }
       const i32 i = round + lane;
       const ID found = ids[32 * nth];
-      const i32 mine = i < end && found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0) ? static_cast<i32>(found) : -1;  // -1: not to be sorted
+      const i32 mine = i < end && found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0)
+                           ? static_cast<i32>(found)
+                           : -1;  // -1: not to be sorted
       if (pass == 0) {
         if (mine >= 0) atomicAdd(own + mine, 1);
         continue;
@@ -103,15 +115,18 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
 
     // Sums over the warps of this block, then over the blocks, then over the experts, of which each has PARTS threads.
-    const int rows = (with_ids + PARTS - 1) / PARTS, top = part * rows, bottom = expert < E ? smaller(with_ids, top + rows) : top;
+    const int rows = (with_ids + PARTS - 1) / PARTS, top = part * rows,
+              bottom = expert < E ? smaller(with_ids, top + rows) : top;
     i32 count = 0;
 #pragma unroll 1
     for (int i = top; i < bottom; ++i) count += counts[i * PITCH + expert];
-    const i32 up_to = warp_inclusive_sum<PARTS>(count), in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
+    const i32 up_to = warp_inclusive_sum<PARTS>(count),
+              in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
     if (!alone) {
       cluster_wait();  // every block of the cluster runs: its shared memory may be written
 #pragma unroll 1
-      for (int b = part; b < blocks && expert < E; b += PARTS) cluster_store(totals + rank * E + expert, b, in_block);
+      for (int b = part; b < blocks && expert < E; b += PARTS)
+        cluster_store(totals + rank * E + expert, b, in_block);
       cluster_arrive();
     }
     i32 next = up_to - count;
@@ -144,9 +159,11 @@ __global__ void __launch_bounds__(THREADS, 1)
 
   // The expert of each block of the grouped GEMM.
 #pragma unroll 1
-  for (i32 i = place / BLOCK + rank * PARTS + part; i < (place + padded) / BLOCK; i += blocks * PARTS) expert_ids[i] = local;
+  for (i32 i = place / BLOCK + rank * PARTS + part; i < (place + padded) / BLOCK; i += blocks * PARTS)
+    expert_ids[i] = local;
 #pragma unroll 1
-  for (i32 i = *used_places / BLOCK + rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS) expert_ids[i] = -1;
+  for (i32 i = *used_places / BLOCK + rank * THREADS + thread; i < capacity / BLOCK; i += blocks * THREADS)
+    expert_ids[i] = -1;
 }
 
 }  // namespace kiln

@@ -5,7 +5,9 @@ namespace kiln {
 namespace reference {
 
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY>
-__global__ void moe_align(f64* sorted_token_ids, f64* expert_ids, f64* num_tokens_post_padded, f64* inverse, const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
+__global__ void moe_align(f64* sorted_token_ids, f64* expert_ids, f64* num_tokens_post_padded, f64* inverse,
+                          const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity,
+                          const i32* expert_map) {
   __shared__ i64 start[E + 1];
   const i64 n = static_cast<i64>(tokens) * k;
   const auto id_of = [&](i64 i) { return topk_ids[i / k * stride_ids + i % k]; };
@@ -31,7 +33,8 @@ __global__ void moe_align(f64* sorted_token_ids, f64* expert_ids, f64* num_token
       inverse[i] = static_cast<f64>(place);
       sorted_token_ids[place++] = static_cast<f64>(i);
     }
-    for (i64 b = start[e] / BLOCK; b < start[e + 1] / BLOCK; ++b) expert_ids[b] = expert_map ? expert_map[e] : e;
+    for (i64 b = start[e] / BLOCK; b < start[e + 1] / BLOCK; ++b)
+      expert_ids[b] = expert_map ? expert_map[e] : e;
   }
 }
 

@@ -12,7 +12,9 @@ __device__ __forceinline__ u32 ordered_key(float v) {
   return bits ^ (static_cast<u32>(static_cast<i32>(bits) >> 31) | 0x80000000u);
 }
 // REQUIRES: key is not 0.
-__device__ __forceinline__ float key_value(u32 key) { return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu)); }
+__device__ __forceinline__ float key_value(u32 key) {
+  return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu));
+}
 
 // The comparators of Batcher's odd-even merge sort (Knuth, The Art of Computer Programming 3, 5.2.2 M) of next_pow2(N) keys, less those with a
 // place behind the Nth: 19 for 8 keys, 63 for 16. Made by the front end: loops that find them take the optimiser longer to unroll.
@@ -53,7 +55,8 @@ __device__ __forceinline__ u32 team_max(u32 key) {
     return __reduce_max_sync(0xffffffffu, key);
   } else {
 #pragma unroll
-    for (int lanes = LANES / 2; lanes > 0; lanes /= 2) key = max(key, __shfl_xor_sync(0xffffffffu, key, lanes));
+    for (int lanes = LANES / 2; lanes > 0; lanes /= 2)
+      key = max(key, __shfl_xor_sync(0xffffffffu, key, lanes));
     return key;
   }
 }

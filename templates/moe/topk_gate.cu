@@ -7,37 +7,53 @@
 #include "kiln/math.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/reduce.cuh"
-#include "moe/select.cuh"
 #include "kiln/vector.cuh"
+#include "moe/select.cuh"
 
 namespace kiln {
 
 enum class Score { softmax, sigmoid };
 
-__host__ __device__ constexpr int experts_of_lane(int size, int lanes, int vec) { return vec * static_cast<int>(ceil_div(size, lanes * vec)); }
+__host__ __device__ constexpr int experts_of_lane(int size, int lanes, int vec) {
+  return vec * static_cast<int>(ceil_div(size, lanes * vec));
+}
 
 // Registers bound the warps of an SM: 32 of 64 registers each, and 16 where a lane has more than 16 experts, or 16 with a bias that waits for
 // the sum of a softmax or is not there for all places.
-__host__ __device__ constexpr int gate_blocks(int threads, int per, bool more) { return resident_blocks(per + more > 16 ? 2 * threads : threads); }
+__host__ __device__ constexpr int gate_blocks(int threads, int per, bool more) {
+  return resident_blocks(per + more > 16 ? 2 * threads : threads);
+}
 
-template <typename T, int E, int K, Score SCORE, bool BIAS, bool RENORM, int GROUPS, int TOPK_GROUPS, int VEC, int LANES, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC),
-                                                           BIAS && (SCORE == Score::softmax || experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC) * LANES > E)))
-    topk_gate(f32* weights, i32* ids, const T* logits, i32 tokens, i64 stride_logits, f32 scale, const f32* bias) {
+template <typename T, int E, int K, Score SCORE, bool BIAS, bool RENORM, int GROUPS, int TOPK_GROUPS, int VEC,
+          int LANES, int WARPS>
+__global__ void __launch_bounds__(
+    32 * WARPS,
+    gate_blocks(32 * WARPS, experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC),
+                BIAS && (SCORE == Score::softmax ||
+                         experts_of_lane(E / GROUPS, LANES / next_pow2(GROUPS), VEC) * LANES > E)))
+    topk_gate(f32* weights, i32* ids, const T* logits, i32 tokens, i64 stride_logits, f32 scale,
+              const f32* bias) {
   constexpr int SIZE = E / GROUPS;                     // experts of a group
   constexpr int LANES_OF = LANES / next_pow2(GROUPS);  // lanes of a group
   constexpr int PER = experts_of_lane(SIZE, LANES_OF, VEC);
   constexpr int WIDE = next_pow2(PER);
   constexpr bool FULL = PER * LANES == E;  // no lane has a place without an expert
-  constexpr bool SUM_ALL = SCORE == Score::softmax && (BIAS || !RENORM);  // else the chosen scores are all that is needed
+  constexpr bool SUM_ALL =
+      SCORE == Score::softmax && (BIAS || !RENORM);  // else the chosen scores are all that is needed
   constexpr u32 TEAM = LANES == 32 ? 0xffffffffu : (1u << (LANES % 32)) - 1;
-  struct Pick { u32 key, lane; };
-  __shared__ u32 keys[WARPS][WIDE][32], queue[WARPS][WIDE][32];  // of each lane: in the order of ids, and sorted
+  struct Pick {
+    u32 key, lane;
+  };
+  __shared__ u32 keys[WARPS][WIDE][32],
+      queue[WARPS][WIDE][32];  // of each lane: in the order of ids, and sorted
   __shared__ Pick picks[WARPS][32];
 
-  const int warp = threadIdx.y, lane = threadIdx.x, member = LANES == 32 ? lane : lane % LANES, team = LANES == 32 ? 0 : lane - member;
+  const int warp = threadIdx.y, lane = threadIdx.x, member = LANES == 32 ? lane : lane % LANES,
+            team = LANES == 32 ? 0 : lane - member;
   const i64 own_token = (static_cast<i64>(blockIdx.x) * WARPS + warp) * (32 / LANES) + lane / LANES;
-  const i64 token = own_token < tokens ? own_token : tokens - 1;  // a team without a token reads the last one and stores nothing
+  const i64 token = own_token < tokens
+                        ? own_token
+                        : tokens - 1;  // a team without a token reads the last one and stores nothing
   const T* row = logits + token * stride_logits;
   const auto first_expert = [&](int of) { return of / LANES_OF * SIZE + of % LANES_OF * PER; };
   const int group = member / LANES_OF, first = first_expert(member);
@@ -57,7 +73,9 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
 
   f32 largest = 0.0f, factor = 1.0f;
   const auto finite = [](f32 x) { return fminf(fmaxf(x, -FLOAT_MAX), FLOAT_MAX); };  // NaN as the lowest
-  const auto score = [&](f32 x) { return SCORE == Score::sigmoid ? sigmoid(x) : exp2_approx((finite(x) - largest) * LOG2_E) * factor; };
+  const auto score = [&](f32 x) {
+    return SCORE == Score::sigmoid ? sigmoid(x) : exp2_approx((finite(x) - largest) * LOG2_E) * factor;
+  };
   if constexpr (SUM_ALL) {
     largest = -FLOAT_MAX;
     for (int j = 0; j < PER; ++j) largest = fmaxf(largest, finite(v[j]));
@@ -67,7 +85,9 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
     factor = reciprocal_approx(warp_reduce<LANES>(sum, Sum{}));
   }
 
-  const auto choice = [&](f32 x, f32 bonus) { return !BIAS || (SCORE == Score::softmax && x != x) ? x : score(x) + bonus; };
+  const auto choice = [&](f32 x, f32 bonus) {
+    return !BIAS || (SCORE == Score::softmax && x != x) ? x : score(x) + bonus;
+  };
   u32 sorted[PER];
 #pragma unroll
   for (int j = 0; j < PER; ++j) {
@@ -83,7 +103,8 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
     u32 best = head, second = PER > 1 ? sorted[PER > 1] : 0u;
 #pragma unroll
     for (int lanes = LANES_OF / 2; lanes > 0; lanes /= 2) {
-      const u32 other = __shfl_xor_sync(0xffffffffu, best, lanes), other_second = __shfl_xor_sync(0xffffffffu, second, lanes);
+      const u32 other = __shfl_xor_sync(0xffffffffu, best, lanes),
+                other_second = __shfl_xor_sync(0xffffffffu, second, lanes);
       second = max(min(best, other), max(second, other_second));
       best = max(best, other);
     }
@@ -113,7 +134,8 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
   // from the first of them says.
   const int own = team + (member < K ? member : 0);
   const Pick pick = picks[warp][own], previous = picks[warp][own > team ? own - 1 : own];
-  const u32 runs = __ballot_sync(0xffffffffu, own == team || pick.key != previous.key || pick.lane != previous.lane);
+  const u32 runs =
+      __ballot_sync(0xffffffffu, own == team || pick.key != previous.key || pick.lane != previous.lane);
   const int earlier = __clz(runs << (31 - lane));
   u32 equal = 0;
 #pragma unroll
@@ -122,7 +144,8 @@ __global__ void __launch_bounds__(32 * WARPS, gate_blocks(32 * WARPS, experts_of
   for (int i = 0; i < earlier; ++i) equal &= equal - 1;
   const int expert = first_expert(pick.lane - team) + __ffs(equal) - 1;
 
-  if constexpr (SCORE == Score::softmax && !SUM_ALL) largest = finite(key_value(picks[warp][team].key));  // the first pick's: no logit is larger
+  if constexpr (SCORE == Score::softmax && !SUM_ALL)
+    largest = finite(key_value(picks[warp][team].key));  // the first pick's: no logit is larger
   f32 logit[1] = {key_value(pick.key)};
   if constexpr (BIAS) widen(load<1>(row + expert), logit);
   f32 weight = member < K ? score(finite(logit[0])) : 0.0f;

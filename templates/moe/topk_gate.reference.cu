@@ -10,7 +10,8 @@ enum class Score { softmax, sigmoid };
 namespace reference {
 
 template <typename T, int E, int K, Score SCORE, bool BIAS, bool RENORM, int GROUPS, int TOPK_GROUPS>
-__global__ void topk_gate(f64* weights, f64* ids, const T* logits, i32 tokens, i64 stride_logits, f32 scale, const f32* bias) {
+__global__ void topk_gate(f64* weights, f64* ids, const T* logits, i32 tokens, i64 stride_logits, f32 scale,
+                          const f32* bias) {
   __shared__ f64 score[E], choice[E];
   const i64 token = blockIdx.x;
   if (token >= tokens || threadIdx.x > 0) return;
@@ -41,7 +42,9 @@ __global__ void topk_gate(f64* weights, f64* ids, const T* logits, i32 tokens, i
         }
       }
       f64 of_group = first;
-      if (BIAS && GROUPS > TOPK_GROUPS) of_group = SCORE == Score::softmax ? first + second : static_cast<f32>(first) + static_cast<f32>(second);
+      if (BIAS && GROUPS > TOPK_GROUPS)
+        of_group =
+            SCORE == Score::softmax ? first + second : static_cast<f32>(first) + static_cast<f32>(second);
       if (of_group != of_group) of_group = -infinity();
       if (!open[g] && (best < 0 || of_group > best_of_all)) best = g, best_of_all = of_group;
     }

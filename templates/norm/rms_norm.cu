@@ -12,20 +12,25 @@ namespace kiln {
 
 template <typename T, int H, bool FUSED_ADD, bool GEMMA, typename OUT, int VEC, int THREADS, int ROWS>
 __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
-    rms_norm(OUT* out, const T* x, const T* w, i32 rows, i64 stride_x, i64 stride_out, f32 eps, T* residual, i64 stride_residual, const f32* scale) {
+    rms_norm(OUT* out, const T* x, const T* w, i32 rows, i64 stride_x, i64 stride_out, f32 eps, T* residual,
+             i64 stride_residual, const f32* scale) {
   using Values = Vec<T, VEC>;
-  struct Piece { Values x, residual; };  // residual is used with FUSED_ADD only
+  struct Piece {
+    Values x, residual;
+  };  // residual is used with FUSED_ADD only
   constexpr int CHUNKS = H / VEC;
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a row per thread
   constexpr int PIECE = Values::REGISTERS * (FUSED_ADD ? 2 : 1);
   constexpr bool HELD = MINE * VEC <= 32 && MINE * PIECE <= 32;  // more than that spills at 1024 threads
-  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / PIECE));  // chunks whose loads are in flight together
+  constexpr int BATCH =
+      HELD ? MINE : larger(1, smaller(8, 16 / PIECE));  // chunks whose loads are in flight together
   constexpr int W_BATCH = smaller(BATCH, larger(1, (40 - BATCH * PIECE) / Values::REGISTERS));
   __shared__ f32 partial[reduce_slots(THREADS)];
 
   const int thread = threadIdx.x;
   const i64 own_row = static_cast<i64>(blockIdx.x) * ROWS + threadIdx.y;
-  const i64 row = own_row < rows ? own_row : rows - 1;  // a thread without a row reads the last one and stores nothing
+  const i64 row =
+      own_row < rows ? own_row : rows - 1;  // a thread without a row reads the last one and stores nothing
   const T* x_row = x + row * stride_x;
   T* residual_row = residual + row * stride_residual;
   OUT* out_row = out + row * stride_out;
@@ -101,7 +106,9 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
       if (!HELD || part > 0) read_weights(first + part);
 #pragma unroll
       for (int i = 0; i < W_BATCH && part + i < BATCH; ++i) {
-        keep_packed(piece[part + i].x);  // else all are finished before the first is stored (1 x 16384: 2.16 instead of 2.06 us)
+        keep_packed(
+            piece[part + i]
+                .x);  // else all are finished before the first is stored (1 x 16384: 2.16 instead of 2.06 us)
         finish(first + part + i, piece[part + i], weight[i]);
       }
     }

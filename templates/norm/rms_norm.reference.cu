@@ -6,7 +6,8 @@ namespace kiln {
 namespace reference {
 
 template <typename T, int H, bool FUSED_ADD, bool GEMMA, typename OUT>
-__global__ void rms_norm(f64* out, const T* x, const T* w, i32 rows, i64 stride_x, i64 stride_out, f32 eps, f64* residual, i64 stride_residual, const f32* scale) {
+__global__ void rms_norm(f64* out, const T* x, const T* w, i32 rows, i64 stride_x, i64 stride_out, f32 eps,
+                         f64* residual, i64 stride_residual, const f32* scale) {
   __shared__ f64 partial[1024];
   const i64 row = blockIdx.x;
   if (row >= rows) return;

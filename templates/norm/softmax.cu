@@ -34,13 +34,17 @@ __device__ __forceinline__ MaxSum merged(const MaxSum* pairs, int lane, MergeMax
 // H = 0: rows have `columns` elements. CLUSTER > 1 needs sm_90, and a launch with that cluster size along x.
 template <typename T, int H, bool LOG, typename OUT, int VEC, int THREADS, int ROWS, int CLUSTER>
 __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
-    softmax(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature, const f32* temperatures, i32 columns) {
+    softmax(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature,
+            const f32* temperatures, i32 columns) {
   using Values = Vec<T, VEC>;
   constexpr int TEAM = THREADS * CLUSTER;                          // threads of a row
   constexpr int MINE = static_cast<int>(ceil_div(H / VEC, TEAM));  // chunks of a row per thread
   // More than that spills at 64 registers.
-  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= (CLUSTER > 1 ? 36 : 40) && (sizeof(T) == 4 || MINE <= 16 || VEC == 1);
-  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
+  constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= (CLUSTER > 1 ? 36 : 40) &&
+                        (sizeof(T) == 4 || MINE <= 16 || VEC == 1);
+  constexpr int BATCH =
+      HELD ? MINE
+           : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
   constexpr int PAIRS = CLUSTER > 1 ? TEAM / 32 : reduce_slots(THREADS);
   __shared__ __align__(8) MaxSum pairs[PAIRS];
   __shared__ Barrier told;  // in a cluster: that all pairs are here
@@ -69,7 +73,8 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   Values piece[BATCH];
   const auto read = [&](int first) {
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) piece[i] = has(first + i) ? load<VEC>(x_row + at(first + i)) : splat<T, VEC>(-infinity());
+    for (int i = 0; i < BATCH; ++i)
+      piece[i] = has(first + i) ? load<VEC>(x_row + at(first + i)) : splat<T, VEC>(-infinity());
   };
   if constexpr (HELD) read(0);
   const f32 t = temperatures ? load_one(temperatures + row) : temperature;

@@ -5,7 +5,8 @@ namespace kiln {
 namespace reference {
 
 template <typename T, int H, bool LOG>
-__global__ void softmax(f64* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature, const f32* temperatures, i32 columns) {
+__global__ void softmax(f64* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, f32 temperature,
+                        const f32* temperatures, i32 columns) {
   __shared__ f64 partial[1024];
   const i64 row = blockIdx.x;
   if (row >= rows) return;

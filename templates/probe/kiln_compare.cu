@@ -16,7 +16,8 @@ __global__ void __launch_bounds__(256) compare(f64* result, const T* x, const f6
   const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
   for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
     const f64 got = to_double(x[i]), want = reference[i], error = got - want;
-    const bool finite = (error - error) == 0.0;  // so both are: a NaN or an infinity in either makes the error one
+    const bool finite =
+        (error - error) == 0.0;  // so both are: a NaN or an infinity in either makes the error one
     const bool equal = got == want || (got != got && want != want);
     if (finite) {
       found[0] += error * error;
@@ -31,7 +32,8 @@ __global__ void __launch_bounds__(256) compare(f64* result, const T* x, const f6
   const auto merge = [](int k, f64 a, f64 b) { return k == 2 ? fmax(a, b) : a + b; };
 #pragma unroll
   for (int k = 0; k < 6; ++k) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) found[k] = merge(k, found[k], __shfl_xor_sync(0xffffffffu, found[k], lanes));
+    for (int lanes = 16; lanes > 0; lanes /= 2)
+      found[k] = merge(k, found[k], __shfl_xor_sync(0xffffffffu, found[k], lanes));
     if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32][k] = found[k];
   }
   __syncthreads();

@@ -14,8 +14,10 @@ __device__ T draw(u64 bits, f32 a, f32 b) {
   if constexpr (DIST == Dist::integer) {
     const i64 low = static_cast<i64>(a), span = static_cast<i64>(b) - low + 1;
     const i64 value = low + static_cast<i64>(bits % static_cast<u64>(span > 0 ? span : 1));
-    if constexpr (is_float<T>) return from_float<T>(static_cast<float>(value));
-    else return static_cast<T>(value);
+    if constexpr (is_float<T>)
+      return from_float<T>(static_cast<float>(value));
+    else
+      return static_cast<T>(value);
   }
   return from_float<T>(a);
 }
@@ -30,7 +32,8 @@ __global__ void __launch_bounds__(256) fill(T* out, i64 n, u64 seed, f32 a, f32 
     u64 bits = random_bits(seed, static_cast<u64>(i));
     T value = draw<T, DIST>(bits, a, b);
     if constexpr (is_float<T> && (DIST == Dist::normal || DIST == Dist::uniform)) {
-      for (int again = 0; again < 8 && to_float(value) == 0.0f; ++again) value = draw<T, DIST>(bits = mix(bits), a, b);
+      for (int again = 0; again < 8 && to_float(value) == 0.0f; ++again)
+        value = draw<T, DIST>(bits = mix(bits), a, b);
     }
     out[i] = value;
   }

@@ -8,7 +8,8 @@ template <typename T>
 __global__ void __launch_bounds__(256) widen_all(f64* out, const T* x, i64 n) {
   pdl_wait();
   const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
-  for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) out[i] = to_double(x[i]);
+  for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step)
+    out[i] = to_double(x[i]);
 }
 
 }  // namespace kiln

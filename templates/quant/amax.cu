@@ -9,13 +9,15 @@
 namespace kiln {
 
 template <typename T, int H, int VEC, int THREADS>
-__global__ void __launch_bounds__(THREADS, resident_blocks(THREADS)) amax(f32* out, const T* x, i32 rows, i64 stride_x, i32 parts) {
+__global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
+    amax(f32* out, const T* x, i32 rows, i64 stride_x, i32 parts) {
   constexpr int CHUNKS = H / VEC;
   constexpr int BATCH = larger(1, 16 / Vec<T, VEC>::REGISTERS);  // chunks whose loads are in flight together
   __shared__ f32 partial[reduce_slots(THREADS)];
 
   const i32 part = blockIdx.x;
-  const i64 end = part < rows ? ceil_div(rows - part, parts) * CHUNKS : 0;  // chunks of this part, one row behind the other
+  const i64 end = part < rows ? ceil_div(rows - part, parts) * CHUNKS
+                              : 0;  // chunks of this part, one row behind the other
   f32 found = 0.0f;
   pdl_wait();
 #pragma unroll 1
@@ -26,7 +28,8 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS)) amax(f32* o
 #pragma unroll
     for (int i = 0; i < BATCH; ++i) {
       const u32 chunk = offset + i * THREADS;
-      if (first + threadIdx.x + i * THREADS < end) piece[i] = load<VEC>(x + (part + (row + chunk / CHUNKS) * parts) * stride_x + chunk % CHUNKS * VEC);
+      if (first + threadIdx.x + i * THREADS < end)
+        piece[i] = load<VEC>(x + (part + (row + chunk / CHUNKS) * parts) * stride_x + chunk % CHUNKS * VEC);
     }
 #pragma unroll
     for (int i = 0; i < BATCH; ++i) found = fmaxf(found, amax_of(piece[i]));  // zeros where there is no chunk

@@ -11,27 +11,36 @@
 
 namespace kiln {
 
-template <typename T, int H, Scaling SCALING, typename OUT, typename SCALE, bool POW2, int SPAN, int VEC, int THREADS, int SPANS>
+template <typename T, int H, Scaling SCALING, typename OUT, typename SCALE, bool POW2, int SPAN, int VEC,
+          int THREADS, int SPANS>
 __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS))
-    fp8_quant(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, const f32* scale, SCALE* out_scale, i64 stride_out_scale,
-              i64 stride_out_group, f32 eps, const f32* amax, i32 parts) {
+    fp8_quant(OUT* out, const T* x, i32 rows, i64 stride_x, i64 stride_out, const f32* scale,
+              SCALE* out_scale, i64 stride_out_scale, i64 stride_out_group, f32 eps, const f32* amax,
+              i32 parts) {
   using Values = Vec<T, VEC>;
-  constexpr bool OF_X = SCALING == Scaling::row || SCALING == Scaling::group;  // scales are made of the span itself
+  constexpr bool OF_X =
+      SCALING == Scaling::row || SCALING == Scaling::group;  // scales are made of the span itself
   constexpr int PER_ROW = H / SPAN;
   constexpr int CHUNKS = SPAN / VEC;
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a span per thread
-  constexpr bool HELD = MINE * Values::REGISTERS <= 32;  // more than that spills at 1024 threads
-  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
-  constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;  // threads that look for a maximum together
+  constexpr bool HELD = MINE * Values::REGISTERS <= 32;              // more than that spills at 1024 threads
+  constexpr int BATCH =
+      HELD ? MINE
+           : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
+  constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;     // threads that look for a maximum together
   __shared__ f32 partial[reduce_slots(TEAM)];
 
   const int thread = threadIdx.x, member = OF_X ? thread : threadIdx.y * THREADS + thread;
   // What found the maxima of all x has left the end of it in L2: begin there.
-  const i64 first = static_cast<i64>(SCALING == Scaling::tensor ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * SPANS;
+  const i64 first =
+      static_cast<i64>(SCALING == Scaling::tensor ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * SPANS;
   const i64 first_row = first / PER_ROW;
-  const u32 span = static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;  // counted from first_row's first
+  const u32 span =
+      static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;  // counted from first_row's first
   const i64 own_row = first_row + span / PER_ROW;
-  const i64 row = own_row < rows ? own_row : rows - 1;  // a thread without a span reads one of the last row and stores nothing
+  const i64 row = own_row < rows
+                      ? own_row
+                      : rows - 1;  // a thread without a span reads one of the last row and stores nothing
   const int column = static_cast<int>(span % PER_ROW) * SPAN;
   const T* x_span = x + row * stride_x + column;
   OUT* out_span = out + row * stride_out + column;
@@ -73,7 +82,8 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
     finite = OF_X && found < infinity();
     divisor = scale_of<OUT, POW2>(found, eps);
     const Scales<SCALE> scales{out_scale, stride_out_scale, stride_out_group};
-    if (member == 0 && (OF_X ? own_row < rows : first == 0)) scales.template store<PER_ROW>(own_row, column / SPAN, divisor);
+    if (member == 0 && (OF_X ? own_row < rows : first == 0))
+      scales.template store<PER_ROW>(own_row, column / SPAN, divisor);
   }
 
   const f32 reciprocal = __frcp_rn(divisor);

@@ -4,8 +4,8 @@
 // registers (StateTile), from the first step to the last. A step is three passes over them: S^T k, summed over lanes; the output S^T q of the step
 // *before*, which reads the same state and takes the time until the sums arrive; and the update. Inputs are made ready by other threads, ahead of the
 // steps (DeltaSteps, StepMakers). One token is the same with one step: a stream of the state.
-#include "recurrent/delta_steps.cuh"
 #include "kiln/pdl.cuh"
+#include "recurrent/delta_steps.cuh"
 #include "recurrent/state_tile.cuh"
 #include "recurrent/step_makers.cuh"
 #include "recurrent/sum_beside.cuh"
@@ -15,18 +15,27 @@ namespace kiln {
 // The more warps, the more bytes of states are on their way (decode); with fewer registers than these leave, the steps spill.
 template <typename TILE, int LANES, int COLS, Gate GATE>
 __host__ __device__ constexpr int warps_of_an_sm() {
-  constexpr int held = TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of the state, k, q and the decay, by a thread
-  return held <= 64 && GATE != Gate::key ? 16 : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12 : 8;
+  constexpr int held =
+      TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of the state, k, q and the decay, by a thread
+  return held <= 64 && GATE != Gate::key                                     ? 16
+         : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12
+                                                                             : 8;
 }
 
 // REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * value_heads *
 // ceil(V / columns of a block).
-template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, LANES, COLS, GATE>(), WARPS))
-    delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences, i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v,
-                    i64 stride_out, f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens, const f32* a_log, const f32* dt_bias, f32 lower_bound) {
+template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
+          bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS>
+__global__ void __launch_bounds__(
+    32 * WARPS + 32,
+    blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, LANES, COLS, GATE>(), WARPS))
+    delta_recurrent(T* out, const T* q, const T* k, const T* v, const B* beta, i32 tokens, i32 sequences,
+                    i32 heads, i32 value_heads, i64 stride_q, i64 stride_k, i64 stride_v, i64 stride_out,
+                    f32 scale, const G* g, const f32* initial_state, f32* final_state, const i64* cu_seqlens,
+                    const f32* a_log, const f32* dt_bias, f32 lower_bound) {
   using Tile = StateTile<K, V, LANES, COLS>;
-  using Steps = DeltaSteps<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM, VEC, Tile, WARPS, STEPS>;
+  using Steps =
+      DeltaSteps<T, G, B, K, V, GATE, GATE_INPUT, BETA, BETA_INPUT, L2NORM, VEC, Tile, WARPS, STEPS>;
   constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
   __shared__ typename Steps::Storage storage;
 
@@ -35,7 +44,8 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
   const int sequence = state / value_heads, value_head = state % value_heads;
   const int first_column = blockIdx.x % slices * columns, warp_column = threadIdx.y * Tile::COLUMNS;
-  const int local = warp_column + Tile::column(), out_column = first_column + warp_column + Tile::summed_column();
+  const int local = warp_column + Tile::column(),
+            out_column = first_column + warp_column + Tile::summed_column();
   const int column = makers.idle ? V : first_column + local;
   const i64 state_at = static_cast<i64>(state) * (K * V);
 
@@ -43,7 +53,10 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   pdl_wait();
   const int begin = cu_seqlens ? static_cast<int>(cu_seqlens[sequence]) : sequence * (tokens / sequences);
   const int end = cu_seqlens ? static_cast<int>(cu_seqlens[sequence + 1]) : begin + tokens / sequences;
-  Steps steps(storage, {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads, value_heads, scale, lower_bound}, value_head, end, first_column, columns);
+  Steps steps(storage,
+              {q, k, v, beta, g, a_log, dt_bias, stride_q, stride_k, stride_v, heads, value_heads, scale,
+               lower_bound},
+              value_head, end, first_column, columns);
   if (makers.makes) steps.begin(begin);
   Tile tile;
   tile.load_from(initial_state ? initial_state + state_at : nullptr, column);
@@ -51,7 +64,8 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the one before
   f32 k_s[COLS] = {};                              // k^T S of the step to come, over this lane's rows
   f32 o[COLS] = {};                                // q^T S of the step before the one before, likewise
-  const auto begin_step = [&](const typename Steps::Ready& ready, int step, int row) {  // the four rows from `row` on
+  const auto begin_step = [&](const typename Steps::Ready& ready, int step,
+                              int row) {  // the four rows from `row` on
     Tile::read_four(ready.k[step], row, k_row + row);
     if constexpr (GATE == Gate::key) Tile::read_four(ready.decay[step], row, decay + row);
 #pragma unroll
@@ -67,7 +81,8 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
     }
   };
   const bool writes = Tile::owns_sum() && out_column < V;
-  T* out_at = out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + out_column;
+  T* out_at =
+      out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + out_column;
   const auto write_output = [&](f32 sum, bool exists) {
     if (exists && writes) store(out_at, narrow<T>({sum}));
     out_at += stride_out;
@@ -93,7 +108,8 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
       widen(load_shared<COLS>(&values.v[step][local]), u);
       const f32 head_beta = BETA == Beta::head ? ready.beta[step] : 1.0f;
       if constexpr (BETA == Beta::value) widen(load_shared<COLS>(&values.beta[step][local]), strength);
-      sum_beside<Tile>(k_s, o, [&](int round) { add_output(next_o, ROWS * round / ROUNDS, ROWS * (round + 1) / ROUNDS); });
+      sum_beside<Tile>(
+          k_s, o, [&](int round) { add_output(next_o, ROWS * round / ROUNDS, ROWS * (round + 1) / ROUNDS); });
       write_output(o[0], first + step > begin + 1);
 
       for (int c = 0; c < COLS; ++c) {

@@ -48,7 +48,8 @@ __device__ __forceinline__ f32 float_of(Vec<T, 1> one) {
 
 // Begins to copy `count` rows, `stride` elements apart, of which the first `valid` elements are there.
 template <int VEC, typename T, int STEPS, int LENGTH>
-__device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from, i64 stride, int count, int valid) {
+__device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from, i64 stride, int count,
+                                           int valid) {
   constexpr int CHUNKS = LENGTH / VEC, ROWS = CHUNKS < 32 ? 32 / CHUNKS : 1;  // at a time
   const int row = CHUNKS < 32 ? threadIdx.x / CHUNKS : 0, at = (threadIdx.x - row * CHUNKS) * VEC;
   if (row >= ROWS) return;
@@ -64,7 +65,9 @@ __device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from
 
 // q and k of `count` steps, half a warp each.
 template <bool L2NORM, typename T, int STEPS, int K, int PADDED>
-__device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (&ready_k)[STEPS][PADDED], const T (&q)[STEPS][K], const T (&k)[STEPS][K], f32 scale, int count) {
+__device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (&ready_k)[STEPS][PADDED],
+                                            const T (&q)[STEPS][K], const T (&k)[STEPS][K], f32 scale,
+                                            int count) {
   constexpr int LANES = 16, MINE = static_cast<int>(ceil_div(PADDED / 4, LANES));
   const bool is_q = threadIdx.x < LANES;
   const int lane = threadIdx.x % LANES;
@@ -92,7 +95,8 @@ __device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (
 
 // exp of the gates of `count` steps, one per row of the state. bias: K values, or null.
 template <GateInput INPUT, typename G, int STEPS, int K, int PADDED>
-__device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G (&g)[STEPS][K], const f32* bias, f32 rate, f32 lower_bound, int count) {
+__device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G (&g)[STEPS][K],
+                                            const f32* bias, f32 rate, f32 lower_bound, int count) {
 #pragma unroll 2
   for (int task = threadIdx.x; task < count * (PADDED / 4); task += 32) {
     const int step = task / (PADDED / 4), at = task % (PADDED / 4) * 4;
@@ -118,7 +122,8 @@ struct DeltaInputs {
 };
 
 // TILE: a StateTile<K, V, ..>.
-template <typename T, typename G, typename B, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT, bool L2NORM, int VEC, typename TILE, int WARPS, int STEPS>
+template <typename T, typename G, typename B, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA,
+          BetaInput BETA_INPUT, bool L2NORM, int VEC, typename TILE, int WARPS, int STEPS>
 class DeltaSteps {
   static constexpr int COLUMNS = TILE::COLUMNS * WARPS, PADDED = TILE::PADDED;
 
@@ -147,10 +152,17 @@ class DeltaSteps {
   };
 
   // For value_head of the tokens from `first` of `fetch` up to end, and the columns from first_column on, of which the threads have `columns`.
-  __device__ __forceinline__ DeltaSteps(Storage& storage, const DeltaInputs<T, G, B>& in, i32 value_head, int end, int first_column, int columns)
-      : storage_(storage), in_(in), value_head_(value_head), end_(end), first_column_(first_column), values_(smaller(V - first_column, columns)) {
+  __device__ __forceinline__ DeltaSteps(Storage& storage, const DeltaInputs<T, G, B>& in, i32 value_head,
+                                        int end, int first_column, int columns)
+      : storage_(storage),
+        in_(in),
+        value_head_(value_head),
+        end_(end),
+        first_column_(first_column),
+        values_(smaller(V - first_column, columns)) {
     if (GATE_INPUT != GateInput::log_decay && in.a_log) rate_ = expf(load_one(in.a_log + value_head));
-    if (GATE == Gate::head && GATE_INPUT != GateInput::log_decay && in.dt_bias) bias_ = load_one(in.dt_bias + value_head);
+    if (GATE == Gate::head && GATE_INPUT != GateInput::log_decay && in.dt_bias)
+      bias_ = load_one(in.dt_bias + value_head);
   }
 
   // Steps of a block that are there.
@@ -170,12 +182,16 @@ class DeltaSteps {
     const Vec<G, 1> g = next_g_;
     const Vec<B, 1> beta = next_beta_;
     if (first + STEPS < end_) fetch(first + STEPS, block + 1);
-    widen_steps<L2NORM>(to.q, to.k, from.q, from.k, in_.scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : in_.scale, count);
+    widen_steps<L2NORM>(to.q, to.k, from.q, from.k,
+                        in_.scale == 0.0f ? 1.0f / sqrtf(static_cast<f32>(K)) : in_.scale, count);
     if constexpr (GATE == Gate::key) {
-      decay_steps<GATE_INPUT>(to.decay, from.g, in_.dt_bias ? in_.dt_bias + static_cast<i64>(value_head_) * K : nullptr, rate_, in_.lower_bound, count);
+      decay_steps<GATE_INPUT>(to.decay, from.g,
+                              in_.dt_bias ? in_.dt_bias + static_cast<i64>(value_head_) * K : nullptr, rate_,
+                              in_.lower_bound, count);
     }
     if (lane < count) {
-      if constexpr (GATE == Gate::head) to.decay[lane][0] = decay_of<GATE_INPUT>(float_of(g) + bias_, rate_, in_.lower_bound);
+      if constexpr (GATE == Gate::head)
+        to.decay[lane][0] = decay_of<GATE_INPUT>(float_of(g) + bias_, rate_, in_.lower_bound);
       if constexpr (BETA == Beta::head) to.beta[lane] = beta_of<BETA_INPUT>(float_of(beta));
     }
   }
@@ -189,19 +205,26 @@ class DeltaSteps {
     constexpr int V_VEC = TILE::COLUMNS % 8 == 0 ? VEC : smaller(VEC, 4);
     Raw& to = storage_.raw[block % 2];
     Values& values = storage_.values[block % 3];
-    const int lane = threadIdx.x, count = this->count(first), head = value_head_ / (in_.value_heads / in_.heads);
+    const int lane = threadIdx.x, count = this->count(first),
+              head = value_head_ / (in_.value_heads / in_.heads);
     const i64 token = first, at = token * in_.value_heads + value_head_;
     copy_steps<VEC>(to.k, in_.k + token * in_.stride_k + static_cast<i64>(head) * K, in_.stride_k, count, K);
     copy_steps<VEC>(to.q, in_.q + token * in_.stride_q + static_cast<i64>(head) * K, in_.stride_q, count, K);
-    copy_steps<V_VEC>(values.v, in_.v + token * in_.stride_v + static_cast<i64>(value_head_) * V + first_column_, in_.stride_v, count, values_);
-    if constexpr (GATE == Gate::key) copy_steps<widest<G>(K)>(to.g, in_.g + at * K, static_cast<i64>(in_.value_heads) * K, count, K);
+    copy_steps<V_VEC>(values.v,
+                      in_.v + token * in_.stride_v + static_cast<i64>(value_head_) * V + first_column_,
+                      in_.stride_v, count, values_);
+    if constexpr (GATE == Gate::key)
+      copy_steps<widest<G>(K)>(to.g, in_.g + at * K, static_cast<i64>(in_.value_heads) * K, count, K);
     if constexpr (BETA == Beta::value) {
-      copy_steps<widest<B>(V | TILE::COLUMNS)>(values.beta, in_.beta + at * V + first_column_, static_cast<i64>(in_.value_heads) * V, count, values_);
+      copy_steps<widest<B>(V | TILE::COLUMNS)>(values.beta, in_.beta + at * V + first_column_,
+                                               static_cast<i64>(in_.value_heads) * V, count, values_);
     }
     copy_async_commit();
     if (lane < count) {
-      if constexpr (GATE == Gate::head) next_g_ = load<1>(in_.g + at + static_cast<i64>(lane) * in_.value_heads);
-      if constexpr (BETA == Beta::head) next_beta_ = load<1>(in_.beta + at + static_cast<i64>(lane) * in_.value_heads);
+      if constexpr (GATE == Gate::head)
+        next_g_ = load<1>(in_.g + at + static_cast<i64>(lane) * in_.value_heads);
+      if constexpr (BETA == Beta::head)
+        next_beta_ = load<1>(in_.beta + at + static_cast<i64>(lane) * in_.value_heads);
     }
   }
 

@@ -23,7 +23,9 @@ struct HeadTeam {
     first = token * stride + static_cast<i64>(head) * D;
     tokens = left < 0 ? 0 : left < TOKENS ? static_cast<int>(left) : TOKENS;
   }
-  __device__ static __forceinline__ int at(int i) { return (static_cast<int>(threadIdx.x) % LANES + i * LANES) * VEC; }  // in a head
+  __device__ static __forceinline__ int at(int i) {
+    return (static_cast<int>(threadIdx.x) % LANES + i * LANES) * VEC;
+  }  // in a head
   __device__ static __forceinline__ bool has(int i) { return (i + 1) * LANES * VEC <= D || at(i) < D; }
 
   // This lane's vectors of its head; zeros where it has none.

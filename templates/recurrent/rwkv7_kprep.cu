@@ -1,13 +1,14 @@
 // What RWKV7 makes of its key before the recurrence: k' = k + k (a - 1) k_a, and kk = k k_k, normalised over the head; optionally b = kk a.
-#include "recurrent/head_team.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/reduce.cuh"
+#include "recurrent/head_team.cuh"
 
 namespace kiln {
 
 template <typename T, int D, bool WITH_B, int VEC, int LANES, int THREADS, int TOKENS>
 __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
-    rwkv7_kprep(T* k_out, T* kk, const T* k, const T* a, const T* k_k, const T* k_a, i64 tokens, i32 heads, f32 eps, T* b) {
+    rwkv7_kprep(T* k_out, T* kk, const T* k, const T* a, const T* k_k, const T* k_a, i64 tokens, i32 heads,
+                f32 eps, T* b) {
   using Team = HeadTeam<D, VEC, LANES, TOKENS, THREADS>;
   constexpr int MINE = Team::MINE;
   const Team team(tokens, heads);

@@ -6,7 +6,8 @@ namespace kiln {
 namespace reference {
 
 template <typename T, int D, bool WITH_B>
-__global__ void rwkv7_kprep(f64* k_out, f64* kk, const T* k, const T* a, const T* k_k, const T* k_a, i64 tokens, i32 heads, f32 eps, f64* b) {
+__global__ void rwkv7_kprep(f64* k_out, f64* kk, const T* k, const T* a, const T* k_k, const T* k_a,
+                            i64 tokens, i32 heads, f32 eps, f64* b) {
   const i64 token = blockIdx.x;
   if (token >= tokens) return;
   for (int h = threadIdx.x; h < heads; h += blockDim.x) {

@@ -1,24 +1,29 @@
 // What RWKV7 makes of the recurrence's o: o' = (o + (sum of r k r_k over the head) v) g, optionally after a normalisation of o over each head.
-#include "recurrent/head_team.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/reduce.cuh"
+#include "recurrent/head_team.cuh"
 
 namespace kiln {
 
 // Second argument of __launch_bounds__: what a thread of five arrays holds decides.
-__host__ __device__ constexpr int out_blocks(int threads, int registers) { return registers > 24 ? larger(1, resident_blocks(threads) / 2) : resident_blocks(threads); }
+__host__ __device__ constexpr int out_blocks(int threads, int registers) {
+  return registers > 24 ? larger(1, resident_blocks(threads) / 2) : resident_blocks(threads);
+}
 
 template <typename T, int D, bool NORM, int VEC, int LANES, int THREADS, int TOKENS>
-__global__ void __launch_bounds__(THREADS, out_blocks(THREADS, 5 * TOKENS * static_cast<int>(ceil_div(D / VEC, LANES)) * Vec<T, VEC>::REGISTERS))
-    rwkv7_out(T* out, const T* o, const T* r, const T* k, const T* v, const T* g, const T* r_k, i64 tokens, i32 heads, const T* norm_weight,
-              const T* norm_bias, f32 eps) {
+__global__ void __launch_bounds__(
+    THREADS,
+    out_blocks(THREADS, 5 * TOKENS * static_cast<int>(ceil_div(D / VEC, LANES)) * Vec<T, VEC>::REGISTERS))
+    rwkv7_out(T* out, const T* o, const T* r, const T* k, const T* v, const T* g, const T* r_k, i64 tokens,
+              i32 heads, const T* norm_weight, const T* norm_bias, f32 eps) {
   using Team = HeadTeam<D, VEC, LANES, TOKENS, THREADS>;
   constexpr int MINE = Team::MINE;
   const Team team(tokens, heads);
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
-  Vec<T, VEC> x[TOKENS][MINE], receptance[TOKENS][MINE], key[TOKENS][MINE], value[TOKENS][MINE], gate[TOKENS][MINE];
+  Vec<T, VEC> x[TOKENS][MINE], receptance[TOKENS][MINE], key[TOKENS][MINE], value[TOKENS][MINE],
+      gate[TOKENS][MINE];
   Vec<T, VEC> bonus[MINE], weight[MINE], bias[MINE];
   team.read(o, x);
   team.read(r, receptance);

@@ -6,8 +6,8 @@ namespace kiln {
 namespace reference {
 
 template <typename T, int D, bool NORM>
-__global__ void rwkv7_out(f64* out, const T* o, const T* r, const T* k, const T* v, const T* g, const T* r_k, i64 tokens, i32 heads,
-                          const T* norm_weight, const T* norm_bias, f32 eps) {
+__global__ void rwkv7_out(f64* out, const T* o, const T* r, const T* k, const T* v, const T* g, const T* r_k,
+                          i64 tokens, i32 heads, const T* norm_weight, const T* norm_bias, f32 eps) {
   const i64 token = blockIdx.x;
   if (token >= tokens) return;
   for (int h = threadIdx.x; h < heads; h += blockDim.x) {
@@ -21,7 +21,8 @@ __global__ void rwkv7_out(f64* out, const T* o, const T* r, const T* k, const T*
     for (int i = 0; i < D; ++i) {
       f64 y = to_double(o[at + i]);
       if (NORM) {
-        y = (y - mean) / sqrt(variance + static_cast<f64>(eps)) * (norm_weight ? to_double(norm_weight[of + i]) : 1.0);
+        y = (y - mean) / sqrt(variance + static_cast<f64>(eps)) *
+            (norm_weight ? to_double(norm_weight[of + i]) : 1.0);
         y += norm_bias ? to_double(norm_bias[of + i]) : 0.0;
       }
       out[at + i] = (y + correction * to_double(v[at + i])) * to_double(g[at + i]);

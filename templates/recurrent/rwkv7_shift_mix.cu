@@ -8,21 +8,24 @@
 namespace kiln {
 
 // Second argument of __launch_bounds__: four tokens per thread have enough in flight with half of the threads, and need the registers.
-__host__ __device__ constexpr int shift_blocks(int threads, int tokens) { return tokens > 2 ? larger(1, resident_blocks(threads) / 2) : resident_blocks(threads); }
+__host__ __device__ constexpr int shift_blocks(int threads, int tokens) {
+  return tokens > 2 ? larger(1, resident_blocks(threads) / 2) : resident_blocks(threads);
+}
 
 // REQUIRES: fewer than 2^31 groups, and threads for D / VEC columns x groups of tokens: with VARLEN of `length` tokens, else of each sequence (one group where it is empty);
 // with VARLEN one more group for each sequence, which empty ones need.
 template <typename T, int D, int OUTPUTS, bool VARLEN, int VEC, int THREADS, int TOKENS>
 __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
-    rwkv7_shift_mix(T* out, const T* x, const T* mu, i32 sequences, i64 length, i64 stride_x, i64 stride_out, i64 stride_mix, const T* cache, T* cache_out,
-                    const i64* cu_seqlens) {
+    rwkv7_shift_mix(T* out, const T* x, const T* mu, i32 sequences, i64 length, i64 stride_x, i64 stride_out,
+                    i64 stride_mix, const T* cache, T* cache_out, const i64* cu_seqlens) {
   using Values = Vec<T, VEC>;
   constexpr int CHUNKS = D / VEC;
   const i64 block = static_cast<i64>(blockIdx.x) * THREADS, block_group = block / CHUNKS;
   const u32 offset = static_cast<u32>(block - block_group * CHUNKS) + threadIdx.x;
   const u32 group = static_cast<u32>(block_group) + offset / CHUNKS;
   const int column = static_cast<int>(offset % CHUNKS) * VEC;
-  const u32 some = static_cast<u32>((length + TOKENS - 1) / TOKENS), groups = VARLEN || some > 0 ? some : 1;  // of a sequence; VARLEN: of all
+  const u32 some = static_cast<u32>((length + TOKENS - 1) / TOKENS),
+            groups = VARLEN || some > 0 ? some : 1;  // of a sequence; VARLEN: of all
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
@@ -37,7 +40,8 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
   i32 n = VARLEN ? 0 : group / groups;
   if (n >= sequences) return;
   const i64 sequence_begin = n * length;  // VARLEN: of all sequences
-  const i64 first = sequence_begin + static_cast<i64>(group - n * groups) * TOKENS, left = sequence_begin + length - first;
+  const i64 first = sequence_begin + static_cast<i64>(group - n * groups) * TOKENS,
+            left = sequence_begin + length - first;
   const int count = left < TOKENS ? static_cast<int>(left) : TOKENS;
 
   Values now[TOKENS], before[TOKENS], mix[OUTPUTS];
@@ -60,8 +64,10 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
       do span = sequence<true>(cu_seqlens, ++n, length);
       while (span.begin == span.end && n + 1 < sequences);
     }
-    if (first + i == span.begin) before[i] = cached(n);
-    else if (i > 0) before[i] = now[i - 1];
+    if (first + i == span.begin)
+      before[i] = cached(n);
+    else if (i > 0)
+      before[i] = now[i - 1];
     if (cache_out && first + i == span.end - 1) store(cache_out + static_cast<i64>(n) * D + column, now[i]);
   }
   pdl_launch_dependents();

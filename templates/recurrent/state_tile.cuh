@@ -11,16 +11,21 @@ namespace kiln {
 template <int K, int V, int LANES, int COLS>
 struct StateTile {
   static constexpr int FOURS = static_cast<int>(ceil_div(K / 4, LANES));
-  static constexpr int ROWS = 4 * FOURS;         // of a lane
-  static constexpr int PADDED = ROWS * LANES;    // K, with rows that stay zero
-  static constexpr int APART = 32 / LANES;       // lanes from one that has the same columns to the next
-  static constexpr int COLUMNS = APART * COLS;   // of a warp
-  static_assert(K % 4 == 0 && V % COLS == 0 && COLS <= LANES && LANES <= 32, "K is a multiple of 4, V of COLS");
+  static constexpr int ROWS = 4 * FOURS;        // of a lane
+  static constexpr int PADDED = ROWS * LANES;   // K, with rows that stay zero
+  static constexpr int APART = 32 / LANES;      // lanes from one that has the same columns to the next
+  static constexpr int COLUMNS = APART * COLS;  // of a warp
+  static_assert(K % 4 == 0 && V % COLS == 0 && COLS <= LANES && LANES <= 32,
+                "K is a multiple of 4, V of COLS");
 
   f32 s[ROWS][COLS];
 
-  __device__ static __forceinline__ int rank() { return static_cast<int>(threadIdx.x) / APART; }           // among the lanes of the same columns
-  __device__ static __forceinline__ int column() { return static_cast<int>(threadIdx.x) % APART * COLS; }  // its first, among those of the warp
+  __device__ static __forceinline__ int rank() {
+    return static_cast<int>(threadIdx.x) / APART;
+  }  // among the lanes of the same columns
+  __device__ static __forceinline__ int column() {
+    return static_cast<int>(threadIdx.x) % APART * COLS;
+  }  // its first, among those of the warp
   __device__ static __forceinline__ int row(int i) { return (i / 4 * LANES + rank()) * 4 + i % 4; }
 
   __device__ static __forceinline__ bool has(int i) { return PADDED == K || row(i) < K; }
@@ -77,7 +82,8 @@ struct StateTile {
     for (int j = 0; j < COLS; ++j) part[j] = v[j];
     int lanes = APART;
 #pragma unroll
-    for (int half = COLS / 2; half > 0; half /= 2, lanes *= 2) {  // keep one half of the columns, give the other away
+    for (int half = COLS / 2; half > 0;
+         half /= 2, lanes *= 2) {  // keep one half of the columns, give the other away
       const bool upper = threadIdx.x & lanes;
 #pragma unroll
       for (int j = 0; j < half; ++j) {
@@ -95,7 +101,9 @@ struct StateTile {
     for (int half = COLS / 2; half > 0; half /= 2, lanes *= 2) of += threadIdx.x & lanes ? half : 0;
     return column() + of;
   }
-  __device__ static __forceinline__ bool owns_sum() { return rank() < COLS; }  // the first of several lanes that have the same sum
+  __device__ static __forceinline__ bool owns_sum() {
+    return rank() < COLS;
+  }  // the first of several lanes that have the same sum
 };
 
 }  // namespace kiln

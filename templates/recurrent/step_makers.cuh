@@ -19,6 +19,8 @@ struct StepMakers {
 
 // The second argument of __launch_bounds__ of blocks of `warps`, and a maker, of which an SM shall hold `resident`: 16 leave a thread 128 registers,
 // 12 leave 168, 8 all that there are.
-__host__ __device__ constexpr int blocks_of_an_sm(int resident, int warps) { return resident > warps ? resident / (warps + 1) : 1; }
+__host__ __device__ constexpr int blocks_of_an_sm(int resident, int warps) {
+  return resident > warps ? resident / (warps + 1) : 1;
+}
 
 }  // namespace kiln

@@ -13,7 +13,8 @@ inline constexpr int sum_rounds<1> = 0;
 // takes the time until they arrive: the compiler does not move independent work there by itself.
 template <typename TILE, int ROUND = 0, int COLS, typename Meanwhile>
 __device__ __forceinline__ void sum_beside(f32 (&all)[COLS], f32 (&own)[COLS], Meanwhile meanwhile) {
-  constexpr int DISTANCE = TILE::APART << ROUND, HALF = COLS >> (ROUND + 1);  // HALF 0: own is one column already
+  constexpr int DISTANCE = TILE::APART << ROUND,
+                HALF = COLS >> (ROUND + 1);  // HALF 0: own is one column already
   if constexpr (DISTANCE < 32) {
     const bool upper = threadIdx.x & DISTANCE;
     f32 other[COLS], other_own[larger(HALF, 1)];

@@ -23,10 +23,13 @@ __host__ __device__ constexpr int warps_of_an_sm() {
 
 // REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * heads *
 // ceil(V / columns of a block); a null b or kk with FORM is not read.
-template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, K, LANES, COLS>(), WARPS))
-    wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
-                   const f32* initial_state, f32* final_state, const i64* cu_seqlens) {
+template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS,
+          int WARPS>
+__global__ void __launch_bounds__(
+    32 * WARPS + 32, blocks_of_an_sm(warps_of_an_sm<StateTile<K, V, LANES, COLS>, K, LANES, COLS>(), WARPS))
+    wkv7_recurrent(T* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences,
+                   i64 length, i32 heads, const T* b, const T* kk, f32 scale, const f32* initial_state,
+                   f32* final_state, const i64* cu_seqlens) {
   using Tile = StateTile<K, V, LANES, COLS>;
   using Steps = Wkv7Steps<T, W, K, V, FORM, Tile, Tile::COLUMNS * WARPS, STEPS>;
   constexpr int ROWS = Tile::ROWS, ROUNDS = sum_rounds<LANES>;
@@ -36,14 +39,17 @@ __global__ void __launch_bounds__(32 * WARPS + 32, blocks_of_an_sm(warps_of_an_s
   const int columns = Tile::COLUMNS * makers.warps;  // of a block
   const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
   const i32 n = state / heads, head = state % heads;
-  const int first_column = blockIdx.x % slices * columns, local = threadIdx.y * Tile::COLUMNS + Tile::column();
-  const int column = makers.idle ? V : first_column + local, o_column = first_column + threadIdx.y * Tile::COLUMNS + Tile::summed_column();
+  const int first_column = blockIdx.x % slices * columns,
+            local = threadIdx.y * Tile::COLUMNS + Tile::column();
+  const int column = makers.idle ? V : first_column + local,
+            o_column = first_column + threadIdx.y * Tile::COLUMNS + Tile::summed_column();
   const i64 state_at = static_cast<i64>(state) * (K * V);
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
   const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
-  Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, scale, span, heads, head, first_column, columns);
+  Steps steps(storage, {r, k, FORM == Wkv7Form::kk_a ? kk : a, FORM == Wkv7Form::kk_a ? a : b, w, v}, scale,
+              span, heads, head, first_column, columns);
   if (makers.makes) steps.begin();
   Tile s;
   s.load_from(initial_state ? initial_state + state_at : nullptr, column);

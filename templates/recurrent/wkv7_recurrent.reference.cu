@@ -5,18 +5,24 @@ namespace kiln {
 namespace reference {
 
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN>
-__global__ void wkv7_recurrent(f64* o, const T* r, const W* w, const T* k, const T* v, const T* a, i32 sequences, i64 length, i32 heads, const T* b,
-                               const T* kk, f32 scale, const f32* initial_state, f64* final_state, const i64* cu_seqlens) {
+__global__ void wkv7_recurrent(f64* o, const T* r, const W* w, const T* k, const T* v, const T* a,
+                               i32 sequences, i64 length, i32 heads, const T* b, const T* kk, f32 scale,
+                               const f32* initial_state, f64* final_state, const i64* cu_seqlens) {
   const i64 state = blockIdx.x, n = state / heads, head = state % heads;
   if (n >= sequences) return;
   const i64 begin = VARLEN ? cu_seqlens[n] : n * length, end = VARLEN ? cu_seqlens[n + 1] : begin + length;
   for (int j = threadIdx.x; j < V; j += blockDim.x) {
     f64 s[K];
-    for (int i = 0; i < K; ++i) s[i] = initial_state ? static_cast<f64>(initial_state[(state * K + i) * V + j]) : 0.0;
+    for (int i = 0; i < K; ++i)
+      s[i] = initial_state ? static_cast<f64>(initial_state[(state * K + i) * V + j]) : 0.0;
     for (i64 t = begin; t < end; ++t) {
       const i64 at = (t * heads + head) * K, at_v = (t * heads + head) * V + j;
-      const auto a_of = [&](int i) { return FORM == Wkv7Form::kk_a ? -to_double(kk[at + i]) : to_double(a[at + i]); };
-      const auto b_of = [&](int i) { return FORM == Wkv7Form::kk_a ? to_double(kk[at + i]) * to_double(a[at + i]) : to_double(b[at + i]); };
+      const auto a_of = [&](int i) {
+        return FORM == Wkv7Form::kk_a ? -to_double(kk[at + i]) : to_double(a[at + i]);
+      };
+      const auto b_of = [&](int i) {
+        return FORM == Wkv7Form::kk_a ? to_double(kk[at + i]) * to_double(a[at + i]) : to_double(b[at + i]);
+      };
       f64 a_s = 0, sum = 0;
       for (int i = 0; i < K; ++i) a_s += a_of(i) * s[i];
       for (int i = 0; i < K; ++i) {

@@ -39,20 +39,31 @@ class Wkv7Steps {
   };
 
   // For `head` of the tokens of `span`, and the block's `columns` from first_column on.
-  __device__ __forceinline__ Wkv7Steps(Storage& storage, const Wkv7Inputs<T, W>& in, f32 scale, Sequence span, i32 heads, i32 head, int first_column, int columns)
-      : storage_(storage), in_(in), scale_(scale), begin_(span.begin), chunks_(static_cast<int>(ceil_div(span.end - span.begin, STEPS))),
-        last_count_(static_cast<int>(span.end - span.begin - static_cast<i64>(chunks_ - 1) * STEPS)), heads_(heads), head_(head), first_column_(first_column),
+  __device__ __forceinline__ Wkv7Steps(Storage& storage, const Wkv7Inputs<T, W>& in, f32 scale, Sequence span,
+                                       i32 heads, i32 head, int first_column, int columns)
+      : storage_(storage),
+        in_(in),
+        scale_(scale),
+        begin_(span.begin),
+        chunks_(static_cast<int>(ceil_div(span.end - span.begin, STEPS))),
+        last_count_(static_cast<int>(span.end - span.begin - static_cast<i64>(chunks_ - 1) * STEPS)),
+        heads_(heads),
+        head_(head),
+        first_column_(first_column),
         columns_(columns < V - first_column ? columns : V - first_column) {}
 
   __device__ __forceinline__ int chunks() const { return chunks_; }
   // Steps of a chunk.
-  __device__ __forceinline__ int count(int chunk) const { return chunk < chunks_ - 1 ? STEPS : chunk < chunks_ ? last_count_ : 0; }
+  __device__ __forceinline__ int count(int chunk) const {
+    return chunk < chunks_ - 1 ? STEPS : chunk < chunks_ ? last_count_ : 0;
+  }
 
   // One warp calls begin(), and then make() of one chunk after the other.
   __device__ __forceinline__ void begin() {
     if constexpr (TILE::PADDED > K) {  // rows that pad K are zero, also those of decay: they leave no trace
       f32* words = storage_.ready[0][0].rkab[0];
-      for (int i = threadIdx.x; i < static_cast<int>(sizeof(storage_.ready) / sizeof(f32)); i += 32) words[i] = 0.0f;
+      for (int i = threadIdx.x; i < static_cast<int>(sizeof(storage_.ready) / sizeof(f32)); i += 32)
+        words[i] = 0.0f;
     }
 #pragma unroll 1
     for (int chunk = 0; chunk < AHEAD; ++chunk) fetch(chunk);
@@ -105,16 +116,24 @@ class Wkv7Steps {
     const i64 row = (begin_ + static_cast<i64>(chunk) * STEPS) * heads_ + head_;
     each_of_four([&](int vector, int column) {
       T* to = storage_.rkab[at][vector] + column;
-      const T* from = (vector == 0 ? in_.r : vector == 1 ? in_.k : vector == 2 ? in_.a : in_.b) + row * K + column;
+      const T* from = (vector == 0   ? in_.r
+                       : vector == 1 ? in_.k
+                       : vector == 2 ? in_.a
+                                     : in_.b) +
+                      row * K + column;
 #pragma unroll 4
-      for (int step = 0; step < steps; ++step, from += static_cast<i64>(heads_) * K) copy_async<PIECE>(to + step * K, from);
+      for (int step = 0; step < steps; ++step, from += static_cast<i64>(heads_) * K)
+        copy_async<PIECE>(to + step * K, from);
     });
     each<PIECES>(steps, [&](int step, int piece) {
-      copy_async<PIECE>(storage_.w[at] + step * K + piece * PIECE, in_.w + (row + static_cast<i64>(step) * heads_) * K + piece * PIECE);
+      copy_async<PIECE>(storage_.w[at] + step * K + piece * PIECE,
+                        in_.w + (row + static_cast<i64>(step) * heads_) * K + piece * PIECE);
     });
     each<V_PIECES>(steps, [&](int step, int piece) {
       if (piece * V_PIECE < columns_) {
-        copy_async<V_PIECE>(storage_.v[at] + step * COLUMNS + piece * V_PIECE, in_.v + (row + static_cast<i64>(step) * heads_) * V + first_column_ + piece * V_PIECE);
+        copy_async<V_PIECE>(
+            storage_.v[at] + step * COLUMNS + piece * V_PIECE,
+            in_.v + (row + static_cast<i64>(step) * heads_) * V + first_column_ + piece * V_PIECE);
       }
     });
     copy_async_commit();

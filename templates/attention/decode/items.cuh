@@ -20,15 +20,20 @@ struct DecodeItems {
     return third;
   }
   // Writes the first item, what ask() has loaded, `begin` and `end`. Nobody reads any of it before the barrier behind this.
-  __device__ __forceinline__ void keep(const Vec<i32, 4>& third, const AttentionItem& first_item, i32 first, i32 last) {
+  __device__ __forceinline__ void keep(const Vec<i32, 4>& third, const AttentionItem& first_item, i32 first,
+                                       i32 last) {
     const int thread = threadIdx.x;
-    if (behind_first(first, last)) *reinterpret_cast<uint4*>(words + thread * 4) = {third.word[0], third.word[1], third.word[2], third.word[3]};
+    if (behind_first(first, last))
+      *reinterpret_cast<uint4*>(words + thread * 4) = {third.word[0], third.word[1], third.word[2],
+                                                       third.word[3]};
     if (thread == 0) *reinterpret_cast<AttentionItem*>(words) = first_item, begin = first, end = last;
   }
 
   __device__ __forceinline__ AttentionItem operator()(i32 i, const AttentionPlan& plan) const {
     const i32 nth = i - begin;
-    return nth < KEPT ? AttentionPlan::item_of(load_shared<AttentionPlan::ITEM>(words + nth * AttentionPlan::ITEM)) : plan.item(i);
+    return nth < KEPT
+               ? AttentionPlan::item_of(load_shared<AttentionPlan::ITEM>(words + nth * AttentionPlan::ITEM))
+               : plan.item(i);
   }
 
  private:

@@ -1,8 +1,8 @@
 // What the warps of a block have seen of an item, joined; and what the blocks have seen of a token, merged.
 #pragma once
-#include "attention/work_list.cuh"
-#include "attention/state.cuh"
 #include "attention/decode/rows.cuh"
+#include "attention/state.cuh"
+#include "attention/work_list.cuh"
 #include "kiln/mbarrier.cuh"
 #include "kiln/shared.cuh"
 
@@ -51,7 +51,8 @@ struct DecodeJoin {
         const int column = 8 * n + lane % 4 * 2 + i % 2;
         if (column >= GROUP) continue;
 #pragma unroll
-        for (int m = 0; m < DV / 16; ++m) to.output[warp][column][Tile::value_element(m, lane / 4 + i / 2 * 8)] = rows.output[m][n][i];
+        for (int m = 0; m < DV / 16; ++m)
+          to.output[warp][column][Tile::value_element(m, lane / 4 + i / 2 * 8)] = rows.output[m][n][i];
       }
     }
     to.all.arrive();
@@ -124,7 +125,8 @@ struct DecodeParts {
   // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse). The item's own part
   // comes from the join, with the bits that its slot has where others merge.
   template <typename Joined, typename Write, typename WriteLse>
-  __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, f32 v_scale, int member, int members, const Write& write,
+  __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, f32 v_scale,
+                                        int member, int members, const Write& write,
                                         const WriteLse& write_lse) const {
     constexpr int BATCH = 8;  // parts under way at once
 #pragma unroll 1

@@ -10,16 +10,21 @@ namespace kiln {
 // not depend on it. ON = false: nobody waits.
 template <bool ON>
 struct DecodePace {
-  static constexpr i32 FREE = 8;      // steps before any of it: short launches do without
-  static constexpr i32 NEAR = 4;      // steps from one meeting of the block's warps to the next: no warp is further ahead of another one than 6, behind those
-  static constexpr i32 TICK = 16;     // steps from one look at the other blocks to the next: 30 us together, on an H200
-  static constexpr int PATIENCE = 4;  // tries of about 1 us without a tick of anybody: who is missing has ended, or does not run
-  static constexpr int TRIES = 32;    // in one look, about a TICK: of more blocks than run at once, some tick while others wait for an SM
+  static constexpr i32 FREE = 8;  // steps before any of it: short launches do without
+  static constexpr i32 NEAR =
+      4;  // steps from one meeting of the block's warps to the next: no warp is further ahead of another one than 6, behind those
+  static constexpr i32 TICK =
+      16;  // steps from one look at the other blocks to the next: 30 us together, on an H200
+  static constexpr int PATIENCE =
+      4;  // tries of about 1 us without a tick of anybody: who is missing has ended, or does not run
+  static constexpr int TRIES =
+      32;  // in one look, about a TICK: of more blocks than run at once, some tick while others wait for an SM
 
-  Barrier& meeting;         // in shared memory: an arrival of each warp
-  i32 steps = -FREE;        // of the block, where ON
-  u32 base = 0, ticks = 0;  // of all blocks: when this one began, and as far as is known. Thread 0's, as is `busy`
-  i32 busy = 0;             // blocks that have steps
+  Barrier& meeting;   // in shared memory: an arrival of each warp
+  i32 steps = -FREE;  // of the block, where ON
+  u32 base = 0,
+      ticks = 0;  // of all blocks: when this one began, and as far as is known. Thread 0's, as is `busy`
+  i32 busy = 0;   // blocks that have steps
 
   __device__ __forceinline__ DecodePace(Barrier& meeting, const AttentionPlan& plan) : meeting(meeting) {
     if (ON && threadIdx.x == 0) base = plan.ticks(), busy = plan.busy();

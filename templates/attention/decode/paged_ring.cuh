@@ -1,11 +1,11 @@
 // A warp's own ring of steps of keys and values, copied out of the pages of a cache while it computes: no
 // warp waits for another one, and the copies run ahead over the ends of work items.
 #pragma once
-#include "attention/work_list.cuh"
-#include "kiln/copy_async.cuh"
 #include "attention/decode/items.cuh"
 #include "attention/kv_tile.cuh"
 #include "attention/paged.cuh"
+#include "attention/work_list.cuh"
+#include "kiln/copy_async.cuh"
 
 namespace kiln {
 
@@ -40,7 +40,9 @@ struct PackedQueries {
   const T* begin;
   i64 stride, stride_head;
 
-  __device__ __forceinline__ static i64 token(const AttentionItem& item, int group) { return item.qo_begin + item.first_row / group; }
+  __device__ __forceinline__ static i64 token(const AttentionItem& item, int group) {
+    return item.qo_begin + item.first_row / group;
+  }
   __device__ __forceinline__ const T* of(const AttentionItem& item, int group) const {
     return begin + token(item, group) * stride + static_cast<i64>(item.kv_head) * group * stride_head;
   }
@@ -81,17 +83,28 @@ struct PagedRing {
   Shared& shared;
   const int warp, lane;
   const i32 window_left;
-  static constexpr i32 TURN = WARPS * ROWS;  // tokens from a step of the warp to its next one
+  static constexpr i32 TURN = WARPS * ROWS;     // tokens from a step of the warp to its next one
   static constexpr bool ROOMY = D + DV <= 256;  // registers are left, and steps are short
-  i32 item = 0;                              // the first that is not yet begun
+  i32 item = 0;                                 // the first that is not yet begun
   Batch now, next;
-  i32 table = 0, entry = 0, number;  // of this lane's token of `next`: its page's place in indices, its place in the page, the page
-  int step = BATCH;                  // of `now`
+  i32 table = 0, entry = 0,
+      number;  // of this lane's token of `next`: its page's place in indices, its place in the page, the page
+  int step = BATCH;  // of `now`
 
-  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const PackedQueries<T>& q, const AttentionPlan& plan, const Items& items,
-                                       Shared& shared, int warp, int lane, i32 window_left)
-      : cache(cache), q(q), plan(plan), items(items), shared(shared), warp(warp), lane(lane), window_left(window_left) {
-    if (lane == 0) shared.batch_pages = BATCH * TURN / cache.page_size, shared.batch_entries = BATCH * TURN % cache.page_size;
+  __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const PackedQueries<T>& q,
+                                       const AttentionPlan& plan, const Items& items, Shared& shared,
+                                       int warp, int lane, i32 window_left)
+      : cache(cache),
+        q(q),
+        plan(plan),
+        items(items),
+        shared(shared),
+        warp(warp),
+        lane(lane),
+        window_left(window_left) {
+    if (lane == 0)
+      shared.batch_pages = BATCH * TURN / cache.page_size,
+      shared.batch_entries = BATCH * TURN % cache.page_size;
   }
 
   // With the block's first item: looks up its pages. It is given, since `items` need not be there yet.
@@ -126,7 +139,8 @@ struct PagedRing {
     copy_async_commit();
   }
   __device__ __forceinline__ void copy_values(int stage) {
-    copy<Values>(shared.values[stage], cache.v, cache.v_stride.slot, [&](const Place& place) { return place.v; });
+    copy<Values>(shared.values[stage], cache.v, cache.v_stride.slot,
+                 [&](const Place& place) { return place.v; });
     copy_async_commit();
     now.at += TURN;
     if (++step == BATCH || now.at >= now.end) next_batch();  // while all that can be is under way
@@ -144,7 +158,8 @@ struct PagedRing {
     const DecodeRange range(of, GROUP, window_left);
     next.at = range.begin + warp * ROWS;
     next.end = range.end;
-    const u32 token = next.at + lane / ROWS * TURN + lane % ROWS, nth = token / static_cast<u32>(cache.page_size);
+    const u32 token = next.at + lane / ROWS * TURN + lane % ROWS,
+              nth = token / static_cast<u32>(cache.page_size);
     next.begins = true;
     table = of.kv_base + nth;
     entry = token - nth * cache.page_size;
@@ -166,19 +181,23 @@ struct PagedRing {
   __device__ __forceinline__ void copy_queries(int stage) {
     const T* const from = shared.now_queries;
 #pragma unroll 1
-    for (int i = lane; i < GROUP * D / 8; i += 32) copy_async<8>(shared.queries[stage] + i * 8, from + i / (D / 8) * q.stride_head + i % (D / 8) * 8);
+    for (int i = lane; i < GROUP * D / 8; i += 32)
+      copy_async<8>(shared.queries[stage] + i * 8, from + i / (D / 8) * q.stride_head + i % (D / 8) * 8);
     now.begins = false;
   }
 
   // Begins to load the pages of the next batch.
   __device__ __forceinline__ void look_up() {
     number = 0;
-    if (next.at + lane / ROWS * TURN + lane % ROWS < next.end) number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
+    if (next.at + lane / ROWS * TURN + lane % ROWS < next.end)
+      number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
   }
   // The places of the next batch's tokens, for all lanes; and on to the one behind it.
   __device__ __forceinline__ void next_batch() {
     __syncwarp();  // the head has been written, and all have read the places
-    const auto offset = [&](const PageStrides& s) { return number * s.page + entry * s.slot + shared.head * s.head; };
+    const auto offset = [&](const PageStrides& s) {
+      return number * s.page + entry * s.slot + shared.head * s.head;
+    };
     shared.places[lane] = {offset(cache.k_stride), offset(cache.v_stride)};
     if (next.begins && lane == 0) shared.now_queries = shared.next_queries;
     __syncwarp();
@@ -200,7 +219,8 @@ struct PagedRing {
     const u32 to = shared_address(stage);
     const Place* const places = shared.places + step * ROWS;
     const i32 rows = now.end - now.at;  // any more are zeros
-    if (32 % Tile::CHUNKS == 0 && (now.at | cache.page_size) % 16 == 0 && rows > 0) {  // each 16 follow each other in a page: an address for all of them
+    if (32 % Tile::CHUNKS == 0 && (now.at | cache.page_size) % 16 == 0 &&
+        rows > 0) {  // each 16 follow each other in a page: an address for all of them
       constexpr int AT_ONCE = static_cast<int>(ceil_div(32, Tile::CHUNKS));
       const int first = lane / Tile::CHUNKS, chunk = lane % Tile::CHUNKS;
 #pragma unroll
@@ -215,7 +235,8 @@ struct PagedRing {
 #pragma unroll SOME
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;
-        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(places[row]) + chunk * EACH, row < rows);
+        copy_async_or_zero(to + Tile::offset(row, chunk), base + offset(places[row]) + chunk * EACH,
+                           row < rows);
       }
     }
   }

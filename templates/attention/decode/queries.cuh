@@ -27,7 +27,8 @@ struct DecodeQueries {
 
   // Once, by all lanes: the columns from GROUP on.
   __device__ __forceinline__ void init(int lane) {
-    for (int i = GROUP * (D / 8) + lane; i < COLUMNS * (D / 8); i += 32) *reinterpret_cast<uint4*>(rows + i * 16) = {};
+    for (int i = GROUP * (D / 8) + lane; i < COLUMNS * (D / 8); i += 32)
+      *reinterpret_cast<uint4*>(rows + i * 16) = {};
     if (lane < COLUMNS) column[lane] = {};
   }
 
@@ -45,11 +46,12 @@ struct DecodeQueries {
         f32 v[8], largest = 0.0f;
         widen(x, v);
         for (int j = 0; j < 8; ++j) largest = fmaxf(largest, fabsf(v[j]));
-        const u32 exponent = min(max(__float_as_uint(warp_reduce<32 / AT_ONCE>(largest, Max{})) >> 23, 27u), 227u);
+        const u32 exponent =
+            min(max(__float_as_uint(warp_reduce<32 / AT_ONCE>(largest, Max{})) >> 23, 27u), 227u);
         const f32 inverse = __uint_as_float((254 - exponent) << 23);
         if (exists && part == 0) column[row].factor = __uint_as_float(exponent << 23);
-        bits = {pack<C>(v[0] * inverse, v[1] * inverse), pack<C>(v[2] * inverse, v[3] * inverse), pack<C>(v[4] * inverse, v[5] * inverse),
-                pack<C>(v[6] * inverse, v[7] * inverse)};
+        bits = {pack<C>(v[0] * inverse, v[1] * inverse), pack<C>(v[2] * inverse, v[3] * inverse),
+                pack<C>(v[4] * inverse, v[5] * inverse), pack<C>(v[6] * inverse, v[7] * inverse)};
       }
       if (!exists) continue;
       if constexpr (KvTile<KV, D>::BYTE) {  // of four neighbours, a lane's elements of k, the first two are
@@ -65,11 +67,14 @@ struct DecodeQueries {
 
   // ALiBi's slopes of the item's q heads, to be times `unit`, and their token. By all lanes.
   __device__ __forceinline__ void take_slopes(const f32* slopes, f32 unit, i32 token, int lane) {
-    if (lane < COLUMNS) column[lane].slope = lane < GROUP ? load_one(slopes + lane) * unit : 0.0f, column[lane].token = token;
+    if (lane < COLUMNS)
+      column[lane].slope = lane < GROUP ? load_one(slopes + lane) * unit : 0.0f, column[lane].token = token;
   }
 
   // A lane's place in 8 rows, for operands() at element 0.
-  __device__ __forceinline__ u32 place(int lane) const { return shared_address(rows) + Tile::offset(lane % 8, lane / 8); }
+  __device__ __forceinline__ u32 place(int lane) const {
+    return shared_address(rows) + Tile::offset(lane % 8, lane / 8);
+  }
   // Elements [32 n, 32 n + 32) of 8 columns as two operands [element][column].
   __device__ static __forceinline__ void operands(u32 (&b)[4], u32 place, int columns, int n) {
     load_matrices(b, Tile::further(place + columns * 8 * 2 * D, 4 * n));

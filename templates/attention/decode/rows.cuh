@@ -18,8 +18,8 @@ struct DecodeRows {
   static constexpr bool SCALED = !same<T, C>;
 
   Logits logits;
-  const DecodeColumn* column;        // of this lane's first one, in shared memory
-  SoftmaxRow softmax[N][2];          // sums: of this lane's rows
+  const DecodeColumn* column;  // of this lane's first one, in shared memory
+  SoftmaxRow softmax[N][2];    // sums: of this lane's rows
   f32 scores[M][N][4], output[DV / 16][N][4];
 
   __device__ __forceinline__ DecodeRows(const Logits& logits, const DecodeColumn* columns, int lane)
@@ -81,7 +81,8 @@ struct DecodeRows {
       each([&](int m, int n, int i) {
         const f32 product = SCALED ? scores[m][n][i] * column[8 * n + i % 2].factor : scores[m][n][i];
         const DecodeColumn& of = column[8 * n + i % 2];
-        scores[m][n][i] = logits(product, ALIBI ? of.slope * static_cast<f32>(at + 16 * m + 8 * (i / 2) + g - of.token) : 0.0f);
+        scores[m][n][i] = logits(
+            product, ALIBI ? of.slope * static_cast<f32>(at + 16 * m + 8 * (i / 2) + g - of.token) : 0.0f);
       });
     }
     if (at + ROWS > end) {
@@ -98,9 +99,11 @@ struct DecodeRows {
       for (int p = 0; p < 2; ++p) {
         largest[n][p] = fmaxf(scores[0][n][p], scores[0][n][p + 2]);
 #pragma unroll
-        for (int m = 1; m < M; ++m) largest[n][p] = fmaxf(largest[n][p], fmaxf(scores[m][n][p], scores[m][n][p + 2]));
+        for (int m = 1; m < M; ++m)
+          largest[n][p] = fmaxf(largest[n][p], fmaxf(scores[m][n][p], scores[m][n][p + 2]));
 #pragma unroll
-        for (int lanes = 4; lanes < 32; lanes *= 2) largest[n][p] = fmaxf(largest[n][p], shuffle_xor(largest[n][p], lanes));
+        for (int lanes = 4; lanes < 32; lanes *= 2)
+          largest[n][p] = fmaxf(largest[n][p], shuffle_xor(largest[n][p], lanes));
         largest[n][p] *= scale(n, p);
         outgrown |= softmax[n][p].outgrown(largest[n][p]);
       }
