@@ -330,7 +330,7 @@ range = [1, 64]
 """ + "".join(f'[[arg]]\nname = "{n}"\ntype = "{t}"\n{rest}\n' for n, t, rest in (
     ("plan", "ptr<i32>", 'access = "readwrite"'), ("partial", "ptr<f32>", 'access = "write"\nshape = ["2 * workers", "N", "9"]'),
     ("workers", "i32", 'value = "3 * dev.sms"'), ("kv_heads", "i32", "value = 2"))) + """
-[plan]
+[work_list]
 kind = "attention"
 argument = "plan"
 workspace = "partial"

@@ -1,5 +1,5 @@
 // Host plans of attention launches: what each block of a fixed grid does, balanced by cost and split over kv,
-// in words that templates/attention/work_list.cuh reads. Makes no driver call, and knows no CUDA.
+// in the words of templates/attention/words.h. Makes no driver call, and knows no CUDA.
 //
 // Every (request, kv head, tile of packed rows) is a tile, of as many units as it has kv blocks that causal
 // and window leave: one at least. Tiles follow each other in a line by request, head, row; a tile takes units
@@ -31,6 +31,7 @@
 #include <span>
 
 #include "attention/sizes.hpp"
+#include "templates/attention/words.h"
 
 namespace kiln::attention {
 
@@ -45,10 +46,8 @@ struct Lengths {
   std::int64_t window_left = -1;                ///< -1: off
 };
 
-struct Request {
-  std::int32_t qo_begin, qo_len, kv_base, kv_len;
-  bool operator==(const Request&) const = default;
-};
+/// The lengths of one request.
+using Request = AttentionRequest;
 
 /// What a plan came to.
 struct Summary {

@@ -39,11 +39,12 @@ std::vector<std::string> with_families(const std::string& directory) {
   return out;
 }
 
-Template from_file(const std::string& path, const std::string& root, std::string_view text) {
+Template from_file(const std::string& path, const std::string& root, std::string_view text,
+                   WorkListKinds work_lists) {
   Template out;
   const std::string directory = base::directory_of(path);
-  out.manifest = parse_manifest(text, path);
-  out.digest = base::digest_of(text);
+  out.manifest = parse_manifest(text, path, work_lists);
+  out.digest = base::digest_of(text), out.work_lists = work_lists;
   out.root = root, out.directory = directory;
   const auto source = [&](const std::string& name) { return SourceText{name, directory + '/' + name, {}}; };
   out.kernel = source(out.manifest.kernel.source);
@@ -51,11 +52,11 @@ Template from_file(const std::string& path, const std::string& root, std::string
   return out;
 }
 
-Template from_memory(const MemoryTemplate& in) {
+Template from_memory(const MemoryTemplate& in, WorkListKinds work_lists) {
   Template out;
-  out.manifest = parse_manifest(in.manifest, "<memory>");
+  out.manifest = parse_manifest(in.manifest, "<memory>", work_lists);
   out.text = in.manifest;
-  out.digest = base::digest_of(in.manifest);
+  out.digest = base::digest_of(in.manifest), out.work_lists = work_lists;
   out.kernel = {out.manifest.kernel.source, {}, in.source};
   for (const auto& [arch, variant] : out.manifest.variants) {
     if (variant->kernel.source != out.kernel.name) {
@@ -106,7 +107,8 @@ std::string SourceText::read() const {
   return std::move(content->bytes);
 }
 
-Catalog::Catalog(std::vector<std::string> directories, std::string advice) : advice_(std::move(advice)) {
+Catalog::Catalog(std::vector<std::string> directories, std::string advice, WorkListKinds work_lists)
+    : advice_(std::move(advice)), work_lists_(work_lists) {
   for (const std::string& directory : directories) {
     std::error_code error;
     const fs::path absolute = fs::absolute(directory, error);
@@ -200,7 +202,7 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
     known->second = loaded;
     return loaded->parsed;
   }
-  loaded->parsed = std::make_shared<const Template>(from_file(path, root, loaded->text));
+  loaded->parsed = std::make_shared<const Template>(from_file(path, root, loaded->text, work_lists_));
   if (loaded->parsed->manifest.name != name) {
     throw Error(Errc::manifest, path + ": [template] name is " + base::quote(loaded->parsed->manifest.name) +
                                     ", and the file must be called " + loaded->parsed->manifest.name +
@@ -211,7 +213,7 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
 }
 
 std::shared_ptr<const Template> Catalog::add(const MemoryTemplate& in) {
-  auto parsed = std::make_shared<const Template>(from_memory(in));
+  auto parsed = std::make_shared<const Template>(from_memory(in, work_lists_));
   const std::string& name = parsed->manifest.name;
   Index& index = index_.get();
   const auto held = lock(index);

@@ -33,8 +33,9 @@ struct Template {
   /// That of the manifest, to which its `source` and `include_dirs` are relative: the root, or a folder of
   /// it.
   std::string directory;
-  std::string text;  ///< the manifest's, of a template from memory
-  Digest digest;     ///< of the manifest's text
+  std::string text;          ///< the manifest's, of a template from memory
+  Digest digest;             ///< of the manifest's text
+  WorkListKinds work_lists;  ///< the kinds that the manifest was read with
   SourceText kernel;
   SourceText reference;  ///< name empty when there is none
   /// The source that the manifest names so: the kernel's, the reference's, or that of another arch.
@@ -51,8 +52,9 @@ class Catalog {
   /// Directories in order; those that do not exist are ignored. NAME.toml in one of them, or in a folder of
   /// one (a family), holds the template NAME: another name inside is an error, and so are two files for one
   /// name. Where it lies is no part of a key. `advice` ends the error about a template that is in none of
-  /// them.
-  explicit Catalog(std::vector<std::string> directories, std::string advice = {});
+  /// them. A manifest may name the kinds of `work_lists` and no others.
+  explicit Catalog(std::vector<std::string> directories, std::string advice = {},
+                   WorkListKinds work_lists = {});
   ~Catalog();
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
@@ -83,6 +85,7 @@ class Catalog {
 
   std::vector<std::string> directories_;
   const std::string advice_;
+  const WorkListKinds work_lists_;
   /// All that was ever parsed, the newest first: what a forked child inherits. Grown by one pointer under the
   /// index's mutex, and never shortened: an edited template is held by who has opened it anyway.
   std::atomic<const Parsed*> parsed_{nullptr};

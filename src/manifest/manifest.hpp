@@ -13,6 +13,7 @@
 #include "base/arch.hpp"
 #include "expression/expression.hpp"
 #include "kiln/dtype.hpp"
+#include "manifest/work_list.hpp"
 
 namespace kiln::source {
 
@@ -53,12 +54,12 @@ struct ArgumentType {
 
 struct ArgumentSpec {
   struct Fill {
-    enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel, plan };
+    enum class Kind { normal, uniform, integer, constant, permutation, offsets, kernel, lengths };
     Kind kind = Kind::normal;
     double a = 0, b = 1;        ///< normal: mean, sd; uniform: lo, hi; constant: value
     Expression low{}, high{};   ///< integer: inclusive; offsets: `high` is the last entry
     std::string instantiate{};  ///< kernel: its C++ text with {P}
-    std::string lengths{};      ///< plan: which array of the lengths that were planned for
+    std::string lengths{};      ///< lengths: which array of the batch that the work list is for
   };
   std::string name, doc;
   ArgumentType type;
@@ -124,19 +125,6 @@ struct ExportSpec {
   std::string name, cpp;  ///< cpp: a constant expression with {P}
 };
 
-/// [plan]: what the host shares out among a launch's blocks, in a buffer that the kernel reads.
-struct HostPlanSpec {
-  using Values = std::vector<std::pair<std::string, Expression>>;
-  std::string kind;      ///< "attention"; which keys each kind has is in manifest/read/work_list.cpp
-  int argument = -1;     ///< indices of arguments: the plan itself
-  int workspace = -1;    ///< partial results; -1: none
-  int workers = -1;      ///< blocks of the grid
-  Values kernel;         ///< what the kernel fixes: all keys of the kind
-  bool has_run = false;  ///< there is a [plan.run]: `kiln run` can plan
-  Values run;            ///< what it takes from the call: all such keys of the kind
-  const Expression& of(std::string_view key) const;  ///< of `kernel` or `run`. REQUIRES: there is one
-};
-
 struct Limits {
   std::optional<std::int64_t> max_spill_bytes, performance_warnings, compile_seconds, compile_memory;
 };
@@ -177,8 +165,8 @@ struct Manifest {
   std::vector<Requirement> requirements;
   std::vector<ArgumentSpec> arguments;
   std::vector<RuntimeValueSpec> runtime;
-  std::optional<HostPlanSpec> plan;
-  /// Values that `kiln run` alone has, for what it makes: declared by [plan.run].
+  std::optional<WorkListSpec> work_list;
+  /// Values that `kiln run` alone has, for what it makes: declared by [work_list.run].
   std::vector<RuntimeValueSpec> run_values;
   Expression cost_read, cost_write, cost_flops;  ///< empty when the manifest has none
   Limits limits;
@@ -211,7 +199,7 @@ struct Manifest {
 /// Throws Error(manifest) "FILE:LINE: ..." for everything docs/writing-templates.md forbids: TOML syntax,
 /// unknown table or key, wrong type, bad name, unknown name in an expression, cyclic derive or default, an
 /// option that is not whitelisted, ...
-Manifest parse_manifest(std::string_view toml, const std::string& file);
+Manifest parse_manifest(std::string_view toml, const std::string& file, WorkListKinds work_lists = {});
 
 /// Limits that a caller's request must respect.
 inline constexpr int kMaxParameters = 32, kMaxArguments = 64;

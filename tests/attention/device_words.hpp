@@ -13,3 +13,9 @@ using std::max, std::min;  // which are built into a device compiler
 #undef __host__
 #undef __device__
 #undef __forceinline__
+
+namespace kiln {
+inline bool operator==(const AttentionRequest& a, const AttentionRequest& b) {
+  return a.qo_begin == b.qo_begin && a.qo_len == b.qo_len && a.kv_base == b.kv_base && a.kv_len == b.kv_len;
+}
+}  // namespace kiln

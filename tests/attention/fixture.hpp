@@ -74,8 +74,9 @@ class Planned {
   }
   void go_on(AttentionItem& tile) const {
     const auto next = [&](auto causal, auto window) {
-      tile.next_tile<causal, window>(static_cast<int>(shape_.tile_rows), static_cast<int>(shape_.tile_kv),
-                                     static_cast<int>(shape_.group), static_cast<int>(window_left_));
+      go_to_next_tile<causal, window>(tile, static_cast<int>(shape_.tile_rows),
+                                      static_cast<int>(shape_.tile_kv), static_cast<int>(shape_.group),
+                                      static_cast<int>(window_left_));
     };
     using std::true_type, std::false_type;
     if (shape_.causal)

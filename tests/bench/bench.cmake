@@ -4,7 +4,7 @@ add_executable(compile_bench bench/compile_bench.cpp bench/compile_common.cpp be
 add_executable(pch_bench bench/pch_bench.cpp)
 foreach(program path_bench compile_bench pch_bench)
   target_compile_definitions(${program} PRIVATE KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  target_link_libraries(${program} PRIVATE kiln_runtime)
+  target_link_libraries(${program} PRIVATE kiln_library)
   if(KILN_STATIC)  # as the command of that preset
     target_link_options(${program} PRIVATE -static-libstdc++ -static-libgcc)
   endif()
@@ -22,9 +22,9 @@ if(benchmark_FOUND AND TARGET kiln_fake_cuda)
     endif()
     add_dependencies(${program} kiln-worker kiln_fake_cuda)
   endforeach()
-  target_link_libraries(get_bench PRIVATE kiln_runtime)  # fills the runtime's table
+  target_link_libraries(get_bench PRIVATE kiln_library)  # fills the runtime's table
   if(KILN_STATIC)
-    target_link_libraries(launch_bench PRIVATE kiln_runtime)
+    target_link_libraries(launch_bench PRIVATE kiln_library)
   else()
     target_link_libraries(launch_bench PRIVATE kiln kiln_toolchain)
   endif()
@@ -42,13 +42,13 @@ target_link_libraries(inspect_bench PRIVATE kiln_compile kiln_cache)
 
 # The host plan of an attention launch, best with optimisation as the release preset has it.
 add_executable(attention_plan_bench bench/attention_plan_bench.cpp)
-target_link_libraries(attention_plan_bench PRIVATE kiln_attention)
+target_link_libraries(attention_plan_bench PRIVATE kiln_library)
 
 # The fleet's tier beside the store and a compile; starts a redis-server of its own.
 add_executable(remote_bench bench/remote_bench.cpp)
 target_include_directories(remote_bench PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(remote_bench PRIVATE KILN_BINARY_DIR="${PROJECT_BINARY_DIR}")
-target_link_libraries(remote_bench PRIVATE kiln_runtime kiln_cache)
+target_link_libraries(remote_bench PRIVATE kiln_library kiln_cache)
 add_dependencies(remote_bench kiln-worker)
 
 # Eviction beside true LRU, by hand: recency_bench

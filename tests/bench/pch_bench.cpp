@@ -17,6 +17,7 @@
 #include "closure/closure.hpp"
 #include "compile/compiler/compiler.hpp"
 #include "compile/compiler/header_reuse.hpp"
+#include "library/work_lists.hpp"
 #include "toolchain/locate.hpp"
 
 using namespace kiln;
@@ -54,7 +55,8 @@ class Bench {
   }
 
   Unit prepare(const std::string& name, std::vector<Value> values) {
-    source::Catalog catalog({root_ + "/tests/fixtures/templates", root_ + "/templates"});
+    source::Catalog catalog({root_ + "/tests/fixtures/templates", root_ + "/templates"}, {},
+                            library::work_lists());
     auto origin = catalog.open(name);
     source::SearchPath search;
     search.project = {origin->root, root_ + "/templates"};

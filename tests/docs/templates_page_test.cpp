@@ -181,7 +181,7 @@ shape = ["2 * workers * N"]
 name = "workers"
 type = "i32"
 value = "dev.sms"
-[plan]
+[work_list]
 kind = "attention"
 argument = "plan"
 workspace = "partial"
@@ -189,7 +189,7 @@ workers = "workers"
 tile_rows = "N"
 tile_kv = 64
 group = 1
-[plan.run]
+[work_list.run]
 requests = 3
 kv_tokens = "requests * 100"
 kv_heads = 2

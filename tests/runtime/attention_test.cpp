@@ -1,4 +1,4 @@
-// Plans of attention launches through the public API: what the manifest's [plan] says of a kernel arrives,
+// Plans of attention launches through the public API: what the manifest's [work_list] says of a kernel arrives,
 // and no driver call is made.
 #include <array>
 
@@ -42,7 +42,7 @@ value = "3 * dev.sms"
 [[arg]]
 name = "kv_heads"
 type = "i32"
-[plan]
+[work_list]
 kind = "attention"
 argument = "plan"
 workspace = "partial"
@@ -55,7 +55,7 @@ window = "WINDOW"
 tile_cost = 0
 min_units = 1
 tiles_together = "TOGETHER"
-[plan.run]
+[work_list.run]
 requests = 4
 qo_tokens = 100
 kv_tokens = 100
@@ -204,7 +204,7 @@ TEST_F(AttentionPlan, ALaunchTakesTheArgumentsAlone) {
 TEST_F(AttentionPlan, ErrorsNameTheKernelAndWhatWasAllowed) {
   const Kernel plain = service_->open("plain").get(1);
   expect_error(Errc::invalid_argument,
-               {"plain N=1: ", "template 'plain' has no [plan] of kind \"attention\""},
+               {"plain N=1: ", "template 'plain' has no [work_list] of kind \"attention\""},
                [&] { AttentionPlanner(plain, limits()); });
   AttentionLimits none = limits();
   none.kv_heads = 0;

@@ -356,7 +356,7 @@ static void attention_plans(const char* cache) {
       "format = 1\n[template]\nname = \"attend\"\nsource = \"attend.cu\"\ninstantiate = \"attend\"\n"
       "[[arg]]\nname = \"plan\"\ntype = \"ptr<i32>\"\naccess = \"readwrite\"\n"
       "[[arg]]\nname = \"workers\"\ntype = \"i32\"\nvalue = 5\n"
-      "[plan]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\n"
+      "[work_list]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\n"
       "tile_rows = 8\ntile_kv = 16\ngroup = 8\n[launch]\ngrid = [\"workers\"]\nblock = [32]\n";
   static const char source[] = "__global__ void attend(int* plan, int workers) { plan[0] = workers; }\n";
   const int32_t pages[] = {0, 3, 3}, last[] = {7, 0};

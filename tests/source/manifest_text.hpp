@@ -7,6 +7,7 @@
 #include <string>
 
 #include "expect_error.hpp"
+#include "library/work_lists.hpp"
 #include "manifest/manifest.hpp"
 
 namespace kiln::source {
@@ -65,7 +66,9 @@ inline std::string changed(const std::string& from, const std::string& to) {
   return at == std::string::npos ? out : out.replace(at, from.size(), to);
 }
 inline std::string with(const std::string& more) { return kManifest + more; }
-inline Manifest parse(const std::string& text) { return parse_manifest(text, "dir/rms_norm.toml"); }
+inline Manifest parse(const std::string& text) {
+  return parse_manifest(text, "dir/rms_norm.toml", library::work_lists());
+}
 
 /// Line of the first `piece`, as messages show it.
 inline std::string at_line_of(const std::string& text, const std::string& piece) {

@@ -4,6 +4,7 @@
 #include "expect_error.hpp"
 #include "instantiate/instantiate.hpp"
 #include "instantiate/plan.hpp"
+#include "library/work_lists.hpp"
 
 namespace kiln::source {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 const std::string kDirectory = std::string(KILN_SOURCE_DIR) + "/templates";
 
 TEST(Shipped, EveryTemplateParsesAndItsPlanResolves) {
-  Catalog catalog({kDirectory});
+  Catalog catalog({kDirectory}, {}, library::work_lists());
   const auto names = catalog.names();
   if (names.empty()) GTEST_SKIP() << "no templates in " << kDirectory;
   for (const std::string& name : names) {
@@ -30,12 +31,12 @@ TEST(Shipped, EveryTemplateParsesAndItsPlanResolves) {
 }
 
 TEST(Shipped, SlimTemplatesNeedNoToolkit) {
-  Catalog catalog({kDirectory});
+  Catalog catalog({kDirectory}, {}, library::work_lists());
   ScanCache cache;
   for (const std::string& name : catalog.names()) {
     const auto opened = catalog.open(name);
-    const Closure closure = scan_closure(opened->kernel.read(), opened->manifest.compile.preinclude,
-                                         {{opened->root}, {}}, cache);
+    const Closure closure =
+        scan_closure(opened->kernel.read(), opened->manifest.compile.preinclude, {{opened->root}, {}}, cache);
     if (opened->manifest.compile.minimal) {
       EXPECT_EQ(closure.missing, std::vector<std::string>{}) << name;
     }

@@ -51,7 +51,8 @@ std::optional<TomlValue> parsed_whole(const std::string& text) {
 std::vector<std::string> manifests() {
   std::set<std::string> files;  // in an order that no file system decides
   for (const char* directory : {"/templates", "/tests/fixtures/templates"})
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(KILN_SOURCE_DIR) + directory))
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(std::string(KILN_SOURCE_DIR) + directory))
       if (entry.path().extension() == ".toml") files.insert(entry.path().string());
   std::vector<std::string> out;
   for (const std::string& file : files) out.push_back(base::read_file(file)->bytes);

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "attention/plan.hpp"
+#include "attention/work_list.hpp"
 #include "templates/kernel_fixture.hpp"
 
 namespace kiln::testing {
@@ -94,7 +95,7 @@ TEST_F(AttnDecodePagedTest, AttendsToThePagesOfEachRequestAndMergesItsParts) {
       get("attn_decode_paged", {{"T", Dtype::bf16}, {"D", kD}, {"GROUP", kGroup}, {"WARPS", 4}});
   const DeviceArray q_device(*driver_, q), k_device(*driver_, k), v_device(*driver_, v);
   const DeviceArray indices_device(*driver_, indices());
-  const attention::KernelShape& shape = pair.kernel->attention().shape;
+  const attention::KernelShape shape = attention::shape_of(pair.kernel->work_list().kernel);
   for (const int window_left : {-1, 20}) {
     const Want want = expected(q, k, v, window_left);
     const DeviceArray plan_device(*driver_, plan(shape, window_left));

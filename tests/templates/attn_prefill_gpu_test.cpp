@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "attention/plan.hpp"
+#include "attention/work_list.hpp"
 #include "templates/kernel_fixture.hpp"
 
 namespace kiln::testing {
@@ -137,7 +138,7 @@ class AttnPrefillTest : public KernelTest {
     const DeviceArray slopes_device(*driver_, slopes);
     const DeviceArray mask_device(*driver_, mask);
     const DeviceArray indptr_device(*driver_, mask_indptr()),
-        plan_device(*driver_, plan(pair.kernel->attention().shape, options));
+        plan_device(*driver_, plan(attention::shape_of(pair.kernel->work_list().kernel), options));
     const DeviceArray workspace(*driver_,
                                 std::vector<float>(index(2 * kWorkers * kTileRows * (kD + 2)), NAN));
     const DeviceArray o(*driver_, std::vector<std::uint16_t>(want.o.size(), kNan));

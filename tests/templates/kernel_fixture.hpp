@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kiln/error.hpp"
+#include "library/work_lists.hpp"
 #include "runtime/service/service.hpp"
 #include "support/gpu.hpp"
 
@@ -19,7 +20,9 @@ class KernelTest : public GpuTest {
 
   void SetUp() override {
     GpuTest::SetUp();
-    if (!IsSkipped()) service_ = std::make_unique<runtime::Service>(Options{});
+    if (!IsSkipped())
+      service_ = std::make_unique<runtime::Service>(Options{}, runtime::default_memo_file(),
+                                                    runtime::Events{}, library::work_lists());
   }
   void TearDown() override {
     service_.reset();

@@ -1,6 +1,7 @@
 // What a manifest alone gives away, and what an image carries.
 #include <gtest/gtest.h>
 
+#include "library/work_lists.hpp"
 #include "tools/kiln/lint/debris.hpp"
 #include "tools/kiln/lint/manifest.hpp"
 #include "tools/kiln/lint/uses.hpp"
@@ -22,7 +23,8 @@ const std::string kLaunch = "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n";
 
 LintFindings lint(const std::string& toml) {
   const source::TomlValue tree = source::parse_toml(toml, "t.toml");
-  return lint_manifest(source::parse_manifest(toml, "t.toml"), ManifestLines(tree, "t.toml"));
+  return lint_manifest(source::parse_manifest(toml, "t.toml", library::work_lists()),
+                       ManifestLines(tree, "t.toml"));
 }
 
 /// "warning t.toml:10", or nothing; of the first that names `what`.
@@ -36,7 +38,7 @@ std::string found(const LintFindings& findings, const std::string& id, const std
 }
 
 Reach reach(const std::string& toml, const char* name) {
-  return Uses(source::parse_manifest(toml, "t.toml")).of(name);
+  return Uses(source::parse_manifest(toml, "t.toml", library::work_lists())).of(name);
 }
 
 const std::string kP = "[param.P]\nkind = \"int\"\nvalues = [1]\n";  // line 10
@@ -132,15 +134,16 @@ TEST(LintManifest, WarnsOfAPlanThatKilnRunCannotMake) {
   const std::string planned =
       "[[arg]]\nname = \"plan\"\ntype = \"ptr<i32>\"\n[[arg]]\nname = \"workers\"\ntype = \"i32\"\nvalue = "
       "4\n"
-      "[plan]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\ntile_rows = 8\ntile_kv = 8\n"
+      "[work_list]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\ntile_rows = 8\ntile_kv "
+      "= 8\n"
       "group = \"P\"\n";
   const LintFindings none = lint(kHead + kP + planned + kLaunch);
-  EXPECT_NE(found(none, "no-shape", "add [plan.run]"), "nothing");
-  const std::string run = "[plan.run]\nrequests = 2\nkv_tokens = \"TIMES * requests\"\nkv_heads = 1\n";
+  EXPECT_NE(found(none, "no-shape", "add [work_list.run]"), "nothing");
+  const std::string run = "[work_list.run]\nrequests = 2\nkv_tokens = \"TIMES * requests\"\nkv_heads = 1\n";
   const LintFindings all = lint(kHead + kP + "[derive]\nTIMES = 7\n" + planned + run + kLaunch);
   EXPECT_EQ(found(all, "no-shape"), "nothing");
-  EXPECT_EQ(found(all, "unused-derive"), "nothing") << "[plan.run] reads it";
-  EXPECT_EQ(found(all, "unused-parameter"), found(none, "unused-parameter")) << "[plan] reads P";
+  EXPECT_EQ(found(all, "unused-derive"), "nothing") << "[work_list.run] reads it";
+  EXPECT_EQ(found(all, "unused-parameter"), found(none, "unused-parameter")) << "[work_list] reads P";
 }
 
 TEST(LintManifest, SaysWhatIsLeftOut) {

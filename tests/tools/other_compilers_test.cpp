@@ -11,6 +11,7 @@
 #include "base/file.hpp"
 #include "base/text.hpp"
 #include "instantiate/instantiate.hpp"
+#include "library/work_lists.hpp"
 #include "manifest/parameter_value.hpp"
 #include "toolchain/cubin.hpp"
 
@@ -60,7 +61,7 @@ std::string clangd_flags() {
 /// Every shipped source: NAME, and NAME@reference.
 std::vector<std::string> shipped() {
   std::vector<std::string> out;
-  Catalog catalog({kTemplates});
+  Catalog catalog({kTemplates}, {}, library::work_lists());
   for (const std::string& name : catalog.names()) {
     out.push_back(name);
     if (catalog.open(name)->manifest.reference) out.push_back(name + "@reference");
@@ -91,7 +92,7 @@ class OtherCompiler : public ::testing::TestWithParam<std::string> {
   std::string unit() {
     const std::string name = GetParam().substr(0, GetParam().find('@'));
     const bool reference = name != GetParam();
-    Catalog catalog({kTemplates});
+    Catalog catalog({kTemplates}, {}, library::work_lists());
     const auto origin = catalog.open(name);
     const Manifest& manifest = origin->manifest;
     std::vector<Parameter> values;

@@ -51,14 +51,14 @@ class RunPlanned : public KilnCompiler {
             pointer("partial", "f32", "access = \"write\"\nshape = [\"2 * workers\", \"8\"]\n") +
             integer("workers", "dev.sms / 8") + integer("kv_heads", "2") + integer("group", "GROUP") +
             integer("causal", "CAUSAL") + integer("window_left", "-1") + integer("page_size", "0") +
-            pointer("qo_indptr", "i32", "shape = [\"requests + 1\"]\nfill = \"plan(qo_indptr)\"\n") +
-            pointer("kv_indptr", "i32", "shape = [\"requests + 1\"]\nfill = \"plan(kv_indptr)\"\n") +
-            pointer("kv_len", "i32", "shape = [\"requests\"]\nfill = \"plan(kv_len)\"\n") +
-            "[plan]\nkind = \"attention\"\nargument = \"plan\"\nworkspace = \"partial\"\nworkers = "
+            pointer("qo_indptr", "i32", "shape = [\"requests + 1\"]\nfill = \"work_list(qo_indptr)\"\n") +
+            pointer("kv_indptr", "i32", "shape = [\"requests + 1\"]\nfill = \"work_list(kv_indptr)\"\n") +
+            pointer("kv_len", "i32", "shape = [\"requests\"]\nfill = \"work_list(kv_len)\"\n") +
+            "[work_list]\nkind = \"attention\"\nargument = \"plan\"\nworkspace = \"partial\"\nworkers = "
             "\"workers\"\n"
             "tile_rows = 8\ntile_kv = 4\ngroup = \"GROUP\"\ncausal = \"CAUSAL\"\nwindow = 1\nmin_units = "
             "2\nheads_together = \"TOGETHER\"\ntiles_together = \"TILES\"\n" +
-            "[plan.run]\n" + run +
+            "[work_list.run]\n" + run +
             "kv_heads = \"kv_heads\"\nwindow_left = \"window_left\"\npage_size = \"page_size\"\n"
             "[cost]\nread = \"4 * kv_tokens * kv_heads\"\nwrite = \"4\"\n"
             "[launch]\ngrid = [\"workers\"]\nblock = [32]\n"
@@ -144,12 +144,13 @@ TEST_F(RunPlanned, WithoutARunItSaysSo) {
   write("templates/bare.toml",
         "format = 1\n[template]\nname = \"bare\"\nsource = \"bare.cu\"\ninstantiate = \"bare\"\n" +
             pointer("plan", "i32", "access = \"readwrite\"\n") + integer("workers", "4") +
-            "[plan]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\ntile_rows = "
+            "[work_list]\nkind = \"attention\"\nargument = \"plan\"\nworkers = \"workers\"\ntile_rows = "
             "8\ntile_kv = 4\n"
             "group = 1\n[launch]\ngrid = [\"workers\"]\nblock = [32]\n");
   const Finished done = run({}, {}, "bare");
   EXPECT_EQ(done.status, 1) << done.out;
-  EXPECT_NE(done.err.find("[plan] has no [plan.run], so `kiln run` cannot plan"), std::string::npos)
+  EXPECT_NE(done.err.find("[work_list] has no [work_list.run], so `kiln run` cannot make a work list"),
+            std::string::npos)
       << done.err;
 }
 

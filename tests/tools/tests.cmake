@@ -60,7 +60,7 @@ if(NOT KILN_SANITIZE)  # the command that preloads it is built without
 endif()
 kiln_test(tools_lint_test SOURCES tools/lint_test.cpp USES kiln_process LABEL process)
 kiln_test(tools_lint_manifest_test SOURCES tools/lint_manifest_test.cpp USES kiln_tool_lint LABEL unit)
-kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_source kiln_toolchain LABEL process TIMEOUT 300)
+kiln_test(tools_other_compilers_test SOURCES tools/other_compilers_test.cpp USES kiln_library kiln_toolchain LABEL process TIMEOUT 300)
 kiln_test(tools_remote_test SOURCES tools/remote_test.cpp tools/remote_missed_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)
 kiln_test(tools_remote_fleet_test SOURCES tools/remote_fleet_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 600 ALONE)
 kiln_test(tools_remote_network_test SOURCES tools/remote_network_test.cpp USES kiln_process kiln_cache LABEL process TIMEOUT 300)

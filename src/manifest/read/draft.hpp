@@ -5,11 +5,24 @@
 #include <string>
 
 #include "manifest/manifest.hpp"
+#include "manifest/toml/tree.hpp"
 
 namespace kiln::source {
 
+/// [work_list] as the file has it.
+struct WorkListTable {
+  const TomlValue* table = nullptr;  ///< null: there is none
+  const WorkListKind* kind = nullptr;
+  std::string name = "work_list";  ///< or "plan", the old name
+  std::string title() const { return '[' + name + ']'; }
+  std::string run_title() const { return '[' + name + ".run]"; }
+  /// [work_list.run]: null where there is none.
+  const TomlValue* run() const { return table ? table->find("run") : nullptr; }
+};
+
 struct Draft {
   Manifest out;
+  WorkListTable work_list;
   /// Names of parameters, derives, arguments and run-time values: one name space.
   std::set<std::string, std::less<>> taken;
 

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "base/quote.hpp"
+#include "base/text.hpp"
 #include "kiln/error.hpp"
 #include "manifest/read/order.hpp"
 #include "manifest/read/parse.hpp"
@@ -60,7 +61,7 @@ class FillReader {
     if (name == "uniform") return uniform();
     if (name == "int") return integer();
     if (name == "indptr") return offsets();
-    if (name == "plan") return lengths();
+    if (name == "work_list" || name == "plan") return lengths();
     if (name == "const") return take(1), Fill{.kind = Fill::Kind::constant, .a = number(0), .b = 0};
     fail(" is unknown");
   }
@@ -71,7 +72,7 @@ class FillReader {
         "fill",
         base::quote(text_) + why +
             "; allowed: normal(mean, sd) uniform(lo, hi) int(lo, hi) permutation "
-            "indptr(total) const(v) plan(array), or a kernel of the source such as \"ns::fill<{T}>\"");
+            "indptr(total) const(v) work_list(array), or a kernel of the source such as \"ns::fill<{T}>\"");
   }
   void take(std::size_t count) const {
     if (pieces_.size() != count || pieces_[0].empty())
@@ -118,11 +119,12 @@ class FillReader {
   }
   Fill lengths() const {
     take(1);
-    constexpr std::string_view known[] = {"qo_indptr", "kv_indptr", "kv_len", "last_page_len", "mask_indptr"};
-    if (!draft_.out.slots.run) fail(": there is no [plan.run] with lengths");
-    if (std::find(std::begin(known), std::end(known), pieces_[0]) == std::end(known))
-      fail(": the lengths are qo_indptr kv_indptr kv_len last_page_len mask_indptr");
-    return indices({.kind = Fill::Kind::plan, .lengths = pieces_[0]});
+    if (!draft_.out.slots.run) fail(": there is no " + draft_.work_list.run_title() + " with lengths");
+    const std::vector<std::string> known(draft_.work_list.kind->arrays.begin(),
+                                         draft_.work_list.kind->arrays.end());
+    if (std::find(known.begin(), known.end(), pieces_[0]) == known.end())
+      fail(": the lengths are " + base::join(known, " "));
+    return indices({.kind = Fill::Kind::lengths, .lengths = pieces_[0]});
   }
   /// Of a pointer to a parameter's dtype, which is known when it runs, `kiln run` checks the same.
   Fill indices(Fill out) const {

@@ -108,7 +108,7 @@ void lay_out_slots(Draft& draft, const TableReader& root) {
                      count_in(root, "derive", kMaxDerives),
                      count_in(root, "arg", kMaxArguments),
                      count_in(root, "runtime", kMaxRuntime),
-                     count_run_values(root),
+                     count_run_values(draft),
                      count_in(root, "export", kMaxExports)};
 }
 

@@ -124,22 +124,23 @@ std::string name_expression(const Draft& draft, const TableReader& reader, std::
   return text;
 }
 
-Manifest parse_tree(const TomlValue& tree, const std::string& file) {
+Manifest parse_tree(const TomlValue& tree, const std::string& file, WorkListKinds work_lists) {
   const TableReader root(tree, "", file);
   Draft draft;
   draft.out.file = file;
   read_template(draft, root);
   read_compile(draft, root);
+  find_work_list(draft, root, work_lists);
   lay_out_slots(draft, root);
   read_parameters(draft, root);
   declare_arguments(draft, root);
-  declare_plan(draft, root);
+  declare_work_list(draft, root);
   declare_exports(draft, root);
   make_symbols(draft, root);
   read_defaults(draft, root);
   check_spellings(draft, root);
   read_arguments(draft, root);
-  read_plan(draft, root);
+  read_work_list(draft, root);
   read_requirements(draft, root);
   read_launch(draft, root);
   read_exports(draft, root);
@@ -151,12 +152,12 @@ Manifest parse_tree(const TomlValue& tree, const std::string& file) {
 
 namespace {
 
-Manifest parse_all_entries(TomlValue tree, const std::string& file) {
+Manifest parse_all_entries(TomlValue tree, const std::string& file, WorkListKinds work_lists) {
   const auto entries = split_entries(std::move(tree), file);
-  Manifest out = parse_tree(entries.front().second, file);
+  Manifest out = parse_tree(entries.front().second, file, work_lists);
   out.entry = entries.front().first;
   for (std::size_t i = 1; i < entries.size(); ++i) {
-    auto other = std::make_shared<Manifest>(parse_tree(entries[i].second, file));
+    auto other = std::make_shared<Manifest>(parse_tree(entries[i].second, file, work_lists));
     other->entry = entries[i].first;
     out.entries.push_back(std::move(other));
   }
@@ -178,24 +179,25 @@ void run_on_variants_alone(Manifest& out, const TableReader& root) {
 
 }  // namespace
 
-Manifest parse_manifest(std::string_view toml, const std::string& file) {
+Manifest parse_manifest(std::string_view toml, const std::string& file, WorkListKinds work_lists) {
   TomlValue tree = parse_toml(toml, file);
   const TableReader root(
       tree, "", file,
-      {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "plan", "launch",
-       "kernel", "global", "export", "reference", "cost", "limits", "prewarm", "arch"});
+      {"format", "template", "compile", "param", "derive", "require", "arg", "runtime", "work_list", "plan",
+       "launch", "kernel", "global", "export", "reference", "cost", "limits", "prewarm", "arch"});
   const TomlValue& format = root.need("format");
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != 1)
     root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format 1");
   ArchTrees trees = split_archs(root.has("arch") ? tree : std::move(tree), file);  // `root` is for overrides
-  Manifest out = parse_all_entries(std::move(trees.base), file);
+  Manifest out = parse_all_entries(std::move(trees.base), file, work_lists);
   for (auto& [arch, variant] : trees.variants) {
     if (!supports(out, arch)) {
       root.fail("arch",
                 arch.name() + " is overridden, and [template] arch does not allow it: it is never used");
     }
-    out.variants.emplace_back(arch, std::make_shared<Manifest>(parse_all_entries(std::move(variant), file)));
+    out.variants.emplace_back(
+        arch, std::make_shared<Manifest>(parse_all_entries(std::move(variant), file, work_lists)));
   }
   if (trees.base_is_variant) run_on_variants_alone(out, root);
   return out;

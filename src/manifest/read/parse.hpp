@@ -7,7 +7,7 @@
 namespace kiln::source {
 
 /// One entry point of one arch: the tree without [arch.*] and [[kernel]].
-Manifest parse_tree(const TomlValue& tree, const std::string& file);
+Manifest parse_tree(const TomlValue& tree, const std::string& file, WorkListKinds work_lists);
 
 /// Throws unless `name` is an identifier that is not reserved and not taken; takes it.
 void take_name(Draft& draft, const TableReader& reader, std::string_view key, const std::string& name,

@@ -161,8 +161,8 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
     // What belongs to the main entry point: [runtime], [[require]] and the like are its own, but for the
     // first of a manifest without the shorthand, which is the main one.
     if (!out.empty()) {
-      for (const char* key :
-           {"arg", "launch", "runtime", "require", "plan", "reference", "cost", "global", "prewarm"})
+      for (const char* key : {"arg", "launch", "runtime", "require", "work_list", "plan", "reference", "cost",
+                              "global", "prewarm"})
         remove(own, key);
     }
     for (const std::string key : {"arg", "launch", "runtime", "require"}) {

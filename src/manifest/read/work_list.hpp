@@ -1,5 +1,4 @@
-// [plan]: the work list that a launch reads, and what `kiln run` plans for. What a kind of work list needs of
-// a manifest is a row of kKinds.
+// Reads [work_list], or [plan], which is its old name. Which keys a table has is data: a WorkListKind.
 #pragma once
 
 #include "manifest/read/draft.hpp"
@@ -7,9 +6,13 @@
 
 namespace kiln::source {
 
-/// How many values [plan.run] declares, then their names; the rest of [plan] when the arguments are read.
-int count_run_values(const TableReader& root);
-void declare_plan(Draft& draft, const TableReader& root);
-void read_plan(Draft& draft, const TableReader& root);
+/// Finds the table and its kind among `kinds`, before anything else of it is read.
+void find_work_list(Draft& draft, const TableReader& root, WorkListKinds kinds);
+/// How many values [work_list.run] declares.
+int count_run_values(const Draft& draft);
+/// Checks the keys, and takes the names of the run values.
+void declare_work_list(Draft& draft, const TableReader& root);
+/// Reads the rest, once expressions may name arguments and those have been read.
+void read_work_list(Draft& draft, const TableReader& root);
 
 }  // namespace kiln::source

@@ -10,28 +10,6 @@ using namespace kiln::runtime::c_api;
 
 namespace {
 
-Options options_of(const kiln_options& in) {
-  Options o;
-  o.ignore_environment = in.hermetic != 0;
-  require(in.mode >= KILN_MODE_DEFAULT && in.mode <= KILN_MODE_SEALED, "mode is none of KILN_MODE_*");
-  require(in.adopt == KILN_ADOPT_WHEN_ASKED || in.adopt == KILN_ADOPT_AUTOMATICALLY,
-          "adopt is none of KILN_ADOPT_*");
-  o.mode = static_cast<Mode>(in.mode);
-  o.cache_dir = text(in.cache_dir), o.template_path = text(in.template_path),
-  o.include_path = text(in.include_path);
-  o.cuda_home = text(in.cuda_home), o.toolchain = text(in.toolchain), o.arch = text(in.arch),
-  o.worker = text(in.worker);
-  o.jobs = in.jobs;
-  o.compile_deadline_s = in.compile_deadline_s;
-  o.cache_layers = text(in.cache_layers), o.cache_max_size = text(in.cache_max_size);
-  o.record = text(in.record), o.compile_memory = text(in.compile_memory);
-  o.adopt = static_cast<Adopt>(in.adopt);
-  o.remote = text(in.remote), o.remote_mode = text(in.remote_mode), o.remote_key = text(in.remote_key);
-  o.remote_sign = text(in.remote_sign), o.remote_sealed = text(in.remote_sealed);
-  o.remote_budget_s = in.remote_budget_s;
-  return o;
-}
-
 PrepareRequest request_of(const kiln_prepare& in) {
   PrepareRequest out;
   require((in.plan != nullptr) != (in.file != nullptr), "expected a plan's text or its file, one of them");
@@ -56,14 +34,6 @@ PrepareRequest request_of(const kiln_prepare& in) {
 extern "C" {
 
 const char* kiln_version(void) { return KILN_VERSION; }
-
-kiln_status kiln_service_create(const kiln_options* options, kiln_service** out) {
-  return guarded([&] {
-    require(out != nullptr, "out is null");
-    const kiln_options in = sized(options);
-    *out = new kiln_service(options_of(in), default_memo_file(), Events(in.on_event, in.event_user));
-  });
-}
 
 void kiln_service_destroy(kiln_service* service) { delete service; }
 

@@ -80,11 +80,9 @@ LoadedKernel::LoadedKernel(const Driver& driver, const DeviceFacts& device,
   }
 }
 
-const AttentionKernel& LoadedKernel::attention() const {
-  return attention_.get([&] {
-    return AttentionKernel{attention_shape(kernel_.manifest, fixed_slots()),
-                           attention_workers(kernel_.manifest, fixed_slots())};
-  });
+const WorkListFacts& LoadedKernel::work_list() const {
+  return work_list_.get(
+      [&] { return work_list_facts(kernel_.manifest, *kernel_.manifest.work_list, fixed_slots()); });
 }
 
 const LoadedKernel& LoadedKernel::entry(std::string_view wanted) const {

@@ -8,11 +8,11 @@
 #include "base/lazy.hpp"
 #include "instantiate/instantiate.hpp"
 #include "kiln/kernel.hpp"
-#include "runtime/launch/attention_plan.hpp"
 #include "runtime/launch/launch_arguments.hpp"
 #include "runtime/launch/launch_geometry.hpp"
 #include "runtime/launch/library.hpp"
 #include "runtime/launch/process_guard.hpp"
+#include "runtime/launch/work_list.hpp"
 #include "runtime/path/image.hpp"
 
 namespace kiln::runtime {
@@ -54,8 +54,8 @@ class LoadedKernel {
   const source::Manifest& manifest() const noexcept { return kernel_.manifest; }
   /// Values of the manifest's parameters, derives, exports, arch and device; those of calls are 0.
   const std::vector<std::int64_t>& fixed_slots() const noexcept { return kernel_.plan.slots; }
-  /// Throws Error(invalid_argument) when the manifest has no [plan] of kind "attention".
-  const AttentionKernel& attention() const;
+  /// What the kernel's work lists have in common. REQUIRES: the manifest has a [work_list].
+  const WorkListFacts& work_list() const;
   const compile::EntryFacts& facts() const noexcept { return kernel_.facts; }
   const std::string& specialization() const noexcept { return kernel_.name; }
 
@@ -69,7 +69,7 @@ class LoadedKernel {
   const LaunchArguments arguments_;
   const LaunchGeometry geometry_;
   const ProcessGuard process_;
-  mutable base::Lazy<AttentionKernel> attention_;
+  mutable base::Lazy<WorkListFacts> work_list_;
   const LoadedKernel* const first_;                           ///< null: this is the first
   std::vector<std::unique_ptr<const LoadedKernel>> entries_;  ///< of the first: the others
 };

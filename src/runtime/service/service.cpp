@@ -6,9 +6,10 @@
 
 namespace kiln::runtime {
 
-Service::Service(const Options& options, const std::string& memo_file, Events events)
+Service::Service(const Options& options, const std::string& memo_file, Events events,
+                 source::WorkListKinds work_lists)
     : core_(options, memo_file, events),
-      catalog_(core_.config().template_directories(), core_.config().about_templates()),
+      catalog_(core_.config().template_directories(), core_.config().about_templates(), work_lists),
       scopes_(core_, catalog_),
       own_(scopes_) {}
 

@@ -11,8 +11,9 @@ namespace kiln::runtime {
 /// Thread-safe.
 class Service {
  public:
+  /// `work_lists`: the kinds that manifests may name. The library's entry gives those of all operators.
   explicit Service(const Options& options, const std::string& memo_file = default_memo_file(),
-                   Events events = {});
+                   Events events = {}, source::WorkListKinds work_lists = {});
   /// Ends the compiles that it started; waits for them and for the work behind callers' backs.
   ~Service() { core_.stop(); }
   Service(const Service&) = delete;

@@ -111,6 +111,7 @@ void Recorder::record(const source::Template& origin, const source::Resolved& re
     const std::lock_guard lock(state.mutex);
     if (!state.asked.insert(row.digest).second) return;
     row.template_name = origin.manifest.name;
+    row.work_lists = origin.work_lists;
     if (origin.directory.empty()) row.dump = {origin.text, origin.kernel.memory, origin.reference.memory};
     if (state.pending.size() < kMaxPending) state.pending.push_back(std::move(row));
     if (when == When::now) drain(state);
@@ -210,7 +211,7 @@ bool Recorder::is_ours(State& state, const Row& row) {
   const auto known = state.dumped.find(row.template_name);
   if (known != state.dumped.end()) return known->second;
   const std::string directory = templates_beside(file_);
-  const bool ours = dump_template(directory, row.template_name, row.dump);
+  const bool ours = dump_template(directory, row.template_name, row.dump, row.work_lists);
   state.dumped.emplace(row.template_name, ours);
   if (!ours) {
     base::warn_once("record " + directory + row.template_name,

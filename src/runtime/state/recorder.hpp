@@ -41,7 +41,8 @@ class Recorder {
     std::string text;
     Digest digest;
     std::string template_name;
-    source::MemoryTemplate dump;  ///< manifest empty: the template lies in a file
+    source::MemoryTemplate dump;         ///< manifest empty: the template lies in a file
+    source::WorkListKinds work_lists{};  ///< those that the manifest was read with
   };
   struct State {
     std::mutex mutex;  // guards what follows

@@ -39,9 +39,10 @@ bool same(const std::string& file, const std::string& bytes) {
 
 }  // namespace
 
-bool dump_template(const std::string& directory, const std::string& name, const source::MemoryTemplate& in) {
+bool dump_template(const std::string& directory, const std::string& name, const source::MemoryTemplate& in,
+                   source::WorkListKinds work_lists) {
   const std::string source = name + ".cu", reference = name + ".reference.cu";
-  const source::Manifest before = source::parse_manifest(in.manifest, "<memory>");
+  const source::Manifest before = source::parse_manifest(in.manifest, "<memory>", work_lists);
   const source::TomlValue tree = source::parse_toml(in.manifest, "<memory>");
   std::string manifest = with_source(in.manifest, tree.find("template"), before.kernel.source, source);
   if (before.reference)
@@ -50,7 +51,7 @@ bool dump_template(const std::string& directory, const std::string& name, const 
     for (const auto& [arch, over] : archs->members)
       manifest = with_source(manifest, &over, before.kernel.source, source);
   }
-  const source::Manifest after = source::parse_manifest(manifest, "<memory>");
+  const source::Manifest after = source::parse_manifest(manifest, "<memory>", work_lists);
   const bool variants_too =
       std::all_of(after.variants.begin(), after.variants.end(),
                   [&](const auto& variant) { return variant.second->kernel.source == source; });

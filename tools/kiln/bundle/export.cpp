@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cache/bundle/writer.hpp"
+#include "library/work_lists.hpp"
 #include "manifest/catalog.hpp"
 #include "tools/kiln/bundle/file.hpp"
 #include "tools/kiln/bundle/key.hpp"
@@ -62,7 +63,8 @@ void write_entries(bundle::Writer& writer, const Selection& selection, BundleSto
 
 /// For the templates that are not there.
 std::string nearest_of(const std::vector<std::string>& templates, const runtime::Config& config) {
-  const std::vector<std::string> there = source::Catalog(config.template_directories()).names();
+  const std::vector<std::string> there =
+      source::Catalog(config.template_directories(), {}, library::work_lists()).names();
   std::string out;
   for (const std::string& name : templates)
     if (std::find(there.begin(), there.end(), name) == there.end()) out += base::did_you_mean(name, there);

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "kiln/error.hpp"
+#include "library/work_lists.hpp"
 #include "toolchain/driver.hpp"
 #include "tools/kiln/cli/command_tree.hpp"
 
@@ -104,7 +105,8 @@ runtime::Config Context::config() const {
 runtime::Service& Context::service() {
   if (!service_) {
     if (!log_level.empty()) base::set_log_level(log_level);
-    service_ = std::make_unique<runtime::Service>(options());
+    service_ = std::make_unique<runtime::Service>(options(), runtime::default_memo_file(), runtime::Events{},
+                                                  library::work_lists());
     if (!log_level.empty()) base::set_log_level(log_level);
   }
   return *service_;

@@ -1,4 +1,5 @@
 #include "tools/kiln/help/complete.hpp"
+#include "library/work_lists.hpp"
 #include "tools/kiln/import/brackets.hpp"
 
 #include <algorithm>
@@ -123,7 +124,7 @@ class Completion {
     for (const std::string& one : base::split(list, separator)) add(one, "");
   }
   void templates() {
-    source::Catalog catalog(context_.config().template_directories());
+    source::Catalog catalog(context_.config().template_directories(), {}, library::work_lists());
     for (const std::string& name : catalog.names()) add(name, "template");
   }
   void findings() {
@@ -135,7 +136,7 @@ class Completion {
     const std::string name = chosen != line_.values.end() ? chosen->second
                              : line_.positionals.empty()  ? std::string()
                                                           : line_.positionals.front();
-    source::Catalog catalog(context_.config().template_directories());
+    source::Catalog catalog(context_.config().template_directories(), {}, library::work_lists());
     const auto origin = catalog.open(name);
     const std::size_t equals = typed.find('=');
     for (const source::ParameterSpec& parameter : origin->manifest.parameters) {

@@ -7,6 +7,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "library/work_lists.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/output.hpp"
@@ -64,7 +65,8 @@ class Chosen {
         out.emplace_back(path.stem().string(), &usual);
         continue;
       }
-      beside_.push_back(std::make_unique<source::Catalog>(std::vector<std::string>{directory}));
+      beside_.push_back(std::make_unique<source::Catalog>(std::vector<std::string>{directory}, std::string(),
+                                                          library::work_lists()));
       out.emplace_back(path.stem().string(), beside_.back().get());
     }
     if (words.empty())

@@ -101,12 +101,12 @@ class Lint {
     if (manifest_.internal) return;
     for (const source::ArgumentSpec& argument : m.arguments) {
       if (argument.type.kind != source::ArgumentType::Kind::pointer || !argument.shape.empty()) continue;
-      const bool plan =
-          m.plan && argument.name == m.arguments[static_cast<std::size_t>(m.plan->argument)].name;
-      if (plan && m.plan->has_run) continue;
+      const bool list =
+          m.work_list && argument.name == m.arguments[static_cast<std::size_t>(m.work_list->argument)].name;
+      if (list && m.work_list->has_run) continue;
       add("no-shape", Severity::warning, lines_.argument(argument.name),
-          plan ? "'kiln run' cannot make the plan '" + argument.name +
-                     "': add [plan.run], with what it plans for"
+          list ? "'kiln run' cannot make the work list '" + argument.name +
+                     "': add [work_list.run], with the batch that it is made for"
                : "pointer '" + argument.name +
                      "' has no shape, so 'kiln run' cannot make its data: add shape = [...]");
     }

@@ -94,8 +94,8 @@ void Uses::expressions_of(const source::Manifest& m) {
     reads(m, requirement.expression);
     each_name(requirement.message, [&](const std::string& name) { mark(name, Reach::launch); });
   }
-  if (m.plan) {
-    for (const auto* values : {&m.plan->kernel, &m.plan->run})
+  if (m.work_list) {
+    for (const auto* values : {&m.work_list->kernel, &m.work_list->run})
       for (const auto& [name, value] : *values) reads(m, value);
   }
   for (const source::RuntimeValueSpec& value : m.run_values) reads(m, value.value);

@@ -32,9 +32,9 @@ RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::Kernel
   size_buffers();
 }
 
-bool RunCase::is_of_plan(std::size_t argument) const noexcept {
-  const auto& plan = manifest().plan;
-  return plan && (std::cmp_equal(argument, plan->argument) || std::cmp_equal(argument, plan->workspace));
+bool RunCase::is_of_work_list(std::size_t argument) const noexcept {
+  const auto& list = manifest().work_list;
+  return list && (std::cmp_equal(argument, list->argument) || std::cmp_equal(argument, list->workspace));
 }
 
 void RunCase::refuse_empty(const source::ArgumentSpec& a, std::size_t dimension, std::int64_t extent) const {
@@ -51,8 +51,8 @@ void RunCase::size_buffers() {
   elements_.assign(arguments.size(), 0);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const source::ArgumentSpec& a = arguments[i];
-    if (manifest().plan && std::cmp_equal(i, manifest().plan->argument)) {
-      elements_[i] = RunPlan::words(manifest(), slots_);
+    if (manifest().work_list && std::cmp_equal(i, manifest().work_list->argument)) {
+      elements_[i] = RunWorkList::words(manifest(), slots_);
       continue;
     }
     if (a.type.kind != Kind::pointer || (!a.exists.empty() && a.exists.evaluate(slots_) == 0)) continue;
@@ -78,7 +78,7 @@ Dtype RunCase::dtype_of(std::size_t argument) const {
 }
 
 bool RunCase::is_written(std::size_t argument) const {
-  return elements_[argument] > 0 && !is_of_plan(argument) &&
+  return elements_[argument] > 0 && !is_of_work_list(argument) &&
          manifest().arguments[argument].access != source::Access::read;
 }
 
@@ -99,7 +99,7 @@ void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
   const source::ArgumentSpec::Fill& f = manifest().arguments[argument].fill;
   double a = f.a, b = f.b;
   if (f.kind == FillKind::kernel) return fill_by_kernel(argument, buffer, seed);
-  if (f.kind == FillKind::permutation || f.kind == FillKind::offsets || f.kind == FillKind::plan)
+  if (f.kind == FillKind::permutation || f.kind == FillKind::offsets || f.kind == FillKind::lengths)
     return fill_from_host(argument, buffer, seed);
   if (f.kind == FillKind::integer) {
     const std::int64_t low = f.low.evaluate(slots_), high = f.high.evaluate(slots_);
@@ -144,10 +144,10 @@ void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t
                                            " entries; a total is not negative, and takes "
                                            "two entries at least");
     values = random_offsets(n, total, seed);
-  } else if (spec.fill.kind == FillKind::plan) {
-    values = plan_->array(spec.fill.lengths);
+  } else if (spec.fill.kind == FillKind::lengths) {
+    values = work_list_->array(spec.fill.lengths);
     if (values.size() != n)
-      throw Error(Errc::invalid_value, what + ": plan(" + spec.fill.lengths + ") has " +
+      throw Error(Errc::invalid_value, what + ": work_list(" + spec.fill.lengths + ") has " +
                                            std::to_string(values.size()) + " entries, and its shape " +
                                            std::to_string(n));
   } else {
@@ -168,15 +168,15 @@ void RunCase::upload(const Buffer& buffer, const void* data, std::size_t bytes,
 
 BufferSet RunCase::make_buffers(std::uint64_t seed) {
   BufferSet out(elements_.size());
-  if (manifest().plan) plan_.emplace(manifest(), slots_, seed);
+  if (manifest().work_list) work_list_.emplace(manifest(), slots_, seed);
   for (std::size_t i = 0; i < elements_.size(); ++i) {
     if (elements_[i] == 0) continue;
     out[i] = Buffer(gpu_.driver(), elements_[i] * size_of(dtype_of(i)));
-    if (manifest().plan && std::cmp_equal(i, manifest().plan->argument)) {
-      const std::vector<std::int32_t> words = plan_->make();
-      upload(out[i], words.data(), words.size() * sizeof words[0], "the plan");
+    if (manifest().work_list && std::cmp_equal(i, manifest().work_list->argument)) {
+      const std::vector<std::int32_t> words = work_list_->make();
+      upload(out[i], words.data(), words.size() * sizeof words[0], "the work list");
     }
-    if (is_of_plan(i)) continue;  // a workspace stays poisoned
+    if (is_of_work_list(i)) continue;  // a workspace stays poisoned
     if (manifest().arguments[i].access != source::Access::write) fill(i, out[i], seed * 1000 + i);
   }
   gpu_.driver().check(gpu_.driver().cuCtxSynchronize(), "cuCtxSynchronize", "filling the inputs");

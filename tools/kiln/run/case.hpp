@@ -10,7 +10,7 @@
 #include "tools/kiln/run/argument_list.hpp"
 #include "tools/kiln/run/device.hpp"
 #include "tools/kiln/run/fill.hpp"
-#include "tools/kiln/run/work_plan.hpp"
+#include "tools/kiln/run/work_list.hpp"
 
 namespace kiln::cli {
 
@@ -55,11 +55,11 @@ class RunCase {
   void resolve_arguments(const GivenArguments& given);
   void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
                        const GivenArguments& given);
-  /// The scalar values by name: arguments, run-time values, and those of [plan.run].
+  /// The scalar values by name: arguments, run-time values, and those of [work_list.run].
   std::vector<std::pair<std::string, std::size_t>> named_slots() const;
   void size_buffers();
-  /// Whether kiln itself makes the argument's data: a plan, or the workspace of one.
-  bool is_of_plan(std::size_t argument) const noexcept;
+  /// Whether kiln itself makes the argument's data: a work list, or its workspace.
+  bool is_of_work_list(std::size_t argument) const noexcept;
   [[noreturn]] void refuse_empty(const source::ArgumentSpec& argument, std::size_t dimension,
                                  std::int64_t extent) const;
   void fill(std::size_t argument, Buffer& buffer, std::uint64_t seed);
@@ -76,7 +76,7 @@ class RunCase {
   std::vector<double> floats_;           // by argument
   std::vector<std::uint64_t> elements_;  // by argument, 0: none
   std::map<std::size_t, FillKernel> fill_kernels_;
-  std::optional<RunPlan> plan_;  ///< of the buffers that were made last, where the manifest has [plan]
+  std::optional<RunWorkList> work_list_;  ///< for the buffers that were made last
 };
 
 }  // namespace kiln::cli

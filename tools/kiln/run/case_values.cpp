@@ -1,4 +1,4 @@
-// The values of a call of `kiln run`: of scalar arguments, of [runtime] and of [plan.run].
+// The values of a call of `kiln run`: of scalar arguments, of [runtime] and of [work_list.run].
 #include <algorithm>
 #include <charconv>
 #include <cstdio>

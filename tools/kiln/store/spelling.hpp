@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kiln/specialization.hpp"
+#include "library/work_lists.hpp"
 #include "manifest/catalog.hpp"
 #include "runtime/config/config.hpp"
 
@@ -14,7 +15,8 @@ namespace kiln::cli {
 
 class Spelling {
  public:
-  explicit Spelling(const runtime::Config& config) : catalog_(config.template_directories()) {}
+  explicit Spelling(const runtime::Config& config)
+      : catalog_(config.template_directories(), {}, library::work_lists()) {}
 
   /// "T=bf16 H=4096": what is left out follows from the template as it is today. Everything, when the
   /// template is not there or says something else by now.

@@ -56,7 +56,7 @@ Json json_of(const source::LaunchSpec& launch) {
           {"cooperative", launch.cooperative}};
 }
 
-Json json_of(const source::HostPlanSpec::Values& values) {
+Json json_of(const source::WorkListSpec::Values& values) {
   Json out = Json::object();
   for (const auto& [key, expression] : values) out[key] = expression.text();
   return out;
@@ -64,8 +64,8 @@ Json json_of(const source::HostPlanSpec::Values& values) {
 
 /// The host plan that the kernel reads, or null.
 Json plan_json(const Manifest& manifest) {
-  if (!manifest.plan) return nullptr;
-  const source::HostPlanSpec& plan = *manifest.plan;
+  if (!manifest.work_list) return nullptr;
+  const source::WorkListSpec& plan = *manifest.work_list;
   const auto argument = [&](int i) {
     return i < 0 ? Json(nullptr) : Json(manifest.arguments[static_cast<std::size_t>(i)].name);
   };

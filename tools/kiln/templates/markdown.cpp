@@ -104,8 +104,8 @@ std::string arguments(const Manifest& manifest) {
 }
 
 std::string plan(const Manifest& manifest) {
-  if (!manifest.plan) return {};
-  const source::HostPlanSpec& p = *manifest.plan;
+  if (!manifest.work_list) return {};
+  const source::WorkListSpec& p = *manifest.work_list;
   const auto name = [&](int i) { return code(manifest.arguments[static_cast<std::size_t>(i)].name); };
   std::vector<std::string> values;
   for (const auto& [key, expression] : p.kernel)

@@ -101,8 +101,8 @@ void print_arguments(const Manifest& manifest) {
 }
 
 void print_plan(const Manifest& manifest) {
-  if (!manifest.plan) return;
-  const source::HostPlanSpec& plan = *manifest.plan;
+  if (!manifest.work_list) return;
+  const source::WorkListSpec& plan = *manifest.work_list;
   print("\n");
   print_heading("Host plan");
   constexpr std::size_t indent = 15;

@@ -1,4 +1,4 @@
-// What `kiln run` plans for: a batch of lengths, made by the manifest's [plan.run], and its host plan.
+// The batch that `kiln run` makes up by a manifest's [work_list.run], and the work list for it.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,20 @@
 
 namespace kiln::cli {
 
-/// The lengths of one batch and the plan for them. The same for the same values and seed on every machine.
-class RunPlan {
+/// The lengths of one batch and the work list for them. Equal values and seeds give equal ones on every
+/// machine.
+class RunWorkList {
  public:
-  /// `slots`: every value that [plan] and [plan.run] read. Throws Error: the manifest has no [plan.run]
-  /// (manifest), values that no batch can have (invalid_value), limits that no plan can have
+  /// `slots`: every value that [work_list] and [work_list.run] read. Throws Error: the manifest has no
+  /// [work_list.run] (manifest), values that no batch can have (invalid_value), limits that no list can have
   /// (invalid_argument).
-  RunPlan(const source::Manifest& manifest, std::span<const std::int64_t> slots, std::uint64_t seed);
+  RunWorkList(const source::Manifest& manifest, std::span<const std::int64_t> slots, std::uint64_t seed);
 
-  /// Elements of the argument that takes a plan, which depend on the values and not on the seed.
+  /// Elements of the argument that takes the list. They depend on the values, and not on the seed.
   static std::uint64_t words(const source::Manifest& manifest, std::span<const std::int64_t> slots);
-  /// The plan's elements.
+  /// The elements of the list.
   std::vector<std::int32_t> make() const;
-  /// What fill = "plan(NAME)" names. REQUIRES: a name that the manifest's parser allows.
+  /// What fill = "work_list(NAME)" names. REQUIRES: a name that the manifest's parser allows.
   std::vector<std::int64_t> array(std::string_view name) const;
 
  private:

@@ -1,8 +1,9 @@
-// The C ABI over plans of attention launches.
+// The C ABI over the work lists of attention launches.
 #include <span>
 
+#include "attention/plan.hpp"
+#include "attention/work_list.hpp"
 #include "runtime/abi/common.hpp"
-#include "runtime/launch/attention_plan.hpp"
 
 using namespace kiln;
 using namespace kiln::runtime;
@@ -10,26 +11,34 @@ using namespace kiln::runtime::c_api;
 
 namespace {
 
-/// The message of what is refused begins with the kernel.
+/// A kernel whose manifest has a work list of this kind.
+struct Planned {
+  const LoadedKernel& kernel;
+  const source::WorkListSpec& list = attention::work_list_of(kernel.manifest());
+  const WorkListFacts& facts = kernel.work_list();
+  attention::KernelShape shape = attention::shape_of(facts.kernel);
+};
+
+/// Runs body(Planned). The message of an error begins with the kernel.
 template <class Body>
 kiln_status guarded_for(const kiln_kernel* kernel, Body&& body) noexcept {
   return guarded([&] {
     const LoadedKernel& k = of(kernel);
     try {
-      body(k);
+      body(Planned{k});
     } catch (const Error& error) {
       throw Error(error.code(), k.specialization() + ": " + error.what());
     }
   });
 }
 
-attention::Limits limits_of(const LoadedKernel& k, const kiln_attention_limits* given) {
+attention::Limits limits_of(const Planned& planned, const kiln_attention_limits* given) {
   require(given != nullptr, "limits is null");
   const kiln_attention_limits limits = sized(given);
   return {.max_requests = limits.max_requests,
           .max_tokens = limits.max_tokens != 0 ? limits.max_tokens : limits.max_requests,
           .kv_heads = limits.kv_heads,
-          .workers = limits.workers != 0 ? limits.workers : k.attention().workers};
+          .workers = limits.workers != 0 ? limits.workers : planned.facts.workers};
 }
 
 attention::Lengths lengths_of(const kiln_attention_lengths* given) {
@@ -50,12 +59,13 @@ extern "C" {
 
 kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel, const kiln_attention_limits* limits,
                                         kiln_attention_sizes* out) {
-  return guarded_for(kernel, [&](const LoadedKernel& k) {
+  return guarded_for(kernel, [&](const Planned& planned) {
     require_sized(out);
-    const attention::Limits within = limits_of(k, limits);
+    const attention::Limits within = limits_of(planned, limits);
     kiln_attention_sizes sizes{};
-    sizes.plan_bytes = static_cast<std::uint64_t>(attention::plan_words(k.attention().shape, within)) * 4;
-    sizes.workspace_bytes = attention_workspace_bytes(k.manifest(), k.fixed_slots(), within.workers);
+    sizes.plan_bytes = static_cast<std::uint64_t>(attention::plan_words(planned.shape, within)) * 4;
+    sizes.workspace_bytes = workspace_bytes(planned.kernel.manifest(), planned.list,
+                                            planned.kernel.fixed_slots(), within.workers);
     sizes.workers = static_cast<std::int32_t>(within.workers);
     fill_sized(out, sizes);
   });
@@ -64,12 +74,12 @@ kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel, const kiln_at
 kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel, const kiln_attention_limits* limits,
                                        const kiln_attention_lengths* lengths, void* buffer,
                                        size_t buffer_bytes, kiln_attention_plan* out) {
-  return guarded_for(kernel, [&](const LoadedKernel& k) {
+  return guarded_for(kernel, [&](const Planned& planned) {
     require(buffer != nullptr, "buffer is null");
     require(reinterpret_cast<std::uintptr_t>(buffer) % 4 == 0, "buffer is not aligned to 4 bytes");
     if (out) require_sized(out);
     const attention::Summary made =
-        attention::plan(k.attention().shape, limits_of(k, limits), lengths_of(lengths),
+        attention::plan(planned.shape, limits_of(planned, limits), lengths_of(lengths),
                         std::span(static_cast<std::int32_t*>(buffer), buffer_bytes / 4));
     if (!out) return;
     kiln_attention_plan plan{};

@@ -1,8 +1,9 @@
-#include "tools/kiln/run/work_plan.hpp"
+#include "tools/kiln/run/work_list.hpp"
 
 #include "attention/layout.hpp"
+#include "attention/work_list.hpp"
 #include "kiln/error.hpp"
-#include "runtime/launch/attention_plan.hpp"
+#include "runtime/launch/work_list.hpp"
 #include "tools/kiln/run/fill_values.hpp"
 
 namespace kiln::cli {
@@ -10,7 +11,7 @@ namespace {
 
 using attention::kMost;
 
-/// A value of [plan.run] by name, or `fallback` where the manifest leaves it out.
+/// A value of [work_list.run] by name, or `fallback` where the manifest leaves it out.
 std::int64_t run_value(const source::Manifest& manifest, std::span<const std::int64_t> slots,
                        std::string_view name, std::int64_t fallback) {
   const int slot = manifest.slot_index(name);
@@ -22,14 +23,22 @@ std::int64_t run_value(const source::Manifest& manifest, std::span<const std::in
   return value;
 }
 
+attention::KernelShape shape_of(const source::Manifest& manifest, std::span<const std::int64_t> slots) {
+  return attention::shape_of(
+      runtime::work_list_facts(manifest, attention::work_list_of(manifest), slots).kernel);
+}
+
 attention::Limits limits_of(const source::Manifest& manifest, std::span<const std::int64_t> slots) {
-  if (!manifest.plan || !manifest.plan->has_run)
-    throw Error(Errc::manifest, manifest.file + ": [plan] has no [plan.run], so `kiln run` cannot plan");
+  if (!manifest.work_list || !manifest.work_list->has_run)
+    throw Error(
+        Errc::manifest,
+        manifest.file + ": [work_list] has no [work_list.run], so `kiln run` cannot make a work list");
   const std::int64_t requests = run_value(manifest, slots, "requests", 0);
-  return {.max_requests = requests,
-          .max_tokens = run_value(manifest, slots, "qo_tokens", requests),
-          .kv_heads = manifest.plan->of("kv_heads").evaluate(slots),
-          .workers = slots[static_cast<std::size_t>(manifest.slots.argument_slot(manifest.plan->workers))]};
+  return {
+      .max_requests = requests,
+      .max_tokens = run_value(manifest, slots, "qo_tokens", requests),
+      .kv_heads = manifest.work_list->of("kv_heads").evaluate(slots),
+      .workers = slots[static_cast<std::size_t>(manifest.slots.argument_slot(manifest.work_list->workers))]};
 }
 
 /// `total` in so many runs: equal ones, but for a rest of 1, or random ones.
@@ -55,16 +64,17 @@ std::vector<std::int32_t> indptr_of(const std::vector<std::int64_t>& lengths) {
 
 }  // namespace
 
-RunPlan::RunPlan(const source::Manifest& manifest, std::span<const std::int64_t> slots, std::uint64_t seed)
+RunWorkList::RunWorkList(const source::Manifest& manifest, std::span<const std::int64_t> slots,
+                         std::uint64_t seed)
     : manifest_(manifest),
       slots_(slots),
       limits_(limits_of(manifest, slots)),
-      page_size_(manifest.plan->of("page_size").evaluate(slots)) {
+      page_size_(manifest.work_list->of("page_size").evaluate(slots)) {
   draw_lengths(seed);
   place_kv();
 }
 
-void RunPlan::draw_lengths(std::uint64_t seed) {
+void RunWorkList::draw_lengths(std::uint64_t seed) {
   const std::int64_t requests = run_value(manifest_, slots_, "requests", 0),
                      kv_tokens = run_value(manifest_, slots_, "kv_tokens", 0);
   const std::int64_t qo_tokens = run_value(manifest_, slots_, "qo_tokens", -1);
@@ -81,7 +91,7 @@ void RunPlan::draw_lengths(std::uint64_t seed) {
   qo_indptr_ = indptr_of(qo_len_);
 }
 
-void RunPlan::place_kv() {
+void RunWorkList::place_kv() {
   if (page_size_ <= 0) {
     kv_indptr_ = indptr_of(kv_len_);
     last_page_len_.assign(kv_len_.size(), 0);
@@ -96,13 +106,13 @@ void RunPlan::place_kv() {
   kv_indptr_ = indptr_of(pages);
 }
 
-std::uint64_t RunPlan::words(const source::Manifest& manifest, std::span<const std::int64_t> slots) {
+std::uint64_t RunWorkList::words(const source::Manifest& manifest, std::span<const std::int64_t> slots) {
   return static_cast<std::uint64_t>(
-      attention::plan_words(runtime::attention_shape(manifest, slots), limits_of(manifest, slots)));
+      attention::plan_words(shape_of(manifest, slots), limits_of(manifest, slots)));
 }
 
-std::vector<std::int32_t> RunPlan::make() const {
-  const attention::KernelShape shape = runtime::attention_shape(manifest_, slots_);
+std::vector<std::int32_t> RunWorkList::make() const {
+  const attention::KernelShape shape = shape_of(manifest_, slots_);
   std::vector<std::int32_t> out(static_cast<std::size_t>(attention::plan_words(shape, limits_)));
   attention::plan(shape, limits_,
                   {.requests = static_cast<std::int64_t>(qo_len_.size()),
@@ -110,12 +120,12 @@ std::vector<std::int32_t> RunPlan::make() const {
                    .kv_indptr = kv_indptr_.data(),
                    .last_page_len = page_size_ > 0 ? last_page_len_.data() : nullptr,
                    .page_size = page_size_,
-                   .window_left = manifest_.plan->of("window_left").evaluate(slots_)},
+                   .window_left = manifest_.work_list->of("window_left").evaluate(slots_)},
                   out);
   return out;
 }
 
-std::vector<std::int64_t> RunPlan::array(std::string_view name) const {
+std::vector<std::int64_t> RunWorkList::array(std::string_view name) const {
   if (name == "qo_indptr") return {qo_indptr_.begin(), qo_indptr_.end()};
   if (name == "kv_indptr") return {kv_indptr_.begin(), kv_indptr_.end()};
   if (name == "last_page_len") return {last_page_len_.begin(), last_page_len_.end()};

@@ -1,0 +1,99 @@
+// The words of an attention work list. This header is compiled by the host, which writes the list, and by the
+// device, which reads it. A list is an array of 4-byte words:
+//
+//   AttentionHeader    at 0. Launches change only its ticks.
+//   table              at HEADER: where the items of each worker begin, and where the last worker's end.
+//                      workers + 1 words, padded to whole 16 bytes.
+//   counters           as many words as the table. Counter i counts the parts that have arrived of the tile
+//                      whose first slot is 2 i or 2 i + 1. All are 0 before and after a launch.
+//   first items        one AttentionItem for each worker, a copy of its first item, so that a block loads the
+//                      item beside the table and not after it. Undefined for a worker without items.
+//   items              AttentionItem, in the order of the workers.
+//   requests           AttentionRequest, at header.requests_at.
+//
+// Where each part begins depends on the number of workers alone, so a captured graph finds the next list in
+// the same buffer.
+#pragma once
+
+#ifdef __CUDACC__
+#define KILN_HOST_DEVICE __host__ __device__
+#else
+#define KILN_HOST_DEVICE
+#endif
+
+namespace kiln {
+
+struct AttentionHeader {
+  int made_for;     // what the kernel fixes, in a word: attention_made_for()
+  int workers;      // blocks of the grid; the last of them may have no items
+  int kv_heads;     // kv heads of every request
+  int window_left;  // -1: no window
+  int requests;     // requests of this batch
+  int tokens;       // query tokens of all requests
+  int items;        // items of all workers
+  int slots;        // slots of the workspace that are used, below 2 * workers
+  int requests_at;  // word at which the requests begin
+  int busy;         // workers that have kv tokens; of an item with several tiles, only the first tile counts
+  int ticks;        // counted up by launches (decode/pace.cuh); may begin at any number
+  int reserved[5];
+};
+
+// The lengths of one request.
+struct AttentionRequest {
+  int qo_begin, qo_len;  // its query tokens are [qo_begin, qo_begin + qo_len)
+  int kv_base;           // the caller's kv_indptr: a token of ragged k and v, or an entry of the page table
+  int kv_len;            // its kv tokens
+};
+
+// A tile, a part of a tile, or several whole tiles of one request and kv head that follow each other.
+//
+// A tile has the packed rows [first_row, min(first_row + TILE_ROWS, qo_len * GROUP)) and the kv tokens
+// [kv_begin, kv_end) of its request. kv_begin is a multiple of TILE_KV. So is kv_end, unless it is one past
+// the last token that a row of the tile sees. Every kv token that causal and window leave to a row of the
+// tile is in the range; a custom mask removes none. A whole tile may have no kv tokens (kv_begin == kv_end):
+// the kernel writes 0 and -infinity. A part always has some.
+struct AttentionItem {
+  int request, kv_head, first_row;
+  int qo_begin, qo_len;  // as in AttentionRequest
+  int kv_len, kv_base;   // as in AttentionRequest
+  int kv_begin, kv_end;  // of the first tile, where there are several
+  int first_slot;        // of a split tile: the slot of its part 0. Otherwise minus the number of tiles
+  int part, parts;       // which part of how many. parts == 1: the tile is whole
+
+  KILN_HOST_DEVICE constexpr bool whole() const { return parts == 1; }
+  KILN_HOST_DEVICE constexpr int slot() const { return first_slot + part; }
+  KILN_HOST_DEVICE constexpr int tiles() const { return whole() ? -first_slot : 1; }
+};
+
+// Where the parts of a list begin, in words. N is a signed integer that holds the result.
+struct AttentionWords {
+  enum : int { HEADER = 16, ITEM = 12, REQUEST = 4 };  // words of one; an enum takes no memory in an image
+
+  template <typename N>
+  KILN_HOST_DEVICE static constexpr N table(N workers) {
+    return (workers + 1 + 3) / 4 * 4;
+  }
+  template <typename N>
+  KILN_HOST_DEVICE static constexpr N counters_at(N workers) {
+    return HEADER + table(workers);
+  }
+  template <typename N>
+  KILN_HOST_DEVICE static constexpr N first_items_at(N workers) {
+    return HEADER + 2 * table(workers);
+  }
+};
+
+static_assert(sizeof(AttentionHeader) == 4 * AttentionWords::HEADER, "a header is whole words");
+static_assert(sizeof(AttentionItem) == 4 * AttentionWords::ITEM, "an item is whole words");
+static_assert(sizeof(AttentionRequest) == 4 * AttentionWords::REQUEST, "a request is whole words");
+
+// What a kernel fixes, mixed into one word. A list is for the kernels that have the same word.
+KILN_HOST_DEVICE constexpr unsigned attention_made_for(unsigned tile_rows, unsigned tile_kv, unsigned group,
+                                                       bool causal, bool tiles_together = false) {
+  const unsigned word = (((tile_rows * 65599 + tile_kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^ 0x4b415450;
+  return tiles_together ? ~word : word;
+}
+
+}  // namespace kiln
+
+#undef KILN_HOST_DEVICE
