@@ -1,7 +1,8 @@
-// Gated activation of rows: y = act(gate) * up, where gate and up are the halves of a row of x, optionally quantised to fp8.
+// Gated activation of rows: y = act(gate) * up, optionally quantised to fp8.
 //
-// The vectors of all rows form one flat sequence; each block takes THREADS * UNROLL neighbours of it, so that any D fills every thread and
-// each has 2 * UNROLL loads in flight.
+// Gate and up are the halves of a row of x, or its even and odd elements. The vectors of all rows form one
+// flat sequence, and each block takes THREADS * UNROLL neighbours of it. Every thread therefore has work for
+// any D, and has 2 * UNROLL loads in flight.
 #include "kiln/activation.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
@@ -20,7 +21,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
   const i64 first = static_cast<i64>(blockIdx.x) * (THREADS * UNROLL);
   const i64 first_row = first / CHUNKS;
   const u32 offset =
-      static_cast<u32>(first - first_row * CHUNKS) + threadIdx.x;  // below 2^31: the rest fits 32 bits
+      static_cast<u32>(first - first_row * CHUNKS) + threadIdx.x;  // below 2^31, so 32 bits suffice below
   const i64 end = static_cast<i64>(rows) * CHUNKS;
 
   const auto active = [&](int i) { return first + threadIdx.x + i * THREADS < end; };
@@ -29,13 +30,13 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
-  Vec<T, VEC> a[UNROLL], b[UNROLL];  // gate and up; interleaved: the first and the second VEC elements
+  Vec<T, VEC> a[UNROLL], b[UNROLL];  // gate and up, or the two halves of 2 * VEC interleaved elements
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
     if (!active(i)) continue;
     const T* p = x + row(i) * stride_x;
     if constexpr (ORDER == Order::interleaved) {
-      a[i] = load<VEC>(p + 2 * column(i));  // each sector is read in two halves; L1 keeps it
+      a[i] = load<VEC>(p + 2 * column(i));  // the two loads share their sectors, which L1 keeps
       b[i] = load<VEC>(p + 2 * column(i) + VEC);
     } else {
       a[i] = load<VEC>(p + column(i) + (ORDER == Order::gate_first ? 0 : D));

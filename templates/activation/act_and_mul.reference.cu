@@ -1,5 +1,7 @@
-// Naive gated activation in double, one block per row (one thread per group when scales are made): what act_and_mul is checked against.
-// Results are not rounded to the output's dtype; the rounding of ROUND_GATE and fp8 saturation are kept.
+// The reference that act_and_mul is checked against: a naive gated activation in double.
+//
+// A block takes one row; a thread takes an element, or a group when scales are made. Results are not rounded
+// to the output's dtype; the rounding of ROUND_GATE and fp8 saturation are kept.
 #include "kiln/activation.cuh"
 #include "kiln/dtype.cuh"
 

@@ -1,6 +1,9 @@
-// Activations of gated feed-forward layers, and the de-interleaving of their inputs. Error relative to double: about 2^-20 for |x| < 8, growing with |x|
-// where a result is close to 0: the argument of 2^x rounds (silu at -87: 2^-18; below -87.3 it is 0), and 1 + erf cancels (gelu below -3). The absolute
-// error is below 2^-24 there.
+// Activations of gated feed-forward layers, and the de-interleaving of their inputs.
+//
+// The relative error against a computation in double is about 2^-20 for |x| < 8. It grows with |x| where a
+// result is close to 0, for two reasons; the absolute error is below 2^-24 there.
+// - The argument of 2^x is rounded. The error of silu is 2^-18 at -87; below -87.3 the result is 0.
+// - 1 + erf cancels, for gelu below -3.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/vector.cuh"
@@ -14,10 +17,11 @@ enum class Act {
   swigluoai,  // gpt-oss: g = min(x, limit); g * sigmoid(alpha * g), times clamp(up, -limit, limit) + 1
 };
 
-// Where gate and up lie in a row of 2 * D elements.
+// Where gate and up lie in a row of 2 * D elements; interleaved rows have the gate in the even elements.
 enum class Order { gate_first, up_first, interleaved };
 
-// The factor made of the gate. alpha and limit: swigluoai only. NaN stays NaN.
+// Returns the factor of the result that is made of the gate x. NaN stays NaN.
+// Only swigluoai uses alpha and limit.
 template <Act ACT>
 __device__ __forceinline__ float activate(float x, float alpha, float limit) {
   if constexpr (ACT == Act::silu) {
@@ -33,7 +37,7 @@ __device__ __forceinline__ float activate(float x, float alpha, float limit) {
   }
 }
 
-// The factor made of up.
+// Returns the factor of the result that is made of up. Only swigluoai uses limit.
 template <Act ACT>
 __device__ __forceinline__ float gated(float up, float limit) {
   if constexpr (ACT == Act::swigluoai) {
@@ -43,7 +47,7 @@ __device__ __forceinline__ float gated(float up, float limit) {
   }
 }
 
-// low and high hold 2N neighbours: the even ones and the odd ones of them.
+// Separates 2N neighbouring elements, which lie in low and then high, into the even ones and the odd ones.
 template <typename T, int N>
 __device__ __forceinline__ void deinterleave(const Vec<T, N>& low, const Vec<T, N>& high, float (&even)[N],
                                              float (&odd)[N]) {

@@ -1,18 +1,24 @@
-// Thread block clusters (sm_90 and newer): a barrier over the cluster, and stores into another block's shared memory.
-// Below sm_90 nothing here may be called; a template keeps its cluster size at 1 there.
+// Thread block clusters: a barrier over the cluster, and stores into another block's shared memory.
+//
+// All of it needs sm_90 or newer. Below sm_90 a template keeps its cluster size at 1, and calls nothing here.
 #pragma once
 #include "kiln/mbarrier.cuh"
 
 namespace kiln {
 
+// Returns the number of this block in its cluster, from 0.
 __device__ __forceinline__ u32 cluster_rank() {
   u32 rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
   return rank;
 }
 
-// All threads of all blocks arrive, then wait; the phases of one barrier follow each other. Shared memory written before the arrival is
-// visible after the wait. The first phase also tells that every block of the cluster runs: before it no remote shared memory may be touched.
+// The two halves of the cluster's barrier.
+// - Every thread of every block calls cluster_arrive(), then cluster_wait(), and may then begin again. The
+//   lanes of a warp make each of these calls together (.aligned).
+// - Shared memory that was written before the arrival is visible after the wait.
+// - After the first wait, every block of the cluster is running. No block may touch the shared memory of
+//   another one before that.
 __device__ __forceinline__ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
@@ -20,12 +26,14 @@ __device__ __forceinline__ void cluster_wait() {
   asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// An arrival that publishes no data, only the barriers of mbarrier.cuh behind barriers_ready(): it waits for no earlier write.
+// Arrives as cluster_arrive() does, but does not wait for earlier writes, and so publishes no data. It only
+// publishes the initialisation of barriers (mbarrier.cuh) for which barriers_ready() was called before.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-// Stores v at `local`'s place in the shared memory of block `rank`.
+// Stores v in the shared memory of block `rank`, at the place that `local` has in this block. The other block
+// may read it after the next barrier of the cluster.
 __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
   asm volatile(
       "{\n\t"
@@ -40,9 +48,13 @@ __device__ __forceinline__ void cluster_store(i32* local, u32 rank, i32 v) {
   cluster_store(reinterpret_cast<float*>(local), rank, __int_as_float(v));
 }
 
-// Stores two floats at the place of `local` in block `rank`, and counts 8 bytes at that block's barrier in the place of `told`: who waits there
-// has them, and no barrier of the cluster with its fence is needed. REQUIRES: a launch with a cluster size (without one the instruction is
-// illegal, even towards the block itself); local is aligned to 8 bytes; that block has its barrier ready, and ends only after its wait.
+// Stores two floats in the shared memory of block `rank`, at the place that `local` has in this block, and
+// counts 8 bytes at that block's barrier, at the place of `told`. A thread of block `rank` that has waited
+// for its barrier sees the floats, so a barrier of the cluster, with its fence, is not needed.
+// REQUIRES:
+// - The launch has a cluster size. Without one the instruction is illegal, even towards the block itself.
+// - `local` is aligned to 8 bytes.
+// - The barrier of block `rank` is ready, and that block ends only after its wait for the barrier.
 __device__ __forceinline__ void cluster_send(void* local, u32 rank, f32 first, f32 second, Barrier& told) {
   asm volatile(
       "{\n\t"

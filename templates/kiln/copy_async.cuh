@@ -1,10 +1,14 @@
-// Copies from global to shared memory that occupy neither registers nor the thread that asks for them (cp.async).
+// Asynchronous copies from global to shared memory (cp.async), which use no registers for the data.
+//
+// The thread that begins a copy does not wait for it. It ends a group of copies with copy_async_commit(), and
+// waits for groups with copy_async_wait().
 #pragma once
 #include "kiln/shared.cuh"
 
 namespace kiln {
 
-// Begins to copy N elements. REQUIRES: N * sizeof(T) is 4, 8 or a multiple of 16 bytes, and both addresses are aligned to it, or to 16.
+// Begins to copy N elements. REQUIRES: N * sizeof(T) is 4, 8 or a multiple of 16 bytes; both addresses are
+// aligned to min(16, N * sizeof(T)) bytes.
 template <int N, typename T>
 __device__ __forceinline__ void copy_async(T* shared, const T* global) {
   constexpr int BYTES = N * static_cast<int>(sizeof(T));
@@ -20,17 +24,19 @@ __device__ __forceinline__ void copy_async(T* shared, const T* global) {
   }
 }
 
-// Begins to copy 16 bytes, or to fill them with zeros where `exists` is false: then nothing is read. REQUIRES: aligned to 16 bytes.
+// Begins to copy 16 bytes. If `exists` is false, it fills them with zeros and reads nothing. `shared` is an
+// address of shared_address(). REQUIRES: both addresses are aligned to 16 bytes.
 __device__ __forceinline__ void copy_async_or_zero(u32 shared, const void* global, bool exists) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
                "r"(exists ? 16 : 0)
                : "memory");
 }
 
-// Ends a group of this thread's copies; an empty group counts, too.
+// Makes a group of the copies that this thread has begun since its last call. An empty group counts too.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Until all but the last PENDING groups of this thread have arrived. Other threads see them behind a barrier.
+// Waits until all but the last PENDING groups of this thread have arrived. Other threads see their data only
+// after a barrier that follows this wait.
 template <int PENDING>
 __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");

@@ -1,5 +1,8 @@
-// Element types over raw bits, and conversions to and from float: round to nearest even; fp8 saturates to the largest finite value.
-// The layout equals that of the vendor's types (__half, __nv_bfloat16, __nv_fp8_e4m3, __nv_fp8_e5m2), so a pointer to one is a pointer to the other.
+// Element types that hold raw bits, and their conversions to and from float.
+//
+// Conversions round to nearest even; fp8 saturates to the largest finite value. Each type has the layout of
+// the vendor's type (__half, __nv_bfloat16, __nv_fp8_e4m3, __nv_fp8_e5m2), so a pointer to one may be passed
+// as a pointer to the other.
 #pragma once
 #include "kiln/fp8.cuh"
 #include "kiln/types.cuh"
@@ -19,7 +22,7 @@ struct e5m2 {
   u8 bits;
 };
 
-// ---- to float: exact, but for f64 and integers beyond 2^24 -----------------------------------------------------------------------
+// ---- To float. The result is exact, except for f64 and for integers beyond 2^24. -------------------------
 
 __device__ __forceinline__ float to_float(f16 v) {
   float f;
@@ -46,7 +49,7 @@ __device__ __forceinline__ float to_float(u32 v) { return static_cast<float>(v);
 __device__ __forceinline__ float to_float(i64 v) { return static_cast<float>(v); }
 __device__ __forceinline__ float to_float(u64 v) { return static_cast<float>(v); }
 
-// For references; exact, but for 64-bit integers beyond 2^53.
+// Returns v as a double, for references. The result is exact, except for 64-bit integers beyond 2^53.
 template <typename T>
 __device__ __forceinline__ double to_double(T v) {
   if constexpr (same<T, f64> || same<T, i32> || same<T, u32> || same<T, i64> || same<T, u64>) {
@@ -56,9 +59,10 @@ __device__ __forceinline__ double to_double(T v) {
   }
 }
 
-// ---- from float ------------------------------------------------------------------------------------------------------------------
+// ---- From float. ------------------------------------------------------------------------------------------
 
-// Two at once, the first in the lower half: one instruction where two single ones would need a third to join them.
+// These four convert two values at once, and return `low` in the lower half of the result. Two single
+// conversions would need a third instruction to join their results.
 __device__ __forceinline__ u32 f16x2_bits(float low, float high) {
   u32 pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
@@ -90,7 +94,7 @@ __device__ __forceinline__ u16 e5m2x2_bits(float low, float high) {
 #endif
 }
 
-// Integers: nearest even, saturating.
+// Returns f rounded to T, any element type. Integers are rounded to nearest even, and saturate.
 template <typename T>
 __device__ __forceinline__ T from_float(float f) {
   if constexpr (same<T, f16>) {

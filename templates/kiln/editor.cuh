@@ -1,11 +1,13 @@
-// For clang and clangd alone (templates/.clangd includes it before each file; no kernel does): what nvcc and NVRTC know by
-// themselves, declared, so that an editor reads the templates without a CUDA toolkit and without a clang that knows the newest archs.
-#ifndef KILN_EDITOR_CUH  // no #pragma once: an editor that shows this very file has it as its main file, too
+// Declarations, for clang and clangd alone, of what nvcc and NVRTC have built in.
+//
+// With them an editor reads the templates without a CUDA toolkit, and without a clang that knows the newest
+// archs. templates/.clangd includes this file before each file; no kernel includes it.
+#ifndef KILN_EDITOR_CUH  // no #pragma once: in an editor that shows this file, it is the main file as well
 #define KILN_EDITOR_CUH
 #if defined(__clang__) && defined(__CUDA__) && !defined(__CUDACC_RTC__)
 
 #undef __CUDA_ARCH__
-#define __CUDA_ARCH__ 900  // the paths of sm_90 are the ones to read; their PTX is text to a syntax check
+#define __CUDA_ARCH__ 900  // an editor shows the paths of sm_90; their PTX is only text to a syntax check
 #define __CUDACC__ 1
 
 #define __host__ __attribute__((host))

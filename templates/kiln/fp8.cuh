@@ -1,13 +1,17 @@
-// FP8 conversions in integer arithmetic, for architectures without cvt.*.e4m3x2 / e5m2x2 (below sm_89).
-// Results equal the instructions' bit for bit: round to nearest even, saturate to the largest finite value (infinities too), NaN to 0x7f.
-// Formats: OCP 8-bit floating point (OFP8): e4m3 has bias 7, no infinity, largest 448; e5m2 has bias 15, largest finite 57344.
+// FP8 conversions in integer arithmetic, for architectures without cvt.*.e4m3x2 and e5m2x2 (below sm_89).
+//
+// The results equal those instructions' results bit for bit: values are rounded to nearest even, and saturate
+// to the largest finite value. Infinities saturate too; NaN becomes 0x7f.
+// The formats are OCP's 8-bit floating point (OFP8). e4m3 has an exponent bias of 7, no infinity, and 448 as
+// its largest value. e5m2 has a bias of 15, and 57344 as its largest finite value.
 #pragma once
 #include "kiln/types.cuh"
 
 namespace kiln {
 namespace fp8 {
 
-// MANTISSA stored bits, exponent BIAS, LARGEST finite code; `bits` is an IEEE binary32 pattern.
+// Returns the code nearest to the float whose IEEE binary32 pattern is `bits`. The format has MANTISSA stored
+// mantissa bits and the exponent bias BIAS; LARGEST is the code of its largest finite value.
 template <int MANTISSA, int BIAS, u32 LARGEST>
 __host__ __device__ constexpr u8 from_float_bits(u32 bits) {
   const u32 magnitude = bits & 0x7fffffffu;
@@ -22,7 +26,7 @@ __host__ __device__ constexpr u8 from_float_bits(u32 bits) {
     if (code > LARGEST) code = LARGEST;
   } else {
     const int shift =
-        24 - BIAS - MANTISSA - exponent;  // from binary32's unit in the last place to the subnormal step
+        24 - BIAS - MANTISSA - exponent;  // bits from binary32's last place up to that of a subnormal code
     if (shift <= 24) {
       const u32 significand = (magnitude & 0x7fffffu) | 0x800000u;
       code = (significand + (1u << (shift - 1)) - 1u + ((significand >> shift) & 1u)) >> shift;
@@ -36,7 +40,8 @@ __host__ __device__ constexpr u8 e5m2_from_float_bits(u32 bits) {
   return from_float_bits<2, 15, 0x7bu>(bits);
 }
 
-// binary16 patterns. e5m2 is the upper byte of one; e4m3's is 2^8 too small (exponent bias 7 read as 15), NaN excepted.
+// These return binary16 patterns. An e5m2 code is the upper byte of its pattern. The pattern of an e4m3 code
+// has a value 2^8 too small, because its exponent of bias 7 is read as one of bias 15; NaN stays NaN.
 __host__ __device__ constexpr u16 e5m2_to_half_bits(u8 bits) { return static_cast<u16>(bits << 8); }
 __host__ __device__ constexpr u16 e4m3_to_half_bits_over_256(u8 bits) {
   return (bits & 0x7f) == 0x7f ? 0x7fff : static_cast<u16>(((bits & 0x80) << 8) | ((bits & 0x7f) << 7));

@@ -1,22 +1,25 @@
-// Barriers in shared memory that count arrivals and bytes (mbarrier): what an asynchronous store completes on, or what some warps of a block wait
-// for while others go on. Below sm_90 there are no bytes.
+// Barriers in shared memory that count arrivals and bytes (mbarrier).
+//
+// An asynchronous store completes on such a barrier; or some warps of a block wait for it while other warps
+// go on. Below sm_90 a barrier counts arrivals only.
 #pragma once
 #include "kiln/shared.cuh"
 
 namespace kiln {
 
-// A phase ends when it has had its arrivals and all bytes that they announced; the next one begins at once. Who waits names the phase by its
-// parity: 0 for the first, then 1, then 0.
+// A phase of the barrier ends when all its arrivals, and all bytes that they announced, have come. The next
+// phase begins at once. A thread that waits names the phase by its parity: 0 for the first, then 1, then 0.
 struct __align__(8) Barrier {
   u64 state;
 
-  // By one thread, which then calls barriers_ready().
+  // Begins the first phase; each phase has `arrivals` arrivals. One thread calls it. The other threads of the
+  // block may use the barrier after __syncthreads(). For the use by other blocks see barriers_ready().
   __device__ __forceinline__ void init(u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals)
                  : "memory");
   }
 
-  // One arrival that announces `bytes` (0 is valid; below 2^20).
+  // Makes one arrival, which announces `bytes` bytes (0 or more, below 2^20). Needs sm_90.
   __device__ __forceinline__ void arrive_expecting(u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
                  "r"(bytes)
@@ -27,11 +30,12 @@ struct __align__(8) Barrier {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
   }
 
-  // Until the phase of this parity has ended. What this block's threads wrote before they arrived is then visible, and what has landed,
-  // from wherever it came (an acquire of cluster scope would empty the L1 as well).
+  // Waits until the phase of this parity has ended. Two kinds of writes are then visible: the writes that
+  // threads of this block made before they arrived, and the announced bytes, from whichever block they came.
+  // The wait acquires at block scope, because an acquire at cluster scope would also empty the L1.
   __device__ __forceinline__ void wait(u32 parity) {
     u32 done;
-    do {  // each try sleeps for a while, from sm_90 on
+    do {  // from sm_90 on, each try sleeps for a while
       asm volatile(
           "{\n\t"
           ".reg .pred ended;\n\t"
@@ -49,7 +53,9 @@ struct __align__(8) Barrier {
   }
 };
 
-// By the thread that initialised barriers: other threads and blocks may use them behind a barrier, cluster_arrive_relaxed() for one.
+// Publishes the initialisation of barriers to the cluster (sm_90 and newer). The thread that initialised them
+// calls it. Other blocks may use the barriers after the next barrier of the cluster, for whose arrival
+// cluster_arrive_relaxed() suffices.
 __device__ __forceinline__ void barriers_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

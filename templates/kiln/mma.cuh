@@ -1,9 +1,11 @@
-// Matrix products of a warp on tensor cores (mma.sync, sm_80 and newer), and their operands out of shared memory (ldmatrix).
+// Matrix products of a warp on tensor cores (mma.sync, sm_80 and newer), and loads of operands (ldmatrix).
 //
-// D[16][8] += A[16][16] B[16][8]. With g = lane / 4 and t = lane % 4, each lane holds two neighbours of a row in a register:
-//   A  a[0] (g, 2t)  a[1] (g + 8, 2t)  a[2] (g, 2t + 8)  a[3] (g + 8, 2t + 8)   [row][k]
-//   B  b0 (2t, g)  b1 (2t + 8, g)                                               [k][column], neighbours along k
-//   D  d[0], d[1] (g, 2t), (g, 2t + 1)  d[2], d[3] (g + 8, 2t), (g + 8, 2t + 1) [row][column]: as A holds it, once two are packed
+// A product is D[16][8] += A[16][16] B[16][8]. Let g = lane / 4 and t = lane % 4. A register of A has the
+// element below and its right neighbour; a register of B has the element below and the next one along k.
+//   A [row][k]       a[0] (g, 2t)   a[1] (g + 8, 2t)      a[2] (g, 2t + 8)   a[3] (g + 8, 2t + 8)
+//   B [k][column]    b0 (2t, g)     b1 (2t + 8, g)
+//   D [row][column]  d[0] (g, 2t)   d[1] (g, 2t + 1)      d[2] (g + 8, 2t)   d[3] (g + 8, 2t + 1)
+// D is held as A is, once two neighbours are packed into a register: pack() makes an operand of a result.
 #pragma once
 #include "kiln/dtype.cuh"
 
@@ -11,7 +13,7 @@ namespace kiln {
 
 inline constexpr int MMA_M = 16, MMA_N = 8, MMA_K = 16;
 
-// T: f16 or bf16; accumulation in f32.
+// d += a b, with T = f16 or bf16 and accumulation in f32. REQUIRES: all 32 lanes of the warp call it.
 template <typename T>
 __device__ __forceinline__ void mma(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   static_assert(same<T, f16> || same<T, bf16>, "mma: f16 or bf16");
@@ -28,7 +30,8 @@ __device__ __forceinline__ void mma(f32 (&d)[4], const u32 (&a)[4], u32 b0, u32 
   }
 }
 
-// Two values rounded to T in a register, the first in its lower half: an accumulator as the next product's operand.
+// Rounds two values to T (f16 or bf16) and returns them in one register, `low` in its lower half. This turns
+// two neighbours of an accumulator into a register of the next product's operand.
 template <typename T>
 __device__ __forceinline__ u32 pack(f32 low, f32 high) {
   if constexpr (same<T, f16>) {
@@ -38,9 +41,11 @@ __device__ __forceinline__ u32 pack(f32 low, f32 high) {
   }
 }
 
-// Four matrices of 8 x 8 elements of 2 bytes: lane l gives the address of 16 bytes, row l % 8 of matrix l / 8, and receives of matrix i in r[i] what
-// an operand holds of it: elements (g, 2t) and (g, 2t + 1), or, transposed, (2t, g) and (2t + 1, g). Addresses are those of shared memory
-// (shared_address). The loads are volatile: they stay behind the barrier in front of them.
+// Both load four matrices of 8 x 8 elements of 2 bytes from shared memory. All lanes of a warp call them.
+// - Lane l gives the address (of shared_address()) of row l % 8 of matrix l / 8, which is 16 aligned bytes.
+// - Each lane receives in r[i] its elements of matrix i: (g, 2t) and (g, 2t + 1), or, for
+//   load_matrices_transposed(), (2t, g) and (2t + 1, g).
+// The loads are volatile, so that they are not moved before a barrier that precedes them.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -1,4 +1,7 @@
-// Scales of fp8 quantisation: codes are x / scale, rounded and saturated; scale is max(amax, eps) / largest<OUT>, or given.
+// Scales of fp8 quantisation, and the division by them.
+//
+// A code is x / scale, rounded and saturated. A scale is given, or it is max(amax, eps) / largest<OUT>, where
+// amax is the largest magnitude among the elements that share the scale.
 #pragma once
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
@@ -7,18 +10,23 @@
 
 namespace kiln {
 
-// What scales are made from: nothing, they are given; partial maxima of the whole matrix; each row; each group of neighbours in a row.
+// What a scale is made from.
+// - fixed: nothing; the caller gives it.
+// - tensor: the partial maxima of the whole matrix, which an earlier kernel has found.
+// - row: the elements of a row.
+// - group: a group of neighbours in a row.
 enum class Scaling { fixed, tensor, row, group };
 
-// The largest finite value of an fp8 type. Both are 1.75 times a power of two.
+// The largest finite value of the fp8 type OUT (e4m3 or e5m2). Both values are 1.75 times a power of two.
 template <typename OUT>
 inline constexpr float largest = same<OUT, e4m3> ? 448.0f : 57344.0f;
 
-// The largest magnitude (T: f32, f16, bf16). NaN counts for nothing: one does not decide over the scale of its neighbours.
+// Returns the largest magnitude in v (T: f32, f16, bf16). A NaN is ignored, so that it does not decide the
+// scale of its neighbours; if all are NaN, the result is 0.
 template <typename T, int N>
 __device__ __forceinline__ float amax_of(const Vec<T, N>& v) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 860
-  if constexpr (sizeof(T) == 2 && N > 1) {  // pairs in one instruction; the signs are then of no meaning
+  if constexpr (sizeof(T) == 2 && N > 1) {  // one instruction takes a pair; its results' signs mean nothing
     Vec<T, 2> pair;
 #pragma unroll
     for (int i = 0; i < N / 2; ++i) {
@@ -40,8 +48,10 @@ __device__ __forceinline__ float amax_of(const Vec<T, N>& v) {
   return found;
 }
 
-// The largest v >= 0 of THREADS threads, as row_reduce gives it; a warp's in one instruction, for the bits of such floats are ordered like
-// them. Volatile: it must not sink to where one thread alone wants the result.
+// Returns the largest v of the THREADS threads of a row, with the parameters and rules of row_reduce().
+// REQUIRES: v >= 0. The bits of such floats are ordered as the floats are, so one integer instruction reduces
+// a warp. That instruction needs all lanes. It is volatile, so that the compiler does not move it into a
+// branch in which a single thread uses the result.
 template <int THREADS>
 __device__ __forceinline__ float row_amax(float v, float* shared, int thread) {
   if constexpr (THREADS < 32) {
@@ -60,22 +70,25 @@ __device__ __forceinline__ float row_amax(float v, float* shared, int thread) {
   }
 }
 
-// x / y as IEEE division rounds it, in three instructions, for `reciprocal` = 1 / y rounded to nearest (Markstein, IBM J. Res. Dev. 34, 1990).
-// The remainder is taken with this sign so that -0 stays -0. REQUIRES: y and reciprocal are normal, x and the quotient are finite; a
-// quotient below 2^-100 may be an ulp off.
+// Returns x / y as IEEE division rounds it, in three instructions (Markstein, IBM J. Res. Dev. 34, 1990).
+// `reciprocal` is 1 / y rounded to nearest. REQUIRES: y and reciprocal are normal; x and the quotient are
+// finite. A quotient below 2^-100 may be an ulp off.
+// The remainder is computed as -(q * y - x) and not as x - q * y, so that -0 stays -0.
 __device__ __forceinline__ float divide(float x, float y, float reciprocal) {
   const float q = x * reciprocal;
   return fmaf(-fmaf(q, y, -x), reciprocal, q);
 }
 
-// The same, and infinite where x is or where the quotient is too large.
+// Returns x / y as divide() does, for any x. The result is infinite if x is, or if the quotient is too large;
+// it is NaN if x is.
 __device__ __forceinline__ float divide_any(float x, float y, float reciprocal) {
   const float q = x * reciprocal;
   return fabsf(q) < infinity() ? divide(x, y, reciprocal) : q;
 }
 
-// The scale for magnitudes up to amax. An infinity counts as the largest float, so that a scale is finite. POW2: rounded up to a power of
-// two. An eps below 2^-100, zero too, counts as that: the scale stays normal.
+// Returns the scale for magnitudes up to amax; with POW2 it is rounded up to a power of two. An infinite amax
+// counts as the largest float, so that the scale is finite. An eps below 2^-100 (also 0) counts as 2^-100, so
+// that the scale is normal.
 template <typename OUT, bool POW2>
 __device__ __forceinline__ float scale_of(float amax, float eps) {
   const float a = fminf(fmaxf(amax, fmaxf(eps, 0x1p-100f)), 3.40282347e38f);
@@ -88,14 +101,18 @@ __device__ __forceinline__ float scale_of(float amax, float eps) {
   }
 }
 
-// Where scales lie: an f32 for each group of a row, or the biased exponents (UE8M0) of four groups in one 32-bit word, the first in the
-// lowest byte. Strides are in floats or words.
+// An array of scales in global memory, one for each group of each row.
+// - SCALE = f32: each scale is a float. Strides count floats.
+// - SCALE = u8: each scale is a power of two, stored as its biased exponent (UE8M0). A 32-bit word has the
+//   exponents of four groups, the first in its lowest byte. Strides count words; stride_group leads from a
+//   word of a row to the row's next word.
 template <typename SCALE>
 struct Scales {
   SCALE* base;
   i64 stride_row, stride_group;
 
-  // GROUPS of a row; the last of them also clears the bytes that its word has left.
+  // Stores the scale of group `group` of GROUPS in a row. The call for the last group also clears those bytes
+  // of its word that belong to no group.
   template <int GROUPS>
   __device__ __forceinline__ void store(i64 row, int group, float scale) const {
     if constexpr (same<SCALE, f32>) {

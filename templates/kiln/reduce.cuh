@@ -1,5 +1,7 @@
-// Reductions over the threads of one row: a part of a warp, a warp, or a block. The order of the additions depends on the thread count
-// alone, so a result is the same in every run; every thread receives it, bit for bit the same (the operators round symmetrically).
+// Reductions over the threads that share a row: a part of a warp, a whole warp, or a block.
+//
+// The order of the additions depends on the number of threads alone, so a result is the same in every run.
+// Every thread receives the result, bit for bit the same, because op(a, b) rounds as op(b, a) does.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/types.cuh"
@@ -16,18 +18,21 @@ struct Max {
   __device__ __forceinline__ float identity() const { return -infinity(); }
 };
 
-// Sum of 2^((v - max) * scale) over the values seen so far, and their maximum. Where all are -infinity, sum is 0.
+// The state of a softmax over the values seen so far: their maximum, and the sum of 2^((v - max) * scale).
+// The sum is 0 while all values are -infinity.
 struct MaxSum {
   float max;
   float sum;
 };
 
-// The maximum that may be subtracted from values: -infinity minus itself would be NaN.
+// Returns what to subtract from values whose maximum is `max`. It is `max` itself, or 0 if that is -infinity,
+// because -infinity minus itself would be NaN.
 __device__ __forceinline__ float finite_shift(float max) { return max == -infinity() ? 0.0f : max; }
 
+// The operator that merges MaxSum pairs. It has no operator(), but an overload of warp_reduce().
 struct MergeMaxSum {
   float scale;  // log2(e) / temperature, > 0
-  // v.sum as it counts under a larger maximum.
+  // Returns v.sum relative to `max` instead of v.max. REQUIRES: max >= v.max.
   __device__ __forceinline__ float rescaled(MaxSum v, float max) const {
     return v.sum * exp2_approx((v.max - finite_shift(max)) * scale);
   }
@@ -38,7 +43,8 @@ __device__ __forceinline__ float shuffle_xor(float v, int lanes) {
   return __shfl_xor_sync(0xffffffffu, v, lanes);
 }
 
-// Over aligned groups of LANES (a power of two, <= 32). REQUIRES: all 32 lanes of the warp call it.
+// Reduces v over each aligned group of LANES lanes (a power of two up to 32), and returns the result to each
+// lane of the group. REQUIRES: all 32 lanes of the warp call it; `op` is commutative.
 template <int LANES, typename Op, typename V>
 __device__ __forceinline__ V warp_reduce(V v, Op op) {
   static_assert(LANES >= 1 && LANES <= 32 && (LANES & (LANES - 1)) == 0, "LANES is a power of two up to 32");
@@ -47,18 +53,23 @@ __device__ __forceinline__ V warp_reduce(V v, Op op) {
   return v;
 }
 
-// The maximum first, so that the tree of sums has no exponentials in it.
+// The overload for MaxSum reduces the maximum first, so that the tree of sums has no exponentials in it.
 template <int LANES>
 __device__ __forceinline__ MaxSum warp_reduce(MaxSum v, MergeMaxSum merge) {
   const float max = warp_reduce<LANES>(v.max, Max{});
   return {max, warp_reduce<LANES>(merge.rescaled(v, max), Sum{})};
 }
 
-// Elements of shared memory that row_reduce<THREADS> uses; at least 1, since an array needs one.
+// The number of elements of shared memory that row_reduce<THREADS> uses. It is at least 1, because an array
+// cannot be empty.
 __host__ __device__ constexpr int reduce_slots(int threads) { return threads <= 32 ? 1 : threads / 32; }
 
-// Over the THREADS of a row. Up to 32: groups inside a warp, no barrier. More (a multiple of 32): the whole block, `thread` in 0..THREADS-1;
-// one barrier, so `shared` (reduce_slots(THREADS) elements) may be used again only behind another.
+// Reduces v over the THREADS threads of a row, and returns the result to each of them.
+// - THREADS <= 32: a row is an aligned group of lanes, and the rules of warp_reduce() hold. There is no
+//   barrier; `shared` and `thread` are not used.
+// - THREADS > 32, a multiple of 32: the whole block is one row, and `thread` counts its threads from 0.
+//   `shared` has reduce_slots(THREADS) elements. The call has one barrier and reads `shared` after it, so
+//   `shared` may be written again only after another barrier.
 template <int THREADS, typename Op, typename V>
 __device__ __forceinline__ V row_reduce(V v, Op op, V* shared, int thread) {
   if constexpr (THREADS <= 32) {

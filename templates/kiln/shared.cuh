@@ -1,4 +1,4 @@
-// Shared memory: its addresses as instructions take them, and vectors of it.
+// Addresses of shared memory as PTX instructions take them, and loads and stores of vectors there.
 #pragma once
 #include "kiln/vector.cuh"
 
@@ -8,7 +8,8 @@ __device__ __forceinline__ u32 shared_address(const void* p) {
   return static_cast<u32>(__cvta_generic_to_shared(p));
 }
 
-// REQUIRES: p is shared memory, aligned to min(16, N * sizeof(T)) bytes.
+// Loads N elements. REQUIRES: p is in shared memory, aligned to min(16, N * sizeof(T)) bytes, and the vector
+// has at least 2 bytes.
 template <int N, typename T>
 __device__ __forceinline__ Vec<T, N> load_shared(const T* p) {
   Vec<T, N> v;
@@ -30,7 +31,7 @@ __device__ __forceinline__ Vec<T, N> load_shared(const T* p) {
   return v;
 }
 
-// REQUIRES: as load_shared; N is a multiple of 4.
+// Stores N floats. REQUIRES: p is in shared memory, aligned to 16 bytes; N is a multiple of 4.
 template <int N>
 __device__ __forceinline__ void store_shared(f32* p, const f32 (&v)[N]) {
 #pragma unroll

@@ -1,4 +1,5 @@
-// Fixed-width numbers and the compile-time arithmetic that templates share. No vendor or standard header is needed.
+// Fixed-width number types, and the compile-time arithmetic that templates share.
+// They need no header of a vendor or of the standard library.
 #pragma once
 
 namespace kiln {
@@ -14,23 +15,27 @@ using u64 = unsigned long long;
 using f32 = float;
 using f64 = double;
 
+// Returns a / b rounded up. REQUIRES: a >= 0 and b > 0.
 __host__ __device__ constexpr i64 ceil_div(i64 a, i64 b) { return (a + b - 1) / b; }
 
 __host__ __device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int larger(int a, int b) { return a < b ? b : a; }
 
+// Returns the smallest power of two that is at least n; for n < 1 that is 1. REQUIRES: n <= 2^30.
 __host__ __device__ constexpr int next_pow2(int n) {
   int p = 1;
   while (p < n) p *= 2;
   return p;
 }
 
-// Second argument of __launch_bounds__: blocks so small that 1024 threads stay resident get at most 64 registers each.
-// Below that occupancy a streaming kernel has too few bytes in flight to cover the latency of device memory.
+// Returns the second argument of __launch_bounds__ (blocks per SM) for blocks of `threads` threads: as many
+// blocks as have 1024 threads together. That limits a thread of a small block to 64 registers. With fewer
+// resident threads, a streaming kernel has too few bytes in flight to cover the latency of device memory.
 __host__ __device__ constexpr int resident_blocks(int threads) {
   return threads >= 1024 ? 1 : 1024 / threads;
 }
 
+// Whether A and B are the same type.
 template <typename A, typename B>
 inline constexpr bool same = false;
 template <typename A>

@@ -1,5 +1,7 @@
-// Vec<T, N>: N neighbouring elements, moved by as few memory instructions as their bytes allow (16 bytes each at most), kept packed in
-// 32-bit registers, and widened to float only where they are used.
+// Vec<T, N> holds N neighbouring elements of type T, packed in 32-bit registers.
+//
+// load() and store() move it with as few memory instructions as its size allows, each of at most 16 bytes.
+// The elements are widened to float only where they are used.
 #pragma once
 #include "kiln/dtype.cuh"
 
@@ -11,12 +13,14 @@ struct Vec {
   static_assert(BYTES <= 16 ? (BYTES & (BYTES - 1)) == 0 : BYTES % 16 == 0,
                 "a vector has 1, 2, 4, 8 or a multiple of 16 bytes");
   static constexpr int REGISTERS = BYTES <= 4 ? 1 : BYTES / 4;
-  u32 word[REGISTERS] = {};  // less than 4 bytes: the low ones of word[0]
+  u32 word[REGISTERS] = {};  // a vector of 1 or 2 bytes is in the low bytes of word[0]
 };
 
-// REQUIRES: p is global memory, aligned to min(16, N * sizeof(T)) bytes. The loads are volatile: they are issued in program order and are
-// never moved over a store, a barrier or pdl_wait(), so that an output may overwrite its input in place. Coherent (never .nc) for the same
-// reason, and without a cache hint: L1::no_allocate costs a stream of 16-byte accesses 4 to 6 % (H200).
+// Loads N elements. REQUIRES: p is in global memory, aligned to min(16, N * sizeof(T)) bytes.
+// - The loads are volatile. They are issued in program order, and are never moved over a store(), a barrier
+//   or pdl_wait(), so that an output may overwrite its input in place.
+// - The loads are coherent (never .nc) for the same reason.
+// - They have no cache hint: L1::no_allocate costs a stream of 16-byte accesses 4 to 6 % (H200).
 template <int N, typename T>
 __device__ __forceinline__ Vec<T, N> load(const T* p) {
   Vec<T, N> v;
@@ -42,10 +46,11 @@ __device__ __forceinline__ Vec<T, N> load(const T* p) {
   return v;
 }
 
-// One element, in order like load: a value that an earlier kernel may have written is not read ahead of pdl_wait().
+// Loads one float in the order that load() keeps. A value that an earlier kernel may have written is
+// therefore not read before pdl_wait().
 __device__ __forceinline__ f32 load_one(const f32* p) { return __uint_as_float(load<1>(p).word[0]); }
 
-// REQUIRES: as load.
+// Stores N elements. REQUIRES: p is in global memory, aligned to min(16, N * sizeof(T)) bytes.
 template <typename T, int N>
 __device__ __forceinline__ void store(T* p, const Vec<T, N>& v) {
   constexpr int BYTES = Vec<T, N>::BYTES;
@@ -69,7 +74,7 @@ __device__ __forceinline__ void store(T* p, const Vec<T, N>& v) {
   }
 }
 
-// out[i] = element i, exactly (T: f32, f16, bf16, e4m3, e5m2).
+// Sets out[i] to element i, exactly (T: f32, f16, bf16, e4m3, e5m2).
 template <typename T, int N>
 __device__ __forceinline__ void widen(const Vec<T, N>& v, float (&out)[N]) {
 #pragma unroll
@@ -86,17 +91,18 @@ __device__ __forceinline__ void widen(const Vec<T, N>& v, float (&out)[N]) {
   }
 }
 
-// Between two uses of the same vector: what was made of it before is made again, not held in registers meanwhile.
+// Call this between two uses of a vector. The compiler then derives values of the first use, such as the
+// widened elements, again for the second use, instead of holding them in registers in between.
 template <typename T, int N>
 __device__ __forceinline__ void keep_packed(Vec<T, N>& v) {
 #pragma unroll
   for (int i = 0; i < Vec<T, N>::REGISTERS; ++i) asm volatile("" : "+r"(v.word[i]));
 }
 
-// The largest element; a NaN counts only where all are (T: f32, f16, bf16).
+// Returns the largest element (T: f32, f16, bf16). A NaN is ignored, unless all elements are NaN.
 template <typename T, int N>
 __device__ __forceinline__ float max_of(const Vec<T, N>& v) {
-  if constexpr (sizeof(T) == 2 && N > 1) {  // pairs in one instruction
+  if constexpr (sizeof(T) == 2 && N > 1) {  // one instruction takes a pair
     Vec<T, 2> pair;
     pair.word[0] = v.word[0];
 #pragma unroll
@@ -119,7 +125,7 @@ __device__ __forceinline__ float max_of(const Vec<T, N>& v) {
   }
 }
 
-// Rounds each value to T (f32, f16, bf16, e4m3, e5m2).
+// Rounds each value to T (f32, f16, bf16, e4m3, e5m2), as from_float() does.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> narrow(const float (&in)[N]) {
   Vec<T, N> v;
@@ -141,7 +147,7 @@ __device__ __forceinline__ Vec<T, N> narrow(const float (&in)[N]) {
   return v;
 }
 
-// All elements f, rounded to T.
+// Returns a vector whose elements are all f, rounded to T.
 template <typename T, int N>
 __device__ __forceinline__ Vec<T, N> splat(float f) {
   float v[N];

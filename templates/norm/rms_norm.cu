@@ -1,7 +1,8 @@
-// RMS normalisation of rows: y = x * rsqrt(mean(x^2) + eps) * w, optionally of x + residual, optionally quantised to fp8.
+// RMS normalisation of rows: y = x * rsqrt(mean(x^2) + eps) * w.
 //
-// THREADS threads share a row and hold it packed in registers between the two passes, so that it is read once; a row too long for that is
-// read again, from L2 when it is still there. Short rows share a warp and a block has ROWS of them.
+// Optionally x + residual takes the place of x, and the result is quantised to fp8. THREADS threads share a
+// row. They hold it packed in registers between the two passes, so that it is read once. A row too long for
+// that is read again, from L2 if it is still there. Short rows share a warp, and a block has ROWS of them.
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
 #include "kiln/pdl.cuh"
@@ -17,11 +18,11 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   using Values = Vec<T, VEC>;
   struct Piece {
     Values x, residual;
-  };  // residual is used with FUSED_ADD only
+  };  // only FUSED_ADD uses residual
   constexpr int CHUNKS = H / VEC;
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a row per thread
   constexpr int PIECE = Values::REGISTERS * (FUSED_ADD ? 2 : 1);
-  constexpr bool HELD = MINE * VEC <= 32 && MINE * PIECE <= 32;  // more than that spills at 1024 threads
+  constexpr bool HELD = MINE * VEC <= 32 && MINE * PIECE <= 32;  // more than this spills at 1024 threads
   constexpr int BATCH =
       HELD ? MINE : larger(1, smaller(8, 16 / PIECE));  // chunks whose loads are in flight together
   constexpr int W_BATCH = smaller(BATCH, larger(1, (40 - BATCH * PIECE) / Values::REGISTERS));
@@ -88,7 +89,9 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   if constexpr (HELD) read_pieces(0);
   if constexpr (HELD) read_weights(0);
   if constexpr (is_fp8<OUT>) quantum = scale ? load_one(scale) : 1.0f;
-  pdl_launch_dependents();  // here it also fences the loads: ptxas would sink those of the weights behind the reduction
+  // Here the call is also a fence for the loads above. Without it, ptxas moves the loads of the weights to
+  // after the reduction.
+  pdl_launch_dependents();
 #pragma unroll 1
   for (int first = 0; first < MINE; first += BATCH) {
     if constexpr (!HELD) read_pieces(first);
@@ -108,7 +111,7 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
       for (int i = 0; i < W_BATCH && part + i < BATCH; ++i) {
         keep_packed(
             piece[part + i]
-                .x);  // else all are finished before the first is stored (1 x 16384: 2.16 instead of 2.06 us)
+                .x);  // else all pieces are finished before a store (1 x 16384: 2.16 instead of 2.06 us)
         finish(first + part + i, piece[part + i], weight[i]);
       }
     }

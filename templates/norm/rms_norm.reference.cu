@@ -1,5 +1,6 @@
-// Naive RMS normalisation in double, one block of any size per row: what rms_norm is checked against. Results are not rounded to the
-// output's dtype; fp8 saturation is kept.
+// The reference that rms_norm is checked against: a naive RMS normalisation in double.
+//
+// A block of any size takes one row. Results are not rounded to the output's dtype; fp8 saturation is kept.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

@@ -1,4 +1,6 @@
-// Naive softmax in double, one block of any size per row: what softmax is checked against. Results are not rounded to the output's dtype.
+// The reference that softmax is checked against: a naive softmax in double.
+//
+// A block of any size takes one row. Results are not rounded to the output's dtype.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

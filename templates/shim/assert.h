@@ -1,5 +1,5 @@
-// <assert.h> for NVRTC, where assert is built in; NDEBUG must silence it as everywhere. Read anew each time,
-// as the standard wants.
+// This is <assert.h> for NVRTC, where assert is built in, and where NDEBUG must switch it off. It has no
+// include guard, because the standard requires that each #include looks at NDEBUG again.
 #ifdef NDEBUG
 #undef assert
 #define assert(condition) ((void)0)

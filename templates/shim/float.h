@@ -1,4 +1,4 @@
-// <float.h> for NVRTC, which has none. long double is double on the device.
+// This is <float.h> for NVRTC, which has none. On the device, long double is double.
 #pragma once
 
 #define FLT_RADIX 2

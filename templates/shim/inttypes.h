@@ -1,4 +1,4 @@
-// <inttypes.h> for NVRTC: how printf spells the integers of <stdint.h>.
+// This <inttypes.h> for NVRTC defines the printf formats for the integers of <stdint.h>.
 #pragma once
 #include <stdint.h>
 

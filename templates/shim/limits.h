@@ -1,5 +1,5 @@
-// <limits.h> for NVRTC, which has none. Spelled as in the toolkit's CCCL, which defines the same macros
-// without asking.
+// This is <limits.h> for NVRTC, which has none. The macros are spelled as in the toolkit's CCCL, because CCCL
+// defines the same macros without an #ifndef.
 #pragma once
 
 #define CHAR_BIT 8

@@ -1,8 +1,8 @@
-// <math.h> for NVRTC, where the functions are built in; the macros are not. A later CCCL <cuda/std/cmath>
-// redefines INFINITY and NAN to the same values (a warning of the compiler, no error).
+// This is <math.h> for NVRTC, where the functions are built in, but not the macros. CCCL's <cuda/std/cmath>,
+// if it is included later, redefines INFINITY and NAN to the same values: a compiler warning, no error.
 #pragma once
 
-#ifndef INFINITY  // CUB and <cuda/std/cmath>, when they come first, define these and those of fpclassify
+#ifndef INFINITY  // if CUB or <cuda/std/cmath> comes first, it defines these and the macros of fpclassify
 #define INFINITY __builtin_bit_cast(float, 0x7f800000u)
 #endif
 #ifndef NAN
@@ -15,7 +15,7 @@
 #define HUGE_VALF INFINITY
 #endif
 
-// No macros: CUTLASS has an enum with these names in a namespace of its own.
+// These are no macros, because CUTLASS has an enum with the same names in a namespace of its own.
 #ifndef FP_NAN
 enum { FP_NAN, FP_INFINITE, FP_ZERO, FP_SUBNORMAL, FP_NORMAL };
 #endif

@@ -1,7 +1,7 @@
-// For `preinclude`, where a source holds the host half of its kernels too: what nvcc gives every source
-// without an #include, and the runtime's host calls, so that launchers compile (as device code, with
-// default_device) and are dropped, for no kernel calls them. A launcher that is instantiated explicitly is
-// not dropped: it brings every kernel that it launches into the image.
+// A file for a manifest's `preinclude`, if a source contains the host code of its kernels too. It has what
+// nvcc gives every source without an #include, and it declares the runtime's host calls. Launchers then
+// compile (as device code, with default_device), and are dropped, because no kernel calls them. A launcher
+// that is instantiated explicitly is not dropped: it brings every kernel that it launches into the image.
 #pragma once
 #define __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
 #include <cuda_device_runtime_api.h>
@@ -40,8 +40,8 @@ KILN_HOST_CALL(cudaSetDevice)
 KILN_HOST_CALL(cudaStreamIsCapturing)
 KILN_HOST_CALL(cudaStreamSynchronize)
 
-// Declared static by the device runtime and not defined without relocatable code, which is an error even in a
-// launcher that is dropped.
+// The device runtime declares these functions static, and defines them only with relocatable code. A call
+// would be an error even in a launcher that is dropped, so macros rename them.
 KILN_HOST_CALL(kiln_host_func_get_attributes)
 KILN_HOST_CALL(kiln_host_malloc)
 KILN_HOST_CALL(kiln_host_occupancy)

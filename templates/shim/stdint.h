@@ -1,5 +1,6 @@
-// <stdint.h> for NVRTC, which has none. The types are those of the toolkit's CCCL under NVRTC (int64_t is
-// long long, not long), and the macros are spelled as there, so that both may stand in one translation unit.
+// This is <stdint.h> for NVRTC, which has none. Its types are the types of the toolkit's CCCL under NVRTC
+// (int64_t is long long, not long), and its macros are spelled as in CCCL. A translation unit may therefore
+// include both headers.
 #pragma once
 #include <limits.h>
 

@@ -1,4 +1,5 @@
-// <stdio.h> for NVRTC, where printf is built in. A kernel has one stream: what goes to stderr goes there too.
+// This is <stdio.h> for NVRTC, where printf is built in. A kernel has one output stream, so stdout and stderr
+// are the same.
 #pragma once
 #include <stddef.h>
 

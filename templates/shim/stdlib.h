@@ -1,4 +1,5 @@
-// <stdlib.h> for NVRTC, where malloc, free and abs are built in. exit and abort stop the kernel with a trap.
+// This is <stdlib.h> for NVRTC, where malloc, free and abs are built in. Here exit and abort stop the kernel
+// with a trap.
 #pragma once
 #include <stddef.h>
 #include <sys/types.h>

@@ -1,5 +1,5 @@
-// <string.h> for NVRTC, where memcpy and memset are built in; byte loops for the others, which existing
-// sources call on small objects.
+// This is <string.h> for NVRTC, where memcpy and memset are built in. The other functions are loops over
+// bytes, because existing sources call them on small objects only.
 #pragma once
 #include <stddef.h>
 

@@ -1,2 +1,2 @@
-// <unistd.h> for NVRTC: nothing; what it declares is host code.
+// This <unistd.h> for NVRTC is empty, because what the system's header declares is host code.
 #pragma once

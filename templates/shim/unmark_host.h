@@ -1,5 +1,6 @@
-// For `preinclude`, after nvcc.h, where a source marks functions __host__ alone, which NVRTC refuses:
-// unmarked, they are device code by default_device. Not where a source overloads a function by its marks.
+// A file for a manifest's `preinclude`, after nvcc.h, if a source marks functions as __host__ alone. NVRTC
+// refuses these; without the mark they become device code through default_device. It does not suit a source
+// that overloads a function by its marks.
 #pragma once
 #include <cuda_runtime_api.h>
 #undef __host__

@@ -1,4 +1,4 @@
-// The base of every trait.
+// integral_constant, which is the base of every trait.
 #pragma once
 
 namespace std {

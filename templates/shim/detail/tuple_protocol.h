@@ -1,6 +1,6 @@
 // tuple_size and tuple_element, which structured bindings look up in namespace std. CCCL declares them there
-// too, and the declarations must match, whichever comes first: before its version 3.2 they have a parameter
-// pack, then one parameter, and from 3.5 on they come complete.
+// too, and both declarations must match, whichever comes first. Before version 3.2 of CCCL they have a
+// parameter pack, and from 3.2 on one type parameter; from 3.5 on CCCL defines them completely.
 #pragma once
 #include <cstddef>
 
@@ -30,7 +30,8 @@ template <size_t i, class...>
 struct tuple_element;
 #endif
 
-// Only where T has a size: a structured binding asks it of const structs too.
+// This alias exists only for a T with a tuple_size: a structured binding asks for the size of const structs
+// that have none, too.
 template <class T, size_t = tuple_size<T>::value>
 using kiln_sized = T;
 template <class T>

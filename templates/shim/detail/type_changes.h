@@ -1,4 +1,4 @@
-// Types made of types: references, const, pointers, arrays, signs, decay.
+// Traits that make a type from a type: they change references, const, pointers and arrays, or decay it.
 #pragma once
 #include "type_relations.h"
 
@@ -11,7 +11,8 @@ struct type_identity {
 template <class T>
 using type_identity_t = T;
 
-// One trait that strips T where it matches PATTERN, and its alias.
+// Defines the trait NAME, whose type is the T in PATTERN for a type that matches it, and the type itself
+// otherwise; and its alias.
 #define KILN_STRIP(name, parameters, pattern) \
   template <class T>                          \
   struct name {                               \
@@ -95,7 +96,7 @@ struct add_cv {
 template <class T>
 using add_cv_t = const volatile T;
 
-// void and functions with qualifiers have no reference: they stay as they are.
+// There is no reference to void or to a function type with qualifiers, so these types stay as they are.
 template <class T, class = void>
 struct add_lvalue_reference {
   using type = T;

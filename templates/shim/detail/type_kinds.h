@@ -1,10 +1,11 @@
-// What kind of type: the standard's primary and composite categories, and the properties the compiler knows.
+// Traits that tell the kind of a type: the standard's primary and composite categories, and those properties
+// that the compiler knows.
 #pragma once
 #include "type_changes.h"
 
 namespace std {
 
-// A trait with one parameter and its _v, from a constant expression over T.
+// Defines a trait with one parameter T, and its _v, from a constant expression over T.
 #define KILN_TRAIT(name, ...)                                     \
   template <class T>                                              \
   struct name : bool_constant<static_cast<bool>(__VA_ARGS__)> {}; \
@@ -20,7 +21,7 @@ KILN_TRAIT(is_void, is_same_v<remove_cv_t<T>, void>)
 KILN_TRAIT(is_null_pointer, is_same_v<remove_cv_t<T>, nullptr_t>)
 KILN_TRAIT(is_floating_point, kiln_is_one_of<remove_cv_t<T>, float, double, long double>)
 
-// Specialised classes, not variables: a specialised variable is emitted into every image.
+// Classes are specialised here, not variables, because a specialised variable is emitted into every image.
 template <class T>
 struct kiln_is_integer : false_type {};
 #define KILN_INTEGER(T) \

@@ -1,5 +1,5 @@
-// What may be done with a type: construct, assign, destroy, call; and the types that arithmetic and storage
-// need.
+// Traits that tell whether a type can be constructed, assigned, destroyed or called, and those that give the
+// types that arithmetic and storage need.
 #pragma once
 #include "type_kinds.h"
 
@@ -38,7 +38,7 @@ using kiln_move_source = add_rvalue_reference_t<T>;
 template <class T>
 using kiln_target = add_lvalue_reference_t<T>;
 
-// is_ and its nothrow and trivial kin; OPERATION is constructible or assignable.
+// Defines is_NAME, is_nothrow_NAME and is_trivially_NAME; OPERATION is constructible or assignable.
 #define KILN_OPERATION(name, operation, ...)                           \
   KILN_TRAIT(is_##name, __is_##operation(__VA_ARGS__))                 \
   KILN_TRAIT(is_nothrow_##name, __is_nothrow_##operation(__VA_ARGS__)) \
@@ -55,7 +55,8 @@ KILN_TRAIT(is_trivially_destructible, __is_trivially_destructible(T))
 #undef KILN_OPERATION
 #undef KILN_TRAIT
 
-// The integer type of one size, with a sign: of integers and of enums.
+// The integer types of one size, with and without a sign. make_signed and make_unsigned use them for integers
+// and for enums.
 template <size_t bytes>
 struct kiln_integer_of;
 template <>
@@ -91,7 +92,7 @@ struct kiln_same_qualifiers {
   using with_const = conditional_t<is_const_v<From>, const To, To>;
   using type = conditional_t<is_volatile_v<From>, volatile with_const, with_const>;
 };
-// long keeps its own kin: it is as wide as long long, but another type.
+// long and unsigned long map to each other here: long is as wide as long long, but it is another type.
 template <class T>
 struct make_signed {
   using plain = remove_cv_t<T>;
@@ -112,7 +113,8 @@ struct make_unsigned {
 template <class T>
 using make_unsigned_t = typename make_unsigned<T>::type;
 
-// 16 without an alignment, as on the host: both halves of an engine see one layout.
+// The default alignment is 16, as on the host, so that the host code and the device code of an engine see
+// one layout of the storage.
 template <size_t length, size_t align = 16>
 struct aligned_storage {
   struct type {
@@ -145,7 +147,7 @@ struct common_type<A, B, C, Rest...> : kiln_common_of_all<void, A, B, C, Rest...
 template <class... T>
 using common_type_t = typename common_type<T...>::type;
 
-// A call f(args...). Pointers to members are called in host code only: not here.
+// The call f(args...). Pointers to members are not supported here, because only host code calls them.
 template <class Void, class F, class... Args>
 struct kiln_invoke {
   static constexpr bool possible = false;

@@ -1,4 +1,5 @@
-// Choice and relation: conditional, enable_if, is_same, is_base_of, is_convertible, conjunction and its kin.
+// Traits that choose or relate types: conditional, enable_if, is_same, is_base_of, is_convertible,
+// conjunction, disjunction and negation.
 #pragma once
 #include "integral_constant.h"
 
@@ -50,7 +51,7 @@ struct is_convertible : bool_constant<__is_convertible_to(From, To)> {};
 template <class From, class To>
 constexpr bool is_convertible_v = __is_convertible_to(From, To);
 
-// As the standard wants: a conjunction names no member of what follows the first that is false.
+// As the standard requires, a conjunction uses no member of the types that follow the first false one.
 template <class...>
 struct conjunction : true_type {};
 template <class T>

@@ -1,4 +1,5 @@
-// <sys/types.h> for NVRTC: glibc's short names of the unsigned integers, which its <stdlib.h> brings too.
+// This <sys/types.h> for NVRTC has glibc's short names of the unsigned integers.
+// The <stdlib.h> of glibc includes them too.
 #pragma once
 #include <stdint.h>
 
