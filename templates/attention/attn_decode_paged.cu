@@ -28,7 +28,7 @@ struct DecodeShared {
 };
 
 template <typename T, typename KV, int D, int DV, int GROUP, bool SOFT_CAP, bool ALIBI, int ROWS, int STAGES,
-          int WARPS, int BUFFERS, int BLOCKS>
+          int WARPS, int BUFFERS, int BLOCKS, bool PACE>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_decode_paged(T* o, const T* q, const KV* k_cache, const KV* v_cache, const i32* kv_indices,
                       i32* plan, f32* workspace, i32 workers, i32 kv_heads, i32 page_size, i64 stride_o,
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   if (enough) keep();
   const u32 query_place = queries.place(lane), key_place = Ring::Keys::key_place(lane),
             value_place = Ring::Values::value_place(lane);
-  DecodePace<Ring::ROOMY> pace(shared.meeting, work);
+  DecodePace<PACE> pace(shared.meeting, work);
   int stage = 0;
 
   i32 tokens = 0;  // of the items so far, up to LONG

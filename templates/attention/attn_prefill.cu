@@ -11,7 +11,7 @@
 namespace kiln {
 
 template <typename T, int D, int DV, int GROUP, bool CAUSAL, bool WINDOW, bool SOFT_CAP, bool ALIBI,
-          bool MASK, int TILE_ROWS, int TILE_KV, int WARPS, int STAGES, int BLOCKS>
+          bool MASK, int TILE_ROWS, int TILE_KV, int WARPS, int STAGES, int BLOCKS, int FRONT>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     attn_prefill(T* o, const T* q, const T* k, const T* v, i32* plan, f32* workspace, i32 workers,
                  i32 kv_heads, i64 stride_o, i64 stride_o_head, i64 stride_q, i64 stride_q_head, i64 stride_k,
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
 
   // Where two blocks fit on an SM and there are fewer tiles than SMs, each should have one for itself. The workers in front have them then: blocks from the
   // middle of the grid, since the first of one that fills the GPU share SMs with others of its first half (H200: 0 to 7 with 80 to 87).
-  const i32 front = BLOCKS == 1 ? 0 : workers / 4, block = blockIdx.x,
+  const i32 front = workers * FRONT / 8, block = blockIdx.x,
             worker = block >= front ? block - front : block + workers - front;
   work.prefetch(worker);  // before anything else: the plan comes from far away
   pdl_wait();
