@@ -291,6 +291,7 @@ TEST(Layout, TopLevelIsFixed) {
                                           "tools",
                                           "README.md",
                                           "CONTRIBUTING.md",
+                                          "CHANGELOG.md",
                                           "LICENSE",
                                           "docs",
                                           ".ci",

@@ -8,6 +8,7 @@
 #include "cache/trust/minisign.hpp"
 #include "cache/trust/secret_key.hpp"
 #include "compile/key/facts.hpp"
+#include "compile/key/fields.hpp"
 #include "compile/key/key.hpp"
 #include "store_command.hpp"
 #include "tests/support/fake_driver/make_cubin.hpp"
@@ -51,7 +52,7 @@ struct Made {
   bundle::Entry entry() const { return {key(), compile::encode(facts), key_text(), image}; }
 
   compile::Facts facts;
-  std::string image, source = "the source", nvrtc = "abc", schema = "1",
+  std::string image, source = "the source", nvrtc = "abc", schema{compile::kKeySchema},
                      facts_version = std::to_string(compile::kFactsVersion);
 };
 

@@ -10,6 +10,9 @@
 
 namespace kiln::compile {
 
+/// The version of the grammar of key texts. 2: templates lie in families, and their parameters changed.
+inline constexpr std::string_view kKeySchema = "2";
+
 /// In the order in which a key text has them; `tune` and `device` are in the keys of tuned choices alone.
 enum class FieldId : std::uint8_t {
   version,

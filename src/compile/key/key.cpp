@@ -56,7 +56,7 @@ MadeKey make_key(const source::Instantiation& unit, const source::Closure& closu
   MadeKey made;
   std::string& text = made.text;
   text.reserve(512 + 160 * closure.files.size());
-  put(text, FieldId::version, "1");
+  put(text, FieldId::version, kKeySchema);
   put(text, FieldId::unit, unit.unit);
   put(text, FieldId::arch, unit.resolved.arch.name());
   put(text, FieldId::source, base::digest_of(unit.source));

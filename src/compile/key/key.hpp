@@ -1,10 +1,10 @@
 // The only key maker: what identifies an image, as canonical text and as a digest of it.
 //
-// Key text, schema 1: lines of a label (fields.hpp) and length-prefixed values, in two sections. A value is
+// Key text, schema 2: lines of a label (fields.hpp) and length-prefixed values, in two sections. A value is
 // "<bytes>:<value>", so no value can imitate another field. Never in it: absolute paths, cwd, HOME, times,
 // host, user.
 //
-//   kiln-key 1:1
+//   kiln-key 1:2
 //   template 8:rms_norm                     unit: the template's name, or NAME@reference
 //   arch 6:sm_90a
 //   source 32:<digest of the bytes>

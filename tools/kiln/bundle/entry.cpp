@@ -72,7 +72,7 @@ const std::string* only(const std::vector<KeyField>& fields, std::string_view la
 bool is_of_this_version(const std::vector<KeyField>& fields) {
   const std::string *key = only(fields, "kiln-key"), *toolchain = only(fields, "toolchain"),
                     *facts = only(fields, "facts");
-  return key && *key == "1" && toolchain && *toolchain == "1" && facts &&
+  return key && *key == compile::kKeySchema && toolchain && *toolchain == "1" && facts &&
          *facts == std::to_string(compile::kFactsVersion);
 }
 
