@@ -1,6 +1,7 @@
-// Rows of k and v into the pages of a cache, optionally quantised to fp8.
+// This kernel appends rows of k and v to the pages of a cache, optionally quantised to fp8.
 //
-// LANES threads, a team, share a head, and take k and v of UNROLL heads of one token: its page is looked up once, while they are on their way.
+// A team of D / VEC threads (LANES in the manifest) shares a head, and takes k and v of UNROLL heads of
+// one token. It looks up the token's page once, while the loads of k and v are under way.
 #include "attention/paged.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
@@ -20,8 +21,8 @@ __global__ void __launch_bounds__(D / VEC * TEAMS, resident_blocks(D / VEC * TEA
   const u32 team = blockIdx.x * TEAMS + threadIdx.y;
   if (team >= tokens * slices) return;
   const i64 token = team / slices;
-  const int own = static_cast<int>(team % slices) * UNROLL,
-            column = threadIdx.x * VEC;  // the first of the team's heads
+  // `own` is the first of the team's heads.
+  const int own = static_cast<int>(team % slices) * UNROLL, column = threadIdx.x * VEC;
   const auto has = [&](int i) { return own + i < kv_heads; };
   const Pages<I> pages{slot_mapping, kv_indices,  kv_indptr,  batch_indices,
                        page_size,    stride_page, stride_slot};
@@ -30,7 +31,7 @@ __global__ void __launch_bounds__(D / VEC * TEAMS, resident_blocks(D / VEC * TEA
   pdl_wait();
   const i64 key = pages.template key<PAGING>(token),
             position = PAGING == Paging::page_table ? load_index(positions + token) : 0;
-  Vec<T, VEC> a[UNROLL], b[UNROLL];  // of k and v
+  Vec<T, VEC> a[UNROLL], b[UNROLL];  // vectors of k, and of v
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {
     if (!has(i)) continue;

@@ -1,10 +1,12 @@
-// Attention of one token of each request (or of a few) to the paged keys and values of all tokens before it.
+// This kernel computes attention of one token of each request, or of a few,
+// to the paged keys and values up to that token.
 //
-// The plan gives each block a list of items: a kv head of a request, with all of its kv tokens or a part of
-// them. The warps of a block take turns at an item's tokens, each with a ring of copies of its own that runs
-// ahead into the next items, since what limits is the memory; for the same reason the warps do not wait for each
-// other at the end of an item, but one of them joins what all have seen. The q heads which share the kv head are the
-// columns of both products. Parts of a token meet in the workspace; the block that comes last merges them.
+// The work list gives each block items: a kv head of a request's token, with all of its
+// kv tokens or a part of them. The warps of a block take turns at an item's kv tokens.
+// Each warp has its own ring of copies, which runs ahead into the next items, since memory is the limit.
+// For the same reason no warp waits for the others at the end of an item: one warp joins what all have seen.
+// The q heads that share a kv head are the columns of both products. Parts of a token meet in the
+// workspace, and the block that comes last merges them.
 #include "attention/decode/join.cuh"
 #include "attention/decode/pace.cuh"
 #include "attention/decode/paged_ring.cuh"
@@ -15,7 +17,7 @@
 
 namespace kiln {
 
-// What a block of attn_decode_paged has in dynamic shared memory.
+// DecodeShared is the dynamic shared memory of a block of attn_decode_paged.
 template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES, int WARPS, int BUFFERS>
 struct DecodeShared {
   using Ring = PagedRing<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS>;
@@ -42,8 +44,9 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
   constexpr i32 TURN = Ring::TURN;
-  // Tokens of a block, about 45 us on an H200, from which on the next launch has to wait for the end. One that comes earlier takes the SMs as they get free:
-  // which of them it leaves out is chance then, and costs it 2 % (decode behind decode; see `workers` in the manifest).
+  // From this number of a block's kv tokens on (about 45 us on an H200) the next launch must wait for this
+  // one's end. A launch that comes earlier takes the SMs as they become free. Which SMs it leaves out is then
+  // chance, and costs it 2 % (decode after decode; see `workers` in the manifest).
   constexpr i32 LONG = (3 << 19) / (BLOCKS * (D + DV) * static_cast<int>(sizeof(KV)));
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
@@ -62,23 +65,24 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                              {stride_k_page, stride_k_slot, stride_k_head},
                              {stride_v_page, stride_v_slot, stride_v_head}};
   const PackedQueries<T> all_queries{q, stride_q, stride_q_head};
-  work.prefetch(blockIdx.x);  // before anything else: the plan comes from far away
+  // The prefetch comes first, since the work list lies in device memory, which is far away.
+  work.prefetch(blockIdx.x);
   pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
   AttentionItem item = work.first_item(blockIdx.x);
-  Ring ring(cache, all_queries, work, items, own, warp, lane,
-            window_left);  // this, too, while the loads are on their way
+  // The ring, the barriers and the queries are prepared while these loads are under way.
+  Ring ring(cache, all_queries, work, items, own, warp, lane, window_left);
   if (thread == 0) join.init(), shared.meeting.init(WARPS);
   queries.init(lane);
   work.require(attention_made_for(GROUP, TURN, GROUP, true), kv_heads, window_left);
   if (items_begin == items_end) return pdl_launch_dependents();
   const Vec<i32, 4> third = items.ask(work, items_begin, items_end);
   ring.begin(item, items_begin);
-  const bool enough =
-      ring.fill_needs_only(item);  // for the copies to begin before the items behind the first one are there
+  // With `enough`, the copies begin before the items after the first one are there.
+  const bool enough = ring.fill_needs_only(item);
   const auto keep = [&] {
     items.keep(third, item, items_begin, items_end);
-    __syncthreads();  // the items are there, and the barriers
+    __syncthreads();  // shows all threads the items and the barriers
   };
   if (!enough) keep();
   ring.fill();
@@ -88,7 +92,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   DecodePace<PACE> pace(shared.meeting, work);
   int stage = 0;
 
-  i32 tokens = 0;  // of the items so far, up to LONG
+  i32 tokens = 0;  // kv tokens of the items so far, at most LONG
 #pragma unroll 1
   for (i32 i = items_begin;; item = items(++i, work)) {
     const DecodeRange range(item, GROUP, window_left);
@@ -119,21 +123,27 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       stage = stage + 1 == STAGES ? 0 : stage + 1;
       pace.step(work);
     }
-    if (at - warp * ROWS < range.end)
-      pace.step(work);  // of the item's last step other warps alone have tokens
+    // Then only other warps have tokens of the item's last turn.
+    if (at - warp * ROWS < range.end) pace.step(work);
 
-    if (!Ring::ROOMY) item = items(i, work);  // once more, rather than held through the steps
+    // The item is loaded again, rather than held in registers through the steps.
+    if (!Ring::ROOMY) item = items(i, work);
     const i32 nth = i - items.begin;
     const bool last = i + 1 == items.end;
     tokens = min(tokens + max(range.end - range.begin, 0), LONG);
     if (last && tokens < LONG) pdl_launch_dependents();
-    // A token's first part ends its block, and its other parts began theirs: it tends to come last. Of the other parts any may, and looking takes a while.
+    // A token's first part is the last item of its block, and the other parts are the first items of theirs.
+    // So the first part tends to come last, and only its block looks whether the others are there.
+    // Any other part may come last, too, but looking takes a while.
     const bool settles =
         last && thread == 0 && !item.whole() && item.part == 0 && work.others_are_there(item);
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
     if (last && thread == 0) shared.last = settles;
-    // An item is joined by one warp, behind its part of the next item where there is room, since the others wait for that part, too; but a part of a token,
-    // which can be the block's first item, at once: what comes with it takes a while, and would be left for the end. The block's last item is joined by all.
+    // One warp joins an item, except the block's last item, which all warps join together.
+    // - Where there is room, the warp joins after its part of the next item,
+    //   since the others wait for that part, too.
+    // - A part of a token, which can be the block's first item, is joined at once: what comes with it
+    //   takes a while, and would be left for the end.
     const bool at_once = !last && !item.whole();
     const i32 due = nth - (at_once ? 0 : BUFFERS - 1);
     const bool mine = due >= 0 && due % WARPS == warp && !(last && due == nth) &&
@@ -158,7 +168,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       } else {
         join.wait(which);
       }
-      const bool settled = by_all && shared.last;  // nobody else needs the part
+      const bool settled = by_all && shared.last;  // this block merges, and no other block reads its part
 #pragma unroll 1
       for (int j = member; j < GROUP * DV / 4 && !settled; j += members) {
         const int row = j / (DV / 4), column = j % (DV / 4) * 4;

@@ -1,8 +1,8 @@
-// Attention states into one: each is the attention over a part of the keys and values, what comes out is that
-// over all of them.
+// This kernel merges attention states: each is the attention over a part of the keys and values,
+// and the result is the attention over all parts.
 //
-// The vectors of all heads form one flat sequence, and each thread has one of them in all states, of which
-// BATCH are under way at once.
+// The vectors of all heads form one flat sequence. Each thread merges one vector of
+// all states, and loads BATCH states at once.
 #include "attention/state.cuh"
 #include "kiln/pdl.cuh"
 
@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
                i64 stride_s_state, i64 stride_s_head, f32* s_out, i64 stride_s_out, i64 stride_s_out_head,
                const T* v_b, const f32* s_b) {
   constexpr int CHUNKS = D / VEC;
-  constexpr int BATCH =
-      PAIR ? 2 : 4;  // no matter how wide a vector is: the order of the sums does not depend on it
+  // BATCH does not depend on VEC, so that the order of the sums does not either.
+  constexpr int BATCH = PAIR ? 2 : 4;
   const i64 chunk = static_cast<i64>(blockIdx.x) * THREADS + threadIdx.x, row = chunk / CHUNKS;
   const int column = static_cast<int>(chunk % CHUNKS) * VEC;
   if (row >= static_cast<i64>(tokens) * heads) return;

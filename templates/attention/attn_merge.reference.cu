@@ -1,5 +1,5 @@
-// Naive merge of attention states in double, one block of any size per token: what attn_merge is checked
-// against.
+// Naive reference that attn_merge is checked against: it merges attention states in double.
+// The grid has one block, of any size, per token.
 #include "kiln/dtype.cuh"
 
 namespace kiln {
@@ -18,7 +18,7 @@ __global__ void attn_merge(f64* out, const T* v, const f32* s, i32 tokens, i32 s
       return to_double(
           (PAIR && n == 1 ? s_b : s + n * stride_s_state)[token * stride_s + head * stride_s_head]);
     };
-    f64 largest = -1e300, sum = 0, mean = 0;  // lse below: nothing was seen
+    f64 largest = -1e300, sum = 0, mean = 0;  // a state with an lse below this saw nothing
     for (int n = 0; n < (PAIR ? 2 : states); ++n) largest = fmax(largest, lse(n));
     for (int n = 0; n < (PAIR ? 2 : states); ++n) {
       if (lse(n) < -1e300) continue;

@@ -1,8 +1,12 @@
-// Attention of a ragged batch: o = softmax(q k^T) v for tokens that see those of their own request, the query heads of a kv head packed as rows.
+// This kernel computes attention of a ragged batch: o = softmax(q k^T) v, where
+// a token sees only tokens of its own request.
 //
-// A block, one of a grid that never changes, works off its items of the plan: tiles of TILE_ROWS packed rows behind each other, or a part of one. k and v
-// come in blocks of TILE_KV tokens by cp.async while those before are multiplied; a warp keeps its rows' sums of v in registers, and the weights go from
-// one product to the next without leaving them. Only blocks that a mask cuts are masked. The last of a tile's parts merges them all.
+// The q heads that share a kv head are packed as rows. The grid never changes: each block works through its
+// items of the work list. An item is a run of tiles of TILE_ROWS packed rows, or a part of one tile.
+// k and v come in kv blocks of TILE_KV tokens by cp.async, while the kv blocks before them are multiplied.
+// A warp keeps its rows' sums of v in registers, and the weights stay in registers from one product to
+// the next. Causal and window masks are applied only to the kv blocks that they cut, a custom mask to all
+// of them. The block that finishes the last part of a tile merges all parts.
 #include "attention/logits.cuh"
 #include "attention/tile.cuh"
 #include "attention/work_list.cuh"
@@ -24,29 +28,34 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   __shared__ Tiles tiles;
   __shared__ i32 last_part;
   const int warp = threadIdx.x / 32;
-  u8* const q_rows = shared + warp * Tile::WARP_ROWS * Tile::RowOfK::PITCH;  // the warp's
-  const u32 blocks = shared_address(shared) + Tile::Q_BYTES;                 // STAGES times k and v
+  u8* const q_rows = shared + warp * Tile::WARP_ROWS * Tile::RowOfK::PITCH;  // the warp's rows of q
+  const u32 blocks = shared_address(shared) + Tile::Q_BYTES;                 // STAGES pairs of k and v
   const LogitTransform<SOFT_CAP, ALIBI> transform(softmax_scale(sm_scale, D), soft_cap);
   const AttentionPlan work{plan, workers};
 
-  // Where two blocks fit on an SM and there are fewer tiles than SMs, each should have one for itself. The workers in front have them then: blocks from the
-  // middle of the grid, since the first of one that fills the GPU share SMs with others of its first half (H200: 0 to 7 with 80 to 87).
+  // Where two blocks fit on an SM and there are fewer tiles than SMs, each tile should have an SM for itself.
+  // The first workers have these tiles, and are blocks from FRONT eighths of the grid on.
+  // The first blocks of a grid that fills the GPU would share SMs with other blocks of its first half
+  // (H200: blocks 0 to 7 with blocks 80 to 87).
   const i32 front = workers * FRONT / 8, block = blockIdx.x,
             worker = block >= front ? block - front : block + workers - front;
-  work.prefetch(worker);  // before anything else: the plan comes from far away
+  // The prefetch comes first, since the work list lies in device memory, which is far away.
+  work.prefetch(worker);
   pdl_wait();
   {
-    const i32 begin = work.begin(worker), end = work.end(worker),
-              busy = work.busy();  // and no load waits for another one
+    // None of these loads waits for another one.
+    const i32 begin = work.begin(worker), end = work.end(worker), busy = work.busy();
     const AttentionItem first = work.first_item(worker);
     work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true), kv_heads, window_left);
-    // The next launch's blocks would come two to an SM where this one leaves room on most SMs, but not enough for those in front (one prompt of 512 tokens
-    // without causality behind another: 22 instead of 18 us). Elsewhere it saves 0.8 us to let it in before the end.
+    // The next launch is let in before this one's end, which saves 0.8 us, except where its
+    // blocks would come two to an SM. That happens where this launch leaves room on most SMs,
+    // but too few free SMs for the next launch's first workers. One prompt of 512 tokens without causality
+    // after another took 22 instead of 18 us then.
     const bool lets_in = BLOCKS == 1 || 8 * busy <= 3 * workers || 2 * busy > workers;
     if (threadIdx.x == 0) tiles.begin(work, begin, end, first, lets_in);
   }
   while (true) {
-    __syncthreads();  // nobody needs the tile before any more, nor the blocks of its k and v
+    __syncthreads();  // no warp needs the previous tile, or its kv blocks, any more
     if (threadIdx.x == 0) tiles.next(work, window_left);
     __syncthreads();
     if (!tiles.any()) return;
@@ -69,7 +78,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       u32 k_block = blocks;
 #pragma unroll 1
       for (i32 kv = item.kv_begin; kv < item.kv_end; kv += TILE_KV) {
-        const i32 left = item.kv_end - kv - TILE_KV;  // behind this block
+        const i32 left = item.kv_end - kv - TILE_KV;  // tokens after this kv block
         const u32 v_block = k_block + Tile::K_BYTES;
         f32 s[Tile::M][Tile::N][4];
         copy_async_wait<0>();
@@ -77,7 +86,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         if constexpr (STAGES == 2) {
           const u32 other = 2 * blocks + Tile::K_BYTES + Tile::V_BYTES - k_block;
           tile.multiply(s, shared_address(q_rows), k_block);
-          if (left > 0) {  // behind the products, which begin earlier so
+          // The copies come after the products, which begin earlier that way.
+          if (left > 0) {
             next_k(other, left);
             next_v(other + Tile::K_BYTES, left);
           }
@@ -102,7 +112,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
             each([&](f32 x, int column) { return transform(x, bias + slope * static_cast<f32>(column)); });
           });
         }
-        u64 bits = 0;  // MASK: the tokens that row threadIdx.x % WARP_ROWS of the warp sees
+        u64 bits = 0;  // with MASK: tokens that row threadIdx.x % WARP_ROWS of the warp sees
         if constexpr (MASK) {
           const i32 qo = min(Row(first_row + threadIdx.x % 32 % Tile::WARP_ROWS).token, item.qo_len - 1);
           const Visible sees = visible<false, WINDOW>(qo, item.qo_len, item.kv_len, window_left);
@@ -135,7 +145,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       }
     }
     if (tiles.let_next_in()) pdl_launch_dependents();
-    copy_async_wait<0>();  // an item without kv has begun to copy, too
+    copy_async_wait<0>();  // an item without kv tokens has begun copies, too
     __syncwarp();
     tile.finish();
 
@@ -150,8 +160,8 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     if (item.whole()) {
       tile.stage(q_rows, emit_lse);
     } else {
-      const AttentionPlan own{plan,
-                              fresh(workers)};  // or what is made of it would be held through the products
+      // Without fresh(), values made of `workers` would be held in registers through the products.
+      const AttentionPlan own{plan, fresh(workers)};
       const typename Tile::Slots slots{workspace, own.workers};
       tile.save(slots, item.slot());
       if (!own.arrive(item, &last_part)) continue;

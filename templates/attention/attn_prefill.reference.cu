@@ -1,5 +1,7 @@
-// Naive attention in double, a query token and head at a time, by any number of blocks of at least DV / 4 threads: what attn_prefill is checked
-// against. It reads the lengths of the plan, and none of its items.
+// Naive reference that attn_prefill is checked against: it computes
+// one q head of one token at a time in double.
+// Any number of blocks, of at least DV / 4 threads each, share the work. It reads the
+// lengths of the work list, and none of its items.
 #include "attention/work_list.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
@@ -45,8 +47,8 @@ __global__ void attn_prefill(f64* o, const T* q, const T* k, const T* v, i32* pl
       return SOFT_CAP ? soft_cap * tanh(x / soft_cap) : x;
     };
 
-    f64 largest = -LARGEST, sum = 0,
-        out[4] = {};  // sums of v: of columns threadIdx.x, threadIdx.x + blockDim.x, ...
+    // `out` has the sums of v for columns threadIdx.x, threadIdx.x + blockDim.x, and so on.
+    f64 largest = -LARGEST, sum = 0, out[4] = {};
     for (i64 begin = 0; begin < of.kv_len; begin += BATCH) {
       const int count = static_cast<int>(of.kv_len - begin < BATCH ? of.kv_len - begin : BATCH);
       __syncthreads();

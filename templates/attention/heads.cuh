@@ -1,20 +1,22 @@
-// The heads of q, k and v shared out among the threads of a launch: which heads of which token a team of threads has, and where the elements of
-// a head lie among its threads.
+// This header distributes the heads of q, k and v among the threads of a launch. Team says which heads of
+// which token a team of threads has, and HeadLayout which elements of a head each thread has.
 #pragma once
 #include "attention/rotary.cuh"
 
 namespace kiln {
 
-// A team has one to EACH heads of one token: of q, of k or, WITH_V, of v. The TEAMS of a block follow each other, first over a token's heads, then
-// over the tokens. A grid that is large enough for it has a team for each head: few tokens want more threads, not more work for each.
-// REQUIRES: threadIdx.y is the team's place in its block, and the grid has at least the blocks that teams of EACH heads need.
+// A team has one to EACH heads of one token: of q, of k or, WITH_V, of v. The TEAMS teams of a block
+// follow each other, first over a token's heads, then over the tokens. Where the grid is large enough,
+// each team has a single head: few tokens want more threads, not more work for each thread.
+// REQUIRES: threadIdx.y is the team's place in its block, and the grid has at
+// least the blocks that teams of EACH heads need.
 template <int EACH, int TEAMS, bool WITH_V>
 struct Team {
-  u32 first_token;  // of the block
-  int count;        // tokens of the block
-  u32 token;        // a team without heads has the first one's
+  u32 first_token;  // first token of the block
+  int count;        // number of the block's tokens
+  u32 token;        // token of the team; first_token for a team without heads
   bool is_q, is_v;
-  int head, heads;  // its heads are [head, head + heads)
+  int head, heads;  // the team's heads are [head, head + heads)
 
   __device__ __forceinline__ Team(i32 tokens, i32 q_heads, i32 kv_heads) {
     const bool single = static_cast<u64>(gridDim.x) * TEAMS >=
@@ -22,7 +24,7 @@ struct Team {
     const int each = single ? 1 : EACH;
     const u32 q_teams = single ? q_heads : (q_heads + EACH - 1) / EACH,
               kv_teams = single ? kv_heads : (kv_heads + EACH - 1) / EACH;
-    const u32 teams = q_teams + kv_teams * (WITH_V ? 2 : 1);  // of a token
+    const u32 teams = q_teams + kv_teams * (WITH_V ? 2 : 1);  // teams of a token
     const u32 begin = blockIdx.x * TEAMS, team = begin + threadIdx.y, end = tokens * teams,
               nth = team % teams;
     first_token = begin / teams;
@@ -35,18 +37,22 @@ struct Team {
   }
 };
 
-// Where the elements of a head lie among the LANES threads that share it: each has two vectors of VEC. The first TURNING lanes have VEC whole
-// pairs, the others what is not rotated. Pairs are (i, i + ROTARY / 2), or neighbours (2i, 2i + 1).
+// HeadLayout says which elements of a head each of its LANES threads has: two vectors of VEC elements.
+// The first TURNING lanes have VEC whole pairs each. The other lanes have elements that are not rotated,
+// and the last of them may lack its second vector. Pairs are (i, i + ROTARY / 2),
+// or with INTERLEAVE neighbours (2i, 2i + 1).
 template <int D, int ROTARY, bool INTERLEAVE, int VEC>
 struct HeadLayout {
   static constexpr int PAIRS = ROTARY / 2;
   static constexpr int TURNING = PAIRS / VEC;
   static constexpr int STILL = static_cast<int>(ceil_div((D - ROTARY) / VEC, 2));
   static constexpr int LANES = TURNING + STILL;
-  static constexpr bool SINGLE = INTERLEAVE && VEC == 1;  // a vector has no pair: the two of a lane are one
+  static constexpr bool SINGLE = INTERLEAVE && VEC == 1;  // a vector has one element; two vectors are a pair
   static constexpr bool WITHIN = INTERLEAVE && VEC > 1;   // pairs lie within a vector
   static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
 
+  // turns() says whether the lane has pairs; first() and second()
+  // are the elements at which its vectors begin.
   __device__ static constexpr bool turns(int lane) { return STILL == 0 || lane < TURNING; }
   __device__ static constexpr int first(int lane) {
     return turns(lane) ? (SINGLE ? 2 * lane : lane * VEC) : ROTARY + (lane - TURNING) * VEC;
@@ -58,16 +64,17 @@ struct HeadLayout {
     return (D - ROTARY) / VEC % 2 == 0 || second(lane) < D;
   }
 
-  // The j-th pair of a turning lane.
+  // Returns the number of the j-th pair of a turning lane.
   __device__ static constexpr int pair(int lane, int j) {
     if (!WITHIN) return lane * VEC + j;
     return (j < VEC / 2 ? 0 : PAIRS / 2 - VEC / 2) + lane * (VEC / 2) + j;
   }
 
-  // What a row of a table has for the pairs of a turning lane: cosines, or sines. REQUIRES: as load.
+  // Loads the cosines, or the sines, of a turning lane's pairs from `of_all`, which
+  // has one element per pair. REQUIRES: as load.
   template <typename TABLE>
   __device__ static __forceinline__ void load_pairs(const TABLE* of_all, int lane, f32 (&out)[VEC]) {
-    constexpr int RUN = WITHIN ? VEC / 2 : VEC;  // neighbouring pairs
+    constexpr int RUN = WITHIN ? VEC / 2 : VEC;  // pairs that are neighbours in `of_all`
 #pragma unroll
     for (int j = 0; j < VEC; j += RUN) {
       f32 run[RUN];
@@ -77,7 +84,7 @@ struct HeadLayout {
     }
   }
 
-  // The pairs of a turning lane, by their cosines and sines.
+  // Rotates the pairs of a turning lane, whose vectors are `a` and `b`, by their cosines and sines.
   __device__ static __forceinline__ void rotate_all(f32 (&a)[VEC], f32 (&b)[VEC], const f32 (&cos)[VEC],
                                                     const f32 (&sin)[VEC]) {
 #pragma unroll

@@ -1,13 +1,13 @@
-// Rows of k or v in shared memory as the left operand of a warp's products: scores are K Q^T and outputs V^T
-// P^T, so that the heads which share a kv head are the columns (8 of an mma), and all 16 rows of one are
-// tokens or elements. fp8 becomes f16 on its way into the registers, which is exact.
+// This header makes rows of k or v in shared memory the left operand of a warp's products. Scores are K Q^T
+// and outputs are V^T P^T, so that the q heads that share a kv head are the columns (8 of an mma). All 16
+// rows of an mma are tokens or elements. fp8 becomes f16 on its way into the registers, which is exact.
 #pragma once
 #include "kiln/mma.cuh"
 #include "kiln/swizzle.cuh"
 
 namespace kiln {
 
-// What products with a cache of KV are computed in, for q of T.
+// ProductType is the type in which products of q (of T) with a cache of KV are computed.
 template <typename T, typename KV>
 struct ProductType {
   using Type = T;
@@ -17,8 +17,9 @@ struct ProductType<T, e4m3> {
   using Type = f16;
 };
 
-// Two e4m3, in the lower or the upper half of `codes`, as f16 over E4M3_UNIT; the first is the lower one.
-// Below sm_89, with integers, NaN is not told from 480.
+// Returns two e4m3, from the lower or the upper half of `codes`, as f16 that are
+// E4M3_UNIT times too small. The first value is in the lower half of the result.
+// Below sm_89 integers make the values, and NaN becomes 480.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 890
 inline constexpr f32 E4M3_UNIT = 256.0f;
 template <bool UPPER>
@@ -36,38 +37,41 @@ __device__ __forceinline__ u32 half_pair(u32 codes) {
 }
 #endif
 
-// What a product with elements of the tile is to be multiplied with.
+// Returns the factor that products with elements of the tile must be multiplied by.
 template <typename KV>
 __device__ __forceinline__ constexpr f32 product_unit() {
   return sizeof(KV) == 1 ? E4M3_UNIT : 1.0f;
 }
 
+// KvTile is a tile of rows of D elements of KV in shared memory.
 template <typename KV, int D>
 struct KvTile {
   static constexpr bool BYTE = sizeof(KV) == 1;
   static constexpr int BYTES = D * static_cast<int>(sizeof(KV)), CHUNKS = BYTES / 16;
-  static constexpr int STEP = 2 * static_cast<int>(sizeof(KV));  // chunks of 32 elements
+  static constexpr int STEP = 2 * static_cast<int>(sizeof(KV));  // chunks that 32 elements take
   static_assert(D % 64 == 0, "whole rows of 64 bytes");
 
-  // Bytes from the tile's begin to a chunk of 16 bytes, as Swizzled has them; rows that are no whole 128
-  // bytes are swizzled by pairs.
+  // Returns how many bytes lie from the tile's start to a chunk of 16 bytes; chunks lie as in Swizzled.
+  // Rows that are no multiple of 128 bytes are swizzled by pairs.
   static constexpr int MASK = BYTES % 128 == 0 ? 7 : 3;
   __device__ static constexpr u32 offset(int row, int chunk) {
     return row * BYTES + ((chunk ^ (MASK == 7 ? row & 7 : row >> 1 & 3)) * 16);
   }
-  // So many chunks (a multiple of 2) behind an even one's offset.
+  // Returns the offset of the chunk `chunks` further on in the row.
+  // REQUIRES: `chunks` is even, and `offset` is that of chunk 0 or 1.
   __device__ static constexpr u32 further(u32 offset, int chunks) {
     return (offset ^ ((chunks & MASK) * 16)) + (chunks & ~MASK) * 16;
   }
 
-  // A lane's place in 16 rows, for keys() and values() at element 0.
+  // Each returns a lane's place in 16 rows at element 0: key_place() for keys(), value_place() for values().
   __device__ static __forceinline__ u32 key_place(int lane) { return offset(lane % 16, lane / 16); }
   __device__ static __forceinline__ u32 value_place(int lane) {
     return BYTE ? key_place(lane) : offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   }
 
-  // 16 rows and their elements [32 n, 32 n + 32) as two operands [row][element]. fp8: the elements of 16 are
-  // in an order of their own, that of query_position. `place` is the address of key_place.
+  // Loads the elements [32 n, 32 n + 32) of 16 rows as two operands [row][element]. `place` is the tile's
+  // shared address plus key_place(). With fp8 the 16 elements of an operand have an order of their own,
+  // which DecodeQueries::take() gives the queries, too.
   __device__ static __forceinline__ void keys(u32 (&a)[2][4], u32 place, int n) {
     if constexpr (BYTE) {
       u32 codes[4];
@@ -83,7 +87,8 @@ struct KvTile {
     }
   }
 
-  // The same elements as two operands [element][row]. Which elements: value_element.
+  // Loads the same elements as two operands [element][row]. `place` is the tile's shared address
+  // plus value_place(). value_element() says which element an operand's row has.
   __device__ static __forceinline__ void values(u32 (&a)[2][4], u32 place, int n) {
     if constexpr (BYTE) {
       u32 codes[4];  // pairs of neighbouring elements of two rows each
@@ -102,14 +107,14 @@ struct KvTile {
       load_matrices_transposed(a[1], further(place, n * STEP + 2));
     }
   }
-  // The element of v that row `row` (0..15) of the m-th operand [element][row] has.
+  // Returns the element of v that row `row` (0 to 15) of the m-th operand [element][row] has.
   __device__ static constexpr int value_element(int m, int row) {
     return 16 * m + (BYTE ? row % 8 * 2 + row / 8 : row);
   }
 };
 
-// A matrix of 8 x 8 elements of 2 bytes, a row in four lanes, transposed: an accumulator becomes the right
-// operand of the next product.
+// Transposes a matrix of 8 x 8 elements of 2 bytes, with a row in four lanes. An accumulator becomes the
+// right operand of the next product that way.
 __device__ __forceinline__ u32 transpose_matrix(u32 matrix) {
   u32 out;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(matrix));

@@ -1,4 +1,5 @@
-// What happens to the products of q and k before the softmax, in FlashInfer's order: scale, ALiBi, soft cap, and then the masks.
+// This header makes logits of products of q and k, in FlashInfer's order:
+// scale, ALiBi, soft cap, and then the masks.
 #pragma once
 #include "attention/visible.cuh"
 #include "kiln/math.cuh"
@@ -6,19 +7,20 @@
 
 namespace kiln {
 
-// sm_scale as callers give it: 0 is 1 / sqrt(d).
+// Returns the scale of the softmax. Callers give sm_scale = 0 for 1 / sqrt(d).
 __device__ __forceinline__ f32 softmax_scale(f32 sm_scale, int d) {
   return sm_scale == 0.0f ? rsqrtf(static_cast<f32>(d)) : sm_scale;
 }
 
-// Makes base-2 logits of products: x = sm_scale * product + slope * distance, then cap * tanh(x / cap), times log2(e). Without either the product
-// stays as it is, and `scale` is what the softmax multiplies it with.
+// LogitTransform makes base-2 logits of products: x = sm_scale * product + slope * distance,
+// then cap * tanh(x / cap), times log2(e). Without soft cap and ALiBi the product stays as it
+// is, and the softmax multiplies it by scale().
 template <bool SOFT_CAP, bool ALIBI>
 struct LogitTransform {
   static constexpr bool IDENTITY = !SOFT_CAP && !ALIBI;
-  f32 factor;  // of the product
-  f32 unit;    // of everything that is added to it
-  f32 cap;     // in base 2
+  f32 factor;  // factor of the product
+  f32 unit;    // factor of everything that is added to the product
+  f32 cap;     // the soft cap, in base 2
 
   __device__ __forceinline__ LogitTransform(f32 sm_scale, f32 soft_cap) {
     unit = SOFT_CAP ? 2.0f * LOG2_E / soft_cap : LOG2_E;  // tanh(x / cap) takes 2^(2 log2(e) x / cap)
@@ -27,23 +29,26 @@ struct LogitTransform {
   }
   __device__ __forceinline__ f32 scale() const { return IDENTITY ? factor : 1.0f; }
 
-  // `bias` is slope * distance * unit; unused without ALIBI.
+  // `bias` is slope * distance * unit; it is unused without ALIBI.
   __device__ __forceinline__ f32 operator()(f32 product, f32 bias) const {
     if constexpr (IDENTITY) return product;
     const f32 x = ALIBI ? product * factor + bias : product * factor;
     if constexpr (!SOFT_CAP) return x;
-    // tanh(y) = 1 - 2 / (e^2y + 1); tanh.approx is good to 2^-11 only, which a cap of 50 makes 2 % of a weight.
+    // tanh(y) = 1 - 2 / (e^2y + 1). tanh.approx is good to 2^-11
+    // only, which a cap of 50 makes 2 % of a weight.
     return cap - 2.0f * cap * reciprocal_approx(exp2_approx(x) + 1.0f);
   }
 };
 
-// A custom mask is the bits of [qo_len][kv_len] of each request, bit 0 of a byte first; a request begins at a byte. It is read in aligned words of
-// 4 bytes that hold bits of the request, the last of which may end behind it.
+// A custom mask has the bits [qo_len][kv_len] of each request, bit 0 of a byte first;
+// a request begins at a byte. The mask is read in aligned words of 4 bytes that hold bits of the request.
+// The first word may begin before the request, and the last word may end after it.
 struct MaskBits {
   const u8* request;  // the request's first byte
   i32 kv_len;
 
-  // Bit i is that of kv token kv + i, for the TOKENS next ones, below kv_len; what follows is undefined.
+  // Returns the mask of query token `qo`: bit i is that of kv token kv + i, for the next TOKENS tokens
+  // below kv_len. The other bits are undefined.
   template <int TOKENS>
   __device__ __forceinline__ u64 window(i32 qo, i32 kv) const {
     static_assert(TOKENS <= 64, "64 bits");
@@ -52,7 +57,7 @@ struct MaskBits {
     const u32* const words = reinterpret_cast<const u32*>(address & ~3ull);
     const int shift = static_cast<int>(address & 3) * 8 + static_cast<int>(bit % 8),
               bits = shift + min(TOKENS, kv_len - kv);
-    constexpr int WORDS = (TOKENS + 31) / 32 + 1;  // that TOKENS bits can touch
+    constexpr int WORDS = (TOKENS + 31) / 32 + 1;  // words that TOKENS bits can touch
     u32 word[WORDS] = {};
 #pragma unroll
     for (int i = 0; i < WORDS; ++i) {

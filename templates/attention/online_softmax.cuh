@@ -1,23 +1,26 @@
-// Softmax over what comes in blocks: a row's values are summed as 2^(x - shift), and what has been summed is rescaled when a block's largest value
-// leaves the shift far behind. All in base 2. An x that is a product times a scale is made in the multiply-add that subtracts the shift:
-// x * scale + offset(), with the shift rounded once, so that blocks before and behind a rescaling count alike.
+// This header computes a softmax over values that come in groups, in base 2. A row sums 2^(x - shift).
+// It rescales its sum when the largest value of a group is far above the shift. Where x is a product
+// times a scale, the multiply-add that subtracts the shift makes it: product * scale + offset().
+// The shift is rounded once, so that groups before and after a rescaling count alike.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/reduce.cuh"
 
 namespace kiln {
 
-// A row is rescaled only where its largest value has grown by this power of two since: 2^x stays far below what f16 holds, and after the first blocks
-// a warp hardly ever has to.
+// A row is rescaled only where its largest value has grown by this power of two since the last rescaling.
+// 2^(x - shift) thus stays far below the largest f16, and after the first groups a warp hardly ever rescales.
 inline constexpr f32 SOFTMAX_SLACK = 8.0f;
 
-// What a row has seen. `shift` is a value that occurred, at most SOFTMAX_SLACK below the largest; -infinity: nothing yet.
+// SoftmaxRow is what a row has seen. `shift` is a value that occurred, at most SOFTMAX_SLACK below the
+// largest one. Where nothing was seen yet, it is -infinity.
 struct SoftmaxRow {
   f32 shift = -infinity(), sum = 0.0f;
 
   __device__ __forceinline__ bool outgrown(f32 largest) const { return largest > shift + SOFTMAX_SLACK; }
 
-  // Takes `largest` as shift if it is larger; gives the factor of all that was summed before. -infinity for both makes no NaN.
+  // Takes `largest` as the shift if it is larger, and returns the factor of everything that was
+  // summed before. Where both are -infinity, the factor is 0, not NaN.
   __device__ __forceinline__ f32 rescale(f32 largest) {
     const f32 before = shift;
     shift = fmaxf(shift, largest);
@@ -26,16 +29,18 @@ struct SoftmaxRow {
     return factor;
   }
 
-  // exp2_approx(x + offset()) is what x counts. Where nothing was seen it is 0, since all x are -infinity.
+  // The weight of x is exp2_approx(x + offset()). Where nothing was seen,
+  // the weight is 0, since all x are -infinity.
   __device__ __forceinline__ f32 offset() const { return -finite_shift(shift); }
-  // Of x * scale. Always in one rounding, since a compiler that fuses here and not there makes 1 % of difference between logits of -2e5.
+  // Returns the weight of x * scale, with one rounding in every build. A compiler that fuses in one place and
+  // not in another makes 1 % of difference between logits of -2e5.
   __device__ __forceinline__ f32 weight(f32 x, f32 scale) const {
     return exp2_approx(fmaf(x, scale, offset()));
   }
 
-  // log2 of the sum over all of 2^x. A row that sees nothing: -infinity.
+  // Returns log2 of the sum of 2^x over all x, or -infinity where the row saw nothing.
   __device__ __forceinline__ f32 lse() const { return sum > 0.0f ? shift + log2_approx(sum) : -infinity(); }
-  // The factor of the weighted sum of values. A row that sees nothing: 0.
+  // Returns the factor that makes a mean of the weighted sum of values, or 0 where the row saw nothing.
   __device__ __forceinline__ f32 inverse() const { return sum > 0.0f ? reciprocal_approx(sum) : 0.0f; }
 };
 

@@ -1,7 +1,8 @@
-// The paged key-value cache: where a token's row lies in it, and how an element is stored there.
+// This header says where a token's row lies in the paged key-value cache, and stores elements there.
 //
-// A cache is pages of page_size tokens; element (page, token in the page, head, i) lies stride_page, stride_slot and stride_head elements apart,
-// and i by one: NHD and HND are two orders of the same strides, and one tensor [pages, 2, ...] is two pointers.
+// A cache has pages of page_size tokens. Neighbouring pages, tokens of a page and heads lie stride_page,
+// stride_slot and stride_head elements apart, and the elements of a head follow each other.
+// NHD and HND are two orders of the same strides, and one tensor [pages, 2, ...] is two pointers.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/vector.cuh"
@@ -9,12 +10,17 @@
 namespace kiln {
 
 enum class Paging {
-  none,          // there is no cache
-  slot_mapping,  // a token's slot is page * page_size + token in the page (vLLM); below 0: the token is not stored
-  page_table,  // its page is kv_indices[kv_indptr[request] + position / page_size] (FlashInfer); request below 0: it is not stored
+  none,  // there is no cache
+  // A token's slot is page * page_size + token in the page (vLLM).
+  // A negative slot means that the token is not stored.
+  slot_mapping,
+  // A token's page is kv_indices[kv_indptr[request] + position / page_size] (FlashInfer).
+  // A negative request means that the token is not stored.
+  page_table,
 };
 
-// An index in order like load: one that an earlier kernel may have written is not read ahead of pdl_wait().
+// Loads an index in program order, as load does. An index that an earlier kernel may have
+// written is thus not read ahead of pdl_wait().
 template <typename I>
 __device__ __forceinline__ i64 load_index(const I* p) {
   static_assert(same<I, i32> || same<I, i64>, "an index has 4 or 8 bytes");
@@ -26,23 +32,26 @@ __device__ __forceinline__ i64 load_index(const I* p) {
   }
 }
 
+// Pages finds the place of a token in a cache, in either kind of paging.
 template <typename I>
 struct Pages {
   const I* slot_mapping;   // [tokens]
   const I* kv_indices;     // the pages of all requests
   const I* kv_indptr;      // [requests + 1], into kv_indices
-  const I* batch_indices;  // [tokens]: the request of each
+  const I* batch_indices;  // [tokens]: the request of each token
   i32 page_size;
   i64 stride_page, stride_slot;
 
-  // The slot of a token, or its request: to be loaded well before place() needs it.
+  // Returns the slot of a token, or its request. Call it well before place(), which needs the result.
   template <Paging PAGING>
   __device__ __forceinline__ i64 key(i64 token) const {
     return load_index((PAGING == Paging::slot_mapping ? slot_mapping : batch_indices) + token);
   }
 
-  // Elements from the begin of a cache to head 0 of the token, or -1: not stored. `position` is the token's in its request, and used with
-  // page_table only. REQUIRES: slots and positions below 2^31: a division of 64 bits takes four times as long.
+  // Returns how many elements lie from the start of a cache to head 0 of the token, or -1 where
+  // the token is not stored. `key` is what key() returned. `position` is the token's position in
+  // its request, and is used with page_table only.
+  // REQUIRES: slots and positions below 2^31, since a division of 64 bits takes four times as long.
   template <Paging PAGING>
   __device__ __forceinline__ i64 place(i64 key, i64 position) const {
     if (key < 0) return -1;
@@ -55,7 +64,8 @@ struct Pages {
   }
 };
 
-// The dequantisation scale of a tensor (stride 0) or of a head (stride 1); null is 1, and so is that of element types that are not fp8.
+// Returns the dequantisation scale of a tensor (stride 0) or of a head (stride 1). It is 1 where `scale` is
+// null, and for element types that are not fp8.
 template <typename KV>
 __device__ __forceinline__ f32 load_scale(const f32* scale, i64 stride, int head) {
   if constexpr (is_fp8<KV>) {
@@ -65,7 +75,8 @@ __device__ __forceinline__ f32 load_scale(const f32* scale, i64 stride, int head
   }
 }
 
-// `values` are what `bits` hold, or what they were rounded from: KV = T stores the bits, fp8 divides the values by the scale and rounds them once.
+// Stores N elements at p. `values` are what `bits` hold, or what `bits` were rounded from.
+// With KV = T the bits are stored. fp8 multiplies the values by the scale's reciprocal, and rounds them once.
 template <typename KV, typename T, int N>
 __device__ __forceinline__ void store_cached(KV* p, const Vec<T, N>& bits, const f32 (&values)[N],
                                              f32 scale) {

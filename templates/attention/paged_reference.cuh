@@ -1,4 +1,5 @@
-// The paged cache as references read it: naive, in 64 bits, and independent of attention/paged.cuh but for its names.
+// This header finds and converts elements of the paged cache for references. It is naive, computes in 64
+// bits, and shares nothing with attention/paged.cuh but names.
 #pragma once
 #include "attention/paged.cuh"
 
@@ -9,7 +10,7 @@ struct Place {
   i64 page, entry;
 };
 
-// page < 0: the token is not stored.
+// Returns the place of a token in the cache; page < 0 means that the token is not stored.
 template <Paging PAGING, typename I>
 __device__ Place find_place(i64 token, i64 position, i64 page_size, const I* slot_mapping,
                             const I* kv_indices, const I* kv_indptr, const I* batch_indices) {
@@ -23,7 +24,8 @@ __device__ Place find_place(i64 token, i64 position, i64 page_size, const I* slo
                              position % page_size};
 }
 
-// x as the cache holds it, but not rounded. An fp8 T is copied, scale or not.
+// Returns x as the cache holds it, but not rounded. scale[at] is the scale of x; a null `scale` means 1.
+// An fp8 T is copied, whether there is a scale or not.
 template <typename T, typename KV>
 __device__ f64 cached(f64 x, const f32* scale, i64 at) {
   if (same<T, KV> || !is_fp8<KV>) return x;

@@ -1,8 +1,11 @@
-// Rotary position embedding of q and k in one launch, optionally with k and v appended to the paged cache.
+// This kernel applies rotary position embedding to q and k in one launch,
+// and optionally appends k and v to the paged cache.
 //
-// A token has q_heads + kv_heads heads to rotate, and with a cache kv_heads of v to copy. LANES threads, a team, share a head and take up to UNROLL
-// heads of one token. Where a table has the angles, a thread loads those of its own pairs. Otherwise they are computed: the TEAMS of a block have
-// neighbouring tokens, and cos and sin of these are made once, into shared memory, while the heads are on their way into registers.
+// A token has q_heads + kv_heads heads to rotate, and with a cache kv_heads heads of v to copy.
+// A team of LANES threads shares a head, and takes up to UNROLL heads of one token. Where a table
+// has the angles, a thread loads the angles of its own pairs. Otherwise the block computes them:
+// its TEAMS have neighbouring tokens, and cos and sin of these tokens are made once, into shared memory.
+// Meanwhile the loads of the heads into registers are under way.
 #include "attention/heads.cuh"
 #include "attention/paged.cuh"
 #include "attention/rotary.cuh"
@@ -12,8 +15,8 @@
 
 namespace kiln {
 
-// Second argument of __launch_bounds__: with four heads per thread, three quarters of the threads have enough in flight, and need the registers;
-// so does the conversion to fp8.
+// Returns the second argument of __launch_bounds__. With four heads per thread, three quarters of the threads
+// have enough loads in flight, and need the registers. The conversion to fp8 needs registers, too.
 __host__ __device__ constexpr int rope_blocks(int threads, int unroll, bool converts) {
   const int whole = (threads + 31) / 32 * 32, quarters = 4 - (unroll > 2) - converts;
   return larger(1, resident_blocks(whole) * quarters / 4);
@@ -35,7 +38,7 @@ __global__ void __launch_bounds__(LANES* TEAMS,
   using Layout = HeadLayout<D, ROTARY, INTERLEAVE, VEC>;
   constexpr int PAIRS = Layout::PAIRS;
   static_assert(LANES == Layout::LANES, "LANES threads have a head");
-  constexpr int STEP = LANES * TEAMS / PAIRS;  // tokens whose angles are made at once
+  constexpr int STEP = LANES * TEAMS / PAIRS;  // tokens whose angles the block makes at once
   constexpr bool CACHED = PAGING != Paging::none, MADE = ANGLES != Angles::table;
   __shared__ __align__(16) f32 made_cos[MADE ? TEAMS : 1][PAIRS];
   __shared__ __align__(16) f32 made_sin[MADE ? TEAMS : 1][PAIRS];
@@ -50,16 +53,18 @@ __global__ void __launch_bounds__(LANES* TEAMS,
     turn = turn_per_position<ROTARY, ANGLES>(
         pair, {rope_theta, rope_scale, low_freq_factor, high_freq_factor, old_context_length});
 
-  if (!MADE && team.heads <= 0)
-    return;  // also: which team it is must be known before the wait, not computed behind it
+  // The return has a second purpose: it makes the compiler compute the team before the wait, not after it.
+  if (!MADE && team.heads <= 0) return;
   pdl_wait();
   const bool turns = Layout::turns(lane) && !team.is_v && team.heads > 0;
-  const int angles =
-      nth < STEP ? team.count : 0;  // MADE: this thread makes those of its pair for every STEP-th token below
+  // With MADE, the thread makes the angles of its pair for the
+  // tokens nth, nth + STEP and so on below `angles`.
+  const int angles = nth < STEP ? team.count : 0;
   i64 position = 0;
   if (MADE ? nth < angles : turns) position = load_index(positions + (MADE ? team.first_token + nth : token));
-  if (!MADE)
-    pdl_launch_dependents();  // here it also fences: the chain from the position to the table is the longest
+  // With a table, this call is a fence for the compiler, too: the loads from the position to the
+  // table are the longest chain, and begin first.
+  if (!MADE) pdl_launch_dependents();
   const Pages<I> pages{slot_mapping, kv_indices,  kv_indptr,  batch_indices,
                        page_size,    stride_page, stride_slot};
   const bool stored = CACHED && !team.is_q && team.heads > 0;
@@ -98,7 +103,9 @@ __global__ void __launch_bounds__(LANES* TEAMS,
     Layout::load_pairs(row, lane, cos);
     Layout::load_pairs(row + PAIRS, lane, sin);
   }
-  i64 place = -1;  // of the token in the cache; its loads and its division go on beside those of the table
+  // The place is that of the token in the cache. Its loads and its
+  // division run beside the loads of the table.
+  i64 place = -1;
   if constexpr (CACHED) {
     if (stored) place = pages.template place<PAGING>(key, cache_position);
   }
@@ -120,9 +127,8 @@ __global__ void __launch_bounds__(LANES* TEAMS,
 
   const i64 to_head = team.is_q ? stride_q_out_head : stride_k_out_head;
   T* to = (team.is_q ? q_out + token * stride_q_out : k_out + token * stride_k_out) + team.head * to_head;
-  const bool writes = team.is_q ? turns || q_out != q
-                                : !team.is_v && k_out &&
-                                      (turns || k_out != k);  // in place, what is not rotated is not touched
+  // In place, elements that are not rotated are not written.
+  const bool writes = team.is_q ? turns || q_out != q : !team.is_v && k_out && (turns || k_out != k);
   KV* cache = (team.is_v ? v_cache : k_cache) + place + team.head * stride_cache_head;
 #pragma unroll
   for (int i = 0; i < UNROLL; ++i) {

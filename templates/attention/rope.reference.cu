@@ -1,5 +1,6 @@
-// Naive rotary position embedding in double, one block of any size per token: what rope is checked against. Results are not rounded to the
-// output's dtype; fp8 saturation is kept.
+// Naive reference that rope is checked against: it computes rotary position embedding in double.
+// The grid has one block, of any size, per token. Results are not rounded to the output's
+// dtype, but saturate as fp8 does in the cache.
 #include "attention/paged_reference.cuh"
 #include "attention/rotary.cuh"
 #include "kiln/dtype.cuh"
@@ -33,7 +34,7 @@ __global__ void rope(f64* q_out, f64* k_out, const T* q, const T* k, const POSIT
       sine = to_double(row[ROTARY / 2 + pair]);
     } else {
       const f64 frequency = pow(static_cast<f64>(rope_theta), -2.0 * pair / ROTARY);
-      f64 share = 0;  // of the frequency that is not scaled
+      f64 share = 0;  // the part of the frequency that is not scaled
       if (ANGLES == Angles::llama31) {
         const f64 turns = frequency * old_context_length / 6.283185307179586477;
         share = fmin(

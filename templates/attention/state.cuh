@@ -1,6 +1,6 @@
-// Attention over a part of the keys and values is a state: the mean of the values, weighted by softmax, and
-// lse, the base-2 logarithm of the sum of the exponentials. Two states make that of both parts; one that saw
-// nothing has lse = -infinity.
+// This header merges attention states, each of which is the attention over a part of the keys and values.
+// A state is the mean of the values, weighted by softmax, and lse, the base-2 logarithm of the sum of the
+// exponentials. Two states merge into the state of both parts. A state that saw nothing has lse = -infinity.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/reduce.cuh"
@@ -8,12 +8,13 @@
 
 namespace kiln {
 
-// N elements of what has been merged so far.
+// AttentionState accumulates N elements of the states that have been merged so far.
 template <int N>
 struct AttentionState {
   f32 largest = -infinity(), sum = 0.0f, weighted[N] = {};
 
-  // COUNT states in their order, of which lse is shift + log2(count). The mean of one that saw nothing (shift -infinity) is not looked at: it may be NaN.
+  // Merges COUNT states in their order. The lse of state i is shift_of[i] + log2(count[i]).
+  // The mean of a state that saw nothing (its shift is -infinity) is not used: it may be NaN.
   template <int COUNT, typename T>
   __device__ __forceinline__ void take(const f32 (&shift_of)[COUNT], const f32 (&count)[COUNT],
                                        const Vec<T, N> (&mean)[COUNT]) {
@@ -37,6 +38,7 @@ struct AttentionState {
     }
   }
 
+  // Merges COUNT states in their order, given by their lse.
   template <int COUNT, typename T>
   __device__ __forceinline__ void take(const f32 (&lse)[COUNT], const Vec<T, N> (&mean)[COUNT]) {
     f32 ones[COUNT];
@@ -45,7 +47,7 @@ struct AttentionState {
     take(lse, ones, mean);
   }
 
-  // Nothing seen: 0 and -infinity.
+  // mean() and lse() return the merged state. Where nothing was seen, they are 0 and -infinity.
   __device__ __forceinline__ void mean(f32 (&out)[N]) const {
     const f32 factor = sum == 0.0f ? 0.0f : reciprocal_approx(sum);
 #pragma unroll

@@ -1,7 +1,9 @@
-// A tile of attention in the registers of a block: TILE_ROWS rows of q against blocks of TILE_KV tokens, each warp with rows of its own.
+// This header computes a tile of attention in the registers of a block, where each warp has rows of its own.
+// The block multiplies TILE_ROWS rows of q with kv blocks of TILE_KV tokens.
 //
-// Shared memory: q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV], all swizzled. A warp copies, multiplies and later overwrites
-// its own rows of q only, so that they need no barrier of the block.
+// Shared memory holds q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV],
+// all swizzled. A warp copies, multiplies and later overwrites only its own rows of
+// q, so that they need no barrier of the block.
 #pragma once
 #include "attention/online_softmax.cuh"
 #include "attention/work_list.cuh"
@@ -11,7 +13,7 @@
 
 namespace kiln {
 
-// The lowest BITS bits that a lane has.
+// Returns the lowest BITS bits of lane `lane`'s x. All lanes call it.
 template <int BITS>
 __device__ __forceinline__ u64 shuffle(u64 x, int lane) {
   const u32 low = __shfl_sync(0xffffffffu, static_cast<u32>(x), lane);
@@ -19,29 +21,30 @@ __device__ __forceinline__ u64 shuffle(u64 x, int lane) {
   return static_cast<u64>(__shfl_sync(0xffffffffu, static_cast<u32>(x >> 32), lane)) << 32 | low;
 }
 
-// A packed row: its token of the request, and its head of the group.
+// A packed row is a query token of the request and a q head of the group.
 template <int GROUP>
 struct PackedRow {
   i32 token, head;
   __device__ __forceinline__ explicit PackedRow(u32 row) : token(row / GROUP), head(row % GROUP) {}
 };
 
+// AttentionTile is a warp's part of a tile. All lanes of the warp call its functions together.
 template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
 struct AttentionTile {
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int WARP_ROWS = TILE_ROWS / WARPS;
-  static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N,
-                       NV = DV / MMA_N;  // products of a warp: rows, kv tokens, columns of v
+  // The numbers of a warp's products are M along rows, N along kv tokens and NV along columns of v.
+  static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N, NV = DV / MMA_N;
   static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0,
                 "whole products, rows of whole 128 bytes");
 
-  using RowOfK = Swizzled<2 * D>;  // and of q
+  using RowOfK = Swizzled<2 * D>;  // for rows of q, too
   using RowOfV = Swizzled<2 * DV>;
   static constexpr int Q_BYTES = TILE_ROWS * 2 * D, K_BYTES = TILE_KV * 2 * D, V_BYTES = TILE_KV * 2 * DV;
 
-  // What a thread has: elements [h][..] of rows g and g + 8 of each product, as mma() says.
-  f32 o[M][NV][4];       // weighted sums of v, as the rows' shifts and sums are
-  SoftmaxRow row[M][2];  // `sum` is that of the thread's own columns until finish()
+  // A thread has elements [h][..] of rows g and g + 8 of each product, as mma() lays them out.
+  f32 o[M][NV][4];       // weighted sums of v, relative to the rows' shifts
+  SoftmaxRow row[M][2];  // until finish(), `sum` counts the thread's own columns only
 
   __device__ __forceinline__ void clear() {
 #pragma unroll
@@ -52,14 +55,15 @@ struct AttentionTile {
     }
   }
 
-  // The thread's row h of product m, in its warp.
+  // Returns the thread's row h of product m, among the warp's rows.
   __device__ static __forceinline__ u32 row_of(int m, int h) {
     return m * MMA_M + h * 8 + threadIdx.x % 32 / 4;
   }
-  // The first of its columns; the others are 8 and 1 further.
+  // Returns the first of the thread's columns. The other columns are 1, 8, 9, 16 and so on further.
   __device__ static __forceinline__ u32 column() { return threadIdx.x % 4 * 2; }
 
-  // f(r, each) for each of the thread's rows, and in it each(g): x = g(x, column) for the row's logits, with a constant column to be added to column().
+  // Calls f(r, each) for each of the thread's rows r of the warp. In it, each(g) replaces each logit x of the
+  // row by g(x, column). `column` is a constant, which counts from column().
   template <typename F>
   __device__ static __forceinline__ void for_rows(f32 (&s)[M][N][4], const F& f) {
     const u32 first = fresh(row_of(0, 0));
@@ -78,7 +82,9 @@ struct AttentionTile {
     }
   }
 
-  // The warp's rows of q, packed from `first_row` on, of which `rows` exist: a row is a token and a head of the group.
+  // Begins to copy the warp's rows of q to the shared address `shared`. `q` is the first row of the
+  // request and kv head, which has `rows` packed rows; a row is a token and a head of the group.
+  // The warp's rows begin at `first_row`; the ones from `rows` on become zeros. Strides count elements.
   template <int GROUP>
   __device__ static __forceinline__ void copy_rows(u32 shared, const T* q, i64 stride, i64 stride_head,
                                                    i32 first_row, i32 rows) {
@@ -94,11 +100,12 @@ struct AttentionTile {
     }
   }
 
-  // The other way, from what is staged.
+  // Stores the warp's staged rows to `o`. The other parameters are as in copy_rows().
   template <int GROUP>
   __device__ static __forceinline__ void store_rows(T* o, i64 stride, i64 stride_head, const u8* staging,
                                                     i32 first_row, i32 rows) {
-    const u32 thread = fresh(threadIdx.x);  // or what copy_rows makes of it is held for this
+    // Without fresh(), what copy_rows() makes of the thread's index would be held in registers until here.
+    const u32 thread = fresh(threadIdx.x);
     const int line = thread % 32 / 8, chunk = thread % 8;
 #pragma unroll 2
     for (int r = 0; r < WARP_ROWS; r += 4) {
@@ -112,7 +119,7 @@ struct AttentionTile {
     }
   }
 
-  // s = q k^T. `q`: the warp's rows, `k`: the block's; shared addresses.
+  // Computes s = q k^T. `q` and `k` are the shared addresses of the warp's rows and of the kv block's keys.
   __device__ static __forceinline__ void multiply(f32 (&s)[M][N][4], u32 q, u32 k) {
     const int lane = threadIdx.x % 32;
     const u32 q_lane = q + RowOfK::offset(lane % 16, lane / 16),
@@ -140,7 +147,8 @@ struct AttentionTile {
     }
   }
 
-  // Rows whose largest logit has outgrown their shift take it, and what the warp has is rescaled: after a tile's first blocks that is rare.
+  // Raises the rows' shifts to their largest logits, and rescales the warp's sums, once a row has outgrown
+  // its shift. After a tile's first kv blocks that is rare. A logit is s * scale.
   __device__ __forceinline__ void rescale(const f32 (&s)[M][N][4], f32 scale) {
     f32 largest[M][2];
     bool outgrown = false;
@@ -168,7 +176,8 @@ struct AttentionTile {
     }
   }
 
-  // o += 2^(s * scale - shift) v, in steps of 16 tokens: the exponentials of a step are made beside the products of the one before.
+  // Computes o += 2^(s * scale - shift) v in steps of 16 tokens. `v` is the shared address of the kv
+  // block's values. The exponentials of a step are made beside the products of the step before.
   __device__ __forceinline__ void accumulate(const f32 (&s)[M][N][4], f32 scale, u32 v) {
     const int lane = threadIdx.x % 32;
     const u32 v_lane = v + RowOfV::offset(lane % 16, lane / 16);
@@ -199,7 +208,7 @@ struct AttentionTile {
     }
   }
 
-  // After the last block: the sums of whole rows.
+  // Makes each `sum` that of its whole row. Call it after the last kv block.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
@@ -208,8 +217,9 @@ struct AttentionTile {
     }
   }
 
-  // Results of the warp go through shared memory, rows of RowOfV at `staging` (the warp's rows of q, which are no longer needed), so that whole chunks
-  // of 16 bytes leave it. `emit(r, lse)` is called by one thread for each row.
+  // Writes the warp's means to shared memory, so that whole chunks of 16 bytes leave it from there.
+  // They become rows of RowOfV at `staging`, which is the place of the warp's rows of q:
+  // these are no longer needed. One thread calls emit(r, lse) for each row.
   template <typename Emit>
   __device__ __forceinline__ void stage(u8* staging, const Emit& emit) const {
 #pragma unroll
@@ -228,6 +238,7 @@ struct AttentionTile {
       }
     }
   }
+  // Writes the thread's four elements of product (m, n) to the staged rows.
   __device__ static __forceinline__ void put(u8* staging, int m, int n, const f32 (&x)[4]) {
     u8* const to = staging + RowOfV::further(RowOfV::offset(row_of(0, 0), 0), n) + threadIdx.x % 4 * 4 +
                    m * MMA_M * RowOfV::PITCH;
@@ -235,20 +246,21 @@ struct AttentionTile {
     *reinterpret_cast<u32*>(to + 8 * RowOfV::PITCH) = pack<T>(x[2], x[3]);
   }
 
-  // ---- parts of a tile -----------------------------------------------------------------------------------------------------------------------------
-  // In the workspace an element lies where its thread finds it again, not by row and column. Sums and shifts are kept apart: next to a shift of -2e5
-  // the logarithm of a sum has no digits left.
+  // ---- parts of a tile ------------------------------------------------------------------------------------
+  // An element of a part lies in the workspace where its thread finds it again, not by row and column.
+  // Sums and shifts are kept apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
 
-  using Slots = AttentionSlots<TILE_ROWS, DV + 1>;  // a slot: sums of v, sums; elsewhere: shifts
+  // A slot has sums of v, then the sums of the rows; the shifts lie elsewhere.
+  using Slots = AttentionSlots<TILE_ROWS, DV + 1>;
 
-  __device__ static constexpr int place(int m, int n) {
-    return (m * NV + n) * THREADS * 4;
-  }  // from the thread's first element
+  // Returns how far the thread's elements of product (m, n) lie from its first element.
+  __device__ static constexpr int place(int m, int n) { return (m * NV + n) * THREADS * 4; }
   __device__ static __forceinline__ int sum_at(int m, int h) { return TILE_ROWS * DV + own_row(m, h); }
   __device__ static __forceinline__ int own_row(int m, int h) {
     return threadIdx.x / 32 * WARP_ROWS + row_of(m, h);
   }
 
+  // Writes the warp's rows of a part to the slot.
   __device__ __forceinline__ void save(const Slots& slots, i32 slot) const {
     f32* const to = slots.rows(slot);
 #pragma unroll
@@ -263,7 +275,8 @@ struct AttentionTile {
     }
   }
 
-  // Stages the sum of `parts` neighbouring slots.
+  // Merges `parts` slots from `first_slot` on, in their order, and stages the result as stage() does.
+  // REQUIRES: the writes of all these slots are visible, as they are after AttentionPlan::arrive().
   template <typename Emit>
   __device__ static __forceinline__ void merge(const Slots& slots, i32 first_slot, int parts, u8* staging,
                                                const Emit& emit) {

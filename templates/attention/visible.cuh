@@ -1,22 +1,24 @@
-// Which kv tokens causal and window leave to a row of attention.
+// This header says which kv tokens causal and window leave to a row of attention.
 #pragma once
 #include "kiln/types.cuh"
 
 namespace kiln {
 
-// The kv tokens that a row may see: [first, last]. Both masks are aligned at the right end: the last token of q sees the last one of kv.
+// The kv tokens that a row may see are [first, last]; both bounds may be negative. Both masks are aligned at
+// the right end: the last query token sees the last kv token.
 // REQUIRES: fewer than 2^30 tokens.
 struct Visible {
   i32 first, last;
 
-  // Of 64 tokens: bit i is that of token kv + i.
+  // Returns a mask of 64 tokens: bit i says whether the row sees token kv + i.
   __device__ __forceinline__ u64 bits(i32 kv) const {
     const i32 low = max(first, kv) - kv, high = min(last - kv, 63);
     return high < low ? 0 : (~0ull << low) & (~0ull >> (63 - high));
   }
 };
 
-// Of token `qo`, below qo_len, of a request. window_left < 0: no window; it reaches so many tokens to the left of the row's own.
+// Returns what query token `qo` of a request sees. REQUIRES: 0 <= qo < qo_len. The window reaches window_left
+// tokens to the left of the row's own token; a negative window_left means no window.
 template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left) {
   const i32 own = qo + kv_len - qo_len;

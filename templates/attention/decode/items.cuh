@@ -1,25 +1,30 @@
-// The items of a block in shared memory: where a warp goes on to the next one, a load from the plan would take longer than a step.
+// This header keeps the items of a block in shared memory. A load from the work list would take longer than
+// a step when a warp goes on to its next item.
 #pragma once
 #include "attention/work_list.cuh"
 #include "kiln/shared.cuh"
 
 namespace kiln {
 
-// The first KEPT of them, a third by each thread but for the very first one, which is known; those behind are loaded when they are needed.
+// DecodeItems keeps the first KEPT items. A thread loads a third of an item, except of the first item,
+// which is known. Items after the kept ones are loaded when they are needed.
 template <int THREADS>
 struct DecodeItems {
   static constexpr int THIRDS = AttentionPlan::ITEM / 4, KEPT = THREADS / THIRDS < 32 ? THREADS / THIRDS : 32;
   alignas(16) i32 words[KEPT * AttentionPlan::ITEM];
   i32 begin, end;
 
-  // By all threads of the block: begins to load those behind the first one.
+  // Begins to load the kept items after the first one, and returns the thread's third
+  // of an item. All threads of the block call it.
+  // The block has the items [first, last) of the work list.
   __device__ __forceinline__ Vec<i32, 4> ask(const AttentionPlan& plan, i32 first, i32 last) const {
     const int thread = threadIdx.x;
     Vec<i32, 4> third;
     if (behind_first(first, last)) third = load<4>(plan.words_of(first) + thread * 4);
     return third;
   }
-  // Writes the first item, what ask() has loaded, `begin` and `end`. Nobody reads any of it before the barrier behind this.
+  // Writes the first item, what ask() has loaded, `begin` and `end`. All threads call it.
+  // A barrier of the block must follow before any thread reads them.
   __device__ __forceinline__ void keep(const Vec<i32, 4>& third, const AttentionItem& first_item, i32 first,
                                        i32 last) {
     const int thread = threadIdx.x;
@@ -29,6 +34,7 @@ struct DecodeItems {
     if (thread == 0) *reinterpret_cast<AttentionItem*>(words) = first_item, begin = first, end = last;
   }
 
+  // Returns item i of the work list. REQUIRES: begin <= i < end.
   __device__ __forceinline__ AttentionItem operator()(i32 i, const AttentionPlan& plan) const {
     const i32 nth = i - begin;
     return nth < KEPT

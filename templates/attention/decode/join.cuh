@@ -1,4 +1,4 @@
-// What the warps of a block have seen of an item, joined; and what the blocks have seen of a token, merged.
+// This header joins what the warps of a block have seen of an item, and merges the parts of a token.
 #pragma once
 #include "attention/decode/rows.cuh"
 #include "attention/state.cuh"
@@ -8,32 +8,35 @@
 
 namespace kiln {
 
-// What the warps of a block have seen of an item, joined in shared memory. The warps go on to the next items while one
-// of them joins; the nth item has the place that the one BUFFERS before it had.
+// DecodeJoin joins the warps' results of an item in shared memory. The warps go on to the next items while
+// one warp joins. The nth item has the place that item nth - BUFFERS had before it.
 template <int DV, int GROUP, int WARPS, int BUFFERS>
 struct DecodeJoin {
   static_assert(BUFFERS == 1 || BUFFERS == 2, "who joins is at most an item behind");
   static constexpr int COLUMNS = static_cast<int>(ceil_div(GROUP, 8)) * 8,
-                       STRIDE = DV + 4;  // the 4: columns 8 banks apart
+                       STRIDE = DV + 4;  // with the 4, columns 2t and 2t + 2 are 8 banks apart
   struct Place {
-    Barrier all, joined;  // a phase for each item: all warps have put theirs; that is joined
+    // Each item is a phase of both barriers. `all` waits for all warps to put
+    // their results, `joined` for these to be joined.
+    Barrier all, joined;
     alignas(16) f32 shift[COLUMNS][WARPS], sum[COLUMNS][WARPS];  // shift: base 2
     alignas(16) f32 output[WARPS][GROUP][STRIDE];
   };
   Place places[BUFFERS];
 
-  // By one thread; a barrier of the block behind it. All lanes arrive, each with what it has written: one for a warp would do, but racecheck does not
-  // see through __syncwarp() in front of it.
+  // Initialises the barriers. One thread calls it, and a barrier of the block must follow.
+  // All lanes arrive, each for what it has written itself. One arrival of a warp after __syncwarp() would be
+  // enough, but racecheck does not see through that.
   __device__ __forceinline__ void init() {
     for (Place& place : places) place.all.init(32 * WARPS), place.joined.init(32);
   }
 
-  // All warps have put what they have seen of the nth item.
+  // Waits until all warps have put what they have seen of the nth item.
   __device__ __forceinline__ void wait(i32 nth) { places[nth % BUFFERS].all.wait(nth / BUFFERS & 1); }
-  // The nth item's place is free. By the warp that has joined it.
+  // Frees the nth item's place. All lanes of the warp that has joined the item call it.
   __device__ __forceinline__ void release(i32 nth) { places[nth % BUFFERS].joined.arrive(); }
 
-  // What a warp has seen of the block's nth item, by all of its lanes.
+  // Puts what a warp has seen of the block's nth item, once the place is free. All lanes of the warp call it.
   template <typename Rows, typename Tile>
   __device__ __forceinline__ void put(Rows& rows, Tile, i32 nth, int warp, int lane) {
     Place& to = places[nth % BUFFERS];
@@ -58,7 +61,8 @@ struct DecodeJoin {
     to.all.arrive();
   }
 
-  // What all have seen of an item.
+  // Joined is what all warps have seen of an item. It can be read from
+  // wait() or a barrier of the block until release().
   struct Joined {
     const Place& from;
 
@@ -66,7 +70,7 @@ struct DecodeJoin {
       const Place& from;
       const int column;
       f32 shift, sum = 0.0f;  // shift: base 2
-      f32 weight[WARPS];      // of the warps' outputs, before they are divided by the sum
+      f32 weight[WARPS];      // factors of the warps' outputs, before the division by the sum
 
       __device__ __forceinline__ Column(const Place& from, int column) : from(from), column(column) {
         f32 shifts[WARPS], sums[WARPS];
@@ -83,7 +87,7 @@ struct DecodeJoin {
       }
 
       __device__ __forceinline__ f32 lse() const { return finite_shift(shift) + log2_approx(sum); }
-      // Four elements of the output, divided by the sum.
+      // Returns four elements of the output from `element` on, divided by the sum and times `v_scale`.
       __device__ __forceinline__ void mean(int element, f32 v_scale, f32 (&v)[4]) const {
         const f32 factor = sum > 0.0f ? v_scale * reciprocal_approx(sum) : 0.0f;
         v[0] = v[1] = v[2] = v[3] = 0.0f;
@@ -93,7 +97,7 @@ struct DecodeJoin {
           f32 own[4];
           widen(load_shared<4>(&from.output[w][column][element]), own);
 #pragma unroll
-          for (int i = 0; i < 4; ++i) v[i] = fmaf(own[i], share, v[i]);  // of a warp that saw nothing: zeros
+          for (int i = 0; i < 4; ++i) v[i] = fmaf(own[i], share, v[i]);  // a warp that saw nothing has zeros
         }
       }
     };
@@ -109,7 +113,8 @@ struct DecodeJoin {
   }
 };
 
-// Parts of tokens in the workspace. A row of a slot is a mean, then shift and sum apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
+// DecodeParts are the parts of tokens in the workspace. A row of a slot is a mean, then its shift and
+// its sum. They are kept apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
 template <int DV, int GROUP>
 struct DecodeParts {
   static constexpr int ROW = DV + 4;
@@ -122,13 +127,15 @@ struct DecodeParts {
     store(row(slot, column) + DV, narrow<f32>(both));
   }
 
-  // All parts of the item's tile, in their order, by `members` threads: write(row, column, four elements) and write_lse(row, lse). The item's own part
-  // comes from the join, with the bits that its slot has where others merge.
+  // Merges all parts of the item's tile in their order, by `members` threads, of which this
+  // is number `member`. It calls write(row, column, four elements) and write_lse(row, lse).
+  // The item's own part comes from the join, with the same bits that its slot has where another block merges.
+  // REQUIRES: the other parts' slots are visible, as they are after AttentionPlan::arrive().
   template <typename Joined, typename Write, typename WriteLse>
   __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, f32 v_scale,
                                         int member, int members, const Write& write,
                                         const WriteLse& write_lse) const {
-    constexpr int BATCH = 8;  // parts under way at once
+    constexpr int BATCH = 8;  // parts whose loads are under way at once
 #pragma unroll 1
     for (int j = member; j < GROUP * DV / 4; j += members) {
       const int own = j / (DV / 4), column = j % (DV / 4) * 4;

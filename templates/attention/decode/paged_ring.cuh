@@ -1,5 +1,5 @@
-// A warp's own ring of steps of keys and values, copied out of the pages of a cache while it computes: no
-// warp waits for another one, and the copies run ahead over the ends of work items.
+// This header copies keys and values out of the pages of a cache into a warp's own ring of stages while the
+// warp computes. No warp waits for another one, and the copies run ahead into the next items.
 #pragma once
 #include "attention/decode/items.cuh"
 #include "attention/kv_tile.cuh"
@@ -9,7 +9,7 @@
 
 namespace kiln {
 
-// Element (page, token in the page, head, i) of k or v.
+// The strides of k or v in elements lead to the next page, to the next token of a page and to the next head.
 struct PageStrides {
   i64 page, slot, head;
 };
@@ -17,24 +17,25 @@ struct PageStrides {
 template <typename KV>
 struct PagedCache {
   const KV *k, *v;
-  const i32* indices;  // a request's page n is indices[kv_base + n]
+  const i32* indices;  // page n of a request is indices[kv_base + n]
   i32 page_size;
   PageStrides k_stride, v_stride;
 };
 
-// The kv tokens [begin, end) of an item that its token of q sees.
+// A DecodeRange is the kv tokens [begin, end) of an item that its query token sees.
 struct DecodeRange {
   i32 begin, end;
 
   __device__ __forceinline__ DecodeRange(const AttentionItem& item, int group, i32 window_left) {
-    const i32 own = item.kv_len - item.qo_len + item.first_row / group;  // right-aligned
-    // own may be far below 0, window_left 2^31 - 1
+    // The last query token sees the last kv token.
+    const i32 own = item.kv_len - item.qo_len + item.first_row / group;
+    // The min() keeps the difference in 32 bits: `own` may be far below 0, and window_left 2^31 - 1.
     begin = max(item.kv_begin, window_left >= 0 ? own - min(window_left, item.kv_len) : 0);
     end = item.kv_end;
   }
 };
 
-// The q heads of kv heads follow each other.
+// PackedQueries finds the queries of an item. The q heads of a kv head follow each other.
 template <typename T>
 struct PackedQueries {
   const T* begin;
@@ -48,31 +49,34 @@ struct PackedQueries {
   }
 };
 
-// ROWS tokens are a step; the warps of a block take turns.
+// A step is ROWS kv tokens of an item, and the warps of a block take turns at
+// the steps. All lanes of the warp call each function.
 template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES, int WARPS>
 struct PagedRing {
   using Keys = KvTile<KV, D>;
   using Values = KvTile<KV, DV>;
   using Items = DecodeItems<32 * WARPS>;
+  // A token's place counts elements from the start of k, and of v.
   struct Place {
     i64 k, v;
-  };  // elements from the caches' begin
-  // What is asked for once in a batch or in an item is here as well: registers are what lacks (D = 256).
+  };
+  // Values that a batch or an item needs once are in shared memory as
+  // well, since registers are scarce (D = 256).
   struct Shared {
     alignas(128) u8 keys[STAGES][ROWS * Keys::BYTES];
     u8 values[STAGES][ROWS * Values::BYTES];
-    alignas(16) T queries[STAGES][GROUP * D];  // of the item that begins with the stage's step
-    Place places[32];                          // of the tokens of `now`
-    const T *now_queries, *next_queries;       // of the items that begin with `now` and with `next`
-    i32 batch_pages, batch_entries;            // that a batch of turns goes on by
-    i32 head;                                  // of `next`
+    alignas(16) T queries[STAGES][GROUP * D];  // queries of the item that begins with the stage's step
+    Place places[32];                          // places of the tokens of `now`
+    const T *now_queries, *next_queries;       // queries of the items that begin with `now` and with `next`
+    i32 batch_pages, batch_entries;            // pages and entries that a batch goes on by
+    i32 head;                                  // kv head of `next`
   };
 
-  // Pages are looked up for so many steps at once, a lane for each token: while a batch is copied, the next one's are on their way, since behind the
-  // copies of all SMs that takes longer than a step.
+  // The pages of BATCH steps are looked up at once, one lane for each token. The next batch's pages are on
+  // their way while a batch is copied: after the copies of all SMs that takes longer than a step.
   static constexpr int BATCH = 32 / ROWS;
   struct Batch {
-    i32 at = 0, end = 0;  // tokens of the item; those of the batch's next step begin at `at`
+    i32 at = 0, end = 0;  // kv tokens of the item; the batch's next step begins at `at`
     bool begins = false;  // an item begins with that step
   };
 
@@ -85,11 +89,12 @@ struct PagedRing {
   const i32 window_left;
   static constexpr i32 TURN = WARPS * ROWS;     // tokens from a step of the warp to its next one
   static constexpr bool ROOMY = D + DV <= 256;  // registers are left, and steps are short
-  i32 item = 0;                                 // the first that is not yet begun
+  i32 item = 0;                                 // the first item that has not begun
   Batch now, next;
-  i32 table = 0, entry = 0,
-      number;  // of this lane's token of `next`: its page's place in indices, its place in the page, the page
-  int step = BATCH;  // of `now`
+  // For this lane's token of `next`, `table` is its page's place in the indices, `entry`
+  // its place in the page, and `number` the page.
+  i32 table = 0, entry = 0, number;
+  int step = BATCH;  // number of the next step of `now`
 
   __device__ __forceinline__ PagedRing(const PagedCache<KV>& cache, const PackedQueries<T>& q,
                                        const AttentionPlan& plan, const Items& items, Shared& shared,
@@ -107,20 +112,22 @@ struct PagedRing {
       shared.batch_entries = BATCH * TURN % cache.page_size;
   }
 
-  // With the block's first item: looks up its pages. It is given, since `items` need not be there yet.
+  // Begins the block's first item, number `first_number` of the work list, and looks up its pages.
+  // The item is a parameter, since `items` need not be there yet.
   __device__ __forceinline__ void begin(const AttentionItem& first, i32 first_number) {
     item = first_number + 1;
     enter(first);
     look_up();
     note(first);
   }
-  // fill() asks for no item behind the first one: `items` need not be there for it either. The same for all warps.
+  // Returns whether fill() needs no item after the first one, so that `items` need not be there
+  // for it either. All warps get the same answer.
   __device__ __forceinline__ bool fill_needs_only(const AttentionItem& first) const {
-    constexpr int BATCHES = 1 + STAGES / BATCH;  // that fill() begins
+    constexpr int BATCHES = 1 + STAGES / BATCH;  // batches that fill() begins
     const DecodeRange range(first, GROUP, window_left);
     return range.end - range.begin >= (BATCHES * BATCH + 1) * TURN;
   }
-  // All that is to be under way.
+  // Begins the copies of all stages.
   __device__ __forceinline__ void fill() {
     if (next.at >= next.end) next_item(), look_up();
     next_batch();
@@ -131,8 +138,9 @@ struct PagedRing {
     }
   }
 
-  // Begins to copy the next step's keys; then its values. Each is a group of copies, an empty one behind the
-  // last item.
+  // copy_keys() begins to copy the next step's keys, and copy_values() then its values.
+  // Each makes a group of copies, which is empty after the last item.
+  // REQUIRES: all lanes have read what the stage held before.
   __device__ __forceinline__ void copy_keys(int stage) {
     copy<Keys>(shared.keys[stage], cache.k, cache.k_stride.slot, [&](const Place& place) { return place.k; });
     if (now.begins) copy_queries(stage);
@@ -143,17 +151,18 @@ struct PagedRing {
                  [&](const Place& place) { return place.v; });
     copy_async_commit();
     now.at += TURN;
-    if (++step == BATCH || now.at >= now.end) next_batch();  // while all that can be is under way
+    // The next batch begins here, since all copies that there is room for are under way.
+    if (++step == BATCH || now.at >= now.end) next_batch();
   }
 
-  // Until the oldest group has arrived, in all lanes: two follow each other in every step.
+  // Waits until the oldest group has arrived, in all lanes. Each step has two groups.
   __device__ __forceinline__ void wait() const {
     copy_async_wait<2 * STAGES - 1>();
     __syncwarp();
   }
 
  private:
-  // `next` begins with the item. False: the warp has no step of it.
+  // Makes `next` begin with the item, and returns whether the warp has a step of the item.
   __device__ __forceinline__ bool enter(const AttentionItem& of) {
     const DecodeRange range(of, GROUP, window_left);
     next.at = range.begin + warp * ROWS;
@@ -165,6 +174,8 @@ struct PagedRing {
     entry = token - nth * cache.page_size;
     return next.at < next.end;
   }
+  // Notes the head and the queries of the item that `next` begins with.
+  // The next __syncwarp() shows them to all lanes.
   __device__ __forceinline__ void note(const AttentionItem& of) const {
     if (lane == 0) shared.head = of.kv_head, shared.next_queries = q.of(of, GROUP);
   }
@@ -186,15 +197,16 @@ struct PagedRing {
     now.begins = false;
   }
 
-  // Begins to load the pages of the next batch.
+  // Begins to load the page of this lane's token of the next batch.
   __device__ __forceinline__ void look_up() {
     number = 0;
     if (next.at + lane / ROWS * TURN + lane % ROWS < next.end)
       number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
   }
-  // The places of the next batch's tokens, for all lanes; and on to the one behind it.
+  // Makes the next batch `now`, with the places of its tokens for
+  // all lanes, and goes on to the batch after it.
   __device__ __forceinline__ void next_batch() {
-    __syncwarp();  // the head has been written, and all have read the places
+    __syncwarp();  // the head has been written, and all lanes have read the old places
     const auto offset = [&](const PageStrides& s) {
       return number * s.page + entry * s.slot + shared.head * s.head;
     };
@@ -212,15 +224,16 @@ struct PagedRing {
     look_up();
   }
 
-  // `slot`: elements from a token of a page to the next.
+  // Begins to copy the step's rows of k or v to a stage. `slot` is the stride from a token of a page to the
+  // next one. `offset` takes the part of a Place that counts from `base`.
   template <typename Tile, typename Offset>
   __device__ __forceinline__ void copy(u8* stage, const KV* base, i64 slot, Offset offset) const {
     constexpr int EACH = 16 / static_cast<int>(sizeof(KV));  // elements of a chunk
     const u32 to = shared_address(stage);
     const Place* const places = shared.places + step * ROWS;
-    const i32 rows = now.end - now.at;  // any more are zeros
-    if (32 % Tile::CHUNKS == 0 && (now.at | cache.page_size) % 16 == 0 &&
-        rows > 0) {  // each 16 follow each other in a page: an address for all of them
+    const i32 rows = now.end - now.at;  // rows of the step that exist; the others become zeros
+    if (32 % Tile::CHUNKS == 0 && (now.at | cache.page_size) % 16 == 0 && rows > 0) {
+      // Each 16 tokens follow each other in a page, so that one address serves all of them.
       constexpr int AT_ONCE = static_cast<int>(ceil_div(32, Tile::CHUNKS));
       const int first = lane / Tile::CHUNKS, chunk = lane % Tile::CHUNKS;
 #pragma unroll
@@ -231,7 +244,8 @@ struct PagedRing {
           copy_async_or_zero(to + Tile::offset(row + first, chunk), from, row + first < rows);
       }
     } else if (rows > 0) {
-      constexpr int SOME = ROOMY ? 4 : 2;  // of all, addresses would take 30 registers
+      // Unrolled whole, the loop would need 30 registers for addresses.
+      constexpr int SOME = ROOMY ? 4 : 2;
 #pragma unroll SOME
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {
         const int nth = i * 32 + lane, row = nth / Tile::CHUNKS, chunk = nth % Tile::CHUNKS;

@@ -1,4 +1,4 @@
-// The queries of an item, as the right operand of a warp's products.
+// This header makes the queries of an item the right operand of a warp's products.
 #pragma once
 #include "attention/kv_tile.cuh"
 #include "kiln/reduce.cuh"
@@ -6,16 +6,16 @@
 
 namespace kiln {
 
-// Of a q head.
+// A q head is a column of the products, with these facts.
 struct DecodeColumn {
-  f32 factor;  // of its queries, where fp8 wants one
-  f32 slope;   // ALiBi's, times the logits' unit
-  i32 token;   // theirs, of the request: for ALiBi
+  f32 factor;  // factor of the head's queries, where fp8 keys need one
+  f32 slope;   // ALiBi's slope times the logits' unit
+  i32 token;   // query token of the request, for ALiBi
 };
 
-// The queries of a warp's item in shared memory, a row for each column; columns from GROUP on are zeros. For fp8
-// keys a row is in KvTile's order, and a bf16 one is divided by a power of two, its factor, so that f16 holds
-// it.
+// The queries of a warp's item are rows of shared memory, one for each column;
+// columns from GROUP on are zeros. For fp8 keys a row is in KvTile's order. A bf16 row is then divided by a
+// power of two, its factor, so that f16 holds it.
 template <typename T, typename KV, int D, int GROUP>
 struct DecodeQueries {
   using C = typename ProductType<T, KV>::Type;
@@ -25,14 +25,15 @@ struct DecodeQueries {
   alignas(128) u8 rows[COLUMNS * 2 * D];
   DecodeColumn column[COLUMNS];
 
-  // Once, by all lanes: the columns from GROUP on.
+  // Makes the columns from GROUP on zeros. All lanes call it once.
   __device__ __forceinline__ void init(int lane) {
     for (int i = GROUP * (D / 8) + lane; i < COLUMNS * (D / 8); i += 32)
       *reinterpret_cast<uint4*>(rows + i * 16) = {};
     if (lane < COLUMNS) column[lane] = {};
   }
 
-  // Of the q heads in shared memory, one behind the other. By all lanes, which see it behind __syncwarp().
+  // Takes the item's q heads, which follow each other at `q` in shared memory.
+  // All lanes call it, and see the result after __syncwarp().
   __device__ __forceinline__ void take(const T* q, int lane) {
     constexpr int LANES = D / 8, AT_ONCE = 32 / LANES;
 #pragma unroll
@@ -54,8 +55,9 @@ struct DecodeQueries {
                 pack<C>(v[4] * inverse, v[5] * inverse), pack<C>(v[6] * inverse, v[7] * inverse)};
       }
       if (!exists) continue;
-      if constexpr (KvTile<KV, D>::BYTE) {  // of four neighbours, a lane's elements of k, the first two are
-                                            // in the first chunk of 16 and the others in the second
+      if constexpr (KvTile<KV, D>::BYTE) {
+        // A lane has four neighbouring elements of k. The first two belong to the first
+        // chunk of 16 bytes, the others to the second.
         const int chunk = part / 2 * 2, half = part % 2 * 8;
         *reinterpret_cast<uint2*>(rows + Tile::offset(row, chunk) + half) = {bits.x, bits.z};
         *reinterpret_cast<uint2*>(rows + Tile::offset(row, chunk + 1) + half) = {bits.y, bits.w};
@@ -65,17 +67,19 @@ struct DecodeQueries {
     }
   }
 
-  // ALiBi's slopes of the item's q heads, to be times `unit`, and their token. By all lanes.
+  // Takes the slopes of the item's q heads from global memory, times
+  // `unit`, and their query token. All lanes call it.
   __device__ __forceinline__ void take_slopes(const f32* slopes, f32 unit, i32 token, int lane) {
     if (lane < COLUMNS)
       column[lane].slope = lane < GROUP ? load_one(slopes + lane) * unit : 0.0f, column[lane].token = token;
   }
 
-  // A lane's place in 8 rows, for operands() at element 0.
+  // Returns a lane's shared address in 8 rows, for operands() at element 0.
   __device__ __forceinline__ u32 place(int lane) const {
     return shared_address(rows) + Tile::offset(lane % 8, lane / 8);
   }
-  // Elements [32 n, 32 n + 32) of 8 columns as two operands [element][column].
+  // Loads elements [32 n, 32 n + 32) of 8 columns as two operands [element][column].
+  // `place` is what place() returned, and `columns` is the number of the 8 columns.
   __device__ static __forceinline__ void operands(u32 (&b)[4], u32 place, int columns, int n) {
     load_matrices(b, Tile::further(place + columns * 8 * 2 * D, 4 * n));
   }

@@ -1,6 +1,6 @@
-// One token's attention as a warp computes it: the q heads of a kv head are columns, kv tokens are rows, and
-// a lane has two columns of each 8, the same ones of scores and outputs. With g = lane / 4 and t = lane % 4:
-// columns 2t and 2t + 1.
+// This header computes attention of one query token in a warp: the q heads of a kv head are columns,
+// kv tokens are rows. With t = lane % 4, a lane has columns 2t and 2t + 1 of each 8, the same ones of scores
+// and outputs. With g = lane / 4, it has rows g and g + 8 of each 16.
 #pragma once
 #include "attention/decode/queries.cuh"
 #include "attention/kv_tile.cuh"
@@ -9,7 +9,8 @@
 
 namespace kiln {
 
-// Softmax and output of the steps of a warp, of ROWS tokens each.
+// DecodeRows is the softmax and the output of a warp's steps,
+// of ROWS tokens each. All lanes call its functions.
 template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, bool SOFT_CAP, bool ALIBI>
 struct DecodeRows {
   using C = typename ProductType<T, KV>::Type;
@@ -18,8 +19,8 @@ struct DecodeRows {
   static constexpr bool SCALED = !same<T, C>;
 
   Logits logits;
-  const DecodeColumn* column;  // of this lane's first one, in shared memory
-  SoftmaxRow softmax[N][2];    // sums: of this lane's rows
+  const DecodeColumn* column;  // the lane's first column, in shared memory
+  SoftmaxRow softmax[N][2];    // the sums count the lane's own rows only
   f32 scores[M][N][4], output[DV / 16][N][4];
 
   __device__ __forceinline__ DecodeRows(const Logits& logits, const DecodeColumn* columns, int lane)
@@ -34,15 +35,17 @@ struct DecodeRows {
     }
   }
 
-  // Makes base-2 logits of scores.
+  // Returns the factor that makes a base-2 logit of a score in the lane's column 8 n + p.
   __device__ __forceinline__ f32 scale(int n, int p) const {
     if constexpr (SCALED && Logits::IDENTITY) return logits.scale() * column[8 * n + p].factor;
     return logits.scale();
   }
 
+  // Computes the scores of a step. `keys` and `queries` are shared addresses: the lane's
+  // key_place() in the tile, and its queries' place().
   template <typename Queries>
   __device__ __forceinline__ void multiply_keys(u32 keys, u32 queries) {
-    constexpr int CHAINS = M * N == 1 ? 2 : 1;  // a product waits for the one before it in its chain
+    constexpr int CHAINS = M * N == 1 ? 2 : 1;  // chains of products: each waits for the one before it
     f32 odd[CHAINS == 2 ? M : 1][CHAINS == 2 ? N : 1][4] = {};
 #pragma unroll
     for (int m = 0; m < M; ++m) {
@@ -74,7 +77,7 @@ struct DecodeRows {
     }
   }
 
-  // Scores become weights. The step's tokens begin at `at`; from `end` on they do not count.
+  // Turns scores into weights. The step's tokens begin at `at`; tokens from `end` on do not count.
   __device__ __forceinline__ void weigh(i32 at, i32 end, int lane) {
     const int g = lane / 4;
     if constexpr (!Logits::IDENTITY) {
@@ -122,6 +125,8 @@ struct DecodeRows {
     });
   }
 
+  // Adds the step's weighted values to the output. `values` is a shared
+  // address: the lane's value_place() in the tile.
   __device__ __forceinline__ void multiply_values(u32 values) {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
