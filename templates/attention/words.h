@@ -65,9 +65,10 @@ struct AttentionItem {
   KILN_HOST_DEVICE constexpr int tiles() const { return whole() ? -first_slot : 1; }
 };
 
-// Where the parts of a list begin, in words. N is a signed integer that holds the result.
+// Where the parts of a list begin: in words (N is a signed integer that holds the result), and as places in a
+// list. A kernel takes the places. With offsets of 32 bits in between, the widest decode kernel would spill.
 struct AttentionWords {
-  enum : int { HEADER = 16, ITEM = 12, REQUEST = 4 };  // words of one; an enum takes no memory in an image
+  enum : int { HEADER = 16, ITEM = 12, REQUEST = 4 };  // words of each; an enum takes no memory in an image
 
   template <typename N>
   KILN_HOST_DEVICE static constexpr N table(N workers) {
@@ -80,6 +81,14 @@ struct AttentionWords {
   template <typename N>
   KILN_HOST_DEVICE static constexpr N first_items_at(N workers) {
     return HEADER + 2 * table(workers);
+  }
+  template <typename Word, typename N>
+  KILN_HOST_DEVICE static constexpr Word* counters(Word* list, N workers) {
+    return list + HEADER + table(workers);
+  }
+  template <typename Word, typename N>
+  KILN_HOST_DEVICE static constexpr Word* first_items(Word* list, N workers) {
+    return list + HEADER + 2 * table(workers);
   }
 };
 

@@ -124,10 +124,10 @@ struct AttentionPlan {
     return reinterpret_cast<AttentionHeader*>(words);
   }
   __device__ __forceinline__ const i32* first_items() const {
-    return words + AttentionWords::first_items_at(workers);
+    return AttentionWords::first_items(words, workers);
   }
   __device__ __forceinline__ i32* counter(const AttentionItem& item) const {
-    return words + AttentionWords::counters_at(workers) + item.first_slot / 2;
+    return AttentionWords::counters(words, workers) + item.first_slot / 2;
   }
   // Counts one more part as written. Returns whether it was the last of its tile.
   __device__ __forceinline__ bool count(const AttentionItem& item) const {

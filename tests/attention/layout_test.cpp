@@ -60,8 +60,8 @@ TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
   const std::string text(std::istreambuf_iterator<char>(in), {});
   EXPECT_NE(text.find("HEADER = AttentionWords::HEADER, ITEM = AttentionWords::ITEM"), std::string::npos);
   EXPECT_NE(text.find("return AttentionWords::table(workers);"), std::string::npos);
-  EXPECT_NE(text.find("words + AttentionWords::first_items_at(workers)"), std::string::npos);
-  EXPECT_NE(text.find("words + AttentionWords::counters_at(workers)"), std::string::npos);
+  EXPECT_NE(text.find("AttentionWords::first_items(words, workers)"), std::string::npos);
+  EXPECT_NE(text.find("AttentionWords::counters(words, workers)"), std::string::npos);
   EXPECT_NE(text.find("return first_items() + (workers + static_cast<i64>(i)) * ITEM"), std::string::npos);
   EXPECT_EQ(workers_at(), 16);
   for (const std::int64_t workers : {1, 2, 3, 4, 132, 65535}) {
@@ -70,6 +70,9 @@ TEST(AttentionLayout, TheDevicesOffsetsAreTheHosts) {
     EXPECT_EQ(first_items_at(workers), 16 + 2 * table_words(workers));
     EXPECT_EQ(items_at(workers), first_items_at(workers) + 12 * workers);
     EXPECT_EQ(first_items_at(workers) % 4, 0) << "16 bytes";
+    std::vector<std::int32_t> list(static_cast<std::size_t>(first_items_at(workers)));
+    EXPECT_EQ(AttentionWords::counters(list.data(), workers) - list.data(), counters_at(workers));
+    EXPECT_EQ(AttentionWords::first_items(list.data(), workers) - list.data(), first_items_at(workers));
   }
 }
 

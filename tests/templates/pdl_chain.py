@@ -11,8 +11,8 @@ from harness import Row, add_template, kernel, normal
 def without_pdl(name):
     """The same template, launched without the attribute."""
     for directory in os.environ["KILN_TEMPLATE_PATH"].split(":"):
-        manifest, source = pathlib.Path(directory, name + ".toml"), pathlib.Path(directory, name + ".cu")
-        if manifest.exists():
+        for manifest in pathlib.Path(directory).glob(f"*/{name}.toml"):
+            source = manifest.with_suffix(".cu")
             text = re.sub(r"(?s)\[reference\].*?(?=\n\[)", "", manifest.read_text().replace(f'name = "{name}"', f'name = "{name}_plain"', 1).replace(f'source = "{name}.cu"', f'source = "{name}_plain.cu"', 1))
             add_template(text.replace("pdl = true", "pdl = false"), source.read_text())
             return name + "_plain"
