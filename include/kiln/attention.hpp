@@ -2,7 +2,7 @@
 //
 //   kiln::AttentionLimits limits;
 //   limits.max_requests = 256, limits.kv_heads = 8;
-//   const kiln::AttentionPlanner planner(decode, limits);  // decode: a Kernel whose manifest has [plan]
+//   const kiln::AttentionPlanner planner(decode, limits);  // decode: a Kernel whose manifest has [work_list]
 //   // on the device: planner.plan_bytes() and planner.workspace_bytes(), once
 //   kiln::AttentionLengths lengths;
 //   lengths.requests = n, lengths.kv_indptr = pages, lengths.last_page_len = last, lengths.page_size = 16;
@@ -37,7 +37,7 @@ using AttentionPlan = kiln_attention_plan;
 /// Thread-safe.
 class AttentionPlanner {
  public:
-  /// Throws Error(invalid_argument): the kernel has no [plan], or limits that can never be right.
+  /// Throws Error(invalid_argument): the kernel has no [work_list], or limits that can never be right.
   AttentionPlanner(Kernel kernel, const AttentionLimits& limits) : kernel_(kernel), limits_(limits) {
     sizes_.struct_size = sizeof sizes_;
     detail::check(kiln_kernel_attention_sizes(kernel_.handle(), &limits_, &sizes_));

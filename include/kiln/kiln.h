@@ -483,7 +483,7 @@ KILN_API kiln_status kiln_kernel_launch_raw(const kiln_kernel* kernel, const kil
 
 /* ---- attention
  * -------------------------------------------------------------------------------------------------------------
- * An attention kernel whose manifest has [plan] reads from a buffer which of its blocks does what: each tile
+ * An attention kernel whose manifest has [work_list] reads from a buffer what each block has to do: each tile
  * of rows of q with its kv tokens, balanced over a grid of fixed size and split over kv. That plan is made on
  * the host, before the launch and outside of any capture, for the lengths of one batch; the caller copies it
  * to the device in the stream of the launch. Plan and workspace have sizes that follow from the limits alone:
@@ -545,7 +545,7 @@ typedef struct kiln_attention_plan {
 
 /* Writes the plan of a batch into host memory (pinned, if it shall be copied asynchronously; never read, so
  * write-combined memory is fine) of at least plan_bytes, from an address that 4 divides. A request may have
- * no tokens, no kv, or more tokens than kv. `out` may be null. invalid_argument: the kernel has no [plan],
+ * no tokens, no kv, or more tokens than kv. `out` may be null. invalid_argument: the kernel has no [work_list],
  * lengths that pass the limits, are negative or shrink, a buffer that is too small or not aligned: the
  * message names the array, the entry and what was allowed, and nothing was written. The limits must be those
  * of the sizes. */
