@@ -1,9 +1,13 @@
-// Sorts the (token, slot) pairs of a mixture of experts by expert, each expert's run padded to whole blocks of a grouped GEMM: a stable
-// counting sort in one launch, by the blocks of one cluster.
+// Sorts the (token, slot) pairs of a mixture of experts by expert.
+// Each expert's run is padded to whole blocks of a grouped GEMM.
+// It is a stable counting sort in one launch, by the blocks of one cluster.
 //
-// Every warp has a slice of the flattened ids. It counts them per expert; sums over the warps before it, over the blocks before its own and
-// over the padded experts before turn counts into the warp's own places; then it walks its slice again, in order, and hands them out. So a
-// place depends on the ids alone: neither on which warp is faster nor on how many there are.
+// Every warp has a slice of the flattened ids:
+// 1. The warp counts the ids of its slice per expert.
+// 2. The counts become the warp's own first places, through three sums:
+//    over the warps before it, over the blocks before its own, and over the padded experts before.
+// 3. The warp walks its slice again, in order, and hands out its places.
+// So a place depends on the ids alone: neither on which warp is faster nor on the number of warps.
 #include "kiln/cluster.cuh"
 #include "kiln/copy_async.cuh"
 #include "kiln/pdl.cuh"
@@ -13,27 +17,29 @@
 
 namespace kiln {
 
-// A launch of one block, or of a power of two, at most CLUSTER, in one cluster, which needs sm_90.
+// REQUIRES: 1 to CLUSTER blocks, a power of two, in one cluster; more than one block needs sm_90.
+// REQUIRES: next_pow2(E) <= THREADS, which is a power of two.
 template <typename ID, int E, int BLOCK, bool LOCAL_ONLY, int THREADS, int CLUSTER>
 __global__ void __launch_bounds__(THREADS, 1)
     moe_align(i32* sorted_token_ids, i32* expert_ids, i32* num_tokens_post_padded, i32* inverse,
               const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
-  constexpr int AHEAD = 8;  // ids of a lane that are loaded together, and kept
+  constexpr int AHEAD = 8;  // ids of a lane that are loaded together and kept
   constexpr int PARTS =
       smaller(32, THREADS / next_pow2(E));      // neighbouring threads that share an expert's sums
   constexpr int PITCH = E | 1;                  // odd: the parts of an expert are in different banks
-  extern __shared__ __align__(8) i32 shared[];  // [WARPS][AHEAD][32] of ID: ids, a column to a lane
+  extern __shared__ __align__(8) i32 shared[];  // [WARPS][AHEAD][32] of ID: ids, one column per lane
   i32* const counts =
       shared +
-      THREADS * AHEAD * (sizeof(ID) / 4);  // [WARPS][PITCH]: ids of a warp; then its next place behind base[]
+      THREADS * AHEAD * (sizeof(ID) / 4);  // [WARPS][PITCH]: ids of a warp; later its next place after base[]
   i32* const totals = counts + WARPS * PITCH;  // [CLUSTER][E]: ids of a block
   i32* const base = totals + CLUSTER * E;      // [E]: first place of this block's ids
   i32* const used_places = base + E;           // [1]
   i32* const partial = used_places + 1;        // [32]
 
-  // Taken from a lane, the warp's number is known to be one for all of them, and so is what its loops depend on: else each ballot in them comes
-  // with code for lanes that arrive apart, a quarter of the kernel.
+  // The warp's number is read through a shuffle, so that the compiler knows it to be the same in all lanes.
+  // The bounds of the warp's loops are then known to be the same, too.
+  // Otherwise each ballot in them comes with code for lanes that arrive apart, a quarter of the kernel.
   const int thread = threadIdx.x, lane = thread % 32, warp = __shfl_sync(0xffffffffu, thread / 32, 0);
   const int expert = thread / PARTS, part = thread % PARTS;
   const int blocks = CLUSTER > 1 ? gridDim.x : 1, rank = CLUSTER > 1 ? blockIdx.x : 0;
@@ -42,7 +48,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   const i32 n = tokens * k, slice = 32 * larger(1, (n + all_threads - 1) >> (31 - __clz(all_threads)));
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
   const int with_ids = __popc(__ballot_sync(
-      0xffffffffu, lane < WARPS && (rank * WARPS + lane) * slice < n));  // warps of this block that have any
+      0xffffffffu, lane < WARPS && (rank * WARPS + lane) * slice < n));  // warps of this block that have ids
   ID* const ids = reinterpret_cast<ID*>(shared) + warp * AHEAD * 32 + lane;
   i32* const own = counts + warp * PITCH;
 
@@ -55,7 +61,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   const Pair first = {begin + lane, first_slot, first_token * stride_ids + first_slot};
   const i64 step = step_tokens * stride_ids + step_slots;
   const bool kept = slice <= 32 * AHEAD;  // ids are loaded once
-  // Starts to copy the ids of a pair and of those 32, 64, ... behind it.
+  // Begins to copy the ids of AHEAD pairs of this lane, 32 apart, and moves `at` past them.
   const auto load = [&](Pair& at) {
 #pragma unroll 1
     for (int j = 0; j < AHEAD && at.index < end; ++j) {
@@ -67,7 +73,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   };
 
   if (!alone) cluster_arrive();
-  pdl_launch_dependents();  // at once: a few blocks of the GPU are all that is taken
+  pdl_launch_dependents();  // at once, because this kernel takes only a few SMs
 #pragma unroll 1
   for (int i = thread; i < with_ids * PITCH; i += THREADS) counts[i] = 0;
   __syncthreads();
@@ -77,10 +83,10 @@ __global__ void __launch_bounds__(THREADS, 1)
   const i32 local = expert_map && expert < E ? expert_map[expert] : expert;
 #pragma unroll 1
   for (i32 i = rank * THREADS + thread; i < capacity; i += blocks * THREADS)
-    sorted_token_ids[i] = n;  // pads are what is not stored over
+    sorted_token_ids[i] = n;  // a pad, unless a pair is stored over it after the barriers below
 
-  // Two passes over the ids: they are counted, and then, when all sums are there, placed.
-  i32 place = 0, padded = 0;  // of an expert: its first place, and how many it has
+  // The first pass over the ids counts them. The second pass places them, once all sums are known.
+  i32 place = 0, padded = 0;  // of this thread's expert: its first place, and the number of its places
 #pragma unroll 1
   for (int pass = 0; pass < 2; ++pass) {
 #pragma unroll 1
@@ -95,7 +101,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       const ID found = ids[32 * nth];
       const i32 mine = i < end && found >= 0 && found < E && (!LOCAL_ONLY || expert_map[found] >= 0)
                            ? static_cast<i32>(found)
-                           : -1;  // -1: not to be sorted
+                           : -1;  // -1: the pair is left out
       if (pass == 0) {
         if (mine >= 0) atomicAdd(own + mine, 1);
         continue;
@@ -114,7 +120,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     at = first;
     __syncthreads();
 
-    // Sums over the warps of this block, then over the blocks, then over the experts, of which each has PARTS threads.
+    // Sums run over the warps of this block, then over the blocks, then over the experts.
+    // PARTS threads share an expert.
     const int rows = (with_ids + PARTS - 1) / PARTS, top = part * rows,
               bottom = expert < E ? smaller(with_ids, top + rows) : top;
     i32 count = 0;
@@ -123,7 +130,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     const i32 up_to = warp_inclusive_sum<PARTS>(count),
               in_block = __shfl_sync(0xffffffffu, up_to, PARTS - 1, PARTS);
     if (!alone) {
-      cluster_wait();  // every block of the cluster runs: its shared memory may be written
+      cluster_wait();  // every block of the cluster runs, so its shared memory may be written
 #pragma unroll 1
       for (int b = part; b < blocks && expert < E; b += PARTS)
         cluster_store(totals + rank * E + expert, b, in_block);
@@ -136,7 +143,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       counts[i * PITCH + expert] = next;
       next += ids;
     }
-    i32 before = 0, all = in_block;  // ids in blocks before, and in all
+    i32 before = 0, all = in_block;  // ids of the expert in the blocks before, and in all blocks
     if (!alone) {
       cluster_wait();
       all = 0;
@@ -157,7 +164,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     __syncthreads();
   }
 
-  // The expert of each block of the grouped GEMM.
+  // Each block of the grouped GEMM gets its expert; blocks after the last one in use get -1.
 #pragma unroll 1
   for (i32 i = place / BLOCK + rank * PARTS + part; i < (place + padded) / BLOCK; i += blocks * PARTS)
     expert_ids[i] = local;

@@ -1,4 +1,5 @@
-// Naive alignment by one block: what moe_align is checked against. Each thread takes whole experts and walks all ids for each of them.
+// The naive alignment by one block, against which moe_align is checked.
+// Each thread takes whole experts and walks all ids for each of them.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

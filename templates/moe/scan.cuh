@@ -1,13 +1,14 @@
-// Prefix sums of integers over the lanes of a warp or the threads of a block.
+// Computes prefix sums of integers over the lanes of a warp or the threads of a block.
 #pragma once
 #include "kiln/types.cuh"
 
 namespace kiln {
 
-// Inclusive, over aligned groups of LANES (a power of two, <= 32). REQUIRES: all 32 lanes of the warp call it.
+// Returns the sum of v over the lanes up to this one, inclusive, in aligned groups of LANES lanes.
+// REQUIRES: LANES is a power of two up to 32; all 32 lanes of the warp call it.
 template <int LANES>
 __device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
-  const int lane = threadIdx.x % LANES;  // x alone numbers the lanes
+  const int lane = threadIdx.x % LANES;  // threadIdx.x alone numbers the lanes
 #pragma unroll
   for (int lanes = 1; lanes < LANES; lanes *= 2) {
     const i32 lower = __shfl_up_sync(0xffffffffu, v, lanes, LANES);
@@ -16,8 +17,9 @@ __device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
   return v;
 }
 
-// Exclusive, over the threads of a one-dimensional block of THREADS, whole warps, who all call it; one barrier, so `shared` (32 elements) may be
-// used again only behind another.
+// Returns the sum of v over the threads before this one in a one-dimensional block of THREADS threads.
+// REQUIRES: all threads of the block call it; shared has 32 elements.
+// It has one barrier, so `shared` may be used again only after another barrier.
 template <int THREADS>
 __device__ __forceinline__ i32 block_exclusive_sum(i32 v, i32* shared) {
   static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a block has whole warps");

@@ -1,23 +1,27 @@
-// Choosing the largest of values that lie in the registers of a team of lanes: keys that order floats, a network that sorts the keys of a
-// thread, the largest key of a team. Nothing is rounded and ties keep their identity, so a choice is exact.
+// Chooses the largest of the values that lie in the registers of a team of lanes.
+// It has keys that order floats, a network that sorts the keys of a thread, and the largest key of a team.
+// Nothing is rounded and ties keep their identity, so a choice is exact.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/types.cuh"
 
 namespace kiln {
 
-// Keys compare as unsigned numbers like the floats that they come from: NaN as -infinity, -0 as +0. None is 0, which may stand for "no value".
+// Returns the key of v. Keys, as unsigned numbers, compare as their floats do: NaN as -infinity, -0 as +0.
+// No key is 0, so 0 may stand for "no value".
 __device__ __forceinline__ u32 ordered_key(float v) {
   const u32 bits = __float_as_uint(fmaxf(v, -infinity()) + 0.0f);
   return bits ^ (static_cast<u32>(static_cast<i32>(bits) >> 31) | 0x80000000u);
 }
-// REQUIRES: key is not 0.
+// Returns the float of a key. REQUIRES: key is not 0.
 __device__ __forceinline__ float key_value(u32 key) {
   return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu));
 }
 
-// The comparators of Batcher's odd-even merge sort (Knuth, The Art of Computer Programming 3, 5.2.2 M) of next_pow2(N) keys, less those with a
-// place behind the Nth: 19 for 8 keys, 63 for 16. Made by the front end: loops that find them take the optimiser longer to unroll.
+// SortingNetwork has the comparators of Batcher's odd-even merge sort for N keys: 19 for 8 keys, 63 for 16.
+// Source: Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M.
+// They are the comparators for next_pow2(N) keys without the ones that touch a place from N on.
+// The compiler's front end computes them; loops that find them would take the optimiser longer to unroll.
 template <int N>
 struct SortingNetwork {
   int count = 0;
@@ -36,7 +40,7 @@ struct SortingNetwork {
   }
 };
 
-// Sorts descending, in two instructions a comparator.
+// Sorts the keys of a thread in descending order, with two instructions per comparator.
 template <int N>
 __device__ __forceinline__ void sort_descending(u32 (&key)[N]) {
   constexpr SortingNetwork<N> network;
@@ -48,7 +52,8 @@ __device__ __forceinline__ void sort_descending(u32 (&key)[N]) {
   }
 }
 
-// The largest key of each aligned team of LANES (a power of two, <= 32). REQUIRES: all 32 lanes of the warp call it.
+// Returns the largest key of this lane's team; teams are aligned and have LANES lanes.
+// REQUIRES: LANES is a power of two up to 32; all 32 lanes of the warp call it.
 template <int LANES>
 __device__ __forceinline__ u32 team_max(u32 key) {
   if constexpr (LANES == 32) {
@@ -61,8 +66,9 @@ __device__ __forceinline__ u32 team_max(u32 key) {
   }
 }
 
-// The lanes of the warp that have the same value in 0..COUNT-1, as a mask; 0 for a lane with a negative one. A ballot of each bit takes a
-// fraction of match.any's time where values differ. REQUIRES: all 32 lanes of the warp call it.
+// Returns the mask of the lanes of the warp that have this lane's value, or 0 if that value is negative.
+// REQUIRES: value < COUNT; all 32 lanes of the warp call it.
+// A ballot of each bit takes a fraction of match.any's time where values differ.
 template <int COUNT>
 __device__ __forceinline__ u32 lanes_with_same(i32 value) {
   u32 lanes = __ballot_sync(0xffffffffu, value >= 0);

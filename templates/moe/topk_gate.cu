@@ -1,8 +1,11 @@
-// The gate of a mixture of experts: for each token the K experts with the largest scores, and their weights.
+// Finds for each token the K experts with the largest scores, and their weights: a mixture of experts' gate.
 //
-// A team of LANES lanes has a token; each lane holds PER neighbouring experts of one group as ordered keys. It sorts them once, so that a
-// pick is: the team's largest head, the lowest lane that has it (ties take the lower id), and that lane moves on to its next key. Which expert
-// a key was is found out at the end, for all picks at once.
+// A team of LANES lanes has a token. Each lane holds PER neighbouring experts of one group as ordered keys.
+// It sorts its keys once; the largest key that is not yet picked is the lane's head. A pick has three steps:
+// - The team finds its largest head.
+// - The lowest lane with that head has the pick, so ties take the lower id.
+// - That lane moves on to its next key.
+// At the end the experts of all picked keys are looked up at once.
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
 #include "kiln/pdl.cuh"
@@ -14,12 +17,15 @@ namespace kiln {
 
 enum class Score { softmax, sigmoid };
 
+// Returns the places for experts in a lane, where `lanes` lanes share `size` experts in whole vectors.
 __host__ __device__ constexpr int experts_of_lane(int size, int lanes, int vec) {
   return vec * static_cast<int>(ceil_div(size, lanes * vec));
 }
 
-// Registers bound the warps of an SM: 32 of 64 registers each, and 16 where a lane has more than 16 experts, or 16 with a bias that waits for
-// the sum of a softmax or is not there for all places.
+// Returns the second argument of __launch_bounds__. Registers bound the warps of an SM.
+// An SM holds 32 warps of 64 registers a thread.
+// It holds 16 warps where a lane has more than 16 experts (`per`), or 16 experts and `more`.
+// `more` says that a bias waits for the sum of a softmax, or does not exist for all places.
 __host__ __device__ constexpr int gate_blocks(int threads, int per, bool more) {
   return resident_blocks(per + more > 16 ? 2 * threads : threads);
 }
@@ -39,13 +45,13 @@ __global__ void __launch_bounds__(
   constexpr int WIDE = next_pow2(PER);
   constexpr bool FULL = PER * LANES == E;  // no lane has a place without an expert
   constexpr bool SUM_ALL =
-      SCORE == Score::softmax && (BIAS || !RENORM);  // else the chosen scores are all that is needed
+      SCORE == Score::softmax && (BIAS || !RENORM);  // otherwise the scores of the chosen experts suffice
   constexpr u32 TEAM = LANES == 32 ? 0xffffffffu : (1u << (LANES % 32)) - 1;
   struct Pick {
     u32 key, lane;
   };
   __shared__ u32 keys[WARPS][WIDE][32],
-      queue[WARPS][WIDE][32];  // of each lane: in the order of ids, and sorted
+      queue[WARPS][WIDE][32];  // keys of each lane: in the order of ids, and sorted
   __shared__ Pick picks[WARPS][32];
 
   const int warp = threadIdx.y, lane = threadIdx.x, member = LANES == 32 ? lane : lane % LANES,
@@ -53,7 +59,7 @@ __global__ void __launch_bounds__(
   const i64 own_token = (static_cast<i64>(blockIdx.x) * WARPS + warp) * (32 / LANES) + lane / LANES;
   const i64 token = own_token < tokens
                         ? own_token
-                        : tokens - 1;  // a team without a token reads the last one and stores nothing
+                        : tokens - 1;  // a team without a token reads the last token and stores nothing
   const T* row = logits + token * stride_logits;
   const auto first_expert = [&](int of) { return of / LANES_OF * SIZE + of % LANES_OF * PER; };
   const int group = member / LANES_OF, first = first_expert(member);
@@ -72,7 +78,7 @@ __global__ void __launch_bounds__(
   pdl_launch_dependents();
 
   f32 largest = 0.0f, factor = 1.0f;
-  const auto finite = [](f32 x) { return fminf(fmaxf(x, -FLOAT_MAX), FLOAT_MAX); };  // NaN as the lowest
+  const auto finite = [](f32 x) { return fminf(fmaxf(x, -FLOAT_MAX), FLOAT_MAX); };  // NaN becomes the lowest
   const auto score = [&](f32 x) {
     return SCORE == Score::sigmoid ? sigmoid(x) : exp2_approx((finite(x) - largest) * LOG2_E) * factor;
   };
@@ -109,11 +115,11 @@ __global__ void __launch_bounds__(
       best = max(best, other);
     }
     if (BIAS && group < GROUPS) best = ordered_key(key_value(best) + key_value(second));
-    int better = 0;  // groups
+    int better = 0;  // groups that come before this one
 #pragma unroll
     for (int other = 1; other < next_pow2(GROUPS); ++other) {
       const u32 theirs = __shfl_xor_sync(0xffffffffu, best, other * LANES_OF);
-      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // group ^ other < group: it wins a tie
+      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // the other group is lower: it wins a tie
       better += theirs + lower > best;
     }
     if (better >= TOPK_GROUPS) head = 0;
@@ -130,8 +136,9 @@ __global__ void __launch_bounds__(
   }
   __syncwarp();
 
-  // Member i looks up pick i among the keys of its lane. Equal ones there were picked one behind the other: it is the one that its distance
-  // from the first of them says.
+  // Member i looks up pick i among the keys of the lane that had it.
+  // Equal keys of a lane were picked one after the other.
+  // So the pick's distance from the first pick of that run says which of the equal keys it is.
   const int own = team + (member < K ? member : 0);
   const Pick pick = picks[warp][own], previous = picks[warp][own > team ? own - 1 : own];
   const u32 runs =
@@ -145,7 +152,7 @@ __global__ void __launch_bounds__(
   const int expert = first_expert(pick.lane - team) + __ffs(equal) - 1;
 
   if constexpr (SCORE == Score::softmax && !SUM_ALL)
-    largest = finite(key_value(picks[warp][team].key));  // the first pick's: no logit is larger
+    largest = finite(key_value(picks[warp][team].key));  // no logit is larger than the first pick's
   f32 logit[1] = {key_value(pick.key)};
   if constexpr (BIAS) widen(load<1>(row + expert), logit);
   f32 weight = member < K ? score(finite(logit[0])) : 0.0f;

@@ -1,5 +1,7 @@
-// Naive gate, one block per token: what topk_gate is checked against. Scores are in double; what is compared for choosing is, as the
-// contract says, in f32 (softmax with bias excepted, whose f32 sum has an order), or neighbours closer than 2^-24 would change places.
+// The naive gate, one block per token, against which topk_gate is checked. Scores are in double.
+// The values compared for choosing are f32, as the contract says.
+// In double, neighbours closer than 2^-24 would change places.
+// Softmax with bias compares doubles all the same, because its f32 sum depends on the order of additions.
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
 

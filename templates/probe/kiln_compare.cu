@@ -1,13 +1,15 @@
-// Compares elements with a reference in double, and adds what it finds to six counters.
+// Compares elements with a reference in double, and adds the differences to six counters.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 
 namespace kiln {
 
-// result: [0] sum of squared errors, [1] sum of squared references, [2] largest absolute error, [3] non-finite mismatches, [4] elements,
-// [5] elements that are not equal.
-// The caller zeroes it; launches accumulate. Where x and the reference are both NaN, or the same infinity, they match and add to [4] only;
-// any other pair with a NaN or an infinity adds to [3], [4] and [5]. Sums of squares are added in no fixed order.
+// The caller zeroes the six counters of `result`; launches accumulate.
+// - [0] sum of squared errors, [1] sum of squared references, [2] largest absolute error
+// - [3] non-finite mismatches, [4] elements, [5] elements that are not equal
+// A pair of two NaNs, or of the same infinity, matches and adds to [4] only.
+// Any other pair with a NaN or an infinity adds to [3], [4] and [5].
+// Sums of squares are added in no fixed order.
 template <typename T>
 __global__ void __launch_bounds__(256) compare(f64* result, const T* x, const f64* reference, i64 n) {
   __shared__ f64 partial[8][6];
@@ -17,7 +19,7 @@ __global__ void __launch_bounds__(256) compare(f64* result, const T* x, const f6
   for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
     const f64 got = to_double(x[i]), want = reference[i], error = got - want;
     const bool finite =
-        (error - error) == 0.0;  // so both are: a NaN or an infinity in either makes the error one
+        (error - error) == 0.0;  // then both are finite: a NaN or an infinity in either makes the error one
     const bool equal = got == want || (got != got && want != want);
     if (finite) {
       found[0] += error * error;
@@ -42,7 +44,7 @@ __global__ void __launch_bounds__(256) compare(f64* result, const T* x, const f6
   f64 total = 0;
   for (int warp = 0; warp < 8; ++warp) total = merge(k, total, partial[warp][k]);
   if (k == 2) {
-    // The bits of doubles that are not negative are ordered like the doubles.
+    // Doubles that are not negative are ordered as their bits are.
     atomicMax(reinterpret_cast<u64*>(result + k), static_cast<u64>(__double_as_longlong(total)));
   } else {
     atomicAdd(result + k, total);

@@ -1,4 +1,4 @@
-// Fills a buffer with reproducible random elements: the inputs of `kiln run`.
+// Fills a buffer with reproducible random elements, which are the inputs of `kiln run`.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "probe/random.cuh"
@@ -7,6 +7,7 @@ namespace kiln {
 
 enum class Dist { normal, uniform, integer, constant };
 
+// Draws one element from random bits.
 template <typename T, Dist DIST>
 __device__ T draw(u64 bits, f32 a, f32 b) {
   if constexpr (DIST == Dist::normal) return from_float<T>(a + b * standard_normal(bits));
@@ -22,8 +23,12 @@ __device__ T draw(u64 bits, f32 a, f32 b) {
   return from_float<T>(a);
 }
 
-// normal: mean a, standard deviation b. uniform: between a and b. integer: a to b inclusive. constant: a.
-// A normal or uniform floating point draw that rounds to zero is drawn again: a zero hides errors.
+// DIST says what a and b are:
+// - normal has the mean a and the standard deviation b.
+// - uniform is between a and b.
+// - integer is from a to b, inclusive.
+// - constant is a.
+// A normal or uniform float that rounds to zero is drawn again, up to 8 times, because a zero hides errors.
 template <typename T, Dist DIST>
 __global__ void __launch_bounds__(256) fill(T* out, i64 n, u64 seed, f32 a, f32 b) {
   pdl_wait();

@@ -1,20 +1,25 @@
-// Reads and writes so many bytes in 16-byte accesses and does nothing else: the floor that a memory-bound kernel is measured against.
+// Reads and writes given numbers of bytes in 16-byte accesses, and does nothing else.
+// Its time is the floor against which a memory-bound kernel is measured.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/vector.cuh"
 
 namespace kiln {
 
-// Block b's first vector of v, of which the larger of reads and writes gives each block SPAN and the smaller one is spread evenly:
-// so the mix is the same at any time, and no block has more than SPAN of either.
+// Returns the index of block b's first vector, where all blocks together read or write v vectors.
+// `largest` is the larger of the numbers of reads and writes: each block has up to SPAN of these vectors.
+// The vectors of the smaller number are spread evenly.
+// So the mix is the same at any time, and no block has more than SPAN reads or SPAN writes.
 template <u32 SPAN>
 __device__ __forceinline__ u32 first_vector(u32 v, u32 largest, u32 b) {
   if (v == largest) return min(v, b * SPAN);
   return v / gridDim.x * b + min(v % gridDim.x, b);
 }
 
-// REQUIRES: gridDim.x = ceil(max(reads, writes) / SPAN), SPAN = THREADS * UNROLL; fewer than 2^32 vectors of 16 bytes less SPAN (64 GiB).
-// A thread has UNROLL loads in flight, and what it writes depends on all it read, as in a real kernel. The last 0 to 15 bytes are left alone.
+// Reads and writes are counted in vectors of 16 bytes, and SPAN = THREADS * UNROLL.
+// REQUIRES: gridDim.x = ceil(max(reads, writes) / SPAN); max(reads, writes) < 2^32 - SPAN (64 GiB).
+// A thread has UNROLL loads in flight, and its stores depend on all of its loads, as in a real kernel.
+// The last 0 to 15 bytes are left alone.
 template <int THREADS, int UNROLL>
 __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
     stream(const u8* src, u8* dst, i64 read_bytes, i64 write_bytes) {
@@ -45,7 +50,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
     if (write + i * THREADS < write_end)
       store(reinterpret_cast<u32*>(dst) + 4ull * (write + i * THREADS), all);
   }
-  // A load that nothing depends on would be removed. Random data meet this once in 2^128.
+  // The compiler would remove a load on which nothing depends. Random data meet this condition once in 2^128.
   if (all.word[0] == 0x9e3779b9u && all.word[1] == 0x7f4a7c15u && all.word[2] == 0xbf58476du &&
       all.word[3] == 0x1ce4e5b9u && writes == 0)
     dst[0] = 1;

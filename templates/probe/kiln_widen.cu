@@ -1,4 +1,4 @@
-// Copies elements to double: the reference's start values of a buffer that it reads and writes.
+// Copies elements to double: the start values of a buffer that a reference both reads and writes.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 

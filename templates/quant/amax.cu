@@ -1,5 +1,8 @@
-// The largest magnitude of each of `parts` parts of a matrix: part p has the rows p, p + parts, p + 2 parts, ... A block finds one, so there is
-// nothing to zero and nothing to add up in any order; who needs the maximum of all reads the parts.
+// Finds the largest magnitude of each of `parts` parts of a matrix.
+// Part p has the rows p, p + parts, p + 2 parts, ...
+//
+// One block finds the maximum of one part, so no output is zeroed first and the blocks' order has no effect.
+// A kernel that needs the maximum of the whole matrix reads the maxima of all parts.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/quantum.cuh"
@@ -17,7 +20,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
 
   const i32 part = blockIdx.x;
   const i64 end = part < rows ? ceil_div(rows - part, parts) * CHUNKS
-                              : 0;  // chunks of this part, one row behind the other
+                              : 0;  // chunks of this part, one row after the other
   f32 found = 0.0f;
   pdl_wait();
 #pragma unroll 1
@@ -32,7 +35,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
         piece[i] = load<VEC>(x + (part + (row + chunk / CHUNKS) * parts) * stride_x + chunk % CHUNKS * VEC);
     }
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i) found = fmaxf(found, amax_of(piece[i]));  // zeros where there is no chunk
+    for (int i = 0; i < BATCH; ++i) found = fmaxf(found, amax_of(piece[i]));  // zeros if there is no chunk
   }
   pdl_launch_dependents();
   found = row_amax<THREADS>(found, partial, threadIdx.x);

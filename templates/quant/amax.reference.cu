@@ -1,4 +1,4 @@
-// Naive largest magnitudes, one block of 256 threads per part: what amax is checked against.
+// The naive largest magnitudes, one block of 256 threads per part, against which amax is checked.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

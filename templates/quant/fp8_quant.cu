@@ -1,8 +1,11 @@
-// Quantises rows to fp8: y = saturate(x / scale), with one scale for all, one for each row, or one for each group of neighbours in a row.
+// Quantises rows to fp8: y = saturate(x / scale).
+// There is one scale for all rows, one for each row, or one for each group of neighbours in a row.
 //
-// A row is cut into spans: the elements that share a scale, or, where all do, a few vectors for each of some threads. THREADS threads share a
-// span and hold it packed in registers until its largest magnitude is known, so that it is read once; a row too long for that is read again,
-// from L2 when it is still there. A block has SPANS spans.
+// A row is cut into spans. A span is the elements that share a scale.
+// Where all elements share one, a span is a few vectors for each of THREADS threads.
+// THREADS threads share a span, and a block has SPANS spans.
+// They hold the span packed in registers until its largest magnitude is known, so that it is read once.
+// A row that is too long for the registers is read again, from L2 when it is still there.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/quantum.cuh"
@@ -19,28 +22,28 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
               i32 parts) {
   using Values = Vec<T, VEC>;
   constexpr bool OF_X =
-      SCALING == Scaling::row || SCALING == Scaling::group;  // scales are made of the span itself
+      SCALING == Scaling::row || SCALING == Scaling::group;  // scales are made from the span itself
   constexpr int PER_ROW = H / SPAN;
   constexpr int CHUNKS = SPAN / VEC;
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a span per thread
-  constexpr bool HELD = MINE * Values::REGISTERS <= 32;              // more than that spills at 1024 threads
+  constexpr bool HELD = MINE * Values::REGISTERS <= 32;              // more registers spill at 1024 threads
   constexpr int BATCH =
       HELD ? MINE
            : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
-  constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;     // threads that look for a maximum together
+  constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;     // threads that find a maximum together
   __shared__ f32 partial[reduce_slots(TEAM)];
 
   const int thread = threadIdx.x, member = OF_X ? thread : threadIdx.y * THREADS + thread;
-  // What found the maxima of all x has left the end of it in L2: begin there.
+  // The kernel that found the maxima of all x has left the end of x in L2, so this kernel begins there.
   const i64 first =
       static_cast<i64>(SCALING == Scaling::tensor ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * SPANS;
   const i64 first_row = first / PER_ROW;
   const u32 span =
-      static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;  // counted from first_row's first
+      static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;  // counted from first_row's first span
   const i64 own_row = first_row + span / PER_ROW;
   const i64 row = own_row < rows
                       ? own_row
-                      : rows - 1;  // a thread without a span reads one of the last row and stores nothing
+                      : rows - 1;  // a thread without a span reads a span of the last row, and stores nothing
   const int column = static_cast<int>(span % PER_ROW) * SPAN;
   const T* x_span = x + row * stride_x + column;
   OUT* out_span = out + row * stride_out + column;
@@ -76,7 +79,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
       }
     }
   }
-  bool finite = false;  // x is, and so are its quotients
+  bool finite = false;  // no x is infinite, and so no quotient is
   if constexpr (SCALING != Scaling::fixed) {
     found = row_amax<TEAM>(found, partial, member);
     finite = OF_X && found < infinity();

@@ -1,5 +1,6 @@
-// Naive fp8 quantisation in double, one block of any size per row (one thread per group): what fp8_quant is checked against. Results are not
-// rounded to fp8; saturation is kept, and so are powers of two.
+// The naive fp8 quantisation in double, against which fp8_quant is checked.
+// A block of any size has a row, and a thread has a group.
+// Results are not rounded to fp8, but they saturate. With POW2 scales are rounded to powers of two.
 #include "kiln/dtype.cuh"
 #include "kiln/quantum.cuh"
 
@@ -14,7 +15,7 @@ __global__ void fp8_quant(f64* out, const T* x, i32 rows, i64 stride_x, i64 stri
   if (row >= rows) return;
   const f64 largest = same<OUT, e4m3> ? 448.0 : 57344.0;
   const auto value = [&](int i) { return to_double(x[row * stride_x + i]); };
-  const auto power = [](f64 s) {  // the least power of two that is not below s
+  const auto power = [](f64 s) {  // the smallest power of two that is not below s
     f64 p = 1.0;
     while (p < s) p *= 2.0;
     while (p * 0.5 >= s) p *= 0.5;

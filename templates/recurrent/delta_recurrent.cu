@@ -1,9 +1,16 @@
-// The delta rule as a recurrence over time (DeltaNet; gated: Gated DeltaNet; a gate per key: Kimi Delta Attention), for prefill and decode.
+// Runs the delta rule as a recurrence over time, for prefill and decode.
+// It is DeltaNet without a gate, Gated DeltaNet with one per head, and Kimi Delta Attention with one per key.
 //
-// Columns of a state do not know of each other: v_j, its beta and o_j belong to column j alone. So each warp keeps some columns of one head in its
-// registers (StateTile), from the first step to the last. A step is three passes over them: S^T k, summed over lanes; the output S^T q of the step
-// *before*, which reads the same state and takes the time until the sums arrive; and the update. Inputs are made ready by other threads, ahead of the
-// steps (DeltaSteps, StepMakers). One token is the same with one step: a stream of the state.
+// The columns of a state are independent: v_j, its beta and o_j belong to column j alone.
+// So each warp keeps some columns of one head in its registers (StateTile), from the first step to the last.
+// Another warp makes inputs ready ahead of the steps (DeltaSteps, StepMakers).
+//
+// A step is three passes over the columns:
+// - S^T k is computed and summed over lanes.
+// - The output S^T q of the step *before* reads the same state, and takes the time until the sums arrive.
+// - The state is updated.
+//
+// With one token there is one step, and the kernel streams the state.
 #include "kiln/pdl.cuh"
 #include "recurrent/delta_steps.cuh"
 #include "recurrent/state_tile.cuh"
@@ -12,18 +19,19 @@
 
 namespace kiln {
 
-// The more warps, the more bytes of states are on their way (decode); with fewer registers than these leave, the steps spill.
+// Returns the number of warps that an SM is to hold. More warps have more bytes of states in flight (decode).
+// Still more warps would leave too few registers: the steps would spill.
 template <typename TILE, int LANES, int COLS, Gate GATE>
 __host__ __device__ constexpr int warps_of_an_sm() {
   constexpr int held =
-      TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of the state, k, q and the decay, by a thread
+      TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of a thread: state, k, q and decay
   return held <= 64 && GATE != Gate::key                                     ? 16
          : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12
                                                                              : 8;
 }
 
-// REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * value_heads *
-// ceil(V / columns of a block).
+// REQUIRES: blockDim = (32, warps), gridDim.x = sequences * value_heads * ceil(V / columns of a block).
+// 1 to WARPS warps have columns; one more makes inputs ready if there are more tokens than sequences.
 template <typename T, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA, BetaInput BETA_INPUT,
           bool L2NORM, typename G, typename B, int VEC, int LANES, int COLS, int STEPS, int WARPS>
 __global__ void __launch_bounds__(
@@ -40,7 +48,7 @@ __global__ void __launch_bounds__(
   __shared__ typename Steps::Storage storage;
 
   const StepMakers makers(tokens > sequences);
-  const int columns = Tile::COLUMNS * makers.warps;  // of a block
+  const int columns = Tile::COLUMNS * makers.warps;  // columns of the block
   const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
   const int sequence = state / value_heads, value_head = state % value_heads;
   const int first_column = blockIdx.x % slices * columns, warp_column = threadIdx.y * Tile::COLUMNS;
@@ -61,11 +69,11 @@ __global__ void __launch_bounds__(
   Tile tile;
   tile.load_from(initial_state ? initial_state + state_at : nullptr, column);
 
-  f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the one before
+  f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the step before
   f32 k_s[COLS] = {};                              // k^T S of the step to come, over this lane's rows
-  f32 o[COLS] = {};                                // q^T S of the step before the one before, likewise
+  f32 o[COLS] = {};                                // q^T S of the step two before, over this lane's rows
   const auto begin_step = [&](const typename Steps::Ready& ready, int step,
-                              int row) {  // the four rows from `row` on
+                              int row) {  // reads the four rows from `row` on, and adds to k_s
     Tile::read_four(ready.k[step], row, k_row + row);
     if constexpr (GATE == Gate::key) Tile::read_four(ready.decay[step], row, decay + row);
 #pragma unroll
@@ -81,6 +89,7 @@ __global__ void __launch_bounds__(
     }
   };
   const bool writes = Tile::owns_sum() && out_column < V;
+  // An output is stored two steps after its own step, so out_at starts two tokens before the first one.
   T* out_at =
       out + (static_cast<i64>(begin) - 2) * stride_out + static_cast<i64>(value_head) * V + out_column;
   const auto write_output = [&](f32 sum, bool exists) {
@@ -126,7 +135,7 @@ __global__ void __launch_bounds__(
           const f32 kept = GATE == Gate::key ? decay[i] : head_decay;
           for (int c = 0; c < COLS; ++c) tile.s[i][c] = fmaf(k_row[i], u[c], kept * tile.s[i][c]);
         }
-        begin_step(ready, (step + 1) % STEPS, row);  // behind the block's last step in vain
+        begin_step(ready, (step + 1) % STEPS, row);  // its results are unused after the block's last step
       }
       Tile::read(ready.q[step], q_row);
     }

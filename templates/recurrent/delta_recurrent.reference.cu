@@ -1,4 +1,5 @@
-// The delta rule step by step in double, one thread per column of a state, nothing clever: what delta_recurrent is compared with.
+// The naive delta rule in double, step by step, against which delta_recurrent is checked.
+// A block has a value head of a sequence, and a thread has a column of its state.
 #include "kiln/dtype.cuh"
 #include "recurrent/delta_steps.cuh"
 

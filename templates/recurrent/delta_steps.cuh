@@ -1,5 +1,8 @@
-// The inputs of a delta rule's time steps on their way to the threads of a block: STEPS tokens at a time are copied to shared memory as they are, one such
-// block of steps ahead, and made ready there (widened, normalised, exponentiated) once for all columns of the state that the warps have.
+// DeltaSteps brings the inputs of the delta rule's time steps to the threads of a thread block.
+//
+// STEPS tokens at a time are copied to shared memory unchanged, one such block of steps ahead.
+// One warp then makes them ready there: it widens, normalises and exponentiates them.
+// That happens once for all columns of the state that the warps of the thread block hold.
 #pragma once
 #include "kiln/copy_async.cuh"
 #include "kiln/math.cuh"
@@ -7,19 +10,23 @@
 
 namespace kiln {
 
-// What the state is multiplied by before each step: nothing, exp(g) of the head, or exp(g) of each row (Kimi Delta Attention).
+// Selects what multiplies the state before each step: nothing, exp(g) of the head, or exp(g) of each row.
+// A gate of each row (key) is Kimi Delta Attention.
 enum class Gate { none, head, key };
-// What g is.
+// Says what the input g is: the log decay itself, or a value from which it is computed.
 enum class GateInput {
   log_decay,  // g itself
   softplus,   // -exp(a_log) * softplus(g + dt_bias)
   bounded,    // lower_bound * sigmoid(exp(a_log) * (g + dt_bias))
 };
-// How strongly a step writes: 1, a beta per head, or one per head and column of the state.
+// Selects how strongly a step writes: 1, one beta per head, or one beta per head and column of the state.
 enum class Beta { none, head, value };
+// Says which function of the input beta is the strength.
 enum class BetaInput { plain, sigmoid, twice_sigmoid };
 
-// rate is exp(a_log). Exact functions: an error of exp is raised to the power of the steps.
+// Returns the decay for g, to which the caller has added dt_bias. REQUIRES: rate = exp(a_log).
+// expf and log1pf are the accurate functions, because n steps raise the error of a decay to the power n.
+// The sigmoid of a bounded gate is approximate (kiln/math.cuh).
 template <GateInput INPUT>
 __device__ __forceinline__ f32 decay_of(f32 g, f32 rate, f32 lower_bound) {
   if constexpr (INPUT == GateInput::softplus) g = -rate * (g > 20.0f ? g : log1pf(expf(g)));
@@ -33,7 +40,7 @@ __device__ __forceinline__ f32 beta_of(f32 beta) {
   return sigmoid(beta) * (INPUT == BetaInput::twice_sigmoid ? 2.0f : 1.0f);
 }
 
-// Elements of the widest access that rows of n elements allow. REQUIRES: n % 4 == 0.
+// Returns the number of elements in the widest access that rows of n elements allow. REQUIRES: n % 4 == 0.
 template <typename T>
 __host__ __device__ constexpr int widest(int n) {
   return sizeof(T) == 2 && n % 8 == 0 ? 8 : 4;
@@ -46,11 +53,12 @@ __device__ __forceinline__ f32 float_of(Vec<T, 1> one) {
   return v[0];
 }
 
-// Begins to copy `count` rows, `stride` elements apart, of which the first `valid` elements are there.
+// Begins to copy `count` rows to shared memory; the calling warp takes part as a whole.
+// Rows of `from` are `stride` elements apart. Only the first `valid` elements of a row exist and are copied.
 template <int VEC, typename T, int STEPS, int LENGTH>
 __device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from, i64 stride, int count,
                                            int valid) {
-  constexpr int CHUNKS = LENGTH / VEC, ROWS = CHUNKS < 32 ? 32 / CHUNKS : 1;  // at a time
+  constexpr int CHUNKS = LENGTH / VEC, ROWS = CHUNKS < 32 ? 32 / CHUNKS : 1;  // rows at a time
   const int row = CHUNKS < 32 ? threadIdx.x / CHUNKS : 0, at = (threadIdx.x - row * CHUNKS) * VEC;
   if (row >= ROWS) return;
   from += row * stride;
@@ -63,7 +71,8 @@ __device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from
   }
 }
 
-// q and k of `count` steps, half a warp each.
+// Makes q and k of `count` steps ready as f32: normalised with L2NORM, q times scale, 0 from K to PADDED.
+// One half of the warp has q and the other half has k.
 template <bool L2NORM, typename T, int STEPS, int K, int PADDED>
 __device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (&ready_k)[STEPS][PADDED],
                                             const T (&q)[STEPS][K], const T (&k)[STEPS][K], f32 scale,
@@ -93,7 +102,8 @@ __device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (
   }
 }
 
-// exp of the gates of `count` steps, one per row of the state. bias: K values, or null.
+// Makes the decays of `count` steps ready, one per row of the state; they are 1 from K to PADDED.
+// bias has K values, or is null.
 template <GateInput INPUT, typename G, int STEPS, int K, int PADDED>
 __device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G (&g)[STEPS][K],
                                             const f32* bias, f32 rate, f32 lower_bound, int count) {
@@ -108,8 +118,12 @@ __device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G
   }
 }
 
-// The global arrays: q and k [tokens, heads, K], v [tokens, value_heads, V] with strides from token to token; g and beta [tokens, value_heads, as GATE
-// and BETA say] without gaps; a_log and dt_bias [value_heads, ..]. What GATE, BETA and GATE_INPUT do not need may be null.
+// The arrays in global memory. REQUIRES: value_heads is a multiple of heads.
+// - q and k are [tokens, heads, K], v is [tokens, value_heads, V]; strides are elements from token to token.
+// - g is [tokens, value_heads], with Gate::key [tokens, value_heads, K], without gaps.
+// - beta is [tokens, value_heads], with Beta::value [tokens, value_heads, V], without gaps.
+// - a_log is [value_heads], dt_bias is [value_heads], with Gate::key [value_heads, K]. Null counts as 0.
+// An array that GATE, BETA and GATE_INPUT do not use may be null.
 template <typename T, typename G, typename B>
 struct DeltaInputs {
   const T *q, *k, *v;
@@ -118,17 +132,18 @@ struct DeltaInputs {
   const f32 *a_log, *dt_bias;
   i64 stride_q, stride_k, stride_v;
   i32 heads, value_heads;
-  f32 scale, lower_bound;  // scale 0: 1 / sqrt(K)
+  f32 scale, lower_bound;  // a scale of 0 means 1 / sqrt(K)
 };
 
-// TILE: a StateTile<K, V, ..>.
+// Copies the inputs of one value head and makes them ready for the columns of a thread block.
+// TILE is a StateTile<K, V, ..>. At most WARPS warps hold columns. STEPS tokens are a block of steps.
 template <typename T, typename G, typename B, int K, int V, Gate GATE, GateInput GATE_INPUT, Beta BETA,
           BetaInput BETA_INPUT, bool L2NORM, int VEC, typename TILE, int WARPS, int STEPS>
 class DeltaSteps {
   static constexpr int COLUMNS = TILE::COLUMNS * WARPS, PADDED = TILE::PADDED;
 
  public:
-  // What GATE and BETA do not need has rows of one element.
+  // The inputs as they are in global memory. Rows that GATE or BETA does not use have one element.
   struct Raw {
     alignas(16) T q[STEPS][K];
     alignas(16) T k[STEPS][K];
@@ -140,18 +155,20 @@ class DeltaSteps {
   };
   // Rows of the state from K to PADDED do not exist: their q and k are 0, and their decay is 1.
   struct Ready {
-    alignas(16) f32 q[STEPS][PADDED];  // times scale
+    alignas(16) f32 q[STEPS][PADDED];  // multiplied by scale
     alignas(16) f32 k[STEPS][PADDED];
     alignas(16) f32 decay[STEPS][GATE == Gate::key ? PADDED : 1];
-    f32 beta[STEPS];  // Beta::head
+    f32 beta[STEPS];  // used with Beta::head alone
   };
   struct Storage {
-    Raw raw[2];        // a block that is being made ready, and the next
-    Values values[3];  // and the one whose steps are under way
+    Raw raw[2];        // the block of steps being made ready, and the next block
+    Values values[3];  // these two blocks, and the one whose steps are under way
     Ready ready[2];
   };
 
-  // For value_head of the tokens from `first` of `fetch` up to end, and the columns from first_column on, of which the threads have `columns`.
+  // The steps are of value_head, for the tokens before `end`; begin() says which token is the first.
+  // The thread block holds `columns` columns of the state, from first_column on; none is copied from V on.
+  // REQUIRES: pdl_wait() came before, since this reads a_log and dt_bias.
   __device__ __forceinline__ DeltaSteps(Storage& storage, const DeltaInputs<T, G, B>& in, i32 value_head,
                                         int end, int first_column, int columns)
       : storage_(storage),
@@ -165,14 +182,14 @@ class DeltaSteps {
       bias_ = load_one(in.dt_bias + value_head);
   }
 
-  // Steps of a block that are there.
+  // Returns the number of steps in the block that starts at token `first`: STEPS, or fewer in the last.
   __device__ __forceinline__ int count(int first) const { return smaller(end_ - first, STEPS); }
 
-  // One warp calls begin(), and then make() of one block after the other.
+  // One warp calls begin(), and then make() for every block of steps, in order.
   __device__ __forceinline__ void begin(int first) { fetch(first, 0); }
 
-  // Makes ready(block), of the steps from token `first` on, which others may read behind a barrier. Blocks come in order, and what is read of one stays
-  // until the next but one is made.
+  // Fills ready(block) and values(block) with the steps from token `first` on.
+  // Other warps may read both after a barrier, until make(block + 2) overwrites them.
   __device__ __forceinline__ void make(int first, int block) {
     const Raw& from = storage_.raw[block % 2];
     Ready& to = storage_.ready[block % 2];
@@ -200,7 +217,7 @@ class DeltaSteps {
   __device__ __forceinline__ const Ready& ready(int block) const { return storage_.ready[block % 2]; }
 
  private:
-  // Begins to copy a block's steps, from token `first` on.
+  // Begins to copy the steps of `block`, which start at token `first`.
   __device__ __forceinline__ void fetch(int first, int block) {
     constexpr int V_VEC = TILE::COLUMNS % 8 == 0 ? VEC : smaller(VEC, 4);
     Raw& to = storage_.raw[block % 2];
@@ -233,7 +250,8 @@ class DeltaSteps {
   const i32 value_head_;
   const int end_, first_column_, values_;
   f32 rate_ = 1.0f, bias_ = 0.0f;  // of the gate
-  // Lane i's are of step i of the block that was fetched last: as they came, since making floats of them would wait for them.
+  // Lane i has g and beta of step i of the block that was fetched last.
+  // They are kept unconverted, because a conversion to float would wait for their loads.
   Vec<G, 1> next_g_;
   Vec<B, 1> next_beta_;
 };

@@ -1,20 +1,23 @@
-// The heads of tokens, [tokens, heads, D], shared out among threads: LANES neighbouring threads, a team, have one head of TOKENS neighbouring
-// tokens, so that what belongs to the head is read once for these, and each lane has every LANES-th vector of it.
+// HeadTeam shares out the heads of tokens, [tokens, heads, D], among the threads of a grid.
+//
+// A team of LANES neighbouring threads has one head of TOKENS neighbouring tokens.
+// So the weights of the head are read once for these tokens. Each lane has every LANES-th vector of the head.
 #pragma once
 #include "kiln/vector.cuh"
 
 namespace kiln {
 
-// REQUIRES: THREADS of a block, fewer than 2^32 teams; a thread without a team has no tokens, and takes part in reductions all the same.
+// REQUIRES: a block has one dimension of THREADS threads, and the grid has fewer than 2^32 teams.
+// A thread without a team has tokens = 0, and takes part in reductions all the same.
 template <int D, int VEC, int LANES, int TOKENS, int THREADS>
 struct HeadTeam {
   static constexpr int MINE = static_cast<int>(ceil_div(D / VEC, LANES));  // vectors of a head per lane
   static_assert(D % VEC == 0 && THREADS % LANES == 0, "VEC divides D, LANES the block");
 
   u32 head;
-  i64 first;   // element of its first token's head
-  i64 stride;  // elements from a token to the next
-  int tokens;
+  i64 first;   // index of the first element of the team's head in its first token
+  i64 stride;  // elements from one token to the next
+  int tokens;  // tokens of the team that exist: 0 to TOKENS
 
   __device__ __forceinline__ HeadTeam(i64 all_tokens, i32 heads) : stride(static_cast<i64>(heads) * D) {
     const u32 team = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES, group = team / heads;
@@ -24,11 +27,13 @@ struct HeadTeam {
     tokens = left < 0 ? 0 : left < TOKENS ? static_cast<int>(left) : TOKENS;
   }
   __device__ static __forceinline__ int at(int i) {
+    // Returns the index, within the head, of the first element of this lane's vector i.
     return (static_cast<int>(threadIdx.x) % LANES + i * LANES) * VEC;
-  }  // in a head
+  }
   __device__ static __forceinline__ bool has(int i) { return (i + 1) * LANES * VEC <= D || at(i) < D; }
 
-  // This lane's vectors of its head; zeros where it has none.
+  // Reads this lane's vectors of p [tokens, heads, D].
+  // A vector that does not exist keeps its value in `out`, which is zero by default.
   template <typename T>
   __device__ __forceinline__ void read(const T* p, Vec<T, VEC> (&out)[TOKENS][MINE]) const {
 #pragma unroll
@@ -39,7 +44,7 @@ struct HeadTeam {
       }
     }
   }
-  // The same of [heads, D].
+  // Reads this lane's vectors of p [heads, D]. A vector that does not exist keeps its value in `out`.
   template <typename T>
   __device__ __forceinline__ void read_weights(const T* p, Vec<T, VEC> (&out)[MINE]) const {
 #pragma unroll
@@ -47,6 +52,7 @@ struct HeadTeam {
       if (tokens > 0 && has(i)) out[i] = load<VEC>(p + static_cast<i64>(head) * D + at(i));
     }
   }
+  // Rounds v to T and stores it as vector i of the team's token t, if that vector exists.
   template <typename T>
   __device__ __forceinline__ void write(T* p, int t, int i, const f32 (&v)[VEC]) const {
     if (t < tokens && has(i)) store(p + first + t * stride + at(i), narrow<T>(v));

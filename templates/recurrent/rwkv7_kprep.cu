@@ -1,4 +1,5 @@
-// What RWKV7 makes of its key before the recurrence: k' = k + k (a - 1) k_a, and kk = k k_k, normalised over the head; optionally b = kk a.
+// Prepares RWKV7's key for the recurrence: k' = k + k (a - 1) k_a, and kk = k k_k, normalised over the head.
+// Optionally it also stores b = kk a.
 #include "kiln/pdl.cuh"
 #include "kiln/reduce.cuh"
 #include "recurrent/head_team.cuh"

@@ -1,5 +1,5 @@
-// Naive key preparation of RWKV7 in double, a block per token and a thread per head: what rwkv7_kprep is checked against. Results are not rounded
-// to the output's dtype.
+// The naive key preparation of RWKV7 in double, against which rwkv7_kprep is checked.
+// A block has a token and a thread has a head. Results are not rounded to the output's dtype.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

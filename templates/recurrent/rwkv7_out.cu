@@ -1,11 +1,13 @@
-// What RWKV7 makes of the recurrence's o: o' = (o + (sum of r k r_k over the head) v) g, optionally after a normalisation of o over each head.
+// Computes RWKV7's output from the recurrence's o: o' = (o + (sum of r k r_k over the head) v) g.
+// Optionally o is normalised over each head before that.
 #include "kiln/pdl.cuh"
 #include "kiln/reduce.cuh"
 #include "recurrent/head_team.cuh"
 
 namespace kiln {
 
-// Second argument of __launch_bounds__: what a thread of five arrays holds decides.
+// Returns the second argument of __launch_bounds__. A thread's vectors of the five arrays take `registers`.
+// With more than 24 of them half as many blocks stay resident.
 __host__ __device__ constexpr int out_blocks(int threads, int registers) {
   return registers > 24 ? larger(1, resident_blocks(threads) / 2) : resident_blocks(threads);
 }

@@ -1,5 +1,5 @@
-// Naive output of RWKV7's time mix in double, a block per token and a thread per head: what rwkv7_out is checked against. Results are not rounded to
-// the output's dtype.
+// The naive output of RWKV7's time mix in double, against which rwkv7_out is checked.
+// A block has a token and a thread has a head. Results are not rounded to the output's dtype.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

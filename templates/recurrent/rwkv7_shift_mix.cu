@@ -1,19 +1,24 @@
-// Token shift and its mixes, RWKV7's first step: d = prev - x, out_i = x + d * mu_i, where prev is the token before, or of a first token the cache.
+// Computes token shift and its mixes, RWKV7's first step: d = prev - x, out_i = x + d * mu_i.
+// prev is the token before x; the first token of a sequence takes it from the cache.
 //
-// The vectors of all columns and of every TOKENS neighbouring tokens form one flat sequence, and each thread has one of them: it reads each x once
-// for all outputs, and only the token before its first ones a second time.
+// TOKENS neighbouring tokens are a group. The vectors of all groups and columns form one flat sequence.
+// Each thread has one vector of a group: it reads each x once for all outputs.
+// Only the token before the group is read a second time.
 #include "kiln/pdl.cuh"
 #include "recurrent/sequences.cuh"
 
 namespace kiln {
 
-// Second argument of __launch_bounds__: four tokens per thread have enough in flight with half of the threads, and need the registers.
+// Returns the second argument of __launch_bounds__.
+// With more than two tokens a thread needs the registers; half of the threads keep enough loads in flight.
 __host__ __device__ constexpr int shift_blocks(int threads, int tokens) {
   return tokens > 2 ? larger(1, resident_blocks(threads) / 2) : resident_blocks(threads);
 }
 
-// REQUIRES: fewer than 2^31 groups, and threads for D / VEC columns x groups of tokens: with VARLEN of `length` tokens, else of each sequence (one group where it is empty);
-// with VARLEN one more group for each sequence, which empty ones need.
+// REQUIRES: a thread for each of the D / VEC vectors of each group, and fewer than 2^31 groups.
+// - Without VARLEN each sequence has ceil(length / TOKENS) groups, or one group if it is empty.
+// - With VARLEN the `length` tokens of all sequences have ceil(length / TOKENS) groups.
+//   One more group for each sequence follows; an empty sequence needs it to hand its cache on.
 template <typename T, int D, int OUTPUTS, bool VARLEN, int VEC, int THREADS, int TOKENS>
 __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
     rwkv7_shift_mix(T* out, const T* x, const T* mu, i32 sequences, i64 length, i64 stride_x, i64 stride_out,
@@ -25,12 +30,13 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
   const u32 group = static_cast<u32>(block_group) + offset / CHUNKS;
   const int column = static_cast<int>(offset % CHUNKS) * VEC;
   const u32 some = static_cast<u32>((length + TOKENS - 1) / TOKENS),
-            groups = VARLEN || some > 0 ? some : 1;  // of a sequence; VARLEN: of all
+            groups = VARLEN || some > 0 ? some : 1;  // groups of a sequence, with VARLEN of all tokens
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
   const auto cached = [&](i64 n) { return cache ? load<VEC>(cache + n * D + column) : Values{}; };
-  if (VARLEN ? group >= groups : length < 1) {  // no tokens, but a cache to hand on
+  if (VARLEN ? group >= groups : length < 1) {
+    // The group has no tokens; it hands on the cache of an empty sequence.
     const u32 n = VARLEN ? group - groups : group;
     if (n >= sequences || !cache_out) return;
     const Sequence span = sequence<VARLEN>(cu_seqlens, n, length);
@@ -39,7 +45,7 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
   }
   i32 n = VARLEN ? 0 : group / groups;
   if (n >= sequences) return;
-  const i64 sequence_begin = n * length;  // VARLEN: of all sequences
+  const i64 sequence_begin = n * length;  // with VARLEN: of all sequences, which is 0
   const i64 first = sequence_begin + static_cast<i64>(group - n * groups) * TOKENS,
             left = sequence_begin + length - first;
   const int count = left < TOKENS ? static_cast<int>(left) : TOKENS;
@@ -60,7 +66,8 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
 #pragma unroll
   for (int i = 0; i < TOKENS; ++i) {
     if (i >= count) continue;
-    if (VARLEN && first + i == span.end && n + 1 < sequences) {  // tokens behind the last sequence stay its
+    if (VARLEN && first + i == span.end && n + 1 < sequences) {
+      // Tokens after the end of the last sequence count as tokens of that sequence.
       do span = sequence<true>(cu_seqlens, ++n, length);
       while (span.begin == span.end && n + 1 < sequences);
     }

@@ -1,5 +1,6 @@
-// Naive token shift and its mixes in double, a block per token, and one more for each sequence, which hands the cache on: what rwkv7_shift_mix is
-// checked against. Results are not rounded to the output's dtype.
+// The naive token shift and its mixes in double, against which rwkv7_shift_mix is checked.
+// A block has a token; one more block for each sequence hands the cache on.
+// Results are not rounded to the output's dtype.
 #include "recurrent/sequences.cuh"
 
 namespace kiln {

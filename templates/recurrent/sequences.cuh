@@ -1,19 +1,22 @@
-// Sequences of tokens: of one length, or of lengths of their own by cu_seqlens (where each begins, and the end of the last).
+// Finds the tokens of a sequence, and the sequence of a token.
+// All sequences have one length, or cu_seqlens says where each sequence begins, and where the last one ends.
 #pragma once
 #include "kiln/vector.cuh"
 
 namespace kiln {
 
+// Loads one element, in order like load().
 __device__ __forceinline__ i64 load_one(const i64* p) {
   const Vec<i64, 1> v = load<1>(p);
   return static_cast<i64>(static_cast<u64>(v.word[1]) << 32 | v.word[0]);
 }
 
-// Its tokens are [begin, end).
+// A sequence has the tokens [begin, end).
 struct Sequence {
   i64 begin, end;
 };
 
+// Returns sequence n. With VARLEN it is read from cu_seqlens; otherwise every sequence has `length` tokens.
 template <bool VARLEN>
 __device__ __forceinline__ Sequence sequence(const i64* cu_seqlens, i32 n, i64 length) {
   if constexpr (VARLEN) {
@@ -23,7 +26,8 @@ __device__ __forceinline__ Sequence sequence(const i64* cu_seqlens, i32 n, i64 l
   }
 }
 
-// The sequence that has the token: the last one that begins at it or before it, since those behind which nothing lies are empty.
+// Returns the sequence that has the token: the last sequence that begins at the token or before it.
+// Earlier sequences that begin at the same place are empty.
 // REQUIRES: cu_seqlens[0] <= token < cu_seqlens[sequences].
 __device__ __forceinline__ i32 sequence_of(i64 token, const i64* cu_seqlens, i32 sequences) {
   i32 low = 0, high = sequences;

@@ -1,7 +1,9 @@
-// Columns of a K x V state in the registers of a warp, and the reductions over K that a recurrent step needs.
+// StateTile holds columns of a K x V state in the registers of a warp.
+// It has the reductions over K that a recurrent step needs.
 //
-// LANES lanes share COLS neighbouring columns: of every LANES * 4 rows each has four neighbours. Lanes of the same rows are neighbours in the warp,
-// so that a vector over K in shared memory is read without bank conflicts, and once for all of them.
+// LANES lanes share COLS neighbouring columns. Of every LANES * 4 rows each lane has four neighbouring rows.
+// Lanes with the same rows are neighbours in the warp.
+// So they read a vector over K in shared memory without bank conflicts, and once for all of them.
 #pragma once
 #include "kiln/reduce.cuh"
 #include "kiln/vector.cuh"
@@ -11,26 +13,30 @@ namespace kiln {
 template <int K, int V, int LANES, int COLS>
 struct StateTile {
   static constexpr int FOURS = static_cast<int>(ceil_div(K / 4, LANES));
-  static constexpr int ROWS = 4 * FOURS;        // of a lane
-  static constexpr int PADDED = ROWS * LANES;   // K, with rows that stay zero
-  static constexpr int APART = 32 / LANES;      // lanes from one that has the same columns to the next
-  static constexpr int COLUMNS = APART * COLS;  // of a warp
+  static constexpr int ROWS = 4 * FOURS;        // rows of a lane
+  static constexpr int PADDED = ROWS * LANES;   // K rounded up; rows from K on stay zero
+  static constexpr int APART = 32 / LANES;      // distance between neighbouring lanes with the same columns
+  static constexpr int COLUMNS = APART * COLS;  // columns of a warp
   static_assert(K % 4 == 0 && V % COLS == 0 && COLS <= LANES && LANES <= 32,
                 "K is a multiple of 4, V of COLS");
 
   f32 s[ROWS][COLS];
 
   __device__ static __forceinline__ int rank() {
+    // Returns this lane's number among the lanes with the same columns.
     return static_cast<int>(threadIdx.x) / APART;
-  }  // among the lanes of the same columns
+  }
   __device__ static __forceinline__ int column() {
+    // Returns this lane's first column, counted from the warp's first column.
     return static_cast<int>(threadIdx.x) % APART * COLS;
-  }  // its first, among those of the warp
+  }
+  // Returns the row of the state that s[i] holds.
   __device__ static __forceinline__ int row(int i) { return (i / 4 * LANES + rank()) * 4 + i % 4; }
 
   __device__ static __forceinline__ bool has(int i) { return PADDED == K || row(i) < K; }
 
-  // The columns from `column` on of a state [K][V]; zeros where there is none: state is null, or the column is not below V.
+  // Loads this lane's COLS columns, from `column` on, of a state [K][V] in global memory.
+  // They are zero if state is null or column >= V. REQUIRES: state is aligned to COLS elements.
   __device__ __forceinline__ void load_from(const f32* state, int column) {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -39,6 +45,7 @@ struct StateTile {
       widen(v, s[i]);
     }
   }
+  // Stores this lane's columns into a state [K][V], from `column` on; it stores nothing if column >= V.
   __device__ __forceinline__ void store_to(f32* state, int column) const {
 #pragma unroll
     for (int i = 0; i < ROWS; ++i) {
@@ -46,17 +53,19 @@ struct StateTile {
     }
   }
 
-  // This lane's rows of a vector over K (PADDED elements of shared memory); four from `first` on.
+  // Reads a vector over K at four of this lane's rows: row(first) and the next three.
+  // REQUIRES: shared has PADDED elements and is aligned to 16 bytes; first is a multiple of 4.
   __device__ static __forceinline__ void read_four(const f32* shared, int first, f32* out) {
     const float4 v = reinterpret_cast<const float4*>(shared)[first / 4 * LANES + rank()];
     out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
   }
+  // Reads a vector over K at all of this lane's rows. REQUIRES: as read_four.
   __device__ static __forceinline__ void read(const f32* shared, f32 (&out)[ROWS]) {
 #pragma unroll
     for (int i = 0; i < ROWS; i += 4) read_four(shared, i, out + i);
   }
 
-  // x^T S over this lane's rows alone.
+  // Computes x^T S over this lane's rows alone; sum() or sum_of_one() adds the lanes.
   __device__ __forceinline__ void dot(const f32 (&x)[ROWS], f32 (&out)[COLS]) const {
 #pragma unroll
     for (int j = 0; j < COLS; ++j) {
@@ -66,7 +75,7 @@ struct StateTile {
     }
   }
 
-  // Sums over the lanes of the same columns; all receive all.
+  // Sums v over the lanes with the same columns. Each of them receives the sums of all COLS columns.
   __device__ static __forceinline__ void sum(f32 (&v)[COLS]) {
 #pragma unroll
     for (int lanes = APART; lanes < 32; lanes *= 2) {
@@ -75,7 +84,8 @@ struct StateTile {
     }
   }
 
-  // The same sums in fewer instructions: each lane receives that of one column, the one that summed_column() names.
+  // Computes the sums of sum() in fewer instructions.
+  // Each lane receives the sum of one column, the column that summed_column() returns.
   __device__ static __forceinline__ f32 sum_of_one(const f32 (&v)[COLS]) {
     f32 part[COLS];
 #pragma unroll
@@ -83,7 +93,7 @@ struct StateTile {
     int lanes = APART;
 #pragma unroll
     for (int half = COLS / 2; half > 0;
-         half /= 2, lanes *= 2) {  // keep one half of the columns, give the other away
+         half /= 2, lanes *= 2) {  // keep one half of the columns, give the other half away
       const bool upper = threadIdx.x & lanes;
 #pragma unroll
       for (int j = 0; j < half; ++j) {
@@ -95,15 +105,17 @@ struct StateTile {
     for (; lanes < 32; lanes *= 2) part[0] += shuffle_xor(part[0], lanes);
     return part[0];
   }
-  __device__ static __forceinline__ int summed_column() {  // among those of the warp
+  // Returns the column whose sum this lane receives from sum_of_one(), counted from the warp's first column.
+  __device__ static __forceinline__ int summed_column() {
     int of = 0, lanes = APART;
 #pragma unroll
     for (int half = COLS / 2; half > 0; half /= 2, lanes *= 2) of += threadIdx.x & lanes ? half : 0;
     return column() + of;
   }
   __device__ static __forceinline__ bool owns_sum() {
+    // Returns true in the first of the lanes that receive the same sum.
     return rank() < COLS;
-  }  // the first of several lanes that have the same sum
+  }
 };
 
 }  // namespace kiln

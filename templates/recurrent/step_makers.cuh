@@ -1,15 +1,19 @@
-// Which warp of a block makes the inputs of a recurrence's steps ready for the warps that have the state: one besides them, which works ahead of them;
-// or, where there is hardly more than one step, the first of them, so that all registers are for states.
+// StepMakers says which warp of a block makes the inputs of a recurrence's steps ready.
+//
+// Usually an extra warp does, which works ahead of the warps that hold the state.
+// With hardly more than one step the first warp with state does, so that all registers are for states.
 #pragma once
 
 namespace kiln {
 
 struct StepMakers {
-  int warps;   // of the block that have columns of the state; they are the first
-  bool makes;  // this one makes steps ready
-  bool idle;   // this one has no columns
+  int warps;   // the block's first warps, which hold columns of the state
+  bool makes;  // this warp makes steps ready
+  bool idle;   // this warp holds no columns
 
-  // The warp's number comes by a shuffle: so the compiler knows that no warp diverges by it, and leaves checks of that out of the steps.
+  // besides: the last of the blockDim.y warps is an extra one that makes the steps ready.
+  // The warp's number is read through a shuffle, so that the compiler knows that lanes do not diverge by it.
+  // It then leaves checks for divergence out of the steps.
   __device__ __forceinline__ explicit StepMakers(bool besides) : warps(blockDim.y - besides) {
     const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.y), 0);
     idle = warp == warps;
@@ -17,8 +21,8 @@ struct StepMakers {
   }
 };
 
-// The second argument of __launch_bounds__ of blocks of `warps`, and a maker, of which an SM shall hold `resident`: 16 leave a thread 128 registers,
-// 12 leave 168, 8 all that there are.
+// Returns the second argument of __launch_bounds__ for blocks of `warps` warps and a maker.
+// An SM is to hold `resident` warps: 16 leave a thread 128 registers, 12 leave 168, 8 leave all it can have.
 __host__ __device__ constexpr int blocks_of_an_sm(int resident, int warps) {
   return resident > warps ? resident / (warps + 1) : 1;
 }

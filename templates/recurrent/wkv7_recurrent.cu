@@ -1,9 +1,14 @@
-// The recurrence of RWKV7 over the tokens of each sequence: S = diag(exp w) S + b (a^T S) + k v^T, o = scale * S^T r, for each head's K x V state S.
+// Runs RWKV7's recurrence over the tokens of each sequence, for each head's K x V state S:
+// S = diag(exp w) S + b (a^T S) + k v^T, then o = scale * S^T r.
 //
-// A step needs the one before it, so that what can be done beside it decides: a warp keeps some columns of the state in registers (StateTile), and few
-// sequences are spread over more and smaller blocks (blockDim.y). Inputs are made ready by other threads, ahead of the steps (Wkv7Steps, StepMakers).
-// A step is two passes over the state: the decay and k v^T take the time in which a^T S, and the o of the step before, are summed over lanes; then
-// b a^T S is added, while r^T S and the next step's a^T S are begun.
+// A step needs the state of the step before it, so speed depends on what runs beside the step:
+// - Each warp keeps some columns of the state in registers (StateTile).
+// - Few sequences are spread over more and smaller blocks (blockDim.y).
+// - Another warp makes inputs ready ahead of the steps (Wkv7Steps, StepMakers).
+//
+// A step is two passes over the state:
+// - The first applies the decay and adds k v^T, while lanes sum a^T S and the o of the step before.
+// - The second adds b (a^T S), and begins r^T S and the next step's a^T S.
 #include "kiln/pdl.cuh"
 #include "recurrent/state_tile.cuh"
 #include "recurrent/step_makers.cuh"
@@ -12,17 +17,20 @@
 
 namespace kiln {
 
-// The more warps, the more bytes of states are on their way (decode); with fewer registers than these leave, the steps spill.
+// Returns the number of warps that an SM is to hold. More warps have more bytes of states in flight (decode).
+// Still more warps would leave too few registers: the steps would spill.
 template <typename TILE, int K, int LANES, int COLS>
 __host__ __device__ constexpr int warps_of_an_sm() {
-  constexpr int held = TILE::ROWS * (COLS + 2);  // of the state and of two vectors over K, by a thread
-  // Elsewhere the same steps take more registers; from sm_100 on also those of a state with rows that pad K.
+  constexpr int held = TILE::ROWS * (COLS + 2);  // registers of a thread for the state and two vectors over K
+  // The same steps take more registers with more than 8 lanes, and below sm_90.
+  // From sm_100 on they also do where the state has rows that pad K.
   constexpr bool frugal = LANES <= 8 && (__CUDA_ARCH__ >= 1000 ? TILE::PADDED == K : __CUDA_ARCH__ >= 900);
   return held <= 64 || (frugal && held <= 96) ? 16 : frugal && held <= 128 ? 12 : 8;
 }
 
-// REQUIRES: blockDim = (32, warps with columns: 1 to WARPS; and 1 where there are more tokens than sequences), gridDim.x = sequences * heads *
-// ceil(V / columns of a block); a null b or kk with FORM is not read.
+// REQUIRES: blockDim = (32, warps), gridDim.x = sequences * heads * ceil(V / columns of a block).
+// 1 to WARPS warps have columns; one more makes inputs ready if there are more tokens than sequences.
+// b is read with Wkv7Form::a_b alone, and kk with kk_a alone; the other one may be null.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS,
           int WARPS>
 __global__ void __launch_bounds__(
@@ -36,7 +44,7 @@ __global__ void __launch_bounds__(
   __shared__ typename Steps::Storage storage;
 
   const StepMakers makers(length > (VARLEN ? sequences : 1));
-  const int columns = Tile::COLUMNS * makers.warps;  // of a block
+  const int columns = Tile::COLUMNS * makers.warps;  // columns of the block
   const u32 slices = (V + columns - 1) / columns, state = blockIdx.x / slices;
   const i32 n = state / heads, head = state % heads;
   const int first_column = blockIdx.x % slices * columns,
@@ -56,10 +64,10 @@ __global__ void __launch_bounds__(
 
   const i64 o_step = static_cast<i64>(heads) * V;
   T* o_next = o + (span.begin * heads + head) * V + o_column - o_step;
-  f32 w_row[ROWS], k_row[ROWS], v_row[COLS];  // of the step to come
+  f32 w_row[ROWS], k_row[ROWS], v_row[COLS];  // inputs of the step to come
   f32 a_s[COLS];                              // a^T S of the step to come, over this lane's rows
-  f32 o_part[COLS] = {};                      // r^T S of the step before, likewise
-  bool stores = false;                        // there is a step before, and this lane has a column of its o
+  f32 o_part[COLS] = {};                      // r^T S of the step before, over this lane's rows
+  bool stores = false;                        // there is an o of a step before for this lane to store
 #pragma unroll 1
   for (int chunk = 0; chunk < steps.chunks(); ++chunk) {
     if (makers.makes) steps.make(chunk);
@@ -89,7 +97,7 @@ __global__ void __launch_bounds__(
       o_next += o_step;
       stores = Tile::owns_sum() && o_column < V;
 
-      const int next = (step + 1) % STEPS;  // behind the chunk's last step in vain
+      const int next = (step + 1) % STEPS;  // its inputs are unused after the chunk's last step
       f32 next_a_s[COLS] = {};
       for (int c = 0; c < COLS; ++c) o_part[c] = 0.0f;
 #pragma unroll

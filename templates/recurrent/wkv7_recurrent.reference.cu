@@ -1,4 +1,5 @@
-// Naive recurrence of RWKV7 in double, a block per sequence and head and a thread per column of its state: what wkv7_recurrent is checked against.
+// The naive recurrence of RWKV7 in double, against which wkv7_recurrent is checked.
+// A block has a head of a sequence, and a thread has a column of its state.
 #include "recurrent/wkv7_steps.cuh"
 
 namespace kiln {

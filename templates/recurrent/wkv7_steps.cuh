@@ -1,5 +1,8 @@
-// The inputs of RWKV7's recurrence on their way to the threads of a block: STEPS tokens at a time are copied to shared memory as they are, two such
-// chunks ahead, and made floats there once for all warps, with what depends on the token alone worked out.
+// Wkv7Steps brings the inputs of RWKV7's recurrence to the threads of a block.
+//
+// STEPS tokens at a time, a chunk, are copied to shared memory unchanged, two chunks ahead.
+// One warp then makes floats of them there, once for all warps.
+// It also computes what depends on the token alone: exp(w), scale * r and kk * a.
 #pragma once
 #include "kiln/copy_async.cuh"
 #include "kiln/math.cuh"
@@ -9,24 +12,27 @@ namespace kiln {
 
 enum class Wkv7Form {
   a_b,   // a and b are inputs
-  kk_a,  // kk and a are: the recurrence's a is -kk, its b is kk * a
+  kk_a,  // kk and a are inputs; the recurrence's a is -kk, its b is kk * a
 };
 
-// The global arrays, all of [tokens, heads, K or V].
+// The arrays in global memory, without gaps: v is [tokens, heads, V], the others are [tokens, heads, K].
+// REQUIRES: each is aligned to the bytes of gcd(K or V, 8) elements, or to 16.
 template <typename T, typename W>
 struct Wkv7Inputs {
-  const T *r, *k, *a, *b;  // Wkv7Form::kk_a: kk for a, a for b
+  const T *r, *k, *a, *b;  // with Wkv7Form::kk_a, a is kk and b is a
   const W* w;
   const T* v;
 };
 
-// TILE: a StateTile<K, V, ..>; COLUMNS: of a block at most.
+// Copies the inputs of one head and makes them ready, for the columns of the state in one block.
+// TILE is a StateTile<K, V, ..>. A block holds at most COLUMNS columns. STEPS tokens are a chunk.
 template <typename T, typename W, int K, int V, Wkv7Form FORM, typename TILE, int COLUMNS, int STEPS>
 class Wkv7Steps {
  public:
   static constexpr int AHEAD = 2;  // chunks whose copies are under way
-  struct Step {  // of one token; kk_a: a and b with their signs turned, which leaves the state as it is
-    f32 rkab[4][TILE::PADDED], w[TILE::PADDED], v[COLUMNS];  // r times scale
+  // The inputs of one token. With kk_a, a and b both have the opposite sign, which leaves b (a^T S) as it is.
+  struct Step {
+    f32 rkab[4][TILE::PADDED], w[TILE::PADDED], v[COLUMNS];  // r is multiplied by scale; w is exp(w)
     __device__ __forceinline__ const f32* r() const { return rkab[0]; }
     __device__ __forceinline__ const f32* k() const { return rkab[1]; }
     __device__ __forceinline__ const f32* a() const { return rkab[2]; }
@@ -38,7 +44,8 @@ class Wkv7Steps {
     W w[AHEAD][STEPS * K];
   };
 
-  // For `head` of the tokens of `span`, and the block's `columns` from first_column on.
+  // The steps are the tokens of `span`, for `head`. The block holds `columns` columns of the state from
+  // first_column on; columns from V on are not copied.
   __device__ __forceinline__ Wkv7Steps(Storage& storage, const Wkv7Inputs<T, W>& in, f32 scale, Sequence span,
                                        i32 heads, i32 head, int first_column, int columns)
       : storage_(storage),
@@ -53,14 +60,15 @@ class Wkv7Steps {
         columns_(columns < V - first_column ? columns : V - first_column) {}
 
   __device__ __forceinline__ int chunks() const { return chunks_; }
-  // Steps of a chunk.
+  // Returns the number of steps in a chunk: STEPS, fewer in the last chunk, and 0 after it.
   __device__ __forceinline__ int count(int chunk) const {
     return chunk < chunks_ - 1 ? STEPS : chunk < chunks_ ? last_count_ : 0;
   }
 
-  // One warp calls begin(), and then make() of one chunk after the other.
+  // One warp calls begin(), and then make() for every chunk, in order.
   __device__ __forceinline__ void begin() {
-    if constexpr (TILE::PADDED > K) {  // rows that pad K are zero, also those of decay: they leave no trace
+    if constexpr (TILE::PADDED > K) {
+      // Rows from K to PADDED are 0 in all inputs, decay included, so they add nothing to a sum.
       f32* words = storage_.ready[0][0].rkab[0];
       for (int i = threadIdx.x; i < static_cast<int>(sizeof(storage_.ready) / sizeof(f32)); i += 32)
         words[i] = 0.0f;
@@ -69,7 +77,7 @@ class Wkv7Steps {
     for (int chunk = 0; chunk < AHEAD; ++chunk) fetch(chunk);
   }
 
-  // Makes ready(chunk), which others may read behind a barrier.
+  // Fills ready(chunk), which other warps may read after a barrier.
   __device__ __forceinline__ void make(int chunk) {
     copy_async_wait<AHEAD - 1>();
     __syncwarp();
@@ -103,14 +111,15 @@ class Wkv7Steps {
     fetch(chunk + AHEAD);
   }
 
-  // Until the chunk after the next one is made.
+  // Returns the STEPS steps of a chunk; they stay until make(chunk + 2) overwrites them.
   __device__ __forceinline__ const Step* ready(int chunk) const { return storage_.ready[chunk % 2]; }
 
  private:
   static constexpr int PIECE = K % 8 == 0 ? 8 : 4, PIECES = K / PIECE, STRIDE = sizeof(Step) / sizeof(f32);
   static constexpr int V_PIECE = V % 8 == 0 && TILE::COLUMNS % 8 == 0 ? 8 : 4, V_PIECES = COLUMNS / V_PIECE;
 
-  // Begins to copy a chunk; one group of copies, an empty one behind the last chunk.
+  // Begins to copy a chunk, as one group of copies.
+  // make() waits by the number of groups, so a chunk after the last one is an empty group.
   __device__ __forceinline__ void fetch(int chunk) {
     const int at = chunk % AHEAD, steps = count(chunk);
     const i64 row = (begin_ + static_cast<i64>(chunk) * STEPS) * heads_ + head_;
@@ -139,13 +148,13 @@ class Wkv7Steps {
     copy_async_commit();
   }
 
-  // This lane's pieces of r, k, a and b: f(which of them, column).
+  // Calls f(vector, column) for each of this lane's pieces of r, k, a and b, which are the vectors 0 to 3.
   template <typename F>
   __device__ static __forceinline__ void each_of_four(F f) {
 #pragma unroll
     for (int i = threadIdx.x; i < 4 * PIECES; i += 32) f(i / PIECES, i % PIECES * PIECE);
   }
-  // This lane's of the PIECES of each step: f(step, piece).
+  // Calls f(step, piece) for this lane's share of the PIECES pieces of each step.
   template <int PIECES, typename F>
   __device__ static __forceinline__ void each(int steps, F f) {
 #pragma unroll 2
