@@ -112,7 +112,7 @@ TEST_F(BundleLies, KeyTextsThatAreNone) {
 
 TEST_F(BundleLies, AnotherVersionIsSkippedAndCounted) {
   Made schema(1), facts(2);
-  schema.schema = "2";
+  schema.schema = "1";
   facts.facts_version = "9";
   write_bundle("a.kb", {schema.entry(), facts.entry(), Made(3).entry()});
   const Finished done = import(path("a.kb"), path("other"));

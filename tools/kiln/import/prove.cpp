@@ -97,7 +97,7 @@ class Trial {
     auto out = std::make_shared<source::Template>();
     out->manifest = source::parse_manifest(text, place_.directory + '/' + name + ".toml");
     out->digest = base::digest_of(text);
-    out->directory = place_.directory;
+    out->root = out->directory = place_.directory;
     out->kernel = {place_.source,
                    place_.text.empty() ? place_.directory + '/' + place_.source : std::string(), place_.text};
     return out;
