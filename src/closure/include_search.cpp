@@ -136,11 +136,13 @@ std::optional<ScanCache::Entry> IncludeSearch::read(const std::string& path, con
   }
 }
 
-/// False when the first folder of the name is not there: CUB's closure asks for 2,000 names that begin with a
-/// folder which most directories lack.
+/// False when the folder of the name does not exist. Of a toolkit's directory only the first folder is looked
+/// at: CUB's closure asks for 2,000 names that begin with a folder which most directories lack. Project headers
+/// include each other by names such as "kiln/types.cuh", which are looked for beside the includer first: there,
+/// the whole folder ("kiln/kiln") is what is missing.
 bool IncludeSearch::may_hold(std::size_t directory, const std::string& relative) {
   Directory& in = directories_[directory];
-  const auto slash = relative.find('/');
+  const auto slash = in.toolkit ? relative.find('/') : relative.rfind('/');
   if (slash == std::string::npos || slash == 0) return true;
   const auto [known, fresh] = in.folders.try_emplace(relative.substr(0, slash), false);
   if (fresh) {
