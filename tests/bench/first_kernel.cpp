@@ -30,8 +30,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/engine/driver.hpp"
 #include "kiln/kiln.hpp"
-#include "tests/consumer/driver.hpp"
 
 namespace {
 

@@ -294,6 +294,7 @@ TEST(Layout, TopLevelIsFixed) {
                                           "CHANGELOG.md",
                                           "LICENSE",
                                           "docs",
+                                          "examples",
                                           ".ci",
                                           ".git",
                                           ".gitignore",

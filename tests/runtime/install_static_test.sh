@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install_static_test.sh CMAKE BUILD_DIR SOURCE_DIR COMPILER
-# Installs the static library into another prefix than the configured one and builds the consumer against it. The consumer lies elsewhere,
+# Installs the static library into another prefix than the configured one and builds the engine against it. The engine lies elsewhere,
 # and finds templates and worker through the package that it was built with; when they have moved, it says where it looked and what to set.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 compiler=$4
@@ -16,10 +16,10 @@ rm -f "$library"* "$package"/kiln/kilnTargets*
 mv "$package"/tested/* "$package/kiln"
 [ -e "${library%.so}.a" ] || fail "libkiln.a is not installed"
 
-# build_consumer NAME PREFIX: $work/NAME/bin/consumer, of the package under PREFIX.
-build_consumer() {
-  "$cmake" -S "$source/tests/consumer" -B "$work/$1/bin" -DCMAKE_PREFIX_PATH="$2" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
-    "$cmake" --build "$work/$1/bin" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the consumer does not build"; }
+# build_engine NAME PREFIX: $work/NAME/bin/engine, of the package under PREFIX.
+build_engine() {
+  "$cmake" -S "$source/examples/engine" -B "$work/$1/bin" -DCMAKE_PREFIX_PATH="$2" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/$1/bin" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the engine does not build"; }
 }
 mkdir "$work/tmp"
 # run PROGRAM [VARIABLE=VALUE]...: with an empty HOME, a new cache and nothing else of this environment.
@@ -48,34 +48,34 @@ says() {
   for part in "$@"; do grep -qF -- "$part" "$work/err" || show "the message lacks '$part'"; done
 }
 
-build_consumer engine "$work/a"
-consumer=$work/engine/bin/consumer
-! ldd "$consumer" | grep -q libkiln || fail "the consumer was linked to a shared kiln"
-compiles "the package's prefix" "$consumer"
+build_engine engine "$work/a"
+program=$work/engine/bin/engine
+! ldd "$program" | grep -q libkiln || fail "the engine was linked to a shared kiln"
+compiles "the package's prefix" "$program"
 
 # Around the program comes first, then the package's prefix.
 cp -a "$work/a" "$work/whole"
-cp "$consumer" "$work/whole/bin/consumer"
+cp "$program" "$work/whole/bin/engine"
 mv "$work/a" "$work/b"
-compiles "around the program" "$work/whole/bin/consumer"
+compiles "around the program" "$work/whole/bin/engine"
 
-run "$consumer" && fail "templates were found outside of the installation"
+run "$program" && fail "templates were found outside of the installation"
 says "no template is called 'rms_norm'" "looked for" "$work/engine/bin/share/kiln/templates" "$work/engine/share/kiln/templates" \
   "$work/a/share/kiln/templates" KILN_TEMPLATE_PATH
 templates=KILN_TEMPLATE_PATH=$work/b/share/kiln/templates
-run "$consumer" "$templates" || show "without a worker: exit status $?"
+run "$program" "$templates" || show "without a worker: exit status $?"
 says "no kiln-worker executable found" "$work/engine/bin/kiln-worker" "$work/engine/libexec/kiln/kiln-worker" \
   "$work/a/libexec/kiln/kiln-worker" KILN_WORKER
 mkdir "$work/part"
 cp "$work/b"/share/kiln/templates/norm/rms_norm.* "$work/part"
-run "$consumer" KILN_TEMPLATE_PATH="$work/part" && fail "kiln's headers were found outside of the installation"
+run "$program" KILN_TEMPLATE_PATH="$work/part" && fail "kiln's headers were found outside of the installation"
 says '"kiln/' "looked for" "$work/a/share/kiln/templates" KILN_TEMPLATE_PATH
-compiles "the variables" "$consumer" "$templates" KILN_WORKER="$work/b/libexec/kiln/kiln-worker"
+compiles "the variables" "$program" "$templates" KILN_WORKER="$work/b/libexec/kiln/kiln-worker"
 
-build_consumer another "$work/b"
-compiles "the moved package" "$work/another/bin/consumer"
+build_engine another "$work/b"
+compiles "the moved package" "$work/another/bin/engine"
 # A copy that the user names stands for the one that is installed.
 mkdir "$work/own"
 cp -a "$work/b/share/kiln/templates" "$work/own/templates"
-compiles "a copy of the templates" "$work/another/bin/consumer" KILN_TEMPLATE_PATH="$work/own/templates"
+compiles "a copy of the templates" "$work/another/bin/engine" KILN_TEMPLATE_PATH="$work/own/templates"
 echo "a static program found templates and worker, or said where it looked"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install_test.sh CMAKE BUILD_DIR SOURCE_DIR COMPILER FAKE_CUDA HOST_KERNELS
-# Installs into a temporary prefix, builds the consumer against it as an engine would, runs it from elsewhere without HOME, with and
+# Installs into a temporary prefix, builds the engine against it as an engine would, runs it from elsewhere without HOME, with and
 # without a driver, then moves the installation: whatever it finds, it finds through the library's own place.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 compiler=$4 fake=$5 host_kernels=$6
@@ -18,16 +18,18 @@ library=$(cd "$work/a" && find . -name 'libkiln.so' | head -n 1)
 [ -n "$library" ] || fail "libkiln.so is not installed"
 libdir=${library%/*}
 
-"$cmake" -S "$source/tests/consumer" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/a" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
-  "$cmake" --build "$work/build" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the consumer does not build"; }
+for example in engine decoder; do
+  "$cmake" -S "$source/examples/$example" -B "$work/$example" -DCMAKE_PREFIX_PATH="$work/a" -DCMAKE_CXX_COMPILER="$compiler" -G Ninja >"$work/log" 2>&1 &&
+    "$cmake" --build "$work/$example" >>"$work/log" 2>&1 || { cat "$work/log"; fail "the example $example does not build"; }
+done
 
 mkdir "$work/tmp" "$work/elsewhere"
-# run OUT CACHE [VARIABLE=VALUE]...: the consumer with an empty HOME and nothing else of this environment.
+# run OUT CACHE [VARIABLE=VALUE]...: the engine with an empty HOME and nothing else of this environment.
 run() {
   local out=$1 cache=$2
   shift 2
   (cd "$work/elsewhere" && env -i PATH="$PATH" HOME= TMPDIR="$work/tmp" KILN_CACHE_DIR="$cache" ${KILN_CUDA_HOME:+KILN_CUDA_HOME="$KILN_CUDA_HOME"} \
-     ${CUDA_HOME:+CUDA_HOME="$CUDA_HOME"} "$@" "$work/build/consumer") >"$work/$out.out" 2>"$work/$out.err"
+     ${CUDA_HOME:+CUDA_HOME="$CUDA_HOME"} "$@" "$work/engine/engine") >"$work/$out.out" 2>"$work/$out.err"
 }
 # expect OUT PATTERN COUNT: lines of its output that match.
 expect() {
@@ -74,7 +76,7 @@ grep -q '"outcome": *"disk"' "$work/command.out" || { cat "$work/command.out"; f
 
 rm -rf "$work/b/share/kiln/templates"
 run bare "$work/cache2" KILN_LIBCUDA=/nonexistent LD_LIBRARY_PATH="$work/b/$libdir" && fail "templates were found outside of the installation"
-for part in "no template is called 'rms_norm'" "looked for" "$work/b/share/kiln/templates" "$work/build/share/kiln/templates" KILN_TEMPLATE_PATH; do
+for part in "no template is called 'rms_norm'" "looked for" "$work/b/share/kiln/templates" "$work/engine/share/kiln/templates" KILN_TEMPLATE_PATH; do
   grep -qF -- "$part" "$work/bare.err" || { cat "$work/bare.err"; fail "bare: the message lacks '$part'"; }
 done
 echo "installed, built against, run and moved"

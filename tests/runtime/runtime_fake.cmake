@@ -66,16 +66,15 @@ add_test(NAME Library.ExportsOnlyKilnAndNeedsNoCuda COMMAND ${runtime_tests}/sym
 set_tests_properties(Library.ExportsOnlyKilnAndNeedsNoCuda PROPERTIES LABELS unit)
 
 # Record, prewarm, run sealed: on the fake driver here, on the real one with the label gpu.
-add_executable(decoder_loop decoder/main.cpp)
+add_executable(decoder_loop ${PROJECT_SOURCE_DIR}/examples/decoder/main.cpp)
 set_target_properties(decoder_loop PROPERTIES CXX_STANDARD 17)
-target_include_directories(decoder_loop PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(decoder_loop PRIVATE kiln dl)
 add_dependencies(decoder_loop kiln-worker kiln-cli)
-add_test(NAME Decoder.RunsSealedFromARecord COMMAND ${PROJECT_SOURCE_DIR}/tests/decoder/decoder_test.sh
+add_test(NAME Decoder.RunsSealedFromARecord COMMAND ${PROJECT_SOURCE_DIR}/tests/scenario/decoder_test.sh
   $<TARGET_FILE:decoder_loop> $<TARGET_FILE:kiln-cli>)
 set_tests_properties(Decoder.RunsSealedFromARecord PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77
   ENVIRONMENT "KILN_LIBCUDA=$<TARGET_FILE:kiln_fake_cuda>")
-add_test(NAME Decoder.RunsSealedFromARecordOnTheGpu COMMAND ${PROJECT_SOURCE_DIR}/tests/decoder/decoder_test.sh
+add_test(NAME Decoder.RunsSealedFromARecordOnTheGpu COMMAND ${PROJECT_SOURCE_DIR}/tests/scenario/decoder_test.sh
   $<TARGET_FILE:decoder_loop> $<TARGET_FILE:kiln-cli>)
 set_tests_properties(Decoder.RunsSealedFromARecordOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
 
@@ -84,16 +83,16 @@ add_test(NAME Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader COMMAND ${P
   ${PROJECT_BINARY_DIR} $<TARGET_FILE:kiln_fake_cuda>)
 set_tests_properties(Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
 
-# The consumer, in tree for the GPU machine; installed and moved by install_test.sh.
-add_executable(consumer consumer/main.cpp)
-set_target_properties(consumer PROPERTIES CXX_STANDARD 17)
-target_link_libraries(consumer PRIVATE kiln dl)
-add_dependencies(consumer kiln-worker)
-add_test(NAME Consumer.ComputesOnTheGpu COMMAND consumer --require-gpu)
+# The example of an engine, in tree for the GPU machine; installed and moved by install_test.sh.
+add_executable(example_engine ${PROJECT_SOURCE_DIR}/examples/engine/main.cpp)
+set_target_properties(example_engine PROPERTIES CXX_STANDARD 17)
+target_link_libraries(example_engine PRIVATE kiln dl)
+add_dependencies(example_engine kiln-worker)
+add_test(NAME Consumer.ComputesOnTheGpu COMMAND example_engine --require-gpu)
 set_tests_properties(Consumer.ComputesOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
-if(NOT KILN_SANITIZE)  # the installed consumer is built without
-  add_library(kiln_host_kernels SHARED consumer/host_kernels.cpp)
-  target_include_directories(kiln_host_kernels PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+if(NOT KILN_SANITIZE)  # the installed example is built without
+  add_library(kiln_host_kernels SHARED runtime/host_kernels.cpp)
+  target_include_directories(kiln_host_kernels PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(kiln_host_kernels PRIVATE kiln_fake_cuda)
   add_test(NAME Install.ConsumerBuildsRunsAndMoves COMMAND ${runtime_tests}/install_test.sh ${CMAKE_COMMAND} ${PROJECT_BINARY_DIR}
     ${PROJECT_SOURCE_DIR} ${CMAKE_CXX_COMPILER} $<TARGET_FILE:kiln_fake_cuda> $<TARGET_FILE:kiln_host_kernels>)

@@ -1,5 +1,5 @@
 // On a GPU: what the fake driver can only promise. Numbers of the shipped templates are compared by
-// tests/consumer and `kiln run --check`.
+// examples/engine and `kiln run --check`.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

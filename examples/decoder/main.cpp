@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "consumer/driver.hpp"
+#include "../engine/driver.hpp"
 #include "kiln/kiln.hpp"
 
 namespace {

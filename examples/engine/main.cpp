@@ -2,8 +2,8 @@
 // own with the arguments that an engine passes, and compares with the formula in double on the CPU. Without a
 // GPU it compiles both for sm_90a.
 //
-//   consumer [--require-gpu]     exit status: 0 done, 1 an error, 2 results differ, 77 no GPU (and one was
-//   required)
+//   engine [--require-gpu]     exit status: 0 done, 1 an error, 2 results differ, 77 no GPU (and one was
+//                              required)
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -145,9 +145,9 @@ int main(int argc, char** argv) try {
   kiln::Service service;
   return driver ? run_on_gpu(service, *driver) : compile_only(service);
 } catch (const kiln::CompileError& error) {
-  std::fprintf(stderr, "consumer: %s\n%s\n", error.what(), error.log().c_str());
+  std::fprintf(stderr, "engine: %s\n%s\n", error.what(), error.log().c_str());
   return 1;
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "consumer: %s\n", error.what());
+  std::fprintf(stderr, "engine: %s\n", error.what());
   return 1;
 }

@@ -1,10 +1,10 @@
-// The consumer's two kernels on the CPU, for its run on the fake driver: preloaded, it computes what a
-// launch's argument list says, so that a wrong pointer, stride, width or order shows in the consumer's
-// comparison. Device memory is host memory there.
+// The two kernels of examples/engine on the CPU, preloaded for its run on the fake driver. Each computes what
+// the argument list of the launch says, so a wrong pointer, stride, width or order shows in the comparison that
+// the example makes. Device memory is host memory there.
 #include <cmath>
 #include <cstdint>
 
-#include "bfloat16.hpp"
+#include "examples/engine/bfloat16.hpp"
 #include "support/fake_driver/launch_argument.hpp"
 
 namespace {
