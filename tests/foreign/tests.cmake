@@ -1,6 +1,6 @@
 # Kernels that were not written for kiln, by their manifests alone (tests/fixtures/foreign).
-kiln_test(foreign_compile_test SOURCES foreign/compile_test.cpp USES kiln_process LABEL process TIMEOUT 300)
-kiln_test(foreign_example_test SOURCES foreign/example_test.cpp USES kiln_process LABEL process TIMEOUT 300)
+kiln_test(foreign_compile_test IN foreign_tests SOURCES foreign/compile_test.cpp USES kiln_process LABEL process TIMEOUT 300)
+kiln_test(foreign_example_test IN foreign_tests SOURCES foreign/example_test.cpp USES kiln_process LABEL process TIMEOUT 300)
 if(COMMAND kiln_fake_test)
   kiln_fake_test(foreign_launch_test SOURCES foreign/launch_test.cpp)
 endif()

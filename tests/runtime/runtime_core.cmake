@@ -1,6 +1,6 @@
 # The ready table alone, and what holds of the runtime's core through its public API over the gated fake driver.
-kiln_test(runtime_ready_table_test SOURCES runtime/ready_table_test.cpp USES kiln_runtime LABEL unit)
-kiln_test(runtime_pinned_choices_test SOURCES runtime/pinned_choices_test.cpp USES kiln_runtime LABEL unit)
+kiln_test(runtime_ready_table_test IN runtime_tests SOURCES runtime/ready_table_test.cpp USES kiln_runtime LABEL unit)
+kiln_test(runtime_pinned_choices_test IN runtime_tests SOURCES runtime/pinned_choices_test.cpp USES kiln_runtime LABEL unit)
 
 if(TARGET kiln AND NOT KILN_STATIC)
 
@@ -14,9 +14,15 @@ add_dependencies(kiln_gated_cuda kiln_fake_cuda)
 
 # The fixtures load KILN_FAKE_CUDA: here that is the gated one.
 function(kiln_core_test name)
-  kiln_test(${name} LABEL process TIMEOUT 300 USES kiln kiln_gated_cuda kiln_fake_cuda kiln_toolchain ${ARGN})
+  set(in IN runtime_gated_tests)
+  if(name STREQUAL runtime_storm_test)  # the soak runs it alone
+    set(in)
+  endif()
+  kiln_test(${name} ${in} LABEL process TIMEOUT 300 USES kiln kiln_gated_cuda kiln_fake_cuda kiln_toolchain ${ARGN})
   target_compile_definitions(${name} PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_gated_cuda>" KILN_SHARED_LIBRARY="$<TARGET_FILE:kiln>")
-  target_sources(${name} PRIVATE support/thread_sanitizer.cpp)
+  if(NOT in OR name STREQUAL runtime_async_test)  # once in an executable
+    target_sources(${name} PRIVATE support/thread_sanitizer.cpp)
+  endif()
   add_dependencies(${name} kiln-worker)
 endfunction()
 
@@ -28,7 +34,7 @@ kiln_core_test(runtime_fingerprint_test kiln_cache kiln_compile SOURCES runtime/
 kiln_core_test(runtime_tuned_test kiln_cache kiln_compile SOURCES runtime/tuned_test.cpp runtime/tuned_record_test.cpp runtime/tuned_wait_test.cpp)
 kiln_core_test(runtime_events_test SOURCES runtime/events_test.cpp)
 kiln_core_test(runtime_review_test SOURCES runtime/review_calls_test.cpp runtime/review_ready_test.cpp runtime/review_fallback_test.cpp)
-kiln_test(runtime_review_fork_test SOURCES runtime/review_fork_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)
+kiln_test(runtime_review_fork_test IN runtime_tests SOURCES runtime/review_fork_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)
 add_dependencies(runtime_review_fork_test kiln-worker)
 kiln_core_test(runtime_storm_test SOURCES runtime/storm_test.cpp)
 add_test(NAME Soak.RuntimeStorm CONFIGURATIONS soak COMMAND ${CMAKE_COMMAND} -E env KILN_SOAK_SECONDS=600 $<TARGET_FILE:runtime_storm_test>)

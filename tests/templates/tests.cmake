@@ -14,6 +14,6 @@ if(Python3_FOUND)
 endif()
 
 foreach(name IN ITEMS append_paged_kv attn_decode_paged attn_merge attn_prefill delta_recurrent fp8_quant moe_align rope rwkv7 topk_gate wkv7_recurrent)
-  kiln_test(${name}_gpu_test SOURCES templates/${name}_gpu_test.cpp USES kiln_library LABEL gpu)
+  kiln_test(${name}_gpu_test IN templates_gpu_test SOURCES templates/${name}_gpu_test.cpp USES kiln_library LABEL gpu)
   add_dependencies(${name}_gpu_test kiln-worker)
 endforeach()

@@ -1,7 +1,7 @@
 include(${CMAKE_CURRENT_LIST_DIR}/../support/fake_driver/fake_driver.cmake)
 set(toolchain_tests ${CMAKE_CURRENT_LIST_DIR})
 
-kiln_test(toolchain_test LABEL unit USES kiln_toolchain kiln_make_cubin SOURCES
+kiln_test(toolchain_test IN toolchain_tests LABEL unit USES kiln_toolchain kiln_make_cubin SOURCES
   ${toolchain_tests}/build_id_test.cpp ${toolchain_tests}/cubin_test.cpp ${toolchain_tests}/elf_test.cpp
   ${toolchain_tests}/locate_test.cpp ${toolchain_tests}/abi_test.cpp
   ${toolchain_tests}/occupancy_test.cpp)
@@ -12,7 +12,7 @@ if(KILN_TEST_CUDA_INCLUDE)
     COMPILE_OPTIONS "-isystem;${KILN_TEST_CUDA_INCLUDE}")
 endif()
 
-kiln_test(nvrtc_test LABEL unit USES kiln_toolchain kiln_make_cubin SOURCES
+kiln_test(nvrtc_test IN toolchain_tests LABEL unit USES kiln_toolchain kiln_make_cubin SOURCES
   ${toolchain_tests}/nvrtc_test.cpp ${toolchain_tests}/cubin_of_nvrtc_test.cpp)
 
 kiln_test(driver_load_test LABEL unit USES kiln_toolchain SOURCES ${toolchain_tests}/driver_load_test.cpp)
