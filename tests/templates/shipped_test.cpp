@@ -44,13 +44,17 @@ void expect_all(const Finished& prewarm, std::size_t archs) {
     EXPECT_EQ(compiled[name].size(), archs) << name << " has no specialisation that ships warm";
 }
 
-// The default plan: what is shipped, and the three of `scale` in --template-path.
+// The default plan: what is shipped, and the three of `scale` in --template-path. CI compiles it for one arch,
+// since it takes 70 s of two cores for each; the nightly run (tools/nightly.sh) compiles it for three.
 TEST_F(ShippedTemplates, EverySpecialisationCompilesWithoutSpillsAndWarningsAndIsFoundAgain) {
+  const bool nightly = std::getenv("KILN_NIGHTLY") != nullptr;
+  const int archs = nightly ? 3 : 1;
   const auto prewarm = [&] {
-    return kiln({"prewarm", "--strict", "--keep-going", "--json", "--arch", "sm_80,sm_90a,sm_120a"});
+    return kiln({"prewarm", "--strict", "--keep-going", "--json", "--arch",
+                 nightly ? "sm_80,sm_90a,sm_120a" : "sm_90a"});
   };
   const Finished cold = prewarm();
-  expect_all(cold, 3);
+  expect_all(cold, archs);
   const auto first = cold.json(), second = prewarm().json();
   EXPECT_EQ(first["schema"], "kiln.prewarm/1");
   EXPECT_EQ(first["compiled"], first["total"]);
@@ -58,7 +62,7 @@ TEST_F(ShippedTemplates, EverySpecialisationCompilesWithoutSpillsAndWarningsAndI
   const auto& entries = first["entries"];
   EXPECT_EQ(
       std::count_if(entries.begin(), entries.end(), [](const auto& e) { return e["template"] == "scale"; }),
-      9);
+      3 * archs);
   EXPECT_EQ(second["from_disk"], first["total"]);
   EXPECT_EQ(second["compiled"], 0);
   EXPECT_EQ(second["cubin_bytes"], first["cubin_bytes"]);
