@@ -1,5 +1,5 @@
 # The fault matrix of docs/reliability.md.
-foreach(rows damage mutation disk flight places races review review_workers workers hostile)
+foreach(rows damage mutation disk flight places races heal odd_hosts workers hostile)
   include(${CMAKE_CURRENT_LIST_DIR}/${rows}.cmake)
 endforeach()
 include(${CMAKE_CURRENT_LIST_DIR}/soak.cmake)

@@ -25,7 +25,7 @@ using Status = compile::WorkerResponse::Status;
 using runtime::Service;
 using namespace std::chrono_literals;
 
-class HostReview : public ServiceTest {
+class OddHosts : public ServiceTest {
  protected:
   /// In a child without these descriptors. Returns what it said or threw.
   static std::string without(const std::vector<int>& descriptors, const std::function<std::string()>& body) {
@@ -65,7 +65,7 @@ class HostReview : public ServiceTest {
   }
 };
 
-TEST_F(HostReview, AHostWithoutStandardDescriptorsCompiles) {
+TEST_F(OddHosts, AHostWithoutStandardDescriptorsCompiles) {
   EXPECT_EQ(without({0, 1, 2},
                     [&] {
                       Service service(options());
@@ -75,7 +75,7 @@ TEST_F(HostReview, AHostWithoutStandardDescriptorsCompiles) {
             "");
 }
 
-TEST_F(HostReview, AHostWithoutStandardErrorCompiles) {
+TEST_F(OddHosts, AHostWithoutStandardErrorCompiles) {
   EXPECT_EQ(without({2},
                     [&] {
                       Service service(options());
@@ -86,7 +86,7 @@ TEST_F(HostReview, AHostWithoutStandardErrorCompiles) {
 }
 
 // Descriptor 2 of such a host is the next file that it opens, and a compiler prints there.
-TEST_F(HostReview, WorkersOfAHostWithoutStandardErrorCannotWriteToTheStore) {
+TEST_F(OddHosts, WorkersOfAHostWithoutStandardErrorCannotWriteToTheStore) {
   const std::string seen = without({0, 1, 2}, [&] {
     Service service(options());
     compile(service, "scale", {Dtype::f32, 5});
@@ -108,7 +108,7 @@ TEST_F(HostReview, WorkersOfAHostWithoutStandardErrorCannotWriteToTheStore) {
 }
 
 // A host that waits for any child takes the workers' exit statuses away.
-TEST_F(HostReview, AHostThatWaitsForAnybodyGetsItsCompiles) {
+TEST_F(OddHosts, AHostThatWaitsForAnybodyGetsItsCompiles) {
   std::atomic<bool> stop{false};
   std::thread reaper([&] {
     while (!stop) {
@@ -131,7 +131,7 @@ TEST_F(HostReview, AHostThatWaitsForAnybodyGetsItsCompiles) {
   reaper.join();
 }
 
-TEST_F(HostReview, AHostForksInEveryStateOfItsPool) {
+TEST_F(OddHosts, AHostForksInEveryStateOfItsPool) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "under the thread sanitizer a child of a process with threads cannot start one";
 #endif
@@ -176,7 +176,7 @@ TEST_F(HostReview, AHostForksInEveryStateOfItsPool) {
   EXPECT_EQ(statuses, std::vector<int>(60, 0)) << "142: it hung until its alarm";
 }
 
-TEST_F(HostReview, ServicesComeAndGoWhileCompilesRun) {
+TEST_F(OddHosts, ServicesComeAndGoWhileCompilesRun) {
   const auto one_life = [&](int round) {
     Options o = options();
     o.cache_dir = tree_.at("cache" + std::to_string(round));
@@ -199,7 +199,7 @@ TEST_F(HostReview, ServicesComeAndGoWhileCompilesRun) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST_F(HostReview, AHostExitsWithRunningCompiles) {
+TEST_F(OddHosts, AHostExitsWithRunningCompiles) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     fault::Children child;

@@ -1,4 +1,4 @@
-// What a review found in calls at the edges: the seal, deadlines, forks, the C ABI.
+// Calls at the edges: the seal, deadlines, forks, the C ABI.
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -11,7 +11,7 @@
 namespace kiln::testing {
 namespace {
 
-class CallsReview : public Core {
+class CallEdges : public Core {
  protected:
   std::string slurp(const std::string& path) const {
     std::ifstream in(path);
@@ -21,7 +21,7 @@ class CallsReview : public Core {
   }
 };
 
-TEST_F(CallsReview, NothingIsLoadedBehindAfterTheSeal) {
+TEST_F(CallEdges, NothingIsLoadedBehindAfterTheSeal) {
   {
     Service builder(options());
     small(builder, "s");
@@ -45,7 +45,7 @@ TEST_F(CallsReview, NothingIsLoadedBehindAfterTheSeal) {
   EXPECT_EQ(after.disk_hits, sealed.disk_hits) << "read from disk after the seal";
 }
 
-TEST_F(CallsReview, ASealedMissTouchesNoFileAlsoWhileRecording) {
+TEST_F(CallEdges, ASealedMissTouchesNoFileAlsoWhileRecording) {
   Options o = options();
   o.mode = Mode::sealed;
   o.record = tree_.at("record.toml");
@@ -58,7 +58,7 @@ TEST_F(CallsReview, ASealedMissTouchesNoFileAlsoWhileRecording) {
   EXPECT_EQ(slurp(o.record), before);
 }
 
-TEST_F(CallsReview, AFutureEndsAtItsDeadlineAlsoWhenTheLoadIsHeldUp) {
+TEST_F(CallEdges, AFutureEndsAtItsDeadlineAlsoWhenTheLoadIsHeldUp) {
   Service service(options());
   small(service, "s");
   const KernelTemplate t = service.open("s");
@@ -76,7 +76,7 @@ TEST_F(CallsReview, AFutureEndsAtItsDeadlineAlsoWhenTheLoadIsHeldUp) {
   }
 }
 
-TEST_F(CallsReview, APreparationEndsAtItsDeadlineAlsoWhenALoadIsHeldUp) {
+TEST_F(CallEdges, APreparationEndsAtItsDeadlineAlsoWhenALoadIsHeldUp) {
   Service service(options());
   small(service, "s");
   service.open("s", Device::none()).compile(1);
@@ -89,7 +89,7 @@ TEST_F(CallsReview, APreparationEndsAtItsDeadlineAlsoWhenALoadIsHeldUp) {
   preparation.wait_for(60);
 }
 
-TEST_F(CallsReview, ADeadlineThatHasPassedIsNotNone) {
+TEST_F(CallEdges, ADeadlineThatHasPassedIsNotNone) {
   Service service(held());
   small(service, "s");
   const KernelTemplate t = service.open("s");
@@ -110,7 +110,7 @@ TEST_F(CallsReview, ADeadlineThatHasPassedIsNotNone) {
   EXPECT_EQ(ended, 2);
 }
 
-TEST_F(CallsReview, AFloatThatDoesNotFitIsRefused) {
+TEST_F(CallEdges, AFloatThatDoesNotFitIsRefused) {
   Service service(options());
   add(service, "g",
       "[[arg]]\nname = \"out\"\ntype = \"ptr<f32>\"\naccess = \"write\"\n[[arg]]\nname = \"x\"\ntype = "
@@ -124,7 +124,7 @@ TEST_F(CallsReview, AFloatThatDoesNotFitIsRefused) {
   EXPECT_EQ(argument<float>(last_launch(), 1), HUGE_VALF) << "infinity is itself";
 }
 
-TEST_F(CallsReview, ATimeThatIsNoNumberIsRefused) {
+TEST_F(CallEdges, ATimeThatIsNoNumberIsRefused) {
   Service service(options());
   small(service, "s");
   const kiln_value one{KILN_VALUE_INTEGER, 0, 1, nullptr};
@@ -136,7 +136,7 @@ TEST_F(CallsReview, ATimeThatIsNoNumberIsRefused) {
   kiln_future_destroy(future);
 }
 
-TEST_F(CallsReview, OnlyDevicesThereAreAreTaken) {
+TEST_F(CallEdges, OnlyDevicesThereAreAreTaken) {
   Service service(options());
   small(service, "s");
   kiln_template* out = nullptr;
@@ -145,14 +145,14 @@ TEST_F(CallsReview, OnlyDevicesThereAreAreTaken) {
       << "an arch that is not the device's";
 }
 
-TEST_F(CallsReview, AScopeOfAnotherServiceIsRefused) {
+TEST_F(CallEdges, AScopeOfAnotherServiceIsRefused) {
   Service a(options()), b(options());
   small(a, "s"), small(b, "s");
   const Scope of_b = b.scope();
   EXPECT_ANY_THROW(a.prepare(of_b, "[[prewarm]]\ntemplate = \"s\"\nN = [1]\n").wait());
 }
 
-TEST_F(CallsReview, AFutureInAForkedChildIsAnErrorAndNoHang) {
+TEST_F(CallEdges, AFutureInAForkedChildIsAnErrorAndNoHang) {
   Service service(options());
   small(service, "s");
   kiln_gate_shut(1);
@@ -172,7 +172,7 @@ TEST_F(CallsReview, AFutureInAForkedChildIsAnErrorAndNoHang) {
   future.get();
 }
 
-TEST_F(CallsReview, WaitForInAForkedChildDoesNotSayDone) {
+TEST_F(CallEdges, WaitForInAForkedChildDoesNotSayDone) {
   Service service(options());
   small(service, "s");
   kiln_gate_shut(1);
@@ -182,7 +182,7 @@ TEST_F(CallsReview, WaitForInAForkedChildDoesNotSayDone) {
   p.wait();
 }
 
-TEST_F(CallsReview, AnOnProgressThatEndsItsPreparationOutlivesItsCall) {
+TEST_F(CallEdges, AnOnProgressThatEndsItsPreparationOutlivesItsCall) {
   Service service(options());
   small(service, "s");
   std::optional<Preparation> p;
@@ -204,7 +204,7 @@ TEST_F(CallsReview, AnOnProgressThatEndsItsPreparationOutlivesItsCall) {
   EXPECT_EQ(alive, 1) << "the function was destroyed while it ran";
 }
 
-TEST_F(CallsReview, MissingIsWhatTheSealRefused) {
+TEST_F(CallEdges, MissingIsWhatTheSealRefused) {
   Service service(options());
   small(service, "s");
   PrepareOptions o;
@@ -213,7 +213,7 @@ TEST_F(CallsReview, MissingIsWhatTheSealRefused) {
   EXPECT_EQ(service.missing(), "") << "mode jit, not sealed";
 }
 
-TEST_F(CallsReview, NobodyIsHisOwnFallback) {
+TEST_F(CallEdges, NobodyIsHisOwnFallback) {
   Service service(options());
   small(service, "p", "fallback = \"q\"");
   small(service, "q", "fallback = \"p\"");
@@ -221,7 +221,7 @@ TEST_F(CallsReview, NobodyIsHisOwnFallback) {
   EXPECT_ANY_THROW(service.open("q"));
 }
 
-TEST_F(CallsReview, ADiskHitWithADeadlineDoesNotQueueBehindCompiles) {
+TEST_F(CallEdges, ADiskHitWithADeadlineDoesNotQueueBehindCompiles) {
   {
     Service builder(options());
     small(builder, "s");

@@ -1,4 +1,4 @@
-// What a review found in hits: kernels for values that get refuses, and none for what is ready.
+// Hits: kernels for values that get refuses, and none for what is ready.
 #include <limits>
 
 #include "runtime/core_fixture.hpp"
@@ -6,7 +6,7 @@
 namespace kiln::testing {
 namespace {
 
-class ReadyReview : public Core {
+class RefusedValues : public Core {
  protected:
   static std::string name_of(const Kernel& k) { return k.info().specialization; }
   static void with_parameters(Service& service, const std::string& name, const std::string& instantiate,
@@ -19,7 +19,7 @@ class ReadyReview : public Core {
   }
 };
 
-TEST_F(ReadyReview, TheLeastIntegerIsNotTheDefault) {
+TEST_F(RefusedValues, TheLeastIntegerIsNotTheDefault) {
   Service service(options());
   with_parameters(service, "least", "f<{N}>",
                   "[param.N]\nkind = \"int\"\nrange = [-9223372036854775808, 9]\ndefault = 1\n",
@@ -30,7 +30,7 @@ TEST_F(ReadyReview, TheLeastIntegerIsNotTheDefault) {
   EXPECT_EQ(name_of(t.get()), "least N=1");
 }
 
-TEST_F(ReadyReview, AKindThatIsNoneIsRefusedReadyOrNot) {
+TEST_F(RefusedValues, AKindThatIsNoneIsRefusedReadyOrNot) {
   Service service(options());
   with_parameters(service, "named", "f<{N}>", "[param.N]\nkind = \"enum\"\nvalues = [\"a\", \"b\"]\n",
                   "int N");
@@ -44,7 +44,7 @@ TEST_F(ReadyReview, AKindThatIsNoneIsRefusedReadyOrNot) {
   EXPECT_EQ(kiln_template_try_get(t.handle(), &garbage, 1), nullptr);
 }
 
-TEST_F(ReadyReview, ANameTwiceIsRefusedReadyOrNot) {
+TEST_F(RefusedValues, ANameTwiceIsRefusedReadyOrNot) {
   Service service(options());
   with_parameters(
       service, "s", "f<{N}, {M}>",
@@ -59,7 +59,7 @@ TEST_F(ReadyReview, ANameTwiceIsRefusedReadyOrNot) {
   EXPECT_NE(kiln_template_get(t.handle(), names, values, 2, nullptr, &out), KILN_OK);
 }
 
-TEST_F(ReadyReview, TextIsAcceptedForEveryKind) {
+TEST_F(RefusedValues, TextIsAcceptedForEveryKind) {
   Service service(options());
   small(service, "s");
   const KernelTemplate t = service.open("s");
@@ -73,13 +73,13 @@ TEST_F(ReadyReview, TextIsAcceptedForEveryKind) {
   EXPECT_EQ(flag.try_get("true").handle(), yes.handle()) << "it is ready";
 }
 
-TEST_F(ReadyReview, ANameWithAZeroIsNoName) {
+TEST_F(RefusedValues, ANameWithAZeroIsNoName) {
   Service service(options());
   small(service, "s");
   EXPECT_ANY_THROW(service.open("s").get({{std::string_view("N\0x", 3), 5}}));
 }
 
-TEST_F(ReadyReview, AHugeUnsignedIsNotANegativeNumber) {
+TEST_F(RefusedValues, AHugeUnsignedIsNotANegativeNumber) {
   Service service(options());
   with_parameters(service, "u", "f<{N}>", "[param.N]\nkind = \"int\"\nrange = [-9, 9]\ndefault = 1\n",
                   "int N");

@@ -8,9 +8,9 @@
 namespace kiln::fault {
 namespace {
 
-class ReviewPublisher : public FlightFixture {};
+class LongWriter : public FlightFixture {};
 
-TEST_F(ReviewPublisher, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
+TEST_F(LongWriter, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
   constexpr std::uint32_t kFirst = 10, kLast = 19;
   struct Seen {
     std::atomic<bool> locked, handed_over, release;

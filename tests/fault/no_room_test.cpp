@@ -3,12 +3,12 @@
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 
-#include "tests/fault/review_fixture.hpp"
+#include "tests/fault/heal_fixture.hpp"
 
 namespace kiln::cache::test {
 namespace {
 
-class ReviewRoom : public ReviewFixture {
+class NoRoomForACopy : public HealFixture {
  protected:
   static constexpr int kNoMount = 77;
   static constexpr std::uint32_t kCount = 60;
@@ -56,7 +56,7 @@ class ReviewRoom : public ReviewFixture {
   }
 };
 
-TEST_F(ReviewRoom, ADamagedFileWithoutRoomForACopyIsUsableAgain) {
+TEST_F(NoRoomForACopy, ADamagedFileWithoutRoomForACopyIsUsableAgain) {
   const int status = on_a_small_disk([&] {
     damage_leaves_of(20);
     if (!leave(std::uint64_t{1} << 20)) return 3;
@@ -68,7 +68,7 @@ TEST_F(ReviewRoom, ADamagedFileWithoutRoomForACopyIsUsableAgain) {
 
 // Whether the copy turns out to fit or not, one put settles it: there is another file afterwards, and puts
 // land as soon as there is room for them.
-TEST_F(ReviewRoom, ADistrustedFileWithBarelyRoomForACopyIsReplacedByOnePut) {
+TEST_F(NoRoomForACopy, ADistrustedFileWithBarelyRoomForACopyIsReplacedByOnePut) {
   for (const std::uint64_t pages : {0, 1, 2, 3, 4, 8, 32}) {
     const int status = on_a_small_disk([&] {
       const std::uint64_t live = open()->stats().live_bytes;
@@ -93,7 +93,7 @@ TEST_F(ReviewRoom, ADistrustedFileWithBarelyRoomForACopyIsReplacedByOnePut) {
   }
 }
 
-TEST_F(ReviewRoom, AWholeFileWithoutRoomForACopyIsLeftAlone) {
+TEST_F(NoRoomForACopy, AWholeFileWithoutRoomForACopyIsLeftAlone) {
   const int status = on_a_small_disk([&] {
     if (::chmod(data_file().c_str(), 0700) != 0 || !leave(std::uint64_t{1} << 20)) return 3;
     const ino_t before = inode();

@@ -1,4 +1,4 @@
-// What a review found in fallbacks: the generic kernel serves whatever is wrong with the specialised one.
+// Faults of fallbacks: the generic kernel serves whatever is wrong with the specialised one.
 #include <sys/stat.h>
 
 #include "runtime/core_fixture.hpp"
@@ -6,7 +6,7 @@
 namespace kiln::testing {
 namespace {
 
-class FallbackReview : public Core {
+class FallbackFaults : public Core {
  protected:
   static std::string name_of(const Kernel& k) { return k.info().specialization; }
   static void pair(Service& service) {
@@ -15,7 +15,7 @@ class FallbackReview : public Core {
   }
 };
 
-TEST_F(FallbackReview, ASpecialisedOneWhoseFailureIsKnownLeavesTheGenericOne) {
+TEST_F(FallbackFaults, ASpecialisedOneWhoseFailureIsKnownLeavesTheGenericOne) {
   Service service(options());
   small(service, "slow");
   small(service, "fast", "fallback = \"slow\"", "this_is_not_declared(N);");
@@ -25,7 +25,7 @@ TEST_F(FallbackReview, ASpecialisedOneWhoseFailureIsKnownLeavesTheGenericOne) {
   EXPECT_NO_THROW(EXPECT_EQ(name_of(t.get_or_fallback(2)), "slow N=2"));
 }
 
-TEST_F(FallbackReview, AfterAReleaseTheGenericOneServesAgain) {
+TEST_F(FallbackFaults, AfterAReleaseTheGenericOneServesAgain) {
   Told told;
   Options o = options();
   o.on_event = told.listener();
@@ -41,7 +41,7 @@ TEST_F(FallbackReview, AfterAReleaseTheGenericOneServesAgain) {
   EXPECT_NO_THROW(EXPECT_EQ(name_of(t.get_or_fallback(1)), "slow N=1"));
 }
 
-TEST_F(FallbackReview, ADriverThatRefusesTheSpecialisedImageLeavesTheGenericOne) {
+TEST_F(FallbackFaults, ADriverThatRefusesTheSpecialisedImageLeavesTheGenericOne) {
   {
     Service builder(options());
     pair(builder);
@@ -58,7 +58,7 @@ TEST_F(FallbackReview, ADriverThatRefusesTheSpecialisedImageLeavesTheGenericOne)
   EXPECT_NO_THROW(EXPECT_EQ(name_of(t.get_or_fallback(1)), "slow N=1"));
 }
 
-TEST_F(FallbackReview, ARefusedImageIsNotCompiledInTheCallersThread) {
+TEST_F(FallbackFaults, ARefusedImageIsNotCompiledInTheCallersThread) {
   {
     Service builder(options());
     pair(builder);
@@ -85,7 +85,7 @@ TEST_F(FallbackReview, ARefusedImageIsNotCompiledInTheCallersThread) {
   caller.join();
 }
 
-TEST_F(FallbackReview, ALoadThatIsHeldUpDoesNotKeepAReadyGenericOneAway) {
+TEST_F(FallbackFaults, ALoadThatIsHeldUpDoesNotKeepAReadyGenericOneAway) {
   {
     Service builder(options());
     pair(builder);
@@ -104,7 +104,7 @@ TEST_F(FallbackReview, ALoadThatIsHeldUpDoesNotKeepAReadyGenericOneAway) {
   kiln_gate_shut(0);
 }
 
-TEST_F(FallbackReview, ASpecialisedOneThatCrashedOnceIsTriedAgain) {
+TEST_F(FallbackFaults, ASpecialisedOneThatCrashedOnceIsTriedAgain) {
   Told told;
   Options o = options();
   {
@@ -132,7 +132,7 @@ TEST_F(FallbackReview, ASpecialisedOneThatCrashedOnceIsTriedAgain) {
   EXPECT_EQ(adopted, 1u) << "six seconds after the machine was well again";
 }
 
-TEST_F(FallbackReview, RanksThatRunDifferentKernelsDoNotCompareEqual) {
+TEST_F(FallbackFaults, RanksThatRunDifferentKernelsDoNotCompareEqual) {
   Service a(options()), b(options());
   for (Service* s : {&a, &b}) {
     pair(*s);
@@ -157,7 +157,7 @@ TEST_F(FallbackReview, RanksThatRunDifferentKernelsDoNotCompareEqual) {
   EXPECT_NE(prints[0], prints[1]);
 }
 
-TEST_F(FallbackReview, OnAnotherArchTheSpecialisedTemplatesDefaultsGoOver) {
+TEST_F(FallbackFaults, OnAnotherArchTheSpecialisedTemplatesDefaultsGoOver) {
   Service service(options());
   small(service, "slow");  // N defaults to 1
   service.add_template(

@@ -28,7 +28,7 @@ using Fate = WorkerProcess::Answer::Fate;
 using runtime::Service;
 using namespace std::chrono_literals;
 
-class WorkersReview : public ServiceTest {
+class PoolCrowd : public ServiceTest {
  protected:
   static std::future<void> ask(Service& service, const std::string& name, int n,
                                Urgency urgency = Urgency::caller) {
@@ -50,7 +50,7 @@ class WorkersReview : public ServiceTest {
 
 // A child forked while a worker is spawned may keep the worker's end of the socket open: its end is not seen
 // there.
-TEST_F(WorkersReview, ADeadWorkerIsNoticedThoughChildrenWereForkedWhileItWasSpawned) {
+TEST_F(PoolCrowd, ADeadWorkerIsNoticedThoughChildrenWereForkedWhileItWasSpawned) {
   constexpr int kWorkers = 6;
   fault::Children forked;
   std::set<pid_t> known;
@@ -101,7 +101,7 @@ struct ThrowingSlots final : HostSlots {
   int asks = 0;
 };
 
-TEST_F(WorkersReview, AnExceptionOfTheSlotsLeavesNoWaiterBehind) {
+TEST_F(PoolCrowd, AnExceptionOfTheSlotsLeavesNoWaiterBehind) {
   ThrowingSlots slots;
   Admission admission;
   const Admission::Limits limits{1, 0, &slots, {}};
@@ -110,7 +110,7 @@ TEST_F(WorkersReview, AnExceptionOfTheSlotsLeavesNoWaiterBehind) {
   EXPECT_TRUE(admission.enter(limits, {.give_up = base::Deadline::after(20s)})) << "nobody enters any more";
 }
 
-TEST_F(WorkersReview, ManyColdAskersStartNoMoreWorkersThanJobs) {
+TEST_F(PoolCrowd, ManyColdAskersStartNoMoreWorkersThanJobs) {
   constexpr int kJobs = 1, kAskers = 64;
   constexpr std::size_t kMost = kJobs + std::max(1, kJobs / 4);
   Options o = options();
@@ -144,7 +144,7 @@ TEST_F(WorkersReview, ManyColdAskersStartNoMoreWorkersThanJobs) {
               most, static_cast<int>(service.core().path().compiler().workers().view().spawned));
 }
 
-TEST_F(WorkersReview, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
+TEST_F(PoolCrowd, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
   constexpr int kPeers = 2, kAsks = 8;
   cpu_set_t all, few;  // the host has as many slots as a process has cores: 2 are taken soon anywhere
   ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
@@ -197,7 +197,7 @@ TEST_F(WorkersReview, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
 }
 
 // One that was killed as the youngest was believed to take twice as much, each time anew.
-TEST_F(WorkersReview, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
+TEST_F(PoolCrowd, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
   static constexpr const char* kMemoryEater =
       "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
       "};\n"
@@ -236,7 +236,7 @@ TEST_F(WorkersReview, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
 }
 
 // Work ahead of need that joins a caller's flight must not take its place in the queue away.
-TEST_F(WorkersReview, ACallersFlightStaysUrgentWhoeverJoinsIt) {
+TEST_F(PoolCrowd, ACallersFlightStaysUrgentWhoeverJoinsIt) {
   constexpr int kJoiners = 16;
   write_endless();
   Options o = options();

@@ -1,4 +1,4 @@
-// What a review found in forks: a child that uses its parent's service in the background and ends it.
+// Forks: a child that uses its parent's service in the background and ends it.
 #include <thread>
 
 #include "kiln/error.hpp"
@@ -11,9 +11,9 @@ namespace {
 using namespace std::chrono_literals;
 using runtime::Service;
 
-class ForkReview : public ServiceTest {};
+class BackgroundFork : public ServiceTest {};
 
-TEST_F(ForkReview, AChildThatEndsItsParentsServiceEndsItsOwnBackgroundWork) {
+TEST_F(BackgroundFork, AChildThatEndsItsParentsServiceEndsItsOwnBackgroundWork) {
   write_endless();
   auto service = std::make_unique<Service>(options());
   EXPECT_EQ(in_child([&] {
@@ -28,7 +28,7 @@ TEST_F(ForkReview, AChildThatEndsItsParentsServiceEndsItsOwnBackgroundWork) {
       << "134, 139: it crashed; 142: it was stuck";
 }
 
-TEST_F(ForkReview, AChildThatEndsItsParentsServiceLeavesNoThread) {
+TEST_F(BackgroundFork, AChildThatEndsItsParentsServiceLeavesNoThread) {
   auto service = std::make_unique<Service>(options());
   EXPECT_EQ(in_child([&] {
               auto& scale = service->open("scale", KILN_DEVICE_NONE, "sm_90a");

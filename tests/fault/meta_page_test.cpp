@@ -1,10 +1,10 @@
 // Single bits of the newest meta page that make it valid, and wrong.
-#include "tests/fault/review_fixture.hpp"
+#include "tests/fault/heal_fixture.hpp"
 
 namespace kiln::cache::test {
 namespace {
 
-class ReviewMeta : public ReviewFixture {
+class MetaPage : public HealFixture {
  protected:
   void fill(std::uint64_t cap, std::uint32_t count) const {
     ASSERT_EQ(child([&] {
@@ -17,7 +17,7 @@ class ReviewMeta : public ReviewFixture {
   }
 };
 
-TEST_F(ReviewMeta, AFlippedPageCountIsFoundAndDoesNotMakeEvictionRunWild) {
+TEST_F(MetaPage, AFlippedPageCountIsFoundAndDoesNotMakeEvictionRunWild) {
   constexpr std::uint64_t kCap = std::uint64_t{16} << 20;
   constexpr std::uint32_t kCount = 120, kMore = 3;
   fill(kCap, kCount);
@@ -43,7 +43,7 @@ TEST_F(ReviewMeta, AFlippedPageCountIsFoundAndDoesNotMakeEvictionRunWild) {
   EXPECT_EQ(there, kCount) << "all of it is under the cap";
 }
 
-TEST_F(ReviewMeta, ATransactionNumbersTopBitDoesNotMakeTheNewestTheOldest) {
+TEST_F(MetaPage, ATransactionNumbersTopBitDoesNotMakeTheNewestTheOldest) {
   constexpr std::uint64_t kCap = std::uint64_t{4} << 20;
   constexpr std::uint32_t kCount = 30, kMore = 12;
   for (const std::uint64_t bits : {std::uint64_t{1} << 63, ~std::uint64_t{0}}) {

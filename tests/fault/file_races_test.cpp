@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "tests/fault/review_fixture.hpp"
+#include "tests/fault/heal_fixture.hpp"
 #include "tests/support/shifted_clock.hpp"
 
 namespace {
@@ -36,7 +36,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class ReviewRaces : public ReviewFixture {
+class FileRaces : public HealFixture {
  protected:
   void SetUp() override {
     ASSERT_EQ(child([&] { return put(*open(), 1) == Put::stored ? 0 : 1; }), 0);
@@ -63,7 +63,7 @@ class ReviewRaces : public ReviewFixture {
   }
 };
 
-TEST_F(ReviewRaces, LmdbCreatesNoFileWhereTheLockedOneWasUnlinked) {
+TEST_F(FileRaces, LmdbCreatesNoFileWhereTheLockedOneWasUnlinked) {
   EXPECT_EQ(child([&] {
               const auto store = open();
               bool unlinked = false, created = false, committing = false;
@@ -79,7 +79,7 @@ TEST_F(ReviewRaces, LmdbCreatesNoFileWhereTheLockedOneWasUnlinked) {
   EXPECT_TRUE(open()->verify().damaged.empty());
 }
 
-TEST_F(ReviewRaces, AFileReplacedBehindTheGateLosesNobodyElsesPuts) {
+TEST_F(FileRaces, AFileReplacedBehindTheGateLosesNobodyElsesPuts) {
   promises_->acknowledged[1] = false;  // it goes with the file that is unlinked
   EXPECT_EQ(child([&] {
               const auto store = open();
@@ -99,7 +99,7 @@ TEST_F(ReviewRaces, AFileReplacedBehindTheGateLosesNobodyElsesPuts) {
   EXPECT_TRUE(open()->verify().damaged.empty());
 }
 
-TEST_F(ReviewRaces, ADiskThatHangsDoesNotHangWhoeverClosesTheStore) {
+TEST_F(FileRaces, ADiskThatHangsDoesNotHangWhoeverClosesTheStore) {
   EXPECT_EQ(child([&] {
               auto store = open();
               kiln_shift_clock(7200);  // the use is due
@@ -115,7 +115,7 @@ TEST_F(ReviewRaces, ADiskThatHangsDoesNotHangWhoeverClosesTheStore) {
             0);
 }
 
-TEST_F(ReviewRaces, AReadOnlyStoreHoldsNoReplacedFile) {
+TEST_F(FileRaces, AReadOnlyStoreHoldsNoReplacedFile) {
   EXPECT_EQ(child([&] {
               const auto store = open_read_only();
               if (!holds(*store, 1, kImage)) return 1;
@@ -126,7 +126,7 @@ TEST_F(ReviewRaces, AReadOnlyStoreHoldsNoReplacedFile) {
             0);
 }
 
-TEST_F(ReviewRaces, AStoreThatOnlyMissedHoldsNoReplacedFile) {
+TEST_F(FileRaces, AStoreThatOnlyMissedHoldsNoReplacedFile) {
   EXPECT_EQ(child([&] {
               StoreOptions o = options();
               o.upkeep = 50ms;

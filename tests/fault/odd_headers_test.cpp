@@ -14,7 +14,7 @@ namespace {
 
 using runtime::Service;
 
-class HeadersReview : public PrecompiledHeaderTest {
+class OddHeaders : public PrecompiledHeaderTest {
  protected:
   /// Specialisation n with and without: the same image and log, or the same error. Returns the error.
   std::string expect_same_end(WorkerPool& pool, int n, PrecompiledHeaders& headers, const std::string& what) {
@@ -91,7 +91,7 @@ constexpr OddHeader kOddHeaders[] = {
      "", "out[i] = T(VALUE + N);"},
 };
 
-TEST_F(HeadersReview, OddHeadersGiveTheSameBytesAndTheSameLog) {
+TEST_F(OddHeaders, OddHeadersGiveTheSameBytesAndTheSameLog) {
   std::size_t used = 0;
   for (const OddHeader& odd : kOddHeaders) {
     tree_.write("t/a.h", odd.header);
@@ -109,7 +109,7 @@ TEST_F(HeadersReview, OddHeadersGiveTheSameBytesAndTheSameLog) {
   EXPECT_GT(used, std::size(kOddHeaders) / 2) << "of most there was none: this test has shown nothing";
 }
 
-TEST_F(HeadersReview, ErrorsReadTheSame) {
+TEST_F(OddHeaders, ErrorsReadTheSame) {
   tree_.write("t/a.h",
               "#pragma once\n#define VALUE 1\n"
               "template <int K> struct S { static_assert(K != 5, \"five\"); static const int v = K; };\n");
@@ -126,7 +126,7 @@ TEST_F(HeadersReview, ErrorsReadTheSame) {
 }
 
 /// Three sources for two architectures: more headers than are kept.
-TEST_F(HeadersReview, ManyThreadsThatEvictEachOthersHeadersGetTheSameBytes) {
+TEST_F(OddHeaders, ManyThreadsThatEvictEachOthersHeadersGetTheSameBytes) {
   if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   constexpr int kSources = 3, kThreads = 4, kRounds = 5;
   for (int s = 0; s < kSources; ++s) {
@@ -189,7 +189,7 @@ class SmallTemporaryDirectory {
   bool mounted_;
 };
 
-class FullDirectoryReview : public ServiceTest {
+class PchOnAFullDisk : public ServiceTest {
  protected:
   /// Three kernels while the directory for temporary files is full, and three with room again.
   void expect_served(const std::string& name, const char* size) {
@@ -217,7 +217,7 @@ class FullDirectoryReview : public ServiceTest {
   }
 };
 
-TEST_F(FullDirectoryReview, IsNoFaultOfASourceWithHeadersOfItsOwn) {
+TEST_F(PchOnAFullDisk, IsNoFaultOfASourceWithHeadersOfItsOwn) {
   tree_.write("t/many.toml", small_manifest("many"));
   std::string includes;
   for (int i = 0; i < 70; ++i) {  // enough of them for a precompiled header
@@ -233,7 +233,7 @@ TEST_F(FullDirectoryReview, IsNoFaultOfASourceWithHeadersOfItsOwn) {
   expect_served("many", "size=1m");
 }
 
-TEST_F(FullDirectoryReview, IsNoFaultOfASourceWithTheToolkitsHeaders) {
+TEST_F(PchOnAFullDisk, IsNoFaultOfASourceWithTheToolkitsHeaders) {
   if (toolkit_.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   tree_.write("t/heavy.toml", small_manifest("heavy"));
   tree_.write("t/heavy.cu", small_source("#include <cub/block/block_reduce.cuh>\n",

@@ -1,4 +1,4 @@
-// The vocabulary of the review's tests: damage at a chosen place, and what became of the file.
+// The vocabulary of tests of healing: damage at a chosen place, and what became of the file.
 #pragma once
 
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 namespace kiln::cache::test {
 
-class ReviewFixture : public FaultFixture {
+class HealFixture : public FaultFixture {
  protected:
   static constexpr std::size_t kPage = 4096, kLarge = 100'000;
 

@@ -3,8 +3,8 @@
 #include <sys/resource.h>
 
 #include "cache/store/tally.hpp"
+#include "tests/fault/heal_fixture.hpp"
 #include "tests/fault/processes.hpp"
-#include "tests/fault/review_fixture.hpp"
 #include "tests/support/shifted_clock.hpp"
 
 namespace kiln::cache::test {
@@ -12,9 +12,9 @@ namespace {
 
 constexpr std::uint64_t kCap = std::uint64_t{8} << 20;
 
-class Review : public ReviewFixture {};
+class Healing : public HealFixture {};
 
-TEST_F(Review, ADamagedStoreAtItsCapHealsAtTheNextPut) {
+TEST_F(Healing, ADamagedStoreAtItsCapHealsAtTheNextPut) {
   const std::uint32_t count = fill_to_the_cap(kCap);
   damage_leaves_of(count / 2);
   const ino_t before = inode();
@@ -31,7 +31,7 @@ TEST_F(Review, ADamagedStoreAtItsCapHealsAtTheNextPut) {
   EXPECT_TRUE(open_with_cap(kCap)->verify().damaged.empty());
 }
 
-TEST_F(Review, AUseThatLiesInADirtyPageOfItsOwnDoesNotCrashThePut) {
+TEST_F(Healing, AUseThatLiesInADirtyPageOfItsOwnDoesNotCrashThePut) {
   ASSERT_EQ(child([&] { return put(*open(), 1) == Put::stored ? 0 : 1; }), 0);
   const std::string value(3000, 'x');
   ASSERT_EQ(child([&] {  // a valid file of LMDB's
@@ -62,7 +62,7 @@ TEST_F(Review, AUseThatLiesInADirtyPageOfItsOwnDoesNotCrashThePut) {
   EXPECT_TRUE(open()->verify().damaged.empty());
 }
 
-TEST_F(Review, AnEvictionWhoseSyncFailsMovesEverythingToAFreshFile) {
+TEST_F(Healing, AnEvictionWhoseSyncFailsMovesEverythingToAFreshFile) {
   fill_to_the_cap(kCap);
   const ino_t before = inode();
   ASSERT_EQ(child([&] {
@@ -80,7 +80,7 @@ TEST_F(Review, AnEvictionWhoseSyncFailsMovesEverythingToAFreshFile) {
   EXPECT_TRUE(store->verify().damaged.empty());
 }
 
-TEST_F(Review, AWriteOfUsesWhoseSyncFailsMovesEverythingToAFreshFile) {
+TEST_F(Healing, AWriteOfUsesWhoseSyncFailsMovesEverythingToAFreshFile) {
   ASSERT_EQ(child([&] { return put(*open(), 1) == Put::stored ? 0 : 1; }), 0);
   const ino_t before = inode();
   EXPECT_EQ(child([&] {
@@ -100,7 +100,7 @@ TEST_F(Review, AWriteOfUsesWhoseSyncFailsMovesEverythingToAFreshFile) {
   EXPECT_EQ(promises_->lost + promises_->wrong, 0u);
 }
 
-TEST_F(Review, ManyProcessesThatMeetOneDamageRewriteTheFileOnce) {
+TEST_F(Healing, ManyProcessesThatMeetOneDamageRewriteTheFileOnce) {
   constexpr int kProcesses = 16;
   ASSERT_EQ(child([&] {
               const auto store = open();
@@ -134,7 +134,7 @@ TEST_F(Review, ManyProcessesThatMeetOneDamageRewriteTheFileOnce) {
   report("16 processes meet one damage", {{"rewrites", static_cast<std::uint64_t>(*rewrites)}});
 }
 
-TEST_F(Review, AChangedModeDoesNotMakeAnyoneRewrite) {
+TEST_F(Healing, AChangedModeDoesNotMakeAnyoneRewrite) {
   ASSERT_EQ(child([&] { return put(*open(), 1) == Put::stored ? 0 : 1; }), 0);
   const ino_t before = inode();
   for (const std::string& path : {directory(), directory() + "/v1", data_file()})
@@ -149,7 +149,7 @@ TEST_F(Review, AChangedModeDoesNotMakeAnyoneRewrite) {
   EXPECT_TRUE(open()->verify().damaged.empty());
 }
 
-TEST_F(Review, CountersUnderAFileSizeLimitDoNotKill) {
+TEST_F(Healing, CountersUnderAFileSizeLimitDoNotKill) {
   open();
   const std::vector<std::uint64_t> deltas{1};
   ASSERT_TRUE(Tally(directory() + "/v1").add(deltas));
