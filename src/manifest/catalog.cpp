@@ -26,7 +26,7 @@ bool may_be_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-/// The directory and those of its folders that may hold templates: "attention", but nothing hidden.
+/// The directory itself, and each of its folders whose name does not begin with a dot.
 std::vector<std::string> with_families(const std::string& directory) {
   std::vector<std::string> out{directory};
   std::error_code error;

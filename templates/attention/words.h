@@ -11,8 +11,8 @@
 //   items              AttentionItem, in the order of the workers.
 //   requests           AttentionRequest, at header.requests_at.
 //
-// Where each part begins depends on the number of workers alone, so a captured graph finds the next list in
-// the same buffer.
+// Where the parts before the requests begin depends on the number of workers alone, and the header says where
+// the requests begin. So a captured graph finds the next list in the same buffer.
 #pragma once
 
 #ifdef __CUDACC__

@@ -9,12 +9,12 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cache/bundle/writer.hpp"
-#include "library/work_lists.hpp"
 #include "manifest/catalog.hpp"
 #include "tools/kiln/bundle/file.hpp"
 #include "tools/kiln/bundle/key.hpp"
 #include "tools/kiln/bundle/select.hpp"
 #include "tools/kiln/bundle/stores.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/progress.hpp"
@@ -63,8 +63,7 @@ void write_entries(bundle::Writer& writer, const Selection& selection, BundleSto
 
 /// For the templates that are not there.
 std::string nearest_of(const std::vector<std::string>& templates, const runtime::Config& config) {
-  const std::vector<std::string> there =
-      source::Catalog(config.template_directories(), {}, library::work_lists()).names();
+  const std::vector<std::string> there = catalog_of(config.template_directories()).names();
   std::string out;
   for (const std::string& name : templates)
     if (std::find(there.begin(), there.end(), name) == there.end()) out += base::did_you_mean(name, there);

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 
 #include "base/text.hpp"
-#include "library/work_lists.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/output.hpp"
 #include "tools/kiln/doctor/finding.hpp"
@@ -14,7 +14,7 @@ namespace kiln::cli {
 void probe_templates(Context& context, Findings& out) {
   using Status = Finding::Status;
   // A catalog of its own: the service's holds the compile probe's template.
-  source::Catalog catalog(context.service().config().template_directories(), {}, library::work_lists());
+  source::Catalog catalog = catalog_of(context.service().config().template_directories());
   for (const std::string& directory : catalog.directories()) {
     struct stat st {};
     if (::stat(directory.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) continue;

@@ -1,5 +1,5 @@
 #include "tools/kiln/help/complete.hpp"
-#include "library/work_lists.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/import/brackets.hpp"
 
 #include <algorithm>
@@ -124,7 +124,7 @@ class Completion {
     for (const std::string& one : base::split(list, separator)) add(one, "");
   }
   void templates() {
-    source::Catalog catalog(context_.config().template_directories(), {}, library::work_lists());
+    source::Catalog catalog = catalog_of(context_.config().template_directories());
     for (const std::string& name : catalog.names()) add(name, "template");
   }
   void findings() {
@@ -136,7 +136,7 @@ class Completion {
     const std::string name = chosen != line_.values.end() ? chosen->second
                              : line_.positionals.empty()  ? std::string()
                                                           : line_.positionals.front();
-    source::Catalog catalog(context_.config().template_directories(), {}, library::work_lists());
+    source::Catalog catalog = catalog_of(context_.config().template_directories());
     const auto origin = catalog.open(name);
     const std::size_t equals = typed.find('=');
     for (const source::ParameterSpec& parameter : origin->manifest.parameters) {

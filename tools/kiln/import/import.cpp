@@ -9,7 +9,7 @@
 #include "base/quote.hpp"
 #include "base/text.hpp"
 #include "instantiate/instantiate.hpp"
-#include "library/work_lists.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/import/draft.hpp"
@@ -151,7 +151,7 @@ CudaSource read_with_includes(const Arguments& arguments, const Macros& define,
 
 /// A template path may not hold two of one name.
 void check_name(const Context& context, const ImportSite& site, const std::string& name) {
-  source::Catalog catalog(context.config().template_directories(), {}, library::work_lists());
+  source::Catalog catalog = catalog_of(context.config().template_directories());
   for (const std::string& directory : catalog.directories()) {
     const std::string other = directory + '/' + name + ".toml";
     const auto there = base::FileStamp::of(other), mine = base::FileStamp::of(site.manifest);

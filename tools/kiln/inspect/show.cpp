@@ -6,7 +6,7 @@
 #include <ctime>
 
 #include "compile/key/key.hpp"
-#include "library/work_lists.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/limits_report.hpp"
 #include "tools/kiln/cli/outcome.hpp"
@@ -116,7 +116,7 @@ int show(Context& context, const Arguments& arguments) {
   const auto [entry, record] = read_found(searched, name, [](cache::Store& store, const Key& key) {
     return store.peek(key, base::Deadline::after(std::chrono::seconds(10)));
   });
-  source::Catalog catalog(config.template_directories(), {}, library::work_lists());
+  source::Catalog catalog = catalog_of(config.template_directories());
   const LaunchShape shape = launch_shape(catalog, entry.facts);
   const auto broken = broken_today(catalog, entry.facts);
   if (!arguments.image.empty()) write_output(arguments.image, record.image);

@@ -1,5 +1,6 @@
 // kiln lint: what is wrong, unused or left out in manifests, and what one compile of each gives away.
 #include "tools/kiln/lint/lint.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/table.hpp"
 #include "tools/kiln/lint/lines.hpp"
 
@@ -7,7 +8,6 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
-#include "library/work_lists.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/output.hpp"
@@ -65,8 +65,7 @@ class Chosen {
         out.emplace_back(path.stem().string(), &usual);
         continue;
       }
-      beside_.push_back(std::make_unique<source::Catalog>(std::vector<std::string>{directory}, std::string(),
-                                                          library::work_lists()));
+      beside_.push_back(std::unique_ptr<source::Catalog>(new source::Catalog(catalog_of({directory}))));
       out.emplace_back(path.stem().string(), beside_.back().get());
     }
     if (words.empty())

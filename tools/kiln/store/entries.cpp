@@ -11,8 +11,8 @@
 #include "cache/store/file/pages.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "kiln/error.hpp"
-#include "library/work_lists.hpp"
 #include "runtime/state/places.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/context.hpp"
 
 namespace kiln::cli {
@@ -114,8 +114,7 @@ std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::stri
 
 void check_template(const std::string& name, const std::vector<StoredEntry>& entries,
                     const runtime::Config& config) {
-  std::vector<std::string> known =
-      source::Catalog(config.template_directories(), {}, library::work_lists()).names();
+  std::vector<std::string> known = catalog_of(config.template_directories()).names();
   for (const StoredEntry& entry : entries) known.push_back(entry.template_name());
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
   throw Error(Errc::unknown_template, "no template is called '" + name + "', and no entry of one is cached" +

@@ -7,16 +7,15 @@
 #include <vector>
 
 #include "kiln/specialization.hpp"
-#include "library/work_lists.hpp"
 #include "manifest/catalog.hpp"
 #include "runtime/config/config.hpp"
+#include "tools/kiln/cli/catalog.hpp"
 
 namespace kiln::cli {
 
 class Spelling {
  public:
-  explicit Spelling(const runtime::Config& config)
-      : catalog_(config.template_directories(), {}, library::work_lists()) {}
+  explicit Spelling(const runtime::Config& config) : catalog_(catalog_of(config.template_directories())) {}
 
   /// "T=bf16 H=4096": what is left out follows from the template as it is today. Everything, when the
   /// template is not there or says something else by now.

@@ -1,0 +1,11 @@
+#include "tools/kiln/cli/catalog.hpp"
+
+#include "library/work_lists.hpp"
+
+namespace kiln::cli {
+
+source::Catalog catalog_of(std::vector<std::string> directories) {
+  return source::Catalog(std::move(directories), {}, library::work_lists());
+}
+
+}  // namespace kiln::cli

@@ -1,0 +1,14 @@
+// Templates as the command reads them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "manifest/catalog.hpp"
+
+namespace kiln::cli {
+
+/// The templates in these directories. Their manifests may name every kind of work list that the library has.
+source::Catalog catalog_of(std::vector<std::string> directories);
+
+}  // namespace kiln::cli
