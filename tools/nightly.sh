@@ -1,5 +1,11 @@
 #!/usr/bin/env bash
 # The tests once more, with what is too slow or too dependent on an idle machine for .ci/run: every feature of the shipped templates
 # for the oldest arch, too, and limits of time that are strict. Arguments go to ctest.
+# First each file is compiled alone, without the headers that others include: so it names what it uses.
+set -e
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+cd "$root"
+cmake --preset dev -B build/alone -DCMAKE_UNITY_BUILD=OFF -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON
+cmake --build build/alone
 export KILN_NIGHTLY=1 KILN_TEST_TIMES=strict
-exec "$(dirname "${BASH_SOURCE[0]}")/test.sh" "$@"
+exec tools/test.sh "$@"

@@ -15,7 +15,7 @@ namespace {
 using base::bytes_of;
 using base::view;
 
-constexpr std::string_view kMagic = "kilnrow1";
+constexpr std::string_view kRowMagic = "kilnrow1";
 constexpr std::uint32_t kSchema = 1;
 constexpr std::uint8_t kServesOthers = 1;
 
@@ -30,7 +30,7 @@ struct Parsed {
 std::optional<Parsed> parse(std::string_view bytes) try {
   base::Reader in(bytes);
   Parsed out;
-  if (in.take(kMagic.size()) != kMagic) return std::nullopt;
+  if (in.take(kRowMagic.size()) != kRowMagic) return std::nullopt;
   out.schema = in.number<std::uint32_t>();
   if (out.schema != kSchema) return out;
   out.row.key.specialisation = bytes_of<16>(in.take(16));
@@ -66,7 +66,7 @@ std::pair<int, int> version_of(std::string_view text) noexcept {
 std::string seal_row(const ToolchainRow& row, const trust::SigningKey* signer) {
   if (row.compiler_version.size() > 255 || row.toolchain.size() > 255) return {};
   base::Writer out;
-  out.str().append(kMagic);
+  out.str().append(kRowMagic);
   out.number(kSchema);
   out.str().append(view(row.key.specialisation)).append(view(row.key.toolchain));
   out.number(row.created_s).number(row.envelope_bytes);

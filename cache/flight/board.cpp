@@ -8,7 +8,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x4452424b;  // "KBRD"
+constexpr std::uint32_t kBoardMagic = 0x4452424b;  // "KBRD"
 constexpr std::int64_t kSlots = 512, kWays = 4, kSlotBytes = 40 << 10;
 static_assert(kSlots * kSlotBytes == Board::kEnd);
 constexpr std::size_t kBodyLimit = kSlotBytes - SlotFile::kHeadBytes;
@@ -32,7 +32,7 @@ std::string encode(const BoardEntry& e) {
 }
 
 /// Throws base::Malformed.
-BoardEntry decode(std::string_view body) {
+BoardEntry decode_entry(std::string_view body) {
   base::Reader in(body);
   BoardEntry e;
   e.key = decode_key(in);
@@ -70,10 +70,10 @@ double BoardEntry::seconds_since_start() const noexcept {
 }
 
 std::optional<BoardEntry> Board::read_slot(int fd, std::int64_t slot) const {
-  const auto body = file_.read(fd, slot * kSlotBytes, kMagic, kBodyLimit);
+  const auto body = file_.read(fd, slot * kSlotBytes, kBoardMagic, kBodyLimit);
   if (!body) return std::nullopt;
   try {
-    return decode(*body);
+    return decode_entry(*body);
   } catch (const base::Malformed&) {
     return std::nullopt;
   }
@@ -158,7 +158,7 @@ void Board::write(const BoardEntry& entry) noexcept try {
   const std::string body = encode(entry);
   // Again elsewhere when another key's holder took the same slot in the same moment.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    if (!file_.write(fd.get(), slot_for(fd.get(), entry.key) * kSlotBytes, kMagic, body)) return;
+    if (!file_.write(fd.get(), slot_for(fd.get(), entry.key) * kSlotBytes, kBoardMagic, body)) return;
     std::int64_t slot = 0;
     if (find(fd.get(), entry.key, slot)) return;
   }

@@ -8,7 +8,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x4941574b;  // "KWAI"
+constexpr std::uint32_t kWaitersMagic = 0x4941574b;  // "KWAI"
 constexpr std::int64_t kPlaces = 256, kPlaceBytes = 4096;
 constexpr int kTries = 16;  // places that are looked at for a free one
 
@@ -24,7 +24,7 @@ std::string encode(const Waiter& w) {
 }
 
 /// Throws base::Malformed.
-Waiter decode(std::string_view body) {
+Waiter decode_waiter(std::string_view body) {
   base::Reader in(body);
   Waiter w;
   w.key = decode_key(in);
@@ -75,7 +75,7 @@ std::unique_ptr<ShownWaiter> Waiters::show(WaitFor wait_for, const Key& key, std
   for (std::int64_t place = first; place < first + kTries; ++place) {
     auto lock = RangeLock::acquire(fd.get(), offset_of(place), RangeLock::Mode::exclusive, now);
     if (!lock) continue;
-    if (!file_.write(fd.get(), offset_of(place), kMagic, body)) return nullptr;
+    if (!file_.write(fd.get(), offset_of(place), kWaitersMagic, body)) return nullptr;
     return std::unique_ptr<ShownWaiter>(
         new ShownWaiter(file_, std::move(fd), std::move(*lock), offset_of(place)));
   }
@@ -89,10 +89,11 @@ std::vector<Waiter> Waiters::read_all() noexcept try {
   const FdPool::Lease fd = file_.open(SlotFile::Create::no);
   if (!fd) return out;
   for (std::int64_t place = 0; place < kPlaces; ++place) {
-    const auto body = file_.read(fd.get(), offset_of(place), kMagic, kPlaceBytes - SlotFile::kHeadBytes);
+    const auto body =
+        file_.read(fd.get(), offset_of(place), kWaitersMagic, kPlaceBytes - SlotFile::kHeadBytes);
     if (!body || !RangeLock::excluded(fd.get(), offset_of(place), RangeLock::Mode::exclusive)) continue;
     try {
-      out.push_back(decode(*body));
+      out.push_back(decode_waiter(*body));
     } catch (const base::Malformed&) {
     }
   }

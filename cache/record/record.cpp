@@ -10,7 +10,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::string_view kMagic = "kilnrec1";
+constexpr std::string_view kRecordMagic = "kilnrec1";
 constexpr std::size_t kSizesEnd = 24;   // magic and the three sizes: what the head checksum starts with
 constexpr std::size_t kFixedSize = 40;  // with both checksums
 
@@ -21,8 +21,8 @@ struct Fixed {
 };
 
 std::optional<Fixed> fixed_part(std::string_view bytes) {
-  if (bytes.size() < kFixedSize || bytes.substr(0, kMagic.size()) != kMagic) return std::nullopt;
-  base::Reader in(bytes.substr(kMagic.size(), kFixedSize - kMagic.size()));
+  if (bytes.size() < kFixedSize || bytes.substr(0, kRecordMagic.size()) != kRecordMagic) return std::nullopt;
+  base::Reader in(bytes.substr(kRecordMagic.size(), kFixedSize - kRecordMagic.size()));
   Fixed out{};
   out.facts = in.number<std::uint32_t>();
   out.key_text = in.number<std::uint32_t>();
@@ -48,7 +48,7 @@ std::string encode(const Record& record) {
     throw Error(Errc::invalid_argument, "record: facts or key text of 4 GiB or more");
   base::Writer out;
   out.str().reserve(kFixedSize + record.facts.size() + record.key_text.size() + record.image.size());
-  out.str().append(kMagic);
+  out.str().append(kRecordMagic);
   out.number(static_cast<std::uint32_t>(record.facts.size()));
   out.number(static_cast<std::uint32_t>(record.key_text.size()));
   out.number(static_cast<std::uint64_t>(record.image.size()));

@@ -17,10 +17,10 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLockWait = 20ms;
-constexpr std::uint64_t kMagic = 0x31796C746E6C696B;  // "kilntly1"
+constexpr std::uint64_t kTallyMagic = 0x31796C746E6C696B;  // "kilntly1"
 
 struct OnDisk {
-  std::uint64_t magic = kMagic;
+  std::uint64_t magic = kTallyMagic;
   std::uint64_t values[kTallyValues] = {};
   std::uint64_t checksum = 0;
 
@@ -33,7 +33,7 @@ static_assert(sizeof(OnDisk) == 528);
 /// Zeros for what is no tally. A FIFO or a device in its place would not answer pread.
 OnDisk load(int fd) noexcept {
   OnDisk out;
-  if (::pread(fd, &out, sizeof out, 0) != sizeof out || out.magic != kMagic ||
+  if (::pread(fd, &out, sizeof out, 0) != sizeof out || out.magic != kTallyMagic ||
       out.checksum != out.expected_checksum())
     return {};
   return out;

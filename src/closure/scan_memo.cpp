@@ -8,8 +8,8 @@ namespace kiln::source {
 namespace {
 
 // Another digit whenever scan_includes finds something else in the same bytes.
-constexpr std::string_view kMagic = "kilnmem5";
-constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
+constexpr std::string_view kScansMagic = "kilnmem5";
+constexpr std::size_t kMaxScanBytes = std::size_t{16} << 20;
 
 std::string encode(const ScanCache::Entry& e) {
   base::Writer out;
@@ -65,12 +65,12 @@ ScanCache::Entry decode(std::string_view blob) {
 void ScanMemo::load() {
   loaded_ = true;
   if (file_.empty() || !open_memo(file_)) return;
-  auto content = base::read_file(file_, kMaxBytes);
+  auto content = base::read_file(file_, kMaxScanBytes);
   if (!content) return;
   bytes_ = std::move(content->bytes);
   try {
     base::Reader in(bytes_);
-    if (in.take(kMagic.size()) != kMagic) return;
+    if (in.take(kScansMagic.size()) != kScansMagic) return;
     const auto checksum = in.number<std::uint64_t>();
     if (base::hash64(std::string_view(bytes_).substr(bytes_.size() - in.left())) != checksum) return;
     const std::string boot = boot_id();
@@ -112,10 +112,10 @@ void ScanMemo::save() noexcept try {
   for (const auto& [path, blob] : stored_) blobs.emplace(path, blob);
   for (const auto& [path, entry] : added_) blobs.insert_or_assign(path, encode(entry));
   body.list(blobs, [](base::Writer& w, const auto& entry) { w.bytes(entry.first).bytes(entry.second); });
-  if (body.str().size() > kMaxBytes / 2) return;
+  if (body.str().size() > kMaxScanBytes / 2) return;
   base::Writer out;
   out.number(base::hash64(body.str()));
-  base::write_file(file_, std::string(kMagic) + out.str() + body.str(), 0600);
+  base::write_file(file_, std::string(kScansMagic) + out.str() + body.str(), 0600);
 } catch (...) {
 }
 

@@ -13,10 +13,10 @@
 namespace kiln::source {
 namespace {
 
-constexpr std::string_view kMagic = "kilncls1";
-constexpr std::size_t kHead = 4096, kSums = kMagic.size() + sizeof(std::uint64_t);
+constexpr std::string_view kTracesMagic = "kilncls1";
+constexpr std::size_t kHead = 4096, kSums = kTracesMagic.size() + sizeof(std::uint64_t);
 constexpr std::size_t kMaxTraces = 64;
-constexpr std::uint64_t kMaxBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMaxTraceBytes = std::uint64_t{16} << 20;
 
 struct Entry {
   Digest key;
@@ -35,7 +35,7 @@ std::vector<Entry> read_index(int fd) try {
   std::vector<Entry> out;
   const std::string head = read_at(fd, 0, kHead);
   base::Reader in(head);
-  if (in.take(kMagic.size()) != kMagic) return {};
+  if (in.take(kTracesMagic.size()) != kTracesMagic) return {};
   const auto checksum = in.number<std::uint64_t>();
   if (base::hash64(std::string_view(head).substr(kSums)) != checksum) return {};
   const std::string boot = boot_id();
@@ -45,7 +45,7 @@ std::vector<Entry> read_index(int fd) try {
     std::memcpy(entry.key.bytes.data(), r.take(entry.key.bytes.size()).data(), entry.key.bytes.size());
     for (std::uint64_t* field : {&entry.offset, &entry.size, &entry.checksum})
       *field = r.number<std::uint64_t>();
-    if (entry.size > kMaxBytes || entry.offset > 2 * kMaxBytes) throw base::Malformed("entry");
+    if (entry.size > kMaxTraceBytes || entry.offset > 2 * kMaxTraceBytes) throw base::Malformed("entry");
   });
   return out;
 } catch (const base::Malformed&) {
@@ -102,7 +102,7 @@ void ClosureMemo::save() noexcept try {
   std::string traces;
   std::vector<Entry> entries;
   for (const Kept& kept : all) {
-    if (entries.size() == kMaxTraces || traces.size() + kept.trace->size() > kMaxBytes) break;
+    if (entries.size() == kMaxTraces || traces.size() + kept.trace->size() > kMaxTraceBytes) break;
     entries.push_back({kept.key, kHead + traces.size(), kept.trace->size(), base::hash64(*kept.trace)});
     traces += *kept.trace;
   }
@@ -113,7 +113,7 @@ void ClosureMemo::save() noexcept try {
   index.str().resize(kHead - kSums, '\0');
   base::Writer sum;
   sum.number(base::hash64(index.str()));
-  base::write_file(file_, std::string(kMagic) + sum.str() + index.str() + traces, 0600);
+  base::write_file(file_, std::string(kTracesMagic) + sum.str() + index.str() + traces, 0600);
 } catch (...) {
 }
 

@@ -113,7 +113,7 @@ void read_kernel_attributes(CubinKernel& kernel, std::span<const std::byte> info
     if (arguments[i].ordinal != i) damaged("arguments of '" + kernel.name + "' are not numbered from 0");
 }
 
-std::string_view name_at(std::span<const std::byte> names, std::uint32_t offset) {
+std::string_view symbol_name(std::span<const std::byte> names, std::uint32_t offset) {
   if (offset >= names.size()) damaged("a symbol name outside its string table");
   const char* text = reinterpret_cast<const char*>(names.data()) + offset;
   return {text, ::strnlen(text, names.size() - offset)};
@@ -157,10 +157,10 @@ CubinFacts read_cubin(std::span<const std::byte> image) {
     for (std::uint32_t i = 0; i < symbols->bytes.size() / sizeof(Elf64_Sym); ++i) {
       const auto symbol = at<Elf64_Sym>(symbols->bytes, i * sizeof(Elf64_Sym));
       if (ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT && symbol.st_shndx != SHN_UNDEF)
-        facts.variables.push_back(variable_of(elf, symbol, name_at(names, symbol.st_name)));
+        facts.variables.push_back(variable_of(elf, symbol, symbol_name(names, symbol.st_name)));
       if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || !(symbol.st_other & kStoCudaEntry)) continue;
       CubinKernel kernel;
-      kernel.name = name_at(names, symbol.st_name);
+      kernel.name = symbol_name(names, symbol.st_name);
       const ElfSection* text = find(".text." + kernel.name);
       if (!text) damaged("no code for '" + kernel.name + "'");
       if (const ElfSection* info = find(".nv.info." + kernel.name))

@@ -11,7 +11,7 @@
 namespace kiln::toolchain {
 namespace {
 
-constexpr int kOldestMajor = 12;
+constexpr int kOldestNvrtc = 12;
 
 [[noreturn]] void unusable(const std::string& path, const std::string& why) {
   throw Error(Errc::no_compiler, "cannot use the compiler '" + path + "': " + why);
@@ -64,7 +64,7 @@ std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::stri
 
   int count = 0;
   n.check(n.Version(&n.major, &n.minor), "nvrtcVersion");
-  if (n.major < kOldestMajor) {
+  if (n.major < kOldestNvrtc) {
     unusable(nvrtc_path, "it is NVRTC " + std::to_string(n.major) + '.' + std::to_string(n.minor) +
                              "; 12.0 or newer is needed");
   }
@@ -75,17 +75,17 @@ std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::stri
 }
 
 /// A child forked while another thread was loading has nothing of it; the loader gives it the same library.
-struct Loaded {
+struct Libraries {
   std::mutex mutex;  // guards what follows
   std::map<std::string, std::unique_ptr<Nvrtc>> by_path;
 };
 // Never destroyed: a compile may still run on another thread while the process exits.
-constinit base::ProcessWide<Loaded> g_loaded;
+constinit base::ProcessWide<Libraries> g_libraries;
 
 }  // namespace
 
 const Nvrtc& Nvrtc::load(const std::string& nvrtc_path, const std::string& builtins_path) {
-  Loaded& loaded = g_loaded.get();
+  Libraries& loaded = g_libraries.get();
   const std::lock_guard lock(loaded.mutex);
   auto& slot = loaded.by_path[nvrtc_path];
   if (!slot) slot = open_nvrtc(nvrtc_path, builtins_path);

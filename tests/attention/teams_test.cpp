@@ -84,7 +84,7 @@ TEST(AttentionTeams, HaveTheSameTokensOfNeighbouringHeads) {
   for (std::int64_t w = 0; w <= 4; ++w) EXPECT_EQ(plan.begin(w), (std::vector{0, 1, 2, 4, 6})[w]) << w;
 }
 
-struct Batch {
+struct TeamBatch {
   KernelShape shape;
   Limits limits;
   Indptr qo, kv;
@@ -99,11 +99,11 @@ struct Batch {
 };
 
 /// As engines have them: up to 20000 tokens, up to 96 heads.
-Batch draw_batch(std::mt19937_64& random) {
+TeamBatch draw_batch(std::mt19937_64& random) {
   const auto draw = [&](std::int64_t low, std::int64_t high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
-  Batch out{.shape = kDecode, .limits = {}, .qo = {0}, .kv = {0}, .window_left = -1};
+  TeamBatch out{.shape = kDecode, .limits = {}, .qo = {0}, .kv = {0}, .window_left = -1};
   out.shape.tile_kv = 16 << draw(0, 3), out.shape.tile_cost = draw(0, 2), out.shape.min_units = draw(1, 4);
   out.shape.group = out.shape.tile_rows = draw(1, 8);
   out.limits.max_requests = draw(1, 24);
@@ -125,7 +125,7 @@ class AttentionTeamsOf : public ::testing::TestWithParam<unsigned> {
   void each(Check&& check) {
     std::mt19937_64 random(GetParam());
     for (int i = 0; i < 40; ++i) {
-      const Batch batch = draw_batch(random);
+      const TeamBatch batch = draw_batch(random);
       check(batch, batch.plan());
       if (HasFatalFailure()) {
         ADD_FAILURE() << "batch " << i;
@@ -136,7 +136,7 @@ class AttentionTeamsOf : public ::testing::TestWithParam<unsigned> {
 };
 
 TEST_P(AttentionTeamsOf, HaveEachTokenOfEachHeadOnce) {
-  each([](const Batch& batch, const Planned& plan) {
+  each([](const TeamBatch& batch, const Planned& plan) {
     std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, std::vector<PlannedItem>> tiles;
     for (std::int64_t w = 0; w < batch.limits.workers; ++w)
       for (const PlannedItem& item : plan.items_of(w))
@@ -172,7 +172,7 @@ TEST_P(AttentionTeamsOf, HaveEachTokenOfEachHeadOnce) {
 }
 
 TEST_P(AttentionTeamsOf, AreAlikeButForTheHeadAndItsSlots) {
-  each([](const Batch& batch, const Planned& plan) {
+  each([](const TeamBatch& batch, const Planned& plan) {
     const std::int64_t team = team_of(batch.shape, batch.limits);
     for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
       const std::int64_t j = w % team;
@@ -193,7 +193,7 @@ TEST_P(AttentionTeamsOf, AreAlikeButForTheHeadAndItsSlots) {
 }
 
 TEST_P(AttentionTeamsOf, HaveSlotsAndCountersOfTheirOwn) {
-  each([](const Batch& batch, const Planned& plan) {
+  each([](const TeamBatch& batch, const Planned& plan) {
     std::set<std::int32_t> slots, first_slots, counters;
     for (const PlannedItem& item : plan.items()) {
       if (item.parts == 1) continue;
@@ -208,9 +208,9 @@ TEST_P(AttentionTeamsOf, HaveSlotsAndCountersOfTheirOwn) {
 
 /// A team does what one worker would do with one head for each team's: the same line, cut as often.
 TEST_P(AttentionTeamsOf, ShareTheLineAsSingleWorkersDo) {
-  each([](const Batch& batch, const Planned& plan) {
+  each([](const TeamBatch& batch, const Planned& plan) {
     const std::int64_t team = team_of(batch.shape, batch.limits);
-    Batch single = batch;
+    TeamBatch single = batch;
     single.shape.heads_together = false;
     single.limits.kv_heads /= team, single.limits.workers /= team;
     const Planned of_teams = single.plan();

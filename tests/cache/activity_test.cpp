@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class ActivityTest : public testing::Test {
+class ActivityTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_EQ(::mkdir(place().c_str(), 0700), 0);

@@ -13,7 +13,7 @@
 namespace kiln::cache::test {
 namespace {
 
-class BoardTest : public testing::Test {
+class BoardTest : public ::testing::Test {
  protected:
   std::string path() const { return dir_.path() + "/board"; }
 

@@ -41,7 +41,7 @@ inline bool same(const Record& a, const Record& b) {
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }
 
-class StoreFixture : public testing::Test {
+class StoreFixture : public ::testing::Test {
  protected:
   std::string directory() const { return dir_.path() + "/store"; }
   std::string data_file() const { return directory() + "/v1/data.mdb"; }

@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class FlightTest : public testing::Test {
+class FlightTest : public ::testing::Test {
  protected:
   std::shared_ptr<FlightFile> file() const {
     return FlightFile::open({.store_identity = "7-42", .store_place = {}, .shared_memory = dir_.path()});

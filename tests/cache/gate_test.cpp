@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-class GateTest : public testing::Test {
+class GateTest : public ::testing::Test {
  protected:
   GateTest() : pool_(dir_.path() + "/file", O_RDWR | O_CREAT) {}
   static base::Deadline in(std::chrono::milliseconds wait) { return base::Deadline::after(wait); }

@@ -9,7 +9,7 @@
 namespace kiln::cache::test {
 namespace {
 
-class SlotsTest : public testing::Test {
+class SlotsTest : public ::testing::Test {
  protected:
   /// As another process opens it: with descriptors of its own.
   std::shared_ptr<FlightFile> file() const {

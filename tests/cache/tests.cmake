@@ -1,14 +1,7 @@
-kiln_test(cache_use_log_test IN cache_tests SOURCES cache/use_log_test.cpp USES kiln_cache)
-kiln_test(cache_upkeep_test IN cache_tests SOURCES cache/upkeep_test.cpp USES kiln_cache PkgConfig::lmdb LABEL process)
-kiln_test(cache_record_test IN cache_tests SOURCES cache/record_test.cpp USES kiln_cache)
-kiln_test(cache_store_test IN cache_tests SOURCES cache/store_test.cpp USES kiln_cache PkgConfig::lmdb)
-kiln_test(cache_put_many_test IN cache_tests SOURCES cache/put_many_test.cpp USES kiln_cache)
-kiln_test(cache_place_test IN cache_tests SOURCES cache/place_test.cpp USES kiln_cache LABEL process)
-kiln_test(cache_gate_test IN cache_tests SOURCES cache/gate_test.cpp USES kiln_cache LABEL process)
-kiln_test(cache_board_test IN cache_tests SOURCES cache/board_test.cpp USES kiln_cache)
-kiln_test(cache_flight_test IN cache_tests SOURCES cache/flight_test.cpp cache/slots_test.cpp USES kiln_cache LABEL process)
-kiln_test(cache_activity_test IN cache_tests SOURCES cache/activity_test.cpp cache/locks_held_test.cpp USES kiln_cache LABEL process)
-kiln_test(cache_concurrency_test IN cache_tests SOURCES cache/concurrency_test.cpp USES kiln_cache PkgConfig::lmdb LABEL process)
+set(several upkeep place gate flight slots activity locks_held concurrency directory tally)  # several processes
+list(TRANSFORM several REPLACE ".+" "cache/\\0_test.cpp")
+kiln_tests(cache_tests SOURCES ${several} USES kiln_cache PkgConfig::lmdb LABEL process)
+kiln_tests(cache_tests SOURCES cache/*.cpp)
 
 # Not a ctest test: run `store_bench` (KILN_BENCH_ENTRIES=100000 for a large store, `store_bench scale` for a table of sizes).
 find_package(benchmark QUIET)

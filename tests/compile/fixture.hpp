@@ -9,6 +9,8 @@
 
 namespace kiln::testing {
 
+inline const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
+
 struct MadeUnit {
   source::Instantiation unit;
   source::Closure closure;

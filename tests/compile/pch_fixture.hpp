@@ -21,8 +21,6 @@ using compile::HeaderSettings;
 using compile::PrecompiledHeaders;
 using compile::WorkerPool;
 
-inline const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
-
 /// Small headers count as heavy, and the first asker creates.
 inline HeaderSettings eager() {
   HeaderSettings settings;

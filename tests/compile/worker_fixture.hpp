@@ -17,8 +17,6 @@
 
 namespace kiln::testing {
 
-inline const std::string kWorker = KILN_BINARY_DIR "/kiln-worker";
-
 inline compile::WorkerRequest request(
     const toolchain::Toolkit& toolkit,
     const std::string& source = "template <int N> __global__ void k(int* o) { *o = N; }") {

@@ -160,24 +160,26 @@ TEST(InProcessCompile, SurvivesDeepNesting) {
 TEST(InProcessCompile, AChildForkedMeanwhileIsToldSoAndDoesNotHang) {
   if (cannot_fork_busy()) GTEST_SKIP() << cannot_fork_busy();
   KILN_REAL_TOOLKIT(toolkit);
-  using Status = WorkerResponse::Status;
+
   const auto compile_here = [&] {
     return compile::run_nvrtc(request(toolkit), compile::WorkingDirectory::of_thread);
   };
-  ASSERT_EQ(compile_here().status, Status::ok);
-  EXPECT_EQ(in_child([&] { return compile_here().status == Status::ok ? 0 : 1; }), 0) << "nobody compiles";
+  ASSERT_EQ(compile_here().status, WorkerResponse::Status::ok);
+  EXPECT_EQ(in_child([&] { return compile_here().status == WorkerResponse::Status::ok ? 0 : 1; }), 0)
+      << "nobody compiles";
   std::atomic<bool> stop{false};
   std::atomic<int> failures{0};
   std::thread compiles([&] {
-    while (!stop) failures += compile_here().status != Status::ok;
+    while (!stop) failures += compile_here().status != WorkerResponse::Status::ok;
   });
   int told = 0;
   for (int i = 0; i < 20; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     const int child = in_child([&] {
       const WorkerResponse response = compile_here();
-      if (response.status == Status::ok) return 0;
-      return response.status == Status::no_compiler && response.message.find("forked") != std::string::npos
+      if (response.status == WorkerResponse::Status::ok) return 0;
+      return response.status == WorkerResponse::Status::no_compiler &&
+                     response.message.find("forked") != std::string::npos
                  ? 1
                  : 2;
     });

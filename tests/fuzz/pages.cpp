@@ -1,5 +1,5 @@
 // The page reader on a whole file: everything that reads a store, and the check before a write. Half of the
-// mutations know what an LMDB file looks like (tests/fault/mutation.hpp).
+// mutations know what an LMDB file looks like (tests/fault/damage/mutation.hpp).
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -9,7 +9,7 @@
 #include "cache/store/file/pieces.hpp"
 #include "cache/store/store.hpp"
 #include "cache/store/survey.hpp"
-#include "tests/fault/mutation.hpp"
+#include "tests/fault/damage/mutation.hpp"
 #include "tests/fuzz/target.hpp"
 
 using namespace kiln;

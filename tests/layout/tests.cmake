@@ -1,1 +1,1 @@
-kiln_test(layout_test SOURCES layout/layout_test.cpp LABEL unit)
+kiln_tests(layout_tests SOURCES layout/*.cpp)

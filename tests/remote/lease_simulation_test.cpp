@@ -132,7 +132,7 @@ struct Broken {
 
 void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
 
-class LeaseSimulationSees : public testing::TestWithParam<Broken> {};
+class LeaseSimulationSees : public ::testing::TestWithParam<Broken> {};
 
 TEST_P(LeaseSimulationSees, ABrokenProtocol) {
   // In the last one compiles take no longer than an answer, so that a lease is free again between two
@@ -155,7 +155,7 @@ TEST_P(LeaseSimulationSees, ABrokenProtocol) {
 
 INSTANTIATE_TEST_SUITE_P(
     , LeaseSimulationSees,
-    testing::Values(
+    ::testing::Values(
         Broken{Mutation::release_without_compare, "ReleaseWithoutCompare", "a lease was ended by another"},
         Broken{Mutation::renewal_by_pexpire, "RenewalByPexpire", "changed another's lease"},
         Broken{Mutation::renewal_by_set_xx, "RenewalBySetXx", "a lease was ended by another"},

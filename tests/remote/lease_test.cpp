@@ -12,7 +12,7 @@ using Why = LeaseDecision::Why;
 
 namespace {
 
-Key key_of(std::uint8_t number) {
+Key lease_key(std::uint8_t number) {
   Key key;
   key.specialisation.bytes[0] = number;
   return key;
@@ -65,7 +65,7 @@ class Lease : public ::testing::Test {
 
 TEST_F(Lease, ServesWhatIsThere) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, entry("good"));
   EXPECT_EQ(decided(leases), Why::served);
   EXPECT_FALSE(leases.next());
@@ -73,7 +73,7 @@ TEST_F(Lease, ServesWhatIsThere) {
 
 TEST_F(Lease, CompilesUnderItAndGivesItBack) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, nothing());
   const LeaseRequest acquire = one(leases);
   EXPECT_EQ(acquire.kind, Kind::acquire);
@@ -85,7 +85,7 @@ TEST_F(Lease, CompilesUnderItAndGivesItBack) {
   answer(leases, Kind::renew, granted());
   EXPECT_EQ(wait(leases), 3s);
   answer(leases, Kind::renew, granted());
-  leases.done(key_of(1), now_);
+  leases.done(lease_key(1), now_);
   const LeaseRequest release = one(leases);
   EXPECT_EQ(release.kind, Kind::release);
   EXPECT_EQ(release.token, acquire.token);
@@ -96,7 +96,7 @@ TEST_F(Lease, CompilesUnderItAndGivesItBack) {
 
 TEST_F(Lease, AnEntryThatDoesNotVerifyIsNone) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, entry("bad"));
   answer(leases, Kind::acquire, {State::answered, "bad", "", true});
   EXPECT_EQ(decided(leases), Why::leased);
@@ -104,7 +104,7 @@ TEST_F(Lease, AnEntryThatDoesNotVerifyIsNone) {
 
 TEST_F(Lease, LooksAgainOnceItHasTheLease) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, nothing());
   answer(leases, Kind::acquire, {State::answered, "good", "", true});
   EXPECT_EQ(decided(leases), Why::served);
@@ -113,7 +113,7 @@ TEST_F(Lease, LooksAgainOnceItHasTheLease) {
 
 TEST_F(Lease, WaitsAQuarterOfTheTimeWaitedAtLeast50Milliseconds) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   const Time began = now_;
   answer(leases, Kind::look, holder("theirs"));
   int polls = 0;
@@ -142,7 +142,7 @@ TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
   // The next key, behind a lease that never ends.
   const auto next_key = [&] {
     const Time began = now_;
-    leases.want(key_of(++key), now_);
+    leases.want(lease_key(++key), now_);
     while (leases.held() == 0) {
       for (const LeaseRequest& look : leases.due(now_)) leases.answered(look, holder("theirs"), now_);
       const auto decisions = leases.take_decisions();
@@ -157,7 +157,7 @@ TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
   EXPECT_EQ(next_key(), std::pair(Why::budget, Span(60s))) << "once more";
   EXPECT_EQ(next_key(), std::pair(Why::hopeless, Span(0s)));
   now_ += 10min;
-  leases.want(key_of(100), now_);
+  leases.want(lease_key(100), now_);
   answer(leases, Kind::look, holder("theirs"));
   wait(leases);
   answer(leases, Kind::look, entry("good"));
@@ -169,20 +169,20 @@ TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
 
 TEST_F(Lease, KeysThatAreWaitedForTogetherSpendOneBudget) {
   Leases leases = make();
-  for (std::uint8_t i = 0; i < 100; ++i) leases.want(key_of(i), now_);
+  for (std::uint8_t i = 0; i < 100; ++i) leases.want(lease_key(i), now_);
   while (leases.counts().budget < 100) {
     for (const LeaseRequest& look : leases.due(now_)) leases.answered(look, holder("theirs"), now_);
     if (leases.next()) wait(leases);
   }
   leases.take_decisions();
-  leases.want(key_of(200), now_);
+  leases.want(lease_key(200), now_);
   answer(leases, Kind::look, holder("theirs"));
-  EXPECT_TRUE(leases.waits_for_another(key_of(200)));
+  EXPECT_TRUE(leases.waits_for_another(lease_key(200)));
 }
 
 TEST_F(Lease, AllKeysOfAWaiterAreAskedForTogether) {
   Leases leases = make();
-  for (std::uint8_t i = 0; i < 100; ++i) leases.want(key_of(i), now_);
+  for (std::uint8_t i = 0; i < 100; ++i) leases.want(lease_key(i), now_);
   auto due = leases.due(now_);
   ASSERT_EQ(due.size(), 100u);
   for (int round = 0; round < 20; ++round) {
@@ -196,7 +196,7 @@ TEST_F(Lease, AllKeysOfAWaiterAreAskedForTogether) {
 
 TEST_F(Lease, TakesOverWhenTheLeaseIsGone) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, holder("dead"));
   wait(leases);
   answer(leases, Kind::look, nothing());
@@ -207,7 +207,7 @@ TEST_F(Lease, TakesOverWhenTheLeaseIsGone) {
 
 TEST_F(Lease, FindsItsOwnAcquireWhoseAnswerWasLost) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, nothing());
   const LeaseRequest acquire = one(leases);
   leases.answered(acquire, silence(), now_);
@@ -222,7 +222,7 @@ TEST_F(Lease, FindsItsOwnAcquireWhoseAnswerWasLost) {
 
 TEST_F(Lease, ASilentServerIsNotWaitedForByWhoNeverHeardOfIt) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, silence());
   EXPECT_EQ(decided(leases), Why::unanswered);
   EXPECT_EQ(leases.held(), 1u) << "should it come back, the others may wait for this compile";
@@ -234,7 +234,7 @@ TEST_F(Lease, ASilentServerIsNotWaitedForByWhoNeverHeardOfIt) {
 
 TEST_F(Lease, AWaiterBearsTwoSilencesAndNotThree) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, holder("theirs"));
   for (int i = 0; i < 2; ++i) {
     wait(leases);
@@ -248,7 +248,7 @@ TEST_F(Lease, AWaiterBearsTwoSilencesAndNotThree) {
 
 TEST_F(Lease, LooksThatAreAnsweredMakeUpForNoAcquire) {
   Leases leases = make();
-  leases.want(key_of(1), now_, Leases::Start::acquire);
+  leases.want(lease_key(1), now_, Leases::Start::acquire);
   for (int i = 0; i < 2; ++i) {
     answer(leases, Kind::acquire, silence());
     EXPECT_TRUE(leases.take_decisions().empty());
@@ -261,7 +261,7 @@ TEST_F(Lease, LooksThatAreAnsweredMakeUpForNoAcquire) {
 
 TEST_F(Lease, ALostLeaseIsAskedForOnceMoreAndThenLeftAlone) {
   Leases leases = make();
-  leases.want(key_of(1), now_, Leases::Start::acquire);
+  leases.want(lease_key(1), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   EXPECT_EQ(decided(leases), Why::leased);
   wait(leases);
@@ -269,13 +269,13 @@ TEST_F(Lease, ALostLeaseIsAskedForOnceMoreAndThenLeftAlone) {
   answer(leases, Kind::regain, nothing());
   EXPECT_EQ(leases.counts().lost, 1u);
   EXPECT_FALSE(leases.next());
-  leases.done(key_of(1), now_);
+  leases.done(lease_key(1), now_);
   EXPECT_TRUE(leases.due(now_).empty()) << "what is another's is not released";
 }
 
 TEST_F(Lease, AnUnansweredRenewalIsSentAgainSoon) {
   Leases leases = make();
-  leases.want(key_of(1), now_, Leases::Start::acquire);
+  leases.want(lease_key(1), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   wait(leases);
   answer(leases, Kind::renew, silence());
@@ -286,7 +286,7 @@ TEST_F(Lease, AnUnansweredRenewalIsSentAgainSoon) {
 
 TEST_F(Lease, ARefusedRenewalIsSentAgainUntilTheServerTakesIt) {
   Leases leases = make();
-  leases.want(key_of(1), now_, Leases::Start::acquire);
+  leases.want(lease_key(1), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   wait(leases);
   answer(leases, Kind::renew, refusal());  // out of memory, loading, a replica by now
@@ -298,14 +298,14 @@ TEST_F(Lease, ARefusedRenewalIsSentAgainUntilTheServerTakesIt) {
   EXPECT_EQ(wait(leases), 3s);
   EXPECT_EQ(leases.counts().regained, 1u);
   answer(leases, Kind::renew, refusal());
-  leases.done(key_of(1), now_);
+  leases.done(lease_key(1), now_);
   EXPECT_EQ(one(leases).kind, Kind::release) << "whether it goes on, nobody knows";
   EXPECT_EQ(leases.counts().lost, 1u) << "it had not been renewed when the compile ended";
 }
 
 TEST_F(Lease, TwoHoldersThatEndWithoutAnEntryAreEnough) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, holder("first"));
   wait(leases);
   answer(leases, Kind::look, holder("second"));
@@ -318,21 +318,21 @@ TEST_F(Lease, AReadOnlyNodeLooksOnce) {
   LeasePolicy policy;
   policy.may_write = false;
   Leases leases = make(policy);
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, holder("theirs"));
   EXPECT_EQ(decided(leases), Why::read_only);
-  leases.want(key_of(2), now_, Leases::Start::acquire);
+  leases.want(lease_key(2), now_, Leases::Start::acquire);
   EXPECT_EQ(decided(leases), Why::read_only);
   EXPECT_FALSE(leases.next());
 }
 
 TEST_F(Lease, ARefusalIsTheEndOfIt) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, nothing());
   answer(leases, Kind::acquire, refusal());
   EXPECT_EQ(decided(leases), Why::refused);
-  leases.want(key_of(2), now_);
+  leases.want(lease_key(2), now_);
   answer(leases, Kind::look, refusal());
   EXPECT_EQ(decided(leases), Why::refused);
   EXPECT_FALSE(leases.next());
@@ -342,11 +342,11 @@ TEST_F(Lease, WithoutABudgetItAsksOnceAndWaitsForNobody) {
   LeasePolicy policy;
   policy.budget = 0s;
   Leases leases = make(policy);
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   answer(leases, Kind::look, holder("theirs"));
   EXPECT_TRUE(leases.due(now_).empty());
   EXPECT_EQ(decided(leases), Why::budget);
-  leases.want(key_of(2), now_);
+  leases.want(lease_key(2), now_);
   answer(leases, Kind::look, nothing());
   answer(leases, Kind::acquire, granted());
   EXPECT_EQ(decided(leases), Why::leased);
@@ -354,11 +354,11 @@ TEST_F(Lease, WithoutABudgetItAsksOnceAndWaitsForNobody) {
 
 TEST_F(Lease, WhoGoesGivesBackWhatMayBeHis) {
   Leases leases = make();
-  leases.want(key_of(1), now_, Leases::Start::acquire);
-  leases.want(key_of(2), now_);
+  leases.want(lease_key(1), now_, Leases::Start::acquire);
+  leases.want(lease_key(2), now_);
   for (const auto& request : leases.due(now_))
     leases.answered(request, request.kind == Kind::acquire ? silence() : holder("theirs"), now_);
-  leases.want(key_of(3), now_, Leases::Start::acquire);
+  leases.want(lease_key(3), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   leases.abandon(now_);
   const auto due = leases.due(now_);
@@ -374,9 +374,9 @@ TEST_F(Lease, WhoGoesGivesBackWhatMayBeHis) {
 
 TEST_F(Lease, AnAnswerThatComesTooLateIsNobodys) {
   Leases leases = make();
-  leases.want(key_of(1), now_);
+  leases.want(lease_key(1), now_);
   const LeaseRequest look = one(leases);
-  leases.forget(key_of(1), now_);
+  leases.forget(lease_key(1), now_);
   leases.answered(look, entry("good"), now_);
   EXPECT_TRUE(leases.take_decisions().empty());
 }

@@ -22,7 +22,7 @@ namespace {
 constexpr auto kPause = 400ms;
 
 /// 100 ms to connect and 150 ms for an exchange, times what a busy machine may add.
-constexpr auto kBounded = 2500ms;
+constexpr auto kCutOffBounded = 2500ms;
 
 class RemotePartition : public ::testing::Test {
  protected:
@@ -52,7 +52,7 @@ class RemotePartition : public ::testing::Test {
     const auto began = base::Clock::now();
     Tier::Reply reply =
         tier_->ask({.key = entry.key, .key_text = entry.key_text, .acceptable = {}, .on_wait = {}});
-    EXPECT_LT(base::Clock::now() - began, at_most(kBounded));
+    EXPECT_LT(base::Clock::now() - began, at_most(kCutOffBounded));
     return reply;
   }
   void publish(std::uint8_t number, std::shared_ptr<HeldLease> lease = nullptr) {

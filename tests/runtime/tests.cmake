@@ -1,18 +1,61 @@
-kiln_test(config_test IN runtime_tests SOURCES runtime/config_test.cpp USES kiln_runtime LABEL unit)
-kiln_test(pipeline_test IN runtime_tests SOURCES runtime/pipeline_test.cpp runtime/pipeline_key_test.cpp runtime/toolchain_choice_test.cpp runtime/memo_test.cpp runtime/workers_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)
-add_dependencies(pipeline_test kiln-worker)
-kiln_test(recorder_test IN runtime_tests SOURCES runtime/recorder_test.cpp runtime/recorder_fault_test.cpp runtime/recorder_templates_test.cpp USES kiln_runtime LABEL process)
-add_dependencies(recorder_test kiln-worker)
-kiln_test(fork_test IN runtime_tests SOURCES runtime/fork_test.cpp USES kiln_runtime LABEL process TIMEOUT 300)
-add_dependencies(fork_test kiln-worker)
-kiln_test(publisher_test IN runtime_tests SOURCES runtime/publisher_test.cpp USES kiln_runtime LABEL process)
-include(${CMAKE_CURRENT_LIST_DIR}/runtime_fake.cmake OPTIONAL)
-include(${CMAKE_CURRENT_LIST_DIR}/runtime_core.cmake)
-kiln_test(reference_gpu_test SOURCES runtime/reference_gpu_test.cpp USES kiln_library LABEL gpu)
-add_dependencies(reference_gpu_test kiln-worker)
-kiln_test(runtime_remote_test IN runtime_tests SOURCES runtime/remote_test.cpp support/thread_sanitizer.cpp USES kiln_runtime kiln_cache LABEL fault TIMEOUT 300)
-add_dependencies(runtime_remote_test kiln-worker)
-kiln_test(runtime_remote_delay_test IN runtime_tests SOURCES runtime/remote_delay_test.cpp USES kiln_runtime kiln_cache LABEL fault TIMEOUT 300)
-add_dependencies(runtime_remote_delay_test kiln-worker)
-kiln_test(runtime_remote_partition_test IN runtime_tests SOURCES runtime/remote_partition_test.cpp USES kiln_runtime kiln_cache LABEL fault TIMEOUT 300)
-add_dependencies(runtime_remote_partition_test kiln-worker)
+set(runtime_folder ${CMAKE_CURRENT_LIST_DIR})
+
+# Tests of the static library's classes.
+kiln_tests(runtime_tests SOURCES runtime/config/*_test.cpp runtime/kernels/ready_table_test.cpp runtime/tuned/pinned_choices_test.cpp
+  USES kiln_runtime kiln_cache)
+kiln_tests(runtime_tests SOURCES runtime/path/remote_test.cpp runtime/path/remote_delay_test.cpp runtime/path/remote_partition_test.cpp LABEL fault)
+kiln_tests(runtime_tests SOURCES runtime/path/*_test.cpp runtime/state/recorder*_test.cpp runtime/state/*fork_test.cpp LABEL process)
+target_sources(runtime_tests PRIVATE support/thread_sanitizer.cpp)
+kiln_tests(reference_gpu_test SOURCES runtime/service/reference_gpu_test.cpp USES kiln_library LABEL gpu)
+foreach(executable runtime_tests reference_gpu_test)
+  add_dependencies(${executable} kiln-worker)
+endforeach()
+
+if(KILN_STATIC)  # the rest is of the shared library
+  kiln_leave_out(runtime/*/*_test.cpp)
+  return()
+endif()
+
+# The shared library, as users link it, over the fake driver. kiln_toolchain gives the tests the driver's table.
+set(uses kiln kiln_fake_cuda kiln_toolchain kiln_cache kiln_compile kiln_source)
+set(of_fake_driver load capture concurrent load_fault remote_load)
+list(TRANSFORM of_fake_driver REPLACE ".+" "runtime/kernels/\\0_test.cpp")
+kiln_tests(runtime_sm80_test SOURCES runtime/launch/geometry_sm80_test.cpp USES ${uses} LABEL process)  # a device of its own
+kiln_tests(runtime_ready_test SOURCES runtime/kernels/ready_test.cpp USES ${uses} LABEL process)        # counts what operator new is asked for
+kiln_tests(runtime_fake_tests SOURCES ${of_fake_driver} runtime/launch/*_test.cpp runtime/state/sealed_test.cpp USES ${uses} LABEL process)
+
+# The same tests on the fake driver and on the real one.
+kiln_tests(runtime_driver_test SOURCES runtime/service/driver_test.cpp USES kiln kiln_toolchain LABEL gpu)
+kiln_test_again(runtime_driver_test PREFIX Fake. LABEL process TIMEOUT 300 ENVIRONMENT KILN_TEST_FAKE=1)
+kiln_tests(runtime_gpu_test SOURCES runtime/service/runtime_gpu_test.cpp USES kiln kiln_toolchain LABEL gpu)
+foreach(executable runtime_sm80_test runtime_ready_test runtime_fake_tests runtime_driver_test runtime_gpu_test)
+  target_compile_definitions(${executable} PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")
+  add_dependencies(${executable} kiln-worker kiln_fake_cuda)
+endforeach()
+
+# The shared library over a driver that waits at gates.
+add_library(kiln_gated_cuda SHARED support/gated_driver/gated_driver.cpp)
+target_include_directories(kiln_gated_cuda PRIVATE ${PROJECT_SOURCE_DIR})
+target_compile_definitions(kiln_gated_cuda PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")
+target_link_libraries(kiln_gated_cuda PRIVATE kiln_toolchain)
+target_link_options(kiln_gated_cuda PRIVATE -Wl,--exclude-libs,ALL)
+set_target_properties(kiln_gated_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+add_dependencies(kiln_gated_cuda kiln_fake_cuda)
+add_library(kiln_hidden_copy SHARED runtime/state/hidden_copy.cpp)
+target_include_directories(kiln_hidden_copy PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+target_compile_definitions(kiln_hidden_copy PRIVATE KILN_BINARY_DIR="${PROJECT_BINARY_DIR}")
+target_link_libraries(kiln_hidden_copy PRIVATE kiln_runtime)
+target_link_options(kiln_hidden_copy PRIVATE -Wl,--exclude-libs,ALL)
+list(APPEND uses kiln_gated_cuda)
+kiln_tests(runtime_storm_test SOURCES runtime/kernels/storm_test.cpp USES ${uses} LABEL process)  # the soak runs it alone
+kiln_tests(runtime_gated_tests SOURCES runtime/*/*_test.cpp USES ${uses} kiln_hidden_copy LABEL process)
+foreach(executable runtime_storm_test runtime_gated_tests)
+  target_compile_definitions(${executable} PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_gated_cuda>" KILN_SHARED_LIBRARY="$<TARGET_FILE:kiln>")
+  target_sources(${executable} PRIVATE support/thread_sanitizer.cpp)
+  add_dependencies(${executable} kiln-worker)
+endforeach()
+add_test(NAME Soak.RuntimeStorm CONFIGURATIONS soak COMMAND ${CMAKE_COMMAND} -E env KILN_SOAK_SECONDS=600 $<TARGET_FILE:runtime_storm_test>)
+set_tests_properties(Soak.RuntimeStorm PROPERTIES LABELS soak TIMEOUT 3600)
+
+include(${runtime_folder}/abi/tests.cmake)
+include(${runtime_folder}/install/tests.cmake)

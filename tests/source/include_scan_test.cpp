@@ -5,12 +5,12 @@
 namespace kiln::source {
 namespace {
 
-struct Row {
+struct ScanRow {
   const char* text;
   const char* expected;
 };
-void check(std::initializer_list<Row> rows) {
-  for (const Row& row : rows) {
+void check(std::initializer_list<ScanRow> rows) {
+  for (const ScanRow& row : rows) {
     EXPECT_EQ(scan(row.text), row.expected) << row.text;
     // The same far inside a file: other alignment, other blocks of the vector search.
     for (const std::size_t before : {1, 13, 29, 31, 64}) {

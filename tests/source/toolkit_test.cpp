@@ -52,7 +52,7 @@ std::vector<std::string> read_by_nvcc(const std::string& source) {
   return files;
 }
 
-class Toolkit : public testing::TestWithParam<const char*> {};
+class Toolkit : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Toolkit, ClosureHoldsEveryFileThatTheCompilerReads) {
   const std::string header = GetParam();
@@ -77,8 +77,8 @@ TEST_P(Toolkit, ClosureHoldsEveryFileThatTheCompilerReads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Headers, Toolkit,
-                         testing::Values("cuda_bf16.h", "cuda_fp8.h", "cub/block/block_reduce.cuh",
-                                         "cuda/std/type_traits", "cuda/barrier", "mma.h"),
+                         ::testing::Values("cuda_bf16.h", "cuda_fp8.h", "cub/block/block_reduce.cuh",
+                                           "cuda/std/type_traits", "cuda/barrier", "mma.h"),
                          [](const auto& instance) {
                            std::string name = instance.param;
                            std::replace_if(

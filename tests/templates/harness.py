@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import os
 import statistics
+import sys
 import subprocess
 import sys
 import typing
@@ -98,7 +99,7 @@ def expect_refused(call, *words):
 
 def expect_traps(program, cases):
     """[(*values, whether it traps)]: `program` % values launches once, in a process of its own, since a trap takes the context."""
-    before = f"import os, sys\nsys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\nimport torch\n"
+    before = f"import os, sys\nsys.path[:0] = {sys.path!r}\nimport torch\n"
     behind = """
 try:
     torch.cuda.synchronize()

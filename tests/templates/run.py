@@ -23,7 +23,7 @@ import time
 import traceback
 
 here = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(here))
+sys.path[:0] = [str(here), *(str(family) for family in sorted(here.iterdir()) if family.is_dir())]
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--tests", action="store_true")
@@ -44,7 +44,7 @@ if not (args.tests or args.bench or args.sanitize or args.warm):
 if args.no_peers:  # torch.compile would be imported, and the peers' module loaded, for launches that are not timed
     os.environ["BENCH_NO_COMPILE"] = "1"
     os.environ.pop("BENCH_PEERS", None)
-modules = args.only.split(",") if args.only else sorted(p.stem for p in here.glob("*.py") if p.stem not in ("run", "harness", "kiln_library", "attention_plan"))
+modules = args.only.split(",") if args.only else sorted(p.stem for p in here.glob("**/*.py") if p.stem not in ("run", "harness", "kiln_library", "attention_plan"))
 
 try:
     import torch

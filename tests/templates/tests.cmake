@@ -1,5 +1,7 @@
 # The shipped templates: through the compiler here, and on a GPU against float64 (run.py, in torch) and the CPU (*_gpu_test.cpp).
-kiln_test(templates_shipped_test SOURCES templates/shipped_test.cpp templates/decode_shared_memory_test.cpp USES kiln_process LABEL process TIMEOUT 1500)
+kiln_tests(templates_tests SOURCES templates/*_test.cpp USES kiln_process LABEL process TIMEOUT 1500)
+kiln_tests(templates_gpu_test SOURCES templates/*/*_gpu_test.cpp USES kiln_library LABEL gpu)
+add_dependencies(templates_gpu_test kiln-worker)
 
 find_package(Python3 COMPONENTS Interpreter)
 get_target_property(kiln_library_type kiln TYPE)
@@ -12,8 +14,3 @@ if(Python3_FOUND)
   add_test(NAME Bench.ABaselineNamesWhatIsSlower COMMAND ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/tests/bench/baseline_test.py)
   set_tests_properties(Bench.ABaselineNamesWhatIsSlower PROPERTIES LABELS unit)
 endif()
-
-foreach(name IN ITEMS append_paged_kv attn_decode_paged attn_merge attn_prefill delta_recurrent fp8_quant moe_align rope rwkv7 topk_gate wkv7_recurrent)
-  kiln_test(${name}_gpu_test IN templates_gpu_test SOURCES templates/${name}_gpu_test.cpp USES kiln_library LABEL gpu)
-  add_dependencies(${name}_gpu_test kiln-worker)
-endforeach()

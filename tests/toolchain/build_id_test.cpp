@@ -15,7 +15,7 @@ using test::elf_note;
 using test::elf_with_notes;
 using test::gnu_build_id_note;
 
-class BuildId : public testing::Test {
+class BuildId : public ::testing::Test {
  protected:
   std::string write(const std::string& bytes) {
     const std::string path = directory_.path() + "/lib.so";

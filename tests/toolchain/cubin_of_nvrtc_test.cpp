@@ -87,7 +87,7 @@ std::vector<std::uint32_t> sizes(const CubinKernel& kernel) {
 using Three = std::array<std::uint32_t, 3>;
 using Sizes = std::vector<std::uint32_t>;
 
-class CubinOfNvrtc : public testing::TestWithParam<const char*> {};
+class CubinOfNvrtc : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(CubinOfNvrtc, SaysWhatPtxasSays) {
   const std::string arch = GetParam();
@@ -146,8 +146,8 @@ TEST_P(CubinOfNvrtc, SaysWhatPtxasSays) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Archs, CubinOfNvrtc,
-                         testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a",
-                                         "sm_103a", "sm_110a", "sm_120a", "sm_121a"),
+                         ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100a",
+                                           "sm_103a", "sm_110a", "sm_120a", "sm_121a"),
                          [](const auto& each) { return std::string(each.param); });
 
 }  // namespace

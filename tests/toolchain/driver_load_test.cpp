@@ -13,7 +13,7 @@
 namespace kiln::toolchain {
 namespace {
 
-class DriverLoad : public testing::Test {
+class DriverLoad : public ::testing::Test {
  protected:
   DriverLoad() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
 };
@@ -29,7 +29,7 @@ TEST_F(DriverLoad, SaysWhyThereIsNone) {
         ::setenv("KILN_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
         leave(!Driver::get());
       },
-      testing::ExitedWithCode(0), "no CUDA driver: /nonexistent/libcuda.so.1");
+      ::testing::ExitedWithCode(0), "no CUDA driver: /nonexistent/libcuda.so.1");
 }
 
 TEST_F(DriverLoad, RemembersAFailure) {
@@ -40,7 +40,7 @@ TEST_F(DriverLoad, RemembersAFailure) {
         ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);
         leave(!Driver::get());
       },
-      testing::ExitedWithCode(0), "nonexistent");
+      ::testing::ExitedWithCode(0), "nonexistent");
 }
 
 TEST_F(DriverLoad, RefusesALibraryThatIsNoDriver) {
@@ -49,7 +49,7 @@ TEST_F(DriverLoad, RefusesALibraryThatIsNoDriver) {
         ::setenv("KILN_LIBCUDA", "libm.so.6", 1);
         leave(!Driver::get());
       },
-      testing::ExitedWithCode(0), "'libm.so.6' is older than 12.0");
+      ::testing::ExitedWithCode(0), "'libm.so.6' is older than 12.0");
 }
 
 TEST_F(DriverLoad, RefusesADriverThatIsTooOld) {
@@ -59,7 +59,7 @@ TEST_F(DriverLoad, RefusesADriverThatIsTooOld) {
         ::setenv("KILN_FAKE_VERSION", "11080", 1);
         leave(!Driver::get());
       },
-      testing::ExitedWithCode(0), "\\(11\\.8\\) is not usable: it lacks cuCtxGetId, cuLibraryLoadData, ");
+      ::testing::ExitedWithCode(0), "\\(11\\.8\\) is not usable: it lacks cuCtxGetId, cuLibraryLoadData, ");
 }
 
 TEST_F(DriverLoad, NamesAMissingEntryPoint) {
@@ -69,7 +69,7 @@ TEST_F(DriverLoad, NamesAMissingEntryPoint) {
         ::setenv("KILN_FAKE_MISSING", "cuKernelGetFunction", 1);
         leave(!Driver::get());
       },
-      testing::ExitedWithCode(0), "lacks cuKernelGetFunction$");
+      ::testing::ExitedWithCode(0), "lacks cuKernelGetFunction$");
 }
 
 TEST_F(DriverLoad, LeavesAnOptionalEntryPointNull) {
@@ -79,7 +79,7 @@ TEST_F(DriverLoad, LeavesAnOptionalEntryPointNull) {
         ::setenv("KILN_FAKE_VERSION", "12000", 1);  // cuFuncLoad came with 12.4
         leave(Driver::get() && !Driver::get()->cuFuncLoad && Driver::get()->cuLaunchKernelEx);
       },
-      testing::ExitedWithCode(0), "^$");
+      ::testing::ExitedWithCode(0), "^$");
 }
 
 TEST_F(DriverLoad, IsTheSameForAllThreads) {
@@ -94,7 +94,7 @@ TEST_F(DriverLoad, IsTheSameForAllThreads) {
         for (const Driver* driver : seen) same = same && driver == seen[0];
         leave(same);
       },
-      testing::ExitedWithCode(0), "^$");
+      ::testing::ExitedWithCode(0), "^$");
 }
 
 TEST_F(DriverLoad, AChildForkedBeforeInitialisationMayUseCuda) {
@@ -112,7 +112,7 @@ TEST_F(DriverLoad, AChildForkedBeforeInitialisationMayUseCuda) {
         int status = -1;
         leave(::waitpid(child, &status, 0) == child && status == 0);
       },
-      testing::ExitedWithCode(0), "^$");
+      ::testing::ExitedWithCode(0), "^$");
 }
 
 TEST_F(DriverLoad, AChildOfAParentThatInitialisedBehindKilnsBackIsToldBothCauses) {
@@ -132,7 +132,7 @@ TEST_F(DriverLoad, AChildOfAParentThatInitialisedBehindKilnsBackIsToldBothCauses
         int status = -1;
         leave(::waitpid(child, &status, 0) == child && status == 0);
       },
-      testing::ExitedWithCode(0), "^$");
+      ::testing::ExitedWithCode(0), "^$");
 }
 
 }  // namespace

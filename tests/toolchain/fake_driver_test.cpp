@@ -20,7 +20,7 @@ namespace {
 constexpr int kNotInitialized = 3, kInvalidHandle = 400, kNotFound = 500, kCaptureUnsupported = 900,
               kCaptureInvalidated = 901;
 
-class FakeDriver : public testing::Test {
+class FakeDriver : public ::testing::Test {
  protected:
   void SetUp() override {
     ::setenv("KILN_LIBCUDA", KILN_FAKE_CUDA, 1);

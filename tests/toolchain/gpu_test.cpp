@@ -31,7 +31,7 @@ extern "C" __global__ void static_shared(float* out) {
 }
 )";
 
-class Gpu : public testing::Test {
+class Gpu : public ::testing::Test {
  protected:
   void SetUp() override {
     cu_ = Driver::get();

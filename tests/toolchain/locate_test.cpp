@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Locate : public testing::Test {
+class Locate : public ::testing::Test {
  protected:
   Locate() {
     for (const char* name : {"CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"})

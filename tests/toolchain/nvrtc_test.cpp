@@ -34,7 +34,7 @@ TEST(NvrtcLoad, SaysWhatALibraryLacksThatIsNoNvrtc) {
   EXPECT_NE(message.find("nvrtcGetErrorString"), std::string::npos);
 }
 
-class NvrtcTable : public testing::Test {
+class NvrtcTable : public ::testing::Test {
  protected:
   void SetUp() override {
     nvrtc_ = test::installed_nvrtc();
@@ -100,7 +100,7 @@ TEST_F(NvrtcTable, CompilesWithBuiltinsThatLieElsewhere) {
         fs::remove_all(apart.path());
         std::_Exit(compiled.cubin.empty() ? 1 : 0);
       },
-      testing::ExitedWithCode(0), "");
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "kiln_process.hpp"
+#include "tools/kiln_process.hpp"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "schema.hpp"
 #include "toolchain/locate.hpp"
+#include "tools/schema.hpp"
 
 namespace kiln::test {
 

@@ -1,4 +1,4 @@
-#include "schema.hpp"
+#include "tools/schema.hpp"
 
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>

@@ -8,8 +8,8 @@
 #include "base/fd.hpp"
 #include "cache/lock/gate.hpp"
 #include "cache/store/store.hpp"
-#include "kiln_process.hpp"
 #include "tests/cache/fixture.hpp"
+#include "tools/kiln_process.hpp"
 
 namespace kiln::test {
 

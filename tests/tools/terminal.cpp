@@ -1,4 +1,4 @@
-#include "terminal.hpp"
+#include "tools/terminal.hpp"
 
 #include <pty.h>
 #include <sys/wait.h>

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "kiln_process.hpp"
+#include "tools/kiln_process.hpp"
 
 namespace kiln::test {
 

@@ -39,7 +39,7 @@ std::vector<Address> ask_system(const std::string& host, std::uint16_t port) {
   return out;
 }
 
-struct Entry {
+struct CachedName {
   std::vector<Address> addresses;
   bool asking = false, answered = false, doubted = false;
   Resolver::Time asked_at{}, answered_at{};
@@ -57,7 +57,7 @@ struct Entry {
 struct Resolver::State {
   std::mutex mutex;  // guards the names
   std::condition_variable answer;
-  std::map<std::pair<std::string, std::uint16_t>, Entry> names;
+  std::map<std::pair<std::string, std::uint16_t>, CachedName> names;
 };
 
 Resolver::Shared::Shared() : state(std::make_shared<State>()) {}
@@ -67,12 +67,12 @@ Resolver::Resolver(Lookup lookup) : lookup_(lookup ? std::move(lookup) : ask_sys
 /// With the state's mutex held.
 void Resolver::start(const std::shared_ptr<State>& state, const Lookup& lookup, const std::string& host,
                      std::uint16_t port) {
-  Entry& entry = state->names[{host, port}];
+  CachedName& entry = state->names[{host, port}];
   entry.asking = true;
   entry.asked_at = base::Clock::now();
   const auto answer = [state, host, port](std::vector<Address> addresses) {
     const std::lock_guard lock(state->mutex);
-    Entry& asked = state->names[{host, port}];
+    CachedName& asked = state->names[{host, port}];
     // A DNS server that went away takes no address from us.
     if (!addresses.empty() || !asked.answered) asked.addresses = std::move(addresses);
     asked.asking = asked.doubted = false;
@@ -106,7 +106,7 @@ std::vector<Address> Resolver::addresses(const std::string& host, std::uint16_t 
   if (const auto address = Address::numeric(host, port)) return {*address};
   const std::shared_ptr<State> state = shared_.get().state;
   std::unique_lock lock(state->mutex);
-  Entry& entry = state->names[{host, port}];  // a map's nodes stay
+  CachedName& entry = state->names[{host, port}];  // a map's nodes stay
   if (entry.wants_asking(base::Clock::now())) start(state, lookup_, host, port);
   if (entry.addresses.empty())
     state->answer.wait_until(lock, std::min(entry.asked_at + patience, deadline.at()),

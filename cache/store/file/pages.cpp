@@ -43,7 +43,7 @@ struct DiskMeta {
 static_assert(sizeof(PageHeader) == 16 && sizeof(NodeHeader) == 8 && sizeof(DiskDb) == 48 &&
               sizeof(DiskMeta) == 152);
 
-constexpr std::uint32_t kMagic = 0xBEEFC0DE, kVersion = 1;
+constexpr std::uint32_t kLmdbMagic = 0xBEEFC0DE, kVersion = 1;
 constexpr std::uint16_t kBranch = 0x01, kLeaf = 0x02, kOverflow = 0x04, kMeta = 0x08;
 constexpr std::uint16_t kBigData = 0x01;
 constexpr std::uint64_t kMaxDepth = 32;
@@ -66,7 +66,7 @@ std::optional<TreeRoot> root_of(const DiskDb& db, std::uint64_t last_page) noexc
 
 std::optional<Snapshot> snapshot_of(const DiskMeta& meta) noexcept {
   const std::uint32_t size = meta.free.page_size;
-  if ((meta.header.flags & kMeta) == 0 || meta.magic != kMagic || meta.version != kVersion)
+  if ((meta.header.flags & kMeta) == 0 || meta.magic != kLmdbMagic || meta.version != kVersion)
     return std::nullopt;
   if (size < kSmallestPage || size > kLargestPage || (size & (size - 1)) != 0) return std::nullopt;
   if (meta.transaction >> 62 != 0) return std::nullopt;  // ticks of uses are signed

@@ -60,7 +60,7 @@ std::string options_of(const CompileJob& job) {
 }
 
 /// "600", "0.5".
-std::string shortest(double number) {
+std::string seconds_text(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%g", number);
   return text;
@@ -98,13 +98,12 @@ template <class Thrown = CompileError>
 
 void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, double limit_s) {
   using Fate = WorkerProcess::Answer::Fate;
-  using Status = WorkerResponse::Status;
   switch (answer.fate) {
     case Fate::answered:
       break;
     case Fate::timed_out:
       fail(job, Errc::compile_timeout,
-           "killed at its deadline of " + shortest(limit_s) + " s (KILN_COMPILE_DEADLINE)", {});
+           "killed at its deadline of " + seconds_text(limit_s) + " s (KILN_COMPILE_DEADLINE)", {});
     case Fate::died:
       // By its limit of CPU time or from outside; other signals come of what it compiled.
       if (answer.signal == SIGKILL || answer.signal == SIGXCPU)
@@ -125,17 +124,17 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
   }
   const WorkerResponse& r = answer.response;
   switch (r.status) {
-    case Status::ok:
+    case WorkerResponse::Status::ok:
       return;
-    case Status::compile_failed:
+    case WorkerResponse::Status::compile_failed:
       fail(job, Errc::compile_failed, "the compiler refused it", r.log);
-    case Status::out_of_memory:
+    case WorkerResponse::Status::out_of_memory:
       fail<LocalFault>(job, Errc::compile_crashed, "the compiler ran out of memory", r.log);
-    case Status::unsupported_arch:
+    case WorkerResponse::Status::unsupported_arch:
       throw Error(Errc::unsupported_arch, "cannot compile " + what(job) + ": " + r.message);
-    case Status::no_compiler:
+    case WorkerResponse::Status::no_compiler:
       throw Error(Errc::no_compiler, "cannot compile " + what(job) + ": " + r.message);
-    case Status::failed:
+    case WorkerResponse::Status::failed:
       fail(job, Errc::compile_crashed, r.message, r.log);
   }
 }

@@ -8,7 +8,7 @@ namespace kiln::compile {
 namespace {
 
 /// "12", "61.3"
-std::string shortest(double number) {
+std::string measured_text(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.10g", number);
   return text;
@@ -32,8 +32,8 @@ std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts
                          const char* one, const char* many) {
     if (!allowed || measured <= static_cast<double>(*allowed)) return;
     out.push_back({name, measured, *allowed,
-                   shortest(measured) + ' ' + (measured == 1 ? one : many) + ", and " + std::string(name) +
-                       " allows " + std::to_string(*allowed)});
+                   measured_text(measured) + ' ' + (measured == 1 ? one : many) + ", and " +
+                       std::string(name) + " allows " + std::to_string(*allowed)});
   };
   std::uint64_t spills = facts.spill_bytes();
   for (const EntryFacts& entry : facts.entries) spills = std::max(spills, entry.spill_bytes());

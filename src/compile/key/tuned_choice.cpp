@@ -11,14 +11,14 @@ namespace {
 constexpr std::string_view kFirstLine = "kiln-key 8:choice/1\n", kAnyVersion = "kiln-key 8:choice/";
 constexpr std::uint32_t kVersion = 1;
 
-void value(std::string& out, std::string_view value) {
+void put_value(std::string& out, std::string_view value) {
   out += ' ';
   out += std::to_string(value.size());
   out += ':';
   out += value;
 }
 
-Key key_of(std::string_view text, std::size_t device_at) noexcept {
+Key choice_key(std::string_view text, std::size_t device_at) noexcept {
   return {base::digest_of(text.substr(0, device_at)), base::digest_of(text.substr(device_at))};
 }
 
@@ -51,15 +51,15 @@ MadeChoiceKey make_choice_key(const MadeKey& made,
   out.text += rest;
   for (const auto& [name, texts] : candidates) {
     out.text += label_of(FieldId::tune);
-    value(out.text, name);
-    for (const std::string& text : texts) value(out.text, text);
+    put_value(out.text, name);
+    for (const std::string& text : texts) put_value(out.text, text);
     out.text += '\n';
   }
   const std::size_t device_at = out.text.size();
   out.text += label_of(FieldId::device);
-  value(out.text, device);
+  put_value(out.text, device);
   out.text += '\n';
-  out.key = key_of(out.text, device_at);
+  out.key = choice_key(out.text, device_at);
   return out;
 }
 
@@ -73,10 +73,10 @@ Key choice_key_of_text(std::string_view text) {
   std::size_t last = 0;  // bytes of the last line
   if (!fields.empty()) {
     std::string line = fields.back().label;
-    for (const std::string& each : fields.back().values) value(line, each);
+    for (const std::string& each : fields.back().values) put_value(line, each);
     last = line.size() + 1;
   }
-  return key_of(text, text.size() - std::min(last, text.size()));
+  return choice_key(text, text.size() - std::min(last, text.size()));
 }
 
 bool is_choice(std::string_view facts) noexcept {

@@ -43,14 +43,14 @@ ArgumentType pointer_type(const Draft& draft, const TableReader& reader, const s
 }
 
 ArgumentType argument_type(const Draft& draft, const TableReader& reader) {
-  using Kind = ArgumentType::Kind;
-  constexpr std::pair<std::string_view, Kind> plain[] = {{"i32", Kind::i32},
-                                                         {"i64", Kind::i64},
-                                                         {"u32", Kind::u32},
-                                                         {"u64", Kind::u64},
-                                                         {"f32", Kind::f32},
-                                                         {"f64", Kind::f64},
-                                                         {"tensormap", Kind::tensormap}};
+  using Type = ArgumentType::Kind;
+  constexpr std::pair<std::string_view, Type> plain[] = {{"i32", Type::i32},
+                                                         {"i64", Type::i64},
+                                                         {"u32", Type::u32},
+                                                         {"u64", Type::u64},
+                                                         {"f32", Type::f32},
+                                                         {"f64", Type::f64},
+                                                         {"tensormap", Type::tensormap}};
   const std::string text = reader.need_line("type");
   ArgumentType out;
   for (const auto& [name, kind] : plain) {
@@ -59,12 +59,12 @@ ArgumentType argument_type(const Draft& draft, const TableReader& reader) {
     return out;
   }
   if (text == "texture" || text == "surface") {
-    out.kind = Kind::u64;
+    out.kind = Type::u64;
     out.handle = text == "texture" ? ArgumentType::Handle::texture : ArgumentType::Handle::surface;
     return out;
   }
   if (text == "struct") {
-    out.kind = Kind::structure;
+    out.kind = Type::structure;
     return out;
   }
   const auto inside = [&](std::string_view prefix) {
@@ -76,7 +76,7 @@ ArgumentType argument_type(const Draft& draft, const TableReader& reader) {
     const bool digits =
         !bytes.empty() && bytes.size() <= 5 && bytes.find_first_not_of("0123456789") == std::string::npos;
     out.struct_bytes = digits ? static_cast<std::uint32_t>(std::stoul(bytes)) : 0;
-    out.kind = Kind::structure;
+    out.kind = Type::structure;
     if (out.struct_bytes >= 1 && out.struct_bytes <= kMaxStructBytes) return out;
     reader.fail("type", base::quote(text) + " must be struct<BYTES> with 1 to " +
                             std::to_string(kMaxStructBytes) + " bytes");
@@ -172,17 +172,17 @@ std::string why_no_integer(const ArgumentSpec& argument, const Manifest& m) {
 }
 
 void add_arguments(Symbols& symbols, const Manifest& m, const TableReader& root) {
-  using Kind = ArgumentType::Kind;
+  using Type = ArgumentType::Kind;
   const auto tables = root.tables("arg");
   for (std::size_t i = 0; i < m.arguments.size(); ++i) {
     const ArgumentSpec& a = m.arguments[i];
-    const Kind kind = a.type.kind;
-    if (a.type.is_float() || kind == Kind::structure || kind == Kind::tensormap) {
+    const Type kind = a.type.kind;
+    if (a.type.is_float() || kind == Type::structure || kind == Type::tensormap) {
       symbols.unavailable.emplace(a.name, why_no_integer(a, m));
       continue;
     }
     symbols.slots.emplace(a.name, m.slots.argument_slot(static_cast<int>(i)));
-    if (kind != Kind::pointer) continue;
+    if (kind != Type::pointer) continue;
     symbols.pointers.insert(a.name);
     const TableReader reader(*tables[i], "[[arg]] " + base::quote(a.name), root.file());
     if (auto strides = stride_texts(reader); !strides.empty())

@@ -23,7 +23,7 @@ std::uint64_t bits_of(double value) {
 
 }  // namespace
 
-void Extras::attach(std::array<LaunchAttribute, 3>& attributes, LaunchConfig& config) const {
+void Extras::attach(std::array<LaunchAttribute, 3>& attributes, toolchain::LaunchConfig& config) const {
   config.attributes = attributes.data();
   config.attribute_count = 0;
   const auto add = [&](int id) -> LaunchAttribute& {

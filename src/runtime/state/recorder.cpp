@@ -27,7 +27,7 @@ constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // what `kiln prewar
 constexpr std::size_t kMaxPending = 10'000;
 constexpr std::int64_t kLockOffset = std::int64_t{1} << 62;  // behind every byte that will ever be written
 
-std::string absolute(const std::string& file) {
+std::string absolute_file(const std::string& file) {
   if (file.empty()) return file;
   std::error_code error;
   const fs::path path = fs::absolute(file, error);
@@ -86,7 +86,7 @@ bool is_torn(std::string_view tail) noexcept {
 
 std::string templates_beside(const std::string& record) { return record + ".templates"; }
 
-Recorder::Recorder(const std::string& file) : file_(absolute(file)) {}
+Recorder::Recorder(const std::string& file) : file_(absolute_file(file)) {}
 
 Recorder::~Recorder() {
   if (file_.empty()) return;

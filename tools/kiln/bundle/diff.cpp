@@ -15,7 +15,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct DiffArguments {
   std::string a, b;
   bool store = false;
 };
@@ -150,7 +150,7 @@ void print_differences(const Differences& found) {
   }
 }
 
-int diff(const Context& context, const Arguments& arguments) try {
+int diff(const Context& context, const DiffArguments& arguments) try {
   if (arguments.b.empty() != arguments.store)
     throw Error(Errc::invalid_argument, "give a second bundle, or --store for the cache and its layers");
   const PoliteInterrupt interrupt;
@@ -186,7 +186,7 @@ int diff(const Context& context, const Arguments& arguments) try {
 }  // namespace
 
 void add_bundle_diff(Command bundle, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DiffArguments>();
   const Command sub = context.add_command(bundle, "diff", "Compare two bundles, or a bundle with the cache",
                                           [&context, arguments] { return diff(context, *arguments); });
   sub.option("a", arguments->a, "A bundle").type_name("A").required();

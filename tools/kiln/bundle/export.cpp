@@ -23,7 +23,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct ExportArguments {
   std::string file;
   SelectionFlags selection;
   SigningFlags signing;
@@ -72,7 +72,7 @@ std::string nearest_of(const std::vector<std::string>& templates, const runtime:
 
 /// One attempt. Earlier ones found that `removed` went away. Nothing is written when more did: the `last`
 /// attempt leaves that out, unless a plan asks for it.
-Exported export_once(Context& context, const Arguments& arguments, const trust::SecretKey* key,
+Exported export_once(Context& context, const ExportArguments& arguments, const trust::SecretKey* key,
                      BundleStores& stores, const std::set<Key>& removed, bool last) {
   const Selection selection = select_entries(context, arguments.selection, stores, removed);
   Exported out;
@@ -103,7 +103,7 @@ Exported export_once(Context& context, const Arguments& arguments, const trust::
   return out;
 }
 
-Exported export_all(Context& context, const Arguments& arguments) {
+Exported export_all(Context& context, const ExportArguments& arguments) {
   const bool to_stdout = arguments.file == "-";
   if (to_stdout && context.json)
     throw Error(Errc::invalid_argument, "the bundle goes to stdout, and so would --json; name a file");
@@ -129,7 +129,7 @@ Json hex_of(const std::vector<Key>& keys) {
   return out;
 }
 
-Json json_of(const Context& context, const Arguments& arguments, const Exported& done) {
+Json json_of(const Context& context, const ExportArguments& arguments, const Exported& done) {
   return {{"schema", context.schema()},
           {"file", arguments.file},
           {"written", done.written},
@@ -148,7 +148,7 @@ void say(const char* kind, const std::string& text) {
   std::fprintf(stderr, "kiln: %s: %s\n", kind, text.c_str());
 }
 
-int exit_of(const Arguments& arguments, const Exported& done) {
+int export_exit(const ExportArguments& arguments, const Exported& done) {
   for (const std::string& label : done.missing) say("error", "not in the cache: " + label);
   for (const std::string& hex : done.damaged)
     say("error", hex.empty() ? "the file of a store is damaged ('kiln verify --all' says where)"
@@ -178,7 +178,7 @@ int exit_of(const Arguments& arguments, const Exported& done) {
              : kPartly;
 }
 
-int bundle_export(Context& context, const Arguments& arguments) {
+int bundle_export(Context& context, const ExportArguments& arguments) {
   const PoliteInterrupt interrupt;
   Exported done;
   try {
@@ -197,13 +197,13 @@ int bundle_export(Context& context, const Arguments& arguments) {
       print_paragraph("Signed with key " + done.signature->key_id + ": " + done.signature->file);
   }
   std::fflush(stdout);
-  return exit_of(arguments, done);
+  return export_exit(arguments, done);
 }
 
 }  // namespace
 
 void add_bundle_export(Command bundle, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ExportArguments>();
   const Command sub =
       context.add_command(bundle, "export", "Write entries of the cache and its layers to a file",
                           [&context, arguments] { return bundle_export(context, *arguments); });

@@ -20,7 +20,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct ImportArguments {
   BundleFlags bundle;
   std::string layer;
 };
@@ -28,7 +28,7 @@ struct Arguments {
 /// What one transaction holds: few syncs, and little memory.
 constexpr std::size_t kBatchEntries = 256;
 constexpr std::size_t kBatchBytes = std::size_t{16} << 20;
-constexpr auto kReadWait = std::chrono::seconds(10);  // for the gate
+constexpr auto kPeekWait = std::chrono::seconds(10);  // for the gate
 
 struct Imported {
   std::string directory;
@@ -90,7 +90,7 @@ class Batch {
   /// The key tells what was compiled, not what came of it: who made the entry that is there may have lied.
   /// A choice that is there was tuned or imported before, and stays as well.
   bool has_other_image(const std::pair<Key, cache::Record>& record) const {
-    const auto there = store_.peek(record.first, base::Deadline::after(kReadWait));
+    const auto there = store_.peek(record.first, base::Deadline::after(kPeekWait));
     if (there && compile::is_choice(there->facts))
       return compile::decode_choice(there->facts).chosen !=
              compile::decode_choice(record.second.facts).chosen;
@@ -121,7 +121,7 @@ void read_into(Batch& batch, OpenBundle& bundle, Imported& out, Progress* progre
   }
 }
 
-Imported import_all(const Context& context, const Arguments& arguments) {
+Imported import_all(const Context& context, const ImportArguments& arguments) {
   Imported out;
   const auto start = base::Clock::now();
   const PoliteInterrupt interrupt;
@@ -157,7 +157,7 @@ Imported import_all(const Context& context, const Arguments& arguments) {
   return out;
 }
 
-Json json_of(const Context& context, const Arguments& arguments, const Imported& done) {
+Json json_of(const Context& context, const ImportArguments& arguments, const Imported& done) {
   Json out{{"schema", context.schema()},
            {"file", arguments.bundle.file},
            {"directory", done.directory.empty() ? Json(nullptr) : Json(done.directory)},
@@ -187,7 +187,7 @@ void print_counts(const Imported& done) {
   if (done.complete) print_paragraph(text_of(done.signature), Style::dim);
 }
 
-int import(const Context& context, const Arguments& arguments) {
+int import(const Context& context, const ImportArguments& arguments) {
   const Imported done = import_all(context, arguments);
   if (context.json)
     print_json(json_of(context, arguments, done));
@@ -222,7 +222,7 @@ int import(const Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_bundle_import(Command bundle, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ImportArguments>();
   const Command sub =
       context.add_command(bundle, "import", "Put a bundle's entries into the cache or a layer",
                           [&context, arguments] { return import(context, *arguments); });

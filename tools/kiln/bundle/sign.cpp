@@ -55,7 +55,7 @@ int sign(const Context& context, const SignArguments& arguments) try {
   return report(context, fault_of_current(name_of_bundle(arguments.file)));
 }
 
-bool exists(const std::string& path) {
+bool occupied(const std::string& path) {
   struct stat st {};
   return ::lstat(path.c_str(), &st) == 0;
 }
@@ -74,7 +74,7 @@ void create(const std::string& path, std::string_view bytes, mode_t mode) {
 int keygen(const Context& context, const std::string& prefix) {
   const std::string secret = prefix + ".key", open = prefix + ".pub";
   for (const std::string& path : {secret, open})
-    if (exists(path))
+    if (occupied(path))
       throw Error(
           Errc::io,
           "'" + path + "' is there already; a key that is overwritten is lost. Choose another prefix");

@@ -14,7 +14,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct PruneArguments {
   std::string toolchain;
   bool all = false, dry_run = false, strict = false;
 };
@@ -33,7 +33,7 @@ struct Pruned {
 
 class Prune {
  public:
-  Prune(fleet::Tier& tier, const Arguments& arguments) : tier_(tier), arguments_(arguments) {}
+  Prune(fleet::Tier& tier, const PruneArguments& arguments) : tier_(tier), arguments_(arguments) {}
 
   Pruned run() {
     for (OneServer& server : servers_of(tier_)) {
@@ -130,12 +130,12 @@ class Prune {
   }
 
   fleet::Tier& tier_;
-  const Arguments& arguments_;
+  const PruneArguments& arguments_;
   fleet::Client* client_ = nullptr;
   Pruned out_;
 };
 
-int prune(Context& context, const Arguments& arguments) {
+int prune(Context& context, const PruneArguments& arguments) {
   check_toolchain(arguments.toolchain);
   const PoliteInterrupt interrupt;
   const auto tier = configured_tier(context);
@@ -171,7 +171,7 @@ int prune(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_remote_prune(Command remote, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PruneArguments>();
   const Command sub = context.add_command(remote, "prune", "Remove what no node can use",
                                           [&context, arguments] { return prune(context, *arguments); });
   sub.option("--toolchain", arguments->toolchain, "Also the entries of toolchains whose digest begins so")

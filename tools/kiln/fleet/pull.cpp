@@ -21,7 +21,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct PullArguments {
   SelectionFlags selection;
   std::string layer;
   bool strict = false;
@@ -37,7 +37,7 @@ struct Pulled {
 
 class Pull {
  public:
-  Pull(Context& context, const Arguments& arguments, std::shared_ptr<fleet::Tier> tier)
+  Pull(Context& context, const PullArguments& arguments, std::shared_ptr<fleet::Tier> tier)
       : context_(context), arguments_(arguments), tier_(std::move(tier)) {
     store_ = arguments.layer.empty()
                  ? runtime::open_configured_store(context.config())
@@ -147,13 +147,13 @@ class Pull {
   }
 
   Context& context_;
-  const Arguments& arguments_;
+  const PullArguments& arguments_;
   const std::shared_ptr<fleet::Tier> tier_;
   std::shared_ptr<cache::Store> store_;
   Pulled out_;
 };
 
-int pull(Context& context, const Arguments& arguments) {
+int pull(Context& context, const PullArguments& arguments) {
   const auto& [plans, templates, device, all] = arguments.selection;
   if (plans.empty() && templates.empty() && !all)
     throw Error(Errc::invalid_argument, "say what to pull: plans or records, -t NAME, or --all");
@@ -194,7 +194,7 @@ int pull(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_remote_pull(Command remote, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PullArguments>();
   const Command sub = context.add_command(remote, "pull", "Put entries of the tier into the cache or a layer",
                                           [&context, arguments] { return pull(context, *arguments); });
   add_selection_options(sub, arguments->selection);

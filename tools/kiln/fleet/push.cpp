@@ -11,12 +11,12 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct PushArguments {
   SelectionFlags selection;
   bool strict = false;
 };
 
-int push(Context& context, const Arguments& arguments) {
+int push(Context& context, const PushArguments& arguments) {
   const PoliteInterrupt interrupt;
   const auto tier = writable_tier(context);
   BundleStores stores(context.config());
@@ -44,7 +44,7 @@ int push(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_remote_push(Command remote, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<PushArguments>();
   const Command sub =
       context.add_command(remote, "push", "Write entries of the cache and its layers to the tier",
                           [&context, arguments] { return push(context, *arguments); });

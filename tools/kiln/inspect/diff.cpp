@@ -11,7 +11,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct DiffArguments {
   std::string first, second;
 };
 
@@ -112,7 +112,7 @@ Json json_of_differences(const Side& first, const Side& second,
   return out;
 }
 
-int diff(const Context& context, const Arguments& arguments) {
+int diff(const Context& context, const DiffArguments& arguments) {
   const SearchedStores searched = searched_stores(context.config());
   const Side first = read_side(searched, arguments.first);
   const Side second = read_side(searched, arguments.second);
@@ -130,7 +130,7 @@ int diff(const Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_diff(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<DiffArguments>();
   const Command sub = context.add_command(app, "diff", "What differs between two cached entries",
                                           [&context, arguments] { return diff(context, *arguments); });
   sub.option("first", arguments->first,

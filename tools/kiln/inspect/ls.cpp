@@ -16,7 +16,7 @@ namespace {
 
 using Order = ListingRequest::Order;
 
-struct Arguments {
+struct LsArguments {
   std::string sort = "template";
   ListingRequest request;
   bool full = false;
@@ -76,8 +76,8 @@ std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelli
 }
 
 /// `entries`: all of the store, among which a key's name is to be unique.
-void print_table(const Listing& listing, const std::vector<StoredEntry>& entries, const Arguments& arguments,
-                 Spelling& spelling) {
+void print_table(const Listing& listing, const std::vector<StoredEntry>& entries,
+                 const LsArguments& arguments, Spelling& spelling) {
   const auto columns = columns_for(standard_output().width, arguments.request.order,
                                    arguments.full ? nullptr : &spelling, entries);
   std::vector<Table::Column> heads;
@@ -93,7 +93,7 @@ void print_table(const Listing& listing, const std::vector<StoredEntry>& entries
 }
 
 /// "4 entries, 12 KiB, in DIR"; where not all are shown, of how many.
-std::string footer(const Listing& listing, const Arguments& arguments, const std::string& directory) {
+std::string footer(const Listing& listing, const LsArguments& arguments, const std::string& directory) {
   const EntrySum &matching = listing.matching, &all = listing.all;
   const std::string& only = arguments.request.template_name;
   std::string out = counted(listing.shown.size(), "entry", "entries") + (only.empty() ? "" : " of " + only);
@@ -105,7 +105,7 @@ std::string footer(const Listing& listing, const Arguments& arguments, const std
   return out + ", in " + directory;
 }
 
-Json json_of(const Listing& listing, const Arguments& arguments, const std::string& directory) {
+Json json_of(const Listing& listing, const LsArguments& arguments, const std::string& directory) {
   const ListingRequest& request = arguments.request;
   Json out{{"directory", directory},
            {"count", listing.shown.size()},
@@ -126,7 +126,7 @@ Json json_of(const Listing& listing, const Arguments& arguments, const std::stri
   return out;
 }
 
-int list(const Context& context, Arguments arguments) {
+int list(const Context& context, LsArguments arguments) {
   arguments.request.order = parse_order(arguments.sort);
   for (const std::string& arch : base::split(context.arch, ','))
     arguments.request.archs.push_back(base::Arch::parse(arch).name());
@@ -164,7 +164,7 @@ int list(const Context& context, Arguments arguments) {
 }  // namespace
 
 void add_ls(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<LsArguments>();
   const Command sub = context.add_command(app, "ls", "List what is cached",
                                           [&context, arguments] { return list(context, *arguments); });
   sub.option("params", arguments->request.values, "Only entries whose parameters have these values")

@@ -20,7 +20,7 @@
 namespace kiln::cli {
 namespace {
 
-struct Arguments {
+struct ShowArguments {
   std::string key, toolchain, image;
   bool full = false, sass = false, ptx = false, log = false;
 };
@@ -78,7 +78,7 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
 
 /// The tuned choice of that key, shown; false when the key is no choice's. An image whose key begins in the
 /// same way makes it ambiguous, which find_entry and the longer key settle.
-bool show_choice(const Context& context, const Arguments& arguments, const SearchedStores& searched,
+bool show_choice(const Context& context, const ShowArguments& arguments, const SearchedStores& searched,
                  const KeyName& name) {
   const std::vector<StoredChoice> found = read_choices(searched, name);
   if (found.empty()) return false;
@@ -100,7 +100,7 @@ bool show_choice(const Context& context, const Arguments& arguments, const Searc
   return true;
 }
 
-int show(Context& context, const Arguments& arguments) {
+int show(Context& context, const ShowArguments& arguments) {
   const bool image_to_stdout = arguments.image == "-";
   if (arguments.sass + arguments.ptx + arguments.log + image_to_stdout > (context.json ? 0 : 1)) {
     throw Error(Errc::invalid_argument,
@@ -146,7 +146,7 @@ int show(Context& context, const Arguments& arguments) {
 }  // namespace
 
 void add_show(Command app, Context& context) {
-  const auto arguments = std::make_shared<Arguments>();
+  const auto arguments = std::make_shared<ShowArguments>();
   const Command sub = context.add_command(app, "show", "Show one cached entry whole",
                                           [&context, arguments] { return show(context, *arguments); });
   sub.option("key", arguments->key,

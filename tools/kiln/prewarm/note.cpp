@@ -30,7 +30,7 @@ std::string file_of(const std::string& directory) { return directory + "/v1/prew
 
 double rounded(double ms) { return std::round(ms * 1000) / 1000; }
 
-Json json_of(const NotedTask& t) {
+Json task_json(const NotedTask& t) {
   return {{"template", t.template_name},
           {"params", t.params},
           {"arch", t.arch},
@@ -162,7 +162,7 @@ void write_note(const std::string& directory, NotedRun run) noexcept try {
            {"interrupted", run.interrupted},
            {"left_out", run.left_out},
            {"tasks", Json::array()}};
-  for (const NotedTask& task : run.tasks) out["tasks"].push_back(json_of(task));
+  for (const NotedTask& task : run.tasks) out["tasks"].push_back(task_json(task));
   base::write_file(file_of(directory), out.dump(-1, ' ', false, Json::error_handler_t::replace), 0600);
 } catch (const std::exception& error) {
   base::debug(std::string("this prewarm is not noted for 'kiln report': ") + error.what());

@@ -101,7 +101,7 @@ void print_legend(const SizeResult& result) {
   }
 }
 
-Json json_of(const CheckedArgument& r) {
+Json check_json(const CheckedArgument& r) {
   return {{"argument", r.name},
           {"dtype", r.dtype},
           {"relative_rms", r.relative_rms},
@@ -114,7 +114,7 @@ Json json_of(const CheckedArgument& r) {
           {"ok", r.ok}};
 }
 
-Json json_of(const BenchResult& b) {
+Json bench_json(const BenchResult& b) {
   return {{"us", b.us},
           {"stream_us", b.stream_us},
           {"share", b.share()},
@@ -172,9 +172,9 @@ Json json_of(const SizeResult& result) {
   Json out{{"arguments", text_of(result.values)}};
   if (!result.check.empty()) {
     out["check"] = Json::array();
-    for (const CheckedArgument& r : result.check) out["check"].push_back(json_of(r));
+    for (const CheckedArgument& r : result.check) out["check"].push_back(check_json(r));
   }
-  if (result.bench) out["bench"] = json_of(*result.bench);
+  if (result.bench) out["bench"] = bench_json(*result.bench);
   return out;
 }
 

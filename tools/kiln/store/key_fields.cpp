@@ -13,7 +13,7 @@ namespace {
 using compile::FieldId;
 using Is = compile::FieldKind::Is;
 
-constexpr std::size_t kIndent = 17, kDigits = 16;
+constexpr std::size_t kFieldIndent = 17, kDigits = 16;
 
 /// Fields whose last value is a digest: long ones are cut, as nobody compares them by eye.
 bool ends_with_digest(const std::string& label) {
@@ -52,11 +52,12 @@ void print_key_fields(std::string_view key_text, bool full) {
     if (compile::is(field.label, FieldId::toolchain))
       print("\n"), print_heading("With the toolchain");
     else
-      print_definition(field.label == last ? "" : field.label, text_of(field, full), kIndent);
+      print_definition(field.label == last ? "" : field.label, text_of(field, full), kFieldIndent);
     last = field.label;
   }
   if (headers)
-    print_definition("headers", counted(headers, "file") + " of the toolkit (--full lists them)", kIndent);
+    print_definition("headers", counted(headers, "file") + " of the toolkit (--full lists them)",
+                     kFieldIndent);
 }
 
 static Json entry_json(const compile::EntryFacts& f) {

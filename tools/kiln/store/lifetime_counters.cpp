@@ -8,7 +8,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kIndent = 16;
+constexpr std::size_t kCounterIndent = 16;
 
 /// "12 disk, 3 memory": those that are not zero.
 std::string group_text(const Json& group) {
@@ -47,30 +47,31 @@ void print_lifetime(const std::string& heading, const Json& lifetime) {
   const auto number = [&](const char* name) { return lifetime.at(name).get<std::uint64_t>(); };
   print_heading(heading);
   for (const char* group : {"hits", "misses", "puts"})
-    print_definition(group, group_text(lifetime.at(group)), kIndent);
+    print_definition(group, group_text(lifetime.at(group)), kCounterIndent);
   print_definition("compiles",
                    std::to_string(number("compiles")) + " in " +
                        human_ms(lifetime.at("compile_ms").get<double>()) + ", " +
                        std::to_string(number("compile_failures")) + " failed",
-                   kIndent);
+                   kCounterIndent);
   print_definition("saved",
                    human_ms(lifetime.at("compile_saved_ms").get<double>()) +
                        " of compile time, by records that were there and by others' compiles",
-                   kIndent);
-  print_definition("waits", counted(number("waits"), "kernel") + " made by another asker meanwhile", kIndent);
+                   kCounterIndent);
+  print_definition("waits", counted(number("waits"), "kernel") + " made by another asker meanwhile",
+                   kCounterIndent);
   const auto any = [&](const char* group) {
     const Json& counts = lifetime.at(group);
     return std::any_of(counts.begin(), counts.end(), [](const Json& count) { return count != 0; });
   };
   if (any("remote_misses") || any("remote_rejected") || any("remote_puts") || any("remote")) {
-    print_definition("tier misses", group_text(lifetime.at("remote_misses")), kIndent);
+    print_definition("tier misses", group_text(lifetime.at("remote_misses")), kCounterIndent);
     if (any("remote_rejected"))
-      print_definition("tier rejected", group_text(lifetime.at("remote_rejected")), kIndent);
-    print_definition("tier puts", group_text(lifetime.at("remote_puts")), kIndent);
-    print_definition("tier leases", group_text(lifetime.at("remote")), kIndent);
+      print_definition("tier rejected", group_text(lifetime.at("remote_rejected")), kCounterIndent);
+    print_definition("tier puts", group_text(lifetime.at("remote_puts")), kCounterIndent);
+    print_definition("tier leases", group_text(lifetime.at("remote")), kCounterIndent);
   }
   print_definition("evictions", counted(number("evictions"), "entry", "entries") + " made room for others",
-                   kIndent);
+                   kCounterIndent);
 }
 
 }  // namespace kiln::cli

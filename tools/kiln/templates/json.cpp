@@ -20,7 +20,7 @@ Json texts(const std::vector<Expression>& expressions) {
 /// An expression's text, or null.
 Json text_or_null(const Expression& e) { return e.empty() ? Json(nullptr) : Json(e.text()); }
 
-Json json_of(const source::ParameterSpec& p) {
+Json spec_json(const source::ParameterSpec& p) {
   Json out{{"name", p.name},
            {"kind", to_string(p.kind)},
            {"allowed", allowed_values(p)},
@@ -34,7 +34,7 @@ Json json_of(const source::ParameterSpec& p) {
   return out;
 }
 
-Json json_of(const source::ArgumentSpec& a, const Manifest& manifest) {
+Json spec_json(const source::ArgumentSpec& a, const Manifest& manifest) {
   constexpr const char* access[] = {"read", "write", "readwrite"};
   return {{"name", a.name},
           {"type", a.type.to_string(manifest.parameters)},
@@ -47,7 +47,7 @@ Json json_of(const source::ArgumentSpec& a, const Manifest& manifest) {
           {"doc", a.doc}};
 }
 
-Json json_of(const source::LaunchSpec& launch) {
+Json spec_json(const source::LaunchSpec& launch) {
   return {{"grid", texts(launch.grid)},
           {"block", texts(launch.block)},
           {"cluster", texts(launch.cluster)},
@@ -56,7 +56,7 @@ Json json_of(const source::LaunchSpec& launch) {
           {"cooperative", launch.cooperative}};
 }
 
-Json json_of(const source::WorkListSpec::Values& values) {
+Json spec_json(const source::WorkListSpec::Values& values) {
   Json out = Json::object();
   for (const auto& [key, expression] : values) out[key] = expression.text();
   return out;
@@ -73,8 +73,8 @@ Json plan_json(const Manifest& manifest) {
            {"argument", argument(plan.argument)},
            {"workspace", argument(plan.workspace)},
            {"workers", argument(plan.workers)},
-           {"kernel", json_of(plan.kernel)},
-           {"run", plan.has_run ? json_of(plan.run) : Json(nullptr)},
+           {"kernel", spec_json(plan.kernel)},
+           {"run", plan.has_run ? spec_json(plan.run) : Json(nullptr)},
            {"run_values", Json::array()}};
   for (const source::RuntimeValueSpec& value : manifest.run_values)
     out["run_values"].push_back({{"name", value.name}, {"value", value.value.text()}, {"doc", value.doc}});
@@ -84,7 +84,7 @@ Json plan_json(const Manifest& manifest) {
 /// How one entry point is called.
 void add_call(Json& out, const Manifest& manifest) {
   out["arguments"] = Json::array();
-  for (const auto& a : manifest.arguments) out["arguments"].push_back(json_of(a, manifest));
+  for (const auto& a : manifest.arguments) out["arguments"].push_back(spec_json(a, manifest));
   out["runtime"] = Json::array();
   for (const auto& r : manifest.runtime)
     out["runtime"].push_back({{"name", r.name}, {"value", text_or_null(r.value)}, {"doc", r.doc}});
@@ -94,7 +94,7 @@ void add_call(Json& out, const Manifest& manifest) {
                                    {"message", r.message},
                                    {"checked", r.at_launch ? "launch" : "compile"}});
   }
-  out["launch"] = json_of(manifest.kernel.launch);
+  out["launch"] = spec_json(manifest.kernel.launch);
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ void add_call(Json& out, const Manifest& manifest) {
 Json json_summary(const source::Template& origin) {
   const Manifest& manifest = origin.manifest;
   Json parameters = Json::array();
-  for (const auto& p : manifest.parameters) parameters.push_back(json_of(p));
+  for (const auto& p : manifest.parameters) parameters.push_back(spec_json(p));
   return {{"name", manifest.name},
           {"summary", manifest.summary},
           {"internal", manifest.internal},
@@ -141,7 +141,7 @@ Json json_of(const source::Template& origin) {
     out["overrides"].push_back({{"arch", arch.name()},
                                 {"source", variant->kernel.source},
                                 {"instantiate", variant->kernel.instantiate},
-                                {"launch", json_of(variant->kernel.launch)}});
+                                {"launch", spec_json(variant->kernel.launch)}});
   }
   out["tolerance"] = Json::object();
   for (const auto& [dtype, tolerance] : manifest.tolerance)

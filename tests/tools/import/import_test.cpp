@@ -1,0 +1,420 @@
+// kiln import as a process: what it writes, what it proves, what it refuses.
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "base/deadline.hpp"
+#include "tools/kiln_process.hpp"
+
+namespace kiln::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSource = R"cu(#pragma once
+namespace outer {
+enum class Mode { none, silu, gelu };
+struct Params { float scale[5]; int n; };
+template <typename T, int N, bool FLAG = false, Mode MODE = Mode::silu>
+__global__ void __launch_bounds__(N) scale_rows(const T* __restrict__ x, T* y, const __grid_constant__ Params params,
+                                                int n, float eps = 1e-5f) {
+  if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x] * params.scale[0] + eps + (MODE == Mode::gelu ? N : 0);
+}
+__global__ void plain(float* x) { x[0] = 1; }
+__global__ void plain(double* x, int n) { x[n] = 2; }
+template <typename... Ts> __global__ void packed(Ts... values) {}
+}  // namespace outer
+)cu";
+
+class ImportFiles : public KilnCommand {
+ protected:
+  ImportFiles() { write("k.cuh", kSource); }
+  bool exists(const std::string& name) const { return fs::exists(path(name)); }
+  std::string text(const std::string& name) const {
+    const auto content = base::read_file(path(name));
+    return content ? content->bytes : std::string();
+  }
+  bool says(const std::string& name, const std::string& what) const {
+    return text(name).find("\n" + what) != std::string::npos;
+  }
+};
+
+class Import : public ImportFiles {
+ protected:
+  void SetUp() override {
+    if (kiln({"compile", "scale", "N=1"}).status != 0) GTEST_SKIP() << "no compiler here";
+  }
+  /// What the only kernel of such a source needs.
+  nlohmann::json measures(const std::string& source) {
+    write("m.cuh", source);
+    const auto json = kiln({"import", "m.cuh", "k", "--force", "--json"}).json();
+    EXPECT_TRUE(json["proved"]) << json.dump(2);
+    return json["measures"];
+  }
+};
+
+TEST_F(Import, WritesAManifestThatCompiles) {
+  const Finished r = kiln({"import", "k.cuh", "scale_rows", "N=64", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto json = r.json();
+  EXPECT_EQ(json["proved"], true);
+  EXPECT_EQ(json["template"], "scale_rows");
+  EXPECT_EQ(json["manifest"], fs::canonical(path("scale_rows.toml")).string());
+  EXPECT_EQ(json["line"], 6);
+  EXPECT_EQ(json["measures"], nlohmann::json::array());
+  EXPECT_EQ(json["instantiate"], "outer::scale_rows<{T}, {N}, {FLAG}, {MODE}>");
+  EXPECT_GT(json["todo"].size(), 3u);
+  const auto again =
+      kiln({"compile", "scale_rows", "T=f32", "N=64", "--template-path", path(""), "--json"}).json();
+  EXPECT_EQ(again["outcome"], "disk");
+  EXPECT_EQ(again["key"], json["key"]);
+  EXPECT_EQ(again["cubin_bytes"], json["cubin_bytes"]);
+}
+
+TEST_F(Import, TakesTheSizeOfAStructFromTheImage) {
+  const auto json = kiln({"import", "k.cuh", "scale_rows", "--json"}).json();
+  EXPECT_EQ(json["arguments"][2]["type"], "struct<24>");
+  EXPECT_EQ(json["arguments"][2]["bytes"], 24);
+  EXPECT_EQ(json["arguments"][3]["type"], "i32");
+  EXPECT_TRUE(says("scale_rows.toml", "type = \"struct<24>\""));
+}
+
+TEST_F(Import, MarksWhatIsLeftToFillIn) {
+  kiln({"import", "k.cuh", "scale_rows"});
+  EXPECT_TRUE(says("scale_rows.toml", "grid = [\"1\"]  # TODO: "));
+  EXPECT_TRUE(says("scale_rows.toml", "block = [\"N\"]  # TODO: "));
+  EXPECT_TRUE(says("scale_rows.toml", "access = \"write\"  # TODO: "));
+  EXPECT_TRUE(says("scale_rows.toml", "value = 1e-5\n"));
+  EXPECT_TRUE(says("scale_rows.toml", "default = \"silu\"\n"));
+  EXPECT_TRUE(says("scale_rows.toml", "# [reference]"));
+  EXPECT_TRUE(says("scale_rows.toml", "# [[prewarm]]"));
+}
+
+TEST_F(Import, WritesDownTheSmallestSetOfMeasuresThatWorks) {
+  using List = std::vector<std::string>;
+  EXPECT_EQ(measures("__global__ void k(float* x) { x[0] = 1; }"), List{});
+  EXPECT_EQ(measures("inline float f() { return 1; }\n__global__ void k(float* x) { x[0] = f(); }"),
+            List{"default_device = true"});
+  EXPECT_TRUE(says("k.toml", "default_device = true\n"));
+  EXPECT_EQ(measures("__global__ void k(float* x) { x[0] = (float)(__int128)x[1]; }"),
+            List{"options = [\"--device-int128\"]"});
+  EXPECT_EQ(
+      measures(
+          "template <class T> concept holds = true;\n__global__ void k(float* x) { x[0] = holds<int>; }"),
+      List{"std = \"c++20\""});
+  EXPECT_EQ(measures("#include <stdint.h>\n#include <type_traits>\n__global__ void k(uint16_t* x) { x[0] = "
+                     "std::is_same<int, int>::value; }"),
+            List{"host_headers = \"shim\""});
+  EXPECT_TRUE(says("k.toml", "host_headers = \"shim\"\n"));
+  EXPECT_EQ(measures("inline __int128 f() { return 1; }\n__global__ void k(float* x) { x[0] = (float)f(); }"),
+            (List{"default_device = true", "options = [\"--device-int128\"]"}));
+}
+
+constexpr const char* kHostHalf =
+    "#include <stdint.h>\n#include \"checks.h\"\n__global__ void k(uint32_t* x) { x[0] = 1; }\n"
+    "__host__ inline cudaError_t launch(uint32_t* x) {\n  CHECK(x);\n  k<<<1, 32>>>(x);\n  return "
+    "cudaGetLastError();\n}\n";
+
+TEST_F(Import, ALauncherBesideTheKernelGetsTheHostHalf) {
+  write("checks.h", "#define CHECK(x)\n");
+  EXPECT_EQ(measures(kHostHalf), (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true",
+                                                           "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}));
+  EXPECT_TRUE(says("k.toml", "preinclude = [\"nvcc.h\", \"unmark_host.h\"]\n"));
+}
+
+TEST_F(Import, WhatIsLeftIsTheLastErrorAndNotTheFirst) {
+  write("m.cuh", kHostHalf);
+  const Finished missing = kiln({"import", "m.cuh", "k", "--json"});
+  EXPECT_EQ(missing.status, 3);
+  EXPECT_NE(missing.err.find("checks.h"), std::string::npos) << missing.err;
+  EXPECT_EQ(missing.json()["measures"], std::vector<std::string>{"host_headers = \"shim\""});
+  write("checks.h", "#define CHECK(x) if (!x) throw \"an error in a comment is none\"\n");
+  const Finished throws = kiln({"import", "m.cuh", "k", "--json", "--force"});
+  EXPECT_EQ(throws.status, 3);
+  EXPECT_NE(throws.err.find("exception handling"), std::string::npos) << throws.err;
+  EXPECT_NE(throws.err.find("[compile] replace"), std::string::npos) << throws.err;
+  EXPECT_EQ(throws.json()["measures"].size(), 3u) << "those of the host half";
+}
+
+TEST_F(Import, AKernelThatDoesNotCompileIsWrittenAllTheSame) {
+  write("bad.cuh",
+        "template <int N> __global__ void k(float* x) { static_assert(N % 3 == 0, \"by three\"); }\n");
+  const Finished r = kiln({"import", "bad.cuh", "k", "--json"});
+  EXPECT_EQ(r.status, 3);
+  const auto json = r.json();
+  EXPECT_EQ(json["proved"], false);
+  EXPECT_EQ(json["measures"], nlohmann::json::array()) << "none of them helps";
+  EXPECT_TRUE(json["key"].is_null());
+  EXPECT_EQ(json["error"]["code"], "compile_failed");
+  EXPECT_NE(r.err.find("by three"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("P=V"), std::string::npos) << r.err;
+  EXPECT_TRUE(exists("k.toml"));
+  EXPECT_EQ(kiln({"import", "bad.cuh", "k", "N=3", "--force"}).status, 0);
+}
+
+TEST_F(Import, AMissingHeaderIsNamedWithWhatToDo) {
+  write("bad.cuh", "#include \"nowhere.h\"\n__global__ void k(float* x) {}\n");
+  const Finished r = kiln({"import", "bad.cuh", "k"});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.err.find("nowhere.h"), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("-I DIR"), std::string::npos) << r.err;
+}
+
+TEST_F(Import, AHeaderWithItsLauncherGetsWhatNvccGives) {
+  const char* const source =
+      "__global__ void k(float* x) { x[0] = 1; }\n"
+      "inline cudaError_t launch(float* x, cudaStream_t s) { k<<<1, 32, 0, s>>>(x); return "
+      "cudaGetLastError(); }\n";
+  using List = std::vector<std::string>;
+  EXPECT_EQ(measures(source),
+            (List{"host_headers = \"shim\"", "default_device = true", "preinclude = [\"nvcc.h\"]"}));
+  EXPECT_TRUE(says("k.toml", "preinclude = [\"nvcc.h\"]\n"));
+  EXPECT_EQ(measures(std::string("__host__ ") + "inline int rows() { return 3; }\n" + source),
+            (List{"host_headers = \"shim\"", "default_device = true",
+                  "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}));
+}
+
+class ImportExample : public Import {
+ protected:
+  ImportExample() {
+    fs::copy(KILN_SOURCE_DIR "/tests/fixtures/foreign/example/include", path("include"),
+             fs::copy_options::recursive);
+  }
+  Finished run() {
+    return kiln({"import", "include/scale/scale_rows.cuh", "scale_rows", "T=f16", "Act=scale::Identity",
+                 "Threads=256", "-I", "include", "-o", "scale_rows.toml", "--force", "--json"});
+  }
+};
+
+TEST_F(ImportExample, NeedsItsStubAndSaysSo) {
+  const Finished r = run();
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.err.find("cannot open source file \"checks.h\""), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("\nhint: 'checks.h' (line "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("replace = { \"checks.h\" = \"stub.h\" }"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("algorithm"), std::string::npos) << r.err;  // of the bare attempt
+  EXPECT_EQ(r.json()["measures"], std::vector<std::string>{"host_headers = \"shim\""});
+}
+
+TEST_F(ImportExample, ProvesWithTheMeasuresOfTheGuide) {
+  fs::copy(KILN_SOURCE_DIR "/tests/fixtures/foreign/example/stub_checks.h", path("include/checks.h"));
+  const Finished r = run();
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.json()["measures"],
+            (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true",
+                                      "preinclude = [\"nvcc.h\", \"unmark_host.h\"]"}));
+  EXPECT_EQ(r.json()["arguments"][0]["type"], "struct");
+}
+
+TEST_F(Import, ReportsTheAttemptThatGotFarthest) {
+  write("bad.cuh",
+        "#include <cstdint>\ninline uint32_t f() { return 1; }\n"
+        "__global__ void k(float* x) { x[0] = f() + MISSING; }  // of errors\n");
+  const Finished r = kiln({"import", "bad.cuh", "k", "--json"});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_NE(r.err.find("identifier \"MISSING\" is undefined. What to try: "), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("cstdint"), std::string::npos) << r.err;
+  EXPECT_EQ(r.err.find("execution space"), std::string::npos) << r.err;
+  EXPECT_EQ(r.json()["measures"],
+            (std::vector<std::string>{"host_headers = \"shim\"", "default_device = true"}));
+}
+
+TEST_F(Import, AFailureKeepsTheManifestThatIsThere) {
+  write("k.toml", "mine");
+  write("bad.cuh", "__global__ void k(float* x) { x[0] = HEAD; }\n");
+  const Finished r = kiln({"import", "bad.cuh", "k", "--force", "--json"});
+  EXPECT_EQ(r.status, 3);
+  EXPECT_EQ(text("k.toml"), "mine");
+  EXPECT_TRUE(says("k.toml.new", "name = \"k\"\n"));
+  EXPECT_EQ(r.json()["manifest"], fs::canonical(path("k.toml.new")).string());
+  EXPECT_NE(r.err.find("k.toml' is left as it was; the new one is "), std::string::npos) << r.err;
+  EXPECT_EQ(kiln({"import", "bad.cuh", "k", "-D", "HEAD=64", "--force"}).status, 0);
+  EXPECT_TRUE(says("k.toml", "name = \"k\"\n"));
+}
+
+/// Whether it has started another process.
+bool has_child(int pid) {
+  std::error_code error;
+  for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task", error))
+    if (!base::read_proc(thread.path().string() + "/children").empty()) return true;
+  return false;
+}
+
+TEST_F(Import, AnInterruptLeavesNoManifest) {
+  write("endless.cuh",
+        "template <int N, int M> struct F { static constexpr int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + "
+        "1>::v; };\n"
+        "template <int M> struct F<0, M> { static constexpr int v = M; };\n"
+        "__global__ void k(int* x) { *x = F<30, 1>::v; }\n");
+  ::mkdir(path("mine").c_str(), 0700);
+  const auto process = start({"import", "endless.cuh", "k", "-o", "mine/k.toml"});
+  ASSERT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(60)),
+                               [&] { return has_child(process->pid()); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // into the compile, which does not end
+  ASSERT_TRUE(has_child(process->pid()));
+  process->send(SIGINT);
+  EXPECT_EQ(process->wait().status, 130);
+  EXPECT_TRUE(fs::is_empty(path("mine")));
+}
+
+TEST_F(Import, AKernelBehindAMacroIsFound) {
+  write("m.cuh", "LIB_GLOBAL void k(float* x) { x[0] = 1; }\n");
+  const Finished none = kiln({"import", "m.cuh", "k"});
+  EXPECT_EQ(none.status, 1);
+  EXPECT_NE(none.err.find("-D NAME=__global__"), std::string::npos) << none.err;
+  EXPECT_EQ(kiln({"import", "m.cuh", "k", "-D", "LIB_GLOBAL=__global__"}).status, 0);
+  EXPECT_TRUE(says("k.toml", "define = { LIB_GLOBAL = \"__global__\" }"));
+  write("lib.h", "#define LIB_GLOBAL __global__\n");
+  write("m.cuh", "#include \"lib.h\"\nLIB_GLOBAL void k(float* x) { x[0] = 1; }\n");
+  EXPECT_EQ(kiln({"import", "m.cuh", "k", "--force"}).status, 0);
+}
+
+TEST_F(Import, AnotherDirectoryGetsASourceThatIncludesIt) {
+  ::mkdir(path("mine").c_str(), 0700);
+  ::mkdir(path("include").c_str(), 0700);
+  write("include/more.h", "namespace outer { enum class Kind { one, two }; }\n");
+  write("k.cuh",
+        "#include <more.h>\nnamespace outer { template <Kind K> __global__ void k(float* x) { x[0] = (int)K; "
+        "} }\n");
+  const Finished r = kiln({"import", "k.cuh", "outer::k", "-I", "include", "-o", "mine/own.toml", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  EXPECT_EQ(r.json()["template"], "own");
+  EXPECT_EQ(r.json()["parameters"][0]["values"], (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(text("mine/own.cu"), "#include <k.cuh>\n");
+  EXPECT_TRUE(says("mine/own.toml", "include_dirs = [\"..\", \"../include\"]"));
+  const auto json = kiln({"compile", "own", "K=two", "--template-path", path("mine"), "--json"}).json();
+  EXPECT_EQ(json["outcome"], "compiled");
+}
+
+TEST_F(Import, MacrosAreGivenWithDefine) {
+  write("k.cuh", "__global__ void k(float* x) { x[0] = HEAD; }\n");
+  EXPECT_EQ(kiln({"import", "k.cuh", "k"}).status, 3);
+  EXPECT_EQ(kiln({"import", "k.cuh", "k", "-D", "HEAD=64", "--force"}).status, 0);
+  EXPECT_TRUE(says("k.toml", "define = { HEAD = \"64\" }"));
+}
+
+TEST_F(Import, AnOverloadIsChosenByItsLine) {
+  const auto json = kiln({"import", "k.cuh", "plain", "--line", "11", "--json"}).json();
+  EXPECT_EQ(json["instantiate"], "static_cast<void (*)(double*, int)>(&outer::plain)");
+  EXPECT_EQ(json["proved"], true);
+  EXPECT_EQ(json["arguments"].size(), 2u);
+}
+
+TEST_F(Import, PrintWritesNoFile) {
+  const Finished r = kiln({"import", "k.cuh", "scale_rows", "--print"});
+  EXPECT_EQ(r.status, 0) << r.err;
+  EXPECT_NE(r.out.find("\nsource = \"k.cuh\"\n"), std::string::npos) << r.out;
+  EXPECT_NE(r.out.find("struct<24>"), std::string::npos) << r.out;
+  EXPECT_FALSE(exists("scale_rows.toml"));
+  EXPECT_FALSE(exists("scale_rows.cu"));
+  const auto json = kiln({"import", "k.cuh", "scale_rows", "--print", "--json"}).json();
+  EXPECT_EQ(json["text"], r.out);
+  EXPECT_TRUE(json["manifest"].is_null());
+}
+
+TEST_F(Import, ArgumentsThatAMacroHidesAreThoseOfTheImage) {
+  write("m.cuh", "#define ARGUMENTS float *x, int n, double d\n__global__ void k(ARGUMENTS) { x[n] = d; }\n");
+  const auto json = kiln({"import", "m.cuh", "k", "--json"}).json();
+  EXPECT_EQ(json["proved"], true);
+  ASSERT_EQ(json["arguments"].size(), 3u);
+  EXPECT_EQ(json["arguments"][0]["bytes"], 8);
+  EXPECT_EQ(json["arguments"][1]["bytes"], 4);
+  EXPECT_EQ(json["arguments"][2]["bytes"], 8);
+}
+
+TEST_F(Import, TypesAndWhatDependsOnThemAreGivenAsText) {
+  write("m.cuh",
+        "namespace a { struct P { float x[7]; }; template <typename Params, typename T>\n"
+        "__global__ void k(const __grid_constant__ Params p, T scale, cudaTextureObject_t t, T* y) { y[0] = "
+        "p.x[0] * scale; } }\n");
+  const Finished r = kiln({"import", "m.cuh", "k", "Params=a::P", "--json"});
+  ASSERT_EQ(r.status, 0) << r.err;
+  const auto json = r.json();
+  EXPECT_EQ(json["parameters"][0]["kind"], "type");
+  EXPECT_EQ(json["parameters"][0]["value"], "a_P");
+  EXPECT_EQ(json["parameters"][1]["kind"], "dtype");
+  EXPECT_EQ(json["arguments"][0]["type"], "struct");
+  EXPECT_EQ(json["arguments"][1]["type"], "struct");
+  EXPECT_EQ(json["arguments"][2]["type"], "texture");
+  EXPECT_TRUE(says("k.toml", "values = { a_P = \"a::P\" }  # TODO: "));
+}
+
+struct Refusal {
+  const char* name;
+  Arguments arguments;
+  int status;
+  const char* says;
+};
+[[maybe_unused]] void PrintTo(const Refusal& refusal, std::ostream* out) { *out << refusal.name; }
+class ImportRefuses : public ImportFiles, public ::testing::WithParamInterface<Refusal> {};
+
+TEST_P(ImportRefuses, AndWritesNothing) {
+  write("taken.toml", "mine");
+  Arguments arguments = GetParam().arguments;
+  arguments.insert(arguments.begin(), "import");
+  const Finished r = kiln(arguments);
+  EXPECT_EQ(r.status, GetParam().status) << r.err;
+  EXPECT_NE(r.err.find(GetParam().says), std::string::npos) << r.err;
+  EXPECT_EQ(text("taken.toml"), "mine");
+  std::size_t manifests = 0;
+  for (const auto& entry : fs::directory_iterator(path(""))) manifests += entry.path().extension() == ".toml";
+  EXPECT_EQ(manifests, 1u);
+  arguments.push_back("--json");
+  EXPECT_TRUE(kiln(arguments).json()["error"]["message"].is_string());
+}
+
+const Refusal kRefusals[] = {
+    {"NoSuchKernel", {"k.cuh", "scale_row"}, 1, "did you mean 'scale_rows'"},
+    {"NoSuchNamespace",
+     {"k.cuh", "inner::plain"},
+     1,
+     "there are: outer::scale_rows outer::plain outer::packed"},
+    {"NoSuchFile", {"nowhere.cuh", "k"}, 1, "cannot read 'nowhere.cuh'"},
+    {"NoFile", {"templates", "k"}, 1, "cannot read 'templates'"},
+    {"Overloads", {"k.cuh", "plain"}, 1, "line 11: 'outer::plain(double* x, int n)'"},
+    {"NoOverloadAtThatLine", {"k.cuh", "plain", "--line", "3"}, 1, "line 10"},
+    {"APack", {"k.cuh", "packed"}, 1, "'typename... Ts' is a pack"},
+    {"AManifestThatIsThere", {"k.cuh", "scale_rows", "--name", "taken"}, 1, "--force"},
+    {"ATemplateOfThatName", {"k.cuh", "scale_rows", "--name", "picky"}, 1, "--name"},
+    {"NoDirectory", {"k.cuh", "scale_rows", "-o", "none/k.toml"}, 1, "is no directory"},
+    {"AnUnknownParameter", {"k.cuh", "scale_rows", "M=3"}, 2, "no template parameter 'M'"},
+    {"AValueOfTheWrongKind", {"k.cuh", "scale_rows", "N=many"}, 2, "an integer"},
+    {"AParameterTwice", {"k.cuh", "scale_rows", "N=1", "N=2"}, 2, "twice"},
+    {"NoAssignment", {"k.cuh", "scale_rows", "N"}, 2, "expected P=V"},
+    {"NamesThatDisagree", {"k.cuh", "scale_rows", "--name", "a", "-o", "b.toml"}, 2, "disagree"},
+    {"ANameThatIsNone", {"k.cuh", "scale_rows", "--name", "a-b"}, 2, "--name"},
+    {"NoManifestsName", {"k.cuh", "scale_rows", "-o", "k.txt"}, 2, "NAME.toml"},
+    {"NoKernel", {"k.cuh"}, 2, "kernel is required"},
+    {"AnEmptyKernel", {"k.cuh", ""}, 2, "kernel"},
+};
+INSTANTIATE_TEST_SUITE_P(Input, ImportRefuses, ::testing::ValuesIn(kRefusals),
+                         [](const auto& row) { return row.param.name; });
+
+TEST_F(Import, ASymlinkAtTheOutputIsNotFollowed) {
+  fs::create_directories(path("mine"));
+  fs::create_directories(path("theirs"));
+  write("theirs/file", "kept");
+  fs::create_symlink(path("theirs/file"), path("mine/own.toml"));
+  const Finished kept = kiln({"import", "k.cuh", "scale_rows", "-o", "mine/own.toml"});
+  EXPECT_EQ(kept.status, 1);
+  EXPECT_NE(kept.err.find("is there already"), std::string::npos) << kept.err;
+  kiln({"import", "k.cuh", "scale_rows", "-o", "mine/own.toml", "--force"});
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path("mine/own.toml"))))
+      << "the link is what was overwritten";
+  EXPECT_FALSE(exists("theirs/own.toml"));
+  EXPECT_FALSE(exists("theirs/own.cu"));
+  EXPECT_EQ(text("theirs/file"), "kept");
+}
+
+TEST_F(ImportFiles, NamesTheHeaderThatHasTheKernel) {
+  write("all.cuh", "#include \"k.cuh\"\n");
+  const Finished r = kiln({"import", "all.cuh", "scale_rows"});
+  EXPECT_EQ(r.status, 1);
+  EXPECT_NE(r.err.find("outer::scale_rows in "), std::string::npos) << r.err;
+  EXPECT_NE(r.err.find("k.cuh:6"), std::string::npos) << r.err;
+}
+
+}  // namespace
+}  // namespace kiln::test

@@ -1,0 +1,63 @@
+// kiln prewarm where the number of threads and processes is limited.
+#include <sys/resource.h>
+
+#include <filesystem>
+
+#include "tests/support/other_user.hpp"
+#include "tools/kiln_process.hpp"
+
+namespace kiln::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PrewarmUnderALimitOfThreads : public KilnCompiler {
+ protected:
+  /// A user that no other process has: the limit counts all threads of a user, and none of root's.
+  const unsigned user_ = 100000 + static_cast<unsigned>(::getpid()) % 100000;
+
+  void SetUp() override {
+    KILN_NEEDS_ROOT();
+    KilnCompiler::SetUp();
+    if (IsSkipped()) return;
+    fs::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root gets
+    fs::copy_file(KILN_BINARY_DIR "/kiln-worker", path("kiln-worker"));
+    give(path(""));
+    for (const auto& entry : fs::recursive_directory_iterator(path(""))) give(entry.path());
+  }
+  void TearDown() override { kiln::testing::remove_shared_memory_of(path("")); }
+  void give(const std::string& file) const { ASSERT_EQ(::chown(file.c_str(), user_, user_), 0) << file; }
+
+  /// Runs it as a user who may have so many threads.
+  std::string prewarm(unsigned threads, const std::string& plan, const std::string& store) {
+    Environment all = environment();
+    all["KILN_WORKER"] = path("kiln-worker"), all["KILN_CACHE_DIR"] = path(store);
+    std::string settings;
+    for (const auto& [name, value] : all) settings += name + "='" + value + "' ";
+    const std::string command = "cd " + path("") + " && env -i " + settings + path("kiln") + " prewarm " +
+                                plan + " -j 100 > out 2> err; echo $?";
+    return kiln::testing::as_user(user_, [&] {
+      std::string out;
+      std::FILE* shell = nullptr;
+      const rlimit limit{threads, threads};
+      if (::setrlimit(RLIMIT_NPROC, &limit) != 0 || !(shell = ::popen(command.c_str(), "r"))) return out;
+      for (int c; (c = std::fgetc(shell)) != EOF;) out += static_cast<char>(c);
+      ::pclose(shell);
+      return out;
+    });
+  }
+};
+
+TEST_F(PrewarmUnderALimitOfThreads, GoesOnWithThoseThereAre) {
+  write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = { from = 14, to = 43, step = 1 }\n");
+  for (const unsigned limit : {12u, 28u}) {  // this test's own three among them
+    const std::string status = prewarm(limit, path("plan.toml"), "store" + std::to_string(limit));
+    const std::string out = base::read_file(path("out"))->bytes, err = base::read_file(path("err"))->bytes;
+    EXPECT_EQ(status, "0\n") << out << err;
+    EXPECT_NE(out.find("30 of 30 specialisations: 0 from disk, 30 compiled"), std::string::npos) << out;
+    EXPECT_NE(err.find("at once instead of 30: no more threads"), std::string::npos) << err;
+  }
+}
+
+}  // namespace
+}  // namespace kiln::test
