@@ -38,13 +38,22 @@ def compare(x, dtype, what, eps=1e-6, **parameters):
         got.check(f"{what}: {name}")
 
 
+def conditioned_inputs(tokens, heads, d, dtype):
+    """Inputs whose k' is not what is left of two terms that cancel: with one number, its relative error would be of any size."""
+    while True:
+        x = inputs(tokens, heads, d, dtype)
+        k, a, _, k_a = (t.double() for t in x)
+        if (k * (1 + (a - 1) * k_a)).norm() >= k.norm() / 8:
+            return x
+
+
 def test_every_dtype_and_head_size():
     sizes = [1, 3, 32, 33, 60, 64, 96, 100, 128, 192, 255, 256]
     for dtype, d in itertools.product(TYPES, sizes):
         prefetch("rwkv7_kprep", T=dtype, D=d, WITH_B=True)
     for dtype, d in itertools.product(TYPES, sizes):
         for tokens, heads in ((1, 1), (3, 5), (65, 32)):
-            compare(inputs(tokens, heads, d, dtype), dtype, f"{dtype} D={d} {tokens} x {heads}")
+            compare(conditioned_inputs(tokens, heads, d, dtype), dtype, f"{dtype} D={d} {tokens} x {heads}")
 
 
 def test_tokens_per_thread():
