@@ -172,6 +172,17 @@ TEST(Layout, NoFolderHoldsMoreThanThirtyFiles) {
   for (const auto& [folder, count] : files) EXPECT_LE(count, kMost) << folder;
 }
 
+TEST(Layout, NoFolderOfTestsHoldsMoreThanFortyFiles) {
+  constexpr std::size_t kMost = 40;
+  std::map<std::string, std::size_t> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kRoot / "tests")) {
+    const fs::path folder = fs::relative(entry.path().parent_path(), kRoot);
+    if (entry.is_regular_file() && folder.filename() != "__pycache__") ++files[folder.string()];
+  }
+  ASSERT_GT(files.size(), 30u);
+  for (const auto& [folder, count] : files) EXPECT_LE(count, kMost) << folder;
+}
+
 TEST(Layout, ASourceHasAHeaderOfItsOwn) {
   std::vector<fs::path> without;
   for (const fs::path& file : sources()) {
