@@ -29,6 +29,7 @@
 #include <string>
 #include <string_view>
 
+#include "cache/record/record.hpp"
 #include "kiln/digest.hpp"
 #include "kiln/error.hpp"
 
@@ -39,12 +40,6 @@ inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 16;
 inline constexpr std::uint8_t kEntryMark = 1, kEndMark = 0;
 inline constexpr std::size_t kContentDigestBytes = 32;
-
-/// Bytes in, bytes out: this room knows neither stores nor what facts and images are.
-struct Entry {
-  Key key;
-  std::string facts, key_text, image;
-};
 
 /// What a reader takes before it refuses, in bytes.
 struct Limits {

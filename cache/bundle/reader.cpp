@@ -69,7 +69,7 @@ std::string ContentReader::take_string(std::uint64_t size, std::uint64_t limit, 
   return out;
 }
 
-std::optional<Entry> ContentReader::next() {
+std::optional<cache::Record> ContentReader::next() {
   if (ended_) return std::nullopt;
   const auto mark = number<std::uint8_t>();
   if (mark == kEndMark) {
@@ -77,20 +77,20 @@ std::optional<Entry> ContentReader::next() {
     return std::nullopt;
   }
   if (mark != kEntryMark) throw Refused("what follows is neither an entry nor the end");
-  Entry entry;
-  for (Digest* half : {&entry.key.specialisation, &entry.key.toolchain})
+  cache::Record record;
+  for (Digest* half : {&record.key.specialisation, &record.key.toolchain})
     half->bytes = number<decltype(half->bytes)>();
-  if (last_ && !(*last_ < entry.key))
-    throw Refused("entry " + entry.key.hex() + " is repeated or out of order");
-  last_ = entry.key;
+  if (last_ && !(*last_ < record.key))
+    throw Refused("entry " + record.key.hex() + " is repeated or out of order");
+  last_ = record.key;
   const auto facts = number<std::uint32_t>(), key_text = number<std::uint32_t>();
   const auto image = number<std::uint64_t>();
-  entry.facts = take_string(facts, limits_.facts, "facts");
-  entry.key_text = take_string(key_text, limits_.key_text, "key text");
-  entry.image = take_string(image, limits_.image, "image");
-  take_digest("entry " + entry.key.hex());
+  record.facts = take_string(facts, limits_.facts, "facts");
+  record.key_text = take_string(key_text, limits_.key_text, "key text");
+  record.image = take_string(image, limits_.image, "image");
+  take_digest("entry " + record.key.hex());
   ++summary_.entries;
-  return entry;
+  return record;
 }
 
 ContentDigest ContentReader::take_digest(const std::string& of) {

@@ -17,7 +17,7 @@ class ContentReader {
   ContentReader(base::Read in, const Limits& limits) : in_(std::move(in)), limits_(limits) {}
   /// The next entry, whose digest was verified; nothing at the end, which was then verified, too: count,
   /// digest, nothing after it. Throws Refused. Entries that came before a refusal are what was written.
-  std::optional<Entry> next();
+  std::optional<cache::Record> next();
   /// Of what was read so far; whole after the end.
   const Summary& summary() const noexcept { return summary_; }
 
@@ -43,7 +43,7 @@ class Reader {
  public:
   /// Reads the header. Throws Refused; Error(io) for a version that this kiln does not know.
   Reader(base::Read in, const Limits& limits);
-  std::optional<Entry> next() { return content_.next(); }
+  std::optional<cache::Record> next() { return content_.next(); }
   const Summary& summary() const noexcept { return content_.summary(); }
 
  private:

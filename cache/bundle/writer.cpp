@@ -26,25 +26,25 @@ ContentDigest Writer::put_digest() {
   return digest;
 }
 
-void Writer::add(const Entry& entry) {
+void Writer::add(const cache::Record& record) {
   const Limits limits;
-  const std::string name = "entry " + entry.key.hex();
-  if (last_ && !(*last_ < entry.key))
+  const std::string name = "entry " + record.key.hex();
+  if (last_ && !(*last_ < record.key))
     throw Error(Errc::invalid_argument, name + " does not come after " + last_->hex() + " in a bundle");
-  if (entry.facts.size() > limits.facts || entry.key_text.size() > limits.key_text ||
-      entry.image.size() > limits.image)
+  if (record.facts.size() > limits.facts || record.key_text.size() > limits.key_text ||
+      record.image.size() > limits.image)
     throw Error(Errc::invalid_argument, name + " is larger than a bundle's entry may be");
-  last_ = entry.key;
+  last_ = record.key;
   base::Writer head;
   head.number(kEntryMark);
-  head.str().append(view(entry.key.specialisation)).append(view(entry.key.toolchain));
-  head.number(static_cast<std::uint32_t>(entry.facts.size()));
-  head.number(static_cast<std::uint32_t>(entry.key_text.size()));
-  head.number(static_cast<std::uint64_t>(entry.image.size()));
+  head.str().append(view(record.key.specialisation)).append(view(record.key.toolchain));
+  head.number(static_cast<std::uint32_t>(record.facts.size()));
+  head.number(static_cast<std::uint32_t>(record.key_text.size()));
+  head.number(static_cast<std::uint64_t>(record.image.size()));
   put(head.str());
-  put(entry.facts);
-  put(entry.key_text);
-  put(entry.image);
+  put(record.facts);
+  put(record.key_text);
+  put(record.image);
   put_digest();
   ++summary_.entries;
 }

@@ -15,7 +15,7 @@ class Writer {
   explicit Writer(const base::Write& out);
   /// Throws Error(invalid_argument) unless the keys ascend strictly and the entry is within the limits of a
   /// reader.
-  void add(const Entry& entry);
+  void add(const cache::Record& record);
   /// The end mark. Once, and nothing after it.
   Summary end();
 

@@ -58,25 +58,26 @@ std::optional<Parsed> parse(std::string_view bytes) try {
 
 }  // namespace
 
-std::string seal_envelope(const Entry& entry, const trust::SigningKey* signer) {
-  if (entry.key_text.size() > kMostKeyText || entry.facts.size() > kMostFacts ||
-      entry.image.size() > kMostImage || entry.arch.size() > kMostName || entry.toolchain.size() > kMostName)
+std::string seal_envelope(const PublishedRecord& record, const trust::SigningKey* signer) {
+  if (record.key_text.size() > kMostKeyText || record.facts.size() > kMostFacts ||
+      record.image.size() > kMostImage || record.arch.size() > kMostName ||
+      record.toolchain.size() > kMostName)
     return {};
   std::string content;
-  content.reserve(entry.image.size() + entry.facts.size());
-  content.append(entry.image).append(entry.facts);
+  content.reserve(record.image.size() + record.facts.size());
+  content.append(record.image).append(record.facts);
   const std::string payload = compression::compress_frame(content);
   base::Writer out;
-  out.str().reserve(256 + entry.key_text.size() + 2 * kMostName + payload.size());
+  out.str().reserve(256 + record.key_text.size() + 2 * kMostName + payload.size());
   out.str().append(kEnvelopeMagic);
   out.number(kEnvelopeSchema);
-  out.str().append(view(entry.key.specialisation)).append(view(entry.key.toolchain));
+  out.str().append(view(record.key.specialisation)).append(view(record.key.toolchain));
   for (const std::size_t size :
-       {entry.key_text.size(), entry.facts.size(), entry.image.size(), payload.size()})
+       {record.key_text.size(), record.facts.size(), record.image.size(), payload.size()})
     out.number(static_cast<std::uint32_t>(size));
-  out.number(static_cast<std::uint8_t>(entry.arch.size()));
-  out.number(static_cast<std::uint8_t>(entry.toolchain.size()));
-  out.str().append(entry.key_text).append(entry.arch).append(entry.toolchain);
+  out.number(static_cast<std::uint8_t>(record.arch.size()));
+  out.number(static_cast<std::uint8_t>(record.toolchain.size()));
+  out.str().append(record.key_text).append(record.arch).append(record.toolchain);
   out.str().append(view(trust::blake2b<32>(payload)));
   out.str().append(view(signer ? signer->public_key().id : Bytes<8>{}));
   out.str().append(view(signer ? signer->sign(out.str()) : Bytes<64>{}));
@@ -85,8 +86,8 @@ std::string seal_envelope(const Entry& entry, const trust::SigningKey* signer) {
   return std::move(out.str());
 }
 
-std::variant<Entry, Rejection> open_envelope(std::string_view bytes, const Asked& asked,
-                                             std::span<const trust::PublicKey> trusted) {
+std::variant<PublishedRecord, Rejection> open_envelope(std::string_view bytes, const Asked& asked,
+                                                       std::span<const trust::PublicKey> trusted) {
   if (bytes.size() > kMostEnvelope) return Rejection::too_long;
   const auto parsed = parse(bytes);
   if (!parsed) return Rejection::malformed;
@@ -100,7 +101,7 @@ std::variant<Entry, Rejection> open_envelope(std::string_view bytes, const Asked
   if (!(trust::blake2b<32>(parsed->payload) == parsed->digest)) return Rejection::bad_digest;
   auto content = compression::decompress_frame(parsed->payload, parsed->image + parsed->facts);
   if (!content) return Rejection::bad_payload;
-  Entry out;
+  PublishedRecord out;
   out.key = parsed->key;
   out.key_text = parsed->key_text;
   out.facts = content->substr(parsed->image);

@@ -1,6 +1,6 @@
-// The envelope in which one entry of the fleet travels through a server that nobody trusts.
+// The envelope in which one record travels through a server that nobody trusts.
 //
-// Envelope, schema 1, little-endian, at most 16 MiB:
+// PublishedRecord, schema 1, little-endian, at most 16 MiB:
 //   8   magic "kilnenv1"
 //   u32 schema: 1
 //   32  key: specialisation digest, toolchain digest; so the signature covers the name it lies under
@@ -26,6 +26,7 @@
 #include <variant>
 
 #include "cache/fleet/rejection.hpp"
+#include "cache/record/record.hpp"
 #include "cache/trust/signing_key.hpp"
 #include "kiln/digest.hpp"
 
@@ -38,12 +39,10 @@ inline constexpr std::size_t kMostEnvelope = std::size_t{16} << 20, kMostKeyText
                              kMostFacts = std::size_t{1} << 20, kMostImage = std::size_t{64} << 20,
                              kMostName = 255;
 
-/// Bytes in, bytes out: this room knows neither CUDA nor what facts mean.
-struct Entry {
-  Key key;
-  std::string key_text, facts, image;
-  std::string arch, toolchain;  ///< for people; whoever decides by them asks the facts
-  Bytes<8> signed_by;           ///< set by open_envelope
+/// A record, and what an envelope says beside it.
+struct PublishedRecord : cache::Record {
+  std::string arch{}, toolchain{};  ///< for people; whoever decides by them asks the facts
+  Bytes<8> signed_by{};             ///< set by open_envelope
 };
 
 /// What a node asked the server for.
@@ -57,13 +56,13 @@ struct Asked {
 
 /// The envelope, or empty when the entry is beyond a limit, compressed or not: such is not published.
 /// Without a `signer` it is unsigned, which no node takes. Throws bad_alloc.
-std::string seal_envelope(const Entry& entry, const trust::SigningKey* signer);
+std::string seal_envelope(const PublishedRecord& record, const trust::SigningKey* signer);
 
 /// Verifies in this order: length, magic and grammar, schema, key, key text, signature, digest of the payload
 /// as it came; and only then decompresses, to exactly the announced size. Until the digest is verified
 /// nothing is allocated; beyond `bytes` it takes what was announced (65 MiB at most) and zstd's fixed
 /// context, which for one whole frame needs no window. Throws bad_alloc.
-std::variant<Entry, Rejection> open_envelope(std::string_view bytes, const Asked& asked,
-                                             std::span<const trust::PublicKey> trusted);
+std::variant<PublishedRecord, Rejection> open_envelope(std::string_view bytes, const Asked& asked,
+                                                       std::span<const trust::PublicKey> trusted);
 
 }  // namespace kiln::fleet

@@ -69,7 +69,7 @@ bool LeaseThread::accept(Own& own, const Key& key, const std::string& value) {
   Asking& asking = *found->second;
   auto opened =
       open_envelope(value, {key, asking.ask.key_text, Asked::Text::whole}, context_->options.trusted);
-  auto* entry = std::get_if<Entry>(&opened);
+  auto* entry = std::get_if<PublishedRecord>(&opened);
   if (entry && (!asking.ask.acceptable || asking.ask.acceptable(*entry))) {
     asking.entry = std::move(*entry);
     return true;

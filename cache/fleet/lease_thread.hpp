@@ -35,7 +35,7 @@ class LeaseThread : public std::enable_shared_from_this<LeaseThread> {
   /// Somebody who waits in `lease`.
   struct Asking {
     const Tier::Ask& ask;
-    std::optional<Entry> entry;
+    std::optional<PublishedRecord> entry;
     std::optional<LeaseDecision> decision;
     bool waits = false;      ///< for another node
     bool has_place = false;  ///< counted in `places`

@@ -19,11 +19,11 @@ constexpr auto kReportPause = std::chrono::seconds(3);
 
 }  // namespace
 
-bool PushQueue::publish(Entry entry, Tier::About about, std::shared_ptr<HeldLease> lease,
+bool PushQueue::publish(PublishedRecord entry, Tier::About about, std::shared_ptr<HeldLease> lease,
                         Tier::Full full) noexcept try {
   if (!context_->options.signer) return false;
   Push push;
-  push.bytes = entry.image.size() + entry.facts.size() + entry.key_text.size();
+  push.bytes = entry.size();
   push.entry = std::move(entry), push.about = std::move(about), push.lease = std::move(lease);
   return hand_over(std::move(push), full);
 } catch (...) {
@@ -67,7 +67,7 @@ void PushQueue::start(Own& own) {
 /// after both.
 void PushQueue::write(Push& push) noexcept try {
   const auto deadline = base::Deadline::after(kPushPatience);
-  const Entry& entry = push.entry;
+  const PublishedRecord& entry = push.entry;
   std::string envelope = seal_envelope(entry, context_->options.signer.get());
   if (envelope.empty()) {
     ++context_->counts->remote_puts_dropped;

@@ -23,7 +23,8 @@ class PushQueue : public std::enable_shared_from_this<PushQueue> {
   explicit PushQueue(std::shared_ptr<const TierContext> context) : context_(std::move(context)) {}
 
   /// As the Tier's functions of the same names.
-  bool publish(Entry entry, Tier::About about, std::shared_ptr<HeldLease> lease, Tier::Full full) noexcept;
+  bool publish(PublishedRecord entry, Tier::About about, std::shared_ptr<HeldLease> lease,
+               Tier::Full full) noexcept;
   void report_missing(std::string row) noexcept;
   bool flush(base::Deadline deadline) noexcept;
   Tier::Totals totals();
@@ -32,7 +33,7 @@ class PushQueue : public std::enable_shared_from_this<PushQueue> {
 
  private:
   struct Push {
-    Entry entry;
+    PublishedRecord entry;
     Tier::About about;
     std::shared_ptr<HeldLease> lease;
     std::size_t bytes = 0;

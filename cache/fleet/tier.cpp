@@ -20,7 +20,7 @@ Tier::Fetched read(Value value, const Asked& asked, std::span<const trust::Publi
   if (value.kind == Value::Kind::other) out.rejection = Rejection::malformed;
   if (value.kind != Value::Kind::bytes) return out;
   auto opened = open_envelope(value.bytes, asked, believed);
-  if (auto* entry = std::get_if<Entry>(&opened))
+  if (auto* entry = std::get_if<PublishedRecord>(&opened))
     out.entry = std::move(*entry);
   else
     out.rejection = std::get<Rejection>(opened);
@@ -67,7 +67,7 @@ std::span<const trust::PublicKey> Tier::trusted() const noexcept { return parts_
 const trust::SigningKey* Tier::signer() const noexcept { return parts_->context->options.signer.get(); }
 void Tier::stop() noexcept { parts_->leases->stop(); }
 
-bool Tier::publish(Entry entry, About about, std::shared_ptr<HeldLease> lease, Full full) noexcept {
+bool Tier::publish(PublishedRecord entry, About about, std::shared_ptr<HeldLease> lease, Full full) noexcept {
   return parts_->queue->publish(std::move(entry), std::move(about), std::move(lease), full);
 }
 void Tier::report_missing(std::string row) noexcept { parts_->queue->report_missing(std::move(row)); }
@@ -141,7 +141,7 @@ Tier::Reply Tier::ask(const Ask& ask) noexcept try {
   return {};
 }
 
-std::optional<Entry> Tier::find(const Find& find) noexcept try {
+std::optional<PublishedRecord> Tier::find(const Find& find) noexcept try {
   const TierContext& context = *parts_->context;
   Counts& counts = *context.counts;
   const auto listed = backend().list({&find.specialisation, 1}, base::Deadline::never());

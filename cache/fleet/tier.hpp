@@ -51,7 +51,7 @@ class Tier {
     std::string_view key_text;
     /// May the entry serve? One that may not counts as damaged. Called on whichever thread, the asking one
     /// waiting; must not throw but for memory. Null: yes.
-    std::function<bool(const Entry&)> acceptable;
+    std::function<bool(const PublishedRecord&)> acceptable;
     bool may_compile = true;  ///< take a lease, or wait for who has it, when there is no entry
     bool in_a_hurry = true;   ///< somebody waits; others stand back while this process holds `most_leases`
     int most_leases = 1;
@@ -59,7 +59,7 @@ class Tier {
     std::function<void()> on_wait;  ///< called once, on the asking thread, when another node compiles it
   };
   struct Reply {
-    std::optional<Entry> entry;
+    std::optional<PublishedRecord> entry;
     std::shared_ptr<HeldLease> lease;  ///< with no entry: compile for the fleet; null: for oneself
     bool absent = false;               ///< the server said that it has none
     bool waited = false;
@@ -69,7 +69,7 @@ class Tier {
 
   /// What became of one key.
   struct Fetched {
-    std::optional<Entry> entry;
+    std::optional<PublishedRecord> entry;
     Fault fault = Fault::none;           ///< of the server; `detail` for people
     std::optional<Rejection> rejection;  ///< there, and not believed
     std::string detail;
@@ -88,11 +88,11 @@ class Tier {
     Digest specialisation;
     std::string_view text;  ///< its section, with which the entry's key text begins
     std::function<bool(const Key&)> wanted;
-    std::function<bool(const Entry&)> acceptable;
+    std::function<bool(const PublishedRecord&)> acceptable;
   };
   /// Of another toolchain: the first that is wanted and acceptable among those whose signed rows say that
   /// they serve others, newest NVRTC first, then youngest.
-  std::optional<Entry> find(const Find& find) noexcept;
+  std::optional<PublishedRecord> find(const Find& find) noexcept;
 
   /// What a signed row tells hosts of other toolchains about an entry.
   struct About {
@@ -103,7 +103,7 @@ class Tier {
   /// What happens when the queue is full.
   enum class Full { drop, wait };
   /// On its way to the server; the lease is held until it is there or dropped. False: dropped.
-  bool publish(Entry entry, About about, std::shared_ptr<HeldLease> lease, Full full) noexcept;
+  bool publish(PublishedRecord entry, About about, std::shared_ptr<HeldLease> lease, Full full) noexcept;
   /// Tells the prewarm job of a row that nobody had. Each row once in a process; dropped when the queue is
   /// full.
   void report_missing(std::string row) noexcept;

@@ -47,7 +47,7 @@ std::string encode(const Record& record) {
   if (record.facts.size() > limit || record.key_text.size() > limit)
     throw Error(Errc::invalid_argument, "record: facts or key text of 4 GiB or more");
   base::Writer out;
-  out.str().reserve(kFixedSize + record.facts.size() + record.key_text.size() + record.image.size());
+  out.str().reserve(kFixedSize + record.size());
   out.str().append(kRecordMagic);
   out.number(static_cast<std::uint32_t>(record.facts.size()));
   out.number(static_cast<std::uint32_t>(record.key_text.size()));
@@ -81,15 +81,20 @@ std::optional<RecordHead> decode_head(std::string_view prefix, std::size_t* need
   return RecordHead{std::string(facts), fixed->key_text, static_cast<std::size_t>(fixed->image)};
 }
 
-std::optional<Record> decode(std::string_view bytes) {
+bool is_intact(std::string_view bytes) {
   const auto fixed = fixed_part(bytes);
-  if (!fixed || bytes.size() != fixed->total()) return std::nullopt;
-  auto head = decode_head(bytes);
-  if (!head) return std::nullopt;
-  const std::string_view body = bytes.substr(kFixedSize + fixed->facts);
-  if (base::hash64(body) != fixed->body_sum) return std::nullopt;
-  return Record{std::move(head->facts), std::string(body.substr(0, fixed->key_text)),
-                std::string(body.substr(fixed->key_text))};
+  return fixed && bytes.size() == fixed->total() && decode_head(bytes) &&
+         base::hash64(bytes.substr(kFixedSize + fixed->facts)) == fixed->body_sum;
+}
+
+std::optional<Record> decode(const Key& key, std::string_view bytes) {
+  if (!is_intact(bytes)) return std::nullopt;
+  const auto extent = extent_of(bytes);
+  const auto part = [&](std::uint64_t from, std::uint64_t to) {
+    return std::string(bytes.substr(from, to - from));
+  };
+  return Record{key, part(kFixedSize, extent->head), part(extent->head, extent->key_text),
+                part(extent->key_text, extent->total)};
 }
 
 }  // namespace kiln::cache

@@ -1,4 +1,4 @@
-// The record: one cached image with its facts and its key text, and the grammar of the three on disk.
+// The record: one cached image with its key, its key text and its facts, and the grammar of its bytes in a store.
 //
 // Record v1, little-endian:
 //   8   magic "kilnrec1"
@@ -6,6 +6,7 @@
 //   u64 XXH3-64 of the 24 bytes above and the facts     ("head": enough to list entries)
 //   u64 XXH3-64 of key text and image                    ("body")
 //   facts, key text, image
+// The key is not among the bytes: it is the name that they lie under.
 // Damage, a shorter or longer value and another magic all mean: no record.
 #pragma once
 
@@ -15,11 +16,18 @@
 #include <string>
 #include <string_view>
 
+#include "kiln/digest.hpp"
+
 namespace kiln::cache {
 
-/// Bytes in, bytes out: this room knows neither CUDA nor what facts mean.
+/// What a store, a bundle or a tier keeps for a key. Bytes in, bytes out: this room knows neither CUDA nor what
+/// facts mean.
 struct Record {
+  Key key;
   std::string facts, key_text, image;
+
+  /// In bytes, without the key.
+  std::size_t size() const noexcept { return facts.size() + key_text.size() + image.size(); }
 };
 
 std::string encode(const Record& record);
@@ -32,8 +40,11 @@ struct RecordExtent {
 /// Nothing when that is no record.
 std::optional<RecordExtent> extent_of(std::string_view prefix);
 
-/// The whole record, both checksums verified.
-std::optional<Record> decode(std::string_view bytes);
+/// Whether these bytes are a whole record, by both checksums.
+bool is_intact(std::string_view bytes);
+
+/// The record that lies under `key`; nothing unless it is intact.
+std::optional<Record> decode(const Key& key, std::string_view bytes);
 
 struct RecordHead {
   std::string facts;

@@ -50,7 +50,7 @@ GetResult Lookup::read(const Key& key, const std::string_view* key_text, base::D
     if (noted) moment = moment_of(pages);
   });
   if (copied == Copied::absent) return {{}, miss_of(entered)};
-  auto record = copied == Copied::complete ? decode(encoded.view()) : std::nullopt;
+  auto record = copied == Copied::complete ? decode(key, encoded.view()) : std::nullopt;
   if (!record) return {{}, Miss::damaged};
   if (key_text && record->key_text != *key_text) return {{}, Miss::other_key_text};
   if (noted) upkeep_.note_recent(moment, key);
@@ -71,9 +71,8 @@ Peeked<Record> Lookup::peek(const Key& key, base::Deadline deadline) noexcept {
   return {std::move(got.record), got.miss};
 }
 
-std::vector<std::pair<Key, Record>> Lookup::find(const Digest& specialisation,
-                                                 base::Deadline deadline) noexcept {
-  std::vector<std::pair<Key, Record>> out;
+std::vector<Record> Lookup::find(const Digest& specialisation, base::Deadline deadline) noexcept {
+  std::vector<Record> out;
   try {
     std::vector<Key> keys;
     read_pages_or_throw(file_, deadline, [&](const PageFile& pages) {
@@ -85,7 +84,7 @@ std::vector<std::pair<Key, Record>> Lookup::find(const Digest& specialisation,
         keys.push_back(walk.key());
     });
     for (const Key& key : keys)
-      if (auto found = peek(key, deadline)) out.emplace_back(key, std::move(*found));
+      if (auto found = peek(key, deadline)) out.push_back(std::move(*found));
   } catch (...) {  // what was found so far
   }
   return out;

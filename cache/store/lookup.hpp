@@ -26,7 +26,7 @@ class Lookup {
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
   Peeked<Record> peek(const Key& key, base::Deadline deadline) noexcept;
   Peeked<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
-  std::vector<std::pair<Key, Record>> find(const Digest& specialisation, base::Deadline deadline) noexcept;
+  std::vector<Record> find(const Digest& specialisation, base::Deadline deadline) noexcept;
   Listed list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each);
   /// The entries and the live bytes; the other numbers are left as they are.
   void count(StoreStats& out);

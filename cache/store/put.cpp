@@ -57,23 +57,23 @@ struct Encoded {
 
 /// Those that are not there, ordered by key. One that is there with other bytes is left to a single put,
 /// which replaces it, and so is a key that comes twice: nothing is returned.
-std::optional<std::vector<Encoded>> missing_of(const PageFile& pages,
-                                               const std::vector<std::pair<Key, Record>>& records,
+std::optional<std::vector<Encoded>> missing_of(const PageFile& pages, const std::vector<Record>& records,
                                                std::vector<PutResult>& out) {
   std::vector<Encoded> missing;
   for (std::size_t i = 0; i < records.size(); ++i) {
-    const auto& [key, record] = records[i];
+    const Record& record = records[i];
+    const Key& key = record.key;
     Buffer there;
     const Copied copied = copy_record(pages, key, there);
     if (copied == Copied::damaged) return std::nullopt;
     if (copied == Copied::complete) {
-      const auto found = decode(there.view());
+      const auto found = decode(key, there.view());
       if (!found || found->key_text != record.key_text) return std::nullopt;
       out[i].put = Put::present;
       continue;
     }
     if (!pieces_of(pages, key).empty()) return std::nullopt;
-    missing.push_back({i, &key, encode(record)});
+    missing.push_back({i, &record.key, encode(record)});
     if (missing.back().bytes.size() > kMaxRecordBytes) return std::nullopt;
   }
   std::sort(missing.begin(), missing.end(),
@@ -86,7 +86,7 @@ std::optional<std::vector<Encoded>> missing_of(const PageFile& pages,
 
 }  // namespace
 
-PutResult Puts::put(const Key& key, const Record& record, std::chrono::milliseconds wait, Existing existing) {
+PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existing existing) {
   if (!file_.file().writable) return {Put::read_only, "the store was opened read-only"};
   const std::string encoded = encode(record);
   if (encoded.size() > kMaxRecordBytes || encoded.size() > file_.live_limit() / 2)
@@ -96,7 +96,7 @@ PutResult Puts::put(const Key& key, const Record& record, std::chrono::milliseco
   auto deadline = base::Deadline::after(wait), room_deadline = deadline;
   try {
     const std::string_view key_text = record.key_text;
-    if (const auto there = lookup_.read(key, &key_text, deadline);
+    if (const auto there = lookup_.read(record.key, &key_text, deadline);
         there.record && serves(*there.record, record, existing))
       return {Put::present, {}};  // without keeping writers waiting
   } catch (const Damaged&) {      // the writer finds it, too
@@ -126,7 +126,7 @@ PutResult Puts::put(const Key& key, const Record& record, std::chrono::milliseco
         // Room that was made is not given up.
         if (*made > 0 || inode_of(file_.file().path) != seen) deadline = base::Deadline::after(wait);
       }
-      const PutResult written = write(key, record, encoded, existing, deadline);
+      const PutResult written = write(record, encoded, existing, deadline);
       return finish(written.put, written.detail);
     } catch (const NoRoom&) {
       no_room = true;
@@ -159,7 +159,7 @@ PutResult Puts::put(const Key& key, const Record& record, std::chrono::milliseco
                                " bytes; raise KILN_CACHE_MAX_SIZE, or run `kiln gc`");
 }
 
-PutResult Puts::write(const Key& key, const Record& record, std::string_view encoded, Existing existing,
+PutResult Puts::write(const Record& record, std::string_view encoded, Existing existing,
                       base::Deadline deadline) {
   std::optional<WriteTransaction> writing;
   std::string why;
@@ -167,10 +167,10 @@ PutResult Puts::write(const Key& key, const Record& record, std::string_view enc
   if (entered != Entered::yes) return {put_without(entered), why};
   const PageFile pages = writing->pages();
   Buffer there;
-  if (copy_record(pages, key, there) == Copied::complete)
-    if (const auto found = decode(there.view()); found && serves(*found, record, existing))
+  if (copy_record(pages, record.key, there) == Copied::complete)
+    if (const auto found = decode(record.key, there.view()); found && serves(*found, record, existing))
       return {Put::present, {}};
-  write_in(*writing, pages, key, encoded, deadline);
+  write_in(*writing, pages, record.key, encoded, deadline);
   if (!writing->txn())
     return {Put::gate_timeout, "a reader did not leave the gate in time; a stopped process may hold it"};
   try {
@@ -219,7 +219,7 @@ void Puts::write_in(WriteTransaction& writing, const PageFile& pages, const Key&
   }
 }
 
-bool Puts::put_together(const std::vector<std::pair<Key, Record>>& records, std::chrono::milliseconds wait,
+bool Puts::put_together(const std::vector<Record>& records, std::chrono::milliseconds wait,
                         std::vector<PutResult>& out) {
   if (!file_.file().writable) return false;
   const auto deadline = base::Deadline::after(wait);

@@ -21,15 +21,14 @@ class Puts {
   Puts(WritableFile& file, Lookup& lookup) : file_(file), lookup_(lookup) {}
 
   /// As Store::put, which catches what this throws.
-  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait, Existing existing);
+  PutResult put(const Record& record, std::chrono::milliseconds wait, Existing existing);
   /// Writes those of `records` that are not there in one transaction, and fills `out`. Returns false when it
   /// takes more than that (room, healing, patience), and nothing was written. Throws Error.
-  bool put_together(const std::vector<std::pair<Key, Record>>& records, std::chrono::milliseconds wait,
+  bool put_together(const std::vector<Record>& records, std::chrono::milliseconds wait,
                     std::vector<PutResult>& out);
 
  private:
-  PutResult write(const Key& key, const Record& record, std::string_view encoded, Existing existing,
-                  base::Deadline deadline);
+  PutResult write(const Record& record, std::string_view encoded, Existing existing, base::Deadline deadline);
   void write_in(WriteTransaction& writing, const PageFile& pages, const Key& key, std::string_view encoded,
                 base::Deadline deadline);
   bool is_first_check(const PageFile& pages) const noexcept;

@@ -72,7 +72,7 @@ class Copy {
       if (kept_.contains(key) || leave_out_.contains(key)) continue;
       try {
         encoded_.clear();
-        if (copy_record(from_, key, encoded_) != Copied::complete || !decode(encoded_.view())) continue;
+        if (copy_record(from_, key, encoded_) != Copied::complete || !is_intact(encoded_.view())) continue;
         put(write_record(txn_, dbi_, key, encoded_.view()));
         if (const auto use = read_use(uses, key)) put(write_use(txn_, dbi_, key, aged(key, *use)));
         ++count_.kept;
@@ -112,7 +112,7 @@ class Copy {
       const auto extent = extent_of(encoded_.view());
       if (extent && encoded_.size() < extent->total && extent->total <= kMaxRecordBytes) return;
       if (extent && encoded_.size() > extent->total) encoded_.truncate(extent->total);  // filled up
-      if (extent && decode(encoded_.view()))
+      if (extent && is_intact(encoded_.view()))
         keep();
       else
         ++count_.damaged;
@@ -126,7 +126,7 @@ class Copy {
     if (kept_.contains(key_)) {  // a damaged key looks like this one: that is it which a reader finds
       ++count_.damaged;
       encoded_.clear();
-      if (copy_record(from_, key_, encoded_) == Copied::complete && decode(encoded_.view()))
+      if (copy_record(from_, key_, encoded_) == Copied::complete && is_intact(encoded_.view()))
         put(write_record(txn_, dbi_, key_, encoded_.view()));
       return;
     }

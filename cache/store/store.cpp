@@ -73,8 +73,7 @@ Peeked<RecordText> Store::peek_text(const Key& key, base::Deadline deadline) noe
   return impl_->lookup.peek_text(key, deadline);
 }
 
-std::vector<std::pair<Key, Record>> Store::find(const Digest& specialisation,
-                                                base::Deadline deadline) noexcept {
+std::vector<Record> Store::find(const Digest& specialisation, base::Deadline deadline) noexcept {
   return impl_->lookup.find(specialisation, deadline);
 }
 
@@ -82,13 +81,12 @@ Listed Store::list(const Key& first, const Key& last, const std::function<void(c
   return impl_->lookup.list(first, last, each);
 }
 
-PutResult Store::put(const Key& key, const Record& record, std::chrono::milliseconds wait,
-                     Existing existing) noexcept {
+PutResult Store::put(const Record& record, std::chrono::milliseconds wait, Existing existing) noexcept {
   PutResult out;
   try {
     try {
-      out = impl_->puts.put(key, record, wait, existing);
-      if (out.put == Put::stored || out.put == Put::present) impl_->upkeep->note_use(key, true);
+      out = impl_->puts.put(record, wait, existing);
+      if (out.put == Put::stored || out.put == Put::present) impl_->upkeep->note_use(record.key, true);
     } catch (const std::exception& error) {
       out.detail = error.what();
     }
@@ -97,7 +95,7 @@ PutResult Store::put(const Key& key, const Record& record, std::chrono::millisec
   return out;
 }
 
-std::vector<PutResult> Store::put_many(const std::vector<std::pair<Key, Record>>& records) noexcept {
+std::vector<PutResult> Store::put_many(const std::vector<Record>& records) noexcept {
   std::vector<PutResult> out(records.size());
   bool together = false;
   try {
@@ -107,10 +105,10 @@ std::vector<PutResult> Store::put_many(const std::vector<std::pair<Key, Record>>
   std::chrono::milliseconds wait = put_wait();
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (together) {
-      impl_->upkeep->note_use(records[i].first, true);
+      impl_->upkeep->note_use(records[i].key, true);
       continue;
     }
-    out[i] = put(records[i].first, records[i].second, wait);
+    out[i] = put(records[i], wait);
     // Those behind one that waited in vain must not wait as long in a row.
     wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kWaitBehindOneInVain) : put_wait();
   }

@@ -55,7 +55,7 @@ class Store {
   /// The record of exactly this key whose key text is exactly `key_text`. Never throws; a fault is a miss.
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
   /// Every intact record of a specialisation, whatever the toolchain.
-  std::vector<std::pair<Key, Record>> find(const Digest& specialisation, base::Deadline deadline) noexcept;
+  std::vector<Record> find(const Digest& specialisation, base::Deadline deadline) noexcept;
   /// One record by key alone (inspection, no use of it). Never throws; a fault is a miss.
   Peeked<Record> peek(const Key& key, base::Deadline deadline) noexcept;
   /// The same without reading the image. The facts are verified; the key text is not, as its checksum goes
@@ -64,14 +64,14 @@ class Store {
   /// One transaction, synced. Replaces a damaged record or one with another key text, makes room by eviction,
   /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
   /// data.mdb.damaged until the next gc. Never throws.
-  PutResult put(const Key& key, const Record& record) noexcept { return put(key, record, put_wait()); }
+  PutResult put(const Record& record) noexcept { return put(record, put_wait()); }
   /// As `put`, with another wait for the gate, and for what is no image.
-  PutResult put(const Key& key, const Record& record, std::chrono::milliseconds wait,
+  PutResult put(const Record& record, std::chrono::milliseconds wait,
                 Existing existing = Existing::kept) noexcept;
   /// Many at once, in any order: in one transaction with one sync when nothing is in the way (room to be
   /// made, damage, a key that comes twice), else one after the other; a result for each, in the order given.
   /// Meant for records of some 16 MiB together: the gate is held while they are written. Never throws.
-  std::vector<PutResult> put_many(const std::vector<std::pair<Key, Record>>& records) noexcept;
+  std::vector<PutResult> put_many(const std::vector<Record>& records) noexcept;
   std::chrono::milliseconds put_wait() const noexcept;
   /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
   /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read,

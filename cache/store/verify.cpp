@@ -63,7 +63,7 @@ void verify_pages(StoreFile& file, Verified& out) {
 /// What is wrong with an entry; empty: nothing.
 std::string damage_of(const PageFile& pages, const Key& key) try {
   Buffer encoded;
-  const bool whole = copy_record(pages, key, encoded) == Copied::complete && decode(encoded.view());
+  const bool whole = copy_record(pages, key, encoded) == Copied::complete && is_intact(encoded.view());
   return whole ? "" : "its bytes do not have their checksum";
 } catch (const Damaged& damage) {
   return damage.what();

@@ -30,7 +30,7 @@ using namespace kiln;
 constexpr std::size_t kImage = 40'000, kLog = 300;
 
 /// As a compile of rms_norm leaves it: a key text of some 2 KB, a log of 300 bytes.
-std::pair<Key, cache::Record> entry_of(int number) {
+cache::Record entry_of(int number) {
   static constexpr const char* templates[] = {"rms_norm", "softmax", "act_and_mul", "gemm", "rope"};
   compile::Facts f;
   f.unit = templates[number % 5];
@@ -65,10 +65,10 @@ std::pair<Key, cache::Record> entry_of(int number) {
           value(std::string(40, 'a')) + '\n';
   Key key{base::digest_of(std::string_view(text).substr(0, section)),
           base::digest_of(std::string_view(text).substr(section))};
-  cache::Record record{compile::encode(f), text, std::string(kImage, '\0')};
+  cache::Record record{key, compile::encode(f), text, std::string(kImage, '\0')};
   std::uint32_t state = static_cast<std::uint32_t>(number) * 2654435761u + 1;
   for (char& byte : record.image) byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
-  return {key, std::move(record)};
+  return record;
 }
 
 double milliseconds(const std::string& program, const std::vector<std::string>& arguments) {
@@ -129,10 +129,10 @@ int main(int argc, char** argv) {
     options.directory = directory;
     const auto store = cache::Store::open(options);
     for (int i = 0; i < entries; ++i) {
-      const auto [at, record] = entry_of(i);
-      if (i == entries / 2) key = at.hex();
-      if (kept && store->peek_text(at, base::Deadline::never())) continue;
-      if (const auto put = store->put(at, record); put.put != cache::Put::stored) {
+      const cache::Record record = entry_of(i);
+      if (i == entries / 2) key = record.key.hex();
+      if (kept && store->peek_text(record.key, base::Deadline::never())) continue;
+      if (const auto put = store->put(record); put.put != cache::Put::stored) {
         std::fprintf(stderr, "put: %s\n", put.detail.c_str());
         return 1;
       }

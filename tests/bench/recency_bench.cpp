@@ -48,7 +48,7 @@ void access(cache::Store& store, Shared& shared, std::uint32_t index) {
     shared.hits += index >= kWarmUp;
     return;
   }
-  const auto put = store.put(key_of(number), {"", text, std::string(kImageBytes, 'x')});
+  const auto put = store.put({key_of(number), "", text, std::string(kImageBytes, 'x')});
   if (put.put != cache::Put::stored) std::fprintf(stderr, "put: %s\n", put.detail.c_str());
   if (index % 16 == 0)
     shared.most_entries = std::max(shared.most_entries, static_cast<std::uint32_t>(store.stats().entries));

@@ -69,18 +69,18 @@ fleet::ServerStatus status_of(fleet::Tier& tier) { return tier.backend().health(
 void latency(const Fixture& fixture, std::size_t size, const char* name) {
   constexpr int kEntries = 32, kRounds = 20;
   const auto store = cache::Store::open({.directory = fixture.directory.path() + "/store-" + name});
-  std::vector<std::pair<Key, cache::Record>> records;
+  std::vector<cache::Record> records;
   for (unsigned i = 0; i < kEntries; ++i) {
     Key key;
     key.specialisation.bytes[0] = static_cast<std::uint8_t>(i), key.specialisation.bytes[1] = size > 100'000;
-    records.push_back({key, {"facts", "key text of entry " + std::to_string(i), image_of(size, i)}});
-    store->put(key, records.back().second);
+    records.push_back({key, "facts", "key text of entry " + std::to_string(i), image_of(size, i)});
+    store->put(records.back());
   }
   std::vector<double> local;
   for (int round = 0; round < kRounds; ++round)
-    for (const auto& [key, record] : records) {
+    for (const cache::Record& record : records) {
       const auto start = Clock::now();
-      if (!store->get(key, record.key_text, base::Deadline::never()).record) std::abort();
+      if (!store->get(record.key, record.key_text, base::Deadline::never()).record) std::abort();
       local.push_back(ms_since(start));
     }
   const Spread here = spread(local);
@@ -88,21 +88,16 @@ void latency(const Fixture& fixture, std::size_t size, const char* name) {
   for (const auto& [where, url] :
        {std::pair{"Unix socket", fixture.server.unix_url()}, {"loopback", fixture.server.url()}}) {
     const auto tier = fixture.tier(url);
-    for (const auto& [key, record] : records) {
-      fleet::Entry entry;
-      entry.key = key, entry.key_text = record.key_text, entry.facts = record.facts,
-      entry.image = record.image;
-      entry.arch = "sm_90a", entry.toolchain = "bench";
-      tier->publish(std::move(entry), {}, nullptr, fleet::Tier::Full::wait);
-    }
+    for (const cache::Record& record : records)
+      tier->publish({record, "sm_90a", "bench"}, {}, nullptr, fleet::Tier::Full::wait);
     tier->flush(base::Deadline::never());
     const fleet::ServerStatus before = status_of(*tier);
     std::vector<double> remote;
     for (int round = 0; round < kRounds; ++round)
-      for (const auto& [key, record] : records) {
+      for (const cache::Record& record : records) {
         const auto start = Clock::now();
         const auto reply =
-            tier->ask({.key = key, .key_text = record.key_text, .acceptable = {}, .on_wait = {}});
+            tier->ask({.key = record.key, .key_text = record.key_text, .acceptable = {}, .on_wait = {}});
         if (!reply.entry || reply.entry->image != record.image) std::abort();
         remote.push_back(ms_since(start));
       }

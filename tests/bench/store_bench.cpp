@@ -48,7 +48,7 @@ struct Stored {
     for (std::uint32_t n = 0; n < entries(); ++n) {
       const Key key = key_of(n);
       const std::string image(kImageBytes, static_cast<char>(n));
-      store->put(key, {"facts", "key text", image});
+      store->put({key, "facts", "key text", image});
       MDB_val at{sizeof key, const_cast<Key*>(&key)}, value{image.size(), const_cast<char*>(image.data())};
       mdb_put(txn, dbi, &at, &value, 0);
     }

@@ -118,7 +118,7 @@ void build(const base::TempDir& dir, std::uint32_t small, std::uint32_t large) {
   const auto now = static_cast<std::uint64_t>(std::time(nullptr));
   fill(store, keys.size(), [&](MDB_txn* txn, std::size_t i) {
     const auto& [key, n] = keys[i];
-    const std::string encoded = cache::encode({"facts", "key text", image_of(n, n < large)});
+    const std::string encoded = cache::encode({key, "facts", "key text", image_of(n, n < large)});
     must(cache::write_record(txn, store.dbi, key, encoded, MDB_APPEND));
   });
   fill(store, keys.size(), [&](MDB_txn* txn, std::size_t i) {
@@ -162,7 +162,7 @@ void write(Row& row, const base::TempDir& dir, const Environment& raw) {
     const Key key = key_of(10'000'000 + i);
     const std::string image(kPut, static_cast<char>(i));
     ours.measure([&] {
-      if (store->put(key, {"facts", "key text", image}).put != cache::Put::stored) std::exit(1);
+      if (store->put({key, "facts", "key text", image}).put != cache::Put::stored) std::exit(1);
     });
     theirs.measure([&] { raw.put(key, image); });
   }

@@ -22,15 +22,16 @@ inline Key key_of(std::uint8_t number) {
   return key;
 }
 
-inline Entry entry_of(std::uint8_t number, std::size_t image = 300) {
-  Entry out{key_of(number), "facts " + std::to_string(number), "key text " + std::to_string(number), {}};
+inline cache::Record entry_of(std::uint8_t number, std::size_t image = 300) {
+  cache::Record out{
+      key_of(number), "facts " + std::to_string(number), "key text " + std::to_string(number), {}};
   std::uint32_t state = number;
   for (std::size_t i = 0; i < image; ++i)
     out.image += static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
   return out;
 }
 
-inline bool same(const Entry& a, const Entry& b) {
+inline bool same(const cache::Record& a, const cache::Record& b) {
   return a.key == b.key && a.facts == b.facts && a.key_text == b.key_text && a.image == b.image;
 }
 
@@ -46,19 +47,19 @@ inline base::Read from(std::string bytes, std::size_t most = std::size_t{1} << 2
   };
 }
 
-inline std::string bundle_of(const std::vector<Entry>& entries, Summary* summary = nullptr) {
+inline std::string bundle_of(const std::vector<cache::Record>& entries, Summary* summary = nullptr) {
   std::string out;
   Writer writer([&](std::string_view bytes) { out += bytes; });
-  for (const Entry& entry : entries) writer.add(entry);
+  for (const cache::Record& entry : entries) writer.add(entry);
   const Summary written = writer.end();
   if (summary) *summary = written;
   return out;
 }
 
-inline std::vector<Entry> read_all(const std::string& bytes, const Limits& limits = {},
-                                   std::size_t most = 4096) {
+inline std::vector<cache::Record> read_all(const std::string& bytes, const Limits& limits = {},
+                                           std::size_t most = 4096) {
   Reader reader(from(bytes, most), limits);
-  std::vector<Entry> out;
+  std::vector<cache::Record> out;
   while (auto entry = reader.next()) out.push_back(std::move(*entry));
   return out;
 }
@@ -66,7 +67,7 @@ inline std::vector<Entry> read_all(const std::string& bytes, const Limits& limit
 /// Content as a Writer would never make it.
 class Crafted {
  public:
-  Crafted& entry(const Entry& e) {
+  Crafted& entry(const cache::Record& e) {
     return head(e.key, static_cast<std::uint32_t>(e.facts.size()),
                 static_cast<std::uint32_t>(e.key_text.size()), e.image.size())
         .raw(e.facts + e.key_text + e.image)

@@ -7,11 +7,12 @@ using namespace kiln::trust;
 using namespace kiln::bundle::test;
 
 TEST(Bundle, ReadsBackWhatWasWritten) {
-  const std::vector<Entry> entries{entry_of(1), entry_of(2, 0), entry_of(7, 3 << 20), entry_of(200, 1)};
+  const std::vector<cache::Record> entries{entry_of(1), entry_of(2, 0), entry_of(7, 3 << 20),
+                                           entry_of(200, 1)};
   Summary written;
   const std::string file = bundle_of(entries, &written);
   Reader reader(from(file, 777), {});
-  for (const Entry& entry : entries) {
+  for (const cache::Record& entry : entries) {
     const auto got = reader.next();
     ASSERT_TRUE(got);
     EXPECT_TRUE(same(*got, entry));
@@ -26,14 +27,14 @@ TEST(Bundle, ReadsBackWhatWasWritten) {
 TEST(Bundle, OfNothingIsABundle) { EXPECT_TRUE(read_all(bundle_of({})).empty()); }
 
 TEST(Bundle, IsTheSameBytesEachTime) {
-  std::vector<Entry> entries;
+  std::vector<cache::Record> entries;
   for (std::uint8_t number = 0; number < 100; ++number) entries.push_back(entry_of(number, 5000));
   EXPECT_EQ(bundle_of(entries), bundle_of(entries));
 }
 
 TEST(Bundle, HoldsWhatCompressesTooWellForOneBuffer) {
   // zstd holds back output when the caller's buffer is full, and must not be taken for truncated then.
-  Entry entry = entry_of(1);
+  cache::Record entry = entry_of(1);
   entry.image.assign(8 << 20, 'x');
   const auto got = read_all(bundle_of({entry}), {}, 1 << 20);
   ASSERT_EQ(got.size(), 1u);
@@ -49,7 +50,7 @@ TEST(Bundle, WriterWantsAscendingKeys) {
 
 TEST(Bundle, WriterWritesNothingThatAReaderRefuses) {
   Writer writer([](std::string_view) {});
-  Entry entry = entry_of(1);
+  cache::Record entry = entry_of(1);
   entry.facts.resize((1 << 20) + 1);
   EXPECT_THROW(writer.add(entry), Error);
 }

@@ -48,7 +48,7 @@ TEST(BundleRefusal, EveryTruncation) {
 
 TEST(BundleRefusal, NoEntryIsHandedOutThatIsNotWhatWasWritten) {
   const std::string content = two().end().content();
-  const std::vector<Entry> written = read_all(two().end().file());
+  const std::vector<cache::Record> written = read_all(two().end().file());
   for (std::size_t bit = 0; bit < 8 * content.size(); ++bit) {
     std::string damaged = content;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));

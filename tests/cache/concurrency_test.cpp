@@ -29,7 +29,7 @@ class ConcurrencyTest : public StoreFixture {
 
 TEST_F(ConcurrencyTest, ReadersGoOnWhileAWriterHoldsTheGate) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   auto fd = gate().lease();
   const auto writer = WriterPass::enter(fd.get(), soon());
   ASSERT_TRUE(writer);  // as in the middle of a slow sync
@@ -44,7 +44,7 @@ TEST_F(ConcurrencyTest, PutIsSkippedWhenAnotherWriterStays) {
   auto fd = gate().lease();
   const auto writer = WriterPass::enter(fd.get(), soon());
   const auto start = base::Clock::now();
-  const auto result = store->put(key_of(1), record_of(1));
+  const auto result = store->put(record_of(1));
   const auto took = base::Clock::now() - start;
   EXPECT_EQ(result.put, Put::gate_timeout);
   EXPECT_FALSE(result.detail.empty());
@@ -58,15 +58,15 @@ TEST_F(ConcurrencyTest, PutIsSkippedWhenAReaderStays) {
   auto fd = gate().lease();
   auto reader = enter_reader(fd.get(), soon());
   const auto start = base::Clock::now();
-  EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::gate_timeout);
+  EXPECT_EQ(store->put(record_of(1)).put, Put::gate_timeout);
   EXPECT_LT(base::Clock::now() - start, at_most(5s));
   reader->release();
-  EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(1)).put, Put::stored);
 }
 
 TEST_F(ConcurrencyTest, GetMissesAtItsDeadlineWhenTheGateIsShut) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   auto fd = gate().lease();
   auto writer = WriterPass::enter(fd.get(), soon());
   const auto drained = writer->drain(soon());
@@ -79,7 +79,7 @@ TEST_F(ConcurrencyTest, GetMissesAtItsDeadlineWhenTheGateIsShut) {
 
 TEST_F(ConcurrencyTest, ReaderSeesTheStateBeforeAnOpenTransaction) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1, 100'000)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1, 100'000)).put, Put::stored);
   // Another program's transaction, by the gate's rules: an environment of its own, as in another process.
   MDB_env* env = nullptr;
   ASSERT_EQ(mdb_env_create(&env), 0);
@@ -104,7 +104,7 @@ TEST_F(ConcurrencyTest, ReaderSeesTheStateBeforeAnOpenTransaction) {
 TEST_F(ConcurrencyTest, StoppedReaderDelaysAWriterOnlyUntilItsDeadline) {
   put_wait_ = 200ms;
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t pid = ::fork();
@@ -119,12 +119,12 @@ TEST_F(ConcurrencyTest, StoppedReaderDelaysAWriterOnlyUntilItsDeadline) {
   ASSERT_EQ(::read(ready[0], &byte, 1), 1);
   ASSERT_EQ(::kill(pid, SIGSTOP), 0);
   const auto start = base::Clock::now();
-  EXPECT_EQ(store->put(key_of(2), record_of(2)).put, Put::gate_timeout);
+  EXPECT_EQ(store->put(record_of(2)).put, Put::gate_timeout);
   EXPECT_LT(base::Clock::now() - start, at_most(5s));
   EXPECT_TRUE(holds(*store, 1));
   ::kill(pid, SIGKILL);
   ::waitpid(pid, nullptr, 0);
-  EXPECT_EQ(store->put(key_of(2), record_of(2)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(2)).put, Put::stored);
 }
 
 TEST_F(ConcurrencyTest, EightThreadsReadOnlyWhatWasWritten) {
@@ -141,7 +141,7 @@ TEST_F(ConcurrencyTest, EightThreadsReadOnlyWhatWasWritten) {
         const std::uint32_t number = random() % kKeys;
         const Record expected = record_of(number, number * 311);
         if (random() % 4 == 0) {
-          const auto result = store->put(key_of(number), expected);
+          const auto result = store->put(expected);
           if (result.put == Put::stored || result.put == Put::present)
             acknowledged[number] = 1, ++puts;
           else
@@ -177,7 +177,7 @@ TEST_F(ConcurrencyTest, ThreadsFollowAFileThatIsReplacedAgainAndAgain) {
       std::mt19937 random(seed);
       while (!stop) {
         const std::uint32_t number = random() % 20;
-        const auto result = store->put(key_of(number), record_of(number));
+        const auto result = store->put(record_of(number));
         if (result.put != Put::stored && result.put != Put::present) {
           ++failed;
           std::printf("%s: %s\n", std::string(to_string(result.put)).c_str(), result.detail.c_str());
@@ -209,15 +209,15 @@ TEST_F(ConcurrencyTest, ForkedChildReadsAndWritesAndTheParentGoesOn) {
   GTEST_SKIP() << "the thread sanitizer lets a child of a threaded process start no threads";
 #endif
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   EXPECT_EQ(in_child([&] {
               if (!holds(*store, 1)) return 1;
-              if (store->put(key_of(2), record_of(2)).put != Put::stored) return 2;
+              if (store->put(record_of(2)).put != Put::stored) return 2;
               return holds(*store, 2) && open()->stats().entries == 2 ? 0 : 3;
             }),
             0);
   EXPECT_TRUE(holds(*store, 2));
-  EXPECT_EQ(store->put(key_of(3), record_of(3)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(3)).put, Put::stored);
   EXPECT_TRUE(holds(*store, 3));
 }
 
@@ -229,7 +229,7 @@ TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
   GTEST_SKIP() << "gcc 12's address sanitizer leaves its allocator locked in a child forked amid threads";
 #endif
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(0), record_of(0)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(0)).put, Put::stored);
   std::atomic<bool> stop{false};
   std::atomic<int> wrong{0};
   std::vector<std::thread> threads;
@@ -238,7 +238,7 @@ TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
       std::mt19937 random(seed);
       while (!stop) {
         const std::uint32_t number = random() % 50;
-        if (random() % 2) store->put(key_of(number), record_of(number));
+        if (random() % 2) store->put(record_of(number));
         const auto got = store->get(key_of(number), record_of(number).key_text, soon());
         wrong += got.record ? !same(*got.record, record_of(number)) : got.miss != Miss::absent;
       }
@@ -248,7 +248,7 @@ TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
     const int status = in_child([&] {
       ::alarm(20);
       if (!holds(*store, 0)) return 1;
-      return 2 + static_cast<int>(store->put(key_of(1000 + i), record_of(1000 + i)).put);
+      return 2 + static_cast<int>(store->put(record_of(1000 + i)).put);
     });
     if (status != 2) bad += ' ' + std::to_string(status);
   }
@@ -261,19 +261,19 @@ TEST_F(ConcurrencyTest, ChildForkedAmidBusyThreadsNeverHangsNorHarms) {
 
 TEST_F(ConcurrencyTest, ChildThatOnlyExitsLeavesTheParentWorking) {
   auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   EXPECT_EQ(in_child([&] {
               store.reset();  // destructors of what was inherited
               return 0;
             }),
             0);
   EXPECT_TRUE(holds(*store, 1));
-  EXPECT_EQ(store->put(key_of(2), record_of(2)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(2)).put, Put::stored);
 }
 
 TEST_F(ConcurrencyTest, ChildKeepsNoDescriptorOfTheDataFileOnceForked) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   // LMDB's own descriptor for meta pages is not known to us; it carries no lock and is close-on-exec.
   EXPECT_LE(in_child([&] {
               int count = 0;

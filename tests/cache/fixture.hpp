@@ -28,15 +28,22 @@ inline Key key_of(std::uint32_t specialisation, std::uint32_t toolchain = 0) {
 /// A record that only `number` and `image_size` decide: whoever reads it can tell whether it is the right
 /// one.
 inline Record record_of(std::uint32_t number, std::size_t image_size = 5000) {
-  Record record{"facts of " + std::to_string(number), "key text of " + std::to_string(number), {}};
+  Record record{
+      key_of(number), "facts of " + std::to_string(number), "key text of " + std::to_string(number), {}};
   std::uint32_t state = number * 2654435761u + 1;
   record.image.resize(image_size);
   for (char& byte : record.image) byte = static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
   return record;
 }
 
+/// The same record under another key.
+inline Record with_key(const Key& key, Record record) {
+  record.key = key;
+  return record;
+}
+
 inline bool same(const Record& a, const Record& b) {
-  return a.facts == b.facts && a.key_text == b.key_text && a.image == b.image;
+  return a.key == b.key && a.facts == b.facts && a.key_text == b.key_text && a.image == b.image;
 }
 
 inline base::Deadline soon() { return base::Deadline::after(std::chrono::seconds(20)); }

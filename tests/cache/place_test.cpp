@@ -28,7 +28,7 @@ class PlaceTest : public StoreFixture {
   void fill(std::uint32_t count = 10) {
     const auto store = open();
     for (std::uint32_t number = 0; number < count; ++number)
-      ASSERT_EQ(store->put(key_of(number), record_of(number)).put, Put::stored);
+      ASSERT_EQ(store->put(record_of(number)).put, Put::stored);
   }
   /// Error(io) whose text names the file or directory.
   template <class Open>
@@ -83,7 +83,7 @@ TEST_F(PlaceTest, RelativeDirectorySurvivesChdir) {
   o.directory = "store";
   const auto store = Store::open(o);
   ASSERT_EQ(::chdir("/"), 0);
-  EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(holds(*open(), 1));
   ASSERT_EQ(::chdir(before.c_str()), 0);
 }
@@ -93,7 +93,7 @@ TEST_F(PlaceTest, ReadOnlyStoreReadsAndRefusesPuts) {
   const auto store = open_read_only();
   EXPECT_FALSE(store->writable());
   EXPECT_TRUE(holds(*store, 3));
-  EXPECT_EQ(store->put(key_of(99), record_of(99)).put, Put::read_only);
+  EXPECT_EQ(store->put(record_of(99)).put, Put::read_only);
 }
 
 TEST_F(PlaceTest, ReadOnlyStoreWithoutAFileIsAnErrorAndCreatesNothing) {
@@ -125,7 +125,7 @@ TEST_F(PlaceTest, ReadOnlyDirectoryServesReads) {
 
 TEST_F(PlaceTest, NothingStaysMappedBetweenPuts) {
   const auto first = open(), second = open(), reading = open_read_only();
-  EXPECT_EQ(first->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(first->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(holds(*second, 1));
   EXPECT_TRUE(holds(*reading, 1));
   EXPECT_EQ(mappings_of(data_file()), 0);
@@ -142,7 +142,7 @@ TEST_F(PlaceTest, SpellingsAndSymlinksOfAPathAreOneStore) {
     stores.push_back(Store::open(o));
     EXPECT_EQ(stores.back()->identity(), first->identity());
   }
-  EXPECT_EQ(stores[0]->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(stores[0]->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(holds(*stores[2], 1));
 }
 
@@ -155,7 +155,7 @@ TEST_F(PlaceTest, SpellingThatVanishesDoesNotTakeTheOthersAlong) {
   const auto by_link = Store::open(o);
   const auto direct = open();  // shares the environment, which was opened through the link
   ASSERT_EQ(::unlink(link.c_str()), 0);
-  EXPECT_EQ(direct->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(direct->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(holds(*direct, 1));
 }
 
@@ -169,13 +169,13 @@ TEST_F(PlaceTest, ReplacedFileIsFollowed) {
   o.directory = dir_.path() + "/other";
   {
     const auto other = Store::open(o);
-    ASSERT_EQ(other->put(key_of(77), record_of(77)).put, Put::stored);
+    ASSERT_EQ(other->put(record_of(77)).put, Put::stored);
   }
   ASSERT_EQ(::rename((o.directory + "/v1/data.mdb").c_str(), data_file().c_str()), 0);
   EXPECT_TRUE(holds(*store, 77));
   EXPECT_TRUE(holds(*reading, 77));
   EXPECT_EQ(store->get(key_of(1), record_of(1).key_text, soon()).miss, Miss::absent);
-  EXPECT_EQ(store->put(key_of(78), record_of(78)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(78)).put, Put::stored);
   EXPECT_TRUE(holds(*reading, 78));
   EXPECT_EQ(store->identity(), identity);
 }
@@ -185,7 +185,7 @@ TEST_F(PlaceTest, DeletedFileIsMadeAgain) {
   const auto store = open();
   ASSERT_EQ(std::system(("rm -r " + directory()).c_str()), 0);
   EXPECT_EQ(store->get(key_of(1), record_of(1).key_text, soon()).miss, Miss::absent);
-  EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(holds(*open(), 1));
 }
 
@@ -200,7 +200,7 @@ TEST_F(PlaceTest, SmallAddressSpaceIsEnough) {
               StoreOptions o = options();
               o.cap_bytes = std::uint64_t{64} << 30;
               const auto store = Store::open(o);
-              return holds(*store, 1) && store->put(key_of(9), record_of(9)).put == Put::stored ? 0 : 1;
+              return holds(*store, 1) && store->put(record_of(9)).put == Put::stored ? 0 : 1;
             }),
             0);
 }
@@ -209,8 +209,8 @@ TEST_F(PlaceTest, IdleStoreLetsAReplacedFileGo) {
   StoreOptions o = options();
   o.upkeep = std::chrono::milliseconds(50);
   const auto store = Store::open(o);
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);  // from here on it is kept up
-  ASSERT_EQ(store->put(key_of(2), record_of(2)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);  // from here on it is kept up
+  ASSERT_EQ(store->put(record_of(2)).put, Put::stored);
   ASSERT_EQ(::unlink(data_file().c_str()), 0);
   const auto deleted_files = [] {
     FILE* pipe = ::popen(
@@ -226,7 +226,7 @@ TEST_F(PlaceTest, IdleStoreLetsAReplacedFileGo) {
 
 TEST_F(PlaceTest, DescriptorsAreCloseOnExec) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   const std::string command = "! ls -l /proc/self/fd | grep -q " + data_file();
   EXPECT_EQ(std::system(command.c_str()), 0);
 }
@@ -235,7 +235,7 @@ TEST_F(PlaceTest, ConcurrentCreationMakesOneStore) {
   std::vector<pid_t> children;
   for (std::uint32_t i = 0; i < 8; ++i) {
     const pid_t pid = ::fork();
-    if (pid == 0) ::_exit(open()->put(key_of(i), record_of(i)).put == Put::stored ? 0 : 1);
+    if (pid == 0) ::_exit(open()->put(record_of(i)).put == Put::stored ? 0 : 1);
     children.push_back(pid);
   }
   for (const pid_t pid : children) {

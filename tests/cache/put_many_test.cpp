@@ -14,11 +14,9 @@ using namespace kiln::cache::test;
 
 namespace {
 
-std::vector<std::pair<Key, Record>> records(std::uint32_t first, std::uint32_t last,
-                                            std::size_t image = 5000) {
-  std::vector<std::pair<Key, Record>> out;
-  for (std::uint32_t number = first; number < last; ++number)
-    out.emplace_back(key_of(number), record_of(number, image));
+std::vector<Record> records(std::uint32_t first, std::uint32_t last, std::size_t image = 5000) {
+  std::vector<Record> out;
+  for (std::uint32_t number = first; number < last; ++number) out.push_back(record_of(number, image));
   return out;
 }
 
@@ -55,7 +53,7 @@ TEST_F(PutMany, InManyBatchesOfManySizesTheFileStaysSound) {
   }
   EXPECT_TRUE(store->verify().damaged.empty());
   EXPECT_EQ(store->stats().entries, number);
-  EXPECT_EQ(open()->put(key_of(number), record_of(number)).put, Put::stored) << "by another process";
+  EXPECT_EQ(open()->put(record_of(number)).put, Put::stored) << "by another process";
 }
 
 TEST_F(PutMany, CountsWhatIsThere) {
@@ -70,7 +68,7 @@ TEST_F(PutMany, ReplacesWhatHasAnotherKeyText) {
   const auto store = open();
   Record other = record_of(3);
   other.key_text = "another";
-  ASSERT_EQ(store->put(key_of(3), other).put, Put::stored);
+  ASSERT_EQ(store->put(other).put, Put::stored);
   EXPECT_EQ(count(store->put_many(records(0, 6)), Put::stored), 6u);
   EXPECT_TRUE(holds(*store, 3));
 }
@@ -84,7 +82,7 @@ TEST_F(PutMany, InAnyOrderItIsOneTransaction) {
   const auto results = store->put_many(all);
   EXPECT_EQ(transaction(), before + 1);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const bool there = !(all[i].first < key_of(100)) && all[i].first < key_of(110);
+    const bool there = !(all[i].key < key_of(100)) && all[i].key < key_of(110);
     EXPECT_EQ(results[i].put, there ? Put::present : Put::stored) << i;
   }
   for (std::uint32_t number = 0; number < 200; ++number) EXPECT_TRUE(holds(*store, number));
@@ -115,6 +113,6 @@ TEST_F(PutMany, MakesRoomWhenTheyDoNotFit) {
 }
 
 TEST_F(PutMany, IntoAReadOnlyStoreSaysSoForEach) {
-  open()->put(key_of(0), record_of(0));
+  open()->put(record_of(0));
   EXPECT_EQ(count(open_read_only()->put_many(records(1, 4)), Put::read_only), 3u);
 }

@@ -8,21 +8,23 @@
 namespace kiln::cache {
 namespace {
 
+constexpr Key kKey{{{1, 2, 3}}, {{4, 5, 6}}};
+
 Record small() {
-  return {"facts: regs=32", "template=rms_norm H=4096",
+  return {kKey, "facts: regs=32", "template=rms_norm H=4096",
           std::string("\x7f"
                       "ELF\0image",
                       10)};
 }
 
 bool same(const Record& a, const Record& b) {
-  return a.facts == b.facts && a.key_text == b.key_text && a.image == b.image;
+  return a.key == b.key && a.facts == b.facts && a.key_text == b.key_text && a.image == b.image;
 }
 
 TEST(Record, RoundTrips) {
-  for (const Record& record :
-       {small(), Record{}, Record{"", "k", ""}, Record{"f", "", std::string(2 << 20, 'x')}}) {
-    const auto back = decode(encode(record));
+  for (const Record& record : {small(), Record{kKey, "", "", ""}, Record{kKey, "", "k", ""},
+                               Record{kKey, "f", "", std::string(2 << 20, 'x')}}) {
+    const auto back = decode(kKey, encode(record));
     ASSERT_TRUE(back);
     EXPECT_TRUE(same(*back, record));
   }
@@ -31,9 +33,9 @@ TEST(Record, RoundTrips) {
 TEST(Record, IsNoneAtEveryOtherLength) {
   const std::string bytes = encode(small());
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    EXPECT_FALSE(decode(std::string_view(bytes).substr(0, size))) << size;
-  EXPECT_FALSE(decode(bytes + '\0'));
-  EXPECT_FALSE(decode(bytes + bytes));
+    EXPECT_FALSE(decode(kKey, std::string_view(bytes).substr(0, size))) << size;
+  EXPECT_FALSE(decode(kKey, bytes + '\0'));
+  EXPECT_FALSE(decode(kKey, bytes + bytes));
 }
 
 TEST(Record, IsNoneWithAnyBitFlipped) {
@@ -41,7 +43,7 @@ TEST(Record, IsNoneWithAnyBitFlipped) {
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string damaged = bytes;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
-    EXPECT_FALSE(decode(damaged)) << "bit " << bit;
+    EXPECT_FALSE(decode(kKey, damaged)) << "bit " << bit;
   }
 }
 
@@ -51,7 +53,7 @@ TEST(Record, IsNoneWithAnyByteReplaced) {
     for (const char value : {'\0', '\x7f', '\xff'}) {
       std::string damaged = bytes;
       damaged[at] = value;
-      EXPECT_EQ(decode(damaged).has_value(), damaged == bytes) << at;
+      EXPECT_EQ(decode(kKey, damaged).has_value(), damaged == bytes) << at;
     }
 }
 
@@ -86,7 +88,7 @@ TEST(Record, HugeSizesAreNoRecord) {
   for (const std::size_t at : {8u, 12u, 16u}) {
     std::string bytes = encode(small());
     bytes.replace(at, at == 16 ? 8 : 4, at == 16 ? 8 : 4, '\xff');
-    EXPECT_FALSE(decode(bytes));
+    EXPECT_FALSE(decode(kKey, bytes));
     EXPECT_FALSE(decode_head(bytes));
   }
 }
@@ -102,7 +104,7 @@ TEST(Record, ExtentIsWhatTheFixedPartSays) {
 
 TEST(Record, GrammarOnDiskIsVersionOne) {
   // A change of these bytes needs a new magic and a new schema directory.
-  const std::string bytes = encode({"f", "k", "i"});
+  const std::string bytes = encode({kKey, "f", "k", "i"});
   EXPECT_EQ(bytes.substr(0, 24), std::string("kilnrec1\1\0\0\0\1\0\0\0\1\0\0\0\0\0\0\0", 24));
   EXPECT_EQ(bytes.substr(40), "fki");
   std::uint64_t body = 0;

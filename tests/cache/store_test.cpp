@@ -17,7 +17,7 @@ class StoreTest : public StoreFixture {};
 
 TEST_F(StoreTest, ReturnsWhatWasPut) {
   const auto store = open();
-  EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(holds(*store, 1));
 }
 
@@ -35,7 +35,7 @@ TEST_F(StoreTest, KeepsRecordsOfAnySize) {
   for (const std::size_t size : {0ul, 1ul, 4080 - overhead - 1, 4080 - overhead, 4080 - overhead + 1,
                                  8160 - overhead, 50'000ul, 2'000'000ul}) {
     const Record record = record_of(number, size);
-    ASSERT_EQ(store->put(key_of(number), record).put, Put::stored) << size;
+    ASSERT_EQ(store->put(record).put, Put::stored) << size;
     const auto got = store->get(key_of(number), record.key_text, soon());
     ASSERT_TRUE(got.record) << size;
     EXPECT_TRUE(same(*got.record, record)) << size;
@@ -46,7 +46,7 @@ TEST_F(StoreTest, KeepsRecordsOfAnySize) {
 
 TEST_F(StoreTest, KeepsEmptyRecord) {
   const auto store = open();
-  EXPECT_EQ(store->put(key_of(1), Record{}).put, Put::stored);
+  EXPECT_EQ(store->put(with_key(key_of(1), Record{})).put, Put::stored);
   const auto got = store->get(key_of(1), "", soon());
   ASSERT_TRUE(got.record);
   EXPECT_TRUE(same(*got.record, Record{}));
@@ -56,7 +56,7 @@ TEST_F(StoreTest, KeepsFactsLongerThanOnePiece) {
   const auto store = open();
   Record record = record_of(1);
   record.facts = std::string(30'000, 'f');
-  ASSERT_EQ(store->put(key_of(1), record).put, Put::stored);
+  ASSERT_EQ(store->put(record).put, Put::stored);
   std::string listed;
   store->list([&](const Entry& entry) { listed = entry.facts; });
   EXPECT_EQ(listed, record.facts);
@@ -65,28 +65,28 @@ TEST_F(StoreTest, KeepsFactsLongerThanOnePiece) {
 
 TEST_F(StoreTest, RefusesRecordThatIsTooLarge) {
   const auto store = open();
-  const auto result = store->put(key_of(1), record_of(1, 268'000'000));
+  const auto result = store->put(record_of(1, 268'000'000));
   EXPECT_EQ(result.put, Put::full);
   EXPECT_NE(result.detail.find("at most"), std::string::npos) << result.detail;
 }
 
 TEST_F(StoreTest, SecondPutOfTheSameIsPresentAndWritesNothing) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   const auto before = base::FileStamp::of(data_file());
-  EXPECT_EQ(store->put(key_of(1), record_of(1)).put, Put::present);
+  EXPECT_EQ(store->put(record_of(1)).put, Put::present);
   EXPECT_EQ(base::FileStamp::of(data_file()), before);
 }
 
 TEST_F(StoreTest, OtherKeyTextIsAMissAndIsReplacedByAPut) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1, 20'000)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1, 20'000)).put, Put::stored);
   const auto result = store->get(key_of(1), "another key with the same hash", soon());
   EXPECT_FALSE(result.record);
   EXPECT_EQ(result.miss, Miss::other_key_text);
 
   Record other = record_of(2, 100);  // fewer pieces than what lies there
-  ASSERT_EQ(store->put(key_of(1), other).put, Put::stored);
+  ASSERT_EQ(store->put(other).put, Put::stored);
   EXPECT_TRUE(same(*store->peek(key_of(1), soon()), other));
   EXPECT_EQ(store->get(key_of(1), record_of(1).key_text, soon()).miss, Miss::other_key_text);
   EXPECT_EQ(store->stats().entries, 1u);
@@ -94,22 +94,22 @@ TEST_F(StoreTest, OtherKeyTextIsAMissAndIsReplacedByAPut) {
 
 TEST_F(StoreTest, ShorterReplacementLeavesNoPieces) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1, 400'000)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1, 400'000)).put, Put::stored);
   const auto before = store->stats().live_bytes;
-  ASSERT_EQ(store->put(key_of(1), record_of(2, 100)).put, Put::stored);
+  ASSERT_EQ(store->put(with_key(key_of(1), record_of(2, 100))).put, Put::stored);
   EXPECT_LT(store->stats().live_bytes, before - 390'000);
 }
 
 TEST_F(StoreTest, FindsEveryToolchainOfASpecialisation) {
   const auto store = open();
   for (const std::uint32_t toolchain : {0u, 7u, 0xffffffffu})
-    ASSERT_EQ(store->put(key_of(5, toolchain), record_of(toolchain, 9000)).put, Put::stored);
-  ASSERT_EQ(store->put(key_of(4, 1), record_of(4)).put, Put::stored);
-  ASSERT_EQ(store->put(key_of(6, 1), record_of(6)).put, Put::stored);
+    ASSERT_EQ(store->put(with_key(key_of(5, toolchain), record_of(toolchain, 9000))).put, Put::stored);
+  ASSERT_EQ(store->put(with_key(key_of(4, 1), record_of(4))).put, Put::stored);
+  ASSERT_EQ(store->put(with_key(key_of(6, 1), record_of(6))).put, Put::stored);
   const auto found = store->find(key_of(5).specialisation, soon());
   ASSERT_EQ(found.size(), 3u);
-  for (const auto& [key, record] : found) EXPECT_TRUE(key.specialisation == key_of(5).specialisation);
-  EXPECT_TRUE(same(found[1].second, record_of(7, 9000)));
+  for (const Record& record : found) EXPECT_TRUE(record.key.specialisation == key_of(5).specialisation);
+  EXPECT_TRUE(same(found[1], with_key(key_of(5, 7), record_of(7, 9000))));
   EXPECT_TRUE(store->find(key_of(9).specialisation, soon()).empty());
 }
 
@@ -118,7 +118,7 @@ TEST_F(StoreTest, FindsTheLastSpecialisationOfAll) {
   Key last;
   last.specialisation.bytes.fill(0xff);
   last.toolchain.bytes.fill(0xff);
-  ASSERT_EQ(store->put(last, record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(with_key(last, record_of(1))).put, Put::stored);
   EXPECT_EQ(store->find(last.specialisation, soon()).size(), 1u);
   std::size_t listed = 0;
   store->list([&](const Entry&) { ++listed; });
@@ -128,14 +128,14 @@ TEST_F(StoreTest, FindsTheLastSpecialisationOfAll) {
 TEST_F(StoreTest, PeekNeedsNoKeyText) {
   const auto store = open();
   EXPECT_FALSE(store->peek(key_of(1), soon()));
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   EXPECT_TRUE(same(*store->peek(key_of(1), soon()), record_of(1)));
 }
 
 TEST_F(StoreTest, TextsAreReadWithoutTheImage) {
   const auto store = open();
   const Record record = record_of(1, 50'000);
-  ASSERT_EQ(store->put(key_of(1), record).put, Put::stored);
+  ASSERT_EQ(store->put(record).put, Put::stored);
   const auto text = store->peek_text(key_of(1), soon());
   ASSERT_TRUE(text);
   EXPECT_EQ(text->facts, record.facts);
@@ -147,7 +147,7 @@ TEST_F(StoreTest, WhatWentAwaySinceAListingIsAbsentAndNotDamaged) {
   const auto store = open(), another = open();
   for (const bool cleared : {true, false}) {
     for (std::uint32_t number = 0; number < 3; ++number)
-      ASSERT_EQ(store->put(key_of(number), record_of(number)).put, Put::stored);
+      ASSERT_EQ(store->put(record_of(number)).put, Put::stored);
     std::uint32_t listed = 0;
     const Listed said = store->list([&](const Entry& entry) {
       if (listed++ == 0 && cleared) another->clear(soon());
@@ -165,7 +165,7 @@ TEST_F(StoreTest, WhatWentAwaySinceAListingIsAbsentAndNotDamaged) {
 TEST_F(StoreTest, WhatIsWrongIsDamagedAndNotAbsent) {
   const auto store = open();
   for (std::uint32_t number = 0; number < 2; ++number)
-    ASSERT_EQ(store->put(key_of(number), record_of(number)).put, Put::stored);
+    ASSERT_EQ(store->put(record_of(number)).put, Put::stored);
   std::string bytes = base::read_file(data_file())->bytes;
   for (std::uint32_t number = 0; number < 2; ++number) {  // the head of one, the image of the other
     const std::string part = number == 0 ? "facts of 0key text" : record_of(1).image.substr(2000, 64);
@@ -184,7 +184,7 @@ TEST_F(StoreTest, ListsARangeOfKeysBothEndsIncluded) {
   std::vector<Key> keys;
   for (std::uint32_t i = 0; i < 50; ++i) {
     keys.push_back(key_of(i));
-    ASSERT_EQ(store->put(keys.back(), record_of(i, 9000)).put, Put::stored);
+    ASSERT_EQ(store->put(with_key(keys.back(), record_of(i, 9000))).put, Put::stored);
   }
   std::sort(keys.begin(), keys.end());
   const auto listed = [&](const Key& first, const Key& last) {
@@ -203,7 +203,7 @@ TEST_F(StoreTest, ListsARangeOfKeysBothEndsIncluded) {
 TEST_F(StoreTest, ListsEntriesInKeyOrderWithTheirFacts) {
   const auto store = open();
   for (const std::uint32_t number : {3u, 1u, 2u})
-    ASSERT_EQ(store->put(key_of(number), record_of(number, number * 10'000)).put, Put::stored);
+    ASSERT_EQ(store->put(record_of(number, number * 10'000)).put, Put::stored);
   std::vector<Entry> entries;
   store->list([&](const Entry& entry) { entries.push_back(entry); });
   ASSERT_EQ(entries.size(), 3u);
@@ -217,20 +217,20 @@ TEST_F(StoreTest, ListsEntriesInKeyOrderWithTheirFacts) {
 
 TEST_F(StoreTest, ListingMayUseTheStoreAndThrow) {
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
   store->list([&](const Entry& entry) {
     EXPECT_TRUE(store->peek(entry.key, soon()));
-    EXPECT_EQ(store->put(key_of(2), record_of(2)).put, Put::stored);  // the gate is not held here
+    EXPECT_EQ(store->put(record_of(2)).put, Put::stored);  // the gate is not held here
   });
   EXPECT_THROW(store->list([](const Entry&) { throw std::runtime_error("enough"); }), std::runtime_error);
-  EXPECT_EQ(store->put(key_of(3), record_of(3)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(3)).put, Put::stored);
 }
 
 TEST_F(StoreTest, StatsCountEntriesAndBytes) {
   const auto store = open();
   EXPECT_EQ(store->stats().entries, 0u);
   for (std::uint32_t number = 0; number < 20; ++number)
-    ASSERT_EQ(store->put(key_of(number), record_of(number, 50'000)).put, Put::stored);
+    ASSERT_EQ(store->put(record_of(number, 50'000)).put, Put::stored);
   const auto stats = store->stats();
   EXPECT_EQ(stats.entries, 20u);
   EXPECT_GE(stats.live_bytes, 20 * 50'000u);
@@ -267,11 +267,11 @@ TEST_F(StoreTest, ChurnDoesNotGrowTheFile) {
   put_wait_ = std::chrono::seconds(60);
   const auto store = open();
   for (std::uint32_t number = 0; number < 64; ++number)
-    ASSERT_EQ(store->put(key_of(number), record_of(number, 20'000 + number * 997)).put, Put::stored);
+    ASSERT_EQ(store->put(record_of(number, 20'000 + number * 997)).put, Put::stored);
   const auto before = store->stats().file_bytes;
   for (std::uint32_t round = 64; round < 500; ++round) {
     Record record = record_of(round, 20'000 + round * 7919 % 63'000);
-    ASSERT_EQ(store->put(key_of(round % 64), record).put, Put::stored);
+    ASSERT_EQ(store->put(with_key(key_of(round % 64), record)).put, Put::stored);
   }
   const auto after = store->stats();
   EXPECT_LT(after.file_bytes, after.live_bytes + after.live_bytes / 4) << before;
@@ -281,13 +281,13 @@ TEST_F(StoreTest, RecordOverTheCapIsReportedAndTheStoreLivesOn) {
   StoreOptions small = options();
   small.cap_bytes = kSmallestCap;
   const auto store = Store::open(small);
-  ASSERT_EQ(store->put(key_of(1), record_of(1, 100'000)).put, Put::stored);
-  const auto result = store->put(key_of(2), record_of(2, 3'000'000));
+  ASSERT_EQ(store->put(record_of(1, 100'000)).put, Put::stored);
+  const auto result = store->put(record_of(2, 3'000'000));
   EXPECT_EQ(result.put, Put::full);
   EXPECT_FALSE(result.detail.empty());
   EXPECT_TRUE(holds(*store, 1, 100'000));
   EXPECT_EQ(store->get(key_of(2), record_of(2).key_text, soon()).miss, Miss::absent);
-  EXPECT_EQ(store->put(key_of(3), record_of(3, 100'000)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(3, 100'000)).put, Put::stored);
 }
 
 TEST_F(StoreTest, TextsOfOutcomesAreTheirNames) {
@@ -301,14 +301,14 @@ TEST_F(StoreTest, KeepsWhatIsThereUnlessAPutReplacesIt) {
   const auto store = open();
   Record other = record_of(1);
   other.facts = "other facts", other.image.clear();
-  ASSERT_EQ(store->put(key_of(1), record_of(1)).put, Put::stored);
-  EXPECT_EQ(store->put(key_of(1), other).put, Put::present);
+  ASSERT_EQ(store->put(record_of(1)).put, Put::stored);
+  EXPECT_EQ(store->put(other).put, Put::present);
   EXPECT_TRUE(holds(*store, 1));
-  EXPECT_EQ(store->put(key_of(1), other, put_wait_, Existing::replaced).put, Put::stored);
+  EXPECT_EQ(store->put(other, put_wait_, Existing::replaced).put, Put::stored);
   const auto got = store->get(key_of(1), other.key_text, soon());
   ASSERT_TRUE(got.record);
   EXPECT_TRUE(same(*got.record, other));
-  EXPECT_EQ(store->put(key_of(1), other, put_wait_, Existing::replaced).put, Put::present) << "the same";
+  EXPECT_EQ(store->put(other, put_wait_, Existing::replaced).put, Put::present) << "the same";
   EXPECT_EQ(store->stats().entries, 1u);
   EXPECT_TRUE(store->verify().damaged.empty());
 }

@@ -30,7 +30,7 @@ class UpkeepTest : public StoreFixture {
     EXPECT_EQ(in_child([&] {
                 const auto store = open();
                 for (const std::uint32_t number : {1u, 2u})
-                  if (store->put(key_of(number), record_of(number)).put != Put::stored) return 1;
+                  if (store->put(record_of(number)).put != Put::stored) return 1;
                 return 0;
               }),
               0);
@@ -94,7 +94,7 @@ TEST_F(UpkeepTest, SecondUseStartsIt) {
 TEST_F(UpkeepTest, PutStartsIt) {
   const auto before = threads();
   const auto store = open();
-  ASSERT_EQ(store->put(key_of(3), record_of(3)).put, Put::stored);
+  ASSERT_EQ(store->put(record_of(3)).put, Put::stored);
   EXPECT_GT(threads(), before);
 }
 

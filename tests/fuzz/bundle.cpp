@@ -31,10 +31,10 @@ base::Read from(std::string_view bytes, std::size_t most) {
 }
 
 /// What was read to its end is written again, and read as the same.
-void expect_round_trip(const std::vector<Entry>& entries, const Summary& summary) {
+void expect_round_trip(const std::vector<cache::Record>& entries, const Summary& summary) {
   std::string written;
   Writer writer([&](std::string_view bytes) { written += bytes; });
-  for (const Entry& entry : entries) writer.add(entry);
+  for (const cache::Record& entry : entries) writer.add(entry);
   const Summary again = writer.end();
   fuzz::expect(again.digest == summary.digest && again.content_bytes == summary.content_bytes,
                "the same content has one spelling");
@@ -46,7 +46,7 @@ void expect_round_trip(const std::vector<Entry>& entries, const Summary& summary
 
 template <class AnyReader>
 void read(AnyReader& reader) {
-  std::vector<Entry> entries;
+  std::vector<cache::Record> entries;
   while (auto entry = reader.next()) {
     fuzz::expect(entry->facts.size() <= 1000 && entry->image.size() <= 100'000, "sizes within bounds");
     fuzz::expect(entries.empty() || entries.back().key < entry->key, "ascending keys");

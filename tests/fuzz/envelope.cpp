@@ -63,13 +63,13 @@ std::string put_right(std::string bytes) {
   return bytes.replace(head + 40, 64, base::view(signature));
 }
 
-void expect_right(const Entry& entry, const Asked& asked) {
+void expect_right(const PublishedRecord& entry, const Asked& asked) {
   fuzz::expect(entry.key == asked.key && entry.key_text == asked.key_text, "what was asked for");
   fuzz::expect(entry.facts.size() <= kMostFacts && entry.image.size() <= kMostImage, "sizes within bounds");
   const std::string sealed = seal_envelope(entry, &signer());
   fuzz::expect(!sealed.empty(), "what was read can be written");
   const auto again = open_envelope(sealed, asked, {&signer().public_key(), 1});
-  const auto* same = std::get_if<Entry>(&again);
+  const auto* same = std::get_if<PublishedRecord>(&again);
   fuzz::expect(same && same->image == entry.image && same->facts == entry.facts && same->arch == entry.arch,
                "and read as the same");
 }
@@ -91,7 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string righted = put_right(std::string(bytes));
     if (const auto again = asked_by(righted)) {
       const auto opened = open_envelope(righted, *again, {&signer().public_key(), 1});
-      if (const auto* entry = std::get_if<Entry>(&opened)) expect_right(*entry, *again);
+      if (const auto* entry = std::get_if<PublishedRecord>(&opened)) expect_right(*entry, *again);
     }
   }
   if (const auto content = compression::decompress_frame(bytes.substr(bytes.empty() ? 0 : 1),

@@ -28,7 +28,7 @@ void parse(std::string_view bytes) {
   std::size_t needed = 0;
   const auto extent = cache::extent_of(bytes);
   const auto head = cache::decode_head(bytes, &needed);
-  const auto record = cache::decode(bytes);
+  const auto record = cache::decode({}, bytes);
   fuzz::expect(!head || extent, "a head has an extent");
   fuzz::expect(!head || needed == extent->head, "both know how long the head is");
   fuzz::expect(!record || (head && head->facts == record->facts), "a record has its head");
@@ -54,7 +54,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     std::memcpy(bytes.data() + 16, &image, sizeof image);
     with_checksums(bytes);
     parse(bytes);
-    fuzz::expect(cache::decode(bytes).has_value(), "an intact record is read");
+    fuzz::expect(cache::decode({}, bytes).has_value(), "an intact record is read");
   }
   return 0;
 }

@@ -29,7 +29,7 @@ Key key_of(std::uint8_t number) {
 }
 
 Record record_of(std::uint8_t number, std::size_t image) {
-  return {"facts " + std::to_string(number), "key text " + std::to_string(number),
+  return {key_of(number), "facts " + std::to_string(number), "key text " + std::to_string(number),
           std::string(image, static_cast<char>(number))};
 }
 
@@ -45,13 +45,13 @@ void make_pages(const std::string& corpus, const std::string& scratch) {
   const std::string file = scratch + "/v1/data.mdb";
   copy(file, corpus + "/empty");
   for (std::uint8_t number = 0; number < 12; ++number) {
-    store->put(key_of(number), record_of(number, number % 3 == 0 ? 9000 : 700));
+    store->put(record_of(number, number % 3 == 0 ? 9000 : 700));
     if (number % 3 == 0) copy(file, corpus + "/puts" + std::to_string(number));
   }
   for (std::uint8_t number = 0; number < 6; ++number) {
     Record other = record_of(number, 5000);
     other.key_text = "another";
-    store->put(key_of(number), other);
+    store->put(other);
   }
   copy(file, corpus + "/replaced");
 }
@@ -63,7 +63,7 @@ void make_bundles(const std::string& corpus) {
     bundle::Writer writer([&](std::string_view bytes) { file += bytes; });
     for (std::uint8_t number = 0; number < entries; ++number) {
       const Record record = record_of(number, number * 50u);
-      writer.add({key_of(number), record.facts, record.key_text, record.image});
+      writer.add(record);
       base::Writer head;
       head.number(bundle::kEntryMark);
       const Key key = key_of(number);
@@ -93,10 +93,8 @@ void make_envelopes(const std::string& corpus) {
   const trust::SecretKey pair = trust::SecretKey::generate();
   const trust::SigningKey key(pair.public_key().id, pair.bytes());
   for (std::uint8_t number = 0; number < 4; ++number) {
-    const Record record = record_of(number, number * 100u);
-    const fleet::Entry entry{
-        key_of(number), record.key_text, record.facts, record.image, "sm_90a", "NVRTC 13.0", {}};
-    base::write_file(corpus + "/entry" + std::to_string(number), fleet::seal_envelope(entry, &key));
+    const fleet::PublishedRecord envelope{record_of(number, number * 100u), "sm_90a", "NVRTC 13.0"};
+    base::write_file(corpus + "/entry" + std::to_string(number), fleet::seal_envelope(envelope, &key));
     base::write_file(corpus + "/row" + std::to_string(number),
                      fleet::seal_row({key_of(number), 1, 2, number % 2 == 0, "13.0", "NVRTC 13.0"}, &key));
   }

@@ -29,11 +29,11 @@ class TierOverMemory : public ::testing::Test {
       options.patience = 10s;
       tier = std::make_unique<Tier>(std::move(options), std::move(backend), counts);
     }
-    Tier::Reply ask(const Entry& entry, std::function<void()> on_wait = {}) {
+    Tier::Reply ask(const PublishedRecord& entry, std::function<void()> on_wait = {}) {
       return tier->ask(
           {.key = entry.key, .key_text = entry.key_text, .acceptable = {}, .on_wait = std::move(on_wait)});
     }
-    void publish(const Entry& entry, std::shared_ptr<HeldLease> lease = nullptr) {
+    void publish(const PublishedRecord& entry, std::shared_ptr<HeldLease> lease = nullptr) {
       EXPECT_TRUE(tier->publish(entry, {.created_s = 7, .serves_others = true, .compiler_version = "13.0"},
                                 std::move(lease), Tier::Full::wait));
     }
@@ -46,7 +46,7 @@ class TierOverMemory : public ::testing::Test {
   const std::shared_ptr<MemoryBackend> server_ = std::make_shared<MemoryBackend>();
   const std::shared_ptr<const trust::SigningKey> key_ =
       std::make_shared<const trust::SigningKey>(signing_key(1));
-  const Entry entry_ = some_entry(1);
+  const PublishedRecord entry_ = some_entry(1);
 };
 
 }  // namespace

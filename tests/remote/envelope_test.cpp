@@ -25,7 +25,7 @@ class Envelope : public ::testing::Test {
 
   const trust::SigningKey key_ = signing_key(1), stranger_ = signing_key(2);
   const std::vector<trust::PublicKey> trusted_{key_.public_key()};
-  const fleet::Entry entry_ = some_entry();
+  const fleet::PublishedRecord entry_ = some_entry();
   const EnvelopePlaces places_{entry_};
   const std::string sealed_ = seal_envelope(entry_, &key_);
 };
@@ -44,10 +44,10 @@ class Envelope : public ::testing::Test {
 TEST_F(Envelope, IsReadAsItWasSealed) {
   for (const std::size_t size :
        {std::size_t{0}, std::size_t{1}, std::size_t{50'000}, std::size_t{3'000'000}}) {
-    fleet::Entry entry = some_entry(1, 1, size);
+    fleet::PublishedRecord entry = some_entry(1, 1, size);
     entry.facts.assign(size / 10, 'f');
     const auto opened = open_envelope(seal_envelope(entry, &key_), asked_for(entry), trusted_);
-    const auto* out = std::get_if<fleet::Entry>(&opened);
+    const auto* out = std::get_if<fleet::PublishedRecord>(&opened);
     ASSERT_NE(out, nullptr) << size;
     EXPECT_EQ(out->key, entry.key);
     EXPECT_EQ(out->key_text, entry.key_text);
@@ -94,7 +94,7 @@ TEST_F(Envelope, IsRejectedForWhatItIs) {
 }
 
 TEST_F(Envelope, OfAnOlderToolchainIsAnotherKeysValue) {
-  const fleet::Entry old = some_entry(1, 2);
+  const fleet::PublishedRecord old = some_entry(1, 2);
   std::string replayed = seal_envelope(old, &key_);
   EXPECT_EQ(verdict_of(replayed), "other_key");
   // With the new key written over the old one, it is no longer what was signed.
@@ -167,7 +167,7 @@ TEST_F(Envelope, RejectsBombsWithoutAllocatingForThem) {
 
 TEST_F(Envelope, IsNotSealedBeyondItsLimits) {
   std::mt19937_64 random(1);
-  fleet::Entry entry = entry_;
+  fleet::PublishedRecord entry = entry_;
   entry.image = random_bytes(random, kMostEnvelope);
   EXPECT_EQ(seal_envelope(entry, &key_), "");
   entry.image.resize(kMostEnvelope - 2000);

@@ -48,7 +48,7 @@ class RemotePartition : public ::testing::Test {
 
   /// One that compiles at once when there is none.
   Tier::Reply ask(std::uint8_t number) {
-    const Entry entry = kiln::testing::some_entry(number);
+    const PublishedRecord entry = kiln::testing::some_entry(number);
     const auto began = base::Clock::now();
     Tier::Reply reply =
         tier_->ask({.key = entry.key, .key_text = entry.key_text, .acceptable = {}, .on_wait = {}});

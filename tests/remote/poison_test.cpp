@@ -19,7 +19,7 @@ class Poison : public ::testing::Test {
  protected:
   std::size_t below(std::size_t limit) { return random_() % limit; }
   /// One of the values that a node asks for, as its rightful signer sealed it.
-  std::string good(const fleet::Entry& entry) const { return seal_envelope(entry, &key_); }
+  std::string good(const fleet::PublishedRecord& entry) const { return seal_envelope(entry, &key_); }
 
   std::mt19937_64 random_{20261122};
   const trust::SigningKey key_ = signing_key(1), stranger_ = signing_key(2);
@@ -28,7 +28,7 @@ class Poison : public ::testing::Test {
 
 struct Kind {
   const char* name;
-  std::function<std::string(const fleet::Entry& asked)> make;
+  std::function<std::string(const fleet::PublishedRecord& asked)> make;
 };
 
 }  // namespace
@@ -36,7 +36,7 @@ struct Kind {
 TEST_F(Poison, NoneOfAHundredThousandIsAccepted) {
   constexpr int kEntries = 100'000;
   const std::string bomb = compression::compress_frame(std::string(std::size_t{60} << 20, '\0'));
-  const auto other = [&](const fleet::Entry& asked, bool same_specialisation) {
+  const auto other = [&](const fleet::PublishedRecord& asked, bool same_specialisation) {
     const std::uint8_t specialisation = asked.key.specialisation.bytes[0],
                        toolchain = asked.key.toolchain.bytes[0];
     return same_specialisation
@@ -44,86 +44,86 @@ TEST_F(Poison, NoneOfAHundredThousandIsAccepted) {
                : some_entry(static_cast<std::uint8_t>(specialisation + 1 + below(100)), toolchain);
   };
   const std::vector<Kind> kinds = {
-      {"another key's value", [&](const fleet::Entry& e) { return good(other(e, false)); }},
-      {"an older toolchain's entry", [&](const fleet::Entry& e) { return good(other(e, true)); }},
+      {"another key's value", [&](const fleet::PublishedRecord& e) { return good(other(e, false)); }},
+      {"an older toolchain's entry", [&](const fleet::PublishedRecord& e) { return good(other(e, true)); }},
       {"an older toolchain's, relabelled",
-       [&](const fleet::Entry& e) {
-         const fleet::Entry old = other(e, true);
-         fleet::Entry lie = old;
+       [&](const fleet::PublishedRecord& e) {
+         const fleet::PublishedRecord old = other(e, true);
+         fleet::PublishedRecord lie = old;
          lie.key = e.key, lie.key_text = e.key_text;
          std::string bytes = seal_envelope(lie, nullptr);
          const EnvelopePlaces to(lie), from(old);
          return bytes.replace(to.signed_by, 72, good(old), from.signed_by, 72);
        }},
       {"the signature of another entry",
-       [&](const fleet::Entry& e) {
-         fleet::Entry lie = e;
+       [&](const fleet::PublishedRecord& e) {
+         fleet::PublishedRecord lie = e;
          lie.image += "; and more";
          std::string bytes = seal_envelope(lie, nullptr);
          return bytes.replace(EnvelopePlaces(lie).signed_by, 72, good(e), EnvelopePlaces(e).signed_by, 72);
        }},
       {"another payload under a good signature",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          std::string bytes = good(e);
          const EnvelopePlaces places(e);
          for (std::size_t i = 0, n = 1 + below(20); i < n; ++i)
            bytes[places.payload + below(bytes.size() - places.payload)] ^= static_cast<char>(1 + below(255));
          return bytes == good(e) ? bytes + 'x' : bytes;
        }},
-      {"unsigned", [&](const fleet::Entry& e) { return seal_envelope(e, nullptr); }},
-      {"signed by a stranger", [&](const fleet::Entry& e) { return seal_envelope(e, &stranger_); }},
+      {"unsigned", [&](const fleet::PublishedRecord& e) { return seal_envelope(e, nullptr); }},
+      {"signed by a stranger", [&](const fleet::PublishedRecord& e) { return seal_envelope(e, &stranger_); }},
       {"by a stranger, in our name",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          std::string bytes = seal_envelope(e, &stranger_);
          return bytes.replace(EnvelopePlaces(e).signed_by, 8, base::view(key_.public_key().id));
        }},
       {"a bad signature",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          std::string bytes = good(e);
          return bytes.replace(EnvelopePlaces(e).signature, 64, random_bytes(random_, 64));
        }},
       {"truncated",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          const std::string bytes = good(e);
          return bytes.substr(0, below(bytes.size()));
        }},
       {"something behind it",
-       [&](const fleet::Entry& e) { return good(e) + random_bytes(random_, 1 + below(100)); }},
+       [&](const fleet::PublishedRecord& e) { return good(e) + random_bytes(random_, 1 + below(100)); }},
       {"a bomb, unsigned",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          std::string bytes = with_payload(good(e), EnvelopePlaces(e), bomb, kMostImage, key_);
          return bytes.replace(EnvelopePlaces(e).signed_by, 8, std::string(8, '\0'));
        }},
       {"a bomb by a stranger",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          return with_payload(seal_envelope(e, &stranger_), EnvelopePlaces(e), bomb, kMostImage, stranger_);
        }},
       {"a bomb by a signer, of another size than it says",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          return with_payload(good(e), EnvelopePlaces(e), bomb, static_cast<std::uint32_t>(below(kMostImage)),
                              key_);
        }},
       {"bytes changed anywhere",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          std::string bytes = good(e);
          bytes[below(bytes.size())] ^= static_cast<char>(1 + below(255));
          return bytes;
        }},
       {"lengths changed",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          std::string bytes = good(e);
          const std::string before = bytes;
          bytes.replace(EnvelopePlaces::sizes + 4 * below(4), 4, random_bytes(random_, 4));
          return bytes == before ? bytes + 'x' : bytes;
        }},
       {"another schema's",
-       [&](const fleet::Entry& e) {
+       [&](const fleet::PublishedRecord& e) {
          std::string bytes = good(e);
          return bytes.replace(EnvelopePlaces::schema, 1, 1, static_cast<char>(2 + below(200)));
        }},
-      {"garbage", [&](const fleet::Entry&) { return random_bytes(random_, below(2000)); }},
+      {"garbage", [&](const fleet::PublishedRecord&) { return random_bytes(random_, below(2000)); }},
       {"garbage behind the magic",
-       [&](const fleet::Entry&) {
+       [&](const fleet::PublishedRecord&) {
          return "kilnenv1" + std::string("\1\0\0\0", 4) + random_bytes(random_, below(2000));
        }},
   };
@@ -131,7 +131,7 @@ TEST_F(Poison, NoneOfAHundredThousandIsAccepted) {
   RejectionCounts counts;
   int accepted = 0, served = 0;
   for (int i = 0; i < kEntries; ++i) {
-    const fleet::Entry asked =
+    const fleet::PublishedRecord asked =
         some_entry(static_cast<std::uint8_t>(below(250)), static_cast<std::uint8_t>(below(50)));
     const Kind& kind = kinds[static_cast<std::size_t>(i) % kinds.size()];
     const auto opened = open_envelope(kind.make(asked), asked_for(asked), trusted_);

@@ -65,7 +65,7 @@ TEST_F(TierOfRedis, LeasesAgainAfterItHadNoMemory) {
   RedisServer server;
   const auto counts = std::make_shared<Counts>();
   Tier tier(options(server.unix_url()), counts);
-  const Entry mine = some_entry(1), foreign = some_entry(2), later = some_entry(3);
+  const PublishedRecord mine = some_entry(1), foreign = some_entry(2), later = some_entry(3);
   const Command theirs{
       {"SET", lease_key(foreign.key), "0123:another"}, tag_of(foreign.key.specialisation), 64};
   ASSERT_TRUE(redis_client(tier.backend()).call(theirs, base::Deadline::never()));

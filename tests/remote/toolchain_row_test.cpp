@@ -65,7 +65,7 @@ TEST_F(Row, OfAnotherFieldOrHashIsAnotherKeys) {
 }
 
 TEST_F(Row, IsNoEnvelopeNorTheOtherWayRound) {
-  const fleet::Entry entry = some_entry();
+  const fleet::PublishedRecord entry = some_entry();
   EXPECT_EQ(verdict_of(seal_envelope(entry, &key_), entry.key), "malformed");
   EXPECT_EQ(verdict(seal_row(some_row(1, "13.0", 1), &key_), asked_for(entry), trusted_), "malformed");
 }

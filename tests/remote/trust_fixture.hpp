@@ -31,9 +31,9 @@ inline std::string random_bytes(std::mt19937_64& random, std::size_t size) {
 }
 
 /// An entry of toolchain `toolchain`, which compresses to about half.
-inline fleet::Entry some_entry(std::uint8_t specialisation = 1, std::uint8_t toolchain = 1,
-                               std::size_t image_bytes = 500) {
-  fleet::Entry out;
+inline fleet::PublishedRecord some_entry(std::uint8_t specialisation = 1, std::uint8_t toolchain = 1,
+                                         std::size_t image_bytes = 500) {
+  fleet::PublishedRecord out;
   out.key.specialisation.bytes[0] = specialisation;
   out.key.toolchain.bytes[0] = toolchain;
   out.key_text = "kiln-key 1:1\ntemplate 8:rms_norm" + std::to_string(specialisation) +
@@ -46,7 +46,7 @@ inline fleet::Entry some_entry(std::uint8_t specialisation = 1, std::uint8_t too
   return out;
 }
 
-inline fleet::Asked asked_for(const fleet::Entry& entry) { return {entry.key, entry.key_text}; }
+inline fleet::Asked asked_for(const fleet::PublishedRecord& entry) { return {entry.key, entry.key_text}; }
 
 /// "accepted" or the reason's name.
 inline std::string verdict(std::string_view bytes, const fleet::Asked& asked,
@@ -60,7 +60,7 @@ inline std::string verdict(std::string_view bytes, const fleet::Asked& asked,
 struct EnvelopePlaces {
   static constexpr std::size_t magic = 0, schema = 8, key = 12, sizes = 44, names = 60, key_text = 62;
   std::size_t digest, signed_by, signature, payload;
-  explicit EnvelopePlaces(const fleet::Entry& entry)
+  explicit EnvelopePlaces(const fleet::PublishedRecord& entry)
       : digest(key_text + entry.key_text.size() + entry.arch.size() + entry.toolchain.size()),
         signed_by(digest + 32),
         signature(signed_by + 8),

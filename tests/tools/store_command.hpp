@@ -27,8 +27,7 @@ class StoreCommand : public KilnCommand {
   void fill(std::uint32_t count, const std::string& directory = {}) const {
     const auto store = open(directory);
     for (std::uint32_t number = 0; number < count; ++number)
-      ASSERT_EQ(store->put(cache::test::key_of(number), cache::test::record_of(number, 9000)).put,
-                cache::Put::stored);
+      ASSERT_EQ(store->put(cache::test::record_of(number, 9000)).put, cache::Put::stored);
   }
   std::string contents() const { return base::read_file(data_file())->bytes; }
   /// In the file that is there, as a bad disk does it.

@@ -73,7 +73,7 @@ Obtained ImageCompiler::compile(const Unit& unit, cache::Record& record,
   state_.counters.compile_us += static_cast<std::uint64_t>(compiled.facts.compile_ms * 1000);
   report_limits(unit.instantiation, compiled);
   auto image = std::make_shared<StoredImage>();
-  image->key = unit.made.key;
+  image->key = record.key = unit.made.key;
   record.facts = compile::encode(compiled.facts);
   record.key_text = unit.made.text;
   record.image = compiled.image;

@@ -106,9 +106,9 @@ std::optional<Obtained> DiskLookup::find_foreign(const Unit& unit, const ObtainO
   std::vector<Obtained> candidates;
   const base::Deadline patience = patience_of(options);
   const auto look_in = [&](cache::Store& store, Outcome outcome) {
-    for (auto& [key, record] : store.find(unit.made.key.specialisation, patience)) {
-      if (options.rejected.contains(key) || !foreign_.allows(key)) continue;
-      if (auto image = ForeignRecords::image_of(unit, key, record))
+    for (cache::Record& record : store.find(unit.made.key.specialisation, patience)) {
+      if (options.rejected.contains(record.key) || !foreign_.allows(record.key)) continue;
+      if (auto image = ForeignRecords::image_of(unit, std::move(record)))
         candidates.push_back({std::move(image), outcome, {}});
     }
   };

@@ -9,13 +9,13 @@
 namespace kiln::runtime {
 namespace {
 
-/// The entry's facts as those of an image that has no bytes yet; null when they are damaged or of another
+/// The record's facts as those of an image that has no bytes yet; null when they are damaged or of another
 /// version of kiln.
-std::shared_ptr<StoredImage> image_of(const fleet::Entry& entry) {
+std::shared_ptr<StoredImage> image_of(const cache::Record& record) {
   try {
     auto image = std::make_shared<StoredImage>();
-    image->key = entry.key;
-    image->facts = compile::decode_facts(entry.facts);
+    image->key = record.key;
+    image->facts = compile::decode_facts(record.facts);
     return image;
   } catch (const base::Malformed&) {
     return nullptr;
@@ -95,22 +95,21 @@ std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& uni
   std::shared_ptr<StoredImage> image;
   std::optional<Stopwatch> waiting;
   std::unique_ptr<cache::ShownWaiter> shown;
-  fleet::Tier::Reply reply =
-      tier.ask({.key = unit.made.key,
-                .key_text = unit.made.text,
-                .acceptable = [&](const fleet::Entry& entry) { return (image = image_of(entry)) != nullptr; },
-                .may_compile = flight.may_compile,
-                .in_a_hurry = flight.urgency == compile::Urgency::caller,
-                .most_leases = most_leases,
-                .cancelled = &stopped_,
-                .on_wait =
-                    [&] {
-                      waiting.emplace();
-                      tell(state_.events, KILN_EVENT_WAIT_STARTED, instantiation);
-                      if (const auto file = state_.stores.flight_file())
-                        shown =
-                            file->show_waiting(cache::WaitFor::remote, hint(instantiation), unit.made.key);
-                    }});
+  fleet::Tier::Reply reply = tier.ask(
+      {.key = unit.made.key,
+       .key_text = unit.made.text,
+       .acceptable = [&](const cache::Record& record) { return (image = image_of(record)) != nullptr; },
+       .may_compile = flight.may_compile,
+       .in_a_hurry = flight.urgency == compile::Urgency::caller,
+       .most_leases = most_leases,
+       .cancelled = &stopped_,
+       .on_wait =
+           [&] {
+             waiting.emplace();
+             tell(state_.events, KILN_EVENT_WAIT_STARTED, instantiation);
+             if (const auto file = state_.stores.flight_file())
+               shown = file->show_waiting(cache::WaitFor::remote, hint(instantiation), unit.made.key);
+           }});
   if (waiting) tell(state_.events, KILN_EVENT_WAIT_FINISHED, instantiation, {.milliseconds = waiting->ms()});
   if (stopped_)
     throw Error(Errc::deadline, "the service is gone: " + hint(instantiation) + " was not waited for");
@@ -118,8 +117,7 @@ std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& uni
   absent = reply.absent;
   if (!reply.entry) return std::nullopt;
   image->bytes = reply.entry->image;
-  out.record = {std::move(reply.entry->facts), std::move(reply.entry->key_text),
-                std::move(reply.entry->image)};
+  out.record = std::move(*reply.entry);
   ++state_.counters.remote_hits, state_.counters.saved(image->facts.compile_ms);
   base::debug(hint(instantiation) + " came from the fleet's tier, key " + unit.made.key.hex());
   return Obtained{std::move(image), Outcome::remote, {}};
@@ -130,10 +128,9 @@ std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& uni
 std::optional<Obtained> FleetLookup::find_foreign(fleet::Tier& tier, const Unit& unit,
                                                   const ObtainOptions& options, cache::Record& record) {
   std::shared_ptr<const StoredImage> image;
-  const auto taken = [&](const fleet::Entry& entry) {
-    cache::Record one{entry.facts, entry.key_text, entry.image};
-    if (!(compile::key_of_text(entry.key_text) == entry.key)) return false;
-    return (image = ForeignRecords::image_of(unit, entry.key, one)) != nullptr;
+  const auto taken = [&](const cache::Record& found) {
+    if (!(compile::key_of_text(found.key_text) == found.key)) return false;
+    return (image = ForeignRecords::image_of(unit, found)) != nullptr;
   };
   auto entry = tier.find(
       {.specialisation = unit.made.key.specialisation,
@@ -141,19 +138,19 @@ std::optional<Obtained> FleetLookup::find_foreign(fleet::Tier& tier, const Unit&
        .wanted = [&](const Key& key) { return !options.rejected.contains(key) && foreign_.allows(key); },
        .acceptable = taken});
   if (!entry) return std::nullopt;
-  record = {std::move(entry->facts), std::move(entry->key_text), std::move(entry->image)};
+  record = std::move(*entry);
   return Obtained{std::move(image), Outcome::remote, {}};
 }
 
-Publication::Afterwards FleetLookup::afterwards(const Unit& unit, std::shared_ptr<fleet::HeldLease> lease,
+Publication::Afterwards FleetLookup::afterwards(std::shared_ptr<fleet::HeldLease> lease,
                                                 const Obtained& obtained, const ObtainOptions& options) {
   if (lease) lease->compiled();
   const auto tier = options.permission.tier ? this->tier() : nullptr;
   if (!tier || !tier->writes() || !obtained.unpublishable.empty() || !options.rejected.empty()) return {};
   const auto full = options.when_full == WhenFull::wait ? fleet::Tier::Full::wait : fleet::Tier::Full::drop;
-  return [tier, lease = std::move(lease), full, key = unit.made.key,
+  return [tier, lease = std::move(lease), full,
           labels = labels_of(obtained.image->facts)](cache::Record&& record) mutable {
-    tier->publish(entry_of(key, std::move(record), labels), std::move(labels.about), std::move(lease), full);
+    tier->publish(envelope_of(std::move(record), labels), std::move(labels.about), std::move(lease), full);
   };
 }
 

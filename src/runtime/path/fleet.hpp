@@ -19,7 +19,7 @@ class FleetLookup {
  public:
   struct Answer {
     std::optional<Obtained> found;
-    cache::Record record;                     ///< of what was found, but for its image
+    cache::Record record;                     ///< of what was found
     std::shared_ptr<fleet::HeldLease> lease;  ///< of a compile for the fleet
   };
 
@@ -34,8 +34,8 @@ class FleetLookup {
   Answer ask(const Unit& unit, const ObtainOptions& options, const Flight& flight, int most_leases);
   /// Takes a compiled record on to the tier; empty when it does not go there. The lease goes with it, and
   /// ends when the fleet has the record or never will.
-  Publication::Afterwards afterwards(const Unit& unit, std::shared_ptr<fleet::HeldLease> lease,
-                                     const Obtained& obtained, const ObtainOptions& options);
+  Publication::Afterwards afterwards(std::shared_ptr<fleet::HeldLease> lease, const Obtained& obtained,
+                                     const ObtainOptions& options);
   /// A plan row that was not there, for the job that fills the tier. Waits for nothing. A node that has a key
   /// to sign with sends nothing: it is that job, or its fleet compiles.
   void report_missing(std::string row);

@@ -30,13 +30,12 @@ bool ForeignRecords::allows(const Key& key) const {
   return rule.empty() || rule == "any" || key.toolchain.hex().compare(0, rule.size(), rule) == 0;
 }
 
-std::shared_ptr<const StoredImage> ForeignRecords::image_of(const Unit& unit, const Key& key,
-                                                            cache::Record& record) {
+std::shared_ptr<const StoredImage> ForeignRecords::image_of(const Unit& unit, cache::Record record) {
   const auto section = compile::toolchain_section(record.key_text);
   if (std::string_view(record.key_text).substr(0, section) != unit.made.specialisation_text()) return nullptr;
   try {
     auto image = std::make_shared<StoredImage>();
-    image->key = key;
+    image->key = record.key;
     image->facts = compile::decode_facts(record.facts);
     if (image->facts.project_header_through_toolkit) return nullptr;
     image->bytes = std::move(record.image);

@@ -22,7 +22,7 @@ class ForeignRecords {
   bool allows(const Key& key) const;
   /// Null when the record may not serve this unit: it is of another specialisation, it cannot be read, or its
   /// project files were reached only through the toolkit. Otherwise its image is moved out of it.
-  static std::shared_ptr<const StoredImage> image_of(const Unit& unit, const Key& key, cache::Record& record);
+  static std::shared_ptr<const StoredImage> image_of(const Unit& unit, cache::Record record);
   /// By NVRTC version, then age; of two places with the same record, the one that was asked first.
   static std::optional<Obtained> best(std::vector<Obtained> candidates);
 

@@ -122,7 +122,7 @@ Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, 
   if (fleet.found) {
     // A fresh node fetches faster than its disk syncs: work that nobody waits for waits for the disk.
     const WhenFull when_full = flight.urgency == compile::Urgency::ahead ? WhenFull::wait : options.when_full;
-    publish(unit, fleet.found->image->key, std::move(fleet.record), {}, std::move(host), when_full, {});
+    publish(unit, std::move(fleet.record), {}, std::move(host), when_full, {});
     return std::move(*fleet.found);
   }
   if (!flight.may_compile) refuse(unit.instantiation);
@@ -131,13 +131,13 @@ Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, 
   cache::Record record;
   Obtained obtained = compiler_.compile(unit, record, flight.urgency);
   // Before the callers are answered, so that their flush() knows of it.
-  auto afterwards = fleet_.afterwards(unit, std::move(fleet.lease), obtained, options);
-  publish(unit, unit.made.key, std::move(record), obtained.unpublishable, std::move(host), options.when_full,
+  auto afterwards = fleet_.afterwards(std::move(fleet.lease), obtained, options);
+  publish(unit, std::move(record), obtained.unpublishable, std::move(host), options.when_full,
           std::move(afterwards));
   return obtained;
 }
 
-void Path::publish(const Unit& unit, const Key& key, cache::Record record, const std::string& unpublishable,
+void Path::publish(const Unit& unit, cache::Record record, const std::string& unpublishable,
                    std::shared_ptr<cache::Flight> host, WhenFull when_full,
                    Publication::Afterwards afterwards) noexcept try {
   if (!unpublishable.empty()) {
@@ -147,8 +147,8 @@ void Path::publish(const Unit& unit, const Key& key, cache::Record record, const
     return;
   }
   if (auto opened = state_.stores.writable()) {
-    publisher_.hand_over({key, std::move(record), hint(unit.instantiation), std::move(opened),
-                          std::move(host), events_.shared(), std::move(afterwards)},
+    publisher_.hand_over({std::move(record), hint(unit.instantiation), std::move(opened), std::move(host),
+                          events_.shared(), std::move(afterwards)},
                          when_full);
   } else if (afterwards) {
     afterwards(std::move(record));

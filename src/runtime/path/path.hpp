@@ -60,7 +60,7 @@ class Path {
   Obtained obtain_in_flight(const Unit& unit, const ObtainOptions& options, Flight& flight,
                             std::shared_ptr<cache::Flight>& host);
   void take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept;
-  void publish(const Unit& unit, const Key& key, cache::Record record, const std::string& unpublishable,
+  void publish(const Unit& unit, cache::Record record, const std::string& unpublishable,
                std::shared_ptr<cache::Flight> host, WhenFull when_full,
                Publication::Afterwards afterwards) noexcept;
 

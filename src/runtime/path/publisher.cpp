@@ -15,10 +15,6 @@
 namespace kiln::runtime {
 namespace {
 
-std::size_t size_of(const cache::Record& record) noexcept {
-  return record.image.size() + record.facts.size() + record.key_text.size();
-}
-
 Counters::Count& skipped(Counters& counters, cache::Put put) noexcept {
   switch (put) {
     case cache::Put::read_only:
@@ -75,22 +71,21 @@ bool ended(Publication& p, Counters& counters, const cache::PutResult& result) n
 /// Whether it landed.
 bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
   if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
-  return ended(
-      p, counters,
-      p.store->put(p.key, p.record, last_landed ? p.store->put_wait() : cache::kWaitBehindOneInVain));
+  return ended(p, counters,
+               p.store->put(p.record, last_landed ? p.store->put_wait() : cache::kWaitBehindOneInVain));
 }
 
 /// Of one store. Whether the last one landed.
 bool put_together(std::vector<Publication>& all, Counters& counters) noexcept try {
-  std::vector<std::pair<Key, cache::Record>> records;
+  std::vector<cache::Record> records;
   records.reserve(all.size());
   for (Publication& p : all)
     if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
-  for (Publication& p : all) records.emplace_back(p.key, std::move(p.record));
+  for (Publication& p : all) records.push_back(std::move(p.record));
   const auto results = all.front().store->put_many(records);
   bool landed = true;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    all[i].record = std::move(records[i].second);
+    all[i].record = std::move(records[i]);
     landed = ended(all[i], counters, results[i]);
   }
   return landed;
@@ -135,8 +130,8 @@ void Publisher::Queue::run(Counters& counters) {
     std::size_t size = 0;
     // While puts do not land, one by one, so that those behind wait less.
     while (!waiting.empty() && (next.empty() || (landed && waiting.front().store == next.front().store &&
-                                                 size + size_of(waiting.front().record) <= kBatchBytes))) {
-      size += size_of(waiting.front().record);
+                                                 size + waiting.front().record.size() <= kBatchBytes))) {
+      size += waiting.front().record.size();
       next.push_back(std::move(waiting.front()));
       waiting.pop_front();
     }
@@ -172,7 +167,7 @@ Publisher::~Publisher() {
 
 void Publisher::hand_over(Publication publication, WhenFull when_full) noexcept try {
   const std::shared_ptr<Queue> queue = shared_.get().queue;
-  const std::size_t size = size_of(publication.record);
+  const std::size_t size = publication.record.size();
   std::unique_lock lock(queue->mutex);
   const auto room = [&] { return queue->has_room(size, limits_); };
   if (when_full == WhenFull::wait) queue->wait(lock, base::Deadline::never(), room);

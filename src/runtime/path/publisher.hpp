@@ -20,7 +20,6 @@ namespace kiln::runtime {
 /// A record on its way into the store.
 struct Publication {
   using Afterwards = std::function<void(cache::Record&&)>;
-  Key key;
   cache::Record record;
   std::string subject;                      ///< for people
   std::shared_ptr<cache::Store> store;      ///< not null

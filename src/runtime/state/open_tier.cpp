@@ -89,13 +89,8 @@ TierLabels labels_of(const compile::Facts& facts) {
           {facts.created_s, !facts.project_header_through_toolkit, facts.compiler_version}};
 }
 
-fleet::Entry entry_of(const Key& key, cache::Record&& record, const TierLabels& labels) {
-  fleet::Entry out;
-  out.key = key;
-  out.key_text = std::move(record.key_text), out.facts = std::move(record.facts);
-  out.image = std::move(record.image);
-  out.arch = labels.arch, out.toolchain = labels.toolchain;
-  return out;
+fleet::PublishedRecord envelope_of(cache::Record&& record, const TierLabels& labels) {
+  return {std::move(record), labels.arch, labels.toolchain};
 }
 
 }  // namespace kiln::runtime

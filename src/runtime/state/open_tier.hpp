@@ -20,6 +20,6 @@ struct TierLabels {
   fleet::Tier::About about;
 };
 TierLabels labels_of(const compile::Facts& facts);
-fleet::Entry entry_of(const Key& key, cache::Record&& record, const TierLabels& labels);
+fleet::PublishedRecord envelope_of(cache::Record&& record, const TierLabels& labels);
 
 }  // namespace kiln::runtime

@@ -29,7 +29,7 @@ class ClockTest : public StoreFixture {
     EXPECT_EQ(child([&] {
                 const auto store = Store::open(capped());
                 for (std::uint32_t number = first; number < last; ++number)
-                  if (store->put(key_of(number), record_of(number, kSize)).put != Put::stored) return 1;
+                  if (store->put(record_of(number, kSize)).put != Put::stored) return 1;
                 return 0;
               }),
               0);

@@ -26,9 +26,9 @@ class DamageTest : public StoreFixture {
     // With a history: freed pages, more than one level, a free list that is in use.
     const auto store = open();
     for (std::uint32_t number = 0; number < 2 * kKeys; ++number)
-      ASSERT_EQ(store->put(key_of(number % kKeys), record_with(number)).put, Put::stored);
+      ASSERT_EQ(store->put(with_key(key_of(number % kKeys), record_with(number))).put, Put::stored);
     for (std::uint32_t number = 0; number < kKeys; ++number)
-      ASSERT_EQ(store->put(key_of(number), record_of(number, size_of(number))).put, Put::stored);
+      ASSERT_EQ(store->put(record_of(number, size_of(number))).put, Put::stored);
     whole_ = base::read_file(data_file())->bytes;
   }
   static Record record_with(std::uint32_t number) {
@@ -55,10 +55,10 @@ class DamageTest : public StoreFixture {
     }
     store->find(key_of(7).specialisation, soon());
     for (std::uint32_t number = 0; number < kKeys; ++number) {
-      const auto put = store->put(key_of(number), record_of(number, size_of(number)));
+      const auto put = store->put(record_of(number, size_of(number)));
       if (put.put != Put::stored && put.put != Put::present) return not_healed("put: " + put.detail);
     }
-    if (const auto put = store->put(key_of(99), record_of(99, 30'000)); put.put != Put::stored)
+    if (const auto put = store->put(record_of(99, 30'000)); put.put != Put::stored)
       return not_healed("the last put: " + put.detail);
     for (std::uint32_t number = 0; number < kKeys; ++number)
       if (!holds(*store, number, size_of(number))) return not_healed("missed " + std::to_string(number));
@@ -222,7 +222,7 @@ TEST_F(DamageTest, TheDamagedFileIsKeptUntilTheNextGc) {
   bytes.resize(bytes.size() - 4096);
   write(bytes);
   const auto store = open();
-  EXPECT_EQ(store->put(key_of(99), record_of(99)).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(99)).put, Put::stored);
   EXPECT_EQ(base::read_file(data_file() + ".damaged")->bytes, bytes);
   int intact = 0;
   for (std::uint32_t number = 0; number < kKeys; ++number) intact += holds(*store, number, size_of(number));
@@ -241,7 +241,7 @@ TEST_F(DamageTest, AFileThatShrinksUnderAnOpenStoreIsAMissAndIsHealed) {
     served += got.record ? 1 : 0;
   }
   EXPECT_LT(served, static_cast<int>(kKeys));
-  EXPECT_EQ(store->put(key_of(1), record_of(1, size_of(1))).put, Put::stored);
+  EXPECT_EQ(store->put(record_of(1, size_of(1))).put, Put::stored);
   EXPECT_TRUE(holds(*store, 1, size_of(1)));
 }
 

@@ -69,11 +69,11 @@ TEST_F(FileRaces, LmdbCreatesNoFileWhereTheLockedOneWasUnlinked) {
               bool unlinked = false, created = false, committing = false;
               before_open = [&] { unlinked = ::unlink(data_file().c_str()) == 0; };
               before_commit = [&] { committing = true, created = exists(data_file()); };
-              store->put(key_of(3), record_of(3));
+              store->put(record_of(3));
               if (!unlinked) return 1;
               if (created || (!committing && exists(data_file()))) return 2;
               before_commit = nullptr;
-              return store->put(key_of(4), record_of(4)).put == Put::stored && holds(*store, 4) ? 0 : 3;
+              return store->put(record_of(4)).put == Put::stored && holds(*store, 4) ? 0 : 3;
             }),
             0);
   EXPECT_TRUE(open()->verify().damaged.empty());
@@ -86,7 +86,7 @@ TEST_F(FileRaces, AFileReplacedBehindTheGateLosesNobodyElsesPuts) {
               int first = -1, second = -1;
               before_open = [&] { first = ::unlink(data_file().c_str()) == 0 ? put_elsewhere(7, 8) : 99; };
               before_commit = [&] { second = put_elsewhere(20, 40); };
-              store->put(key_of(3), record_of(3));
+              store->put(record_of(3));
               // A put that noticed in time never commits.
               if (std::exchange(before_commit, nullptr)) second = put_elsewhere(20, 40);
               return first != 0 ? 1 : second != 0 ? 2 : 0;

@@ -34,7 +34,7 @@ class HealFixture : public FaultFixture {
     EXPECT_EQ(child([&] {
                 const auto store = open_with_cap(cap);
                 for (; !is_full(*store); ++*count)
-                  if (store->put(key_of(*count), record_of(*count, kLarge)).put != Put::stored) return 1;
+                  if (store->put(record_of(*count, kLarge)).put != Put::stored) return 1;
                 return 0;
               }),
               0);

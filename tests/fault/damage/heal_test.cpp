@@ -20,7 +20,7 @@ TEST_F(Healing, ADamagedStoreAtItsCapHealsAtTheNextPut) {
   const ino_t before = inode();
   EXPECT_EQ(child([&] {
               const auto store = open_with_cap(kHealCap);
-              const PutResult got = store->put(key_of(5000), record_of(5000, kLarge));
+              const PutResult got = store->put(record_of(5000, kLarge));
               if (got.put != Put::stored) return std::fprintf(stderr, "%s\n", got.detail.c_str()), 1;
               if (got.notice.empty()) return 2;
               return holds(*store, 5000, kLarge) ? 0 : 3;
@@ -68,10 +68,10 @@ TEST_F(Healing, AnEvictionWhoseSyncFailsMovesEverythingToAFreshFile) {
   ASSERT_EQ(child([&] {
               const auto store = open_with_cap(kHealCap);
               kiln_fault_arm("sync@data.mdb:1:EIO");  // the eviction's comes first
-              store->put(key_of(5000), record_of(5000, kLarge));
+              store->put(record_of(5000, kLarge));
               if (kiln_fault_fired() != 1) return 1;
               kiln_fault_arm(nullptr);
-              return store->put(key_of(5001), record_of(5001, kLarge)).put == Put::stored ? 0 : 2;
+              return store->put(record_of(5001, kLarge)).put == Put::stored ? 0 : 2;
             }),
             0);
   EXPECT_NE(inode(), before) << "the kernel says only once that it lost pages";
@@ -119,7 +119,7 @@ TEST_F(Healing, ManyProcessesThatMeetOneDamageRewriteTheFileOnce) {
     children.start([&, i] {
       const auto store = open();
       start->wait(kProcesses);
-      const PutResult got = store->put(key_of(500 + i), record_of(500 + i));
+      const PutResult got = store->put(record_of(500 + i));
       *rewrites += got.notice.empty() ? 0 : 1;
       if (got.put != Put::stored) std::fprintf(stderr, "%s\n", got.detail.c_str());
       return got.put == Put::stored ? 0 : 1;
@@ -140,7 +140,7 @@ TEST_F(Healing, AChangedModeDoesNotMakeAnyoneRewrite) {
   for (const std::string& path : {directory(), directory() + "/v1", data_file()})
     ASSERT_EQ(::chmod(path.c_str(), 0700), 0);
   EXPECT_EQ(child([&] {
-              const PutResult got = open()->put(key_of(2), record_of(2));
+              const PutResult got = open()->put(record_of(2));
               return got.put == Put::stored && got.notice.empty() ? 0 : 1;
             }),
             0);

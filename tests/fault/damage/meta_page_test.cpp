@@ -10,7 +10,7 @@ class MetaPage : public HealFixture {
     ASSERT_EQ(child([&] {
                 const auto store = open_with_cap(cap);
                 for (std::uint32_t number = 0; number < count; ++number)
-                  if (store->put(key_of(number), record_of(number, kLarge)).put != Put::stored) return 1;
+                  if (store->put(record_of(number, kLarge)).put != Put::stored) return 1;
                 return 0;
               }),
               0);
@@ -28,7 +28,7 @@ TEST_F(MetaPage, AFlippedPageCountIsFoundAndDoesNotMakeEvictionRunWild) {
   EXPECT_EQ(child([&] {
               const auto store = open_with_cap(kCap);
               for (std::uint32_t number = 1000; number < 1000 + kMore; ++number)
-                if (store->put(key_of(number), record_of(number, kLarge)).put != Put::stored) return 1;
+                if (store->put(record_of(number, kLarge)).put != Put::stored) return 1;
               return 0;
             }),
             0);
@@ -53,11 +53,10 @@ TEST_F(MetaPage, ATransactionNumbersTopBitDoesNotMakeTheNewestTheOldest) {
     poke(at, &transaction, sizeof transaction);
     std::uint64_t acknowledged = 0, lost = 0;
     for (std::uint32_t number = 1000; number < 1000 + kMore; ++number)
-      acknowledged +=
-          child([&] {
-            const auto store = open_with_cap(kCap);
-            return store->put(key_of(number), record_of(number, kLarge)).put == Put::stored ? 0 : 1;
-          }) == 0;
+      acknowledged += child([&] {
+                        const auto store = open_with_cap(kCap);
+                        return store->put(record_of(number, kLarge)).put == Put::stored ? 0 : 1;
+                      }) == 0;
     const auto store = open_with_cap(kCap);
     for (std::uint32_t number = 1000; number < 1000 + kMore; ++number)
       lost += holds(*store, number, kLarge) ? 0 : 1;

@@ -36,8 +36,8 @@ class MutationTest : public StoreFixture {
     for (std::uint32_t number = 0; number < keys; ++number) {
       Record older = record_of(number, size_of(number) / 2);
       older.key_text = "older";
-      EXPECT_EQ(store->put(key_of(number), older).put, Put::stored);
-      EXPECT_EQ(store->put(key_of(number), record_of(number, size_of(number))).put, Put::stored);
+      EXPECT_EQ(store->put(older).put, Put::stored);
+      EXPECT_EQ(store->put(record_of(number, size_of(number))).put, Put::stored);
     }
     return {base::read_file(data_file())->bytes, keys, size_of};
   }
@@ -84,14 +84,11 @@ class MutationTest : public StoreFixture {
       if (got.record && !same(*got.record, expected)) return wrong;
     }
     const std::uint32_t old = seed.keys - 1, old_too = seed.keys / 2;
-    const std::vector<std::pair<Key, Record>> puts = {{key_of(1000), record_of(1000, 30'000)},
-                                                      {key_of(old), replacement(old)},
-                                                      {key_of(1001), record_of(1001, 700)},
-                                                      {key_of(old_too), replacement(old_too)},
-                                                      {key_of(7, 7), record_of(1002, 90'000)}};
+    const std::vector<Record> puts = {record_of(1000, 30'000), replacement(old), record_of(1001, 700),
+                                      replacement(old_too), with_key(key_of(7, 7), record_of(1002, 90'000))};
     bool heals = false;
     for (std::size_t i = 0; i < puts.size(); ++i) {
-      const PutResult put = store->put(puts[i].first, puts[i].second);
+      const PutResult put = store->put(puts[i]);
       heals = heals || !put.notice.empty();
       if (put.put != Put::stored) return unhealed;
       for (std::size_t j = 0; j <= i; ++j)
@@ -104,9 +101,9 @@ class MutationTest : public StoreFixture {
     if (!store->verify().damaged.empty()) return unhealed;
     return heals ? healed : reached;
   }
-  static bool is_there(Store& store, const std::pair<Key, Record>& put) {
-    const auto got = store.get(put.first, put.second.key_text, soon());
-    return got.record && same(*got.record, put.second);
+  static bool is_there(Store& store, const Record& put) {
+    const auto got = store.get(put.key, put.key_text, soon());
+    return got.record && same(*got.record, put);
   }
   /// In a child that a crash does not take far.
   int outcome_of(const std::string& bytes, const Seed& seed) const {
@@ -178,7 +175,7 @@ TEST_F(MutationTest, FilesThatASoakFound) {
 TEST_F(MutationTest, TwoMetasOfOneTransactionWhoseTreesDiffer) {
   Seed seed = history(30, mixed);
   if (MutableFile(seed.bytes).newest_meta() == 0) {  // the second has to be the newest
-    ASSERT_EQ(open()->put(key_of(500), record_of(500)).put, Put::stored);
+    ASSERT_EQ(open()->put(record_of(500)).put, Put::stored);
     seed.bytes = base::read_file(data_file())->bytes;
   }
   MutableFile file(seed.bytes);
@@ -206,8 +203,8 @@ TEST_F(MutationTest, PageCountsOfMetasThatAreTooLow) {
       const auto store = open();
       // Shorter records in the place of long ones: the trees shrink.
       for (std::uint32_t number = 40; number < seed.keys; ++number) {
-        const std::pair<Key, Record> put{key_of(number), record_of(number + 1000, 700)};
-        ASSERT_EQ(store->put(put.first, put.second).put, Put::stored) << number;
+        const Record put = with_key(key_of(number), record_of(number + 1000, 700));
+        ASSERT_EQ(store->put(put).put, Put::stored) << number;
         ASSERT_TRUE(is_there(*open(), put)) << number;
       }
       EXPECT_TRUE(open()->verify().damaged.empty());

@@ -46,7 +46,7 @@ class NoRoomForACopy : public HealFixture {
     for (std::uint32_t number = 2000; number < 2003; ++number) {
       const int status = child([&] {
         const auto store = open();
-        const PutResult got = store->put(key_of(number), record_of(number));
+        const PutResult got = store->put(record_of(number));
         if (got.put != Put::stored) std::fprintf(stderr, "%s\n", got.detail.c_str());
         return got.put == Put::stored && holds(*store, number) ? 0 : 1;
       });
@@ -79,13 +79,13 @@ TEST_F(NoRoomForACopy, ADistrustedFileWithBarelyRoomForACopyIsReplacedByOnePut) 
       const ino_t before = inode();
       return child([&] {
         const auto store = open();
-        const PutResult got = store->put(key_of(2000), record_of(2000));
+        const PutResult got = store->put(record_of(2000));
         std::printf("%lu pages more: %s %s; %s\n", static_cast<unsigned long>(pages),
                     std::string(to_string(got.put)).c_str(), got.detail.c_str(), got.notice.c_str());
         std::fflush(stdout);
         if (inode() == before) return 4;
         if (::unlink((directory() + "/filler").c_str()) != 0) return 5;
-        return store->put(key_of(2001), record_of(2001)).put == Put::stored && holds(*store, 2001) ? 0 : 6;
+        return store->put(record_of(2001)).put == Put::stored && holds(*store, 2001) ? 0 : 6;
       });
     });
     if (status == kNoMount) GTEST_SKIP() << "a tmpfs cannot be mounted here";

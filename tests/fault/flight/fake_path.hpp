@@ -60,7 +60,7 @@ class FakePath {
       if (taken.flight) taken.flight->failed(error_of(number));
       return;
     }
-    const auto put = store_->put(key_of(number), record_of(number)).put;
+    const auto put = store_->put(record_of(number)).put;
     if (!taken.flight) return;
     if (put == cache::Put::stored || put == cache::Put::present)
       taken.flight->published();

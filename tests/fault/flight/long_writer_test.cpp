@@ -48,7 +48,7 @@ TEST_F(LongWriter, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
       auto taken = mine->take(key_of(number), in(5s));
       ASSERT_TRUE(taken.flight);
       taken.flight->compiling("a kernel");
-      publisher.hand_over({key_of(number), record_of(number), "a kernel", store, std::move(taken.flight)},
+      publisher.hand_over({record_of(number), "a kernel", store, std::move(taken.flight)},
                           runtime::WhenFull::skip);
     }
     seen->handed_over = true;

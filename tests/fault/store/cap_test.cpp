@@ -37,7 +37,7 @@ class CapTest : public StoreFixture {
     return child([&] {
       const auto store = open_capped(100 * kCapMiB);
       for (std::uint32_t number = 0; number < kFilled; ++number)
-        if (store->put(key_of(number), record_of(number, kSize)).put != Put::stored) return 1;
+        if (store->put(record_of(number, kSize)).put != Put::stored) return 1;
       return 0;
     });
   }
@@ -57,7 +57,7 @@ TEST_P(LoweredCap, PutMakesRoomAndKeepsWhatWasUsedLast) {
   ASSERT_EQ(fill(), 0);
   ASSERT_GT(file_bytes(), GetParam());
   const auto store = open_capped(GetParam());
-  const PutResult got = store->put(key_of(1000), record_of(1000, kSize));
+  const PutResult got = store->put(record_of(1000, kSize));
   ASSERT_EQ(got.put, Put::stored) << got.detail;
   EXPECT_TRUE(holds(*store, 1000, kSize));
   EXPECT_LE(file_bytes(), GetParam());
@@ -73,7 +73,7 @@ TEST_P(LoweredCap, EachNewProcessGoesOnPutting) {
   for (std::uint32_t number = 1000; number < 1020; ++number) {
     ASSERT_EQ(child([&] {
                 const auto store = open_capped(GetParam());
-                const PutResult got = store->put(key_of(number), record_of(number, kSize));
+                const PutResult got = store->put(record_of(number, kSize));
                 if (got.put != Put::stored) std::fprintf(stderr, "%s\n", got.detail.c_str());
                 return got.put == Put::stored && holds(*store, number, kSize) ? 0 : 1;
               }),
@@ -89,9 +89,8 @@ INSTANTIATE_TEST_SUITE_P(Caps, LoweredCap,
 TEST_F(CapTest, ManyAtOnceAreStoredUnderALoweredCap) {
   ASSERT_EQ(fill(), 0);
   const auto store = open_capped(5 * kCapMiB);
-  std::vector<std::pair<Key, Record>> records;
-  for (std::uint32_t number = 1000; number < 1020; ++number)
-    records.emplace_back(key_of(number), record_of(number, kSize));
+  std::vector<Record> records;
+  for (std::uint32_t number = 1000; number < 1020; ++number) records.push_back(record_of(number, kSize));
   for (const PutResult& got : store->put_many(records)) EXPECT_EQ(got.put, Put::stored) << got.detail;
   EXPECT_EQ(kept(*store, 1000, 1020), 20u);
   EXPECT_LE(file_bytes(), 5 * kCapMiB);
@@ -102,10 +101,10 @@ TEST_F(CapTest, TwoProcessesWithDifferentCapsBothStoreWhatTheyPut) {
   std::uint32_t number = 0;
   for (int round = 0; round < 20; ++round) {
     for (int i = 0; i < 40; ++i, ++number) {
-      const PutResult got = large->put(key_of(number), record_of(number, kSize));
+      const PutResult got = large->put(record_of(number, kSize));
       ASSERT_EQ(got.put, Put::stored) << got.detail;
     }
-    const PutResult got = small->put(key_of(number), record_of(number, kSize));
+    const PutResult got = small->put(record_of(number, kSize));
     ASSERT_EQ(got.put, Put::stored) << got.detail;
     ASSERT_LE(file_bytes(), 5 * kCapMiB);
     ASSERT_EQ(kept(*large, number - 40, number + 1), 41u);
@@ -116,7 +115,7 @@ TEST_F(CapTest, TwoProcessesWithDifferentCapsBothStoreWhatTheyPut) {
 TEST_F(CapTest, ReadersMissNothingThatStaysWhileTheFileIsRewritten) {
   ASSERT_EQ(fill(), 0);
   const auto large = open_capped(100 * kCapMiB), small = open_capped(5 * kCapMiB);
-  ASSERT_EQ(small->put(key_of(999), record_of(999, kSize)).put, Put::stored);
+  ASSERT_EQ(small->put(record_of(999, kSize)).put, Put::stored);
   const Shared<std::atomic<int>> rounds;
   const pid_t reader = ::fork();
   if (reader == 0) {
@@ -135,7 +134,7 @@ TEST_F(CapTest, ReadersMissNothingThatStaysWhileTheFileIsRewritten) {
     base::poll_until(base::Deadline::after(600s),
                      [&] { return has_read() || ::waitpid(reader, &status, WNOHANG) != 0; });
     ASSERT_TRUE(has_read()) << "the reader missed one";
-    const PutResult got = (shrinks ? small : large)->put(key_of(number), record_of(number, kSize));
+    const PutResult got = (shrinks ? small : large)->put(record_of(number, kSize));
     ASSERT_EQ(got.put, Put::stored) << got.detail;
   }
   EXPECT_EQ(::waitpid(reader, &status, WNOHANG), 0) << "the reader missed one";
@@ -153,7 +152,7 @@ TEST_F(CapTest, DiskWithoutRoomForACopyKeepsTheFileAndStoresAllTheSame) {
     if (fill() != 0) return 1;
     const auto store = open_capped(7 * kCapMiB);
     for (std::uint32_t number = 1000; number < 1020; ++number) {
-      const PutResult got = store->put(key_of(number), record_of(number, kSize));
+      const PutResult got = store->put(record_of(number, kSize));
       if (got.put != Put::stored) std::fprintf(stderr, "%s\n", got.detail.c_str());
       if (got.put != Put::stored || !holds(*store, number, kSize)) return 2;
     }
@@ -174,12 +173,12 @@ TEST_F(CapTest, DamageUnderALoweredCapIsSaidAndSetAside) {
   ASSERT_EQ(damaged, 2u);
   base::write_file(data_file(), bytes, 0600);
   const auto store = open_capped(5 * kCapMiB);
-  const PutResult got = store->put(key_of(1000), record_of(1000, kSize));
+  const PutResult got = store->put(record_of(1000, kSize));
   ASSERT_EQ(got.put, Put::stored) << got.detail;
   EXPECT_NE(got.notice.find("data.mdb.damaged"), std::string::npos) << got.notice;
   EXPECT_LE(file_bytes(), 5 * kCapMiB);
   for (std::uint32_t number = 1001; number < 1040; ++number)
-    ASSERT_EQ(store->put(key_of(number), record_of(number, kSize)).put, Put::stored);
+    ASSERT_EQ(store->put(record_of(number, kSize)).put, Put::stored);
   EXPECT_EQ(::access((data_file() + ".damaged").c_str(), F_OK), 0) << "stays until gc";
 }
 
@@ -195,7 +194,7 @@ TEST_F(CapTest, DirectoryThatMayNotBeWrittenKeepsTheFileAndStoresAllTheSame) {
               if (::setresuid(kUser, kUser, kUser) != 0) return 9;
               const auto store = open_capped(5 * kCapMiB);
               for (std::uint32_t number = 1000; number < 1040; ++number) {
-                const PutResult got = store->put(key_of(number), record_of(number, kSize));
+                const PutResult got = store->put(record_of(number, kSize));
                 if (got.put != Put::stored) std::fprintf(stderr, "%s\n", got.detail.c_str());
                 if (got.put != Put::stored || !holds(*store, number, kSize)) return 1;
               }
@@ -213,7 +212,7 @@ TEST_F(CapTest, PutThatCannotHaveTheGateSaysSo) {
   const auto fd = writers.lease();
   const auto writer = WriterPass::enter(fd.get(), soon());
   ASSERT_TRUE(writer);
-  const PutResult got = store->put(key_of(1000), record_of(1000, kSize));
+  const PutResult got = store->put(record_of(1000, kSize));
   EXPECT_EQ(got.put, Put::gate_timeout);
   EXPECT_NE(got.detail.find("lslocks"), std::string::npos) << got.detail;
 }

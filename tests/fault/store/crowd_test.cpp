@@ -22,7 +22,7 @@ class Crowd : public StoreFixture {
   Crowd() { put_wait_ = 60s; }
 
   void put(Store& store, std::uint32_t number) {
-    const Put put = store.put(key_of(number), record_of(number, kCrowdSize)).put;
+    const Put put = store.put(record_of(number, kCrowdSize)).put;
     ++(put == Put::stored ? board_->stored : put == Put::present ? board_->present : board_->skipped);
   }
   void read(Store& store, std::uint32_t number, bool must) {

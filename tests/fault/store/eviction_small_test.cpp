@@ -50,7 +50,7 @@ TEST_F(SmallRecords, PutEvictsAboutAsMuchAsItNeeds) {
   const auto start = base::Clock::now();
   std::uint64_t evicted = 0, puts = 0;
   while (evicted == 0 && puts < 100) {
-    const auto result = store->put(key_of(20'000 + puts), record_of(puts, 50'000));
+    const auto result = store->put(with_key(key_of(20'000 + puts), record_of(puts, 50'000)));
     ASSERT_EQ(result.put, Put::stored) << result.detail;
     evicted = result.evicted;
     ++puts;

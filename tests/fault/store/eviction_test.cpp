@@ -46,7 +46,7 @@ class EvictionTest : public StoreFixture {
   Put put(Store& store, const Key& key, const Record& record) {
     board_->attempted_bytes += record.image.size();
     const auto start = base::Clock::now();
-    const PutResult result = store.put(key, record);
+    const PutResult result = store.put(with_key(key, record));
     board_->puts.add(base::Clock::now() - start);
     board_->evicted += result.evicted;
     if (result.put == Put::stored) ++board_->stored, board_->stored_bytes += record.image.size();

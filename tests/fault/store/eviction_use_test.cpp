@@ -29,7 +29,7 @@ class EvictionUseTest : public StoreFixture {
     EXPECT_EQ(child([&] {
                 const auto store = Store::open(capped());
                 for (std::uint32_t number = first; number < last; ++number) {
-                  const auto result = store->put(key_of(number), record_of(number, kUseSize));
+                  const auto result = store->put(record_of(number, kUseSize));
                   if (result.put != Put::stored) return 1;
                   *evicted += result.evicted;
                 }
@@ -76,7 +76,7 @@ TEST_F(EvictionUseTest, ProcessSparesWhatItReadItself) {
   for (std::uint32_t number = 0; number < kRead; ++number) ASSERT_TRUE(holds(*store, number, kUseSize));
   std::uint64_t evicted = 0, stored = 0;
   for (std::uint32_t number = 1000; number < 1040; ++number) {
-    const auto result = store->put(key_of(number), record_of(number, kUseSize));
+    const auto result = store->put(record_of(number, kUseSize));
     stored += result.put == Put::stored, evicted += result.evicted;
   }
   const std::uint64_t spared = kept(*store, 0, kRead), others = kept(*store, kRead, kUseFilled);

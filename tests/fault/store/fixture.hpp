@@ -61,6 +61,7 @@ inline std::uint64_t configured(const char* variable, std::uint64_t otherwise) {
 /// Version v of key k has its own key text and content, so that each put of a newer one replaces.
 inline Record version_of(std::uint32_t number, std::uint32_t version) {
   Record record = record_of(number * 1000 + version, 100 + (number * 7919 + version * 104729) % 30'000);
+  record.key = key_of(number);
   record.key_text = std::to_string(version);
   return record;
 }
@@ -97,7 +98,7 @@ class FaultFixture : public StoreFixture {
 
   /// Puts a record and notes what was claimed.
   Put put(Store& store, std::uint32_t number) const {
-    const Put result = store.put(key_of(number), record_of(number, kImage)).put;
+    const Put result = store.put(record_of(number, kImage)).put;
     if (result == Put::stored || result == Put::present) {
       promises_->acknowledged[number] = true;
       ++promises_->puts;

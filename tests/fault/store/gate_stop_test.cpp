@@ -92,7 +92,7 @@ class StoppedHolder : public StoreFixture {
 #endif
     put_wait_ = 20s;
     store_ = open();
-    ASSERT_EQ(store_->put(key_of(1), record_of(1, 30'000)).put, Put::stored);
+    ASSERT_EQ(store_->put(record_of(1, 30'000)).put, Put::stored);
     StoreOptions hasty = options();
     hasty.put_wait = kWait;
     hasty_ = Store::open(hasty);
@@ -104,9 +104,8 @@ class StoppedHolder : public StoreFixture {
     if (pid_ == 0) {
       const auto own = open();
       kiln_fault_arm(rule.c_str());
-      const bool done = does == Does::get
-                            ? holds(*own, 1, 30'000)
-                            : own->put(key_of(number), record_of(number, 30'000)).put == Put::stored;
+      const bool done =
+          does == Does::get ? holds(*own, 1, 30'000) : own->put(record_of(number, 30'000)).put == Put::stored;
       kiln_fault_arm(nullptr);
       ::_exit(done ? 0 : 1);
     }
@@ -127,7 +126,7 @@ class StoppedHolder : public StoreFixture {
     if (!got.record && got.miss != Miss::gate_timeout) ++wrong_;
     got.record ? ++reads_ : ++late_reads_;
     const auto begin = base::Clock::now();
-    const Put put = hasty_->put(key_of(number), record_of(number, 30'000)).put;
+    const Put put = hasty_->put(record_of(number, 30'000)).put;
     longest_ = std::max(longest_, base::Clock::now() - begin);
     if (put != Put::stored && put != Put::gate_timeout) ++wrong_;
     put == Put::stored ? ++puts_ : ++late_puts_;
@@ -154,7 +153,7 @@ class StoppedHolder : public StoreFixture {
           EXPECT_TRUE(!finished || holds(*store_, number, 30'000)) << call << ' ' << step;
           EXPECT_TRUE(holds(*store_, 1, 30'000));
           const std::uint32_t later = next_ += 2;
-          EXPECT_EQ(store_->put(key_of(later), record_of(later, 30'000)).put, Put::stored);
+          EXPECT_EQ(store_->put(record_of(later, 30'000)).put, Put::stored);
         }
     report(fault, {{"stops", stops},
                    {"reads beside it", reads_},

@@ -32,7 +32,7 @@ class LeftoverTest : public StoreFixture {
     return out;
   }
   int put_elsewhere(std::uint32_t number) const {
-    return child([&] { return open()->put(key_of(number), record_of(number)).put == Put::stored ? 0 : 1; });
+    return child([&] { return open()->put(record_of(number)).put == Put::stored ? 0 : 1; });
   }
   static void end(pid_t pid) {
     ::kill(pid, SIGKILL);

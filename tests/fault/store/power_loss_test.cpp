@@ -45,7 +45,7 @@ class PowerLoss : public StoreFixture {
         kiln_fault_arm(rules);
         auto store = open();
         for (std::uint32_t i = half * kPuts / 2; i < (half + 1) * kPuts / 2; ++i) {
-          const Put put = store->put(key_of(i % kLossKeys), version_of(i % kLossKeys, i + 1)).put;
+          const Put put = store->put(version_of(i % kLossKeys, i + 1)).put;
           if (put == Put::stored || put == Put::present) kiln_fault_mark(i + 1);
         }
         return 0;
@@ -92,7 +92,7 @@ class PowerLoss : public StoreFixture {
     }
     read_all(*store, acknowledged, found);
     // A put takes free pages: what still needs them must survive it.
-    const PutResult put = store->put(key_of(kNewNumber), record_of(kNewNumber));
+    const PutResult put = store->put(record_of(kNewNumber));
     if (put.put != Put::stored || !holds(*store, kNewNumber)) {
       if (found.refused++ == 0) std::fprintf(stderr, "a put is refused: %s\n", put.detail.c_str());
     }

@@ -29,7 +29,7 @@ class RecentUsesTest : public StoreFixture {
     EXPECT_EQ(child([&] {
                 const auto store = open_small();
                 for (std::uint32_t number = first; number < last; ++number) {
-                  const auto got = store->put(key_of(number), record_of(number, kRecentSize));
+                  const auto got = store->put(record_of(number, kRecentSize));
                   if (got.put != Put::stored) return 1;
                   *evicted += got.evicted;
                 }
@@ -112,7 +112,7 @@ TEST_F(RecentUsesTest, GarbageInTheTableCostsNoReadAndNoPut) {
     base::write_file(table(), bytes);
     const auto store = open_small();
     for (std::uint32_t number = 2000; number < 2060; ++number) {
-      ASSERT_EQ(store->put(key_of(number), record_of(number, kRecentSize)).put, Put::stored);
+      ASSERT_EQ(store->put(record_of(number, kRecentSize)).put, Put::stored);
       ASSERT_TRUE(holds(*store, number, kRecentSize));
     }
     store->clear(soon());

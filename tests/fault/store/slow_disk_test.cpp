@@ -45,7 +45,7 @@ class SlowDisk : public FaultFixture {
     {
       const auto store = open();
       for (std::uint32_t number = 0; number < kSlowNumbers; ++number)
-        EXPECT_NE(store->put(key_of(number), record_of(number, kImage)).put, Put::failed);
+        EXPECT_NE(store->put(record_of(number, kImage)).put, Put::failed);
     }
     Shared<Reads> reads;
     std::vector<pid_t> children;
@@ -63,7 +63,7 @@ class SlowDisk : public FaultFixture {
       kiln_fault_arm(rules);
       std::uint32_t number = 1000 + first_;
       for (const auto until = base::Deadline::after(1500ms); !until.passed(); ++number) {
-        if (store->put(key_of(number), record_of(number, kImage)).put == Put::stored) ++reads->puts;
+        if (store->put(record_of(number, kImage)).put == Put::stored) ++reads->puts;
         if (!rules) std::this_thread::sleep_for(kDelay);  // the same rate of puts
       }
       reads->stop = true;

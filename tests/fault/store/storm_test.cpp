@@ -39,7 +39,7 @@ enum class Namespaces { shared, own_pid, own_pid_and_shm };
       if (random() % 4 == 0) {
         number = number / kWorkers * kWorkers + slot;  // each key has one writer
         const std::uint32_t version = board.acknowledged[number] + 1 + (random() % 2);
-        const Put put = store->put(key_of(number), version_of(number, version)).put;
+        const Put put = store->put(version_of(number, version)).put;
         if (put == Put::stored)
           board.acknowledged[number] = version, ++board.puts;
         else if (put == Put::present)  // stored by a worker that was killed before it could say so

@@ -97,9 +97,9 @@ TEST_F(Fingerprint, DiffersByTheImageOfAnotherToolchain) {
     facts.compiler_version = "99.0";
     record.facts = compile::encode(facts);
     record.image += "another compiler's bytes";
-    key.toolchain.bytes[0] ^= 1;
+    record.key.toolchain.bytes[0] ^= 1;
     const auto shared = cache::Store::open({.directory = tree_.at("shared")});
-    ASSERT_EQ(shared->put(key, record).put, cache::Put::stored);
+    ASSERT_EQ(shared->put(record).put, cache::Put::stored);
   }
   Options slim = options();
   slim.cache_dir = tree_.at("shared");

@@ -92,10 +92,10 @@ class RefusedImage : public FakeRuntime {
     for (std::size_t i = 0; i < images.size(); ++i) {
       cache::Record foreign = record;
       foreign.image = images[i] == "good" ? record.image : images[i];
-      Key key = own;
-      key.toolchain.bytes[0] = static_cast<std::uint8_t>(key.toolchain.bytes[0] + i + 1);
-      ASSERT_EQ(store->put(key, foreign).put, cache::Put::stored);
-      keys_.push_back(key.hex());
+      std::uint8_t& first = foreign.key.toolchain.bytes[0];
+      first = static_cast<std::uint8_t>(first + i + 1);
+      ASSERT_EQ(store->put(foreign).put, cache::Put::stored);
+      keys_.push_back(foreign.key.hex());
     }
   }
   Options any() const {

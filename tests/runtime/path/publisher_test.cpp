@@ -34,8 +34,7 @@ class PublisherTest : public FlightFixture {
   }
   void give(Publisher& publisher, std::uint32_t number, WhenFull when_full = WhenFull::skip,
             std::shared_ptr<cache::Flight> flight = nullptr, std::size_t size = 5000) {
-    publisher.hand_over({key_of(number), record_of(number, size), "scale N=1", store_, std::move(flight)},
-                        when_full);
+    publisher.hand_over({record_of(number, size), "scale N=1", store_, std::move(flight)}, when_full);
   }
 
   std::shared_ptr<cache::Store> store_;
@@ -108,17 +107,17 @@ TEST_F(PublisherTest, TheQueueIsBoundedInBytesButTakesOneRecordOfAnySize) {
 TEST_F(PublisherTest, SkippedPutsAreCountedByReason) {
   Publisher publisher(counters_);
   const auto read_only = open_read_only();
-  publisher.hand_over({key_of(1), record_of(1), "x", read_only, nullptr}, WhenFull::skip);
+  publisher.hand_over({record_of(1), "x", read_only, nullptr}, WhenFull::skip);
   EXPECT_TRUE(publisher.flush());
   EXPECT_EQ(counters_->skipped_read_only, 1u);
   put_wait_ = 10ms;
   cache::StoreOptions hasty = options();
   const auto impatient = cache::Store::open(hasty);
   const auto held = hang();
-  publisher.hand_over({key_of(1), record_of(1), "x", impatient, nullptr}, WhenFull::skip);
+  publisher.hand_over({record_of(1), "x", impatient, nullptr}, WhenFull::skip);
   EXPECT_TRUE(publisher.flush());
   EXPECT_EQ(counters_->skipped_gate_timeout, 1u);
-  publisher.hand_over({key_of(2), record_of(2), "x", impatient, nullptr}, WhenFull::skip);
+  publisher.hand_over({record_of(2), "x", impatient, nullptr}, WhenFull::skip);
   EXPECT_TRUE(publisher.flush());
   EXPECT_EQ(lines_.size(), 2u) << "one warning for each reason";
   kiln_stats stats{};

@@ -24,7 +24,7 @@ class ToolchainChoiceTest : public ServiceTest {
     facts.created_s = created;
     Key key = own.image->key;
     key.toolchain.bytes[0] = static_cast<std::uint8_t>(key.toolchain.bytes[0] + created);
-    ASSERT_EQ(store->put(key, {compile::encode(facts), record->key_text, marker}).put, cache::Put::stored);
+    ASSERT_EQ(store->put({key, compile::encode(facts), record->key_text, marker}).put, cache::Put::stored);
   }
 };
 
@@ -122,7 +122,7 @@ TEST_F(ToolchainChoiceTest, ARecordWithProjectFilesReachedThroughTheToolkitIsNev
     ASSERT_EQ(service.core()
                   .state()
                   .stores.writable()
-                  ->put(key, {compile::encode(facts), record->key_text, "must not be served"})
+                  ->put({key, compile::encode(facts), record->key_text, "must not be served"})
                   .put,
               cache::Put::stored);
   }
@@ -138,7 +138,7 @@ TEST_F(ToolchainChoiceTest, AHashMatchAloneIsNotIdentity) {
     auto record = *service.core().state().stores.writable()->peek(own.image->key, base::Deadline::never());
     record.key_text[record.key_text.find("scale")] = 'S';
     record.image = "another kernel's image";
-    ASSERT_EQ(service.core().state().stores.writable()->put(own.image->key, record).put, cache::Put::stored);
+    ASSERT_EQ(service.core().state().stores.writable()->put(record).put, cache::Put::stored);
   }
   {
     Service service(options());

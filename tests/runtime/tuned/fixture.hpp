@@ -72,9 +72,8 @@ class Tuned : public Core {
     compile::TunedChoice choice;
     choice.template_name = "t", choice.arch = "sm_90a", choice.device = device;
     choice.fixed = {{"N", std::to_string(n)}}, choice.chosen = {{"B", value}};
-    const cache::Record record{compile::encode(choice), key.text, {}};
-    EXPECT_EQ(store->put(key.key, record, store->put_wait(), cache::Existing::replaced).put,
-              cache::Put::stored);
+    const cache::Record record{key.key, compile::encode(choice), key.text, {}};
+    EXPECT_EQ(store->put(record, store->put_wait(), cache::Existing::replaced).put, cache::Put::stored);
   }
   /// The gate of the cache, held as by a writer that was stopped in the middle.
   class Held {

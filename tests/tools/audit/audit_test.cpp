@@ -58,7 +58,7 @@ class Audit : public KilnCompiler {
       auto record = from->peek(entry.key, cache::test::soon());
       ASSERT_TRUE(record);
       change(number++, *record);
-      ASSERT_EQ(copy->put(entry.key, *record).put, cache::Put::stored);
+      ASSERT_EQ(copy->put(*record).put, cache::Put::stored);
     });
   }
 };

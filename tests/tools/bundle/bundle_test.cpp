@@ -100,7 +100,7 @@ TEST_F(BundleCommand, TimesAreLeftOutAndComeBackAsThatOfTheImport) {
     Made later(number);
     later.facts.created_s += 1000, later.facts.ptxas_ms = 77, later.facts.compile_ms = 1;
     later.facts.log = "a remark\nanother";
-    ASSERT_EQ(other->put(later.key(), later.record()).put, cache::Put::stored);
+    ASSERT_EQ(other->put(later.record()).put, cache::Put::stored);
   }
   ASSERT_EQ(kiln({"bundle", "export", path("a.kb"), "--all"}).status, 0);
   ASSERT_EQ(kiln({"bundle", "export", path("b.kb"), "--all", "--cache-dir", path("other")}).status, 0);
@@ -130,7 +130,7 @@ TEST_F(BundleCommand, ImportingAgainStoresNothing) {
 TEST_F(BundleCommand, ChoosesByTemplateAndArch) {
   const auto store = open();
   for (const Made& made : {Made(1), Made(2, "other"), Made(3, "other@reference"), Made(4, "other", "sm_80")})
-    ASSERT_EQ(store->put(made.key(), made.record()).put, cache::Put::stored);
+    ASSERT_EQ(store->put(made.record()).put, cache::Put::stored);
   const auto count = [&](Arguments more) {
     Arguments arguments{"bundle", "export", path("x.kb"), "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -153,8 +153,8 @@ TEST_F(BundleCommand, ChoosesByTemplateAndArch) {
 TEST_F(BundleCommand, DiffTellsRecordsOfTwoToolchainsApart) {
   Made one(1), other(1);
   other.nvrtc = "another";
-  write_bundle("a.kb", {one.entry()});
-  write_bundle("b.kb", {other.entry()});
+  write_bundle("a.kb", {one.record()});
+  write_bundle("b.kb", {other.record()});
   const Finished r = kiln({"bundle", "diff", path("a.kb"), path("b.kb")});
   EXPECT_EQ(r.status, 3) << r.err;
   for (const Made* made : {&one, &other}) {
@@ -181,7 +181,7 @@ TEST_F(BundleCommand, ADamagedEntryIsLeftOutAndNamed) {
   const auto store = open();
   cache::Record big = Made(7).record();
   big.image += std::string(100'000, 'z');  // behind the sections: a cubin all the same
-  ASSERT_EQ(store->put(Made(7).key(), big).put, cache::Put::stored);
+  ASSERT_EQ(store->put(big).put, cache::Put::stored);
   std::string bytes = contents();
   const auto at = bytes.find(std::string(3000, 'z'));
   ASSERT_NE(at, std::string::npos);
@@ -196,10 +196,10 @@ TEST_F(BundleCommand, ADamagedEntryIsLeftOutAndNamed) {
 }
 
 TEST_F(BundleCommand, AnEntryThatIsThereWithAnotherImageStaysAndIsSaid) {
-  bundle::Entry poisoned = Made(2).entry();
+  cache::Record poisoned = Made(2).record();
   poisoned.image += "x";
-  write_bundle("before.kb", {Made(1).entry(), poisoned});
-  write_bundle("a.kb", {Made(1).entry(), Made(2).entry(), Made(3).entry()});
+  write_bundle("before.kb", {Made(1).record(), poisoned});
+  write_bundle("a.kb", {Made(1).record(), Made(2).record(), Made(3).record()});
   ASSERT_EQ(import(path("before.kb"), path("other")).status, 0);
   const Finished done = import(path("a.kb"), path("other"));
   EXPECT_EQ(done.status, 3);
@@ -212,8 +212,8 @@ TEST_F(BundleCommand, AnEntryThatIsThereWithAnotherImageStaysAndIsSaid) {
 TEST_F(BundleCommand, DiffNamesWhatIsNotShared) {
   Made changed(2);
   changed.facts.log = "another remark";
-  write_bundle("a.kb", {Made(1).entry(), Made(2).entry(), Made(3).entry()});
-  write_bundle("b.kb", {changed.entry(), Made(3).entry(), Made(4).entry()});
+  write_bundle("a.kb", {Made(1).record(), Made(2).record(), Made(3).record()});
+  write_bundle("b.kb", {changed.record(), Made(3).record(), Made(4).record()});
   EXPECT_EQ(kiln({"bundle", "diff", path("a.kb"), path("a.kb")}).status, 0);
   const Finished done = kiln({"bundle", "diff", path("a.kb"), path("b.kb"), "--json"});
   EXPECT_EQ(done.status, 3);

@@ -23,8 +23,8 @@ struct BundleFaults : BundleCommand {
   }
   /// Entries 0 to count - 1.
   void make_bundle(std::uint32_t count) {
-    std::vector<bundle::Entry> entries;
-    for (std::uint32_t number = 0; number < count; ++number) entries.push_back(Made(number).entry());
+    std::vector<cache::Record> entries;
+    for (std::uint32_t number = 0; number < count; ++number) entries.push_back(Made(number).record());
     write_bundle("a.kb", entries);
   }
   template <class Condition>
@@ -135,15 +135,15 @@ TEST_F(BundleFaults, MemoryIsThatOfABatchWhateverTheBundleHolds) {
   constexpr std::uint32_t kEntries = 10'000;
   {
     const auto store = open();
-    std::vector<std::pair<Key, cache::Record>> records;
+    std::vector<cache::Record> records;
     for (std::uint32_t number = 0; number < kEntries; ++number) {
       cache::Record record = Made(number).record();
       std::uint32_t state = number;
       for (int i = 0; i < 16'000; ++i)
         record.image += static_cast<char>((state = state * 1664525u + 1013904223u) >> 24);
-      records.emplace_back(Made(number).key(), std::move(record));
+      records.push_back(std::move(record));
       if (records.size() < 500) continue;
-      std::sort(records.begin(), records.end(), [](auto& a, auto& b) { return a.first < b.first; });
+      std::sort(records.begin(), records.end(), [](auto& a, auto& b) { return a.key < b.key; });
       for (const cache::PutResult& put : store->put_many(records)) ASSERT_EQ(put.put, cache::Put::stored);
       records.clear();
     }

@@ -48,8 +48,7 @@ struct Made {
            field("builtins", {"def"});
   }
   Key key() const { return compile::key_of_text(key_text()); }
-  cache::Record record() const { return {compile::encode(facts), key_text(), image}; }
-  bundle::Entry entry() const { return {key(), compile::encode(facts), key_text(), image}; }
+  cache::Record record() const { return {key(), compile::encode(facts), key_text(), image}; }
 
   compile::Facts facts;
   std::string image, source = "the source", nvrtc = "abc", schema{compile::kKeySchema},
@@ -62,17 +61,17 @@ class BundleCommand : public StoreCommand {
   void put(std::uint32_t first, std::uint32_t last, const std::string& directory = {}) const {
     const auto store = open(directory);
     for (std::uint32_t number = first; number < last; ++number)
-      ASSERT_EQ(store->put(Made(number).key(), Made(number).record()).put, cache::Put::stored);
+      ASSERT_EQ(store->put(Made(number).record()).put, cache::Put::stored);
   }
   std::uint64_t entries_in(const std::string& directory) const {
     return exists(directory + "/v1/data.mdb") ? open(directory)->stats().entries : 0;
   }
   /// A file of these entries, sorted; nothing in them is checked.
-  void write_bundle(const std::string& name, std::vector<bundle::Entry> entries) const {
+  void write_bundle(const std::string& name, std::vector<cache::Record> entries) const {
     std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.key < b.key; });
     std::string out;
     bundle::Writer writer([&](std::string_view bytes) { out += bytes; });
-    for (const bundle::Entry& entry : entries) writer.add(entry);
+    for (const cache::Record& entry : entries) writer.add(entry);
     writer.end();
     write(name, out);
   }

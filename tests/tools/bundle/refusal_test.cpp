@@ -12,7 +12,7 @@ namespace {
 
 struct BundleLies : BundleCommand {
   /// Imports a bundle with this entry; what is said.
-  std::string said_of(const bundle::Entry& entry) {
+  std::string said_of(const cache::Record& entry) {
     write_bundle("lie.kb", {entry});
     const Finished verified = kiln({"bundle", "verify", path("lie.kb")});
     const Finished done = import(path("lie.kb"), path("other"));
@@ -32,14 +32,14 @@ struct BundleLies : BundleCommand {
 }  // namespace
 
 TEST_F(BundleLies, AKeyOfAnotherKeyText) {
-  bundle::Entry entry = Made(1).entry();
+  cache::Record entry = Made(1).record();
   entry.key = Made(2).key();
   EXPECT_SAID(entry, "4", "its key is not that of its key text");
 }
 
 TEST_F(BundleLies, FactsOfAnotherTemplateArchNameOrParameter) {
   const auto with = [](auto&& change) {
-    bundle::Entry entry = Made(1).entry();
+    cache::Record entry = Made(1).record();
     compile::Facts facts = Made(1).facts;
     change(facts);
     entry.facts = compile::encode(facts);
@@ -56,7 +56,7 @@ TEST_F(BundleLies, FactsOfAnotherTemplateArchNameOrParameter) {
 
 TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
   const auto with = [](auto&& change) {
-    bundle::Entry entry = Made(1).entry();
+    cache::Record entry = Made(1).record();
     compile::Facts facts = Made(1).facts;
     change(facts);
     entry.facts = compile::encode(facts);
@@ -70,22 +70,22 @@ TEST_F(BundleLies, FactsOfOtherResourcesThanTheImageHas) {
 }
 
 TEST_F(BundleLies, NamesThatNoTemplateHas) {
-  EXPECT_SAID(Made(1, "../../../tmp/evil").entry(), "4", "names");
-  EXPECT_SAID(Made(1, "red\x1b[31m").entry(), "4", "names");
-  EXPECT_SAID(Made(1, "tool@other").entry(), "4", "names");
+  EXPECT_SAID(Made(1, "../../../tmp/evil").record(), "4", "names");
+  EXPECT_SAID(Made(1, "red\x1b[31m").record(), "4", "names");
+  EXPECT_SAID(Made(1, "tool@other").record(), "4", "names");
   Made parameter(1), value(1), expression(1), version(1);
   parameter.facts.parameters.push_back({"../../N", "1"});
-  EXPECT_SAID(parameter.entry(), "4", "names");
+  EXPECT_SAID(parameter.record(), "4", "names");
   value.facts.parameters.push_back({"M", "1\n2"});
-  EXPECT_SAID(value.entry(), "4", "names");
+  EXPECT_SAID(value.record(), "4", "names");
   expression.facts.name_expression = "tool<\x1b]0;title\x07>";
-  EXPECT_SAID(expression.entry(), "4", "names");
+  EXPECT_SAID(expression.record(), "4", "names");
   version.facts.compiler_version = "13.0\x7f";
-  EXPECT_SAID(version.entry(), "4", "names");
+  EXPECT_SAID(version.record(), "4", "names");
 }
 
 TEST_F(BundleLies, FactsThatAreDamaged) {
-  bundle::Entry entry = Made(1).entry();
+  cache::Record entry = Made(1).record();
   entry.facts += 'x';
   EXPECT_SAID(entry, "4", "facts are damaged");
   entry.facts = "";
@@ -93,7 +93,7 @@ TEST_F(BundleLies, FactsThatAreDamaged) {
 }
 
 TEST_F(BundleLies, ImagesThatAreNoneOrForAnotherArch) {
-  bundle::Entry entry = Made(1).entry();
+  cache::Record entry = Made(1).record();
   entry.image = "MZ";
   EXPECT_SAID(entry, "4", "no cubin");
   entry.image = Made(1, "tool", "sm_80").image;
@@ -101,7 +101,7 @@ TEST_F(BundleLies, ImagesThatAreNoneOrForAnotherArch) {
 }
 
 TEST_F(BundleLies, KeyTextsThatAreNone) {
-  bundle::Entry entry = Made(1).entry();
+  cache::Record entry = Made(1).record();
   entry.key_text = "nothing";
   entry.key = compile::key_of_text(entry.key_text);
   EXPECT_SAID(entry, "4", "its key text is none");
@@ -114,7 +114,7 @@ TEST_F(BundleLies, AnotherVersionIsSkippedAndCounted) {
   Made schema(1), facts(2);
   schema.schema = "1";
   facts.facts_version = "9";
-  write_bundle("a.kb", {schema.entry(), facts.entry(), Made(3).entry()});
+  write_bundle("a.kb", {schema.record(), facts.record(), Made(3).record()});
   const Finished done = import(path("a.kb"), path("other"));
   EXPECT_EQ(done.status, 3);
   EXPECT_EQ(done.json()["other_version"], 2);
@@ -125,7 +125,7 @@ TEST_F(BundleLies, AnotherVersionIsSkippedAndCounted) {
 TEST_F(BundleLies, ValuesWithPathsInThemMakeNoFiles) {
   Made made(1);
   made.facts.parameters.push_back({"M", "../../../tmp/evil"});
-  write_bundle("a.kb", {made.entry()});
+  write_bundle("a.kb", {made.record()});
   const auto files = [&] {
     std::set<std::string> out;
     for (const auto& file : std::filesystem::recursive_directory_iterator(path("other")))
@@ -142,7 +142,7 @@ TEST_F(BundleLies, TimesThatNoExportWritesAreNotTaken) {
   Made made(1);
   made.facts.compile_ms = std::numeric_limits<double>::quiet_NaN();
   made.facts.ptxas_ms = -1e308;
-  write_bundle("a.kb", {made.entry(), Made(2).entry()});
+  write_bundle("a.kb", {made.record(), Made(2).record()});
   ASSERT_EQ(import(path("a.kb"), path("other")).status, 0);
   const auto stats = kiln({"stats", "--cache-dir", path("other"), "--json"}).json();
   EXPECT_EQ(stats["entries"], 2);
@@ -150,13 +150,13 @@ TEST_F(BundleLies, TimesThatNoExportWritesAreNotTaken) {
 }
 
 TEST_F(BundleLies, WhatCameBeforeDamageIsWholeAndStays) {
-  bundle::Entry lie = Made(1).entry();
+  cache::Record lie = Made(1).record();
   lie.image = "MZ";
-  std::vector<bundle::Entry> entries{lie};
-  for (std::uint32_t number = 2; number < 12; ++number) entries.push_back(Made(number).entry());
+  std::vector<cache::Record> entries{lie};
+  for (std::uint32_t number = 2; number < 12; ++number) entries.push_back(Made(number).record());
   write_bundle("a.kb", entries);
   std::uint64_t before = 0;
-  for (const bundle::Entry& entry : entries) before += entry.key < lie.key;
+  for (const cache::Record& entry : entries) before += entry.key < lie.key;
   const Finished done = import(path("a.kb"), path("other"));
   EXPECT_EQ(done.status, 4);
   EXPECT_EQ(done.json()["stored"], before);
@@ -166,7 +166,7 @@ TEST_F(BundleLies, WhatCameBeforeDamageIsWholeAndStays) {
 }
 
 TEST_F(BundleLies, TooMuchForMaxBytesIsRefused) {
-  write_bundle("a.kb", {Made(1).entry(), Made(2).entry()});
+  write_bundle("a.kb", {Made(1).record(), Made(2).record()});
   const Finished done = import(path("a.kb"), path("other"), {"--max-bytes", "1K"});
   EXPECT_EQ(done.status, 1);
   EXPECT_NE(done.err.find("--max-bytes"), std::string::npos) << done.err;

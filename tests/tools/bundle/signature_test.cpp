@@ -52,7 +52,7 @@ TEST_F(BundleSigned, AnEmptyKeyOrLayerIsNotTakenForNone) {
 }
 
 TEST_F(BundleSigned, WhatAnImportWouldRefuseIsNotSigned) {
-  bundle::Entry lie = Made(1).entry();
+  cache::Record lie = Made(1).record();
   lie.image = Made(2).image;
   write_bundle("lie.kb", {lie});
   const Finished done = kiln({"bundle", "sign", path("lie.kb"), "--key", path("k.key")});
@@ -124,7 +124,7 @@ TEST_F(BundleSigned, APipeCannotBeReadTwice) {
 
 TEST_F(BundleSigned, AFileThatIsRewrittenAfterItsSignatureWasVerifiedImportsNothing) {
   // Other entries, which are as good as those that were signed: only the signature tells them apart.
-  write_bundle("b.kb", {Made(77).entry(), Made(78).entry()});
+  write_bundle("b.kb", {Made(77).record(), Made(78).record()});
   // The first pass takes three reads of a small file; the process stops itself before the fourth.
   const auto running = start({"bundle", "import", path("a.kb"), "--require-signature", path("k.pub"),
                               "--cache-dir", path("other"), "--json"},

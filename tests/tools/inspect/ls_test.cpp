@@ -28,8 +28,8 @@ class Ls : public StoreCommand {
     f.created_s = row.created, f.compile_ms = row.compile_ms, f.compiler_version = "13.0";
     f.registers = 32, f.max_threads = 256;
     ASSERT_EQ(open(directory)
-                  ->put(cache::test::key_of(number),
-                        {compile::encode(f), "kiln-key 1:1\n", std::string(row.image, 'i')})
+                  ->put({cache::test::key_of(number), compile::encode(f), "kiln-key 1:1\n",
+                         std::string(row.image, 'i')})
                   .put,
               cache::Put::stored);
   }
@@ -240,8 +240,7 @@ class TwoToolchains : public Ls {
     f.compiler_version = nvrtc;
     ASSERT_EQ(
         open()
-            ->put(cache::test::key_of(0x50000000, toolchain),
-                  {compile::encode(f),
+            ->put({cache::test::key_of(0x50000000, toolchain), compile::encode(f),
                    "kiln-key 1:1\ntoolchain 1:1\nnvrtc " + std::to_string(nvrtc.size()) + ':' + nvrtc + '\n',
                    nvrtc})
             .put,

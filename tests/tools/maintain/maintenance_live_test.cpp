@@ -45,7 +45,7 @@ class Live : public StoreCommand {
     const auto store = Store::open(options);
     std::vector<std::uint32_t> there;
     for (std::uint32_t number = first; !seen_->stop; ++number) {
-      const auto put = store->put(key_of(number), record_of(number, size_of(number))).put;
+      const auto put = store->put(record_of(number, size_of(number))).put;
       if (put == cache::Put::stored)
         there.push_back(number), ++seen_->puts;
       else
@@ -127,7 +127,7 @@ TEST_F(Live, AnOpenStoreFollowsTheNewFile) {
   ASSERT_EQ(kiln({"clear", "--yes"}).status, 0);
   for (std::uint32_t number = 0; number < 10; ++number)
     EXPECT_EQ(store->get(key_of(number), record_of(number).key_text, soon()).miss, cache::Miss::absent);
-  EXPECT_EQ(store->put(key_of(3), record_of(3)).put, cache::Put::stored);
+  EXPECT_EQ(store->put(record_of(3)).put, cache::Put::stored);
   ASSERT_EQ(kiln({"gc"}).status, 0);
   EXPECT_TRUE(store->peek(key_of(3), soon()));
 }

@@ -80,7 +80,7 @@ class RemovedMeanwhile : public Stopping<BundleCommand> {
   }
   void put_large(std::uint32_t first, std::uint32_t last) const {
     for (std::uint32_t number = first; number < last; ++number)
-      ASSERT_EQ(open()->put(Made(number).key(), large(number)).put, cache::Put::stored);
+      ASSERT_EQ(open()->put(large(number)).put, cache::Put::stored);
   }
   void clear_and_put(std::uint32_t first, std::uint32_t last) const {
     clear();

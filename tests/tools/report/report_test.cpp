@@ -69,7 +69,7 @@ class Report : public StoreCommand {
                   std::size_t bytes = 3000) {
     cache::Record record = cache::test::record_of(number, bytes);
     record.facts = compile::encode(facts_of(number, unit, compile_ms));
-    ASSERT_EQ(store.put(cache::test::key_of(number), record).put, cache::Put::stored);
+    ASSERT_EQ(store.put(record).put, cache::Put::stored);
   }
   void fill_units(std::uint32_t count, const std::vector<std::string>& units, double compile_ms = 40) const {
     const auto store = open();

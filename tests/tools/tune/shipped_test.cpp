@@ -253,7 +253,7 @@ TEST_F(Tune, EveryOtherCommandCopesWithChoices) {
     const Key id = *Key::from_hex(key);
     const auto record = cache::Store::open({.directory = cache()})->peek(id, never);
     ASSERT_TRUE(record);
-    ASSERT_EQ(cache::Store::open({.directory = path("bare")})->put(id, *record).put, cache::Put::stored);
+    ASSERT_EQ(cache::Store::open({.directory = path("bare")})->put(*record).put, cache::Put::stored);
   }
   const Finished bare = kiln({"ls"}, {{"KILN_CACHE_DIR", path("bare")}});
   EXPECT_EQ(bare.status, 0);

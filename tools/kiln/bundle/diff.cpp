@@ -20,11 +20,11 @@ struct DiffArguments {
   bool store = false;
 };
 
-using Next = std::function<std::optional<bundle::Entry>()>;
+using Next = std::function<std::optional<cache::Record>()>;
 
 /// Without the times that a bundle made by somebody else may have.
-bundle::Entry normalised(bundle::Entry entry) {
-  if (auto out = entry_of(entry.key, {entry.facts, entry.key_text, entry.image})) return std::move(*out);
+cache::Record normalised(cache::Record entry) {
+  if (auto out = as_bundled(entry)) return std::move(*out);
   return entry;
 }
 
@@ -45,7 +45,7 @@ Next entries_of_bundle(const std::string& path) {
   flags.file = path;
   const auto bundle = about(path, [&] { return std::make_shared<OpenBundle>(flags); });
   return [bundle, path] {
-    return about(path, [&]() -> std::optional<bundle::Entry> {
+    return about(path, [&]() -> std::optional<cache::Record> {
       auto entry = bundle->next();
       if (!entry) return std::nullopt;
       check_entry(*entry);
@@ -58,7 +58,7 @@ Next entries_of_store(const std::shared_ptr<BundleStores>& stores) {
   const auto keys = std::make_shared<std::vector<Key>>(
       stores->keys([](const std::string&, const std::string&) { return true; }));
   const auto at = std::make_shared<std::size_t>(0);
-  return [stores, keys, at]() -> std::optional<bundle::Entry> {
+  return [stores, keys, at]() -> std::optional<cache::Record> {
     while (*at < keys->size())
       if (auto entry = stores->read((*keys)[(*at)++])) return entry;
     return std::nullopt;
@@ -72,7 +72,7 @@ struct Difference {
   std::vector<std::string> unequal{};  ///< "facts", "key text", "image": of other_bytes
 };
 
-std::string label_of(const bundle::Entry& entry) {
+std::string label_of(const cache::Record& entry) {
   try {
     if (compile::is_choice(entry.facts))
       return trust::printable("tuned choice of " + compile::decode_choice(entry.facts).label());
@@ -83,7 +83,7 @@ std::string label_of(const bundle::Entry& entry) {
   }
 }
 
-std::vector<std::string> unequal_parts(const bundle::Entry& a, const bundle::Entry& b) {
+std::vector<std::string> unequal_parts(const cache::Record& a, const cache::Record& b) {
   std::vector<std::string> out;
   if (a.facts != b.facts) out.push_back("facts");
   if (a.key_text != b.key_text) out.push_back("key text");

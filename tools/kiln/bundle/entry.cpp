@@ -38,7 +38,7 @@ void leave_out_times(Facts& facts) {
   facts.log = std::move(kept);
 }
 
-[[noreturn]] void refuse(const bundle::Entry& entry, const std::string& why) {
+[[noreturn]] void refuse(const cache::Record& entry, const std::string& why) {
   throw bundle::Refused("entry " + short_name(entry.key) + ": " + why);
 }
 
@@ -81,7 +81,7 @@ bool has_control(std::string_view text) noexcept {
 }
 
 /// No manifest gives others, and they are printed and become labels.
-void check_names(const bundle::Entry& entry, const Facts& facts) {
+void check_names(const cache::Record& entry, const Facts& facts) {
   std::string_view name = facts.unit;
   if (constexpr std::string_view reference = "@reference"; name.ends_with(reference))
     name.remove_suffix(reference.size());
@@ -100,7 +100,7 @@ void check_names(const bundle::Entry& entry, const Facts& facts) {
     refuse(entry, "its names are none that a template has");
 }
 
-void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields, const Facts& facts) {
+void check_facts(const cache::Record& entry, const std::vector<KeyField>& fields, const Facts& facts) {
   const auto same = [&](std::string_view label, const std::string& said) {
     const std::string* value = only(fields, label);
     if (!value || *value != said)
@@ -142,7 +142,7 @@ void check_facts(const bundle::Entry& entry, const std::vector<KeyField>& fields
     refuse(entry, "its facts and its key text disagree on its headers");
 }
 
-void check_kernel(const bundle::Entry& entry, const toolchain::CubinFacts& cubin,
+void check_kernel(const cache::Record& entry, const toolchain::CubinFacts& cubin,
                   const compile::EntryFacts& facts) {
   const toolchain::CubinKernel* kernel = cubin.kernel(facts.lowered_name);
   if (!kernel) refuse(entry, "its image has no kernel '" + trust::printable(facts.lowered_name, 120) + "'");
@@ -160,7 +160,7 @@ void check_kernel(const bundle::Entry& entry, const toolchain::CubinFacts& cubin
 }
 
 /// Launches are reckoned with them.
-void check_symbols(const bundle::Entry& entry, const toolchain::CubinFacts& cubin, const Facts& facts) {
+void check_symbols(const cache::Record& entry, const toolchain::CubinFacts& cubin, const Facts& facts) {
   for (const compile::GlobalFact& global : facts.globals) {
     const toolchain::CubinVariable* variable = cubin.variable(global.lowered_name);
     if (!variable || variable->bytes != global.bytes)
@@ -173,7 +173,7 @@ void check_symbols(const bundle::Entry& entry, const toolchain::CubinFacts& cubi
   }
 }
 
-void check_image(const bundle::Entry& entry, const Facts& facts) {
+void check_image(const cache::Record& entry, const Facts& facts) {
   toolchain::CubinFacts cubin;
   int arch = 0;
   try {
@@ -192,7 +192,7 @@ void check_image(const bundle::Entry& entry, const Facts& facts) {
 
 /// Names and values are printed and become parameters of a compile, so they are those of the key text, which
 /// is what is looked up; whether a manifest allows what was chosen is asked when it is used.
-compile::TunedChoice checked_choice(const bundle::Entry& entry) {
+compile::TunedChoice checked_choice(const cache::Record& entry) {
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
   if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
   if (!(compile::choice_key_of_text(entry.key_text) == entry.key))
@@ -237,19 +237,19 @@ compile::TunedChoice checked_choice(const bundle::Entry& entry) {
 
 }  // namespace
 
-std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record) {
-  try {
-    if (compile::is_choice(record.facts)) {
-      compile::TunedChoice choice = compile::decode_choice(record.facts);
-      choice.created_s = 0;
-      return bundle::Entry{key, compile::encode(choice), std::move(record.key_text), std::move(record.image)};
-    }
+std::optional<cache::Record> as_bundled(cache::Record record) try {
+  if (compile::is_choice(record.facts)) {
+    compile::TunedChoice choice = compile::decode_choice(record.facts);
+    choice.created_s = 0;
+    record.facts = compile::encode(choice);
+  } else {
     Facts facts = compile::decode_facts(record.facts);
     leave_out_times(facts);
-    return bundle::Entry{key, compile::encode(facts), std::move(record.key_text), std::move(record.image)};
-  } catch (const base::Malformed&) {
-    return std::nullopt;
+    record.facts = compile::encode(facts);
   }
+  return record;
+} catch (const base::Malformed&) {
+  return std::nullopt;
 }
 
 std::string CheckedEntry::label() const {
@@ -257,7 +257,7 @@ std::string CheckedEntry::label() const {
                                  : facts.specialization().to_string() + ' ' + facts.arch);
 }
 
-CheckedEntry check_entry(const bundle::Entry& entry) {
+CheckedEntry check_entry(const cache::Record& entry) {
   CheckedEntry out;
   if (compile::is_choice_text(entry.key_text)) {
     out.other_version = !compile::is_choice_of_this_version(entry.key_text);
@@ -285,14 +285,16 @@ CheckedEntry check_entry(const bundle::Entry& entry) {
   return out;
 }
 
-cache::Record record_of(bundle::Entry entry, CheckedEntry checked, std::int64_t now_s) {
+cache::Record as_stored(cache::Record entry, CheckedEntry checked, std::int64_t now_s) {
   if (checked.choice) {
     checked.choice->created_s = now_s;
-    return {compile::encode(*checked.choice), std::move(entry.key_text), {}};
+    entry.facts = compile::encode(*checked.choice);
+  } else {
+    leave_out_times(checked.facts);  // a bundle has none, unless somebody else made it
+    checked.facts.created_s = now_s;
+    entry.facts = compile::encode(checked.facts);
   }
-  leave_out_times(checked.facts);  // a bundle has none, unless somebody else made it
-  checked.facts.created_s = now_s;
-  return {compile::encode(checked.facts), std::move(entry.key_text), std::move(entry.image)};
+  return entry;
 }
 
 }  // namespace kiln::cli

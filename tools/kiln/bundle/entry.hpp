@@ -14,7 +14,7 @@ namespace kiln::cli {
 
 /// Without what differs from run to run (the time of its making, how long the phases took). Nothing when its
 /// facts are of another version of kiln.
-std::optional<bundle::Entry> entry_of(const Key& key, cache::Record record);
+std::optional<cache::Record> as_bundled(cache::Record record);
 
 /// An entry whose parts agree with each other.
 struct CheckedEntry {
@@ -28,9 +28,9 @@ struct CheckedEntry {
 /// Throws bundle::Refused unless the key is that of the key text, the facts say what the key text says with
 /// names that a template may have, and the image is a cubin for that arch that has this kernel with these
 /// arguments and resources. A tuned choice has no image; its facts say what its key text says.
-CheckedEntry check_entry(const bundle::Entry& entry);
+CheckedEntry check_entry(const cache::Record& entry);
 
 /// As the store keeps it: made at `now_s`, seconds since 1970.
-cache::Record record_of(bundle::Entry entry, CheckedEntry checked, std::int64_t now_s);
+cache::Record as_stored(cache::Record entry, CheckedEntry checked, std::int64_t now_s);
 
 }  // namespace kiln::cli

@@ -60,9 +60,9 @@ class Target {
 class Batch {
  public:
   Batch(cache::Store& store, Imported& out) : store_(store), out_(out) {}
-  void add(const Key& key, cache::Record record) {
-    bytes_ += record.facts.size() + record.key_text.size() + record.image.size();
-    records_.emplace_back(key, std::move(record));
+  void add(cache::Record record) {
+    bytes_ += record.size();
+    records_.push_back(std::move(record));
     if (records_.size() >= kBatchEntries || bytes_ >= kBatchBytes) write();
   }
   /// Throws Error(io) for the first that could not be stored.
@@ -80,7 +80,7 @@ class Batch {
       else if (result.put == cache::Put::present)
         ++out_.present, out_.other_image += has_other_image(records[i]);
       else if (failed.empty())
-        failed = "entry " + short_name(records[i].first) + " could not be stored in '" + store_.directory() +
+        failed = "entry " + short_name(records[i].key) + " could not be stored in '" + store_.directory() +
                  "' (" + std::string(cache::to_string(result.put)) + "): " + result.detail;
     }
     if (!failed.empty()) throw Error(Errc::io, failed);
@@ -89,16 +89,15 @@ class Batch {
  private:
   /// The key tells what was compiled, not what came of it: who made the entry that is there may have lied.
   /// A choice that is there was tuned or imported before, and stays as well.
-  bool has_other_image(const std::pair<Key, cache::Record>& record) const {
-    const auto there = store_.peek(record.first, base::Deadline::after(kPeekWait));
+  bool has_other_image(const cache::Record& record) const {
+    const auto there = store_.peek(record.key, base::Deadline::after(kPeekWait));
     if (there && compile::is_choice(there->facts))
-      return compile::decode_choice(there->facts).chosen !=
-             compile::decode_choice(record.second.facts).chosen;
-    return there && there->image != record.second.image;
+      return compile::decode_choice(there->facts).chosen != compile::decode_choice(record.facts).chosen;
+    return there && there->image != record.image;
   }
   cache::Store& store_;
   Imported& out_;
-  std::vector<std::pair<Key, cache::Record>> records_;
+  std::vector<cache::Record> records_;
   std::size_t bytes_ = 0;
 };
 
@@ -116,8 +115,7 @@ void read_into(Batch& batch, OpenBundle& bundle, Imported& out, Progress* progre
       ++out.other_version;
       continue;
     }
-    const Key key = entry->key;
-    batch.add(key, record_of(std::move(*entry), std::move(checked), std::time(nullptr)));
+    batch.add(as_stored(std::move(*entry), std::move(checked), std::time(nullptr)));
   }
 }
 

@@ -40,7 +40,7 @@ class OpenBundle {
   /// With `flags.key`, reads all of it once to verify the signature; what `next` reads then are the same
   /// bytes. Throws bundle::Refused, trust::BadSignature, Error.
   explicit OpenBundle(const BundleFlags& flags);
-  std::optional<bundle::Entry> next() { return reader_->next(); }
+  std::optional<cache::Record> next() { return reader_->next(); }
   const bundle::Summary& summary() const noexcept { return reader_->summary(); }
   const SignatureState& signature() const noexcept { return signature_; }
   /// 0 to 100; 0 when its size is not known.

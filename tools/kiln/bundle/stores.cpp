@@ -76,11 +76,11 @@ cache::Peeked<cache::Record> BundleStores::record_in(cache::Store& store, const 
   return record;
 }
 
-cache::Peeked<bundle::Entry> BundleStores::read(const Key& key) {
-  return read_first(stores_, [&](cache::Store& store) -> cache::Peeked<bundle::Entry> {
+cache::Peeked<cache::Record> BundleStores::read(const Key& key) {
+  return read_first(stores_, [&](cache::Store& store) -> cache::Peeked<cache::Record> {
     auto record = record_in(store, key);
     if (!record) return {{}, record.miss};
-    return {entry_of(key, std::move(*record))};
+    return {as_bundled(std::move(*record))};
   });
 }
 

@@ -27,7 +27,7 @@ class BundleStores {
   std::vector<Key> choices(const Wanted& wanted);
   /// As a bundle has it, from the first store that has it whole, in the order in which the path asks them.
   /// Where none has, why; an entry that another version of kiln replaced since `keys` counts as absent.
-  cache::Peeked<bundle::Entry> read(const Key& key);
+  cache::Peeked<cache::Record> read(const Key& key);
 
   /// The same as the stores have it, with its times.
   cache::Peeked<cache::Record> record(const Key& key);

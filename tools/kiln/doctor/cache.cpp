@@ -65,9 +65,9 @@ class Scratch {
 void probe_round_trip(const std::string& scratch, Findings& out) {
   const auto start = base::Clock::now();
   const auto store = cache::Store::open({.directory = scratch + "/store"});
-  const cache::Record record{"facts", "key text", std::string(50000, 'x')};
   const Key key{base::digest_of("doctor"), base::digest_of("probe")};
-  const cache::PutResult put = store->put(key, record);
+  const cache::Record record{key, "facts", "key text", std::string(50000, 'x')};
+  const cache::PutResult put = store->put(record);
   if (put.put != cache::Put::stored) {
     out.push_back(
         {"store", Status::error,

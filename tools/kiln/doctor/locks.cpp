@@ -47,10 +47,10 @@ std::string contend(const std::string& what, const std::string& where, Take&& ta
 
 void probe_gate(const std::string& directory, Findings& out) {
   const auto store = cache::Store::open({.directory = directory});
-  const cache::Record record{"facts", "key text", "image"};
   const Key key{base::digest_of("doctor"), base::digest_of("gate")};
+  const cache::Record record{key, "facts", "key text", "image"};
   const std::string wrong = contend("gate", directory, [&](milliseconds patience) {
-    return store->put(key, record, patience).put == cache::Put::stored;
+    return store->put(record, patience).put == cache::Put::stored;
   });
   out.push_back(wrong.empty()
                     ? Finding{"gate", Status::ok,

@@ -85,7 +85,7 @@ class Prune {
     if (!answer || answer.reply.kind == fleet::Reply::Kind::nil) return true;  // gone, or nobody knows
     const auto opened =
         fleet::open_envelope(answer.reply.text, {key, {}, fleet::Asked::Text::prefix}, tier_.trusted());
-    return std::holds_alternative<fleet::Entry>(opened);
+    return std::holds_alternative<fleet::PublishedRecord>(opened);
   }
 
   /// Those whose entry is there and not to go are kept. False: there are no rows under that name.

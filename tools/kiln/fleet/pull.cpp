@@ -109,7 +109,7 @@ class Pull {
           {one.key, one.text, one.text.empty() ? fleet::Asked::Text::prefix : fleet::Asked::Text::whole});
     out_.wanted += batch.size();
     auto fetched = tier_->fetch(asked, base::Deadline::never());
-    std::vector<std::pair<Key, cache::Record>> records;
+    std::vector<cache::Record> records;
     for (std::size_t i = 0; i < batch.size(); ++i) {
       out_.fault.note(fetched[i].fault, fetched[i].detail);
       if (fetched[i].rejection) ++out_.rejected, ++out_.rejections[name_of(*fetched[i].rejection)];
@@ -117,16 +117,16 @@ class Pull {
         if (!batch[i].label.empty()) out_.missing.push_back(batch[i].label);
         continue;
       }
-      std::string why;
-      auto record = record_of(std::move(*fetched[i].entry), why);
-      if (record && !arguments_.selection.templates.empty() && !wants(template_of(*record))) {
+      cache::Record& record = *fetched[i].entry;
+      if (std::string why; !is_usable(record, why)) {
+        ++out_.other_version, base::debug("entry " + short_name(record.key) + ": " + why);
+        continue;
+      }
+      if (!arguments_.selection.templates.empty() && !wants(template_of(record))) {
         --out_.wanted;
         continue;
       }
-      if (record)
-        records.emplace_back(batch[i].key, std::move(*record));
-      else
-        ++out_.other_version, base::debug("entry " + short_name(batch[i].key) + ": " + why);
+      records.push_back(std::move(record));
     }
     for (const cache::PutResult& put : store_->put_many(records)) {
       if (put.put == cache::Put::stored)

@@ -47,12 +47,12 @@ std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
 }
 
 /// False of those that are there and whose row is gone: the server evicts one without the other.
-std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<std::pair<Key, cache::Record>>& batch,
+std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<cache::Record>& batch,
                              const std::vector<fleet::Tier::Fetched>& fetched,
                              std::span<const trust::PublicKey> believed) {
   std::vector<Key> keys;
   for (std::size_t i = 0; i < batch.size(); ++i)
-    if (fetched[i].entry) keys.push_back(batch[i].first);
+    if (fetched[i].entry) keys.push_back(batch[i].key);
   std::vector<bool> of_keys = tier.are_listed(keys, base::Deadline::never(), believed);
   of_keys.resize(keys.size(), true);
   std::vector<bool> out(batch.size(), true);
@@ -75,17 +75,18 @@ Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
   std::uint64_t handed_over = 0;
   for (std::size_t from = 0; from < keys.size() && !out.fault.down; from += kKeysAtOnce) {
     if (PoliteInterrupt::requested()) break;
-    std::vector<std::pair<Key, cache::Record>> batch;
+    std::vector<cache::Record> batch;
     for (std::size_t i = from; i < std::min(from + kKeysAtOnce, keys.size()); ++i) {
       if (auto one = record(keys[i]))
-        batch.emplace_back(keys[i], *std::move(one));
+        batch.push_back(*std::move(one));
       else if (one.miss == cache::Miss::absent)
         ++out.removed;
       else
         ++out.unreadable;
     }
     std::vector<fleet::Asked> asked;
-    for (const auto& [key, one] : batch) asked.push_back({key, one.key_text, fleet::Asked::Text::whole});
+    for (const cache::Record& one : batch)
+      asked.push_back({one.key, one.key_text, fleet::Asked::Text::whole});
     const auto fetched = fetch(tier, asked, own);
     const std::vector<bool> listed = are_listed(tier, batch, fetched, own);
     for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -98,13 +99,12 @@ Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
         out.fault.note(fetched[i].fault, fetched[i].detail);
         continue;
       }
-      auto& [key, one] = batch[i];
-      const auto labels = labels_of(one);
+      const auto labels = labels_of(batch[i]);
       if (!labels) {
         ++out.unreadable;
         continue;
       }
-      handed_over += tier.publish(runtime::entry_of(key, std::move(one), *labels), labels->about, nullptr,
+      handed_over += tier.publish(runtime::envelope_of(std::move(batch[i]), *labels), labels->about, nullptr,
                                   fleet::Tier::Full::wait);
     }
     const std::size_t reached = std::min(from + kKeysAtOnce, keys.size());
@@ -158,21 +158,13 @@ std::vector<bool> covered_by(fleet::Tier& tier, const std::vector<std::pair<Key,
   return out;
 }
 
-std::optional<cache::Record> record_of(fleet::Entry entry, std::string& why) {
-  bundle::Entry as_bundled{entry.key, std::move(entry.facts), std::move(entry.key_text),
-                           std::move(entry.image)};
-  try {
-    const CheckedEntry checked = check_entry(as_bundled);
-    if (checked.other_version) {
-      why = "of another version of kiln";
-      return std::nullopt;
-    }
-  } catch (const Error& error) {
-    why = error.what();
-    return std::nullopt;
-  }
-  return cache::Record{std::move(as_bundled.facts), std::move(as_bundled.key_text),
-                       std::move(as_bundled.image)};
+bool is_usable(const cache::Record& record, std::string& why) try {
+  if (!check_entry(record).other_version) return true;
+  why = "of another version of kiln";
+  return false;
+} catch (const Error& error) {
+  why = error.what();
+  return false;
 }
 
 }  // namespace kiln::cli

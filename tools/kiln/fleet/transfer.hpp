@@ -37,8 +37,8 @@ std::string text_of(const Pushed& pushed);
 std::vector<bool> covered_by(fleet::Tier& tier, const std::vector<std::pair<Key, std::string>>& texts,
                              FirstFault& fault);
 
-/// The record of an entry that was verified; nothing, and `why`, when its parts do not agree
-/// (bundle_entry.hpp) or it is of another version of kiln.
-std::optional<cache::Record> record_of(fleet::Entry entry, std::string& why);
+/// Whether a record that the tier's signature vouches for can be taken: its parts agree (bundle/entry.hpp), and it
+/// is of this version of kiln. Otherwise `why` says what is wrong.
+bool is_usable(const cache::Record& record, std::string& why);
 
 }  // namespace kiln::cli

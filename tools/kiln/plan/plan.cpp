@@ -107,7 +107,7 @@ cache::Record record_of(const source::Manifest& manifest, const runtime::Recorde
   }
   choice.chosen = recorded.chosen;
   choice.kiln_version = kiln_version();  // never measured here: no timings, and no time
-  return {compile::encode(choice), made.text, {}};
+  return {made.key, compile::encode(choice), made.text, {}};
 }
 
 /// A row as it was recorded. The call that had left `tuned` open is to get these values on the device: where

@@ -97,8 +97,7 @@ void put_choices(runtime::Core& core, const PrewarmPlan& plan, bool is_layer) {
     auto record = choice.record;
     if (!record && is_layer) record = core.choices().record(choice.key);
     if (!record) continue;
-    const cache::PutResult put =
-        store->put(choice.key, *record, store->put_wait(), cache::Existing::replaced);
+    const cache::PutResult put = store->put(*record, store->put_wait(), cache::Existing::replaced);
     if (put.put != cache::Put::stored && put.put != cache::Put::present)
       throw Error(Errc::io, "the tuned choice of " + choice.label + " could not be written into '" +
                                 store->directory() + "': " + put.detail);

@@ -81,9 +81,8 @@ std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const Tun
 void store_choice(cache::Store* store, const TuneResult& result) {
   if (!store)
     throw Error(Errc::io, "no directory for the cache: the choice cannot be stored. Set KILN_CACHE_DIR");
-  const cache::Record record{compile::encode(result.choice), result.key.text, {}};
-  const cache::PutResult put =
-      store->put(result.key.key, record, store->put_wait(), cache::Existing::replaced);
+  const cache::Record record{result.key.key, compile::encode(result.choice), result.key.text, {}};
+  const cache::PutResult put = store->put(record, store->put_wait(), cache::Existing::replaced);
   if (put.put != cache::Put::stored && put.put != cache::Put::present)
     throw Error(Errc::io, "the choice for " + result.choice.label() + " could not be stored in '" +
                               store->directory() + "': " + put.detail);
