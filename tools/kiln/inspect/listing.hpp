@@ -21,7 +21,7 @@ struct ListingRequest {
 ListingRequest::Order parse_order(const std::string& text);
 std::string_view name_of(ListingRequest::Order order) noexcept;
 
-struct EntrySum {
+struct ListedSum {
   std::uint64_t count = 0, cubin_bytes = 0, stored_bytes = 0;
   void add(const StoredEntry& e) noexcept {
     ++count, cubin_bytes += e.cubin_bytes, stored_bytes += e.stored_bytes;
@@ -30,7 +30,7 @@ struct EntrySum {
 
 struct Listing {
   std::vector<const StoredEntry*> shown;  ///< point into what it was made of
-  EntrySum matching, all;                 ///< matching: before the limit
+  ListedSum matching, all;                ///< matching: before the limit
 };
 /// `entries` in the order of read_entries. Throws Error(unknown_parameter) for a parameter that no entry of
 /// the chosen template has.

@@ -94,7 +94,7 @@ void print_table(const Listing& listing, const std::vector<StoredEntry>& entries
 
 /// "4 entries, 12 KiB, in DIR"; where not all are shown, of how many.
 std::string footer(const Listing& listing, const LsArguments& arguments, const std::string& directory) {
-  const EntrySum &matching = listing.matching, &all = listing.all;
+  const ListedSum &matching = listing.matching, &all = listing.all;
   const std::string& only = arguments.request.template_name;
   std::string out = counted(listing.shown.size(), "entry", "entries") + (only.empty() ? "" : " of " + only);
   if (listing.shown.size() < matching.count)

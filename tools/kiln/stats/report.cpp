@@ -6,15 +6,15 @@
 
 namespace kiln::cli {
 
-std::map<std::string, EntrySum> StatsReport::by_template() const {
-  std::map<std::string, EntrySum> out;
+std::map<std::string, StatsSum> StatsReport::by_template() const {
+  std::map<std::string, StatsSum> out;
   for (const auto& [name, archs] : entries)
     for (const auto& [arch, sum] : archs) out[name].add(sum);
   return out;
 }
 
-std::map<std::string, EntrySum, ArchLess> StatsReport::by_arch() const {
-  std::map<std::string, EntrySum, ArchLess> out;
+std::map<std::string, StatsSum, ArchLess> StatsReport::by_arch() const {
+  std::map<std::string, StatsSum, ArchLess> out;
   for (const auto& [name, archs] : entries)
     for (const auto& [arch, sum] : archs) out[arch].add(sum);
   return out;
@@ -36,7 +36,7 @@ StatsReport gather_stats(const runtime::Config& config) {
   sum_entries(
       *out.view.store,
       [&](const SummedEntry& e) {
-        const EntrySum one{1, e.cubin_bytes, e.stored_bytes, e.facts.compile_ms};
+        const StatsSum one{1, e.cubin_bytes, e.stored_bytes, e.facts.compile_ms};
         out.all.add(one);
         out.entries[unit.assign(e.facts.unit)][arch.assign(e.facts.arch)].add(one);
       },

@@ -11,11 +11,11 @@
 namespace kiln::cli {
 
 /// Of some entries.
-struct EntrySum {
+struct StatsSum {
   std::uint64_t entries = 0, cubin_bytes = 0, stored_bytes = 0;
   double compile_ms = 0;
 
-  void add(const EntrySum& other) {
+  void add(const StatsSum& other) {
     entries += other.entries, cubin_bytes += other.cubin_bytes;
     stored_bytes += other.stored_bytes, compile_ms += other.compile_ms;
   }
@@ -28,14 +28,14 @@ struct ArchLess {
 struct StatsReport {
   StoreView view;
   cache::StoreStats store;
-  EntrySum all;
-  std::map<std::string, std::map<std::string, EntrySum, ArchLess>> entries;  ///< by template, then by arch
+  StatsSum all;
+  std::map<std::string, std::map<std::string, StatsSum, ArchLess>> entries;  ///< by template, then by arch
   std::uint64_t choices = 0;                                                 ///< tuned ones, no images
   std::vector<std::uint64_t> lifetime;                                       ///< read_lifetime's
   std::vector<std::string> damaged;                                          ///< keys
 
-  std::map<std::string, EntrySum> by_template() const;
-  std::map<std::string, EntrySum, ArchLess> by_arch() const;
+  std::map<std::string, StatsSum> by_template() const;
+  std::map<std::string, StatsSum, ArchLess> by_arch() const;
   /// Neither entries nor anything that was ever counted.
   bool nothing() const;
 };
