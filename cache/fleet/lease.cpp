@@ -60,8 +60,8 @@ void Leases::want(const Key& key, Time now, Start start) {
 
 /// max(50 ms, 25 % of the time waited), jittered, and not past the budget's end.
 void Leases::rest(Wait& wait, Time now) {
-  const double unit = static_cast<double>(tokens_.random() >> 11) * 0x1p-53;  // [0, 1)
-  const double factor = 1 + policy_.jitter * (2 * unit - 1);
+  const double fraction = static_cast<double>(tokens_.random() >> 11) * 0x1p-53;  // [0, 1)
+  const double factor = 1 + policy_.jitter * (2 * fraction - 1);
   const auto waited = std::chrono::duration<double>(now - wait.since);
   const auto least = std::chrono::duration<double>(policy_.poll_least);
   wait.pause = std::chrono::duration_cast<Span>(std::max(least, waited * policy_.poll_share) * factor);

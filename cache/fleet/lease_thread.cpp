@@ -21,21 +21,21 @@ class LeaseThread::Held : public HeldLease {
  public:
   Held(std::shared_ptr<LeaseThread> thread, const Key& key) : thread_(std::move(thread)), key_(key) {}
   /// From now on there is one.
-  void begin(bool has_place) noexcept { begun_ = true, has_place_ = has_place; }
+  void begin(bool has_permit) noexcept { begun_ = true, has_permit_ = has_permit; }
   ~Held() override {
     if (!begun_ || generation_ != base::process_generation()) return;
     compiled();
     thread_->end(key_);
   }
   void compiled() noexcept override {
-    if (has_place_.exchange(false) && generation_ == base::process_generation()) thread_->give_place_back();
+    if (has_permit_.exchange(false) && generation_ == base::process_generation()) thread_->give_permit_back();
   }
 
  private:
   const std::shared_ptr<LeaseThread> thread_;
   const Key key_;
   bool begun_ = false;
-  std::atomic<bool> has_place_{false};
+  std::atomic<bool> has_permit_{false};
   const std::uint64_t generation_ = base::process_generation();
 };
 
@@ -95,7 +95,7 @@ Tier::Reply LeaseThread::lease(const Tier::Ask& ask, bool rejected, Fault& fault
   const auto over = [&] { return own.stopped || asking.let_go || (ask.cancelled && *ask.cancelled); };
   // Asked for twice, by two services of one tier or while its entry is still on its way: for oneself.
   if (own.asking.contains(ask.key) || own.held.contains(ask.key)) return out;
-  const bool at_once = ask.in_a_hurry || own.places < ask.most_leases;
+  const bool at_once = ask.in_a_hurry || own.permits < ask.most_leases;
   struct Entered {
     Own& own;
     std::unique_lock<std::mutex>& lock;
@@ -103,14 +103,14 @@ Tier::Reply LeaseThread::lease(const Tier::Ask& ask, bool rejected, Fault& fault
     ~Entered() {
       if (!lock.owns_lock()) lock.lock();
       own.asking.erase(asking.ask.key);
-      if (asking.has_place) --own.places, own.decided.notify_all();
+      if (asking.has_permit) --own.permits, own.decided.notify_all();
     }
   };
   own.asking.emplace(ask.key, &asking);
   const Entered entered{own, lock, asking};
-  own.decided.wait(lock, [&] { return ask.in_a_hurry || own.places < ask.most_leases || over(); });
+  own.decided.wait(lock, [&] { return ask.in_a_hurry || own.permits < ask.most_leases || over(); });
   if (over() || !start(own)) return out;
-  ++own.places, asking.has_place = true;
+  ++own.permits, asking.has_permit = true;
   own.leases->want(ask.key, base::Clock::now(), at_once ? Leases::Start::acquire : Leases::Start::look);
   own.work.notify_one();
   bool told = false;
@@ -142,7 +142,7 @@ Tier::Reply LeaseThread::lease(const Tier::Ask& ask, bool rejected, Fault& fault
   if (why == Why::leased) ++context_->counts->remote_leases;
   if (why == Why::leased || why == Why::unanswered) {
     own.held.merge(name);
-    held->begin(std::exchange(asking.has_place, false));
+    held->begin(std::exchange(asking.has_permit, false));
     out.lease = held;
   }
   return out;
@@ -157,10 +157,10 @@ void LeaseThread::end(const Key& key) noexcept try {
 } catch (...) {  // it ends by itself
 }
 
-void LeaseThread::give_place_back() noexcept {
+void LeaseThread::give_permit_back() noexcept {
   Own& own = own_.get();
   const std::lock_guard lock(own.mutex);
-  --own.places;
+  --own.permits;
   own.decided.notify_all();
 }
 
@@ -178,7 +178,7 @@ void LeaseThread::settle(Own& own) {
   for (auto& [key, asking] : own.asking) {
     if (asking->waits || asking->decision || !own.leases->waits_for_another(key)) continue;
     asking->waits = news = true;
-    if (std::exchange(asking->has_place, false)) --own.places;
+    if (std::exchange(asking->has_permit, false)) --own.permits;
   }
   const LeaseCounts now = own.leases->counts();
   context_->counts->remote_waits += now.waited - own.counted.waited;

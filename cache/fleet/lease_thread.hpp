@@ -37,10 +37,10 @@ class LeaseThread : public std::enable_shared_from_this<LeaseThread> {
     const Tier::Ask& ask;
     std::optional<PublishedRecord> entry;
     std::optional<LeaseDecision> decision;
-    bool waits = false;      ///< for another node
-    bool has_place = false;  ///< counted in `places`
-    bool rejected = false;   ///< what the server has was not believed, and that is counted
-    bool let_go = false;     ///< there was no memory to go on with it
+    bool waits = false;       ///< for another node
+    bool has_permit = false;  ///< counted in `permits`
+    bool rejected = false;    ///< what the server has was not believed, and that is counted
+    bool let_go = false;      ///< there was no memory to go on with it
   };
   /// Of one process.
   struct Own {
@@ -50,7 +50,7 @@ class LeaseThread : public std::enable_shared_from_this<LeaseThread> {
     LeaseCounts counted;  ///< so far, in the tier's counts
     std::map<Key, Asking*> asking;
     std::set<Key> held;
-    int places = 0;  ///< leases whose compile is under way, and asks for one
+    int permits = 0;  ///< leases whose compile is under way, and asks for one
     Fault last_fault = Fault::none;
     bool stopped = false, closing = false, running = false;
     std::thread thread;
@@ -61,7 +61,7 @@ class LeaseThread : public std::enable_shared_from_this<LeaseThread> {
   void settle(Own& own);
   bool accept(Own& own, const Key& key, const std::string& value);
   void end(const Key& key) noexcept;
-  void give_place_back() noexcept;
+  void give_permit_back() noexcept;
 
   const std::shared_ptr<const TierContext> context_;
   LeasePolicy policy_;  ///< with the options' budget

@@ -153,13 +153,13 @@ void PushQueue::report_missing(std::string row) noexcept try {
   Own& own = own_.get();
   const std::lock_guard lock(own.mutex);
   if (own.closing || own.reported.size() >= kMostReported) return;
-  const auto [place, is_new] = own.reported.insert(std::move(row));
+  const auto [kept, is_new] = own.reported.insert(std::move(row));
   if (!is_new) return;
   try {
     start(own);
-    own.rows.push_back(*place);
+    own.rows.push_back(*kept);
   } catch (...) {
-    own.reported.erase(place);  // no thread, no memory: the next miss of it says so again
+    own.reported.erase(kept);  // no thread, no memory: the next miss of it says so again
     return;
   }
   ++own.rows_untried;

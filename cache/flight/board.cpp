@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kBoardMagic = 0x4452424b;  // "KBRD"
 constexpr std::int64_t kSlots = 512, kWays = 4, kSlotBytes = 40 << 10;
 static_assert(kSlots * kSlotBytes == Board::kEnd);
-constexpr std::size_t kBodyLimit = kSlotBytes - SlotFile::kHeadBytes;
+constexpr std::size_t kBodyLimit = kSlotBytes - CellFile::kHeadBytes;
 constexpr std::int64_t kMemoryMs = 15 * 60 * 1000;
 
 std::int64_t boot_ms() noexcept { return boot_us() / 1000; }
@@ -102,7 +102,7 @@ std::int64_t Board::slot_for(int fd, const Key& key) {
 }
 
 std::optional<BoardEntry> Board::read(const Key& key) noexcept try {
-  const FdPool::Lease fd = file_.open(SlotFile::Create::no);
+  const FdPool::Lease fd = file_.open(CellFile::Create::no);
   std::int64_t slot = 0;
   return fd ? find(fd.get(), key, slot) : std::nullopt;
 } catch (...) {
@@ -111,7 +111,7 @@ std::optional<BoardEntry> Board::read(const Key& key) noexcept try {
 
 std::vector<BoardEntry> Board::read_all() noexcept try {
   std::vector<BoardEntry> out;
-  const FdPool::Lease fd = file_.open(SlotFile::Create::no);
+  const FdPool::Lease fd = file_.open(CellFile::Create::no);
   if (!fd) return out;
   for (std::int64_t slot = 0; slot < kSlots; ++slot)
     if (auto entry = read_slot(fd.get(), slot)) out.push_back(std::move(*entry));
@@ -153,7 +153,7 @@ void Board::end(BoardEntry entry, FlightState state, std::string_view error) noe
 }
 
 void Board::write(const BoardEntry& entry) noexcept try {
-  const FdPool::Lease fd = file_.open(SlotFile::Create::yes);
+  const FdPool::Lease fd = file_.open(CellFile::Create::yes);
   if (!fd) return;
   const std::string body = encode(entry);
   // Again elsewhere when another key's holder took the same slot in the same moment.

@@ -5,7 +5,7 @@
 // written without a lock, and a torn or foreign one does not pass its checksum. Read and written with pread
 // and pwrite only: a mapped page on a full tmpfs is SIGBUS.
 //
-// Format 1: 512 slots of 40 KiB (sparse: untouched pages cost nothing; cache/lock/slot_file.hpp), with "KBRD"
+// Format 1: 512 slots of 40 KiB (sparse: untouched pages cost nothing; cache/lock/cell_file.hpp), with "KBRD"
 // as the magic and as the body (base/wire.hpp)
 //   32 bytes key, u64 flight, u32 state, u32 without_record, i32 pid, u64 pid namespace, i64 started (unix
 //   ms), i64 started, i64 ended (boot clock, ms), bytes host, bytes subject, bytes error
@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "cache/flight/asker.hpp"
-#include "cache/lock/slot_file.hpp"
+#include "cache/lock/cell_file.hpp"
 #include "kiln/digest.hpp"
 
 namespace kiln::cache {
@@ -67,7 +67,7 @@ class Board {
 
   const std::string& path() const noexcept { return file_.path(); }
   /// The file, which has room behind the slots.
-  SlotFile& file() noexcept { return file_; }
+  CellFile& file() noexcept { return file_; }
   static constexpr std::int64_t kEnd = std::int64_t{512} * (40 << 10);
 
  private:
@@ -77,7 +77,7 @@ class Board {
 
   std::optional<BoardEntry> read_slot(int fd, std::int64_t slot) const;
 
-  SlotFile file_;
+  CellFile file_;
 };
 
 }  // namespace kiln::cache

@@ -44,11 +44,11 @@ FlightFile::FlightFile(const FlightPlaces& places) {
   const std::uint64_t salt = birth_of(places.store_place);
   if (!places.shared_memory.empty()) {
     const std::string stem = flight_stem(places.shared_memory, ::geteuid(), places.store_identity);
-    places_.push_back(std::make_unique<Place>(stem + ".flight", stem + ".board", salt));
+    candidates_.push_back(std::make_unique<Candidate>(stem + ".flight", stem + ".board", salt));
   }
   if (places.store_place.empty()) return;
-  places_.push_back(std::make_unique<Place>(places.store_place + "/flight.lock",
-                                            places.store_place + "/flight.board", salt));
+  candidates_.push_back(std::make_unique<Candidate>(places.store_place + "/flight.lock",
+                                                    places.store_place + "/flight.board", salt));
   data_path_ = places.store_place + "/data.mdb";
   data_file_ = std::make_unique<FdPool>(data_path_, O_RDWR | O_NONBLOCK);
 }
@@ -58,9 +58,9 @@ FlightFile::~FlightFile() = default;
 std::shared_ptr<FlightFile> FlightFile::open(const FlightPlaces& places) {
   std::shared_ptr<FlightFile> file(new FlightFile(places));
   std::string reasons;
-  for (const auto& place : file->places_) {
+  for (const auto& candidate : file->candidates_) {
     try {
-      checked(place->locks.lease(), place->path);
+      checked(candidate->locks.lease(), candidate->path);
       return file;
     } catch (const Error& error) {
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
@@ -70,24 +70,24 @@ std::shared_ptr<FlightFile> FlightFile::open(const FlightPlaces& places) {
 }
 
 std::string FlightFile::path() {
-  for (const auto& place : places_) {
+  for (const auto& candidate : candidates_) {
     try {
-      checked(place->locks.lease(), place->path);
-      return place->path;
+      checked(candidate->locks.lease(), candidate->path);
+      return candidate->path;
     } catch (const Error&) {
     }
   }
-  return places_.empty() ? "" : places_.front()->path;
+  return candidates_.empty() ? "" : candidates_.front()->path;
 }
 
 /// A pooled descriptor may be of a file that was replaced: those are given up.
 FdPool::Lease FlightFile::lease() {
   std::string reasons;
-  for (const auto& place : places_) {
+  for (const auto& candidate : candidates_) {
     try {
       for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
-        FdPool::Lease fd = place->locks.lease();
-        if (names(place->path, checked(fd, place->path))) return fd;
+        FdPool::Lease fd = candidate->locks.lease();
+        if (names(candidate->path, checked(fd, candidate->path))) return fd;
         fd.discard();
       }
     } catch (const Error& error) {
@@ -99,15 +99,15 @@ FdPool::Lease FlightFile::lease() {
 
 std::vector<BoardEntry> FlightFile::board() {
   std::vector<BoardEntry> out;
-  for (const auto& place : places_)
-    for (BoardEntry& entry : place->board.read_all()) out.push_back(std::move(entry));
+  for (const auto& candidate : candidates_)
+    for (BoardEntry& entry : candidate->board.read_all()) out.push_back(std::move(entry));
   return out;
 }
 
 std::unique_ptr<ShownWaiter> FlightFile::show_waiting(WaitFor wait_for, std::string_view subject,
                                                       const Key& key) noexcept {
-  for (const auto& place : places_)
-    if (auto shown = place->waiters.show(wait_for, key, subject, boot_us() / 1000)) return shown;
+  for (const auto& candidate : candidates_)
+    if (auto shown = candidate->waiters.show(wait_for, key, subject, boot_us() / 1000)) return shown;
   return nullptr;
 }
 
@@ -115,10 +115,10 @@ FlightFile::Taken FlightFile::take(const Key& key, base::Deadline deadline,
                                    const std::atomic<bool>* cancelled, const std::function<void()>& on_wait,
                                    std::string_view subject) {
   std::string reasons;
-  for (const auto& place : places_) {
-    Wait wait(key, *place, deadline, cancelled, on_wait, subject);
+  for (const auto& candidate : candidates_) {
+    Wait wait(key, *candidate, deadline, cancelled, on_wait, subject);
     try {
-      return take_at(*place, key, wait);
+      return take_at(*candidate, key, wait);
     } catch (const Error& error) {  // the file became unusable, or the filesystem has no locks
       reasons += (reasons.empty() ? "" : "; ") + std::string(error.what());
     }
@@ -126,26 +126,26 @@ FlightFile::Taken FlightFile::take(const Key& key, base::Deadline deadline,
   throw Error(Errc::io, reasons);
 }
 
-FlightFile::Taken FlightFile::take_at(Place& place, const Key& key, Wait& wait) {
+FlightFile::Taken FlightFile::take_at(Candidate& candidate, const Key& key, Wait& wait) {
   const std::int64_t offset = flight_offset(key);
   const auto ended = [&] { return Taken{wait.end(), nullptr, wait.waited(), wait.error()}; };
   for (int attempt = 0; attempt < kReplacedLimit; ++attempt) {
     auto flight = std::make_shared<Flight>(key);
     flight->file_ = shared_from_this();
-    flight->fd_ = place.locks.lease();
-    const struct stat held = checked(flight->fd_, place.path);
+    flight->fd_ = candidate.locks.lease();
+    const struct stat held = checked(flight->fd_, candidate.path);
     if (!wait.lock(flight->fd_.get(), offset, flight->lock_)) return ended();
-    if (!names(place.path, held)) {
+    if (!names(candidate.path, held)) {
       flight->lock_.release();
       flight->fd_.discard();
       continue;
     }
     if (!take_in_data_file(offset, wait, *flight)) return ended();
     if (wait.failed()) return ended();
-    flight->board_ = &place.board;
+    flight->board_ = &candidate.board;
     return {End::taken, std::move(flight), wait.waited(), {}};
   }
-  throw Error(Errc::io, "lock file " + place.path +
+  throw Error(Errc::io, "lock file " + candidate.path +
                             ": is replaced again and again; does something clean the directory?");
 }
 

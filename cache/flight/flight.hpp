@@ -78,13 +78,13 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
                                             const Key& key = {}) noexcept;
 
  private:
-  struct Place;
+  struct Candidate;
   class Wait;
   explicit FlightFile(const FlightPlaces& places);
-  Taken take_at(Place& place, const Key& key, Wait& wait);
+  Taken take_at(Candidate& candidate, const Key& key, Wait& wait);
   bool take_in_data_file(std::int64_t offset, Wait& wait, Flight& flight);
 
-  std::vector<std::unique_ptr<Place>> places_;
+  std::vector<std::unique_ptr<Candidate>> candidates_;
   std::unique_ptr<FdPool> data_file_;  // null: no store place
   std::string data_path_;
 };

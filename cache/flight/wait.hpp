@@ -11,8 +11,8 @@
 
 namespace kiln::cache {
 
-struct FlightFile::Place {
-  Place(std::string lock, std::string board_path, std::uint64_t salt)
+struct FlightFile::Candidate {
+  Candidate(std::string lock, std::string board_path, std::uint64_t salt)
       : path(std::move(lock)),
         locks(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK),
         board(std::move(board_path), salt),
@@ -26,15 +26,15 @@ struct FlightFile::Place {
 /// One asker's wait for one key: what the board said when it began, and whether to go on.
 class FlightFile::Wait {
  public:
-  Wait(const Key& key, Place& place, base::Deadline deadline, const std::atomic<bool>* cancelled,
+  Wait(const Key& key, Candidate& candidate, base::Deadline deadline, const std::atomic<bool>* cancelled,
        const std::function<void()>& on_wait, std::string_view subject)
       : key_(key),
         subject_(subject),
-        place_(place),
+        candidate_(candidate),
         deadline_(deadline),
         cancelled_(cancelled),
         on_wait_(on_wait),
-        at_arrival_(place.board.read(key)) {}
+        at_arrival_(candidate.board.read(key)) {}
 
   /// Polls until the byte is locked; otherwise `end()` says why not.
   bool lock(int fd, std::int64_t offset, RangeLock& out) {
@@ -54,7 +54,7 @@ class FlightFile::Wait {
   }
   /// Whether a flight that was on when this wait began, or a later one, failed with words for us.
   bool failed() {
-    auto now = place_.board.read(key_);
+    auto now = candidate_.board.read(key_);
     return now && failed(*now);
   }
 
@@ -71,13 +71,13 @@ class FlightFile::Wait {
   bool decided() {
     end_ = End::timed_out;
     if (cancelled_ && cancelled_->load(std::memory_order_relaxed)) return end_ = End::cancelled, true;
-    const auto now = place_.board.read(key_);
+    const auto now = candidate_.board.read(key_);
     if (now && failed(*now)) return true;
     if (now && now->endings_without_record() >= kEndingsSeen) return end_ = End::left, true;
     const auto waited = base::Clock::now() - since_;
     if (!asked_to_show_ && waited >= kShownAfter) {
       asked_to_show_ = true;
-      shown_ = place_.waiters.show(WaitFor::flight, key_, subject_, since_boot_ms_);
+      shown_ = candidate_.waiters.show(WaitFor::flight, key_, subject_, since_boot_ms_);
     }
     if (!said_ && waited >= kSilence) say(now);
     return false;
@@ -105,12 +105,12 @@ class FlightFile::Wait {
       whom = now->who() + ", which has been compiling " + now->subject + " for " + seconds + " s (key " +
              key_.hex() + ")";
     }
-    base::warn("waiting for 2 s for " + whom + "; lock " + place_.path);
+    base::warn("waiting for 2 s for " + whom + "; lock " + candidate_.path);
   }
 
   const Key key_;
   const std::string_view subject_;
-  Place& place_;
+  Candidate& candidate_;
   const base::Deadline deadline_;
   const std::atomic<bool>* cancelled_;
   const std::function<void()>& on_wait_;

@@ -9,10 +9,10 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::uint32_t kWaitersMagic = 0x4941574b;  // "KWAI"
-constexpr std::int64_t kPlaces = 256, kPlaceBytes = 4096;
-constexpr int kTries = 16;  // places that are looked at for a free one
+constexpr std::int64_t kCells = 256, kCellBytes = 4096;
+constexpr int kTries = 16;  // cells that are looked at for a free one
 
-std::int64_t offset_of(std::int64_t place) noexcept { return Board::kEnd + place % kPlaces * kPlaceBytes; }
+std::int64_t offset_of(std::int64_t cell) noexcept { return Board::kEnd + cell % kCells * kCellBytes; }
 
 std::string encode(const Waiter& w) {
   base::Writer body;
@@ -46,7 +46,7 @@ double Waiter::seconds_since_start() const noexcept {
   return static_cast<double>(std::max<std::int64_t>(0, boot_us() / 1000 - started_ms)) / 1000;
 }
 
-ShownWaiter::ShownWaiter(SlotFile& file, FdPool::Lease fd, RangeLock lock, std::int64_t at)
+ShownWaiter::ShownWaiter(CellFile& file, FdPool::Lease fd, RangeLock lock, std::int64_t at)
     : file_(file),
       generation_(base::process_generation()),
       fd_(std::move(fd)),
@@ -54,7 +54,7 @@ ShownWaiter::ShownWaiter(SlotFile& file, FdPool::Lease fd, RangeLock lock, std::
       at_(at) {}
 
 ShownWaiter::~ShownWaiter() {
-  // Emptied first: the next who takes the place holds it a moment before he has written.
+  // Emptied first: the next who takes the cell holds it a moment before he has written.
   if (generation_ == base::process_generation()) file_.write(fd_.get(), at_, 0, {});
   lock_.release();
   fd_.discard();
@@ -67,17 +67,17 @@ std::unique_ptr<ShownWaiter> Waiters::show(WaitFor wait_for, const Key& key, std
   waiter.key = key, waiter.wait_for = wait_for, waiter.subject = subject;
   waiter.started_ms = since_ms;
   waiter.started_unix_ms = unix_ms() - (boot_us() / 1000 - since_ms);
-  FdPool::Lease fd = file_.open(SlotFile::Create::yes);
+  FdPool::Lease fd = file_.open(CellFile::Create::yes);
   if (!fd) return nullptr;
   const std::string body = encode(waiter);
-  const auto first = static_cast<std::int64_t>(base::hash64(body) % kPlaces);
+  const auto first = static_cast<std::int64_t>(base::hash64(body) % kCells);
   const auto now = base::Deadline::after(base::Clock::duration::zero());
-  for (std::int64_t place = first; place < first + kTries; ++place) {
-    auto lock = RangeLock::acquire(fd.get(), offset_of(place), RangeLock::Mode::exclusive, now);
+  for (std::int64_t cell = first; cell < first + kTries; ++cell) {
+    auto lock = RangeLock::acquire(fd.get(), offset_of(cell), RangeLock::Mode::exclusive, now);
     if (!lock) continue;
-    if (!file_.write(fd.get(), offset_of(place), kWaitersMagic, body)) return nullptr;
+    if (!file_.write(fd.get(), offset_of(cell), kWaitersMagic, body)) return nullptr;
     return std::unique_ptr<ShownWaiter>(
-        new ShownWaiter(file_, std::move(fd), std::move(*lock), offset_of(place)));
+        new ShownWaiter(file_, std::move(fd), std::move(*lock), offset_of(cell)));
   }
   return nullptr;
 } catch (...) {  // a filesystem without locks, no memory
@@ -86,12 +86,11 @@ std::unique_ptr<ShownWaiter> Waiters::show(WaitFor wait_for, const Key& key, std
 
 std::vector<Waiter> Waiters::read_all() noexcept try {
   std::vector<Waiter> out;
-  const FdPool::Lease fd = file_.open(SlotFile::Create::no);
+  const FdPool::Lease fd = file_.open(CellFile::Create::no);
   if (!fd) return out;
-  for (std::int64_t place = 0; place < kPlaces; ++place) {
-    const auto body =
-        file_.read(fd.get(), offset_of(place), kWaitersMagic, kPlaceBytes - SlotFile::kHeadBytes);
-    if (!body || !RangeLock::excluded(fd.get(), offset_of(place), RangeLock::Mode::exclusive)) continue;
+  for (std::int64_t cell = 0; cell < kCells; ++cell) {
+    const auto body = file_.read(fd.get(), offset_of(cell), kWaitersMagic, kCellBytes - CellFile::kHeadBytes);
+    if (!body || !RangeLock::excluded(fd.get(), offset_of(cell), RangeLock::Mode::exclusive)) continue;
     try {
       out.push_back(decode_waiter(*body));
     } catch (const base::Malformed&) {

@@ -2,12 +2,12 @@
 // people
 // (`kiln top`) and are never needed for correctness. A process that does not wait pays nothing for them.
 //
-// Behind the slots of a board's file (cache/flight/board.hpp): 256 places of 4 KiB (cache/lock/slot_file.hpp)
+// Behind the slots of a board's file (cache/flight/board.hpp): 256 cells of 4 KiB (cache/lock/cell_file.hpp)
 // with "KWAI" as the magic and as the body
 //   32 bytes key, u32 for, i32 pid, u64 pid namespace, i64 started (unix ms), i64 started (boot clock, ms),
 //   bytes host, bytes subject
-// A waiter holds the first byte of its place (OFD lock, exclusive), so that the kernel frees the place of a
-// killed one at once. The content of a place that nobody holds is no information.
+// A waiter holds the first byte of its cell (OFD lock, exclusive), so that the kernel frees the cell of a
+// killed one at once. The content of a cell that nobody holds is no information.
 #pragma once
 
 #include <memory>
@@ -43,8 +43,8 @@ class ShownWaiter {
 
  private:
   friend class Waiters;
-  ShownWaiter(SlotFile& file, FdPool::Lease fd, RangeLock lock, std::int64_t at);
-  SlotFile& file_;
+  ShownWaiter(CellFile& file, FdPool::Lease fd, RangeLock lock, std::int64_t at);
+  CellFile& file_;
   const std::uint64_t generation_;
   FdPool::Lease fd_;  // before its lock, which goes first
   RangeLock lock_;
@@ -64,7 +64,7 @@ class Waiters {
   std::vector<Waiter> read_all() noexcept;
 
  private:
-  SlotFile& file_;
+  CellFile& file_;
 };
 
 }  // namespace kiln::cache

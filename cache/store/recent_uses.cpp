@@ -16,23 +16,23 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::size_t kBuckets = 1 << 12, kSlotsOfBucket = 8;
-constexpr std::size_t kTableBytes = kBuckets * kSlotsOfBucket * sizeof(std::uint64_t);
-using Bucket = std::array<std::uint64_t, kSlotsOfBucket>;  // of slots: the tag above, the transaction below
+constexpr std::size_t kBuckets = 1 << 12, kUsesOfBucket = 8;
+constexpr std::size_t kTableBytes = kBuckets * kUsesOfBucket * sizeof(std::uint64_t);
+using Bucket = std::array<std::uint64_t, kUsesOfBucket>;  // of uses: the tag above, the transaction below
 
-struct Place {
+struct Home {
   std::size_t bucket;
   std::uint32_t tag;  ///< never 0
 };
 
-std::uint32_t tag_of(std::uint64_t slot) noexcept { return static_cast<std::uint32_t>(slot >> 32); }
+std::uint32_t tag_of(std::uint64_t use) noexcept { return static_cast<std::uint32_t>(use >> 32); }
 
 /// How many transactions ago; many for one that is still to come, which another data file counted.
-std::uint32_t age_of(std::uint64_t slot, const Moment& now) noexcept {
-  return static_cast<std::uint32_t>(now.transaction - slot);
+std::uint32_t age_of(std::uint64_t use, const Moment& now) noexcept {
+  return static_cast<std::uint32_t>(now.transaction - use);
 }
 
-Place place_of(ino_t data_file, const Key& key) noexcept {
+Home home_of(ino_t data_file, const Key& key) noexcept {
   const struct {
     Key key;
     std::uint64_t data_file;
@@ -73,21 +73,21 @@ bool note_recent_use(StoreFile& file, const Moment& moment, const Key& key) noex
   const FdPool::Lease fd = file.recent.lease();
   if (!fd) return false;
   if (!may_write_table()) return true;
-  const Place place = place_of(moment.data_file, key);
-  const auto offset = static_cast<off_t>(place.bucket * sizeof(Bucket));
+  const Home home = home_of(moment.data_file, key);
+  const auto offset = static_cast<off_t>(home.bucket * sizeof(Bucket));
   Bucket bucket;
   if (::pread(fd.get(), &bucket, sizeof bucket, offset) != sizeof bucket) return true;
   std::size_t chosen = 0;
   for (std::size_t i = 0; i < bucket.size(); ++i) {
-    if (tag_of(bucket[i]) == place.tag) {
+    if (tag_of(bucket[i]) == home.tag) {
       chosen = i;
       break;
     }
     if (age_of(bucket[i], moment) > age_of(bucket[chosen], moment)) chosen = i;
   }
-  const std::uint64_t slot = std::uint64_t{place.tag} << 32 | static_cast<std::uint32_t>(moment.transaction);
-  const auto at = offset + static_cast<off_t>(chosen * sizeof slot);
-  const bool noted = bucket[chosen] == slot || ::pwrite(fd.get(), &slot, sizeof slot, at) == sizeof slot;
+  const std::uint64_t use = std::uint64_t{home.tag} << 32 | static_cast<std::uint32_t>(moment.transaction);
+  const auto at = offset + static_cast<off_t>(chosen * sizeof use);
+  const bool noted = bucket[chosen] == use || ::pwrite(fd.get(), &use, sizeof use, at) == sizeof use;
   static_cast<void>(noted);  // a fault of the disk costs this time alone
   return true;
 }
@@ -96,18 +96,18 @@ RecentUses::RecentUses(const StoreFile& file, const Moment& now) : now_(now) {
   const base::Fd fd(::open(file.recent_path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   struct stat st {};
   if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return;
-  slots_.resize(kTableBytes / sizeof slots_[0]);
-  if (::pread(fd.get(), slots_.data(), kTableBytes, 0) != static_cast<ssize_t>(kTableBytes)) slots_.clear();
+  uses_.resize(kTableBytes / sizeof uses_[0]);
+  if (::pread(fd.get(), uses_.data(), kTableBytes, 0) != static_cast<ssize_t>(kTableBytes)) uses_.clear();
 }
 
 std::int64_t RecentUses::later(const Key& key, std::int64_t tick) const noexcept {
-  if (slots_.empty()) return tick;
-  const Place place = place_of(now_.data_file, key);
-  const auto bucket = slots_.begin() + static_cast<std::ptrdiff_t>(place.bucket * kSlotsOfBucket);
-  const auto end = bucket + kSlotsOfBucket;
-  const auto slot = std::find_if(bucket, end, [&](std::uint64_t it) { return tag_of(it) == place.tag; });
-  if (slot == end || age_of(*slot, now_) > now_.transaction) return tick;
-  return std::max(tick, static_cast<std::int64_t>(now_.transaction - age_of(*slot, now_)));
+  if (uses_.empty()) return tick;
+  const Home home = home_of(now_.data_file, key);
+  const auto bucket = uses_.begin() + static_cast<std::ptrdiff_t>(home.bucket * kUsesOfBucket);
+  const auto end = bucket + kUsesOfBucket;
+  const auto use = std::find_if(bucket, end, [&](std::uint64_t it) { return tag_of(it) == home.tag; });
+  if (use == end || age_of(*use, now_) > now_.transaction) return tick;
+  return std::max(tick, static_cast<std::int64_t>(now_.transaction - age_of(*use, now_)));
 }
 
 }  // namespace kiln::cache

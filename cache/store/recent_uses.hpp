@@ -1,15 +1,15 @@
 // When entries were read, for the writer that evicts. Without this table recency would count in hours, since
 // the tree takes note of a use at most once an hour (cache/store/upkeep.cpp).
 //
-// DIR/v1/recent holds 4,096 buckets of 8 slots of 8 bytes. A hash of the entry's key and the data file's
-// inode chooses the bucket. A slot holds the other half of that hash, which is the entry's tag, and the low
+// DIR/v1/recent holds 4,096 buckets of 8 uses of 8 bytes. A hash of the entry's key and the data file's
+// inode chooses the bucket. A use holds the other half of that hash, which is the entry's tag, and the low
 // 32 bits of the last transaction that a reader of the entry saw. Transactions are the store's clock
 // (Use::tick): no wall clock can make an entry immortal. A data file that replaces another counts its
 // transactions from 1, so whoever replaces it empties the table. A reader that is late writes the tag of the
 // old inode, which means nothing to the new file.
 //
-// A reader reads the bucket and overwrites its entry's slot, or the oldest one. It takes no lock: of two
-// that choose one slot at once, one is not noted. Whatever lies in the table, it decides only what is
+// A reader reads the bucket and overwrites its entry's use, or the oldest one. It takes no lock: of two
+// that choose one use at once, one is not noted. Whatever lies in the table, it decides only what is
 // evicted first.
 // Writers make the table, which is not counted in the cap, when the store is three quarters full. Before that
 // nothing is evicted, and a reader pays only for finding no table.
@@ -50,7 +50,7 @@ class RecentUses {
   std::int64_t later(const Key& key, std::int64_t tick) const noexcept;
 
  private:
-  std::vector<std::uint64_t> slots_;
+  std::vector<std::uint64_t> uses_;
   Moment now_;
 };
 

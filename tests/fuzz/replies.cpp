@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (const auto reply = reader.next(fine)) {
       ++replies;
       fuzz::expect(charge_of(*reply) <= kLimit, "a reply within its limit");
-      slot_ranges(*reply);
+      hash_slot_ranges(*reply);
       if (reply->kind == Reply::Kind::error) redirection(reply->text);
     }
     fuzz::expect(fine, "the parser takes what the scanner lets through");

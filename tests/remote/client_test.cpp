@@ -361,14 +361,14 @@ TEST_F(ClientOfRedis, SpreadsTagsOverServersAndMovesFewWhenOneLeaves) {
   int moved = 0;
   for (int i = 0; i < 3000; ++i) {
     const std::string tag = std::to_string(i);
-    const auto place = three.place(tag);
+    const auto place = three.location(tag);
     ++of_three.at(place);
-    const auto now = two.place(tag) == 0 ? 0u : 2u;
+    const auto now = two.location(tag) == 0 ? 0u : 2u;
     moved += place != 1 && place != now;
   }
   EXPECT_EQ(moved, 0);  // only those of b
   for (const int count : of_three) EXPECT_NEAR(count, 1000, 120);
-  EXPECT_EQ(three.place(""), 0u);
+  EXPECT_EQ(three.location(""), 0u);
 }
 
 TEST_F(ClientOfRedis, UsesNoConnectionAgainThatWasIdleForTooLong) {

@@ -49,7 +49,7 @@ TEST_F(RemoteCluster, SendsEachTagToItsNodeInOneExchange) {
     sets.push_back(command({"SET", key, "value " + tag}, tag));
     gets.push_back(command({"GET", key}, tag));
     ++of_node.at(static_cast<std::size_t>(RealCluster::owner(tag)));
-    EXPECT_EQ(client.place(tag), slot_of(tag));
+    EXPECT_EQ(client.location(tag), hash_slot_of(tag));
   }
   for (const Answer& answer : client.call(sets, soon())) ASSERT_EQ(answer.reply.text, "OK") << answer.detail;
   const auto answers = client.call(gets, soon());
@@ -95,7 +95,7 @@ TEST_F(RemoteCluster, FollowsASlotThatMoves) {
   Client client(options(cluster.url()));
   std::string tag = "a";
   while (RealCluster::owner(tag) != 1) tag += 'a';
-  const std::string key = '{' + tag + "}k", slot = std::to_string(slot_of(tag));
+  const std::string key = '{' + tag + "}k", slot = std::to_string(hash_slot_of(tag));
   ASSERT_TRUE(client.call(command({"SET", key, "there"}, tag), soon()));
 
   // Half moved: node 1 has what it has, and sends those who ask for other keys to node 2 this once (ASK).

@@ -19,7 +19,7 @@ Key key_of(std::uint8_t number) {
   key.specialisation.bytes[0] = number;
   return key;
 }
-LeaseRound round_of(std::vector<LeaseRequest> requests, const LeaseRound::Place& place,
+LeaseRound round_of(std::vector<LeaseRequest> requests, const LeaseRound::Locate& place,
                     std::size_t most = 64) {
   return LeaseRound(std::move(requests), LeasePolicy(), place, most, 1 << 20);
 }

@@ -47,7 +47,7 @@ class RealCluster {
   std::string url() const { return nodes_[0]->url() + "?cluster=true"; }
   static int owner(const std::string& tag) {
     for (int i = 0; i < kNodes; ++i)
-      if (fleet::slot_of(tag) < (i + 1) * 16384 / kNodes) return i;
+      if (fleet::hash_slot_of(tag) < (i + 1) * 16384 / kNodes) return i;
     return 0;
   }
   static constexpr int kNodes = 3;

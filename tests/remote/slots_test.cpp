@@ -6,16 +6,16 @@
 using namespace kiln::fleet;
 
 TEST(RemoteSlots, AreThoseOfTheClusterSpecification) {
-  EXPECT_EQ(slot_of("123456789"), 0x31C3u);
-  EXPECT_EQ(slot_of("foo"), 12182u);
-  EXPECT_EQ(slot_of(""), 0u);
+  EXPECT_EQ(hash_slot_of("123456789"), 0x31C3u);
+  EXPECT_EQ(hash_slot_of("foo"), 12182u);
+  EXPECT_EQ(hash_slot_of(""), 0u);
 }
 
 TEST(RemoteSlots, ReadRedirections) {
   const auto moved = redirection("MOVED 3999 127.0.0.1:6381");
   ASSERT_TRUE(moved);
   EXPECT_FALSE(moved->ask);
-  EXPECT_EQ(moved->slot, 3999u);
+  EXPECT_EQ(moved->hash_slot, 3999u);
   EXPECT_EQ(moved->to.host, "127.0.0.1");
   EXPECT_EQ(moved->to.port, 6381u);
   const auto ask = redirection("ASK 0 fd00::1:7000");
@@ -38,7 +38,7 @@ TEST(RemoteSlots, LeaveOutRowsThatMakeNoSense) {
   const auto row = [&](std::int64_t first, std::int64_t last, const char* host, std::int64_t port) {
     return array({integer(first), integer(last), array({text(host), integer(port), text("id")})});
   };
-  const auto ranges = slot_ranges(
+  const auto ranges = hash_slot_ranges(
       array({row(0, 100, "a", 1), row(101, 16384, "a", 1), row(5, 4, "a", 1), row(-1, 4, "a", 1),
              row(0, 1, "a b", 1), row(0, 1, "a", 70000), array({}), integer(3), row(200, 16383, "", 2)}));
   ASSERT_EQ(ranges.size(), 2u);

@@ -201,7 +201,7 @@ TEST(RemoteFault, OneDeadServerOfSeveralCostsItsOwnKeysOnly) {
   const auto answers = client.call(commands, never());
   EXPECT_LT(base::Clock::now() - began, at_most(kBounded));
   for (std::size_t i = 0; i < commands.size(); ++i) {
-    const std::uint32_t place = client.place(commands[i].tag);
+    const std::uint32_t place = client.location(commands[i].tag);
     ++(answers[i] ? served : lost)[place];
     if (answers[i]) {
       EXPECT_EQ(answers[i].reply.text, "value of " + std::to_string(i));

@@ -29,8 +29,8 @@ void Breaker::open(Time now) noexcept {
   std::uint64_t z = random_;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  const double unit = static_cast<double>((z ^ z >> 31) >> 11) * 0x1p-53;
-  const double factor = 1 + policy_.jitter * (2 * unit - 1);
+  const double fraction = static_cast<double>((z ^ z >> 31) >> 11) * 0x1p-53;
+  const double factor = 1 + policy_.jitter * (2 * fraction - 1);
   until_ = now + std::chrono::duration_cast<base::Clock::duration>(policy_.pause * factor);
   state_ = State::open;
   failures_ = 0;

@@ -40,11 +40,11 @@ Loaded load() {
     }
     return library;
   };
-  const auto find = [&](void* library, const char* name, auto& slot) {
+  const auto find = [&](void* library, const char* name, auto& function) {
     void* const symbol = library ? ::dlsym(library, name) : nullptr;
     if (!symbol && loaded.error.empty())
       loaded.error = std::string("TLS needs OpenSSL 3: this one lacks ") + name;
-    std::memcpy(&slot, &symbol, sizeof slot);
+    std::memcpy(&function, &symbol, sizeof function);
   };
   void* const crypto = open("libcrypto.so.3");
   void* const ssl = open("libssl.so.3");

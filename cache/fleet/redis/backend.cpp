@@ -101,8 +101,8 @@ std::vector<Rows> RedisBackend::list(std::span<const Digest> specialisations, ba
 
 LeaseAnswers RedisBackend::lease(const std::vector<LeaseRequest>& requests, const LeasePolicy& policy,
                                  base::Deadline deadline) {
-  const auto place_of = [this](std::string_view tag) { return client_.place(tag); };
-  const LeaseRound round(requests, policy, place_of, kLooksAtOnce, kLookReply);
+  const auto locate = [this](std::string_view tag) { return client_.location(tag); };
+  const LeaseRound round(requests, policy, locate, kLooksAtOnce, kLookReply);
   std::vector<Answer> answers = client_.call(round.commands(), deadline);
   LeaseAnswers out;
   bool too_large = false;
@@ -114,7 +114,7 @@ LeaseAnswers RedisBackend::lease(const std::vector<LeaseRequest>& requests, cons
   if (!too_large) return out;
   for (std::size_t i = 0; i < requests.size(); ++i) {  // many entries at once: each look by itself
     if (requests[i].kind != LeaseRequest::Kind::look) continue;
-    const LeaseRound one({requests[i]}, policy, place_of, 1, kLookReply);
+    const LeaseRound one({requests[i]}, policy, locate, 1, kLookReply);
     out.answers[i] = std::move(one.read(client_.call(one.commands(), deadline)).front());
   }
   return out;

@@ -85,8 +85,8 @@ Answer Client::call(const Command& command, base::Deadline deadline) noexcept {
   return answers.empty() ? Answer{Fault::no_memory, {}, {}} : std::move(answers.front());
 }
 
-std::uint32_t Client::place(std::string_view tag) const noexcept {
-  return impl_->cluster ? slot_of(tag) : static_cast<std::uint32_t>(impl_->server_of(tag));
+std::uint32_t Client::location(std::string_view tag) const noexcept {
+  return impl_->cluster ? hash_slot_of(tag) : static_cast<std::uint32_t>(impl_->server_of(tag));
 }
 
 std::vector<ServerStatus> Client::status() const {

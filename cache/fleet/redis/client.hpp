@@ -51,8 +51,8 @@ class Client {
   Answer call(const Command& command, base::Deadline deadline) noexcept;
 
   /// Keys (in a cluster: whose hash tag is the command's tag; a key without braces is its own) whose tags
-  /// have equal places may stand in one command (MGET): the server, or a cluster's slot.
-  std::uint32_t place(std::string_view tag) const noexcept;
+  /// have equal locations may stand in one command (MGET): the server, or a cluster's slot.
+  std::uint32_t location(std::string_view tag) const noexcept;
 
   /// Of every server of the URL, in its order, then of those that a cluster named.
   std::vector<ServerStatus> status() const;

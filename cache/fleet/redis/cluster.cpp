@@ -9,7 +9,7 @@ namespace {
 constexpr int kRedirections = 3;
 constexpr int kTeachers = 3;                           // asked for the slots before a call is given up
 constexpr std::size_t kMostNodes = 1024;               // a cluster has at most 1,000
-constexpr std::uint64_t kSlotsLimit = 4 << 20;         // bytes of an answer to CLUSTER SLOTS
+constexpr std::uint64_t kHashSlotsLimit = 4 << 20;     // bytes of an answer to CLUSTER SLOTS
 constexpr auto kLearnAgain = std::chrono::seconds(1);  // at the earliest
 }  // namespace
 
@@ -29,16 +29,16 @@ Server* Cluster::node(State& state, const Node& node, const Server& asked) {
 }
 
 bool Cluster::learn_from(State& state, Server& server, Answer& answer, base::Deadline deadline) {
-  const Command command{.words = {"CLUSTER", "SLOTS"}, .tag = {}, .reply_limit = kSlotsLimit};
+  const Command command{.words = {"CLUSTER", "SLOTS"}, .tag = {}, .reply_limit = kHashSlotsLimit};
   run({{&command, &answer, &server}}, deadline);
-  const std::vector<SlotRange> ranges = slot_ranges(answer.reply);
+  const std::vector<HashSlotRange> ranges = hash_slot_ranges(answer.reply);
   if (ranges.empty()) {
     if (answer) answer = {Fault::refused, "the cluster has no slots", {}};
     return false;
   }
   const std::lock_guard lock(state.mutex);
   state.owners.fill(nullptr);
-  for (const SlotRange& range : ranges) {
+  for (const HashSlotRange& range : ranges) {
     Server* const owner = node(state, range.owner, server);
     std::fill(state.owners.begin() + range.first, state.owners.begin() + range.last + 1, owner);
   }
@@ -87,7 +87,7 @@ void Cluster::call(const std::vector<Command>& commands, std::vector<Answer>& an
     const std::lock_guard lock(state.mutex);
     if (!state.known) return;
     for (std::size_t i = 0; i < commands.size(); ++i) {
-      Server* const owner = commands[i].tag.empty() ? nullptr : state.owners[slot_of(commands[i].tag)];
+      Server* const owner = commands[i].tag.empty() ? nullptr : state.owners[hash_slot_of(commands[i].tag)];
       errands.push_back({&commands[i], &answers[i], owner ? owner : seeds_.front()});
     }
   }
@@ -103,7 +103,7 @@ void Cluster::call(const std::vector<Command>& commands, std::vector<Answer>& an
       if (!to) continue;
       Server* const server = node(state, to->to, *errand.server);
       if (!server) continue;
-      if (!to->ask) state.owners[to->slot] = server, state.stale = true;
+      if (!to->ask) state.owners[to->hash_slot] = server, state.stale = true;
       if (redirections < kRedirections) again.push_back({errand.command, errand.answer, server, to->ask});
     }
     errands = std::move(again);

@@ -32,7 +32,7 @@ class Cluster {
   struct State {
     std::mutex mutex;                                      // guards what follows
     std::map<std::string, std::unique_ptr<Server>> nodes;  // which stay
-    std::array<Server*, kSlots> owners{};                  // null: not known
+    std::array<Server*, kHashSlots> owners{};              // null: not known
     bool known = false, stale = false, learning = false;
     base::Clock::time_point learnt_at{};
   };

@@ -32,25 +32,25 @@ bool to_port(std::int64_t value, std::uint16_t& port) {
 
 }  // namespace
 
-std::uint16_t slot_of(std::string_view tag) noexcept {
+std::uint16_t hash_slot_of(std::string_view tag) noexcept {
   std::uint16_t crc = 0;  // CRC-16/XMODEM, as the cluster specification says
   for (const char c : tag) {
     crc = static_cast<std::uint16_t>(crc ^ static_cast<unsigned char>(c) << 8);
     for (int bit = 0; bit < 8; ++bit)
       crc = static_cast<std::uint16_t>(crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1);
   }
-  return crc % kSlots;
+  return crc % kHashSlots;
 }
 
-std::vector<SlotRange> slot_ranges(const Reply& reply) {
-  std::vector<SlotRange> out;
+std::vector<HashSlotRange> hash_slot_ranges(const Reply& reply) {
+  std::vector<HashSlotRange> out;
   for (const Reply& row : reply.elements) {
     // [first, last, [host, port, ...] of the owner, replicas...]
     if (row.elements.size() < 3 || row.elements[2].elements.size() < 2) continue;
     const std::int64_t first = row.elements[0].integer, last = row.elements[1].integer;
     const auto& owner = row.elements[2].elements;
-    SlotRange range;
-    if (first < 0 || last < first || last >= static_cast<std::int64_t>(kSlots)) continue;
+    HashSlotRange range;
+    if (first < 0 || last < first || last >= static_cast<std::int64_t>(kHashSlots)) continue;
     if (!announced(owner[0].text, range.owner.host) || !to_port(owner[1].integer, range.owner.port)) continue;
     range.first = static_cast<std::uint16_t>(first);
     range.last = static_cast<std::uint16_t>(last);
@@ -70,7 +70,7 @@ std::optional<Redirection> redirection(std::string_view error) {
   if (space == std::string_view::npos || colon == std::string_view::npos || colon < space)
     return std::nullopt;
   std::uint16_t port = 0;
-  if (!number(error.substr(0, space), out.slot, static_cast<std::uint16_t>(kSlots - 1)) ||
+  if (!number(error.substr(0, space), out.hash_slot, static_cast<std::uint16_t>(kHashSlots - 1)) ||
       !number(error.substr(colon + 1), port, std::uint16_t{0xffff}) || !to_port(port, out.to.port) ||
       !announced(error.substr(space + 1, colon - space - 1), out.to.host))
     return std::nullopt;

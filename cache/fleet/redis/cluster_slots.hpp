@@ -11,25 +11,25 @@
 
 namespace kiln::fleet {
 
-inline constexpr std::size_t kSlots = 16384;
+inline constexpr std::size_t kHashSlots = 16384;
 
 /// Of a key's hash tag: what stands between the first braces, or the whole key without such.
-std::uint16_t slot_of(std::string_view tag) noexcept;
+std::uint16_t hash_slot_of(std::string_view tag) noexcept;
 
 struct Node {
   std::string host;  ///< as the cluster announces it; empty: that of the node which was asked
   std::uint16_t port = 0;
 };
-struct SlotRange {
+struct HashSlotRange {
   std::uint16_t first = 0, last = 0;  ///< both included
   Node owner;
 };
 /// An answer to CLUSTER SLOTS, of which rows that make no sense are left out.
-std::vector<SlotRange> slot_ranges(const Reply& reply);
+std::vector<HashSlotRange> hash_slot_ranges(const Reply& reply);
 
 struct Redirection {
   bool ask = false;  ///< this once, after ASKING; else the slot has moved for good
-  std::uint16_t slot = 0;
+  std::uint16_t hash_slot = 0;
   Node to;
 };
 /// "MOVED 3999 127.0.0.1:6381" or "ASK ...", an error's text. Nothing: another error.

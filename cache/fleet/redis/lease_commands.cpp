@@ -46,32 +46,33 @@ bool is_granted(const Reply& reply) {
 
 }  // namespace
 
-LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Place& place_of,
+LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Locate& locate,
                        std::size_t most_looks, std::uint64_t reply_limit)
-    : requests_(std::move(requests)), values_of_look_(policy.may_write ? 2 : 1), places_(requests_.size()) {
+    : requests_(std::move(requests)), values_of_look_(policy.may_write ? 2 : 1), where_(requests_.size()) {
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     const LeaseRequest& request = requests_[i];
     const std::string tag = tag_of(request.key.specialisation);
     if (request.kind == LeaseRequest::Kind::look) {
-      add_look(i, place_of(tag), most_looks, reply_limit);
+      add_look(i, locate(tag), most_looks, reply_limit);
       continue;
     }
-    places_[i].command = commands_.size();
+    where_[i].command = commands_.size();
     commands_.push_back({words_of(request, policy), tag, kSmallReply});
     // Behind it, never before: what was published before the lease became free is there by now.
     if (also_looks(request.kind)) commands_.push_back({{"GET", entry_key(request.key)}, tag, reply_limit});
   }
 }
 
-void LeaseRound::add_look(std::size_t request, std::uint32_t place, std::size_t most, std::uint64_t limit) {
+void LeaseRound::add_look(std::size_t request, std::uint32_t location, std::size_t most,
+                          std::uint64_t limit) {
   const Key& key = requests_[request].key;
-  const auto open = open_.find(place);
+  const auto open = open_.find(location);
   if (open == open_.end() || commands_[open->second].words.size() > values_of_look_ * most) {
-    open_[place] = commands_.size();
+    open_[location] = commands_.size();
     commands_.push_back({{"MGET"}, tag_of(key.specialisation), limit});
   }
-  Command& command = commands_[open_[place]];
-  places_[request] = {open_[place], command.words.size() - 1};
+  Command& command = commands_[open_[location]];
+  where_[request] = {open_[location], command.words.size() - 1};
   command.words.push_back(entry_key(key));
   if (values_of_look_ == 2) command.words.push_back(lease_key(key));
 }
@@ -80,8 +81,8 @@ std::vector<LeaseAnswer> LeaseRound::read(std::vector<Answer> answers) const {
   answers.resize(commands_.size(), Answer{Fault::closed, {}, {}});
   std::vector<LeaseAnswer> out(requests_.size());
   for (std::size_t i = 0; i < requests_.size(); ++i) {
-    const Where place = places_[i];
-    Answer& first = answers[place.command];
+    const Where where = where_[i];
+    Answer& first = answers[where.command];
     LeaseAnswer& answer = out[i];
     answer.state = state_of(first);
     if (answer.state != LeaseAnswer::State::answered) continue;
@@ -90,19 +91,19 @@ std::vector<LeaseAnswer> LeaseRound::read(std::vector<Answer> answers) const {
     };
     if (requests_[i].kind == LeaseRequest::Kind::look) {
       if (first.reply.kind != Reply::Kind::array ||
-          first.reply.elements.size() < place.element + values_of_look_) {
+          first.reply.elements.size() < where.element + values_of_look_) {
         answer.state = LeaseAnswer::State::unanswered;  // an MGET's answer it is not
         continue;
       }
-      take_entry(first.reply.elements[place.element]);
+      take_entry(first.reply.elements[where.element]);
       if (values_of_look_ == 1) continue;
-      Reply& holder = first.reply.elements[place.element + 1];
+      Reply& holder = first.reply.elements[where.element + 1];
       if (holder.kind == Reply::Kind::bulk) answer.holder = std::move(holder.text);
       continue;
     }
     answer.granted = is_granted(first.reply);
     if (also_looks(requests_[i].kind)) {
-      Answer& second = answers[place.command + 1];
+      Answer& second = answers[where.command + 1];
       if (second)
         take_entry(second.reply);
       else if (is_failure_of_server(second.fault))

@@ -25,12 +25,12 @@ inline constexpr std::string_view kReleaseScript =
 /// One round of requests. All looks of one server are one MGET.
 class LeaseRound {
  public:
-  /// Keys whose tags have equal places may stand in one MGET (Client::place).
-  using Place = std::function<std::uint32_t(const std::string& tag)>;
+  /// Keys whose tags have equal locations may stand in one MGET (Client::location).
+  using Locate = std::function<std::uint32_t(const std::string& tag)>;
 
   /// `most_looks` keys at most in one MGET, and `reply_limit` bytes of its answer: a round that was too_large
   /// is asked again with one key each.
-  LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Place& place_of,
+  LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& policy, const Locate& locate,
              std::size_t most_looks, std::uint64_t reply_limit);
 
   const std::vector<LeaseRequest>& requests() const noexcept { return requests_; }
@@ -43,13 +43,13 @@ class LeaseRound {
     std::size_t command = 0;
     std::size_t element = 0;  // of a look: where in the MGET's answer its two values begin
   };
-  void add_look(std::size_t request, std::uint32_t place, std::size_t most, std::uint64_t limit);
+  void add_look(std::size_t request, std::uint32_t location, std::size_t most, std::uint64_t limit);
 
   std::vector<LeaseRequest> requests_;
   std::size_t values_of_look_;  // entry and lease; of a node that only reads, the entry
-  std::vector<Where> places_;
+  std::vector<Where> where_;
   std::vector<Command> commands_;
-  std::map<std::uint32_t, std::size_t> open_;  // place -> the MGET that still takes keys
+  std::map<std::uint32_t, std::size_t> open_;  // location -> the MGET that still takes keys
 };
 
 }  // namespace kiln::fleet

@@ -8,7 +8,7 @@ namespace kiln::fleet {
 namespace {
 
 /// Where the reader's next element goes: into its array, or a new reply. Null when there is no memory.
-Reply* place(const redisReadTask* task) noexcept {
+Reply* target(const redisReadTask* task) noexcept {
   if (!task->parent) return new (std::nothrow) Reply;
   return &static_cast<Reply*>(task->parent->obj)->elements[static_cast<std::size_t>(task->idx)];
 }
@@ -16,7 +16,7 @@ Reply* place(const redisReadTask* task) noexcept {
 /// Through C: nothing may be thrown. Null tells hiredis that there is no memory.
 template <class Fill>
 void* made(const redisReadTask* task, Fill&& fill) noexcept {
-  Reply* reply = place(task);
+  Reply* reply = target(task);
   if (!reply) return nullptr;
   try {
     fill(*reply);

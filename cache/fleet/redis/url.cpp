@@ -80,18 +80,18 @@ class Parser {
       text.remove_prefix(std::min(end + 1, text.size()));
       const auto equals = option.find('=');
       const std::string_view name = option.substr(0, equals);
-      std::optional<std::string>* const slot = name == "ca"         ? &piece.ca
-                                               : name == "cert"     ? &piece.cert
-                                               : name == "key"      ? &piece.key
-                                               : name == "cluster"  ? &piece.cluster
-                                               : name == "db"       ? &piece.database
-                                               : name == "user"     ? &piece.user
-                                               : name == "password" ? &piece.password
-                                                                    : nullptr;
-      if (!slot || equals == std::string_view::npos)
+      std::optional<std::string>* const field = name == "ca"         ? &piece.ca
+                                                : name == "cert"     ? &piece.cert
+                                                : name == "key"      ? &piece.key
+                                                : name == "cluster"  ? &piece.cluster
+                                                : name == "db"       ? &piece.database
+                                                : name == "user"     ? &piece.user
+                                                : name == "password" ? &piece.password
+                                                                     : nullptr;
+      if (!field || equals == std::string_view::npos)
         fail("the options are ca=, cert=, key=, cluster=, db=, user= and password=");
-      *slot = decoded(option.substr(equals + 1), "an option");
-      piece.password_option = piece.password_option || slot == &piece.password;
+      *field = decoded(option.substr(equals + 1), "an option");
+      piece.password_option = piece.password_option || field == &piece.password;
     }
   }
 

@@ -95,7 +95,7 @@ int FreshFile::probe() const noexcept {
   return wrote < 0 ? errno : wrote < static_cast<ssize_t>(zeros.size()) ? ENOSPC : 0;
 }
 
-bool FreshFile::link_into_place() {
+bool FreshFile::link_to_path() {
   sync();
   bool placed = ::link(name_.c_str(), path_.c_str()) == 0;
   if (!placed && errno != EEXIST) {
@@ -119,7 +119,7 @@ void FreshFile::replace() {
   sync_directory_of(path_);
 }
 
-void create_data_file(const std::string& path) { FreshFile(path).link_into_place(); }
+void create_data_file(const std::string& path) { FreshFile(path).link_to_path(); }
 
 std::string damaged_name(const std::string& path) { return path + ".damaged"; }
 

@@ -41,7 +41,7 @@ class FreshFile {
   /// To be filled, in unsynced transactions; closed by `replace`.
   MDB_env* env() const noexcept { return env_; }
   /// Syncs and links it to `path` if there is nothing; false when there is. Throws Error(io).
-  bool link_into_place();
+  bool link_to_path();
   /// Syncs and renames it over `path`. REQUIRES: the gate's W of the file at `path` is held. Throws
   /// Error(io).
   void replace();

@@ -64,9 +64,9 @@ std::vector<OneServer> servers_of(fleet::Tier& tier) {
     return out;
   }
   // A cluster tells of its nodes when it is asked for slots that another has.
-  for (int slot = 0; slot < 64; ++slot)
+  for (int tag = 0; tag < 64; ++tag)
     ask(fleet::redis_client(tier.backend()),
-        {{"EXISTS", "kiln:1:{" + std::to_string(slot) + "}:probe"}, std::to_string(slot), 64});
+        {{"EXISTS", "kiln:1:{" + std::to_string(tag) + "}:probe"}, std::to_string(tag), 64});
   for (const fleet::ServerStatus& server : tier.backend().health()) {
     const std::size_t colon = server.name.rfind(':');
     if (colon == std::string::npos) continue;

@@ -1,8 +1,8 @@
-// A slot file has fixed places, each with a body and its checksum, which processes write without a lock. A
-// place that is torn, foreign or from another store is no information. The file is read and written with
+// A cell file has fixed cells, each with a body and its checksum, which processes write without a lock. A
+// cell that is torn, foreign or from another store is no information. The file is read and written with
 // pread and pwrite only, because a mapped page on a full tmpfs raises SIGBUS.
 //
-// A place is u32 magic, u32 format (1), u32 size of the body, u64 XXH3-64 of the body xor the salt, the body.
+// A cell is u32 magic, u32 format (1), u32 size of the body, u64 XXH3-64 of the body xor the salt, the body.
 #pragma once
 
 #include <sys/types.h>
@@ -17,20 +17,20 @@
 namespace kiln::cache {
 
 /// Thread-safe; safe between processes.
-class SlotFile {
+class CellFile {
  public:
   static constexpr std::size_t kHeadBytes = 20;
 
   /// To read and write. `salt` goes into every checksum.
-  SlotFile(std::string path, std::uint64_t salt);
+  CellFile(std::string path, std::uint64_t salt);
   /// To look only, at a file of this user.
-  SlotFile(std::string path, std::uint64_t salt, uid_t owner);
+  CellFile(std::string path, std::uint64_t salt, uid_t owner);
 
   enum class Create { no, yes };
   /// A descriptor of the regular file of its owner that the path names now; an invalid one when there is
   /// none.
   FdPool::Lease open(Create create);
-  /// Nothing for an empty, torn or foreign place.
+  /// Nothing for an empty, torn or foreign cell.
   std::optional<std::string> read(int fd, std::int64_t at, std::uint32_t magic, std::size_t limit) const;
   /// False when it could not be written: a full disk, a limit.
   bool write(int fd, std::int64_t at, std::uint32_t magic, std::string_view body) const noexcept;

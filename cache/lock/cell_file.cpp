@@ -1,4 +1,4 @@
-#include "cache/lock/slot_file.hpp"
+#include "cache/lock/cell_file.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -29,16 +29,16 @@ bool within_file_size_limit(std::int64_t end) noexcept {
 
 }  // namespace
 
-SlotFile::SlotFile(std::string path, std::uint64_t salt)
+CellFile::CellFile(std::string path, std::uint64_t salt)
     : path_(std::move(path)),
       salt_(salt),
       owner_(::geteuid()),
       pool_(path_, O_RDWR | O_NOFOLLOW | O_NONBLOCK) {}
 
-SlotFile::SlotFile(std::string path, std::uint64_t salt, uid_t owner)
+CellFile::CellFile(std::string path, std::uint64_t salt, uid_t owner)
     : path_(std::move(path)), salt_(salt), owner_(owner), pool_(path_, O_RDONLY | O_NOFOLLOW | O_NONBLOCK) {}
 
-FdPool::Lease SlotFile::open(Create create) {
+FdPool::Lease CellFile::open(Create create) {
   for (int attempt = 0; attempt < 3; ++attempt) {
     FdPool::Lease fd = pool_.lease();
     if (!fd && errno == ENOENT && create == Create::yes) {
@@ -55,7 +55,7 @@ FdPool::Lease SlotFile::open(Create create) {
   return {};
 }
 
-std::optional<std::string> SlotFile::read(int fd, std::int64_t at, std::uint32_t magic,
+std::optional<std::string> CellFile::read(int fd, std::int64_t at, std::uint32_t magic,
                                           std::size_t limit) const {
   char head[kHeadBytes];
   if (!read_exactly(fd, head, sizeof head, at)) return std::nullopt;
@@ -70,7 +70,7 @@ std::optional<std::string> SlotFile::read(int fd, std::int64_t at, std::uint32_t
   return body;
 }
 
-bool SlotFile::write(int fd, std::int64_t at, std::uint32_t magic, std::string_view body) const noexcept try {
+bool CellFile::write(int fd, std::int64_t at, std::uint32_t magic, std::string_view body) const noexcept try {
   base::Writer out;
   out.number(magic).number(kFormat).number(static_cast<std::uint32_t>(body.size()));
   out.number(base::hash64(body) ^ salt_);
