@@ -63,7 +63,7 @@ kiln_status kiln_kernel_attention_sizes(const kiln_kernel* kernel, const kiln_at
     require_sized(out);
     const attention::Limits within = limits_of(planned, limits);
     kiln_attention_sizes sizes{};
-    sizes.plan_bytes = static_cast<std::uint64_t>(attention::plan_words(planned.shape, within)) * 4;
+    sizes.plan_bytes = static_cast<std::uint64_t>(attention::work_list_words(planned.shape, within)) * 4;
     sizes.workspace_bytes = workspace_bytes(planned.kernel.manifest(), planned.list,
                                             planned.kernel.fixed_slots(), within.workers);
     sizes.workers = static_cast<std::int32_t>(within.workers);
@@ -79,15 +79,15 @@ kiln_status kiln_kernel_attention_plan(const kiln_kernel* kernel, const kiln_att
     require(reinterpret_cast<std::uintptr_t>(buffer) % 4 == 0, "buffer is not aligned to 4 bytes");
     if (out) require_sized(out);
     const attention::Summary made =
-        attention::plan(planned.shape, limits_of(planned, limits), lengths_of(lengths),
-                        std::span(static_cast<std::int32_t*>(buffer), buffer_bytes / 4));
+        attention::write_work_list(planned.shape, limits_of(planned, limits), lengths_of(lengths),
+                                   std::span(static_cast<std::int32_t*>(buffer), buffer_bytes / 4));
     if (!out) return;
-    kiln_attention_plan plan{};
-    plan.bytes = static_cast<std::uint64_t>(made.words) * 4;
-    plan.items = static_cast<std::uint32_t>(made.items);
-    plan.parts = static_cast<std::uint32_t>(made.slots);
-    plan.workers = static_cast<std::uint32_t>(made.workers);
-    fill_sized(out, plan);
+    kiln_attention_plan said{};
+    said.bytes = static_cast<std::uint64_t>(made.words) * 4;
+    said.items = static_cast<std::uint32_t>(made.items);
+    said.parts = static_cast<std::uint32_t>(made.slots);
+    said.workers = static_cast<std::uint32_t>(made.workers);
+    fill_sized(out, said);
   });
 }
 

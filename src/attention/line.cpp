@@ -7,10 +7,10 @@ namespace kiln::attention {
 Line::Line(const KernelShape& shape, const Load& load, std::int64_t most)
     : shape_(shape),
       total_(load.cost),
-      shares_(std::clamp<std::int64_t>(total_ / (shape.min_units + shape.tile_cost), 1, most)),
+      shares_(std::clamp<std::int64_t>(total_ / (shape.min_kv_blocks + shape.tile_cost), 1, most)),
       share_(total_ / shares_),
       rest_(total_ % shares_),
-      most_(share_ + 2 * shape.tile_cost + shape.min_units - 1),
+      most_(share_ + 2 * shape.tile_cost + shape.min_kv_blocks - 1),
       alone_(load.tiles > 0 && load.tiles <= most && load.longest <= most_ + shape.tile_cost) {
   if (alone_)
     shares_ = load.tiles, next_share_ = 1;  // no tile has room
@@ -31,24 +31,24 @@ void Line::next_cut() {
   cut_ = std::max(even_, begun_ + share_);
 }
 
-std::span<const Cut> Line::next(std::int64_t units) {
+std::span<const Cut> Line::next(std::int64_t kv_blocks) {
   const std::int64_t begin = position_;
-  position_ += units + shape_.tile_cost;
+  position_ += kv_blocks + shape_.tile_cost;
   cuts_.clear();
   if (alone_) {
     cut_ = position_;
-    if (next_share_ < shares_) cuts_.push_back({next_share_++, units});
+    if (next_share_ < shares_) cuts_.push_back({next_share_++, kv_blocks});
     return cuts_;
   }
-  // Cuts are at least min_units apart, or there would be fewer shares: only the first and the last can leave
-  // slivers, which go to the other side.
+  // Cuts are at least min_kv_blocks apart, or there would be fewer shares: only the first and the last can
+  // leave slivers, which go to the other side.
   for (; cut_ < position_ && next_share_ < shares_; next_cut()) {
     std::int64_t at = cut_ - begin - shape_.tile_cost;
-    if (at < shape_.min_units)
+    if (at < shape_.min_kv_blocks)
       at = 0;
-    else if (units - at < shape_.min_units || position_ - begun_ <= most_)
-      at = units;
-    begun_ = at < units ? begin + at : position_;
+    else if (kv_blocks - at < shape_.min_kv_blocks || position_ - begun_ <= most_)
+      at = kv_blocks;
+    begun_ = at < kv_blocks ? begin + at : position_;
     if (begun_ == total_) break;  // behind the last tile
     cuts_.push_back({next_share_, at});
   }

@@ -10,7 +10,7 @@
 namespace kiln::attention {
 
 struct Cut {
-  std::int64_t share, at;  ///< the share that begins here, and the units of the tile before it
+  std::int64_t share, at;  ///< the share that begins here, and the kv blocks of the tile before it
 };
 
 class Line {
@@ -29,8 +29,8 @@ class Line {
   std::int64_t room() const { return cut_ - position_; }
   /// Whole tiles. REQUIRES: there is room.
   void skip(std::int64_t cost) { position_ += cost; }
-  /// The cuts of the next tile, in order, until the next call. At 0 and at `units` they leave it whole.
-  std::span<const Cut> next(std::int64_t units);
+  /// The cuts of the next tile, in order, until the next call. At 0 and at `kv_blocks` they leave it whole.
+  std::span<const Cut> next(std::int64_t kv_blocks);
 
   std::int64_t shares() const { return shares_; }
 

@@ -46,8 +46,8 @@ struct Batch {
 
 /// Walks along the line of a request's tiles. As it is cut, calls columns(head, many) for so many heads
 /// behind each other that have all their tiles in one item; whole(head, tile, many, range) for an item of so
-/// many whole tiles of a head, of which the first has that range; split(head, tile, range, units, cuts) for a
-/// tile with cuts. `head` counts groups of heads, one for each worker of a team.
+/// many whole tiles of a head, of which the first has that range; split(head, tile, range, kv_blocks, cuts)
+/// for a tile with cuts. `head` counts groups of heads, one for each worker of a team.
 template <class Columns, class Whole, class Split>
 void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t heads,
           const Columns& columns, const Whole& whole, const Split& split) {
@@ -64,14 +64,15 @@ void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t
       const std::int64_t until = done.cost + line.room();
       Tiles::Reach next = shape.tiles_together ? tiles.within(until, done) : done;
       const KvRange range = tiles.range(done.tiles);
-      const std::int64_t units = tiles.units_of(range), behind = done.cost + units + shape.tile_cost;
+      const std::int64_t kv_blocks = tiles.kv_blocks_of(range),
+                         behind = done.cost + kv_blocks + shape.tile_cost;
       if (!shape.tiles_together && behind <= until) next = {done.tiles + 1, behind};
       if (next.tiles > done.tiles) {
         whole(head, done.tiles, next.tiles - done.tiles, range);
         line.skip(next.cost - done.cost);
       } else {
         next = {done.tiles + 1, behind};
-        split(head, done.tiles, range, units, line.next(units));
+        split(head, done.tiles, range, kv_blocks, line.next(kv_blocks));
       }
       done = next;
     }
@@ -85,14 +86,14 @@ std::vector<std::int64_t> count_items(const KernelShape& shape, Line line, const
   auto share = out.begin();
   const auto columns = [&](std::int64_t, std::int64_t many) { *share += many; };
   const auto whole = [&](std::int64_t, std::int64_t, std::int64_t, const KvRange&) { ++*share; };
-  const auto split = [&](std::int64_t, std::int64_t, const KvRange&, std::int64_t units,
+  const auto split = [&](std::int64_t, std::int64_t, const KvRange&, std::int64_t kv_blocks,
                          std::span<const Cut> cuts) {
     std::int64_t counted = 0;
     for (const auto& [next, at] : cuts) {
       if (at > counted) ++*share, counted = at;
       share = out.begin() + next;
     }
-    if (counted < units) ++*share;
+    if (counted < kv_blocks) ++*share;
   };
   for (const Tiles& tiles : batch.tiles) walk(shape, line, tiles, head_groups, columns, whole, split);
   return out;
@@ -131,10 +132,10 @@ void hand_out(const KernelShape& shape, const std::vector<Request>& requests, co
       go_to(head, tile, many, range);
       teams.put(item);
     };
-    const auto split = [&](std::int64_t head, std::int64_t tile, const KvRange& range, std::int64_t units,
+    const auto split = [&](std::int64_t head, std::int64_t tile, const KvRange& range, std::int64_t kv_blocks,
                            std::span<const Cut> cuts) {
       go_to(head, tile, 1, range);
-      teams.split(item, units, cuts);
+      teams.split(item, kv_blocks, cuts);
     };
     walk(shape, line, tiles, head_groups, columns, whole, split);
   }
@@ -142,9 +143,9 @@ void hand_out(const KernelShape& shape, const std::vector<Request>& requests, co
 
 }  // namespace
 
-Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
-             std::span<std::int32_t> out) {
-  if (const std::int64_t words = plan_words(shape, limits); std::cmp_less(out.size(), words))
+Summary write_work_list(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
+                        std::span<std::int32_t> out) {
+  if (const std::int64_t words = work_list_words(shape, limits); std::cmp_less(out.size(), words))
     throw Error(Errc::invalid_argument, "attention plan: the buffer has " + std::to_string(out.size() * 4) +
                                             " bytes; these limits need " + std::to_string(words * 4));
   const std::vector<Request> requests = checked_requests(shape, limits, lengths);

@@ -1,25 +1,25 @@
-// Host plans of attention launches: what each block of a fixed grid does, balanced by cost and split over kv,
-// in the words of templates/attention/words.h. Makes no driver call, and knows no CUDA.
+// Work lists of attention launches, made on the host: what each block of a fixed grid does, balanced by cost
+// and split over kv, in the words of templates/attention/words.h. Makes no driver call, and knows no CUDA.
 //
-// Every (request, kv head, tile of packed rows) is a tile, of as many units as it has kv blocks that causal
-// and window leave: one at least. Tiles follow each other in a line by request, head, row; a tile takes units
-// + tile_cost of it. The line is cut into shares, one for each worker, or for fewer where these would have
-// less than min_units + tile_cost each: `even` is what they have if all have the same. Two parts of a tile
+// Every (request, kv head, tile of packed rows) is a tile. It has the kv blocks that causal and window leave,
+// one at least. Tiles follow each other in a line by request, head, row; a tile takes its kv blocks +
+// tile_cost of it. The line is cut into shares, one for each worker, or for fewer where these would have less
+// than min_kv_blocks + tile_cost each: `even` is what they have if all have the same. Two parts of a tile
 // cost more than the whole one: each has tile_cost, and is written and read again. So a cut that would leave
-// less than min_units on one side of it moves to the tile's border, and a share takes a tile whole where it
-// comes to no more than even + slack so, with slack = 2 * tile_cost + min_units - 1; the next one is then as
-// long as the others from there, and the last workers may have nothing.
+// less than min_kv_blocks on one side of it moves to the tile's border, and a share takes a tile whole where
+// it comes to no more than even + slack so, with slack = 2 * tile_cost + min_kv_blocks - 1; the next one is
+// then as long as the others from there, and the last workers may have nothing.
 //
-// So whatever the lengths are, a worker has at most two parts of tiles, a plan at most 2 * workers - 2 of
-// them, and what a worker has (of each tile and part, its units + tile_cost) is at most even + 2 * (min_units
-// - 1) + 2 * tile_cost + 1, and, but for the last one, at least even - (min_units - 1) - tile_cost. But where
-// there are no more tiles than workers, and none takes more than even + slack + tile_cost, nothing is cut:
-// each worker has one, until there are no more.
+// So whatever the lengths are, a worker has at most two parts of tiles, a work list at most 2 * workers - 2
+// of them, and what a worker has (of each tile and part, its kv blocks + tile_cost) is at most even + 2 *
+// (min_kv_blocks - 1) + 2 * tile_cost + 1, and, but for the last one, at least even - (min_kv_blocks - 1) -
+// tile_cost. But where there are no more tiles than workers, and none takes more than even + slack +
+// tile_cost, nothing is cut: each worker has one, until there are no more.
 //
 // Where tiles are together, whole tiles of a request and head that follow each other in a share are one item
 // (but for a tile at whose border a share begins or ends), and the kernel counts them off. So there are as
-// many items as requests, heads and cuts, not as there are tokens: a plan of long prompts is made in a tenth
-// of the time, and copied in less.
+// many items as requests, heads and cuts, not as there are tokens: a work list of long prompts is made in a
+// tenth of the time, and copied in less.
 //
 // Where heads are together, h workers behind each other are a team: h is the largest divisor of kv_heads that
 // leaves at most one worker in 32 without a team. The line is then cut for teams: a tile in it stands for
@@ -49,7 +49,7 @@ struct Lengths {
 /// The lengths of one request.
 using Request = AttentionRequest;
 
-/// What a plan came to.
+/// What a work list came to.
 struct Summary {
   std::int64_t words = 0;    ///< from the buffer's begin: what is to be copied to the device
   std::int64_t items = 0;    ///< tiles, parts of tiles, and what is together of them
@@ -58,12 +58,12 @@ struct Summary {
   std::int64_t cost = 0;     ///< of all tiles of all heads
 };
 
-/// Writes a plan into `out`, in one pass that never reads it (pinned and write-combined memory are fine), and
-/// leaves what is behind the plan as it is. Throws Error(invalid_argument) before anything is written:
-/// lengths beyond the limits, that shrink or are negative, a buffer of less than plan_words(). Allocates
+/// Writes a work list into `out`, in one pass that never reads it (pinned and write-combined memory are
+/// fine), and leaves what is behind it as it is. Throws Error(invalid_argument) before anything is written:
+/// lengths beyond the limits, that shrink or are negative, a buffer of less than work_list_words(). Allocates
 /// about 200 bytes for each request and 24 for each worker; time goes with requests, heads and items, and
 /// with tokens only as their logarithm.
-Summary plan(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
-             std::span<std::int32_t> out);
+Summary write_work_list(const KernelShape& shape, const Limits& limits, const Lengths& lengths,
+                        std::span<std::int32_t> out);
 
 }  // namespace kiln::attention

@@ -13,12 +13,12 @@ namespace {
   throw Error(Errc::invalid_argument, "attention plan: " + what);
 }
 
-std::string entry(const char* name, std::int64_t i, std::int64_t value) {
+std::string element(const char* name, std::int64_t i, std::int64_t value) {
   return std::string(name) + '[' + std::to_string(i) + "] = " + std::to_string(value);
 }
 
 [[noreturn]] void fail_at(const char* name, std::int64_t i, std::int64_t value, const std::string& allowed) {
-  fail(entry(name, i, value) + ' ' + allowed);
+  fail(element(name, i, value) + ' ' + allowed);
 }
 
 void check_batch(const KernelShape& shape, const Limits& limits, const Lengths& lengths) {
@@ -46,7 +46,7 @@ struct Run {
 Run run_of(const char* name, const std::int32_t* indptr, std::int64_t i) {
   if (indptr[i] < 0) fail_at(name, i, indptr[i], "must not be negative");
   if (indptr[i + 1] < indptr[i])
-    fail_at(name, i + 1, indptr[i + 1], "is below " + entry(name, i, indptr[i]) + ": entries never shrink");
+    fail_at(name, i + 1, indptr[i + 1], "is below " + element(name, i, indptr[i]) + ": entries never shrink");
   return {indptr[i], std::int64_t{indptr[i + 1]} - indptr[i]};
 }
 

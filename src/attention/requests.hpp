@@ -1,4 +1,4 @@
-// The lengths of a batch, checked, as what a plan needs of each request.
+// The lengths of a batch, checked, as what a work list needs of each request.
 #pragma once
 
 #include <vector>

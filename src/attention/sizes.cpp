@@ -18,12 +18,12 @@ void check(const char* name, std::int64_t value, std::int64_t least, std::int64_
 
 }  // namespace
 
-std::int64_t plan_words(const KernelShape& shape, const Limits& limits) {
+std::int64_t work_list_words(const KernelShape& shape, const Limits& limits) {
   check("tile_rows", shape.tile_rows, 1, 65536);
   check("tile_kv", shape.tile_kv, 1, 65536);
   check("group", shape.group, 1, 65536);
   check("tile_cost", shape.tile_cost, 0, 65536);
-  check("min_units", shape.min_units, 1, 65536);
+  check("min_units", shape.min_kv_blocks, 1, 65536);
   check("max_requests", limits.max_requests, 1, kMost);
   check("kv_heads", limits.kv_heads, 1, 65536);
   check("workers", limits.workers, 1, kMaxWorkers);

@@ -57,7 +57,7 @@ class Slope {
     return sum_to(static_cast<std::int64_t>(start) + n) - sums_[start] - n * up;
   }
 
-  const std::int64_t rows;  ///< packed rows of a unit of both
+  const std::int64_t rows;  ///< packed rows of a kv block of both
   const std::int64_t rise, run;
 
  private:
@@ -113,7 +113,7 @@ class Stairs {
   }
 
   /// About how many of the first tiles come to `cost`, with `each` more for each: what the stairs are without
-  /// their steps. A guess, which exact sums check: no plan depends on how it is rounded.
+  /// their steps. A guess, which exact sums check: no work list depends on how it is rounded.
   std::int64_t reach(std::int64_t cost, std::int64_t each) const {
     const std::int64_t rest = cost - from_ * (each + least_);
     if (rest <= 0) return cost / (each + least_);

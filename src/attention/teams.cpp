@@ -31,15 +31,15 @@ void Teams::begin(std::int64_t team) {
   for (std::int64_t j = 0; j < size_; ++j) begins_at_[team * size_ + j] = narrow(next_ + j * count_);
 }
 
-void Teams::split(Item tile, std::int64_t units, std::span<const Cut> cuts) {
+void Teams::split(Item tile, std::int64_t kv_blocks, std::span<const Cut> cuts) {
   std::int32_t parts = 1;
   for (std::int64_t last = 0; const Cut& cut : cuts)
-    if (cut.at > last && cut.at < units) ++parts, last = cut.at;
+    if (cut.at > last && cut.at < kv_blocks) ++parts, last = cut.at;
   const std::int32_t begin = tile.kv_begin, end = tile.kv_end;
   if (parts > 1) tile.first_slot = narrow(slots_), tile.parts = parts, slots_ += size_ * parts;
   std::int64_t written = 0;
   const auto put_until = [&](std::int64_t at) {
-    tile.kv_end = at < units ? narrow(begin + at * shape_.tile_kv) : end;
+    tile.kv_end = at < kv_blocks ? narrow(begin + at * shape_.tile_kv) : end;
     put(tile);
     tile.kv_begin = tile.kv_end, ++tile.part;
     written = at;
@@ -48,7 +48,7 @@ void Teams::split(Item tile, std::int64_t units, std::span<const Cut> cuts) {
     if (at > written) put_until(at);
     this->begin(team);
   }
-  if (written < units) put_until(units);
+  if (written < kv_blocks) put_until(kv_blocks);
 }
 
 void Teams::finish() {

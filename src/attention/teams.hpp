@@ -20,7 +20,7 @@ std::int64_t team_size(const KernelShape& shape, const Limits& limits);
 class Teams {
  public:
   /// `counts`: items that a worker of each team will have; not looked at where a team is one worker. `out` is
-  /// the plan's first word. The shape and the limits outlive it.
+  /// the work list's first word. The shape and the limits outlive it.
   Teams(const KernelShape& shape, const Limits& limits, std::int64_t size, std::vector<std::int64_t> counts,
         std::int32_t* out);
 
@@ -36,7 +36,7 @@ class Teams {
     for (std::int64_t i = 0; i < many; ++i) Copies(item, i * size_).write(items_ + next_++, count_, size_);
   }
   /// The same for one tile, whole and without slots, at whose cuts a share or a part begins.
-  void split(Item tile, std::int64_t units, std::span<const Cut> cuts);
+  void split(Item tile, std::int64_t kv_blocks, std::span<const Cut> cuts);
   /// Behind the last tile.
   void finish();
 
@@ -55,11 +55,11 @@ class Teams {
    public:
     /// The first is of the head `further` behind the item's own.
     Copies(const Item& item, std::int64_t further)
-        : place_{item.request, item.kv_head, item.first_row, item.qo_begin},
+        : origin_{item.request, item.kv_head, item.first_row, item.qo_begin},
           lengths_{item.qo_len, item.kv_len, item.kv_base, item.kv_begin},
           part_{item.kv_end, item.first_slot, item.part, item.parts},
           slots_{0, item.parts > 1 ? item.parts : 0, 0, 0} {
-      place_ += kHead * narrow(further), part_ += slots_ * narrow(further);
+      origin_ += kHead * narrow(further), part_ += slots_ * narrow(further);
     }
     /// So many of them, `distance` items apart. Goes on from those that were written.
     void write(Item* out, std::int64_t distance, std::int64_t many) {
@@ -67,17 +67,17 @@ class Teams {
                     offsetof(Item, kv_end) == 2 * sizeof(Words) && sizeof(Item) == 3 * sizeof(Words));
       for (std::int64_t i = 0; i < many; ++i) {
         auto* const to = reinterpret_cast<char*>(out + i * distance);
-        std::memcpy(to, &place_, sizeof place_);
-        std::memcpy(to + sizeof place_, &lengths_, sizeof lengths_);
-        std::memcpy(to + 2 * sizeof place_, &part_, sizeof part_);
-        place_ += kHead, part_ += slots_;
+        std::memcpy(to, &origin_, sizeof origin_);
+        std::memcpy(to + sizeof origin_, &lengths_, sizeof lengths_);
+        std::memcpy(to + 2 * sizeof origin_, &part_, sizeof part_);
+        origin_ += kHead, part_ += slots_;
       }
     }
 
    private:
     using Words = std::int32_t __attribute__((vector_size(16)));
     static constexpr Words kHead{0, 1, 0, 0};
-    Words place_, lengths_, part_, slots_;
+    Words origin_, lengths_, part_, slots_;
   };
   void begin(std::int64_t team);
 

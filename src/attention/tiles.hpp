@@ -23,10 +23,10 @@ class Tiles {
         request_(request),
         shift_(std::int64_t{request.kv_len} - request.qo_len),
         count_(divide(request_.qo_len * shape.group + shape.tile_rows - 1, shape.tile_rows)) {
-    const std::int64_t blocks = units_of({0, request.kv_len});
+    const std::int64_t blocks = kv_blocks_of({0, request.kv_len});
     each_ = shape.tile_cost;
     if (count_ == 1)
-      each_ += units_of(range(0));
+      each_ += kv_blocks_of(range(0));
     else if (!shape.causal)
       each_ += blocks;
     if (count_ > 1 && shape.causal)
@@ -51,7 +51,7 @@ class Tiles {
             static_cast<std::int32_t>(end)};
   }
 
-  /// What the first n tiles take of the line: for each its units, and tile_cost.
+  /// What the first n tiles take of the line: for each its kv blocks, and tile_cost.
   std::int64_t cost(std::int64_t n) const {
     std::int64_t out = n * each_;
     if (count_ > 1 && shape_->causal) out += ends_.sum(n);
@@ -61,7 +61,7 @@ class Tiles {
   std::int64_t cost() const { return total_; }
 
   /// Of a tile that has these tokens.
-  std::int64_t units_of(const KvRange& range) const {
+  std::int64_t kv_blocks_of(const KvRange& range) const {
     const std::int64_t behind = divide(range.end + shape_->tile_kv - 1, shape_->tile_kv);
     return std::max<std::int64_t>(behind - divide(range.begin, shape_->tile_kv), 1);
   }
@@ -72,7 +72,7 @@ class Tiles {
   /// The most of the first tiles that take no more than `cost`. REQUIRES: those of `from` take no more.
   Reach within(std::int64_t cost, Reach from) const {
     if (total_ <= cost) return {count_, total_};
-    // So many take more: each takes tile_cost and a unit at least.
+    // So many take more: each takes tile_cost and a kv block at least.
     std::int64_t behind = std::min(count_, from.tiles + (cost - from.cost) / (shape_->tile_cost + 1) + 1);
     std::int64_t next = count_ > 1 && shape_->causal ? guess(cost) : -1;
     for (bool guessed = next >= 0; behind - from.tiles > 1;) {
@@ -110,7 +110,7 @@ class Tiles {
   std::int64_t each_;     ///< of a tile's cost, what all tiles have the same of
   std::int64_t total_;    ///< cost of all
   Reach even_;            ///< from where a window begins to leave tiles what they have after that
-  Stairs ends_, begins_;  ///< where causal and window end and begin, in units: of more tiles than one
+  Stairs ends_, begins_;  ///< where causal and window end and begin, in kv blocks: of more tiles than one
 };
 
 }  // namespace kiln::attention

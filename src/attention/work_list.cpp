@@ -52,7 +52,7 @@ KernelShape shape_of(std::span<const std::int64_t> values) {
           .causal = values[3] != 0,
           .window = values[4] != 0,
           .tile_cost = values[5],
-          .min_units = values[6],
+          .min_kv_blocks = values[6],
           .tiles_together = values[7] != 0,
           .heads_together = values[8] != 0};
 }

@@ -28,8 +28,8 @@ class Planned {
       : shape_(shape),
         limits_(limits),
         window_left_(lengths.window_left),
-        words_(static_cast<std::size_t>(plan_words(shape, limits)) + 8, kUntouched) {
-    summary = plan(shape, limits, lengths, std::span(words_).first(words_.size() - 8));
+        words_(static_cast<std::size_t>(work_list_words(shape, limits)) + 8, kUntouched) {
+    summary = write_work_list(shape, limits, lengths, std::span(words_).first(words_.size() - 8));
   }
 
   std::int32_t word(std::int64_t i) const { return words_.at(static_cast<std::size_t>(i)); }
@@ -109,7 +109,7 @@ inline std::int64_t team_of(const KernelShape& shape, const Limits& limits) {
 }
 
 /// Units of an item, one at least.
-inline std::int64_t units_of(const KernelShape& shape, const PlannedItem& item) {
+inline std::int64_t kv_blocks_of(const KernelShape& shape, const PlannedItem& item) {
   const std::int64_t tokens = item.kv_end - item.kv_begin;
   return tokens > 0 ? (tokens + shape.tile_kv - 1) / shape.tile_kv : 1;
 }

@@ -12,8 +12,9 @@ const Limits kLimits{.max_requests = 4, .max_tokens = 16, .kv_heads = 2, .worker
 
 void refused(std::initializer_list<std::string> pieces, const Lengths& lengths,
              const KernelShape& shape = kShape) {
-  std::vector<std::int32_t> buffer(static_cast<std::size_t>(plan_words(shape, kLimits)), Planned::kUntouched);
-  expect_error(Errc::invalid_argument, pieces, [&] { plan(shape, kLimits, lengths, buffer); });
+  std::vector<std::int32_t> buffer(static_cast<std::size_t>(work_list_words(shape, kLimits)),
+                                   Planned::kUntouched);
+  expect_error(Errc::invalid_argument, pieces, [&] { write_work_list(shape, kLimits, lengths, buffer); });
   for (const std::int32_t word : buffer) ASSERT_EQ(word, Planned::kUntouched) << "nothing is written";
 }
 
@@ -96,7 +97,7 @@ TEST(AttentionLengths, AWindowThatTheKernelDoesNotHaveIsRefused) {
 
 TEST(AttentionLimits, AreCheckedByName) {
   const auto refuse = [](const char* what, KernelShape shape, Limits limits) {
-    expect_error(Errc::invalid_argument, {what}, [&] { plan_words(shape, limits); });
+    expect_error(Errc::invalid_argument, {what}, [&] { work_list_words(shape, limits); });
   };
   Limits limits = kLimits;
   limits.workers = 0;
@@ -115,12 +116,12 @@ TEST(AttentionLimits, AreCheckedByName) {
 }
 
 TEST(AttentionLimits, ABufferThatIsTooSmallIsRefusedInBytes) {
-  std::vector<std::int32_t> buffer(static_cast<std::size_t>(plan_words(kShape, kLimits)) - 1);
+  std::vector<std::int32_t> buffer(static_cast<std::size_t>(work_list_words(kShape, kLimits)) - 1);
   const Array kv{0, 1};
   expect_error(Errc::invalid_argument,
                {"the buffer has " + std::to_string(4 * buffer.size()) + " bytes",
                 "need " + std::to_string(4 * buffer.size() + 4)},
-               [&] { plan(kShape, kLimits, {.requests = 1, .kv_indptr = kv.data()}, buffer); });
+               [&] { write_work_list(kShape, kLimits, {.requests = 1, .kv_indptr = kv.data()}, buffer); });
 }
 
 }  // namespace

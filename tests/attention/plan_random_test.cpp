@@ -55,7 +55,7 @@ class Draw {
                  .causal = !one_in(3),
                  .window = one_in(2),
                  .tile_cost = (*this)(0, 3),
-                 .min_units = (*this)(1, 5)};
+                 .min_kv_blocks = (*this)(1, 5)};
     out.shape.heads_together = one_in(2), out.shape.tiles_together = one_in(2);
     const std::int64_t requests = (*this)(1, 12);
     out.decode = one_in(3);
@@ -160,7 +160,7 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
     std::int64_t total = 0;
     for (const auto& [tile, items] : tiles_of(plan)) {
       total += shape.tile_cost;
-      for (const PlannedItem& item : items) total += units_of(shape, item);
+      for (const PlannedItem& item : items) total += kv_blocks_of(shape, item);
     }
     ASSERT_EQ(total, plan.summary.cost);
     std::int64_t busy = 0;
@@ -172,22 +172,22 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
     ASSERT_EQ(plan.word(10), 0);
     if (total == 0) return;
     // So many teams have min_units + tile_cost each, and are as long as that.
-    const std::int64_t teams = std::clamp<std::int64_t>(total / team / (shape.min_units + shape.tile_cost), 1,
-                                                        batch.limits.workers / team);
-    const std::int64_t even = total / team / teams, slack = 2 * shape.tile_cost + shape.min_units - 1;
+    const std::int64_t teams = std::clamp<std::int64_t>(
+        total / team / (shape.min_kv_blocks + shape.tile_cost), 1, batch.limits.workers / team);
+    const std::int64_t even = total / team / teams, slack = 2 * shape.tile_cost + shape.min_kv_blocks - 1;
     const auto tiles = std::ssize(tiles_of(plan));
     bool alone = tiles <= batch.limits.workers / team * team;  // and none is longer than this
     for (const auto& [tile, items] : tiles_of(plan)) {
       std::int64_t cost = shape.tile_cost;
-      for (const PlannedItem& item : items) cost += units_of(shape, item);
+      for (const PlannedItem& item : items) cost += kv_blocks_of(shape, item);
       alone = alone && cost <= even + slack + shape.tile_cost;
     }
     ASSERT_TRUE(alone ? used == tiles : used <= teams * team) << used << " workers for " << tiles << " tiles";
-    const std::int64_t most = even + 2 * (shape.min_units - 1) + 2 * shape.tile_cost + 1;
+    const std::int64_t most = even + 2 * (shape.min_kv_blocks - 1) + 2 * shape.tile_cost + 1;
     for (std::int64_t w = 0; w < batch.limits.workers; ++w) {
       std::int64_t cost = 0;
       const auto items = plan.items_of(w);
-      for (const PlannedItem& item : items) cost += units_of(shape, item) + shape.tile_cost;
+      for (const PlannedItem& item : items) cost += kv_blocks_of(shape, item) + shape.tile_cost;
       ASSERT_EQ(items.empty(), w >= used) << "worker " << w;
       if (alone && w < used) {
         ASSERT_TRUE(items.size() == 1 && items[0].parts == 1) << "worker " << w;
@@ -195,14 +195,14 @@ TEST_P(AttentionPlanOf, SharesAreBalancedWithinTheBound) {
       }
       ASSERT_LE(cost, most) << "worker " << w;
       if (w < used - team) {
-        ASSERT_GE(cost, even - (shape.min_units - 1) - shape.tile_cost) << "worker " << w;
+        ASSERT_GE(cost, even - (shape.min_kv_blocks - 1) - shape.tile_cost) << "worker " << w;
       }
     }
     if (slack == 0 && !alone) {  // nothing is taken rather than cut: all have the same
       ASSERT_EQ(used, teams * team);
       for (std::int64_t w = 0; w < used; ++w) {
         std::int64_t cost = 0;
-        for (const PlannedItem& item : plan.items_of(w)) cost += units_of(shape, item);
+        for (const PlannedItem& item : plan.items_of(w)) cost += kv_blocks_of(shape, item);
         ASSERT_GE(cost, even) << "worker " << w;
         ASSERT_LE(cost, even + 1) << "worker " << w;
       }
@@ -220,7 +220,7 @@ TEST_P(AttentionPlanOf, PartsHaveSlotsOfTheirOwnAndAreTheEndsOfShares) {
         ASSERT_EQ(items[i].first_slot, items.size() == 1 ? -1 : items[0].first_slot);
         ASSERT_TRUE(i == 0 || items[i].kv_begin == items[i - 1].kv_end);
         if (items.size() == 1) continue;
-        ASSERT_GE(units_of(batch.shape, items[i]), batch.shape.min_units) << "a sliver";
+        ASSERT_GE(kv_blocks_of(batch.shape, items[i]), batch.shape.min_kv_blocks) << "a sliver";
         ASSERT_LT(items[i].kv_begin, items[i].kv_end) << "a part without kv";
         ASSERT_TRUE(slots.insert(items[i].first_slot + items[i].part).second) << "a slot twice";
       }
@@ -315,7 +315,7 @@ INSTANTIATE_TEST_SUITE_P(Random, AttentionPlanOf, ::testing::Range(1u, 11u));
 TEST(AttentionPlan, TheWorstLengthsOfTheLimitsFitTheBuffer) {
   // As many tiles as there can be: every request one token more than whole tiles.
   for (const std::int64_t requests : {1, 7, 64}) {
-    const KernelShape shape{.tile_rows = 8, .tile_kv = 4, .group = 2, .tile_cost = 0, .min_units = 1};
+    const KernelShape shape{.tile_rows = 8, .tile_kv = 4, .group = 2, .tile_cost = 0, .min_kv_blocks = 1};
     std::vector<std::int32_t> qo{0}, kv{0};
     for (std::int64_t i = 0; i < requests; ++i) qo.push_back(qo.back() + 5), kv.push_back(kv.back() + 400);
     const Limits limits{.max_requests = requests, .max_tokens = qo.back(), .kv_heads = 3, .workers = 97};

@@ -11,7 +11,7 @@ namespace {
 using Indptr = std::vector<std::int32_t>;
 
 TEST(AttentionPlan, ATileIsOneRequestOneHeadAndItsRows) {
-  const KernelShape shape{.tile_rows = 8, .tile_kv = 4, .group = 2, .tile_cost = 0, .min_units = 1};
+  const KernelShape shape{.tile_rows = 8, .tile_kv = 4, .group = 2, .tile_cost = 0, .min_kv_blocks = 1};
   const Indptr qo{0, 5, 5, 7}, kv{10, 19, 20, 32};
   const Planned plan(shape, {.max_requests = 4, .max_tokens = 9, .kv_heads = 2, .workers = 1},
                      {.requests = 3, .qo_indptr = qo.data(), .kv_indptr = kv.data()});
@@ -65,7 +65,7 @@ TEST(AttentionPlan, AWindowBeginsWithTheBlockOfTheFirstTokenThatIsSeen) {
 }
 
 TEST(AttentionPlan, OneLongTileIsSharedEqually) {
-  const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 0, .min_units = 2};
+  const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 0, .min_kv_blocks = 2};
   const Indptr kv{0, 64 * 40};
   const Planned plan(shape, {.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 10},
                      {.requests = 1, .kv_indptr = kv.data()});
@@ -79,7 +79,7 @@ TEST(AttentionPlan, OneLongTileIsSharedEqually) {
 }
 
 TEST(AttentionPlan, ShortBatchesUseFewerWorkers) {
-  const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 1, .min_units = 4};
+  const KernelShape shape{.tile_rows = 8, .tile_kv = 64, .group = 8, .tile_cost = 1, .min_kv_blocks = 4};
   const Indptr kv{0, 64 * 12};
   const Planned plan(shape, {.max_requests = 1, .max_tokens = 1, .kv_heads = 1, .workers = 100},
                      {.requests = 1, .kv_indptr = kv.data()});
@@ -91,7 +91,7 @@ TEST(AttentionPlan, ShortBatchesUseFewerWorkers) {
 }
 
 TEST(AttentionPlan, ASliverGoesToTheOtherSideOfTheCut) {
-  const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_units = 3};
+  const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_kv_blocks = 3};
   // Two tiles of 10 and 14: half of the line is 12, two units into the second tile.
   const Indptr kv{0, 10, 24};
   const Planned plan(shape, {.max_requests = 2, .max_tokens = 2, .kv_heads = 1, .workers = 2},
@@ -112,7 +112,7 @@ Planned prompts(std::int32_t requests, std::int32_t tokens, bool causal) {
                           .group = 4,
                           .causal = causal,
                           .tile_cost = 1,
-                          .min_units = 3,
+                          .min_kv_blocks = 3,
                           .tiles_together = true};
   Indptr tokens_at{0};
   for (std::int32_t i = 1; i <= requests; ++i) tokens_at.push_back(i * tokens);
@@ -162,7 +162,7 @@ TEST(AttentionPlan, NothingToDoIsAPlanWithoutItems) {
 }
 
 TEST(AttentionPlan, LengthsAsLargeAsTheyCanBeDoNotOverflow) {
-  const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_units = 1};
+  const KernelShape shape{.tile_rows = 1, .tile_kv = 1, .group = 1, .tile_cost = 0, .min_kv_blocks = 1};
   constexpr std::int32_t most = (1 << 30) - 1;
   const Indptr kv{0, most}, qo{0, 3};
   const Planned plan(shape, {.max_requests = 1, .max_tokens = 3, .kv_heads = 65536, .workers = kMaxWorkers},
@@ -183,7 +183,7 @@ TEST(AttentionPlan, WholeTilesOfARequestAndHeadAreOneItemWhereTheyAreTogether) {
                           .group = 2,
                           .causal = true,
                           .tile_cost = 0,
-                          .min_units = 1,
+                          .min_kv_blocks = 1,
                           .tiles_together = true};
   const Indptr qo{0, 7, 7, 9}, kv{0, 8, 9, 19};
   const Limits limits{.max_requests = 3, .max_tokens = 9, .kv_heads = 2, .workers = 1};
@@ -209,7 +209,7 @@ TEST(AttentionPlan, WholeTilesOfARequestAndHeadAreOneItemWhereTheyAreTogether) {
 TEST(AttentionPlan, MoreTilesThanALineHasRoomForAreRefused) {
   const KernelShape shape{.tile_rows = 64, .tile_kv = 32, .group = 1, .tile_cost = 2, .tiles_together = true};
   const auto words = [&](std::int64_t kv_heads) {
-    return plan_words(
+    return work_list_words(
         shape, {.max_requests = 2, .max_tokens = 0x7fffffff - 64, .kv_heads = kv_heads, .workers = 132});
   };
   EXPECT_LT(words(63), 10000);
@@ -245,7 +245,7 @@ TEST(AttentionPlan, TilesOfTheLongestRequestsDoNotOverflow) {
     std::int64_t units = 0;
     for (const PlannedItem& tile : tiles) {
       ASSERT_TRUE(0 <= tile.kv_begin && tile.kv_begin <= tile.kv_end && tile.kv_end <= kv_len);
-      units += units_of(shape, tile) + (tile.part == 0 ? shape.tile_cost : 0);
+      units += kv_blocks_of(shape, tile) + (tile.part == 0 ? shape.tile_cost : 0);
     }
     EXPECT_EQ(units, plan.summary.cost);
   }

@@ -19,7 +19,7 @@ const KernelShape kDecode{.tile_rows = 4,
                           .causal = true,
                           .window = true,
                           .tile_cost = 1,
-                          .min_units = 1,
+                          .min_kv_blocks = 1,
                           .heads_together = true};
 
 std::int64_t team_size(std::int64_t kv_heads, std::int64_t workers) {
@@ -104,7 +104,8 @@ TeamBatch draw_batch(std::mt19937_64& random) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
   };
   TeamBatch out{.shape = kDecode, .limits = {}, .qo = {0}, .kv = {0}, .window_left = -1};
-  out.shape.tile_kv = 16 << draw(0, 3), out.shape.tile_cost = draw(0, 2), out.shape.min_units = draw(1, 4);
+  out.shape.tile_kv = 16 << draw(0, 3), out.shape.tile_cost = draw(0, 2),
+  out.shape.min_kv_blocks = draw(1, 4);
   out.shape.group = out.shape.tile_rows = draw(1, 8);
   out.limits.max_requests = draw(1, 24);
   for (std::int64_t i = 0; i < out.limits.max_requests; ++i) {
@@ -267,7 +268,7 @@ TEST(AttentionTeams, OfOneWorkerAreTheWorkersThatWere) {
                          .causal = true,
                          .window = true,
                          .tile_cost = 0,  // a cut costs nothing: none is avoided
-                         .min_units = 1};
+                         .min_kv_blocks = 1};
   EXPECT_EQ(digest(seen, 8, 264, -1), 0x2d7e2864c451f0acu);
   EXPECT_EQ(digest(seen, 3, 132, 700), 0x2cf19419dff27a5cu);
   KernelShape all = seen;

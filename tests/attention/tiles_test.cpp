@@ -13,7 +13,7 @@ namespace {
 std::vector<std::int64_t> walked(const KernelShape& shape, const Tiles& tiles) {
   std::vector<std::int64_t> ends{0};
   for (std::int64_t i = 0; i < tiles.count(); ++i)
-    ends.push_back(ends.back() + tiles.units_of(tiles.range(i)) + shape.tile_cost);
+    ends.push_back(ends.back() + tiles.kv_blocks_of(tiles.range(i)) + shape.tile_cost);
   return ends;
 }
 

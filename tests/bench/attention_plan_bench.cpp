@@ -61,7 +61,7 @@ void run(const Case& one) {
     for (int i = 0; i < one.requests; ++i) one.add(batch, random);
     limits.max_tokens = std::max<std::int64_t>(limits.max_tokens, batch.qo.back());
   }
-  std::vector<std::int32_t> plan_buffer(static_cast<std::size_t>(plan_words(one.shape, limits))),
+  std::vector<std::int32_t> plan_buffer(static_cast<std::size_t>(work_list_words(one.shape, limits))),
       copy(plan_buffer.size());
   std::vector<double> planning, copying;
   Summary last;
@@ -71,7 +71,7 @@ void run(const Case& one) {
                           .qo_indptr = batch.qo.data(),
                           .kv_indptr = batch.kv.data(),
                           .window_left = one.window_left};
-    planning.push_back(us_of([&] { last = plan(one.shape, limits, lengths, plan_buffer); }));
+    planning.push_back(us_of([&] { last = write_work_list(one.shape, limits, lengths, plan_buffer); }));
     copying.push_back(us_of(
         [&] { std::memcpy(copy.data(), plan_buffer.data(), static_cast<std::size_t>(last.words) * 4); }));
   }
@@ -91,14 +91,14 @@ int main() {
                            .causal = true,
                            .window = true,
                            .tile_cost = 0,
-                           .min_units = 1,
+                           .min_kv_blocks = 1,
                            .heads_together = true};
   const KernelShape prefill{.tile_rows = 128,
                             .tile_kv = 64,
                             .group = 4,
                             .causal = true,
                             .tile_cost = 1,
-                            .min_units = 3,
+                            .min_kv_blocks = 3,
                             .tiles_together = true};
   const auto one_token = [](Batch& b, std::mt19937& r) { add(b, 1, draw(r, 1, 8192)); };
   const auto prompts = [](std::int32_t tokens) {

@@ -83,8 +83,8 @@ class AttnDecodePagedTest : public KernelTest {
     lengths.last_page_len = kLastPageLen.data();
     lengths.page_size = kPageSize;
     lengths.window_left = window_left;
-    std::vector<std::int32_t> out(static_cast<std::size_t>(attention::plan_words(shape, limits)));
-    EXPECT_GT(attention::plan(shape, limits, lengths, out).words, 0);
+    std::vector<std::int32_t> out(static_cast<std::size_t>(attention::work_list_words(shape, limits)));
+    EXPECT_GT(attention::write_work_list(shape, limits, lengths, out).words, 0);
     return out;
   }
 };

@@ -92,7 +92,7 @@ class AttnPrefillTest : public KernelTest {
     return out;
   }
   static std::vector<std::int32_t> plan(attention::KernelShape shape, const Options& options) {
-    shape.tile_cost = 0, shape.min_units = 1;  // so that tiles are split
+    shape.tile_cost = 0, shape.min_kv_blocks = 1;  // so that tiles are split
     attention::Limits limits;
     limits.max_requests = 4, limits.max_tokens = kTokens, limits.kv_heads = kHeads, limits.workers = kWorkers;
     attention::Lengths lengths;
@@ -100,7 +100,7 @@ class AttnPrefillTest : public KernelTest {
     lengths.qo_indptr = kQo.data(), lengths.kv_indptr = kKv.data(), lengths.kv_len = kKvLen.data();
     lengths.window_left = options.window_left;
     std::vector<std::int32_t> out(1 << 12);
-    EXPECT_GT(attention::plan(shape, limits, lengths, out).slots, 0);
+    EXPECT_GT(attention::write_work_list(shape, limits, lengths, out).slots, 0);
     return out;
   }
   // Finite ones must agree, the others must be the same.

@@ -108,20 +108,20 @@ void RunWorkList::place_kv() {
 
 std::uint64_t RunWorkList::words(const source::Manifest& manifest, std::span<const std::int64_t> slots) {
   return static_cast<std::uint64_t>(
-      attention::plan_words(shape_of(manifest, slots), limits_of(manifest, slots)));
+      attention::work_list_words(shape_of(manifest, slots), limits_of(manifest, slots)));
 }
 
 std::vector<std::int32_t> RunWorkList::make() const {
   const attention::KernelShape shape = shape_of(manifest_, slots_);
-  std::vector<std::int32_t> out(static_cast<std::size_t>(attention::plan_words(shape, limits_)));
-  attention::plan(shape, limits_,
-                  {.requests = static_cast<std::int64_t>(qo_len_.size()),
-                   .qo_indptr = qo_indptr_.data(),
-                   .kv_indptr = kv_indptr_.data(),
-                   .last_page_len = page_size_ > 0 ? last_page_len_.data() : nullptr,
-                   .page_size = page_size_,
-                   .window_left = manifest_.work_list->of("window_left").evaluate(slots_)},
-                  out);
+  std::vector<std::int32_t> out(static_cast<std::size_t>(attention::work_list_words(shape, limits_)));
+  attention::write_work_list(shape, limits_,
+                             {.requests = static_cast<std::int64_t>(qo_len_.size()),
+                              .qo_indptr = qo_indptr_.data(),
+                              .kv_indptr = kv_indptr_.data(),
+                              .last_page_len = page_size_ > 0 ? last_page_len_.data() : nullptr,
+                              .page_size = page_size_,
+                              .window_left = manifest_.work_list->of("window_left").evaluate(slots_)},
+                             out);
   return out;
 }
 

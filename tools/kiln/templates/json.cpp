@@ -63,18 +63,18 @@ Json spec_json(const source::WorkListSpec::Values& values) {
 }
 
 /// The host plan that the kernel reads, or null.
-Json plan_json(const Manifest& manifest) {
+Json work_list_json(const Manifest& manifest) {
   if (!manifest.work_list) return nullptr;
-  const source::WorkListSpec& plan = *manifest.work_list;
+  const source::WorkListSpec& list = *manifest.work_list;
   const auto argument = [&](int i) {
     return i < 0 ? Json(nullptr) : Json(manifest.arguments[static_cast<std::size_t>(i)].name);
   };
-  Json out{{"kind", plan.kind},
-           {"argument", argument(plan.argument)},
-           {"workspace", argument(plan.workspace)},
-           {"workers", argument(plan.workers)},
-           {"kernel", spec_json(plan.kernel)},
-           {"run", plan.has_run ? spec_json(plan.run) : Json(nullptr)},
+  Json out{{"kind", list.kind},
+           {"argument", argument(list.argument)},
+           {"workspace", argument(list.workspace)},
+           {"workers", argument(list.workers)},
+           {"kernel", spec_json(list.kernel)},
+           {"run", list.has_run ? spec_json(list.run) : Json(nullptr)},
            {"run_values", Json::array()}};
   for (const source::RuntimeValueSpec& value : manifest.run_values)
     out["run_values"].push_back({{"name", value.name}, {"value", value.value.text()}, {"doc", value.doc}});
@@ -124,7 +124,7 @@ Json json_of(const source::Template& origin) {
   out["derives"] = Json::object();
   for (const auto& [name, expression] : manifest.derives) out["derives"][name] = expression.text();
   add_call(out, manifest);
-  out["plan"] = plan_json(manifest);
+  out["plan"] = work_list_json(manifest);
   out["entries"] = Json::array();
   for (const auto& entry : manifest.entries) {
     Json other{{"name", entry->entry}, {"instantiate", entry->kernel.instantiate}};

@@ -103,7 +103,7 @@ std::string arguments(const Manifest& manifest) {
   return "\n" + table.text();
 }
 
-std::string plan(const Manifest& manifest) {
+std::string work_list(const Manifest& manifest) {
   if (!manifest.work_list) return {};
   const source::WorkListSpec& p = *manifest.work_list;
   const auto name = [&](int i) { return code(manifest.arguments[static_cast<std::size_t>(i)].name); };
@@ -205,7 +205,7 @@ std::string markdown_section(const source::Template& origin) {
   out += "\nRuns on " + supported_archs(m) + ". Name expression: " + code(m.kernel.instantiate) + '.';
   if (!m.fallback.empty()) out += " Falls back to " + code(m.fallback) + '.';
   out += '\n' + example(m) + parameters(m) + derives(m) + arguments(m) + constraints(m) + '\n' +
-         launch(m.kernel.launch) + plan(m) + overrides(m) + cost(m) + tolerance(m) + limits(m.limits) +
+         launch(m.kernel.launch) + work_list(m) + overrides(m) + cost(m) + tolerance(m) + limits(m.limits) +
          shipped(m);
   for (const auto& entry : m.entries) {
     out += "\n### " + m.name + ", kernel " + entry->entry +

@@ -100,20 +100,20 @@ void print_arguments(const Manifest& manifest) {
     print_item(r.name, {"value of kiln run alone", r.doc, "value if not given: " + r.value.text()}, indent);
 }
 
-void print_plan(const Manifest& manifest) {
+void print_work_list(const Manifest& manifest) {
   if (!manifest.work_list) return;
-  const source::WorkListSpec& plan = *manifest.work_list;
+  const source::WorkListSpec& list = *manifest.work_list;
   print("\n");
   print_heading("Host plan");
   constexpr std::size_t indent = 15;
   const auto name = [&](int i) { return manifest.arguments[static_cast<std::size_t>(i)].name; };
-  print_definition("kind", plan.kind, indent);
+  print_definition("kind", list.kind, indent);
   print_definition("arguments",
-                   "the plan in " + name(plan.argument) +
-                       (plan.workspace < 0 ? "" : ", partial results in " + name(plan.workspace)) +
-                       ", blocks of the grid in " + name(plan.workers),
+                   "the plan in " + name(list.argument) +
+                       (list.workspace < 0 ? "" : ", partial results in " + name(list.workspace)) +
+                       ", blocks of the grid in " + name(list.workers),
                    indent);
-  for (const auto* values : {&plan.kernel, &plan.run}) {
+  for (const auto* values : {&list.kernel, &list.run}) {
     for (const auto& [key, expression] : *values) print_definition(key, expression.text(), indent);
   }
 }
@@ -216,7 +216,7 @@ void print_page(const source::Template& origin) {
   print_arguments(manifest);
   print_requirements(manifest);
   print_launch(manifest.kernel.launch);
-  print_plan(manifest);
+  print_work_list(manifest);
   for (const auto& entry : manifest.entries) {
     print("\n" + paint("Kernel " + entry->entry, Style::bold, standard_output()) + '\n');
     print_definition("kernel", entry->kernel.instantiate, 13);
