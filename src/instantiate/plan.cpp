@@ -5,7 +5,7 @@
 
 #include "base/quote.hpp"
 #include "base/text.hpp"
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 #include "kiln/error.hpp"
 #include "manifest/read/draft.hpp"
 #include "manifest/read/prewarm_values.hpp"
@@ -18,12 +18,12 @@ namespace {
 /// there already.
 class Product {
  public:
-  void add(const std::string& name, const PrewarmRow& row, const std::shared_ptr<const PlanRow>& place,
+  void add(const std::string& name, const PrewarmRow& row, const std::shared_ptr<const PlanRow>& origin,
            const std::vector<std::string>& tuned = {}) {
     const std::vector<std::string> archs = row.archs.empty() ? std::vector<std::string>{""} : row.archs;
-    const std::size_t count = count_of(row, archs.size(), *place);
+    const std::size_t count = count_of(row, archs.size(), *origin);
     for (std::size_t n = 0; n < count; ++n) {
-      PlannedSpecialization planned{name, std::vector<Parameter>(row.values.size()), {}, tuned, place};
+      PlannedSpecialization planned{name, std::vector<Parameter>(row.values.size()), {}, tuned, origin};
       std::size_t rest = n;
       for (std::size_t i = row.values.size(); i-- > 0;) {
         const auto& [parameter, texts] = row.values[i];
@@ -49,14 +49,14 @@ class Product {
   }
 
  private:
-  std::size_t count_of(const PrewarmRow& row, std::size_t archs, const PlanRow& place) const {
+  std::size_t count_of(const PrewarmRow& row, std::size_t archs, const PlanRow& origin) const {
     std::size_t count = archs;
     bool countable = true;
     for (const auto& [parameter, texts] : row.values)
       countable = countable && !__builtin_mul_overflow(count, texts.size(), &count);
     if (countable && count <= kMaxPlanned - out_.size()) return count;
     std::string message =
-        place.where() + ": " + (countable ? std::to_string(count) : "more than 2^64") + " specialisations";
+        origin.where() + ": " + (countable ? std::to_string(count) : "more than 2^64") + " specialisations";
     if (!out_.empty()) message += " after " + std::to_string(out_.size()) + " of the rows before";
     throw Error(Errc::manifest, message + "; a plan may have " + std::to_string(kMaxPlanned));
   }
@@ -88,7 +88,7 @@ std::vector<PlannedSpecialization> shipped_plan(const Manifest& manifest, PlanNo
 std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::string& file,
                                               PlanNotes* notes) {
   std::string kept;
-  if (is_record(toml)) {
+  if (is_trace(toml)) {
     std::vector<std::string> ignored;
     kept = finished_rows(toml, file, ignored);
     toml = kept;
@@ -102,10 +102,10 @@ std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::
     const std::string name = reader.need_line("template");
     PrewarmRow row;
     std::vector<std::string> tuned;
-    const auto place = std::make_shared<PlanRow>();
-    place->file = file, place->line = table->line;
+    const auto origin = std::make_shared<PlanRow>();
+    origin->file = file, origin->line = table->line;
     for (const auto& [key, value] : table->members) {
-      place->keys.emplace_back(key, value.line);
+      origin->keys.emplace_back(key, value.line);
       if (key == "template") continue;
       if (key == "tuned") {
         tuned = reader.lines(key);
@@ -123,7 +123,7 @@ std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::
       if (std::none_of(row.values.begin(), row.values.end(), [&](const auto& v) { return v.first == each; }))
         reader.fail("tuned", base::quote(each) + " has no value in this row");
     }
-    product.add(name, row, place, tuned);
+    product.add(name, row, origin, tuned);
   }
   return product.take(notes);
 }

@@ -40,7 +40,7 @@ struct PlanNotes {
 
 /// The cross product of the manifest's [[prewarm]] rows, in order, repeats removed.
 std::vector<PlannedSpecialization> shipped_plan(const Manifest& manifest, PlanNotes* notes = nullptr);
-/// That of a plan file's or a record's tables (instantiate/record_text.hpp). Throws Error(manifest)
+/// That of a plan file's or a record's tables (instantiate/trace_text.hpp). Throws Error(manifest)
 /// "FILE:LINE: ...", also for more than kMaxPlanned together.
 std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::string& file,
                                               PlanNotes* notes = nullptr);

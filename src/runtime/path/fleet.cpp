@@ -3,7 +3,7 @@
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "compile/compiler/compiler.hpp"
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 #include "runtime/state/open_tier.hpp"
 
 namespace kiln::runtime {
@@ -84,7 +84,7 @@ FleetLookup::Answer FleetLookup::ask(const Unit& unit, const ObtainOptions& opti
     }
   }
   if (absent && !unpublishable && options.rejected.empty())
-    report_missing(source::record_row(unit.instantiation.resolved));
+    report_missing(source::trace_row(unit.instantiation.resolved));
   return out;
 }
 

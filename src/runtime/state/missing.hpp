@@ -7,7 +7,7 @@
 
 #include "base/process.hpp"
 #include "instantiate/instantiate.hpp"
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 
 namespace kiln::runtime {
 
@@ -16,7 +16,7 @@ class Missing {
  public:
   /// The row when it was not known yet, else "".
   std::string add(const source::Resolved& resolved) {
-    std::string row = source::record_row(resolved);
+    std::string row = source::trace_row(resolved);
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
     if (state.rows.size() >= kMost || !state.rows.insert(row).second) return {};
@@ -27,7 +27,7 @@ class Missing {
   std::string plan() {
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
-    return state.text.empty() ? "" : std::string(source::kRecordHeader) + state.text;
+    return state.text.empty() ? "" : std::string(source::kTraceHeader) + state.text;
   }
 
  private:

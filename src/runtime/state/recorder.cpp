@@ -14,7 +14,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "cache/lock/gate.hpp"
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 #include "kiln/error.hpp"
 
 namespace kiln::runtime {
@@ -105,7 +105,7 @@ void Recorder::record(const source::Template& origin, const source::Resolved& re
   if (file_.empty()) return;
   try {
     Row row;
-    row.text = source::record_row(resolved);
+    row.text = source::trace_row(resolved);
     row.digest = base::digest_of(row.text);
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);
@@ -174,11 +174,11 @@ bool Recorder::catch_up(State& state, int fd) {
   const std::string text = read_range(fd, state.read, std::min(size, kMaxBytes));
   std::size_t sound = 0;
   if (state.read == 0) {
-    if (text.starts_with(source::kRecordHeader))
-      sound = source::kRecordHeader.size();
-    else if (source::is_record(text))
+    if (text.starts_with(source::kTraceHeader))
+      sound = source::kTraceHeader.size();
+    else if (source::is_trace(text))
       sound = 0;  // its first line is lost, and written again unless finished rows follow
-    else if (!source::kRecordHeader.starts_with(text))  // it may have been torn before its first line's end
+    else if (!source::kTraceHeader.starts_with(text))  // it may have been torn before its first line's end
       return false;
   }
   const std::size_t rows_end = source::each_finished_row(
@@ -196,7 +196,7 @@ bool Recorder::catch_up(State& state, int fd) {
 bool Recorder::append(State& state, int fd, const Row& row) {
   if (state.in_file.contains(row.digest) || !is_ours(state, row)) return true;
   std::string text;
-  if (state.read == 0) text = std::string(source::kRecordHeader) + std::string(source::kRecordPreamble);
+  if (state.read == 0) text = std::string(source::kTraceHeader) + std::string(source::kTracePreamble);
   text += row.text;
   if (state.read + static_cast<std::int64_t>(text.size()) > kMaxBytes) return false;
   write_whole(fd, text);

@@ -1,6 +1,6 @@
 // What this process asks for, appended to a file that `kiln prewarm` takes (KILN_RECORD).
 //
-// The file is instantiate/record_text.hpp's. Any number of threads and processes write to it: each row is one
+// The file is instantiate/trace_text.hpp's. Any number of threads and processes write to it: each row is one
 // write under an open-file-description lock on the file itself, so a row that fails in the middle (full disk)
 // is taken back, and what a killed writer left torn at the end goes away with the next row. Under the lock a
 // writer first reads what others have appended, so that no row is there twice, whichever process or run asked

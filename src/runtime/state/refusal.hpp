@@ -3,14 +3,14 @@
 
 #include <string>
 
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 
 namespace kiln::runtime {
 
 /// "; a plan for `kiln prewarm` that makes it ready:" and that plan: the end of every such message, before
 /// the seal and after it.
 inline std::string remedy(const source::Resolved& resolved) {
-  return "; a plan for `kiln prewarm` that makes it ready:\n" + source::record_row(resolved);
+  return "; a plan for `kiln prewarm` that makes it ready:\n" + source::trace_row(resolved);
 }
 
 }  // namespace kiln::runtime

@@ -9,7 +9,7 @@
 #include "cache/trust/minisign.hpp"
 #include "instantiate/instantiate.hpp"
 #include "instantiate/plan.hpp"
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/cli/output.hpp"
 
@@ -30,7 +30,7 @@ source::PlannedSpecialization parsed(const fleet::Reply& fields) {
   if (text.size() > kMostRow) bad("too long");
   if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 && c != '\n'; }))
     bad("control characters");
-  auto planned = source::parse_plan(std::string(source::kRecordHeader) + text, "missed");
+  auto planned = source::parse_plan(std::string(source::kTraceHeader) + text, "missed");
   if (planned.size() != 1) bad("not one specialisation");
   return std::move(planned.front());
 }
@@ -51,7 +51,7 @@ std::string name_of(const source::Resolved& made) {
 }  // namespace
 
 MissedRows::MissedRows(Context& context, fleet::Tier& tier) : tier_(tier), directory_("kiln-missed") {
-  std::string text(source::kRecordHeader);
+  std::string text(source::kTraceHeader);
   read(context, text);
   if (left_out_ > 0) base::warn(counted(left_out_, "reported row") + " left out, the first because: " + why_);
   if (fault_)
@@ -94,7 +94,7 @@ void MissedRows::take(Context& context, const fleet::Reply& entry, std::string& 
     is_row = true;
     const source::Resolved made = resolved(context, row);
     std::vector<std::string>& ids = ids_[name_of(made)];
-    if (ids.empty()) text += source::record_row(made);
+    if (ids.empty()) text += source::trace_row(made);
     ids.push_back(id);
   } catch (const Error& error) {
     if (!is_row) garbage_.push_back(id);

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <ctime>
 
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 #include "tools/kiln/cli/outcome.hpp"
 
 namespace kiln::cli {
@@ -130,7 +130,7 @@ std::string perhaps_unpublishable(const WhyAnswer& a) {
          "reads ([compile] extra_includes names such files)";
 }
 
-std::string plan_row(const WhyAnswer& a) { return source::record_row(a.resolved); }
+std::string plan_row(const WhyAnswer& a) { return source::trace_row(a.resolved); }
 
 std::string step_text(const WhyAnswer& a) {
   switch (a.step) {

@@ -1,4 +1,4 @@
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 
 #include <algorithm>
 
@@ -46,18 +46,17 @@ void each_piece(std::string_view text, Each&& each) {
 
 }  // namespace
 
-const std::string_view kRecordHeader = "# kiln record 1\n";
-const std::string_view kRecordPreamble =
+const std::string_view kTraceHeader = "# kiln record 1\n";
+const std::string_view kTracePreamble =
     "# What processes asked kiln for: `kiln prewarm THIS_FILE` compiles it. Written by kiln; a row without\n"
     "# its '# end' does not count. Take the first line away to make it a plan of your own.\n";
 
-bool is_record(std::string_view text) noexcept {
-  const auto [at, header] =
-      std::mismatch(text.begin(), text.end(), kRecordHeader.begin(), kRecordHeader.end());
-  return header == kRecordHeader.end() || (at != text.end() && *at == '\0');
+bool is_trace(std::string_view text) noexcept {
+  const auto [at, header] = std::mismatch(text.begin(), text.end(), kTraceHeader.begin(), kTraceHeader.end());
+  return header == kTraceHeader.end() || (at != text.end() && *at == '\0');
 }
 
-std::string record_row(const Specialization& specialization, const base::Arch& arch) {
+std::string trace_row(const Specialization& specialization, const base::Arch& arch) {
   std::string out(kBegin);
   out += "\ntemplate = " + toml_string(specialization.template_name) +
          "\narch = " + toml_string(arch.name()) + '\n';
@@ -65,16 +64,16 @@ std::string record_row(const Specialization& specialization, const base::Arch& a
   return out.append(kEnd) + '\n';
 }
 
-std::string record_row(const Resolved& resolved) {
-  if (resolved.open.empty()) return record_row(resolved.specialization, resolved.arch);
+std::string trace_row(const Resolved& resolved) {
+  if (resolved.open.empty()) return trace_row(resolved.specialization, resolved.arch);
   Specialization said = resolved.specialization;
   if (resolved.undecided) {
     std::erase_if(said.parameters, [&](const Parameter& p) {
       return std::find(resolved.open.begin(), resolved.open.end(), p.name) != resolved.open.end();
     });
-    return record_row(said, resolved.arch);
+    return trace_row(said, resolved.arch);
   }
-  std::string out = record_row(said, resolved.arch), names;
+  std::string out = trace_row(said, resolved.arch), names;
   for (const std::string& name : resolved.open) names += (names.empty() ? "" : ", ") + toml_string(name);
   return out.insert(out.rfind(kEnd), "tuned = [" + names + "]\n");
 }

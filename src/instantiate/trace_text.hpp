@@ -26,15 +26,15 @@
 namespace kiln::source {
 
 /// What a record begins with; and a beginning that it can do without, for people.
-extern const std::string_view kRecordHeader, kRecordPreamble;
+extern const std::string_view kTraceHeader, kTracePreamble;
 
 /// Also of one whose first line has not reached the disk whole (zeros follow).
-bool is_record(std::string_view text) noexcept;
+bool is_trace(std::string_view text) noexcept;
 
 /// One finished row, with its end.
-std::string record_row(const Specialization& specialization, const base::Arch& arch);
+std::string trace_row(const Specialization& specialization, const base::Arch& arch);
 /// Of a call: with what was left open in it.
-std::string record_row(const Resolved& resolved);
+std::string trace_row(const Resolved& resolved);
 
 /// Calls `each` with every finished row's text. Returns where the text after the last one begins.
 std::size_t each_finished_row(std::string_view text, const std::function<void(std::string_view)>& each);

@@ -1,5 +1,5 @@
 // A record is a plan file whose torn rows do not count.
-#include "instantiate/record_text.hpp"
+#include "instantiate/trace_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,10 +12,10 @@ const Specialization kFirst{"rms_norm", {{"T", "bf16"}, {"H", "4096"}}};
 const Specialization kSecond{"softmax", {{"NAME", "a\"b\\c\nd"}}};
 
 std::string record(const std::string& rows) {
-  return std::string(kRecordHeader) + std::string(kRecordPreamble) + rows;
+  return std::string(kTraceHeader) + std::string(kTracePreamble) + rows;
 }
 std::string two_rows() {
-  return record_row(kFirst, base::Arch::parse("90")) + record_row(kSecond, base::Arch::parse("80"));
+  return trace_row(kFirst, base::Arch::parse("90")) + trace_row(kSecond, base::Arch::parse("80"));
 }
 
 TEST(Record, IsAPlanFile) {
@@ -56,10 +56,10 @@ TEST(Record, ZerosWhereThePowerWentDoNotCount) {
 }
 
 TEST(Record, ATornRowIsNamedOnceWithItsLine) {
-  const std::string row = record_row(kFirst, base::Arch::parse("90"));
+  const std::string row = trace_row(kFirst, base::Arch::parse("90"));
   PlanNotes notes;
   const auto plan = parse_plan(
-      std::string(kRecordHeader) + "[[prewarm]]\ntemplate = \"rms_no\n" + row + "# a comment\n", "r", &notes);
+      std::string(kTraceHeader) + "[[prewarm]]\ntemplate = \"rms_no\n" + row + "# a comment\n", "r", &notes);
   EXPECT_EQ(plan.size(), 1u);
   ASSERT_EQ(notes.ignored.size(), 1u);
   EXPECT_EQ(notes.ignored[0].rfind("r:2: ", 0), 0u) << notes.ignored[0];
@@ -69,23 +69,23 @@ TEST(Record, ATornRowIsNamedOnceWithItsLine) {
 TEST(Record, SaysWhatACallHadLeftOpen) {
   Resolved resolved;
   resolved.specialization = kFirst, resolved.arch = base::Arch::parse("90");
-  EXPECT_EQ(record_row(resolved), record_row(kFirst, resolved.arch));
+  EXPECT_EQ(trace_row(resolved), trace_row(kFirst, resolved.arch));
   resolved.open = {kFirst.parameters.back().name};
-  const auto decided = parse_plan(record(record_row(resolved)), "r");
+  const auto decided = parse_plan(record(trace_row(resolved)), "r");
   ASSERT_EQ(decided.size(), 1u);
   EXPECT_EQ(decided[0].tuned, resolved.open);
   EXPECT_EQ(decided[0].values.size(), kFirst.parameters.size());
-  EXPECT_EQ(parse_plan(record(record_row(resolved) + record_row(kFirst, resolved.arch)), "r").size(), 2u)
+  EXPECT_EQ(parse_plan(record(trace_row(resolved) + trace_row(kFirst, resolved.arch)), "r").size(), 2u)
       << "another call";
   resolved.undecided = true;
-  const auto undecided = parse_plan(record(record_row(resolved)), "r");
+  const auto undecided = parse_plan(record(trace_row(resolved)), "r");
   ASSERT_EQ(undecided.size(), 1u);
   EXPECT_TRUE(undecided[0].tuned.empty());
   EXPECT_EQ(undecided[0].values.size(), kFirst.parameters.size() - 1);
 }
 
 TEST(Record, WithoutItsFirstLineItIsAnOrdinaryPlan) {
-  EXPECT_FALSE(is_record("[[prewarm]]\n"));
+  EXPECT_FALSE(is_trace("[[prewarm]]\n"));
   EXPECT_EQ(parse_plan("[[prewarm]]\ntemplate = \"a\"\n", "p").size(), 1u);
 }
 
