@@ -7,7 +7,7 @@
 
 #include "compile/key/facts.hpp"
 #include "kiln/error.hpp"
-#include "runtime/launch/launch_plan.hpp"
+#include "runtime/launch/launch_recipe.hpp"
 
 namespace kiln::runtime {
 
@@ -20,7 +20,7 @@ inline constexpr int kMaxSlots = 256;
 struct PreparedLaunch {
   std::array<std::uint64_t, source::kMaxArguments> storage;  ///< of arguments that were converted
   std::array<void*, source::kMaxArguments> parameters;
-  std::array<std::int64_t, kMaxSlots> slots;  ///< those that the plan's expressions read
+  std::array<std::int64_t, kMaxSlots> slots;  ///< those that the recipe's expressions read
   Geometry config;
 };
 
@@ -30,7 +30,7 @@ struct KernelDescription {
   const source::LaunchSpec& spec;
   const compile::EntryFacts& facts;
   const std::string name;  ///< for messages: the specialisation, and the entry point where there are several
-  const LaunchPlan plan;
+  const LaunchRecipe recipe;
 
   [[noreturn]] void fail(Errc code, const std::string& what) const { throw Error(code, name + ": " + what); }
 };

@@ -175,9 +175,9 @@ std::uint64_t LaunchArguments::check_new_types(const kiln_arg_type* types, std::
   check_count(count);
   const std::uint64_t conversions = checked_conversions(types, count);
   auto made = std::make_unique<const CheckedTypes>(CheckedTypes{{types, types + count}, conversions});
-  for (auto& place : checked_) {
+  for (auto& free : checked_) {
     const CheckedTypes* present = nullptr;
-    if (place.compare_exchange_strong(present, made.get(), std::memory_order_acq_rel)) {
+    if (free.compare_exchange_strong(present, made.get(), std::memory_order_acq_rel)) {
       made.release();
       break;
     }
@@ -235,7 +235,7 @@ inline void LaunchArguments::convert(std::size_t i, kiln_arg_type type, const vo
 }
 
 void LaunchArguments::compute_omitted(std::size_t given, PreparedLaunch& out) const {
-  for (const LaunchPlan::Computed& c : kernel_.plan.computed) {
+  for (const LaunchRecipe::Computed& c : kernel_.recipe.computed) {
     if (c.argument < given) continue;
     const ArgumentSpec& spec = kernel_.manifest.arguments[c.argument];
     const std::int64_t value = c.value.evaluate(out.slots);
@@ -251,19 +251,19 @@ void LaunchArguments::compute_omitted(std::size_t given, PreparedLaunch& out) co
 }
 
 inline void LaunchArguments::check_values(const PreparedLaunch& out) const {
-  for (const LaunchPlan::Alignment& alignment : kernel_.plan.alignments) {
+  for (const LaunchRecipe::Alignment& alignment : kernel_.recipe.alignments) {
     std::uint64_t address;
     std::memcpy(&address, out.parameters[alignment.argument], sizeof address);
     if (address & alignment.mask) [[unlikely]]
       check_alignment(alignment, address, out);
   }
-  for (const LaunchPlan::Requirement& requirement : kernel_.plan.requirements) {
+  for (const LaunchRecipe::Requirement& requirement : kernel_.recipe.requirements) {
     if (requirement.expression.evaluate(out.slots) == 0) [[unlikely]]
       fail_requirement(*requirement.origin, out);
   }
 }
 
-void LaunchArguments::check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
+void LaunchArguments::check_alignment(const LaunchRecipe::Alignment& alignment, std::uint64_t address,
                                       const PreparedLaunch& out) const {
   const std::int64_t bytes = alignment.bytes.evaluate(out.slots);
   if (bytes <= 1 || address % static_cast<std::uint64_t>(bytes) == 0) return;
@@ -277,7 +277,7 @@ void LaunchArguments::check_alignment(const LaunchPlan::Alignment& alignment, st
 /// The message may name what no expression reads.
 void LaunchArguments::fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const {
   const source::SlotLayout& layout = kernel_.manifest.slots;
-  std::vector<std::int64_t> slots = kernel_.plan.slots;
+  std::vector<std::int64_t> slots = kernel_.recipe.slots;
   std::vector<double> floats(kernel_.manifest.arguments.size());
   for (std::size_t i = 0; i < kernel_.manifest.arguments.size(); ++i) {
     const Kind kind = kernel_.manifest.arguments[i].type.kind;
@@ -295,7 +295,7 @@ void LaunchArguments::fail_requirement(const source::Requirement& broken, const 
 void LaunchArguments::take(const kiln_arg_type* types, const void* const* data, std::size_t count,
                            PreparedLaunch& out) const {
   const std::uint64_t conversions = check_types(types, count);
-  const std::size_t all = kernel_.plan.defaults.size();
+  const std::size_t all = kernel_.recipe.defaults.size();
   const std::size_t given = std::min(count, all);
   for (std::size_t i = 0; i < given; ++i)
     out.parameters[i] = const_cast<void*>(data[i]);  // the driver copies, and does not write
@@ -304,14 +304,14 @@ void LaunchArguments::take(const kiln_arg_type* types, const void* const* data, 
     convert(i, types[i], data[i], out);
   }
   for (std::size_t i = given; i < all; ++i)
-    out.parameters[i] = const_cast<std::uint64_t*>(&kernel_.plan.defaults[i]);
-  for (const LaunchPlan::Read& read : kernel_.plan.reads)
+    out.parameters[i] = const_cast<std::uint64_t*>(&kernel_.recipe.defaults[i]);
+  for (const LaunchRecipe::Read& read : kernel_.recipe.reads)
     out.slots[read.slot] = read_declared(read.kind, out.parameters[read.argument]);
   for (std::size_t i = all; i < count; ++i) {
     const int slot = kernel_.manifest.slots.runtime_slot(static_cast<int>(i - all));
     out.slots[static_cast<std::size_t>(slot)] = integer_of(i, Kind::i64, types[i], data[i]);
   }
-  if (given < all && !kernel_.plan.computed.empty()) compute_omitted(given, out);
+  if (given < all && !kernel_.recipe.computed.empty()) compute_omitted(given, out);
   check_values(out);
 }
 

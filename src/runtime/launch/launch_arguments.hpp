@@ -39,7 +39,7 @@ class LaunchArguments {
   [[noreturn]] void fail_to_fit(std::size_t index, double value) const;
   void compute_omitted(std::size_t given, PreparedLaunch& out) const;
   void check_values(const PreparedLaunch& out) const;
-  void check_alignment(const LaunchPlan::Alignment& alignment, std::uint64_t address,
+  void check_alignment(const LaunchRecipe::Alignment& alignment, std::uint64_t address,
                        const PreparedLaunch& out) const;
   [[noreturn]] void fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const;
 

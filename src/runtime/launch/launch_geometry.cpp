@@ -26,11 +26,12 @@ LaunchGeometry::LaunchGeometry(const KernelDescription& kernel, const Driver& dr
       driver_(driver),
       function_(function),
       shared_allowed_(kFreeSharedBytes - kernel.facts.shared_bytes) {
-  if (kernel_.plan.block.empty()) check_block(kernel_.plan.config);
-  if (kernel_.plan.cluster.empty()) check_cluster(kernel_.plan.config);
+  if (kernel_.recipe.block.empty()) check_block(kernel_.recipe.config);
+  if (kernel_.recipe.cluster.empty()) check_cluster(kernel_.recipe.config);
 }
 
-inline void LaunchGeometry::set_dimension(const LaunchPlan::Dimension& dimension, PreparedLaunch& out) const {
+inline void LaunchGeometry::set_dimension(const LaunchRecipe::Dimension& dimension,
+                                          PreparedLaunch& out) const {
   const std::int64_t value = dimension.value.evaluate(out.slots);
   if (value < 0 || value > dimension.most) {
     kernel_.fail(Errc::requirement, std::string(dimension.name) + "[" + std::to_string(dimension.index) +
@@ -41,12 +42,12 @@ inline void LaunchGeometry::set_dimension(const LaunchPlan::Dimension& dimension
 }
 
 void LaunchGeometry::set_shared_memory(PreparedLaunch& out) const {
-  const std::int64_t bytes = kernel_.plan.smem.evaluate(out.slots);
+  const std::int64_t bytes = kernel_.recipe.smem.evaluate(out.slots);
   const std::int64_t fixed = kernel_.facts.shared_bytes;
   const std::int64_t optin =
-      kernel_.plan.slots[static_cast<std::size_t>(kernel_.manifest.slots.smem_optin_slot())];
+      kernel_.recipe.slots[static_cast<std::size_t>(kernel_.manifest.slots.smem_optin_slot())];
   if (bytes < 0 || bytes > optin - fixed) {
-    kernel_.fail(Errc::requirement, "smem = " + kernel_.plan.smem.text() + " = " + std::to_string(bytes) +
+    kernel_.fail(Errc::requirement, "smem = " + kernel_.recipe.smem.text() + " = " + std::to_string(bytes) +
                                         " bytes (and " + std::to_string(fixed) +
                                         " static) do not fit this device's " + std::to_string(optin));
   }
@@ -55,17 +56,17 @@ void LaunchGeometry::set_shared_memory(PreparedLaunch& out) const {
 
 void LaunchGeometry::set(PreparedLaunch& out) const {
   Geometry& c = out.config;
-  c = kernel_.plan.config;
-  for (const auto& dimension : kernel_.plan.block) set_dimension(dimension, out);
-  if (!kernel_.plan.block.empty()) check_block(c);
-  if (!kernel_.plan.smem.empty()) set_shared_memory(out);
+  c = kernel_.recipe.config;
+  for (const auto& dimension : kernel_.recipe.block) set_dimension(dimension, out);
+  if (!kernel_.recipe.block.empty()) check_block(c);
+  if (!kernel_.recipe.smem.empty()) set_shared_memory(out);
   if (c.shared_bytes > shared_allowed_.load(std::memory_order_relaxed)) allow_shared_memory(c.shared_bytes);
-  if (kernel_.plan.wants_occupancy) {
+  if (kernel_.recipe.wants_occupancy) {
     out.slots[static_cast<std::size_t>(kernel_.manifest.slots.occupancy_slot())] = occupancy(c);
   }
-  for (const auto& dimension : kernel_.plan.grid) set_dimension(dimension, out);
-  for (const auto& dimension : kernel_.plan.cluster) set_dimension(dimension, out);
-  if (!kernel_.plan.cluster.empty()) check_cluster(c);
+  for (const auto& dimension : kernel_.recipe.grid) set_dimension(dimension, out);
+  for (const auto& dimension : kernel_.recipe.cluster) set_dimension(dimension, out);
+  if (!kernel_.recipe.cluster.empty()) check_cluster(c);
   if (c.cluster_blocks() > kPortableCluster) allow_large_cluster();
 }
 
@@ -98,7 +99,7 @@ void LaunchGeometry::check_cluster(const Geometry& config) const {
 
 /// Blocks of this size that one multiprocessor holds.
 std::int64_t LaunchGeometry::occupancy(const Geometry& config) const {
-  const bool same = kernel_.plan.block.empty() && kernel_.plan.smem.empty();
+  const bool same = kernel_.recipe.block.empty() && kernel_.recipe.smem.empty();
   const std::int64_t before = occupancy_.load(std::memory_order_relaxed);
   if (same && before >= 0) return before;
   int blocks = 0;
@@ -145,9 +146,9 @@ void LaunchGeometry::submit(CUstream stream, PreparedLaunch& prepared) const {
   if (config.grid_x == 0 || config.grid_y == 0 || config.grid_z == 0)
     return;  // nothing to do: zero rows are a valid call
   config.stream = stream;
-  if (kernel_.plan.cluster.empty()) return submit(config, prepared.parameters.data());
+  if (kernel_.recipe.cluster.empty()) return submit(config, prepared.parameters.data());
   std::array<LaunchAttribute, 3> attributes;
-  Extras extras = kernel_.plan.extras;
+  Extras extras = kernel_.recipe.extras;
   if (config.cluster_blocks() > 1) extras.cluster = {config.cluster_x, config.cluster_y, config.cluster_z};
   extras.attach(attributes, config);
   submit(config, prepared.parameters.data());

@@ -26,7 +26,7 @@ class LaunchGeometry {
   void submit(toolchain::CUstream stream, PreparedLaunch& prepared) const;
 
  private:
-  void set_dimension(const LaunchPlan::Dimension& dimension, PreparedLaunch& out) const;
+  void set_dimension(const LaunchRecipe::Dimension& dimension, PreparedLaunch& out) const;
   void set_shared_memory(PreparedLaunch& out) const;
   void check_block(const Geometry& config) const;
   void check_cluster(const Geometry& config) const;

@@ -50,10 +50,11 @@ KernelDescription describe(const source::Manifest& manifest, source::Which which
                            const DeviceFacts& device) {
   const source::LaunchSpec& spec = spec_of(manifest, which);
   const compile::EntryFacts& facts = facts_of(image, entry);
-  return {manifest, spec, facts, name_of(resolved, manifest, entry),
-          LaunchPlan(
-              manifest, spec, known_slots(manifest, resolved, image.facts, device), facts.shared_bytes,
-              which == source::Which::kernel ? LaunchPlan::Exports::known : LaunchPlan::Exports::not_there)};
+  return {
+      manifest, spec, facts, name_of(resolved, manifest, entry),
+      LaunchRecipe(
+          manifest, spec, known_slots(manifest, resolved, image.facts, device), facts.shared_bytes,
+          which == source::Which::kernel ? LaunchRecipe::Exports::known : LaunchRecipe::Exports::not_there)};
 }
 
 }  // namespace

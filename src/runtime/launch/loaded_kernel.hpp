@@ -53,7 +53,7 @@ class LoadedKernel {
   /// Of this entry point, on this arch.
   const source::Manifest& manifest() const noexcept { return kernel_.manifest; }
   /// Values of the manifest's parameters, derives, exports, arch and device; those of calls are 0.
-  const std::vector<std::int64_t>& fixed_slots() const noexcept { return kernel_.plan.slots; }
+  const std::vector<std::int64_t>& fixed_slots() const noexcept { return kernel_.recipe.slots; }
   /// What the kernel's work lists have in common. REQUIRES: the manifest has a [work_list].
   const WorkListFacts& work_list() const;
   const compile::EntryFacts& facts() const noexcept { return kernel_.facts; }

@@ -26,18 +26,18 @@ struct Geometry : toolchain::LaunchConfig {
 /// The manifest's expressions with a kernel's parameters and device folded in. What came out the same for
 /// every launch is in `config`, and requirements that can no longer break are gone; what would fail at every
 /// launch stays, and fails there with its text. Immutable, thread-safe.
-struct LaunchPlan {
+struct LaunchRecipe {
   using Kind = source::ArgumentType::Kind;
 
   /// Whether the image has the manifest's exports: a reference's has not, and what reads them is not checked.
   enum class Exports { known, not_there };
 
   /// `slots`: parameters, derives, exports, arch and device; the rest zero.
-  LaunchPlan(const source::Manifest& manifest, const source::LaunchSpec& spec,
-             std::vector<std::int64_t> slots, std::int64_t static_shared_bytes,
-             Exports exports = Exports::known);
-  LaunchPlan(const LaunchPlan&) = delete;  // config points to attributes_
-  LaunchPlan& operator=(const LaunchPlan&) = delete;
+  LaunchRecipe(const source::Manifest& manifest, const source::LaunchSpec& spec,
+               std::vector<std::int64_t> slots, std::int64_t static_shared_bytes,
+               Exports exports = Exports::known);
+  LaunchRecipe(const LaunchRecipe&) = delete;  // config points to attributes_
+  LaunchRecipe& operator=(const LaunchRecipe&) = delete;
 
   /// An integer or a pointer that an expression reads.
   struct Read {

@@ -1,4 +1,4 @@
-#include "runtime/launch/launch_plan.hpp"
+#include "runtime/launch/launch_recipe.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -39,9 +39,9 @@ void Extras::attach(std::array<LaunchAttribute, 3>& attributes, toolchain::Launc
   if (cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).value.value = 1;
 }
 
-LaunchPlan::LaunchPlan(const source::Manifest& manifest, const source::LaunchSpec& spec,
-                       std::vector<std::int64_t> known_slots, std::int64_t static_shared_bytes,
-                       Exports exports)
+LaunchRecipe::LaunchRecipe(const source::Manifest& manifest, const source::LaunchSpec& spec,
+                           std::vector<std::int64_t> known_slots, std::int64_t static_shared_bytes,
+                           Exports exports)
     : slots(std::move(known_slots)), known_(slots.size(), true) {
   const source::SlotLayout& layout = manifest.slots;
   std::fill_n(known_.begin() + layout.argument_slot(0), layout.arguments + layout.runtime + layout.run,
@@ -52,9 +52,11 @@ LaunchPlan::LaunchPlan(const source::Manifest& manifest, const source::LaunchSpe
   take_reads(manifest);
 }
 
-Expression LaunchPlan::folded(const Expression& expression) const { return expression.folded(slots, known_); }
+Expression LaunchRecipe::folded(const Expression& expression) const {
+  return expression.folded(slots, known_);
+}
 
-void LaunchPlan::take_defaults(const source::Manifest& manifest) {
+void LaunchRecipe::take_defaults(const source::Manifest& manifest) {
   for (const ArgumentSpec& a : manifest.arguments) {
     const double number = a.float_value.value_or(0);
     defaults.push_back(a.type.kind == Kind::f32   ? bits_of<float>(number)
@@ -73,7 +75,7 @@ void LaunchPlan::take_defaults(const source::Manifest& manifest) {
   }
 }
 
-void LaunchPlan::take_checks(const source::Manifest& manifest, Exports exports) {
+void LaunchRecipe::take_checks(const source::Manifest& manifest, Exports exports) {
   const auto checked = [&](const Expression& expression) {
     const int first = manifest.slots.export_slot(0), end = manifest.slots.arch_slot();
     return exports == Exports::known || std::none_of(expression.reads().begin(), expression.reads().end(),
@@ -96,8 +98,8 @@ void LaunchPlan::take_checks(const source::Manifest& manifest, Exports exports) 
   }
 }
 
-void LaunchPlan::take_geometry(const source::SlotLayout& layout, const source::LaunchSpec& spec,
-                               std::int64_t static_shared_bytes) {
+void LaunchRecipe::take_geometry(const source::SlotLayout& layout, const source::LaunchSpec& spec,
+                                 std::int64_t static_shared_bytes) {
   const auto at = [](int slot) { return static_cast<std::size_t>(slot); };
   block = varying(spec.block, "block", {&Geometry::block_x, &Geometry::block_y, &Geometry::block_z},
                   {1024, 1024, 64});
@@ -124,8 +126,9 @@ void LaunchPlan::take_geometry(const source::SlotLayout& layout, const source::L
 
 /// The dimensions that depend on the call; the others are set. One that can never be right stays, and is
 /// refused at the launch.
-std::vector<LaunchPlan::Dimension> LaunchPlan::varying(const std::vector<Expression>& from, const char* name,
-                                                       const Fields& into, const Limits& most) {
+std::vector<LaunchRecipe::Dimension> LaunchRecipe::varying(const std::vector<Expression>& from,
+                                                           const char* name, const Fields& into,
+                                                           const Limits& most) {
   std::vector<Dimension> out;
   for (std::size_t i = 0; i < from.size(); ++i) {
     Expression value = folded(from[i]);
@@ -138,7 +141,7 @@ std::vector<LaunchPlan::Dimension> LaunchPlan::varying(const std::vector<Express
   return out;
 }
 
-void LaunchPlan::take_reads(const source::Manifest& manifest) {
+void LaunchRecipe::take_reads(const source::Manifest& manifest) {
   std::vector<bool> read(slots.size(), false);
   const auto note = [&](const Expression& expression) {
     for (const int slot : expression.reads()) read[static_cast<std::size_t>(slot)] = true;
