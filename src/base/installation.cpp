@@ -20,18 +20,19 @@ std::string program_directory() {
 class Search {
  public:
   explicit Search(const Installed& installed) : installed_(installed) {}
-  void add(std::string place) {
-    if (std::find(places.begin(), places.end(), place) == places.end()) places.push_back(std::move(place));
+  void add(std::string candidate) {
+    if (std::find(candidates.begin(), candidates.end(), candidate) == candidates.end())
+      candidates.push_back(std::move(candidate));
   }
   void add_prefix(const std::string& prefix) { add((prefix == "/" ? "" : prefix) + '/' + installed_.below); }
-  /// Adds the places around `directory`, which may be lib/ARCH, bin, or the prefix itself.
+  /// Adds the candidates around `directory`, which may be lib/ARCH, bin, or the prefix itself.
   void add_around(const std::string& directory) {
     if (directory.empty()) return;
     if (!installed_.beside.empty()) add(directory + '/' + installed_.beside);
     const std::string above = directory_of(directory);
     for (const std::string& prefix : {directory, above, directory_of(above)}) add_prefix(prefix);
   }
-  std::vector<std::string> places;
+  std::vector<std::string> candidates;
 
  private:
   const Installed& installed_;
@@ -39,13 +40,13 @@ class Search {
 
 }  // namespace
 
-std::vector<std::string> places_of(const Installed& installed) {
+std::vector<std::string> candidates_of(const Installed& installed) {
   Search search(installed);
   search.add_around(own_object_directory());
   search.add_around(program_directory());
   if (kiln_install_prefix) search.add_prefix(kiln_install_prefix);
   search.add(installed.configured);
-  return std::move(search.places);
+  return std::move(search.candidates);
 }
 
 }  // namespace kiln::base

@@ -13,11 +13,11 @@ struct Installed {
   std::string beside;      ///< its name where it may lie beside the library or the program; empty: it may not
 };
 
-/// Where it may lie, in the order of the search, each place once:
+/// Where it may lie, in the order of the search, each candidate once:
 ///   1. the directory of the library or program that contains this code, and the two directories above it
 ///   2. the directory of the running program, and the two directories above it
 ///   3. the prefix that the program was built with (kiln_install_prefix in kiln.h)
-///   4. the place that this build was configured with
-std::vector<std::string> places_of(const Installed& installed);
+///   4. the candidate that this build was configured with
+std::vector<std::string> candidates_of(const Installed& installed);
 
 }  // namespace kiln::base

@@ -72,9 +72,10 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& writ
   const IncludeDirective* replaced = replacement(written);
   const IncludeDirective& include = replaced ? *replaced : written;
   if (include.quoted && !include.next && includer != kNoFile) {
-    const Place& place = places_[includer];
-    const std::size_t folder = place.relative.rfind('/') + 1;  // npos + 1 is 0
-    const std::size_t file = look(place.directory, place.relative.substr(0, folder) + include.name, includer);
+    const Location& location = locations_[includer];
+    const std::size_t folder = location.relative.rfind('/') + 1;  // npos + 1 is 0
+    const std::size_t file =
+        look(location.directory, location.relative.substr(0, folder) + include.name, includer);
     if (file != kNoFile) {
       found_.push_back(file);
       return found_;
@@ -109,25 +110,26 @@ std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelli
   if (!fresh) return known->second;
   if (!may_hold(directory, relative)) return kNoFile;
   const std::string path = in.path + '/' + relative;
-  const auto entry = read(path, in, spelling, includer);
-  note(Asked::What::file, directory, relative, entry.has_value());
-  if (!entry) return kNoFile;
-  memoised_ = memoised_ || entry->memoised;
+  const auto scanned = read(path, in, spelling, includer);
+  note(Asked::What::file, directory, relative, scanned.has_value());
+  if (!scanned) return kNoFile;
+  memoised_ = memoised_ || scanned->memoised;
   if (files_.size() >= kMaxFiles) {
     throw Error(Errc::source, "more than " + std::to_string(kMaxFiles) + " included files; the last is " +
                                   base::quote(path, 4096));
   }
   if (in.name.empty()) name_root(in);
   known->second = files_.size();
-  files_.push_back({path, in.name + '/' + relative, entry->digest, entry->stamp, in.toolkit, !in_project_,
-                    entry->settled});
-  scans_.push_back(entry->scan);
-  places_.push_back({directory, std::move(relative)});
+  files_.push_back({path, in.name + '/' + relative, scanned->digest, scanned->stamp, in.toolkit, !in_project_,
+                    scanned->settled});
+  scans_.push_back(scanned->scan);
+  locations_.push_back({directory, std::move(relative)});
   return known->second;
 }
 
-std::optional<ScanCache::Entry> IncludeSearch::read(const std::string& path, const Directory& in,
-                                                    const std::string& spelling, std::size_t includer) const {
+std::optional<ScanCache::Scanned> IncludeSearch::read(const std::string& path, const Directory& in,
+                                                      const std::string& spelling,
+                                                      std::size_t includer) const {
   try {
     return cache_.look(path, in.toolkit, trust_);
   } catch (const Error& error) {  // it knows the file, not who wants it
@@ -137,9 +139,9 @@ std::optional<ScanCache::Entry> IncludeSearch::read(const std::string& path, con
 }
 
 /// False when the folder of the name does not exist. Of a toolkit's directory only the first folder is looked
-/// at: CUB's closure asks for 2,000 names that begin with a folder which most directories lack. Project headers
-/// include each other by names such as "kiln/types.cuh", which are looked for beside the includer first: there,
-/// the whole folder ("kiln/kiln") is what is missing.
+/// at: CUB's closure asks for 2,000 names that begin with a folder which most directories lack. Project
+/// headers include each other by names such as "kiln/types.cuh", which are looked for beside the includer
+/// first: there, the whole folder ("kiln/kiln") is what is missing.
 bool IncludeSearch::may_hold(std::size_t directory, const std::string& relative) {
   Directory& in = directories_[directory];
   const auto slash = in.toolkit ? relative.find('/') : relative.rfind('/');

@@ -48,7 +48,7 @@ class IncludeSearch {
   /// Those kept; null when none were, or one was of a kind that is not asked again.
   const std::vector<Asked>* asked() const noexcept { return asking_ && !unrepeatable_ ? &*asking_ : nullptr; }
   /// A file as the scan would see it now. Throws Error(source) as find() does.
-  std::optional<ScanCache::Entry> read_again(std::size_t directory, const std::string& relative) const {
+  std::optional<ScanCache::Scanned> read_again(std::size_t directory, const std::string& relative) const {
     const Directory& in = directories_[directory];
     return read(in.path + '/' + relative, in, relative, kNoFile);
   }
@@ -58,15 +58,15 @@ class IncludeSearch {
   std::string name_of(std::size_t file) const;
 
  private:
-  struct Place {
+  struct Location {
     std::size_t directory;
     std::string relative;
   };
   const IncludeDirective* replacement(const IncludeDirective& include);
   static std::vector<Directory> search_order(const SearchPath& search);
   std::size_t look(std::size_t directory, const std::string& spelling, std::size_t includer);
-  std::optional<ScanCache::Entry> read(const std::string& path, const Directory& in,
-                                       const std::string& spelling, std::size_t includer) const;
+  std::optional<ScanCache::Scanned> read(const std::string& path, const Directory& in,
+                                         const std::string& spelling, std::size_t includer) const;
   std::string through_dots(const Directory& in, const std::string& spelling, std::string relative,
                            std::size_t includer) const;
   void name_root(Directory& root);
@@ -81,7 +81,7 @@ class IncludeSearch {
   Trust trust_;
   std::vector<ClosureFile> files_;
   std::vector<std::shared_ptr<const ScanResult>> scans_;  ///< of each file
-  std::vector<Place> places_;                             ///< of each file
+  std::vector<Location> locations_;                       ///< of each file
   std::unordered_map<std::string, std::size_t> by_name_;  ///< what a search through all directories found
   std::optional<std::vector<Asked>> asking_;
   bool unrepeatable_ = false;

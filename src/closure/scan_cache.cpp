@@ -28,7 +28,7 @@ struct ScanCache::Impl {
   /// A forked child starts anew: its copy of the mutex may be held by a thread that it does not have.
   struct State {
     std::mutex mutex;
-    std::unordered_map<std::string, Entry> entries;  // hashed by this process
+    std::unordered_map<std::string, Scanned> files;  // hashed by this process
     std::optional<ScanMemo> memo;
     std::optional<ClosureMemo> closures;
   };
@@ -65,12 +65,12 @@ void ScanCache::save() noexcept {
   impl_->closures(state).save();
 }
 
-std::optional<ScanCache::Entry> ScanCache::look(const std::string& path, bool toolkit, Trust trust) {
+std::optional<ScanCache::Scanned> ScanCache::look(const std::string& path, bool toolkit, Trust trust) {
   Impl::State& state = impl_->state.get();
-  std::optional<Entry> known;
+  std::optional<Scanned> known;
   {
     const std::lock_guard lock(state.mutex);
-    if (const auto found = state.entries.find(path); found != state.entries.end())
+    if (const auto found = state.files.find(path); found != state.files.end())
       known = found->second;
     else if (toolkit && trust == Trust::memo)
       known = impl_->memo(state).find(path);
@@ -88,14 +88,15 @@ std::optional<ScanCache::Entry> ScanCache::look(const std::string& path, bool to
     if (!S_ISREG(st.st_mode)) refuse(path, "is not a regular file");
     refuse(path, std::string("cannot be read: ") + std::strerror(error));
   }
-  Entry entry{content->stamp, base::digest_of(content->bytes),
-              std::make_shared<const ScanResult>(scan_includes(content->bytes)), content->stamp.settled()};
-  if (entry.settled) {
+  Scanned scanned{content->stamp, base::digest_of(content->bytes),
+                  std::make_shared<const ScanResult>(scan_includes(content->bytes)),
+                  content->stamp.settled()};
+  if (scanned.settled) {
     const std::lock_guard lock(state.mutex);
-    state.entries.insert_or_assign(path, entry);
-    if (toolkit) impl_->memo(state).add(path, entry);
+    state.files.insert_or_assign(path, scanned);
+    if (toolkit) impl_->memo(state).add(path, scanned);
   }
-  return entry;
+  return scanned;
 }
 
 }  // namespace kiln::source

@@ -23,7 +23,7 @@ class ScanCache {
   /// Empty: nothing is remembered across processes.
   explicit ScanCache(std::string memo_file = {});
   ~ScanCache();
-  struct Entry {
+  struct Scanned {
     base::FileStamp stamp;
     Digest digest;
     std::shared_ptr<const ScanResult> scan;
@@ -32,7 +32,7 @@ class ScanCache {
   };
   /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists and cannot
   /// be read, is a FIFO or device, or is larger than 64 MB.
-  std::optional<Entry> look(const std::string& path, bool toolkit = false, Trust trust = Trust::content);
+  std::optional<Scanned> look(const std::string& path, bool toolkit = false, Trust trust = Trust::content);
   bool remembers() const noexcept;
   /// Of a scan of that key; null when there is none.
   std::shared_ptr<const std::string> trace(const Digest& key);

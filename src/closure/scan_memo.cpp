@@ -11,7 +11,7 @@ namespace {
 constexpr std::string_view kScansMagic = "kilnmem5";
 constexpr std::size_t kMaxScanBytes = std::size_t{16} << 20;
 
-std::string encode(const ScanCache::Entry& e) {
+std::string encode(const ScanCache::Scanned& e) {
   base::Writer out;
   out.number(e.stamp.device).number(e.stamp.inode).number(e.stamp.size).number(e.stamp.mount);
   out.number(e.stamp.modified_ns).number(e.stamp.changed_ns);
@@ -28,9 +28,9 @@ std::string encode(const ScanCache::Entry& e) {
 }
 
 /// Throws base::Malformed.
-ScanCache::Entry decode(std::string_view blob) {
+ScanCache::Scanned decode(std::string_view blob) {
   base::Reader in(blob);
-  ScanCache::Entry e;
+  ScanCache::Scanned e;
   e.settled = e.memoised = true;
   for (std::uint64_t* field : {&e.stamp.device, &e.stamp.inode, &e.stamp.size, &e.stamp.mount})
     *field = in.number<std::uint64_t>();
@@ -84,7 +84,7 @@ void ScanMemo::load() {
   }
 }
 
-std::optional<ScanCache::Entry> ScanMemo::find(const std::string& path) try {
+std::optional<ScanCache::Scanned> ScanMemo::find(const std::string& path) try {
   if (!loaded_) load();
   if (const auto found = added_.find(path); found != added_.end()) return found->second;
   const auto found = stored_.find(path);
@@ -93,11 +93,11 @@ std::optional<ScanCache::Entry> ScanMemo::find(const std::string& path) try {
   return std::nullopt;
 }
 
-void ScanMemo::add(const std::string& path, const ScanCache::Entry& entry) {
+void ScanMemo::add(const std::string& path, const ScanCache::Scanned& scanned) {
   if (file_.empty()) return;
   const auto known = find(path);
-  if (known && known->stamp == entry.stamp && known->digest == entry.digest) return;
-  added_.insert_or_assign(path, entry);
+  if (known && known->stamp == scanned.stamp && known->digest == scanned.digest) return;
+  added_.insert_or_assign(path, scanned);
   changed_ = true;
 }
 
@@ -110,8 +110,9 @@ void ScanMemo::save() noexcept try {
   body.bytes(boot);
   std::unordered_map<std::string_view, std::string> blobs;
   for (const auto& [path, blob] : stored_) blobs.emplace(path, blob);
-  for (const auto& [path, entry] : added_) blobs.insert_or_assign(path, encode(entry));
-  body.list(blobs, [](base::Writer& w, const auto& entry) { w.bytes(entry.first).bytes(entry.second); });
+  for (const auto& [path, scanned] : added_) blobs.insert_or_assign(path, encode(scanned));
+  body.list(blobs,
+            [](base::Writer& w, const auto& scanned) { w.bytes(scanned.first).bytes(scanned.second); });
   if (body.str().size() > kMaxScanBytes / 2) return;
   base::Writer out;
   out.number(base::hash64(body.str()));

@@ -20,9 +20,9 @@ class ScanMemo {
   /// Read on first use. Empty: remembers nothing.
   explicit ScanMemo(std::string file) : file_(std::move(file)) {}
 
-  std::optional<ScanCache::Entry> find(const std::string& path);
+  std::optional<ScanCache::Scanned> find(const std::string& path);
   /// REQUIRES: a settled entry of a toolkit header.
-  void add(const std::string& path, const ScanCache::Entry& entry);
+  void add(const std::string& path, const ScanCache::Scanned& scanned);
   /// Writes the file when something was added. A fault is ignored.
   void save() noexcept;
 
@@ -33,7 +33,7 @@ class ScanMemo {
   std::string bytes_;  ///< of the file
   std::unordered_map<std::string_view, std::string_view>
       stored_;  ///< path -> blob, in bytes_: decoded when asked for
-  std::unordered_map<std::string, ScanCache::Entry> added_;
+  std::unordered_map<std::string, ScanCache::Scanned> added_;
 };
 
 }  // namespace kiln::source

@@ -55,9 +55,10 @@ std::vector<std::string> read_texts(base::Reader& in) {
 }
 
 /// The search directories as descriptors: a name below one is found without walking to it again.
-class Places {
+class OpenedDirectories {
  public:
-  explicit Places(const IncludeSearch& search) : search_(search), fds_(search.directories().size()) {}
+  explicit OpenedDirectories(const IncludeSearch& search)
+      : search_(search), fds_(search.directories().size()) {}
 
   /// Negative when the directory is no longer the one that the search found.
   int at(std::size_t directory) {
@@ -88,7 +89,7 @@ std::string_view read_name(base::Reader& in) {
 /// Asks all questions again. False when an answer differs.
 bool ask_again(base::Reader& in, IncludeSearch& search, Closure& out,
                std::vector<std::pair<std::size_t, std::string_view>>& found) {
-  Places places(search);
+  OpenedDirectories opened(search);
   bool same = true;
   in.list([&](base::Reader& r) {
     const auto what = r.number<Asked::What>();
@@ -103,7 +104,7 @@ bool ask_again(base::Reader& in, IncludeSearch& search, Closure& out,
       file.via_toolkit = r.number<std::uint8_t>() != 0;
       if (in_directory.toolkit) file.stamp = read_stamp(r);
     }
-    const int at = same ? places.at(directory) : -1;
+    const int at = same ? opened.at(directory) : -1;
     if (at < 0) {
       same = false;
     } else if (what == Asked::What::folder) {
@@ -115,9 +116,9 @@ bool ask_again(base::Reader& in, IncludeSearch& search, Closure& out,
       same = base::FileStamp::of(at, name.data()) == file.stamp;
       file.toolkit = file.settled = true;  // only settled ones are in a trace
     } else {
-      const auto entry = search.read_again(directory, std::string(name));
-      same = entry && entry->digest == file.digest;
-      if (same) file.stamp = entry->stamp, file.settled = entry->settled;
+      const auto scanned = search.read_again(directory, std::string(name));
+      same = scanned && scanned->digest == file.digest;
+      if (same) file.stamp = scanned->stamp, file.settled = scanned->settled;
     }
     if (!same || !there || what != Asked::What::file) return;
     out.files.push_back(std::move(file));

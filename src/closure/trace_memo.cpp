@@ -18,7 +18,7 @@ constexpr std::size_t kHead = 4096, kSums = kTracesMagic.size() + sizeof(std::ui
 constexpr std::size_t kMaxTraces = 64;
 constexpr std::uint64_t kMaxTraceBytes = std::uint64_t{16} << 20;
 
-struct Entry {
+struct IndexRow {
   Digest key;
   std::uint64_t offset = 0, size = 0, checksum = 0;
 };
@@ -31,8 +31,8 @@ std::string read_at(int fd, std::uint64_t offset, std::size_t size) {
 }
 
 /// Of a file of this boot; none of any other.
-std::vector<Entry> read_index(int fd) try {
-  std::vector<Entry> out;
+std::vector<IndexRow> read_index(int fd) try {
+  std::vector<IndexRow> out;
   const std::string head = read_at(fd, 0, kHead);
   base::Reader in(head);
   if (in.take(kTracesMagic.size()) != kTracesMagic) return {};
@@ -41,20 +41,19 @@ std::vector<Entry> read_index(int fd) try {
   const std::string boot = boot_id();
   if (boot.empty() || in.bytes() != boot) return {};
   in.list([&](base::Reader& r) {
-    Entry& entry = out.emplace_back();
-    std::memcpy(entry.key.bytes.data(), r.take(entry.key.bytes.size()).data(), entry.key.bytes.size());
-    for (std::uint64_t* field : {&entry.offset, &entry.size, &entry.checksum})
-      *field = r.number<std::uint64_t>();
-    if (entry.size > kMaxTraceBytes || entry.offset > 2 * kMaxTraceBytes) throw base::Malformed("entry");
+    IndexRow& row = out.emplace_back();
+    std::memcpy(row.key.bytes.data(), r.take(row.key.bytes.size()).data(), row.key.bytes.size());
+    for (std::uint64_t* field : {&row.offset, &row.size, &row.checksum}) *field = r.number<std::uint64_t>();
+    if (row.size > kMaxTraceBytes || row.offset > 2 * kMaxTraceBytes) throw base::Malformed("entry");
   });
   return out;
 } catch (const base::Malformed&) {
   return {};
 }
 
-std::shared_ptr<const std::string> read_trace(int fd, const Entry& entry) {
-  auto trace = std::make_shared<const std::string>(read_at(fd, entry.offset, entry.size));
-  return trace->size() == entry.size && base::hash64(*trace) == entry.checksum ? trace : nullptr;
+std::shared_ptr<const std::string> read_trace(int fd, const IndexRow& row) {
+  auto trace = std::make_shared<const std::string>(read_at(fd, row.offset, row.size));
+  return trace->size() == row.size && base::hash64(*trace) == row.checksum ? trace : nullptr;
 }
 
 }  // namespace
@@ -65,9 +64,9 @@ std::shared_ptr<const std::string> ClosureMemo::find(const Digest& key) {
   if (file_.empty()) return nullptr;
   const base::Fd fd = open_memo(file_);
   if (!fd) return nullptr;
-  for (const Entry& entry : read_index(fd.get())) {
-    if (entry.key != key) continue;
-    auto trace = read_trace(fd.get(), entry);
+  for (const IndexRow& row : read_index(fd.get())) {
+    if (row.key != key) continue;
+    auto trace = read_trace(fd.get(), row);
     if (trace) known_.push_back({key, trace});
     return trace;
   }
@@ -91,22 +90,21 @@ void ClosureMemo::save() noexcept try {
   if (boot.empty()) return;
   std::vector<Kept> all = known_;
   if (const base::Fd fd = open_memo(file_)) {  // what other processes learnt meanwhile
-    for (const Entry& entry : read_index(fd.get())) {
-      const bool ours =
-          std::any_of(all.begin(), all.end(), [&](const Kept& k) { return k.key == entry.key; });
+    for (const IndexRow& row : read_index(fd.get())) {
+      const bool ours = std::any_of(all.begin(), all.end(), [&](const Kept& k) { return k.key == row.key; });
       if (ours || all.size() >= kMaxTraces) continue;
-      if (auto trace = read_trace(fd.get(), entry)) all.push_back({entry.key, std::move(trace)});
+      if (auto trace = read_trace(fd.get(), row)) all.push_back({row.key, std::move(trace)});
     }
   }
   base::Writer index;
   std::string traces;
-  std::vector<Entry> entries;
+  std::vector<IndexRow> rows;
   for (const Kept& kept : all) {
-    if (entries.size() == kMaxTraces || traces.size() + kept.trace->size() > kMaxTraceBytes) break;
-    entries.push_back({kept.key, kHead + traces.size(), kept.trace->size(), base::hash64(*kept.trace)});
+    if (rows.size() == kMaxTraces || traces.size() + kept.trace->size() > kMaxTraceBytes) break;
+    rows.push_back({kept.key, kHead + traces.size(), kept.trace->size(), base::hash64(*kept.trace)});
     traces += *kept.trace;
   }
-  index.bytes(boot).list(entries, [](base::Writer& w, const Entry& e) {
+  index.bytes(boot).list(rows, [](base::Writer& w, const IndexRow& e) {
     w.str().append(reinterpret_cast<const char*>(e.key.bytes.data()), e.key.bytes.size());
     w.number(e.offset).number(e.size).number(e.checksum);
   });

@@ -13,7 +13,7 @@
 namespace kiln::toolchain {
 namespace {
 
-constexpr std::size_t kMaxEntries = 4096, kMaxNoteBytes = 64 << 10, kMaxIdBytes = 64;
+constexpr std::size_t kMaxHeaders = 4096, kMaxNoteBytes = 64 << 10, kMaxIdBytes = 64;
 
 /// An open file. Its first bytes are read once: mostly the headers and the note lie in them.
 class Image {
@@ -74,14 +74,14 @@ std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
 }
 
 /// The id among the notes of one kind of table: segments or sections.
-template <class Entry, class Range>
+template <class Header, class Range>
 std::optional<std::string> id_through(const Image& image, std::uint64_t table, std::size_t count,
-                                      std::size_t entry_size, Range&& note_range) {
-  if (entry_size != sizeof(Entry) || count > kMaxEntries) return std::nullopt;
-  std::vector<Entry> entries(count);
-  if (!image.read(table, entries.data(), count * sizeof(Entry))) return std::nullopt;
-  for (const Entry& entry : entries) {
-    const auto [is_note, offset, size, align] = note_range(entry);
+                                      std::size_t header_size, Range&& note_range) {
+  if (header_size != sizeof(Header) || count > kMaxHeaders) return std::nullopt;
+  std::vector<Header> headers(count);
+  if (!image.read(table, headers.data(), count * sizeof(Header))) return std::nullopt;
+  for (const Header& header : headers) {
+    const auto [is_note, offset, size, align] = note_range(header);
     if (!is_note || size > kMaxNoteBytes) continue;
     std::string notes(size, '\0');
     if (!image.read(offset, notes.data(), notes.size())) continue;

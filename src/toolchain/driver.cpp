@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kOldestVersion = 12000;
 
-struct Entry {
+struct Function {
   const char* name;
   int version;
   bool required;
@@ -25,10 +25,11 @@ struct Entry {
 };
 #define KILN_REQUIRED(name, version) {#name, version, true, offsetof(Driver, name)},
 #define KILN_OPTIONAL(name, version) {#name, version, false, offsetof(Driver, name)},
-constexpr Entry kEntries[] = {KILN_DRIVER_ENTRIES(KILN_REQUIRED, KILN_OPTIONAL)};
+constexpr Function kFunctions[] = {KILN_DRIVER_FUNCTIONS(KILN_REQUIRED, KILN_OPTIONAL)};
 #undef KILN_REQUIRED
 #undef KILN_OPTIONAL
-static_assert(std::size(kEntries) * sizeof(void*) == sizeof(Driver), "an entry of driver.hpp is not listed");
+static_assert(std::size(kFunctions) * sizeof(void*) == sizeof(Driver),
+              "an entry of driver.hpp is not listed");
 
 using GetProcAddress = CUresult (*)(const char*, void**, int version, std::uint64_t flags, int* status);
 constexpr std::uint64_t kLegacyStream =
@@ -62,13 +63,13 @@ struct Loaded {
     if (!get) return "the CUDA driver '" + path + "' is older than 12.0: it has no cuGetProcAddress_v2";
 
     std::string missing;
-    for (const Entry& entry : kEntries) {
+    for (const Function& wanted : kFunctions) {
       void* function = nullptr;
       int status = 0;
-      if (get(entry.name, &function, entry.version, kLegacyStream, &status) != CUDA_SUCCESS)
+      if (get(wanted.name, &function, wanted.version, kLegacyStream, &status) != CUDA_SUCCESS)
         function = nullptr;
-      std::memcpy(reinterpret_cast<char*>(&driver) + entry.offset, &function, sizeof function);
-      if (!function && entry.required) missing += std::string(missing.empty() ? "" : ", ") + entry.name;
+      std::memcpy(reinterpret_cast<char*>(&driver) + wanted.offset, &function, sizeof function);
+      if (!function && wanted.required) missing += std::string(missing.empty() ? "" : ", ") + wanted.name;
     }
     int version = 0;
     if (driver.cuDriverGetVersion) driver.cuDriverGetVersion(&version);

@@ -5,7 +5,7 @@
 
 /// REQUIRED(name, version) for what every driver since 12.0 has, OPTIONAL(name, version) for what may stay
 /// null.
-#define KILN_DRIVER_ENTRIES(REQUIRED, OPTIONAL)               \
+#define KILN_DRIVER_FUNCTIONS(REQUIRED, OPTIONAL)             \
   REQUIRED(cuInit, 2000)                                      \
   REQUIRED(cuDriverGetVersion, 2020)                          \
   REQUIRED(cuGetErrorName, 6000)                              \

@@ -25,16 +25,16 @@ SharedLibrary open_or_throw(const std::string& path) {
 }
 
 template <class Function>
-void bind_if_there(Function*& slot, const SharedLibrary& library, const char* name) {
+void bind_if_there(Function*& target, const SharedLibrary& library, const char* name) {
   void* found = library.symbol(name);
-  std::memcpy(&slot, &found, sizeof slot);
+  std::memcpy(&target, &found, sizeof target);
 }
 
 template <class Function>
-void bind(Function*& slot, const SharedLibrary& library, const std::string& path, const char* name) {
+void bind(Function*& target, const SharedLibrary& library, const std::string& path, const char* name) {
   void* found = library.symbol(name);
   if (!found) unusable(path, std::string("it has no ") + name + " (NVRTC 12.0 or newer is needed)");
-  std::memcpy(&slot, &found, sizeof slot);
+  std::memcpy(&target, &found, sizeof target);
 }
 
 std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::string& builtins_path) {
@@ -87,9 +87,9 @@ constinit base::ProcessWide<Libraries> g_libraries;
 const Nvrtc& Nvrtc::load(const std::string& nvrtc_path, const std::string& builtins_path) {
   Libraries& loaded = g_libraries.get();
   const std::lock_guard lock(loaded.mutex);
-  auto& slot = loaded.by_path[nvrtc_path];
-  if (!slot) slot = open_nvrtc(nvrtc_path, builtins_path);
-  return *slot;
+  auto& target = loaded.by_path[nvrtc_path];
+  if (!target) target = open_nvrtc(nvrtc_path, builtins_path);
+  return *target;
 }
 
 void Nvrtc::check(nvrtcResult result, const char* call) const {

@@ -8,9 +8,9 @@ namespace {
 
 constexpr std::uint32_t KiB = 1024;
 constexpr int kWarp = 32, kPartitions = 4;
-constexpr std::uint32_t kRegisters = 64 * KiB;  // of an SM, and the most of a block
-constexpr std::uint32_t kRegisterUnit = 256;    // a warp's are rounded up to it
-constexpr std::uint32_t kMostThreads = 1024;    // of a block
+constexpr std::uint32_t kRegisters = 64 * KiB;   // of an SM, and the most of a block
+constexpr std::uint32_t kRegisterGranule = 256;  // a warp's are rounded up to it
+constexpr std::uint32_t kMostThreads = 1024;     // of a block
 
 struct Row {
   int arch;
@@ -29,7 +29,9 @@ constexpr Row kTable[] = {
     {120, {48, 24, 100 * KiB, 99 * KiB, KiB}},  {121, {48, 24, 100 * KiB, 99 * KiB, KiB}},
 };
 
-std::uint64_t rounded_up(std::uint64_t value, std::uint64_t unit) { return (value + unit - 1) / unit * unit; }
+std::uint64_t rounded_up(std::uint64_t value, std::uint64_t granule) {
+  return (value + granule - 1) / granule * granule;
+}
 
 }  // namespace
 
@@ -55,7 +57,7 @@ std::optional<Occupancy> occupancy(base::Arch arch, std::uint32_t registers, std
            Occupancy::Limit::warps, true);
   consider(static_cast<std::uint64_t>(sm->blocks), Occupancy::Limit::blocks);
   if (registers > 0) {
-    const std::uint64_t warp = rounded_up(std::uint64_t{registers} * kWarp, kRegisterUnit);
+    const std::uint64_t warp = rounded_up(std::uint64_t{registers} * kWarp, kRegisterGranule);
     // Each quarter of the SM has its own; a block that would not fit were it spread evenly is refused.
     const std::uint64_t even = rounded_up(static_cast<std::uint64_t>(warps), kPartitions) * warp;
     const std::uint64_t in_all = kRegisters / kPartitions / warp * kPartitions;

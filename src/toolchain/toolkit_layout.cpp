@@ -131,8 +131,8 @@ std::string root_of_library_dir(const std::string& directory) {
 std::vector<std::string> wheel_roots(const std::string& prefix) {
   const std::unique_ptr<DIR, int (*)(DIR*)> lib(::opendir((prefix + "/lib").c_str()), &::closedir);
   std::vector<std::string> pythons, out;
-  while (const dirent* entry = lib ? ::readdir(lib.get()) : nullptr) {
-    const std::string name = entry->d_name;
+  while (const dirent* child = lib ? ::readdir(lib.get()) : nullptr) {
+    const std::string name = child->d_name;
     if (name.starts_with("python3")) pythons.push_back(name);
   }
   std::sort(pythons.begin(), pythons.end(),

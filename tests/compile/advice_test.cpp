@@ -50,12 +50,12 @@ TEST(Diagnostic, ReadsErrorsWithTheirPlaceAndTheWordTheyPointAt) {
       "1 error detected in the compilation of \"/dev/null/k.cu\".\n";
   const auto errors = errors_of(log);
   ASSERT_EQ(errors.size(), 5u);
-  EXPECT_EQ(errors[0].place(), "line 7 of k.cu");
+  EXPECT_EQ(errors[0].location(), "line 7 of k.cu");
   EXPECT_EQ(errors[0].message, "identifier \"q\" is undefined");
   EXPECT_EQ(errors[0].word, "q");
-  EXPECT_EQ(errors[1].place(), "line 3 of inner/a.h");
+  EXPECT_EQ(errors[1].location(), "line 3 of inner/a.h");
   EXPECT_EQ(errors[1].word, "");
-  EXPECT_EQ(errors[2].place(), "");
+  EXPECT_EQ(errors[2].location(), "");
   EXPECT_EQ(errors[2].message, "Instruction 'wgmma.fence' not supported");
   EXPECT_EQ(errors[4].message, "Formal parameter space overflowed");
 }

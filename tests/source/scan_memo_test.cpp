@@ -35,7 +35,7 @@ class ScanMemoTest : public ::testing::Test {
 
   Tree tree_;
   std::string path_;
-  ScanCache::Entry entry_;
+  ScanCache::Scanned entry_;
 };
 
 TEST_F(ScanMemoTest, SurvivesTheProcessWithEveryField) {

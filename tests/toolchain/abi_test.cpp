@@ -12,7 +12,7 @@
 namespace ours {
 #define KILN_TYPE_OF(name, version) \
   using T_##name = std::remove_pointer_t<decltype(kiln::toolchain::Driver::name)>;
-KILN_DRIVER_ENTRIES(KILN_TYPE_OF, KILN_TYPE_OF)
+KILN_DRIVER_FUNCTIONS(KILN_TYPE_OF, KILN_TYPE_OF)
 }  // namespace ours
 
 #if __has_include(<cudaTypedefs.h>) && __has_include(<nvrtc.h>)
@@ -49,7 +49,7 @@ struct SameAbi<R(P...), S(Q...)> {
 // PFN_<name>_v<version> exists.
 #define KILN_SAME_ABI(name, version) \
   static_assert(SameAbi<ours::T_##name, std::remove_pointer_t<PFN_##name##_v##version>>::value, #name);
-KILN_DRIVER_ENTRIES(KILN_SAME_ABI, KILN_SAME_ABI)
+KILN_DRIVER_FUNCTIONS(KILN_SAME_ABI, KILN_SAME_ABI)
 
 using N = kiln::toolchain::Nvrtc;
 #define KILN_SAME_NVRTC(name) \

@@ -18,9 +18,9 @@ bool AdviceCase::has_option(std::string_view option) const {
 }
 
 std::string named(std::string_view what, const Diagnostic& error) {
-  const std::string place = error.place();
+  const std::string location = error.location();
   std::string out = '\'' + std::string(what) + '\'';
-  return place.empty() ? out : out + " (" + place + ')';
+  return location.empty() ? out : out + " (" + location + ')';
 }
 
 std::optional<std::string_view> between(std::string_view text, std::string_view before,

@@ -77,7 +77,7 @@ std::string_view word_at(std::string_view source, std::string_view caret) {
 
 }  // namespace
 
-std::string Diagnostic::place() const {
+std::string Diagnostic::location() const {
   std::string_view shown = file;
   const std::string_view program = kProgramDirectory;
   if (shown.starts_with(program)) shown.remove_prefix(program.size());

@@ -16,7 +16,7 @@ struct Diagnostic {
   std::string_view word;     ///< the identifier in the source at which the error points; may be empty
 
   /// "line 3 of norm.cuh", without the directories that only the compiler sees; "" when there is no place.
-  std::string place() const;
+  std::string location() const;
 };
 
 /// Errors and fatal errors, without warnings and notes, in the log's order; at most 1000.

@@ -55,11 +55,12 @@ std::optional<std::string> host_function(const Diagnostic& error, const AdviceCa
                       holds(error.message, "calling a constexpr __host__ function");
   if (!plain && !marked && !called) return std::nullopt;
   if (is_of_toolkit(error))
-    return "the toolkit header of " + error.place() +
+    return "the toolkit header of " + error.location() +
            " has a host side, which NVRTC does not compile: include the headers of what runs inside a block "
            "(cub/block/..., cub/warp/...) instead of cub/device and thrust";
   const auto name = called ? between(error.message, "function(\"", "\")") : std::optional(error.word);
-  const std::string who = name && !name->empty() ? named(*name, error) : "a function (" + error.place() + ')';
+  const std::string who =
+      name && !name->empty() ? named(*name, error) : "a function (" + error.location() + ')';
   if (plain && error.word == "main")
     return who + " is host code, and NVRTC compiles device code only: move the program into another file";
   if (plain && std::any_of(in.errors.begin(), in.errors.end(),
@@ -84,7 +85,7 @@ std::optional<std::string> host_variable(const Diagnostic& error, const AdviceCa
   if (!error.message.starts_with("A namespace scope variable without memory space annotations") ||
       follows_from_another(error, in))
     return std::nullopt;
-  return (error.word.empty() ? "a variable (" + error.place() + ')' : named(error.word, error)) +
+  return (error.word.empty() ? "a variable (" + error.location() + ')' : named(error.word, error)) +
          " is not marked __device__ or __constant__, and so is a host variable: default_device = true in "
          "[compile] makes such variables device variables; a constexpr one needs nothing";
 }
@@ -94,8 +95,8 @@ std::optional<std::string> kernel_launch(const Diagnostic& error, const AdviceCa
   if (!launch && !holds(error.message, "Unresolved extern function '__cudaCDP2") &&
       !holds(error.message, "Unresolved extern function 'cudaGetParameterBuffer"))
     return std::nullopt;
-  const std::string place = error.place();
-  return "a kernel is launched with <<<...>>>" + (place.empty() ? "" : " (" + place + ')') +
+  const std::string location = error.location();
+  return "a kernel is launched with <<<...>>>" + (location.empty() ? "" : " (" + location + ')') +
          ": host functions that launch have to move into another file (describe the geometry in [launch]); "
          "launches from device code need relocatable code, which kiln does not have" +
          or_as_device_code(in);
@@ -103,14 +104,14 @@ std::optional<std::string> kernel_launch(const Diagnostic& error, const AdviceCa
 
 std::optional<std::string> exception(const Diagnostic& error, const AdviceCase&) {
   if (!holds(error.message, "does not support exception handling")) return std::nullopt;
-  return "device code has no exceptions, and " + error.place() +
+  return "device code has no exceptions, and " + error.location() +
          " throws or catches: replace = { \"HEADER\" = \"stub.h\" } in [compile] gives a header that throws "
          "a stand-in; in the source, put it behind #ifndef __CUDA_ARCH__";
 }
 
 std::optional<std::string> wide_integer(const Diagnostic& error, const AdviceCase&) {
   if (!holds(error.message, "--device-int128")) return std::nullopt;
-  return "__int128 (" + error.place() + ") needs options = [\"--device-int128\"] in [compile]";
+  return "__int128 (" + error.location() + ") needs options = [\"--device-int128\"] in [compile]";
 }
 
 std::optional<std::string> type_information(const Diagnostic& error, const AdviceCase&) {
@@ -119,18 +120,18 @@ std::optional<std::string> type_information(const Diagnostic& error, const Advic
     return "this is what NVRTC says of dynamic_cast, among others: device code has no run-time type "
            "information; make the choice at compile time (templates, std::is_same)";
   if (!holds(error.message, "<typeinfo> must be included before typeid")) return std::nullopt;
-  return "device code has no run-time type information, which typeid (" + error.place() +
+  return "device code has no run-time type information, which typeid (" + error.location() +
          ") needs: make the choice at compile time (templates, std::is_same)";
 }
 
 std::optional<std::string> storage(const Diagnostic& error, const AdviceCase&) {
   if (holds(error.message, "cannot use thread_local specifier"))
-    return "device code has no thread_local variables (" + error.place() +
+    return "device code has no thread_local variables (" + error.location() +
            "): a local variable of the kernel is each thread's own";
   const auto what = between(error.message, "dynamic initialization is not supported for a ", " variable");
   if (!what) return std::nullopt;
   return "the " + std::string(*what) + " variable " +
-         (error.word.empty() ? "of " + error.place() : named(error.word, error)) +
+         (error.word.empty() ? "of " + error.location() : named(error.word, error)) +
          " is initialised at run time, and nothing runs before a kernel: give it a constant initialiser (a "
          "constexpr constructor), or set it in the kernel or through [[global]]";
 }
@@ -139,15 +140,15 @@ std::optional<std::string> lambda(const Diagnostic& error, const AdviceCase& in)
   if (holds(error.message, "--extended-lambda") || holds(error.message, "closure type for a lambda") ||
       holds(error.message, "a lambda is not allowed in an unevaluated expression"))
     return "a lambda" +
-           (error.place().empty() || error.file.starts_with("__nv") ? std::string()
-                                                                    : " (" + error.place() + ')') +
+           (error.location().empty() || error.file.starts_with("__nv") ? std::string()
+                                                                       : " (" + error.location() + ')') +
            " cannot be a template argument of a kernel: write a struct with a __device__ operator(), and "
            "name it in a parameter of kind \"type\"";
   if (holds(error.message,
             "execution space for the lambda closure class members was inferred to be "
             "__host__") &&
       !in.has_option("-default-device"))
-    return "a lambda outside of functions (" + error.place() +
+    return "a lambda outside of functions (" + error.location() +
            ") is host code: default_device = true in [compile] makes it device code";
   return std::nullopt;
 }
@@ -164,12 +165,12 @@ std::optional<std::string> standard(const Diagnostic& error, const AdviceCase& i
     wanted = "20";
   if (wanted.empty() || in.has_option("-std=c++20") || in.has_option("-std=c++" + wanted))
     return std::nullopt;
-  return error.place() + " needs C++" + wanted + ": std = \"c++" + wanted + "\" in [compile]";
+  return error.location() + " needs C++" + wanted + ": std = \"c++" + wanted + "\" in [compile]";
 }
 
 std::optional<std::string> byte_order_mark(const Diagnostic& error, const AdviceCase&) {
   if (error.line != "1" || !holds(error.source, "\xef\xbb\xbf")) return std::nullopt;
-  return error.place() +
+  return error.location() +
          " begins with a byte order mark (EF BB BF), which nvcc takes and NVRTC does not: save the file "
          "without it, or give a header a copy without it ([compile] replace)";
 }

@@ -54,12 +54,12 @@ class Ruleset {
   /// A file, or a directory with all below it, symlinks in `path` followed. Nothing there, or out of reach:
   /// nothing to allow.
   bool allow(const std::string& path, Access access) noexcept {
-    const base::Fd place(::open(path.c_str(), O_PATH | O_CLOEXEC));
+    const base::Fd beneath(::open(path.c_str(), O_PATH | O_CLOEXEC));
     struct stat st;
-    if (!place || ::fstat(place.get(), &st) != 0)
+    if (!beneath || ::fstat(beneath.get(), &st) != 0)
       return errno == ENOENT || errno == ENOTDIR || errno == EACCES;
     if (!S_ISDIR(st.st_mode)) access &= kReadFile | LANDLOCK_ACCESS_FS_WRITE_FILE | kTruncate;
-    const landlock_path_beneath_attr rule{access & handled_, place.get()};
+    const landlock_path_beneath_attr rule{access & handled_, beneath.get()};
     return ::syscall(SYS_landlock_add_rule, fd_.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
   }
   bool enforce() noexcept {
@@ -74,7 +74,7 @@ class Ruleset {
 };
 
 /// Where a dlopen in mid-compile may find a library, and what the C library reads of its own accord.
-std::vector<std::string> system_places(const WorkerRequest& request) {
+std::vector<std::string> system_paths(const WorkerRequest& request) {
   std::vector<std::string> out{base::directory_of(request.compiler.library),
                                base::directory_of(request.compiler.builtins),
                                "/usr/lib",
@@ -109,7 +109,7 @@ bool confine_compile(const WorkerRequest& request, const std::string& private_di
   bool complete = true;
   for (const auto& [name, path] : request.roots) complete = rules.allow(path, kRead) && complete;
   for (const std::string& path : request.linked) complete = rules.allow(path, kRead) && complete;
-  for (const std::string& path : system_places(request)) rules.allow(path, kRead);
+  for (const std::string& path : system_paths(request)) rules.allow(path, kRead);
   for (const std::string& path : readable) complete = rules.allow(path, kRead) && complete;
   for (const std::string& path : writable) complete = rules.allow(path, kRead | kWrite) && complete;
   complete = rules.allow(private_directory, kRead | kWrite) && complete;

@@ -32,24 +32,24 @@ PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name, unsigned a
   const std::lock_guard lock(state.mutex);
   if (!settings_.enabled || state.off) return {};
   drop_idle_locked(state, kIdle);
-  if (state.entries.size() >= kMaxNames)
-    std::erase_if(state.entries, [](const auto& each) {
+  if (state.tracked.size() >= kMaxNames)
+    std::erase_if(state.tracked, [](const auto& each) {
       return !each.second.header && each.second.phase != Phase::creating;
     });
-  Entry& entry = state.entries[name];
-  entry.last_use = std::chrono::steady_clock::now();
-  entry.askers += askers;
-  switch (entry.phase) {
+  Tracked& tracked = state.tracked[name];
+  tracked.last_use = std::chrono::steady_clock::now();
+  tracked.askers += askers;
+  switch (tracked.phase) {
     case Phase::seen:
-      if (entry.askers < settings_.created_by) return {};
-      entry.phase = Phase::creating;
+      if (tracked.askers < settings_.created_by) return {};
+      tracked.phase = Phase::creating;
       return {Step::create, nullptr, 0};
     case Phase::unproven:
-      entry.phase = Phase::proving;
-      return {Step::prove, entry.header, 0};
+      tracked.phase = Phase::proving;
+      return {Step::prove, tracked.header, 0};
     case Phase::proven:
-      ++entry.uses;
-      return {Step::use, entry.header, entry.only_in};
+      ++tracked.uses;
+      return {Step::use, tracked.header, tracked.only_in};
     case Phase::creating:
     case Phase::proving:
     case Phase::off:
@@ -58,38 +58,38 @@ PrecompiledHeaders::Turn PrecompiledHeaders::take(const Digest& name, unsigned a
   return {};
 }
 
-void PrecompiledHeaders::drop(State& state, Entry& entry) {
-  if (!entry.header) return;
+void PrecompiledHeaders::drop(State& state, Tracked& tracked) {
+  if (!tracked.header) return;
   --state.counts.held;
-  state.counts.held_bytes -= entry.header->stamp.size;
-  entry.header.reset();
+  state.counts.held_bytes -= tracked.header->stamp.size;
+  tracked.header.reset();
 }
 
 void PrecompiledHeaders::drop_idle_locked(State& state, std::chrono::seconds idle) {
   const auto until = std::chrono::steady_clock::now() - idle;
-  for (auto& [name, entry] : state.entries) {
-    if (!entry.header || entry.phase == Phase::proving || entry.last_use > until) continue;
-    drop(state, entry);
+  for (auto& [name, tracked] : state.tracked) {
+    if (!tracked.header || tracked.phase == Phase::proving || tracked.last_use > until) continue;
+    drop(state, tracked);
     ++state.counts.evicted;
-    entry = {};
+    tracked = {};
   }
 }
 
 void PrecompiledHeaders::make_room(State& state, const Digest& keep) {
   while (state.counts.held > settings_.max_count || state.counts.held_bytes > settings_.max_bytes) {
-    auto oldest = state.entries.end();
-    for (auto each = state.entries.begin(); each != state.entries.end(); ++each) {
+    auto oldest = state.tracked.end();
+    for (auto each = state.tracked.begin(); each != state.tracked.end(); ++each) {
       if (!each->second.header || each->first == keep) continue;
-      if (oldest == state.entries.end() || each->second.last_use < oldest->second.last_use) oldest = each;
+      if (oldest == state.tracked.end() || each->second.last_use < oldest->second.last_use) oldest = each;
     }
-    if (oldest == state.entries.end()) oldest = state.entries.find(keep);  // larger than all that is allowed
-    Entry& entry = oldest->second;
-    drop(state, entry);
+    if (oldest == state.tracked.end()) oldest = state.tracked.find(keep);  // larger than all that is allowed
+    Tracked& tracked = oldest->second;
+    drop(state, tracked);
     ++state.counts.evicted;
     // One that went before it paid would only be made and dropped again, in turn with others.
-    const bool paid = entry.uses >= 4;
-    entry = {};
-    if (!paid) entry.phase = Phase::off;
+    const bool paid = tracked.uses >= 4;
+    tracked = {};
+    if (!paid) tracked.phase = Phase::off;
     if (oldest->first == keep) return;
   }
 }
@@ -98,54 +98,54 @@ void PrecompiledHeaders::created(const Digest& name, std::shared_ptr<const Preco
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
   if (state.off) return;
-  Entry& entry = state.entries[name];
+  Tracked& tracked = state.tracked[name];
   ++state.counts.created;
   ++state.counts.held;
   state.counts.held_bytes += header->stamp.size;
-  entry.phase = Phase::unproven;
-  entry.header = std::move(header);
-  entry.last_use = std::chrono::steady_clock::now();
+  tracked.phase = Phase::unproven;
+  tracked.header = std::move(header);
+  tracked.last_use = std::chrono::steady_clock::now();
   make_room(state, name);
 }
 
 void PrecompiledHeaders::proven(const Digest& name, const Turn& turn, pid_t pid) {
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
-  Entry& entry = state.entries[name];
-  if (entry.header != turn.header) return;  // evicted meanwhile
+  Tracked& tracked = state.tracked[name];
+  if (tracked.header != turn.header) return;  // evicted meanwhile
   ++state.counts.proven;
-  entry.phase = Phase::proven;
-  entry.only_in = pid == turn.header->creator ? pid : 0;
+  tracked.phase = Phase::proven;
+  tracked.only_in = pid == turn.header->creator ? pid : 0;
 }
 
 void PrecompiledHeaders::undecided(const Digest& name) {
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
-  Entry& entry = state.entries[name];
-  if (++entry.attempts >= kMaxAttempts) {
-    drop(state, entry);
-    entry.phase = Phase::off;
+  Tracked& tracked = state.tracked[name];
+  if (++tracked.attempts >= kMaxAttempts) {
+    drop(state, tracked);
+    tracked.phase = Phase::off;
     ++state.counts.off;
   } else {
-    entry.phase = entry.header ? Phase::unproven : Phase::seen;
+    tracked.phase = tracked.header ? Phase::unproven : Phase::seen;
   }
 }
 
 void PrecompiledHeaders::unproven(const Digest& name) {
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
-  Entry& entry = state.entries[name];
-  if (entry.phase == Phase::proven && entry.only_in != 0) entry.phase = Phase::unproven;
+  Tracked& tracked = state.tracked[name];
+  if (tracked.phase == Phase::proven && tracked.only_in != 0) tracked.phase = Phase::unproven;
 }
 
 void PrecompiledHeaders::off(const Digest& name, const std::string& why) {
   State& state = state_.get();
   {
     const std::lock_guard lock(state.mutex);
-    Entry& entry = state.entries[name];
-    drop(state, entry);
-    if (entry.phase != Phase::off) ++state.counts.off;
-    entry.phase = Phase::off;
+    Tracked& tracked = state.tracked[name];
+    drop(state, tracked);
+    if (tracked.phase != Phase::off) ++state.counts.off;
+    tracked.phase = Phase::off;
   }
   base::info("no precompiled header for this source in this process: " + why);
 }
@@ -155,8 +155,8 @@ void PrecompiledHeaders::off_for_all(const std::string& why) {
   {
     const std::lock_guard lock(state.mutex);
     state.off = true;
-    for (auto& [name, entry] : state.entries) drop(state, entry);
-    state.entries.clear();
+    for (auto& [name, tracked] : state.tracked) drop(state, tracked);
+    state.tracked.clear();
     ++state.counts.off;
   }
   base::warn_once("precompiled headers", why + "; this process goes on without precompiled headers");

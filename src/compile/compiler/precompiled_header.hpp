@@ -115,7 +115,7 @@ class PrecompiledHeaders {
 
  private:
   enum class Phase { seen, creating, unproven, proving, proven, off };
-  struct Entry {
+  struct Tracked {
     Phase phase = Phase::seen;
     unsigned askers = 0, attempts = 0;
     std::uint64_t uses = 0;
@@ -125,11 +125,11 @@ class PrecompiledHeaders {
   };
   struct State {
     std::mutex mutex;
-    std::map<Digest, Entry> entries;
+    std::map<Digest, Tracked> tracked;
     Counts counts;
     bool off = false;
   };
-  static void drop(State& state, Entry& entry);
+  static void drop(State& state, Tracked& tracked);
   static void drop_idle_locked(State& state, std::chrono::seconds idle);
   void make_room(State& state, const Digest& keep);
 

@@ -50,7 +50,7 @@ Admission::Pass::~Pass() {
     const std::lock_guard lock(owner_.mutex_);
     for (auto at = owner_.running_.begin(); at != owner_.running_.end(); ++at) {
       if (*at != this) continue;
-      place_.splice(place_.begin(), owner_.running_, at);
+      node_.splice(node_.begin(), owner_.running_, at);
       break;
     }
   }
@@ -86,7 +86,7 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
         }
         if (slot || !limits.slots) {
           std::unique_ptr<Pass> pass(new Pass(*this, demand, expected_locked(demand), std::move(slot)));
-          running_.splice(running_.end(), pass->place_);
+          running_.splice(running_.end(), pass->node_);
           return pass;
         }
         pause = poll;

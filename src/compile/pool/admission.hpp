@@ -56,13 +56,13 @@ class Admission {
    private:
     friend class Admission;
     Pass(Admission& owner, const Demand& demand, std::uint64_t reserved, std::shared_ptr<void> slot)
-        : owner_(owner), urgency_(demand.now()), reserved_(reserved), slot_(std::move(slot)), place_{this} {}
+        : owner_(owner), urgency_(demand.now()), reserved_(reserved), slot_(std::move(slot)), node_{this} {}
     Admission& owner_;
     const Urgency urgency_;
     const std::uint64_t reserved_;
     std::atomic<std::uint64_t> resident_{0};
     std::shared_ptr<void> slot_;
-    std::list<const Pass*> place_;  // one node, lent to the owner's list: nothing to allocate under its mutex
+    std::list<const Pass*> node_;  // one node, lent to the owner's list: nothing to allocate under its mutex
   };
 
   /// Waits for its turn. Null: `give_up` passed or the admission was closed. With nothing running the memory

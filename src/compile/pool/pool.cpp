@@ -221,7 +221,7 @@ WorkerProcess::Answer WorkerPool::run_once(const WorkerRequest& request, const D
   std::unique_ptr<WorkerProcess> worker = take(request);
   if (!worker) {
     base::warn_once("no worker",
-                    "no kiln-worker executable found (looked for " + base::join(worker_places(), ", ") +
+                    "no kiln-worker executable found (looked for " + base::join(worker_candidates(), ", ") +
                         "); compiling inside this process, where a compiler crash cannot be contained. Set "
                         "KILN_WORKER to the executable");
     Answer here;

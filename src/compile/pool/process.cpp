@@ -39,14 +39,14 @@ std::vector<std::string> worker_environment(const std::string& directory) {
   return out;
 }
 
-struct SpawnPlan {
+struct SpawnSetup {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
-  SpawnPlan() {
+  SpawnSetup() {
     posix_spawn_file_actions_init(&actions);
     posix_spawnattr_init(&attributes);
   }
-  ~SpawnPlan() {
+  ~SpawnSetup() {
     posix_spawn_file_actions_destroy(&actions);
     posix_spawnattr_destroy(&attributes);
   }
@@ -94,26 +94,26 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
       pair[1] <= kWorkerSocket ? ::fcntl(pair[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1) : -1);
   const int worker_end = second_end ? second_end.get() : pair[1];
 
-  SpawnPlan plan;
-  posix_spawn_file_actions_addopen(&plan.actions, 0, "/dev/null", O_RDONLY, 0);
+  SpawnSetup setup;
+  posix_spawn_file_actions_addopen(&setup.actions, 0, "/dev/null", O_RDONLY, 0);
   // What it prints goes where the host's errors go. In a host without standard error that descriptor is some
   // file of somebody's, closed at exec: then nowhere.
   const int flags = ::fcntl(2, F_GETFD);
   if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
-    posix_spawn_file_actions_adddup2(&plan.actions, 2, 1);
+    posix_spawn_file_actions_adddup2(&setup.actions, 2, 1);
   } else {
-    posix_spawn_file_actions_addopen(&plan.actions, 1, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addopen(&plan.actions, 2, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&setup.actions, 1, "/dev/null", O_WRONLY, 0);
+    posix_spawn_file_actions_addopen(&setup.actions, 2, "/dev/null", O_WRONLY, 0);
   }
-  posix_spawn_file_actions_adddup2(&plan.actions, worker_end, kWorkerSocket);
-  posix_spawn_file_actions_addclosefrom_np(&plan.actions, kWorkerSocket + 1);
+  posix_spawn_file_actions_adddup2(&setup.actions, worker_end, kWorkerSocket);
+  posix_spawn_file_actions_addclosefrom_np(&setup.actions, kWorkerSocket + 1);
   sigset_t all, none;
   ::sigfillset(&all);
   ::sigemptyset(&none);
-  posix_spawnattr_setsigdefault(&plan.attributes, &all);
-  posix_spawnattr_setsigmask(&plan.attributes, &none);
-  posix_spawnattr_setpgroup(&plan.attributes, 0);
-  posix_spawnattr_setflags(&plan.attributes,
+  posix_spawnattr_setsigdefault(&setup.attributes, &all);
+  posix_spawnattr_setsigmask(&setup.attributes, &none);
+  posix_spawnattr_setpgroup(&setup.attributes, 0);
+  posix_spawnattr_setflags(&setup.attributes,
                            POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 
   auto directory = std::make_unique<base::TempDir>(kWorkerDirectory);
@@ -133,7 +133,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
                                      settings.compiler.builtins};
   pid_t pid = 0;
   const auto start = [&] {
-    return ::posix_spawn(&pid, executable.c_str(), &plan.actions, &plan.attributes,
+    return ::posix_spawn(&pid, executable.c_str(), &setup.actions, &setup.attributes,
                          pointers(arguments).data(), pointers(environment).data());
   };
   int error = start();
@@ -273,16 +273,16 @@ WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Dea
   return answer;
 }
 
-std::vector<std::string> worker_places() {
-  return base::places_of({.below = "libexec/kiln/kiln-worker",
-                          .configured = KILN_INSTALL_LIBEXECDIR "/kiln/kiln-worker",
-                          .beside = "kiln-worker"});
+std::vector<std::string> worker_candidates() {
+  return base::candidates_of({.below = "libexec/kiln/kiln-worker",
+                              .configured = KILN_INSTALL_LIBEXECDIR "/kiln/kiln-worker",
+                              .beside = "kiln-worker"});
 }
 
 std::string find_worker_executable(const std::string& configured) {
   if (!configured.empty()) return configured;
-  for (std::string& place : worker_places()) {
-    if (::access(place.c_str(), X_OK) == 0) return std::move(place);
+  for (std::string& candidate : worker_candidates()) {
+    if (::access(candidate.c_str(), X_OK) == 0) return std::move(candidate);
   }
   return {};
 }

@@ -73,8 +73,8 @@ class WorkerProcess {
 };
 
 /// Where the worker of an installed kiln may lie, in the order of the search.
-std::vector<std::string> worker_places();
-/// KILN_WORKER's value, else the first of worker_places() that can be run. Empty: none.
+std::vector<std::string> worker_candidates();
+/// KILN_WORKER's value, else the first of worker_candidates() that can be run. Empty: none.
 std::string find_worker_executable(const std::string& configured);
 
 }  // namespace kiln::compile

@@ -33,13 +33,13 @@ void sweep_leftovers(const std::string& directory) noexcept try {
   if (begun.exchange(true)) return;
   namespace fs = std::filesystem;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(base::directory_of(directory), error)) {
-    if (!entry.path().filename().string().starts_with(kWorkerDirectory)) continue;
-    const base::Fd fd = open_directory(entry.path().string());
+  for (const auto& child : fs::directory_iterator(base::directory_of(directory), error)) {
+    if (!child.path().filename().string().starts_with(kWorkerDirectory)) continue;
+    const base::Fd fd = open_directory(child.path().string());
     struct stat st {};
     if (!fd || ::fstat(fd.get(), &st) != 0 || st.st_uid != ::geteuid()) continue;
     if (std::time(nullptr) - st.st_ctime < kYoung || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) continue;
-    fs::remove_all(entry.path(), error);
+    fs::remove_all(child.path(), error);
   }
 } catch (...) {
 }

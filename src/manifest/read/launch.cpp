@@ -57,8 +57,8 @@ void read_launch(Draft& draft, const TableReader& root) {
   launch.smem = reader.expression("smem", draft.geometry);
   launch.pdl = reader.boolean_or("pdl", false);
   launch.cooperative = reader.boolean_or("cooperative", false);
-  const TableReader entry(root.need("template"), "[template]", root.file());
-  draft.out.kernel.instantiate = name_expression(draft, entry, "instantiate");
+  const TableReader template_table(root.need("template"), "[template]", root.file());
+  draft.out.kernel.instantiate = name_expression(draft, template_table, "instantiate");
   read_cost(draft, root);
   if (const TomlValue* found = root.find("reference")) {
     const TableReader reference(*found, "[reference]", root.file(),

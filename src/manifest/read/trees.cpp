@@ -58,9 +58,9 @@ TomlValue overridden(const TomlValue& tree, const TableReader& over) {
   TomlValue out = tree;
   remove(out, "arch");
   const int line = over.table().line;
-  TomlValue& entry = member(out, "template", line);
+  TomlValue& template_table = member(out, "template", line);
   for (const std::string key : {"source", "instantiate"}) {
-    if (const TomlValue* value = over.find(key)) put(entry, key, *value);
+    if (const TomlValue* value = over.find(key)) put(template_table, key, *value);
   }
   for (const std::string key : {"compile", "launch"}) {
     const TomlValue* value = over.find(key);
@@ -114,9 +114,11 @@ ArchTrees split_archs(TomlValue tree, const std::string& file) {
     out.variants.emplace_back(arch, overridden(tree, over));
   }
   if (out.variants.empty()) reader.fail("", "must hold tables such as [arch.sm_90a]");
-  const TomlValue* entry = tree.find("template");
-  const bool named = tree.find("kernel") || (entry && entry->find("instantiate"));
-  if (!entry || entry->kind != TomlValue::Kind::table || (entry->find("source") && named)) return out;
+  const TomlValue* template_table = tree.find("template");
+  const bool named = tree.find("kernel") || (template_table && template_table->find("instantiate"));
+  if (!template_table || template_table->kind != TomlValue::Kind::table ||
+      (template_table->find("source") && named))
+    return out;
 
   out.base = out.variants.front().second;
   out.base_is_variant = true;
@@ -133,8 +135,8 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
   }
   TomlValue rest = tree;
   remove(rest, "kernel");
-  const TomlValue* entry = tree.find("template");
-  const bool shorthand = entry && entry->find("instantiate");
+  const TomlValue* template_table = tree.find("template");
+  const bool shorthand = template_table && template_table->find("instantiate");
   if (shorthand || kernels.empty()) {
     out.emplace_back("", rest);
   } else {

@@ -102,8 +102,8 @@ std::string config_path() {
 /// One sentence for each KILN_* that is none of `names`.
 std::vector<std::string> unknown_environment(const std::vector<std::string>& names) {
   std::vector<std::string> out;
-  for (char** entry = environ; entry && *entry; ++entry) {
-    const std::string_view text = *entry;
+  for (char** variable = environ; variable && *variable; ++variable) {
+    const std::string_view text = *variable;
     if (!text.starts_with("KILN_")) continue;
     const std::string name(text.substr(0, text.find('=')));
     if (std::find(names.begin(), names.end(), name) != names.end()) continue;
@@ -149,8 +149,8 @@ std::optional<std::uint64_t> parse_size(std::string_view text) {
 
 namespace {
 
-std::vector<std::string> template_places() {
-  return base::places_of(
+std::vector<std::string> template_candidates() {
+  return base::candidates_of(
       {.below = "share/kiln/templates", .configured = KILN_INSTALL_DATADIR "/kiln/templates", .beside = {}});
 }
 
@@ -162,8 +162,8 @@ bool holds_own_headers(const std::string& directory) {
 
 std::string find_installed_templates() {
   std::error_code error;
-  for (std::string& place : template_places()) {
-    if (fs::is_directory(place, error)) return std::move(place);
+  for (std::string& candidate : template_candidates()) {
+    if (fs::is_directory(candidate, error)) return std::move(candidate);
   }
   return {};
 }
@@ -302,7 +302,7 @@ std::uint64_t Config::compile_memory_bytes() const {
 
 std::string Config::about_templates() const {
   if (!installed_templates_.empty()) return "KILN_TEMPLATE_PATH adds directories";
-  return "kiln's own templates were not found (looked for " + base::join(template_places(), ", ") +
+  return "kiln's own templates were not found (looked for " + base::join(template_candidates(), ", ") +
          "): set KILN_TEMPLATE_PATH or Options::template_path to the directory that holds them";
 }
 

@@ -18,74 +18,74 @@ void PackedParameters::set(const std::int64_t* values, std::uint32_t count) noex
 }
 
 const LoadedKernel* ReadyTable::find(const PackedParameters& p) const noexcept {
-  const Slots* const in = current_.load(std::memory_order_acquire);
+  const Buckets* const in = current_.load(std::memory_order_acquire);
   return in ? find_in(*in, p, p.size()) : nullptr;
 }
 
-ReadyTable::Slot* ReadyTable::slot_of(const PackedParameters& p, std::uint64_t hash) const noexcept {
-  if (slots_.empty()) return nullptr;
-  const Slots& in = *slots_.back();
+ReadyTable::Bucket* ReadyTable::bucket_of(const PackedParameters& p, std::uint64_t hash) const noexcept {
+  if (buckets_.empty()) return nullptr;
+  const Buckets& in = *buckets_.back();
   for (std::uint64_t i = hash;; ++i) {
-    Slot& slot = in.slots[i & in.mask];
-    if (!slot.kernel.load(std::memory_order_relaxed)) return nullptr;
-    if (holds(slot, p, p.size(), hash)) return &slot;
+    Bucket& bucket = in.buckets[i & in.mask];
+    if (!bucket.kernel.load(std::memory_order_relaxed)) return nullptr;
+    if (holds(bucket, p, p.size(), hash)) return &bucket;
   }
 }
 
-ReadyTable::Slot& ReadyTable::free_slot(const Slots& in, std::uint64_t hash) noexcept {
+ReadyTable::Bucket& ReadyTable::free_bucket(const Buckets& in, std::uint64_t hash) noexcept {
   std::uint64_t i = hash;
-  while (in.slots[i & in.mask].kernel.load(std::memory_order_relaxed)) ++i;
-  return in.slots[i & in.mask];
+  while (in.buckets[i & in.mask].kernel.load(std::memory_order_relaxed)) ++i;
+  return in.buckets[i & in.mask];
 }
 
 const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKernel* kernel) {
   const std::uint64_t hash = hash_of(p.words(), p.size());
-  if (const Slot* present = slot_of(p, hash)) return present->kernel.load(std::memory_order_relaxed);
+  if (const Bucket* present = bucket_of(p, hash)) return present->kernel.load(std::memory_order_relaxed);
   if (p.size() > kFew) {
     more_.emplace_back(new std::int32_t[p.size()]);
     std::memcpy(more_.back().get(), p.words(), p.size() * sizeof(std::int32_t));
   }
-  // A small table is kept emptier: what a hit costs there is the wrong guess at a slot that is taken.
+  // A small table is kept emptier: what a hit costs there is the wrong guess at a bucket that is taken.
   const auto most = [](std::uint64_t size) { return size <= 1024 ? size / 4 : size / 2; };
-  if (slots_.empty() || used_ + 1 > most(slots_.back()->mask + 1)) grow();
-  Slot& slot = free_slot(*slots_.back(), hash);
-  slot.shape = p.shape();
-  slot.check = static_cast<std::uint32_t>(hash >> 32);
+  if (buckets_.empty() || used_ + 1 > most(buckets_.back()->mask + 1)) grow();
+  Bucket& bucket = free_bucket(*buckets_.back(), hash);
+  bucket.shape = p.shape();
+  bucket.check = static_cast<std::uint32_t>(hash >> 32);
   if (p.size() > kFew)
-    slot.more = more_.back().get();
+    bucket.more = more_.back().get();
   else
-    std::memcpy(slot.few, p.words(), p.size() * sizeof(std::int32_t));
+    std::memcpy(bucket.few, p.words(), p.size() * sizeof(std::int32_t));
   ++used_;
-  slot.kernel.store(kernel, std::memory_order_release);
+  bucket.kernel.store(kernel, std::memory_order_release);
   return kernel;
 }
 
 void ReadyTable::replace(const PackedParameters& p, const LoadedKernel* kernel) noexcept {
-  if (Slot* slot = slot_of(p, hash_of(p.words(), p.size())))
-    slot->kernel.store(kernel, std::memory_order_release);
+  if (Bucket* bucket = bucket_of(p, hash_of(p.words(), p.size())))
+    bucket->kernel.store(kernel, std::memory_order_release);
 }
 
 void ReadyTable::grow() {
-  auto larger = std::make_unique<Slots>(slots_.empty() ? 16 : (slots_.back()->mask + 1) * 2);
-  if (!slots_.empty()) {
-    const Slots& old = *slots_.back();
+  auto larger = std::make_unique<Buckets>(buckets_.empty() ? 16 : (buckets_.back()->mask + 1) * 2);
+  if (!buckets_.empty()) {
+    const Buckets& old = *buckets_.back();
     for (std::uint64_t i = 0; i <= old.mask; ++i) {
-      const Slot& from = old.slots[i];
+      const Bucket& from = old.buckets[i];
       const LoadedKernel* const kernel = from.kernel.load(std::memory_order_relaxed);
       if (!kernel) continue;
-      Slot& to = free_slot(*larger, hash_of(from.words(), from.size()));
+      Bucket& to = free_bucket(*larger, hash_of(from.words(), from.size()));
       to.shape = from.shape, to.check = from.check;
       std::memcpy(to.few, from.few, sizeof to.few);  // or `more`
       to.kernel.store(kernel, std::memory_order_relaxed);
     }
   }
-  slots_.push_back(std::move(larger));
-  current_.store(slots_.back().get(), std::memory_order_release);
+  buckets_.push_back(std::move(larger));
+  current_.store(buckets_.back().get(), std::memory_order_release);
 }
 
 void ReadyTable::clear() noexcept {
   current_.store(nullptr, std::memory_order_release);
-  slots_.clear();
+  buckets_.clear();
   more_.clear();
   used_ = 0;
 }

@@ -17,8 +17,8 @@ namespace kiln::runtime {
 class LoadedKernel;
 
 /// Parameters by position, as numbers; what a hit is found by. Those that were not given are unset, and left
-/// out at the end. A word of 32 bits each, so that a table's slot stays small; two each when one of them does
-/// not fit.
+/// out at the end. A word of 32 bits each, so that a table's bucket stays small; two each when one of them
+/// does not fit.
 class PackedParameters {
  public:
   static constexpr std::int64_t kUnset = INT64_MIN;
@@ -52,10 +52,10 @@ class PackedParameters {
   std::int32_t words_[2 * source::kMaxParameters];
 };
 
-/// Open addressing over slots that hold the parameters themselves, two to a cache line: a hit is one line of
-/// a big table. A reader follows one atomic pointer to the current slots, and a slot's kernel is published
-/// last. Growing publishes a larger copy; the smaller ones stay until the table is cleared, so that no reader
-/// ever holds freed memory. Writers are serialised by the caller.
+/// Open addressing over buckets that hold the parameters themselves, two to a cache line: a hit is one line
+/// of a big table. A reader follows one atomic pointer to the current buckets, and a bucket's kernel is
+/// published last. Growing publishes a larger copy; the smaller ones stay until the table is cleared, so that
+/// no reader ever holds freed memory. Writers are serialised by the caller.
 class ReadyTable {
  public:
   ReadyTable() = default;
@@ -67,7 +67,7 @@ class ReadyTable {
   /// For at most kFew words, null for more: inline, and neither hash nor comparison looks at a length.
   static constexpr std::uint32_t kFew = 4;
   [[gnu::always_inline]] const LoadedKernel* find_few(const PackedParameters& p) const noexcept {
-    const Slots* const in = current_.load(std::memory_order_acquire);
+    const Buckets* const in = current_.load(std::memory_order_acquire);
     if (!in) return nullptr;
     switch (p.size()) {
       case 0:
@@ -93,7 +93,7 @@ class ReadyTable {
   void clear() noexcept;
 
  private:
-  struct alignas(32) Slot {
+  struct alignas(32) Bucket {
     std::atomic<const LoadedKernel*> kernel{nullptr};  ///< published last
     std::uint32_t shape = 0;
     std::uint32_t check = 0;  ///< the hash's upper half
@@ -101,46 +101,46 @@ class ReadyTable {
       std::int32_t few[kFew];
       const std::int32_t* more;  ///< of more than kFew words
     };
-    Slot() noexcept : few{} {}
+    Bucket() noexcept : few{} {}
     std::uint32_t size() const noexcept { return PackedParameters::size_of(shape); }
     const std::int32_t* words() const noexcept { return size() <= kFew ? few : more; }
   };
-  static_assert(sizeof(Slot) == 32);
-  struct Slots {
-    explicit Slots(std::uint64_t size) : mask(size - 1), slots(new Slot[size]) {}
+  static_assert(sizeof(Bucket) == 32);
+  struct Buckets {
+    explicit Buckets(std::uint64_t size) : mask(size - 1), buckets(new Bucket[size]) {}
     std::uint64_t mask;
-    std::unique_ptr<Slot[]> slots;
+    std::unique_ptr<Bucket[]> buckets;
   };
   [[gnu::always_inline, gnu::flatten]] static std::uint64_t hash_of(const std::int32_t* words,
                                                                     std::size_t size) noexcept {
     return XXH3_64bits(words, size * sizeof *words);
   }
-  [[gnu::always_inline]] static bool holds(const Slot& slot, const PackedParameters& p, std::uint32_t size,
-                                           std::uint64_t hash) noexcept {
-    if (slot.check != static_cast<std::uint32_t>(hash >> 32) || slot.shape != p.shape()) return false;
-    const std::int32_t* const words = size <= kFew ? slot.few : slot.more;
+  [[gnu::always_inline]] static bool holds(const Bucket& bucket, const PackedParameters& p,
+                                           std::uint32_t size, std::uint64_t hash) noexcept {
+    if (bucket.check != static_cast<std::uint32_t>(hash >> 32) || bucket.shape != p.shape()) return false;
+    const std::int32_t* const words = size <= kFew ? bucket.few : bucket.more;
     for (std::uint32_t i = 0; i < size; ++i) {
       if (words[i] != p.words()[i]) return false;
     }
     return true;
   }
-  [[gnu::always_inline]] static const LoadedKernel* find_in(const Slots& in, const PackedParameters& p,
+  [[gnu::always_inline]] static const LoadedKernel* find_in(const Buckets& in, const PackedParameters& p,
                                                             std::uint32_t size) noexcept {
     const std::uint64_t hash = hash_of(p.words(), size);
     for (std::uint64_t i = hash;; ++i) {
-      const Slot& slot = in.slots[i & in.mask];
-      const LoadedKernel* const kernel = slot.kernel.load(std::memory_order_acquire);
+      const Bucket& bucket = in.buckets[i & in.mask];
+      const LoadedKernel* const kernel = bucket.kernel.load(std::memory_order_acquire);
       if (!kernel) return nullptr;
-      if (holds(slot, p, size, hash)) return kernel;
+      if (holds(bucket, p, size, hash)) return kernel;
     }
   }
-  static Slot& free_slot(const Slots& in, std::uint64_t hash) noexcept;
-  Slot* slot_of(const PackedParameters& parameters, std::uint64_t hash) const noexcept;
+  static Bucket& free_bucket(const Buckets& in, std::uint64_t hash) noexcept;
+  Bucket* bucket_of(const PackedParameters& parameters, std::uint64_t hash) const noexcept;
   void grow();
 
-  std::atomic<const Slots*> current_{nullptr};
+  std::atomic<const Buckets*> current_{nullptr};
   std::uint64_t used_ = 0;
-  std::vector<std::unique_ptr<Slots>> slots_;
+  std::vector<std::unique_ptr<Buckets>> buckets_;
   std::vector<std::unique_ptr<std::int32_t[]>> more_;
 };
 

@@ -15,7 +15,7 @@ struct Entry {
   void* function;
 };
 #define KILN_FAKE_ENTRY(name, version) {#name, version, reinterpret_cast<void*>(&name)},
-const Entry kEntries[] = {KILN_DRIVER_ENTRIES(KILN_FAKE_ENTRY, KILN_FAKE_ENTRY)};
+const Entry kEntries[] = {KILN_DRIVER_FUNCTIONS(KILN_FAKE_ENTRY, KILN_FAKE_ENTRY)};
 #undef KILN_FAKE_ENTRY
 
 enum { kSymbolFound = 0, kSymbolNotFound = 1, kVersionNotSufficient = 2 };

@@ -121,7 +121,7 @@ std::optional<CUresult> intercept(const char* name, bool needs_init);
   if (const auto forced = intercept(#name, true)) return *forced
 
 #define KILN_FAKE_DECLARE(name, version) std::remove_pointer_t<decltype(Driver::name)> name;
-KILN_DRIVER_ENTRIES(KILN_FAKE_DECLARE, KILN_FAKE_DECLARE)
+KILN_DRIVER_FUNCTIONS(KILN_FAKE_DECLARE, KILN_FAKE_DECLARE)
 #undef KILN_FAKE_DECLARE
 
 /// CUDA_SUCCESS, or why nothing may be loaded now (strict capture); breaks the captures, as the driver does.

@@ -77,7 +77,7 @@ void probe_worker(const runtime::Config& config, Findings& out) {
   if (executable.empty()) {
     out.push_back({"worker", Status::warning,
                    "no kiln-worker executable found (looked for " +
-                       base::join(compile::worker_places(), ", ") +
+                       base::join(compile::worker_candidates(), ", ") +
                        "): compiling inside the asking process, where a compiler crash cannot be contained",
                    "install kiln-worker in libexec/kiln, or set KILN_WORKER"});
     return;

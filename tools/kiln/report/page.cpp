@@ -39,9 +39,9 @@ std::string made_html(const ReportData& data) {
          html(utc_text(data.made_s)) + ", kiln " + html(kiln_version());
 }
 
-using Slots = std::map<std::string, std::function<std::string()>, std::less<>>;
+using Placeholders = std::map<std::string, std::function<std::string()>, std::less<>>;
 
-Slots slots_of(const ReportData& data) {
+Placeholders placeholders_of(const ReportData& data) {
   return {{"policy", policy},
           {"style", [] { return std::string(kPageCss); }},
           {"script", [] { return std::string(kPageJs); }},
@@ -62,13 +62,13 @@ Slots slots_of(const ReportData& data) {
 
 /// What fills a slot is never looked into again: a name may contain "{{".
 std::string report_page(const ReportData& data) {
-  const Slots slots = slots_of(data);
+  const Placeholders placeholders = placeholders_of(data);
   std::string out;
   for (std::string_view rest = kPageHtml;;) {
     const std::size_t begin = rest.find("{{"), end = rest.find("}}", begin);
     if (begin == rest.npos || end == rest.npos) return out.append(rest);
     out.append(rest.substr(0, begin))
-        .append(slots.at(std::string(rest.substr(begin + 2, end - begin - 2)))());
+        .append(placeholders.at(std::string(rest.substr(begin + 2, end - begin - 2)))());
     rest.remove_prefix(end + 2);
   }
 }
