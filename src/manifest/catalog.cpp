@@ -1,6 +1,7 @@
 #include "manifest/catalog.hpp"
 
-#include <sys/stat.h>
+#include <dirent.h>
+#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/fd.hpp"
 #include "base/file.hpp"
 #include "base/hash.hpp"
 #include "base/quote.hpp"
@@ -26,16 +28,32 @@ bool may_be_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-/// The directory itself, and each of its folders whose name does not begin with a dot.
-std::vector<std::string> with_families(const std::string& directory) {
-  std::vector<std::string> out{directory};
-  std::error_code error;
-  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    if (it->path().filename().string()[0] != '.' && it->is_directory(ignored))
-      out.push_back(it->path().string());
+/// What a directory of the template path holds, without names that begin with a dot.
+struct Listing {
+  bool complete = false;              ///< false: the directory cannot be read, or not to its end
+  std::vector<std::string> families;  ///< sorted: folders, and what may be one
+  std::vector<std::string> others;    ///< what may be a file; a link is in both
+};
+
+/// The kernel is asked directly, as the first kernel of every process waits for this: std::filesystem makes
+/// three calls more.
+Listing list(const std::string& directory) {
+  Listing out;
+  const base::Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  alignas(dirent64) char entries[16384];
+  ssize_t size = -1;
+  while (fd && (size = ::getdents64(fd.get(), entries, sizeof entries)) > 0) {
+    for (const char* at = entries; at < entries + size;) {
+      const auto* entry = reinterpret_cast<const dirent64*>(at);
+      at += entry->d_reclen;
+      if (entry->d_name[0] == '.') continue;
+      if (entry->d_type == DT_DIR || entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN)
+        out.families.emplace_back(entry->d_name);
+      if (entry->d_type != DT_DIR) out.others.emplace_back(entry->d_name);
+    }
   }
-  std::sort(out.begin() + 1, out.end());
+  out.complete = size == 0;
+  std::sort(out.families.begin(), out.families.end());
   return out;
 }
 
@@ -148,11 +166,16 @@ struct Catalog::File {
 std::vector<Catalog::File> Catalog::files_of(std::string_view name) const {
   std::vector<File> out;
   if (!may_be_file_name(name)) return out;
+  const std::string file = std::string(name) + ".toml";
   for (const std::string& root : directories_) {
-    for (const std::string& directory : with_families(root)) {
-      std::string path = directory + '/' + std::string(name) + ".toml";
+    const auto look = [&](const std::string& directory) {
+      std::string path = directory + '/' + file;
       if (const auto stamp = base::FileStamp::of(path)) out.push_back({std::move(path), root, *stamp});
-    }
+    };
+    const Listing listing = list(root);
+    const auto& others = listing.others;
+    if (!listing.complete || std::find(others.begin(), others.end(), file) != others.end()) look(root);
+    for (const std::string& family : listing.families) look(root + '/' + family);
   }
   return out;
 }
@@ -239,7 +262,9 @@ std::vector<std::string> Catalog::names() const {
 std::vector<std::string> Catalog::names_in(const Index& index) const {
   std::vector<std::string> out;
   for (const std::string& root : directories_) {
-    for (const std::string& directory : with_families(root)) {
+    std::vector<std::string> directories{root};
+    for (const std::string& family : list(root).families) directories.push_back(root + '/' + family);
+    for (const std::string& directory : directories) {
       std::error_code error;
       for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
         const fs::path& path = it->path();

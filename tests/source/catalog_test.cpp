@@ -4,6 +4,8 @@
 
 #include "manifest_text.hpp"
 #include "support/child.hpp"
+#include "support/other_user.hpp"
+#include "support/system_calls.hpp"
 #include "tree.hpp"
 
 namespace kiln::source {
@@ -56,6 +58,41 @@ TEST(Catalog, LooksIntoFamilies) {
   EXPECT_EQ(catalog.open("four")->root, catalog.open("four")->directory);
   for (const char* name : {"two", "three", "family/one"})
     expect_error(Errc::unknown_template, {name}, [&] { catalog.open(name); });
+}
+
+TEST(Catalog, OpensWithFewSystemCalls) {
+  const Tree tree;
+  tree.write("t/norm/one.toml", minimal("one"));
+  for (const char* other : {"t/attention/two.toml", "t/kiln/vector.cuh", "t/moe/three.toml", "t/four.toml"})
+    tree.write(other, "");
+  const auto calls = testing::system_calls_of([&] { Catalog({tree.path("t")}).open("one"); });
+  if (!calls) GTEST_SKIP() << "no process may be traced here";
+  EXPECT_LE(*calls, 1 + 4 + 4 + 4)
+      << "which process this is, the listing, a look into each of four families, the file";
+}
+
+TEST(Catalog, FindsWhatLiesInADirectoryThatMayNotBeListed) {
+  KILN_NEEDS_ROOT();
+  const Tree tree;
+  tree.write("t/one.toml", minimal("one"));
+  for (const std::string& directory : {tree.path(), tree.path("t")}) testing::make(directory, 0711, 0);
+  const std::string found =
+      testing::as_user(testing::kUser, [&] { return Catalog({tree.path("t")}).open("one")->manifest.name; });
+  EXPECT_EQ(found, "one");
+}
+
+TEST(Catalog, AFamilyOrATemplateMayBeALink) {
+  const Tree tree;
+  tree.write("elsewhere/one.toml", minimal("one"));
+  tree.write("two", minimal("two"));
+  tree.write("t/file.txt", "");
+  tree.link(tree.path("elsewhere"), "t/family");
+  tree.link(tree.path("two"), "t/two.toml");
+  tree.link(tree.path("nowhere"), "t/broken.toml");
+  Catalog catalog({tree.path("t")});
+  EXPECT_EQ(catalog.names(), (std::vector<std::string>{"one", "two"}));
+  EXPECT_EQ(catalog.open("one")->manifest.file, tree.path("t/family/one.toml"));
+  EXPECT_EQ(catalog.open("two")->manifest.file, tree.path("t/two.toml"));
 }
 
 TEST(Catalog, ATemplateInAFamilyIsFoundAgainWhereItWasMoved) {
