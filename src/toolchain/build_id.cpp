@@ -2,7 +2,6 @@
 
 #include <elf.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <cerrno>
 #include <cstring>
@@ -98,11 +97,12 @@ struct NoteRange {
 }  // namespace
 
 std::optional<std::string> build_id_of(const std::string& path) {
-  const base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  struct stat st;
-  if (!fd || ::fstat(fd.get(), &st) != 0 || !S_ISREG(st.st_mode)) return std::nullopt;
+  return build_id_of(base::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)));
+}
 
-  const Image image(fd.get());
+std::optional<std::string> build_id_of(const base::Fd& file) {
+  // A directory or a pipe needs no question of its own: pread fails.
+  const Image image(file.get());
   Elf64_Ehdr header;
   if (!image.read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
       header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB) {

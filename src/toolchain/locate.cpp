@@ -38,10 +38,7 @@ class Search {
     if (path.empty() || done()) return;
     const std::string root = absolute(path);
     if (!note(root, origin)) return;
-    if (!out_.has_compiler()) {
-      for (const std::string& directory : library_dirs(root))
-        if (take_compiler(directory)) return take_headers_with(root);
-    }
+    if (!out_.has_compiler() && take_compiler_below(root)) return take_headers_with(root);
     take_headers(root);
   }
 
@@ -64,17 +61,30 @@ class Search {
     return true;
   }
 
-  bool take_compiler(const std::string& directory) {
-    CompilerFiles files = compiler_in(directory);
-    if (files.nvrtc.empty()) return false;
-    if (files.builtins.empty()) {
-      out_.tried.back() += ": " + files.nvrtc + " has no libnvrtc-builtins beside it";
-      if (out_.compiler.library.empty()) out_.compiler.library = std::move(files.nvrtc);
-      return false;
+  /// No directory behind the one with the compiler is asked for: a call each, in every first get of a process.
+  bool take_compiler_below(const std::string& root) {
+    for (const std::vector<std::string>& directories : library_dirs(root)) {
+      bool any = false;
+      for (const std::string& directory : directories) {
+        if (!exists(directory)) continue;
+        if (take_compiler(directory)) return true;
+        any = true;
+      }
+      if (any) return false;
     }
-    out_.compiler.library = std::move(files.nvrtc);
-    out_.compiler.builtins = std::move(files.builtins);
-    return true;
+    return false;
+  }
+
+  bool take_compiler(const std::string& directory) {
+    const CompilerFiles files = compiler_in(directory);
+    if (files.nvrtc.path.empty()) return false;
+    const bool complete = !files.builtins.path.empty();
+    if (!complete) out_.tried.back() += ": " + files.nvrtc.path + " has no libnvrtc-builtins beside it";
+    if (!complete && !out_.compiler.library.empty()) return false;
+    out_.compiler = {files.nvrtc.path, files.builtins.path};
+    out_.compiler_build_id = build_id_of(files.nvrtc.file).value_or("");
+    if (complete) out_.builtins_build_id = build_id_of(files.builtins.file).value_or("");
+    return complete;
   }
 
   void take_headers(const std::string& root) {
@@ -121,9 +131,6 @@ Toolkit locate_toolkit(const ToolkitSearch& options) {
   try {
     Search search(out);
     search_all(options, search);
-    if (!out.compiler.library.empty()) out.compiler_build_id = build_id_of(out.compiler.library).value_or("");
-    if (!out.compiler.builtins.empty())
-      out.builtins_build_id = build_id_of(out.compiler.builtins).value_or("");
   } catch (const std::exception&) {  // out of memory: what was found so far
   }
   return out;

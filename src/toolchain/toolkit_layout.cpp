@@ -26,8 +26,6 @@ constexpr const char* kTargets[] = {"targets/x86_64-linux"};
 const char* const kTriplet = "x86_64-linux-gnu";
 #endif
 
-bool exists(const std::string& path) noexcept { return ::access(path.c_str(), R_OK) == 0; }
-
 /// Where an open file lies, as the kernel knows it; "" where that is no path to the same file.
 std::string path_of(const base::Fd& file) {
   std::string out(PATH_MAX, '\0');
@@ -37,14 +35,16 @@ std::string path_of(const base::Fd& file) {
   return out.ends_with(" (deleted)") ? "" : out;
 }
 
-/// "" when there is no such file that can be read. The kernel resolves the path with one call; realpath needs
-/// one for each component, before and after each link.
-std::string resolved(const std::string& path) {
-  const base::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) return "";
-  if (std::string known = path_of(file); !known.empty()) return known;
+/// Nothing when there is no such file that can be read. The kernel resolves the path with one call; realpath
+/// needs one for each component, before and after each link.
+LibraryFile resolved(const std::string& path) {
+  LibraryFile out{{}, base::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))};
+  if (!out.file) return out;
+  out.path = path_of(out.file);
+  if (!out.path.empty()) return out;
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
-  return real ? real.get() : "";
+  if (real) out.path = real.get();
+  return out;
 }
 
 /// "13.0.88" of ".../libnvrtc.so.13.0.88".
@@ -53,16 +53,17 @@ std::string version_in(const std::string& path) {
   return so == std::string::npos ? "" : path.substr(so + 4);
 }
 
-std::string builtins_in(const std::string& directory, int major, const std::string& exact) {
+LibraryFile builtins_in(const std::string& directory, int major, const std::string& exact) {
   const std::string stem = directory + "/libnvrtc-builtins.so.";
   // A directory may hold 13.0's and 13.1's: the full version in the library's own name decides, else the
   // newest.
   for (std::string version = exact; version.find('.') != std::string::npos; version.erase(version.rfind('.')))
-    if (auto path = resolved(stem + version); !path.empty()) return path;
+    if (auto found = resolved(stem + version); !found.path.empty()) return found;
   for (int minor = kNewestMinor; minor >= 0; --minor)
-    if (auto path = resolved(stem + std::to_string(major) + '.' + std::to_string(minor)); !path.empty())
-      return path;
-  return "";
+    if (auto found = resolved(stem + std::to_string(major) + '.' + std::to_string(minor));
+        !found.path.empty())
+      return found;
+  return {};
 }
 
 /// Number after the last "python3.", for the order of versions; "python3" itself is oldest.
@@ -72,31 +73,29 @@ int python_minor(const std::string& name) { return name.size() > 8 ? std::atoi(n
 
 const char* const kMultiarch = kTriplet;
 
+bool exists(const std::string& path) noexcept { return ::access(path.c_str(), R_OK) == 0; }
+
 CompilerFiles compiler_in(const std::string& directory) {
   CompilerFiles incomplete;
   for (int major = kNewestMajor; major >= kOldestMajor; --major) {
     CompilerFiles found;
     found.nvrtc = resolved(directory + "/libnvrtc.so." + std::to_string(major));
-    if (found.nvrtc.empty()) continue;
-    found.builtins = builtins_in(directory, major, version_in(found.nvrtc));
-    if (!found.builtins.empty()) return found;
-    if (incomplete.nvrtc.empty()) incomplete = found;
+    if (found.nvrtc.path.empty()) continue;
+    found.builtins = builtins_in(directory, major, version_in(found.nvrtc.path));
+    if (!found.builtins.path.empty()) return found;
+    if (incomplete.nvrtc.path.empty()) incomplete = std::move(found);
   }
   return incomplete;
 }
 
-std::vector<std::string> library_dirs(const std::string& root) {
-  std::vector<std::string> out;
-  const auto add = [&](const std::string& directory) {
-    if (exists(directory)) out.push_back(directory);
-  };
-  add(root + "/lib64");
-  for (const char* target : kTargets) add(root + '/' + target + "/lib");
-  add(root + "/lib");
-  if (!out.empty()) return out;
-  for (int major = kNewestMajor; major > 12; --major) add(root + "/cu" + std::to_string(major) + "/lib");
-  add(root + "/cuda_nvrtc/lib");
-  return out;
+std::array<std::vector<std::string>, 2> library_dirs(const std::string& root) {
+  std::vector<std::string> own{root + "/lib64"}, wheels;
+  for (const char* target : kTargets) own.push_back(root + '/' + target + "/lib");
+  own.push_back(root + "/lib");
+  for (int major = kNewestMajor; major > 12; --major)
+    wheels.push_back(root + "/cu" + std::to_string(major) + "/lib");
+  wheels.push_back(root + "/cuda_nvrtc/lib");
+  return {std::move(own), std::move(wheels)};
 }
 
 std::vector<std::string> header_dirs(const std::string& root) {

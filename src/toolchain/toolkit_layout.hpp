@@ -2,25 +2,35 @@
 // hold thousands of files is listed.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
+#include "base/fd.hpp"
+
 namespace kiln::toolchain {
 
-/// A compiler in one directory; `builtins` is empty when the directory has none that fits. Paths are
-/// symlink-resolved.
+/// A library that was found, still open; its path is symlink-resolved, and empty when there is none.
+struct LibraryFile {
+  std::string path;
+  base::Fd file;
+};
+
+/// A compiler in one directory; without `builtins` when the directory has none that fit.
 struct CompilerFiles {
-  std::string nvrtc, builtins;
+  LibraryFile nvrtc, builtins;
 };
 
 /// The newest libnvrtc.so.N of `directory` with its builtins. libnvrtc.alt (the Windows data model) does not
 /// count.
 CompilerFiles compiler_in(const std::string& directory);
 
-/// Directories below `root` that may hold the libraries: a toolkit's, a wheel's (nvidia/cu13,
-/// nvidia/cuda_nvrtc), a prefix's (conda). `root` itself may also be the `nvidia` directory of a
-/// site-packages.
-std::vector<std::string> library_dirs(const std::string& root);
+/// Names of directories below `root` that may hold the libraries: a toolkit's and a prefix's (conda); then, for a
+/// root that has none of those, a wheel's (nvidia/cu13, nvidia/cuda_nvrtc). `root` itself may also be the
+/// `nvidia` directory of a site-packages.
+std::array<std::vector<std::string>, 2> library_dirs(const std::string& root);
+
+bool exists(const std::string& path) noexcept;
 
 /// The toolkit headers that belong to `root`, in search order (CUDA 13 keeps CCCL's in include/cccl); empty
 /// when it has none.

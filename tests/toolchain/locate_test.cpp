@@ -8,6 +8,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "support/system_calls.hpp"
 #include "tests/toolchain/elf_file.hpp"
 
 namespace kiln::toolchain {
@@ -61,6 +62,16 @@ TEST_F(Locate, ReadsAToolkitWithItsHeadersAndBuildIds) {
   EXPECT_EQ(found.compiler_build_id, "0a");
   EXPECT_EQ(found.builtins_build_id, "0a62");
   EXPECT_EQ(found.include_dirs, Dirs{root() + "/cuda/include"});
+}
+
+TEST_F(Locate, OpensEachLibraryOnceAndAsksForNothingBehindThem) {
+  compiler("/cuda/lib64", "16.9");  // the first names that are tried
+  compiler("/cuda/lib", "16.9");
+  headers("/cuda/include");
+  const auto calls = testing::system_calls_of([&] { in("/cuda"); });
+  if (!calls) GTEST_SKIP() << "no process may be traced here";
+  EXPECT_LE(*calls, 1 + 2 * 5 + 2)
+      << "the directory; each library's open, path, two reads and close; the headers";
 }
 
 TEST_F(Locate, AddsCcclsDirectoryOfCuda13BehindTheToolkits) {
