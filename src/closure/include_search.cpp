@@ -41,6 +41,7 @@ IncludeSearch::IncludeSearch(const SearchPath& search, ScanCache& cache, Trust t
 std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPath& search) {
   std::vector<Directory> out;
   const auto add = [&](const std::string& path, bool toolkit) {
+    if (std::any_of(out.begin(), out.end(), [&](const Directory& d) { return d.path == path; })) return;
     struct stat st;
     if (::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return;
     const bool known = std::any_of(out.begin(), out.end(), [&](const Directory& d) {

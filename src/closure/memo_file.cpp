@@ -2,15 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-
-#include "base/file.hpp"
+#include <unistd.h>
 
 namespace kiln::source {
 
 std::string boot_id() {
-  std::string out = base::read_proc("/proc/sys/kernel/random/boot_id");
-  out.resize(out.size() < 36 ? 0 : 36);  // without the newline
-  return out;
+  const base::Fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  char id[36];  // without the newline behind it
+  return fd && ::read(fd.get(), id, sizeof id) == sizeof id ? std::string(id, sizeof id) : std::string();
 }
 
 base::Fd open_memo(const std::string& file) noexcept {
