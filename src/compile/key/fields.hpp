@@ -95,6 +95,15 @@ static_assert(
     }(),
     "a row for each FieldId, in their order");
 
+static_assert(
+    [] {
+      for (const FieldKind& one : kFields)
+        for (const FieldKind& other : kFields)
+          if (one.id != other.id && one.rank == other.rank) return false;
+      return true;
+    }(),
+    "a rank for each field");
+
 constexpr const FieldKind& field(FieldId id) noexcept { return kFields[static_cast<std::size_t>(id)]; }
 constexpr std::string_view label_of(FieldId id) noexcept { return field(id).label; }
 /// Null for a label of another version of kiln.
