@@ -1,6 +1,7 @@
 // The seam between the C ABI and the inline C++ layer; not for use by programs.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <type_traits>

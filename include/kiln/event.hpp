@@ -1,6 +1,7 @@
 // What a service tells the engine about.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "kiln/kiln.h"

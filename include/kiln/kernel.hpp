@@ -1,6 +1,7 @@
 // A loaded kernel.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

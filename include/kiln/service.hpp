@@ -1,6 +1,7 @@
 // The service: configuration, cache, compiler and the templates opened from it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

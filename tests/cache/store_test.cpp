@@ -85,7 +85,7 @@ TEST_F(StoreTest, OtherKeyTextIsAMissAndIsReplacedByAPut) {
   EXPECT_FALSE(result.record);
   EXPECT_EQ(result.miss, Miss::other_key_text);
 
-  Record other = record_of(2, 100);  // fewer pieces than what lies there
+  const Record other = with_key(key_of(1), record_of(2, 100));  // fewer pieces than what lies there
   ASSERT_EQ(store->put(other).put, Put::stored);
   EXPECT_TRUE(same(*store->peek(key_of(1), soon()), other));
   EXPECT_EQ(store->get(key_of(1), record_of(1).key_text, soon()).miss, Miss::other_key_text);

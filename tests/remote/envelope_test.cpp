@@ -38,6 +38,10 @@ class Envelope : public ::testing::Test {
   if (void* out = std::malloc(size)) return out;
   throw std::bad_alloc();
 }
+[[gnu::noinline]] void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  g_allocated += size;
+  return std::malloc(size);
+}
 [[gnu::noinline]] void operator delete(void* at) noexcept { std::free(at); }
 [[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept { std::free(at); }
 

@@ -14,6 +14,7 @@
 #include "base/fd.hpp"
 #include "base/file.hpp"
 #include "fault.hpp"
+#include "tests/fault/store/fixture.hpp"
 
 namespace {
 
@@ -129,6 +130,8 @@ TEST_F(Interposer, ReachesNamesLocksAndMaps) {
   for (const char* rule :
        {"create@fresh:1:ENOSPC", "link@second:1:EIO", "rename@second:1:EIO", "unlink:1:EIO", "mkdir:1:EDQUOT",
         "lock:1:ENOMEM", "mmap@/a:1:ENOMEM", "ftruncate:1:EIO", "pread:1:EIO", "create@fresh:1:EMFILE"}) {
+    // A sanitizer stands before this library at pread, and calls the C library's.
+    if (kiln::cache::test::kSanitized && std::string_view(rule).starts_with("pread")) continue;
     const Fd a = make("a");
     kiln_fault_arm(rule);
     char byte = 0;

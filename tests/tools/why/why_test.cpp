@@ -85,8 +85,8 @@ class Why : public KilnCompiler {
     edit(edited.key_text);
     const std::string_view text = edited.key_text;
     const std::size_t section = compile::toolchain_section(text);
-    const Key at{base::digest_of(text.substr(0, section)), base::digest_of(text.substr(section))};
-    ASSERT_NE(at, *Key::from_hex(key)) << "the edit changed nothing";
+    edited.key = {base::digest_of(text.substr(0, section)), base::digest_of(text.substr(section))};
+    ASSERT_NE(edited.key, *Key::from_hex(key)) << "the edit changed nothing";
     ASSERT_EQ(open(path("edited"))->put(edited).put, cache::Put::stored);
   }
   static constexpr const char* kSource =
