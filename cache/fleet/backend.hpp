@@ -7,7 +7,7 @@
 // The verbs: get (many entries), put, list (toolchains of a specialisation), lease (claim, renew and release,
 // and the look of those who wait), report (a missed row), health. A fault of a server is an answer and never
 // an exception, and costs no more time than BackendOptions and the deadline say. Only a lack of memory is
-// thrown.
+// thrown. What commands ask of each server is in cache/fleet/upkeep.hpp.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +26,8 @@
 #include "kiln/digest.hpp"
 
 namespace kiln::fleet {
+
+class Upkeep;
 
 /// How patient a backend is with its servers.
 struct BackendOptions {
@@ -88,6 +90,8 @@ class Backend {
   virtual std::vector<Outcome> report(std::span<const std::string> rows, base::Deadline deadline) = 0;
   /// The state of every server. Asks nobody.
   virtual std::vector<ServerStatus> health() const = 0;
+  /// For commands that look after the servers (cache/fleet/upkeep.hpp). Belongs to the backend.
+  virtual Upkeep& upkeep() noexcept = 0;
 };
 
 }  // namespace kiln::fleet

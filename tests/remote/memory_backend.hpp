@@ -3,12 +3,14 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "cache/fleet/backend.hpp"
+#include "cache/fleet/upkeep.hpp"
 
 namespace kiln::testing {
 
@@ -32,7 +34,8 @@ class MemoryBackend : public fleet::Backend {
     std::vector<fleet::Rows> out;
     for (const Digest& specialisation : specialisations) {
       fleet::Rows& rows = out.emplace_back(fleet::Rows{{fault_}, {}});
-      if (fault_) rows.rows.assign(rows_[specialisation].begin(), rows_[specialisation].end());
+      const auto found = rows_.find(specialisation);
+      if (fault_ && found != rows_.end()) rows.rows.assign(found->second.begin(), found->second.end());
     }
     return out;
   }
@@ -48,7 +51,8 @@ class MemoryBackend : public fleet::Backend {
 
   std::vector<fleet::Outcome> report(std::span<const std::string> rows, base::Deadline) override {
     const std::lock_guard lock(mutex_);
-    if (fault_) missed_.insert(missed_.end(), rows.begin(), rows.end());
+    for (const std::string& row : rows)
+      if (fault_) missed_.emplace_back(++last_id_, row);
     return std::vector<fleet::Outcome>(rows.size(), fault_);
   }
 
@@ -60,6 +64,8 @@ class MemoryBackend : public fleet::Backend {
     return {status};
   }
 
+  fleet::Upkeep& upkeep() noexcept override { return upkeep_; }
+
   /// From now on every request ends like this; with Fault::none the server is well again.
   void fail(fleet::Fault fault, const std::string& detail = "as the test wants") {
     const std::lock_guard lock(mutex_);
@@ -67,9 +73,26 @@ class MemoryBackend : public fleet::Backend {
   }
   /// What lies under an entry's name, to be looked at or spoilt.
   std::string& entry(const Key& key) { return entries_[key]; }
+  /// Leaves a value of another version of kiln's names.
+  void leave_other_version(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    of_other_versions_.insert(name);
+  }
+  /// From now on the entry, or the rows when the toolchain is zeros, are a value of no kind of ours.
+  void spoil(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    spoilt_.insert(key);
+  }
+  /// What every server says of itself, but for its name and its numbers of keys and missed rows.
+  void say(fleet::ServerLook look) {
+    const std::lock_guard lock(mutex_);
+    look_ = std::move(look);
+  }
   std::vector<std::string> missed() const {
     const std::lock_guard lock(mutex_);
-    return missed_;
+    std::vector<std::string> out;
+    for (const auto& [id, row] : missed_) out.push_back(row);
+    return out;
   }
   std::size_t leases() const {
     const std::lock_guard lock(mutex_);
@@ -77,6 +100,116 @@ class MemoryBackend : public fleet::Backend {
   }
 
  private:
+  using Stored = fleet::StoredValue::Kind;
+
+  /// The one server.
+  class Server : public fleet::ServerUpkeep {
+   public:
+    explicit Server(MemoryBackend& backend) : backend_(backend) {}
+
+    fleet::Outcome reach() override {
+      const std::lock_guard lock(backend_.mutex_);
+      return backend_.fault_;
+    }
+
+    fleet::ServerLook look() override {
+      const std::vector<fleet::StoredValue> values = backend_.values();
+      const std::lock_guard lock(backend_.mutex_);
+      fleet::ServerLook out;
+      if (backend_.fault_) out = backend_.look_;
+      static_cast<fleet::Outcome&>(out) = backend_.fault_;
+      out.name = "memory";
+      if (!out) return out;
+      out.keys = values.size();
+      out.missing = backend_.missed_.size();
+      return out;
+    }
+
+    fleet::Outcome walk(Walk what, const Page& each) override {
+      if (const fleet::Outcome outcome = reach(); !outcome) return outcome;
+      std::vector<fleet::StoredValue> values = backend_.values();
+      if (what == Walk::entries)
+        std::erase_if(values, [](const fleet::StoredValue& value) { return value.kind != Stored::entry; });
+      if (!values.empty()) each(values);
+      return {};
+    }
+
+    fleet::Value entry(const Key& key) override { return backend_.value_of(key); }
+
+    std::optional<bool> has_entry(const Key& key) override {
+      const fleet::Value value = backend_.value_of(key);
+      return value ? std::optional(value.kind != fleet::Value::Kind::absent) : std::nullopt;
+    }
+
+    std::optional<fleet::Rows> rows(const Digest& specialisation) override {
+      {
+        const std::lock_guard lock(backend_.mutex_);
+        if (backend_.fault_ && backend_.spoilt_.contains({specialisation, {}})) return std::nullopt;
+      }
+      return backend_.list({&specialisation, 1}, base::Deadline::never()).front();
+    }
+
+    fleet::Erased erase_rows(const Digest& specialisation, std::span<const std::string> toolchains) override {
+      const std::lock_guard lock(backend_.mutex_);
+      fleet::Erased out{{backend_.fault_}, 0};
+      if (!out) return out;
+      auto& rows = backend_.rows_[specialisation];
+      for (const std::string& toolchain : toolchains) out.count += rows.erase(toolchain);
+      if (rows.empty()) backend_.rows_.erase(specialisation);
+      return out;
+    }
+
+    fleet::Erased erase(const fleet::StoredValue& value) override {
+      const std::lock_guard lock(backend_.mutex_);
+      fleet::Erased out{{backend_.fault_}, 0};
+      if (!out) return out;
+      backend_.spoilt_.erase(value.key);
+      if (value.kind == Stored::entry) out.count = backend_.entries_.erase(value.key);
+      if (value.kind == Stored::rows) out.count = backend_.rows_.erase(value.key.specialisation);
+      if (value.kind == Stored::lease) out.count = backend_.leases_.erase(value.key);
+      if (value.kind == Stored::other_version) out.count = backend_.of_other_versions_.erase(value.name);
+      return out;
+    }
+
+   private:
+    MemoryBackend& backend_;
+  };
+
+  class TierUpkeep : public fleet::Upkeep {
+   public:
+    explicit TierUpkeep(MemoryBackend& backend) : backend_(backend) {}
+
+    std::vector<std::unique_ptr<fleet::ServerUpkeep>> servers() override {
+      std::vector<std::unique_ptr<fleet::ServerUpkeep>> out;
+      out.push_back(std::make_unique<Server>(backend_));
+      return out;
+    }
+
+    fleet::Outcome reach(const Digest&) override { return Server(backend_).reach(); }
+
+    fleet::MissedPage missed(const std::string& after, std::size_t most) override {
+      const std::lock_guard lock(backend_.mutex_);
+      fleet::MissedPage out{{backend_.fault_}, {}};
+      for (const auto& [id, row] : backend_.missed_)
+        if (out && out.rows.size() < most && (after.empty() || id > std::stoull(after)))
+          out.rows.push_back({std::to_string(id), row, row.size()});
+      return out;
+    }
+
+    std::string missed_removal() const override { return ""; }
+
+    fleet::Outcome forget(std::span<const std::string> ids) override {
+      const std::lock_guard lock(backend_.mutex_);
+      if (!backend_.fault_) return backend_.fault_;
+      for (const std::string& id : ids)
+        std::erase_if(backend_.missed_, [&](const auto& row) { return std::to_string(row.first) == id; });
+      return {};
+    }
+
+   private:
+    MemoryBackend& backend_;
+  };
+
   struct Lease {
     std::string token;
     base::Clock::time_point until;
@@ -87,8 +220,20 @@ class MemoryBackend : public fleet::Backend {
     fleet::Value out{{fault_}};
     const auto found = entries_.find(key);
     if (fault_.fault != fleet::Fault::none || found == entries_.end()) return out;
-    out.kind = fleet::Value::Kind::bytes;
-    out.bytes = found->second;
+    out.kind = spoilt_.contains(key) ? fleet::Value::Kind::other : fleet::Value::Kind::bytes;
+    if (out.kind == fleet::Value::Kind::bytes) out.bytes = found->second;
+    return out;
+  }
+
+  std::vector<fleet::StoredValue> values() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<fleet::StoredValue> out;
+    for (const auto& [key, entry] : entries_) out.push_back({Stored::entry, key, "entry " + key.hex()});
+    for (const auto& [specialisation, rows] : rows_)
+      out.push_back({Stored::rows, {specialisation, {}}, "rows " + specialisation.hex()});
+    for (const auto& [key, lease] : leases_) out.push_back({Stored::lease, key, "lease " + key.hex()});
+    if (!missed_.empty()) out.push_back({Stored::missed_rows, {}, "missed"});
+    for (const std::string& name : of_other_versions_) out.push_back({Stored::other_version, {}, name});
     return out;
   }
 
@@ -135,12 +280,17 @@ class MemoryBackend : public fleet::Backend {
     return out;
   }
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows, but for upkeep_
   fleet::Outcome fault_;      // of every request; true: none
   std::map<Key, std::string> entries_;
   std::map<Digest, std::map<std::string, std::string>> rows_;
   std::map<Key, Lease> leases_;
-  std::vector<std::string> missed_;
+  std::uint64_t last_id_ = 0;
+  std::vector<std::pair<std::uint64_t, std::string>> missed_;
+  std::set<std::string> of_other_versions_;
+  std::set<Key> spoilt_;
+  fleet::ServerLook look_;
+  TierUpkeep upkeep_{*this};
 };
 
 }  // namespace kiln::testing

@@ -26,7 +26,7 @@ class Poison : public ::testing::Test {
   const std::vector<trust::PublicKey> trusted_{key_.public_key()};
 };
 
-struct Kind {
+struct Poisoned {
   const char* name;
   std::function<std::string(const fleet::PublishedRecord& asked)> make;
 };
@@ -43,7 +43,7 @@ TEST_F(Poison, NoneOfAHundredThousandIsAccepted) {
                ? some_entry(specialisation, static_cast<std::uint8_t>(toolchain + 1 + below(100)))
                : some_entry(static_cast<std::uint8_t>(specialisation + 1 + below(100)), toolchain);
   };
-  const std::vector<Kind> kinds = {
+  const std::vector<Poisoned> kinds = {
       {"another key's value", [&](const fleet::PublishedRecord& e) { return good(other(e, false)); }},
       {"an older toolchain's entry", [&](const fleet::PublishedRecord& e) { return good(other(e, true)); }},
       {"an older toolchain's, relabelled",
@@ -133,7 +133,7 @@ TEST_F(Poison, NoneOfAHundredThousandIsAccepted) {
   for (int i = 0; i < kEntries; ++i) {
     const fleet::PublishedRecord asked =
         some_entry(static_cast<std::uint8_t>(below(250)), static_cast<std::uint8_t>(below(50)));
-    const Kind& kind = kinds[static_cast<std::size_t>(i) % kinds.size()];
+    const Poisoned& kind = kinds[static_cast<std::size_t>(i) % kinds.size()];
     const auto opened = open_envelope(kind.make(asked), asked_for(asked), trusted_);
     if (const auto* reason = std::get_if<Rejection>(&opened)) {
       counts.add(*reason);

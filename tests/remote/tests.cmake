@@ -1,6 +1,6 @@
 kiln_tests(remote_tests SOURCES remote/fault_test.cpp remote/unreachable_test.cpp remote/partition_test.cpp LABEL fault
   USES kiln_cache PkgConfig::sodium)
-set(several client tls cluster acl backend)  # several processes
+set(several client tls cluster acl backend seam)  # several processes
 list(TRANSFORM several REPLACE ".+" "remote/\\0_test.cpp")
 kiln_tests(remote_tests SOURCES ${several} LABEL process)
 # Each counts what its process does.

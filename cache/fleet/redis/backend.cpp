@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cache/fleet/envelope.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/redis/lease_commands.hpp"
+#include "cache/fleet/redis/values.hpp"
 #include "cache/fleet/tier_url.hpp"
 #include "cache/fleet/toolchain_row.hpp"
 #include "kiln/error.hpp"
@@ -13,8 +13,6 @@
 namespace kiln::fleet {
 namespace {
 
-/// Of one value, with what the protocol puts around it.
-constexpr std::uint64_t kEntryReply = kMostEnvelope + 64;
 constexpr std::uint64_t kRowsReply = 2 * kMostRows * (kMostRow + 128), kSmallReply = 4096;
 /// Entries in one round trip of commands that fetch many: 64 MiB at most, since a server that has made more
 /// than its client-output-buffer-limit (docs/fleet/redis.conf: 128 MB) ends the connection.
@@ -25,30 +23,6 @@ constexpr std::size_t kLooksAtOnce = 64;
 constexpr std::uint64_t kLookReply = 2 * kMostEnvelope;
 /// Entries of the stream of missed rows; the oldest go first.
 constexpr const char* kStreamLength = "10000";
-
-Value value_of(Answer answer) {
-  Value out;
-  if (is_of_wrong_type(answer.fault, answer.detail)) {  // a SET replaces it
-    out.kind = Value::Kind::other;
-    return out;
-  }
-  out.fault = answer.fault;
-  out.detail = std::move(answer.detail);
-  if (!answer || answer.reply.kind == Reply::Kind::nil) return out;
-  out.kind = answer.reply.kind == Reply::Kind::bulk ? Value::Kind::bytes : Value::Kind::other;
-  if (out.kind == Value::Kind::bytes) out.bytes = std::move(answer.reply.text);
-  return out;
-}
-
-Rows rows_of(Answer answer) {
-  Rows out;
-  out.fault = answer.fault;
-  out.detail = std::move(answer.detail);
-  auto& elements = answer.reply.elements;
-  for (std::size_t i = 0; i + 1 < elements.size(); i += 2)
-    out.rows.emplace_back(std::move(elements[i].text), std::move(elements[i + 1].text));
-  return out;
-}
 
 Command report_of(const std::string& row) {
   return {{"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", row},
@@ -64,7 +38,7 @@ RedisBackend& redis(Backend& backend) {
 }  // namespace
 
 RedisBackend::RedisBackend(const Url& url, const BackendOptions& options)
-    : url_(url), client_({.url = url, .timeouts = options.timeouts, .breaker = options.breaker}) {}
+    : RedisBackend(ClientOptions{.url = url, .timeouts = options.timeouts, .breaker = options.breaker}) {}
 
 void RedisBackend::get(std::span<const Key> keys, base::Deadline deadline, const Each& each) {
   for (std::size_t from = 0; from < keys.size(); from += kFetchedAtOnce) {
@@ -86,7 +60,7 @@ Outcome RedisBackend::put(const Key& key, std::string row, std::string envelope,
   commands.push_back({{"SET", entry_key(key)}, tag, kSmallReply});
   commands.back().words.push_back(std::move(envelope));  // not copied, as an initializer would
   for (Answer& answer : client_.call(commands, deadline))
-    if (!answer) return {answer.fault, std::move(answer.detail)};
+    if (!answer) return outcome_of(std::move(answer));
   return {};
 }
 
@@ -124,8 +98,7 @@ std::vector<Outcome> RedisBackend::report(std::span<const std::string> rows, bas
   std::vector<Command> commands;
   for (const std::string& row : rows) commands.push_back(report_of(row));
   std::vector<Outcome> out;
-  for (Answer& answer : client_.call(commands, deadline))
-    out.push_back({answer.fault, std::move(answer.detail)});
+  for (Answer& answer : client_.call(commands, deadline)) out.push_back(outcome_of(std::move(answer)));
   return out;
 }
 

@@ -4,6 +4,7 @@
 
 #include "cache/fleet/backend.hpp"
 #include "cache/fleet/redis/client.hpp"
+#include "cache/fleet/redis/upkeep/upkeep.hpp"
 
 namespace kiln::fleet {
 
@@ -20,13 +21,18 @@ class RedisBackend : public Backend {
                      base::Deadline deadline) override;
   std::vector<Outcome> report(std::span<const std::string> rows, base::Deadline deadline) override;
   std::vector<ServerStatus> health() const override { return client_.status(); }
+  Upkeep& upkeep() noexcept override { return upkeep_; }
 
   const Url& url() const noexcept { return url_; }
   Client& client() noexcept { return client_; }
 
  private:
+  explicit RedisBackend(const ClientOptions& options)
+      : url_(options.url), client_(options), upkeep_(options, client_) {}
+
   const Url url_;
   Client client_;
+  RedisUpkeep upkeep_;
 };
 
 /// The client and the URL of a backend, for commands that look at Redis servers themselves. Throw
