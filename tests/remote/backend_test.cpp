@@ -4,7 +4,6 @@
 #include <atomic>
 #include <thread>
 
-#include "cache/fleet/redis/backend.hpp"
 #include "cache/fleet/tier.hpp"
 #include "kiln/error.hpp"
 #include "remote/memory_backend.hpp"
@@ -177,12 +176,6 @@ TEST_F(TierOverMemory, ReportsAMissedRowOnce) {
   ASSERT_TRUE(one.tier->flush(base::Deadline::never()));
   EXPECT_EQ(one.counts->remote_reported, 2u);
   EXPECT_EQ(server_->missed(), (std::vector<std::string>{"rms_norm T=bf16", "rms_norm T=f16"}));
-}
-
-TEST_F(TierOverMemory, HasNoRedisClient) {
-  Node one = node();
-  EXPECT_THROW(redis_client(one.tier->backend()), Error);
-  EXPECT_THROW(redis_url(one.tier->backend()), Error);
 }
 
 TEST(TierUrl, NamesItsServersWithoutThePassword) {

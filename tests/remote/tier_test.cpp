@@ -7,7 +7,7 @@
 #include <new>
 #include <thread>
 
-#include "cache/fleet/redis/backend.hpp"
+#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/redis/keys.hpp"
 #include "remote/bad_server.hpp"
 #include "remote/redis_server.hpp"
@@ -68,7 +68,8 @@ TEST_F(TierOfRedis, LeasesAgainAfterItHadNoMemory) {
   const PublishedRecord mine = some_entry(1), foreign = some_entry(2), later = some_entry(3);
   const Command theirs{
       {"SET", lease_key(foreign.key), "0123:another"}, tag_of(foreign.key.specialisation), 64};
-  ASSERT_TRUE(redis_client(tier.backend()).call(theirs, base::Deadline::never()));
+  Client another({.url = Url::parse(server.unix_url())});
+  ASSERT_TRUE(another.call(theirs, base::Deadline::never()));
   Tier::Reply held = tier.ask({.key = mine.key, .key_text = mine.key_text, .acceptable = {}, .on_wait = {}});
   EXPECT_TRUE(held.lease);
   std::atomic<bool> waits = false;

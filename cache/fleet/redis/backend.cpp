@@ -8,7 +8,6 @@
 #include "cache/fleet/redis/values.hpp"
 #include "cache/fleet/tier_url.hpp"
 #include "cache/fleet/toolchain_row.hpp"
-#include "kiln/error.hpp"
 
 namespace kiln::fleet {
 namespace {
@@ -28,11 +27,6 @@ Command report_of(const std::string& row) {
   return {{"XADD", std::string(kMissingKey), "MAXLEN", "~", kStreamLength, "*", "row", row},
           std::string(kMissingKey),
           kSmallReply};
-}
-
-RedisBackend& redis(Backend& backend) {
-  if (auto* redis = dynamic_cast<RedisBackend*>(&backend)) return *redis;
-  throw Error(Errc::invalid_argument, "the fleet's tier is not on servers of the Redis protocol");
 }
 
 }  // namespace
@@ -107,8 +101,5 @@ Url::operator TierUrl() const {
     return std::make_shared<RedisBackend>(url, options);
   });
 }
-
-Client& redis_client(Backend& backend) { return redis(backend).client(); }
-const Url& redis_url(Backend& backend) { return redis(backend).url(); }
 
 }  // namespace kiln::fleet

@@ -23,21 +23,11 @@ class RedisBackend : public Backend {
   std::vector<ServerStatus> health() const override { return client_.status(); }
   Upkeep& upkeep() noexcept override { return upkeep_; }
 
-  const Url& url() const noexcept { return url_; }
-  Client& client() noexcept { return client_; }
-
  private:
-  explicit RedisBackend(const ClientOptions& options)
-      : url_(options.url), client_(options), upkeep_(options, client_) {}
+  explicit RedisBackend(const ClientOptions& options) : client_(options), upkeep_(options, client_) {}
 
-  const Url url_;
   Client client_;
   RedisUpkeep upkeep_;
 };
-
-/// The client and the URL of a backend, for commands that look at Redis servers themselves. Throw
-/// Error(invalid_argument) for a backend of another kind.
-Client& redis_client(Backend& backend);
-const Url& redis_url(Backend& backend);
 
 }  // namespace kiln::fleet

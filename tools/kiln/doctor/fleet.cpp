@@ -37,19 +37,24 @@ void probe_remote(Context& context, Findings& out) {
     out.push_back({"remote", Status::warning,
                    "KILN_REMOTE_MODE is fleet, and there is no key to sign with: this node only reads",
                    "set KILN_REMOTE_SIGN to the secret key's file"});
-  for (const ServerLook& look : look_at_servers(*tier)) {
-    if (!look.answer) {
+  probe_servers(*tier, out);
+}
+
+void probe_servers(fleet::Tier& tier, Findings& out) {
+  using Status = Finding::Status;
+  for (const fleet::ServerLook& look : look_at_servers(tier)) {
+    if (!look) {
       out.push_back({"remote", Status::warning,
-                     look.name + " does not answer: " + text_of(look.answer.fault, look.answer.detail) +
+                     look.name + " does not answer: " + text_of(look.fault, look.detail) +
                          "; kernels are compiled here meanwhile",
-                     cure_of(look.answer.fault)});
+                     cure_of(look.fault)});
       continue;
     }
     out.push_back({"remote", Status::ok,
                    look.name + " answers in " + human_ms(look.round_trip_ms) +
                        (look.keys ? ", " + counted(*look.keys, "key") : "") +
-                       (tier->writes() ? "; this node reads and writes" : "; this node only reads")});
-    for (const std::string& advice : advice_of(look))
+                       (tier.writes() ? "; this node reads and writes" : "; this node only reads")});
+    for (const std::string& advice : look.advice)
       out.push_back({"remote", Status::note, look.name + ": " + advice, "docs/fleet.md"});
   }
 }

@@ -1,137 +1,125 @@
 // kiln remote prune: what no node can use leaves the fleet's tier.
 #include "tools/kiln/fleet/prune.hpp"
 
+#include <algorithm>
+
 #include "base/log.hpp"
-#include "cache/fleet/redis/client.hpp"
-#include "cache/fleet/redis/keys.hpp"
 #include "cache/fleet/toolchain_row.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/cli/interrupt.hpp"
 #include "tools/kiln/cli/output.hpp"
-#include "tools/kiln/fleet/tier.hpp"
 #include "tools/kiln/store/key_name.hpp"
 
 namespace kiln::cli {
 namespace {
 
-struct PruneArguments {
-  std::string toolchain;
-  bool all = false, dry_run = false, strict = false;
-};
-
-constexpr std::uint64_t kValueReply = (std::uint64_t{16} << 20) + 64;
-
-struct Pruned {
-  std::uint64_t scanned = 0, kept = 0;
-  std::uint64_t unusable = 0;  ///< entries that do not verify
-  std::uint64_t rows = 0;      ///< rows without an entry, or that do not verify
-  std::uint64_t others = 0;    ///< of another version of kiln's names
-  std::uint64_t chosen = 0;    ///< by --toolchain or --all
-  std::uint64_t removed = 0;
-  FirstFault fault;
+struct PruneArguments : PruneChoice {
+  bool strict = false;
 };
 
 class Prune {
  public:
-  Prune(fleet::Tier& tier, const PruneArguments& arguments) : tier_(tier), arguments_(arguments) {}
+  Prune(fleet::Tier& tier, const PruneChoice& choice) : tier_(tier), choice_(choice) {}
 
   Pruned run() {
-    for (OneServer& server : servers_of(tier_)) {
-      client_ = server.client.get();
-      const auto answer = scan(*client_, "kiln:*", [&](std::vector<std::string> names) {
-        for (std::size_t from = 0; from < names.size() && !PoliteInterrupt::requested(); from += kKeysAtOnce)
-          look({names.begin() + static_cast<std::ptrdiff_t>(from),
-                names.begin() + static_cast<std::ptrdiff_t>(std::min(from + kKeysAtOnce, names.size()))});
-      });
-      out_.fault.note(answer);
+    const auto look_at_page = [this](std::span<const fleet::StoredValue> page) {
+      for (; !page.empty() && !PoliteInterrupt::requested();
+           page = page.subspan(std::min(kKeysAtOnce, page.size())))
+        look(page.first(std::min(kKeysAtOnce, page.size())));
+    };
+    for (const auto& server : tier_.backend().upkeep().servers()) {
+      server_ = server.get();
+      out_.fault.note(server->walk(fleet::ServerUpkeep::Walk::everything, look_at_page));
     }
     return out_;
   }
 
  private:
-  void look(const std::vector<std::string>& names) {
-    std::vector<std::string> gone;
-    for (const std::string& name : names) {
-      if (name == fleet::kMissingKey) continue;
+  using Kind = fleet::StoredValue::Kind;
+
+  void look(std::span<const fleet::StoredValue> values) {
+    std::vector<const fleet::StoredValue*> gone;
+    for (const fleet::StoredValue& value : values) {
+      if (value.kind == Kind::missed_rows) continue;
       ++out_.scanned;
-      const auto parsed = fleet::parse_name(name);
-      if (arguments_.all) {
-        ++out_.chosen, gone.push_back(name);
-      } else if (!parsed) {
-        if (name.starts_with(fleet::kKeyPrefix)) continue;  // not ours to judge
-        ++out_.others, gone.push_back(name);
-      } else if (parsed->kind == 't') {
-        if (!prune_rows(name, parsed->key.specialisation)) ++out_.unusable, gone.push_back(name);
-      } else if (parsed->kind == 'e') {
-        if (is_chosen(parsed->key.toolchain))
-          ++out_.chosen, gone.push_back(name);
-        else if (!is_usable(parsed->key))
-          ++out_.unusable, gone.push_back(name);
-        else
-          ++out_.kept;
-      }
+      std::uint64_t* const reason = reason_to_go(value);
+      if (!reason) continue;
+      ++*reason;
+      gone.push_back(&value);
     }
-    remove(gone);
+    if (choice_.dry_run) return;
+    for (const fleet::StoredValue* value : gone) note(server_->erase(*value));
+  }
+
+  /// The count of what goes for the same reason; null when the value stays.
+  std::uint64_t* reason_to_go(const fleet::StoredValue& value) {
+    if (choice_.all) return &out_.chosen;
+    switch (value.kind) {
+      case Kind::other_version:
+        return &out_.others;
+      case Kind::rows:
+        return prune_rows(value.key.specialisation) ? nullptr : &out_.unusable;
+      case Kind::entry:
+        if (is_chosen(value.key.toolchain)) return &out_.chosen;
+        if (!is_usable(value.key)) return &out_.unusable;
+        ++out_.kept;
+        return nullptr;
+      case Kind::lease:  // ends by itself
+      case Kind::missed_rows:
+      case Kind::unknown:  // not ours to judge
+        return nullptr;
+    }
+    return nullptr;
   }
 
   bool is_chosen(const Digest& toolchain) const {
-    return !arguments_.toolchain.empty() && toolchain.hex().starts_with(arguments_.toolchain);
+    return !choice_.toolchain.empty() && toolchain.hex().starts_with(choice_.toolchain);
   }
 
   bool is_usable(const Key& key) {
-    const auto answer = ask(*client_, {{"GET", fleet::entry_key(key)}, {}, kValueReply});
-    if (fleet::is_of_wrong_type(answer.fault, answer.detail)) return false;
-    out_.fault.note(answer);
-    if (!answer || answer.reply.kind == fleet::Reply::Kind::nil) return true;  // gone, or nobody knows
+    const fleet::Value value = server_->entry(key);
+    out_.fault.note(value);
+    if (value.kind == fleet::Value::Kind::other) return false;
+    if (!value || value.kind == fleet::Value::Kind::absent) return true;  // gone, or nobody knows
     const auto opened =
-        fleet::open_envelope(answer.reply.text, {key, {}, fleet::Asked::Text::prefix}, tier_.trusted());
+        fleet::open_envelope(value.bytes, {key, {}, fleet::Asked::Text::prefix}, tier_.trusted());
     return std::holds_alternative<fleet::PublishedRecord>(opened);
   }
 
-  /// Those whose entry is there and not to go are kept. False: there are no rows under that name.
-  bool prune_rows(const std::string& name, const Digest& specialisation) {
-    const auto rows = ask(*client_, {{"HGETALL", name}, {}, kValueReply});
-    if (fleet::is_of_wrong_type(rows.fault, rows.detail)) return false;
-    out_.fault.note(rows);
-    if (!rows) return true;
-    std::vector<std::string> words{"HDEL", name};
-    for (std::size_t i = 0; i + 1 < rows.reply.elements.size(); i += 2) {
-      const std::string& field = rows.reply.elements[i].text;
-      const auto toolchain = Digest::from_hex(field);
-      bool useful = toolchain && !is_chosen(*toolchain);
-      if (useful) {
-        const Key key{specialisation, *toolchain};
-        useful = std::holds_alternative<fleet::ToolchainRow>(
-            fleet::open_row(rows.reply.elements[i + 1].text, key, tier_.trusted()));
-        const auto there = ask(*client_, {{"EXISTS", fleet::entry_key(key)}, {}, 64});
-        useful &= !there || there.reply.integer == 1;
-      }
-      if (!useful) words.push_back(field);
-    }
-    if (words.size() == 2) {
+  /// Rows whose entry is there and not to go are kept. False: there are no rows under that name.
+  bool prune_rows(const Digest& specialisation) {
+    const auto rows = server_->rows(specialisation);
+    if (!rows) return false;
+    out_.fault.note(*rows);
+    if (!*rows) return true;
+    std::vector<std::string> useless;
+    for (const auto& [toolchain, row] : rows->rows)
+      if (!is_useful(specialisation, toolchain, row)) useless.push_back(toolchain);
+    if (useless.empty()) {
       ++out_.kept;
       return true;
     }
-    out_.rows += words.size() - 2;
-    if (arguments_.dry_run) return true;
-    const auto answer = ask(*client_, {std::move(words), {}, 1024});
-    out_.fault.note(answer);
-    if (answer) out_.removed += static_cast<std::uint64_t>(answer.reply.integer);
+    out_.rows += useless.size();
+    if (!choice_.dry_run) note(server_->erase_rows(specialisation, useless));
     return true;
   }
 
-  void remove(const std::vector<std::string>& names) {
-    if (arguments_.dry_run) return;
-    for (const std::string& name : names) {  // one by one: a cluster's slots differ
-      const auto answer = ask(*client_, {{"UNLINK", name}, {}, 1024});
-      out_.fault.note(answer);
-      if (answer) out_.removed += static_cast<std::uint64_t>(answer.reply.integer);
-    }
+  bool is_useful(const Digest& specialisation, const std::string& hex, const std::string& row) {
+    const auto toolchain = Digest::from_hex(hex);
+    if (!toolchain || is_chosen(*toolchain)) return false;
+    const Key key{specialisation, *toolchain};
+    const auto opened = fleet::open_row(row, key, tier_.trusted());
+    return std::holds_alternative<fleet::ToolchainRow>(opened) && server_->has_entry(key).value_or(true);
+  }
+
+  void note(const fleet::Erased& erased) {
+    out_.fault.note(erased);
+    out_.removed += erased.count;
   }
 
   fleet::Tier& tier_;
-  const PruneArguments& arguments_;
-  fleet::Client* client_ = nullptr;
+  const PruneChoice& choice_;
+  fleet::ServerUpkeep* server_ = nullptr;
   Pruned out_;
 };
 
@@ -139,7 +127,7 @@ int prune(Context& context, const PruneArguments& arguments) {
   check_toolchain(arguments.toolchain);
   const PoliteInterrupt interrupt;
   const auto tier = configured_tier(context);
-  const Pruned done = Prune(*tier, arguments).run();
+  const Pruned done = prune_tier(*tier, arguments);
   if (context.json) {
     print_json({{"schema", context.schema()},
                 {"scanned", done.scanned},
@@ -169,6 +157,8 @@ int prune(Context& context, const PruneArguments& arguments) {
 }
 
 }  // namespace
+
+Pruned prune_tier(fleet::Tier& tier, const PruneChoice& choice) { return Prune(tier, choice).run(); }
 
 void add_remote_prune(Command remote, Context& context) {
   const auto arguments = std::make_shared<PruneArguments>();

@@ -1,11 +1,32 @@
 // kiln remote prune: removes what no node can use.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "tools/kiln/cli/command.hpp"
+#include "tools/kiln/fleet/tier.hpp"
 
 namespace kiln::cli {
 
-class Context;
+struct PruneChoice {
+  std::string toolchain;  ///< also entries of toolchains whose digest begins with it; empty: of none
+  bool all = false;       ///< everything of kiln's
+  bool dry_run = false;   ///< counts, and removes nothing
+};
+
+struct Pruned {
+  std::uint64_t scanned = 0, kept = 0;
+  std::uint64_t unusable = 0;  ///< entries that do not verify
+  std::uint64_t rows = 0;      ///< rows without an entry, or that do not verify
+  std::uint64_t others = 0;    ///< of another version of kiln's names
+  std::uint64_t chosen = 0;    ///< by the choice's toolchain or all
+  std::uint64_t removed = 0;
+  FirstFault fault;
+};
+
+/// Ends early when the user interrupts.
+Pruned prune_tier(fleet::Tier& tier, const PruneChoice& choice);
 
 void add_remote_prune(Command remote, Context& context);
 

@@ -6,7 +6,6 @@
 
 #include "base/log.hpp"
 #include "base/wire.hpp"
-#include "cache/fleet/redis/keys.hpp"
 #include "cache/place/directory.hpp"
 #include "runtime/state/places.hpp"
 #include "tools/kiln/bundle/entry.hpp"
@@ -78,21 +77,17 @@ class Pull {
 
   void everything() {
     std::set<Key> seen;
-    for (OneServer& server : servers_of(*tier_)) {
-      const auto answer =
-          scan(*server.client, std::string(fleet::kKeyPrefix) + "*:e:*", [&](std::vector<std::string> names) {
-            std::vector<One> batch;
-            for (const std::string& name : names) {
-              if (PoliteInterrupt::requested()) return;
-              const auto value = fleet::parse_name(name);
-              if (value && value->kind == 'e' && seen.insert(value->key).second)
-                batch.push_back({value->key, {}, {}});
-              if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
-            }
-            fetch(batch);
-          });
-      out_.fault.note(answer);
-    }
+    const auto take = [&](std::span<const fleet::StoredValue> values) {
+      std::vector<One> batch;
+      for (const fleet::StoredValue& value : values) {
+        if (PoliteInterrupt::requested()) return;
+        if (seen.insert(value.key).second) batch.push_back({value.key, {}, {}});
+        if (batch.size() == kKeysAtOnce) fetch(std::exchange(batch, {}));
+      }
+      fetch(batch);
+    };
+    for (const auto& server : tier_->backend().upkeep().servers())
+      out_.fault.note(server->walk(fleet::ServerUpkeep::Walk::entries, take));
   }
 
   bool wants(const std::string& name) const {
@@ -161,7 +156,7 @@ int pull(Context& context, const PullArguments& arguments) {
     throw Error(Errc::invalid_argument, "--all takes everything: it goes with no plan and no -t");
   const PoliteInterrupt interrupt;
   const auto tier = configured_tier(context);
-  for (OneServer& server : servers_of(*tier)) ask(*server.client, {{"PING"}, {}, 64});
+  for (const auto& server : tier->backend().upkeep().servers()) server->reach();
   const Pulled done = Pull(context, arguments, tier).run();
   if (context.json) {
     print_json({{"schema", context.schema()},

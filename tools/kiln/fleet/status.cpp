@@ -11,11 +11,11 @@ namespace {
 
 constexpr std::size_t kIndent = 16;
 
-void print_server(const ServerLook& look) {
+void print_server(const fleet::ServerLook& look) {
   print("\n");
   print_heading(look.name);
-  if (!look.answer) {
-    print_definition("does not answer", text_of(look.answer.fault, look.answer.detail), kIndent);
+  if (!look) {
+    print_definition("does not answer", text_of(look.fault, look.detail), kIndent);
     return;
   }
   print_definition(
@@ -31,17 +31,17 @@ void print_server(const ServerLook& look) {
                          (look.evicted ? ", " + std::to_string(*look.evicted) + " evicted" : ""),
                      kIndent);
   if (look.clients) print_definition("connections", std::to_string(*look.clients), kIndent);
-  if (look.has_missing)
-    print_definition("missing", counted(look.missing, "row") + " reported; 'kiln prewarm --remote --missed'",
+  if (look.missing)
+    print_definition("missing", counted(*look.missing, "row") + " reported; 'kiln prewarm --remote --missed'",
                      kIndent);
-  for (const std::string& advice : advice_of(look)) print_definition("note", advice, kIndent);
+  for (const std::string& advice : look.advice) print_definition("note", advice, kIndent);
 }
 
 int status(Context& context, bool strict) {
   const auto tier = configured_tier(context);
-  const std::vector<ServerLook> servers = look_at_servers(*tier);
+  const std::vector<fleet::ServerLook> servers = look_at_servers(*tier);
   const bool all =
-      std::all_of(servers.begin(), servers.end(), [](const ServerLook& s) { return bool(s.answer); });
+      std::all_of(servers.begin(), servers.end(), [](const fleet::ServerLook& s) { return bool(s); });
   if (context.json) {
     Json out({{"schema", context.schema()},
               {"url", tier->url().safe()},
@@ -52,7 +52,7 @@ int status(Context& context, bool strict) {
               {"ok", all},
               {"servers", Json::array()}});
     for (const trust::PublicKey& key : tier->trusted()) out["trusted"].push_back(id_of(key));
-    for (const ServerLook& server : servers) out["servers"].push_back(json_of(server));
+    for (const fleet::ServerLook& server : servers) out["servers"].push_back(json_of(server));
     print_json(out);
   } else {
     print_definition("tier", tier->url().safe(), kIndent);
@@ -64,7 +64,7 @@ int status(Context& context, bool strict) {
     for (const trust::PublicKey& key : tier->trusted()) ids += (ids.empty() ? "" : ", ") + id_of(key);
     print_definition("trusts", ids, kIndent);
     if (tier->signer()) print_definition("signs with", id_of(tier->signer()->public_key()), kIndent);
-    for (const ServerLook& server : servers) print_server(server);
+    for (const fleet::ServerLook& server : servers) print_server(server);
   }
   return all ? kDone : remote_down(strict, kDone);
 }

@@ -1,14 +1,12 @@
-// The fleet's tier as commands see it: configured or an error, and each of its servers by itself.
+// The fleet's tier as commands see it: configured or an error. What they ask its servers is the seam's
+// (cache/fleet/upkeep.hpp).
 #pragma once
 
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <vector>
 
-#include "cache/fleet/redis/client.hpp"
 #include "cache/fleet/tier.hpp"
+#include "cache/fleet/upkeep.hpp"
 #include "tools/kiln/cli/context.hpp"
 #include "tools/kiln/cli/output.hpp"
 
@@ -22,21 +20,6 @@ std::shared_ptr<fleet::Tier> configured_tier(Context& context);
 /// The same, which must have a key to sign with.
 std::shared_ptr<fleet::Tier> writable_tier(Context& context);
 
-/// A command waits for what an engine does not: that a name is found.
-fleet::Answer ask(fleet::Client& client, const fleet::Command& command);
-
-struct OneServer {
-  std::string name;
-  std::unique_ptr<fleet::Client> client;
-};
-/// Those of the URL, and of a cluster the nodes that it names.
-std::vector<OneServer> servers_of(fleet::Tier& tier);
-
-/// Calls `each` with the names of all keys that match `pattern`, in no order, some perhaps twice. Returns the
-/// server's fault.
-fleet::Answer scan(fleet::Client& client, const std::string& pattern,
-                   const std::function<void(std::vector<std::string>)>& each);
-
 /// Keys of one question to a server: enough to hide the round trip, few enough that values fit.
 inline constexpr std::size_t kKeysAtOnce = 16;
 
@@ -47,7 +30,7 @@ struct FirstFault {
 
   explicit operator bool() const noexcept { return !text.empty(); }
   void note(fleet::Fault fault, const std::string& detail);
-  void note(const fleet::Answer& answer) { note(answer.fault, answer.detail); }
+  void note(const fleet::Outcome& outcome) { note(outcome.fault, outcome.detail); }
   Json json() const { return text.empty() ? Json(nullptr) : Json(text); }
 };
 

@@ -4,8 +4,6 @@
 
 #include "base/arch.hpp"
 #include "base/wire.hpp"
-#include "cache/fleet/redis/backend.hpp"
-#include "cache/fleet/redis/keys.hpp"
 #include "compile/key/key.hpp"
 #include "compile/key/tuned_choice.hpp"
 #include "runtime/state/open_tier.hpp"
@@ -21,7 +19,7 @@ constexpr auto kFlushPatience = std::chrono::seconds(60);
 /// Asked until a name is found, once for all.
 fleet::Tier::Fetched patiently(fleet::Tier& tier, const fleet::Asked& asked,
                                std::span<const trust::PublicKey> believed) {
-  ask(fleet::redis_client(tier.backend()), {{"PING"}, fleet::tag_of(asked.key.specialisation), 64});
+  tier.backend().upkeep().reach(asked.key.specialisation);
   return std::move(tier.fetch({asked}, base::Deadline::never(), believed).front());
 }
 
