@@ -21,14 +21,14 @@ struct Function {
   const char* name;
   int version;
   bool required;
-  std::size_t offset;  // of the slot in Driver
+  std::size_t offset;  // of the pointer in DriverFunctions
 };
-#define KILN_REQUIRED(name, version) {#name, version, true, offsetof(Driver, name)},
-#define KILN_OPTIONAL(name, version) {#name, version, false, offsetof(Driver, name)},
+#define KILN_REQUIRED(name, version) {#name, version, true, offsetof(DriverFunctions, name)},
+#define KILN_OPTIONAL(name, version) {#name, version, false, offsetof(DriverFunctions, name)},
 constexpr Function kFunctions[] = {KILN_DRIVER_FUNCTIONS(KILN_REQUIRED, KILN_OPTIONAL)};
 #undef KILN_REQUIRED
 #undef KILN_OPTIONAL
-static_assert(std::size(kFunctions) * sizeof(void*) == sizeof(Driver),
+static_assert(std::size(kFunctions) * sizeof(void*) == sizeof(DriverFunctions),
               "an entry of driver.hpp is not listed");
 
 using GetProcAddress = CUresult (*)(const char*, void**, int version, std::uint64_t flags, int* status);
@@ -68,7 +68,8 @@ struct Loaded {
       int status = 0;
       if (get(wanted.name, &function, wanted.version, kLegacyStream, &status) != CUDA_SUCCESS)
         function = nullptr;
-      std::memcpy(reinterpret_cast<char*>(&driver) + wanted.offset, &function, sizeof function);
+      std::memcpy(reinterpret_cast<char*>(static_cast<DriverFunctions*>(&driver)) + wanted.offset, &function,
+                  sizeof function);
       if (!function && wanted.required) missing += std::string(missing.empty() ? "" : ", ") + wanted.name;
     }
     int version = 0;

@@ -81,7 +81,9 @@ struct LaunchConfig {
   unsigned attribute_count = 0;
 };
 
-struct Driver {
+/// The functions of libcuda that kiln calls, typed as the versions in driver_entries.hpp have them. One of
+/// them that is optional there may be null.
+struct DriverFunctions {
   CUresult (*cuInit)(unsigned);
   CUresult (*cuDriverGetVersion)(int*);
   CUresult (*cuGetErrorName)(CUresult, const char**);
@@ -135,7 +137,10 @@ struct Driver {
   CUresult (*cuMemcpyDtoH)(void*, CUdeviceptr, size_t);
   CUresult (*cuMemcpyDtoD)(CUdeviceptr, CUdeviceptr, size_t);
   CUresult (*cuMemsetD8)(CUdeviceptr, unsigned char, size_t);
+};
 
+/// The libcuda of this process: its functions, what its errors mean, and whether a fork has made it unusable.
+struct Driver : DriverFunctions {
   /// Loads libcuda once (KILN_LIBCUDA, else libcuda.so.1). Null when there is none or it is too old (12.0 is
   /// the oldest); `load_error()` says why. Calls nothing in the driver but cuGetProcAddress and
   /// cuDriverGetVersion: no cuInit.

@@ -44,7 +44,6 @@ KNOWN = {
     "kiln::runtime::Counters": 35,
     "kiln::source::IncludeSearch": 38,
     "kiln::source::Manifest": 39,
-    "kiln::toolchain::Driver": 58,
 }
 
 FUNCTIONS = {Kind.CXX_METHOD, Kind.CONSTRUCTOR, Kind.DESTRUCTOR, Kind.CONVERSION_FUNCTION, Kind.FUNCTION_TEMPLATE}
