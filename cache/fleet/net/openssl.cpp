@@ -68,7 +68,7 @@ constinit Forever g_loaded;
 
 }  // namespace
 
-const OpenSsl* OpenSsl::get(std::string& why) {
+const OpenSsl* open_openssl(std::string& why) {
   const Loaded& loaded = g_loaded.value.get([] {
     Loaded made = load();
     // No cleanup by exit(): a thread of ours may be in the middle of a session then. OpenSSL heeds the first

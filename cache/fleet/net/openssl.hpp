@@ -52,6 +52,7 @@
 
 namespace kiln::fleet {
 
+/// The functions of OpenSSL that TLS calls.
 struct OpenSsl {
   decltype(&::OPENSSL_init_ssl) OPENSSL_init_ssl;
   decltype(&::TLS_client_method) TLS_client_method;
@@ -90,9 +91,9 @@ struct OpenSsl {
   decltype(&::ERR_reason_error_string) ERR_reason_error_string;
   decltype(&::X509_VERIFY_PARAM_set1_ip_asc) X509_VERIFY_PARAM_set1_ip_asc;
   decltype(&::X509_verify_cert_error_string) X509_verify_cert_error_string;
-
-  /// Loaded once, for the life of the process. Null: there is none, and `why`.
-  static const OpenSsl* get(std::string& why);
 };
+
+/// Loads OpenSSL once, for the life of the process. Null when there is none: `why` then says the reason.
+const OpenSsl* open_openssl(std::string& why);
 
 }  // namespace kiln::fleet

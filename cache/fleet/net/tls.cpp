@@ -29,7 +29,7 @@ bool is_directory(const std::string& path) {
 }  // namespace
 
 std::shared_ptr<const TlsContext> TlsContext::make(const TlsFiles& files, std::string& why) {
-  const OpenSsl* const library = OpenSsl::get(why);
+  const OpenSsl* const library = open_openssl(why);
   if (!library) return nullptr;
   const OpenSsl& ssl = *library;
   ssl.ERR_clear_error();
