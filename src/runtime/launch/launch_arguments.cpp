@@ -8,9 +8,9 @@
 #include <memory>
 #include <vector>
 
+#include "compile/compiler/layout_check.hpp"
 #include "instantiate/instantiate.hpp"
 #include "kiln/error.hpp"
-#include "runtime/path/layout_check.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -170,8 +170,8 @@ inline std::uint64_t LaunchArguments::check_types(const kiln_arg_type* types, st
 }
 
 std::uint64_t LaunchArguments::check_new_types(const kiln_arg_type* types, std::size_t count) const {
-  check_layout(kernel_.manifest, kernel_.facts,
-               kernel_.name);  // one without declared arguments was not looked at before
+  compile::check_layout(kernel_.manifest, kernel_.facts,
+                        kernel_.name);  // one without declared arguments was not looked at before
   check_count(count);
   const std::uint64_t conversions = checked_conversions(types, count);
   auto made = std::make_unique<const CheckedTypes>(CheckedTypes{{types, types + count}, conversions});

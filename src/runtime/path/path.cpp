@@ -2,8 +2,8 @@
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
+#include "compile/compiler/layout_check.hpp"
 #include "runtime/path/flight_error.hpp"
-#include "runtime/path/layout_check.hpp"
 
 namespace kiln::runtime {
 namespace {
@@ -45,7 +45,7 @@ Path::~Path() {
 /// The manifest's arguments are in no key: they are compared whatever step served the image.
 Obtained Path::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
   Obtained out = obtain_image(instantiation, options);
-  if (options.arguments == Arguments::as_declared) check_layouts(instantiation, out.image->facts);
+  if (options.arguments == Arguments::as_declared) compile::check_layouts(instantiation, out.image->facts);
   return out;
 }
 
@@ -162,7 +162,7 @@ bool Path::flush(base::Deadline deadline) { return publisher_.flush(deadline) &&
 std::optional<Obtained> Path::there(const source::Instantiation& instantiation,
                                     const ObtainOptions& options) {
   auto found = find(Unit{state_.files.read(instantiation, source::Trust::memo), instantiation}, options);
-  if (found) check_layouts(instantiation, found->image->facts);
+  if (found) compile::check_layouts(instantiation, found->image->facts);
   return found;
 }
 

@@ -1,18 +1,17 @@
-#include "runtime/path/layout_check.hpp"
+#include "compile/compiler/layout_check.hpp"
 
 #include "kiln/error.hpp"
 
-namespace kiln::runtime {
+namespace kiln::compile {
 
-void check_layout(const source::Manifest& manifest, const compile::EntryFacts& facts,
-                  const std::string& what) {
+void check_layout(const source::Manifest& manifest, const EntryFacts& facts, const std::string& what) {
   const auto& declared = manifest.arguments;
   const auto fail = [&](const std::string& why) { throw Error(Errc::manifest, what + ": " + why); };
   if (declared.size() != facts.arguments.size()) {
     fail("the manifest declares " + std::to_string(declared.size()) + " arguments, and the kernel has " +
          std::to_string(facts.arguments.size()) + ": write one [[arg]] for each, in their order");
   }
-  for (const compile::ArgumentFact& argument : facts.arguments) {
+  for (const ArgumentFact& argument : facts.arguments) {
     const source::ArgumentSpec& a = declared.at(argument.ordinal);
     if (a.type.size() == argument.size || a.type.size() == 0) continue;
     fail("argument " + std::to_string(argument.ordinal) + " '" + a.name + "' is " +
@@ -23,14 +22,14 @@ void check_layout(const source::Manifest& manifest, const compile::EntryFacts& f
   }
 }
 
-void check_layouts(const source::Instantiation& unit, const compile::Facts& facts) {
+void check_layouts(const source::Instantiation& unit, const Facts& facts) {
   const source::Manifest& manifest = unit.manifest();
   const std::string what = unit.resolved.specialization.to_string();
   if (!manifest.arguments.empty()) check_layout(manifest, facts, what);
-  for (const compile::EntryFacts& entry : facts.entries) {
+  for (const EntryFacts& entry : facts.entries) {
     const source::Manifest* of = manifest.entry_named(entry.entry);
     if (of && !of->arguments.empty()) check_layout(*of, entry, what + ", kernel '" + entry.entry + '\'');
   }
 }
 
-}  // namespace kiln::runtime
+}  // namespace kiln::compile
