@@ -125,7 +125,7 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
     return fallbacks_.choose(wanted, generic_kernel(wanted), false);
   const LoadedKernel* const there = open ? nullptr : maker_.ready(wanted, source::Which::kernel);
   if (there) return fallbacks_.choose(wanted, *there, false);
-  const bool refused = core.misses(*origin_, wanted.resolved);
+  const bool refused = core.misses().refuses(*origin_, wanted.resolved);
   const bool behind = !refused && core.permission().compile;
   if (!refused && !(open && behind)) core.record(*origin_, wanted.resolved);
   if (!refused && !open && !maker_.captures(request)) {
@@ -136,7 +136,7 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
   if (behind)
     behind_.make(wanted, shared_from_this());
   else if (!refused)
-    core.note_missing(wanted.resolved);
+    core.misses().note(wanted.resolved);
   return fallbacks_.choose(wanted, kernel, true);
 }
 

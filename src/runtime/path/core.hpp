@@ -1,13 +1,12 @@
-// What stands below the kernels of one service: its settings, mode and seal, the path, and the work that runs
+// What stands below the kernels of one service: its settings, the path, the seal, and the work that runs
 // behind callers' backs.
 #pragma once
 
 #include <string>
 
+#include "runtime/path/misses.hpp"
 #include "runtime/path/path.hpp"
 #include "runtime/state/background.hpp"
-#include "runtime/state/missing.hpp"
-#include "runtime/state/permission.hpp"
 #include "runtime/state/recorder.hpp"
 #include "runtime/tuned/choices.hpp"
 
@@ -34,18 +33,9 @@ class Core {
   bool adopts_automatically() const noexcept { return adopt_ == Adopt::automatically; }
 
   /// What a call may do now. Work that starts later asks again.
-  Permission permission(const Asked& asked = {}) const noexcept { return seal_.permission(asked); }
-  /// A service that was told mode jit or warn keeps it, and says once that the seal changes nothing.
-  void seal();
-
-  /// Tells of a miss after the seal. True when it must be refused. Touches no file.
-  bool misses(const source::Template& origin, const source::Resolved& resolved);
-  /// Throws Error(not_ready) with the plan row when it must.
-  void refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved);
-  /// For `missing()`, and for the job that fills the fleet's tier, which nobody waits for.
-  void note_missing(const source::Resolved& resolved);
-  /// What was refused, as a plan.
-  std::string missing() { return missing_.plan(); }
+  Permission permission(const Asked& asked = {}) const noexcept { return misses_.permission(asked); }
+  /// The seal, and what it makes of kernels that are not ready.
+  Misses& misses() noexcept { return misses_; }
   /// Writes down what was asked for and was not ready (KILN_RECORD).
   void record(const source::Template& origin, const source::Resolved& resolved) noexcept {
     recorder_.record(origin, resolved);
@@ -64,13 +54,12 @@ class Core {
  private:
   const Config config_;
   const Adopt adopt_;
-  Seal seal_;
   Recorder recorder_;
-  Missing missing_;
   ServiceState state_;
   Choices choices_;
   Path path_;
   Background background_;
+  Misses misses_;
 };
 
 }  // namespace kiln::runtime

@@ -24,7 +24,7 @@ class Service {
     return own_.open(name, device, arch);
   }
   std::shared_ptr<const source::Template> add(const source::MemoryTemplate& in) { return catalog_.add(in); }
-  void seal() { core_.seal(); }
+  void seal() { core_.misses().seal(); }
   std::uint64_t adopt();
   /// Over what is loaded in all scopes.
   Digest fingerprint();

@@ -88,7 +88,7 @@ int use(Service& service, int fork, bool compiles) {
   if (service.core().path().compiler().workers().view().running != 0) return 5;
   if (service.core().state().counters.memory_hits == 0) return 6;
   service.core().path().host_lock().board();
-  service.core().missing();
+  service.core().misses().plan();
   service.fingerprint();
   return service.core().path().flush(base::Deadline::after(30s)) ? 0 : 7;
 }
