@@ -175,7 +175,7 @@ void fill(const Fixture& fixture, const std::string& cache, const std::string& u
   service.core().path().flush();
   const double stored = ms_since(start);
   kiln_stats stats{};
-  service.core().state().counters.read(stats);
+  read(service.core().state().counters, stats);
   service.core().path().fleet().read(stats);
   std::printf(
       "%-34s %7.0f ms, %6.0f kernels/s (stored too: %7.0f ms); compiles %llu, remote hits %llu, disk hits "

@@ -39,7 +39,6 @@ MOST = 30
 KNOWN = {
     "kiln::cli::RunCase": 34,
     "kiln::cli::(anonymous)::Lexer": 35,
-    "kiln::runtime::Counters": 35,
     "kiln::source::IncludeSearch": 38,
     "kiln::source::Manifest": 39,
 }

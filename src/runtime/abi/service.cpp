@@ -146,7 +146,7 @@ void kiln_preparation_destroy(kiln_preparation* preparation) {
 kiln_status kiln_service_stats(kiln_service* service, kiln_stats* out) {
   return guarded([&] {
     kiln_stats stats{};
-    of(service).state().counters.read(stats);
+    read(of(service).state().counters, stats);
     of(service).path().fleet().read(stats);
     fill_sized(out, stats);
   });

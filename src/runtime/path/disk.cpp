@@ -122,7 +122,7 @@ std::optional<Obtained> DiskLookup::find_foreign(const Unit& unit, const ObtainO
 void DiskLookup::count_hit(Counters::Count& hits, const Obtained& found, Counted counted) {
   if (counted == Counted::no) return;
   ++hits;
-  state_.counters.saved(found.image->facts.compile_ms);
+  count_saved(state_.counters, found.image->facts.compile_ms);
 }
 
 }  // namespace kiln::runtime

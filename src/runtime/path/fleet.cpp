@@ -77,7 +77,7 @@ FleetLookup::Answer FleetLookup::ask(const Unit& unit, const ObtainOptions& opti
   }
   if (foreign_.are_taken(unit, options.permission)) {
     if (auto foreign = find_foreign(*tier, unit, options, out.record)) {
-      ++state_.counters.foreign_toolchain, state_.counters.saved(foreign->image->facts.compile_ms);
+      ++state_.counters.foreign_toolchain, count_saved(state_.counters, foreign->image->facts.compile_ms);
       out.lease.reset();
       out.found = std::move(foreign);
       return out;
@@ -118,7 +118,7 @@ std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& uni
   if (!reply.entry) return std::nullopt;
   image->bytes = reply.entry->image;
   out.record = std::move(*reply.entry);
-  ++state_.counters.remote_hits, state_.counters.saved(image->facts.compile_ms);
+  ++state_.counters.remote_hits, count_saved(state_.counters, image->facts.compile_ms);
   base::debug(hint(instantiation) + " came from the fleet's tier, key " + unit.made.key.hex());
   return Obtained{std::move(image), Outcome::remote, {}};
 }

@@ -41,7 +41,7 @@ std::optional<Obtained> Flights::take_seat(const Unit& unit, const ObtainOptions
   // A flight leaves its image or its error in memory before it leaves the map.
   if (auto landed = memory_.find(unit.made.key); landed && !options.rejected.contains(unit.made.key)) {
     ++counters_.waits;
-    counters_.saved(landed->facts.compile_ms);
+    count_saved(counters_, landed->facts.compile_ms);
     return Obtained{std::move(landed), Outcome::waited, {}};
   }
   memory_.throw_failure(unit.made.key);
@@ -91,7 +91,7 @@ Obtained Flights::fly(const Unit& unit, const ObtainOptions& options, const Work
   if (joined && options.permission.compile && !flight->may_compile && ended_without_compiling(flight->result))
     return fly(unit, options, work);
   Obtained out = flight->result.get();
-  if (joined) counters_.saved(out.image->facts.compile_ms);
+  if (joined) count_saved(counters_, out.image->facts.compile_ms);
   if (joined && out.outcome == Outcome::compiled) out.outcome = Outcome::waited;
   return out;
 }

@@ -113,7 +113,7 @@ Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, 
     look.deadline = base::Deadline::never();  // the flight goes on after its caller's deadline
     if (auto found = disk_.find(unit, look, Counted::no)) {
       ++state_.counters.waits;
-      state_.counters.saved(found->image->facts.compile_ms);
+      count_saved(state_.counters, found->image->facts.compile_ms);
       found->outcome = Outcome::waited;
       return std::move(*found);
     }

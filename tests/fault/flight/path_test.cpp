@@ -24,7 +24,7 @@ struct Tally {
 
   void add(Service& service) {
     kiln_stats s{};
-    service.core().state().counters.read(s);
+    read(service.core().state().counters, s);
     compiles += s.compiles, failures += s.compile_failures, remembered += s.remembered_failures;
     waits += s.waits, left += s.convoy_left, timeouts += s.flight_timeouts;
     skipped_gate += s.skipped_gate_timeout, skipped += s.puts_skipped;

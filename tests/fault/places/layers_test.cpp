@@ -65,7 +65,7 @@ TEST_F(LayersTest, LayersAreAskedInOrderThenTheStoreAndCounted) {
   EXPECT_EQ(counters.miss_absent, 1u);
   EXPECT_EQ(counters.puts, 1u);
   kiln_stats stats{};
-  counters.read(stats);
+  read(counters, stats);
   EXPECT_EQ(stats.layer_hits, 2u);
   EXPECT_EQ(service.core().state().stores.writable()->stats().entries, 1u);
 }

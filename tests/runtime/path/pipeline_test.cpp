@@ -35,7 +35,7 @@ TEST_F(PipelineTest, CompiledThenMemoryThenDiskWithOneKeyForEveryArch) {
     EXPECT_EQ(from_disk.outcome, Outcome::disk);
     EXPECT_EQ(from_disk.image->key, key);
     kiln_stats stats{};
-    second.core().state().counters.read(stats);
+    read(second.core().state().counters, stats);
     EXPECT_EQ(stats.disk_hits, 1u);
     EXPECT_EQ(stats.compiles, 0u);
   }

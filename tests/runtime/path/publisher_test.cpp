@@ -83,7 +83,7 @@ TEST_F(PublisherTest, AFullQueueSkipsThePutCountsItAndWarnsOnce) {
   held.release();
   EXPECT_TRUE(publisher.flush());
   EXPECT_EQ(counters_->puts, 4u);
-  EXPECT_EQ(counters_->puts_skipped(), 7u);
+  EXPECT_EQ(puts_skipped(*counters_), 7u);
   EXPECT_EQ(store_->stats().entries, 4u);
   ASSERT_EQ(lines_.size(), 1u);
   EXPECT_NE(lines_[0].find("scale N=1"), std::string::npos) << lines_[0];
@@ -121,7 +121,7 @@ TEST_F(PublisherTest, SkippedPutsAreCountedByReason) {
   EXPECT_TRUE(publisher.flush());
   EXPECT_EQ(lines_.size(), 2u) << "one warning for each reason";
   kiln_stats stats{};
-  counters_->read(stats);
+  read(*counters_, stats);
   EXPECT_EQ(stats.puts_skipped, 3u);
   EXPECT_EQ(stats.skipped_read_only, 1u);
   EXPECT_EQ(stats.skipped_gate_timeout, 2u);

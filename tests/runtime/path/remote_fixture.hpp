@@ -37,7 +37,7 @@ class RemoteTest : public ServiceTest {
   }
   static kiln_stats stats_of(Service& service) {
     kiln_stats out{};
-    service.core().state().counters.read(out);
+    read(service.core().state().counters, out);
     service.core().path().fleet().read(out);
     return out;
   }

@@ -144,7 +144,7 @@ PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const Pr
     });
   }
   core.path().flush();
-  result.uncached = core.state().counters.puts_skipped() + core.state().counters.unpublishable;
+  result.uncached = puts_skipped(core.state().counters) + core.state().counters.unpublishable;
   result.interrupted = PoliteInterrupt::requested();
   result.wall_ms = since(start);
   if (const auto cpu_after = cpu_time_ms(); cpu_before && cpu_after) result.cpu_ms = *cpu_after - *cpu_before;
