@@ -33,7 +33,7 @@ class Speller {
 
   std::string operator()(const std::string& text) const {
     std::string out = fill_braces(text, [&](const std::string& name) {
-      const int slot = manifest_.slot_index(name);
+      const int slot = slot_index(manifest_, name);
       if (slot < 0)
         throw Error(Errc::internal,
                     "a C++ text of " + base::quote(manifest_.name) + " has unknown {" + name + '}');
@@ -76,7 +76,7 @@ void add_headers_of_values(const Manifest& manifest, const std::vector<std::int6
 }  // namespace
 
 Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resolved, Which which) {
-  const Manifest& manifest = origin->manifest.on(resolved.arch);
+  const Manifest& manifest = variant_for(origin->manifest, resolved.arch);
   if (which == Which::reference && !manifest.reference) {
     throw Error(Errc::source, "template " + base::quote(manifest.name) + " has no [reference]");
   }

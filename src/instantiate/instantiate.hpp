@@ -38,7 +38,7 @@ struct Instantiation {
   /// Bytes of the template's source file, with #include lines for `preinclude` never added to it.
   std::string source;
 
-  const Manifest& manifest() const noexcept { return origin->manifest.on(resolved.arch); }
+  const Manifest& manifest() const noexcept { return variant_for(origin->manifest, resolved.arch); }
   /// What is compiled behind `source`: a variable of the image for each export.
   std::string epilogue() const;
   /// C++ names that the compiler is asked for: entry points in order, then globals.

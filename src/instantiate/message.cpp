@@ -32,7 +32,7 @@ std::string hexadecimal(std::int64_t value) {
 std::string render_message(const Manifest& manifest, std::string_view message,
                            std::span<const std::int64_t> slots, std::span<const double> floats) {
   return fill_braces(message, [&](const std::string& name) -> std::string {
-    const int slot = manifest.slot_index(name);
+    const int slot = slot_index(manifest, name);
     if (slot < 0 || static_cast<std::size_t>(slot) >= slots.size()) return '{' + name + '}';
     const std::int64_t value = slots[static_cast<std::size_t>(slot)];
     if (slot < manifest.slots.parameters)

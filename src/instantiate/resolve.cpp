@@ -103,12 +103,12 @@ std::vector<std::int64_t> slots_of(const Manifest& manifest, const Resolved& res
 }
 
 Resolved resolve(const Manifest& base, std::span<const Value> values, base::Arch arch, Archs archs) {
-  const Manifest& manifest = base.on(arch);
+  const Manifest& manifest = variant_for(base, arch);
   const std::size_t count = manifest.parameters.size();
   if (values.size() > count) {
     throw Error(Errc::invalid_argument, "template " + base::quote(manifest.name) + " takes " +
                                             std::to_string(count) + " parameters (" +
-                                            base::join(manifest.parameter_names(), " ") + "), not " +
+                                            base::join(parameter_names(manifest), " ") + "), not " +
                                             std::to_string(values.size()));
   }
   if (archs == Archs::supported) check_arch(base, arch);
@@ -158,9 +158,9 @@ std::vector<Value> positional(const Manifest& manifest, std::span<const NamedVal
   std::vector<Value> out(manifest.parameters.size());
   std::vector<bool> taken(out.size());
   for (const NamedValue& value : named) {
-    const int index = manifest.parameter_index(value.name);
+    const int index = parameter_index(manifest, value.name);
     if (index < 0) {
-      const auto names = manifest.parameter_names();
+      const auto names = parameter_names(manifest);
       throw Error(Errc::unknown_parameter,
                   "template " + base::quote(manifest.name) + " has no parameter " + base::quote(value.name) +
                       base::did_you_mean(value.name, names) +

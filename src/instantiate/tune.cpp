@@ -42,7 +42,7 @@ std::vector<std::size_t> free_to_tune(const Manifest& manifest, std::span<const 
 }
 
 Candidates tune_candidates(const Manifest& base, std::span<const Value> values, base::Arch arch) {
-  const Manifest& manifest = base.on(arch);
+  const Manifest& manifest = variant_for(base, arch);
   Candidates out;
   std::set<std::string> seen;
   const std::vector<std::size_t> free = free_to_tune(manifest, values);

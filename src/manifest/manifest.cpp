@@ -56,41 +56,47 @@ std::string ArgumentType::to_string(const std::vector<ParameterSpec>& parameters
   return "ptr<" + (dtype ? std::string(kiln::to_string(*dtype)) : std::string("void")) + '>';
 }
 
-int Manifest::parameter_index(std::string_view wanted) const noexcept { return index_of(parameters, wanted); }
-int Manifest::argument_index(std::string_view wanted) const noexcept { return index_of(arguments, wanted); }
+int parameter_index(const Manifest& manifest, std::string_view wanted) noexcept {
+  return index_of(manifest.parameters, wanted);
+}
 
-int Manifest::slot_index(std::string_view wanted) const noexcept {
-  if (const int i = parameter_index(wanted); i >= 0) return i;
-  for (std::size_t i = 0; i < derives.size(); ++i) {
-    if (derives[i].first == wanted) return slots.derive_slot(static_cast<int>(i));
+int argument_index(const Manifest& manifest, std::string_view wanted) noexcept {
+  return index_of(manifest.arguments, wanted);
+}
+
+int slot_index(const Manifest& manifest, std::string_view wanted) noexcept {
+  const SlotLayout& slots = manifest.slots;
+  if (const int i = parameter_index(manifest, wanted); i >= 0) return i;
+  for (std::size_t i = 0; i < manifest.derives.size(); ++i) {
+    if (manifest.derives[i].first == wanted) return slots.derive_slot(static_cast<int>(i));
   }
-  if (const int i = argument_index(wanted); i >= 0) return slots.argument_slot(i);
-  if (const int i = index_of(runtime, wanted); i >= 0) return slots.runtime_slot(i);
-  if (const int i = index_of(run_values, wanted); i >= 0) return slots.run_slot(i);
-  if (const int i = index_of(exports, wanted); i >= 0) return slots.export_slot(i);
+  if (const int i = argument_index(manifest, wanted); i >= 0) return slots.argument_slot(i);
+  if (const int i = index_of(manifest.runtime, wanted); i >= 0) return slots.runtime_slot(i);
+  if (const int i = index_of(manifest.run_values, wanted); i >= 0) return slots.run_slot(i);
+  if (const int i = index_of(manifest.exports, wanted); i >= 0) return slots.export_slot(i);
   constexpr std::string_view facts[] = {"arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
   const auto found = std::find(std::begin(facts), std::end(facts), wanted);
   return found == std::end(facts) ? -1 : slots.arch_slot() + static_cast<int>(found - std::begin(facts));
 }
 
-const Manifest& Manifest::on(base::Arch arch) const noexcept {
-  for (const auto& [of, variant] : variants) {
+const Manifest& variant_for(const Manifest& manifest, base::Arch arch) noexcept {
+  for (const auto& [of, variant] : manifest.variants) {
     if (of == arch) return *variant;
   }
-  return *this;
+  return manifest;
 }
 
-const Manifest* Manifest::entry_named(std::string_view wanted) const noexcept {
-  if (wanted == entry) return this;
-  for (const auto& other : entries) {
+const Manifest* entry_named(const Manifest& manifest, std::string_view wanted) noexcept {
+  if (wanted == manifest.entry) return &manifest;
+  for (const auto& other : manifest.entries) {
     if (other->entry == wanted) return other.get();
   }
   return nullptr;
 }
 
-std::vector<std::string> Manifest::parameter_names() const {
+std::vector<std::string> parameter_names(const Manifest& manifest) {
   std::vector<std::string> out;
-  for (const ParameterSpec& p : parameters) out.push_back(p.name);
+  for (const ParameterSpec& p : manifest.parameters) out.push_back(p.name);
   return out;
 }
 

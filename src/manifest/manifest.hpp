@@ -183,17 +183,6 @@ struct Manifest {
   std::vector<std::shared_ptr<const Manifest>> entries;
   /// [arch.*]: the manifest as it is for one arch. They have no variants of their own.
   std::vector<std::pair<base::Arch, std::shared_ptr<const Manifest>>> variants;
-
-  /// This, or the variant for `arch`. Parameters are the same; slots may differ.
-  const Manifest& on(base::Arch arch) const noexcept;
-  /// The entry point of that name, this one included; null when there is none.
-  const Manifest* entry_named(std::string_view name) const noexcept;
-
-  int parameter_index(std::string_view name) const noexcept;  ///< -1 when absent
-  int argument_index(std::string_view name) const noexcept;
-  /// Of anything that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
-  int slot_index(std::string_view name) const noexcept;
-  std::vector<std::string> parameter_names() const;
 };
 
 /// Throws Error(manifest) "FILE:LINE: ..." for everything docs/writing-templates.md forbids: TOML syntax,
@@ -203,6 +192,17 @@ Manifest parse_manifest(std::string_view toml, const std::string& file, WorkList
 
 /// Limits that a caller's request must respect.
 inline constexpr int kMaxParameters = 32, kMaxArguments = 64;
+
+/// The manifest itself, or its variant for `arch`. Parameters are the same; slots may differ.
+const Manifest& variant_for(const Manifest& manifest, base::Arch arch) noexcept;
+/// The entry point of that name, the manifest's own included; null when there is none.
+const Manifest* entry_named(const Manifest& manifest, std::string_view name) noexcept;
+
+int parameter_index(const Manifest& manifest, std::string_view name) noexcept;  ///< -1 when absent
+int argument_index(const Manifest& manifest, std::string_view name) noexcept;   ///< -1 when absent
+/// Of anything that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
+int slot_index(const Manifest& manifest, std::string_view name) noexcept;
+std::vector<std::string> parameter_names(const Manifest& manifest);
 
 /// Whether [template] arch allows `arch`.
 bool supports(const Manifest& manifest, base::Arch arch) noexcept;

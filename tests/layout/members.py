@@ -40,7 +40,6 @@ KNOWN = {
     "kiln::cli::RunCase": 34,
     "kiln::cli::(anonymous)::Lexer": 35,
     "kiln::source::IncludeSearch": 38,
-    "kiln::source::Manifest": 39,
 }
 
 FUNCTIONS = {Kind.CXX_METHOD, Kind.CONSTRUCTOR, Kind.DESTRUCTOR, Kind.CONVERSION_FUNCTION, Kind.FUNCTION_TEMPLATE}

@@ -157,8 +157,8 @@ TEST(ForeignManifest, AnEntryPointHasItsOwnArgumentsAndRequirements) {
   EXPECT_TRUE(reduce.kernel.launch.cooperative);
   EXPECT_EQ(m.arguments[0].type.to_string(m.parameters), "struct");
   EXPECT_EQ(m.arguments[1].type.to_string(m.parameters), "texture");
-  EXPECT_EQ(m.entry_named("reduce"), &reduce);
-  EXPECT_EQ(m.entry_named("none"), nullptr);
+  EXPECT_EQ(entry_named(m, "reduce"), &reduce);
+  EXPECT_EQ(entry_named(m, "none"), nullptr);
   expect_error(Errc::requirement, {"reduce needs D >= 64, not 32"}, [] {
     made(foreign(), {{"T", "f16"}, {"D", 32}}, 80);
   });
@@ -182,7 +182,8 @@ TEST(ForeignManifest, WithoutTheShorthandTheFirstKernelIsTheMainOne) {
   for (const std::string over : {"instantiate = \"third\"", "launch = { grid = [7], block = [64] }"})
     expect_foreign_refused(text + "[arch.sm_90a]\n" + over + '\n',
                            {"[arch.sm_90a]", "reaches no [[kernel]]"});
-  EXPECT_EQ(parse_manifest(text + "[arch.sm_90a]\nsource = \"h.cu\"\n", "two.toml").on({90}).entry, "one");
+  EXPECT_EQ(variant_for(parse_manifest(text + "[arch.sm_90a]\nsource = \"h.cu\"\n", "two.toml"), {90}).entry,
+            "one");
 }
 
 TEST(ForeignManifest, WithoutTheShorthandWhatIsOutsideHoldsForTheFirstKernelBesideItsOwn) {
@@ -216,10 +217,10 @@ TEST(ForeignManifest, AnArchOverridesSourceEntryCompileDefaultsAndLaunch) {
   const Manifest m = parse_manifest(
       foreign("compile = { std = \"c++20\" }", "launch = { block = [\"384\"] }\nsource = \"sm90.cu\""),
       "gemm.toml");
-  EXPECT_EQ(m.on({90}).kernel.source, "sm90.cu");
-  EXPECT_EQ(m.on({90}).kernel.launch.block[0].text(), "384");
-  EXPECT_EQ(m.on({90}).kernel.launch.grid[0].text(), "ceil_div(n, TILE)");
-  EXPECT_EQ(m.on({80}).kernel.source, "gemm.cu");
+  EXPECT_EQ(variant_for(m, {90}).kernel.source, "sm90.cu");
+  EXPECT_EQ(variant_for(m, {90}).kernel.launch.block[0].text(), "384");
+  EXPECT_EQ(variant_for(m, {90}).kernel.launch.grid[0].text(), "ceil_div(n, TILE)");
+  EXPECT_EQ(variant_for(m, {80}).kernel.source, "gemm.cu");
 }
 
 TEST(ForeignManifest, ATemplateOfOverridesAloneRunsOnTheirArchsOnly) {
@@ -231,7 +232,7 @@ TEST(ForeignManifest, ATemplateOfOverridesAloneRunsOnTheirArchsOnly) {
   EXPECT_TRUE(supports(m, {90}));
   EXPECT_TRUE(supports(m, {100}));
   EXPECT_FALSE(supports(m, {80}));
-  EXPECT_EQ(m.on({100}).kernel.source, "b.cu");
+  EXPECT_EQ(variant_for(m, {100}).kernel.source, "b.cu");
   expect_error(Errc::unsupported_arch, {"'only' does not run on sm_80; it runs on: sm_90a sm_100a"},
                [&] { resolve(m, {}, {80}); });
 }

@@ -116,7 +116,7 @@ GEMMA = [true, false]
   EXPECT_EQ(m.compile.include_dirs, (std::vector<std::string>{"include", "../shared"}));
   EXPECT_TRUE(m.compile.default_device && m.compile.minimal);
 
-  EXPECT_EQ(m.parameter_names(), (std::vector<std::string>{"T", "GEMMA", "ACT", "N"}));
+  EXPECT_EQ(parameter_names(m), (std::vector<std::string>{"T", "GEMMA", "ACT", "N"}));
   EXPECT_EQ(m.parameters[0].choices[0].cpp, "__nv_bfloat16");
   EXPECT_EQ(m.parameters[0].choices[1].cpp, "__nv_fp8_e4m3");
   EXPECT_EQ(m.parameters[0].doc, "element type");
@@ -136,8 +136,8 @@ GEMMA = [true, false]
   EXPECT_EQ(m.arguments[2].fill.a, -1);
   EXPECT_EQ(m.arguments[2].fill.b, 2.5);
   EXPECT_EQ(m.arguments[3].float_value, 2.0);
-  EXPECT_EQ(m.argument_index("n"), 4);
-  EXPECT_EQ(m.argument_index("zz"), -1);
+  EXPECT_EQ(argument_index(m, "n"), 4);
+  EXPECT_EQ(argument_index(m, "zz"), -1);
   ASSERT_EQ(m.runtime.size(), 2u);
   EXPECT_EQ(m.runtime[0].doc, "how many");
   EXPECT_TRUE(m.runtime[1].value.empty());
@@ -173,7 +173,7 @@ values = { zebra = "1", ant = "2" }
 grid = [1]
 block = [1]
 )toml");
-  EXPECT_EQ(m.parameter_names(), (std::vector<std::string>{"B", "A"}));
+  EXPECT_EQ(parameter_names(m), (std::vector<std::string>{"B", "A"}));
   EXPECT_EQ(m.parameters[1].choices[0].name, "zebra");
   EXPECT_EQ(m.parameters[1].choices[1].value, 1);
 }
@@ -186,12 +186,12 @@ TEST(Manifest, OrdersDerivesAndDefaultsByNeed) {
   EXPECT_EQ(m.derives[0].first, "CHUNKS");
   EXPECT_EQ(m.derives[1].first, "EARLY");
   EXPECT_EQ(m.derives[2].first, "LATE");
-  EXPECT_EQ(m.slot_index("LATE"), m.slots.derive_slot(2));
+  EXPECT_EQ(slot_index(m, "LATE"), m.slots.derive_slot(2));
   EXPECT_EQ(m.derives[2].second.reads(), std::vector<int>{m.slots.derive_slot(1)});
   EXPECT_EQ(m.kernel.launch.block[0].reads(), std::vector<int>{m.slots.derive_slot(0)});
   ASSERT_EQ(m.resolve_order.size(), 7u);
   const auto position = [&](const char* name) {
-    return std::find(m.resolve_order.begin(), m.resolve_order.end(), m.slot_index(name));
+    return std::find(m.resolve_order.begin(), m.resolve_order.end(), slot_index(m, name));
   };
   EXPECT_LT(position("VEC"), position("CHUNKS"));
   EXPECT_LT(position("CHUNKS"), position("EARLY"));
@@ -214,7 +214,7 @@ TEST(Manifest, StrideOfAContiguousArgumentComesFromItsShape) {
       parse(changed("stride = [\"stride_x\", \"1\"]\n", "") +
             "[[require]]\nexpr = \"stride(x, 0) == H && stride(x, 1) == 1\"\nmessage = \"m\"\n");
   std::vector<std::int64_t> slots(static_cast<std::size_t>(m.slots.total()));
-  slots[static_cast<std::size_t>(m.slot_index("H"))] = 48;
+  slots[static_cast<std::size_t>(slot_index(m, "H"))] = 48;
   EXPECT_EQ(m.requirements[1].expression.evaluate(slots), 1);
   EXPECT_TRUE(m.arguments[0].stride.empty());
 }
@@ -224,9 +224,9 @@ TEST(Manifest, SlotsHaveTheOrderOfTheLayout) {
   const char* names[] = {
       "T",   "H",     "VEC",  "ACT",     "CHUNKS",         "x",      "rows",     "stride_x",
       "eps", "batch", "arch", "dev.sms", "dev.smem_optin", "dev.l2", "occupancy"};
-  for (int i = 0; i < 15; ++i) EXPECT_EQ(m.slot_index(names[i]), i) << names[i];
+  for (int i = 0; i < 15; ++i) EXPECT_EQ(slot_index(m, names[i]), i) << names[i];
   EXPECT_EQ(m.slots.total(), 15);
-  EXPECT_EQ(m.slot_index("nothing"), -1);
+  EXPECT_EQ(slot_index(m, "nothing"), -1);
 }
 
 TEST(Manifest, ArgumentSizesAreThoseOfTheKernel) {

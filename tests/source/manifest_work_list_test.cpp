@@ -86,7 +86,7 @@ TEST(ManifestWorkList, DeclaresTheValuesThatKilnRunAloneHas) {
   EXPECT_EQ(m.run_values[1].name, "qo_tokens");
   EXPECT_EQ(m.run_values[1].value.text(), "requests * 100");
   EXPECT_EQ(m.run_values[3].name, "equal_lengths");
-  EXPECT_EQ(m.slot_index("kv_tokens"), m.slots.run_slot(2));
+  EXPECT_EQ(slot_index(m, "kv_tokens"), m.slots.run_slot(2));
   EXPECT_EQ(m.runtime.size(), 0u) << "a caller passes none of them";
   std::string text = planned("qo_tokens = \"requests * 100\"\n", "");  // a decode: one token each
   for (auto at = text.find("qo_tokens"); at != text.npos; at = text.find("qo_tokens"))
@@ -100,11 +100,11 @@ TEST(ManifestWorkList, SlotsOfAllKindsStayApart) {
       "[work_list]", "[export]\nBYTES = \"sizeof({T})\"\n[runtime]\nblocks = { value = 3 }\n[work_list]"));
   std::vector<std::int64_t> slots(static_cast<std::size_t>(m.slots.total()));
   const auto set = [&](const char* name, std::int64_t value) {
-    slots.at(static_cast<std::size_t>(m.slot_index(name))) = value;
+    slots.at(static_cast<std::size_t>(slot_index(m, name))) = value;
   };
   set("H", 3), set("qo_tokens", 100), set("kv_tokens", 1000), set("BYTES", 7), set("blocks", 9);
   EXPECT_EQ(m.cost_read.evaluate(slots), 3300);
-  EXPECT_EQ(m.slot_index("BYTES"), m.slots.export_slot(0));
+  EXPECT_EQ(slot_index(m, "BYTES"), m.slots.export_slot(0));
 }
 
 TEST(ManifestWorkList, LaunchesDoNotKnowTheValuesOfKilnRun) {
@@ -169,7 +169,7 @@ TEST(ManifestWorkList, ItsArgumentsAreWhatKilnCanMake) {
 
 TEST(ManifestWorkList, AFillMayBeAnArrayOfTheLengths) {
   const Manifest m = parse(planned());
-  const auto& fill = m.arguments[static_cast<std::size_t>(m.argument_index("lengths"))].fill;
+  const auto& fill = m.arguments[static_cast<std::size_t>(argument_index(m, "lengths"))].fill;
   EXPECT_EQ(fill.kind, ArgumentSpec::Fill::Kind::lengths);
   EXPECT_EQ(fill.lengths, "kv_indptr");
   expect_refused(planned("work_list(kv_indptr)", "work_list(indptr)"), "fill",
@@ -194,7 +194,7 @@ TEST(ManifestWorkList, TheOldNameOfTheTableIsStillRead) {
   const Manifest m = parse(old(planned()));
   EXPECT_EQ(m.work_list->of("tile_kv").constant_value(), 64);
   EXPECT_EQ(m.run_values.size(), 4u);
-  EXPECT_EQ(m.arguments[static_cast<std::size_t>(m.argument_index("lengths"))].fill.lengths, "kv_indptr");
+  EXPECT_EQ(m.arguments[static_cast<std::size_t>(argument_index(m, "lengths"))].fill.lengths, "kv_indptr");
   expect_refused(old(planned("tile_kv", "tile_kw")), "tile_kw", {"[plan]", "did you mean 'tile_kv'?"});
   expect_refused(old(planned("kv_tokens =", "kv_token =")), "kv_token =", {"[plan.run]", "'kv_tokens'"});
   expect_refused(planned() + "[plan]\nkind = \"attention\"\n", "[plan]",

@@ -30,7 +30,7 @@ TEST(Resolve, FillsTheSlotsThatAreKnown) {
   const Manifest m = parse(kManifest);
   const Resolved r = resolve_named(m, {{"T", "bf16"}, {"H", 4096}});
   ASSERT_EQ(r.slots.size(), static_cast<std::size_t>(m.slots.total()));
-  const auto slot = [&](const char* name) { return r.slots[static_cast<std::size_t>(m.slot_index(name))]; };
+  const auto slot = [&](const char* name) { return r.slots[static_cast<std::size_t>(slot_index(m, name))]; };
   EXPECT_EQ(slot("T"), 2);
   EXPECT_EQ(slot("H"), 4096);
   EXPECT_EQ(slot("CHUNKS"), 512);
@@ -184,8 +184,8 @@ TEST(Resolve, MessagesShowValuesAsACallerKnowsThem) {
   const Manifest m = parse(with("[param.B]\nkind = \"bool\"\ndefault = true\n"));
   std::vector<std::int64_t> slots(static_cast<std::size_t>(m.slots.total()));
   slots[0] = 2, slots[1] = -7, slots[3] = 1, slots[4] = 1;
-  slots[static_cast<std::size_t>(m.slot_index("x"))] = 0xabc0;
-  slots[static_cast<std::size_t>(m.slot_index("rows"))] = 5;
+  slots[static_cast<std::size_t>(slot_index(m, "x"))] = 0xabc0;
+  slots[static_cast<std::size_t>(slot_index(m, "rows"))] = 5;
   EXPECT_EQ(render_message(m, "{T} {H} {ACT} {B} {x} {rows} {{H}} {zzz}", slots),
             "bf16 -7 gelu true 0xabc0 5 {H} {zzz}");
   EXPECT_EQ(render_message(m, "{rows}", std::span(slots).first(2)), "{rows}");

@@ -27,7 +27,7 @@ void check_layouts(const source::Instantiation& unit, const Facts& facts) {
   const std::string what = unit.resolved.specialization.to_string();
   if (!manifest.arguments.empty()) check_layout(manifest, facts, what);
   for (const EntryFacts& entry : facts.entries) {
-    const source::Manifest* of = manifest.entry_named(entry.entry);
+    const source::Manifest* of = entry_named(manifest, entry.entry);
     if (of && !of->arguments.empty()) check_layout(*of, entry, what + ", kernel '" + entry.entry + '\'');
   }
 }

@@ -53,7 +53,7 @@ void check_spellings(Draft& draft, const TableReader& root) {
       const char* key = m.parameters[i].kind == ParameterKind::dtype ? "spelling" : "values";
       check_cpp(draft, reader, key, choice.cpp);
       for (const Braces::Piece& piece : split_braces(choice.cpp).pieces) {
-        if (const int other = piece.is_name ? m.parameter_index(piece.text) : -1; other >= 0)
+        if (const int other = piece.is_name ? parameter_index(m, piece.text) : -1; other >= 0)
           needs[i].push_back(other);
       }
     }

@@ -28,7 +28,7 @@ ArgumentType pointer_type(const Draft& draft, const TableReader& reader, const s
   ArgumentType out;
   if (element == "void") return out;
   if ((out.dtype = dtype_from(element))) return out;
-  out.dtype_parameter = draft.out.parameter_index(element);
+  out.dtype_parameter = parameter_index(draft.out, element);
   if (out.dtype_parameter >= 0 &&
       draft.out.parameters[static_cast<std::size_t>(out.dtype_parameter)].kind == ParameterKind::dtype) {
     return out;

@@ -108,10 +108,10 @@ void check_cpp(const Draft& draft, const TableReader& reader, std::string_view k
   const auto& derives = draft.out.derives;
   for (const Braces::Piece& piece : braces.pieces) {
     const auto is_it = [&](const auto& derive) { return derive.first == piece.text; };
-    if (!piece.is_name || draft.out.parameter_index(piece.text) >= 0 ||
+    if (!piece.is_name || parameter_index(draft.out, piece.text) >= 0 ||
         std::any_of(derives.begin(), derives.end(), is_it))
       continue;
-    std::vector<std::string> known = draft.out.parameter_names();
+    std::vector<std::string> known = parameter_names(draft.out);
     for (const auto& [name, expression] : derives) known.push_back(name);
     reader.fail(key, "{" + piece.text + "} is no parameter or derive" +
                          base::did_you_mean(piece.text, known) + "; known: " + base::join(known, " "));

@@ -18,10 +18,10 @@ void read_prewarm(Draft& draft, const TableReader& root) {
         out.archs = prewarm_archs(row);
         continue;
       }
-      const int index = m.parameter_index(name);
+      const int index = parameter_index(m, name);
       if (index < 0) {
-        row.fail(name, "is no parameter of " + m.name + base::did_you_mean(name, m.parameter_names()) +
-                           "; known: " + base::join(m.parameter_names(), " "));
+        row.fail(name, "is no parameter of " + m.name + base::did_you_mean(name, parameter_names(m)) +
+                           "; known: " + base::join(parameter_names(m), " "));
       }
       const ParameterSpec& spec = m.parameters[static_cast<std::size_t>(index)];
       std::vector<std::string> texts = prewarm_texts(row, name);

@@ -76,7 +76,7 @@ class WorkListReader {
 
   int argument(std::string_view key) const {
     const std::string name = reader_.need_line(key);
-    if (const int found = draft_.out.argument_index(name); found >= 0) return found;
+    if (const int found = argument_index(draft_.out, name); found >= 0) return found;
     std::vector<std::string> known;
     for (const ArgumentSpec& a : draft_.out.arguments) known.push_back(a.name);
     reader_.fail(key, base::quote(name) + " is no argument" + base::did_you_mean(name, known) +

@@ -34,7 +34,7 @@ std::string lacks(const source::Manifest& generic, const source::Manifest& speci
     return std::any_of(items.begin(), items.end(), [&](const auto& item) { return item.name == name; });
   };
   for (const auto& entry : specialised.entries) {
-    const source::Manifest* there = generic.entry_named(entry->entry);
+    const source::Manifest* there = entry_named(generic, entry->entry);
     if (!there || !same_arguments(*entry, *there))
       return "[[kernel]] '" + entry->entry + "' of the same arguments";
   }
@@ -57,7 +57,7 @@ void check_fallback(const source::Manifest& specialised, const source::Manifest&
   if (const std::string lacking = lacks(generic, specialised); !lacking.empty())
     throw Error(Errc::manifest, what + " has no " + lacking + ", which '" + specialised.name + "' has");
   for (const source::ParameterSpec& p : generic.parameters) {
-    const int index = specialised.parameter_index(p.name);
+    const int index = parameter_index(specialised, p.name);
     if (index < 0 && p.default_value.empty()) {
       throw Error(Errc::manifest, what + " needs the parameter '" + p.name + "', which '" + specialised.name +
                                       "' does not have and which has no default");
@@ -72,7 +72,7 @@ std::vector<Value> values_for_fallback(const source::Manifest& specialised, cons
   const auto& [specialization, slots, arch, open, undecided] = wanted.resolved;
   std::vector<Value> out;
   for (const source::ParameterSpec& p : generic.parameters) {
-    const int index = specialised.parameter_index(p.name);
+    const int index = parameter_index(specialised, p.name);
     const auto i = static_cast<std::size_t>(index);
     const bool tuned = index >= 0 && std::find(open.begin(), open.end(), p.name) != open.end() &&
                        !(undecided && specialised.parameters[i].tune.empty());

@@ -64,7 +64,7 @@ bool ParameterPacking::pack_named(const char* const* names, const kiln_value* va
   std::uint32_t taken = 0;
   for (std::uint32_t i = 0; i < parameters_; ++i) out[i] = PackedParameters::kUnset;
   for (std::size_t i = 0; i < count; ++i) {
-    const int index = names[i] ? manifest_.parameter_index(names[i]) : -1;
+    const int index = names[i] ? parameter_index(manifest_, names[i]) : -1;
     if (index < 0 || (taken & 1u << index)) return false;
     taken |= 1u << index;
     if (!pack_one(static_cast<std::size_t>(index), values[i], out[index])) return false;

@@ -11,7 +11,7 @@ using namespace toolchain;
 namespace {
 
 const source::Manifest& manifest_of(const source::Template& origin, base::Arch arch, std::size_t entry) {
-  const source::Manifest& first = origin.manifest.on(arch);
+  const source::Manifest& first = variant_for(origin.manifest, arch);
   return entry == 0 ? first : *first.entries.at(entry - 1);
 }
 
@@ -34,7 +34,7 @@ std::vector<std::int64_t> known_slots(const source::Manifest& manifest, const so
   const source::SlotLayout& layout = manifest.slots;
   std::vector<std::int64_t> out = source::slots_of(manifest, resolved);
   for (const compile::ExportFact& constant : facts.exports) {
-    const int slot = manifest.slot_index(constant.name);
+    const int slot = slot_index(manifest, constant.name);
     if (slot >= layout.export_slot(0) && slot < layout.arch_slot())
       out[static_cast<std::size_t>(slot)] = constant.value;
   }

@@ -60,7 +60,7 @@ std::shared_ptr<Preparation> Preparation::begin(Scopes& all, Scope& scope, const
     // What is tuned is resolved with the row, off the caller's way: the same values left to be chosen are
     // another row than the same values given.
     const auto free =
-        source::free_to_tune(opened->origin().manifest.on(arch), positional_of(*opened, values));
+        source::free_to_tune(variant_for(opened->origin().manifest, arch), positional_of(*opened, values));
     const bool tunes = !free.empty() && !at.device.name.empty();
     std::string said = name;
     if (tunes)

@@ -56,10 +56,11 @@ std::vector<std::string> not_given(const source::Manifest& manifest, std::span<c
 /// Why a choice cannot be taken; empty: it can.
 std::string objection(const source::Manifest& manifest, std::span<const Value> values,
                       const source::Resolved& plain, const std::vector<Parameter>& chosen) {
-  const auto given = source::with_choice(manifest.on(plain.arch), values, chosen);
+  const auto given = source::with_choice(variant_for(manifest, plain.arch), values, chosen);
   if (!given) return "its values are none that the manifest allows";
   try {
-    return source::stricter(manifest.on(plain.arch), plain, source::resolve(manifest, *given, plain.arch));
+    return source::stricter(variant_for(manifest, plain.arch), plain,
+                            source::resolve(manifest, *given, plain.arch));
   } catch (const Error& error) {
     return error.what();
   }
@@ -97,7 +98,7 @@ TunedCall resolve_tuned(Files& files, Choices& choices, const std::shared_ptr<co
   TunedCall out;
   out.resolved = source::resolve(manifest, values, arch, archs);
   if (!source::supports(manifest, arch)) return out;
-  const std::vector<std::size_t> free = source::free_to_tune(manifest.on(arch), values);
+  const std::vector<std::size_t> free = source::free_to_tune(variant_for(manifest, arch), values);
   if (free.empty()) return out;
   const source::Resolved plain = out.resolved;
   if (!device.empty()) {
@@ -109,17 +110,17 @@ TunedCall resolve_tuned(Files& files, Choices& choices, const std::shared_ptr<co
     }
     if (!pinned) {
       out.undecided = call;
-      out.resolved.undecided = true, out.resolved.open = not_given(manifest.on(arch), values);
+      out.resolved.undecided = true, out.resolved.open = not_given(variant_for(manifest, arch), values);
       return out;
     }
     if (!pinned->chosen.empty()) {
-      const auto given = source::with_choice(manifest.on(arch), values, pinned->chosen);
+      const auto given = source::with_choice(variant_for(manifest, arch), values, pinned->chosen);
       out.resolved = source::resolve(manifest, given.value(), arch, archs);
       out.tuned = pinned->chosen, out.files = nullptr;
       out.choice = pinned->key;
     }
   }
-  out.resolved.open = open_in(manifest.on(arch), values, free, plain, out.resolved);
+  out.resolved.open = open_in(variant_for(manifest, arch), values, free, plain, out.resolved);
   return out;
 }
 
@@ -132,7 +133,7 @@ std::optional<RecordedCall> recorded_call(const source::Template& origin, std::s
   out.call.assign(values.begin(), values.end());
   for (std::size_t i = 0; i < out.call.size(); ++i)
     if (names(tuned, manifest.parameters[i].name)) out.call[i] = Value();
-  out.free = source::free_to_tune(manifest.on(arch), out.call);
+  out.free = source::free_to_tune(variant_for(manifest, arch), out.call);
   if (out.free.empty()) return std::nullopt;
   for (const std::size_t i : out.free) {
     const Parameter& p = recorded.specialization.parameters[i];
@@ -141,7 +142,7 @@ std::optional<RecordedCall> recorded_call(const source::Template& origin, std::s
   }
   out.plain = source::resolve(manifest, out.call, arch);
   if (!objection(manifest, out.call, out.plain, out.chosen).empty()) return std::nullopt;
-  const auto given = source::with_choice(manifest.on(arch), out.call, out.chosen);
+  const auto given = source::with_choice(variant_for(manifest, arch), out.call, out.chosen);
   if (source::resolve(manifest, given.value(), arch).specialization != recorded.specialization)
     return std::nullopt;
   return out;

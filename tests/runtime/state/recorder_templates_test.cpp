@@ -65,7 +65,7 @@ TEST_F(RecorderTest, AnOverridesSourceIsThatOfTheDump) {
   recorder.record(*one, resolved(*one, 1));
   EXPECT_EQ(warnings(), 0u);
   const auto dumped = source::Catalog({runtime::templates_beside(file_)}).open("one");
-  EXPECT_EQ(dumped->manifest.on({90}).kernel.source, "one.cu");
+  EXPECT_EQ(variant_for(dumped->manifest, {90}).kernel.source, "one.cu");
 }
 
 TEST_F(RecorderTest, AReferenceIsDumpedWithItsTemplate) {

@@ -22,7 +22,7 @@ class KnownAtCompile {
     std::fill_n(known_.begin(), layout.parameters + layout.derives, true);
     known_[static_cast<std::size_t>(layout.arch_slot())] = true;
     for (const compile::ExportFact& constant : exports) {
-      const int slot = manifest.slot_index(constant.name);
+      const int slot = slot_index(manifest, constant.name);
       if (slot < 0) continue;  // the manifest was edited since
       slots_[static_cast<std::size_t>(slot)] = constant.value;
       known_[static_cast<std::size_t>(slot)] = true;
@@ -41,7 +41,7 @@ void take_from_manifest(source::Catalog& catalog, const compile::Facts& facts, L
   const auto at = facts.unit.find('@');
   const auto origin = catalog.open(facts.unit.substr(0, at));
   const base::Arch arch = base::Arch::parse(facts.arch);
-  const source::Manifest& manifest = origin->manifest.on(arch);
+  const source::Manifest& manifest = variant_for(origin->manifest, arch);
   if (at != std::string::npos && !manifest.reference) return;
   std::vector<NamedValue> named;
   for (const Parameter& p : facts.parameters) named.push_back({p.name, Value(p.value)});

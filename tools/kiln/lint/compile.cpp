@@ -74,7 +74,8 @@ class CompileOne {
       for (const Parameter& p : choice->values) named.push_back({p.name, Value(std::string_view(p.value))});
       const std::vector<Value> values = source::positional(manifest, named);
       kernel(source::resolve(manifest, values, arch));
-      if (manifest.on(arch).reference) reference(source::resolve(manifest, values, arch, source::Archs::any));
+      if (variant_for(manifest, arch).reference)
+        reference(source::resolve(manifest, values, arch, source::Archs::any));
     } catch (const Error& error) {
       if (error.code() == Errc::no_compiler)
         add("not-compiled", Severity::note, place_, "not compiled: " + std::string(error.what()));

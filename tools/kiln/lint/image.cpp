@@ -48,7 +48,7 @@ class ImageLint {
   LintFindings run(std::string_view image, const std::vector<std::string>& foreign) {
     entry(manifest_, facts_);
     for (const compile::EntryFacts& other : facts_.entries)
-      if (const source::Manifest* m = manifest_.entry_named(other.entry)) entry(*m, other);
+      if (const source::Manifest* m = entry_named(manifest_, other.entry)) entry(*m, other);
     debris(image, foreign);
     return std::move(out_);
   }

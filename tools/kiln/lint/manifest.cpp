@@ -83,7 +83,7 @@ class Lint {
     for (const auto& [macro, text] : m.compile.define) {
       for (const source::Braces::Piece& piece : source::split_braces(text).pieces) {
         if (!piece.is_name) continue;
-        const int parameter = m.parameter_index(piece.text);
+        const int parameter = parameter_index(m, piece.text);
         if (parameter >= 0 &&
             m.parameters[static_cast<std::size_t>(parameter)].kind != ParameterKind::integer)
           continue;

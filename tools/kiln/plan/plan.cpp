@@ -169,7 +169,7 @@ std::string key_of(const Error& error, Origins& origins, const PlannedSpecializa
   if (error.code() != Errc::unknown_parameter && error.code() != Errc::invalid_value) return {};
   const source::Manifest& manifest = origins.open(row.template_name)->manifest;
   for (const Parameter& p : row.values) {
-    const int index = manifest.parameter_index(p.name);
+    const int index = parameter_index(manifest, p.name);
     if (index < 0 || !source::parameter_value(manifest.parameters[static_cast<std::size_t>(index)], p.value))
       return p.name;
   }

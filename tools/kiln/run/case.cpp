@@ -21,7 +21,7 @@ RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::Kernel
       known_(resolved.slots.size(), false) {
   const source::SlotLayout& layout = manifest().slots;
   for (const compile::ExportFact& constant : exports)
-    set_integer(static_cast<std::size_t>(manifest().slot_index(constant.name)), constant.value);
+    set_integer(static_cast<std::size_t>(slot_index(manifest(), constant.name)), constant.value);
   for (int i = 0; i < layout.argument_slot(0); ++i) known_[static_cast<std::size_t>(i)] = true;
   set_integer(static_cast<std::size_t>(layout.arch_slot()),
               slots_[static_cast<std::size_t>(layout.arch_slot())]);

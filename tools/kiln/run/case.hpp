@@ -36,7 +36,9 @@ class RunCase {
               toolchain::CUstream stream) const;
   static std::vector<toolchain::CUdeviceptr> addresses_of(const BufferSet& buffers);
 
-  const source::Manifest& manifest() const noexcept { return opened_.origin().manifest.on(resolved_.arch); }
+  const source::Manifest& manifest() const noexcept {
+    return variant_for(opened_.origin().manifest, resolved_.arch);
+  }
   const std::vector<std::int64_t>& slots() const noexcept { return slots_; }
   Dtype dtype_of(std::size_t argument) const;
   std::uint64_t elements_of(std::size_t argument) const { return elements_[argument]; }

@@ -78,7 +78,7 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
     }
     for (const auto* values : {&manifest().runtime, &manifest().run_values}) {
       for (const source::RuntimeValueSpec& value : *values) {
-        const auto slot = static_cast<std::size_t>(manifest().slot_index(value.name));
+        const auto slot = static_cast<std::size_t>(slot_index(manifest(), value.name));
         if (!known_[slot]) resolve_integer(value.name, slot, value.value, given);
       }
     }
@@ -92,7 +92,7 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
 std::vector<std::pair<std::string, std::size_t>> RunCase::named_slots() const {
   std::vector<std::pair<std::string, std::size_t>> out;
   const auto add = [&](const std::string& name) {
-    out.emplace_back(name, static_cast<std::size_t>(manifest().slot_index(name)));
+    out.emplace_back(name, static_cast<std::size_t>(slot_index(manifest(), name)));
   };
   for (const auto& a : manifest().arguments) {
     if (a.type.kind != Kind::pointer) add(a.name);
@@ -116,7 +116,7 @@ std::vector<Parameter> RunCase::values() const {
   for (const auto* values : {&manifest().runtime, &manifest().run_values}) {
     for (const source::RuntimeValueSpec& value : *values)
       out.push_back(
-          {value.name, std::to_string(slots_[static_cast<std::size_t>(manifest().slot_index(value.name))])});
+          {value.name, std::to_string(slots_[static_cast<std::size_t>(slot_index(manifest(), value.name))])});
   }
   return out;
 }

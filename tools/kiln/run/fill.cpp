@@ -21,7 +21,7 @@ FillKernel::FillKernel(runtime::Service& service, PrimaryContext& gpu, const run
                        const source::Resolved& resolved, const std::string& instantiate,
                        const std::string& argument)
     : driver_(gpu.driver()) {
-  const bool reference = opened.origin().manifest.on(resolved.arch).reference.has_value();
+  const bool reference = variant_for(opened.origin().manifest, resolved.arch).reference.has_value();
   const source::Instantiation unit = source::with_entry_point(
       source::instantiate(opened.shared_origin(), resolved,
                           reference ? source::Which::reference : source::Which::kernel),

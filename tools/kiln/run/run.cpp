@@ -33,7 +33,7 @@ struct Assignments {
 Assignments split(const source::Manifest& manifest, const std::vector<std::string>& pieces) {
   Assignments out;
   for (const NamedValue& v : source::parse_assignments(pieces)) {
-    const bool parameter = manifest.parameter_index(v.name) >= 0;
+    const bool parameter = parameter_index(manifest, v.name) >= 0;
     if (parameter && v.value.text.find(',') != v.value.text.npos)
       throw Error(Errc::invalid_value,
                   "parameter " + std::string(v.name) + " = '" + std::string(v.value.text) +
@@ -79,7 +79,7 @@ class Run {
         flags_(flags),
         gpu_(flags.device),
         opened_(context.service().open(flags.name, KILN_DEVICE_CURRENT, "")),
-        manifest_(opened_.origin().manifest.on(opened_.target().arch)),
+        manifest_(variant_for(opened_.origin().manifest, opened_.target().arch)),
         given_(split(manifest_, flags.assignments)),
         values_(source::positional(manifest_, given_.parameters)),
         call_(opened_.resolve(values_)),

@@ -14,7 +14,7 @@ using attention::kMost;
 /// A value of [work_list.run] by name, or `fallback` where the manifest leaves it out.
 std::int64_t run_value(const source::Manifest& manifest, std::span<const std::int64_t> slots,
                        std::string_view name, std::int64_t fallback) {
-  const int slot = manifest.slot_index(name);
+  const int slot = slot_index(manifest, name);
   if (slot < manifest.slots.run_slot(0) || slot >= manifest.slots.export_slot(0)) return fallback;
   const std::int64_t value = slots[static_cast<std::size_t>(slot)];
   if (value < 0 || value > kMost)

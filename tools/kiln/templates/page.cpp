@@ -45,7 +45,7 @@ void print_parameters(const Manifest& manifest) {
   if (manifest.parameters.empty()) return;
   print("\n");
   print_heading("Parameters");
-  const std::size_t indent = indent_of(manifest.parameter_names());
+  const std::size_t indent = indent_of(parameter_names(manifest));
   for (const ParameterSpec& p : manifest.parameters) {
     std::string tune;
     for (const std::int64_t candidate : p.tune)

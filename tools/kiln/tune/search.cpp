@@ -44,7 +44,7 @@ class Search {
         gpu_(gpu),
         opened_(opened),
         request_(request),
-        manifest_(opened.origin().manifest.on(opened.target().arch)),
+        manifest_(variant_for(opened.origin().manifest, opened.target().arch)),
         candidates_(source::tune_candidates(opened.origin().manifest, values_of(manifest_, request.given),
                                             opened.target().arch)),
         result_(list_candidates(opened.origin().manifest, request, opened.target().arch)) {}
@@ -266,8 +266,8 @@ bool tunes(const source::Manifest& manifest, const std::vector<Parameter>& given
 }
 
 TuneResult list_candidates(const source::Manifest& manifest, const TuneRequest& request, base::Arch arch) {
-  const std::vector<Value> values = values_of(manifest.on(arch), request.given);
-  if (!tunes(manifest.on(arch), request.given))
+  const std::vector<Value> values = values_of(variant_for(manifest, arch), request.given);
+  if (!tunes(variant_for(manifest, arch), request.given))
     throw Error(Errc::invalid_argument,
                 "template '" + manifest.name + "' has nothing to tune" +
                     (request.given.empty() ? "" : " with " + cli::text_of(request.given)) +

@@ -45,7 +45,7 @@ std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const Tun
   for (const NamedValue& v : source::parse_assignments(flags.assignments)) {
     GivenList list = parse_list(v.name, v.value.text);
     if (v.value.text.empty()) throw Error(Errc::invalid_value, "'" + list.name + "=' has no value");
-    if (manifest.parameter_index(v.name) >= 0)
+    if (parameter_index(manifest, v.name) >= 0)
       parameters.emplace_back(std::move(list.name), std::move(list.values));
     else
       arguments.push_back(std::move(list));
@@ -141,7 +141,7 @@ int dry_run(Context& context, const TuneFlags& flags) {
   const base::Arch arch = context.target_arch();
   const auto origin = context.service().catalog().open(flags.name);
   std::vector<TunedRow> rows;
-  for (const TuneRequest& request : requests_of(origin->manifest.on(arch), flags, arch)) {
+  for (const TuneRequest& request : requests_of(variant_for(origin->manifest, arch), flags, arch)) {
     rows.push_back({list_candidates(origin->manifest, request, arch), arch.name(), "", ""});
     if (!context.json) print_row(flags.name, rows.back(), true);
   }
@@ -163,7 +163,7 @@ int tune(Context& context, const TuneFlags& flags) {
     throw Error(Errc::invalid_argument, "--arch " + context.arch + " was asked for, and this GPU is " +
                                             arch.name() + ": a search runs what it times");
   std::vector<TunedRow> rows;
-  for (const TuneRequest& request : requests_of(opened.origin().manifest.on(arch), flags, arch)) {
+  for (const TuneRequest& request : requests_of(variant_for(opened.origin().manifest, arch), flags, arch)) {
     TunedRow row;
     row.arch = arch.name(), row.device = gpu.facts().name;
     try {
