@@ -164,10 +164,10 @@ Closure scan_closure(std::string_view source, const std::vector<std::string>& ex
   if (const auto trace = cache.trace(key)) {
     if (auto known = replay(*trace, search)) return std::move(*known);
   }
-  search.keep_questions();
+  search.questions().keep();
   Closure out = ClosureScan(search).run(source, extra);
-  if (search.asked()) {
-    if (auto trace = encode_trace(out, *search.asked(), search)) cache.keep_trace(key, std::move(*trace));
+  if (const std::vector<Asked>* asked = search.questions().kept()) {
+    if (auto trace = encode_trace(out, *asked, search)) cache.keep_trace(key, std::move(*trace));
   }
   return out;
 }

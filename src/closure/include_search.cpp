@@ -35,27 +35,7 @@ std::string spelling_of(const IncludeDirective& include) {
 }
 
 IncludeSearch::IncludeSearch(const SearchPath& search, ScanCache& cache, Trust trust)
-    : replace_(search.replace), directories_(search_order(search)), cache_(cache), trust_(trust) {}
-
-/// Directories that exist, each once, project before toolkit.
-std::vector<IncludeSearch::Directory> IncludeSearch::search_order(const SearchPath& search) {
-  std::vector<Directory> out;
-  const auto add = [&](const std::string& path, bool toolkit) {
-    if (std::any_of(out.begin(), out.end(), [&](const Directory& d) { return d.path == path; })) return;
-    struct stat st;
-    if (::stat(path.c_str(), &st) != 0 || !S_ISDIR(st.st_mode)) return;
-    const bool known = std::any_of(out.begin(), out.end(), [&](const Directory& d) {
-      return d.device == st.st_dev && d.inode == st.st_ino;
-    });
-    if (!known) out.push_back({path, toolkit, st.st_dev, st.st_ino, {}, {}, {}});
-  };
-  for (const std::string& path : search.toolkit)
-    add(path, true);  // first: a project directory that is one of them is dropped
-  const auto toolkit = static_cast<std::ptrdiff_t>(out.size());
-  for (const std::string& path : search.project) add(path, false);
-  std::rotate(out.begin(), out.begin() + toolkit, out.end());
-  return out;
-}
+    : replace_(search.replace), directories_(search), cache_(cache), trust_(trust) {}
 
 /// What [compile] replace makes of it; null: nothing. The compiler takes a header in memory for an
 /// #include_next, too.
@@ -73,7 +53,7 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& writ
   const IncludeDirective* replaced = replacement(written);
   const IncludeDirective& include = replaced ? *replaced : written;
   if (include.quoted && !include.next && includer != kNoFile) {
-    const Location& location = locations_[includer];
+    const Origin& location = origins_[includer];
     const std::size_t folder = location.relative.rfind('/') + 1;  // npos + 1 is 0
     const std::size_t file =
         look(location.directory, location.relative.substr(0, folder) + include.name, includer);
@@ -88,7 +68,7 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& writ
       return found_;
     }
   }
-  for (std::size_t d = 0; d < directories_.size() && (found_.empty() || include.next); ++d) {
+  for (std::size_t d = 0; d < directories_.list().size() && (found_.empty() || include.next); ++d) {
     if (const std::size_t file = look(d, include.name, includer); file != kNoFile) found_.push_back(file);
   }
   if (replaced && found_.empty()) {
@@ -102,33 +82,31 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& writ
 
 /// The file of that name in that directory, added when it is new; kNoFile when there is none.
 std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelling, std::size_t includer) {
-  Directory& in = directories_[directory];
+  SearchDirectory& in = directories_.at(directory);
   std::string relative = normal(spelling);
   if (has_dots(spelling))
-    unrepeatable_ = true, relative = through_dots(in, spelling, std::move(relative), includer);
+    questions_.depend_on_more(), relative = through_dots(in, spelling, std::move(relative), includer);
   if (relative.empty()) return kNoFile;
   const auto [known, fresh] = in.known.try_emplace(relative, kNoFile);
   if (!fresh) return known->second;
-  if (!may_hold(directory, relative)) return kNoFile;
+  if (!directories_.may_hold(directory, relative, questions_)) return kNoFile;
   const std::string path = in.path + '/' + relative;
   const auto scanned = read(path, in, spelling, includer);
-  note(Asked::What::file, directory, relative, scanned.has_value());
+  questions_.note(Asked::What::file, directory, relative, scanned.has_value());
   if (!scanned) return kNoFile;
   memoised_ = memoised_ || scanned->memoised;
   if (files_.size() >= kMaxFiles) {
     throw Error(Errc::source, "more than " + std::to_string(kMaxFiles) + " included files; the last is " +
                                   base::quote(path, 4096));
   }
-  if (in.name.empty()) name_root(in);
   known->second = files_.size();
-  files_.push_back({path, in.name + '/' + relative, scanned->digest, scanned->stamp, in.toolkit, !in_project_,
-                    scanned->settled});
-  scans_.push_back(scanned->scan);
-  locations_.push_back({directory, std::move(relative)});
+  files_.push_back({path, directories_.name_of(directory) + '/' + relative, scanned->digest, scanned->stamp,
+                    in.toolkit, !in_project_, scanned->settled});
+  origins_.push_back({directory, std::move(relative), scanned->scan});
   return known->second;
 }
 
-std::optional<ScanCache::Scanned> IncludeSearch::read(const std::string& path, const Directory& in,
+std::optional<ScanCache::Scanned> IncludeSearch::read(const std::string& path, const SearchDirectory& in,
                                                       const std::string& spelling,
                                                       std::size_t includer) const {
   try {
@@ -139,26 +117,9 @@ std::optional<ScanCache::Scanned> IncludeSearch::read(const std::string& path, c
   }
 }
 
-/// False when the folder of the name does not exist. Of a toolkit's directory only the first folder is looked
-/// at: CUB's closure asks for 2,000 names that begin with a folder which most directories lack. Project
-/// headers include each other by names such as "kiln/types.cuh", which are looked for beside the includer
-/// first: there, the whole folder ("kiln/kiln") is what is missing.
-bool IncludeSearch::may_hold(std::size_t directory, const std::string& relative) {
-  Directory& in = directories_[directory];
-  const auto slash = in.toolkit ? relative.find('/') : relative.rfind('/');
-  if (slash == std::string::npos || slash == 0) return true;
-  const auto [known, fresh] = in.folders.try_emplace(relative.substr(0, slash), false);
-  if (fresh) {
-    struct stat st;
-    known->second = ::stat((in.path + '/' + known->first).c_str(), &st) == 0;
-    note(Asked::What::folder, directory, known->first, known->second);
-  }
-  return known->second;
-}
-
 /// What a name with ".." is relative to the directory; empty when there is no such file. Throws when a
 /// project file leaves the directory that way: the compiler would follow, to where the key has no name for.
-std::string IncludeSearch::through_dots(const Directory& in, const std::string& spelling,
+std::string IncludeSearch::through_dots(const SearchDirectory& in, const std::string& spelling,
                                         std::string relative, std::size_t includer) const {
   const std::string root = in.path + '/';
   struct stat st;
@@ -173,20 +134,6 @@ std::string IncludeSearch::through_dots(const Directory& in, const std::string& 
   }
   // Behind a symlinked directory ".." leads elsewhere than the text says.
   return same_file(root + spelling, root + relative) ? relative : spelling;
-}
-
-void IncludeSearch::name_root(Directory& root) {
-  root.name =
-      root.toolkit ? ".t" + std::to_string(toolkit_roots_++) : ".k" + std::to_string(project_roots_++);
-}
-
-std::vector<Root> IncludeSearch::roots(bool all) {
-  std::vector<Root> out;
-  for (Directory& d : directories_) {
-    if (d.name.empty() && all) name_root(d);
-    if (!d.name.empty()) out.push_back({d.name, d.path, d.toolkit});
-  }
-  return out;
 }
 
 std::string IncludeSearch::name_of(std::size_t file) const {

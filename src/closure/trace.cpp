@@ -15,7 +15,7 @@ namespace kiln::source {
 namespace {
 
 // Another one whenever a scan asks or concludes differently: with scan_memo.cpp's, and for closure.cpp,
-// macro_names.cpp and include_search.cpp.
+// macro_names.cpp, include_search.cpp and search_directories.cpp.
 constexpr std::string_view kRules = "scan 5, search 1";
 
 constexpr std::size_t kFileBytes = 100;  ///< that a file takes in a trace, about
@@ -64,7 +64,7 @@ class OpenedDirectories {
   int at(std::size_t directory) {
     base::Fd& fd = fds_.at(directory);
     if (fd) return fd.get();
-    const IncludeSearch::Directory& known = search_.directories()[directory];
+    const SearchDirectory& known = search_.directories()[directory];
     struct stat st;
     fd = base::Fd(::open(known.path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
     if (fd && (::fstat(fd.get(), &st) != 0 || st.st_dev != known.device || st.st_ino != known.inode))
@@ -97,7 +97,7 @@ bool ask_again(base::Reader& in, IncludeSearch& search, Closure& out,
     const bool there = r.number<std::uint8_t>() != 0;
     const std::string_view name = read_name(r);
     if (directory >= search.directories().size()) throw base::Malformed("directory");
-    const IncludeSearch::Directory& in_directory = search.directories()[directory];
+    const SearchDirectory& in_directory = search.directories()[directory];
     ClosureFile file;
     if (there && what == Asked::What::file) {
       file.digest = read_digest(r);
@@ -135,7 +135,7 @@ Digest trace_key(std::string_view source, const std::vector<std::string>& extra,
   const Digest text = base::digest_of(source);  // a source of megabytes is not copied
   out.bytes(kRules).bytes({reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size()});
   write(out, extra);
-  out.list(search.directories(), [](base::Writer& w, const IncludeSearch::Directory& d) {
+  out.list(search.directories(), [](base::Writer& w, const SearchDirectory& d) {
     w.bytes(d.path).number<std::uint8_t>(d.toolkit).number(d.device).number(d.inode);
   });
   out.list(search.replacements(), [](base::Writer& w, const auto& r) { w.bytes(r.first).bytes(r.second); });
@@ -161,7 +161,7 @@ std::optional<std::string> encode_trace(const Closure& closure, const std::vecto
     w.number<std::uint8_t>(file.via_toolkit);
     if (file.toolkit) write(w, file.stamp);
   });
-  out.list(search.directories(), [](base::Writer& w, const IncludeSearch::Directory& d) { w.bytes(d.name); });
+  out.list(search.directories(), [](base::Writer& w, const SearchDirectory& d) { w.bytes(d.name); });
   out.list(closure.edges, [](base::Writer& w, const ProjectEdge& e) {
     w.bytes(e.includer).bytes(e.spelling).number(static_cast<std::uint32_t>(e.file));
   });
@@ -182,7 +182,7 @@ std::optional<Closure> replay(std::string_view trace, IncludeSearch& search) try
   const std::vector<std::string> names = read_texts(in);
   if (names.size() != search.directories().size()) throw base::Malformed("directories");
   for (std::size_t d = 0; d < names.size(); ++d) {
-    const IncludeSearch::Directory& directory = search.directories()[d];
+    const SearchDirectory& directory = search.directories()[d];
     if (!names[d].empty()) out.roots.push_back({names[d], directory.path, directory.toolkit});
   }
   const auto joined = [](const std::string& directory, std::string_view name) {

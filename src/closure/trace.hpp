@@ -13,19 +13,11 @@
 #include <vector>
 
 #include "closure/closure.hpp"
+#include "closure/questions.hpp"
 
 namespace kiln::source {
 
 class IncludeSearch;
-
-/// One question, to one search directory.
-struct Asked {
-  enum class What : std::uint8_t { folder, file };
-  What what = What::file;
-  std::size_t directory = 0;
-  std::string name;    ///< relative
-  bool there = false;  ///< the answer; files that are there come in the order of the closure's files
-};
 
 /// What decides the questions: texts, directories in order and who they are. Another one for another scanner.
 Digest trace_key(std::string_view source, const std::vector<std::string>& extra, const IncludeSearch& search);

@@ -39,7 +39,6 @@ MOST = 30
 KNOWN = {
     "kiln::cli::RunCase": 34,
     "kiln::cli::(anonymous)::Lexer": 35,
-    "kiln::source::IncludeSearch": 38,
 }
 
 FUNCTIONS = {Kind.CXX_METHOD, Kind.CONSTRUCTOR, Kind.DESTRUCTOR, Kind.CONVERSION_FUNCTION, Kind.FUNCTION_TEMPLATE}

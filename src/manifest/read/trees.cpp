@@ -40,14 +40,13 @@ void merge(TomlValue& table, const TomlValue& over) {
 
 /// The [runtime] and [[require]] of the whole manifest hold for the main entry point beside its own.
 void add(TomlValue& table, const std::string& key, const TomlValue& value) {
-  using Kind = TomlValue::Kind;
   TomlValue* present = nullptr;
   for (auto& [name, there] : table.members) {
     if (name == key && there.kind == value.kind) present = &there;
   }
-  if (present && value.kind == Kind::array)
+  if (present && value.kind == TomlValue::Kind::array)
     present->items.insert(present->items.end(), value.items.begin(), value.items.end());
-  else if (present && value.kind == Kind::table)
+  else if (present && value.kind == TomlValue::Kind::table)
     merge(*present, value);
   else
     put(table, key, value);
