@@ -37,7 +37,6 @@ MOST = 30
 # Larger classes that wait to be cut, and how many members each may have until then. The list only gets shorter: a class that
 # has fewer members now fails the check until its row says so, or is gone.
 KNOWN = {
-    "kiln::cli::RunCase": 34,
     "kiln::cli::(anonymous)::Lexer": 35,
 }
 

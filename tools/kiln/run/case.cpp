@@ -17,18 +17,7 @@ RunCase::RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::Kernel
       gpu_(gpu),
       opened_(opened),
       resolved_(resolved),
-      slots_(resolved.slots),
-      known_(resolved.slots.size(), false) {
-  const source::SlotLayout& layout = manifest().slots;
-  for (const compile::ExportFact& constant : exports)
-    set_integer(static_cast<std::size_t>(slot_index(manifest(), constant.name)), constant.value);
-  for (int i = 0; i < layout.argument_slot(0); ++i) known_[static_cast<std::size_t>(i)] = true;
-  set_integer(static_cast<std::size_t>(layout.arch_slot()),
-              slots_[static_cast<std::size_t>(layout.arch_slot())]);
-  set_integer(static_cast<std::size_t>(layout.sms_slot()), gpu.facts().sms);
-  set_integer(static_cast<std::size_t>(layout.smem_optin_slot()), gpu.facts().smem_optin);
-  set_integer(static_cast<std::size_t>(layout.l2_slot()), gpu.facts().l2);
-  resolve_arguments(given);
+      values_(manifest(), resolved_, gpu.facts(), given, exports) {
   size_buffers();
 }
 
@@ -52,18 +41,19 @@ void RunCase::size_buffers() {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     const source::ArgumentSpec& a = arguments[i];
     if (manifest().work_list && std::cmp_equal(i, manifest().work_list->argument)) {
-      elements_[i] = RunWorkList::words(manifest(), slots_);
+      elements_[i] = RunWorkList::words(manifest(), values_.slots());
       continue;
     }
-    if (a.type.kind != Kind::pointer || (!a.exists.empty() && a.exists.evaluate(slots_) == 0)) continue;
+    if (a.type.kind != Kind::pointer || (!a.exists.empty() && a.exists.evaluate(values_.slots()) == 0))
+      continue;
     if (a.shape.empty())
       throw Error(Errc::manifest, manifest().file + ": argument '" + a.name +
                                       "' has no shape, so `kiln run` cannot make its data");
     std::int64_t last = 0, step = 1;
     for (std::size_t d = a.shape.size(); d-- > 0;) {
-      const std::int64_t extent = a.shape[d].evaluate(slots_);
+      const std::int64_t extent = a.shape[d].evaluate(values_.slots());
       if (extent <= 0) refuse_empty(a, d, extent);
-      last += (extent - 1) * (a.stride.empty() ? step : a.stride[d].evaluate(slots_));
+      last += (extent - 1) * (a.stride.empty() ? step : a.stride[d].evaluate(values_.slots()));
       step *= extent;
     }
     elements_[i] = static_cast<std::uint64_t>(last) + 1;
@@ -73,7 +63,7 @@ void RunCase::size_buffers() {
 Dtype RunCase::dtype_of(std::size_t argument) const {
   const source::ArgumentType& type = manifest().arguments[argument].type;
   if (type.dtype_parameter >= 0)
-    return static_cast<Dtype>(slots_[static_cast<std::size_t>(type.dtype_parameter)]);
+    return static_cast<Dtype>(values_.slots()[static_cast<std::size_t>(type.dtype_parameter)]);
   return type.dtype.value_or(Dtype::u8);
 }
 
@@ -102,7 +92,7 @@ void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
   if (f.kind == FillKind::permutation || f.kind == FillKind::offsets || f.kind == FillKind::lengths)
     return fill_from_host(argument, buffer, seed);
   if (f.kind == FillKind::integer) {
-    const std::int64_t low = f.low.evaluate(slots_), high = f.high.evaluate(slots_);
+    const std::int64_t low = f.low.evaluate(values_.slots()), high = f.high.evaluate(values_.slots());
     constexpr std::int64_t exact = 1 << 24;  // of f32, which the kernel takes
     if (low > high || (holds_indices(dtype_of(argument)) && (low < -exact || high > exact)))
       return fill_from_host(argument, buffer, seed);
@@ -137,7 +127,7 @@ void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t
   if (spec.fill.kind == FillKind::permutation) {
     values = random_permutation(n, seed);
   } else if (spec.fill.kind == FillKind::offsets) {
-    const std::int64_t total = spec.fill.high.evaluate(slots_);
+    const std::int64_t total = spec.fill.high.evaluate(values_.slots());
     if (total < 0 || (n < 2 && total > 0))
       throw Error(Errc::invalid_value, what + ": indptr(" + std::to_string(total) + ") of " +
                                            std::to_string(n) +
@@ -151,7 +141,8 @@ void RunCase::fill_from_host(std::size_t argument, Buffer& buffer, std::uint64_t
                                            std::to_string(values.size()) + " entries, and its shape " +
                                            std::to_string(n));
   } else {
-    const std::int64_t low = spec.fill.low.evaluate(slots_), high = spec.fill.high.evaluate(slots_);
+    const std::int64_t low = spec.fill.low.evaluate(values_.slots()),
+                       high = spec.fill.high.evaluate(values_.slots());
     if (low > high)
       throw Error(Errc::invalid_value, what + ": int(" + std::to_string(low) + ", " + std::to_string(high) +
                                            ") is empty: the lower bound comes first");
@@ -168,7 +159,7 @@ void RunCase::upload(const Buffer& buffer, const void* data, std::size_t bytes,
 
 BufferSet RunCase::make_buffers(std::uint64_t seed) {
   BufferSet out(elements_.size());
-  if (manifest().work_list) work_list_.emplace(manifest(), slots_, seed);
+  if (manifest().work_list) work_list_.emplace(manifest(), values_.slots(), seed);
   for (std::size_t i = 0; i < elements_.size(); ++i) {
     if (elements_[i] == 0) continue;
     out[i] = Buffer(gpu_.driver(), elements_[i] * size_of(dtype_of(i)));
@@ -198,12 +189,13 @@ void RunCase::launch(const runtime::LoadedKernel& kernel,
     if (arguments[i].type.kind == Kind::pointer)
       list.pointer(addresses[i]);
     else if (arguments[i].type.is_float())
-      list.number(floats_[i]);
+      list.number(values_.number_of(i));
     else
-      list.integer(slots_[slot]);
+      list.integer(values_.slots()[slot]);
   }
   for (std::size_t i = 0; i < manifest().runtime.size(); ++i) {
-    list.integer(slots_[static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i)))]);
+    list.integer(
+        values_.slots()[static_cast<std::size_t>(manifest().slots.runtime_slot(static_cast<int>(i)))]);
   }
   list.launch(kernel, stream);
 }

@@ -8,23 +8,21 @@
 
 #include "runtime/service/service.hpp"
 #include "tools/kiln/run/argument_list.hpp"
+#include "tools/kiln/run/call_values.hpp"
 #include "tools/kiln/run/device.hpp"
 #include "tools/kiln/run/fill.hpp"
 #include "tools/kiln/run/work_list.hpp"
 
 namespace kiln::cli {
 
-/// What the caller of `kiln run` set, by argument or run-time value name.
-using GivenArguments = std::map<std::string, std::string, std::less<>>;
-
 /// Buffers of one launch, by argument; null where the argument is no pointer or does not exist.
 using BufferSet = std::vector<Buffer>;
 
+/// Makes the buffers of a call, fills them, and launches a kernel on them.
 class RunCase {
  public:
-  /// Resolves every argument's value and every buffer's size; `exports` are the image's, which shapes may
-  /// read. Throws Error (an unknown argument, a value that is no number, an argument without a value, or one
-  /// that only a program can make).
+  /// Resolves every argument's value and every buffer's size; `exports` are the image's. Throws Error as
+  /// CallValues does, and when a buffer would be empty or its size is unknown.
   RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
           const source::Resolved& resolved, const GivenArguments& given,
           const std::vector<compile::ExportFact>& exports = {});
@@ -39,26 +37,18 @@ class RunCase {
   const source::Manifest& manifest() const noexcept {
     return variant_for(opened_.origin().manifest, resolved_.arch);
   }
-  const std::vector<std::int64_t>& slots() const noexcept { return slots_; }
+  const CallValues& values() const noexcept { return values_; }
   Dtype dtype_of(std::size_t argument) const;
   std::uint64_t elements_of(std::size_t argument) const { return elements_[argument]; }
   bool is_written(std::size_t argument) const;
   /// Bytes that one set takes.
   std::uint64_t set_bytes() const noexcept;
-  /// {"rows", "64"}, {"eps", "1e-06"}, ...: the scalar arguments, then the run-time values.
-  std::vector<Parameter> values() const;
 
   /// A kernel of kiln's own (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
   const runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
   PrimaryContext& gpu() const noexcept { return gpu_; }
 
  private:
-  void set_integer(std::size_t slot, std::int64_t value) { slots_[slot] = value, known_[slot] = true; }
-  void resolve_arguments(const GivenArguments& given);
-  void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
-                       const GivenArguments& given);
-  /// The scalar values by name: arguments, run-time values, and those of [work_list.run].
-  std::vector<std::pair<std::string, std::size_t>> named_slots() const;
   void size_buffers();
   /// Whether kiln itself makes the argument's data: a work list, or its workspace.
   bool is_of_work_list(std::size_t argument) const noexcept;
@@ -73,9 +63,7 @@ class RunCase {
   PrimaryContext& gpu_;
   runtime::KernelTemplate& opened_;
   const source::Resolved resolved_;
-  std::vector<std::int64_t> slots_;
-  std::vector<bool> known_;
-  std::vector<double> floats_;           // by argument
+  const CallValues values_;
   std::vector<std::uint64_t> elements_;  // by argument, 0: none
   std::map<std::size_t, FillKernel> fill_kernels_;
   std::optional<RunWorkList> work_list_;  ///< for the buffers that were made last

@@ -125,10 +125,10 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
     throw Error(Errc::manifest, manifest.file + ": --bench needs [cost] read and write");
   }
   BenchResult out;
-  out.read_bytes = static_cast<double>(manifest.cost_read.evaluate(run.slots()));
-  out.write_bytes = static_cast<double>(manifest.cost_write.evaluate(run.slots()));
+  out.read_bytes = static_cast<double>(manifest.cost_read.evaluate(run.values().slots()));
+  out.write_bytes = static_cast<double>(manifest.cost_write.evaluate(run.values().slots()));
   if (!manifest.cost_flops.empty())
-    out.flops = static_cast<double>(manifest.cost_flops.evaluate(run.slots()));
+    out.flops = static_cast<double>(manifest.cost_flops.evaluate(run.values().slots()));
 
   const ColdLaunches rotation = cold_launches(run);
   out.sets = rotation.sets, out.launches = rotation.launches;

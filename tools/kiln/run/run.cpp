@@ -135,14 +135,14 @@ class Run {
         results_.push_back(measure_one(one, steps));
       } catch (const Error& error) {
         if (results_.empty()) throw;
-        stop_ = Stop{error.code(), text_of(one.values()) + ": " + error.what()};
+        stop_ = Stop{error.code(), text_of(one.values().texts()) + ": " + error.what()};
         return;
       }
     }
   }
 
   SizeResult measure_one(RunCase& one, Steps& steps) {
-    SizeResult out{one.values(), {}, {}};
+    SizeResult out{one.values().texts(), {}, {}};
     const std::string at = " with " + text_of(out.values);
     const runtime::LoadedKernel& kernel = opened_.get(values_, {});
     if (checks()) {

@@ -144,7 +144,7 @@ class Search {
     result_.noise = std::max(result_.noise, std::abs(std::log(us.front() / us.back())));
     us.front() = std::sqrt(us.front() * us.back());
     for (std::size_t i = 0; i < calls.size(); ++i) result_.tried[runners_[i].tried].us.push_back(us[i]);
-    described_.push_back(cli::text_of(calls.front()->values()));
+    described_.push_back(cli::text_of(calls.front()->values().texts()));
   }
 
   void fail(const Runner& runner, const std::string& size, const std::string& argument,

@@ -1,11 +1,11 @@
-// The values of a call of `kiln run`: of scalar arguments, of [runtime] and of [work_list.run].
+#include "tools/kiln/run/call_values.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
 
 #include "base/text.hpp"
 #include "kiln/error.hpp"
-#include "tools/kiln/run/case.hpp"
 
 namespace kiln::cli {
 
@@ -25,8 +25,24 @@ T parse_number(const std::string& name, const std::string& text) {
 
 }  // namespace
 
-void RunCase::resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
-                              const GivenArguments& given) {
+CallValues::CallValues(const source::Manifest& manifest, const source::Resolved& resolved,
+                       const toolchain::DeviceFacts& device, const GivenArguments& given,
+                       const std::vector<compile::ExportFact>& exports)
+    : manifest_(manifest), slots_(resolved.slots), known_(resolved.slots.size(), false) {
+  const source::SlotLayout& layout = manifest_.slots;
+  for (const compile::ExportFact& constant : exports)
+    set_integer(static_cast<std::size_t>(slot_index(manifest_, constant.name)), constant.value);
+  for (int i = 0; i < layout.argument_slot(0); ++i) known_[static_cast<std::size_t>(i)] = true;
+  set_integer(static_cast<std::size_t>(layout.arch_slot()),
+              slots_[static_cast<std::size_t>(layout.arch_slot())]);
+  set_integer(static_cast<std::size_t>(layout.sms_slot()), device.sms);
+  set_integer(static_cast<std::size_t>(layout.smem_optin_slot()), device.smem_optin);
+  set_integer(static_cast<std::size_t>(layout.l2_slot()), device.l2);
+  resolve_arguments(given);
+}
+
+void CallValues::resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
+                                 const GivenArguments& given) {
   if (const auto found = given.find(name); found != given.end()) {
     set_integer(slot, parse_number<std::int64_t>(name, found->second));
   } else if (!value.empty()) {
@@ -37,20 +53,20 @@ void RunCase::resolve_integer(const std::string& name, std::size_t slot, const s
   }
 }
 
-void RunCase::resolve_arguments(const GivenArguments& given) {
-  const auto& arguments = manifest().arguments;
+void CallValues::resolve_arguments(const GivenArguments& given) {
+  const auto& arguments = manifest_.arguments;
   const auto scalars = named_slots();
   std::vector<std::string> names;
   for (const auto& [name, slot] : scalars) names.push_back(name);
   for (const auto& [name, text] : given) {
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       throw Error(Errc::unknown_parameter,
-                  "template '" + manifest().name + "' has no parameter or scalar argument '" + name +
+                  "template '" + manifest_.name + "' has no parameter or scalar argument '" + name +
                       "'; arguments: " + base::join(names, ", ") + base::did_you_mean(name, names));
     }
   }
   floats_.assign(arguments.size(), 0.0);
-  const source::SlotLayout& layout = manifest().slots;
+  const source::SlotLayout& layout = manifest_.slots;
   // Defaults may use arguments that are declared later: each pass settles at least one, or nothing more can
   // be settled.
   for (std::size_t pass = 0; pass < scalars.size() + 1; ++pass) {
@@ -61,8 +77,8 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
       if (a.type.kind == Kind::structure || a.type.kind == Kind::tensormap) {
         throw Error(
             Errc::invalid_argument,
-            "argument '" + a.name + "' of template '" + manifest().name + "' is a " +
-                a.type.to_string(manifest().parameters) +
+            "argument '" + a.name + "' of template '" + manifest_.name + "' is a " +
+                a.type.to_string(manifest_.parameters) +
                 ", which only a program can make: launch it with Kernel::operator() of kiln/kernel.hpp");
       }
       if (a.type.kind == Kind::pointer) {
@@ -76,9 +92,9 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
         resolve_integer(a.name, slot, a.value, given);
       }
     }
-    for (const auto* values : {&manifest().runtime, &manifest().run_values}) {
+    for (const auto* values : {&manifest_.runtime, &manifest_.run_values}) {
       for (const source::RuntimeValueSpec& value : *values) {
-        const auto slot = static_cast<std::size_t>(slot_index(manifest(), value.name));
+        const auto slot = static_cast<std::size_t>(slot_index(manifest_, value.name));
         if (!known_[slot]) resolve_integer(value.name, slot, value.value, given);
       }
     }
@@ -89,34 +105,34 @@ void RunCase::resolve_arguments(const GivenArguments& given) {
   }
 }
 
-std::vector<std::pair<std::string, std::size_t>> RunCase::named_slots() const {
+std::vector<std::pair<std::string, std::size_t>> CallValues::named_slots() const {
   std::vector<std::pair<std::string, std::size_t>> out;
   const auto add = [&](const std::string& name) {
-    out.emplace_back(name, static_cast<std::size_t>(slot_index(manifest(), name)));
+    out.emplace_back(name, static_cast<std::size_t>(slot_index(manifest_, name)));
   };
-  for (const auto& a : manifest().arguments) {
+  for (const auto& a : manifest_.arguments) {
     if (a.type.kind != Kind::pointer) add(a.name);
   }
-  for (const auto* values : {&manifest().runtime, &manifest().run_values}) {
+  for (const auto* values : {&manifest_.runtime, &manifest_.run_values}) {
     for (const source::RuntimeValueSpec& value : *values) add(value.name);
   }
   return out;
 }
 
-std::vector<Parameter> RunCase::values() const {
+std::vector<Parameter> CallValues::texts() const {
   std::vector<Parameter> out;
-  const auto& arguments = manifest().arguments;
+  const auto& arguments = manifest_.arguments;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].type.kind == Kind::pointer) continue;
     char number[32];
     std::snprintf(number, sizeof number, "%g", floats_[i]);
-    const auto slot = static_cast<std::size_t>(manifest().slots.argument_slot(static_cast<int>(i)));
+    const auto slot = static_cast<std::size_t>(manifest_.slots.argument_slot(static_cast<int>(i)));
     out.push_back({arguments[i].name, arguments[i].type.is_float() ? number : std::to_string(slots_[slot])});
   }
-  for (const auto* values : {&manifest().runtime, &manifest().run_values}) {
+  for (const auto* values : {&manifest_.runtime, &manifest_.run_values}) {
     for (const source::RuntimeValueSpec& value : *values)
       out.push_back(
-          {value.name, std::to_string(slots_[static_cast<std::size_t>(slot_index(manifest(), value.name))])});
+          {value.name, std::to_string(slots_[static_cast<std::size_t>(slot_index(manifest_, value.name))])});
   }
   return out;
 }

@@ -1,0 +1,47 @@
+// The values of a call of `kiln run`: of scalar arguments, of [runtime] and of [work_list.run].
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/service/service.hpp"
+
+namespace kiln::cli {
+
+/// What the caller of `kiln run` set, by argument or run-time value name.
+using GivenArguments = std::map<std::string, std::string, std::less<>>;
+
+/// Everything that expressions of one call read, and what the call passes by value.
+class CallValues {
+ public:
+  /// Resolves every value; `exports` are the image's, which shapes may read. Keeps the reference to
+  /// `manifest`. Throws Error (an unknown argument, a value that is no number, an argument without a value,
+  /// or one that only a program can make).
+  CallValues(const source::Manifest& manifest, const source::Resolved& resolved,
+             const toolchain::DeviceFacts& device, const GivenArguments& given,
+             const std::vector<compile::ExportFact>& exports);
+
+  const std::vector<std::int64_t>& slots() const noexcept { return slots_; }
+  /// Of an f32 or f64 argument.
+  double number_of(std::size_t argument) const { return floats_[argument]; }
+  /// {"rows", "64"}, {"eps", "1e-06"}, ...: the scalar arguments, then the run-time values.
+  std::vector<Parameter> texts() const;
+
+ private:
+  void set_integer(std::size_t slot, std::int64_t value) { slots_[slot] = value, known_[slot] = true; }
+  void resolve_arguments(const GivenArguments& given);
+  void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
+                       const GivenArguments& given);
+  /// The scalar values by name: arguments, run-time values, and those of [work_list.run].
+  std::vector<std::pair<std::string, std::size_t>> named_slots() const;
+
+  const source::Manifest& manifest_;
+  std::vector<std::int64_t> slots_;
+  std::vector<bool> known_;     // by slot
+  std::vector<double> floats_;  // by argument
+};
+
+}  // namespace kiln::cli
