@@ -34,12 +34,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PRODUCT = ("src", "cache", "include", "tools")
 MOST = 30
 
-# Larger classes that wait to be cut, and how many members each may have until then. The list only gets shorter: a class that
-# has fewer members now fails the check until its row says so, or is gone.
-KNOWN = {
-    "kiln::cli::(anonymous)::Lexer": 35,
-}
-
 FUNCTIONS = {Kind.CXX_METHOD, Kind.CONSTRUCTOR, Kind.DESTRUCTOR, Kind.CONVERSION_FUNCTION, Kind.FUNCTION_TEMPLATE}
 CLASSES = {Kind.CLASS_DECL, Kind.STRUCT_DECL, Kind.UNION_DECL, Kind.CLASS_TEMPLATE, Kind.CLASS_TEMPLATE_PARTIAL_SPECIALIZATION}
 SCOPES = {Kind.NAMESPACE, Kind.LINKAGE_SPEC, Kind.UNEXPOSED_DECL}  # extern "C" is one of the last two, by version of libclang
@@ -158,30 +152,20 @@ def main():
     try:
         if given.file:
             unit = must_parse([given.file.resolve()], ["-x", "c++", "-std=c++20"])
-            found, known = list(classes_in(unit.cursor, lambda f: True)), {}
+            found = list(classes_in(unit.cursor, lambda f: True))
         else:
-            found, known = product_classes(given.build), dict(KNOWN)
+            found = product_classes(given.build)
     except Refused as refused:
         print(f"cannot count members:\n{refused}")
         return 2
     found.sort(key=lambda c: (-c.members, c.name))
     for c in found[:given.list]:
         print(f"{c.members:4} {c.name}{' (plain data)' if c.plain else ''} {c.file}:{c.line}")
-    failed = False
-    for c in found:
-        if c.plain or c.members <= MOST:
-            continue
-        most = known.pop(c.name, MOST)
-        if c.members == most:
-            continue
-        failed = True
-        what = f"more than {most}" if c.members > most else f"fewer than {most}: correct its row of KNOWN"
-        print(f"{c.file}:{c.line}: {c.name} has {c.members} members, {what}")
-    for name in known:
-        failed = True
-        print(f"{name} has no more than {MOST} members, or is gone: remove its row of KNOWN")
+    too_large = [c for c in found if c.members > MOST and not c.plain]
+    for c in too_large:
+        print(f"{c.file}:{c.line}: {c.name} has {c.members} members, more than {MOST}")
     print(f"{len(found)} classes")
-    return 1 if failed else 0
+    return 1 if too_large else 0
 
 
 if __name__ == "__main__":
