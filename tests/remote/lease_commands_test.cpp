@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cache/fleet/redis/keys.hpp"
+#include "tests/remote/trust_fixture.hpp"
 
 using namespace kiln;
 using namespace kiln::fleet;
@@ -14,11 +15,8 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-Key key_of(std::uint8_t number) {
-  Key key;
-  key.specialisation.bytes[0] = number;
-  return key;
-}
+using kiln::testing::numbered_key;
+
 LeaseRound round_of(std::vector<LeaseRequest> requests, const LeaseRound::Locate& place,
                     std::size_t most = 64) {
   return LeaseRound(std::move(requests), LeasePolicy(), place, most, 1 << 20);
@@ -39,12 +37,12 @@ TEST(LeaseCommands, NamesOfOneSpecialisationShareAHashTag) {
 
 TEST(LeaseCommands, LooksOfOnePlaceAreOneMget) {
   std::vector<LeaseRequest> looks;
-  for (std::uint8_t i = 0; i < 10; ++i) looks.push_back({Kind::look, key_of(i), {}});
+  for (std::uint8_t i = 0; i < 10; ++i) looks.push_back({Kind::look, numbered_key(i), {}});
   const LeaseRound one = round_of(looks, one_place);
   ASSERT_EQ(one.commands().size(), 1u);
   EXPECT_EQ(one.commands()[0].words.size(), 21u);
-  EXPECT_EQ(one.commands()[0].words[1], entry_key(key_of(0)));
-  EXPECT_EQ(one.commands()[0].words[2], lease_key(key_of(0)));
+  EXPECT_EQ(one.commands()[0].words[1], entry_key(numbered_key(0)));
+  EXPECT_EQ(one.commands()[0].words[2], lease_key(numbered_key(0)));
   const LeaseRound two = round_of(looks, [](const std::string& tag) { return tag[1] % 2 == 0 ? 1u : 2u; });
   EXPECT_EQ(two.commands().size(), 2u);
   EXPECT_EQ(round_of(looks, one_place, 3).commands().size(), 4u);
@@ -52,20 +50,21 @@ TEST(LeaseCommands, LooksOfOnePlaceAreOneMget) {
 }
 
 TEST(LeaseCommands, EachRequestGetsItsOwnPartOfTheAnswers) {
-  const LeaseRound round = round_of({{Kind::look, key_of(1), {}},
-                                     {Kind::acquire, key_of(2), "t2"},
-                                     {Kind::look, key_of(3), {}},
-                                     {Kind::renew, key_of(4), "t4"},
-                                     {Kind::release, key_of(5), "t5"},
-                                     {Kind::acquire, key_of(6), "t6"}},
+  const LeaseRound round = round_of({{Kind::look, numbered_key(1), {}},
+                                     {Kind::acquire, numbered_key(2), "t2"},
+                                     {Kind::look, numbered_key(3), {}},
+                                     {Kind::renew, numbered_key(4), "t4"},
+                                     {Kind::release, numbered_key(5), "t5"},
+                                     {Kind::acquire, numbered_key(6), "t6"}},
                                     one_place);
   const auto& commands = round.commands();
   ASSERT_EQ(commands.size(), 7u);
-  EXPECT_EQ(commands[1].words, (Words{"SET", lease_key(key_of(2)), "t2", "NX", "PX", "10000"}));
-  EXPECT_EQ(commands[2].words, (Words{"GET", entry_key(key_of(2))})) << "behind the SET";
+  EXPECT_EQ(commands[1].words, (Words{"SET", lease_key(numbered_key(2)), "t2", "NX", "PX", "10000"}));
+  EXPECT_EQ(commands[2].words, (Words{"GET", entry_key(numbered_key(2))})) << "behind the SET";
   EXPECT_EQ(commands[3].words,
-            (Words{"EVAL", std::string(kRenewScript), "1", lease_key(key_of(4)), "t4", "10000"}));
-  EXPECT_EQ(commands[4].words, (Words{"EVAL", std::string(kReleaseScript), "1", lease_key(key_of(5)), "t5"}));
+            (Words{"EVAL", std::string(kRenewScript), "1", lease_key(numbered_key(4)), "t4", "10000"}));
+  EXPECT_EQ(commands[4].words,
+            (Words{"EVAL", std::string(kReleaseScript), "1", lease_key(numbered_key(5)), "t5"}));
   const auto answers =
       round.read({good(array({bulk("e1"), {}, {}, bulk("h3")})), good({Reply::Kind::status, 0, "OK", {}}),
                   good(bulk("e2")), good({Reply::Kind::integer, 1, {}, {}}),
@@ -85,7 +84,7 @@ TEST(LeaseCommands, EachRequestGetsItsOwnPartOfTheAnswers) {
 TEST(LeaseCommands, FaultsAndNonsenseAreNoAnswers) {
   using State = LeaseAnswer::State;
   const LeaseRound round =
-      round_of({{Kind::look, key_of(1), {}}, {Kind::acquire, key_of(2), "t"}}, one_place);
+      round_of({{Kind::look, numbered_key(1), {}}, {Kind::acquire, numbered_key(2), "t"}}, one_place);
   const auto state = [&](std::vector<Answer> answers) {
     const auto read = round.read(std::move(answers));
     return std::pair(read[0].state, read[1].state);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/remote/trust_fixture.hpp"
+
 using namespace kiln;
 using namespace kiln::fleet;
 using namespace std::chrono_literals;
@@ -12,11 +14,7 @@ using Why = LeaseDecision::Why;
 
 namespace {
 
-Key lease_key(std::uint8_t number) {
-  Key key;
-  key.specialisation.bytes[0] = number;
-  return key;
-}
+using kiln::testing::numbered_key;
 
 class Lease : public ::testing::Test {
  protected:
@@ -65,7 +63,7 @@ class Lease : public ::testing::Test {
 
 TEST_F(Lease, ServesWhatIsThere) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, entry("good"));
   EXPECT_EQ(decided(leases), Why::served);
   EXPECT_FALSE(leases.next());
@@ -73,7 +71,7 @@ TEST_F(Lease, ServesWhatIsThere) {
 
 TEST_F(Lease, CompilesUnderItAndGivesItBack) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, nothing());
   const LeaseRequest acquire = one(leases);
   EXPECT_EQ(acquire.kind, Kind::acquire);
@@ -85,7 +83,7 @@ TEST_F(Lease, CompilesUnderItAndGivesItBack) {
   answer(leases, Kind::renew, granted());
   EXPECT_EQ(wait(leases), 3s);
   answer(leases, Kind::renew, granted());
-  leases.done(lease_key(1), now_);
+  leases.done(numbered_key(1), now_);
   const LeaseRequest release = one(leases);
   EXPECT_EQ(release.kind, Kind::release);
   EXPECT_EQ(release.token, acquire.token);
@@ -96,7 +94,7 @@ TEST_F(Lease, CompilesUnderItAndGivesItBack) {
 
 TEST_F(Lease, AnEntryThatDoesNotVerifyIsNone) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, entry("bad"));
   answer(leases, Kind::acquire, {State::answered, "bad", "", true});
   EXPECT_EQ(decided(leases), Why::leased);
@@ -104,7 +102,7 @@ TEST_F(Lease, AnEntryThatDoesNotVerifyIsNone) {
 
 TEST_F(Lease, LooksAgainOnceItHasTheLease) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, nothing());
   answer(leases, Kind::acquire, {State::answered, "good", "", true});
   EXPECT_EQ(decided(leases), Why::served);
@@ -113,7 +111,7 @@ TEST_F(Lease, LooksAgainOnceItHasTheLease) {
 
 TEST_F(Lease, WaitsAQuarterOfTheTimeWaitedAtLeast50Milliseconds) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   const Time began = now_;
   answer(leases, Kind::look, holder("theirs"));
   int polls = 0;
@@ -142,7 +140,7 @@ TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
   // The next key, behind a lease that never ends.
   const auto next_key = [&] {
     const Time began = now_;
-    leases.want(lease_key(++key), now_);
+    leases.want(numbered_key(++key), now_);
     while (leases.held() == 0) {
       for (const LeaseRequest& look : leases.due(now_)) leases.answered(look, holder("theirs"), now_);
       const auto decisions = leases.take_decisions();
@@ -157,7 +155,7 @@ TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
   EXPECT_EQ(next_key(), std::pair(Why::budget, Span(60s))) << "once more";
   EXPECT_EQ(next_key(), std::pair(Why::hopeless, Span(0s)));
   now_ += 10min;
-  leases.want(lease_key(100), now_);
+  leases.want(numbered_key(100), now_);
   answer(leases, Kind::look, holder("theirs"));
   wait(leases);
   answer(leases, Kind::look, entry("good"));
@@ -169,20 +167,20 @@ TEST_F(Lease, AServerThatShowsALeaseForEverCostsThreeBudgets) {
 
 TEST_F(Lease, KeysThatAreWaitedForTogetherSpendOneBudget) {
   Leases leases = make();
-  for (std::uint8_t i = 0; i < 100; ++i) leases.want(lease_key(i), now_);
+  for (std::uint8_t i = 0; i < 100; ++i) leases.want(numbered_key(i), now_);
   while (leases.counts().budget < 100) {
     for (const LeaseRequest& look : leases.due(now_)) leases.answered(look, holder("theirs"), now_);
     if (leases.next()) wait(leases);
   }
   leases.take_decisions();
-  leases.want(lease_key(200), now_);
+  leases.want(numbered_key(200), now_);
   answer(leases, Kind::look, holder("theirs"));
-  EXPECT_TRUE(leases.waits_for_another(lease_key(200)));
+  EXPECT_TRUE(leases.waits_for_another(numbered_key(200)));
 }
 
 TEST_F(Lease, AllKeysOfAWaiterAreAskedForTogether) {
   Leases leases = make();
-  for (std::uint8_t i = 0; i < 100; ++i) leases.want(lease_key(i), now_);
+  for (std::uint8_t i = 0; i < 100; ++i) leases.want(numbered_key(i), now_);
   auto due = leases.due(now_);
   ASSERT_EQ(due.size(), 100u);
   for (int round = 0; round < 20; ++round) {
@@ -196,7 +194,7 @@ TEST_F(Lease, AllKeysOfAWaiterAreAskedForTogether) {
 
 TEST_F(Lease, TakesOverWhenTheLeaseIsGone) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, holder("dead"));
   wait(leases);
   answer(leases, Kind::look, nothing());
@@ -207,7 +205,7 @@ TEST_F(Lease, TakesOverWhenTheLeaseIsGone) {
 
 TEST_F(Lease, FindsItsOwnAcquireWhoseAnswerWasLost) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, nothing());
   const LeaseRequest acquire = one(leases);
   leases.answered(acquire, silence(), now_);
@@ -222,7 +220,7 @@ TEST_F(Lease, FindsItsOwnAcquireWhoseAnswerWasLost) {
 
 TEST_F(Lease, ASilentServerIsNotWaitedForByWhoNeverHeardOfIt) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, silence());
   EXPECT_EQ(decided(leases), Why::unanswered);
   EXPECT_EQ(leases.held(), 1u) << "should it come back, the others may wait for this compile";
@@ -234,7 +232,7 @@ TEST_F(Lease, ASilentServerIsNotWaitedForByWhoNeverHeardOfIt) {
 
 TEST_F(Lease, AWaiterBearsTwoSilencesAndNotThree) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, holder("theirs"));
   for (int i = 0; i < 2; ++i) {
     wait(leases);
@@ -248,7 +246,7 @@ TEST_F(Lease, AWaiterBearsTwoSilencesAndNotThree) {
 
 TEST_F(Lease, LooksThatAreAnsweredMakeUpForNoAcquire) {
   Leases leases = make();
-  leases.want(lease_key(1), now_, Leases::Start::acquire);
+  leases.want(numbered_key(1), now_, Leases::Start::acquire);
   for (int i = 0; i < 2; ++i) {
     answer(leases, Kind::acquire, silence());
     EXPECT_TRUE(leases.take_decisions().empty());
@@ -261,7 +259,7 @@ TEST_F(Lease, LooksThatAreAnsweredMakeUpForNoAcquire) {
 
 TEST_F(Lease, ALostLeaseIsAskedForOnceMoreAndThenLeftAlone) {
   Leases leases = make();
-  leases.want(lease_key(1), now_, Leases::Start::acquire);
+  leases.want(numbered_key(1), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   EXPECT_EQ(decided(leases), Why::leased);
   wait(leases);
@@ -269,13 +267,13 @@ TEST_F(Lease, ALostLeaseIsAskedForOnceMoreAndThenLeftAlone) {
   answer(leases, Kind::regain, nothing());
   EXPECT_EQ(leases.counts().lost, 1u);
   EXPECT_FALSE(leases.next());
-  leases.done(lease_key(1), now_);
+  leases.done(numbered_key(1), now_);
   EXPECT_TRUE(leases.due(now_).empty()) << "what is another's is not released";
 }
 
 TEST_F(Lease, AnUnansweredRenewalIsSentAgainSoon) {
   Leases leases = make();
-  leases.want(lease_key(1), now_, Leases::Start::acquire);
+  leases.want(numbered_key(1), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   wait(leases);
   answer(leases, Kind::renew, silence());
@@ -286,7 +284,7 @@ TEST_F(Lease, AnUnansweredRenewalIsSentAgainSoon) {
 
 TEST_F(Lease, ARefusedRenewalIsSentAgainUntilTheServerTakesIt) {
   Leases leases = make();
-  leases.want(lease_key(1), now_, Leases::Start::acquire);
+  leases.want(numbered_key(1), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   wait(leases);
   answer(leases, Kind::renew, refusal());  // out of memory, loading, a replica by now
@@ -298,14 +296,14 @@ TEST_F(Lease, ARefusedRenewalIsSentAgainUntilTheServerTakesIt) {
   EXPECT_EQ(wait(leases), 3s);
   EXPECT_EQ(leases.counts().regained, 1u);
   answer(leases, Kind::renew, refusal());
-  leases.done(lease_key(1), now_);
+  leases.done(numbered_key(1), now_);
   EXPECT_EQ(one(leases).kind, Kind::release) << "whether it goes on, nobody knows";
   EXPECT_EQ(leases.counts().lost, 1u) << "it had not been renewed when the compile ended";
 }
 
 TEST_F(Lease, TwoHoldersThatEndWithoutAnEntryAreEnough) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, holder("first"));
   wait(leases);
   answer(leases, Kind::look, holder("second"));
@@ -318,21 +316,21 @@ TEST_F(Lease, AReadOnlyNodeLooksOnce) {
   LeasePolicy policy;
   policy.may_write = false;
   Leases leases = make(policy);
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, holder("theirs"));
   EXPECT_EQ(decided(leases), Why::read_only);
-  leases.want(lease_key(2), now_, Leases::Start::acquire);
+  leases.want(numbered_key(2), now_, Leases::Start::acquire);
   EXPECT_EQ(decided(leases), Why::read_only);
   EXPECT_FALSE(leases.next());
 }
 
 TEST_F(Lease, ARefusalIsTheEndOfIt) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, nothing());
   answer(leases, Kind::acquire, refusal());
   EXPECT_EQ(decided(leases), Why::refused);
-  leases.want(lease_key(2), now_);
+  leases.want(numbered_key(2), now_);
   answer(leases, Kind::look, refusal());
   EXPECT_EQ(decided(leases), Why::refused);
   EXPECT_FALSE(leases.next());
@@ -342,11 +340,11 @@ TEST_F(Lease, WithoutABudgetItAsksOnceAndWaitsForNobody) {
   LeasePolicy policy;
   policy.budget = 0s;
   Leases leases = make(policy);
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   answer(leases, Kind::look, holder("theirs"));
   EXPECT_TRUE(leases.due(now_).empty());
   EXPECT_EQ(decided(leases), Why::budget);
-  leases.want(lease_key(2), now_);
+  leases.want(numbered_key(2), now_);
   answer(leases, Kind::look, nothing());
   answer(leases, Kind::acquire, granted());
   EXPECT_EQ(decided(leases), Why::leased);
@@ -354,11 +352,11 @@ TEST_F(Lease, WithoutABudgetItAsksOnceAndWaitsForNobody) {
 
 TEST_F(Lease, WhoGoesGivesBackWhatMayBeHis) {
   Leases leases = make();
-  leases.want(lease_key(1), now_, Leases::Start::acquire);
-  leases.want(lease_key(2), now_);
+  leases.want(numbered_key(1), now_, Leases::Start::acquire);
+  leases.want(numbered_key(2), now_);
   for (const auto& request : leases.due(now_))
     leases.answered(request, request.kind == Kind::acquire ? silence() : holder("theirs"), now_);
-  leases.want(lease_key(3), now_, Leases::Start::acquire);
+  leases.want(numbered_key(3), now_, Leases::Start::acquire);
   answer(leases, Kind::acquire, granted());
   leases.abandon(now_);
   const auto due = leases.due(now_);
@@ -374,9 +372,9 @@ TEST_F(Lease, WhoGoesGivesBackWhatMayBeHis) {
 
 TEST_F(Lease, AnAnswerThatComesTooLateIsNobodys) {
   Leases leases = make();
-  leases.want(lease_key(1), now_);
+  leases.want(numbered_key(1), now_);
   const LeaseRequest look = one(leases);
-  leases.forget(lease_key(1), now_);
+  leases.forget(numbered_key(1), now_);
   leases.answered(look, entry("good"), now_);
   EXPECT_TRUE(leases.take_decisions().empty());
 }

@@ -30,6 +30,12 @@ inline std::string random_bytes(std::mt19937_64& random, std::size_t size) {
   return out;
 }
 
+inline Key numbered_key(std::uint8_t number) {
+  Key key;
+  key.specialisation.bytes[0] = number;
+  return key;
+}
+
 /// An entry of toolchain `toolchain`, which compresses to about half.
 inline fleet::PublishedRecord some_entry(std::uint8_t specialisation = 1, std::uint8_t toolchain = 1,
                                          std::size_t image_bytes = 500) {

@@ -1,6 +1,7 @@
 #include "instantiate/instantiate.hpp"
 
 #include "manifest_text.hpp"
+#include "memory_template.hpp"
 
 namespace kiln::source {
 namespace {
@@ -9,10 +10,6 @@ const std::string kReference =
     "[reference]\nsource = \"r.cu\"\ninstantiate = \"kiln::reference::rms_norm<{H}>\"\ngrid = [1]\nblock = "
     "[1]\n";
 
-std::shared_ptr<const Template> in_memory(const std::string& manifest) {
-  Catalog catalog({});
-  return catalog.add({manifest, "the source", "the reference"});
-}
 Instantiation make(const std::string& manifest, std::vector<NamedValue> values, Which which = Which::kernel) {
   const auto origin = in_memory(manifest);
   return instantiate(origin, resolve(origin->manifest, positional(origin->manifest, values), base::Arch{90}),

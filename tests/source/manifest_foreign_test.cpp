@@ -2,18 +2,13 @@
 // exports, overrides for an arch, replaced headers.
 #include "instantiate/instantiate.hpp"
 #include "manifest_text.hpp"
+#include "memory_template.hpp"
 
 namespace kiln::source {
 namespace {
 
-/// Reads no file: a template whose manifest is `text` and whose source is one line.
-std::shared_ptr<const Template> foreign_in_memory(const std::string& text) {
-  Catalog catalog({});
-  return catalog.add({text, "// source\n", "// reference\n"});
-}
-
 Instantiation made(const std::string& text, std::vector<NamedValue> values, int arch = 90) {
-  const auto origin = foreign_in_memory(text);
+  const auto origin = in_memory(text);
   return instantiate(origin, resolve(origin->manifest, positional(origin->manifest, values), {arch}));
 }
 
@@ -136,14 +131,13 @@ TEST(ForeignManifest, EntryPointsGlobalsAndExportsAreAskedFor) {
   EXPECT_NE(epilogue.find("kiln_export_1 = kiln_exported<(sizeof(lib::Storage<64>))>::kiln_constant"),
             std::string::npos)
       << epilogue;
-  EXPECT_EQ(
-      instantiate(foreign_in_memory(foreign("[export]",
-                                            "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = "
-                                            "[1]\nblock = [1]\n[export]")),
-                  unit.resolved, Which::reference)
-          .name_expressions()
-          .size(),
-      1u)
+  EXPECT_EQ(instantiate(in_memory(foreign("[export]",
+                                          "[reference]\nsource = \"r.cu\"\ninstantiate = \"r\"\ngrid = "
+                                          "[1]\nblock = [1]\n[export]")),
+                        unit.resolved, Which::reference)
+                .name_expressions()
+                .size(),
+            1u)
       << "a reference is one kernel";
 }
 

@@ -20,7 +20,7 @@
 
 namespace kiln::fault {
 
-/// A T that all children see.
+/// A T that forked children share. T is constructible from nothing and needs no destructor.
 template <class T>
 class Shared {
  public:
@@ -32,8 +32,8 @@ class Shared {
   ~Shared() { ::munmap(value_, sizeof(T)); }
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
-  T* operator->() const { return value_; }
-  T& operator*() const { return *value_; }
+  T* operator->() const noexcept { return value_; }
+  T& operator*() const noexcept { return *value_; }
 
  private:
   T* value_;

@@ -2,18 +2,16 @@
 // the figures of a row.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
-#include <new>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "fault.hpp"
 #include "tests/cache/fixture.hpp"
+#include "tests/support/processes.hpp"
 
 namespace kiln::cache::test {
 
@@ -23,24 +21,7 @@ inline constexpr bool kSanitized = true;
 inline constexpr bool kSanitized = false;
 #endif
 
-/// A T that forked children share. T is constructible from nothing and needs no destructor.
-template <class T>
-class Shared {
- public:
-  Shared() {
-    void* memory = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    value_ = new (memory) T{};
-  }
-  ~Shared() { ::munmap(value_, sizeof(T)); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  T* operator->() const noexcept { return value_; }
-  T& operator*() const noexcept { return *value_; }
-
- private:
-  T* value_;
-};
+using fault::Shared;
 
 /// A row of the matrix, as docs/reliability.md has it.
 inline void report(const std::string& fault,

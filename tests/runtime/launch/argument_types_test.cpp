@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "runtime/fake_runtime.hpp"
+#include "runtime/launch/argument_toml.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -19,11 +20,6 @@ struct alignas(64) TensorMap {  // as CUtensorMap
 };
 enum class Mode8 : std::uint8_t { off, on = 200 };
 enum Plain { kMinus = -3 };
-
-std::string argument_toml(const std::string& name, const std::string& type, const std::string& more = "") {
-  return "[[arg]]\nname = \"" + name + "\"\ntype = \"" + type + "\"\n" + more + "\n";
-}
-constexpr const char* kOneBlock = "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n";
 
 class ArgumentTypes : public FakeRuntime {
  protected:

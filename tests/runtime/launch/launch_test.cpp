@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "runtime/fake_runtime.hpp"
+#include "runtime/launch/argument_toml.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -13,10 +14,6 @@ struct Twelve {
 struct Sixteen {
   int a[4];
 };
-constexpr const char* kSingleBlock = "[launch]\ngrid = [\"1\"]\nblock = [\"32\"]\n";
-std::string launch_argument(const std::string& name, const std::string& type, const std::string& more = "") {
-  return "[[arg]]\nname = \"" + name + "\"\ntype = \"" + type + "\"\n" + more + "\n";
-}
 
 class Launch : public FakeRuntime {
  protected:
@@ -24,9 +21,9 @@ class Launch : public FakeRuntime {
   /// A kernel of every argument type.
   Kernel probe() {
     add(service(), "probe",
-        launch_argument("p", "ptr<f32>") + launch_argument("i", "i32") + launch_argument("l", "i64") +
-            launch_argument("u", "u32") + launch_argument("v", "u64") + launch_argument("f", "f32") +
-            launch_argument("d", "f64") + launch_argument("s", "struct<12>") + kSingleBlock,
+        argument_toml("p", "ptr<f32>") + argument_toml("i", "i32") + argument_toml("l", "i64") +
+            argument_toml("u", "u32") + argument_toml("v", "u64") + argument_toml("f", "f32") +
+            argument_toml("d", "f64") + argument_toml("s", "struct<12>") + kOneBlock,
         "struct Twelve { int a[3]; };\ntemplate <int N> __global__ void f(float* p, int i, long long l, "
         "unsigned u, unsigned long long v, "
         "float x, double d, Twelve s) { *p = i + l + u + v + x + d + s.a[0]; }");
@@ -35,12 +32,12 @@ class Launch : public FakeRuntime {
   /// Trailing optional arguments of each kind: doubled reads another argument, early one that comes later.
   Kernel optional() {
     add(service(), "optional",
-        launch_argument("out", "ptr<f32>") + launch_argument("n", "i32") +
-            launch_argument("bias", "ptr<f32>", "optional = true") +
-            launch_argument("doubled", "i64", "optional = true\nvalue = \"n * 2\"") +
-            launch_argument("scale", "f32", "optional = true\nvalue = 1.5") +
-            launch_argument("early", "i32", "optional = true\nvalue = \"late + 1\"") +
-            launch_argument("late", "i32", "optional = true\nvalue = 7") + kSingleBlock,
+        argument_toml("out", "ptr<f32>") + argument_toml("n", "i32") +
+            argument_toml("bias", "ptr<f32>", "optional = true") +
+            argument_toml("doubled", "i64", "optional = true\nvalue = \"n * 2\"") +
+            argument_toml("scale", "f32", "optional = true\nvalue = 1.5") +
+            argument_toml("early", "i32", "optional = true\nvalue = \"late + 1\"") +
+            argument_toml("late", "i32", "optional = true\nvalue = 7") + kOneBlock,
         "template <int N> __global__ void f(float* out, int n, const float* bias, long long doubled, float "
         "scale, int early, int late) "
         "{ *out = n; }");
@@ -239,13 +236,11 @@ TEST_F(Launch, NoRowsLaunchNothingAndSucceed) {
 TEST_F(Launch, AManifestThatDeclaresOtherArgumentsThanTheKernelIsRefused) {
   const std::string source =
       "template <int N> __global__ void f(float* out, int n, long long m) { *out = n + m; }";
-  add(service(), "too_few", launch_argument("out", "ptr<f32>") + launch_argument("n", "i32") + kSingleBlock,
-      source);
+  add(service(), "too_few", argument_toml("out", "ptr<f32>") + argument_toml("n", "i32") + kOneBlock, source);
   expect_error(Errc::manifest, {"too_few", "2 arguments", "3"},
                [&] { service().open("too_few").get()(nullptr, device_pointer<float>(), 1); });
   add(service(), "wider",
-      launch_argument("out", "ptr<f32>") + launch_argument("n", "i64") + launch_argument("m", "i64") +
-          kSingleBlock,
+      argument_toml("out", "ptr<f32>") + argument_toml("n", "i64") + argument_toml("m", "i64") + kOneBlock,
       source);
   expect_error(Errc::manifest, {"wider", "'n'", "8 bytes", "4"},
                [&] { service().open("wider").get()(nullptr, device_pointer<float>(), 1, 1); });
@@ -254,7 +249,7 @@ TEST_F(Launch, AManifestThatDeclaresOtherArgumentsThanTheKernelIsRefused) {
 
 TEST_F(Launch, RunTimeValuesFollowTheArguments) {
   add(service(), "routed",
-      launch_argument("out", "ptr<f32>") +
+      argument_toml("out", "ptr<f32>") +
           "[runtime]\nblocks = { value = 3 }\n[launch]\ngrid = [\"blocks\"]\nblock = [\"32\"]\n",
       "template <int N> __global__ void f(float* out) { *out = N; }");
   const Kernel k = service().open("routed").get();
