@@ -122,6 +122,14 @@ TempDir::~TempDir() {
 
 std::string normalized(std::string_view path) { return fs::path(path).lexically_normal().string(); }
 
+std::optional<std::string> absolute(const std::string& path) {
+  std::error_code error;
+  const fs::path out = fs::absolute(path, error);
+  if (!error) return out.string();
+  errno = error.value();
+  return std::nullopt;
+}
+
 std::string directory_of(std::string_view path) {
   const auto slash = path.rfind('/');
   return slash == std::string_view::npos ? "." : slash == 0 ? "/" : std::string(path.substr(0, slash));

@@ -60,6 +60,9 @@ class TempDir {
 
 /// Lexically: "a/./b/../c" -> "a/c"; a leading ".." stays.
 std::string normalized(std::string_view path);
+/// Below the current directory, unless `path` is absolute already; "." and ".." stay. Nothing when `path` is
+/// empty or the current directory is not known: `errno` says why.
+std::optional<std::string> absolute(const std::string& path);
 /// Everything before the last '/', or ".".
 std::string directory_of(std::string_view path);
 /// Directory of the object (library or executable) that contains this code.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <exception>
-#include <filesystem>
 
 #include "base/file.hpp"
 #include "base/text.hpp"
@@ -18,11 +17,9 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-std::string absolute(const std::string& path) {
-  std::error_code ignored;
-  const auto full =
-      path.starts_with('/') ? std::filesystem::path(path) : std::filesystem::absolute(path, ignored);
-  std::string out = base::normalized(full.string());
+/// Without a slash at its end.
+std::string normal_directory(const std::string& path) {
+  std::string out = base::normalized(base::absolute(path).value_or(path));
   while (out.size() > 1 && out.back() == '/') out.pop_back();
   return out;
 }
@@ -36,7 +33,7 @@ class Search {
   /// `origin` says in `tried` why this place was looked at.
   void root(const std::string& path, const char* origin) {
     if (path.empty() || done()) return;
-    const std::string root = absolute(path);
+    const std::string root = normal_directory(path);
     if (!note(root, origin)) return;
     if (!out_.has_compiler() && take_compiler_below(root)) return take_headers_with(root);
     take_headers(root);
@@ -45,7 +42,7 @@ class Search {
   /// A directory of the loader's path: libraries in it, headers beside it.
   void library_directory(const std::string& path, const char* origin) {
     if (path.empty() || done()) return;
-    const std::string directory = absolute(path);
+    const std::string directory = normal_directory(path);
     if (!note(directory, origin)) return;
     const std::string root = root_of_library_dir(directory);
     if (!out_.has_compiler() && take_compiler(directory)) return take_headers_with(root);

@@ -7,22 +7,22 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/file.hpp"
 #include "cache/store/file/fresh_file.hpp"
 
 namespace kiln::cache {
 namespace {
 
-std::string absolute(const std::string& path) {
-  if (!path.empty() && path.front() == '/') return path;
-  std::string cwd(4096, '\0');
-  if (!::getcwd(cwd.data(), cwd.size())) throw_store_error(path, std::strerror(errno));
-  return std::string(cwd.c_str()) + '/' + path;
+std::string absolute_or_throw(const std::string& path) {
+  const auto out = base::absolute(path);
+  if (!out) throw_store_error(path, std::strerror(errno));
+  return *out;
 }
 
 }  // namespace
 
 StoreFile::StoreFile(const std::string& dir, bool may_write)
-    : directory(absolute(dir)),
+    : directory(absolute_or_throw(dir)),
       place(directory + "/v1"),
       path(place + "/data.mdb"),
       recent_path(place + "/recent"),

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cache/place/directory.hpp"
@@ -15,12 +15,6 @@ namespace kiln::runtime {
 namespace {
 
 using Kind = Candidate::Kind;
-
-std::string absolute(const std::string& directory) {
-  std::error_code ignored;
-  const auto path = std::filesystem::absolute(directory, ignored);
-  return ignored ? directory : path.string();
-}
 
 /// The variable's value when it is an absolute path, as the base directory specification wants it.
 const char* directory_in(const char* variable) {
@@ -71,7 +65,7 @@ std::vector<Candidate> store_candidates(const Config& config) {
   const std::string& configured = config.get("cache_dir");
   const char *xdg = directory_in("XDG_CACHE_HOME"), *home = directory_in("HOME");
   if (!configured.empty())
-    out.push_back({absolute(configured), Kind::configured});
+    out.push_back({base::absolute(configured).value_or(configured), Kind::configured});
   else if (xdg)
     out.push_back({std::string(xdg) + "/kiln", Kind::user});
   else if (home)
@@ -197,7 +191,7 @@ std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {
 }
 
 std::shared_ptr<cache::Store> create_layer(const std::string& directory) {
-  const std::string path = absolute(directory);
+  const std::string path = base::absolute(directory).value_or(directory);
   cache::make_layer(path);
   cache::StoreOptions options = options_of(path, cache::Access::read_write);
   options.cap_bytes = cache::kNoCap;

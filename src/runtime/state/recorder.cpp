@@ -7,9 +7,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "base/fd.hpp"
+#include "base/file.hpp"
 #include "base/file_size_signal.hpp"
 #include "base/hash.hpp"
 #include "base/log.hpp"
@@ -20,18 +20,14 @@
 namespace kiln::runtime {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr auto kPatience = std::chrono::milliseconds(200);
 constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // what `kiln prewarm` reads
 constexpr std::size_t kMaxPending = 10'000;
 constexpr std::int64_t kLockOffset = std::int64_t{1} << 62;  // behind every byte that will ever be written
 
-std::string absolute_file(const std::string& file) {
-  if (file.empty()) return file;
-  std::error_code error;
-  const fs::path path = fs::absolute(file, error);
-  return error ? file : path.lexically_normal().string();
+std::string normal_file(const std::string& file) {
+  const auto path = base::absolute(file);
+  return path ? base::normalized(*path) : file;
 }
 
 [[noreturn]] void fail(const std::string& what) { throw Error(Errc::io, what + ": " + std::strerror(errno)); }
@@ -86,7 +82,7 @@ bool is_torn(std::string_view tail) noexcept {
 
 std::string templates_beside(const std::string& record) { return record + ".templates"; }
 
-Recorder::Recorder(const std::string& file) : file_(absolute_file(file)) {}
+Recorder::Recorder(const std::string& file) : file_(normal_file(file)) {}
 
 Recorder::~Recorder() {
   if (file_.empty()) return;
