@@ -16,7 +16,7 @@ using base::view;
 
 constexpr std::size_t kSignatureBytes = 64;
 
-struct Parsed {
+struct ParsedEnvelope {
   std::uint32_t schema = 0;
   Key key;
   std::size_t facts = 0, image = 0;
@@ -28,9 +28,9 @@ struct Parsed {
 
 /// Every length against its limit and the bytes that are there. An envelope of another schema is read no
 /// further than its number.
-std::optional<Parsed> parse(std::string_view bytes) try {
+std::optional<ParsedEnvelope> parse_envelope(std::string_view bytes) try {
   base::Reader in(bytes);
-  Parsed out;
+  ParsedEnvelope out;
   if (in.take(kEnvelopeMagic.size()) != kEnvelopeMagic) return std::nullopt;
   out.schema = in.number<std::uint32_t>();
   if (out.schema != kEnvelopeSchema) return out;
@@ -89,7 +89,7 @@ std::string seal_envelope(const PublishedRecord& record, const trust::SigningKey
 std::variant<PublishedRecord, Rejection> open_envelope(std::string_view bytes, const Asked& asked,
                                                        std::span<const trust::PublicKey> trusted) {
   if (bytes.size() > kMostEnvelope) return Rejection::too_long;
-  const auto parsed = parse(bytes);
+  const auto parsed = parse_envelope(bytes);
   if (!parsed) return Rejection::malformed;
   if (parsed->schema != kEnvelopeSchema) return Rejection::other_schema;
   if (parsed->key != asked.key) return Rejection::other_key;

@@ -19,7 +19,7 @@ constexpr std::string_view kRowMagic = "kilnrow1";
 constexpr std::uint32_t kSchema = 1;
 constexpr std::uint8_t kServesOthers = 1;
 
-struct Parsed {
+struct ParsedRow {
   std::uint32_t schema = 0;
   ToolchainRow row;
   Bytes<8> signed_by;
@@ -27,9 +27,9 @@ struct Parsed {
   std::string_view covered;
 };
 
-std::optional<Parsed> parse(std::string_view bytes) try {
+std::optional<ParsedRow> parse_row(std::string_view bytes) try {
   base::Reader in(bytes);
-  Parsed out;
+  ParsedRow out;
   if (in.take(kRowMagic.size()) != kRowMagic) return std::nullopt;
   out.schema = in.number<std::uint32_t>();
   if (out.schema != kSchema) return out;
@@ -83,7 +83,7 @@ std::string seal_row(const ToolchainRow& row, const trust::SigningKey* signer) {
 std::variant<ToolchainRow, Rejection> open_row(std::string_view bytes, const Key& asked,
                                                std::span<const trust::PublicKey> trusted) {
   if (bytes.size() > kMostRow) return Rejection::too_long;
-  auto parsed = parse(bytes);
+  auto parsed = parse_row(bytes);
   if (!parsed) return Rejection::malformed;
   if (parsed->schema != kSchema) return Rejection::other_schema;
   if (parsed->row.key != asked) return Rejection::other_key;

@@ -11,7 +11,7 @@ namespace kiln::cache {
 namespace {
 
 // A transaction's list of freed pages must find a run of free pages itself: small ones do in any file.
-constexpr std::size_t kPiecesPerTransaction = 2048, kFewestPieces = 16;
+constexpr std::size_t kEvictedPerTransaction = 2048, kFewestPieces = 16;
 
 class Eviction {
  public:
@@ -103,7 +103,7 @@ class Eviction {
   const base::Deadline deadline_;
   bool surveyed_ = false;
   std::vector<Surveyed> entries_;
-  std::size_t next_ = 0, per_transaction_ = kPiecesPerTransaction;
+  std::size_t next_ = 0, per_transaction_ = kEvictedPerTransaction;
   std::uint64_t evicted_ = 0,
                 checked_ = kNoPage;  // checked_: the transaction whose state is known to be sane
 };

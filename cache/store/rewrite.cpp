@@ -17,7 +17,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr std::size_t kPiecesPerTransaction = 16384;
+constexpr std::size_t kCopiedPerTransaction = 16384;
 
 /// Of the pieces alone: what a meta page counts may be what is damaged.
 std::uint64_t bytes_of(const std::vector<Surveyed>& entries, const PageFile& pages) {
@@ -138,7 +138,7 @@ class Copy {
     kept_.insert(key_);
     ++count_.kept;
     pieces_ += encoded_.size() / kPieceBytes + 1;
-    if (pieces_ < kPiecesPerTransaction) return;
+    if (pieces_ < kCopiedPerTransaction) return;
     commit();
     begin();
     pieces_ = 0;

@@ -9,7 +9,7 @@ constexpr std::size_t kMaxNames = 256;
 constexpr int kMaxDepth = 8;     // of macros that name macros
 constexpr int kMaxSteps = 4096;  // of one expansion, so that no set of definitions makes it endless
 
-bool is_identifier(char c) {
+bool is_identifier_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
@@ -32,12 +32,12 @@ std::vector<std::string> HeaderMacros::expand(const std::string& name) const {
 void HeaderMacros::expand(const std::string& name, int depth, Expansion& out) const {
   if (out.names.size() >= kMaxNames || ++out.steps > kMaxSteps) return;
   for (std::size_t begin = 0; depth < kMaxDepth && begin < name.size();) {
-    if (!is_identifier(name[begin])) {
+    if (!is_identifier_character(name[begin])) {
       ++begin;
       continue;
     }
     std::size_t end = begin;
-    while (end < name.size() && is_identifier(name[end])) ++end;
+    while (end < name.size() && is_identifier_character(name[end])) ++end;
     const auto found = values_.find(name.substr(begin, end - begin));
     if (found != values_.end()) {
       for (const std::string& value : found->second) {

@@ -8,9 +8,9 @@ namespace kiln::fleet {
 namespace {
 
 /// Of a status, an integer or a token's length.
-constexpr std::uint64_t kSmallReply = 1024;
+constexpr std::uint64_t kLeaseReply = 1024;
 
-std::string milliseconds(Span span) {
+std::string milliseconds_of(Span span) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(span).count());
 }
 
@@ -20,10 +20,10 @@ std::vector<std::string> words_of(const LeaseRequest& request, const LeasePolicy
   switch (request.kind) {
     case LeaseRequest::Kind::acquire:
     case LeaseRequest::Kind::regain:
-      return {"SET", lease, request.token, "NX", "PX", milliseconds(policy.lease)};
+      return {"SET", lease, request.token, "NX", "PX", milliseconds_of(policy.lease)};
     case LeaseRequest::Kind::resume:
     case LeaseRequest::Kind::renew:
-      return {"EVAL", std::string(kRenewScript), "1", lease, request.token, milliseconds(policy.lease)};
+      return {"EVAL", std::string(kRenewScript), "1", lease, request.token, milliseconds_of(policy.lease)};
     default:
       return {"EVAL", std::string(kReleaseScript), "1", lease, request.token};
   }
@@ -57,7 +57,7 @@ LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& po
       continue;
     }
     where_[i].command = commands_.size();
-    commands_.push_back({words_of(request, policy), tag, kSmallReply});
+    commands_.push_back({words_of(request, policy), tag, kLeaseReply});
     // Behind it, never before: what was published before the lease became free is there by now.
     if (also_looks(request.kind)) commands_.push_back({{"GET", entry_key(request.key)}, tag, reply_limit});
   }
