@@ -2,6 +2,7 @@
 // opens nothing for writing and takes no lock. Each fact is read at its own moment.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

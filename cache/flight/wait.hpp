@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 
+#include <cstdint>
 #include <cstdio>
 
 #include "base/log.hpp"

@@ -10,6 +10,7 @@
 // killed one at once. The content of a cell that nobody holds is no information.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -2,6 +2,7 @@
 // Damage and a gate that stays shut are misses with a reason.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string_view>

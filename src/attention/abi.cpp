@@ -1,4 +1,5 @@
 // The C ABI over the work lists of attention launches.
+#include <cstdint>
 #include <span>
 
 #include "attention/plan.hpp"

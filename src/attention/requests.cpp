@@ -1,5 +1,6 @@
 #include "attention/requests.hpp"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 

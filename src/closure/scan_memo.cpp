@@ -1,5 +1,7 @@
 #include "closure/scan_memo.hpp"
 
+#include <cstdint>
+
 #include "base/hash.hpp"
 #include "base/wire.hpp"
 #include "closure/memo_file.hpp"

@@ -1,5 +1,6 @@
 // Pratt parser from text to instructions.
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 

@@ -5,6 +5,7 @@
 // when it is evaluated. Jumps lead forward and nest (compile.cpp emits no others), which is why
 // branches fold by recursion.
 #include <bit>
+#include <cstdint>
 
 #include "expression/code.hpp"
 #include "expression/expression.hpp"

@@ -1,6 +1,7 @@
 #include "instantiate/instantiate.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/quote.hpp"
 #include "expression/braces.hpp"

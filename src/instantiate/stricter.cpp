@@ -1,6 +1,7 @@
 #include "instantiate/stricter.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <random>
 
 #include "kiln/error.hpp"

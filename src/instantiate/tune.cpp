@@ -1,5 +1,6 @@
 #include "instantiate/tune.hpp"
 
+#include <cstdint>
 #include <set>
 
 #include "base/quote.hpp"

@@ -5,6 +5,7 @@
 #include "manifest_text.hpp"
 #include "support/child.hpp"
 #include "support/other_user.hpp"
+#include "support/sanitized.hpp"
 #include "support/system_calls.hpp"
 #include "tree.hpp"
 
@@ -61,6 +62,7 @@ TEST(Catalog, LooksIntoFamilies) {
 }
 
 TEST(Catalog, OpensWithFewSystemCalls) {
+  KILN_SKIP_SANITIZED("system calls");
   const Tree tree;
   tree.write("t/norm/one.toml", minimal("one"));
   for (const char* other : {"t/attention/two.toml", "t/kiln/vector.cuh", "t/moe/three.toml", "t/four.toml"})

@@ -8,6 +8,7 @@
 
 #include "base/file.hpp"
 #include "base/text.hpp"
+#include "support/sanitized.hpp"
 #include "support/system_calls.hpp"
 #include "tests/toolchain/elf_file.hpp"
 
@@ -65,6 +66,7 @@ TEST_F(Locate, ReadsAToolkitWithItsHeadersAndBuildIds) {
 }
 
 TEST_F(Locate, OpensEachLibraryOnceAndAsksForNothingBehindThem) {
+  KILN_SKIP_SANITIZED("system calls");
   compiler("/cuda/lib64", "16.9");  // the first names that are tried
   compiler("/cuda/lib", "16.9");
   headers("/cuda/include");

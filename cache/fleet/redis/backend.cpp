@@ -1,6 +1,7 @@
 #include "cache/fleet/redis/backend.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "cache/fleet/redis/keys.hpp"

@@ -1,6 +1,7 @@
 #include "cache/fleet/redis/errand.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "cache/fleet/redis/command_bytes.hpp"
 

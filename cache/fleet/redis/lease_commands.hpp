@@ -1,6 +1,7 @@
 // The lease protocol's requests as commands of a Redis server, and its answers as the protocol's.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>

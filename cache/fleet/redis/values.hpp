@@ -1,6 +1,7 @@
 // Answers of a server of the Redis protocol as the values of the seam (cache/fleet/backend.hpp).
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include "cache/fleet/backend.hpp"

@@ -2,6 +2,7 @@
 // (cache/store/file/pages.hpp).
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

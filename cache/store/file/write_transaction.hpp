@@ -7,6 +7,7 @@
 
 #include <lmdb.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -3,6 +3,7 @@
 #include <cxxabi.h>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 

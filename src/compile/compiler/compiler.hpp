@@ -2,6 +2,7 @@
 // CompileError.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 

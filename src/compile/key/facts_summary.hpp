@@ -1,6 +1,8 @@
 // What sums over many entries need of their facts, without decoding the rest.
 #pragma once
 
+#include <cstdint>
+
 #include "compile/key/facts.hpp"
 
 namespace kiln::compile {

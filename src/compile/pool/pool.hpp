@@ -1,6 +1,7 @@
 // Warm workers: spawned on the first miss, one request at a time each, gone when idle.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -1,6 +1,7 @@
 #include "manifest/read/names.hpp"
 
 #include <array>
+#include <cstdint>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"

@@ -1,6 +1,7 @@
 #include "manifest/read/parameters.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/quote.hpp"
 #include "base/text.hpp"

@@ -1,6 +1,7 @@
 #include "manifest/read/prewarm_values.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/arch.hpp"
 #include "base/quote.hpp"

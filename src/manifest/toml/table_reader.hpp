@@ -1,6 +1,7 @@
 // One TOML table read with types: every complaint names file, line, table and key.
 #pragma once
 
+#include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>

@@ -1,5 +1,7 @@
 // The C ABI over service, scopes and preparations: handles in, statuses out.
 #include "base/file.hpp"
+
+#include <cstdint>
 #include "base/log.hpp"
 #include "runtime/abi/common.hpp"
 #include "runtime/state/process_seal.hpp"

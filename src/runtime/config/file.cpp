@@ -4,6 +4,8 @@
   static_cast<void>(0)  // malformed input trips them; the errors that follow are proper
 #include <toml++/toml.h>
 
+#include <cstdint>
+
 #include "base/file.hpp"
 #include "kiln/error.hpp"
 

@@ -1,6 +1,7 @@
 // A template bound to a device and context: from a caller's values to a ready kernel.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>

@@ -1,6 +1,7 @@
 // How a kernel that is not ready comes to be: past the seal and the capture, along the path, into the loader.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "runtime/kernels/loader.hpp"

@@ -1,6 +1,7 @@
 // The owner of opened templates and of their kernels.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>

@@ -1,6 +1,7 @@
 // From a caller's values to what is wanted: a specialisation, tuned where a choice is stored.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 
 #include "kiln/kiln.h"
 #include "runtime/launch/kernel_description.hpp"

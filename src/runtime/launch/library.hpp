@@ -1,6 +1,7 @@
 // Step 7: an image loaded into a context. Owner of the driver's CUlibrary.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

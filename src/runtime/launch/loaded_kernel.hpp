@@ -1,6 +1,7 @@
 // A kernel in a context: its function, its manifest's geometry, and the checks before a launch.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

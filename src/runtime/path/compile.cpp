@@ -1,5 +1,6 @@
 #include "runtime/path/compile.hpp"
 
+#include <cstdint>
 #include <cstring>
 
 #include "base/log.hpp"

@@ -1,5 +1,7 @@
 #include "runtime/path/fleet.hpp"
 
+#include <cstdint>
+
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "compile/compiler/compiler.hpp"

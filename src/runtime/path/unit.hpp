@@ -1,6 +1,7 @@
 // What goes down the path: an instantiation with its files and key, and what its caller asks for.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>

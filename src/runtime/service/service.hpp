@@ -1,6 +1,7 @@
 // The service behind kiln_service: a core, the catalog of templates, and the scopes of their kernels.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 

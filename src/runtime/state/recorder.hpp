@@ -7,6 +7,7 @@
 // first.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <mutex>

@@ -1,5 +1,7 @@
 #include "runtime/tuned/choices.hpp"
 
+#include <cstdint>
+
 #include "base/log.hpp"
 #include "base/wire.hpp"
 #include "manifest/parameter_value.hpp"

@@ -12,6 +12,7 @@
 #include "kiln/error.hpp"
 #include "runtime/service_fixture.hpp"
 #include "support/time_limit.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kiln::testing {
 
@@ -19,11 +20,7 @@ using runtime::Service;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+using kiln::testing::kSanitized;
 
 class HostileTest : public ServiceTest {
  protected:

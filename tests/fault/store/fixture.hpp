@@ -12,14 +12,11 @@
 #include "fault.hpp"
 #include "tests/cache/fixture.hpp"
 #include "tests/support/processes.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace kiln::cache::test {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kSanitized = true;
-#else
-inline constexpr bool kSanitized = false;
-#endif
+using kiln::testing::kSanitized;
 
 using fault::Shared;
 

@@ -7,6 +7,7 @@
 #include "runtime/library_copy.hpp"
 #include "runtime/state/hidden_copy.h"
 #include "support/child.hpp"
+#include "support/sanitized.hpp"
 
 namespace kiln::testing {
 namespace {
@@ -247,6 +248,7 @@ int steps_without_system_calls(Body&& body) {
 }
 
 TEST_F(ProcessSeal, AMissMakesNoSystemCallAndNoDriverCall) {
+  KILN_SKIP_SANITIZED("system calls");
   alone([&] {
     Service service(options());
     small(service, "s");

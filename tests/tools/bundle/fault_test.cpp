@@ -9,6 +9,7 @@
 
 #include "cache/place/directory.hpp"
 #include "tests/support/other_user.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tools/bundle/fixture.hpp"
 
 using namespace kiln;
@@ -132,6 +133,7 @@ TEST_F(BundleFaults, SomebodyElsesSymlinkIsNotFollowed) {
 }
 
 TEST_F(BundleFaults, MemoryIsThatOfABatchWhateverTheBundleHolds) {
+  KILN_SKIP_SANITIZED("memory");
   constexpr std::uint32_t kEntries = 10'000;
   {
     const auto store = open();

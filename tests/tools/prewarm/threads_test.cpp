@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "tests/support/other_user.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -49,6 +50,7 @@ class PrewarmUnderALimitOfThreads : public KilnCompiler {
 };
 
 TEST_F(PrewarmUnderALimitOfThreads, GoesOnWithThoseThereAre) {
+  KILN_SKIP_SANITIZED("threads");
   write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = { from = 14, to = 43, step = 1 }\n");
   for (const unsigned limit : {12u, 28u}) {  // this test's own three among them
     const std::string status = prewarm(limit, path("plan.toml"), "store" + std::to_string(limit));

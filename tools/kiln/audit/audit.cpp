@@ -2,6 +2,7 @@
 #include "tools/kiln/audit/audit.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <random>
 
 #include "tools/kiln/audit/run.hpp"

@@ -1,6 +1,7 @@
 // Recompiling cached entries and comparing them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 #include "tools/kiln/bundle/diff.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/text.hpp"
 #include "base/wire.hpp"

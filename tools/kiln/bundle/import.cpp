@@ -1,6 +1,7 @@
 // kiln bundle import: entries of a bundle into the cache or a layer, one by one, each checked.
 #include "tools/kiln/bundle/import.hpp"
 
+#include <cstdint>
 #include <ctime>
 #include <filesystem>
 

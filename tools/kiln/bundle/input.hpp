@@ -1,6 +1,7 @@
 // A bundle that is opened for reading, with or without a signature that it must have.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -1,6 +1,7 @@
 // The entries that can be exported: those of the layers and of the stores that a compile asks, each key once.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>

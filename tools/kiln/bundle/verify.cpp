@@ -1,6 +1,8 @@
 // kiln bundle verify: format, digests, every entry and the signature. Needs no cache.
 #include "tools/kiln/bundle/verify.hpp"
 
+#include <cstdint>
+
 #include "base/deadline.hpp"
 #include "tools/kiln/bundle/entry.hpp"
 #include "tools/kiln/bundle/input.hpp"

@@ -1,6 +1,7 @@
 #include "tools/kiln/cli/outcome.hpp"
 
 #include <cmath>
+#include <cstdint>
 
 #include "tools/kiln/cli/output.hpp"
 

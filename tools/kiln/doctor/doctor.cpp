@@ -10,6 +10,7 @@
 #include "tools/kiln/doctor/toolchain.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 
 #include "kiln/error.hpp"

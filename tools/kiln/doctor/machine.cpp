@@ -1,6 +1,8 @@
 // What the machine gives to compiles, and what the configuration says that nobody knows.
 #include "tools/kiln/doctor/machine.hpp"
 
+#include <cstdint>
+
 #include "base/file.hpp"
 #include "compile/pool/machine.hpp"
 #include "tools/kiln/cli/output.hpp"

@@ -2,6 +2,7 @@
 // password may write, so nothing of them is believed before it is checked.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

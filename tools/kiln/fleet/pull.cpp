@@ -1,6 +1,7 @@
 // kiln remote pull: entries of the fleet's tier into the cache or a layer, each verified and checked.
 #include "tools/kiln/fleet/pull.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <set>
 

@@ -1,6 +1,7 @@
 // Entries between this machine's stores and the fleet's tier.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

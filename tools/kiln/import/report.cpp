@@ -1,5 +1,7 @@
 #include "tools/kiln/import/report.hpp"
 
+#include <cstdint>
+
 #include "base/text.hpp"
 #include "tools/kiln/cli/errors.hpp"
 #include "tools/kiln/cli/outcome.hpp"

@@ -1,6 +1,8 @@
 // What the compiled image knows better than the text of a declaration.
 #pragma once
 
+#include <cstdint>
+
 #include "compile/key/facts.hpp"
 #include "tools/kiln/import/draft.hpp"
 

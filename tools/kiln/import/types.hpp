@@ -1,6 +1,7 @@
 // From C++ types, as text, to the types of a manifest.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

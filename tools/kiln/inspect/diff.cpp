@@ -1,5 +1,7 @@
 // kiln diff: what differs between two cached entries.
 #include "tools/kiln/inspect/diff.hpp"
+
+#include <cstdint>
 #include "tools/kiln/cli/table.hpp"
 #include "tools/kiln/store/key_sentences.hpp"
 

@@ -2,6 +2,7 @@
 #include "tools/kiln/inspect/ls.hpp"
 #include "tools/kiln/cli/table.hpp"
 
+#include <cstdint>
 #include <ctime>
 #include <functional>
 

@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <cstdint>
 #include <ctime>
 
 #include "compile/key/key.hpp"

@@ -1,6 +1,7 @@
 #include "tools/kiln/lint/compile.hpp"
 #include "tools/kiln/lint/lines.hpp"
 
+#include <cstdint>
 #include <optional>
 
 #include "instantiate/instantiate.hpp"

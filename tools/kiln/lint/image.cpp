@@ -2,6 +2,7 @@
 #include "tools/kiln/lint/lines.hpp"
 
 #include <array>
+#include <cstdint>
 #include <optional>
 
 #include "base/text.hpp"

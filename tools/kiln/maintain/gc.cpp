@@ -1,6 +1,8 @@
 // kiln gc: less on the disk. Entries over a limit, damage, free pages and a damaged file set aside all go.
 #include "tools/kiln/maintain/gc.hpp"
 
+#include <cstdint>
+
 #include "base/text.hpp"
 #include "tools/kiln/store/rewrite.hpp"
 

@@ -3,6 +3,7 @@
 #include "tools/kiln/store/key_sentences.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "tools/kiln/cli/limits_report.hpp"
 #include "tools/kiln/cli/outcome.hpp"

@@ -2,6 +2,7 @@
 // the store's lifetime counters, the last prewarm.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>

@@ -3,6 +3,7 @@
 #include "tools/kiln/report/tables.hpp"
 
 #include <cmath>
+#include <cstdint>
 #include <map>
 
 #include "kiln/kiln.h"

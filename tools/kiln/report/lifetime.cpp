@@ -2,6 +2,7 @@
 #include "tools/kiln/report/lifetime.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 #include "tools/kiln/report/page.hpp"

@@ -2,6 +2,7 @@
 #include "tools/kiln/report/prewarm.hpp"
 #include "tools/kiln/report/tables.hpp"
 
+#include <cstdint>
 #include <cstdio>
 
 #include "tools/kiln/report/page.hpp"

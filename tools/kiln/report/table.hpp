@@ -1,6 +1,7 @@
 // One table of the page: columns that can be sorted, cells that are escaped.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

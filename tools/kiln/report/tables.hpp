@@ -1,6 +1,8 @@
 // The page's head and its tables about entries.
 #pragma once
 
+#include <cstdint>
+
 #include "tools/kiln/report/data.hpp"
 
 namespace kiln::cli {

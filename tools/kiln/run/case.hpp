@@ -1,6 +1,7 @@
 // One specialisation on generated data: values of its arguments, and sets of buffers to launch it on.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>

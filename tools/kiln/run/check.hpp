@@ -1,6 +1,7 @@
 // `kiln run --check` and `--bench`: against the template's reference, and against the stream floor.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

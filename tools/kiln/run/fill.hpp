@@ -1,6 +1,7 @@
 // `fill = "ns::kernel<{T}>"`: a kernel of the user's source that makes an input of `kiln run`.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 

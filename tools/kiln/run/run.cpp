@@ -3,6 +3,7 @@
 #include "tools/kiln/run/run.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 
 #include "kiln/error.hpp"

@@ -1,6 +1,8 @@
 // The floor of the roofline: a kernel that moves the same bytes and does nothing else.
 #pragma once
 
+#include <cstdint>
+
 #include "tools/kiln/run/check.hpp"
 
 namespace kiln::cli {

@@ -1,6 +1,8 @@
 // The metrics of kiln stats --prometheus.
 #include "tools/kiln/stats/metrics.hpp"
 
+#include <cstdint>
+
 #include "kiln/kiln.h"
 
 #include "cache/flight/activity.hpp"

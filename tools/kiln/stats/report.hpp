@@ -1,6 +1,7 @@
 // What kiln stats found, before it is shown.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>

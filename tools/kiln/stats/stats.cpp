@@ -4,6 +4,7 @@
 #include "tools/kiln/stats/metrics.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <ctime>
 
 #include "base/file.hpp"

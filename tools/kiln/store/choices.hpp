@@ -1,6 +1,7 @@
 // Tuned choices as inspection shows them.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

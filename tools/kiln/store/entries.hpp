@@ -1,6 +1,7 @@
 // The entries of a store with their facts, as inspection reads them.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

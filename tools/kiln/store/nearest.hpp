@@ -1,6 +1,7 @@
 // The cached entries that come nearest to one that is asked for and not there.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "tools/kiln/store/rewrite.hpp"
 
+#include <cstdint>
+
 #include "cache/place/directory.hpp"
 #include "kiln/error.hpp"
 #include "tools/kiln/store/gate_holder.hpp"

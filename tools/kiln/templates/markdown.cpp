@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 
 #include "base/text.hpp"
 #include "instantiate/plan.hpp"

@@ -2,6 +2,7 @@
 #include "tools/kiln/cli/table.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "base/text.hpp"
 #include "instantiate/instantiate.hpp"

@@ -2,6 +2,7 @@
 #include "tools/kiln/cli/table.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 
 namespace kiln::cli {

@@ -1,6 +1,7 @@
 // What kiln top shows of one moment.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

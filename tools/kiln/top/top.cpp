@@ -2,6 +2,7 @@
 #include "tools/kiln/top/top.hpp"
 
 #include <csignal>
+#include <cstdint>
 
 #include "kiln/error.hpp"
 #include "tools/kiln/cli/context.hpp"

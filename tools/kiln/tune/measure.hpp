@@ -2,6 +2,7 @@
 // side.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -1,6 +1,8 @@
 // kiln tune: which values of the parameters with `tune` candidates are best on this GPU, stored as a choice.
 #include "tools/kiln/tune/tune.hpp"
 
+#include <cstdint>
+
 #include "base/text.hpp"
 #include "instantiate/plan.hpp"
 #include "kiln/error.hpp"

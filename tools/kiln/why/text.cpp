@@ -3,6 +3,7 @@
 #include "tools/kiln/store/key_sentences.hpp"
 
 #include <cmath>
+#include <cstdint>
 #include <ctime>
 
 #include "instantiate/trace_text.hpp"

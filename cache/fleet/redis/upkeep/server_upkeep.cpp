@@ -1,6 +1,7 @@
 #include "cache/fleet/redis/upkeep/server_upkeep.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <thread>
 #include <utility>
 

@@ -1,6 +1,7 @@
 #include "compile/backend/nvrtc/log.hpp"
 
 #include <charconv>
+#include <cstdint>
 #include <utility>
 
 namespace kiln::compile {
