@@ -91,8 +91,9 @@ class Backend {
   virtual std::vector<Outcome> report(std::span<const std::string> rows, base::Deadline deadline) = 0;
   /// The state of every server. Asks nobody.
   virtual std::vector<ServerStatus> health() const = 0;
-  /// For commands that look after the servers (cache/fleet/upkeep.hpp). Belongs to the backend.
-  virtual Upkeep& upkeep() noexcept = 0;
+  /// For commands that look after the servers (cache/fleet/upkeep.hpp). Belongs to the backend. One that has
+  /// no servers to look after need not override it: then commands find none.
+  virtual Upkeep& upkeep() noexcept;
 };
 
 }  // namespace kiln::fleet

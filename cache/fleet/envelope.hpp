@@ -1,6 +1,6 @@
 // The envelope in which one record travels through a server that nobody trusts.
 //
-// PublishedRecord, schema 1, little-endian, at most 16 MiB:
+// Envelope, schema 1, little-endian, at most 16 MiB:
 //   8   magic "kilnenv1"
 //   u32 schema: 1
 //   32  key: specialisation digest, toolchain digest; so the signature covers the name it lies under

@@ -43,8 +43,9 @@ LibraryFile resolved(const std::string& path) {
   out.path = path_of(out.file);
   if (!out.path.empty()) return out;
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
-  if (real) out.path = real.get();
-  return out;
+  if (!real) return {};
+  // What was opened has another name by now, or none: the path and the file must be of one library.
+  return {real.get(), base::Fd(::open(real.get(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))};
 }
 
 /// "13.0.88" of ".../libnvrtc.so.13.0.88".

@@ -66,7 +66,7 @@ class StoreFixture : public ::testing::Test {
   static bool holds(Store& store, std::uint32_t number, std::size_t image_size = 5000) {
     const Record expected = record_of(number, image_size);
     const auto got = store.get(key_of(number), expected.key_text, soon());
-    return got.record && same(*got.record, expected);
+    return got.record && got.record->key == expected.key && same(*got.record, expected);
   }
 
   base::TempDir dir_{"kiln-store-test-"};

@@ -56,7 +56,7 @@ void read_pages(int fd) {
   for (std::uint8_t number = 0; number < 8; ++number) {
     damage_allowed([&] {
       Buffer out;
-      if (copy_record(pages, some_key(number), out) == Copied::complete) decode(out.view());
+      if (copy_record(pages, some_key(number), out) == Copied::complete) decode(some_key(number), out.view());
     });
     damage_allowed([&] {
       std::vector<std::pair<std::uint64_t, std::uint64_t>> values;

@@ -178,6 +178,17 @@ TEST_F(TierOverMemory, ReportsAMissedRowOnce) {
   EXPECT_EQ(server_->missed(), (std::vector<std::string>{"rms_norm T=bf16", "rms_norm T=f16"}));
 }
 
+TEST(Backend, WithoutUpkeepShowsNoServersAndSaysSoOfMissedRows) {
+  struct : MemoryBackend {
+    Upkeep& upkeep() noexcept override { return Backend::upkeep(); }
+  } plain;
+  EXPECT_TRUE(plain.upkeep().servers().empty());
+  EXPECT_TRUE(plain.upkeep().reach({}));
+  const MissedPage page = plain.upkeep().missed("", 10);
+  EXPECT_EQ(page.fault, Fault::refused);
+  EXPECT_NE(page.detail.find("does not tell which rows were missed"), std::string::npos);
+}
+
 TEST(TierUrl, NamesItsServersWithoutThePassword) {
   EXPECT_EQ(TierUrl::parse("redis://me:secret@a:1,b:2/3").safe(), "redis://a:1,b:2/3");
   EXPECT_THROW(TierUrl::parse("https://host"), Error);

@@ -11,9 +11,9 @@ Core::Core(const Options& options, const std::string& memo_file, Events events)
       state_(config_, memo_file, events),
       choices_(config_, state_.stores),
       path_(state_),
+      misses_(state_, recorder_, path_, background_),
       // Two load while the others compile.
-      background_([this] { return path_.compiler().workers().jobs() + 2; }),
-      misses_(state_, recorder_, path_, background_) {
+      background_([this] { return path_.compiler().workers().jobs() + 2; }) {
   if (!permission().compile) path_.fleet().tier();  // opened now: what is missed later touches no file
 }
 

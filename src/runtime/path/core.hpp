@@ -58,8 +58,8 @@ class Core {
   ServiceState state_;
   Choices choices_;
   Path path_;
+  Misses misses_;  // outlives what runs in the background, which notes misses
   Background background_;
-  Misses misses_;
 };
 
 }  // namespace kiln::runtime

@@ -10,7 +10,7 @@
 namespace kiln::test {
 namespace {
 
-/// Places of the tally, as runtime/lifetime.cpp numbers them.
+/// Places of the tally, as runtime/state/lifetime.cpp numbers them.
 constexpr std::size_t kDisk = 2, kCompiles = 10, kWaits = 14, kSaved = 30;
 
 class Marks : public StoreCommand {

@@ -1,5 +1,5 @@
 // The vocabulary of the tune tests: a template with candidates, searched on the fake driver whose kernels
-// compute (tune_kernels.cpp) and take the time that the test says.
+// compute (kernels.cpp) and take the time that the test says.
 #pragma once
 
 #include "tools/kiln_process.hpp"

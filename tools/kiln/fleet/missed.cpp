@@ -62,11 +62,8 @@ void MissedRows::read(Context& context, std::string& text) {
   std::string last;
   for (std::size_t count = kRowsAtOnce; read_ < kMostRead && bytes_ < kMostBytes;) {
     const fleet::MissedPage page = tier_.backend().upkeep().missed(last, count);
-    // Too large together, for us, for the time that we wait, or for what the server lets a client have: one by
-    // one, and more again later.
-    const bool too_much = page.fault == fleet::Fault::too_large || page.fault == fleet::Fault::timeout ||
-                          page.fault == fleet::Fault::closed;
-    if (too_much && count > 1) {
+    // Too large together, for us or for what the server lets a client have: one by one, and more again later.
+    if ((page.fault == fleet::Fault::too_large || page.fault == fleet::Fault::closed) && count > 1) {
       count = 1;
       continue;
     }

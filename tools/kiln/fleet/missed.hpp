@@ -23,7 +23,7 @@ class MissedRows {
   bool found() const noexcept { return !ids_.empty(); }
   /// What kept the rows from being read to their end.
   const FirstFault& fault() const noexcept { return fault_; }
-  /// A record of them, for make_plan.
+  /// The trace of them, for make_plan.
   std::string file() const { return directory_.path() + "/missed"; }
   /// The run's results are in the tier: takes away the rows that were made, and what is no row to anybody.
   /// What failed, was not started, or has no template here stays for the next job, or for another one.

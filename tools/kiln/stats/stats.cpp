@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kIndent = 16;
 constexpr const char* kDefaultMark = "last";
-/// Of the metrics themselves; see stats_exposition.cpp.
+/// Of the metrics themselves; see exposition.cpp.
 constexpr std::string_view kOwnLabels[] = {"arch",   "directory", "for",      "kind",   "level",
                                            "reason", "result",    "template", "version"};
 

@@ -1,4 +1,4 @@
-// A store's lifetime counters (runtime/lifetime.hpp) as stats shows them.
+// A store's lifetime counters (runtime/state/lifetime.hpp) as stats shows them.
 #pragma once
 
 #include <cstdint>

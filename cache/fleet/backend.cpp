@@ -1,0 +1,29 @@
+#include "cache/fleet/backend.hpp"
+
+#include "cache/fleet/upkeep.hpp"
+
+namespace kiln::fleet {
+namespace {
+
+/// Of a backend whose servers no command can look after.
+class NoUpkeep : public Upkeep {
+ public:
+  std::vector<std::unique_ptr<ServerUpkeep>> servers() override { return {}; }
+  Outcome reach(const Digest&) override { return {}; }
+  MissedPage missed(const std::string&, std::size_t) override {
+    MissedPage out;
+    out.fault = Fault::refused, out.detail = "a tier of this kind does not tell which rows were missed";
+    return out;
+  }
+  std::string missed_removal() const override { return {}; }
+  Outcome forget(std::span<const std::string>) override { return {}; }
+};
+
+}  // namespace
+
+Upkeep& Backend::upkeep() noexcept {
+  static NoUpkeep none;
+  return none;
+}
+
+}  // namespace kiln::fleet
