@@ -8,8 +8,9 @@
 
 namespace kiln::testing {
 
-/// Why a sanitizer build cannot fork while other threads are at work, or null: gcc 12's address sanitizer
-/// leaves its allocator locked in the child, the thread sanitizer has no threads in a child of many.
+/// Null, or why a sanitizer build cannot fork while other threads are at work.
+/// gcc 12's address sanitizer leaves its allocator locked in the child. The thread sanitizer has no threads
+/// in a child of a process with many threads.
 inline const char* cannot_fork_busy() noexcept {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return "this sanitizer cannot fork while other threads are at work";
@@ -18,10 +19,11 @@ inline const char* cannot_fork_busy() noexcept {
 #endif
 }
 
-/// Far more than any machine needs: a child that is ended by this alarm was stuck.
+/// Far more than any machine needs: a child that this alarm ends was stuck.
 constexpr unsigned kStuckSeconds = 60;
 
-/// Runs `body` in a forked child. Its result, or 128 + the signal that ended the child (SIGALRM: stuck).
+/// Runs `body` in a forked child. Returns its result, or 128 + the
+/// signal that ended the child (SIGALRM: stuck).
 template <class Body>
 int in_child(Body&& body) {
   const pid_t pid = ::fork();

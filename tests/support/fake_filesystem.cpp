@@ -1,6 +1,7 @@
-// Preloaded into a process: what lies below a path pretends to be another filesystem, or one without locks.
-//   KILN_TEST_FILESYSTEM = PATH=MAGIC   statfs says MAGIC (hex) for PATH and what is below it
-//   KILN_TEST_NO_LOCKS = PATH           open-file-description locks of files below it fail with ENOLCK
+// A preloaded library. It makes files below a path look as if they lay on
+// another filesystem, or on one without locks.
+//   KILN_TEST_FILESYSTEM = PATH=MAGIC   statfs reports MAGIC (hex) for PATH and everything below it
+//   KILN_TEST_NO_LOCKS = PATH           open-file-description locks of files below PATH fail with ENOLCK
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/vfs.h>

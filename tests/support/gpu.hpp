@@ -1,4 +1,5 @@
-// A real GPU for tests labelled gpu: primary context and typed device arrays. Tests skip aloud without one.
+// A real GPU for tests labelled gpu: primary context and typed device arrays.
+// Without a GPU the tests skip with a message.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -52,7 +53,7 @@ class DeviceArray {
   toolchain::CUdeviceptr address_ = 0;
 };
 
-/// bf16 on the host: the upper half of a float.
+/// A bf16 on the host is the upper half of a float.
 inline float bf16_to_float(std::uint16_t bits) {
   const std::uint32_t wide = static_cast<std::uint32_t>(bits) << 16;
   float out;

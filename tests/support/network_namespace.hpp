@@ -1,5 +1,5 @@
-// Hosts with a network of their own: each a network namespace, and a switch that they are plugged into. The
-// machine's own network is not touched, and all of it goes with the test. Needs root and `ip`.
+// Hosts with a network of their own. Each host is a network namespace that is plugged into a switch. The
+// machine's own network is not touched, and everything disappears with the test. Needs root and `ip`.
 #pragma once
 
 #include <fcntl.h>
@@ -17,9 +17,9 @@ namespace kiln::testing {
 
 class NetworkNamespace {
  public:
-  /// A new one, without links. Throws where there can be none.
+  /// Makes a new namespace without links. Throws where this is not possible.
   NetworkNamespace() {
-    std::thread([this] {  // unshare() moves its caller
+    std::thread([this] {  // unshare() moves the calling thread
       if (::unshare(CLONE_NEWNET) == 0) fd_ = of_this_thread();
     })
         .join();
@@ -27,7 +27,7 @@ class NetworkNamespace {
     run("ip link set lo up");
   }
 
-  /// While it lives, the calling thread and the processes and threads that it starts are in the namespace.
+  /// While this lives, the calling thread and the processes and threads that it starts are in the namespace.
   class Inside {
    public:
     explicit Inside(const NetworkNamespace& where) : before_(of_this_thread()) {
@@ -43,12 +43,12 @@ class NetworkNamespace {
     const base::Fd before_;
   };
 
-  /// A shell's command in it, which must succeed.
+  /// Runs a shell command in the namespace. The command must succeed.
   void run(const std::string& command) const {
     const Inside inside(*this);
     if (std::system(command.c_str()) != 0) throw std::runtime_error(command);
   }
-  /// A name of it for `ip link set X netns NAME`, in this process and its children.
+  /// A name of the namespace for `ip link set X netns NAME`. Valid in this process and its children.
   std::string name() const {
     return "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(fd_.get());
   }
@@ -63,7 +63,7 @@ class NetworkNamespace {
 
 class Network {
  public:
-  /// Null, or why there can be none on this machine.
+  /// Null, or the reason why this machine cannot have a Network.
   static const char* unavailable() {
     if (::geteuid() != 0) return "needs root, for network namespaces";
     if (std::system("command -v ip > /dev/null 2>&1") != 0) return "iproute2 is not installed";
@@ -78,7 +78,7 @@ class Network {
 
   Network() { switch_.run("ip link add switch type bridge && ip link set switch up"); }
 
-  /// 10.1.0.`number`, plugged in.
+  /// A host with address 10.1.0.`number`, plugged in.
   class Host {
    public:
     Host(const Network& network, int number) : network_(network), number_(number) {
@@ -91,10 +91,11 @@ class Network {
     NetworkNamespace::Inside inside() const { return NetworkNamespace::Inside(inner_); }
     void run(const std::string& command) const { inner_.run(command); }
 
-    /// From now on nothing of what it sends or is sent arrives, and nobody is told: its link stays up.
+    /// From now on all packets from and to the host are lost silently: its link
+    /// stays up, so neither side gets an error.
     void unplug() const { network_.switch_.run("ip link set " + port() + " nomaster"); }
     void plug() const { network_.switch_.run("ip link set " + port() + " master switch"); }
-    /// What it is sent takes its time, beyond the first packets. False: this kernel cannot.
+    /// Limits the rate at which the host receives, after the first packets. False: this kernel cannot do it.
     bool slow_down(int kbit_per_second) const {
       const NetworkNamespace::Inside inside(network_.switch_);
       return std::system(("tc qdisc replace dev " + port() + " root tbf burst 1600 latency 2s rate " +
@@ -114,7 +115,7 @@ class Network {
   const NetworkNamespace switch_;
 };
 
-/// Skips a test where there can be no Network, and says why.
+/// Skips a test where a Network is not possible, and says why.
 #define KILN_NEEDS_NETWORK() \
   if (const char* why = ::kiln::testing::Network::unavailable()) GTEST_SKIP() << why
 

@@ -1,5 +1,5 @@
-// Tests in which somebody else takes part: another uid, in a child. They need root, and skip aloud without
-// it.
+// For tests in which another user takes part: a child with another uid. They need
+// root, and skip with a message without it.
 #pragma once
 
 #include <grp.h>
@@ -15,13 +15,13 @@
 
 namespace kiln::testing {
 
-/// Uids without a name, one of them "this user" of a test and one somebody else.
+/// Uids without a name: a test's "this user", and another user.
 constexpr unsigned kUser = 54321, kStranger = 54322;
 
 #define KILN_NEEDS_ROOT() \
   if (::geteuid() != 0) GTEST_SKIP() << "needs root, to be several users"
 
-/// What `body` returns, run in a child as `uid` (0: as this process is).
+/// Runs `body` in a child as `uid` and returns its result. 0 keeps this process's uid.
 inline std::string as_user(unsigned uid, const std::function<std::string()>& body) {
   int ends[2];
   if (::pipe(ends) != 0) return "pipe failed";
@@ -66,7 +66,7 @@ inline std::string mode_of(const std::string& path) {
   return text;
 }
 
-/// The files in /dev/shm of every store below `top`.
+/// Removes the files in /dev/shm of every store below `top`.
 inline void remove_shared_memory_of(const std::string& top) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -80,7 +80,7 @@ inline void remove_shared_memory_of(const std::string& top) {
   }
 }
 
-/// A tree that stores lay in.
+/// Removes a tree that held stores, and their files in /dev/shm.
 inline void remove_with_shared_memory(const std::string& top) {
   remove_shared_memory_of(top);
   std::filesystem::remove_all(top);

@@ -1,5 +1,4 @@
-// Real processes for the fault tests: forked children with a pipe each, a barrier, and memory that they
-// share.
+// Real processes for the fault tests: forked children, a barrier, and memory that they share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@
 
 namespace kiln::fault {
 
-/// A T that forked children share. T is constructible from nothing and needs no destructor.
+/// A T that forked children share. T needs a default constructor and no destructor.
 template <class T>
 class Shared {
  public:
@@ -39,7 +38,7 @@ class Shared {
   T* value_;
 };
 
-/// Children that are killed and reaped in any case.
+/// Forked children. The destructor kills and reaps them.
 class Children {
  public:
   Children() = default;
@@ -65,7 +64,7 @@ class Children {
     for (const pid_t pid : pids_) ::kill(pid, SIGKILL);
     wait();
   }
-  /// Exit statuses in order of start; 128 + the signal for those that a signal ended.
+  /// Exit statuses in order of start; 128 + the signal for a child that a signal ended.
   std::vector<int> wait() {
     std::vector<int> out;
     for (const pid_t pid : pids_) {
@@ -82,13 +81,13 @@ class Children {
   std::vector<pid_t> pids_;
 };
 
-/// Waits until `ready()`, at most 30 s.
+/// Waits until `ready()` returns true, at most 30 s. Returns false when the time is over.
 template <class Ready>
 bool eventually(Ready&& ready) {
   return base::poll_until(base::Deadline::after(std::chrono::seconds(30)), ready);
 }
 
-/// All `count` processes leave together.
+/// All `count` processes leave wait() together.
 struct Barrier {
   std::atomic<int> arrived{0};
   void wait(int count) {

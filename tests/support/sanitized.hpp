@@ -1,4 +1,4 @@
-// Whether these tests run under a sanitizer, which has memory, threads and system calls of its own.
+// Tells tests that they run under a sanitizer, which has memory, threads and system calls of its own.
 #pragma once
 
 namespace kiln::testing {
@@ -11,6 +11,6 @@ inline constexpr bool kSanitized = false;
 
 }  // namespace kiln::testing
 
-/// For tests that count what the process does, or how it dies: `what` is in the report.
+/// For tests that count what the process does, or check how it dies. The report contains `what`.
 #define KILN_SKIP_SANITIZED(what) \
   if (kiln::testing::kSanitized) GTEST_SKIP() << "a sanitizer has " what " of its own"

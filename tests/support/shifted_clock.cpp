@@ -1,6 +1,7 @@
-// A wall clock that jumps: time, gettimeofday and clock_gettime of the real-time clocks, shifted by what
-// kiln_shift_clock was last given, and by what is in the file that SHIFTED_CLOCK names. Linked in front of
-// libc, or preloaded. The monotonic clocks stay.
+// A wall clock that jumps. It shifts time, gettimeofday and clock_gettime of the
+// real-time clocks; the monotonic clocks stay.
+// The shift is the argument of the last kiln_shift_clock call plus the number in the file that SHIFTED_CLOCK
+// names. The library is linked in front of libc, or preloaded.
 #include "tests/support/shifted_clock.hpp"
 
 #include <fcntl.h>
@@ -16,7 +17,7 @@
 namespace {
 std::atomic<std::int64_t> shift{0};
 
-/// In the file, if there is one.
+/// The shift in the file that SHIFTED_CLOCK names, or `shift` when there is no such file.
 const std::atomic<std::int64_t>* find_shared() noexcept {
   const char* path = std::getenv("SHIFTED_CLOCK");
   const int fd = path ? ::open(path, O_RDONLY | O_CLOEXEC) : -1;

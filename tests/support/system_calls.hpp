@@ -1,4 +1,4 @@
-// How many system calls something takes.
+// Counts the system calls that a piece of code makes.
 #pragma once
 
 #include <signal.h>
@@ -13,15 +13,17 @@
 
 namespace kiln::testing {
 
-/// Of `body`, in a forked child that this process traces, without those that ask for memory. Nothing where no
-/// process may be traced; INT_MAX where `body` throws or dies, so that it is within no limit.
+/// The number of system calls of `body`, without the calls that ask for memory. `body` runs in
+/// a forked child that this process traces.
+/// Nothing where no process may be traced. INT_MAX when `body` throws
+/// or dies, so that it exceeds every limit.
 template <class Body>
 std::optional<int> system_calls_of(Body&& body) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (::ptrace(PTRACE_TRACEME, 0, 0, 0) != 0) ::_exit(1);
     ::raise(SIGSTOP);
-    ::syscall(SYS_getppid);  // what is counted lies between two of these
+    ::syscall(SYS_getppid);  // only calls between two getppid calls are counted
     try {
       body();
       ::syscall(SYS_getppid);

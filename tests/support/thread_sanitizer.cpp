@@ -1,19 +1,19 @@
-// What gcc 12's thread sanitizer must be told about the C++ library, which is not built with it.
+// Corrections for gcc 12's thread sanitizer: it does not see into the C++ library, which is built without it.
 #ifdef __SANITIZE_THREAD__
 
 #include <pthread.h>
 
 #include <ctime>
 
-/// The counts of exceptions and of their texts are atomic, inside libstdc++: that the last owner frees them
-/// after the others have read them is not seen.
+/// Inside libstdc++ the reference counts of exceptions and of their texts are atomic. The sanitizer does not
+/// see that the last owner frees them after the other owners have read them.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_suppressions() {
   return "race:std::__exception_ptr::exception_ptr::_M_release\n";
 }
 
-/// condition_variable::wait_for and wait_until call this for the monotonic clock. The sanitizer does not know
-/// it, sees neither that the mutex is let go nor that it is taken again, and finds races that are none. So it
-/// goes over a call that it knows.
+/// condition_variable::wait_for and wait_until call this for the monotonic clock. The sanitizer does not
+/// intercept it, so it does not see the mutex released and taken again, and reports false races.
+/// This version calls a function that the sanitizer intercepts.
 extern "C" __attribute__((visibility("default"))) int pthread_cond_clockwait(pthread_cond_t* condition,
                                                                              pthread_mutex_t* mutex,
                                                                              clockid_t clock,

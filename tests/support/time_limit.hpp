@@ -1,4 +1,4 @@
-// The limit that a test sets on how long something may take.
+// A time limit for tests. It is wide where the machine may be busy.
 #pragma once
 
 #include <cstdlib>
@@ -6,9 +6,10 @@
 
 namespace kiln {
 
-/// `limit` where KILN_TEST_TIMES is "strict" (an idle machine, as in a nightly run), else twenty times of it. A
-/// verdict of CI must not depend on how busy its machine is: there the limit only tells what ends from what
-/// hangs. `limit` is a duration or a number.
+/// `limit` where KILN_TEST_TIMES is "strict" (an idle machine, as in a nightly run), otherwise 20 times
+/// `limit`. `limit` is a duration or a number.
+/// A verdict of CI must not depend on how busy its machine is. There the
+/// limit only tells a slow run from a hang.
 template <class T>
 T at_most(T limit) {
   const char* times = std::getenv("KILN_TEST_TIMES");

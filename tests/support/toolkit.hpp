@@ -1,4 +1,4 @@
-// The machine's real toolkit, also where KILN_CUDA_HOME says so (the wheels that tools/test.sh fetches).
+// The machine's real toolkit, or the one that KILN_CUDA_HOME names (the wheels that tools/test.sh fetches).
 #pragma once
 
 #include <cstdlib>

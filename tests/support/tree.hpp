@@ -14,8 +14,8 @@ class Tree {
   Tree() : directory_("kiln-test-") {}
   const std::string& path() const { return directory_.path(); }
   std::string at(const std::string& relative) const { return path() + '/' + relative; }
-  /// Creates directories as needed. The file's times are set back by a minute, so that it counts as settled,
-  /// unless `fresh`.
+  /// Writes a file and creates its directories. Unless `fresh`, the file's time is set back by a
+  /// minute, so that the file counts as settled.
   std::string write(const std::string& relative, const std::string& text, bool fresh = false) const {
     const std::string file = at(relative);
     std::filesystem::create_directories(std::filesystem::path(file).parent_path());
@@ -30,7 +30,7 @@ class Tree {
   base::TempDir directory_;
 };
 
-/// A manifest with one dtype and one int parameter over `instantiate`, arguments out and n.
+/// A manifest for small_source: one dtype and one int parameter, arguments out and n.
 inline std::string small_manifest(const std::string& name, const std::string& extra_compile = "",
                                   const std::string& more = "") {
   return "format = 1\n[template]\nname = \"" + name + "\"\nsource = \"" + name +

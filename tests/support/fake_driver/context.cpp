@@ -1,14 +1,16 @@
-// Contexts: primary and made by the caller, each thread's stack of them, and what remains of a destroyed one.
+// Contexts: primary contexts, contexts that the caller makes, each thread's
+// stack of contexts, and destroyed contexts.
 //
-// cuCtxDestroy's documentation: a context that is current to the calling thread is popped; to other threads
-// it stays current, and their calls return CUDA_ERROR_CONTEXT_IS_DESTROYED. Ids are never used twice
-// (cuCtxGetId); addresses are, when kiln_fake_reuse_context_address says so, and the real driver may.
+// The documentation of cuCtxDestroy says: a context that is current to the calling thread is popped. To other
+// threads it stays current, and their calls return CUDA_ERROR_CONTEXT_IS_DESTROYED.
+// An id (cuCtxGetId) is never used twice. An address is used again where kiln_fake_reuse_context_address says
+// so; the real driver may do it at any time.
 #include "tests/support/fake_driver/world.hpp"
 
 namespace kiln::fake {
 namespace {
 
-/// A context as a thread holds it: the id tells a destroyed one from a later one at its address.
+/// A context as a thread holds it. The id tells a destroyed context from a later one at the same address.
 struct Held {
   CUctx_st* context = nullptr;
   unsigned long long id = 0;

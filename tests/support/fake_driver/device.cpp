@@ -104,7 +104,7 @@ CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice device) {
       return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
       *value = 132;
-      return CUDA_SUCCESS;  // an H200's, as are the next
+      return CUDA_SUCCESS;  // this value and the two below are an H200's
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       *value = 227 << 10;
       return CUDA_SUCCESS;

@@ -1,4 +1,4 @@
-// What the shared library exports: cuGetProcAddress_v2 and the tests' controls.
+// The exports of the shared library: cuGetProcAddress_v2 and the controls for tests.
 #include <cstdlib>
 #include <cstring>
 

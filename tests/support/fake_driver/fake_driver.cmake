@@ -1,4 +1,5 @@
-# kiln_fake_cuda: libkiln_fake_cuda.so for KILN_LIBCUDA. kiln_make_cubin: small cubins without a compiler.
+# kiln_fake_cuda builds libkiln_fake_cuda.so, for KILN_LIBCUDA.
+# kiln_make_cubin makes small cubins without a compiler.
 file(GLOB fake_driver_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)
 list(REMOVE_ITEM fake_driver_sources ${CMAKE_CURRENT_LIST_DIR}/make_cubin.cpp)
 add_library(kiln_fake_cuda SHARED ${fake_driver_sources})

@@ -1,4 +1,5 @@
-// Launches: checked like the driver checks them, arguments copied by the sizes that the image declares.
+// Launches. They are checked like the driver checks them; arguments are
+// copied with the sizes that the image declares.
 #include <cstring>
 
 #include "tests/support/fake_driver/world.hpp"
@@ -101,7 +102,7 @@ CUresult cuLaunchKernelEx(const LaunchConfig* config, CUfunction function, void*
   launch->kernel = facts.name;
   launch->config = *config;
   if (const auto bad = read_attributes(*launch)) return bad;
-  launch->config.attributes = nullptr;  // the caller's
+  launch->config.attributes = nullptr;  // points into the caller's memory
   launch->config.attribute_count = 0;
   if (const auto bad = check_geometry(w, *launch, *function)) return bad;
   if (const auto bad = copy_arguments(*launch, facts, params)) return bad;

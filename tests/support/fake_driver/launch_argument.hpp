@@ -5,7 +5,7 @@
 
 #include "kiln_fake.h"
 
-/// Zero where there is none of this size.
+/// Argument `i` of the launch; zero when the launch has no argument of this size there.
 template <class T>
 T argument(const kiln_fake_launch& launch, unsigned i) {
   T out{};

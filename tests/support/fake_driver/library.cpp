@@ -1,4 +1,4 @@
-// Loading images: cubins are read with kiln's own reader, so that argument sizes and limits are the image's.
+// Loading images. kiln's own reader reads the cubins, so that argument sizes and limits are the image's.
 #include <elf.h>
 
 #include <algorithm>
@@ -10,8 +10,7 @@
 namespace kiln::fake {
 namespace {
 
-/// How far the ELF image at `code` reaches: cuLibraryLoadData is told no size, and trusts the headers as
-/// well.
+/// The size of the ELF image at `code`. cuLibraryLoadData is not told a size either, and trusts the headers.
 std::size_t extent_of(const char* code) {
   Elf64_Ehdr header;
   std::memcpy(&header, code, sizeof header);

@@ -16,7 +16,7 @@ struct Section {
   std::string name;
   std::uint32_t type = SHT_PROGBITS, link = 0;
   std::string bytes;
-  std::uint64_t size = 0;  // of NOBITS
+  std::uint64_t size = 0;  // only of a NOBITS section
 };
 
 template <class... Words>
@@ -27,7 +27,7 @@ void attribute(Writer& out, std::uint8_t id, Words... words) {
 
 std::string kernel_info(const CubinKernel& kernel) {
   Writer out;
-  // A format that carries its value inside, and last-to-first arguments, as ptxas writes them.
+  // The first attribute carries its value inside. Arguments go from last to first, as ptxas writes them.
   out.number(std::uint8_t{3}).number(std::uint8_t{0x1b}).number(std::uint16_t{255});
   for (auto it = kernel.arguments.rbegin(); it != kernel.arguments.rend(); ++it) {
     const auto offset = static_cast<std::uint16_t>(it->offset);

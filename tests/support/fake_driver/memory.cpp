@@ -1,4 +1,4 @@
-// Device memory is host memory; every access is checked against the allocations.
+// Device memory is host memory. Every access is checked against the allocations.
 #include <cstdlib>
 #include <cstring>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kAlignment = 256;
 
-/// Host address of [device, device + size), or null when no allocation holds all of it.
+/// Host address of [device, device + size); null when no single allocation holds the whole range.
 char* range(World& w, CUdeviceptr device, std::size_t size) {
   auto it = w.memory.upper_bound(static_cast<std::uintptr_t>(device));
   if (it == w.memory.begin()) return nullptr;

@@ -1,4 +1,4 @@
-// Streams, capture, graphs and events. Work runs at once, in the caller's thread.
+// Streams, capture, graphs and events. Work runs immediately, in the caller's thread.
 #include <chrono>
 
 #include "tests/support/fake_driver/world.hpp"
@@ -102,7 +102,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
     std::copy(std::begin(node->cluster), std::end(node->cluster), again->cluster);
     again->cooperative = node->cooperative;
     again->programmatic = node->programmatic;
-    again->arguments = node->arguments;  // owned by the node, which is in `launches` until a reset
+    again->arguments = node->arguments;  // owned by the node, which stays in `launches` until a reset
     again->sizes = node->sizes;
     run(w, again);
   }

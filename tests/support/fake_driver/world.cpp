@@ -24,9 +24,10 @@ std::vector<std::string> list_from(const char* name) {
   return base::split(text ? text : "", ',');
 }
 
-// The real driver keeps no promise for a forked child but this one (seen with every driver since 8.0, and
-// what PyTorch, Triton and vLLM rely on): once a process has called cuInit, each call in its forked children
-// returns CUDA_ERROR_NOT_INITIALIZED, cuInit too. A child forked before may use CUDA.
+// Once a process has called cuInit, each call in its forked children returns CUDA_ERROR_NOT_INITIALIZED, even
+// cuInit. A child that was forked before cuInit may use CUDA.
+// The real driver promises a forked child nothing else. All drivers since 8.0 do
+// this; PyTorch, Triton and vLLM rely on it.
 void lock_for_fork() { world().mutex.lock(); }
 void unlock_in_parent() { world().mutex.unlock(); }
 void begin_in_child() {

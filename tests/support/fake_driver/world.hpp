@@ -1,4 +1,4 @@
-// The fake driver's state: everything behind one mutex, handles checked against what exists.
+// The fake driver's state. One mutex protects all of it; handles are checked against the objects that exist.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@
 struct CUctx_st {
   int device = 0;
   bool primary = false;
-  int references = 0;  // of a primary one
+  int references = 0;  // counted for a primary context only
   unsigned long long id = 0;
 };
 struct CUlib_st {
@@ -46,7 +46,7 @@ namespace kiln::fake {
 
 using namespace toolchain;
 
-// Values of cuda.h that only the fake needs.
+// Values from cuda.h that only the fake driver needs.
 inline constexpr CUresult CUDA_ERROR_OUT_OF_MEMORY = 2;
 inline constexpr CUresult CUDA_ERROR_INVALID_DEVICE = 101;
 inline constexpr CUresult CUDA_ERROR_NOT_FOUND = 500;
@@ -74,13 +74,13 @@ struct World {
 
   std::recursive_mutex mutex;  // a launch callback may call the driver
   int devices = 1, arch = 90, version = 13000;
-  std::string device_name;         // of all devices
-  std::optional<double> spent_us;  // set: what events tell
+  std::string device_name;         // name of every device
+  std::optional<double> spent_us;  // when set, the time that events report
   std::set<std::string, std::less<>> missing;
 
   std::atomic<bool> quiet{false};
   bool initialized = false, deinitialized = false, strict_capture = false;
-  bool forked = false;  // after cuInit: for good
+  bool forked = false;  // set in a child that was forked after cuInit, and never cleared
   bool reuse_context_address = false;
   std::map<std::string, unsigned long, std::less<>> calls;
   std::map<std::string, Failure, std::less<>> failures;
@@ -97,24 +97,24 @@ struct World {
   std::map<CUgraph_st*, std::unique_ptr<CUgraph_st>> graphs;
   std::map<CUgraphExec_st*, std::unique_ptr<CUgraphExec_st>> execs;
 
-  std::deque<std::shared_ptr<const Launch>> launches;  // addresses stay
+  std::deque<std::shared_ptr<const Launch>> launches;  // a deque, so that addresses stay valid
   void (*callback)(const kiln_fake_launch*, void*) = nullptr;
   void* callback_user = nullptr;
 };
 
 World& world();
 int& capture_mode();
-/// Calls of the driver by this thread, over all resets.
-unsigned long& calls_here();  // of this thread
-CUctx_st* current_context();  // of this thread, also when it was destroyed
-/// CUDA_SUCCESS, or what a call returns that needs this thread's current context.
+/// Driver calls by this thread. A reset does not clear the count.
+unsigned long& calls_here();
+CUctx_st* current_context();  // of this thread, even when it was destroyed
+/// CUDA_SUCCESS, or the error of a call that needs this thread's current context.
 CUresult context_state(const World& w);
 void forget_current();
 
-/// Counts a call of `name`; what it must return without doing anything, or nothing.
+/// Counts a call of `name`. Returns the result that the call must return without doing anything, or nothing.
 std::optional<CUresult> intercept(const char* name, bool needs_init);
 
-/// The beginning of every entry point: takes the lock, counts, injects.
+/// The beginning of every entry point: takes the lock, counts the call, and returns an injected error.
 #define KILN_FAKE_ENTER(name)                \
   World& w = world();                        \
   const std::lock_guard entry_lock(w.mutex); \
@@ -124,7 +124,8 @@ std::optional<CUresult> intercept(const char* name, bool needs_init);
 KILN_DRIVER_FUNCTIONS(KILN_FAKE_DECLARE, KILN_FAKE_DECLARE)
 #undef KILN_FAKE_DECLARE
 
-/// CUDA_SUCCESS, or why nothing may be loaded now (strict capture); breaks the captures, as the driver does.
+/// CUDA_SUCCESS, or the reason why nothing may be loaded now (strict capture).
+/// Breaks the captures, as the driver does.
 CUresult loading_allowed(World& w);
 /// Runs or captures `launch` on `stream`.
 CUresult enqueue(World& w, CUstream stream, std::shared_ptr<Launch> launch);

@@ -1,4 +1,4 @@
-// The calls that stand before libc's. Each asks the rules, makes the system call itself, and records it.
+// The functions that replace libc's. Each asks the rules, makes the system call itself, and records it.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 namespace kiln::fault {
 namespace {
 
-/// Carries the verdict out over `real`, which makes the system call.
+/// Applies the verdict to `real`, which makes the system call.
 template <class Real>
 long carry_out(const Verdict& verdict, Real&& real) noexcept {
   if (verdict.action == Action::fail) {
@@ -35,7 +35,7 @@ long carry_out(const Verdict& verdict, Real&& real) noexcept {
   return result;
 }
 
-/// pwrite, write and their vectors: `offset` is -1 for those that move the file's own.
+/// All four write calls. `offset` is -1 for write and writev, which use and move the file's own offset.
 ssize_t write_buffers(Call call, int fd, const iovec* buffers, int count, off_t offset) noexcept {
   constexpr int kMaxBuffers = 1024;
   const Verdict verdict = judge(call, fd);
@@ -131,7 +131,7 @@ int control(int fd, int command, long argument) noexcept {
   return static_cast<int>(carry_out(verdict, [&] { return ::syscall(SYS_fcntl, fd, command, argument); }));
 }
 
-/// The mode of an open that needs one.
+/// Opens the file. A call that may create a file passes a mode as its last argument.
 #define KILN_FAULT_OPEN(directory)            \
   unsigned mode = 0;                          \
   if ((flags & (O_CREAT | O_TMPFILE)) != 0) { \

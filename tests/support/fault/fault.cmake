@@ -1,5 +1,5 @@
-# kiln_fault: libkiln_fault.so, linked in front of libc by the fault tests and preloaded into the command. Needs no C++
-# library and takes no sanitizer, so that it can be preloaded into anything.
+# kiln_fault builds libkiln_fault.so. The fault tests link it in front of libc, and preload it into the command.
+# It needs no C++ library and no sanitizer, so that any program can preload it.
 file(GLOB fault_sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/*.cpp)
 add_library(kiln_fault SHARED ${fault_sources})
 target_compile_options(kiln_fault PRIVATE -fno-exceptions -fno-rtti -fno-sanitize=all)

@@ -1,19 +1,31 @@
-// Failing system calls on demand: a library that stands before libc, linked in front of it or preloaded.
+// Makes system calls fail on demand. The library stands before libc:
+// it is linked in front of it, or preloaded.
 //
-// Rules, in FAULT_RULES or given to kiln_fault_arm, separated by ';':
+// Rules are in FAULT_RULES or given to kiln_fault_arm, and separated by ';':
 //   CALL[@TEXT]:WHEN:ACTION
-// CALL    pwrite pwritev write writev fdatasync fsync msync ftruncate rename link unlink mkdir create (an
-// open
-//         that makes the file) lock unlock (F_OFD_SETLK) send mmap pread, or a group: data (a write through
-//         an ordinary descriptor), meta (through an O_DSYNC one: LMDB's meta page), sync (fdatasync fsync
-//         msync), any (all but mmap and pread).
-// TEXT    is contained in the file's path; without it every file counts, sockets too.
-// WHEN    N: the Nth such call of the process; N+: every one from the Nth on.
-// ACTION  ENOSPC EDQUOT EIO ENOMEM EFBIG EACCES EROFS EMFILE: not done, fails so
-//         after=EIO (any of them): done, and reported as failed
-//         short: half of the bytes are written, and so reported
-//         kill: SIGKILL before it; kill-after: after it; kill-half: after half of a write
-//         stop: SIGSTOP before it; delay=MS: sleeps before it
+//
+// CALL is a call, or a group of calls:
+// - pwrite pwritev write writev fdatasync fsync msync ftruncate rename link unlink mkdir send mmap pread
+// - create: an open that makes the file
+// - lock, unlock: F_OFD_SETLK
+// - data: a write through an ordinary descriptor
+// - meta: a write through an O_DSYNC descriptor, as of LMDB's meta page
+// - sync: fdatasync, fsync, msync
+// - any: every call except mmap and pread
+//
+// TEXT is a part of the file's path. Without it the rule applies to every file and socket.
+//
+// WHEN counts the calls of this process that CALL@TEXT names:
+// - N: the Nth call
+// - N+: the Nth call and every later one
+//
+// ACTION is one of:
+// - ENOSPC EDQUOT EIO ENOMEM EFBIG EACCES EROFS EMFILE: the call is not made, and fails with this error
+// - after=EIO, or another of these errors: the call is made, and reported as failed
+// - short: half of the bytes are written, and this is reported
+// - kill, kill-after, kill-half: SIGKILL before the call, after it, after half of a write
+// - stop: SIGSTOP before the call
+// - delay=MS: sleeps before the call
 #pragma once
 
 #include <cstdint>
@@ -21,17 +33,18 @@
 #define KILN_FAULT_API __attribute__((visibility("default")))
 
 extern "C" {
-/// Replaces the rules of this process and counts from zero; null or "" disarms. Aborts on a rule that it does
-/// not understand. Not beside calls of other threads.
+/// Replaces the rules of this process and counts from zero; null or ""
+/// disarms. Aborts on a rule that it cannot parse.
+/// Not thread-safe: no other thread may make calls meanwhile.
 KILN_FAULT_API void kiln_fault_arm(const char* rules);
-/// Calls that the first rule's CALL@TEXT named since it was armed.
+/// Number of calls since arming that match the first rule's CALL@TEXT.
 KILN_FAULT_API std::uint64_t kiln_fault_seen();
-/// Rules carried out since they were armed.
+/// Number of times that a rule was applied since arming.
 KILN_FAULT_API std::uint64_t kiln_fault_fired();
 
-/// Appends what happens to files under `directory` to the file `log` (grammar in record.hpp), until the
-/// process ends. Fork inherits it.
+/// From now on appends each change to files under `directory` to the file `log`, until the process ends.
+/// record.hpp has the log's grammar. Forked children record too.
 KILN_FAULT_API void kiln_fault_record(const char* directory, const char* log);
-/// Writes a mark of the caller's into the log: everything logged before it came earlier.
+/// Writes a mark with the caller's number into the log. Everything logged before the mark happened before it.
 KILN_FAULT_API void kiln_fault_mark(std::uint64_t number);
 }

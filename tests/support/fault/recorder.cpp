@@ -24,7 +24,7 @@ bool ours(const char* path) noexcept {
   return std::strncmp(path, g_directory, size) == 0 && (path[size] == '/' || path[size] == '\0');
 }
 
-/// Of a regular file or directory under the recorded one; false otherwise.
+/// Fills `st` for a regular file or directory under the recorded directory. Returns false for anything else.
 bool identify(int fd, struct stat& st) noexcept {
   char path[4096];
   path_of(fd, path);
@@ -37,7 +37,7 @@ void append(const Entry& entry, const iovec* buffers, int count) noexcept {
   all[0] = {const_cast<Entry*>(&entry), sizeof entry};
   if (count > kMaxBuffers) std::abort();
   std::memcpy(all + 1, buffers, static_cast<std::size_t>(count) * sizeof(iovec));
-  // The last buffers may reach behind what was written.
+  // The buffers may hold more bytes than were written.
   std::uint64_t left = entry.payload;
   for (int i = 1; i <= count; ++i) {
     if (all[i].iov_len > left) all[i].iov_len = left;

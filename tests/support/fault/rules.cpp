@@ -101,7 +101,7 @@ void parse(Rule& rule, char* text) noexcept {
   if (rule.calls == 0 || rule.from == 0 || rule.verdict.value == 0) refuse(whole);
 }
 
-/// Applies to this call, and is due.
+/// The rule applies to this call, and its count is reached. Counts the call.
 bool due(Rule& rule, Call call, int fd, const char* path) noexcept {
   if ((rule.calls & bit(call)) == 0) return false;
   if (rule.descriptor != Rule::Descriptor::any &&

@@ -1,4 +1,4 @@
-// Which calls fail how. No C++ library: this is preloaded into other programs.
+// The rules that say which calls fail, and how. Uses no C++ library: this is preloaded into other programs.
 #pragma once
 
 #include <cstdint>
@@ -30,17 +30,17 @@ enum class Action { none, fail, fail_after, half, kill, kill_after, kill_half, s
 
 struct Verdict {
   Action action = Action::none;
-  int value = 0;  // errno or milliseconds
+  int value = 0;  // an errno, or milliseconds
 };
 
-/// What happens to this call. Has already killed, stopped or slept where that comes before the call.
-/// `fd`: -1 when `path` names the file.
+/// Returns the fault for this call. A kill, stop or delay that comes before the call has already happened.
+/// `fd` is -1 when `path` names the file.
 Verdict judge(Call call, int fd, const char* path = nullptr) noexcept;
 [[noreturn]] void die() noexcept;
 
-/// Whether writes through `fd` are synced when they return.
+/// Writes through `fd` are synced when they return (O_DSYNC).
 bool writes_through(int fd) noexcept;
-/// The path of an open file; empty when it has none.
+/// The path of an open file; empty when the file has none.
 void path_of(int fd, char (&path)[4096]) noexcept;
 
 }  // namespace kiln::fault

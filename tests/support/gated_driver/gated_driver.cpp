@@ -27,7 +27,7 @@ Gate& gate() {
 }
 
 using Load = CUresult (*)(CUlibrary*, const void*, int*, void**, unsigned, int*, void**, unsigned);
-Load g_load = nullptr;  // the fake's; set before anybody can have ours
+Load g_load = nullptr;  // the fake driver's function; set before any caller can get `load`
 
 CUresult load(CUlibrary* out, const void* code, int* jit, void** jit_values, unsigned jit_count, int* options,
               void** option_values, unsigned option_count) {

@@ -1,6 +1,6 @@
-// What Nsight is to NVTX, in small: loaded through NVTX_INJECTION64_PATH, it appends a line for each call to
-// the file that KILN_NVTX_FILE names: "domain NAME", "push NAME of DOMAIN", "pop of DOMAIN", each with the
-// thread's id in front.
+// A small NVTX tool in Nsight's place, loaded through NVTX_INJECTION64_PATH. For each call it appends a
+// line to the file that KILN_NVTX_FILE names.
+// A line is the thread's id and "domain NAME", "push NAME of DOMAIN" or "pop of DOMAIN".
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ void say(const std::string& text) {
   ::close(fd);
 }
 
-// Kept: what a handle points to lives as long as the process.
+// The string is never freed: a handle is valid for the life of the process.
 const std::string& name_of(nvtxDomainHandle_t domain) { return *reinterpret_cast<std::string*>(domain); }
 
 nvtxDomainHandle_t NVTX_API create(const char* name) {
