@@ -1,6 +1,7 @@
-// How long the plan of one attention launch takes on the host, beside a memcpy of what it wrote, in one
-// process: medians of rounds that take turns, each on another batch of the same kind, so that no branch is
-// learnt by heart. The budget is 50 us for 256 requests.
+// Measures how long the host takes to plan one attention launch, beside a memcpy of the plan in the same
+// process. The budget is 50 us for 256 requests.
+// Figures are medians of rounds that take turns. Consecutive rounds use different batches of the same kind,
+// so that the CPU cannot learn the branches of one batch.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -28,7 +29,7 @@ struct Case {
   std::string name;
   KernelShape shape;
   std::int64_t kv_heads, workers, window_left;
-  std::function<void(Batch&, std::mt19937&)> add;  ///< one request
+  std::function<void(Batch&, std::mt19937&)> add;  ///< adds one request
   int requests = 256;
 };
 
@@ -84,7 +85,7 @@ void run(const Case& one) {
 }  // namespace
 
 int main() {
-  // As the manifests of attn_decode_paged and attn_prefill have it for heads of 128 elements on an H200.
+  // Values of the manifests of attn_decode_paged and attn_prefill for heads of 128 elements on an H200.
   const KernelShape decode{.tile_rows = 4,
                            .tile_kv = 128,
                            .group = 4,

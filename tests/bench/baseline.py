@@ -1,13 +1,15 @@
-"""A baseline of the GPU bench, and its comparison with a later run: functions without a GPU and without a process, used by gpu.py.
+"""A baseline of the GPU bench, and its comparison with a later run. gpu.py uses these functions; they need no GPU and start no process.
 
-The bench (tests/templates/run.py --bench --json FILE) writes *figures*: one row for each case, with the median time of a launch and, as its floor, the time of a stream
-of the same bytes in the same run. A *baseline* keeps the time, the floor and their ratio of each row. Rows are compared by these ratios, so that a machine whose memory
-is a little slower today does not look like a slower kernel. A row without a floor is compared by its time over `copy_us`, a copy of 128 MiB that every run measures.
+The bench (tests/templates/run.py --bench --json FILE) writes *figures*: one row for each case. A row has the median time of a launch. Its *floor* is the time
+of a stream of the same bytes in the same run. A *baseline* keeps the time, the floor and their ratio of each row. Rows are compared by these ratios.
+A machine whose memory is a little slower today then does not look like a slower kernel.
+A row without a floor is compared by its time over `copy_us`, a copy of 128 MiB that every run measures.
 
 A baseline file (schema kiln-gpu-baseline/1) is JSON with one run and one row a line:
-  card      the device's name; ratios of another card say nothing, because not every kernel scales with the memory
-  runs      what measured which modules: driver, torch, kiln's version and git revision, date, copy_us, whether peers took turns with kiln
-  rows      sorted by name: {name, module, time, floor, ratio, unit}, floor and ratio null where the case has none; {name, module, error} where the case failed
+- card      the device's name. Ratios of another card say nothing, because not every kernel scales with the memory
+- runs      one item for each run: its modules, driver, torch, kiln's version and git revision, date, copy_us, and if peers took turns with kiln
+- rows      sorted by name. Each is {name, module, time, floor, ratio, unit}; floor and ratio are null where the case has none.
+            A case that failed is {name, module, error}
 """
 import json
 import math
@@ -15,37 +17,38 @@ import statistics
 
 FIGURES_SCHEMA = "kiln-bench-figures/1"
 BASELINE_SCHEMA = "kiln-gpu-baseline/1"
-LIMIT = 1.03  # a row whose ratio has grown by more than this factor is slower
+LIMIT = 1.03  # a row is slower when its ratio has grown by more than this factor
 UNIT = "us"
 
-# What compare() says of a row. The first four make the comparison fail.
+# States of a row in compare(). The first four make the comparison fail.
 SLOWER, MISSING, FAILED, UNCOMPARED = "SLOWER", "MISSING", "FAILED", "UNCOMPARED"
 NEW, STILL_FAILS, FASTER, SAME = "new", "still fails", "faster", "same"
 BAD = (SLOWER, MISSING, FAILED, UNCOMPARED)
 
 
 class Refused(Exception):
-    """The files do not allow what was asked; the message says which file, why and what to do."""
+    """The files do not allow the operation. The message says which file, why, and what to do."""
 
 
 # ---- figures ------------------------------------------------------------------------------------------------------------------------------
 
 
 def row_name(module, case, label="kiln"):
-    """The name of a row: its case, after the module where the case does not begin with it. A further launch of ours ("kiln FOR=any") is named in brackets."""
+    """The name of a row: its case. The module stands first where the case does not begin with it. Another
+    launch of ours ("kiln FOR=any") is added in brackets."""
     case = " ".join(case.split())
     name = case if case.startswith(module + " ") else f"{module}: {case}"
     return name if label == "kiln" else f"{name} [{label.removeprefix('kiln').strip(' ,()')}]"
 
 
 def measured_row(name, module, time, floor):
-    """Times are rounded to a nanosecond before the ratio is taken, so that the file agrees with itself."""
+    """Rounds times to a nanosecond before it takes the ratio, so that the file agrees with itself."""
     time, floor = round(time, 3), round(floor, 3) if floor else None
     return {"name": name, "module": module, "time": time, "floor": floor, "ratio": round(time / floor, 4) if floor else None, "unit": UNIT}
 
 
 def rows_of(figures):
-    """All rows of one run by name; each also has `case` (to measure it again) and `copy` (the run's copy_us). Refuses two rows of one name."""
+    """All rows of one run by name. Each also has `case` (to measure it again) and `copy` (the run's copy_us). Refuses two rows with the same name."""
     out = {}
 
     def add(row, figure):
@@ -126,7 +129,7 @@ def read_baseline(path):
 
 
 def text_of(baseline):
-    """One run and one row a line, so that a diff shows what moved."""
+    """The file's text. One run and one row a line, so that a diff shows the rows that changed."""
     def lines(items):
         return "[\n" + ",\n".join("  " + json.dumps(item) for item in items) + "\n ]" if items else "[]"
     parts = {key: lines(value) if key in ("runs", "rows") else json.dumps(value) for key, value in baseline.items()}
@@ -140,15 +143,15 @@ def same_card(path, card, runs):
 
 
 def median_row(rows):
-    """The row with the median ratio (time where there is no floor), so that time, floor and ratio are of one run."""
+    """The row with the median ratio (or time where there is no floor). Its time, floor and ratio are all of the same run."""
     return sorted(rows, key=lambda row: row["ratio"] or row["time"])[(len(rows) - 1) // 2]
 
 
 def record(earlier, runs, only=None, revision=None, path="the baseline"):
-    """(the new baseline, remarks to print, whether anything failed) from `runs`, figures of the same cases, of which each row's median is taken.
-
-    A run of all modules takes the place of `earlier` (None without one); a run of some replaces the rows of those. A module whose bench
-    ended with an error keeps its earlier rows. A case that failed is recorded as failed, so that a later run that fails in it, too, is not a surprise.
+    """Returns (the new baseline, remarks to print, True if anything failed). `runs` are figures of the same cases; each row is the median of them.
+    
+    A run of all modules replaces `earlier` (None when there was none). A run of some modules replaces the rows of these modules. A module whose bench
+    ended with an error keeps its earlier rows. A failed case is recorded as failed, so that it is no surprise when it fails again in a later run.
     """
     first = runs[0]
     if any(figures["selection"] == "cases" for figures in runs):
@@ -191,7 +194,8 @@ def record(earlier, runs, only=None, revision=None, path="the baseline"):
 
 
 class Change:
-    """One row of a comparison. `relative`: its first ratio over the baseline's; `again`: those of the repeats; `verdict`: what decides."""
+    """One row of a comparison. `relative`: its first ratio over the baseline's. `again`: the
+    same from each repeat. `verdict`: the value that decides."""
 
     def __init__(self, name, state, before=None, now=None, relative=None, again=(), note=""):
         self.name, self.state, self.before, self.now, self.relative, self.again, self.note = name, state, before, now, relative, list(again), note
@@ -202,7 +206,8 @@ class Change:
 
 
 def relative(before, now):
-    """How much slower: the ratio to the floor now over the ratio then; by the copies of both runs where either has no floor; None without those."""
+    """How much slower the row is: its ratio to the floor now, over the ratio before. Where either row has no floor, it uses the copies of both runs.
+    None without copies."""
     if before["ratio"] and now["ratio"]:
         return now["ratio"] / before["ratio"]
     if before.get("copy") and now.get("copy"):
@@ -211,7 +216,7 @@ def relative(before, now):
 
 
 def compare_row(name, before, measured, limit):
-    """`measured`: the row of each run that has it, the first of which is the run, and the others are its repeats."""
+    """`measured` holds this row from each run that has it. The first is the run; the others are its repeats."""
     errors = [row["error"] for row in measured if "error" in row]
     if errors and before is not None and "error" in before:
         return Change(name, STILL_FAILS, before, note=errors[0])
@@ -232,9 +237,9 @@ def compare_row(name, before, measured, limit):
 
 
 def compare(baseline, runs, only=None, any_card=False, limit=LIMIT, path="the baseline"):
-    """A Change for each row of the baseline (of the modules of `only`) and of `runs`, in order of name.
-
-    The first of `runs` with a row is the run. Where it is slower by more than `limit`, the median of the row's later figures decides instead.
+    """Returns a Change for each row of the baseline and of `runs`, in order of name. `only` limits it to these modules.
+    
+    The first of `runs` with a row is the run. Where the row is slower by more than `limit`, the median of its repeats decides instead.
     """
     if not any_card:
         try:
@@ -260,7 +265,7 @@ def compare(baseline, runs, only=None, any_card=False, limit=LIMIT, path="the ba
             changes.append(Change(name, STILL_FAILS, before[name], note="was not measured"))
         else:
             changes.append(Change(name, MISSING, before[name], note=why.get(module, "the bench has no such row" if module in finished else f"{module} was not measured")))
-    # A module whose bench fails before its first row has no row that could show it.
+    # A module whose bench fails before its first row has no row that could show the failure.
     for module in sorted(why):
         if (not only or module in only) and not any(change.state == MISSING and change.before["module"] == module for change in changes):
             changes.append(Change(f"{module}: its bench", FAILED, note=why[module]))
@@ -270,7 +275,7 @@ def compare(baseline, runs, only=None, any_card=False, limit=LIMIT, path="the ba
 
 
 def confirm(compare_with, runs, measure, repeats):
-    """compare_with(runs), after the rows that are slower were measured `repeats` more times; measure(rows, turn) returns figures of those rows."""
+    """compare_with(runs), after slower rows were measured `repeats` more times. measure(rows, turn) returns figures of these rows."""
     changes = compare_with(runs)
     suspects = [change.now for change in changes if change.state == SLOWER]
     if not suspects or not repeats:
@@ -297,7 +302,7 @@ def line_of(change):
 
 
 def table(changes, limit=LIMIT):
-    """The summary: every row that is not the same within the limit, or that a repeat or a missing floor decided, and the count of each state."""
+    """The summary: every row that changed by more than the limit, that a repeat decided or that has a note, and the count of each state."""
     order = [*BAD, NEW, STILL_FAILS, FASTER, SAME]
     shown = sorted((c for c in changes if c.state != SAME or c.again or c.note), key=lambda c: (order.index(c.state), -(c.verdict or 0), c.name))
     lines = [f"{'':11} {'row':66} {'was us':>9} {'/floor':>7} {'now us':>9} {'/floor':>7} {'change':>7}  repeats: median (each)"] if shown else []
@@ -309,7 +314,7 @@ def table(changes, limit=LIMIT):
 
 
 def differences(baseline, runs, only=None):
-    """What else is not the same in both runs, and may move times without a change of kiln's."""
+    """Other differences between the two runs, which may change times although kiln did not change."""
     out = []
     for run in baseline["runs"]:
         if only and not set(only) & set(run["modules"]):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The comparison of GPU baselines: what is named, what is not, and what is refused."""
+"""The comparison of GPU baselines: the rows that it names, the rows that it does not name, and the files that it refuses."""
 import json
 import os
 import pathlib
@@ -126,7 +126,7 @@ class Files(unittest.TestCase):
 
 
 class Command(Files):
-    """gpu.py on figures, which needs no GPU."""
+    """gpu.py with figures from files, which needs no GPU."""
 
     def gpu(self, *words):
         done = subprocess.run([sys.executable, here / "gpu.py", *map(str, words)], capture_output=True, text=True)
@@ -169,7 +169,7 @@ class Command(Files):
 
 
 class Bench(Files):
-    """run.py, and gpu.py above it. The launches of a made-up module return the times that they take, torch is a stub, and of the harness only the clock is replaced."""
+    """run.py, and gpu.py, which starts it. Launches of a made-up module return the times that they take. torch is a stub. Of the harness only the clock is replaced."""
     SITECUSTOMIZE = """
         import os, sys
         sys.path.insert(0, os.environ["MADE_UP_TEMPLATES"])
@@ -228,7 +228,7 @@ class Bench(Files):
         return status, text, baseline.read_figures(file) if file.exists() else None
 
     def compare_live(self, times, *words, card="NVIDIA H200"):
-        """gpu.py --compare, where the row "made_up d" was recorded with 4 us and takes `times` in the run and its repeats; the times that are left come last."""
+        """gpu.py --compare. The baseline has the row "made_up d" with 4 us. In the run and its repeats the row takes `times`. Returns the unused times last."""
         for name in ("kiln-worker", "libkiln.so.0"):
             self.write(name, "")
         rows = [row("made_up a", 4.0, 2.0, "made_up", **{"kiln FOR=any": 5.0}), {"module": "made_up", "case": "made_up b", "error": "no room"},
@@ -240,7 +240,7 @@ class Bench(Files):
 
     def test_figures_without_peers(self):
         status, text, found = self.run_py("--no-peers")
-        self.assertEqual(status, 1, text)  # of the case that raises
+        self.assertEqual(status, 1, text)  # because of the case that raises
         self.assertIn("no room", text)
         self.assertEqual((found["card"], found["peers"], found["selection"], found["modules"]), ("NVIDIA H200", False, "modules", ["made_up"]))
         self.assertEqual((found["rows"][0]["us"], found["rows"][0]["stream_us"], found["rows"][0]["ours"], found["rows"][0]["peers"]), (4.0, 2.0, {"kiln FOR=any": 5.0}, {}))

@@ -1,11 +1,12 @@
-# Programs that measure; built with the tests, run by hand. Ratios inside one process: absolute times mean nothing on shared machines.
+# Programs that measure. They are built with the tests and run by hand. They print ratios within one process,
+# because absolute times mean nothing on shared machines.
 add_executable(path_bench bench/path_bench.cpp)
 add_executable(compile_bench bench/compile_bench.cpp bench/compile_common.cpp bench/compile_throughput.cpp bench/compile_single.cpp)
 add_executable(pch_bench bench/pch_bench.cpp)
 foreach(program path_bench compile_bench pch_bench)
   target_compile_definitions(${program} PRIVATE KILN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   target_link_libraries(${program} PRIVATE kiln_library)
-  if(KILN_STATIC)  # as the command of that preset
+  if(KILN_STATIC)  # like the command of that preset
     target_link_options(${program} PRIVATE -static-libstdc++ -static-libgcc)
   endif()
   add_dependencies(${program} kiln-worker)
@@ -22,7 +23,7 @@ if(benchmark_FOUND AND TARGET kiln_fake_cuda)
     endif()
     add_dependencies(${program} kiln-worker kiln_fake_cuda)
   endforeach()
-  target_link_libraries(get_bench PRIVATE kiln_library)  # fills the runtime's table
+  target_link_libraries(get_bench PRIVATE kiln_library)  # the bench fills the runtime's table
   if(KILN_STATIC)
     target_link_libraries(launch_bench PRIVATE kiln_library)
   else()
@@ -30,27 +31,29 @@ if(benchmark_FOUND AND TARGET kiln_fake_cuda)
   endif()
 endif()
 
-# An engine's warm first kernel by the public headers alone, beside that of other builds of the same file; best with `static`.
+# The warm first kernel of an engine that uses only the public headers, beside other builds of
+# the same file. Best with the `static` preset.
 add_executable(first_kernel bench/first_kernel.cpp)
 target_include_directories(first_kernel PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(first_kernel PRIVATE kiln dl)
 add_dependencies(first_kernel kiln-worker)
 
-# The command on a store of 10,000 entries: `inspect_bench PATH_TO_KILN`, best with the release preset's.
+# The command on a store of 10,000 entries: `inspect_bench
+# PATH_TO_KILN`. Best with the kiln of the release preset.
 add_executable(inspect_bench bench/inspect_bench.cpp)
 target_link_libraries(inspect_bench PRIVATE kiln_compile kiln_cache)
 
-# The host plan of an attention launch, best with optimisation as the release preset has it.
+# The host plan of an attention launch. Best with the optimisation of the release preset.
 add_executable(attention_plan_bench bench/attention_plan_bench.cpp)
 target_link_libraries(attention_plan_bench PRIVATE kiln_library)
 
-# The fleet's tier beside the store and a compile; starts a redis-server of its own.
+# The fleet's tier beside the store and a compile. Starts a redis-server of its own.
 add_executable(remote_bench bench/remote_bench.cpp)
 target_include_directories(remote_bench PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(remote_bench PRIVATE KILN_BINARY_DIR="${PROJECT_BINARY_DIR}")
 target_link_libraries(remote_bench PRIVATE kiln_library kiln_cache)
 add_dependencies(remote_bench kiln-worker)
 
-# Eviction beside true LRU, by hand: recency_bench
+# Compares eviction with true LRU: recency_bench
 add_executable(recency_bench ${CMAKE_CURRENT_LIST_DIR}/recency_bench.cpp)
 target_link_libraries(recency_bench PRIVATE kiln_cache Threads::Threads)

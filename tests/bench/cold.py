@@ -3,15 +3,15 @@
 
     tests/bench/cold.py --build DIR [--runs 5] [--json FILE]
 
-DIR holds compile_bench and kiln-worker. Every figure is the median over fresh processes, taken in turn, with caches off or in a new
-directory. The clock starts when the interpreter, the imports, the CUDA context and the buffers are ready, and stops when the first
-launch has been synchronised. What is inside it, for each:
-  raw          dlopen of NVRTC, one compile of kiln's slim source, cuLibraryLoadData, launch (NVRTC's own cache off)
-  kiln         Service with an empty cache, worker spawned, its dlopen of NVRTC, compile, load, launch
-  cuda.core    Program of the plain kernel below, compile to cubin, get_kernel, launch (cache off)
-  cupy         RawModule of the same text, get_function, launch (CUPY_CACHE_DIR new, NVRTC's own cache in a new directory)
-  triton       @triton.jit of the same computation, first call (TRITON_CACHE_DIR new)
-Peers load NVRTC (or ptxas) inside the clock unless their import has done so already. A peer that is not installed is left out.
+DIR holds compile_bench and kiln-worker. Every figure is the median over fresh processes, which take turns, with caches off or in a new
+directory. The clock starts when the interpreter, the imports, the CUDA context and the buffers are ready. It stops when the first
+launch has been synchronised. The time includes:
+- raw          dlopen of NVRTC, one compile of kiln's slim source, cuLibraryLoadData, launch (NVRTC's own cache off)
+- kiln         Service with an empty cache, worker spawned, its dlopen of NVRTC, compile, load, launch
+- cuda.core    Program of the plain kernel below, compile to cubin, get_kernel, launch (cache off)
+- cupy         RawModule of the same text, get_function, launch (CUPY_CACHE_DIR new, NVRTC's own cache in a new directory)
+- triton       @triton.jit of the same computation, first call (TRITON_CACHE_DIR new)
+Peers load NVRTC (or ptxas) inside the clock unless their import has already loaded it. A peer that is not installed is left out.
 """
 import argparse
 import json
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(256) rms_norm(__nv_bfloat16* out, c
 
 
 def toolkit_include():
-    """The directory of cuda_bf16.h: a toolkit's, else a wheel's."""
+    """The directory of cuda_bf16.h: a toolkit's, or else a wheel's."""
     places = [os.environ.get(n, "") + "/include" for n in ("KILN_CUDA_HOME", "CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda/include"]
     for path in sys.path:
         places += [f"{path}/nvidia/cu13/include", f"{path}/nvidia/cuda_runtime/include"]
@@ -72,7 +72,7 @@ def child_cuda_core():
     start = time.perf_counter()
     options = dict(arch="sm_" + arch, include_path=[include])
     try:
-        options = ProgramOptions(**options, no_cache=True)  # since NVRTC 12.9 has a cache of its own
+        options = ProgramOptions(**options, no_cache=True)  # NVRTC has its own cache since 12.9
     except TypeError:
         options = ProgramOptions(**options)
     kernel = Program(SOURCE, code_type="c++", options=options).compile("cubin").get_kernel("rms_norm")
@@ -141,14 +141,14 @@ def main():
     commands.update({name: [sys.executable, __file__, "--child", name] for name in PEERS})
     times = {name: [] for name in commands}
     failed = {}
-    for run in range(args.runs + 1):  # the first warms the page cache and is dropped
+    for run in range(args.runs + 1):  # the first run warms the page cache and is dropped
         for name, command in commands.items():
             if name in failed:
                 continue
             with tempfile.TemporaryDirectory() as scratch:
                 environment = dict(os.environ, CUPY_CACHE_DIR=f"{scratch}/cupy", TRITON_CACHE_DIR=f"{scratch}/triton", CUDA_CACHE_DISABLE="1",
                                    CUDA_CACHE_PATH=f"{scratch}/cuda", XDG_CACHE_HOME=f"{scratch}/xdg", HOME=scratch)
-                if "PYTHONPATH" not in environment:  # a user's site-packages lie under the real HOME
+                if "PYTHONPATH" not in environment:  # a user's site-packages lie in the real HOME
                     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
                 try:
                     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)

@@ -1,8 +1,7 @@
-// Cold compiles against raw NVRTC, in one run (DESIGN 10); always --no-cache.
+// Cold compiles against raw NVRTC, in one run (DESIGN 10). Always with --no-cache.
 //
 //   compile_bench [--kinds slim,vendor,cub] [--workers 1,2,4] [--kernels N] [--rounds N] [--json FILE]
-//   compile_bench first kiln | first raw     a fresh process up to its first launch, in ms
-//   (tests/bench/cold.py)
+//   compile_bench first kiln | first raw     a fresh process up to its first launch, in ms; see cold.py
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -29,7 +28,7 @@ struct Way {
   }
 };
 
-/// Medians over rounds in which each way runs once, in turn.
+/// Medians over rounds. In a round each way runs once, one after the other.
 std::string throughput(const Kind& kind, int workers, int kernels, int rounds) {
   const Share share{workers, (kernels + workers - 1) / workers * workers};
   Way ways[] = {{"threads"}, {"processes"}, {"kiln"}, {"cold processes"}, {"cold kiln"}};

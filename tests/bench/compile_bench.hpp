@@ -1,5 +1,5 @@
-// What the parts of compile_bench share: the kernels, raw NVRTC as somebody would write it by hand, processor
-// time.
+// Shared by the parts of compile_bench: the kernels, NVRTC called
+// directly as in hand-written code, processor time.
 #pragma once
 
 #include <chrono>
@@ -29,8 +29,8 @@ struct Kind {
 Options bench_options(const std::string& cache_directory, int jobs);
 source::Instantiation instantiate(runtime::Service& service, const Kind& kind, int index);
 
-/// One compile to an image: the same text, name expression, options of the manifest, -I and --no-cache;
-/// nothing of kiln's. Throws when NVRTC refuses it.
+/// One compile to an image without kiln's pipeline: the same text, name expression and options of the
+/// manifest, with -I and --no-cache. Throws when NVRTC fails.
 struct RawCompiled {
   std::string image, lowered_name;
 };
@@ -38,10 +38,10 @@ RawCompiled compile_raw(const toolchain::Nvrtc& nvrtc, const source::Instantiati
                         const toolchain::Toolkit& toolkit);
 const toolchain::Nvrtc& load_nvrtc(const toolchain::Toolkit& toolkit);
 
-/// Of this process and its children that live or were reaped.
+/// Processor seconds of this process and its children, both living and reaped.
 double cpu_seconds();
 
-/// Kernels per second by each way, and what they cost.
+/// Wall and processor seconds that one way of compiling took.
 struct Measured {
   double seconds = 0, cpu = 0;
 };
@@ -52,11 +52,11 @@ Measured raw_threads(const Kind& kind, Share share);
 /// `warm`: each process has compiled another kernel before the clock starts.
 Measured raw_processes(const Kind& kind, Share share, bool warm);
 Measured ours(const Kind& kind, Share share, bool warm);
-/// The body of one of raw_processes' children: compiles `count` kernels from `first`; its pipe is descriptor
-/// 0.
+/// The body of one child of raw_processes: compiles `count` kernels from
+/// index `first`. Descriptor 0 is its pipe.
 int raw_child(const Kind& kind, int first, int count, bool warm);
 
-/// One compile: warm and cold, ours and raw, and where the time goes. Returns a JSON object.
+/// One compile: warm and cold, ours and raw, and the time of each part. Returns a JSON object.
 std::string bench_single(const Kind& kind, int repeats);
 /// One fresh process up to its first launch on a GPU; prints milliseconds. `who` is "kiln" or "raw".
 int first_launch(const std::string& who);

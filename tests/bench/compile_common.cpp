@@ -31,7 +31,7 @@ Options bench_options(const std::string& cache_directory, int jobs) {
   Options o;
   o.cache_dir = cache_directory;
   o.jobs = jobs;
-  namespace fs = std::filesystem;  // run from a copy of the tree, they are found from the working directory
+  namespace fs = std::filesystem;  // a run from a copy of the tree finds them in its directory
   const auto place = [](const std::string& relative) {
     const std::string source = std::string(KILN_SOURCE_DIR) + '/' + relative;
     return fs::exists(source) ? source : fs::absolute(relative).string();
@@ -84,7 +84,7 @@ double cpu_seconds() {
     out += static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
            static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec) * 1e-6;
   }
-  // Children that live are in no rusage yet.
+  // The rusage of this process does not have children that still live.
   std::error_code gone;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
     std::ifstream children(thread.path() / "children");

@@ -1,4 +1,4 @@
-// One compile and its parts; and a fresh process up to its first launch.
+// One compile and its parts, and a fresh process up to its first launch.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,8 +21,8 @@ struct Parts {
 
 double ms(Clock::time_point start) { return seconds_since(start) * 1e3; }
 
-/// Until the worker's first answer, which says that there is no such library; then until NVRTC is loaded,
-/// which says that it has no such arch.
+/// Measures two times. `spawn` ends with the worker's first answer, that there is no such library. `load`
+/// ends with its second answer, that NVRTC, now loaded, has no such arch.
 void time_worker(const toolchain::Toolkit& toolkit, const std::string& executable, Parts& parts) {
   compile::WorkerPool pool({.executable = executable, .jobs = 1});
   compile::WorkerRequest request;
@@ -102,8 +102,8 @@ std::string bench_single(const Kind& kind, int repeats) {
   return json;
 }
 
-/// The clock runs from a ready context and buffers to the end of the first launch: for raw NVRTC its dlopen
-/// and first compile, for kiln the Service (an empty cache), its worker, everything.
+/// The clock runs from a ready context and buffers to the end of the first launch. For raw NVRTC it includes
+/// dlopen and the first compile; for kiln, the Service with an empty cache, its worker and everything else.
 int first_launch(const std::string& who) {
   using namespace toolchain;
   const Driver* driver = Driver::get();
@@ -125,7 +125,7 @@ int first_launch(const std::string& who) {
   const base::TempDir cache("kiln-bench-");
   const Options options = bench_options(cache.path() + "/cache", 1);
 
-  // Geometry and text for raw NVRTC, as its author would have them at hand: outside the clock.
+  // Prepares geometry and text for raw NVRTC outside the clock: an author of raw code has them already.
   std::unique_ptr<runtime::Service> prepared;
   std::optional<source::Instantiation> unit;
   if (who == "raw") {

@@ -1,4 +1,4 @@
-// Many kernels by N workers: NVRTC on threads, NVRTC in processes, and the pipeline.
+// Many kernels by N workers: NVRTC on threads, NVRTC in processes, and kiln's pipeline.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,9 +14,10 @@
 namespace kiln::bench {
 namespace {
 
-constexpr int kWarmUps = 1'000;  // indices of kernels that only warm up
+constexpr int kWarmUps = 1'000;  // kernels from this index on only warm up
 
-/// Runs body(worker, warm_up) on every thread once to warm up, then all together against the clock.
+/// Runs body(worker, true) on every thread to warm up, then body(worker,
+/// false) on all threads against the clock.
 template <class Body, class End>
 Measured timed(int workers, bool warm, Body&& body, End&& end) {
   Measured out;
@@ -97,7 +98,7 @@ int raw_child(const Kind& kind, int first, int count, bool warm) {
   for (int i = 0; i < count; ++i) compile_raw(nvrtc, instantiate(service, kind, first + i), toolkit);
   byte = 'd';
   if (::write(0, &byte, 1) != 1) return 1;
-  return ::read(0, &byte, 1) == 0 ? 0 : 1;  // until everybody is measured
+  return ::read(0, &byte, 1) == 0 ? 0 : 1;  // the parent closes its end when all children are measured
 }
 
 Measured raw_processes(const Kind& kind, Share share, bool warm) {
@@ -131,7 +132,7 @@ Measured ours(const Kind& kind, Share share, bool warm) {
   Measured out = timed(
       share.workers, warm,
       [&](int worker, bool warm_up) {
-        // Twice: the first may find a worker that another thread has just warmed.
+        // Two compiles: the first may get a worker that another thread has just warmed.
         for (int i = 0; i < (warm_up ? 2 : each); ++i) {
           const int index = warm_up ? kWarmUps + 2 * worker + i : worker * each + i;
           if (service.core().path().obtain(instantiate(service, kind, index), {}).outcome !=

@@ -1,16 +1,17 @@
-// The warm first kernel of an engine that links kiln by its public headers alone, in fresh processes.
+// The warm first kernel of an engine that uses only kiln's public headers, in fresh processes.
 //
-//   first_kernel [RUNS [PROGRAM...]]   runs each PROGRAM (this one when none is given) RUNS times (200), in
-//                                      turn, and prints the medians: of each step in
-//                                      microseconds, and of the page faults in it
-//   first_kernel child [FILE]          one such process; writes the kernel's image to FILE after the clock
-//   first_kernel driver FILE           what the driver alone takes of it, in a process without kiln
+//   first_kernel [RUNS [PROGRAM...]]   runs each PROGRAM (default: this one) RUNS times (default: 200), in
+//                                      turn. Prints the medians of each step, in microseconds and in page
+//                                      faults.
+//   first_kernel child [FILE]          one such process; writes the kernel's image to FILE after the clock.
+//   first_kernel driver FILE           the driver's share of the time, in a process without kiln
 //
-// A child makes its context first, through a driver that it opens itself, and times what an engine then
-// calls: the Service, open("rms_norm"), get(bf16, 4096). Builds of this file against other versions of kiln
-// compare with each other. Store and memo are filled before the clock starts; the store lies in a new
-// directory that XDG_CACHE_HOME names. KILN_TEMPLATE_PATH and KILN_WORKER are the caller's, as is
-// KILN_LIBCUDA where there is no GPU. Against a static library, from the root of the tree:
+// A child first makes its context, through a driver that it opens itself. Then it times the calls
+// of an engine: the Service, open("rms_norm"), get(bf16, 4096). Builds of this file against
+// different versions of kiln can be compared.
+// Store and memo are filled before the clock starts. The store lies in a new directory that XDG_CACHE_HOME
+// names. The caller sets KILN_TEMPLATE_PATH and KILN_WORKER, and KILN_LIBCUDA where there is no GPU.
+// To build against a static library, from the root of the tree:
 //
 //   g++ -std=c++17 -O2 -Iinclude -I. tests/bench/first_kernel.cpp build/static/libkiln.a -ldl -pthread
 #include <dlfcn.h>
@@ -41,7 +42,7 @@ double us_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double, std::micro>(to - from).count();
 }
 
-/// So far in this process. On a virtual machine each costs as much as thousands of instructions.
+/// Page faults of this process so far. On a virtual machine each costs as much as thousands of instructions.
 double page_faults() {
   rusage used{};
   ::getrusage(RUSAGE_SELF, &used);
@@ -82,8 +83,8 @@ int run_child(const char* image_file) {
   return 0;
 }
 
-/// The calls that nobody who loads an image of a few kilobytes is spared: finding the driver's functions and
-/// loading it. Each is found by a call of its own, as kiln finds its 51.
+/// The calls that every program needs to load an image of a few kilobytes: finding the driver's functions and
+/// loading the image. A separate call finds each function, as kiln does for its 51.
 int run_driver(const char* image_file) {
   std::ifstream file(image_file, std::ios::binary);
   const std::string image{std::istreambuf_iterator<char>(file), {}};
@@ -122,7 +123,7 @@ int run_driver(const char* image_file) {
 
 using Steps = std::vector<std::pair<std::string, double>>;
 
-/// What one fresh process says; empty when it failed.
+/// Runs one fresh process and returns what it printed; empty when it failed.
 Steps ask(const std::string& program, const std::string& arguments) {
   FILE* said = ::popen(("exec '" + program + "' " + arguments).c_str(), "r");
   Steps steps;
@@ -136,7 +137,7 @@ bool is_warm(const Steps& steps) {
   return !steps.empty() && static_cast<int>(steps[0].second) == KILN_OUTCOME_DISK;
 }
 
-/// Throws when even a third process does not find the kernel on disk.
+/// Throws when the second or the third process does not find the kernel on disk.
 void warm_up(const std::string& program, const std::string& image_file) {
   ask(program, "child");
   if (!is_warm(ask(program, "child")) || !is_warm(ask(program, "child '" + image_file + "'")))
@@ -149,7 +150,7 @@ class Times {
     if (steps.empty()) throw std::runtime_error("a process failed");
     for (const auto& [step, us] : steps) all_[step].push_back(us);
   }
-  /// NaN of what an older build of this file does not say.
+  /// NaN for a step that an older build of this file does not report.
   double median(const std::string& step) {
     std::vector<double>& v = all_[step];
     if (v.empty()) return std::nan("");
@@ -170,7 +171,7 @@ void compare(const std::string& self, const std::vector<std::string>& programs, 
   for (int run = 0; run < runs; ++run) {
     for (std::size_t at = 0; at < programs.size(); ++at) {
       const std::size_t i =
-          (static_cast<std::size_t>(run) + at) % programs.size();  // each comes first in turn
+          (static_cast<std::size_t>(run) + at) % programs.size();  // each program comes first in turn
       const Steps steps = ask(programs[i], "child");
       if (!is_warm(steps)) throw std::runtime_error("a process did not find the kernel on disk");
       times[i].add(steps);

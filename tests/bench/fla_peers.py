@@ -1,8 +1,10 @@
-"""Flash Linear Attention's kernels behind the call shapes of tests/templates/rwkv7_*.py, wkv7_recurrent.py and delta_recurrent.py: BENCH_PEERS=tests/bench/fla_peers.py,
-with its package `fla` on PYTHONPATH. BENCH_PEERS_MORE may name a second such module, for other projects' kernels in the same run.
+"""Flash Linear Attention's kernels behind the call shapes of tests/templates/rwkv7_*.py, wkv7_recurrent.py and delta_recurrent.py.
 
-What a layer of it calls is what is timed: shift then mix, l2norm then key update then kk * a, group norm then gate.
-The first call of a kernel at a new shape compiles it, and most autotune then: they are called before a capture (harness.Timed does), and
+Use it with BENCH_PEERS=tests/bench/fla_peers.py and the package `fla` on PYTHONPATH. BENCH_PEERS_MORE may name a second such module, for kernels of other
+projects in the same run.
+
+The bench times the calls of a layer: shift then mix, l2norm then key update then kk * a, group norm then gate.
+The first call of a kernel at a new shape compiles it, and most kernels autotune then. So the bench calls them before a capture (harness.Timed does this), and
 TRITON_CACHE_DIR keeps code and choices.
 """
 import functools
@@ -13,7 +15,7 @@ import os
 import torch
 import triton.testing
 
-# Its autotuner's stopwatch: medians of 20 ms per configuration instead of 100; a run of the whole table has hundreds of configurations.
+# The timer of Triton's autotuner: measures 20 ms per configuration instead of 100, because a run of the whole table has hundreds of configurations.
 triton.testing.do_bench = functools.partial(triton.testing.do_bench, warmup=5, rep=20)
 
 
@@ -51,7 +53,7 @@ def recurrent(r, w, k, v, kk, a, state):
 
 
 def chunk(r, w, k, v, kk, a, state):
-    """As the layer calls it from 64 tokens on; its two products are its own."""
+    """Called as a layer calls it for 64 tokens or more. A layer also computes the two products -kk and kk * a, so they are part of the time."""
     from fla.ops.rwkv7 import chunk_rwkv7
     with torch.no_grad():
         return chunk_rwkv7(r=r, w=w, k=k, v=v, a=-kk, b=kk * a, scale=1.0, initial_state=state, output_final_state=True, safe_gate=True,
@@ -75,7 +77,7 @@ _PEERS = {"fla_shift_mix": shift_mix, "fla_kprep": kprep, "fla_out": out, "fla_w
 
 
 def get(name):
-    """label -> callable; {} for a name without one."""
+    """label -> callable; {} for an unknown name."""
     if name in _PEERS:
         return {name: _PEERS[name]}
     path = os.environ.get("BENCH_PEERS_MORE")

@@ -1,12 +1,13 @@
-// `get` on a ready kernel against bare hash tables, in one process (DESIGN 10): `bare_table` is the least
-// that finds a pointer by two numbers, `ready_table` the runtime's own table alone.
+// `get` on a ready kernel against bare hash tables, in one process (DESIGN 10). `bare_table` is the smallest
+// table that finds a pointer by two numbers. `ready_table` is the runtime's own table alone.
 //
-//   get_bench [--benchmark_filter=...]   ns per call, mean of the run; p50 and p99 are of batches of 32
-//   calls,
-//                                        each with the cost of a clock in it (about 1 ns per call)
+//   get_bench [--benchmark_filter=...]   prints ns per call, the mean of the run
 //
-// The template is rms_norm with one real kernel, entered under as many parameters as a case asks for: what is
-// measured is the public API over the runtime's own table. Needs a driver (a fake one will do: KILN_LIBCUDA).
+// p50 and p99 are over batches of 32 calls. Each batch includes the cost
+// of reading the clock, about 1 ns per call.
+//
+// The template is rms_norm with one real kernel, entered under as many parameters as a case needs. So the
+// public API is measured over the runtime's own table. Needs a driver; a fake one is enough (KILN_LIBCUDA).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -32,7 +33,7 @@ using namespace kiln;
 using Clock = std::chrono::steady_clock;
 
 constexpr int kBatch = 32;
-constexpr std::int64_t kFirst = 1 << 20;  // no real H
+constexpr std::int64_t kFirst = 1 << 20;  // a value that no real H has
 
 runtime::PackedParameters parameters_of(std::int64_t h) {
   runtime::PackedParameters p;
@@ -41,7 +42,7 @@ runtime::PackedParameters parameters_of(std::int64_t h) {
   return p;
 }
 
-/// The least that finds a kernel by two numbers: no types, no defaults, no other thread.
+/// The smallest table that finds a kernel by two numbers: no types, no defaults, no other thread.
 class BareTable {
  public:
   explicit BareTable(std::int64_t count) : mask_(std::bit_ceil(static_cast<std::uint64_t>(count) * 2) - 1) {
@@ -74,7 +75,7 @@ class BareTable {
   std::vector<Slot> slots_;
 };
 
-/// A service with `count` ready entries of one template, and the order in which they are asked for.
+/// A service with `count` ready entries of one template, and the order in which the bench requests them.
 struct Ready {
   explicit Ready(std::int64_t count) : bare(count) {
     kernel = opened.get(Dtype::bf16, 4096);
@@ -111,7 +112,8 @@ Ready& ready(std::int64_t count) {
   return *all.emplace_back(count, std::make_unique<Ready>(count)).second;
 }
 
-/// Batches of one call for each of `order`, from a place of the thread's own.
+/// Makes batches of calls, one for each element of `order`. Each
+/// thread starts at a different place in `order`.
 template <class Call>
 void measure(benchmark::State& state, const std::vector<std::int64_t>& order, Call&& call) {
   std::vector<float> samples;
@@ -151,7 +153,7 @@ void get_by_name(benchmark::State& state) {
     benchmark::DoNotOptimize(opened.get({{"T", Dtype::bf16}, {"H", h}}).handle());
   });
 }
-/// One thread more inserts all the while; the table grows under the readers.
+/// One more thread inserts all the time, so the table grows while the readers read.
 void get_while_inserting(benchmark::State& state) {
   static std::atomic<bool> stop;
   static std::thread writer;
@@ -188,7 +190,7 @@ void ready_table(benchmark::State& state) {
           [&](std::int64_t h) { benchmark::DoNotOptimize(table.find_few(parameters_of(h))); });
 }
 
-/// After the seal, of a specialisation that was missed before.
+/// A miss after the seal, for a specialisation that was missed before.
 void sealed_miss(benchmark::State& state) {
   Options o = Options::hermetic();
   o.mode = Mode::sealed;

@@ -1,24 +1,25 @@
 #!/usr/bin/env python3
-"""Everything that needs a GPU, in one call: the tests with label gpu, the templates against float64, sanitizers, the table beside streams and peers.
+"""Runs everything that needs a GPU: tests with label gpu, templates against float64, sanitizers, and the table beside streams and peers.
 
     tests/bench/gpu.py --build DIR [--out DIR] [--quick]
 
-DIR holds kiln, kiln-worker, libkiln.so.0 and the *_gpu_test programs that shall run. What needs PyTorch is skipped aloud without it; --quick leaves
-the sanitizers and torch.compile out. BENCH_PEERS: see tests/templates/run.py. Exit status 1 when anything failed.
+DIR holds kiln, kiln-worker, libkiln.so.0 and the *_gpu_test programs to run. Without PyTorch, the steps that need it are skipped with a message. --quick
+leaves the sanitizers and torch.compile out. BENCH_PEERS: see tests/templates/run.py. Exit status 1 when anything failed.
 
-With --record or --compare only the bench runs, without peers, and DIR needs no test programs; --tests runs everything else before it:
+With --record or --compare only the bench runs, without peers, and DIR needs no test programs. --tests runs everything else before the bench:
 
     tests/bench/gpu.py --build DIR --record tests/bench/baseline/h200.json [--only rms_norm,rope] [--runs N] [--revision TEXT]
     tests/bench/gpu.py --build DIR --compare tests/bench/baseline/h200.json [--only rms_norm,rope] [--repeats N] [--any-card]
 
---record writes a baseline (baseline.py has its format): the time of each row beside the floor of the same run, the median of --runs benches (1). With --only, the
-rows of these modules take their place in FILE, whose other rows stay; so a bench that is too long for one call is recorded in several.
---compare names each row whose time over its floor is more than 3 % above the baseline's, and each that is missing, new, or failed. Rows that are slower are measured
---repeats more times (3), these rows alone and each time in a process of its own; the median of the repeats decides, and all figures are shown. Exit status 1 when a row is
-slower, missing, failed or cannot be compared, 2 for files and options that are refused (a baseline of another card, without --any-card), 77 without torch or a GPU.
+--record writes a baseline (baseline.py has its format): the time of each row beside the floor of the same run. It takes the median of --runs benches (1).
+With --only, the rows of these modules replace their rows in FILE, and the other rows stay. So a bench that is too long for one call can be recorded in parts.
+--compare names each row whose time over its floor is more than 3 % above the baseline's, and each row that is missing, new or failed. Slower rows are
+measured --repeats more times (3): only these rows, and each time in a new process. The median of the repeats decides, and all figures are shown.
+Exit status 1: a row is slower, missing, failed or cannot be compared. 2: files or options are refused, such as a baseline of another card without --any-card.
+77: no torch or no GPU.
 
---figures FILE takes what an earlier run left in --out (bench.json, again-1.json) instead of a GPU, for either; --build is not needed then. It may be given several
-times: with --compare, the first file that has a row is the run, later ones are its repeats; with --record, the median is taken.
+--figures FILE replaces the GPU for both: FILE is what an earlier run left in --out (bench.json, again-1.json). --build is not needed then. It may be given
+several times. With --compare, the first file that has a row is the run, and later files are its repeats. With --record, the median is taken.
 """
 import argparse
 import concurrent.futures
@@ -65,7 +66,7 @@ def arguments():
 
 
 class Machine:
-    """Runs programs against the build; their logs go to `out`."""
+    """Runs programs against the build and writes their logs to `out`."""
 
     def __init__(self, args):
         self.build, self.out = pathlib.Path(args.build).resolve(), pathlib.Path(args.out or tempfile.mkdtemp())
@@ -81,7 +82,7 @@ class Machine:
             self.environment["BENCH_NO_COMPILE"] = "1"
 
     def run(self, name, *words, show=False):
-        """The exit status and the lines. `show`: each line as it comes."""
+        """Returns the exit status and the lines of output. `show` prints each line when it arrives."""
         lines = []
         with open(self.out / f"{name}.log", "w") as log, subprocess.Popen([str(w) for w in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                                                           env=self.environment) as process:
@@ -97,7 +98,7 @@ class Machine:
         return self.run(name, sys.executable, root / "tests/templates/run.py", *words, show=show)
 
     def bench(self, name, *words):
-        """The figures of kiln's own launches. A bench that ends early leaves those of the modules that it had finished."""
+        """The figures of kiln's own launches. A bench that ends early leaves the figures of the modules that it had finished."""
         file = self.out / f"{name}.json"
         file.unlink(missing_ok=True)
         status, lines = self.templates(name, "--bench", "--no-peers", "--json", file, *words, show=True)
@@ -113,7 +114,7 @@ class Machine:
 
 
 def run_tests(machine, quick, steps):
-    """The *_gpu_test programs, then run.py with the words of each step; returns the names of what failed."""
+    """Runs the *_gpu_test programs, then run.py with the words of each step. Returns the names of the programs and steps that failed."""
     failed = []
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         programs = sorted(machine.build.glob("*_gpu_test"))
@@ -136,7 +137,7 @@ def run_tests(machine, quick, steps):
 
 
 def measured(args, machine, count, card):
-    """`count` runs of the bench on this card (None: on any), or the figures that were given."""
+    """Figures of `count` runs of the bench on this card (None: any card), or the figures that were given."""
     if args.figures:
         return [baseline.read_figures(file) for file in args.figures]
     words = (["--only", ",".join(args.only)] if args.only else []) + (["--card", card] if card else [])
@@ -169,7 +170,7 @@ def compare(args, machine):
     compare_with = functools.partial(baseline.compare, base, only=args.only, any_card=args.any_card, path=args.compare)
 
     def again(rows, turn):
-        if turn == 1:  # a call that ends before the repeats has said this much
+        if turn == 1:  # so that a call that ends before the repeats has printed this much
             print("\n".join(["before the repeats:", *baseline.table(compare_with(runs)), ""]), flush=True)
         cases = [word for case in sorted({row["case"] for row in rows}) for word in ("--case", case)]
         return machine.bench(f"again-{turn}", "--only", ",".join(sorted({row["module"] for row in rows})), *cases)

@@ -1,5 +1,6 @@
-// How long the inspecting commands take on a store of 10,000 entries, as processes, beside reading the same
-// pages without any sense: `inspect_bench KILN [ENTRIES] [ROUNDS]`.
+// Measures the inspecting commands on a store of 10,000 entries, as processes. Beside them it measures
+// reading as many pages without using them.
+// Usage: `inspect_bench KILN [ENTRIES] [ROUNDS]`.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/stat.h>
@@ -29,7 +30,7 @@ using namespace kiln;
 
 constexpr std::size_t kImage = 40'000, kLog = 300;
 
-/// As a compile of rms_norm leaves it: a key text of some 2 KB, a log of 300 bytes.
+/// A record like that of a compile of rms_norm: a key text of about 2 KB, a log of 300 bytes.
 cache::Record entry_of(int number) {
   static constexpr const char* templates[] = {"rms_norm", "softmax", "act_and_mul", "gemm", "rope"};
   compile::Facts f;
@@ -94,7 +95,7 @@ double milliseconds(const std::string& program, const std::vector<std::string>& 
   return std::chrono::duration<double, std::milli>(base::Clock::now() - start).count();
 }
 
-/// As many preads of a page as there are entries, each at the place of one.
+/// Reads one page for each entry with pread, at even distances in the file.
 double raw_reads(const std::string& file, int entries) {
   const base::Fd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat st {};
@@ -121,7 +122,7 @@ int main(int argc, char** argv) {
   }
   const int entries = argc > 2 ? std::atoi(argv[2]) : 10'000, rounds = argc > 3 ? std::atoi(argv[3]) : 15;
   const base::TempDir scratch("kiln-inspect-bench");
-  const char* kept = std::getenv("INSPECT_BENCH_STORE");  // filled once, and left there
+  const char* kept = std::getenv("INSPECT_BENCH_STORE");  // a store that is filled once and kept
   const std::string directory = kept ? kept : scratch.path() + "/cache";
   std::string key;
   {
@@ -149,7 +150,7 @@ int main(int argc, char** argv) {
       {"why --all 32", {"why", "rms_norm", "T=bf16", "H=4096", "--arch", "sm_90a", "--all", "32"}},
   };
   std::map<std::string, std::vector<double>> times;
-  for (int round = -1; round < rounds; ++round) {  // the first is to warm up
+  for (int round = -1; round < rounds; ++round) {  // the first round is for warming up
     for (const auto& [name, arguments] : commands) {
       auto all = arguments;
       all.insert(all.end(), {"--cache-dir", directory});

@@ -1,14 +1,14 @@
-// What a launch through kiln costs beside the bare cuLaunchKernelEx, in one process (DESIGN 10: get +
-// geometry
-// + launch at most 50 ns over it on the no-op fake driver).
+// The cost of a launch through kiln over the bare cuLaunchKernelEx, in one process. DESIGN 10 allows get,
+// geometry and launch together 50 ns over it on the fake driver, which does nothing.
 //
-//   launch_bench                    times, interleaved: median and p99 of batches, and what is over the floor
-//   launch_bench --instructions     instructions per call by callgrind, which it starts on itself
+//   launch_bench                    times, interleaved: median and p99 of batches, and the time over the
+//                                   floor.
+//   launch_bench --instructions     instructions per call by callgrind, which it starts on itself.
 //   launch_bench --calls WHAT N     N calls of one row, for a profiler
 //
-// The driver is KILN_LIBCUDA's, else the machine's, else the fake one of this build. The fake does nothing
-// here (kiln_fake_quiet); a real one launches empty and small kernels, and each batch ends in a wait that is
-// not timed.
+// The driver is KILN_LIBCUDA's, or the machine's, or the fake driver of this build, in this order. The
+// fake driver does nothing here (kiln_fake_quiet). A real driver launches empty and small kernels, and
+// each batch ends in a wait that is not timed.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace {
 using namespace kiln::bench;
 using Clock = std::chrono::steady_clock;
 
-constexpr int kBatch = 256;  // calls between two looks at the clock; fits a stream's queue
+constexpr int kBatch = 256;  // calls between two reads of the clock; they fit a stream's queue
 
 void measure(benchmark::State& state, const Row& row) {
   const int thread = state.thread_index();
@@ -45,7 +45,7 @@ void measure(benchmark::State& state, const Row& row) {
   state.SetItemsProcessed(state.iterations() * kBatch);
 }
 
-/// All threads together, waits included: calls per second.
+/// Calls per second of all threads together, waits included.
 void measure_rate(benchmark::State& state, const Row& row) {
   const int thread = state.thread_index();
   world().use_context();
@@ -62,7 +62,7 @@ double quantile(std::vector<double> v, double q) {
                    : v[std::min(v.size() - 1, static_cast<std::size_t>(q * static_cast<double>(v.size())))];
 }
 
-/// Gathers the repetitions; the table comes at the end.
+/// Gathers the repetitions; the program prints the table at the end.
 class Table : public benchmark::BenchmarkReporter {
  public:
   bool ReportContext(const Context&) override { return true; }
@@ -98,7 +98,7 @@ class Table : public benchmark::BenchmarkReporter {
   std::map<std::string, std::vector<double>> ns_, rates_;
 };
 
-/// callgrind on this program: what 2N calls take beyond N.
+/// Counts instructions with callgrind on this program: the difference between 2N calls and N calls.
 int count_instructions(const char* self) {
   const auto total = [&](const std::string& what, int calls) {
     const std::string command =

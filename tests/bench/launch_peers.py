@@ -3,9 +3,10 @@
 
     tests/bench/launch_peers.py --build DIR
 
-Every peer launches a kernel of seven arguments that does nothing (pointers, ints and a float, as rms_norm's) on one stream: batches of 256
-calls, the wait between batches not timed, median of 200 batches; then 8 threads with a stream each, calls per second of all together,
-waits included. A peer that is not installed, or whose interface is not the expected one, is left out aloud.
+Every peer launches a kernel of seven arguments that does nothing (pointers, ints and a float, like rms_norm's).
+On one stream: batches of 256 calls; the wait between batches is not timed; the figure is the median of 200 batches.
+On 8 threads with a stream each: calls per second of all threads together, waits included.
+A peer that is not installed, or has another interface than expected, is left out with a message.
 """
 import argparse
 import os
@@ -123,5 +124,5 @@ for name, prepare in (("CuPy", cupy_peer), ("cuda.core", cuda_core_peer), ("Trit
     try:
         make = prepare()
         print(f"{name:<12} {one_stream(make):>12.0f} {many_streams(make):>20.0f}")
-    except Exception as error:  # a peer's interface is not ours
+    except Exception as error:  # a peer may change its interface
         print(f"{name:<12} not measured: {type(error).__name__}: {str(error)[:150]}")

@@ -67,7 +67,7 @@ World& world() {
 
 namespace {
 
-/// A launch of `kernel` as an engine would make it by hand: everything prepared, one driver call.
+/// A launch of `kernel` as an engine would write it by hand: everything is prepared, one driver call is left.
 struct Bare {
   toolchain::CUfunction function;
   toolchain::LaunchConfig config;
@@ -92,7 +92,7 @@ struct Bare {
 
 }  // namespace
 
-// Each body is a loop of its own, so that the call under test is inlined as in a program of a user.
+// Each body is a loop of its own, so that the call under test is inlined as in a user's program.
 #define KILN_LOOP(statement) \
   for (int i = 0; i < calls; ++i) statement
 
@@ -129,7 +129,7 @@ const std::vector<Row>& rows() {
          KILN_LOOP(k(s, w.out, w.in, w.weight, 1, std::int64_t{4096}, std::int64_t{4096}, 1e-6f));
        }},
       {"rms_norm_eight_rows", "bare",
-       [](int calls, int t) {  // each [[require]] is worked out to its end
+       [](int calls, int t) {  // each [[require]] is evaluated to its end
          World& w = world();
          const Kernel k = w.rms_norm;
          const CUstream s = w.streams[t];

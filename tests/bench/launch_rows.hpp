@@ -1,4 +1,4 @@
-// The calls that launch_bench compares, and what they need: a driver, a service and ready kernels.
+// The calls that launch_bench compares, and the driver, service and ready kernels that they need.
 #pragma once
 
 #include <functional>
@@ -39,7 +39,7 @@ struct World {
 World& world();
 
 struct Row {
-  std::string name, floor;  ///< floor: the row that it is compared with
+  std::string name, floor;  ///< floor: the row that this row is compared with
   std::function<void(int calls, int thread)> call;
 };
 

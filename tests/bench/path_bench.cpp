@@ -1,12 +1,12 @@
 // The one path against its floors, as ratios inside one process (DESIGN 10).
 //
-//   path_bench                 all of it
-//   path_bench compile [N]     cold compile through a warm worker over raw NVRTC in this process, same text,
-//                              interleaved
-//   path_bench first [N]       the warm first kernel of a fresh process, split into its parts, with a GPU
-//   also
-//                              loading; and what the end of that process costs beyond that of one which only
-//                              opens driver and context, from main's end until it is reaped
+//   path_bench                 everything below.
+//   path_bench compile [N]     cold compile through a warm worker over raw NVRTC in this process: same text,
+//                              interleaved.
+//   path_bench first [N]       the warm first kernel of a fresh process, split into its parts
+//
+// With a GPU, `first` includes loading. It also prints how much longer the process takes to end than a
+// process that only opens driver and context, from the end of main until it is reaped.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -46,8 +46,7 @@ double median(std::vector<double> v) {
 Options bench_options(const std::string& cache) {
   Options o;
   o.cache_dir = cache;
-  namespace fs =
-      std::filesystem;  // run from a copy of the tree, the fixtures are found from the working directory
+  namespace fs = std::filesystem;  // a run from a copy of the tree finds the fixtures in its directory
   const std::string fixtures = KILN_SOURCE_DIR "/tests/fixtures/templates";
   o.template_path = fs::exists(fixtures) ? fixtures : fs::absolute("tests/fixtures/templates").string();
   return o;
@@ -60,7 +59,7 @@ source::Instantiation instantiate(runtime::Service& service, const std::string& 
                              source::resolve(opened.origin().manifest, values, base::Arch{90}));
 }
 
-/// What somebody would write by hand: the text, the include path, the name expression; nothing of kiln's.
+/// Hand-written code without kiln: the text, the include path, the name expression.
 double raw_nvrtc_ms(const toolchain::Nvrtc& nvrtc, const source::Instantiation& unit) {
   const auto start = Clock::now();
   toolchain::nvrtcProgram program = nullptr;
@@ -113,11 +112,11 @@ void bench_compile(int repeats) {
 
 using Parts = std::vector<std::pair<std::string, double>>;
 constexpr const char* kEnd = "end of main";              // a point in time, by the machine's steady clock
-constexpr const char* kClosing = "closing the service";  // after it
+constexpr const char* kClosing = "closing the service";  // its time, after kEnd
 
 double now_ms() { return std::chrono::duration<double, std::milli>(Clock::now().time_since_epoch()).count(); }
 
-/// Whether this process has a GPU now.
+/// Opens the driver and a context. Returns false where there is no GPU.
 bool open_driver() {
   const toolchain::Driver* driver = toolchain::Driver::get();
   toolchain::CUcontext context = nullptr;
@@ -125,8 +124,8 @@ bool open_driver() {
          driver->cuCtxSetCurrent(context) == 0;
 }
 
-/// One child: the steps of the warm path, in order. With `split` the last step's loading is told apart, by
-/// what a second ask for the same image costs: such a child's total is no first kernel's.
+/// One child: the steps of the warm path, in order. With `split` the loading in the last step is measured
+/// apart, with a second call for the same image. So the total of such a child is not that of a first kernel.
 void first_kernel(Parts& parts, const std::string& cache, const std::string& name,
                   const std::vector<Value>& values, bool split) {
   const bool gpu = open_driver();
@@ -169,8 +168,8 @@ void first_kernel(Parts& parts, const std::string& cache, const std::string& nam
   mark(kClosing);
 }
 
-/// What a child that is started with these arguments says; its `kEnd` becomes the time from there until it is
-/// reaped. Empty when it failed.
+/// Starts a child with these arguments and returns the parts that it prints. `kEnd` becomes the time from
+/// that point until the child is reaped. Empty when the child failed.
 Parts run_child(const std::vector<std::string>& arguments) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -186,7 +185,7 @@ Parts run_child(const std::vector<std::string>& arguments) {
   ::posix_spawn_file_actions_destroy(&actions);
   if (failed) return {};
   writing.reset();
-  int status = 0;  // what it says fits the pipe
+  int status = 0;  // the child's output fits the pipe, so it cannot block
   ::waitpid(pid, &status, 0);
   const double reaped = now_ms();
   Parts parts;
@@ -218,13 +217,13 @@ void bench_first(const char* self, int repeats) {
           ->second;
     };
     std::vector<double> kiln_exit, closing, bare_exit;
-    for (int i = -1; i < repeats; ++i) {  // the first fills the cache
+    for (int i = -1; i < repeats; ++i) {  // the first run fills the cache
       const Parts parts = run_child({self, "child", cache.path(), name, n});
       if (parts.empty()) break;
       if (i < 0) continue;
       const Parts split = run_child({self, "split", cache.path(), name, n}), bare = run_child({self, "bare"});
       note(parts);
-      if (split.size() == 4) note(split);  // with a GPU
+      if (split.size() == 4) note(split);  // only with a GPU
       kiln_exit.push_back(part_of(parts, kEnd));
       closing.push_back(part_of(parts, kClosing));
       if (!bare.empty()) bare_exit.push_back(bare.back().second);

@@ -1,4 +1,4 @@
-// What a precompiled header is worth: compile with over without, interleaved, medians; what making one costs;
+// Measures precompiled headers: time with one over time without, interleaved, medians; the time to make one;
 // and the host's own CPU time for each compile.
 //
 //   pch_bench [ROUNDS]           one worker, for a CUB template, one with vendor headers, a slim one
@@ -50,7 +50,7 @@ class Bench {
  public:
   Bench() : toolkit_(toolchain::locate_toolkit({})) {
     namespace fs = std::filesystem;
-    const std::string here = KILN_SOURCE_DIR;  // run from a copy of the tree: the working directory
+    const std::string here = KILN_SOURCE_DIR;  // absent in a copy: the working directory is used
     root_ = fs::exists(here) ? here : fs::current_path().string();
   }
 

@@ -1,7 +1,8 @@
-// How near eviction comes to true LRU. 16 processes share a store that holds a part of the kernels they ask
-// for. They draw from a Zipf distribution, put what they miss, and take turns, so that one order of all
-// accesses exists. The same order then goes through an LRU and a FIFO of the most entries that the store ever
-// held.
+// Compares eviction with true LRU. 16 processes share a store that holds only a part of the
+// kernels that they request. They draw from a Zipf distribution, put what they miss, and take
+// turns, so that one order of all accesses exists.
+// The same order then goes through an LRU and a FIFO cache. Both hold
+// as many entries as the store held at most.
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -54,8 +55,8 @@ void access(cache::Store& store, Shared& shared, std::uint32_t index) {
     shared.most_entries = std::max(shared.most_entries, static_cast<std::uint32_t>(store.stats().entries));
 }
 
-/// Every access of a process that lives `long_lived` goes through one open store, else through a fresh one,
-/// as in short commands.
+/// A process that is `long_lived` makes every access through one open store. Otherwise each access
+/// opens the store again, as short commands do.
 void ask(const std::string& directory, Shared& shared, bool long_lived) {
   const auto open = [&] { return cache::Store::open({.directory = directory, .cap_bytes = kCap}); };
   auto store = open();
@@ -69,8 +70,8 @@ void ask(const std::string& directory, Shared& shared, bool long_lived) {
   }
 }
 
-/// Hits after the warm-up of a cache that moves an entry to the front when it is used, or leaves it where it
-/// is.
+/// Hits after the warm-up. `moves`: a cache that moves an entry to the front when it is used (LRU);
+/// otherwise the entry stays in place (FIFO).
 std::uint32_t simulated(const Shared& shared, bool moves) {
   std::list<std::uint32_t> order;
   std::unordered_map<std::uint32_t, std::list<std::uint32_t>::iterator> there;

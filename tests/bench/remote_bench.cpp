@@ -1,6 +1,6 @@
-// The fleet's tier: a remote hit beside a local one and a compile, a fresh node that fills itself, bytes on
-// the wire. `remote_bench [KERNELS]`; needs redis-server, and NVRTC unless KERNELS is 0. Ratios inside one
-// process.
+// The fleet's tier: a remote hit beside a local one and a compile, a new node that fills itself, bytes on
+// the wire. Prints ratios inside one process.
+// Usage: `remote_bench [KERNELS]`. Needs redis-server, and NVRTC unless KERNELS is 0.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -31,8 +31,8 @@ Spread spread(std::vector<double> ms) {
   return {ms[ms.size() / 2], ms[ms.size() * 99 / 100]};
 }
 
-/// As compressible as a cubin is (zstd -3 makes about 0.4 of one): runs of zeros and words of a small
-/// alphabet between noise.
+/// As compressible as a cubin, which zstd -3 reduces to about 0.4: runs of zeros and
+/// words of a small alphabet between noise.
 std::string image_of(std::size_t size, unsigned seed) {
   std::mt19937_64 random(seed);
   std::string out;
@@ -124,7 +124,7 @@ constexpr const char* kSource =
     "    for (int j = 0; j < 8; ++j) a[j] += x[i * N + j] * N;\n"
     "  for (int j = 0; j < 8; ++j) x[j] = a[j];\n}\n";
 
-/// Straight code, so that N decides the image's size.
+/// Code without loops, so that N decides the image's size.
 constexpr const char* kLongManifest =
     "format = 1\n[template]\nname = \"straight\"\nsource = \"straight.cu\"\ninstantiate = "
     "\"straight<{N}>\"\n[param.N]\nkind = \"int\"\nrange = [1, 100000]\n[launch]\ngrid = [\"1\"]\n"

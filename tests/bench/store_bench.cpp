@@ -1,5 +1,5 @@
-// What the store adds to raw LMDB: a read of one 50 KB image, in one process. The ratio is the budget of
-// DESIGN 10. `store_bench scale`: the table of store_scale.cpp instead.
+// The cost of the store over raw LMDB: a read of one 50 KB image, in one process. DESIGN 10 has the budget
+// for the ratio. `store_bench scale` prints the table of store_scale.cpp instead.
 #include <benchmark/benchmark.h>
 #include <lmdb.h>
 
@@ -89,10 +89,10 @@ void RawLmdbGetCopyHash(benchmark::State& state) {
   }
 }
 
-/// A read in a store that is three quarters full, which is also noted in the table of recent uses.
+/// A read in a store that is three quarters full. The use is also noted in the table of recent uses.
 void StoreGetThatIsNoted(benchmark::State& state) {
   cache::create_recent_uses(cache::StoreFile(stored().dir.path(), true));
-  std::this_thread::sleep_for(std::chrono::seconds(2));  // an absent table is looked for once a second
+  std::this_thread::sleep_for(std::chrono::seconds(2));  // the store looks for an absent table once a second
   StoreGet(state);
 }
 

@@ -1,5 +1,6 @@
-// A store of 10^6 small and 10^4 large records beside raw LMDB with the same content, in one process and
-// interleaved; smaller ones for comparison. KILN_BENCH_SMALL, KILN_BENCH_LARGE: other numbers of the largest.
+// A store of 10^6 small and 10^4 large records beside raw LMDB with the same content, in one
+// process and interleaved. Smaller stores are measured for comparison. KILN_BENCH_SMALL and
+// KILN_BENCH_LARGE change the numbers of the largest store.
 #include "tests/bench/store_scale.hpp"
 
 #include <lmdb.h>
@@ -85,7 +86,7 @@ struct Environment {
   }
 };
 
-/// Calls `each(txn, i)` for all i, 20,000 to a transaction, and syncs.
+/// Calls `each(txn, i)` for all i below `count`, 20,000 to a transaction, and syncs.
 template <class Each>
 void fill(const Environment& to, std::size_t count, Each&& each) {
   MDB_txn* txn = to.begin();
@@ -108,7 +109,7 @@ struct Row {
   std::uint64_t file_mib;
 };
 
-/// Numbers below `large` are large records.
+/// Fills the store and raw LMDB. Records with a number below `large` are large.
 void build(const base::TempDir& dir, std::uint32_t small, std::uint32_t large) {
   cache::Store::open({dir.path()});
   std::vector<std::pair<Key, std::uint32_t>> keys;
@@ -123,7 +124,7 @@ void build(const base::TempDir& dir, std::uint32_t small, std::uint32_t large) {
   });
   fill(store, keys.size(), [&](MDB_txn* txn, std::size_t i) {
     const auto& [key, n] = keys[i];
-    // Large ones were used last; what they say is how old they are.
+    // The first value is the tick of the last use: large records were used last.
     must(cache::write_use(txn, store.dbi, key, {n < large ? 0 : -std::int64_t{n}, now, 1, now}, MDB_APPEND));
   });
   fill(raw, keys.size(), [&](MDB_txn* txn, std::size_t i) {
@@ -202,7 +203,7 @@ void measure(std::uint32_t small, std::uint32_t large) {
   if (listed != now.entries || listed != small + large + kPuts) std::exit(1);
   row.list_ms = lists.at(0.5) / 1000, row.stats_ms = stats.at(0.5) / 1000;
   row.file_mib = now.file_bytes >> 20;
-  print(row);  // eviction may take long
+  print(row);  // printed before eviction, which may take long
   cache::StoreFile file(dir.path(), true);
   std::uint64_t evicted = 0;
   evictions.measure([&] {

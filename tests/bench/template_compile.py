@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What a cold compile of each shipped template costs, against rms_norm's in the same run. Needs no GPU.
+"""The cost of a cold compile of each shipped template, against rms_norm's in the same run. Needs no GPU.
 
     tests/bench/template_compile.py --kiln build/dev/kiln [--rounds N] [--arch sm_90a]
 
-Each round compiles every specialisation that ships warm into an empty cache with one worker; a template's figures are the medians over
-rounds of its middle and its slowest specialisation. Ratios are taken within a round. The bar: no template above twice rms_norm.
+Each round compiles every specialisation that ships warm into an empty cache with one worker. A template's figures are the medians over
+rounds of its middle and its slowest specialisation. Ratios are taken within a round. The limit: no template takes more than twice rms_norm's time.
 """
 import argparse
 import collections

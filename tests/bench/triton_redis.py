@@ -1,8 +1,7 @@
-"""Triton's Redis storage beside the fleet's tier: what a kernel that is there costs, and its bytes on the wire.
-
+"""Triton's Redis storage beside the fleet's tier: the time to get a kernel that is there, and its bytes on the wire.
   triton_redis.py REMOTE_BENCH [ROUNDS]   needs redis-server, and Python's packages triton and redis; no GPU.
 
-Rounds of both in turn, on one machine over loopback. Triton's files are neither compressed nor verified.
+Rounds of both take turns, on one machine over loopback. Triton's files are neither compressed nor verified.
 """
 import json
 import os
@@ -19,7 +18,7 @@ SIZES = {"50 KB": 50_000, "1 MB": 1_000_000}
 
 
 def image_of(size: int, seed: int) -> bytes:
-    """As remote_bench's: noise and runs."""
+    """An image like that of remote_bench: noise and runs."""
     rng = random.Random(seed)
     return b"".join(rng.randbytes(3) + bytes([rng.randrange(16)]) * 5 for _ in range(size // 8 + 1))[:size]
 
@@ -54,7 +53,7 @@ def measure(client, name: str, get, keys: list) -> None:
 def triton_round(client) -> None:
     from triton import knobs
     from triton.runtime.cache import RedisRemoteCacheBackend, RemoteCacheManager
-    if not hasattr(knobs.cache, "redis"):  # Triton 3.9's backend looks for its settings here, and they are not
+    if not hasattr(knobs.cache, "redis"):  # Triton 3.9's backend looks for its settings here, where they are not
         type(knobs.cache).redis = knobs.redis
     for label, size in SIZES.items():
         images = {f"{label}-{i}".replace(" ", ""): image_of(size, i) for i in range(ENTRIES)}
@@ -75,13 +74,13 @@ def triton_round(client) -> None:
                     sys.exit("another image")
 
         for key in images:
-            cubin(key)  # connects
+            cubin(key)  # the first call connects
         measure(client, f"{label:6s} Triton: its backend's get", cubin, list(images))
         measure(client, f"{label:6s} Triton: a kernel's group, materialised", group_of, list(images))
 
 
 def triton_fills() -> None:
-    """What remote_bench calls a fresh node: small kernels, none on its disk."""
+    """A new node, as in remote_bench: small kernels, and none of them on its disk."""
     from triton.runtime.cache import RemoteCacheManager
     names = [f"small-{i}" for i in range(KERNELS)]
     for i, name in enumerate(names):
