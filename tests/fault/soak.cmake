@@ -1,5 +1,5 @@
-# Longer runs of the tests of the fault matrix, by hand: ctest --test-dir build/dev -C soak -L soak
-# kiln_soak(NAME EXECUTABLE FILTER VARIABLE=VALUE...): the tests of an executable that FILTER names.
+# Longer runs of the fault matrix's tests, started by hand: ctest --test-dir build/dev -C soak -L soak
+# kiln_soak(NAME EXECUTABLE FILTER VARIABLE=VALUE...) runs the tests of an executable that FILTER names.
 function(kiln_soak name executable filter)
   add_test(NAME Soak.${name} CONFIGURATIONS soak COMMAND ${CMAKE_COMMAND} -E env ${ARGN} $<TARGET_FILE:${executable}> "--gtest_filter=${filter}")
   set_tests_properties(Soak.${name} PROPERTIES LABELS soak TIMEOUT 3600)

@@ -1,4 +1,5 @@
-# The fault matrix of docs/reliability.md; each test prints its row as a line "FIGURES ...". soak.cmake runs the same tests longer.
+# The fault matrix of docs/reliability.md. Each test prints its row as a line "FIGURES ...".
+# soak.cmake runs the same tests for longer.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/fault/fault.cmake)
 
 # Libraries that the tests preload. They must not come before a sanitizer's own.
@@ -14,24 +15,24 @@ foreach(library kiln_fake_filesystem kiln_shifted_clock)
   target_link_options(${library} PRIVATE -fno-sanitize=all)
 endforeach()
 
-# The disk; eviction; the gate under crowds and stopped processes.
+# The disk, eviction, and the gate with crowds and stopped processes.
 kiln_tests(fault_store_tests SOURCES fault/store/interposer_test.cpp USES kiln_fault kiln_cache PkgConfig::lmdb)
 kiln_tests(fault_store_tests SOURCES fault/store/cap_test.cpp fault/store/recent_uses_test.cpp fault/store/leftover_test.cpp LABEL fault IN_MEMORY)
 kiln_tests(fault_store_tests SOURCES fault/store/*.cpp LABEL fault)
 
-# Damaged stores heal once, and only what is damaged; clocks that jump.
+# Damaged stores heal once, and only what is damaged. Clocks that jump.
 kiln_tests(fault_damage_tests SOURCES fault/damage/*.cpp USES kiln_shifted_clock kiln_fault kiln_cache PkgConfig::lmdb LABEL fault)
 
-# One compile for many askers whose holders die.
+# One compile for many callers, when the process that holds the flight dies.
 kiln_tests(fault_runtime_tests SOURCES fault/flight/path_test.cpp fault/flight/long_writer_test.cpp USES kiln_runtime LABEL fault)
 kiln_tests(fault_flight_tests SOURCES fault/flight/*_test.cpp USES kiln_cache LABEL fault)
 
-# The compile workers: sources that never end or read where they must not, workers that answer garbage, the pool and its slots,
-# precompiled headers, and hosts that do odd things.
+# The compile workers: sources that never end or read forbidden files, workers that answer garbage, the pool
+# and its slots, precompiled headers, and hosts that do odd things.
 kiln_tests(fault_runtime_tests SOURCES fault/compile/workers_test.cpp LABEL fault TIMEOUT 900 LOCK all_cores)
 kiln_tests(fault_runtime_tests SOURCES fault/compile/*_test.cpp LABEL fault TIMEOUT 600)
 
-# Where stores live: directories as they really are on hosts and in containers; copies of the library.
+# The places of stores: directories as they are on real hosts and in containers, and copies of the library.
 kiln_tests(fault_runtime_tests SOURCES fault/places/places_test.cpp fault/places/layers_test.cpp LABEL fault LOCK var_tmp)
 add_dependencies(fault_runtime_tests kiln-worker)
 kiln_tests(fault_command_tests SOURCES fault/places/command_test.cpp USES kiln_process kiln_fault kiln_cache LABEL fault LOCK var_tmp)

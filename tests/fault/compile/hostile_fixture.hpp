@@ -1,5 +1,5 @@
-// Sources and workers that mean harm, each through a service with real workers: the host lives, the deadline
-// holds, the error says why, the next compile works, and nothing is left behind.
+// Hostile sources and workers, each through a service with real workers. The host lives, the deadline holds,
+// the error says why, the next compile works, and nothing is left behind.
 #pragma once
 
 #include <signal.h>
@@ -28,7 +28,7 @@ class HostileTest : public ServiceTest {
     ServiceTest::SetUp();
     if (IsSkipped()) return;
     std::filesystem::create_directories(tree_.at("worker"));
-    {  // what a process opens once and keeps is not a leak
+    {  // warms up: descriptors that a process opens once and keeps are no leak
       Service service(with_deadline(60));
       expect_works(service);
     }
@@ -46,7 +46,7 @@ class HostileTest : public ServiceTest {
         << "the host's memory ballooned";
   }
 
-  /// Threads of a service that has gone may be about to end.
+  /// Waits for the threads of a destroyed service, which may still be ending.
   static void settle() {
     base::poll_until(base::Deadline::after(std::chrono::seconds(10)), [] { return threads() == 1; });
   }
@@ -56,7 +56,7 @@ class HostileTest : public ServiceTest {
   }
 
   static constexpr long kMaySpendMiB = kSanitized ? 1024 : 64;
-  /// For a test whose result is large.
+  /// Allows more memory, for a test whose result is large.
   void allow_mib(long mib) { allowed_kib_ = mib << 10; }
 
   Options with_deadline(double seconds) const {
@@ -65,8 +65,8 @@ class HostileTest : public ServiceTest {
     o.jobs = 1;
     return o;
   }
-  /// Ends within a second of `seconds` (and what `slack` adds for a machine that is busy), with that error.
-  /// Returns its message.
+  /// Compiles `name`, which must fail with `code` within `seconds` + 1 s. `slack` adds time for a busy
+  /// machine. The error must contain `words`. Returns its message.
   std::string expect_fails(Service& service, const std::string& name, Errc code, double seconds,
                            const std::vector<std::string>& words, milliseconds slack = milliseconds(0)) {
     const auto start = steady_clock::now();
@@ -92,7 +92,7 @@ class HostileTest : public ServiceTest {
            const std::string& more = "") const {
     service.add({small_manifest(name, more), source, ""});
   }
-  /// Another source than any hostile one's, and another kernel of it every time.
+  /// Compiles a source that differs from every hostile one; each call compiles another kernel of it.
   void expect_works(Service& service) {
     try {
       EXPECT_EQ(compile(service, "scale", {Dtype::f32, ++kernels_}).outcome, Outcome::compiled);
@@ -105,7 +105,7 @@ class HostileTest : public ServiceTest {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                          std::filesystem::directory_iterator());
   }
-  /// Of any thread of this process; zombies included.
+  /// Child processes of any thread of this process, zombies included.
   static std::vector<pid_t> children() {
     std::vector<pid_t> out;
     for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task")) {

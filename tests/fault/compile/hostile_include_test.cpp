@@ -1,5 +1,5 @@
-// Includes that must not be read: refused by the scan where the text says what they are, by the kernel where
-// macros put the name together.
+// Includes that must not be read. The scan refuses them where the text names the file. The kernel
+// refuses them where macros build the name.
 #include <fcntl.h>
 #include <linux/landlock.h>
 #include <sys/syscall.h>
@@ -23,7 +23,7 @@ bool kernel_confines() {
 const std::string kKernel =
     "\ntemplate <class T, int N> __global__ void scale(T* out, int n) { out[0] = T(N); }\n";
 constexpr const char* kSecret = "kiln_secret_token";
-/// What the scan of the text is blind to: P(x) makes a header name of any tokens.
+/// Hides a header name from the text scan: P(x) makes a header name of any tokens.
 const std::string kPaste = "#define S(x) #x\n#define P(x) S(x)\n";
 
 class HostileInclude : public HostileTest {
@@ -35,7 +35,7 @@ class HostileInclude : public HostileTest {
     ASSERT_EQ(::mkfifo(tree_.at("outside/fifo").c_str(), 0600), 0);
     tree_.write("t/hostile.toml", small_manifest("hostile"));
   }
-  /// Of the directory's template "hostile", whose own directory is a search directory.
+  /// Writes the template "hostile". Its directory is a search directory.
   void write_source(const std::string& text) const { tree_.write("t/hostile.cu", text + kKernel); }
 
   std::string secret_;
@@ -144,7 +144,7 @@ TEST_F(HostileInclude, SymlinkFarmsCompileAndAreKept) {
   EXPECT_EQ(compile(again, "hostile", {Dtype::f32, 7}).outcome, Outcome::disk);
 }
 
-/// As Nix, Spack and conda lay them out: directories of links, to another place for each file.
+/// Nix, Spack and conda install toolkits like this: directories of links, and each file lies somewhere else.
 TEST_F(HostileInclude, AToolkitThatIsASymlinkFarmCompiles) {
   ASSERT_FALSE(toolkit_.include_dirs.empty());
   const fs::path include = toolkit_.include_dirs.front();

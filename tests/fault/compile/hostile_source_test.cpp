@@ -21,14 +21,14 @@ std::string repeated(const std::string& text, int count) {
   return out;
 }
 
-/// 2^26 instantiations.
+/// A source with 2^26 instantiations.
 const std::string kExponential = with_body(
     "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
     "};\n"
     "template <int M> struct F<0, M> { static const int v = M; };\n",
     "F<26, 1>::v");
 
-/// 10^9 tokens.
+/// A source that expands to 10^9 tokens.
 std::string macro_bomb() {
   std::string text = "#define A0 1 +\n";
   for (int i = 1; i < 10; ++i) {
@@ -103,7 +103,7 @@ TEST_F(HostileSource, AnEndlessConstexprLoopIsRefusedByTheCompilerOrKilled) {
   expect_works(service);
 }
 
-/// Each of 4,000 warnings repeats the line that it stands in: 230 MB of log from 50 KB of source.
+/// Each of 4,000 warnings repeats its source line: 230 MB of log from 50 KB of source.
 TEST_F(HostileSource, HundredsOfMegabytesOfWarningsDoNotReachTheHost) {
   std::string variables;
   for (int i = 0; i < 4000; ++i) variables += "int a" + std::to_string(i) + "; ";

@@ -1,4 +1,4 @@
-// Workers that answer nothing, garbage, too much, or what nobody asked.
+// Workers that answer nothing, garbage, too much, or something that was not asked.
 #include <cstring>
 
 #include "compile/worker/protocol.hpp"
@@ -11,9 +11,8 @@ namespace fs = std::filesystem;
 
 class HostileWorker : public HostileTest {
  protected:
-  /// A service whose workers are this shell script (the socket is descriptor
-  /// 3), asked once; then one with the real worker. Returns the error's
-  /// message.
+  /// Makes one request to a service whose workers run this shell script; the socket is descriptor 3. The
+  /// request must fail. Then a service with the real worker must work. Returns the error's message.
   std::string ask(const std::string& script, Errc code, double seconds, const std::vector<std::string>& words,
                   fs::perms permissions = fs::perms::owner_all) {
     const std::string path = tree_.write("worker/script", script);
@@ -34,7 +33,7 @@ class HostileWorker : public HostileTest {
     expect_works(healthy);
     return message;
   }
-  /// Answers with what the file holds.
+  /// A script that answers with these bytes.
   std::string answers(const std::string& bytes, const std::string& then = "exec sleep 600") const {
     return "#!/bin/sh\nhead -c 16 <&3 >/dev/null\ncat " + tree_.write("worker/answer", bytes) + " >&3\n" +
            then + '\n';
@@ -55,7 +54,7 @@ TEST_F(HostileWorker, ExitsAtOnce) {
 }
 
 TEST_F(HostileWorker, ClosesTheSocketAndLivesOn) {
-  // Until it is killed: the host must not wait for it to end by itself.
+  // The worker lives until it is killed: the host must not wait for it to end by itself.
   ask("#!/bin/sh\nexec 3>&-\nexec sleep 600\n", Errc::compile_crashed, 2,
       {"the compile worker died: it closed its socket without an answer"});
 }
@@ -119,7 +118,7 @@ TEST_F(HostileWorker, AnswersASuccessWithoutAnImage) {
 TEST_F(HostileWorker, AnswersWithAnImageOfAnotherRequest) {
   compile::WorkerResponse r;
   r.status = compile::WorkerResponse::Status::ok;
-  {  // a real one, of another kernel
+  {  // a real image, of another kernel
     Service service(with_deadline(60));
     r.image = compile(service, "scale", {Dtype::i32, 9}).image->bytes;
   }

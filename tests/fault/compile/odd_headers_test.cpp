@@ -1,4 +1,5 @@
-// Precompiled headers of sources that do odd things, of errors, of many threads, and on a disk that is full.
+// Precompiled headers of sources that do odd things or fail to
+// compile, with many threads, and on a full disk.
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -16,7 +17,8 @@ using runtime::Service;
 
 class OddHeaders : public PrecompiledHeaderTest {
  protected:
-  /// Specialisation n with and without: the same image and log, or the same error. Returns the error.
+  /// Compiles specialisation `n` with and without precompiled headers. Image and log must be the same,
+  /// or the error must be. Returns the error.
   std::string expect_same_end(WorkerPool& pool, int n, PrecompiledHeaders& headers, const std::string& what) {
     const MadeUnit m = made(n);
     const auto end = [&](WorkerPool& p, PrecompiledHeaders* h, std::string& error) {
@@ -125,7 +127,7 @@ TEST_F(OddHeaders, ErrorsReadTheSame) {
   EXPECT_GT(headers.counts().used, used);
 }
 
-/// Three sources for two architectures: more headers than are kept.
+/// Three sources for two architectures need more headers than are kept.
 TEST_F(OddHeaders, ManyThreadsThatEvictEachOthersHeadersGetTheSameBytes) {
   if (ask_.toolkit.include_dirs.empty()) GTEST_SKIP() << "no toolkit headers on this machine";
   constexpr int kSources = 3, kThreads = 4, kRounds = 5;
@@ -164,7 +166,7 @@ TEST_F(OddHeaders, ManyThreadsThatEvictEachOthersHeadersGetTheSameBytes) {
               static_cast<int>(counts.used), static_cast<int>(counts.off), static_cast<int>(counts.evicted));
 }
 
-/// A small tmpfs that is TMPDIR, in a mount namespace of this process.
+/// Mounts a small tmpfs for TMPDIR, in a mount namespace of this process.
 class SmallTemporaryDirectory {
  public:
   SmallTemporaryDirectory(std::string path, const char* size) : path_(std::move(path)) {
@@ -191,7 +193,7 @@ class SmallTemporaryDirectory {
 
 class PchOnAFullDisk : public ServiceTest {
  protected:
-  /// Three kernels while the directory for temporary files is full, and three with room again.
+  /// Compiles three kernels while the directory for temporary files is full, and six when it has room again.
   void expect_served(const std::string& name, const char* size) {
     const SmallTemporaryDirectory small(tree_.at("small"), size);
     if (!small.mounted()) GTEST_SKIP() << "only root may mount a tmpfs";
@@ -220,7 +222,7 @@ class PchOnAFullDisk : public ServiceTest {
 TEST_F(PchOnAFullDisk, IsNoFaultOfASourceWithHeadersOfItsOwn) {
   tree_.write("t/many.toml", small_manifest("many"));
   std::string includes;
-  for (int i = 0; i < 70; ++i) {  // enough of them for a precompiled header
+  for (int i = 0; i < 70; ++i) {  // enough headers for a precompiled header
     const std::string header = "m" + std::to_string(i) + ".h";
     includes += "#include \"" + header + "\"\n";
     std::string text;

@@ -1,5 +1,5 @@
-// Hosts that do odd things to their workers: reap everybody, fork in every state, close their standard
-// descriptors, destroy services and exit while compiles run.
+// Host processes that do odd things to their workers: reap all children, fork in every state, close their
+// standard descriptors, or destroy services and exit while compiles run.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 
 class OddHosts : public ServiceTest {
  protected:
-  /// In a child without these descriptors. Returns what it said or threw.
+  /// Runs `body` in a child without these descriptors. Returns its result, or the text of what it threw.
   static std::string without(const std::vector<int>& descriptors, const std::function<std::string()>& body) {
     struct Said {
       char text[4096];
@@ -85,7 +85,7 @@ TEST_F(OddHosts, AHostWithoutStandardErrorCompiles) {
             "");
 }
 
-// Descriptor 2 of such a host is the next file that it opens, and a compiler prints there.
+// In such a host, descriptor 2 is the next file that it opens, and a compiler prints to descriptor 2.
 TEST_F(OddHosts, WorkersOfAHostWithoutStandardErrorCannotWriteToTheStore) {
   const std::string seen = without({0, 1, 2}, [&] {
     Service service(options());
@@ -107,7 +107,7 @@ TEST_F(OddHosts, WorkersOfAHostWithoutStandardErrorCannotWriteToTheStore) {
   EXPECT_EQ(seen, "socket 3 ") << "of one worker";
 }
 
-// A host that waits for any child takes the workers' exit statuses away.
+// A host that waits for any child takes the workers' exit statuses before kiln can read them.
 TEST_F(OddHosts, AHostThatWaitsForAnybodyGetsItsCompiles) {
   std::atomic<bool> stop{false};
   std::thread reaper([&] {
@@ -145,7 +145,7 @@ TEST_F(OddHosts, AHostForksInEveryStateOfItsPool) {
           EXPECT_EQ(pool.run(request(toolkit_, kEndless), {.compile_limit = 100ms}).fate, Fate::timed_out);
         else
           EXPECT_EQ(pool.run(request(toolkit_), {.compile_limit = 60s}).response.status, Status::ok);
-        if (i % 7 == 0) std::this_thread::sleep_for(50ms);  // idle workers leave meanwhile
+        if (i % 7 == 0) std::this_thread::sleep_for(50ms);  // idle workers exit meanwhile
       }
     });
   }
@@ -192,7 +192,7 @@ TEST_F(OddHosts, ServicesComeAndGoWhileCompilesRun) {
     }
     forget(o.cache_dir);
   };
-  one_life(100);  // what a process opens once and keeps is not a leak
+  one_life(100);  // warms up: descriptors that a process opens once and keeps are no leak
   const auto before = open_descriptors();
   for (int round = 0; round < 25; ++round) one_life(round);
   EXPECT_TRUE(children().empty());
@@ -203,17 +203,17 @@ TEST_F(OddHosts, AHostExitsWithRunningCompiles) {
   for (int i = 0; i < 8; ++i) {
     SCOPED_TRACE(i);
     fault::Children child;
-    std::fflush(nullptr);  // or exit() in the child prints it again
+    std::fflush(nullptr);  // otherwise exit() in the child prints buffered text again
     child.start([&, i] {
       ::alarm(60);
-      if (i % 2) {  // exit() destroys it; its callers have given up, the flights go on
+      if (i % 2) {  // exit() destroys the service; its callers have given up, the flights go on
         static std::unique_ptr<Service> owned;
         owned = std::make_unique<Service>(options());
         std::vector<std::thread> callers;
         for (int k = 0; k < 4; ++k)
           callers.emplace_back([&, k] { ask(*owned, k + 10 * i + 1, 1ms * k, Urgency::caller); });
         for (std::thread& caller : callers) caller.join();
-      } else {  // nobody does; callers are in the midst of it
+      } else {  // nothing destroys the service; its callers still wait
         static auto* const leaked = new Service(options());
         for (int k = 0; k < 4; ++k) {
           std::thread([k, i] {

@@ -1,4 +1,4 @@
-// The pool, its admission and the host's slots, where processes fork, stop and come all at once.
+// The pool, its admission and the host's slots when many processes fork, stop and arrive at once.
 #include <sched.h>
 #include <sys/wait.h>
 
@@ -48,8 +48,8 @@ class PoolCrowd : public ServiceTest {
   }
 };
 
-// A child forked while a worker is spawned may keep the worker's end of the socket open: its end is not seen
-// there.
+// A child that is forked while a worker is spawned may inherit the worker's end of the socket. The socket
+// then stays open when the worker dies, so the host cannot see the death there.
 TEST_F(PoolCrowd, ADeadWorkerIsNoticedThoughChildrenWereForkedWhileItWasSpawned) {
   constexpr int kWorkers = 6;
   fault::Children forked;
@@ -89,7 +89,7 @@ TEST_F(PoolCrowd, ADeadWorkerIsNoticedThoughChildrenWereForkedWhileItWasSpawned)
               killed, fault::ms_since(start));
 }
 
-/// The first asker finds no memory.
+/// The first request for a slot throws bad_alloc.
 struct ThrowingSlots final : HostSlots {
   struct Free final : Asker {
     std::shared_ptr<void> try_take() override { return std::make_shared<char>(); }
@@ -146,7 +146,7 @@ TEST_F(PoolCrowd, ManyColdAskersStartNoMoreWorkersThanJobs) {
 
 TEST_F(PoolCrowd, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
   constexpr int kPeers = 2, kAsks = 8;
-  cpu_set_t all, few;  // the host has as many slots as a process has cores: 2 are taken soon anywhere
+  cpu_set_t all, few;  // the host has a slot for each core of a process; 2 cores make 2 slots
   ASSERT_EQ(::sched_getaffinity(0, sizeof all, &all), 0);
   CPU_ZERO(&few);
   for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&few) < 2; ++cpu)
@@ -184,7 +184,7 @@ TEST_F(PoolCrowd, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
     Service service(o);
     const auto start = base::Clock::now();
     auto answer = ask(service, "scale", 2);
-    // He waits for a slot for 10 s.
+    // The request waits 10 s for a slot, then goes on without one.
     EXPECT_EQ(answer.wait_for(60s), std::future_status::ready) << "he waits for as long as they are stopped";
     std::printf("FIGURES %d compiles of stopped processes hold all slots: served after %.1f s\n", taken,
                 fault::ms_since(start) / 1000);
@@ -196,7 +196,7 @@ TEST_F(PoolCrowd, AStoppedProcessDoesNotStopTheColdMissesOfOthers) {
   ::sched_setaffinity(0, sizeof all, &all);
 }
 
-// One that was killed as the youngest was believed to take twice as much, each time anew.
+// The bug was: each time a compile was killed for memory as the youngest, its template's estimate doubled.
 TEST_F(PoolCrowd, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
   static constexpr const char* kMemoryEater =
       "template <int N, int M> struct F { static const int v = F<N - 1, 2 * M>::v + F<N - 1, 2 * M + 1>::v; "
@@ -206,7 +206,7 @@ TEST_F(PoolCrowd, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
   const std::uint64_t peak =
       WorkerPool({.executable = kWorker, .jobs = 1}).run(request(toolkit_), {}).peak_memory;
   ASSERT_GT(peak, 0u);
-  // Room for two, and not for two that are thought to take twice as much.
+  // Room for two at the real peak, but not for two at twice the peak.
   WorkerPool pool({.executable = kWorker, .jobs = 2, .memory = peak * 3});
   const Demand innocent{.subject = "k", .memory = peak};
   const auto run_side_by_side = [&] {
@@ -235,7 +235,7 @@ TEST_F(PoolCrowd, AnInnocentTemplateIsNotThoughtToBeHugeForEver) {
   std::printf("FIGURES killed for memory: %d\n", static_cast<int>(pool.view().killed_for_memory));
 }
 
-// Work ahead of need that joins a caller's flight must not take its place in the queue away.
+// Work ahead of need that joins a caller's flight must not lower the flight's place in the queue.
 TEST_F(PoolCrowd, ACallersFlightStaysUrgentWhoeverJoinsIt) {
   constexpr int kJoiners = 16;
   write_endless();
@@ -250,11 +250,11 @@ TEST_F(PoolCrowd, ACallersFlightStaysUrgentWhoeverJoinsIt) {
     ASSERT_TRUE(soon(100, [&] { return core.path().compiler().workers().view().running == 1; }));
     auto first = ask(service, "scale", n, starter);
     ASSERT_TRUE(soon(100, [&] { return core.path().compiler().workers().view().waiting == 1; }));
-    std::vector<std::future<void>> joiners;  // a caller in their midst
+    std::vector<std::future<void>> joiners;  // one of them is a caller
     for (int i = 0; i < kJoiners; ++i)
       joiners.push_back(ask(service, "scale", n, i == kJoiners / 2 ? Urgency::caller : Urgency::ahead));
     ASSERT_TRUE(soon(20, [&] { return core.state().counters.waits == kJoiners; }));
-    auto second = ask(service, "endless", 2);  // a caller, too, and later
+    auto second = ask(service, "endless", 2);  // also a caller, but later
     ASSERT_TRUE(soon(20, [&] { return core.path().compiler().workers().view().waiting == 2; }));
     EXPECT_FALSE(ready(first)) << "the worker was not held for long enough";
     EXPECT_NO_THROW(first.get());

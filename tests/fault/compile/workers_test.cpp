@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 using compile::Urgency;
 using runtime::Service;
 
-/// A memory cgroup of our own (v1 or v2), removed with the test.
+/// A memory cgroup for this test (v1 or v2), removed with the test.
 class MemoryGroup {
  public:
   explicit MemoryGroup(std::uint64_t limit) {
@@ -35,7 +35,7 @@ class MemoryGroup {
   }
   ~MemoryGroup() {
     for (int i = 0; i < 50 && exists() && ::rmdir(directory_.c_str()) != 0; ++i)
-      std::this_thread::sleep_for(100ms);  // until the last worker has left
+      std::this_thread::sleep_for(100ms);  // waits until the last worker has left
   }
   bool exists() const { return !directory_.empty(); }
   void enter() const { std::ofstream(directory_ / "cgroup.procs") << ::getpid(); }
@@ -80,7 +80,7 @@ class WorkersUnderPressure : public kiln::testing::ServiceTest {
   }
 };
 
-/// KILN_SOAK_KEYS=200 KILN_SOAK_LIMIT_MIB=4096 for the whole of it.
+/// For the full test, set KILN_SOAK_KEYS=200 KILN_SOAK_LIMIT_MIB=4096.
 TEST_F(WorkersUnderPressure, ManyColdKeysOfAHeavyTemplateStayWithinASmallCgroup) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "a sanitizer's own memory is more than the cgroup allows";
@@ -121,7 +121,7 @@ TEST_F(WorkersUnderPressure, ManyColdKeysOfAHeavyTemplateStayWithinASmallCgroup)
         }
       });
     }
-    std::thread eater([&] {  // takes all it can get in the midst of the others
+    std::thread eater([&] {  // allocates all that it can while the others compile
       try {
         ask(service, "eater", {Dtype::f32, 7});
       } catch (const CompileError& error) {

@@ -1,5 +1,5 @@
-// The wall clock set back and forward by years: who is evicted is decided by the order of use, and nothing is
-// lost or immortal.
+// The wall clock jumps by years, back and forward. The order of use decides which records are evicted.
+// No record is lost, and none stays for ever.
 #include <ctime>
 
 #include "tests/fault/store/fixture.hpp"
@@ -24,7 +24,7 @@ class ClockTest : public StoreFixture {
     o.upkeep = 1h;
     return o;
   }
-  /// In a process of its own: one spares what it put itself.
+  /// Puts [first, last) in a separate process, because a process spares the records that it put itself.
   void put_elsewhere(std::uint32_t first, std::uint32_t last) {
     EXPECT_EQ(child([&] {
                 const auto store = Store::open(capped());
@@ -44,7 +44,7 @@ class ClockTest : public StoreFixture {
               }),
               0);
   }
-  /// How many of `order` are gone, if those are its first ones; else kNever.
+  /// Number of missing records, when these are the first in `order`; otherwise kNever.
   std::uint32_t gone(const std::vector<std::uint32_t>& order) const {
     const auto store = Store::open(capped());
     std::uint32_t out = 0;
@@ -94,7 +94,7 @@ class ClockTest : public StoreFixture {
                    {"gc kept", collected.kept},
                    {"gc dropped", collected.dropped}});
     EXPECT_EQ(out_of_order, 0u);
-    EXPECT_EQ(last, kAfter);  // none is immortal
+    EXPECT_EQ(last, kAfter);  // no record stays for ever
     EXPECT_EQ(strange, 0u);
     EXPECT_EQ(collected.kept, after);
     EXPECT_EQ(collected.kept + collected.dropped, listed);

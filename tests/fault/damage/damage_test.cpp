@@ -1,4 +1,4 @@
-// Damaged files: nothing wrong is served, nobody crashes, the next publish heals.
+// Damaged files: no wrong record is served, no process crashes, and the next publish heals the store.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -23,7 +23,7 @@ struct Outcome {
 class DamageTest : public StoreFixture {
  protected:
   void SetUp() override {
-    // With a history: freed pages, more than one level, a free list that is in use.
+    // A store with a history: freed pages, a tree of more than one level, a free list that is in use.
     const auto store = open();
     for (std::uint32_t number = 0; number < 2 * kKeys; ++number)
       ASSERT_EQ(store->put(with_key(key_of(number % kKeys), record_with(number))).put, Put::stored);
@@ -37,8 +37,12 @@ class DamageTest : public StoreFixture {
     return record;
   }
 
-  /// What a process does with the file: 0 all there, 1 some missed and healed, 2 a wrong record, 3 not
-  /// healed.
+  /// use() returns the outcome of one process with the file:
+  /// - 0: all records were there
+  /// - 1: some records were missed, and puts healed the file
+  /// - 2: a wrong record
+  /// - 3: not healed
+  /// - 4: healed by gc
   static int not_healed(const std::string& why) {
     std::printf("not healed: %s\n", why.c_str());
     std::fflush(stdout);
@@ -63,7 +67,7 @@ class DamageTest : public StoreFixture {
     for (std::uint32_t number = 0; number < kKeys; ++number)
       if (!holds(*store, number, size_of(number))) return not_healed("missed " + std::to_string(number));
     if (!holds(*store, 99, 30'000)) return not_healed("missed the last");
-    if (!store->verify().damaged.empty()) {  // where no put came by: gc rewrites everything
+    if (!store->verify().damaged.empty()) {  // no put touched this damage, so gc rewrites everything
       store->gc(std::uint64_t{1} << 30, soon());
       const auto left = store->verify().damaged;
       if (!left.empty()) return not_healed("after gc: " + left[0].key + ' ' + left[0].what);
@@ -75,14 +79,14 @@ class DamageTest : public StoreFixture {
     return missed ? 1 : 0;
   }
 
-  /// Runs `use` on each damaged file, in a child that a crash does not take far.
+  /// Runs `use` on each damaged file, in a child, so that a crash does not end the test.
   Outcome outcome_of(int rounds, const std::function<std::string(int)>& damaged_file) {
     Outcome out;
     for (int round = 0; round < rounds; ++round) {
       write(damaged_file(round));
       const int status = in_child([&] {
         const int null = ::open("/dev/null", O_WRONLY);
-        ::dup2(null, 2);  // a warning each time
+        ::dup2(null, 2);  // each damaged file causes a warning
         try {
           return use();
         } catch (const Error&) {
@@ -145,7 +149,7 @@ TEST_F(DamageTest, FlippedBitsOfAnyPage) {
   EXPECT_GT(out.damaged, rounds(400) / 10);
 }
 
-/// Where LMDB believes what it reads: headers, offsets, page numbers.
+/// LMDB trusts these pages: headers, offsets, page numbers.
 TEST_F(DamageTest, FlippedBitsOfMetaAndTreePages) {
   std::mt19937 random(12);
   std::vector<std::size_t> tree;
@@ -226,7 +230,7 @@ TEST_F(DamageTest, TheDamagedFileIsKeptUntilTheNextGc) {
   EXPECT_EQ(base::read_file(data_file() + ".damaged")->bytes, bytes);
   int intact = 0;
   for (std::uint32_t number = 0; number < kKeys; ++number) intact += holds(*store, number, size_of(number));
-  EXPECT_GE(intact, static_cast<int>(kKeys) - 1);  // healing saves what one lost page leaves
+  EXPECT_GE(intact, static_cast<int>(kKeys) - 1);  // healing saves every record except those on the lost page
   store->gc(1 << 30, soon());
   EXPECT_FALSE(base::FileStamp::of(data_file() + ".damaged"));
 }

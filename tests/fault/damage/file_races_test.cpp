@@ -1,4 +1,4 @@
-// What others do to the file while LMDB has it, and disks that hang.
+// Changes that other processes make to the file while LMDB has it open, and disks that hang.
 #include <dlfcn.h>
 #include <lmdb.h>
 
@@ -9,7 +9,7 @@
 #include "tests/support/shifted_clock.hpp"
 
 namespace {
-/// Run once, by the next call of this process.
+/// The next call in this process runs the function once.
 std::function<void()> before_open, before_commit;
 
 void run_once(std::function<void()>& what) {
@@ -21,7 +21,7 @@ Function* next(const char* name) {
 }
 }  // namespace
 
-// They stand before LMDB's.
+// These two functions stand before LMDB's.
 extern "C" int mdb_env_open(MDB_env* env, const char* path, unsigned flags, mdb_mode_t mode) {
   run_once(before_open);
   return next<int(MDB_env*, const char*, unsigned, mdb_mode_t)>("mdb_env_open")(env, path, flags, mode);
@@ -41,7 +41,7 @@ class FileRaces : public HealFixture {
   void SetUp() override {
     ASSERT_EQ(child([&] { return put(*open(), 1) == Put::stored ? 0 : 1; }), 0);
   }
-  /// Puts in a process of its own, which notes what it was told.
+  /// Puts in a separate process and notes the results.
   int put_elsewhere(std::uint32_t from, std::uint32_t to) const {
     return child([&] {
       before_open = before_commit = nullptr;
@@ -51,7 +51,7 @@ class FileRaces : public HealFixture {
       return 0;
     });
   }
-  /// Open descriptors of this process to a data file that no path leads to.
+  /// Open descriptors of this process to a data file that has been unlinked.
   static int stale_descriptors() {
     int out = 0;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -80,14 +80,14 @@ TEST_F(FileRaces, LmdbCreatesNoFileWhereTheLockedOneWasUnlinked) {
 }
 
 TEST_F(FileRaces, AFileReplacedBehindTheGateLosesNobodyElsesPuts) {
-  promises_->acknowledged[1] = false;  // it goes with the file that is unlinked
+  promises_->acknowledged[1] = false;  // record 1 is lost with the file that is unlinked
   EXPECT_EQ(child([&] {
               const auto store = open();
               int first = -1, second = -1;
               before_open = [&] { first = ::unlink(data_file().c_str()) == 0 ? put_elsewhere(7, 8) : 99; };
               before_commit = [&] { second = put_elsewhere(20, 40); };
               store->put(record_of(3));
-              // A put that noticed in time never commits.
+              // A put that notices the replaced file in time never commits, so before_commit did not run.
               if (std::exchange(before_commit, nullptr)) second = put_elsewhere(20, 40);
               return first != 0 ? 1 : second != 0 ? 2 : 0;
             }),
@@ -102,7 +102,7 @@ TEST_F(FileRaces, AFileReplacedBehindTheGateLosesNobodyElsesPuts) {
 TEST_F(FileRaces, ADiskThatHangsDoesNotHangWhoeverClosesTheStore) {
   EXPECT_EQ(child([&] {
               auto store = open();
-              kiln_shift_clock(7200);  // the use is due
+              kiln_shift_clock(7200);  // the stored use is older than an hour: it is written again
               if (!holds(*store, 1, kImage)) return 1;
               kiln_fault_arm("sync@data.mdb:1+:delay=5000");
               const auto begin = base::Clock::now();

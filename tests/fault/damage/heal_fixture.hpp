@@ -1,4 +1,4 @@
-// The vocabulary of tests of healing: damage at a chosen place, and what became of the file.
+// Helpers for tests of healing: damage at a chosen place, and the state of the file afterwards.
 #pragma once
 
 #include <fcntl.h>
@@ -22,13 +22,13 @@ class HealFixture : public FaultFixture {
     o.cap_bytes = cap;
     return Store::open(o);
   }
-  /// Whether a put of a record of 100,000 bytes needs eviction first.
+  /// Returns true when a put of a record of 100,000 bytes needs eviction first.
   static bool is_full(Store& store) {
     const StoreStats now = store.stats();
     return now.live_bytes + (26 + 64) * kPage > now.cap_bytes / 10 * 9;
   }
-  /// Puts such records until the next one would evict; how many there are. By a child: this process's own
-  /// first put shall find the damage.
+  /// Puts records of 100,000 bytes until the next put would evict. Returns their number. A child does it, so
+  /// that this process's own first put finds the damage.
   std::uint32_t fill_to_the_cap(std::uint64_t cap) const {
     Shared<std::uint32_t> count;
     EXPECT_EQ(child([&] {
@@ -57,7 +57,8 @@ class HealFixture : public FaultFixture {
     std::memcpy(&out, base::read_file(data_file())->bytes.data() + at, sizeof out);
     return out;
   }
-  /// Makes the free space of every leaf that names the record begin at an odd byte. At least one is damaged.
+  /// Makes the free space of every leaf that has the record begin at an odd
+  /// byte. At least one leaf must be damaged.
   void damage_leaves_of(std::uint32_t number) const {
     const std::string file = base::read_file(data_file())->bytes, key = piece_key(key_of(number), 0);
     constexpr std::uint16_t kLeaf = 2;
@@ -75,10 +76,10 @@ class HealFixture : public FaultFixture {
     ASSERT_GT(damaged, 0);
   }
 
-  // Offsets in a meta page: a header of 16 bytes, magic, version, address, map size, two trees of 48, last
-  // page, transaction.
+  // Offsets in a meta page. It has a header of 16 bytes, magic, version, address, map size, two
+  // trees of 48 bytes, last page, transaction.
   static constexpr std::uint64_t kMainTree = 88, kBranchPages = kMainTree + 8, kTransaction = 144;
-  /// Where the newer of the two meta pages begins.
+  /// Offset of the newer of the two meta pages.
   std::uint64_t newest_meta() const {
     return u64_at(kTransaction) > u64_at(kPage + kTransaction) ? 0 : kPage;
   }

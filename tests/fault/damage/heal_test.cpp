@@ -1,4 +1,5 @@
-// Damage and failed writes where a store is full, shared or marked: it heals once, and only what is damaged.
+// Damage and failed writes in a store that is full, shared or marked.
+// It heals once, and only the damaged part.
 #include <lmdb.h>
 #include <sys/resource.h>
 
@@ -34,7 +35,7 @@ TEST_F(Healing, ADamagedStoreAtItsCapHealsAtTheNextPut) {
 TEST_F(Healing, AUseThatLiesInADirtyPageOfItsOwnDoesNotCrashThePut) {
   ASSERT_EQ(child([&] { return put(*open(), 1) == Put::stored ? 0 : 1; }), 0);
   const std::string value(3000, 'x');
-  ASSERT_EQ(child([&] {  // a valid file of LMDB's
+  ASSERT_EQ(child([&] {  // a file that is valid for LMDB
               MDB_env* env = nullptr;
               MDB_txn* txn = nullptr;
               MDB_dbi dbi = 0;
@@ -67,7 +68,7 @@ TEST_F(Healing, AnEvictionWhoseSyncFailsMovesEverythingToAFreshFile) {
   const ino_t before = inode();
   ASSERT_EQ(child([&] {
               const auto store = open_with_cap(kHealCap);
-              kiln_fault_arm("sync@data.mdb:1:EIO");  // the eviction's comes first
+              kiln_fault_arm("sync@data.mdb:1:EIO");  // the eviction syncs first
               store->put(record_of(5000, kLarge));
               if (kiln_fault_fired() != 1) return 1;
               kiln_fault_arm(nullptr);
@@ -85,7 +86,7 @@ TEST_F(Healing, AWriteOfUsesWhoseSyncFailsMovesEverythingToAFreshFile) {
   const ino_t before = inode();
   EXPECT_EQ(child([&] {
               const auto store = open();
-              kiln_shift_clock(7200);  // the use is due
+              kiln_shift_clock(7200);  // the stored use is older than an hour: it is written again
               if (!holds(*store, 1, kImage)) return 1;
               kiln_fault_arm("sync@data.mdb:1:EIO");
               store->write_uses(soon());

@@ -1,4 +1,4 @@
-// Single bits of the newest meta page that make it valid, and wrong.
+// Flipped bits in the newest meta page that leave it valid but wrong.
 #include "tests/fault/damage/heal_fixture.hpp"
 
 namespace kiln::cache::test {

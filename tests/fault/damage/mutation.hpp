@@ -1,5 +1,5 @@
-// Damage that knows what an LMDB file looks like: fields of metas, page headers, nodes and free lists that
-// are set to values which could be right, pages that change places, and lists that name what is in use.
+// Damages an LMDB file with knowledge of its structure. It sets fields of metas, page headers, nodes and free
+// lists to values that could be right. It exchanges pages, and makes free lists name pages that are in use.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace kiln::cache::test {
 
-/// A file of 4,096-byte pages, sane when it is made.
+/// A file of 4,096-byte pages. It must be valid at first.
 class MutableFile {
  public:
   explicit MutableFile(std::string bytes);
-  /// One change, drawn from `random`. Returns what it was, for people.
+  /// Makes one change, drawn from `random`. Returns a description of it.
   std::string mutate(std::mt19937& random);
   const std::string& bytes() const noexcept { return bytes_; }
 
-  // Offsets in the file, for tests that damage one thing.
+  // Offsets in the file, for tests that damage one field.
   static constexpr std::size_t kPage = 4096;
   std::size_t newest_meta() const;
   std::size_t older_meta() const { return kPage - newest_meta(); }
@@ -26,13 +26,13 @@ class MutableFile {
   template <typename T>
   void set(std::size_t offset, T value);
   std::uint64_t last_page() const { return at<std::uint64_t>(newest_meta() + kLastPage); }
-  /// One entry of the free list: where its count lies, and where its key does.
+  /// One entry of the free list: the offsets of its key and its count.
   struct FreeList {
     std::size_t key, count;
     std::uint64_t overflow;  ///< 0: the list lies in its leaf
   };
   std::vector<FreeList> free_lists() const;
-  /// Pages of the tree whose root is named at `root` of the newest meta.
+  /// Pages of the tree whose root the newest meta names at offset `root`.
   std::vector<std::uint64_t> tree_pages(std::size_t root) const;
 
   static constexpr std::size_t kFreeDb = 16 + 24, kMainDb = kFreeDb + 48, kLastPage = kMainDb + 48,
@@ -41,7 +41,7 @@ class MutableFile {
                                kDbRoot = 40;
 
  private:
-  // As LMDB has them: sizes of headers, flags of pages and nodes.
+  // LMDB's sizes of headers, and its flags of pages and nodes.
   static constexpr std::size_t kHeader = 16, kNode = 8, kFlags = 10;
   static constexpr std::uint16_t kBranch = 1, kLeaf = 2, kBigData = 1;
   static constexpr std::uint64_t kNoPageNumber = ~std::uint64_t{0};
@@ -52,7 +52,7 @@ class MutableFile {
   using Random = std::mt19937;
   std::size_t count_of(std::uint64_t page) const;
   std::size_t node(std::uint64_t page, std::size_t index) const;
-  std::uint64_t any_page(Random& random) const;  ///< one that means something, or nearly so
+  std::uint64_t any_page(Random& random) const;  ///< a page number that is in use, or close to one
   std::uint64_t tree_page(Random& random) const;
   std::uint64_t value_for(Random& random, std::uint64_t now) const;
   void set_sized(std::size_t offset, std::size_t size, std::uint64_t value);

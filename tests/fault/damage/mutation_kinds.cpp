@@ -1,4 +1,4 @@
-// The changes that a MutableFile knows.
+// The kinds of change that a MutableFile can make.
 #include <algorithm>
 #include <cstring>
 
@@ -20,7 +20,7 @@ std::string text(const char* what, std::uint64_t where, std::uint64_t value) {
 std::uint64_t MutableFile::tree_page(Random& random) const {
   auto pages = tree_pages(kMainDb);
   const auto free = tree_pages(kFreeDb);
-  for (int i = 0; i < 3; ++i) pages.insert(pages.end(), free.begin(), free.end());  // few, and all matter
+  for (int i = 0; i < 3; ++i) pages.insert(pages.end(), free.begin(), free.end());  // few, but all matter
   return pages.empty() ? 2 : pages[random() % pages.size()];
 }
 
@@ -66,7 +66,7 @@ std::string MutableFile::mutate_meta(Random& random) {
                               {48, 8}, {56, 8},  {64, 8},  {72, 8},  {80, 8},  {88, 4},  {92, 2}, {94, 2},
                               {96, 8}, {104, 8}, {112, 8}, {120, 8}, {128, 8}, {136, 8}, {144, 8}};
   const Field field = fields[random() % std::size(fields)];
-  const auto which = random() % 4;  // newest (twice as often), older, both
+  const auto which = random() % 4;  // 0, 1: newest; 2: older; 3: both
   const std::uint64_t value = value_for(random, at_sized(newest_meta() + field.offset, field.size));
   const std::size_t newest = newest_meta(), older = older_meta();
   if (which != 2) set_sized(newest + field.offset, field.size, value);
@@ -120,7 +120,7 @@ std::string MutableFile::mutate_node(Random& random) {
       if (random() % 2 == 0) set(other, a);
       return where + "pointer";
     }
-    case 1: {  // the border of key and data, which keeps the node's size
+    case 1: {  // moves the border of key and data; the node's size stays
       const auto shift = static_cast<std::uint16_t>(8 - 16 * (random() % 2));
       set(entry + 6, static_cast<std::uint16_t>(at<std::uint16_t>(entry + 6) + shift));
       set(entry, static_cast<std::uint16_t>(at<std::uint16_t>(entry) - shift));
@@ -143,7 +143,7 @@ std::string MutableFile::mutate_node(Random& random) {
   }
 }
 
-/// A child, or the first page of a value, becomes another page that is there.
+/// Replaces a child, or the first page of a value, by another existing page.
 std::string MutableFile::mutate_child(Random& random) {
   const std::uint64_t page = tree_page(random), to = any_page(random);
   const std::size_t count = count_of(page);
@@ -178,12 +178,12 @@ std::string MutableFile::mutate_free_list(Random& random) {
     case 2:
       set(entry(random() % count), at<std::uint64_t>(entry(random() % count)));
       return "a free page twice";
-    case 3: {  // the same page in two lists
+    case 3: {  // one page in two lists
       const FreeList other = lists[random() % lists.size()];
       set(entry(random() % count), at<std::uint64_t>(other.count + 8));
       return "a free page in two lists";
     }
-    default: {  // a page that is in use, where the order allows it
+    default: {  // a page that is in use, where the list's order allows it
       const std::uint64_t page = list.overflow != 0 && random() % 3 == 0 ? list.overflow : any_page(random);
       for (std::uint64_t i = 0; i < count; ++i) {
         const auto before = i > 0 ? at<std::uint64_t>(entry(i - 1)) : kNoPageNumber;

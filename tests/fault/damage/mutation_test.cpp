@@ -1,5 +1,5 @@
-// Puts into files with structured damage: whatever passes the check before a write, LMDB does not crash on,
-// and what was acknowledged is there. The soak: KILN_SOAK_MUTATIONS=20000 fault_mutation_test.
+// Puts into files with structured damage. When a file passes the check before a write, LMDB must not crash on
+// it, and acknowledged records must be there. The soak: KILN_SOAK_MUTATIONS=20000 fault_mutation_test.
 #include <fcntl.h>
 #include <lmdb.h>
 
@@ -29,7 +29,7 @@ std::size_t small(std::uint32_t number) { return 600 + number % 200; }
 
 class MutationTest : public StoreFixture {
  protected:
-  /// Overwritten once: freed pages, a free list that is in use.
+  /// A store in which each record was overwritten once: it has freed pages and a free list that is in use.
   Seed history(std::uint32_t keys, std::size_t (*size_of)(std::uint32_t)) {
     ::unlink(data_file().c_str());
     const auto store = open();
@@ -41,7 +41,7 @@ class MutationTest : public StoreFixture {
     }
     return {base::read_file(data_file())->bytes, keys, size_of};
   }
-  /// Some 400 pages freed in one transaction: their list takes a page of its own.
+  /// About 400 pages are freed in one transaction, so that their list takes a page of its own.
   Seed long_free_list() {
     Seed out = history(60, [](std::uint32_t number) -> std::size_t { return 30'000 + number; });
     MDB_env* env = nullptr;
@@ -75,7 +75,7 @@ class MutationTest : public StoreFixture {
     record.key_text = "another";
     return record;
   }
-  /// What a process does with the file.
+  /// The outcome of one process with the file.
   Result use(const Seed& seed) const {
     const auto store = open();
     for (std::uint32_t number = 0; number < seed.keys; number += 1 + seed.keys / 40) {
@@ -105,13 +105,13 @@ class MutationTest : public StoreFixture {
     const auto got = store.get(put.key, put.key_text, soon());
     return got.record && same(*got.record, put);
   }
-  /// In a child that a crash does not take far.
+  /// Runs in a child, so that a crash does not end the test.
   int outcome_of(const std::string& bytes, const Seed& seed) const {
     write(bytes);
     const int status = in_child([&] {
       const int null = ::open("/dev/null", O_WRONLY);
-      ::dup2(null, 2);  // a warning each time
-      ::alarm(60);      // a hang is a finding, too
+      ::dup2(null, 2);  // each damaged file causes a warning
+      ::alarm(60);      // a hang is a failure, too
       try {
         return static_cast<int>(use(seed));
       } catch (const std::exception&) {
@@ -124,7 +124,7 @@ class MutationTest : public StoreFixture {
   static std::string name_of(int status) {
     return status < kResults ? kNames[status] : "signal " + std::to_string(status - 128);
   }
-  /// One damage of one seed, both decided by `round`. Returns what became of it.
+  /// Damages one seed; `round` decides the seed and the damage. Returns the name of the outcome.
   std::string run(const std::vector<Seed>& all, int round) const {
     std::mt19937 random(static_cast<std::uint32_t>(round));
     const Seed& seed = all[static_cast<std::size_t>(round) % all.size()];
@@ -136,7 +136,7 @@ class MutationTest : public StoreFixture {
       ADD_FAILURE() << "KILN_SOAK_FIRST=" << round << ": " << name_of(status) << ": " << what;
     return name_of(status);
   }
-  /// For what is meant to hold for one damage.
+  /// Expects that the file is usable or healed, for tests with one known damage.
   void expect_survives(const MutableFile& file, const Seed& seed) const {
     const int status = outcome_of(file.bytes(), seed);
     EXPECT_TRUE(status == reached || status == healed) << name_of(status);
@@ -158,7 +158,7 @@ TEST_F(MutationTest, NoAcknowledgedPutIsLostAndNothingCrashes) {
   EXPECT_GT(counts[kNames[healed]], rounds / 10);
 }
 
-/// Rounds of a soak of 24,000 that failed, one or more of each kind; what is at fault stands beside them.
+/// Rounds that failed in a soak of 24,000, one or more of each kind. The comment beside them names the fault.
 TEST_F(MutationTest, FilesThatASoakFound) {
   const std::vector<Seed> all = seeds();
   for (const int round : {758, 8375,                 // a count of pages in the meta that is too low
@@ -171,10 +171,10 @@ TEST_F(MutationTest, FilesThatASoakFound) {
     run(all, round);
 }
 
-/// LMDB takes the first of two metas with one transaction: what is checked must be what it takes.
+/// When both metas have the same transaction, LMDB takes the first. The check must look at the same one.
 TEST_F(MutationTest, TwoMetasOfOneTransactionWhoseTreesDiffer) {
   Seed seed = history(30, mixed);
-  if (MutableFile(seed.bytes).newest_meta() == 0) {  // the second has to be the newest
+  if (MutableFile(seed.bytes).newest_meta() == 0) {  // the test needs the second meta to be the newest
     ASSERT_EQ(open()->put(record_of(500)).put, Put::stored);
     seed.bytes = base::read_file(data_file())->bytes;
   }
@@ -184,12 +184,13 @@ TEST_F(MutationTest, TwoMetasOfOneTransactionWhoseTreesDiffer) {
   file.set(MutableFile::kTransaction, file.at<std::uint64_t>(MutableFile::kPage + MutableFile::kTransaction));
   const auto root = file.at<std::uint64_t>(MutableFile::kMainDb + MutableFile::kDbRoot);
   ASSERT_EQ(std::count(newest.begin(), newest.end(), root), 0);
-  // Of the tree that only the first meta names: its entries end behind the page.
+  // Damages the tree that only the first meta names: its entries now end beyond the page.
   file.set(root * MutableFile::kPage + 14, std::uint16_t{32767});
   expect_survives(file, seed);
 }
 
-/// LMDB counts the pages of a tree down without a look at what it has: below zero no meta page is sane.
+/// LMDB decrements the page counts of a tree without comparing them with the
+/// tree. Below zero, no meta page is valid.
 TEST_F(MutationTest, PageCountsOfMetasThatAreTooLow) {
   for (const std::size_t db : {MutableFile::kMainDb, MutableFile::kFreeDb}) {
     for (const std::size_t count :
@@ -201,7 +202,7 @@ TEST_F(MutationTest, PageCountsOfMetasThatAreTooLow) {
         file.set(meta + db + count, std::uint64_t{0});
       write(file.bytes());
       const auto store = open();
-      // Shorter records in the place of long ones: the trees shrink.
+      // Shorter records replace long ones, so that the trees shrink.
       for (std::uint32_t number = 40; number < seed.keys; ++number) {
         const Record put = with_key(key_of(number), record_of(number + 1000, 700));
         ASSERT_EQ(store->put(put).put, Put::stored) << number;
@@ -212,7 +213,7 @@ TEST_F(MutationTest, PageCountsOfMetasThatAreTooLow) {
   }
 }
 
-/// The next one would be 0, which is older than everything.
+/// The number after the last one is 0, which is older than every other.
 TEST_F(MutationTest, TheLastTransactionNumber) {
   const Seed seed = history(30, mixed);
   for (const std::uint64_t below : {0, 1, 2, 3}) {
@@ -223,7 +224,7 @@ TEST_F(MutationTest, TheLastTransactionNumber) {
   }
 }
 
-/// A free list names `page` where its order allows it; false when it does not.
+/// Makes a free list name `page` where its order allows it. Returns false when it does not.
 bool call_free(MutableFile& file, const MutableFile::FreeList& list, std::uint64_t page) {
   const auto entry = [&](std::uint64_t i) { return list.count + 8 * (1 + i); };
   const auto count = file.at<std::uint64_t>(list.count);
@@ -237,7 +238,8 @@ bool call_free(MutableFile& file, const MutableFile::FreeList& list, std::uint64
   return false;
 }
 
-/// A long list lies in pages of its own. Called free, they are written while LMDB still frees them.
+/// A long list lies in pages of its own. If the list calls these pages free, they
+/// are written while LMDB still frees them.
 TEST_F(MutationTest, AFreeListThatNamesItsOwnPages) {
   const Seed seed = long_free_list();
   int named = 0;
@@ -255,8 +257,8 @@ TEST_F(MutationTest, AFreeListThatNamesItsOwnPages) {
   EXPECT_GT(named, 0);
 }
 
-/// A put that goes elsewhere in the tree writes a page of its own over it: it is acknowledged, and has to be
-/// there after the next put found the damage and healed it.
+/// A put elsewhere in the tree overwrites such a page with its own. It is acknowledged, so its record must be
+/// there after the next put has found the damage and healed it.
 TEST_F(MutationTest, AFreeListThatNamesTreePagesInUse) {
   int named = 0;
   for (const Seed& seed : {history(500, small), long_free_list()}) {
@@ -265,7 +267,7 @@ TEST_F(MutationTest, AFreeListThatNamesTreePagesInUse) {
       for (const auto& list : whole.free_lists()) {
         MutableFile file(seed.bytes);
         if (!call_free(file, list, page)) continue;
-        if (++named % 4 != 0) continue;  // all of them take a while
+        if (++named % 4 != 0) continue;  // testing every page takes too long
         SCOPED_TRACE(page);
         expect_survives(file, seed);
         break;

@@ -1,4 +1,4 @@
-// A filesystem without room for a second copy of a damaged file: what cannot be moved is dropped.
+// A filesystem without room for a second copy of a damaged file. Records that cannot be moved are dropped.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
@@ -33,7 +33,7 @@ class NoRoomForACopy : public HealFixture {
     struct statvfs fs {};
     return ::statvfs(directory().c_str(), &fs) == 0 ? fs.f_bavail * fs.f_frsize : 0;
   }
-  /// Leaves so many bytes free.
+  /// Fills the filesystem until `bytes` bytes are free.
   bool leave(std::uint64_t bytes) const {
     const std::uint64_t now = free_bytes();
     if (now < bytes) return false;
@@ -41,7 +41,7 @@ class NoRoomForACopy : public HealFixture {
     return ::posix_fallocate(filler.get(), 0, static_cast<off_t>(now - bytes)) == 0 &&
            free_bytes() == bytes / kPage * kPage;
   }
-  /// What three processes find after the damage: 0 when each can put and read.
+  /// Three processes put and read after the damage. Returns 0 when all of them succeed.
   int use() const {
     for (std::uint32_t number = 2000; number < 2003; ++number) {
       const int status = child([&] {
@@ -66,13 +66,13 @@ TEST_F(NoRoomForACopy, ADamagedFileWithoutRoomForACopyIsUsableAgain) {
   EXPECT_EQ(status, 0);
 }
 
-// Whether the copy turns out to fit or not, one put settles it: there is another file afterwards, and puts
-// land as soon as there is room for them.
+// One put must decide it, no matter if the copy fits: there is another file afterwards, and puts
+// succeed as soon as there is room for them.
 TEST_F(NoRoomForACopy, ADistrustedFileWithBarelyRoomForACopyIsReplacedByOnePut) {
   for (const std::uint64_t pages : {0, 1, 2, 3, 4, 8, 32}) {
     const int status = on_a_small_disk([&] {
       const std::uint64_t live = open()->stats().live_bytes;
-      // All of it is intact: the copy is as large as what is live, and a few pages.
+      // The file is intact, so the copy is as large as the live bytes and a few pages.
       if (::chmod(data_file().c_str(), 0600 | S_ISVTX) != 0) return 2;
       if (::mount("kiln", directory().c_str(), "tmpfs", MS_REMOUNT, "size=8m") != 0) return kNoMount;
       if (!leave(live + pages * kPage)) return 3;

@@ -1,5 +1,5 @@
-// Steps 2, 3, 5 and 6 of the path with a compile that only takes time: what runtime::Core does with the
-// store and the flight lock, without a compiler.
+// Steps 2, 3, 5 and 6 of the path with a fake compile that only takes time. It uses the store and the flight
+// lock like runtime::Core, without a compiler.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using cache::test::key_of;
 using cache::test::record_of;
 
-/// One compile as all processes see it (the monotonic clock is the host's).
+/// One compile. All processes can compare its times, because the monotonic clock is the host's.
 struct Compile {
   std::int64_t began_ns = 0, ended_ns = 0;
   bool locked = false;
@@ -85,7 +85,7 @@ class FakePath {
   FakeLog& log_;
 };
 
-/// How many compiles stand in a row, each begun after the one before had ended.
+/// The longest row of compiles in which each began after the previous one had ended.
 inline int longest_row(const FakeLog& log) {
   std::vector<Compile> all(log.all, log.all + std::min<int>(log.compiles, FakeLog::kLimit));
   std::erase_if(all, [](const Compile& c) { return c.ended_ns == 0; });
@@ -102,7 +102,7 @@ inline int longest_row(const FakeLog& log) {
 class FlightFixture : public cache::test::StoreFixture {
  protected:
   void SetUp() override {
-    open();  // the file is made before anybody is measured
+    open();  // creates the file before anything is measured
     ASSERT_EQ(::mkdir(shm().c_str(), 0700), 0);
   }
   std::string shm() const { return dir_.path() + "/shm"; }

@@ -1,5 +1,5 @@
-// What happens to the holder of a flight lock, and to the files under it: the deadline is kept, at worst
-// there is a second compile.
+// Faults of the holder of a flight lock, and of the files under the lock. The deadline is
+// kept; the worst result is a second compile.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@ using End = cache::FlightFile::End;
 
 class FlightHolderTest : public FlightFixture {
  protected:
-  /// A process that takes key 1 and holds it; `then` runs in it with the flight.
+  /// Starts a process that takes key 1 and holds it. `then` runs in that process with the flight.
   pid_t hold(const std::function<void(cache::Flight&)>& then = {}) {
     const int before = *holding_;
     const pid_t pid = children_.start([&] {
@@ -116,7 +116,7 @@ TEST_F(FlightHolderTest, AReplacedDataFileIsLockedAnewAndItsOldOneIsLetGo) {
   auto first = file->take(key_of(1), in(0ms));
   ASSERT_TRUE(first.flight && first.flight->holds_data_file());
   std::filesystem::copy_file(data_file(), data_file() + ".new");
-  std::filesystem::rename(data_file() + ".new", data_file());  // as gc does
+  std::filesystem::rename(data_file() + ".new", data_file());  // gc replaces the file in this way
   EXPECT_EQ(flights()->take(key_of(1), in(20ms)).end, End::timed_out) << "the other half still holds";
   first.flight.reset();
   for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -167,7 +167,7 @@ TEST_F(FlightHolderTest, TheErrorGoesToThoseWhoWaitedAndToNobodyElse) {
   EXPECT_EQ(waited.error, "the log");
   EXPECT_FALSE(waited.flight);
   ASSERT_TRUE(eventually([&] { return *fail == 2; }));
-  // The holder still has the lock. Who comes now did not wait for that flight.
+  // The holder still has the lock. A new caller has not waited for that flight, so it gets no error from it.
   EXPECT_EQ(flights()->take(key_of(1), in(50ms)).end, End::timed_out);
   children_.end();
   const auto free = flights()->take(key_of(1), in(0ms));

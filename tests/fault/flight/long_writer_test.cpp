@@ -1,4 +1,5 @@
-// A writer's lock that is held for long: kernels that were compiled meanwhile keep nobody waiting in a row.
+// A writer's lock that is held for long. Puts of kernels that were compiled meanwhile must not each wait
+// for it one after the other.
 #include <gtest/gtest.h>
 
 #include "cache/store/file/write_transaction.hpp"
@@ -19,7 +20,7 @@ TEST_F(LongWriter, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
   };
   Shared<Seen> seen;
   Children children;
-  children.start([&] {  // a writer that stopped in the gate
+  children.start([&] {  // a writer that stops in the gate
     cache::StoreFile file(directory(), true);
     std::optional<cache::WriteTransaction> writing;
     std::string why;
@@ -28,7 +29,7 @@ TEST_F(LongWriter, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
     seen->locked = true;
     return eventually([&] { return seen->release.load(); }) ? 0 : 2;
   });
-  children.start([&] {  // another process's asker of the last key
+  children.start([&] {  // another process that asks for the last key
     if (!eventually([&] { return seen->handed_over.load(); })) return 1;
     const auto taken = flights()->take(key_of(kLast), in(30s));
     seen->at_ns = now_ns();
@@ -37,7 +38,7 @@ TEST_F(LongWriter, TheTenthKeysFlightIsFreeSoonThoughTheWritersLockIsNot) {
   });
   ASSERT_TRUE(eventually([&] { return seen->locked.load(); }));
 
-  put_wait_ = 2000ms;  // as it is in services
+  put_wait_ = 2000ms;  // the value that services use
   const auto store = open();
   const auto mine = flights();
   const auto counters = std::make_shared<runtime::Counters>();

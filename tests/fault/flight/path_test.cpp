@@ -33,7 +33,8 @@ struct Tally {
 
 class FlightPathTest : public kiln::testing::ServiceTest {
  protected:
-  /// A worker that first sleeps for so long. Nobody who reads the test's output waits for it.
+  /// A worker that first sleeps for `seconds`. Its output is closed, so that a reader of
+  /// the test's output does not wait for it.
   std::string slow_worker(const std::string& seconds) const {
     const std::string worker =
         tree_.write("slow-worker-" + seconds, "#!/bin/sh\nexec >/dev/null 2>&1\nsleep " + seconds +
@@ -41,7 +42,7 @@ class FlightPathTest : public kiln::testing::ServiceTest {
     std::filesystem::permissions(worker, std::filesystem::perms::owner_all);
     return worker;
   }
-  /// Asks for one key and notes what came.
+  /// Asks for one key and notes the result.
   static void ask(Service& service, Tally& tally, int n) {
     try {
       const auto got = compile(service, "scale", {Dtype::f32, n});
@@ -57,7 +58,7 @@ class FlightPathTest : public kiln::testing::ServiceTest {
         ++tally.told;
     }
   }
-  /// `body` in `count` processes that leave one barrier together, each with a Service of its own.
+  /// Runs `body` in `count` processes that leave one barrier together. Each has its own Service.
   double storm(int count, const Options& options, Tally& tally,
                const std::function<void(Service&, int)>& body) {
     const Shared<Barrier> barrier;
@@ -87,8 +88,8 @@ TEST_F(FlightPathTest, ManyProcessesAndColdKeysCompileEachOnce) {
   Options o = options();
   o.jobs = 1;
   for (int repetition = 0; repetition < setting("KILN_SOAK_REPETITIONS", 3); ++repetition) {
-    // In memory, where there is some: a put gives up after 2 s, and another test's syncs of the disk may take
-    // longer.
+    // Use memory where there is some. A put gives up after 2 s, and another
+    // test's syncs of the disk may take longer.
     const std::string name = "cache" + std::to_string(repetition);
     const bool memory = ::access("/dev/shm", W_OK) == 0;
     o.cache_dir = memory ? "/dev/shm/kiln-flight-path-" + std::to_string(::getpid()) + name : tree_.at(name);
@@ -110,7 +111,7 @@ TEST_F(FlightPathTest, ManyProcessesAndColdKeysCompileEachOnce) {
 TEST_F(FlightPathTest, AFailingCompileIsDoneOnceAndItsLogReachesEveryProcess) {
   tree_.write("t/scale.cu", kiln::testing::small_source("", "out[i] = oops;"));
   Options o = options();
-  o.worker = slow_worker("0.5");  // all are waiting by then
+  o.worker = slow_worker("0.5");  // long enough for all processes to wait
   const Shared<Tally> tally;
   storm(8, o, *tally, [&](Service& service, int) {
     ask(service, *tally, 1);
@@ -143,7 +144,7 @@ TEST_F(FlightPathTest, AFixedSourceIsCompiledAgain) {
 TEST_F(FlightPathTest, WhenPutsCannotLandEverybodyIsServedWithoutAQueue) {
   {
     Service service(options());
-    compile(service, "scale", {Dtype::f32, 50});  // makes the store
+    compile(service, "scale", {Dtype::f32, 50});  // creates the store
   }
   const base::Fd gate(::open(tree_.at("cache/v1/data.mdb").c_str(), O_RDWR | O_CLOEXEC));
   const auto writer = cache::RangeLock::acquire(gate.get(), cache::kGateOffset + 2,
@@ -227,7 +228,7 @@ TEST_F(FlightPathTest, AChildForkedWhileItsParentCompilesIsServed) {
   std::this_thread::sleep_for(300ms);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::alarm(30);  // a flight that it cannot see land would keep it for ever
+    ::alarm(30);  // a child that waits for the parent's flight would wait for ever
     try {
       ::_exit(compile(service, "scale", {Dtype::f32, 1}).image ? 0 : 1);
     } catch (const std::exception&) {

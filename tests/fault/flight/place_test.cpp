@@ -1,5 +1,6 @@
-// /dev/shm as containers and administrators leave it: absent, read-only, full, private, or with somebody
-// else's file under our name. In mount namespaces of their own, as root; skipped aloud otherwise.
+// /dev/shm as containers and administrators leave it: absent, read-only, full, private, or
+// with another user's file under our name. The tests run as root in mount namespaces of
+// their own, and skip with a message otherwise.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -15,7 +16,7 @@ namespace {
 using End = cache::FlightFile::End;
 constexpr int kAskers = 8;
 
-/// In a mount namespace that takes nothing back to the host.
+/// Enters a mount namespace from which no mount reaches the host.
 bool enter_namespace() {
   return ::unshare(CLONE_NEWNS) == 0 && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
 }
@@ -33,7 +34,8 @@ class FlightPlaceTest : public FlightFixture {
   static std::string name() { return "/dev/shm/kiln-" + std::to_string(::geteuid()) + "-s.flight"; }
   std::string beside() const { return directory() + "/v1/flight.lock"; }
 
-  /// Prepares a /dev/shm in a namespace of its own, then eight processes ask for one key. 0: all is well.
+  /// Prepares a /dev/shm in a new namespace; then eight processes ask
+  /// for one key. Returns 0 when all is well.
   int asked_with(const std::function<bool()>& prepare, const std::string& expected_lock,
                  const std::function<bool()>& check = {}) {
     return cache::test::in_child([&] {

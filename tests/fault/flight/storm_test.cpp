@@ -1,4 +1,4 @@
-// Many processes, few keys: one compile per key when records land, and no queue when they do not.
+// Many processes, few keys: one compile per key when puts succeed, and no queue when they do not.
 #include <fcntl.h>
 
 #include "base/fd.hpp"
@@ -11,7 +11,7 @@ constexpr int kProcesses = 64;
 
 class FlightStormTest : public FlightFixture {
  protected:
-  /// `body(path, index)` in 64 processes that leave one barrier together. Wall time in ms.
+  /// Runs `body(path, index)` in 64 processes that leave one barrier together. Returns the wall time in ms.
   double storm(FakeLog& log, const std::function<void(FakePath&, int)>& body) {
     const Shared<Barrier> barrier;
     Children children;
@@ -51,7 +51,7 @@ TEST_F(FlightStormTest, SixtyFourProcessesAndThirtyTwoColdKeysCompileThirtyTwoTi
 TEST_F(FlightStormTest, WhenPutsCannotLandNobodyWaitsForMoreThanTwoHolders) {
   put_wait_ = 5ms;
   const base::Fd gate(::open(data_file().c_str(), O_RDWR | O_CLOEXEC));
-  const auto writer = cache::WriterPass::enter(gate.get(), in(1s));  // as a stopped writer would
+  const auto writer = cache::WriterPass::enter(gate.get(), in(1s));  // like a stopped writer
   ASSERT_TRUE(writer);
   const Shared<FakeLog> log;
   const double wall = storm(*log, [](FakePath& path, int) {
@@ -84,7 +84,7 @@ TEST_F(FlightStormTest, WhenTheCompileFailsEverybodyWhoWaitedIsTold) {
 }
 
 TEST_F(FlightStormTest, KilledHoldersDoNotMakeAQueue) {
-  // Every compile ends with a kill: who is left over must get his turn at once.
+  // Every compile ends with a kill. Each process that is left must get its turn at once.
   const Shared<FakeLog> log;
   const double wall = storm(*log, [&](FakePath& path, int) {
     path.compile_time = 100ms;
@@ -105,7 +105,7 @@ TEST_F(FlightStormTest, ARecordThatLandsEndsTheMemoryOfThoseThatDidNot) {
     auto taken = flights()->take(key_of(1), in(1s));
     ASSERT_TRUE(taken.flight);
     taken.flight->compiling("x");
-    taken.flight.reset();  // without a word
+    taken.flight.reset();  // gives the flight up without a result
     EXPECT_EQ(count(), expected);
   }
   path.ask(1);

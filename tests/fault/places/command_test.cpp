@@ -1,5 +1,5 @@
-// Places and layers through the kiln command: filesystems that a test machine does not have are pretended
-// (tests/support/fake_filesystem.cpp), and layers are written as an image build writes them.
+// Places and layers through the kiln command. tests/support/fake_filesystem.cpp pretends filesystems that a
+// test machine does not have. Layers are written like an image build writes them.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ class PlacesCommand : public KilnCompiler {
   void TearDown() override { testing::remove_shared_memory_of(path("")); }
 
   Finished run(const Arguments& arguments) { return kiln(arguments, more_); }
-  /// What lies below `name` is on a filesystem of this kind from here on.
+  /// From now on everything below `name` seems to be on a filesystem of this kind.
   void pretend(const std::string& name, const std::string& magic) {
     preload();
     more_["KILN_TEST_FILESYSTEM"] = path(name) + '=' + magic;
@@ -37,7 +37,7 @@ class PlacesCommand : public KilnCompiler {
     err_ = r.err;
     return r.json();
   }
-  /// One warning that has all of `parts`, from the last compile.
+  /// The last compile must have printed one warning that contains all of `parts`.
   void expect_warning(const std::vector<std::string>& parts) const {
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
     for (const std::string& part : parts)

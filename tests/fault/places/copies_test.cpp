@@ -1,5 +1,5 @@
-// Two copies of the library in one process, as when two wheels bring one each: the same keys of one store at
-// once, through the C ABI.
+// Two copies of the library in one process, for example from two wheels. Both use the same keys of one
+// store at the same time, through the C ABI.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -82,7 +82,7 @@ TEST(TwoCopiesOfTheLibrary, CompileEachKeyOnceAndAgree) {
   const base::TempDir dir("kiln-copies-test-");
   const std::string cache = dir.path() + "/store";
   std::vector<Copy> copies;
-  for (const char* name : {"/a/lib/kiln", "/b/lib/kiln"}) {  // nothing installed is around these
+  for (const char* name : {"/a/lib/kiln", "/b/lib/kiln"}) {  // without installed files around them
     const std::string folder = dir.path() + name;
     std::filesystem::create_directories(folder);
     std::filesystem::copy_file(KILN_SHARED_LIBRARY, folder + "/libkiln.so");

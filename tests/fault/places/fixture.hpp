@@ -1,4 +1,4 @@
-// Services of several users on one tree: what each was served, from where, and what was said about it.
+// Services of several users on one tree: the result of each, the store that it came from, and the warnings.
 #pragma once
 
 #include <cstdlib>
@@ -12,8 +12,8 @@
 namespace kiln::testing {
 
 struct Served {
-  std::string outcome;    ///< "compiled", "layer", ...; or what was thrown
-  std::string directory;  ///< of the writable store; "memory" without one
+  std::string outcome;    ///< "compiled", "layer", ..., or the text of the exception
+  std::string directory;  ///< of the writable store; "memory" when there is none
   std::vector<std::string> warnings;
 };
 
@@ -28,7 +28,8 @@ class PlacesTest : public ServiceTest {
   }
   void TearDown() override { remove_shared_memory_of(tree_.path()); }
 
-  /// HOME and the like are what `variables` says and nothing else; "temporary" in it is TMPDIR's default.
+  /// Compiles scale in a service of user `uid`. Only `variables` set HOME and the
+  /// like; TMPDIR defaults to the tree's "tmp".
   Served serve(unsigned uid, const Options& options, Variables variables = {}, Value n = 7) {
     variables.emplace("TMPDIR", tree_.at("tmp"));
     const std::string text = as_user(uid, [&] {
@@ -67,7 +68,7 @@ class PlacesTest : public ServiceTest {
   static std::string name_of(unsigned uid) { return "/kiln-" + std::to_string(uid); }
 };
 
-/// One warning that has all of `parts`.
+/// The service must have given one warning that contains all of `parts`.
 inline void expect_one_warning(const Served& served, const std::vector<std::string>& parts) {
   ASSERT_EQ(served.warnings.size(), 1u) << base::join(served.warnings, "\n");
   for (const std::string& part : parts)

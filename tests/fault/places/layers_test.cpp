@@ -13,7 +13,7 @@ using runtime::Service;
 
 class LayersTest : public PlacesTest {
  protected:
-  /// A layer that holds scale N = `numbers`, as `kiln prewarm --layer` writes one.
+  /// A layer that holds scale for each N in `numbers`, written like `kiln prewarm --layer` writes one.
   std::string bake(const std::string& name, const std::vector<int>& numbers) {
     const std::string layer = tree_.at(name);
     EXPECT_EQ(as_user(0,
@@ -178,7 +178,7 @@ TEST_F(LayersTest, WhatAServiceCountedIsInItsStoreAfterwards) {
   EXPECT_EQ(now[".compiles"], 1u);
   EXPECT_EQ(now["puts.stored"], 1u);
   EXPECT_GT(now[".compile_us"], 0u);
-  // A child counts nothing of what its parent has not saved yet.
+  // A child must not count anything that its parent has not saved yet.
   {
     Service service(with_layers(layer), "");
     compile(service, "scale", {Dtype::f32, 8});

@@ -1,6 +1,6 @@
-// The whole path, as `kiln compile`, under faults: the kernel is served, with one warning at most, and the
-// store is usable afterwards; killed at any system call, the next asker is served within its own compile time
-// and a second.
+// The whole path under faults, through `kiln compile`. The kernel is served with at most one warning,
+// and the store is usable afterwards. After a kill at any system call, the next process is served
+// within its own compile time and a second.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -25,13 +25,13 @@ class PathFault : public KilnCompiler {
   void SetUp() override {
     KilnCompiler::SetUp();
     if (IsSkipped()) return;
-    // What was cached before, and what the kernel asked for looks like.
+    // Prepares a seed store with N=1, and the expected image of N=3.
     ASSERT_EQ(kiln({"compile", "scale", "N=1"}).status, 0);
     fs::copy(store(), path("seed"));
     ASSERT_EQ(kiln({"compile", "scale", "N=3", "-o", path("expected")}).status, 0);
     restore();
   }
-  /// Removes the lock files of every store below the scratch directory, a fallback's too.
+  /// Removes the lock files of every store below the scratch directory, including a fallback store's.
   void TearDown() override {
     for (const auto& place : fs::recursive_directory_iterator(fs::path(cache()).parent_path())) {
       struct stat st {};
@@ -44,7 +44,7 @@ class PathFault : public KilnCompiler {
   }
 
   std::string store() const { return cache() + "/v1"; }
-  /// The store as it was, in the same directory.
+  /// Restores the store's files, in the same directory.
   void restore() const {
     for (const auto& entry : fs::directory_iterator(store())) fs::remove_all(entry.path());
     fs::copy(path("seed"), store(), fs::copy_options::recursive);
@@ -56,7 +56,7 @@ class PathFault : public KilnCompiler {
     fs::remove(path("image"));
     return kiln({"compile", "scale", number, "--json", "-o", path("image")}, more);
   }
-  /// As it should have been compiled, byte by byte.
+  /// Returns true when the image is byte for byte the expected one.
   bool right_image() const {
     const auto expected = base::read_file(path("expected")), got = base::read_file(path("image"));
     return expected && got && got->bytes == expected->bytes;
@@ -66,7 +66,7 @@ class PathFault : public KilnCompiler {
     for (std::size_t at = 0; (at = text.find("warning", at)) != std::string::npos; ++at) ++out;
     return out;
   }
-  /// Without faults: what was there is there, and what is compiled is kept.
+  /// Without faults: the old record is still there, and a new one is kept.
   void expect_usable() {
     EXPECT_EQ(compile("", "N=1").json()["outcome"], "disk") << "cached before, and lost";
     EXPECT_EQ(compile("").status, 0);
@@ -80,7 +80,7 @@ class PathFault : public KilnCompiler {
     EXPECT_EQ(warnings(finished.err), 1u) << finished.err;
   }
 
-  /// Kills `kiln compile` at each of its calls in turn.
+  /// Kills `kiln compile` at each of its system calls in turn.
   void kill_at_each_step(const char* fault, const char* action) {
     const auto begin = base::Clock::now();
     ASSERT_EQ(compile("").status, 0);
@@ -116,8 +116,8 @@ class PathFault : public KilnCompiler {
     EXPECT_LT(recompiled, killed) << "some step lies behind the commit";
     EXPECT_EQ(lost, 0u);
     EXPECT_EQ(wrong, 0u);
-    // Its compile time and a second; nine more for a machine that is busy with other things. Waiting for a
-    // lock that nobody holds any more would take far longer.
+    // The compile's own time and a second, and nine more for a busy machine. Waiting for a lock that no
+    // process holds any more would take far longer.
     EXPECT_LT(slowest, at_most(own_time + std::chrono::seconds(10)));
   }
 };
@@ -153,7 +153,7 @@ TEST_F(PathFault, ServesTheKernelUnderAFileSizeLimit) {
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
   rlimit small = before;
-  small.rlim_cur = fs::file_size(store() + "/data.mdb");  // an image file is smaller
+  small.rlim_cur = fs::file_size(store() + "/data.mdb");  // an image file is smaller than this
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
   const Finished finished = compile("");
   ::setrlimit(RLIMIT_FSIZE, &before);

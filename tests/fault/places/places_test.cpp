@@ -1,5 +1,5 @@
-// Places as hosts and containers really have them: the kernel is served, the store is where it is safe, and
-// one warning says what to do.
+// Places as they are on real hosts and in containers. The kernel is served, the store is in a
+// safe place, and one warning says what to do.
 #include "fault/places/fixture.hpp"
 
 namespace kiln::testing {
@@ -16,7 +16,7 @@ TEST_F(PlacesTest, ADirectoryOfOursIsMade0700WithItsParents) {
 
 TEST_F(PlacesTest, AnEmptyDirGetsAPrivateDirectoryForEachUser) {
   KILN_NEEDS_ROOT();
-  make(tree_.at("volume"), 0777, 0);  // Kubernetes' emptyDir
+  make(tree_.at("volume"), 0777, 0);  // like an emptyDir of Kubernetes
   for (const unsigned uid : {kUser, kStranger, 0u}) {
     for (const char* expected : {"compiled", "disk"}) {
       const Served got = serve(uid, at(tree_.at("volume")));
@@ -30,7 +30,7 @@ TEST_F(PlacesTest, AnEmptyDirGetsAPrivateDirectoryForEachUser) {
 
 TEST_F(PlacesTest, AGroupWritableVolumeIsSharedToo) {
   KILN_NEEDS_ROOT();
-  make(tree_.at("volume"), 02775, 0);  // an fsGroup
+  make(tree_.at("volume"), 02775, 0);  // like a volume with an fsGroup
   ASSERT_EQ(::chown(tree_.at("volume").c_str(), 0, kUser), 0);
   const Served got = serve(kUser, at(tree_.at("volume")));
   EXPECT_EQ(got.outcome, "compiled");
@@ -152,7 +152,7 @@ TEST_F(PlacesTest, HomeAndXdgAreUsedWhereTheyAre) {
 
 TEST_F(PlacesTest, WithNowhereToWriteItWorksInMemoryWithOneWarning) {
   KILN_NEEDS_ROOT();
-  // /var/tmp is everybody's: what lies at our name there is in the way.
+  // All users can write /var/tmp. A file that has our name there is in the way.
   const std::string in_the_way = "/var/tmp" + name_of(kUser);
   ASSERT_FALSE(std::filesystem::exists(in_the_way));
   base::write_file(in_the_way, "");

@@ -1,6 +1,6 @@
-// A store whose file is larger than the cap of the process that puts: the cap was lowered, or another process
-// has a larger one. Each put leaves the file within its own process's cap, and loses nothing that it need
-// not.
+// A store whose file is larger than the cap of the process that puts. Either the cap was
+// lowered, or another process has a larger cap. Each put leaves the file within its own
+// process's cap, and loses no more records than needed.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -18,7 +18,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kCapMiB = 1 << 20;
-constexpr std::size_t kSize = 50'000, kStored = 13 * 4096;  // in whole pages
+constexpr std::size_t kSize = 50'000, kStored = 13 * 4096;  // kStored: in whole pages
 constexpr std::uint32_t kFilled = 180;                      // 9 MB
 
 class CapTest : public StoreFixture {
@@ -32,7 +32,7 @@ class CapTest : public StoreFixture {
     struct stat st {};
     return ::stat(data_file().c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
   }
-  /// In a process of its own, as in a service before its cap was lowered.
+  /// Fills the store in a separate process, like a service before its cap was lowered.
   int fill() const {
     return child([&] {
       const auto store = open_capped(100 * kCapMiB);
@@ -119,7 +119,7 @@ TEST_F(CapTest, ReadersMissNothingThatStaysWhileTheFileIsRewritten) {
   const Shared<std::atomic<int>> rounds;
   const pid_t reader = ::fork();
   if (reader == 0) {
-    ::alarm(7200);  // should the test program be killed
+    ::alarm(7200);  // ends the child if the test program is killed
     const auto own = open_capped(100 * kCapMiB);
     for (;; ++*rounds)
       for (std::uint32_t number = kFilled - 20; number < kFilled; ++number)
@@ -128,7 +128,7 @@ TEST_F(CapTest, ReadersMissNothingThatStaysWhileTheFileIsRewritten) {
   int status = 0;
   for (std::uint32_t number = 1000; number < 1300; ++number) {
     const bool shrinks = number % 60 == 0;
-    // Both ends of a whole round after the last put: the reader has used each of its entries since.
+    // Two more ends of rounds contain one whole round after the last put. In it the reader used each entry.
     const int before = *rounds;
     const auto has_read = [&] { return !shrinks || *rounds >= before + 2; };
     base::poll_until(base::Deadline::after(600s),

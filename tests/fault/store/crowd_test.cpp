@@ -1,4 +1,5 @@
-// Two hundred at once, forks before and after use, and two spellings of one path: right results.
+// Two hundred processes or threads at once, forks before and after use, and several
+// spellings of one path. Results must be right.
 #include <filesystem>
 #include <thread>
 
@@ -32,7 +33,7 @@ class Crowd : public StoreFixture {
     if (got.record ? !same(*got.record, expected) : got.miss != Miss::absent) ++board_->wrong;
     if (must && !got.record) ++board_->lost;
   }
-  /// What each of a crowd does: a key that ten put at once, reads beside it.
+  /// The part of each member of a crowd: it puts a key that ten members put at once, and reads other keys.
   void take_part(Store& store, std::uint32_t number, std::uint32_t count) {
     ++board_->ready;
     base::poll_until(soon(), [&] { return board_->ready >= count; });
@@ -74,7 +75,7 @@ TEST_F(Crowd, TwoHundredProcesses) {
     if (processes.back() != 0) continue;
     ::alarm(300);
     {
-      const auto store = open();  // the first ones create the file, all at once
+      const auto store = open();  // the first processes create the file at the same time
       take_part(*store, i, kCrowd);
     }
     ::_exit(0);
@@ -114,7 +115,7 @@ TEST_F(Crowd, ForkedAfterTheStoreWasUsed) {
   put(*store, 0);
   read(*store, 0, true);
   for (std::uint32_t i = 1; i < kSharedKeys;
-       ++i) {  // each from a process with a history, and on in the child's child
+       ++i) {  // each put is by a process that has used the store, and by a child of it
     EXPECT_EQ(child([&] {
                 read(*store, i - 1, true);
                 put(*store, i);
@@ -146,7 +147,7 @@ TEST_F(Crowd, TwoSpellingsOfOnePathAreOneStore) {
   for (std::uint32_t i = 0; i < kThreads; ++i)
     threads.emplace_back([&, i] { take_part(*stores[i % 3], i / 3, kThreads); });
   for (auto& thread : threads) thread.join();
-  stores.front()->gc(std::uint64_t{1} << 30, soon());  // and all follow the file that replaced it
+  stores.front()->gc(std::uint64_t{1} << 30, soon());  // all stores must follow the file that replaced it
   for (const auto& store : stores)
     for (std::uint32_t number = 0; number < kSharedKeys; ++number) read(*store, number, true);
   stores.clear();

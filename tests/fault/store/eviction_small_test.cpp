@@ -1,4 +1,4 @@
-// Eviction among records smaller than a page: as much is to go as is needed, and no put waits for long.
+// Eviction of records smaller than a page. It removes as much as is needed, and no put waits for long.
 #include <lmdb.h>
 
 #include <ctime>
@@ -34,7 +34,7 @@ class SmallRecords : public StoreFixture {
       ASSERT_EQ(write_record(txn, dbi, key_of(number), encode(record_of(number, 1000)), MDB_APPEND), 0);
     }
     for (std::uint32_t number = 0; number < kSmallRecords; ++number) {
-      const std::int64_t order = -1 - std::int64_t{number} * 7919 % kSmallRecords;  // not that of the keys
+      const std::int64_t order = -1 - std::int64_t{number} * 7919 % kSmallRecords;  // not the keys' order
       ASSERT_EQ(write_use(txn, dbi, key_of(number), {order, now, 1, now}), 0);
     }
     ASSERT_EQ(mdb_txn_commit(txn), 0);
@@ -61,7 +61,7 @@ TEST_F(SmallRecords, PutEvictsAboutAsMuchAsItNeeds) {
                                                 {"evicted", evicted},
                                                 {"ms", static_cast<std::uint64_t>(took.count())}});
   EXPECT_GT(evicted, 0u);
-  EXPECT_LT(evicted, kSmallRecords / 4);  // 5 % of the bytes were asked for
+  EXPECT_LT(evicted, kSmallRecords / 4);  // the eviction needed 5 % of the bytes
 }
 
 }  // namespace

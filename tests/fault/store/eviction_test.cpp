@@ -1,6 +1,6 @@
-// A store at its cap: churn and rewriters of many processes in mixed sizes, and one process alone.
-// KILN_SOAK_MIB: how much is put through it; KILN_SOAK_CAP_MIB: the cap (10240 and 256 for a soak);
-// KILN_SOAK_PUT_WAIT_MS: 500, as in production, shows how many puts are skipped.
+// A store at its cap: many processes that put and rewrite records of mixed sizes, and one process alone.
+// KILN_SOAK_MIB is the amount that is put, and KILN_SOAK_CAP_MIB the cap (10240 and 256 for a soak). With
+// KILN_SOAK_PUT_WAIT_MS=500, as in production, the test shows how many puts are skipped.
 #include <sys/stat.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ constexpr std::uint64_t kMiB = 1 << 20;
 constexpr int kWriters = 5;
 constexpr std::uint32_t kKeysPerWriter = 4000;
 
-/// Log-uniform: as many of 1 to 2 KB as of 1 to 2 MB.
+/// Log-uniform sizes: as many from 1 to 2 KB as from 1 to 2 MB.
 std::size_t mixed_size(std::mt19937& random) {
   return static_cast<std::size_t>(1000 * std::exp2(11.0 * (random() % 4096) / 4096));
 }
@@ -59,12 +59,12 @@ class EvictionTest : public StoreFixture {
     return result.put;
   }
 
-  /// Puts new keys and newer versions of its old ones, and reads back what it put and what others did.
+  /// Puts new keys and newer versions of old ones. Reads back its own records and those that others put.
   int write(std::uint32_t slot, const StoreOptions& options, std::uint64_t limit_bytes) {
     const auto store = Store::open(options);
     std::mt19937 random(slot);
-    // Eviction leaves the most recently used bytes; more than 9/10 of the cap less the largest room that a
-    // put makes is never evicted.
+    // Eviction keeps the most recently used bytes. It never evicts the last 9/10 of the cap,
+    // less the largest room that a put makes.
     const std::uint64_t safe_bytes =
         options.cap_bytes / 10 * 9 - std::min<std::uint64_t>(options.cap_bytes / 10 * 6, 17 * kMiB);
     for (std::uint32_t version = 1; board_->stored_bytes < limit_bytes; ++version) {
@@ -83,7 +83,7 @@ class EvictionTest : public StoreFixture {
     }
     return 0;
   }
-  /// Whatever lies there is whole, and is what its key text says.
+  /// A record that is there must be whole, and must match its key text.
   void read_any(Store& store, std::mt19937& random) {
     const auto got = store.peek(key_of((random() % kWriters) * kKeysPerWriter + random() % 40), soon());
     ++board_->reads;
@@ -106,7 +106,7 @@ TEST_F(EvictionTest, FileStaysUnderItsCapAndTheLatestPutsSurvive) {
   for (std::uint32_t slot = 0; slot < kWriters; ++slot) {
     const pid_t pid = ::fork();
     if (pid == 0) {
-      ::alarm(7200);  // should the test program be killed
+      ::alarm(7200);  // ends the child if the test program is killed
       ::_exit(write(slot, o, through * kMiB));
     }
     writers.push_back(pid);

@@ -1,5 +1,6 @@
-// Whom eviction spares: what the evicting process read itself, at once; what others read, once their use was
-// written, which they do when the stored one is older than an hour.
+// Records that eviction spares. Records that the evicting process read itself are spared at
+// once. Records that other processes read are spared after their use was written, which happens
+// when the stored use is older than an hour.
 #include <lmdb.h>
 
 #include <ctime>
@@ -23,7 +24,7 @@ class EvictionUseTest : public StoreFixture {
     o.upkeep = 20ms;
     return o;
   }
-  /// Puts [first, last) in a process of its own; how many entries were evicted.
+  /// Puts [first, last) in a separate process. Returns the number of evicted entries.
   std::uint64_t put_elsewhere(std::uint32_t first, std::uint32_t last) {
     const Shared<std::uint64_t> evicted;
     EXPECT_EQ(child([&] {
@@ -46,7 +47,7 @@ class EvictionUseTest : public StoreFixture {
     }
     return out;
   }
-  /// All uses as if they were two hours old, in the same order.
+  /// Makes all uses two hours old, in the same order.
   void make_uses_older() const {
     MDB_env* env = nullptr;
     MDB_txn* txn = nullptr;
@@ -88,7 +89,7 @@ TEST_F(EvictionUseTest, ProcessSparesWhatItReadItself) {
   EXPECT_EQ(stored, 40u);
   EXPECT_EQ(spared, kRead);
   EXPECT_GT(evicted, 20u);
-  EXPECT_EQ(kept(*store, kUseFilled - 5, kUseFilled), 5u);  // the oldest went first
+  EXPECT_EQ(kept(*store, kUseFilled - 5, kUseFilled), 5u);  // the oldest were evicted first
 }
 
 TEST_F(EvictionUseTest, WhatOtherProcessesReadIsSparedOnceItsUseWasWritten) {

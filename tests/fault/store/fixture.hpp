@@ -1,5 +1,5 @@
-// The vocabulary of the fault matrix's disk rows: child processes under faults, what they were promised, and
-// the figures of a row.
+// Helpers for the disk rows of the fault matrix: child processes under faults, the results that
+// they were promised, and the figures of a row.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ using kiln::testing::kSanitized;
 
 using fault::Shared;
 
-/// A row of the matrix, as docs/reliability.md has it.
+/// Prints a row of the matrix in docs/reliability.md.
 inline void report(const std::string& fault,
                    std::initializer_list<std::pair<const char*, std::uint64_t>> figures) {
   std::printf("FIGURES %s:", fault.c_str());
@@ -30,27 +30,28 @@ inline void report(const std::string& fault,
   std::printf("\n");
 }
 
-/// From the environment, for soaks.
+/// A number from the environment, for soaks; `otherwise` when it is not set.
 inline std::uint64_t configured(const char* variable, std::uint64_t otherwise) {
   const char* text = std::getenv(variable);
   return text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-/// Version v of key k has its own key text and content, so that each put of a newer one replaces.
+/// Version v of key k has its own key text and content, so that each put
+/// of a newer version replaces the older one.
 inline Record version_of(std::uint32_t number, std::uint32_t version) {
   Record record = record_of(number * 1000 + version, 100 + (number * 7919 + version * 104729) % 30'000);
   record.key = key_of(number);
   record.key_text = std::to_string(version);
   return record;
 }
-/// The version that such a record says it is.
+/// The version that the record's key text names.
 inline std::uint32_t version_in(const Record& record) {
   return static_cast<std::uint32_t>(std::strtoul(record.key_text.c_str(), nullptr, 10));
 }
 
 constexpr std::uint32_t kMaxNumbers = 1024;
 
-/// As in_child; an exception ends the child with 99 instead of letting it go on as the test program.
+/// Like in_child. An exception ends the child with 99; it must not run on as a second test program.
 inline int child(const std::function<int()>& body) {
   return in_child([&body] {
     try {
@@ -62,7 +63,7 @@ inline int child(const std::function<int()>& body) {
   });
 }
 
-/// What processes were told about puts of record_of(number, size).
+/// The results that processes got from puts of record_of(number, size).
 struct Promises {
   std::atomic<bool> acknowledged[kMaxNumbers];
   std::atomic<std::uint64_t> puts, failed, full, reads, lost, wrong;
@@ -70,11 +71,11 @@ struct Promises {
 
 class FaultFixture : public StoreFixture {
  protected:
-  static constexpr std::size_t kImage = 30'000;  // several pages that lie together, so a vector write
+  static constexpr std::size_t kImage = 30'000;  // several adjacent pages, so that LMDB makes a vector write
 
   void TearDown() override { kiln_fault_arm(nullptr); }
 
-  /// Puts a record and notes what was claimed.
+  /// Puts a record and notes the result.
   Put put(Store& store, std::uint32_t number) const {
     const Put result = store.put(record_of(number, kImage)).put;
     if (result == Put::stored || result == Put::present) {
@@ -86,7 +87,7 @@ class FaultFixture : public StoreFixture {
     return result;
   }
 
-  /// Reads every number that was ever put: an acknowledged one must be there, and none may be wrong.
+  /// Reads every number that was ever put. An acknowledged record must be there, and no record may be wrong.
   void check(Store& store) const {
     for (std::uint32_t number = 0; number < kMaxNumbers; ++number) {
       if (!promises_->acknowledged[number] && number >= attempted_) continue;
@@ -98,7 +99,8 @@ class FaultFixture : public StoreFixture {
     }
   }
 
-  /// The same from a process that shares nothing with this one; 0, or 99 when it cannot even open.
+  /// Runs check() in a process that shares nothing with this one. Returns
+  /// 0, or 99 when it cannot open the store.
   int check_afresh() const {
     return child([this] {
       kiln_fault_arm(nullptr);
@@ -108,7 +110,8 @@ class FaultFixture : public StoreFixture {
     });
   }
 
-  /// Numbers below were tried at least once: those that were not acknowledged may be there, but then right.
+  /// Numbers below this were tried at least once. Records that were not
+  /// acknowledged may be there, but must be right.
   std::uint32_t attempted_ = 64;
   Shared<Promises> promises_;
 };

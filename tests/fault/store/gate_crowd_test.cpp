@@ -1,6 +1,7 @@
-// A crowd at the gate: processes whose threads share one store, writers that free and reuse pages all the
-// time, members stopped at random moments, forks in mid-read. Nobody reads what a writer reuses.
-// KILN_SOAK_READS: until so many reads (10^7 for a soak).
+// A crowd at the gate: processes whose threads share one store, writers that free and reuse
+// pages all the time, processes stopped at random moments, and forks in the middle of reads. No
+// reader may see a page that a writer reuses.
+// KILN_SOAK_READS is the number of reads after which the test ends (10^7 for a soak).
 #include <random>
 #include <thread>
 
@@ -34,7 +35,8 @@ Record content(std::uint32_t key, std::uint32_t version) {
 
 class GateCrowd : public StoreFixture {
  protected:
-  /// In memory: pages are reused a hundred times as often as on a disk, and the disk is not what is tested.
+  /// The store lies in memory: pages are reused a hundred times as often as on a
+  /// disk, and the test is not about the disk.
   static void SetUpTestSuite() {
     if (!std::getenv("TMPDIR") && ::access("/dev/shm", W_OK) == 0) ::setenv("TMPDIR", "/dev/shm", 1);
   }
@@ -42,7 +44,8 @@ class GateCrowd : public StoreFixture {
     if (std::string(std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "") == "/dev/shm") ::unsetenv("TMPDIR");
   }
 
-  /// One read without the store's second look at damage. Now and then it stays in the gate for a while first.
+  /// Reads once, without the store's second look at damage. In some calls
+  /// it first stays in the gate for a while.
   void read(StoreFile& file, std::mt19937& random) {
     const std::uint32_t number = random() % kCrowdKeys;
     const std::uint32_t at_least = board_->acknowledged[number];
@@ -58,7 +61,7 @@ class GateCrowd : public StoreFixture {
         ++board_->timeouts;
         return;
       }
-    } catch (const Damaged&) {  // read while it was written; that is looked at twice
+    } catch (const Damaged&) {  // a meta page read during a write; the store would look twice
       ++board_->torn_metas;
       return;
     }
@@ -91,13 +94,13 @@ class GateCrowd : public StoreFixture {
         std::mt19937 random(seed * kThreads + i);
         for (int n = 1; !board_->stop; ++n) {
           read(file, random);
-          if (n % 16 == 0) std::this_thread::sleep_for(1ms);  // cores for those who have something to write
+          if (n % 16 == 0) std::this_thread::sleep_for(1ms);  // leaves cores for the writers
         }
       });
     std::mt19937 random(seed + 1000);
-    while (!board_->stop) {  // fork while they are in the middle of reads
+    while (!board_->stop) {  // forks while the threads are in the middle of reads
       std::this_thread::sleep_for(std::chrono::milliseconds(20 + random() % 50));
-      if (kSanitized) continue;  // its allocator may be locked in the child
+      if (kSanitized) continue;  // a sanitizer's allocator may be locked in the child
       const int status = in_child([&] {
         ::alarm(60);
         for (int i = 0; i < 20; ++i) read(file, random);
@@ -140,7 +143,7 @@ TEST_F(GateCrowd, NobodyReadsWhatAWriterReuses) {
   const auto start = [&](const std::function<int()>& body) {
     const pid_t pid = ::fork();
     if (pid == 0) {
-      ::alarm(7200);  // should the test program be killed
+      ::alarm(7200);  // ends the child if the test program is killed
       ::_exit(body());
     }
     all.push_back(pid);

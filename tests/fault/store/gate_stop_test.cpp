@@ -1,5 +1,5 @@
-// The gate's waits: no writer starves among 64 readers, and whoever is stopped at any of its lock calls makes
-// others wait until their deadlines at most.
+// Waits at the gate. No writer starves among 64 readers. A process that is stopped at any of its lock calls
+// delays others at most until their deadlines.
 #include <fcntl.h>
 
 #include <thread>
@@ -64,7 +64,7 @@ TEST_F(GateWaits, WriterDoesNotStarveAmongSixtyFourReaders) {
       board_->entering.add(base::Clock::now() - start);
       entered += drained.has_value();
     }
-    std::this_thread::sleep_for(3ms);  // so that readers are back by then
+    std::this_thread::sleep_for(3ms);  // long enough for readers to come back
   }
   board_->stop = true;
   for (const pid_t pid : readers) ::waitpid(pid, nullptr, 0);
@@ -80,7 +80,7 @@ TEST_F(GateWaits, WriterDoesNotStarveAmongSixtyFourReaders) {
   EXPECT_LT(board_->entering.all_but_one_in(100), 1'000'000u);  // a plain lock would wait for ever
 }
 
-/// Another process, stopped before the nth lock or unlock of what it does.
+/// Another process, stopped before the nth lock or unlock call of its get or put.
 class StoppedHolder : public StoreFixture {
  protected:
   enum class Does { get, put };
@@ -98,7 +98,7 @@ class StoppedHolder : public StoreFixture {
     hasty_ = Store::open(hasty);
   }
 
-  /// False when it ended without having been stopped.
+  /// Starts the process. Returns false when it ended without being stopped.
   bool start(const std::string& rule, Does does, std::uint32_t number) {
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -116,7 +116,8 @@ class StoppedHolder : public StoreFixture {
     return false;
   }
 
-  /// Others beside it: right or late, never beyond their deadline by much.
+  /// Reads and puts beside the stopped process. Results must be right or a timeout,
+  /// and never much later than the deadline.
   void look(std::uint32_t number) {
     const auto start = base::Clock::now();
     const Record expected = record_of(1, 30'000);
@@ -182,7 +183,7 @@ TEST_F(StoppedHolder, ReaderStoppedAtAnyLockCallDelaysWritersOnly) {
 
 TEST_F(StoppedHolder, WriterStoppedAtAnyLockCallDelaysOthersUntilTheirDeadlines) {
   step_through(Does::put, "a writer stopped at each lock call");
-  EXPECT_GT(late_reads_, 0u);  // in the drained instant
+  EXPECT_GT(late_reads_, 0u);  // where the writer stopped while the gate was drained
   EXPECT_GT(reads_, late_reads_);
 }
 

@@ -1,4 +1,4 @@
-// The interposer itself: each action does what its rule says, and nothing else.
+// Tests of the interposer itself: each action does what its rule says, and nothing else.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -28,7 +28,7 @@ class Interposer : public ::testing::Test {
     return Fd(::open(path(name).c_str(), O_RDWR | O_CREAT | O_CLOEXEC | flags, 0600));
   }
   static off_t size_of(const Fd& fd) { return ::lseek(fd.get(), 0, SEEK_END); }
-  /// The signal that ends a child which arms `rules` and writes 8 bytes to `name`; 0 when none does.
+  /// The signal that ends a child that arms `rules` and writes 8 bytes to `name`; 0 when it exits by itself.
   int signal_of(const std::string& rules, const std::string& name) const {
     const pid_t pid = ::fork();
     if (pid == 0) {
@@ -130,7 +130,7 @@ TEST_F(Interposer, ReachesNamesLocksAndMaps) {
   for (const char* rule :
        {"create@fresh:1:ENOSPC", "link@second:1:EIO", "rename@second:1:EIO", "unlink:1:EIO", "mkdir:1:EDQUOT",
         "lock:1:ENOMEM", "mmap@/a:1:ENOMEM", "ftruncate:1:EIO", "pread:1:EIO", "create@fresh:1:EMFILE"}) {
-    // A sanitizer stands before this library at pread, and calls the C library's.
+    // A sanitizer intercepts pread before this library does, and then calls the C library's.
     if (kiln::cache::test::kSanitized && std::string_view(rule).starts_with("pread")) continue;
     const Fd a = make("a");
     kiln_fault_arm(rule);

@@ -1,5 +1,5 @@
-// A put killed at each of its system calls: before it, after it, and in the middle of each write. Whoever
-// comes next finds everything acknowledged, nothing partial, and can put the same key at once.
+// A put killed at each of its system calls: before it, after it, and in the middle of each write. The next
+// process finds everything acknowledged and nothing partial, and can put the same key at once.
 #include <filesystem>
 
 #include "base/deadline.hpp"
@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::uint32_t kKilledKeys = 12;
 constexpr int kMaxSteps = 500;
-/// Of whoever comes after the killed one. The kernel frees its locks at once; all that is allowed for is a
-/// machine that is busy with other things.
+/// Time limit of the process after the killed one. The kernel frees the locks at once;
+/// the limit only allows for a busy machine.
 constexpr auto kNextAsker = std::chrono::seconds(10);
 
 struct Tally {
@@ -21,7 +21,7 @@ struct Tally {
 
 class KilledPut : public FaultFixture {
  protected:
-  /// Puts `number` in a child under the rule `calls:step:action`. Whether the child came to its end.
+  /// Puts `number` in a child under the rule `calls:step:action`. Returns true when the child was not killed.
   bool put_under(const std::string& rule, std::uint32_t number) {
     const int status = child([&] {
       kiln_fault_arm(rule.c_str());
@@ -52,7 +52,8 @@ class KilledPut : public FaultFixture {
     EXPECT_EQ(check_afresh(), 0);
   }
 
-  /// Steps through `calls` with `action`; a fresh directory each time when `from_nothing`.
+  /// Kills a put at each step of `calls` in turn with `action`.
+  /// `from_nothing`: each time in an empty directory.
   void step_through(const char* calls, const char* action, bool from_nothing, Tally& tally) {
     attempted_ = kMaxSteps;
     int steps = 0;

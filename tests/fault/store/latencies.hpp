@@ -1,4 +1,4 @@
-// A histogram that processes share: how long something took, to within an eighth.
+// A histogram of durations that processes share. It is exact to within an eighth.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace kiln::cache::test {
 
-/// Thread-safe; constructible in shared memory.
+/// Thread-safe. May be constructed in shared memory.
 class Latencies {
  public:
   void add(std::chrono::nanoseconds took) noexcept {
@@ -23,7 +23,8 @@ class Latencies {
     for (const auto& each : counts_) out += each;
     return out;
   }
-  /// Microseconds that at most 1 in `share` took longer than: 2 is the median, 100 the 99th percentile.
+  /// At most 1 in `share` calls took longer than this many microseconds: 2
+  /// is the median, 100 the 99th percentile.
   std::uint64_t all_but_one_in(std::uint64_t share) const noexcept {
     std::uint64_t left = count() / share;
     for (std::size_t i = kBuckets; i-- > 0;) {
@@ -36,7 +37,7 @@ class Latencies {
 
  private:
   static constexpr std::size_t kBuckets = 8 * 40;
-  // Below 8 each value is a bucket; then eight buckets for each power of two.
+  // Below 8 us each value has a bucket. Above, each power of two has eight buckets.
   static std::size_t bucket(std::uint64_t us) noexcept {
     if (us < 8) return us;
     const auto power = static_cast<std::size_t>(std::bit_width(us)) - 4;

@@ -1,5 +1,5 @@
-// Temporary files beside a store: who is killed while it writes one leaves it, and the next writer removes
-// it.
+// Temporary files beside a store. A process that is killed while it writes one leaves
+// it there, and the next writer removes it.
 #include <csignal>
 #include <filesystem>
 
@@ -11,7 +11,7 @@ namespace {
 
 class LeftoverTest : public StoreFixture {
  protected:
-  /// A process in the middle of a gc, with its temporary file whole.
+  /// Starts a process that stops in the middle of a gc, with its temporary file written.
   pid_t start_rewriting() const {
     const pid_t pid = ::fork();
     if (pid == 0) {
@@ -69,7 +69,7 @@ TEST_F(LeftoverTest, ForkedChildOfAKilledProcessDoesNotKeepItsFile) {
     const FreshFile fresh(data_file());
     if (::fork() == 0) {
       ::alarm(300);
-      *grandchild = ::getpid();  // the fork is over, and has closed the descriptor here
+      *grandchild = ::getpid();  // written after the fork handlers closed the descriptor here
     }
     for (;;) ::pause();
   }

@@ -1,4 +1,4 @@
-// Limits of the host: full filesystem, file size, address space, map. The store says so and stays right.
+// Limits of the host: full filesystem, file size, address space, map. The store reports them and stays right.
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -28,7 +28,7 @@ class Limit : public FaultFixture {
     struct stat st {};
     return ::stat(data_file().c_str(), &st) == 0 ? static_cast<std::uint64_t>(st.st_size) : 0;
   }
-  /// Puts numbers until one is refused for lack of space; how many it tried.
+  /// Puts numbers until a put is refused for lack of space. Returns the number of puts.
   std::uint32_t fill(Store& store, std::uint32_t from) const {
     for (std::uint32_t number = from; number < kMaxNumbers; ++number)
       if (put(store, number) == Put::full) return number + 1 - from;
@@ -43,8 +43,8 @@ class Limit : public FaultFixture {
     EXPECT_EQ(promises_->lost, 0u);
     EXPECT_EQ(promises_->wrong, 0u);
   }
-  /// With `disposition` for the signal that a write behind the limit raises (one across it is short, and
-  /// raises none); `room` bytes are left in the file.
+  /// Fills a file that may grow by `room` bytes. A write beyond the limit raises SIGXFSZ, which has
+  /// `disposition`; a write across the limit is short and raises no signal.
   void exceed_the_file_size(const char* fault, void (*disposition)(int), std::uint64_t room) {
     {
       const auto store = open();
@@ -81,7 +81,7 @@ TEST_F(Limit, AFullFilesystemRefusesPutsAndServesWhatItHas) {
     {
       const auto store = open();
       if (fill(*store, 0) == kMaxNumbers) return 3;
-      for (std::uint32_t number = 100; number < 110; ++number) put(*store, number);  // on a full one
+      for (std::uint32_t number = 100; number < 110; ++number) put(*store, number);  // filesystem is full
       check(*store);
     }
     if (check_afresh() != 0) return 4;

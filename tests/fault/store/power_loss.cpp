@@ -112,7 +112,7 @@ std::size_t Disk::undecided() const {
 
 std::string Disk::content(const File& file, std::mt19937& random) {
   std::string out = file.durable;
-  // How likely a sector arrived: sometimes none, sometimes all, mostly a mixture.
+  // The chance that a sector arrived, in percent: sometimes none, sometimes all, mostly a mixture.
   constexpr unsigned kChances[] = {0, 5, 30, 50, 70, 95, 100};
   const unsigned chance = kChances[random() % std::size(kChances)];
   const bool newest_only = random() % 2 == 0;
@@ -138,7 +138,7 @@ Files Disk::after_power_loss(std::mt19937& random) const {
     if (name.kind == Kind::link || name.kind == Kind::rename) inodes[name.to] = inodes[name.path];
     if (name.kind == Kind::rename) inodes.erase(name.path);
   }
-  std::map<std::uint64_t, std::string> contents;  // two names of one file have one content
+  std::map<std::uint64_t, std::string> contents;  // two names of one file must have the same content
   Files out;
   for (const auto& [path, inode] : inodes) {
     const auto file = files_.find(inode);

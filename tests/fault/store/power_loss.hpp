@@ -1,15 +1,13 @@
-// What a disk may hold after a power loss, from the recorded order of writes and syncs.
+// Computes states of a disk after a power loss, from the recorded order of writes and syncs.
 //
-// The model, sector by sector (512 bytes, written whole or not at all):
-//   - a write reaches the page cache; until a sync of its file returns, each of its sectors may or may not be
-//   on the
-//     disk, in its newest or in any earlier unsynced content, whatever became of the others;
-//   - a write through O_DSYNC is on the disk once it has returned;
-//   - after a sync that failed, the kernel takes the sectors for clean: a later sync does not write them;
-//   - the file's length grows with the sectors that arrived, or to its full length with zeros in between;
-//   - names (mkdir, create, link, rename, unlink) arrive in their order, as in a journalled filesystem, those
-//   before a
-//     sync of a directory certainly.
+// The model works sector by sector (512 bytes). A sector is written whole or not at all.
+// - A write reaches the page cache. Until a sync of its file returns, each sector may be on the disk or not.
+//   Its content is the newest or any earlier unsynced one. Sectors are independent of each other.
+// - A write through O_DSYNC is on the disk once it has returned.
+// - After a failed sync, the kernel regards the sectors as clean: a later sync does not write them.
+// - The file's length grows with the sectors that arrived, or to its full length with zeros in between.
+// - Names (mkdir, create, link, rename, unlink) arrive in order, as in a journalled filesystem. Names
+//   before a sync of a directory are on the disk.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +25,7 @@ struct Operation {
   std::string payload;
 };
 
-/// Throws Error(io) when `path` is no log of the interposer's.
+/// Throws Error(io) when `path` is not a log of the interposer.
 std::vector<Operation> read_log(const std::string& path);
 
 /// Path -> content.
@@ -42,7 +40,7 @@ class Disk {
   void issue(const Operation& operation);
   /// The call has returned.
   void complete(const Operation& operation);
-  /// How many sectors and names are in the balance.
+  /// Number of sectors and names that may or may not be on the disk.
   std::size_t undecided() const;
   /// One of the states that a power loss may leave now.
   Files after_power_loss(std::mt19937& random) const;
@@ -50,7 +48,7 @@ class Disk {
  private:
   static constexpr std::uint64_t kSector = 512;
   struct Undecided {
-    std::vector<std::string> versions;  // any of them, or what is durable
+    std::vector<std::string> versions;  // the disk has one of them, or the durable content
     bool dirty = true;                  // the next sync writes it
   };
   struct File {

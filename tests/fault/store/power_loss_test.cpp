@@ -1,6 +1,7 @@
-// Power losses: a run is recorded, and states that the disk may be in after a loss at each of its calls are
-// made and opened. KILN_SOAK_STATES: how many are drawn (200000 for a soak); the figure counts the different
-// ones.
+// Power losses. A run is recorded. For a loss at each of its calls, the test makes
+// states that the disk may have, and opens them.
+// KILN_SOAK_STATES is the number of states to draw (200000 for a
+// soak). The figure counts the different states.
 #include <filesystem>
 #include <fstream>
 #include <unordered_set>
@@ -36,7 +37,7 @@ class PowerLoss : public StoreFixture {
     if (!states_) states_ = std::make_unique<base::TempDir>("kiln-power-loss-");
   }
 
-  /// Two processes, one after the other, put versions of kLossKeys keys; the first one makes the file.
+  /// Two processes, one after the other, put versions of kLossKeys keys. The first process creates the file.
   std::vector<Operation> recorded(const char* rules) {
     const std::string log = dir_.path() + "/log";
     for (std::uint32_t half = 0; half < 2; ++half) {
@@ -78,7 +79,7 @@ class PowerLoss : public StoreFixture {
     }
   }
 
-  /// In a child: a state that crashes it must not end the test.
+  /// Runs in a child, because a state that crashes it must not end the test.
   void check(const Files& files, const Versions& acknowledged, Findings& found) const {
     make(files);
     StoreOptions o = options();
@@ -91,7 +92,7 @@ class PowerLoss : public StoreFixture {
       return;
     }
     read_all(*store, acknowledged, found);
-    // A put takes free pages: what still needs them must survive it.
+    // A put takes free pages. Pages that are still needed must survive it.
     const PutResult put = store->put(record_of(kNewNumber));
     if (put.put != Put::stored || !holds(*store, kNewNumber)) {
       if (found.refused++ == 0) std::fprintf(stderr, "a put is refused: %s\n", put.detail.c_str());
@@ -99,7 +100,8 @@ class PowerLoss : public StoreFixture {
     read_all(*store, acknowledged, found);
   }
 
-  /// Loses power at each call of the log, about `budget` states in all, more where more is undecided.
+  /// Loses power at each call of the log. Makes about `budget` states in
+  /// all, more of them where more is undecided.
   void replay(const std::vector<Operation>& log, Disk::Syncs syncs, std::uint64_t budget, Findings& found) {
     const auto weight = [](const Disk& disk) {
       return disk.undecided() == 0 ? 0 : std::min<std::uint64_t>(64, 2 * disk.undecided());
@@ -182,7 +184,7 @@ TEST_F(PowerLoss, LosesNothingAcknowledgedAfterAFailedDataWrite) {
   replay_and_expect_nothing_broken("power loss after EIO on a data write", "data@data.mdb:7:EIO");
 }
 
-TEST_F(PowerLoss, ADiskThatIgnoresSyncsIsFoundOut) {  // the replayer can fail
+TEST_F(PowerLoss, ADiskThatIgnoresSyncsIsFoundOut) {  // shows that the replay finds faults
   const auto log = recorded(nullptr);
   Shared<Findings> found;
   replay(log, Disk::Syncs::ignored, 200, *found);

@@ -1,5 +1,5 @@
-// Puts on a disk that fails: whatever a put claims is true in a fresh process, also after the next put;
-// nothing acknowledged before is lost, nothing wrong is read, and the store is usable once the disk is.
+// Puts on a disk that fails. The result of each put is true in a new process, also after the next put. No
+// acknowledged record is lost, no wrong record is read, and the store works when the disk works again.
 #include "tests/fault/store/fixture.hpp"
 
 namespace kiln::cache::test {
@@ -7,8 +7,8 @@ namespace {
 
 struct Fault {
   const char* name;
-  const char* rules;  // armed once the store is open
-  bool no_space;      // the put must say `full`
+  const char* rules;  // armed after the store was opened
+  bool no_space;      // the put must return `full`
   bool persists;      // the disk stays broken until disarmed
 };
 
@@ -37,7 +37,7 @@ TEST_P(PutFault, ClaimsOnlyWhatAFreshProcessFinds) {
     *fired = kiln_fault_fired();
     kiln_fault_arm(nullptr);  // the disk works again
     for (std::uint32_t number = kBefore; number < kBefore + kDuring; ++number)
-      base::poll_until(soon(), [&] {  // healing pauses after it failed
+      base::poll_until(soon(), [&] {  // after a failure, healing pauses
         put(*store, number);
         return promises_->acknowledged[number].load();
       });
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-/// Faults while the file is made: nobody ever sees half of one.
+/// Faults while the file is created: no process ever sees a half-made file.
 class CreationFault : public FaultFixture, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(CreationFault, LeavesNothingThatTheNextProcessTripsOver) {

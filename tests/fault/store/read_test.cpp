@@ -1,5 +1,5 @@
-// Reads from a disk that fails, at each read in turn: a miss or the right record, and a disk that reads again
-// has lost nothing (a passing fault is no damage to be healed by throwing records away).
+// Reads from a disk that fails, at each read in turn. The result is a miss or the right record. A disk that
+// works again has lost nothing: a passing fault must not be healed by dropping records.
 #include "tests/fault/store/fixture.hpp"
 
 namespace kiln::cache::test {
@@ -56,8 +56,8 @@ TEST_P(ReadFault, IsAMissAndLosesNothing) {
 
 using LookedAtTwice = FaultFixture;
 
-/// A read that fails three times in a row is damage to whoever sees it, as a meta page is that was read while
-/// it was written. A second look finds nothing wrong.
+/// A read that fails three times in a row looks like damage, like a meta page that was read during a
+/// write. A second look finds nothing wrong.
 TEST_F(LookedAtTwice, NoReaderBelievesWhatOnlyOneLookSaw) {
   const auto store = open();
   for (std::uint32_t number = 0; number < kNumbers; ++number) ASSERT_EQ(put(*store, number), Put::stored);

@@ -1,5 +1,5 @@
-// Whom eviction spares when processes come and go: what any process read lately, though uses move in the tree
-// once an hour.
+// Records that eviction spares when processes come and go. It spares those that any process read lately,
+// although uses in the tree are only updated once an hour.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -23,7 +23,8 @@ class RecentUsesTest : public StoreFixture {
     o.upkeep = upkeep_;
     return Store::open(o);
   }
-  /// Puts [first, last) in a process of its own. How many entries were evicted; an exit code if it failed.
+  /// Puts [first, last) in a separate process. Returns the number of evicted entries.
+  /// The test fails when the process fails.
   std::uint64_t put_elsewhere(std::uint32_t first, std::uint32_t last) const {
     const Shared<std::uint64_t> evicted;
     EXPECT_EQ(child([&] {
@@ -38,7 +39,7 @@ class RecentUsesTest : public StoreFixture {
               0);
     return *evicted;
   }
-  /// One read in a fresh process, as a short command makes it.
+  /// Reads once in a new process, like a short command.
   bool read_elsewhere(std::uint32_t number) const {
     return child([&] { return holds(*open_small(), number, kRecentSize) ? 0 : 1; }) == 0;
   }
@@ -46,7 +47,7 @@ class RecentUsesTest : public StoreFixture {
 };
 
 TEST_F(RecentUsesTest, KernelsThatFreshProcessesAskForSurviveTheChurnOfOthers) {
-  put_elsewhere(0, 85);  // the first two are the oldest of all
+  put_elsewhere(0, 85);  // the first two are the oldest
   std::uint64_t evicted = 0, missed = 0;
   for (std::uint32_t number = 1000; number < 1400; number += 20) {
     for (const std::uint32_t hot : {0u, 1u}) missed += !read_elsewhere(hot);
@@ -77,13 +78,13 @@ TEST_F(RecentUsesTest, LongLivedProcessKeepsWhatItHolds) {
     const auto store = open_small();
     if (!holds(*store, 0, kRecentSize) || !holds(*store, 1, kRecentSize)) ::_exit(1);
     ::alarm(300);
-    for (;;) ::pause();  // it has both in memory, and asks no more
+    for (;;) ::pause();  // the engine has both in memory and does not read them again
   }
   bool noted = true;
   for (std::uint32_t number = 1000; number < 1400 && noted; number += 5) {
     const auto before = base::read_file(table())->bytes;
     put_elsewhere(number, number + 5);
-    // Only the engine's upkeep changes the table, since nobody else reads a record.
+    // No other process reads a record, so only the engine's upkeep changes the table.
     noted = base::poll_until(base::Deadline::after(120s),
                              [&] { return base::read_file(table())->bytes != before; });
   }
@@ -118,7 +119,7 @@ TEST_F(RecentUsesTest, GarbageInTheTableCostsNoReadAndNoPut) {
     store->clear(soon());
   }
   ASSERT_EQ(::unlink(table().c_str()), 0);
-  ASSERT_EQ(::mkfifo(table().c_str(), 0600), 0);  // nobody reads it
+  ASSERT_EQ(::mkfifo(table().c_str(), 0600), 0);  // a FIFO without a reader
   EXPECT_GT(put_elsewhere(3000, 3150), 0u);
   EXPECT_TRUE(read_elsewhere(3149));
 }

@@ -26,7 +26,7 @@ struct Reads {
 class SlowDisk : public FaultFixture {
  protected:
   struct Outcome {
-    std::uint64_t reads = 0, puts = 0, slow = 0, p50 = 0, p99 = 0, worst = 0;  // microseconds
+    std::uint64_t reads = 0, puts = 0, slow = 0, p50 = 0, p99 = 0, worst = 0;  // p50, p99, worst in us
   };
 
   static void read(Store& store, Reads& reads, int which) {
@@ -36,11 +36,11 @@ class SlowDisk : public FaultFixture {
       if (!holds(store, number % kSlowNumbers, kImage)) ++reads.wrong;
       mine.microseconds[mine.count++] = static_cast<std::uint32_t>(
           std::chrono::duration_cast<std::chrono::microseconds>(base::Clock::now() - begin).count());
-      std::this_thread::sleep_for(500us);  // the readers shall not wait for each other's cores
+      std::this_thread::sleep_for(500us);  // so that readers do not wait for each other's cores
     }
   }
 
-  /// Eight readers beside one writer whose syncs take kDelay, or no time at all.
+  /// Eight readers beside one writer. Each sync of the writer takes kDelay, or no time.
   Outcome run(const char* rules, bool processes) {
     {
       const auto store = open();
@@ -55,7 +55,7 @@ class SlowDisk : public FaultFixture {
       read(*open(), *reads, which);
       ::_exit(0);
     }
-    const int status = child([&] {  // the writer; in a child, for the rules to be its own
+    const int status = child([&] {  // the writer; a child, so that the rules apply only to it
       const auto store = open();
       std::vector<std::thread> threads;
       for (int which = 0; !processes && which < kReaders; ++which)
@@ -64,7 +64,7 @@ class SlowDisk : public FaultFixture {
       std::uint32_t number = 1000 + first_;
       for (const auto until = base::Deadline::after(1500ms); !until.passed(); ++number) {
         if (store->put(record_of(number, kImage)).put == Put::stored) ++reads->puts;
-        if (!rules) std::this_thread::sleep_for(kDelay);  // the same rate of puts
+        if (!rules) std::this_thread::sleep_for(kDelay);  // keeps the rate of puts the same
       }
       reads->stop = true;
       for (std::thread& thread : threads) thread.join();
@@ -101,8 +101,8 @@ class SlowDisk : public FaultFixture {
                                          {"worst (us)", o.worst},
                                          {"over 25 ms", o.slow}});
     EXPECT_GT(slow.puts, 5u);
-    // Readers that waited for syncs would do little else: the writer is in one nearly all the time. What
-    // other load of this machine costs is what the run without delays shows.
+    // The writer is in a sync nearly all the time, so readers that waited for syncs would be slow. The run
+    // without delays shows the cost of other load on this machine.
     EXPECT_LT(slow.p99, 25'000u);
     EXPECT_LE(static_cast<double>(slow.slow) / static_cast<double>(slow.reads),
               0.001 + static_cast<double>(quick.slow) / static_cast<double>(quick.reads));

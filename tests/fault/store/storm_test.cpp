@@ -1,6 +1,7 @@
-// Twelve processes on one store, one of them killed every 5 ms: no wrong read, no lost acknowledged put, no
-// abort. KILN_SOAK_SECONDS: how long at least; KILN_SOAK_PUTS: until so many were acknowledged (10^5 and more
-// for a soak).
+// Twelve processes on one store, one of them killed every 5 ms. No wrong
+// read, no lost acknowledged put, no abort.
+// KILN_SOAK_SECONDS is the shortest duration. KILN_SOAK_PUTS is the number of acknowledged puts after
+// which the test ends (10^5 or more for a soak).
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
@@ -20,7 +21,7 @@ constexpr std::uint32_t kStormKeys = 480;
 constexpr int kWorkers = 12;
 constexpr auto kKillEvery = 5ms;
 
-/// Shared between the processes.
+/// Shared by the processes.
 struct Board {
   std::atomic<std::uint32_t> acknowledged[kStormKeys];  // the newest version whose put was acknowledged
   std::atomic<std::uint64_t> reads, hits, puts, skipped, wrong, lost, errors;
@@ -28,8 +29,8 @@ struct Board {
 
 enum class Namespaces { shared, own_pid, own_pid_and_shm };
 
-/// Reads keys at random and puts newer versions of its own, until it is killed or `until` has passed (should
-/// whoever kills it be gone).
+/// Reads random keys and puts newer versions of its own keys, until it is killed. Ends at `until`,
+/// in case the process that kills it is gone.
 [[noreturn]] void work(Board& board, const StoreOptions& options, unsigned seed, std::uint32_t slot,
                        base::Deadline until) {
   try {
@@ -42,7 +43,7 @@ enum class Namespaces { shared, own_pid, own_pid_and_shm };
         const Put put = store->put(version_of(number, version)).put;
         if (put == Put::stored)
           board.acknowledged[number] = version, ++board.puts;
-        else if (put == Put::present)  // stored by a worker that was killed before it could say so
+        else if (put == Put::present)  // a killed worker stored it and could not report it
           board.acknowledged[number] = version;
         else
           ++board.skipped;
@@ -56,7 +57,7 @@ enum class Namespaces { shared, own_pid, own_pid_and_shm };
       ++board.hits;
       if (!same(*got, version_of(number, version_in(*got)))) ++board.wrong;
       if (version_in(*got) < at_least)
-        ++board.lost;  // newer is right: stored, and killed before it could say so
+        ++board.lost;  // a newer version is right: a killed worker stored it unreported
     }
   } catch (const Error& error) {
     std::fprintf(stderr, "worker: %s\n", error.what());
@@ -84,7 +85,7 @@ class StormTest : public StoreFixture {
     work(*board_, options(), seed, slot, give_up_);
   }
 
-  /// Kills it; a worker that had ended otherwise is an abort.
+  /// Kills the worker. A worker that ended in another way counts as an abort.
   void end(pid_t worker) {
     ASSERT_GT(worker, 0);
     ::kill(worker, SIGKILL);
