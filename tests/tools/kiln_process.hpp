@@ -1,4 +1,4 @@
-// The vocabulary of the process tests: a private cache, small templates, and the kiln command run with them.
+// Helpers for tests that run the kiln command: a private cache, small templates, and the process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,15 +16,15 @@ using Arguments = std::vector<std::string>;
 using Environment = std::map<std::string, std::string>;
 
 struct Finished {
-  int status = -1;  ///< exit status; 128 + signal when one ended it
+  int status = -1;  ///< exit status; 128 + signal when a signal ended it
   std::string out, err;
 
-  /// Of `out`; null (and a failure) when that is not exactly one JSON object. A failure, too, when docs/schema
-  /// says otherwise.
+  /// `out` as JSON. Fails the test and returns null when `out` is not exactly one JSON object. Also
+  /// fails when the object breaks docs/schema.
   nlohmann::json json() const;
 };
 
-/// A process that has been started. Waits for it on destruction.
+/// A process that has been started. The destructor waits for it.
 class Running {
  public:
   Running(const std::string& scratch, const Arguments& arguments, const Environment& environment);
@@ -32,7 +32,7 @@ class Running {
   Running(const Running&) = delete;
   Running& operator=(const Running&) = delete;
   void send(int signal) const;
-  /// What it has written to stdout so far.
+  /// Everything that it has written to stdout so far.
   std::string out() const;
   Finished wait();
   int pid() const noexcept { return pid_; }
@@ -42,7 +42,7 @@ class Running {
   int pid_ = -1;
 };
 
-/// No KILN_*, XDG_* or HOME of the host reaches the command.
+/// Runs the kiln command in tests. No KILN_*, XDG_* or HOME of the host reaches the command.
 class KilnCommand : public ::testing::Test {
  protected:
   KilnCommand();
@@ -50,7 +50,7 @@ class KilnCommand : public ::testing::Test {
   ~KilnCommand() override;
   Environment environment() const;
   Finished kiln(const Arguments& arguments, const Environment& more = {});
-  /// Not waited for.
+  /// Starts the command and does not wait for it.
   std::unique_ptr<Running> start(const Arguments& arguments, const Environment& more = {});
   std::string path(const std::string& name) const { return scratch_.path() + '/' + name; }
   std::string cache() const { return path("cache"); }
@@ -60,14 +60,15 @@ class KilnCommand : public ::testing::Test {
   base::TempDir scratch_;
 };
 
-/// The same, for what needs a compiler: skipped, and said so, where there is none.
+/// A KilnCommand for tests that need a compiler. They skip with a message where there is none.
 class KilnCompiler : public KilnCommand {
  protected:
   void SetUp() override;
 };
 
-/// Templates in the fixture's path: `scale` (N = 1..64, FLAG = false; prewarms N = 1, 2, 3; refuses N = 13
-/// before compiling) and `picky` (N = 1..9; the compiler refuses N = 2).
+/// Two templates in the fixture's path.
+/// - `scale`: N = 1..64, FLAG = false. It prewarms N = 1, 2, 3, and refuses N = 13 before compiling.
+/// - `picky`: N = 1..9. The compiler refuses N = 2.
 extern const char* const kScaleManifest;
 
 }  // namespace kiln::test

@@ -1,4 +1,4 @@
-// A fixture of the process tests that is skipped, and says so, without a GPU.
+// A fixture for process tests that need a GPU. Without one they skip with a message.
 #pragma once
 
 #include "toolchain/driver.hpp"

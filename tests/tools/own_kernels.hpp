@@ -1,4 +1,4 @@
-// kiln_fill and kiln_compare of f32 on the CPU, for preloaded kernels over the fake driver.
+// kiln_fill and kiln_compare for f32 on the CPU, for preloaded kernels over the fake driver.
 #pragma once
 
 #include <algorithm>

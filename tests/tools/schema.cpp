@@ -13,8 +13,8 @@ namespace {
 
 using Adapter = valijson::adapters::NlohmannJsonAdapter;
 
-/// "kiln.bundle-export/1" is described by bundle-export.json; "kiln/1", an error before any command, by
-/// kiln.json.
+/// bundle-export.json describes "kiln.bundle-export/1". kiln.json
+/// describes "kiln/1", an error before any command.
 std::string file_of(const std::string& id) {
   std::string name = id.substr(0, id.find('/'));
   if (name.starts_with("kiln.")) name.erase(0, 5);

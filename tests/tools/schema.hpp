@@ -1,4 +1,4 @@
-// docs/schema: what --json promises.
+// Checks the output of --json against docs/schema.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 
 namespace kiln::test {
 
-/// Why `object` is not what docs/schema says of its "schema"; empty when it is.
+/// Why `object` breaks the schema that its "schema" names in docs/schema; empty when it does not.
 std::string breach_of_schema(const nlohmann::json& object);
 
 }  // namespace kiln::test

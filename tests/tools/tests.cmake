@@ -1,8 +1,8 @@
-# The kiln command as a process: what it prints, where, and its exit codes.
+# The kiln command as a process: its output and its exit codes.
 find_package(valijson REQUIRED)
 add_library(kiln_process STATIC tools/kiln_process.cpp tools/terminal.cpp tools/schema.cpp)
-set_source_files_properties(tools/schema.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # the slowest of all files
-if(KILN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC bug 105562: false alarms within <regex>
+set_source_files_properties(tools/schema.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)  # slowest to compile
+if(KILN_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC bug 105562: false alarms in <regex>
   set_source_files_properties(tools/schema.cpp PROPERTIES COMPILE_OPTIONS -Wno-maybe-uninitialized)
 endif()
 target_compile_definitions(kiln_process PUBLIC KILN_COMMAND="$<TARGET_FILE:kiln-cli>"
@@ -11,7 +11,7 @@ target_include_directories(kiln_process PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(kiln_process PUBLIC kiln_toolchain nlohmann_json::nlohmann_json GTest::gtest util)
 add_dependencies(kiln_process kiln-cli kiln-worker kiln_fake_cuda)
 
-# Classes of the families.
+# Unit tests of classes of the command families.
 kiln_tests(tools_unit_tests SOURCES tools/compile/other_compilers_test.cpp USES kiln_library LABEL process)
 kiln_tests(tools_unit_tests SOURCES tools/import/declaration_test.cpp tools/store/key_*_test.cpp tools/run/fill_values_test.cpp
   tools/run/report_test.cpp tools/lint/manifest_test.cpp USES kiln_tool_import kiln_tool_store kiln_tool_run kiln_tool_lint)
@@ -19,7 +19,8 @@ kiln_tests(tools_unit_tests SOURCES tools/fleet/any_backend_test.cpp USES kiln_t
 
 kiln_tests(tools_run_gpu_test SOURCES tools/run/gpu_test.cpp USES kiln_process LABEL gpu)
 
-# Libraries that the command preloads, or whose kernels it launches on the fake driver. It is built without sanitizers then.
+# Libraries that the command preloads, or whose kernels it launches on the fake
+# driver. The command then has no sanitizers.
 if(KILN_SANITIZE)
   kiln_leave_out(tools/tune/*_test.cpp tools/run/plan_test.cpp tools/fleet/clock_test.cpp)
 else()

@@ -1,4 +1,4 @@
-// kiln audit: what the cache holds is what its sources give.
+// kiln audit: the cached images are those that their sources compile to.
 #include <algorithm>
 
 #include "tools/store_command.hpp"
@@ -47,7 +47,7 @@ class Audit : public KilnCompiler {
     EXPECT_EQ(r.status, status) << r.err << r.out;
     return r.json();
   }
-  /// The cache at `to` with every entry of this one, changed.
+  /// Copies every entry of this cache to the cache `to`, changed by `change`.
   template <class Change>
   void copy(const std::string& to, Change&& change) {
     cache::StoreOptions from_options, to_options;
@@ -149,7 +149,7 @@ TEST_F(Audit, AChangedByteOfTheCodeNamesItsSection) {
   prewarm("[[prewarm]]\ntemplate = \"scale\"\nN = 1\n");
   ASSERT_EQ(
       kiln({"show", kiln({"ls", "--json"}).json()["entries"][0]["key"], "--image", path("image")}).status, 0);
-  // The section names' own section says where a name lies; the code's first bytes are as good as any.
+  // Changes a byte in the table of section names. A byte of any section would do.
   const std::string image = base::read_file(path("image"))->bytes;
   const std::size_t name = image.find(".text.");
   ASSERT_NE(name, std::string::npos);

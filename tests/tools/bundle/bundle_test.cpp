@@ -1,4 +1,4 @@
-// kiln bundle: what is exported is what is imported, elsewhere, by somebody else, and to the byte.
+// kiln bundle: the exported entries are imported byte for byte, in another place and by another user.
 #include <filesystem>
 
 #include "tests/support/other_user.hpp"
@@ -180,7 +180,7 @@ TEST_F(BundleCommand, ADamagedEntryIsLeftOutAndNamed) {
   put(0, 3);
   const auto store = open();
   cache::Record big = Made(7).record();
-  big.image += std::string(100'000, 'z');  // behind the sections: a cubin all the same
+  big.image += std::string(100'000, 'z');  // bytes after the sections; it is still a cubin
   ASSERT_EQ(store->put(big).put, cache::Put::stored);
   std::string bytes = contents();
   const auto at = bytes.find(std::string(3000, 'z'));

@@ -1,5 +1,5 @@
-// Imports and exports that something gets in the way of: a full disk, a kill, a Ctrl-C, a place that may not
-// be written, somebody else's symlink.
+// Faults of imports and exports: a full disk, a kill, a Ctrl-C, a place
+// that is not writable, another user's symlink.
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -22,7 +22,7 @@ struct BundleFaults : BundleCommand {
   Environment fault(const std::string& rules) const {
     return {{"LD_PRELOAD", KILN_FAULT_LIBRARY}, {"FAULT_RULES", rules}};
   }
-  /// Entries 0 to count - 1.
+  /// Writes the bundle a.kb with entries 0 to count - 1.
   void make_bundle(std::uint32_t count) {
     std::vector<cache::Record> entries;
     for (std::uint32_t number = 0; number < count; ++number) entries.push_back(Made(number).record());
@@ -71,7 +71,7 @@ TEST_F(BundleFaults, CtrlCFinishesWhatItHasAndSaysSo) {
   ASSERT_LT(bytes.size() / 2, 60'000u) << "fits a pipe";
   ASSERT_EQ(::write(both.get(), bytes.data(), bytes.size() / 2), static_cast<ssize_t>(bytes.size() / 2));
   const auto running = start({"bundle", "import", path("pipe"), "--json"});
-  // It has opened its store, and waits for the rest.
+  // The command has opened its store, and waits for the rest of the bundle.
   ASSERT_TRUE(eventually([&] { return exists(data_file()); }));
   running->send(SIGINT);
   const Finished done = running->wait();

@@ -1,4 +1,4 @@
-// Stores and bundles with entries as the pipeline would make them, without a compiler.
+// Stores and bundles with entries like the pipeline's, made without a compiler.
 #pragma once
 
 #include <sys/resource.h>
@@ -15,7 +15,8 @@
 
 namespace kiln::test {
 
-/// An entry of `tool`, N = number, that its parts agree on. What a test changes makes it a lie.
+/// An entry of `tool` with N = number. Its parts agree with each other. A test
+/// that changes one part makes them disagree.
 struct Made {
   explicit Made(std::uint32_t number, std::string unit = "tool", std::string arch = "sm_90a") {
     facts.unit = std::move(unit);
@@ -57,7 +58,7 @@ struct Made {
 
 class BundleCommand : public StoreCommand {
  protected:
-  /// `tool` for N = first to last - 1, put into the cache or another store.
+  /// Puts `tool` for N = first to last - 1 into the cache, or into the store in `directory`.
   void put(std::uint32_t first, std::uint32_t last, const std::string& directory = {}) const {
     const auto store = open(directory);
     for (std::uint32_t number = first; number < last; ++number)
@@ -66,7 +67,7 @@ class BundleCommand : public StoreCommand {
   std::uint64_t entries_in(const std::string& directory) const {
     return exists(directory + "/v1/data.mdb") ? open(directory)->stats().entries : 0;
   }
-  /// A file of these entries, sorted; nothing in them is checked.
+  /// Writes a bundle of these entries, sorted. Nothing in the entries is checked.
   void write_bundle(const std::string& name, std::vector<cache::Record> entries) const {
     std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.key < b.key; });
     std::string out;

@@ -1,4 +1,4 @@
-// Bundles whose entries lie: each is refused, and nothing of it becomes a kernel or a path.
+// Bundles with entries whose parts disagree. Each is refused, and nothing of it becomes a kernel or a path.
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -11,7 +11,7 @@ using namespace kiln::test;
 namespace {
 
 struct BundleLies : BundleCommand {
-  /// Imports a bundle with this entry; what is said.
+  /// Imports a bundle with this entry. Returns the exit status and stderr.
   std::string said_of(const cache::Record& entry) {
     write_bundle("lie.kb", {entry});
     const Finished verified = kiln({"bundle", "verify", path("lie.kb")});

@@ -1,4 +1,4 @@
-// Signed bundles: made by kiln and by minisign, required, tampered with, rewritten meanwhile.
+// Signed bundles: signed by kiln and by minisign, required, tampered with, or rewritten during an import.
 #include <sys/stat.h>
 
 #include <csignal>
@@ -123,7 +123,7 @@ TEST_F(BundleSigned, APipeCannotBeReadTwice) {
 }
 
 TEST_F(BundleSigned, AFileThatIsRewrittenAfterItsSignatureWasVerifiedImportsNothing) {
-  // Other entries, which are as good as those that were signed: only the signature tells them apart.
+  // Other entries, as valid as the signed ones: only the signature tells them apart.
   write_bundle("b.kb", {Made(77).record(), Made(78).record()});
   // The first pass takes three reads of a small file; the process stops itself before the fourth.
   const auto running = start({"bundle", "import", path("a.kb"), "--require-signature", path("k.pub"),
@@ -191,7 +191,7 @@ TEST_F(BundleSigned, StockMinisignsSignatureIsAccepted) {
   ASSERT_EQ(run("minisign -G -W -p " + path("m.pub") + " -s " + path("m.key")), 0);
   ASSERT_EQ(run("minisign -S -s " + path("m.key") + " -m " + path("a.kb") + " -t 'release 7'"), 0);
   EXPECT_EQ(required(path("m.pub")), 0);
-  // And its key signs with kiln.
+  // And minisign's key signs with kiln.
   ASSERT_EQ(kiln({"bundle", "sign", path("a.kb"), "--key", path("m.key")}).status, 0);
   EXPECT_EQ(run("minisign -V -p " + path("m.pub") + " -m " + path("a.kb")), 0);
 }

@@ -1,4 +1,4 @@
-// Completion and man pages: both from the commands as they are, in the shells as they are.
+// Completion and man pages. Both come from the real commands, and completion runs in real shells.
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -11,7 +11,7 @@ namespace {
 
 class Completion : public KilnCommand {
  protected:
-  /// The candidates for the last word; `offers` receives what else the shell shall offer.
+  /// Returns the candidates for the last word. `offers` receives the other offers to the shell.
   std::set<std::string> candidates(Arguments words, std::string* offers = nullptr) {
     words.insert(words.begin(), "__complete");
     const Finished r = kiln(words);
@@ -89,7 +89,7 @@ TEST_F(CachedCompletion, OffersKeys) {
   EXPECT_EQ(candidates({"show", "--cache-dir", path("elsewhere"), ""}), Set{});
 }
 
-/// Completion in a real shell: what it would put on the line.
+/// Completion in a real shell: the text that the shell would put on the line.
 class Shell : public Completion {
  protected:
   std::string run(const std::string& shell, const std::string& script) {
@@ -137,7 +137,7 @@ TEST_F(Shell, FishTakesTheScript) {
   EXPECT_NE(out.find("T=bf16"), std::string::npos) << out;
 }
 
-/// The names of all commands, "kiln" and "kiln-ls" among them.
+/// Man pages. pages() writes all of them and returns the names of their files.
 class Man : public KilnCommand {
  protected:
   std::vector<std::string> pages() {

@@ -1,4 +1,4 @@
-// What a shell may do to the standard descriptors must not reach the store.
+// Closed or redirected standard descriptors must not damage the store.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,7 +17,7 @@ TEST_F(Descriptors, AClosedStandardOutputIsNotTheStore) {
   command += std::string(" ") + KILN_COMMAND + " compile rms_norm T=bf16 H=4096 --arch sm_90a --json ";
   for (const char* closed : {">&-", ">/dev/null 2>&-", ">/dev/null <&-", "<&- >&- 2>&-"}) {
     const int status = std::system((command + closed).c_str());
-    (void)status;  // without an output it may fail; what counts is the store
+    (void)status;  // may fail without an output; only the store matters
     const Finished listed = kiln({"ls", "--json"});
     EXPECT_EQ(listed.status, 0) << closed << listed.err;
     EXPECT_NE(listed.out.find("rms_norm"), std::string::npos) << closed;

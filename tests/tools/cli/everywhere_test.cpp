@@ -1,5 +1,5 @@
-// What holds for every command: on an empty cache, on one that cannot be written, on one without anything
-// around it, into a pipe that is closed.
+// Rules for every command: it works on an empty cache, on a cache that
+// cannot be written, and into a closed pipe.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -69,11 +69,11 @@ TEST_P(Everywhere, WorksOnAnEmptyCache) {
   EXPECT_EQ(r.err.empty(), r.status == 0 || r.status == 3) << r.err;
 }
 
-/// Root's cache, asked by somebody who may only read it.
+/// A cache of root, read by a user who may not write it.
 TEST_P(Everywhere, WorksOnACacheThatCannotBeWritten) {
   KILN_NEEDS_ROOT();
   fill();
-  ::chmod(path("").c_str(), 0777);  // for what the test itself writes
+  ::chmod(path("").c_str(), 0777);  // because the test itself writes there
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path("templates")))
     ::chmod(entry.path().c_str(), entry.is_directory() ? 0755 : 0644);
   ::chmod(path("templates").c_str(), 0755);
@@ -95,7 +95,7 @@ TEST_P(Everywhere, LeavesQuietlyWhenNobodyReads) {
   const auto environment_of_test = environment();
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
-  ::close(ends[0]);  // before the command can write
+  ::close(ends[0]);  // closed before the command can write
   const pid_t pid = ::fork();
   if (pid == 0) {
     std::vector<std::string> settings;

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""cli_page.py KILN [PAGE]: runs what docs/cli.md shows and puts the output in its place.
+"""page.py KILN [PAGE]: runs the commands in docs/cli.md and puts their output in its place.
 
-A block of the page that begins with ```console is replaced: each line "$ COMMAND" is run by bash in one scratch
-directory with a cache of a few hundred kernels, in order, and what it printed follows, its exit status when that is
-not 0. Keys in a command are those of the listing before it, in its order. Text outside of these blocks stays. Takes a
-minute or two; needs NVRTC.
+A block of the page that begins with ```console is replaced. bash runs each line "$ COMMAND" in order, in one scratch
+directory with a cache of a few hundred kernels. The command's output follows the line, and its exit status when that is
+not 0. Keys in a command are the keys of the listing before it, in the same order. Text outside of these blocks stays.
+The program takes a minute or two and needs NVRTC.
 """
 import os
 import pathlib
@@ -58,7 +58,7 @@ def main():
     page = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parents[2] / "docs/cli.md")
     home = pathlib.Path("/tmp/kiln-demo")
     shutil.rmtree(home, ignore_errors=True)
-    # An installation of its own: the page edits a header.
+    # A separate installation, because the page edits a header.
     (home / "bin").mkdir(parents=True)
     for name in ("kiln", "kiln-worker"):
         shutil.copy(kiln.parent / name, home / "bin")

@@ -1,4 +1,4 @@
-// What the command looks like on terminals, and how it ends when nobody reads it.
+// The command's output on terminals, and its end when its output has no reader.
 #include "tools/terminal.hpp"
 
 #include <sys/wait.h>
@@ -45,10 +45,10 @@ TEST_F(Terminal, ColoursAreOffUnderNoColor) {
   EXPECT_EQ(run_on_terminal(80, {"templates"}, plain).screen.find('\033'), std::string::npos);
 }
 
-/// A warning comes from the log, which decides on colours for itself.
+/// Warnings come from the log, which decides on colours by itself.
 TEST_F(Terminal, AWarningHasColoursUnlessNoColorIsSetAndNotEmpty) {
   Environment with = environment();
-  with["KILN_CACHEDIR"] = "x";  // no such variable: a warning
+  with["KILN_CACHEDIR"] = "x";  // there is no such variable, so this makes a warning
   const auto screen = [&with](const char* no_color) {
     if (no_color) with["NO_COLOR"] = no_color;
     return run_on_terminal(80, {"ls"}, with).screen;
@@ -68,7 +68,7 @@ TEST_F(TerminalCompiler, PrewarmShowsABarAndLeavesOnlyTheSummary) {
   EXPECT_EQ(r.status, 0);
   EXPECT_NE(r.screen.find("/12"), std::string::npos);
   const auto lines = visible_lines(r.screen);
-  ASSERT_EQ(lines.size(), 12u) << r.screen;  // the slowest ten under their header
+  ASSERT_EQ(lines.size(), 12u) << r.screen;  // a header and the slowest ten, and a summary
   EXPECT_EQ(lines[0].rfind("SLOWEST", 0), 0u) << lines[0];
   EXPECT_EQ(lines[11].rfind("12 of 12 specialisations: ", 0), 0u) << lines[11];
 }
@@ -89,7 +89,8 @@ TEST_F(TerminalCompiler, ACubinIsNotWrittenToATerminal) {
   EXPECT_EQ(r.screen.find("ELF"), std::string::npos);
 }
 
-/// The wait status of the command under `environment` when nobody reads its stdout; stderr goes to `errors`.
+/// Runs the command under `environment` with an stdout that has no reader. stderr
+/// goes to `errors`. Returns the wait status.
 int without_a_reader(const Arguments& arguments, const Environment& environment, const std::string& errors) {
   int ends[2];
   if (::pipe(ends) != 0) return -1;
@@ -102,7 +103,7 @@ int without_a_reader(const Arguments& arguments, const Environment& environment,
   argv.push_back(nullptr), envp.push_back(nullptr);
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::signal(SIGPIPE, SIG_IGN);  // as some parents leave it
+    ::signal(SIGPIPE, SIG_IGN);  // some parents leave it ignored
     ::dup2(ends[1], 1);
     if (!::freopen(errors.c_str(), "w", stderr)) ::_exit(126);
     ::execve(KILN_COMMAND, argv.data(), envp.data());

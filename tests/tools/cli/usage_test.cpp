@@ -17,7 +17,7 @@ TEST_F(Usage, EverySubcommandExplainsItself) {
     const Finished r = kiln({command, "--help"});
     EXPECT_EQ(r.status, 0) << command;
     EXPECT_NE(r.out.find(std::string("Usage: kiln ") + command), std::string::npos) << r.out;
-    if (command == std::string("bundle")) continue;  // its own commands have them
+    if (command == std::string("bundle")) continue;  // only its subcommands have them
     for (const char* flag : {"--cache-dir", "--template-path", "--arch", "--log-level", "--json", "--help"}) {
       EXPECT_NE(r.out.find(flag), std::string::npos) << command << ' ' << flag;
     }

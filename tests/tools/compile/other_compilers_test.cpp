@@ -1,5 +1,5 @@
-// What is shipped, read by others: clang and clangd by the flags of templates/.clangd, and nvcc, which
-// compiles it.
+// Other compilers read the shipped templates: clang and clangd with the flags of
+// templates/.clangd, and nvcc, which compiles them.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ Ran run(const std::string& directory, const std::string& command) {
   return out;
 }
 
-/// The first of `names` that is in PATH or in `bin` of a toolkit.
+/// Path of the first of `names` that is in PATH or in `bin` of a toolkit.
 std::string program(const std::vector<std::string>& names) {
   std::vector<std::string> directories;
   for (const char* home : {"KILN_CUDA_HOME", "CUDA_HOME", "CUDA_PATH"})
@@ -50,7 +50,7 @@ std::string program(const std::vector<std::string>& names) {
   return {};
 }
 
-/// The flags that templates/.clangd adds, as a line of the shell.
+/// The flags that templates/.clangd adds, quoted for the shell.
 std::string clangd_flags() {
   std::string out;
   for (const std::string& line : base::split(base::read_file(kTemplates + "/.clangd")->bytes, '\n'))
@@ -58,7 +58,7 @@ std::string clangd_flags() {
   return out;
 }
 
-/// Every shipped source: NAME, and NAME@reference.
+/// The name of every shipped source: NAME, and NAME@reference.
 std::vector<std::string> shipped() {
   std::vector<std::string> out;
   Catalog catalog({kTemplates}, {}, library::work_lists());
@@ -88,7 +88,8 @@ std::string test_name(std::string text) {
 
 class OtherCompiler : public ::testing::TestWithParam<std::string> {
  protected:
-  /// A file that instantiates the first specialisation of the first [[prewarm]] row, or of first values.
+  /// A file that instantiates the first specialisation of the first [[prewarm]] row. Without rows
+  /// it takes each parameter's first value.
   std::string unit() {
     const std::string name = GetParam().substr(0, GetParam().find('@'));
     const bool reference = name != GetParam();
@@ -139,7 +140,7 @@ TEST(ClangFlags, LeaveErrorsToBeSeen) {
   EXPECT_NE(r.said.find("shufle_xor"), std::string::npos) << r.said;
 }
 
-/// Lines of `clangd --check` that an editor would underline: "E[time] [code] Line N: ...".
+/// The lines of `clangd --check` that an editor would underline: "E[time] [code] Line N: ...".
 std::string underlined(const std::string& said) {
   std::string out;
   for (const std::string& line : base::split(said, '\n'))

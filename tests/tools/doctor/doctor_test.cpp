@@ -208,7 +208,7 @@ TEST_F(SickMachine, SettingsSayWhereTheyComeFrom) {
 
 class SickStore : public StoreCommand {
  protected:
-  /// Empty: nothing is said of them.
+  /// The status of doctor's finding about entries; empty when there is none.
   std::string status_of_entries() {
     const auto json = kiln({"doctor", "--json"}).json();
     for (const auto& f : json["findings"])

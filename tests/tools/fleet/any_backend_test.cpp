@@ -1,4 +1,5 @@
-// The commands of the fleet's tier over a backend that is no Redis: they need nothing but the seam's verbs.
+// The commands of the fleet's tier with a backend that is not Redis. They need
+// only the functions of the backend interface.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>

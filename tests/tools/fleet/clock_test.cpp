@@ -1,5 +1,5 @@
-// Nodes and servers whose wall clocks are wrong, or set while somebody compiles: leases go by the server's
-// clock and by monotonic ones, entries by none.
+// Nodes and servers whose wall clocks are wrong, or are set during a compile. Leases use the server's clock
+// and monotonic clocks. Entries use no clock.
 #include <csignal>
 #include <ctime>
 
@@ -49,7 +49,7 @@ class FleetClocks : public FleetCommand {
     EXPECT_TRUE(answer) << answer.detail;
     return std::move(answer.reply);
   }
-  /// Of the only lease there is; empty: none.
+  /// The name of the only lease; empty when there is none.
   std::string lease() {
     const auto names = ask({"KEYS", "kiln:1:*:l:*"}).elements;
     return names.empty() ? "" : names.front().text;
@@ -129,7 +129,7 @@ TEST_F(FleetClocks, AServersJumpBackMakesADeadNodesLeaseLastUntilTheBudget) {
 }
 
 TEST_F(FleetClocks, WhatNodesWithWrongClocksMadeIsServed) {
-  set_clock("a", -40 * kYear), set_clock("b", 40 * kYear);  // beyond 31 bits
+  set_clock("a", -40 * kYear), set_clock("b", 40 * kYear);  // more than 31 bits of seconds
   EXPECT_EQ(kiln(compile(3), node("a")).json()["outcome"], "compiled");
   EXPECT_EQ(kiln(compile(4), node("b")).json()["outcome"], "compiled");
   EXPECT_EQ(kiln(compile(5), node("c")).json()["outcome"], "compiled");
@@ -141,7 +141,7 @@ TEST_F(FleetClocks, WhatNodesWithWrongClocksMadeIsServed) {
   for (const int n : {3, 4}) EXPECT_EQ(kiln(compile(n), reader("c")).json()["outcome"], "remote") << n;
   EXPECT_EQ(kiln(compile(5), reader("a")).json()["outcome"], "remote");
   EXPECT_EQ(kiln(compile(5), reader("b")).json()["outcome"], "remote");
-  // By the rows that name their toolchains, too.
+  // The rows name their toolchains, so a node without a compiler finds the entries, too.
   Environment slim = reader("d");
   for (const char* name : {"CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}) slim[name] = "";
   slim["KILN_CUDA_HOME"] = path("nothing");

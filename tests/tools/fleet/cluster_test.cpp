@@ -1,4 +1,4 @@
-// A Redis Cluster as users set it: by KILN_REMOTE, through the command.
+// A Redis Cluster configured as users do it: with KILN_REMOTE, through the command.
 #include "remote/real_cluster.hpp"
 #include "tools/fleet/fixture.hpp"
 

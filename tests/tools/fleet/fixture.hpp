@@ -1,4 +1,5 @@
-// Nodes of a fleet as the command sees it: cache directories of their own, one redis-server, one key.
+// Nodes of a fleet, through the command: each has its own cache
+// directory; they share one redis-server and one key.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,7 +11,7 @@
 
 namespace kiln::test {
 
-/// Without a server, for those who play it themselves.
+/// Without a server, for tests that start their own.
 class FleetCommand : public KilnCompiler {
  protected:
   void SetUp() override {
@@ -26,13 +27,14 @@ class FleetCommand : public KilnCompiler {
             {"KILN_REMOTE_MODE", "fleet"},
             {"KILN_REMOTE_SIGN", path("fleet.key")}};
   }
-  /// One that only reads.
+  /// A node that only reads.
   Environment reader(const std::string& name, const std::string& url) const {
     return {{"KILN_CACHE_DIR", path(name)}, {"KILN_REMOTE", url}, {"KILN_REMOTE_KEY", path("fleet.pub")}};
   }
   static Arguments compile(int n) { return {"compile", "scale", "N=" + std::to_string(n), "--json"}; }
 
-  /// Compiles of nodes with this go on only when `name` exists.
+  /// A worker script that waits until the file `name` exists. Compiles
+  /// of nodes with this worker wait with it.
   std::string held_worker(const std::string& name) const {
     const std::string file = path(name + ".sh");
     base::write_file(file, "#!/bin/sh\nwhile [ ! -e " + path(name) +
@@ -74,8 +76,9 @@ class Fleet : public FleetCommand {
     return out;
   }
   std::size_t entries() { return names("kiln:1:*:e:*").size(); }
-  /// No node has a lease, before one that nobody gave back would have ended by itself, after 10 s. Not at
-  /// once: a release leaves it a millisecond, and a command that ends does not wait for it to have arrived.
+  /// Waits until no node has a lease. A lease that was not released would end by itself only after 10 s.
+  /// The wait is needed: a release lets the lease live for a millisecond, and a command that ends does
+  /// not wait until the release has arrived.
   bool leases_given_back() {
     return base::poll_until(base::Deadline::after(std::chrono::seconds(5)),
                             [&] { return names("kiln:1:*:l:*").empty(); });

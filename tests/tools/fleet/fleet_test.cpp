@@ -7,7 +7,7 @@ namespace kiln::test {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kNodes = 4, kProcesses = 2;  // ten times slower, and puts have 2 s for their turn at a store
+constexpr int kNodes = 4, kProcesses = 2;  // ten times slower, but a put has only 2 s to get its turn
 #else
 constexpr int kNodes = 16, kProcesses = 4;
 #endif
@@ -18,7 +18,7 @@ class WholeFleet : public Fleet {
   std::string plan() const {
     std::vector<std::string> rows;
     for (int n = 1; n <= kKeys / 2 + 1; ++n) {
-      if (n == 13) continue;  // which the template refuses
+      if (n == 13) continue;  // the template refuses it
       for (const char* flag : {"true", "false"})
         rows.push_back("[[prewarm]]\ntemplate = \"scale\"\nN = " + std::to_string(n) + "\nFLAG = " + flag +
                        "\n");
@@ -33,7 +33,7 @@ class WholeFleet : public Fleet {
   struct Sum {
     std::uint64_t compiles = 0, remote = 0, waits = 0, leases = 0, takeovers = 0, timeouts = 0, faults = 0;
     double seconds = 0;
-    std::vector<double> totals;  ///< of each kernel in each process, ms
+    std::vector<double> totals;  ///< ms of each kernel in each process
   };
   Sum run(const std::vector<Environment>& nodes, int processes) {
     Sum out;
@@ -81,7 +81,8 @@ class WholeFleet : public Fleet {
 TEST_F(WholeFleet, SixteenNodesOfFourProcessesCompileAHundredKeysAHundredTimes) {
   const Sum sum = run(all_nodes(), kProcesses);
   EXPECT_EQ(sum.compiles, static_cast<std::uint64_t>(kKeys));
-  // Each node fetches a key once; again where its disk kept the put for 2 s and the host's lock was let go.
+  // Each node fetches a key once. It fetches a key again where the put took
+  // over 2 s and the host lock was released.
   EXPECT_GE(sum.remote, static_cast<std::uint64_t>(kKeys * (kNodes - 1)));
   EXPECT_LE(sum.remote, static_cast<std::uint64_t>(kKeys * kNodes));
   EXPECT_EQ(sum.leases, static_cast<std::uint64_t>(kKeys));

@@ -1,4 +1,5 @@
-// What the prewarm job takes from the stream of missed rows, and what it brings to the tier.
+// The rows that the prewarm job takes from the stream of missed rows,
+// and the entries that it sends to the tier.
 #include <csignal>
 #include <regex>
 
@@ -10,7 +11,7 @@ namespace {
 
 class Missed : public Fleet {
  protected:
-  /// A job writes because it was told to.
+  /// The environment of a job. A job writes because its command says so, not because of the mode.
   Environment job() const {
     Environment out = node("job");
     out.erase("KILN_REMOTE_MODE");
@@ -37,7 +38,7 @@ using Texts = std::vector<std::string>;
 
 TEST_F(Missed, OnlyWhatWasMadeAndWhatIsNoRowIsForgotten) {
   report(row("scale", "3"));
-  report(row("scale", "3"));  // of another node
+  report(row("scale", "3"));  // from another node
   report(row("picky", "2"));  // fails
   report(row("elsewhere", "4"));
   report("\x1b[2J");
@@ -48,7 +49,7 @@ TEST_F(Missed, OnlyWhatWasMadeAndWhatIsNoRowIsForgotten) {
   EXPECT_EQ(made.status, 3) << made.err;
   EXPECT_EQ(made.json()["remote"]["pushed"], 2);
   EXPECT_EQ(reported(), (Texts{row("picky", "2"), row("elsewhere", "4")}));
-  // The row that failed is asked for again, and made when its template is mended.
+  // The row that failed stays, so a later job makes it when its template is repaired.
   write("templates/picky.cu", "template <int N> __global__ void picky() {}\n");
   EXPECT_EQ(kiln({"prewarm", "--remote", "--missed", "--json"}, job()).status, 0);
   EXPECT_EQ(reported(), Texts{row("elsewhere", "4")});
@@ -91,7 +92,7 @@ TEST_F(Missed, AnInterruptForgetsNothingAndSaysWhatIsLeft) {
 TEST_F(Missed, LargeRowsKeepNoJobFromItsPlanNorFromTheRowsBehindThem) {
   for (int i = 0; i < 70; ++i) report(std::string(1'000'000, 'x'));
   report(row("scale", "3"));
-  // On a busy machine the server takes longer to begin with a row than kiln waits; then it is asked again.
+  // On a busy machine the server may start a reply later than kiln waits. Then the command runs again.
   Finished made;
   int pushed = 0, left_out = 0;
   const auto patience = base::Deadline::after(std::chrono::seconds(120));
@@ -119,7 +120,7 @@ TEST_F(Missed, ARowThatIsTooLargeToReadIsSaidAndThePlanIsMade) {
   fleet::Client patient(
       {.url = fleet::Url::parse(server_->unix_url()), .timeouts = {.read = std::chrono::seconds(30)}});
   ASSERT_TRUE(patient.call(huge, base::Deadline::never()));
-  // On a busy machine the server takes longer to begin with the row than kiln waits; then it is asked again.
+  // On a busy machine the server may start a reply later than kiln waits. Then the command runs again.
   Finished made;
   int pushed = 0;
   const auto patience = base::Deadline::after(std::chrono::seconds(120));
@@ -150,7 +151,7 @@ TEST_F(Missed, ARotatedKeySignsAnewWhatOnlyTheOldOneHadSigned) {
   EXPECT_EQ(kiln(prewarm, writer).json()["remote"]["present"], 2);
   for (const char* n : {"N=3", "N=4"})
     EXPECT_EQ(kiln({"compile", "scale", n, "--arch", "sm_90a", "--json"}, fresh).json()["outcome"], "remote");
-  // An emptied cache: what the tier serves is signed anew all the same, its row as well.
+  // With an emptied cache, entries and rows that the tier serves are still signed again.
   Environment back = writer;
   back["KILN_CACHE_DIR"] = path("empty"), back["KILN_REMOTE_SIGN"] = path("fleet.key");
   EXPECT_EQ(kiln(prewarm, back).json()["remote"]["pushed"], 2);

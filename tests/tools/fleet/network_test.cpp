@@ -1,5 +1,4 @@
-// Hosts of a fleet as network namespaces: what they have in common is a network, and a server at the other
-// end of it.
+// Hosts of a fleet as network namespaces. They share only a network and a server at the other end of it.
 #include "cache/fleet/redis/client.hpp"
 #include "remote/client_calls.hpp"
 #include "support/network_namespace.hpp"
@@ -26,7 +25,7 @@ class FleetNetwork : public FleetCommand {
     client_.emplace(fleet::test::options(server_->unix_url()));
   }
 
-  /// A node on a host of its own.
+  /// A node on a separate host.
   struct Node {
     std::unique_ptr<Network::Host> host;
     Environment environment;
@@ -43,7 +42,7 @@ class FleetNetwork : public FleetCommand {
   Finished run(const Arguments& arguments, const Node& on) { return begin(arguments, on)->wait(); }
   nlohmann::json counts_of(const Node& node) { return counts(node.environment); }
 
-  /// Names in the server, asked on its own host.
+  /// Number of names in the server that match `pattern`. The request is made on the server's own host.
   std::size_t count(const std::string& pattern) {
     const fleet::Answer answer =
         client_->call(fleet::Command{{"KEYS", pattern}, {}, 1 << 20}, base::Deadline::never());

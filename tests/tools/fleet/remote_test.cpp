@@ -1,4 +1,4 @@
-// The fleet's tier between nodes: who compiles, who fetches, and what the commands say of it.
+// The fleet's tier between nodes: which node compiles, which one fetches, and what the commands report.
 #include <csignal>
 #include <sstream>
 
@@ -44,7 +44,7 @@ TEST_F(Fleet, AReaderReadsAndReportsWhatItMisses) {
   EXPECT_EQ(ask({"XLEN", "kiln:1:missing"}).integer, 1);
 
   Environment job = node("job");
-  job.erase("KILN_REMOTE_MODE");  // a job writes because it was told to
+  job.erase("KILN_REMOTE_MODE");  // a job writes because its command says so
   const Finished made = kiln({"prewarm", "--remote", "--missed", "--json"}, job);
   EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(made.json()["remote"]["pushed"], 1);
@@ -54,7 +54,7 @@ TEST_F(Fleet, AReaderReadsAndReportsWhatItMisses) {
 
 TEST_F(Fleet, ReportedRowsAreNotBelieved) {
   const std::vector<std::string> rows = {
-      "[[prewarm]]\ntemplate = \"scale\"\nN = { from = 1, to = 60, step = 1 }\n# end\n",  // many at once
+      "[[prewarm]]\ntemplate = \"scale\"\nN = { from = 1, to = 60, step = 1 }\n# end\n",  // many in one row
       "[[prewarm]]\ntemplate = \"nobody\"\nN = \"3\"\n# end\n",
       "[[prewarm]]\ntemplate = \"scale\"\nN = \"3\"; system\n# end\n",
       "[[prewarm]]\ntemplate = \"scale\"\narch = \"sm_90a\"\nN = \"5000\"\n# end\n",
@@ -86,7 +86,7 @@ TEST_F(Fleet, WhatAnotherKeySignedIsRejectedAndReplaced) {
   EXPECT_EQ(kiln(compile(3), node("a")).json()["outcome"], "compiled");
   EXPECT_EQ(counts(node("a"))["remote_rejected"]["signature"], 1);
   EXPECT_EQ(kiln(compile(3), node("b")).json()["outcome"], "remote") << "a has written it anew";
-  // Both are believed while a key is rotated.
+  // A reader trusts both keys while a key is rotated.
   Environment both = reader("c");
   both["KILN_REMOTE_KEY"] = path("other.pub") + ',' + path("fleet.pub");
   kiln(compile(4), stranger);
@@ -264,7 +264,7 @@ TEST_F(Fleet, PruneTakesWhatNobodyCanUse) {
   kiln(compile(3), node("a"));
   kiln(compile(4), stranger);
   kiln(compile(5), node("a"));
-  for (const std::string& name : names("kiln:1:*:e:*"))  // evicted: its row stays
+  for (const std::string& name : names("kiln:1:*:e:*"))  // evicts an entry; its row stays
     if (name.find(kiln(compile(5), node("a")).json()["key"].get<std::string>().substr(0, 32)) != name.npos)
       ask({"DEL", name});
   ask({"SET", "kiln:0:x", "of an older version"});
@@ -302,7 +302,7 @@ TEST_F(Fleet, PrewarmFillsTheTierAndCheckCountsWhatItCovers) {
   EXPECT_EQ(kiln({"prewarm", path("plan.toml"), "--remote", "--strict"}, job).status, 5);
 }
 
-/// A server with docs/fleet/users.acl, whose users all have the password pw.
+/// A server with docs/fleet/users.acl. All its users have the password pw.
 class UnderAcl : public FleetCommand {
  protected:
   void SetUp() override {
@@ -332,7 +332,7 @@ TEST_F(UnderAcl, EachUserCanDoItsWorkAndNoMore) {
   EXPECT_EQ(kiln(compile(3), reads).json()["outcome"], "remote");
   EXPECT_EQ(kiln(compile(4), reads).json()["outcome"], "compiled");
   EXPECT_EQ(counts(reads)["remote"]["reported"], 1);
-  // A reader that was given the key all the same cannot write.
+  // A reader that also has the signing key still cannot write.
   const Environment eager = FleetCommand::node("d", as("kiln-locked"));
   EXPECT_EQ(kiln(compile(5), eager).json()["outcome"], "compiled");
   EXPECT_EQ(counts(eager)["remote_puts"]["failed"], 1);
@@ -382,7 +382,7 @@ TEST_F(Fleet, ASecretWhereItsFileIsWantedIsNotRepeated) {
     EXPECT_EQ((done.out + done.err).find("hunter2"), std::string::npos) << done.out << done.err;
   }
   EXPECT_NE(kiln(compile(10), a).err.find("KILN_REMOTE_SIGN"), std::string::npos);
-  for (const std::string& text : {key, file})  // and where a public one is wanted
+  for (const std::string& text : {key, file})  // also in place of a public key
     for (const Arguments& arguments :
          {Arguments{"doctor", "-v"}, Arguments{"doctor", "--json"}, compile(11)}) {
       Environment b = reader("b");

@@ -1,4 +1,4 @@
-// rediss:// as users set it: by KILN_REMOTE, through the command.
+// rediss:// configured as users do it: with KILN_REMOTE, through the command.
 #include <algorithm>
 
 #include "remote/certificates.hpp"
@@ -35,7 +35,8 @@ class FleetTls : public FleetCommand {
   static bool comes_true(const std::function<bool()>& condition) {
     return base::poll_until(base::Deadline::after(60s), condition);
   }
-  /// By one of several new nodes: a handshake has 100 ms, which a busy machine may not have.
+  /// Several new nodes try, one after the other: a handshake has 100 ms,
+  /// which may be too short on a busy machine.
   bool is_fetched(int n, const std::string& url) {
     return comes_true([&] {
       const Environment fresh = reader("reader" + std::to_string(++nodes_), url);
@@ -43,7 +44,7 @@ class FleetTls : public FleetCommand {
     });
   }
 
-  /// Every kernel is served, and each command that shows the tier says why it is not.
+  /// Every kernel is served. Each command that shows the tier says why the tier is off.
   void expect_refusal(const std::string& url, const std::string& says, const Environment& more = {}) {
     Environment a = node("a" + std::to_string(++nodes_), url);
     for (const auto& [name, value] : more) a[name] = value;

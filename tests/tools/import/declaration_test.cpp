@@ -1,4 +1,4 @@
-// What kiln import reads from a declaration: over many of them, and over text that is none.
+// The declarations that kiln import reads: many real ones, and text that is no declaration.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,14 +32,14 @@ ImportDraft drafted(const std::string& text, const Assignments& given = {}) {
   out.name = "k";
   return out;
 }
-/// "ptr<T> x, i32 n"
+/// The arguments as text, such as "ptr<T> x, i32 n".
 std::string arguments_of(const std::string& text) {
   std::string out;
   for (const ImportArgument& a : drafted(text).arguments)
     out += (out.empty() ? "" : ", ") + a.type + ' ' + a.name;
   return out;
 }
-/// "dtype T, int N = 4"
+/// The parameters as text, such as "dtype T, int N = 4".
 std::string parameters_of(const std::string& text) {
   std::string out;
   for (const ImportParameter& p : drafted(text).parameters)
@@ -340,7 +340,7 @@ TEST(ImportDeclaration, WritesTypesWithControlCharactersAsLines) {
   EXPECT_EQ(manifest.arguments.size(), 2u);
 }
 
-/// Every kernel of a text as far as it goes: what is read must not crash, and what is written must parse.
+/// Drafts every kernel in the text. Reading must not crash, and each drafted manifest must parse.
 void read_all(const std::string& text) {
   const CudaSource source = read_cuda(text);
   for (const KernelDeclaration& kernel : source.kernels) {
@@ -350,7 +350,7 @@ void read_all(const std::string& text) {
       draft.name = "k";
       draft_text = manifest_text(draft, "k.cuh", "k.cuh").toml;
     } catch (const Error&) {
-      continue;  // packs and the like
+      continue;  // a pack or something else that has no draft
     }
     try {
       source::parse_manifest(draft_text, "k.toml");
@@ -360,7 +360,7 @@ void read_all(const std::string& text) {
   }
 }
 
-/// In an order of its own, so that every machine reads the same text.
+/// In sorted order, so that every machine reads the same text.
 std::vector<std::string> shipped_sources() {
   std::set<std::filesystem::path> paths;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(KILN_SOURCE_DIR "/templates"))

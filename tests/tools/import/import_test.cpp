@@ -1,4 +1,4 @@
-// kiln import as a process: what it writes, what it proves, what it refuses.
+// kiln import as a process: the files that it writes, what it proves, and what it refuses.
 #include <sys/stat.h>
 
 #include <csignal>
@@ -46,7 +46,7 @@ class Import : public ImportFiles {
   void SetUp() override {
     if (kiln({"compile", "scale", "N=1"}).status != 0) GTEST_SKIP() << "no compiler here";
   }
-  /// What the only kernel of such a source needs.
+  /// The measures that the only kernel of this source needs.
   nlohmann::json measures(const std::string& source) {
     write("m.cuh", source);
     const auto json = kiln({"import", "m.cuh", "k", "--force", "--json"}).json();
@@ -194,7 +194,7 @@ TEST_F(ImportExample, NeedsItsStubAndSaysSo) {
   EXPECT_NE(r.err.find("cannot open source file \"checks.h\""), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("\nhint: 'checks.h' (line "), std::string::npos) << r.err;
   EXPECT_NE(r.err.find("replace = { \"checks.h\" = \"stub.h\" }"), std::string::npos) << r.err;
-  EXPECT_EQ(r.err.find("algorithm"), std::string::npos) << r.err;  // of the bare attempt
+  EXPECT_EQ(r.err.find("algorithm"), std::string::npos) << r.err;  // an error of the first attempt
   EXPECT_EQ(r.json()["measures"], std::vector<std::string>{"host_headers = \"shim\""});
 }
 
@@ -234,7 +234,7 @@ TEST_F(Import, AFailureKeepsTheManifestThatIsThere) {
   EXPECT_TRUE(says("k.toml", "name = \"k\"\n"));
 }
 
-/// Whether it has started another process.
+/// Returns true when the process has started another one.
 bool has_child(int pid) {
   std::error_code error;
   for (const auto& thread : fs::directory_iterator("/proc/" + std::to_string(pid) + "/task", error))
@@ -252,7 +252,7 @@ TEST_F(Import, AnInterruptLeavesNoManifest) {
   const auto process = start({"import", "endless.cuh", "k", "-o", "mine/k.toml"});
   ASSERT_TRUE(base::poll_until(base::Deadline::after(std::chrono::seconds(60)),
                                [&] { return has_child(process->pid()); }));
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // into the compile, which does not end
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // now it is in the compile, which never ends
   ASSERT_TRUE(has_child(process->pid()));
   process->send(SIGINT);
   EXPECT_EQ(process->wait().status, 130);

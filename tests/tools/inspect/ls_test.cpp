@@ -1,4 +1,4 @@
-// kiln ls and show: filters, orders, columns, prefixes, and what a store that is damaged or read-only does.
+// kiln ls and show: filters, orders, columns, prefixes, and stores that are damaged or read-only.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ class Ls : public StoreCommand {
     std::int64_t created = 1'700'000'000;
     double compile_ms = 40;
   };
-  /// Entry `number`, as a compile leaves it.
+  /// Puts entry `number` as a compile would.
   void put(std::uint32_t number, const Row& row, const std::string& directory = {}) const {
     compile::Facts f;
     f.unit = row.unit, f.arch = row.arch, f.parameters = {{"N", row.n}, {"FLAG", "false"}};
@@ -40,7 +40,7 @@ class Ls : public StoreCommand {
     put(0x30000000, {"scale@reference", "sm_90a", "10", 100, 1'700'000'000, 5});
     put(0x40000000, {"gone", "sm_90a", "10", 200, 1'700'000'050, 50});
   }
-  /// A layer with two entries, one of which the cache has, too, if it has any.
+  /// Makes a layer with two entries. A filled cache has one of them, too.
   std::string fill_layer() const {
     put(0x10000000, {"scale", "sm_80", "1", 5000, 1'700'000'300, 10}, path("layer"));
     put(0x50000000, {"scale", "sm_80", "7", 7000, 1'700'000'400, 10}, path("layer"));
@@ -231,7 +231,7 @@ TEST_F(Show, OnlyOneThingGoesToStdout) {
   EXPECT_EQ(kiln({"show", "20", "--image", "-"}).out, std::string(3000, 'i'));
 }
 
-/// One specialisation by two toolchains, which nothing but the second half of the key tells apart.
+/// One specialisation by two toolchains. Only the second half of the key differs.
 class TwoToolchains : public Ls {
  protected:
   void put_by(std::uint32_t toolchain, const std::string& nvrtc) const {

@@ -1,4 +1,4 @@
-// kiln lint as a process: exit codes, files that are missing, and what a compile gives away.
+// kiln lint as a process: exit codes, missing files, and findings that need a compile.
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -41,7 +41,7 @@ std::string changed(std::string text, const std::string& from, const std::string
   return text.replace(at, from.size(), to);
 }
 
-/// "warning at typical.toml:5: ..." of the finding with that id; empty when there is none.
+/// The finding with this id, such as "warning at typical.toml:5: ..."; empty when there is none.
 std::string found(const nlohmann::json& said, const std::string& id) {
   for (const auto& f : said["findings"]) {
     if (f["id"] != id) continue;
@@ -232,7 +232,7 @@ TEST_F(LintCompiles, ComparesTheReferencesArguments) {
       << said;
 }
 
-/// An empty kernel behind cooperative_groups.h has 1,000 variables of cuda::std, and no use for one.
+/// cooperative_groups.h gives an empty kernel 1,000 variables of cuda::std that it does not use.
 TEST_F(LintCompiles, NamesTheDebrisAndTheHeaderThatBroughtIt) {
   put(kTypical, std::string("#include <cooperative_groups.h>\n") + kTypicalSource);
   const auto said = found(lint(3), "debris");
@@ -265,7 +265,7 @@ TEST_F(LintCompiles, SaysThatItSpills) {
   EXPECT_TRUE(says(found(lint(3), "spills"), {"warning at typical.toml:26", "allows 0 B"}));
 }
 
-/// A wgmma whose accumulator is read before it is waited for.
+/// A wgmma whose accumulator is read before the wait.
 TEST_F(LintCompiles, PassesOnWhatPtxasWarnsOf) {
   put(kTypical, R"cu(template <int N> __global__ void typical(float* x, int n) {
   float d[4] = {};

@@ -1,4 +1,4 @@
-// What a manifest alone gives away, and what an image carries.
+// Findings from a manifest alone, and the debris of an image.
 #include <gtest/gtest.h>
 
 #include "library/work_lists.hpp"
@@ -27,7 +27,7 @@ LintFindings lint(const std::string& toml) {
                        ManifestLines(tree, "t.toml"));
 }
 
-/// "warning t.toml:10", or nothing; of the first that names `what`.
+/// The first finding with this id whose text contains `what`, such as "warning t.toml:10", or "nothing".
 std::string found(const LintFindings& findings, const std::string& id, const std::string& what = "") {
   for (const LintFinding& f : findings) {
     if (f.id != id || f.text.find(what) == std::string::npos) continue;

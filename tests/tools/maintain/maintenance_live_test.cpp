@@ -14,13 +14,13 @@ using cache::test::record_of;
 using cache::test::same;
 using cache::test::soon;
 
-/// The soak: KILN_SOAK_COMMANDS=1000.
+/// Number of commands to run. For the soak, set KILN_SOAK_COMMANDS=1000.
 int commands() {
   const char* soak = std::getenv("KILN_SOAK_COMMANDS");
   return soak ? std::atoi(soak) : 20;
 }
 
-/// What an engine saw, in memory that parent and child share.
+/// The observations of an engine, in memory that parent and child share.
 struct Seen {
   std::atomic<bool> stop{false};
   std::atomic<std::uint64_t> puts{0}, gets{0}, hits{0}, wrong{0}, lost{0}, refused{0};
@@ -37,7 +37,7 @@ class Live : public StoreCommand {
 
   static std::size_t size_of(std::uint32_t number) { return 500 + number * 977 % 20'000; }
 
-  /// Puts new records and gets old ones until told to stop. `keeps`: what was put stays there.
+  /// Puts new records and gets old ones until `stop`. `keeps`: no record that was put may be missing.
   int engine(std::uint32_t first, bool keeps) const {
     cache::StoreOptions options;
     options.directory = cache();

@@ -1,5 +1,5 @@
-// Commands that read the cache beside `kiln clear`: an entry that went away is not a damaged one. Each
-// command is stopped before each of its reads in turn; the cache is cleared, and the command goes on.
+// Commands that read the cache while `kiln clear` empties it: a removed entry is not a damaged one. Each
+// command is stopped before each of its reads in turn. Then the cache is cleared, and the command goes on.
 #include <sys/stat.h>
 
 #include <csignal>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostReads = 500;
 
-/// Commands that are stopped in the middle, and go on when the cache is another.
+/// Stops commands in the middle, and lets them go on when the cache has changed.
 template <class Base>
 class Stopping : public Base {
  protected:
@@ -35,8 +35,8 @@ class Stopping : public Base {
     return ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
            info.si_pid == pid;
   }
-  /// Starts a command that stops before `call`, does `meanwhile`, and lets it go on; nothing when it ended
-  /// without coming there.
+  /// Starts a command that stops before `call`, runs `meanwhile`, and lets the command go on. Nothing when
+  /// the command ended without making that call.
   std::optional<Finished> interrupted(const Arguments& arguments, const std::string& call,
                                       const std::function<void()>& meanwhile, Environment more = {}) {
     more["LD_PRELOAD"] = KILN_FAULT_LIBRARY, more["FAULT_RULES"] = call + ":stop";
@@ -51,7 +51,8 @@ class Stopping : public Base {
     Finished done = running->wait();
     return stopped ? std::optional(std::move(done)) : std::nullopt;
   }
-  /// With `fill` before each run, and a cache that is cleared before each read of it in turn.
+  /// Runs the command once for each of its reads. `fill` fills the cache before a run, and
+  /// the cache is cleared before that read.
   void expect_no_damage(const Arguments& arguments, const std::function<void()>& fill,
                         const Environment& more = {}) {
     int reads = 0;
@@ -77,7 +78,7 @@ class Stopping : public Base {
 
 class RemovedMeanwhile : public Stopping<BundleCommand> {
  protected:
-  /// An entry whose image no compression makes smaller: more than a pipe or a writer's buffer takes.
+  /// An entry whose image cannot be compressed. It is larger than a pipe or a writer's buffer.
   static cache::Record large(std::uint32_t number) {
     cache::Record record = Made(number).record();
     record.image += cache::test::record_of(number, 1 << 20).image;
@@ -106,7 +107,7 @@ TEST_P(AtEachRead, NothingIsCalledDamaged) {
   expect_no_damage(arguments, [this] { put(0, 3); });
 }
 
-/// __verify-store is the process in which `kiln verify` reads.
+/// `kiln verify` reads in a process of __verify-store.
 INSTANTIATE_TEST_SUITE_P(Commands, AtEachRead,
                          ::testing::Values(Arguments{"ls"}, Arguments{"stats"},
                                            Arguments{"__verify-store", "CACHE"}, Arguments{"report", "FILE"},
@@ -153,7 +154,7 @@ TEST_F(RemovedMeanwhile, AnExportToAPipeLeavesOutWhatWentAwayAndSaysSo) {
   ASSERT_TRUE(base::poll_until(cache::test::soon(), [&] {
     char first = 0;
     return ::read(reading.get(), &first, 1) == 1 && (bytes += first, true);
-  }));  // its first entry fills the pipe, so that it has not read the last one
+  }));  // its first entry fills the pipe, so the last one is still unread
   ASSERT_EQ(kiln({"clear", "--yes"}).status, 0);
   EXPECT_TRUE(base::poll_until(cache::test::soon(), [&] { return drain(), has_ended(running->pid()); }));
   drain();
@@ -182,7 +183,7 @@ TEST_F(RemovedMeanwhile, WhatIsDamagedIsStillExitFour) {
   EXPECT_EQ(kiln({"show", Made(1).key().hex()}).status, 4);
 }
 
-/// The same of what a compiler made, and of what goes to a fleet's tier.
+/// Checks compiled entries, and commands that send to a fleet's tier.
 class RemovedCompiled : public Stopping<Fleet> {
  protected:
   void SetUp() override {

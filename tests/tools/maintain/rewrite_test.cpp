@@ -27,7 +27,7 @@ TEST_F(Rewrite, GcKeepsTheMostRecentlyUsed) {
   fill(50);
   const std::uint64_t before = contents().size();
   {
-    const auto store = open();  // 0 to 4 are used again
+    const auto store = open();  // uses 0 to 4 again
     for (std::uint32_t number = 0; number < 5; ++number) {
       cache::Record other = record_of(number, 9001);
       other.key_text = "another";
@@ -119,7 +119,7 @@ TEST_F(Rewrite, AHeldGateIsWaitedForAndItsHolderNamed) {
       EXPECT_NE(r.err.find("held by pid " + std::to_string(::getpid())), std::string::npos) << r.err;
     }
   }
-  // It waits: the gate is left while it does.
+  // gc waits for the gate, and runs when the gate is free.
   auto held = std::make_unique<HeldGate>(data_file());
   auto process = start({"gc"});
   ::usleep(200'000);

@@ -12,7 +12,7 @@ namespace {
 
 class Prewarm : public KilnCompiler {
  protected:
-  /// A plan file of `picky`, whose N = 2 does not compile.
+  /// Writes a plan file for `picky`, whose N = 2 does not compile.
   std::string plan(const std::string& rows) {
     write("plan.toml", "[[prewarm]]\ntemplate = \"picky\"\n" + rows);
     return path("plan.toml");
@@ -74,7 +74,7 @@ TEST_F(Prewarm, RepeatsAreMadeOnce) {
   write("repeats.toml", "[[prewarm]]\n" + rows);
   const auto json = kiln({"prewarm", path("repeats.toml"), path("repeats.toml"), "--json"}).json();
   EXPECT_EQ(json["total"], 1);
-  EXPECT_EQ(json["repeats"], 5);  // three rows' worth twice, and one stays
+  EXPECT_EQ(json["repeats"], 5);  // twice three rows, and one of them is not a repeat
 }
 
 TEST_F(Prewarm, EveryArchOfTheListAndTheRowsOwn) {

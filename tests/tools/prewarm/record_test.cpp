@@ -1,4 +1,4 @@
-// KILN_RECORD to `kiln prewarm` and back: a production host's record makes the next host's cache.
+// KILN_RECORD to `kiln prewarm` and back: the record of a production host fills the next host's cache.
 #include <set>
 
 #include "tools/kiln_process.hpp"

@@ -1,4 +1,4 @@
-// kiln prewarm of a plan that the cache has no room for.
+// kiln prewarm of a plan for which the cache has no room.
 #include <sys/stat.h>
 
 #include <chrono>
@@ -11,7 +11,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// The image of `large` is 1 MiB and a little: under the smallest cap three of them fit, and six do not.
+/// The image of `large` is a little more than 1 MiB. Under the
+/// smallest cap three of them fit, and six do not.
 class PrewarmRoom : public KilnCompiler {
  protected:
   PrewarmRoom() {
@@ -34,7 +35,7 @@ class PrewarmRoom : public KilnCompiler {
     for (const auto& entry : run["entries"]) count += entry["covered"].get<bool>();
     return count;
   }
-  /// The "9M" of "KILN_CACHE_MAX_SIZE=9M".
+  /// For example the "9M" of "KILN_CACHE_MAX_SIZE=9M".
   static std::string cap_named_in(const std::string& text) {
     const std::string name = "KILN_CACHE_MAX_SIZE=";
     const auto at = text.find(name);
@@ -105,7 +106,7 @@ TEST_F(PrewarmRoom, WhatALayerHasNeedsNoRoom) {
   EXPECT_EQ(covered(r.json()), 6u);
 }
 
-/// The worker waits for a file, so that the run is in its middle while the cache is emptied.
+/// The worker waits for a file, so that the cache is emptied in the middle of the run.
 TEST_F(PrewarmRoom, WhatAnotherProcessTookAwayMeanwhileCounts) {
   write("one.toml", "[[prewarm]]\ntemplate = \"large\"\nN = 1\n");
   EXPECT_EQ(kiln({"prewarm", path("one.toml")}).status, 0);

@@ -1,4 +1,4 @@
-// kiln prewarm, stopped in the middle: what is done stays, and the same command makes the rest.
+// kiln prewarm, stopped in the middle: finished kernels stay, and the same command makes the rest.
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 class PrewarmStop : public KilnCompiler {
  protected:
-  /// `slow`: 2^DEPTH instantiations; 11 takes long enough to be met in the middle, 30 takes for ever.
+  /// `slow` makes 2^DEPTH instantiations. DEPTH 11 takes long enough to be
+  /// stopped in the middle; 30 takes for ever.
   PrewarmStop() {
     write("templates/slow.toml",
           "format = 1\n[template]\nname = \"slow\"\nsource = \"slow.cu\"\ninstantiate = \"slow<{N}, "
@@ -52,7 +53,7 @@ class PrewarmStop : public KilnCompiler {
     return count;
   }
   std::size_t cached() { return kiln({"ls", "--json"}).json()["count"].get<std::size_t>(); }
-  /// That the same command makes what is not there, and nothing else.
+  /// Expects that the same command makes the missing kernels, and no others.
   void expect_rest(std::size_t done) {
     const auto json = kiln({"prewarm", twelve(), "--json"}).json();
     EXPECT_EQ(json["from_disk"], done);
@@ -61,7 +62,7 @@ class PrewarmStop : public KilnCompiler {
     EXPECT_EQ(cached(), 12u);
   }
 
-  /// Everything that descends from `pid` and lives.
+  /// All living descendants of `pid`.
   static std::vector<int> descendants(int pid) {
     std::vector<int> out{pid};
     for (std::size_t i = 0; i < out.size(); ++i) {
@@ -76,7 +77,7 @@ class PrewarmStop : public KilnCompiler {
     out.erase(out.begin());
     return out;
   }
-  /// 0 when it is gone, or only waits to be reaped.
+  /// 0 when the process is gone, or waits only to be reaped.
   static int parent_of(int pid) {
     std::FILE* file = std::fopen(("/proc/" + std::to_string(pid) + "/stat").c_str(), "re");
     if (!file) return 0;
@@ -117,7 +118,7 @@ TEST_F(PrewarmStop, ASecondInterruptLeavesAtOnceAndItsWorkersToo) {
   std::vector<int> workers;
   ASSERT_TRUE(eventually([&] { return (workers = descendants(process->pid())).size() >= 2; }));
   process->send(SIGINT);
-  std::this_thread::sleep_for(500ms);  // it goes on: the compile takes for ever
+  std::this_thread::sleep_for(500ms);  // the command goes on: the compile takes for ever
   ASSERT_EQ(process->out(), "");
   ASSERT_NE(parent_of(process->pid()), 0);
   const auto start = Clock::now();
@@ -146,7 +147,7 @@ TEST_F(PrewarmStop, KilledItLosesOnlyWhatRanAndLeavesNoWorker) {
   expect_rest(done);
 }
 
-/// A terminal sends its Ctrl-C to the whole foreground group: the workers must not take it for theirs.
+/// A terminal sends Ctrl-C to the whole foreground group. The workers must not react to it.
 TEST_F(PrewarmStop, ATerminalsCtrlCFailsNothing) {
   std::vector<std::string> settings{"TERM=xterm"};
   for (const auto& [name, value] : environment()) settings.push_back(name + '=' + value);

@@ -14,14 +14,14 @@ namespace fs = std::filesystem;
 
 class PrewarmUnderALimitOfThreads : public KilnCompiler {
  protected:
-  /// A user that no other process has: the limit counts all threads of a user, and none of root's.
+  /// A user without other processes. The limit counts all threads of a user, and does not apply to root.
   const unsigned user_ = 100000 + static_cast<unsigned>(::getpid()) % 100000;
 
   void SetUp() override {
     KILN_NEEDS_ROOT();
     KilnCompiler::SetUp();
     if (IsSkipped()) return;
-    fs::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root gets
+    fs::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root can read
     fs::copy_file(KILN_BINARY_DIR "/kiln-worker", path("kiln-worker"));
     give(path(""));
     for (const auto& entry : fs::recursive_directory_iterator(path(""))) give(entry.path());
@@ -29,7 +29,7 @@ class PrewarmUnderALimitOfThreads : public KilnCompiler {
   void TearDown() override { kiln::testing::remove_shared_memory_of(path("")); }
   void give(const std::string& file) const { ASSERT_EQ(::chown(file.c_str(), user_, user_), 0) << file; }
 
-  /// Runs it as a user who may have so many threads.
+  /// Runs prewarm as a user who may have `threads` threads.
   std::string prewarm(unsigned threads, const std::string& plan, const std::string& store) {
     Environment all = environment();
     all["KILN_WORKER"] = path("kiln-worker"), all["KILN_CACHE_DIR"] = path(store);
@@ -52,7 +52,7 @@ class PrewarmUnderALimitOfThreads : public KilnCompiler {
 TEST_F(PrewarmUnderALimitOfThreads, GoesOnWithThoseThereAre) {
   KILN_SKIP_SANITIZED("threads");
   write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = { from = 14, to = 43, step = 1 }\n");
-  for (const unsigned limit : {12u, 28u}) {  // this test's own three among them
+  for (const unsigned limit : {12u, 28u}) {  // this test's own three threads count, too
     const std::string status = prewarm(limit, path("plan.toml"), "store" + std::to_string(limit));
     const std::string out = base::read_file(path("out"))->bytes, err = base::read_file(path("err"))->bytes;
     EXPECT_EQ(status, "0\n") << out << err;

@@ -1,4 +1,4 @@
-// What a prewarm leaves of its time line: the note beside the store, and --trace.
+// The time line of a prewarm: the note beside the store, and the file of --trace.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -29,7 +29,7 @@ class PrewarmTrace : public KilnCompiler {
   }
 };
 
-/// Microseconds are rounded to the nanosecond, each end by itself.
+/// Both ends of a span are rounded to a nanosecond, separately. In microseconds.
 constexpr double kRounding = 0.002;
 
 TEST_F(PrewarmTrace, AddsUpToTheReport) {
@@ -118,7 +118,7 @@ TEST_F(PrewarmTrace, ALayerGetsNoNote) {
 
 TEST_F(PrewarmTrace, ANoteThatCannotBeWrittenFailsNothing) {
   ASSERT_EQ(kiln({"compile", "scale", "N=1"}).status, 0);
-  ASSERT_EQ(::mkdir(note_file().c_str(), 0700), 0);  // rename cannot replace it
+  ASSERT_EQ(::mkdir(note_file().c_str(), 0700), 0);  // rename cannot replace a directory
   const Finished done = kiln({"prewarm", plan("[1, 3]")});
   EXPECT_EQ(done.status, 0) << done.err;
   EXPECT_EQ(done.err, "");

@@ -1,4 +1,4 @@
-// kiln report, and what a prewarm leaves for it.
+// kiln report, and the note that a prewarm leaves for it.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-/// What stands between the tags of the data block.
+/// The text between the tags of the data block.
 std::string data_text(const std::string& page) {
   const std::string begin = "<script type=\"application/json\" id=\"data\">";
   const std::size_t from = page.find(begin);
@@ -24,7 +24,7 @@ std::string data_text(const std::string& page) {
   return page.substr(start, page.find("</script>", start) - start);
 }
 
-/// Where a page asks for something outside itself, or would be cut short.
+/// Expects that the page requests nothing outside itself, and is not cut short.
 void expect_self_contained(const std::string& page) {
   EXPECT_EQ(page.rfind("<!doctype html>\n<html", 0), 0u);
   EXPECT_EQ(page.substr(page.size() - 8), "</html>\n");
@@ -40,9 +40,9 @@ void expect_self_contained(const std::string& page) {
   };
   EXPECT_EQ(count("<html"), 1u);
   EXPECT_EQ(count("<style>"), 1u);
-  EXPECT_EQ(count("<script"), 2u);  // the data and the one that draws it
+  EXPECT_EQ(count("<script"), 2u);  // the data, and the script that draws it
   EXPECT_EQ(count("</script"), 2u);
-  EXPECT_EQ(count(" style="), 0u);  // the policy would not apply it
+  EXPECT_EQ(count(" style="), 0u);  // the policy would ignore such an attribute
   EXPECT_EQ(count("{{"), 0u);
 }
 
@@ -75,7 +75,7 @@ class Report : public StoreCommand {
     const auto store = open();
     for (std::uint32_t i = 0; i < count; ++i) put(*store, i, units[i % units.size()], compile_ms + i % 7);
   }
-  /// A note as `kiln prewarm` writes it, of `count` tasks on two lanes.
+  /// A note like that of `kiln prewarm`, with `count` tasks on two lanes.
   static Json note_of(std::size_t count) {
     Json out{{"format", "kiln.prewarm-run/1"},
              {"version", "0.1.0"},
@@ -232,7 +232,7 @@ TEST_F(Report, ManyEntriesMakeNoLargePage) {
   // Entries only add to sums: groups, rows and bars are bounded.
   const Json drawn = data();
   EXPECT_EQ(drawn["groups"].size(), 301u);
-  EXPECT_LE(drawn["prewarm"]["bars"].size(), 3010u);  // 1500 apart, and what lies between
+  EXPECT_LE(drawn["prewarm"]["bars"].size(), 3010u);  // 1500 separate bars, and bars for the time between
   EXPECT_LT(page().size(), std::size_t{1} << 20);
   std::uint64_t entries = 0, tasks = 0;
   for (const Json& group : drawn["groups"]) entries += group["entries"].get<std::uint64_t>();
@@ -266,7 +266,7 @@ TEST_F(Report, NoOrderOfTasksMakesManyBars) {
   fill_units(1, {"rms_norm"});
   Json note = note_of(20'000);
   for (std::size_t i = 0; i < note["tasks"].size(); ++i)
-    note["tasks"][i]["template"] = "t" + std::to_string(i / 2 % 3);  // another in a lane each time
+    note["tasks"][i]["template"] = "t" + std::to_string(i / 2 % 3);  // consecutive tasks of a lane differ
   base::write_file(note_file(), note.dump());
   ASSERT_EQ(report().status, 0);
   const Json drawn = data();
@@ -408,7 +408,7 @@ TEST_F(Report, ANoteThatIsNoFileOfBoundedSizeIsNotRead) {
   EXPECT_EQ(report().json()["prewarm_ignored"], "it is no regular file");
   ::unlink(note_file().c_str());
   base::write_file(note_file(), "");
-  ASSERT_EQ(::truncate(note_file().c_str(), off_t{1} << 34), 0);  // sparse
+  ASSERT_EQ(::truncate(note_file().c_str(), off_t{1} << 34), 0);  // a sparse file
   EXPECT_EQ(report().json()["prewarm_ignored"], "File too large");
 }
 
@@ -422,7 +422,7 @@ TEST_F(Report, ANoteIsNoPartOfTheStore) {
   EXPECT_EQ(report().status, 0);
 }
 
-/// What a browser makes of the page: the document after its script ran, and its console.
+/// The page in a browser: the document after its script ran, and the console.
 class ReportInABrowser : public Report {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// The generated inputs of `kiln run`, on the fake driver: what is launched and what is refused, not what a
-// GPU computes.
+// The generated inputs of `kiln run` on the fake driver. The tests check
+// launches and refusals, not the results of a GPU.
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -7,7 +7,7 @@ namespace {
 
 class RunFill : public KilnCompiler {
  protected:
-  /// A template `pages` over index arrays whose fill of `index` is `fill`.
+  /// Writes a template `pages` over index arrays. `fill` is the fill of `index`.
   void describe(const std::string& fill, const std::string& dtype = "i32", const std::string& reference = "",
                 const std::string& more = "") const {
     write("templates/pages.cu",

@@ -1,4 +1,4 @@
-// `kiln run --check` on a GPU: wrong integers are counted, and right ones are right.
+// `kiln run --check` on a GPU: it counts wrong integers, and accepts right ones.
 #include "tools/on_gpu.hpp"
 
 namespace kiln::test {

@@ -1,7 +1,8 @@
-// A kernel that reads a plan, and its reference, on the CPU, preloaded into the command over the fake driver:
-// row r of head h of a request gets the sum of the k that it sees. The kernel works as one on a GPU does,
-// block by block, with slots and counters; the reference reads the arrays of lengths. Environment:
-// PLAN_WRONG=1 leaves the last kv token of each item out.
+// A kernel that reads a plan, and its reference. Both run on the CPU,
+// preloaded into the command over the fake driver.
+// Row r of head h of a request gets the sum of the k that it sees. The kernel works as on a GPU: block by
+// block, with slots and counters. The reference reads the arrays of lengths.
+// With PLAN_WRONG=1 in the environment, the kernel leaves out the last kv token of each item.
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -57,10 +58,10 @@ struct Call {
   }
 };
 
-constexpr std::int32_t tile_rows = 8;  // as run_plan_test's manifest says
+constexpr std::int32_t tile_rows = 8;  // equal to the value in plan_test's manifest
 
-/// A whole tile, or one of an item's, or a part: with the kv tokens in [begin, end), of which `sum` takes
-/// those that a row sees.
+/// Computes a whole tile, one tile of an item, or a part. It covers the kv tokens in [begin,
+/// end); `sum` takes those that a row sees.
 void tile(const Call<float>& call, const std::int32_t* item, int first_row, int begin, int end) {
   std::int32_t* const counters = call.plan + 16 + (call.workers + 4) / 4 * 4;
   const int head = item[1], qo_begin = item[3], qo_len = item[4], parts = item[11];
@@ -113,7 +114,7 @@ void on_launch(const kiln_fake_launch* launch, void*) {
   if (has("fill")) return fill(*launch);
   if (!has("attend")) return;
   for (int worker = static_cast<int>(launch->grid[0]); worker-- > 0;)
-    block(Call<float>(*launch), worker);  // in no order that a GPU promises
+    block(Call<float>(*launch), worker);  // a GPU promises no order of blocks
 }
 
 [[maybe_unused]] const bool kRegistered = (kiln_fake_on_launch(on_launch, nullptr), true);

@@ -1,5 +1,4 @@
-// `kiln run` on kernels that read a host plan, over the fake driver, whose kernels compute
-// (plan_kernels.cpp).
+// `kiln run` on kernels that read a host plan, over the fake driver. plan_kernels.cpp computes the kernels.
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -106,7 +105,7 @@ TEST_F(RunPlanned, EveryBatchThatAskedForIsRight) {
   expect_right({"TOGETHER=true", "kv_heads=1,2,6,8", "workers=1,16,100"}, 12);
   expect_right({"TILES=true", "workers=1,4,100", "qo_tokens=40,200"}, 6);
   expect_right({"TILES=true", "TOGETHER=true", "workers=1,4,100", "kv_heads=1,6"}, 6);
-  expect_right({"--seed", "7", "kv_tokens=20"});  // less than q: some rows see nothing
+  expect_right({"--seed", "7", "kv_tokens=20"});  // fewer than q: some rows see no token
 }
 
 TEST_F(RunPlanned, ADecodeStepHasOneTokenOfEachRequest) {

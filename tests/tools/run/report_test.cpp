@@ -1,4 +1,4 @@
-// The table of `kiln run`, from results that no GPU was needed for.
+// The table of `kiln run`, from results that need no GPU.
 #include "tools/kiln/run/report.hpp"
 
 #include <gtest/gtest.h>

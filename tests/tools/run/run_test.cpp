@@ -1,4 +1,5 @@
-// `kiln run` in one size and in several, on the fake driver: what is said and where, not what a GPU computes.
+// `kiln run` with one size and with several, on the fake driver: the
+// output and its place, not results of a GPU.
 #include "tools/terminal.hpp"
 
 namespace kiln::test {
@@ -6,7 +7,7 @@ namespace {
 
 class Run : public KilnCompiler {
  protected:
-  /// `steps` adds one to each of n elements, and refuses a launch with 300 of them.
+  /// `steps` adds one to each of n elements, and refuses a launch with n = 300.
   void SetUp() override {
     KilnCompiler::SetUp();
     write("templates/steps.cu",
@@ -108,7 +109,7 @@ TEST_F(Run, ValuesThatAreNoneSaySo) {
 }
 
 TEST_F(Run, ACheckThatComparesNothingIsNotOk) {
-  // The fake driver runs no kernel, so that kiln's comparison counts no elements.
+  // The fake driver runs no kernel, so kiln's comparison counts no elements.
   const Finished done = run({"--check"});
   EXPECT_EQ(done.status, 1);
   EXPECT_NE(done.out.find("WRONG  out at n=64: not all of 128 elements were compared"), std::string::npos)
@@ -121,7 +122,7 @@ TEST_F(Run, OnATerminalItSaysWhatItDoes) {
   const TerminalRun r =
       run_on_terminal(80, {"run", "steps", "n=1,64,128,256,512,1024", "--bench"}, environment);
   EXPECT_EQ(r.status, 0) << r.screen;
-  // Ten times a second: which of the seven steps are seen is a matter of speed.
+  // The line is redrawn ten times a second, so the machine's speed decides which of the seven steps are seen.
   const bool seen = r.screen.find("compiling steps N=0") != std::string::npos ||
                     r.screen.find("timing with n=") != std::string::npos;
   EXPECT_TRUE(seen) << r.screen;

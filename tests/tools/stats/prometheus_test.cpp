@@ -13,8 +13,8 @@
 namespace kiln::test {
 namespace {
 
-/// What a strict reader of format 0.0.4 gets: value by "name{labels}". Fails for what the format does not
-/// allow.
+/// Reads format 0.0.4 like a strict reader: value by "name{labels}". Fails the test for
+/// anything that the format does not allow.
 std::map<std::string, std::string> parse(const std::string& text) {
   static const std::regex head("# (HELP|TYPE) ([a-zA-Z_:][a-zA-Z0-9_:]*) (.*)");
   static const std::regex sample(
@@ -108,7 +108,7 @@ TEST_F(Prometheus, ALabelThatASampleHasAlreadyIsRefused) {
   std::set<std::string> own;
   static const std::regex label("[{,]([a-z_]+)=\"");
   const std::string all =
-      text() + "{template=\"\",arch=\"\"}";  // this store's entries are of another version
+      text() + "{template=\"\",arch=\"\"}";  // the entries of this store have another version
   for (std::sregex_iterator it(all.begin(), all.end(), label), end; it != end; ++it) own.insert((*it)[1]);
   EXPECT_GE(own.size(), 8u);
   for (const std::string& name : own)
@@ -118,7 +118,7 @@ TEST_F(Prometheus, ALabelThatASampleHasAlreadyIsRefused) {
 
 TEST_F(Prometheus, BehindASymlinkTheFileIsReplacedAndTheLinkStays) {
   write("target.prom", "old");
-  std::filesystem::create_hard_link(path("target.prom"), path("reader"));  // whoever reads it now
+  std::filesystem::create_hard_link(path("target.prom"), path("reader"));  // like an open reader
   std::filesystem::create_symlink("target.prom", path("kiln.prom"));
   const Finished r = kiln({"stats", "--prometheus", path("kiln.prom")});
   EXPECT_EQ(r.status, 0) << r.err;

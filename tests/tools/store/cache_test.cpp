@@ -25,7 +25,8 @@ TEST_F(EmptyCache, IsSaidAndNotCreated) {
 
 class Cache : public KilnCompiler {
  protected:
-  /// scale N = 1, 2, 10 for sm_90a and N = 1 for sm_80. Returns the key of N = 1 for sm_90a.
+  /// Fills the cache with scale: N = 1, 2, 10 for sm_90a and N = 1 for
+  /// sm_80. Returns the key of N = 1 for sm_90a.
   std::string fill() {
     write("plan.toml",
           "[[prewarm]]\ntemplate = \"scale\"\nN = [10, 2, 1]\n[[prewarm]]\ntemplate = \"scale\"\nN = 1\narch "
@@ -137,7 +138,7 @@ TEST_F(Cache, ADamagedEntryIsExitFourAndHealedByTheNextCompile) {
   const std::string key = fill();
   const std::string file = cache() + "/v1/data.mdb";
   auto bytes = base::read_file(file)->bytes;
-  const auto image = base::read_file(path("plan.toml"));  // keep the compiler from folding the two reads
+  const auto image = base::read_file(path("plan.toml"));
   ASSERT_TRUE(image);
   ASSERT_EQ(kiln({"show", key, "--image", path("image")}).status, 0);
   const auto good = base::read_file(path("image"))->bytes;

@@ -1,4 +1,4 @@
-// What differs between two key texts: a row for every field.
+// Differences between two key texts: one row for every field.
 #include "tools/kiln/store/key_difference.hpp"
 #include "tools/kiln/store/key_sentences.hpp"
 
@@ -14,7 +14,7 @@ std::string field(const std::string& label, std::initializer_list<std::string> v
 }
 
 struct Row {
-  std::string one, other;  ///< fields that only differ between the two
+  std::string one, other;  ///< the only fields in which the two key texts differ
   std::string name, field, says;
 };
 

@@ -1,4 +1,4 @@
-// Names of keys: what is shown names one key and no other, whatever the keys have in common.
+// Names of keys: a shown name means exactly one key, even when keys have many digits in common.
 #include "tools/kiln/store/key_name.hpp"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(KeyNames, NameOneKeyAndNoOtherWhateverKeysHaveInCommon) {
   std::mt19937 random(1);
   for (int round = 0; round < 50; ++round) {
     std::vector<Key> all;
-    for (int i = 0; i < 40; ++i) {  // few values, so that many digits are shared
+    for (int i = 0; i < 40; ++i) {  // few values, so that keys share many digits
       Key made;
       for (auto* half : {&made.specialisation, &made.toolchain})
         half->bytes[random() % 16] = static_cast<std::uint8_t>(random() % 3);

@@ -10,7 +10,7 @@
 namespace kiln::test {
 namespace {
 
-/// Places of the tally, as runtime/state/lifetime.cpp numbers them.
+/// Indices of the tally's counters, as numbered in runtime/state/lifetime.cpp.
 constexpr std::size_t kDisk = 2, kCompiles = 10, kWaits = 14, kSaved = 30;
 
 class Marks : public StoreCommand {
@@ -197,7 +197,7 @@ TEST_F(Savings, AProcessThatALayerServesWhollyCountsInTheStoreThatIsThere) {
   const std::string layer = path("layer");
   write("plan.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = 1\narch = \"sm_90a\"\n");
   ASSERT_EQ(kiln({"prewarm", path("plan.toml"), "--layer", layer}).status, 0);
-  ASSERT_EQ(kiln({"compile", "scale", "N=2", "--arch", "sm_90a"}).status, 0);  // makes the store
+  ASSERT_EQ(kiln({"compile", "scale", "N=2", "--arch", "sm_90a"}).status, 0);  // creates the store
   const Environment layers{{"KILN_CACHE_LAYERS", layer}};
   ASSERT_EQ(kiln({"compile", "scale", "N=1", "--arch", "sm_90a", "--json"}, layers).json()["outcome"],
             "layer");

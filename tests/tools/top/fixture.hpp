@@ -1,4 +1,4 @@
-// Processes that compile, wait and hold beside a store, and what kiln top says of them.
+// Processes that compile, wait and hold a flight beside a store, and the rows that kiln top shows for them.
 #pragma once
 
 #include <functional>
@@ -14,7 +14,7 @@ using cache::test::key_of;
 class Top : public StoreCommand {
  protected:
   void SetUp() override { fill(1); }
-  /// As each process of this store has it.
+  /// The flight file that every process of this store opens.
   std::shared_ptr<FlightFile> flights() const {
     const auto store = open();
     return FlightFile::open({store->identity(), store->directory() + "/v1"});
@@ -24,7 +24,7 @@ class Top : public StoreCommand {
     EXPECT_EQ(r.status, 0) << r.err;
     return r.json();
   }
-  /// The rows of this state once there are so many.
+  /// The rows with this state, once there are `count` of them.
   std::vector<nlohmann::json> rows(const std::string& state, std::size_t count) {
     std::vector<nlohmann::json> out;
     base::poll_until(cache::test::soon(), [&] {
@@ -38,7 +38,7 @@ class Top : public StoreCommand {
     out.resize(count);
     return out;
   }
-  /// A process that does `body` and then stays until it is killed.
+  /// A process that runs `body` and then stays until it is killed.
   class Child {
    public:
     explicit Child(const std::function<void(const std::function<void()>& stay)>& body) {

@@ -1,4 +1,4 @@
-// kiln top on a terminal: redrawn, and given back as it was however it ends.
+// kiln top on a terminal: it redraws the screen, and restores the terminal however it ends.
 #include <poll.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -12,7 +12,7 @@
 namespace kiln::test {
 namespace {
 
-/// kiln top on a terminal that this test types on, resizes and looks at.
+/// kiln top on a terminal. The test types on the terminal, resizes it and reads it.
 class LiveTop : public Top {
  protected:
   static constexpr const char* kEnter = "\033[?1049h";
@@ -41,14 +41,14 @@ class LiveTop : public Top {
     }
     ::close(statuses[1]), ::close(held[0]);
     statuses_ = base::Fd(statuses[0]), held_ = base::Fd(held[1]);
-    ASSERT_EQ(::tcgetattr(terminal_, &before_), 0);  // the command, which changes them, waits for this
+    ASSERT_EQ(::tcgetattr(terminal_, &before_), 0);  // the command waits until the modes are saved
     ASSERT_EQ(::write(held_.get(), "", 1), 1);
     pid_ = next_status();
     read_until(kEnter);
   }
-  /// Leads the terminal's session as a shell would: says the command's pid, then each of its statuses, and is
-  /// there until it is let go. Where the leader ends, the kernel may drop what was written last, and sets the
-  /// modes back.
+  /// Leads the terminal's session like a shell. It writes the command's pid, then each status of
+  /// the command, and stays until it is released. When a session leader ends, the kernel may drop
+  /// the last output, and resets the modes.
   [[noreturn]] static void be_shell(char* const argv[], char* const envp[], int statuses, int held) {
     constexpr int kKeys[] = {SIGINT, SIGQUIT, SIGTSTP};
     for (const int number : kKeys) ::signal(number, SIG_IGN);
@@ -72,7 +72,7 @@ class LiveTop : public Top {
     EXPECT_EQ(::read(statuses_.get(), &out, sizeof out), static_cast<ssize_t>(sizeof out));
     return out;
   }
-  /// Clears what was read before.
+  /// Reads until `text` appears. Clears earlier output first.
   void read_until(const std::string& text) {
     screen_.clear();
     char buffer[4096];
@@ -87,11 +87,12 @@ class LiveTop : public Top {
   void type(const std::string& keys) {
     ASSERT_EQ(::write(terminal_, keys.data(), keys.size()), static_cast<ssize_t>(keys.size()));
   }
-  /// Its status as a shell has it; the terminal is as it was.
+  /// Waits for the end of the command and checks that the terminal is restored.
+  /// Returns the exit status as a shell shows it.
   int end() {
     char buffer[4096];
     pollfd ready{terminal_, POLLIN, 0};
-    // What it wrote may arrive behind its end: for as long as that takes, and then whatever else there is.
+    // The last output may arrive after the command's end. Waits up to 60 s for it, then reads the rest.
     while (::poll(&ready, 1, screen_.rfind(kLeave) == std::string::npos ? 60'000 : 100) > 0) {
       const ssize_t got = ::read(terminal_, buffer, sizeof buffer);
       if (got <= 0) break;
@@ -167,7 +168,7 @@ TEST_F(LiveTop, FramesFitATerminalHoweverNarrowAndFollowItsSize) {
   const auto one = compiling(1), two = compiling(2), three = compiling(3);
   begin(20, 8, {{"NO_COLOR", "1"}});
   const auto expect_fits = [&](std::size_t columns, std::size_t rows) {
-    read_until("\033[J"), read_until("\033[J");  // one whole frame
+    read_until("\033[J"), read_until("\033[J");  // reads one whole frame
     const std::string frame = screen_.substr(screen_.find("\033[H"));
     const auto lines = visible_lines(frame);
     EXPECT_LE(lines.size(), rows) << frame;

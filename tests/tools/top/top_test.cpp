@@ -1,4 +1,4 @@
-// kiln top: what it says of real processes.
+// kiln top: its output about real processes.
 #include "support/time_limit.hpp"
 #include "tools/top/fixture.hpp"
 
@@ -149,7 +149,7 @@ TEST_F(Top, AProcessOfAnotherPidNamespaceIsNamedWithItsHost) {
 TEST_F(Top, AnotherUserIsToldWhatHeCannotSee) {
   KILN_NEEDS_ROOT();
   const auto holder = compiling(1);
-  std::filesystem::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root gets
+  std::filesystem::copy_file(KILN_COMMAND, path("kiln"));  // the build may lie where only root can read
   for (const std::string& directory : {path(""), cache(), cache() + "/v1"}) ::chmod(directory.c_str(), 0755);
   ::chmod(data_file().c_str(), 0644);
   const std::string out = kiln::testing::as_user(kiln::testing::kUser, [&] {
@@ -180,7 +180,7 @@ TEST_F(Top, AClosedPipeEndsItQuietly) {
   const Environment settings = environment();
   const pid_t pid = ::fork();
   if (pid == 0) {
-    ::signal(SIGPIPE, SIG_IGN);  // as some parents leave it
+    ::signal(SIGPIPE, SIG_IGN);  // some parents leave it ignored
     ::dup2(ends[1], 1);
     ::setenv("KILN_CACHE_DIR", cache().c_str(), 1);
     if (!::freopen(errors.c_str(), "w", stderr)) ::_exit(126);
@@ -197,7 +197,7 @@ TEST_F(Top, AClosedPipeEndsItQuietly) {
 class TopCompiles : public KilnCompiler {};
 
 TEST_F(TopCompiles, ARealCompileAndItsWaiterInAnotherProcess) {
-  write("worker", "#!/bin/sh\nexec sleep 20\n");  // one that never answers
+  write("worker", "#!/bin/sh\nexec sleep 20\n");  // a worker that never answers
   ::chmod(path("worker").c_str(), 0700);
   const Environment slow{{"KILN_WORKER", path("worker")}};
   const Arguments ask{"compile", "scale", "N=1", "--arch", "sm_90a"};

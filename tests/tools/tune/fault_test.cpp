@@ -1,4 +1,4 @@
-// Faults: a choice that is damaged, a cache that cannot be written, a search that is killed.
+// Faults: a damaged choice, a cache that cannot be written, and a search that is killed.
 #include <sys/stat.h>
 
 #include <chrono>
@@ -17,7 +17,7 @@ TEST_F(Tune, ADamagedChoiceIsAMissAndIsHealedByTheNextSearch) {
   const std::string file = cache() + "/v1/data.mdb";
   std::string bytes = base::read_file(file)->bytes;
   const std::string device =
-      std::string("\x0a\0\0\0", 4) + kGpu;  // in the facts; the key text has digits before it
+      std::string("\x0a\0\0\0", 4) + kGpu;  // in the facts; the key text has digits there
   std::size_t found = 0;
   for (std::size_t at = 0; (at = bytes.find(device, at)) != std::string::npos; ++at, ++found)
     bytes[at + device.size() - 1] ^= 1;
@@ -58,7 +58,7 @@ TEST_F(Tune, CtrlCStoresNothing) {
   EXPECT_EQ(choices().size(), 0u);
 }
 
-/// Root's cache, asked by somebody who may only read it.
+/// A cache of root, read by a user who may not write it.
 TEST_F(Tune, ACacheThatCannotBeWrittenServesItsChoices) {
   KILN_NEEDS_ROOT();
   ASSERT_EQ(tune({"N=3"}).status, 0);

@@ -1,5 +1,5 @@
-// The vocabulary of the tune tests: a template with candidates, searched on the fake driver whose kernels
-// compute (kernels.cpp) and take the time that the test says.
+// Helpers for the tune tests: a template with candidates on the fake driver. Its kernels (kernels.cpp)
+// compute, and take the time that the test sets.
 #pragma once
 
 #include "tools/kiln_process.hpp"
@@ -21,7 +21,7 @@ class Tune : public KilnCompiler {
           "  for (int i = 0; i < n; ++i) out[i] = double(N) * x[i];\n}\n");
     describe("");
   }
-  /// `more` goes into [template]; `rule` is a [[require]] of the launch.
+  /// Writes the manifest. `more` goes into [template]; `rule` is a [[require]] of the launch.
   void describe(const std::string& more, const std::string& candidates = "[32, 64, 256]",
                 const std::string& fallback = "128", const std::string& rule = "n > 0") const {
     write("templates/tuned.toml",
@@ -44,13 +44,13 @@ class Tune : public KilnCompiler {
               "[\"1\"]\nblock = [\"1\"]\n"
               "[[prewarm]]\nN = [3, 4]\n[[prewarm]]\nN = 5\nTHREADS = 128\n");
   }
-  /// Where there is a GPU; `us` as TUNE_US.
+  /// An environment with a GPU. `us` is TUNE_US.
   static Environment gpu(const std::string& us = "64=5", const Environment& more = {}) {
     Environment out{{"KILN_LIBCUDA", KILN_FAKE_CUDA}, {"LD_PRELOAD", KILN_TUNE_KERNELS}, {"TUNE_US", us}};
     for (const auto& [name, value] : more) out[name] = value;
     return out;
   }
-  /// And where there is none.
+  /// An environment without a GPU.
   static Environment no_gpu() { return {{"KILN_LIBCUDA", "/nonexistent/libcuda.so"}}; }
   static constexpr const char* kGpu = "Fake sm_90";
 
@@ -59,7 +59,7 @@ class Tune : public KilnCompiler {
     words.insert(words.end(), values.begin(), values.end());
     return kiln(words, environment);
   }
-  /// What a compile for this GPU gives THREADS.
+  /// The THREADS that a compile for this GPU gets.
   std::string threads(const Arguments& values, const Environment& environment = gpu()) {
     Arguments words{"compile", "tuned", "--json"};
     words.insert(words.end(), values.begin(), values.end());
@@ -67,7 +67,7 @@ class Tune : public KilnCompiler {
     EXPECT_EQ(r.status, 0) << r.err;
     return r.status == 0 ? r.json()["params"]["THREADS"].get<std::string>() : "";
   }
-  /// A plan of what the manifest lists: the default plan, without what is shipped.
+  /// A plan of the manifest's own rows: the default plan, without shipped templates.
   std::string plan() const {
     write("tuned_plan.toml",
           "[[prewarm]]\ntemplate = \"tuned\"\nN = [3, 4]\n"

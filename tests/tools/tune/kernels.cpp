@@ -1,12 +1,13 @@
-// The kernels of the tune tests on the CPU, preloaded into the command over the fake driver: they compute, so
-// that checks mean something, and take the time that the test says, by threads of a block. Environment:
-//   TUNE_US=32=9,64=5          microseconds of a launch with so many threads (default 10)
-//   TUNE_OTHER_BITS=64         a block of so many threads rounds the last bit otherwise
-//   TUNE_WRONG=64              ... computes something else
-//   TUNE_NAN=64                ... writes no number
-//   TUNE_OUTSIDE=64            ... writes behind its output
-//   TUNE_UNSTEADY=1            each launch has other last bits
-//   TUNE_SLEEP_MS=20           each launch takes so long on the wall
+// The kernels of the tune tests on the CPU, preloaded into the command over the fake
+// driver. They compute, so that checks mean something. The environment sets their time and
+// faults, by the number of threads of a block.
+// - TUNE_US=32=9,64=5: microseconds of a launch with 32 and with 64 threads (default 10)
+// - TUNE_OTHER_BITS=64: a block of 64 threads changes the last bit of its results
+// - TUNE_WRONG=64: a block of 64 threads computes something else
+// - TUNE_NAN=64: a block of 64 threads writes a NaN
+// - TUNE_OUTSIDE=64: a block of 64 threads writes beyond its output
+// - TUNE_UNSTEADY=1: the last bits change from launch to launch
+// - TUNE_SLEEP_MS=20: wall time of each launch
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,7 +62,7 @@ void reference(const kiln_fake_launch& k, long factor) {
   for (int i = 0; i < argument<std::int32_t>(k, 2); ++i) out[i] = static_cast<double>(factor) * x[i];
 }
 
-/// The first template argument of the mangled name: "...ILi3E..."
+/// The first template argument in the mangled name, such as 3 in "...ILi3E...".
 long first_number(const char* name) {
   const char* at = std::strstr(name, "ILi");
   return at ? std::atol(at + 3) : 0;

@@ -1,5 +1,5 @@
-// A choice away from the GPU it was made on: by device name, in layers and bundles, in every command that
-// looks.
+// A choice on a machine other than its GPU's: by device name, in layers and
+// bundles, and in every command that uses choices.
 #include <filesystem>
 #include <set>
 
@@ -42,7 +42,7 @@ TEST_F(Tune, PrewarmForADeviceMakesWhatThatDeviceRuns) {
     EXPECT_EQ(entry["tuned"]["THREADS"], "64");
   }
   EXPECT_TRUE(tuned) << made;
-  // Elsewhere: the layer, an empty cache and the GPU.
+  // Another machine: the layer, an empty cache and the GPU.
   Environment elsewhere = gpu("", {{"KILN_CACHE_DIR", path("elsewhere")}, {"KILN_CACHE_LAYERS", layer}});
   const auto run = kiln({"run", "tuned", "N=3", "--json"}, elsewhere).json();
   EXPECT_EQ(run["params"]["THREADS"], "64");
@@ -97,7 +97,7 @@ TEST_F(Tune, ALayerFollowsWhatIsTunedAgain) {
   EXPECT_EQ(threads({"N=3"}, elsewhere), "256");
 }
 
-/// What a process that was tuned to 64 threads records when it asks for N = 3.
+/// The record of a process that was tuned to 64 threads and asked for N = 3.
 constexpr const char* kRecord =
     "# kiln record 1\n[[prewarm]]\ntemplate = \"tuned\"\narch = \"sm_90a\"\nN = \"3\"\nTHREADS = "
     "\"64\"\ntuned = [\"THREADS\"]\n# end\n";
@@ -118,7 +118,7 @@ TEST_F(Tune, ARecordMakesALayerOfItsChoices) {
   const auto listed = choices(elsewhere);
   ASSERT_EQ(listed.size(), 1u);
   EXPECT_EQ(listed[0]["params"]["N"], "3");
-  // What this machine was tuned to meanwhile is not what was recorded.
+  // A later choice on this machine does not replace the recorded one.
   ASSERT_EQ(tune({"N=3"}, gpu("256=5")).status, 0);
   ASSERT_EQ(kiln(fill, no_gpu()).status, 0);
   EXPECT_EQ(threads({"N=3"}, elsewhere), "64");
@@ -173,13 +173,13 @@ TEST_F(Tune, BundlesCarryChoices) {
   EXPECT_EQ(kiln({"bundle", "diff", "a.kiln", "--store"}, {{"KILN_CACHE_DIR", path("elsewhere")}}).status, 0);
   EXPECT_EQ(threads({"N=3"}, elsewhere), "64");
   EXPECT_EQ(kiln({"run", "tuned", "N=3", "--json"}, elsewhere).json()["outcome"], "disk");
-  // The same entries, the same bytes, whenever and wherever they were made.
+  // Equal entries give equal bytes, no matter when and where they were made.
   ASSERT_EQ(kiln({"bundle", "export", "b.kiln", "plan.toml", "--device", kGpu},
                  {{"KILN_CACHE_DIR", path("elsewhere")}, {"KILN_LIBCUDA", "/nonexistent"}})
                 .status,
             0);
   EXPECT_EQ(base::read_file(path("a.kiln"))->bytes, base::read_file(path("b.kiln"))->bytes);
-  // By template, all, and none of another template's.
+  // Exported by template: all of its choices, and none of another template's.
   ASSERT_EQ(kiln({"bundle", "export", "c.kiln", "-t", "tuned"}).status, 0);
   const Environment third{{"KILN_CACHE_DIR", path("third")}};
   ASSERT_EQ(kiln({"bundle", "import", "c.kiln"}, third).status, 0);
@@ -248,7 +248,7 @@ TEST_F(Tune, EveryOtherCommandCopesWithChoices) {
   EXPECT_EQ(kiln({"gc"}).status, 0);
   EXPECT_EQ(choices().size(), 1u);
   EXPECT_EQ(threads({"N=3"}), "64");
-  {  // A cache that has nothing else.
+  {  // a cache that has nothing else
     const auto never = base::Deadline::never();
     const Key id = *Key::from_hex(key);
     const auto record = cache::Store::open({.directory = cache()})->peek(id, never);

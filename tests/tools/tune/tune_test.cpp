@@ -1,4 +1,5 @@
-// kiln tune: what it searches, what it refuses, what it stores, and who takes it.
+// kiln tune: the candidates that it tries and refuses, the choice that it
+// stores, and the commands that use the choice.
 #include "tools/tune/fixture.hpp"
 
 namespace kiln::test {
@@ -76,7 +77,7 @@ TEST_F(Tune, AKernelWithoutSteadyBitsIsSaidToBeOne) {
 
 TEST_F(Tune, WhatDoesNotTakeTheCallIsLeftOut) {
   describe("", "[32, 64, 256]", "128", "n < 1000 || THREADS != 32");
-  const Finished r = tune({"N=7"}, gpu("32=1,64=1,256=9"));  // of 100, which 32 threads would take
+  const Finished r = tune({"N=7"}, gpu("32=1,64=1,256=9"));  // n is 100, which the rule allows
   ASSERT_EQ(r.status, 0) << r.err;
   const auto result = r.json()["results"][0];
   ASSERT_EQ(result["refused"].size(), 2u);
@@ -89,7 +90,7 @@ TEST_F(Tune, WhatDoesNotTakeTheCallIsLeftOut) {
   EXPECT_EQ(result["chosen"]["THREADS"], "256");
 }
 
-/// The same kernel without its [reference].
+/// `manifest` without its [reference].
 std::string without_reference(std::string manifest) {
   const auto at = manifest.find("[reference]");
   return manifest.erase(at, manifest.find("[[prewarm]]") - at);
@@ -125,7 +126,7 @@ TEST_F(Tune, TimesThatAreNoneStoreNothing) {
 }
 
 TEST_F(Tune, WhatIsStoredIsToldWhenALaterCallFails) {
-  // N = 7: its default is refused.
+  // The default, 64, is refused for N = 7.
   describe("", "[32, 64, 256]", "64");
   const Finished r = tune({"N=3,7,4"}, gpu("256=5"));
   EXPECT_EQ(r.status, 2) << r.err;

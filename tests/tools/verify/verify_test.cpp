@@ -1,4 +1,4 @@
-// kiln verify; and what ls, show and stats say of damage.
+// kiln verify, and the output of ls, show and stats about damage.
 #include <csignal>
 #include <fstream>
 #include <thread>
@@ -71,7 +71,7 @@ TEST_F(Verify, DamagedEntriesAreNamed) {
   EXPECT_EQ(json.json()["damaged"][0]["key"], key_of(5).hex());
   EXPECT_EQ(json.json()["ok"], false);
   EXPECT_EQ(json.json()["error"]["code"], "damaged");
-  // gc drops them, and only them.
+  // gc drops the damaged entries, and no others.
   EXPECT_EQ(kiln({"gc", "--json"}).json()["damaged"], 2);
   EXPECT_EQ(kiln({"verify", "--json"}).json()["entries"], 18);
   EXPECT_EQ(kiln({"verify"}).status, 0);
@@ -125,7 +125,7 @@ TEST_F(Verify, ADamagedHeadIsExitFourInListAndStatsAndShow) {
     EXPECT_EQ(kiln({command, "--json"}).json()["error"]["code"], "damaged");
   }
   EXPECT_EQ(kiln({"show", key_of(7).hex()}).status, 4);
-  EXPECT_EQ(kiln({"show", key_of(99).hex()}).status, 1);  // that is another one
+  EXPECT_EQ(kiln({"show", key_of(99).hex()}).status, 1);  // this key is absent, not damaged
 }
 
 TEST_F(Verify, LayersAreReadWithAll) {
@@ -165,7 +165,7 @@ TEST_F(Verify, ShowsABarOnATerminal) {
     EXPECT_LE(line.size(), 80u) << line;
 }
 
-/// The process that reads, whose parent is `pid`.
+/// The child of `pid` that reads the store.
 int child_of(int pid) {
   const std::string children = "/proc/" + std::to_string(pid) + "/task/" + std::to_string(pid) + "/children";
   for (int attempt = 0; attempt < 2000; ++attempt) {
@@ -182,7 +182,7 @@ int child_of(int pid) {
 TEST_F(Verify, AReaderThatIsKilledIsDamage) {
   fill(5);
   for (const int signal : {SIGSEGV, SIGBUS, SIGKILL}) {
-    // No reader enters meanwhile: the one that is killed waits.
+    // The gate is closed to readers, so the child is still waiting when it is killed.
     const base::Fd fd(::open(data_file().c_str(), O_RDWR | O_CLOEXEC));
     auto gate = cache::RangeLock::acquire(fd.get(), cache::kGateOffset + 1, cache::RangeLock::Mode::exclusive,
                                           base::Deadline::after(std::chrono::seconds(5)));
@@ -209,7 +209,7 @@ TEST_F(Verify, AGateThatNobodyLeavesIsUnreadable) {
 
 class VerifyCompiled : public KilnCompiler {
  protected:
-  /// A plan of three kernels.
+  /// Writes a plan of three kernels.
   std::string three() const {
     write("three.toml", "[[prewarm]]\ntemplate = \"scale\"\nN = [1, 2, 3]\n");
     return path("three.toml");
@@ -250,7 +250,7 @@ TEST_F(VerifyCompiled, StatsShowTheCapAndAgreeWithTheDisk) {
   ASSERT_EQ(::stat((cache() + "/v1/data.mdb").c_str(), &st), 0);
   EXPECT_EQ(json["file_bytes"], st.st_size);
   EXPECT_LE(json["live_bytes"], json["file_bytes"]);
-  // And so does du: the file has no holes, and a filesystem may add a few blocks of its own.
+  // du agrees: the file has no holes, and a filesystem may add a few blocks.
   EXPECT_GE(st.st_blocks * 512, st.st_size);
   EXPECT_LE(st.st_blocks * 512, st.st_size + (64 << 10));
   EXPECT_NE(kiln({"stats"}, {{"KILN_CACHE_MAX_SIZE", "64M"}}).out.find("64.0 MiB"), std::string::npos);
@@ -260,7 +260,7 @@ TEST_F(VerifyCompiled, PrewarmCheckCreatesNothing) {
   EXPECT_EQ(kiln({"prewarm", "--check"}).status, 3);
   struct stat st {};
   EXPECT_NE(::stat(cache().c_str(), &st), 0);
-  // A layer covers as ever.
+  // A layer still covers the plan.
   ASSERT_EQ(kiln({"prewarm", three(), "--layer", path("layer")}).status, 0);
   EXPECT_EQ(kiln({"prewarm", three(), "--check"}, {{"KILN_CACHE_LAYERS", path("layer")}}).status, 0);
   EXPECT_NE(::stat(cache().c_str(), &st), 0);

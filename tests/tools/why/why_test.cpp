@@ -1,4 +1,4 @@
-// kiln why and kiln diff: every field of the key is named when it differs, and every step that would serve.
+// kiln why and kiln diff: they name every field in which keys differ, and every step that would serve.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -57,7 +57,7 @@ class Why : public KilnCompiler {
     all.insert(all.end(), more.begin(), more.end());
     return kiln(all, environment);
   }
-  /// The only difference from the nearest entry; null unless there is exactly one.
+  /// The only difference from the nearest entry. Fails the test when there is not exactly one.
   nlohmann::json difference(const Environment& environment = {}) {
     const Finished r = why({"--json"}, environment);
     EXPECT_EQ(r.status, 3) << r.err;
@@ -77,7 +77,7 @@ class Why : public KilnCompiler {
     options.directory = directory;
     return cache::Store::open(options);
   }
-  /// The record of `key` in a store of its own, after `edit` has changed its key text.
+  /// Puts the record of `key` into a store of its own, after `edit` has changed its key text.
   void refill(const std::string& key, const std::function<void(std::string&)>& edit) {
     const auto record = open(cache())->peek(*Key::from_hex(key), base::Deadline::never());
     ASSERT_TRUE(record);
@@ -430,7 +430,7 @@ TEST_F(Why, AStoreOfAnotherVersionIsPointedOut) {
   EXPECT_NE(why().out.find(cache() + "/v2 is the store of another version"), std::string::npos);
 }
 
-/// A cache that root has filled and everybody may read, such as one baked into an image.
+/// A cache that root has filled and everybody may read, such as one in a container image.
 class WhyOfAReadOnlyCache : public Why {
  protected:
   using Why::compile;
@@ -446,7 +446,7 @@ class WhyOfAReadOnlyCache : public Why {
     std::filesystem::permissions(path("templates"), std::filesystem::perms(0755));
   }
   std::string home() const { return path("theirs"); }
-  /// `member` of what the command says as another user, who has a TMPDIR of his own.
+  /// `member` of the command's JSON as another user with a TMPDIR of its own.
   std::string as_them(const Arguments& arguments, const std::string& member) {
     return testing::as_user(testing::kUser, [&]() -> std::string {
       Environment env = environment();
@@ -511,7 +511,7 @@ TEST_F(WhyOfAReadOnlyCache, APrewarmCountsWhatItReadThereAsKept) {
       << "one is read in root's cache, one was stored by the first run";
 }
 
-/// The same specialisation by two other toolchains, in a store of their own.
+/// One specialisation by two other toolchains, in a separate store.
 class WhyOfToolchains : public Why {
  protected:
   void SetUp() override {
