@@ -1,5 +1,5 @@
-// Sources that were not written for kiln (tests/fixtures/foreign), each with other traits: by their manifests
-// alone, for every generation of architectures, without a GPU.
+// Sources that were not written for kiln (tests/fixtures/foreign), each with other features. They compile
+// with only their manifests, for every generation of architectures, without a GPU.
 #include <filesystem>
 
 #include "tools/kiln_process.hpp"
@@ -31,7 +31,7 @@ class ForeignKernels : public KilnCompiler {
     for (const json& argument : entry.at("arguments")) out.push_back(argument.at("size"));
     return out;
   }
-  /// Of the message of a compile that must fail with status 1.
+  /// The error message of a compile that must fail with status 1.
   std::string refused(const std::string& name, const std::string& manifest, const std::string& source,
                       const Arguments& more = {}) {
     std::filesystem::create_directories(path("own"));

@@ -1,5 +1,5 @@
-// The worked example of docs/foreign-kernels.md (tests/fixtures/foreign/example): its files are what the page
-// prints, and they compile.
+// The worked example of docs/foreign-kernels.md (tests/fixtures/foreign/example). Its files are
+// equal to those on the page, and they compile.
 #include "docs/page.hpp"
 #include "tools/kiln_process.hpp"
 

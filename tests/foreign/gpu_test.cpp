@@ -1,5 +1,5 @@
-// The kernels of tests/fixtures/foreign launched: what they compute is what their sources say, to the last
-// bit where it is exact.
+// Launches the kernels of tests/fixtures/foreign. Their results are what their sources
+// say, to the last bit where they are exact.
 #include <dlfcn.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ class ForeignGpu : public GpuTest {
   static T* pointer(const DeviceArray<T>& array) {
     return reinterpret_cast<T*>(array.address());
   }
-  /// An entry point of the driver that kiln itself has no use for.
+  /// An entry point of the driver that kiln itself does not use.
   template <class Function>
   static Function* driver_function(const char* name) {
     void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
@@ -195,7 +195,7 @@ TEST_F(ForeignGpu, TexturesAreReadAndSurfacesWritten) {
   for (int i = 0; i < kN; ++i) in[static_cast<std::size_t>(i)] = 0.5f * static_cast<float>(i);
   const DeviceArray<float> x(*driver_, in), out(*driver_, std::vector<float>(kN));
 
-  // CUDA_RESOURCE_DESC: linear memory of one float channel, and an array.
+  // CUDA_RESOURCE_DESC: linear memory with one float channel, and an array.
   struct Resource {
     int type = 0;
     union {

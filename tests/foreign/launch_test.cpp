@@ -140,7 +140,7 @@ TEST_F(ForeignLaunch, ACooperativeGridFillsTheDevice) {
   EXPECT_GT(last_launch().grid[0], 0u);
 }
 
-/// A template whose one kernel is `f`, with this launch.
+/// A template with one kernel, `f`, and this launch.
 std::string with_launch(const std::string& launch) {
   return "format = 1\n[template]\nname = \"t\"\nsource = \"t.cu\"\ninstantiate = \"f\"\n[[arg]]\nname = "
          "\"o\"\ntype = "

@@ -1,4 +1,4 @@
-// `kiln run` on generated inputs, on a GPU: that they are what their fills say is told by a kernel.
+// `kiln run` on generated inputs, on a GPU. A kernel checks that the inputs are what their fills say.
 #include "tools/on_gpu.hpp"
 
 namespace kiln::test {

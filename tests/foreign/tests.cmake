@@ -1,4 +1,4 @@
-# Kernels that were not written for kiln, by their manifests alone (tests/fixtures/foreign).
+# Kernels that were not written for kiln, used with only their manifests (tests/fixtures/foreign).
 kiln_tests(foreign_gpu_test SOURCES foreign/*gpu_test.cpp USES kiln_runtime kiln_process LABEL gpu)
 add_dependencies(foreign_gpu_test kiln-worker)
 if(KILN_STATIC)

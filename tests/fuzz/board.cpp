@@ -1,4 +1,4 @@
-// A slot of the board: its bytes as they are, and as the body of a slot with the right head.
+// A slot of the board: the bytes as they are, and as the body of a slot with the right head.
 #include "cache/flight/board.hpp"
 
 #include <cstring>

@@ -1,5 +1,5 @@
-// The bundle's reader: bytes as a whole file, and as the content behind zstd, with and without the end mark
-// that it ought to have.
+// The bundle's reader. The bytes are a whole file, the content inside the
+// compression, or that content with a right end mark.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@ using namespace kiln::trust;
 
 namespace {
 
-/// Small, so that an input can pass them.
+/// Small limits, so that an input can reach them.
 Limits small() {
   Limits out;
   out.facts = 1000, out.key_text = 1000, out.image = 100'000, out.content = 1 << 20;
@@ -30,7 +30,7 @@ base::Read from(std::string_view bytes, std::size_t most) {
   };
 }
 
-/// What was read to its end is written again, and read as the same.
+/// Entries that were read to the end are written again. The result must be read as the same entries.
 void expect_round_trip(const std::vector<cache::Record>& entries, const Summary& summary) {
   std::string written;
   Writer writer([&](std::string_view bytes) { written += bytes; });
@@ -54,7 +54,7 @@ void read(AnyReader& reader) {
   }
   fuzz::expect(reader.summary().content_bytes <= small().content, "the limit of the whole");
   if (reader.summary().content_bytes % 16 == 0)
-    expect_round_trip(entries, reader.summary());  // it costs 3 ms
+    expect_round_trip(entries, reader.summary());  // only sometimes, because it takes 3 ms
 }
 
 template <class Body>
@@ -65,7 +65,7 @@ void refusal_allowed(Body&& body) {
   }
 }
 
-/// `bytes` as entries without digests and without an end, as far as they are such; the rest as it is.
+/// Adds digests and an end to `bytes`, as far as `bytes` are entries. The rest is appended as it is.
 std::string with_digests(std::string_view bytes, std::uint64_t count) {
   base::Writer out;
   const auto digest = [&] {
@@ -106,7 +106,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     read(reader);
   });
   read_content(bytes);
-  // Behind the digests: how many entries are said to be is the input's first byte.
+  // Reaches the code after the digests. The input's first byte is the count of entries.
   if (!bytes.empty()) read_content(with_digests(bytes.substr(1), data[0]));
   return 0;
 }

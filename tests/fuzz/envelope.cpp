@@ -1,5 +1,5 @@
-// What a server gives as an entry or a row: as it is, asked for by the key that it names itself, and with
-// digest and signature put right, so that what is behind them is reached.
+// An entry or a row from a server. It is read as it is, under the key that it names. It is also read with a
+// right digest and signature, so that the code after these checks is reached.
 #include "cache/fleet/envelope.hpp"
 
 #include <sodium.h>
@@ -26,7 +26,8 @@ const trust::SigningKey& signer() {
   static const trust::SigningKey key = key_of(1);
   return key;
 }
-/// Nobody signs with it, the corpus neither: what it accepts is a finding.
+/// No program signs with this key, and the corpus has no signature of
+/// it. An entry that it accepts is a finding.
 const trust::PublicKey& nobody() {
   static const trust::PublicKey key = key_of(2).public_key();
   return key;
@@ -40,7 +41,7 @@ std::uint32_t number_at(std::string_view bytes, std::size_t at) {
   return out;
 }
 
-/// What it says of itself; nothing when it is too short to.
+/// The key and key text that the entry names; nothing when the entry is too short.
 std::optional<Asked> asked_by(std::string_view bytes) {
   if (bytes.size() < kTextAt) return std::nullopt;
   const std::size_t text = number_at(bytes, kSizesAt);
@@ -49,7 +50,7 @@ std::optional<Asked> asked_by(std::string_view bytes) {
                bytes.substr(kTextAt, text)};
 }
 
-/// With payload size, digest, key id and signature as they ought to be.
+/// The entry with right payload size, digest, key id and signature.
 std::string put_right(std::string bytes) {
   const std::size_t head = kTextAt + std::size_t{number_at(bytes, kSizesAt)} +
                            static_cast<std::uint8_t>(bytes[60]) + static_cast<std::uint8_t>(bytes[61]);

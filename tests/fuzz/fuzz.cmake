@@ -1,4 +1,5 @@
-# libFuzzer programs of what reads a store's, a bundle's or the fleet's bytes. Built by the preset `fuzz` (clang), run by hand:
+# libFuzzer programs for the readers of a store's, a bundle's or the fleet's bytes. The preset
+# `fuzz` (clang) builds them; run them by hand:
 #   build/fuzz/fuzz_seeds CORPUS; build/fuzz/fuzz_pages CORPUS/pages -max_total_time=180 -max_len=262144
 add_executable(fuzz_seeds tests/fuzz/seeds.cpp)
 target_link_libraries(fuzz_seeds PRIVATE kiln_cache)

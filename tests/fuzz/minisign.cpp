@@ -1,5 +1,5 @@
-// The parsers of signatures, public and secret keys: what they take, they write again, and nothing verifies
-// that was not signed.
+// The parsers of signatures, public keys and secret keys. Accepted input is written again without change,
+// and nothing verifies that was not signed.
 #include "cache/trust/minisign.hpp"
 
 #include "cache/trust/secret_key.hpp"
@@ -49,7 +49,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::expect(parse_public_key(key.file()).key == key.key, "a key is read as it was written");
   });
   refusal_allowed([&] {
-    // A key under a password costs a second: not here.
+    // A key under a password costs a second, so this refuses it.
     const SecretKey key = SecretKey::parse(text, []() -> Secret { throw Error(Errc::io, "no password"); });
     const SecretKey again = SecretKey::parse(key.file().bytes(), {});
     fuzz::expect(again.public_key().key == key.public_key().key, "a secret key is read as it was written");

@@ -1,5 +1,5 @@
-// The page reader on a whole file: everything that reads a store, and the check before a write. Half of the
-// mutations know what an LMDB file looks like (tests/fault/damage/mutation.hpp).
+// The page reader on a whole file: all code that reads a store, and the check before a write. Half of the
+// mutations know the structure of an LMDB file (tests/fault/damage/mutation.hpp).
 #include <algorithm>
 #include <cstring>
 #include <random>
@@ -34,7 +34,7 @@ template <typename Body>
 void damage_allowed(Body&& body) {
   try {
     body();
-  } catch (const Error&) {  // Damaged, or that it cannot be read
+  } catch (const Error&) {  // Damaged, or the file cannot be read
   }
 }
 

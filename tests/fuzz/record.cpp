@@ -1,4 +1,4 @@
-// The record parser: bytes as they are, and with the checksums that they ought to have, to come behind them.
+// The record parser: the bytes as they are, and with right checksums, so that the code after them is reached.
 #include "cache/record/record.hpp"
 
 #include <cstring>
@@ -44,7 +44,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   parse(bytes);
   with_checksums(bytes);
   parse(bytes);
-  if (bytes.size() > 40) {  // and with sizes that fit
+  if (bytes.size() > 40) {  // also with sizes that fit
     std::uint32_t facts = 0;
     std::memcpy(&facts, bytes.data() + 8, sizeof facts);
     const auto rest = static_cast<std::uint32_t>(bytes.size() - 40 - facts);

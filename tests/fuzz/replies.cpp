@@ -1,6 +1,7 @@
-// What a server answers: what the scanner lets through, hiredis parses, into as many replies and no more
-// memory than the limit allows. The first two bytes say how many replies are expected and in what pieces the
-// rest comes.
+// Answers of a server. hiredis must parse everything that the scanner lets through, into as
+// many replies, and within the memory limit.
+// The first two bytes are the number of expected replies and the
+// size of the pieces in which the rest arrives.
 #include "cache/fleet/redis/cluster_slots.hpp"
 #include "cache/fleet/redis/reply_bound.hpp"
 #include "cache/fleet/redis/reply_reader.hpp"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kLimit = 4096;
 
-/// As the scanner charges it.
+/// The charge of a reply, counted like the scanner does.
 std::uint64_t charge_of(const Reply& reply) {
   std::uint64_t sum = reply.text.size();
   for (const Reply& element : reply.elements) sum += ReplyBound::kElementCharge + charge_of(element);

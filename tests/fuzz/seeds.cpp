@@ -1,4 +1,4 @@
-// fuzz_seeds DIR: the corpora to start from, made by a real small store.
+// fuzz_seeds DIR: makes the first corpora from a real small store.
 #include <sys/stat.h>
 
 #include <cstdio>
@@ -37,7 +37,7 @@ void copy(const std::string& from, const std::string& to) {
   base::write_file(to, base::read_file(from)->bytes);
 }
 
-/// A small file after each step of its life: empty, one leaf, a branch, with pages that are free.
+/// A small file after each step of its life: empty, one leaf, a branch, with free pages.
 void make_pages(const std::string& corpus, const std::string& scratch) {
   StoreOptions options;
   options.directory = scratch;
@@ -56,7 +56,7 @@ void make_pages(const std::string& corpus, const std::string& scratch) {
   copy(file, corpus + "/replaced");
 }
 
-/// A file, and what is behind its zstd with the count in front (see bundle.cpp).
+/// A bundle's file, and the content inside its compression with the count in front (see bundle.cpp).
 void make_bundles(const std::string& corpus) {
   for (std::uint8_t entries = 0; entries < 4; ++entries) {
     std::string file, content(1, static_cast<char>(entries));
@@ -88,7 +88,7 @@ void make_signatures(const std::string& corpus) {
   base::write_file(corpus + "/signature", key.sign(trust::blake2b<64>("x"), "4 entries").file("c"));
 }
 
-/// As the fleet's server would have them.
+/// Entries and rows as the fleet's server has them.
 void make_envelopes(const std::string& corpus) {
   const trust::SecretKey pair = trust::SecretKey::generate();
   const trust::SigningKey key(pair.public_key().id, pair.bytes());

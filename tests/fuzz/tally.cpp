@@ -1,4 +1,4 @@
-// The lifetime counters' file, with the checksum that it ought to have and without.
+// The file of the lifetime counters, with its checksum made right and as it is.
 #include "cache/store/tally.hpp"
 
 #include <cstring>

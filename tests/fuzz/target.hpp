@@ -1,4 +1,4 @@
-// What the fuzz targets share: a place for the file that is fuzzed, and what must hold.
+// Shared by the fuzz targets: a place for the fuzzed file, and a check.
 #pragma once
 
 #include <fcntl.h>
@@ -15,14 +15,14 @@
 
 namespace kiln::fuzz {
 
-/// A failure that libFuzzer keeps the input of.
+/// Aborts when `holds` is false, so that libFuzzer keeps the input.
 inline void expect(bool holds, const char* what) {
   if (holds) return;
   std::fprintf(stderr, "does not hold: %s\n", what);
   std::abort();
 }
 
-/// DIR/v1/NAME in memory, one for the life of the process and removed with it.
+/// The file DIR/v1/NAME in memory. One for the life of the process, and removed with it.
 class File {
  public:
   explicit File(const std::string& name)

@@ -2,8 +2,8 @@
 
 cap_storm.py KILN [SECONDS [SEED]]
 
-KILN is a built command; it needs NVRTC and no GPU. Fails when a command crashes, hangs, reports damage, gives a wrong image, or does
-not store a kernel that had room, and when `kiln verify` finds anything at the end. What a killed process did not finish is no fault.
+KILN is a built command; it needs NVRTC and no GPU. The test fails when a command crashes, hangs, reports damage or gives a wrong image. It fails when a command
+does not store a kernel that had room, and when `kiln verify` finds anything at the end. Unfinished work of a killed process is no fault.
 """
 
 import collections
@@ -19,7 +19,7 @@ import time
 
 WORKERS = 16
 KERNELS = 100
-HANG_S = 300  # only a hang takes so long
+HANG_S = 300  # only a hang takes this long
 MIB = 1 << 20
 
 # An image of 200 KB that compiles in the time of an empty kernel: a hundred of them are 20 MB, four times the smallest cap.
@@ -66,7 +66,7 @@ class Storm:
             print("FAULT", text, flush=True)
 
     def run(self, arguments, environment=(), kill_after=None):
-        """(exit status or None when it was killed by us, stdout, stderr)"""
+        """Returns (exit status, stdout, stderr). The status is None when this test killed the command."""
         child = subprocess.Popen([self.kiln, *arguments], env=self.environment | dict(environment), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         timer = threading.Timer(kill_after, child.kill) if kill_after is not None else None
@@ -106,7 +106,7 @@ class Storm:
                     self.fault(f"wrong image of N={number} ({status})")
                 if image is None and status is not None:
                     self.fault(f"compile N={number} ended with {status}: {err}")
-                # A process that waits for another's compile warns after two seconds; that is no fault.
+                # A process that waits for another process's compile warns after two seconds; this is no fault.
                 warnings = [line for line in err.splitlines() if "which has been compiling" not in line]
                 if warnings and status is not None:
                     self.fault(f"compile N={number} said: {err}")
@@ -117,7 +117,7 @@ class Storm:
                     "gc": (["gc", "--max-size", str(rng.randint(4 * MIB, 20 * MIB)), "--json", "--wait", str(HANG_S)], {0}),
                     "clear": (["clear", "--yes", "--json", "--wait", str(HANG_S)], {0}),
                     "verify": (["verify", "--json"], {0}),
-                    "export": (["bundle", "export", str(mine / "bundle"), "--all", "--json"], {0, 3}),  # 3: nothing is there
+                    "export": (["bundle", "export", str(mine / "bundle"), "--all", "--json"], {0, 3}),  # 3: the cache is empty
                 }[verb]
                 status, out, err = self.run(arguments, cap, kill_after)
                 if status is not None and status not in allowed:

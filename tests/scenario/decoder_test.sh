@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# decoder_test.sh DECODER_LOOP KILN: record a run, prewarm another cache from the record, run sealed from it.
-# The sealed run compiles nothing at all; its loop loads nothing and opens no file.
+# decoder_test.sh DECODER_LOOP KILN: records a run, prewarms another cache from the record, and runs sealed
+# from that cache.
+# The sealed run compiles nothing. Its loop loads nothing and opens no file.
 set -euo pipefail
 loop=$1 kiln=$2
 work=$(mktemp -d)
@@ -25,7 +26,8 @@ for what in compiles loads disk sealed_misses; do
 done
 grep -q "^fingerprint $(sed -n 's/^fingerprint //p' <<<"$recorded")" <<<"$sealed" || fail "other kernels than the recorded run's"
 
-# The same seen from outside: what is opened between the loop's first and last launch (strace, where there is one).
+# strace, where it is installed, checks this from outside: it counts files opened after the seal, up to the
+# end of the loop. The loop sets its seccomp filter then.
 if command -v strace >/dev/null; then
   KILN_MODE=sealed strace -f -qq -e trace=open,openat,creat,execve,prctl -o "$work/calls" "$loop" 300 "$work/second" --seal >/dev/null
   opened=$(sed '1,/PR_SET_SECCOMP/d' "$work/calls" | grep -cE 'open|creat|execve' || true)

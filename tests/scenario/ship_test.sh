@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# ship_test.sh BUILD LIBCUDA: a cache from one machine to another, and the question why it no longer serves.
-# An engine is recorded; what it asked for is prewarmed, exported, signed; imported elsewhere, into other directories;
-# the engine runs sealed from there; then a header is edited, and `kiln why` names it.
-# BUILD is a build tree; it is copied, so that the copy's templates can be edited.
+# ship_test.sh BUILD LIBCUDA: moves a cache from one machine to
+# another, and finds out why it no longer serves.
+# An engine is recorded. Its kernels are prewarmed, exported and signed, then
+# imported elsewhere into other directories.
+# The engine runs sealed from there. Then a header is edited, and `kiln why` names it.
+# BUILD is a build tree. It is copied, so that the copy's templates can be edited.
 set -euo pipefail
 build=$1
 export KILN_LIBCUDA=$2
@@ -14,7 +16,7 @@ fail() { echo "FAILED: $*"; exit 1; }
 step() { printf '\n== %s\n' "$*"; }
 field() { sed -n "s/^  \"$1\": \([0-9]*\),*$/\1/p"; } # field NAME: a number of the JSON object on stdin
 
-install_to() { # install_to DIR: an installation of its own, under another prefix
+install_to() { # install_to DIR: a separate installation, under another prefix
   mkdir -p "$1/share/kiln"
   cp "$build/kiln" "$build/kiln-worker" "$1/"
   cp -rL "$build/share/kiln/templates" "$1/share/kiln/"
@@ -44,7 +46,7 @@ else
 fi
 
 step "imported on another machine, into another directory"
-unset KILN_LIBCUDA # neither needs a GPU
+unset KILN_LIBCUDA # an import needs no GPU
 "$node" bundle import "$work/kernels.kiln" --require-signature "$work/release.pub" --cache-dir "$work/node/cache"
 "$node" bundle import "$work/kernels.kiln" --require-signature "$work/release.pub" --layer "$work/node/layer"
 "$node" bundle import "$work/kernels.kiln" --cache-dir "$work/node/cache" --json | grep -q '"stored": 0' || fail "the second import stored something"
@@ -66,7 +68,7 @@ KILN_MODE=sealed KILN_CACHE_LAYERS=$work/node/layer "$build/decoder_loop" 50 "$w
 unset KILN_LIBCUDA
 
 step "a header is edited, and why names it"
-# Its first row of rms_norm, as arguments; `tuned` says which of them the engine had left open.
+# The record's first row of rms_norm, as arguments. `tuned` names the parameters that the engine left open.
 mapfile -t asked < <(awk -F' = ' '/^template/ { on = ($2 == "\"rms_norm\"") && !done } /^#/ && on { done = 1; on = 0 }
   on && NF == 2 && $1 != "tuned" { gsub(/"/, "", $2); if ($1 == "template") print $2; else if ($1 == "arch") print "--arch=" $2; else print $1 "=" $2 }' "$work/record.toml")
 "$node" why "${asked[@]}" --cache-dir "$work/node/cache"
