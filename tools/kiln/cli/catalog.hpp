@@ -8,7 +8,7 @@
 
 namespace kiln::cli {
 
-/// The templates in these directories. Their manifests may name every kind of work list that the library has.
+/// Opens the template directories. Manifests may name every kind of work list that the library has.
 source::Catalog catalog_of(std::vector<std::string> directories);
 
 }  // namespace kiln::cli

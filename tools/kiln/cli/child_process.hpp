@@ -1,4 +1,4 @@
-// A child process with pipes to its stdin and from its stdout; stderr is ours.
+// A child process with pipes to its stdin and from its stdout. It inherits this process's stderr.
 #pragma once
 
 #include <sys/types.h>
@@ -12,23 +12,23 @@ namespace kiln::cli {
 
 class ChildProcess {
  public:
-  /// argv[0] is a path. Throws Error(io).
+  /// `argv[0]` is a path; PATH is not searched. Throws Error(io).
   explicit ChildProcess(const std::vector<std::string>& argv);
-  /// Kills what was not waited for.
+  /// Closes the pipes, then kills a child that `wait` has not reaped.
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  /// Until it closes its stdout.
+  /// Reads until the child closes its stdout.
   std::string read_all();
-  /// The next line, without its end; false when there is none.
+  /// Reads the next line, without its line end. Returns false when there is none.
   bool read_line(std::string& line);
-  /// One byte within `milliseconds`; false when none came.
+  /// Waits for one byte and consumes it. Returns false when none came within `milliseconds`.
   bool wait_for_byte(int milliseconds);
   void close_input() noexcept { in_.reset(); }
-  /// SIGKILL; does not return before it has ended.
+  /// Sends SIGKILL, and returns only after the child has ended.
   void kill() noexcept;
-  /// Exit status, or 128 + signal.
+  /// Waits for the child's end. Returns its exit status, or 128 + the signal that ended it.
   int wait();
 
  private:
@@ -37,7 +37,7 @@ class ChildProcess {
   std::string unread_;
 };
 
-/// The executable of that name in PATH, else in `directories`; empty when there is none.
+/// Returns the path of the executable `name` in PATH, else in `directories`; empty when neither has it.
 std::string find_program(const std::string& name, const std::vector<std::string>& directories);
 
 }  // namespace kiln::cli

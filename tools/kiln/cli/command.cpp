@@ -5,7 +5,8 @@
 namespace kiln::cli {
 namespace {
 
-/// Empty descriptions: CLI11 would print them behind the option's text, which says what is allowed.
+/// The description is empty because CLI11 would print it after the option's text, which already gives the
+/// range.
 template <class T>
 Option ranged(CLI::Option* option, T least, T most) {
   return Option(option->check(CLI::Range(least, most).description("")));

@@ -1,4 +1,4 @@
-// The commands as data: the one source of --help, the man pages and the shells' completion.
+// The commands as data: the one source of --help, the man pages and shell completion.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace kiln::cli {
 class Command;
 
 struct CommandOption {
-  std::vector<std::string> names;  ///< "-t", "--template"; of a positional: "template"
-  std::string value;               ///< "NAME"; empty: a flag. Choices: "size|age"
+  std::vector<std::string> names;  ///< "-t", "--template"; a positional has one name, such as "template"
+  std::string value;               ///< "NAME"; empty for a flag; choices read "size|age"
   std::string text;
   bool positional = false, required = false, repeated = false, common = false;
 };

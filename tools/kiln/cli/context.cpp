@@ -27,7 +27,8 @@ std::optional<toolchain::DeviceFacts> first_gpu() {
   }
 }
 
-/// What a flag says is wrong is said of the flag; the configuration would name its own setting.
+/// A bad flag value is reported under the flag's name; the configuration would report it under its setting's
+/// name.
 void check_size_flag(const char* flag, const std::string& value) {
   if (value.empty() || runtime::parse_size(value)) return;
   throw Error(Errc::invalid_argument, std::string(flag) + ": '" + value +
@@ -35,7 +36,7 @@ void check_size_flag(const char* flag, const std::string& value) {
                                           "(powers of 1024), such as 512M or 5G; more than 0");
 }
 
-/// The environment's directories may come later; those of a flag are meant now.
+/// A directory of a flag must exist now. A directory that the environment names may be created later.
 void check_template_path_flag(const std::string& path) {
   for (const std::string& directory : base::split(path, ':')) {
     std::error_code error;
@@ -81,7 +82,8 @@ std::string Context::schema() const {
 }
 
 Options Context::options() const {
-  if (command != "doctor") check_template_path_flag(template_path);  // which says of each how it is
+  if (command != "doctor") check_template_path_flag(template_path);  // doctor reports on each directory
+                                                                     // itself
   check_size_flag("--max-size", max_size);
   check_size_flag("--memory", compile_memory);
   Options out;
@@ -95,7 +97,7 @@ Options Context::options() const {
 }
 
 runtime::Config Context::config() const {
-  // Twice: resolving sets the configured level, and may itself warn.
+  // The level is set twice: resolving applies the configured level, and resolving may itself warn.
   if (!log_level.empty()) base::set_log_level(log_level);
   runtime::Config config = runtime::Config::resolve(options());
   if (!log_level.empty()) base::set_log_level(log_level);

@@ -1,5 +1,5 @@
-// What all subcommands share: the common flags, and configuration, service and arch made from them on first
-// use.
+// State that all subcommands share: the common flags, and the configuration, service and arch made from them
+// on first use.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace kiln::cli {
 
-/// Exit codes of DESIGN 8.
+/// Exit codes of the command (DESIGN 8).
 enum Exit : int {
   kDone = 0,
   kFailed = 1,
@@ -25,44 +25,47 @@ enum Exit : int {
 
 class Context {
  public:
-  /// Common flags as given; empty: not given.
+  /// Common flags as given; an empty string means that the flag was not given.
   std::string cache_dir, template_path, arch, log_level;
   bool json = false;
-  /// Compile workers, for subcommands with -j; to be set before `service` is called.
+  /// Number of compile workers, for subcommands with -j. Must be set before `service` is called.
   int jobs = 0;
-  /// --max-size, for subcommands with it; empty: as configured.
+  /// --max-size, for subcommands that have the flag; empty: the configured size.
   std::string max_size;
-  /// --toolchain of `why`, likewise.
+  /// --toolchain of `kiln why`; empty: the configured one.
   std::string toolchain;
-  /// --memory, likewise.
+  /// --memory, for subcommands that have the flag; empty: the configured value.
   std::string compile_memory;
-  /// The chosen subcommand's name ("ls", "bundle export"), and what it does. Set by its CLI callback.
+  /// The chosen subcommand's name ("ls", "bundle export") and its action. The CLI callback sets both.
   std::string command;
   std::function<int()> action;
 
-  /// A subcommand with the common flags; `run` is its action. Of `app`, or of a subcommand of it.
+  /// Adds a subcommand with the common flags below `app`, which is `kiln` or one of its subcommands. `run` is
+  /// the action.
   Command add_command(Command app, const std::string& name, const std::string& summary,
                       std::function<int()> run);
   void add_common_flags(Command app);
 
-  /// Throw Error(invalid_argument) for what cannot be right.
+  /// Both throw Error(invalid_argument) for a flag value that cannot be right.
   runtime::Config config() const;
   runtime::Service& service();
-  /// --arch, KILN_ARCH or the configuration file, this machine's GPU, sm_90a. Throws Error(unsupported_arch).
+  /// The first of --arch, KILN_ARCH or the configuration file, this machine's GPU, sm_90a. Throws
+  /// Error(unsupported_arch).
   base::Arch target_arch();
-  /// The same for commands whose --arch is a list, in order, repeats removed.
+  /// The archs of a command whose --arch is a list, in that order and without repeats. Falls back as
+  /// `target_arch` does.
   std::vector<base::Arch> target_archs();
-  /// The name of the device whose tuned choices hold: `said` (--device), else this machine's GPU when it is
-  /// of that arch, else none.
+  /// The name of the device whose tuned choices apply: `said` (--device), else this machine's GPU when it has
+  /// that arch, else empty.
   std::string target_device(const std::string& said, base::Arch arch);
-  /// "kiln.compile/1", "kiln.bundle-export/1"
+  /// The schema name in JSON output: "kiln.compile/1", "kiln.bundle-export/1".
   std::string schema() const;
 
  private:
   Options options() const;
   const std::optional<toolchain::DeviceFacts>& this_gpu();
   std::unique_ptr<runtime::Service> service_;
-  std::optional<std::optional<toolchain::DeviceFacts>> gpu_;  // asked for once
+  std::optional<std::optional<toolchain::DeviceFacts>> gpu_;  // queried once
 };
 
 }  // namespace kiln::cli

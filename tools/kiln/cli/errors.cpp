@@ -118,7 +118,8 @@ std::string first_diagnostic(const std::exception& error) {
       break;
     }
   }
-  constexpr std::string_view place = "/nonexistent/";  // where the compiler believes the source to be
+  constexpr std::string_view place = "/nonexistent/";  // the directory that the compiler takes the source to
+                                                       // be in
   if (line.starts_with(place)) line.erase(0, place.size());
   return line;
 }

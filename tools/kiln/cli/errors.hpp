@@ -16,12 +16,13 @@ Exit exit_of(Errc code) noexcept;
 
 /// Prints "kiln: error: MESSAGE" and, with --json, the error object. Returns the exit code.
 Exit report(const Context& context, Errc code, const std::string& message);
-/// The same for damage that was found. Returns kDamaged; the code of the error object is "damaged".
+/// Reports damage that was found. Prints as `report` does; the code of the error object is "damaged". Returns
+/// kDamaged.
 Exit report_damage(const Context& context, const std::string& message);
-/// Of the exception in flight. REQUIRES: called inside a catch block.
+/// Reports the exception in flight as `report` does. REQUIRES: called inside a catch block.
 Exit report_current(const Context& context);
 
-/// The line of a compiler's log that says what is wrong, else the first line of the message.
+/// Returns the first line of a compiler's log that contains "error", else the first line of the message.
 std::string first_diagnostic(const std::exception& error);
 
 }  // namespace kiln::cli

@@ -9,7 +9,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kHelpColumn = 26;  // where what an option does begins
+constexpr std::size_t kHelpColumn = 26;  // column where the description of an option begins
 
 class HelpFormatter : public CLI::Formatter {
  public:
@@ -21,7 +21,8 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
-  /// Long lines broken, what follows under their text: behind the names of options, or where the line begins.
+  /// Breaks long lines. A continuation line is indented to the description column, or to the start of its own
+  /// line.
   static std::string fitted(const std::string& text, std::size_t width) {
     std::string out;
     std::istringstream lines(text);

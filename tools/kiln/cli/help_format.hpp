@@ -1,4 +1,4 @@
-// How --help looks.
+// The layout of --help.
 #pragma once
 
 #include <CLI/CLI.hpp>

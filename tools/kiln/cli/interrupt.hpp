@@ -1,5 +1,5 @@
-// Ctrl-C: exit 130 at once, or a request that a long command heeds when it can. And a reader of stdout that
-// went away.
+// Ctrl-C and closed pipes. Ctrl-C exits with 130 at once, or sets a request that a long command checks. A
+// closed pipe means that the reader of stdout is gone.
 #pragma once
 
 namespace kiln::cli {
@@ -7,7 +7,7 @@ namespace kiln::cli {
 /// Installs the handlers: SIGINT exits with 130, SIGPIPE ends the process quietly.
 void install_signal_handlers() noexcept;
 
-/// While it lives, the first Ctrl-C only sets `requested`; the second exits.
+/// While an object of this class lives, the first Ctrl-C only sets `requested` and the second one exits.
 class PoliteInterrupt {
  public:
   PoliteInterrupt() noexcept;
@@ -17,12 +17,13 @@ class PoliteInterrupt {
   static bool requested() noexcept;
 };
 
-/// From here on SIGPIPE counts as a first Ctrl-C, and the process ends by it in `end_if_pipe_closed` only: a
-/// service saves its lifetime counters when it is destroyed.
+/// From here on SIGPIPE counts as a first Ctrl-C, and only `end_if_pipe_closed` ends the process by it. A
+/// service saves its lifetime counters in its destructor, and a process that SIGPIPE kills at once would lose
+/// them.
 void defer_closed_pipe() noexcept;
-/// SIGPIPE came, and was deferred.
+/// True after a deferred SIGPIPE.
 bool pipe_closed() noexcept;
-/// Ends the process by the SIGPIPE that was deferred, if one was.
+/// Ends the process by SIGPIPE when one was deferred; else does nothing.
 void end_if_pipe_closed() noexcept;
 
 }  // namespace kiln::cli

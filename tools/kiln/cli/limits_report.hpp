@@ -1,4 +1,4 @@
-// [limits] and what ptxas warns of, as commands show them; what --strict makes of them.
+// How commands show [limits] and ptxas warnings, and how --strict reports them.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,19 @@
 
 namespace kiln::cli {
 
-/// The code of the error object of a broken limit under --strict.
+/// The code of the JSON error object when --strict meets a broken limit.
 inline constexpr const char* kLimitsBroken = "limits_broken";
 
-/// By the template's manifest as it is today; nothing when the template is gone.
+/// Checks the facts against the template's manifest as it is today. Returns nothing when the template is
+/// gone.
 std::optional<std::vector<compile::BrokenLimit>> broken_today(source::Catalog& catalog,
                                                               const compile::Facts& facts);
 
 Json limits_json(const std::vector<compile::BrokenLimit>& broken);
-/// Warnings of ptxas and broken limits, a definition each.
+/// Prints one definition for each ptxas warning and each broken limit.
 void print_limits(const compile::Facts& facts, const std::vector<compile::BrokenLimit>& broken,
                   std::size_t indent);
-/// What `--strict` says on stderr. Returns the message.
+/// Prints the error of `--strict` on stderr, and returns its message.
 std::string say_broken(const compile::Facts& facts, const std::vector<compile::BrokenLimit>& broken);
 
 }  // namespace kiln::cli

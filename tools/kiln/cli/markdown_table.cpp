@@ -6,7 +6,7 @@
 namespace kiln::cli {
 namespace {
 
-/// A bar ends a cell, in code too.
+/// A bar ends a table cell, even inside a code span, so it is escaped everywhere.
 std::string cell(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// The little of Markdown that pages need: text that stays what it is, code, tables.
+// The few Markdown constructs that pages need: escaped text, code spans, tables.
 #pragma once
 
 #include <string>
@@ -7,16 +7,17 @@
 
 namespace kiln::cli {
 
-/// Sentences of a manifest: what Markdown would take for markup is escaped, `code` stays code.
+/// Escapes what Markdown would take for markup in a manifest's sentences. Text in `backticks` stays a code
+/// span.
 std::string prose(std::string_view text);
 /// A code span.
 std::string code(std::string_view text);
 
-/// Columns that are empty in all rows are left out.
+/// A table. Columns that are empty in all rows are left out.
 class MarkdownTable {
  public:
   explicit MarkdownTable(std::vector<std::string> titles) : titles_(std::move(titles)) {}
-  /// As many cells as there are titles, of prose and code.
+  /// Adds a row of Markdown cells. REQUIRES: as many cells as there are titles.
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   std::string text() const;
 

@@ -1,4 +1,4 @@
-// How outcomes and recorded facts read.
+// Texts for outcomes and recorded facts.
 #pragma once
 
 #include <string>

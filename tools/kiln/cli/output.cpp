@@ -127,7 +127,8 @@ void write_output(const std::string& path, std::string_view bytes) {
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode)) return base::write_file(path, bytes);
   if (S_ISLNK(st.st_mode)) {
-    // What it leads to is replaced, not the link; somebody else's leads wherever he likes.
+    // The link's target is replaced, not the link itself. A link of another user is refused, because its
+    // owner decides where it leads.
     cache::refuse_foreign_links(std::filesystem::absolute(path).string());
     if (std::error_code none; ::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode))
       return base::write_file(std::filesystem::canonical(path, none).string(), bytes);

@@ -13,11 +13,11 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(100);
 constexpr std::size_t kBarColumns = 20;
-/// The rate is that of so many steps, or of so long when that is more of them.
+/// The rate covers the last kRateSteps steps, or all steps of the last kRatePeriod when those are more.
 constexpr std::size_t kRateSteps = 32;
 constexpr auto kRatePeriod = std::chrono::seconds(10);
 
-/// Whole seconds: more would only flicker.
+/// Whole seconds, because a fraction would only flicker.
 std::string in_seconds(double seconds) {
   const auto whole = static_cast<long>(std::ceil(seconds));
   return whole < 60 ? std::to_string(whole) + 's'
@@ -34,7 +34,7 @@ Progress::Progress(std::size_t total, bool lines_on_stdout, std::function<void(P
   if (!bar_ && !on_tick_) return;
   try {
     ticker_ = std::thread([this] { tick(); });
-  } catch (const std::system_error&) {  // a limit of threads: lines instead of a bar that nobody draws
+  } catch (const std::system_error&) {  // at the thread limit: print lines, since nothing draws a bar
     bar_ = false;
   }
 }

@@ -13,24 +13,24 @@
 
 namespace kiln::cli {
 
-/// Thread-safe. The bar lives on stderr and is gone after destruction. Where no thread can be had for it,
-/// there are lines, and `on_tick` is never called.
+/// Thread-safe. The bar is drawn on stderr and erased by the destructor. When no thread can be started for
+/// the bar, lines are printed instead and `on_tick` is never called.
 class Progress {
  public:
-  /// `lines_on_stdout`: false sends the lines to stderr (stdout is taken by JSON). `on_tick` is called ten
-  /// times a second from a thread of its own, and may call `remark`.
+  /// `lines_on_stdout` false sends the lines to stderr, because stdout is used for JSON. `on_tick` is called
+  /// ten times a second on a thread of its own, and may call `remark`.
   Progress(std::size_t total, bool lines_on_stdout, std::function<void(Progress&)> on_tick = {});
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   void started(const std::string& what);
-  /// `what` as given to `started`. `line` is shown when there is no bar, or always when it `matters` (a
-  /// failure).
+  /// `what` is the string given to `started`. `line` is printed when there is no bar, and always when it
+  /// `matters` (a failure).
   void finished(const std::string& what, const std::string& line, bool matters);
-  /// So many are done, without a line for each.
+  /// Sets the number of finished items to `done`, without a line for each.
   void reached(std::size_t done);
-  /// A remark above the bar.
+  /// Prints a remark on stderr, above the bar.
   void remark(const std::string& text);
 
  private:
@@ -48,7 +48,8 @@ class Progress {
   std::condition_variable stop_;
   bool stopping_ = false, drawn_ = false;
   std::size_t done_ = 0, failed_ = 0;
-  /// The last steps, for the rate: what a cache answered first says little about the compiles that follow.
+  /// Recent steps, for the rate. Old steps are dropped: cache hits at the start say little about later
+  /// compiles.
   std::deque<std::pair<base::Clock::time_point, std::size_t>> steps_{{base::Clock::now(), 0}};
   std::list<std::pair<std::string, base::Clock::time_point>> running_;  // oldest first
   std::thread ticker_;

@@ -9,7 +9,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kGap = 2, kLeast = 16;  // between columns; what a flexible column shrinks to
+constexpr std::size_t kGap = 2, kLeast = 16;  // columns between two columns; least width of a flexible column
 
 bool starts_code_point(char c) noexcept { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
@@ -60,7 +60,7 @@ std::vector<std::size_t> Table::widths(std::size_t available) const {
     for (std::size_t i = 0; i < row.size(); ++i) out[i] = std::max(out[i], columns_of(row[i]));
   }
   if (available == 0) return out;
-  // The widest flexible column gives way first.
+  // The widest flexible column is narrowed first.
   std::size_t total = std::accumulate(out.begin(), out.end(), kGap * (out.size() - 1));
   for (; total > available; --total) {
     std::size_t widest = out.size();
@@ -80,7 +80,7 @@ void Table::print() const {
   const std::vector<std::size_t> width = widths(terminal.width);
   std::string out, line;
   const auto emit = [&](const std::vector<std::string>& row, Style style) {
-    // Of flexible columns that are too narrow; the others have one line, which is not copied.
+    // Wrapped text of flexible columns that are too narrow. Other cells have one line and are not copied.
     std::vector<std::vector<std::string>> cells(row.size());
     std::size_t height = 1;
     for (std::size_t i = 0; i < row.size(); ++i) {

@@ -7,11 +7,12 @@
 
 namespace kiln::cli {
 
-/// Columns that `text` takes on a terminal: code points.
+/// Number of columns that `text` takes on a terminal. Each code point counts as one.
 std::size_t columns_of(std::string_view text) noexcept;
-/// At most `width` columns, cut with an ellipsis.
+/// At most `width` columns of `text`; an ellipsis ends text that was cut.
 std::string clipped(std::string_view text, std::size_t width);
-/// Lines of at most `width` columns, broken at spaces (longer words are cut). Width 0: one line.
+/// Breaks `text` at spaces into lines of at most `width` columns. Longer words are cut. Width 0 gives one
+/// line.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 /// Rows under a header. Columns marked flexible are wrapped when the rows would not fit the terminal.
 class Table {
@@ -23,7 +24,7 @@ class Table {
   };
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
-  /// On stdout.
+  /// Prints the table on stdout.
   void print() const;
 
  private:

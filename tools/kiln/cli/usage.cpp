@@ -9,7 +9,8 @@
 namespace kiln::cli {
 namespace {
 
-/// Said of a subcommand that there is none of: what comes nearest, which may be what other commands call it.
+/// Message for an unknown subcommand. It suggests the nearest known name, also for names that other tools use
+/// ("list").
 std::string unknown_subcommand(const std::string& word, const CommandPage& page, bool of_kiln) {
   std::vector<std::string> known;
   for (const CommandPage& sub : page.subcommands) known.push_back(sub.word());

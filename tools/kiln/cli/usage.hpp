@@ -1,4 +1,4 @@
-// What a command line that is not understood is answered with.
+// Messages for a command line that is not understood.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ class ParseError;
 
 namespace kiln::cli {
 
-/// The subcommand that was chosen, at whatever depth; `app` when none was.
+/// The subcommand that was chosen, at any depth; `app` when none was chosen.
 CLI::App& chosen_of(CLI::App& app);
 
-/// What a parse error says, with the nearest name where one is unknown.
+/// The message of a parse error, with the nearest known name for an unknown one.
 std::string usage_message(CLI::App& app, const CLI::ParseError& error);
 
 }  // namespace kiln::cli

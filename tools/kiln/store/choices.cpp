@@ -17,7 +17,7 @@ std::vector<StoredChoice> read_choices(const SearchedStores& searched, const Key
         found.emplace(entry.key,
                       StoredChoice{entry.key, compile::decode_choice(entry.facts), store->directory(),
                                    entry.stored_bytes, entry.last_used_s, entry.uses});
-      } catch (const base::Malformed&) {  // of another version of kiln
+      } catch (const base::Malformed&) {  // written by another version of kiln
       }
     });
   std::vector<StoredChoice> out;

@@ -14,12 +14,12 @@ namespace kiln::cli {
 struct StoredChoice {
   Key key;
   compile::TunedChoice choice;
-  std::string directory;  ///< of the first store that has it
+  std::string directory;  ///< the first store that has it
   std::uint64_t stored_bytes = 0, last_used_s = 0, uses = 0;
 };
 
-/// Of all stores, each key once (from the first that has it), sorted by template, arch, device and
-/// parameters; those of that name. Throws Error, Damaged.
+/// Reads the tuned choices that `name` matches from all stores. A key that several stores have is read from
+/// the first of them. Sorted by template, arch, device and parameters. Throws Error, Damaged.
 std::vector<StoredChoice> read_choices(const SearchedStores& searched, const KeyName& name = KeyName());
 
 Json json_of(const StoredChoice& stored);

@@ -18,7 +18,7 @@
 namespace kiln::cli {
 namespace {
 
-/// Numbers by value, everything else as text.
+/// Compares numbers by value, everything else as text.
 bool value_less(const std::string& a, const std::string& b) {
   std::int64_t x = 0, y = 0;
   const auto number = [](const std::string& s, std::int64_t& out) {
@@ -40,7 +40,8 @@ bool arch_less(const std::string& a, const std::string& b) noexcept {
 
 namespace {
 
-/// An entry with the places of its unit and arch among all that there are: few, and compared most.
+/// An entry with the ranks of its unit and its arch. There are few units and archs, and they are compared
+/// most often.
 struct Ranked {
   StoredEntry* entry;
   std::size_t unit, arch;
@@ -86,7 +87,7 @@ void add_entry(Entries& out, const cache::Entry& entry) {
   }
 }
 
-/// Keys of what a listing could not read.
+/// Keys of the entries that a listing could not read.
 std::vector<std::string> find_damaged(cache::Store& store) {
   std::vector<std::string> out;
   for (const cache::DamageReport& damage : store.verify().damaged) out.push_back(damage.key);
@@ -97,7 +98,7 @@ std::vector<std::string> find_damaged(cache::Store& store) {
 
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged,
                                       std::uint64_t* choices) {
-  std::deque<StoredEntry> read;  // entries are large: moved once, not by growing and not by the sort
+  std::deque<StoredEntry> read;  // entries are large: each is moved once, not when a vector grows or sorts
   const cache::Listed listed = store.list([&](const cache::Entry& entry) {
     if (compile::is_choice(entry.facts)) return void(choices && ++*choices);
     add_entry(read, entry);
@@ -154,7 +155,8 @@ SearchedStores searched_stores(const runtime::Config& config) {
 
 namespace {
 
-/// "2 keys begin with '7ca0':", and a line for each. `listed`: all keys that the stores have thereabouts.
+/// "2 keys begin with '7ca0':" and a line for each. `listed` holds all keys of the stores in the name's
+/// range.
 std::string ambiguous(const KeyName& name, const std::map<Key, FoundEntry>& found, const KeyNames& listed) {
   std::string out = counted(found.size(), "key") + " begin with " + name.quoted() + ':';
   constexpr std::size_t most = 10;

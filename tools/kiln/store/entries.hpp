@@ -19,55 +19,60 @@ struct StoredEntry {
   Key key;
   compile::Facts facts;
   std::uint64_t cubin_bytes = 0, stored_bytes = 0;
-  std::uint64_t last_used_s = 0, uses = 0;  ///< as cache::Entry
+  std::uint64_t last_used_s = 0, uses = 0;  ///< as in cache::Entry
 
-  /// "rms_norm"; a reference belongs to its template.
+  /// "rms_norm". A reference ("rms_norm@reference") belongs to its template.
   std::string template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
-/// All of them, without the compilers' logs, sorted by template, arch and parameters (numbers as numbers).
-/// Entries of another version of the facts are left out, and those whose heads are damaged: `damaged`
-/// receives their keys; and tuned choices (choices.hpp), which are no images: `choices` receives how many.
-/// Throws Damaged when the file is.
+/// Reads all entries, sorted by template, arch and parameters (numbers by value). The compilers' logs are
+/// dropped.
+/// Three kinds of entries are left out:
+/// - entries whose facts another version of kiln wrote;
+/// - entries whose heads are damaged: `damaged` receives their keys;
+/// - tuned choices (choices.hpp), which are no images: `choices` receives their number.
+/// Throws Damaged when the file itself is damaged.
 std::vector<StoredEntry> read_entries(cache::Store& store, std::vector<std::string>* damaged = nullptr,
                                       std::uint64_t* choices = nullptr);
 
-/// Throws Error(unknown_template), with the nearest name, for a template that neither the template path nor
-/// one of `entries` has.
+/// Throws Error(unknown_template), with the nearest name, when neither the template path nor any of `entries`
+/// has the template.
 void check_template(const std::string& name, const std::vector<StoredEntry>& entries,
                     const runtime::Config& config);
 
-/// Calls `each` for every entry with what sums need of it, in no order that means anything: a third of the
-/// time that read_entries takes. Otherwise as that.
+/// Calls `each` for every entry, in no particular order, with the facts that sums need. It takes a third of
+/// the time of read_entries, and leaves out the same entries.
 struct SummedEntry {
-  const compile::FactsSummary& facts;  ///< views that end with the call
+  const compile::FactsSummary& facts;  ///< views that are valid during the call only
   std::uint64_t cubin_bytes, stored_bytes, last_used_s, uses;
   std::string_view template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
 void sum_entries(cache::Store& store, const std::function<void(const SummedEntry&)>& each,
                  std::vector<std::string>* damaged = nullptr, std::uint64_t* choices = nullptr);
 
-/// The entry of exactly this key; nothing where it is not, or its facts are not this version's.
+/// The entry of exactly this key. Nothing when the store has none, or its facts are of another version.
 std::optional<StoredEntry> entry_of(cache::Store& store, const Key& key);
 
-/// Says why an entry that a listing showed could not be read: Damaged, else Error(io).
+/// Throws for an entry that a listing showed and that could not be read: Damaged, else Error(io).
 [[noreturn]] void throw_unread(const Key& key, cache::Miss miss);
-inline constexpr int kLooks = 3;  ///< for an entry that is removed while it is read
+inline constexpr int kLooks = 3;  ///< attempts for an entry that is removed while it is read
 
-/// The one entry of that name, from the first of the stores that has it; reads no others. Throws
-/// Error(invalid_argument), naming the candidates, when there are several, Error(io) when there is none,
-/// Damaged when there is one whose head cannot be read.
+/// Finds the one entry that `name` matches, in the first of the stores that has it. Reads no other entry.
+/// Throws
+/// - Error(invalid_argument), which names the candidates, when several entries match;
+/// - Error(io) when none matches;
+/// - Damaged when the only match has a head that cannot be read.
 struct FoundEntry {
   StoredEntry entry;
   std::shared_ptr<cache::Store> store;
 };
-/// Where a key that somebody names is looked for.
+/// Stores in which a key that the user names is looked for.
 struct SearchedStores {
-  std::string directory;  ///< that of `view_store`, for people
+  std::string directory;  ///< the directory of `find_store`, for messages
   std::vector<std::shared_ptr<cache::Store>> stores;
 };
 FoundEntry find_entry(const SearchedStores& searched, const KeyName& name);
-/// The one entry of that name with what `read` gives for its store and key (Store::peek, Store::peek_text).
-/// An entry that is removed in between is looked for again. Throws as find_entry, and as throw_unread.
+/// Finds the entry, and adds what `read` returns for its store and key (Store::peek, Store::peek_text). Looks
+/// again for an entry that was removed in between. Throws as find_entry and throw_unread do.
 template <class Read>
 auto read_found(const SearchedStores& searched, const KeyName& name, const Read& read) {
   for (int looks = 0;; ++looks) {
@@ -77,27 +82,27 @@ auto read_found(const SearchedStores& searched, const KeyName& name, const Read&
     if (got.miss != cache::Miss::absent || looks == kLooks) throw_unread(found.entry.key, got.miss);
   }
 }
-/// The writable store, what else `ls` lists or a compile reads, then the layers in order. Throws as
-/// view_places.
+/// The writable store, then other stores that `ls` lists or a compile reads, then the layers in order. Throws
+/// as view_places does.
 SearchedStores searched_stores(const runtime::Config& config);
 
 /// sm_80 before sm_90a before sm_100a.
 bool arch_less(const std::string& a, const std::string& b) noexcept;
 
-/// Names for a list of them.
+/// Short names, unique within `entries`.
 KeyNames names_of(const std::vector<StoredEntry>& entries, std::size_t digits = 12);
 
-/// What the JSON of ls and show have in common.
+/// The JSON fields that `ls` and `show` share.
 Json json_of(const StoredEntry& entry);
 
-/// What ls and stats say of `read_entries`' damaged ones.
+/// The sentence of `ls` and `stats` about damaged entries that `read_entries` met.
 std::string damaged_text(const std::vector<std::string>& damaged);
-/// kDone, or kDamaged after saying so on stderr.
+/// Returns kDone, or kDamaged after a message on stderr when there are damaged entries.
 int exit_of(const std::vector<std::string>& damaged);
 
-/// "Nothing is cached in DIR yet. ..." for people.
+/// For people: "Nothing is cached in DIR yet. ..."
 std::string empty_store_text(const StoreView& view);
-/// The same with what the configured layers hold, and how to list that.
+/// Also says what the configured layers hold, and how to list them.
 std::string empty_store_text(const StoreView& view, const runtime::Config& config);
 
 }  // namespace kiln::cli

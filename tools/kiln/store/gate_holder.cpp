@@ -26,7 +26,7 @@ bool is_lock_at(const std::string& line, const std::string& inode, std::int64_t 
          line.find(':' + inode + ' ' + std::to_string(first) + ' ') != std::string::npos;
 }
 
-/// Those of `offsets` that this process holds.
+/// The offsets of `offsets` whose locks the process holds.
 std::set<std::int64_t> held_by(const std::string& process, const std::string& inode,
                                const std::vector<std::int64_t>& offsets) {
   std::set<std::int64_t> out;

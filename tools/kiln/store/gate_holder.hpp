@@ -1,4 +1,4 @@
-// Who holds a lock: the kernel tells no owner of an open-file-description lock but in /proc.
+// Finds the holder of a lock. The kernel shows the owner of an open-file-description lock in /proc only.
 #pragma once
 
 #include <cstdint>
@@ -8,13 +8,13 @@
 
 namespace kiln::cli {
 
-/// "pid 4711 (engine), pid 4712 (python3)": the processes whose descriptors hold the lock that begins at each
-/// of these offsets of a file for writing. An offset is left out when this user may not see its holder, or it
-/// is in another PID namespace.
+/// For each offset of a file: the processes whose descriptors hold the write lock that begins there, as in
+/// "pid 4711 (engine), pid 4712 (python3)". An offset is left out when this user may not see the holder, or
+/// when the holder is in another PID namespace.
 std::map<std::int64_t, std::string> lock_holders(const std::string& file,
                                                  const std::vector<std::int64_t>& offsets);
 
-/// Of the gate of writers; empty when it is not seen.
+/// The holders of the writers' gate; empty when none can be seen.
 std::string writers_at_gate(const std::string& file);
 
 }  // namespace kiln::cli

@@ -16,7 +16,7 @@ using compile::FieldId;
 using Is = compile::FieldKind::Is;
 const std::string kInclude(compile::label_of(FieldId::include));
 
-/// ".k0/kiln/dtype.cuh" -> "kiln/dtype.cuh": people do not know the roots.
+/// ".k0/kiln/dtype.cuh" -> "kiln/dtype.cuh": a user does not know the symbolic roots.
 std::string file_name(const std::string& symbolic) {
   const auto slash = symbolic.find('/');
   return symbolic[0] == '.' && slash != std::string::npos ? symbolic.substr(slash + 1) : symbolic;
@@ -31,7 +31,7 @@ std::string all_of(const compile::KeyField& field, std::size_t from = 0) {
 /// "-std" of "-std=c++17"; an option with another value is the same option, changed.
 std::string option_name(const std::string& option) { return option.substr(0, option.find('=')); }
 
-/// The fields of one label, by the name under which they are compared. A name that comes again is told apart.
+/// The fields with this label, by the name under which they are compared. A repeated name is made unique.
 Named named(const Fields& fields, const std::string& label) {
   Named out;
   for (const compile::KeyField& field : fields) {
@@ -60,7 +60,7 @@ class Comparison {
     std::sort(kinds.begin(), kinds.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
     for (const compile::FieldKind& kind : kinds)
       kind.id == FieldId::include ? includes() : compare(std::string(kind.label));
-    std::set<std::string> others;  // of another version of kiln
+    std::set<std::string> others;  // labels that only another version of kiln writes
     for (const Fields* fields : {&one_, &other_})
       for (const compile::KeyField& field : *fields)
         if (!compile::field_of(field.label)) others.insert(field.label);
@@ -100,8 +100,8 @@ class Comparison {
     return edge.spelling + (edge.includer.empty() ? " in the source" : " in " + file_name(edge.includer));
   }
 
-  /// A file is one difference, however many include it: changed, or there on one side only. An include that
-  /// finds another file by the same spelling is told as that.
+  /// A file is one difference, however many files include it: it changed, or only one side has it. An include
+  /// whose spelling finds another file on the other side is reported as such.
   void includes() {
     const std::vector<Edge> one = edges(one_), other = edges(other_);
     const auto digests = [](const std::vector<Edge>& edges) {

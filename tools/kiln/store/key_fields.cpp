@@ -15,7 +15,7 @@ using Is = compile::FieldKind::Is;
 
 constexpr std::size_t kFieldIndent = 17, kDigits = 16;
 
-/// Fields whose last value is a digest: long ones are cut, as nobody compares them by eye.
+/// Labels of fields whose last value is a digest. Long digests are cut, because no one compares them by eye.
 bool ends_with_digest(const std::string& label) {
   return compile::is(label, Is::source) || compile::is(label, Is::file);
 }

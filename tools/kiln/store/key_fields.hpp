@@ -1,4 +1,4 @@
-// A key text, field by field.
+// A key text, printed field by field.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace kiln::cli {
 
-/// Unless `full`, each included file once, toolkit headers only counted, digests cut.
+/// Unless `full`: each included file is listed once, toolkit headers are only counted, and digests are cut.
 void print_key_fields(std::string_view key_text, bool full);
-/// Further entry points, globals and exports: one line each, and fields of `out`.
+/// Further entry points, globals and exports: printed a line each, or added to `out` as fields.
 void print_symbols(const compile::Facts& facts, std::size_t indent);
 void add_symbols(Json& out, const compile::Facts& facts);
-/// Adds what only `show` has: names, arguments, phase times, log, key fields.
+/// Adds the fields that only `show` has: names, arguments, phase times, log, key fields.
 void add_details(Json& out, const compile::Facts& facts, std::string_view key_text);
 
 }  // namespace kiln::cli

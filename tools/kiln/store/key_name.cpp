@@ -13,7 +13,7 @@ bool is_hex(const std::string& text) {
   return text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-/// Digits are shown small, and taken either way.
+/// Digits are shown in lower case and accepted in both cases.
 std::string lowered(std::string text) {
   for (char& c : text)
     if (c >= 'A' && c <= 'F') c = static_cast<char>(c - 'A' + 'a');
@@ -21,13 +21,13 @@ std::string lowered(std::string text) {
 }
 
 Key padded(const std::string& specialisation, const std::string& toolchain, char digit) {
-  // The toolchain's digits bound the range where the other half is whole.
+  // The toolchain's digits can bound the range only when the specialisation half is complete.
   const std::string second = specialisation.size() == kHalf ? toolchain : "";
   return *Key::from_hex(specialisation + std::string(kHalf - specialisation.size(), digit) + second +
                         std::string(kHalf - second.size(), digit));
 }
 
-/// The first digits of `one` that tell it from `other`.
+/// How many leading digits of `one` tell it from `other`.
 std::size_t digits_apart(const Digest& one, const Digest& other) {
   const std::string a = one.hex(), b = other.hex();
   return static_cast<std::size_t>(std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin()) + 1;

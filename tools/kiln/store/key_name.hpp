@@ -8,42 +8,43 @@
 
 namespace kiln::cli {
 
-/// What names a key: its first digits; or the first digits of each half, "7ca0631d9df0-b743", which tells
-/// records apart that several toolchains made of one specialisation.
+/// A short name of a key: its first digits, or the first digits of each half, as in "7ca0631d9df0-b743". The
+/// second form distinguishes records that several toolchains made of one specialisation.
 class KeyName {
  public:
-  /// `toolchain` (--toolchain): more about the second half; empty: not given. Throws Error(invalid_argument)
-  /// for what no key can have.
+  /// `toolchain` (--toolchain) gives digits of the second half; empty: not given. Throws
+  /// Error(invalid_argument) for text that no key can have.
   explicit KeyName(const std::string& said = {}, const std::string& toolchain = {});
   bool names(const Key& key) const;
-  /// All keys that it names lie between these, both included.
+  /// All keys that this name matches lie between these two, both included.
   Key first() const;
   Key last() const;
-  /// As a message has it: "'7ca0'", "'7ca0' (toolchain 'b743')".
+  /// The name as messages quote it: "'7ca0'", "'7ca0' (toolchain 'b743')".
   const std::string& quoted() const noexcept { return quoted_; }
 
  private:
   std::string quoted_, specialisation_, toolchain_;
 };
 
-/// Refuses what is no beginning of a toolchain's digest: --toolchain takes neither `own` nor `any`. Throws
+/// Checks that `digits` can begin a toolchain's digest; `own` and `any` are refused, too. Throws
 /// Error(invalid_argument).
 void check_toolchain(const std::string& digits);
 
-/// The shortest name that a list shows for each of its keys: `digits` of the specialisation half, more where
-/// those are not unique; and where several toolchains have the specialisation, digits of the toolchain half.
+/// The shortest names for the keys of a list. A name has `digits` digits of the specialisation half, or more
+/// where those are not unique. It adds digits of the toolchain half where several toolchains made the
+/// specialisation.
 class KeyNames {
  public:
   explicit KeyNames(std::vector<Key> all, std::size_t digits = 12);
-  /// No other key of the list has this name. Also for a key that is not in the list.
+  /// The name of `key`, which no other key of the list has. `key` itself need not be in the list.
   std::string of(const Key& key) const;
 
  private:
-  std::vector<Key> all_;  // ascending, each once
+  std::vector<Key> all_;  // ascending, without duplicates
   std::size_t digits_;
 };
 
-/// The name of a key that no list stands beside: "7ca0631d9df0-b743".
+/// The name of a key that is shown without a list: "7ca0631d9df0-b743".
 std::string short_name(const Key& key);
 
 }  // namespace kiln::cli

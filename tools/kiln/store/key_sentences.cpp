@@ -37,7 +37,7 @@ std::string of_value(const std::string& what, const KeyDifference& d, const Side
   return what + " is " + *d.one + ' ' + sides.one + " and " + *d.other + ' ' + sides.other;
 }
 
-/// Its name is part of its value.
+/// An option's name is part of its value.
 std::string of_option(const std::string& what, const KeyDifference& d, const Sides& sides) {
   if (!d.other) return what + *d.one + " is given " + sides.one + " only";
   if (!d.one) return what + *d.other + " is given " + sides.other + " only";
@@ -91,7 +91,7 @@ std::vector<std::string> sentences(const std::vector<KeyDifference>& differences
   std::size_t headers = 0;
   for (const KeyDifference& d : differences) {
     const compile::FieldKind* kind = compile::field_of(d.field);
-    if (kind && kind->derived && parameters && d.one && d.other) continue;  // follows from them
+    if (kind && kind->derived && parameters && d.one && d.other) continue;  // follows from the parameters
     if (compile::is(d.field, FieldId::header) && ++headers > kHeadersByName) continue;
     out.push_back(sentence(d, sides));
   }

@@ -1,4 +1,4 @@
-// How a difference of two keys is said.
+// Sentences about the differences of two keys.
 #pragma once
 
 #include <string>
@@ -7,18 +7,19 @@
 
 namespace kiln::cli {
 
-/// Where a reader finds the two sides, and which versions their NVRTCs are, when that is known.
+/// How sentences name the two sides, and the versions of their NVRTCs when known.
 struct Sides {
   std::string one = "in the first", other = "in the second";
   std::string one_nvrtc{}, other_nvrtc{};
-  /// Of the other side: "\"b.h\"", as its files spell what they include and what is found nowhere.
+  /// Includes of the other side that are found nowhere, as its files spell them, such as "\"b.h\"".
   std::vector<std::string> other_missing{};
 };
-/// An include of the one side that the other one still has, and whose file is not there any more.
+/// True for an include that the other side still has, but whose file is gone.
 bool is_missing(const KeyDifference& difference, const Sides& sides);
 /// "kiln/dtype.cuh has changed", "H is 4096 in the first and 8192 in the second"
 std::string sentence(const KeyDifference& difference, const Sides& sides);
-/// Without the digests and build-ids that nobody reads whole: at most ten toolkit headers by name.
+/// A sentence for each difference, without digests and whole build-ids. At most ten toolkit headers are
+/// named.
 std::vector<std::string> sentences(const std::vector<KeyDifference>& differences, const Sides& sides);
 
 }  // namespace kiln::cli

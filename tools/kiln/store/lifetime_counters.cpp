@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kCounterIndent = 16;
 
-/// "12 disk, 3 memory": those that are not zero.
+/// "12 disk, 3 memory": the counters that are not zero.
 std::string group_text(const Json& group) {
   std::string out;
   for (const auto& [name, value] : group.items()) {

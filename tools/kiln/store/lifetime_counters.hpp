@@ -1,4 +1,4 @@
-// A store's lifetime counters (runtime/state/lifetime.hpp) as stats shows them.
+// A store's lifetime counters (runtime/state/lifetime.hpp) as `stats` shows them.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,14 @@
 
 namespace kiln::cli {
 
-/// cache::kTallyValues numbers, in the order of the tally; zeros when nothing was counted in `directory`.
+/// Reads cache::kTallyValues numbers in the tally's order; zeros when nothing was counted in `directory`.
 std::vector<std::uint64_t> read_lifetime(const std::string& directory);
 
-/// By runtime::lifetime_counters; groups (hits, misses, puts) are objects, times are in milliseconds.
+/// Names the values by runtime::lifetime_counters. Groups (hits, misses, puts) are objects; times are in
+/// milliseconds.
 Json lifetime_json(const std::vector<std::uint64_t>& values);
 
-/// Under a heading; of what `lifetime_json` made.
+/// Prints the result of `lifetime_json` under a heading.
 void print_lifetime(const std::string& heading, const Json& lifetime);
 
 }  // namespace kiln::cli

@@ -18,9 +18,9 @@ constexpr auto kPatience = std::chrono::seconds(10);
 struct Candidate {
   Key key;
   cache::Store* store;
-  std::size_t asked;  ///< as Distance
-  double apart;       ///< how far apart the numbers are, in powers of two
-  bool other_text;    ///< of another specialisation text, not only of another toolchain
+  std::size_t asked;  ///< as in Distance
+  double apart;       ///< distance of the parameters' numbers, in powers of two
+  bool other_text;    ///< true: the specialisation differs, not only the toolchain
 };
 
 bool nearer(const Candidate& a, const Candidate& b) {
@@ -36,7 +36,7 @@ std::optional<double> number_of(std::string_view text) {
   return static_cast<double>(value);
 }
 
-/// In powers of two; 1 for what is no number.
+/// Distance of two values in powers of two; 1 when one of them is no number.
 double apart(std::string_view a, std::string_view b) {
   const auto x = number_of(a), y = number_of(b);
   if (!x || !y) return 1;
@@ -58,7 +58,7 @@ void measure(const compile::FactsIdentity& entry, const Asked& asked, Candidate&
                                   [&](const Parameter& p) { return p.name == q.first; });
 }
 
-/// A text that the key was not made of counts as damaged.
+/// A key text that does not give the candidate's key counts as damaged.
 cache::Peeked<Near> read(const Candidate& candidate, const Asked& asked) {
   const auto text = candidate.store->peek_text(candidate.key, base::Deadline::after(kPatience));
   if (!text) return {{}, text.miss};
@@ -87,7 +87,8 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
       if (!asked.toolchain.empty() && !entry.key.toolchain.hex().starts_with(asked.toolchain)) return;
       try {
         compile::decode_identity(entry.facts, identity);
-      } catch (const base::Malformed&) {  // of another version of kiln: its key may be near all the same
+      } catch (const base::Malformed&) {  // written by another version of kiln: its key could be near, but
+                                          // its facts cannot be read
         return;
       }
       if (identity.unit != asked.unit || entry.key == asked.made.key) return;
@@ -98,7 +99,7 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
     out.entries += listed.shown;
     out.unreadable += listed.unreadable;
   }
-  // The same entry in a layer and in the store is one.
+  // An entry that both a layer and the store have counts once.
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.key < b.key; });
   candidates.erase(std::unique(candidates.begin(), candidates.end(),
@@ -116,7 +117,7 @@ Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, c
     else if (near.miss != cache::Miss::absent)
       throw_unread(candidates[i].key, near.miss);
   }
-  // Of what differs in nothing that was asked for, the newest says best what has changed since.
+  // Among entries that differ in nothing that was asked for, the newest shows best what has changed since.
   std::stable_sort(out.best.begin(), out.best.end(), [](const Near& a, const Near& b) {
     const bool equal = !(a.distance < b.distance) && !(b.distance < a.distance);
     if (!equal) return a.distance < b.distance;

@@ -1,4 +1,4 @@
-// The cached entries that come nearest to one that is asked for and not there.
+// The cached entries that are nearest to one that was asked for and is not cached.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,14 @@ struct Asked {
   const compile::MadeKey& made;
   std::string unit, arch;
   std::vector<Parameter> parameters;
-  std::string toolchain;       ///< only entries of toolchains that begin so
-  bool with_toolchain = true;  ///< false: this host has no compiler, so that its half of the key says nothing
+  std::string toolchain;       ///< only entries whose toolchain digest begins with this
+  bool with_toolchain = true;  ///< false: this host has no compiler, so the toolchain half of the key is not
+                               ///< known
 };
 
 struct Near {
   Key key;
-  std::string name;  ///< of the key, unlike those of the other entries
+  std::string name;  ///< short name of the key, unique among all entries
   compile::Facts facts;
   std::string directory;
   std::vector<KeyDifference> differences;  ///< one: cached, other: asked
@@ -31,11 +32,11 @@ struct Near {
 };
 
 struct Nearest {
-  std::vector<Near> best;  ///< the nearest first; of equally near ones the newest
+  std::vector<Near> best;  ///< nearest first; of equally near entries, the newest first
   std::uint64_t of_template = 0, entries = 0, unreadable = 0;
 };
 
-/// Reads the heads of all entries, and the key texts of a few. At most `most` of the best. Throws as
+/// Reads the heads of all entries and the key texts of a few. Returns at most `most` entries. Throws as
 /// Store::list.
 Nearest find_nearest(const std::vector<std::shared_ptr<cache::Store>>& stores, const Asked& asked,
                      std::size_t most);

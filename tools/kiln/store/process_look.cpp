@@ -10,16 +10,16 @@
 namespace kiln::cli {
 namespace {
 
-/// Ticks are a hundredth of a second, and the boot clock and a process's start are read apart.
+/// Allowed difference: a tick is a hundredth of a second, and two clocks are read at different moments.
 constexpr std::int64_t kSlackMs = 1000;
-constexpr std::size_t kState = 0, kStart = 19;  // of the fields behind the name, see proc(5)
+constexpr std::size_t kState = 0, kStart = 19;  // indices of the fields after the name, see proc(5)
 
 }  // namespace
 
 ProcessLook look_at_process(std::int32_t pid, std::int64_t at_ms) {
   using State = ProcessLook::State;
   const std::string stat = base::read_proc("/proc/" + std::to_string(pid) + "/stat");
-  // "4711 (a name) with) S 1 ...": the name may hold anything
+  // In "4711 (a name) with) S 1 ..." the name may contain any characters, so the last ")" ends it.
   const std::size_t open = stat.find('('), close = stat.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close + 2 > stat.size())
     return {::access("/proc/self/stat", R_OK) == 0 ? State::gone : State::unknown, {}};

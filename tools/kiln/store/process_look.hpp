@@ -1,4 +1,4 @@
-// What /proc tells of a process.
+// Facts of a process from /proc.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@ struct ProcessLook {
   enum class State { running, stopped, gone, unknown } state = State::unknown;
   std::string name;  ///< as in /proc/PID/comm
 };
-/// Of the process that had this pid at `at_ms` (boot clock); one that started later is another one: `gone`.
-/// Unknown: there is no /proc.
+/// Looks at the process that had this pid at `at_ms` (boot clock). A process that started later is another
+/// one, and the answer is `gone`. The answer is `unknown` when there is no /proc.
 ProcessLook look_at_process(std::int32_t pid, std::int64_t at_ms);
 
 }  // namespace kiln::cli

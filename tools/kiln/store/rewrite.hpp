@@ -1,5 +1,4 @@
-// What `kiln gc` and `kiln clear` have in common: the file is replaced under the gate, beside running
-// engines.
+// Shared by `kiln gc` and `kiln clear`: both replace the store's file under the gate while engines run.
 #pragma once
 
 #include <functional>
@@ -9,18 +8,18 @@
 
 namespace kiln::cli {
 
-/// --wait SECONDS for the gate.
+/// Adds --wait SECONDS, the time to wait for the gate.
 void add_wait_flag(Command sub, double& seconds);
 
 using Rewrite = std::function<cache::Rewritten(cache::Store&, base::Deadline)>;
-/// Opens the store at `place` for writing and rewrites it. Throws Error(io); for a gate that was held all the
-/// time it names who holds it. REQUIRES: place.there.
+/// Opens the store at `place` for writing and rewrites it. Throws Error(io). When the gate was held until the
+/// deadline, the error names the holder. REQUIRES: place.there.
 cache::Rewritten rewrite_store(const runtime::Config& config, const StorePlace& place, double wait_s,
                                const Rewrite& rewrite);
 
-/// What both commands say where there is no store. Exit status 0: it is as small as it can be.
+/// The output of both commands when there is no store. Returns exit status 0.
 int report_nothing_there(const Context& context, const StorePlace& place);
-/// The fields that both have.
+/// The JSON fields that both commands share.
 Json json_of(const Context& context, const StorePlace& place, const cache::Rewritten& done);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// Specialisations as a person would have written them: parameters that have their default value are left out.
+// Specialisations as a user would write them: parameters with their default value are left out.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@ class Spelling {
  public:
   explicit Spelling(const runtime::Config& config) : catalog_(catalog_of(config.template_directories())) {}
 
-  /// "T=bf16 H=4096": what is left out follows from the template as it is today. Everything, when the
-  /// template is not there or says something else by now.
+  /// "T=bf16 H=4096". The parameters left out have the defaults of today's template. Writes all parameters
+  /// when the template is gone or no longer matches.
   std::string shortest(const std::string& template_name, const std::vector<Parameter>& parameters,
                        const std::string& arch);
 

@@ -12,7 +12,7 @@
 namespace kiln::cli {
 namespace {
 
-/// The directory, or the nearest one above it that exists, can be written.
+/// True when the directory, or the nearest existing directory above it, can be written.
 bool could_be_made(std::string directory) {
   struct stat st {};
   while (::stat(directory.c_str(), &st) != 0 && directory.size() > 1)
@@ -32,14 +32,15 @@ std::shared_ptr<cache::Store> open_to_read(const std::string& directory, const r
   return cache::Store::open(options);
 }
 
-/// The directory of the store that a compile would open for writing in this place; empty: it would step down.
+/// The directory of the store that a compile would open for writing in this place. Empty when a compile would
+/// try the next place.
 std::string writable_directory(const runtime::Candidate& candidate) {
   try {
     const std::string directory = runtime::directory_of(candidate);
     if (::access(directory.c_str(), F_OK) != 0) return could_be_made(directory) ? directory : "";
     const bool named_by_user =
         directory == candidate.directory && candidate.kind != runtime::Candidate::Kind::temporary;
-    // It is there: this only checks whose it is.
+    // The directory exists, so make_own only checks its owner.
     cache::make_own(directory, named_by_user ? cache::FinalLink::followed : cache::FinalLink::refused);
     cache::check_own_store(directory);
     const std::string file = directory + "/v1/data.mdb";
@@ -50,7 +51,7 @@ std::string writable_directory(const runtime::Candidate& candidate) {
   }
 }
 
-/// What open_store would read as a layer; null: nothing.
+/// The store that open_store would read as a layer; null when there is none.
 std::shared_ptr<cache::Store> open_readable(const runtime::Candidate& candidate) {
   if (!runtime::only_readable(candidate)) return nullptr;
   try {
@@ -77,7 +78,7 @@ StorePlace find_store(const runtime::Config& config) {
     }
     if (has_file(directory)) return {directory, true};
     if (could_be_made(directory)) return {directory, false};
-    // Somebody else's, which cannot be written: what it holds is read as a layer is.
+    // A store of another user that cannot be written is read as a layer is.
     if (has_file(candidate.directory)) return {candidate.directory, true};
   }
   return {candidates.front().directory, false};
