@@ -27,7 +27,7 @@ struct Audit {
   std::string directory;
   std::size_t stored = 0;  ///< entries in the store
   std::vector<StoredEntry> entries;
-  std::vector<AuditResult> results;  ///< as entries
+  std::vector<AuditResult> results;  ///< one for each of `entries`, in their order
   std::uint64_t seed = 0;
   int jobs = 1;
   double wall_ms = 0;
@@ -103,7 +103,7 @@ void print_summary(const Audit& audit) {
   }
 }
 
-/// Of the store's entries those that were asked for.
+/// The entries of the store that the arguments select.
 std::vector<StoredEntry> chosen_from(Context& context, const Arguments& arguments,
                                      std::vector<StoredEntry> entries) {
   std::vector<std::string> archs;

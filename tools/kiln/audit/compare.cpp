@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
 
-/// "section .text.scale"; "" when no section tells.
+/// Returns "section .text.scale" for the first section that differs; "" when no section tells.
 std::string first_different_section(std::string_view a, std::string_view b) try {
   const toolchain::Elf one(bytes_of(a)), other(bytes_of(b));
   const std::size_t common = std::min(one.sections().size(), other.sections().size());
@@ -32,7 +32,7 @@ std::string first_different_section(std::string_view a, std::string_view b) try 
   const auto& longer = one.sections().size() > common ? one : other;
   return longer.sections().size() > common ? std::string(longer.sections()[common].name) : "";
 } catch (const Error&) {
-  return "";  // one of them is no ELF
+  return "";  // one of the two is no ELF
 }
 
 std::string different_facts(const compile::Facts& a, const compile::Facts& b) {

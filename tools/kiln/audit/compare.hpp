@@ -1,4 +1,4 @@
-// What an audit compares: an entry's key with today's, its image and facts with those of a compile of today.
+// The comparisons of an audit: an entry's key with today's key, its image and facts with a new compile's.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace kiln::cli {
 
-/// "source, include kiln/dtype.cuh": the fields in which two key texts differ; a few of them, and how many
-/// more.
+/// Names a few fields in which two key texts differ, and the number of further ones: "source, include
+/// kiln/dtype.cuh".
 std::string key_difference(std::string_view cached, std::string_view now);
 
 struct ImageDifference {
-  std::string section;  ///< the first ELF section that differs; empty: none, or no ELF to tell by
+  std::string section;  ///< the first ELF section that differs; empty: none, or no ELF file
   std::string text;     ///< for people; empty: the images and facts are equal
 };
 ImageDifference compare_images(const compile::Facts& cached_facts, std::string_view cached,

@@ -22,14 +22,14 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// What the entry's own unit and values give today. Throws Error for those that no template takes.
+/// What today's sources make of the entry's unit and values. Throws Error for values that no template takes.
 source::Instantiation instantiation_of(runtime::Service& service, const StoredEntry& entry) {
   const compile::Facts& facts = entry.facts;
   const auto origin = service.catalog().open(entry.template_name());
   std::vector<NamedValue> values;
   for (const Parameter& p : facts.parameters) values.push_back({p.name, Value(std::string_view(p.value))});
   const bool reference = facts.unit != entry.template_name();
-  // A reference is compiled for archs that its template does not take.
+  // A reference may be compiled for archs that its template does not support.
   source::Resolved resolved = source::resolve(origin->manifest, source::positional(origin->manifest, values),
                                               base::Arch::parse(facts.arch),
                                               reference ? source::Archs::any : source::Archs::supported);

@@ -1,4 +1,4 @@
-// kiln bundle: a portable, sorted, reproducible, signed archive of entries. Its subcommands.
+// kiln bundle: the subcommands for a portable, sorted, reproducible, signed archive of entries.
 #include "tools/kiln/bundle/bundle.hpp"
 
 #include "tools/kiln/bundle/diff.hpp"

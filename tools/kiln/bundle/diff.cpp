@@ -23,13 +23,13 @@ struct DiffArguments {
 
 using Next = std::function<std::optional<cache::Record>()>;
 
-/// Without the times that a bundle made by somebody else may have.
+/// Removes the times, which a bundle made by other software may contain.
 cache::Record normalised(cache::Record entry) {
   if (auto out = as_bundled(entry)) return std::move(*out);
   return entry;
 }
 
-/// What `body` returns; its errors name the bundle.
+/// Returns the result of `body`. An error of `body` names the bundle.
 template <class Body>
 auto about(const std::string& path, Body&& body) {
   try {
@@ -70,7 +70,7 @@ struct Difference {
   enum class Kind { only_a, only_b, other_bytes } kind;
   Key key;
   std::string label;
-  std::vector<std::string> unequal{};  ///< "facts", "key text", "image": of other_bytes
+  std::vector<std::string> unequal{};  ///< for other_bytes: "facts", "key text", "image"
 };
 
 std::string label_of(const cache::Record& entry) {
@@ -101,7 +101,7 @@ struct Differences {
   }
 };
 
-/// Both ascend by key.
+/// REQUIRES: both sides ascend by key.
 Differences compare(const Next& next_a, const Next& next_b) {
   Differences out;
   auto a = next_a(), b = next_b();

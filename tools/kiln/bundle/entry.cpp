@@ -25,9 +25,9 @@ using compile::KeyField;
 
 void leave_out_times(Facts& facts) {
   facts.created_s = 0;
-  facts.peak_memory = 0;  // of one run, too
+  facts.peak_memory = 0;  // differs from run to run, too
   facts.frontend_ms = facts.nvvm_ms = facts.ptxas_ms = facts.compile_ms = 0;
-  // What ptxas says of its own time, should it ever come into the log.
+  // ptxas writes its own time in such a line, in case the log ever contains one.
   std::string kept;
   for (std::size_t at = 0; at < facts.log.size();) {
     const std::size_t end = std::min(facts.log.find('\n', at), facts.log.size() - 1) + 1;
@@ -57,7 +57,8 @@ std::string text_of(const std::vector<KeyField>& fields) {
   return out;
 }
 
-/// The one value of the only field of that name; null when there is none or it is another field.
+/// The value of the only field with this label. Null when there are none or several, or the field has several
+/// values.
 const std::string* only(const std::vector<KeyField>& fields, std::string_view label) {
   const KeyField* found = nullptr;
   for (const KeyField& field : fields) {
@@ -68,7 +69,7 @@ const std::string* only(const std::vector<KeyField>& fields, std::string_view la
   return found && found->values.size() == 1 ? &found->values.front() : nullptr;
 }
 
-/// Which grammar of key texts and facts it follows.
+/// True when the key text and the facts follow the grammars of this version.
 bool is_of_this_version(const std::vector<KeyField>& fields) {
   const std::string *key = only(fields, "kiln-key"), *toolchain = only(fields, "toolchain"),
                     *facts = only(fields, "facts");
@@ -80,7 +81,7 @@ bool has_control(std::string_view text) noexcept {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
-/// No manifest gives others, and they are printed and become labels.
+/// Refuses names that no manifest can have, because names are printed and become labels.
 void check_names(const cache::Record& entry, const Facts& facts) {
   std::string_view name = facts.unit;
   if (constexpr std::string_view reference = "@reference"; name.ends_with(reference))
@@ -152,14 +153,15 @@ void check_kernel(const cache::Record& entry, const toolchain::CubinFacts& cubin
   if (!std::equal(kernel->arguments.begin(), kernel->arguments.end(), facts.arguments.begin(),
                   facts.arguments.end(), equal))
     refuse(entry, "its facts and its image have other arguments");
-  // Stack and spills are reckoned, from the compiler's log, too, and no launch depends on them.
+  // Stack and spills are not compared: they are partly computed from the compiler's log, and no launch
+  // depends on them.
   if (kernel->registers != facts.registers || kernel->shared_bytes != facts.shared_bytes ||
       kernel->max_threads != facts.max_threads || kernel->required_block != facts.required_block ||
       kernel->cluster != facts.cluster)
     refuse(entry, "its facts and its image have other resources");
 }
 
-/// Launches are reckoned with them.
+/// Launches are computed from globals and exports, so they must match the image.
 void check_symbols(const cache::Record& entry, const toolchain::CubinFacts& cubin, const Facts& facts) {
   for (const compile::GlobalFact& global : facts.globals) {
     const toolchain::CubinVariable* variable = cubin.variable(global.lowered_name);
@@ -190,8 +192,8 @@ void check_image(const cache::Record& entry, const Facts& facts) {
   check_symbols(entry, cubin, facts);
 }
 
-/// Names and values are printed and become parameters of a compile, so they are those of the key text, which
-/// is what is looked up; whether a manifest allows what was chosen is asked when it is used.
+/// Checks a tuned choice. Names and values must equal those of the key text, which lookups use: they are
+/// printed and become parameters of a compile. A manifest checks the chosen values later, on use.
 compile::TunedChoice checked_choice(const cache::Record& entry) {
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
   if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");
@@ -290,7 +292,7 @@ cache::Record as_stored(cache::Record entry, CheckedEntry checked, std::int64_t 
     checked.choice->created_s = now_s;
     entry.facts = compile::encode(*checked.choice);
   } else {
-    leave_out_times(checked.facts);  // a bundle has none, unless somebody else made it
+    leave_out_times(checked.facts);  // a bundle has no times, unless other software made it
     checked.facts.created_s = now_s;
     entry.facts = compile::encode(checked.facts);
   }

@@ -1,4 +1,4 @@
-// Entries of a cache as entries of a bundle, and back: what is left out on the way, and what must hold.
+// Converts cache entries to bundle entries and back, and checks bundle entries.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,28 @@
 
 namespace kiln::cli {
 
-/// Without what differs from run to run (the time of its making, how long the phases took). Nothing when its
-/// facts are of another version of kiln.
+/// Removes the values that differ from run to run (creation time, phase times). Returns nothing for facts of
+/// another version of kiln.
 std::optional<cache::Record> as_bundled(cache::Record record);
 
 /// An entry whose parts agree with each other.
 struct CheckedEntry {
-  bool other_version = false;  ///< of kiln's key or facts: nothing else is known about it
+  bool other_version = false;  ///< another version of kiln wrote the key or facts; no other field is set
   compile::Facts facts;
-  std::optional<compile::TunedChoice> choice;  ///< then it is no image, and `facts` means nothing
+  std::optional<compile::TunedChoice> choice;  ///< set for a tuned choice, which has no image; `facts` is
+                                               ///< then unused
 
-  /// "rms_norm T=bf16 H=4096 sm_90a", printable whatever the bundle says.
+  /// "rms_norm T=bf16 H=4096 sm_90a". Printable whatever the bundle contains.
   std::string label() const;
 };
-/// Throws bundle::Refused unless the key is that of the key text, the facts say what the key text says with
-/// names that a template may have, and the image is a cubin for that arch that has this kernel with these
-/// arguments and resources. A tuned choice has no image; its facts say what its key text says.
+/// Checks an entry. Throws bundle::Refused unless all of these hold:
+/// - the key belongs to the key text;
+/// - the facts agree with the key text, and have names that a template may have;
+/// - the image is a cubin for that arch, and has this kernel with these arguments and resources.
+/// A tuned choice must have no image, and its facts must agree with its key text.
 CheckedEntry check_entry(const cache::Record& entry);
 
-/// As the store keeps it: made at `now_s`, seconds since 1970.
+/// The record as a store keeps it, with the creation time `now_s` in seconds since 1970.
 cache::Record as_stored(cache::Record entry, CheckedEntry checked, std::int64_t now_s);
 
 }  // namespace kiln::cli

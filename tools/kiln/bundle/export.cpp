@@ -31,14 +31,14 @@ struct ExportArguments {
   bool keep_going = false;
 };
 
-/// How often an export begins at all. Only the last one leaves out what was removed meanwhile.
+/// How often an export starts over. Only the last attempt may leave out entries that were removed meanwhile.
 constexpr int kAttempts = 5;
 
 struct Exported {
   bool written = false;
   std::vector<std::string> missing, damaged;
-  std::vector<Key> removed;  ///< went away after they were chosen
-  std::string nearest;       ///< "; did you mean 'rms_norm'?" for a template that nothing is of
+  std::vector<Key> removed;  ///< removed from the stores after they were chosen
+  std::string nearest;       ///< "; did you mean 'rms_norm'?" for a template without entries
   std::uint64_t other_version = 0, bytes = 0;
   bundle::Summary summary;
   std::optional<MadeSignature> signature;
@@ -62,7 +62,7 @@ void write_entries(bundle::Writer& writer, const Selection& selection, BundleSto
   }
 }
 
-/// For the templates that are not there.
+/// Suggestions for the templates that do not exist.
 std::string nearest_of(const std::vector<std::string>& templates, const runtime::Config& config) {
   const std::vector<std::string> there = catalog_of(config.template_directories()).names();
   std::string out;
@@ -71,8 +71,8 @@ std::string nearest_of(const std::vector<std::string>& templates, const runtime:
   return out;
 }
 
-/// One attempt. Earlier ones found that `removed` went away. Nothing is written when more did: the `last`
-/// attempt leaves that out, unless a plan asks for it.
+/// Makes one attempt. `removed` holds keys that earlier attempts found removed. When further entries were
+/// removed, nothing is written. The `last` attempt leaves those out instead, unless a plan asks for them.
 Exported export_once(Context& context, const ExportArguments& arguments, const trust::SecretKey* key,
                      BundleStores& stores, const std::set<Key>& removed, bool last) {
   const Selection selection = select_entries(context, arguments.selection, stores, removed);
@@ -96,7 +96,9 @@ Exported export_once(Context& context, const ExportArguments& arguments, const t
   write_entries(writer, selection, stores, out, context.json || arguments.file == "-");
   out.summary = writer.end();
   const bool may_leave_out = last && (arguments.selection.plans.empty() || arguments.keep_going);
-  if (!out.removed.empty() && !may_leave_out && file.is_file()) return out;  // a pipe has the bytes already
+  if (!out.removed.empty() && !may_leave_out && file.is_file())
+    return out;  // a pipe has received the bytes
+                 // already
   file.commit();
   out.written = true;
   out.bytes = file.bytes();
@@ -112,7 +114,8 @@ Exported export_all(Context& context, const ExportArguments& arguments) {
   if (!arguments.signing.key.empty()) {
     if (to_stdout)
       throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");
-    key.emplace(read_secret_key(arguments.signing));  // a password is not asked for after minutes
+    key.emplace(read_secret_key(arguments.signing));  // asks for the password first, not after minutes of
+                                                      // work
   }
   BundleStores stores(context.config());
   std::set<Key> removed;

@@ -17,9 +17,9 @@
 namespace kiln::cli {
 namespace {
 
-constexpr int kPollMs = 100;  // between looks for a Ctrl-C
+constexpr int kPollMs = 100;  // interval between two checks for Ctrl-C
 
-/// Waits for bytes as long as nobody wants to stop.
+/// Waits until bytes can be read. Throws Interrupted after Ctrl-C.
 void await(int fd) {
   for (;;) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
@@ -70,7 +70,8 @@ BundleOutput::BundleOutput(const std::string& path) : path_(path) {
     return;
   }
   if (::lstat(path.c_str(), &st) == 0 && S_ISLNK(st.st_mode)) {
-    // What it leads to is replaced, not the link; somebody else's leads wherever he likes.
+    // The link's target is replaced, not the link itself. A link of another user is refused, because its
+    // owner decides where it leads.
     cache::refuse_foreign_links(std::filesystem::absolute(path).string());
     if (std::error_code none; ::stat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode))
       path_ = std::filesystem::canonical(path, none).string();

@@ -1,4 +1,4 @@
-// The files of `kiln bundle`: read from a path or stdin, written whole or not at all.
+// The files of `kiln bundle`. Input is a path or stdin; an output file is written completely or not at all.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace kiln::cli {
 
-/// Ctrl-C came while waiting for bytes.
+/// Thrown when Ctrl-C came while a reader waited for bytes.
 struct Interrupted {};
 
 class BundleInput {
  public:
-  /// "-": stdin. Throws Error(io), Error(invalid_argument) for a terminal.
+  /// "-" means stdin. Throws Error(io), and Error(invalid_argument) when stdin is a terminal.
   explicit BundleInput(const std::string& path);
-  /// From the beginning. A file that can be read again may be asked more than once. May throw Interrupted.
+  /// Reads from the beginning. May be called more than once when `rereadable`. Reading may throw Interrupted.
   base::Read reader() const;
   bool rereadable() const noexcept { return regular_; }
-  /// Bytes; 0 when not known.
+  /// Size in bytes; 0 when it is not known.
   std::uint64_t size() const noexcept { return size_; }
-  /// How it is called in messages: "'FILE'", "stdin".
+  /// The name in messages: "'FILE'", "stdin".
   const std::string& name() const noexcept { return name_; }
 
  private:
@@ -32,8 +32,8 @@ class BundleInput {
   std::uint64_t size_ = 0;
 };
 
-/// Takes the place of a file when `commit` is called and never before; a device, pipe or stdout ("-") is
-/// written as it comes.
+/// An output whose file appears when `commit` is called and never before. A device, a pipe or stdout ("-")
+/// receives the bytes directly.
 class BundleOutput {
  public:
   /// Throws Error(io); Error(invalid_argument) when stdout is a terminal.
@@ -42,15 +42,15 @@ class BundleOutput {
   BundleOutput(const BundleOutput&) = delete;
   BundleOutput& operator=(const BundleOutput&) = delete;
   void write(std::string_view bytes);
-  /// Synced, then renamed. Throws Error(io).
+  /// Syncs the file and renames it to its path. Throws Error(io).
   void commit();
   std::uint64_t bytes() const noexcept { return bytes_; }
-  /// A file took its place, so that something can lie beside it.
+  /// True for a regular file, beside which a signature can lie.
   bool is_file() const noexcept { return !direct_; }
 
  private:
   [[noreturn]] void fail(const char* what) const;
-  std::string path_, temporary_;  // temporary_: empty while the file has no name
+  std::string path_, temporary_;  // temporary_ is empty while the file has no name
   base::Fd opened_;
   int fd_ = -1;
   bool direct_ = false;

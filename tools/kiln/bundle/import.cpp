@@ -1,4 +1,4 @@
-// kiln bundle import: entries of a bundle into the cache or a layer, one by one, each checked.
+// kiln bundle import: puts entries of a bundle into the cache or a layer, and checks each entry.
 #include "tools/kiln/bundle/import.hpp"
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct ImportArguments {
   std::string layer;
 };
 
-/// What one transaction holds: few syncs, and little memory.
+/// Limits of one transaction: large enough for few syncs, small enough for little memory.
 constexpr std::size_t kBatchEntries = 256;
 constexpr std::size_t kBatchBytes = std::size_t{16} << 20;
 constexpr auto kPeekWait = std::chrono::seconds(10);  // for the gate
@@ -41,7 +41,8 @@ struct Imported {
   double seconds = 0;
 };
 
-/// The store that is filled; a layer can be read by everybody when the work in it has ended, however it did.
+/// The store that receives the entries. `share` makes a layer readable for everybody; it is called even after
+/// a failure.
 class Target {
  public:
   Target(const Context& context, const std::string& layer)
@@ -66,7 +67,7 @@ class Batch {
     records_.push_back(std::move(record));
     if (records_.size() >= kBatchEntries || bytes_ >= kBatchBytes) write();
   }
-  /// Throws Error(io) for the first that could not be stored.
+  /// Throws Error(io) that names the first record that could not be stored.
   void write() {
     const auto records = std::exchange(records_, {});
     bytes_ = 0;
@@ -88,8 +89,8 @@ class Batch {
   }
 
  private:
-  /// The key tells what was compiled, not what came of it: who made the entry that is there may have lied.
-  /// A choice that is there was tuned or imported before, and stays as well.
+  /// True when the store has the key with another image. A key tells what was compiled but not the result,
+  /// and the writer of one of the two may have lied. For a tuned choice, the chosen values are compared.
   bool has_other_image(const cache::Record& record) const {
     const auto there = store_.peek(record.key, base::Deadline::after(kPeekWait));
     if (there && compile::is_choice(there->facts))
@@ -126,7 +127,8 @@ Imported import_all(const Context& context, const ImportArguments& arguments) {
   const PoliteInterrupt interrupt;
   std::unique_ptr<OpenBundle> bundle;
   try {
-    bundle = std::make_unique<OpenBundle>(arguments.bundle);  // refused before anything is created
+    bundle = std::make_unique<OpenBundle>(arguments.bundle);  // a bad bundle is refused before anything is
+                                                              // created
     out.signature = bundle->signature();
     const Target target(context, arguments.layer);
     out.directory = target.store().directory();
@@ -140,7 +142,7 @@ Imported import_all(const Context& context, const ImportArguments& arguments) {
       out.fault = fault_of_current(name_of_bundle(arguments.bundle.file));
     }
     try {
-      batch.write();  // entries that were whole before what is not
+      batch.write();  // stores the good entries that came before a bad one
     } catch (const Error&) {
       if (!out.fault) out.fault = fault_of_current(name_of_bundle(arguments.bundle.file));
     }

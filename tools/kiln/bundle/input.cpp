@@ -111,8 +111,8 @@ OpenBundle::OpenBundle(const BundleFlags& flags) : input_(flags.file) {
       limits);
 }
 
-/// Whoever may write the file may rewrite it between the two passes: the second hands out nothing that the
-/// first has not seen.
+/// A user who may write the file can change it between the two passes. The second pass therefore returns only
+/// bytes that the first pass has seen.
 base::Read OpenBundle::verified_reader(const BundleFlags& flags, const bundle::Limits& limits) {
   const trust::PublicKey key = read_public_key(flags.key);
   if (!input_.rereadable())

@@ -1,4 +1,4 @@
-// A bundle that is opened for reading, with or without a signature that it must have.
+// A bundle opened for reading. Its signature is required when a key is given.
 #pragma once
 
 #include <cstdint>
@@ -17,34 +17,35 @@ namespace kiln::cli {
 class Command;
 class Context;
 
-/// The flags that import and verify have in common.
+/// The flags that import and verify share.
 struct BundleFlags {
   std::string file, key, signature, max_bytes;
-  /// Throws Error(invalid_argument).
+  /// The limits that the flags set. Throws Error(invalid_argument).
   bundle::Limits limits() const;
 };
 void add_bundle_flags(Command sub, BundleFlags& flags);
 
 struct SignatureState {
   enum class Checked { absent, not_checked, verified } checked = Checked::absent;
-  std::string file, key_id, trusted_comment;  ///< the latter two only when verified; as the file says them
+  std::string file, key_id, trusted_comment;  ///< file; and, only when verified, the key id and the file's
+                                              ///< trusted comment
 };
 Json json_of(const SignatureState& state);
-/// "signature by key 4AB3... verified", "signature not checked (...)".
+/// "signature by key 4AB3... verified", "signature not checked (...)"
 std::string text_of(const SignatureState& state);
 
-/// A key as text or the name of its file. Throws Error.
+/// Reads a public key from its text or from a file of that name. Throws Error.
 trust::PublicKey read_public_key(const std::string& text_or_path);
 
 class OpenBundle {
  public:
-  /// With `flags.key`, reads all of it once to verify the signature; what `next` reads then are the same
-  /// bytes. Throws bundle::Refused, trust::BadSignature, Error.
+  /// With `flags.key`, reads the whole bundle once to verify its signature; `next` then returns entries of
+  /// the same bytes. Throws bundle::Refused, trust::BadSignature, Error.
   explicit OpenBundle(const BundleFlags& flags);
   std::optional<cache::Record> next() { return reader_->next(); }
   const bundle::Summary& summary() const noexcept { return reader_->summary(); }
   const SignatureState& signature() const noexcept { return signature_; }
-  /// 0 to 100; 0 when its size is not known.
+  /// Part of the bundle that was read, 0 to 100; 0 when the size is not known.
   std::size_t percent() const noexcept;
   bool size_known() const noexcept { return input_.size() > 0; }
 
@@ -57,8 +58,8 @@ class OpenBundle {
   std::optional<bundle::Reader> reader_;
 };
 
-/// The exception in flight, about the bundle `name`: exit status and message, damage told from other faults.
-/// Anything but an Error goes on. REQUIRES: called inside a catch block.
+/// Exit status and message for the exception in flight about the bundle `name`. Tells damage from other
+/// faults. An exception that is no Error is rethrown. REQUIRES: called inside a catch block.
 struct BundleFault {
   bool damage = false;
   Errc code = Errc::io;

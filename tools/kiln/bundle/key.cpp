@@ -11,10 +11,11 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kMaxPassword = 1024;  // that is typed
+constexpr std::size_t kMaxPassword = 1024;  // longest password that can be typed
 constexpr char kInterruptCharacter = 3;
 
-/// No echo while it lives, and Ctrl-C arrives as a character, so that a terminal is never left silent.
+/// Turns off echo while it lives. Ctrl-C arrives as a character, so that a terminal is never left without
+/// echo.
 class SilentTerminal {
  public:
   explicit SilentTerminal(int fd) : fd_(fd) {
@@ -64,7 +65,7 @@ trust::SecretKey read_secret_key(const SigningFlags& flags) {
                  : trust::read_password(flags.password_file, '\'' + flags.password_file + '\'');
     });
   } catch (const Error& error) {
-    if (error.code() == Errc::io) throw;  // names the file
+    if (error.code() == Errc::io) throw;  // such a message already names the file
     throw Error(error.code(), "'" + flags.key + "': " + error.what());
   }
 }

@@ -14,15 +14,15 @@ struct SigningFlags {
   std::string key, password_file;
 };
 
-/// The key of a file. Its password, when it has one, is the first line of `flags.password_file`, else asked
-/// for on the terminal without echo. Throws Error.
+/// Reads the secret key file. The password of an encrypted key is the first line of `flags.password_file`,
+/// else the terminal asks for it without echo. Throws Error.
 trust::SecretKey read_secret_key(const SigningFlags& flags);
 
 struct MadeSignature {
   std::string file, key_id, trusted_comment;
 };
 Json json_of(const MadeSignature& signature);
-/// FILE.minisig for a bundle of this digest. Throws Error(io).
+/// Writes FILE.minisig for a bundle with this digest. Throws Error(io).
 MadeSignature sign_bundle(const trust::SecretKey& key, const std::string& file,
                           const trust::FileDigest& digest, const bundle::Summary& summary);
 

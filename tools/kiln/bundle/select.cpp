@@ -17,7 +17,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// What the path itself would find for the plan's rows, without compiling.
+/// Selects the records that the lookup path would find for the plan's rows, without compiling.
 Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& stores,
                   const std::set<Key>& removed) {
   context.template_path = template_path_of(flags.plans, context.template_path);
@@ -31,7 +31,8 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
                     "' ('kiln tune --list' shows what was)");
   Selection out;
   std::set<Key> keys;
-  std::set<std::pair<std::string, std::string>> exported;  // templates and archs, whose choices come along
+  std::set<std::pair<std::string, std::string>> exported;  // templates and archs whose tuned choices are
+                                                           // exported too
   for (const PlannedTask& task : plan.tasks) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
     if (!flags.templates.empty() && !contains(flags.templates, task.specialization().template_name)) continue;

@@ -1,5 +1,5 @@
-// What `kiln bundle export` and `kiln remote push` take: the keys of a plan, or of what the store and its
-// layers hold.
+// Selects entries for `kiln bundle export` and `kiln remote push`: by a plan, or from the store and its
+// layers.
 #pragma once
 
 #include <set>
@@ -13,20 +13,21 @@ namespace kiln::cli {
 
 struct SelectionFlags {
   std::vector<std::string> plans, templates;
-  std::string device;  ///< whose tuned choices a plan's rows take
+  std::string device;  ///< the device whose tuned choices resolve a plan's rows
   bool all = false;
 };
 
-/// PLAN.toml..., -t, --all and --device, as every command that selects entries has them.
+/// Adds PLAN.toml..., -t, --all and --device, the options of every command that selects entries.
 void add_selection_options(Command sub, SelectionFlags& flags);
 
 struct Selection {
-  std::vector<Key> keys;             ///< ascending, each once
-  std::vector<std::string> missing;  ///< what a plan asks for and is in no store
+  std::vector<Key> keys;             ///< ascending, without duplicates
+  std::vector<std::string> missing;  ///< labels of a plan's rows that no store has
 };
-/// --arch is of the plan's rows that name none; without a plan it chooses entries. A plan's entries of the
-/// keys in `removed` are missing: an earlier selection found them, and they went away. Throws Error:
-/// invalid_argument when the flags choose nothing or contradict each other.
+/// With a plan, --arch applies to rows that name no arch; without a plan, --arch selects entries. `removed`
+/// holds keys that an earlier selection found and that were removed since. A plan's entries with such a key
+/// count as missing.
+/// Throws Error: invalid_argument when the flags select nothing or contradict each other.
 Selection select_entries(Context& context, const SelectionFlags& flags, BundleStores& stores,
                          const std::set<Key>& removed = {});
 

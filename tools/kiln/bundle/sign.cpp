@@ -24,7 +24,7 @@ struct SignArguments {
   SigningFlags signing;
 };
 
-/// The bundle is read through, so that what is signed is known to be what an import takes.
+/// Reads the whole bundle first, so that only a bundle that an import accepts is signed.
 int sign(const Context& context, const SignArguments& arguments) try {
   const trust::SecretKey key = read_secret_key(arguments.signing);
   const BundleInput input(arguments.file);

@@ -11,9 +11,9 @@
 namespace kiln::cli {
 namespace {
 
-constexpr auto kReadWait = std::chrono::seconds(10);  // for the gate
+constexpr auto kReadWait = std::chrono::seconds(10);  // longest wait for the gate
 
-/// Throws Malformed for facts of another version.
+/// Throws Malformed for facts of another version of kiln.
 bool is_wanted(const std::string& facts, const BundleStores::Wanted& wanted) {
   if (compile::is_choice(facts)) {
     const compile::TunedChoice choice = compile::decode_choice(facts);
@@ -45,13 +45,14 @@ std::vector<Key> BundleStores::keys(const Wanted& wanted) {
         ++other_version_;
       }
     });
-    // The store has more than a listing shows. Beside live engines that alone says nothing.
+    // More entries in the store than in the listing may mean damage. Engines that write meanwhile can cause
+    // the difference, too, so `verify` decides.
     if (store->stats().entries > shown)
       for (const cache::DamageReport& damage : store->verify().damaged) damaged_.push_back(damage.key);
   }
   std::erase_if(damaged_, [&](const std::string& hex) {
     const auto key = Key::from_hex(hex);
-    return key && out.contains(*key);  // read, from here or from another store
+    return key && out.contains(*key);  // read successfully from this or another store
   });
   return {out.begin(), out.end()};
 }
@@ -62,7 +63,7 @@ std::vector<Key> BundleStores::choices(const Wanted& wanted) {
     store->list([&](const cache::Entry& entry) {
       try {
         if (compile::is_choice(entry.facts) && is_wanted(entry.facts, wanted)) out.insert(entry.key);
-      } catch (const base::Malformed&) {  // of another version
+      } catch (const base::Malformed&) {  // written by another version of kiln
       }
     });
   return {out.begin(), out.end()};
@@ -70,7 +71,7 @@ std::vector<Key> BundleStores::choices(const Wanted& wanted) {
 
 cache::Peeked<cache::Record> BundleStores::record_in(cache::Store& store, const Key& key) const {
   auto record = store.peek(key, base::Deadline::after(kReadWait));
-  // Of a choice it is the writable store's that holds.
+  // A tuned choice in the writable store overrides the same choice in a layer.
   if (record && compile::is_choice(record->facts) && places_.writable)
     if (auto own = places_.writable->peek(key, base::Deadline::after(kReadWait))) record = std::move(own);
   return record;

@@ -1,4 +1,5 @@
-// The entries that can be exported: those of the layers and of the stores that a compile asks, each key once.
+// The entries that can be exported: entries of the layers and of the stores that a compile asks, each key
+// once.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +18,33 @@ namespace kiln::cli {
 
 class BundleStores {
  public:
-  /// Nothing is created. Throws Error, Damaged (cache/store/file/pages.hpp).
+  /// Opens the stores; creates nothing. Throws Error, Damaged (cache/store/file/pages.hpp).
   explicit BundleStores(const runtime::Config& config);
 
-  /// By template and arch.
+  /// Selects by template and arch.
   using Wanted = std::function<bool(const std::string& template_name, const std::string& arch)>;
-  /// The keys of all entries that are wanted, tuned choices too. Begins `other_version` and `damaged` again.
+  /// The keys of all wanted entries, tuned choices included. Resets `other_version` and `damaged`.
   std::vector<Key> keys(const Wanted& wanted);
-  /// Of the tuned choices alone.
+  /// The keys of the wanted tuned choices only.
   std::vector<Key> choices(const Wanted& wanted);
-  /// As a bundle has it, from the first store that has it whole, in the order in which the path asks them.
-  /// Where none has, why; an entry that another version of kiln replaced since `keys` counts as absent.
+  /// The record in the form that a bundle holds, from the first store that has it undamaged. Stores are asked
+  /// in the order of the lookup path. On a miss it gives the reason; a record of another version of kiln
+  /// counts as absent.
   cache::Peeked<cache::Record> read(const Key& key);
 
-  /// The same as the stores have it, with its times.
+  /// The record as the stores have it, with its times. Found as `read` finds it.
   cache::Peeked<cache::Record> record(const Key& key);
 
   const runtime::Places& places() const noexcept { return places_; }
   std::uint64_t other_version() const noexcept { return other_version_; }
-  /// Entries whose heads are damaged, met by `keys`.
+  /// Keys of entries with damaged heads that `keys` met.
   const std::vector<std::string>& damaged() const noexcept { return damaged_; }
 
  private:
   cache::Peeked<cache::Record> record_in(cache::Store& store, const Key& key) const;
 
   runtime::Places places_;
-  std::vector<std::shared_ptr<cache::Store>> stores_;  // in the order in which the path asks them
+  std::vector<std::shared_ptr<cache::Store>> stores_;  // in the order of the lookup path
   std::uint64_t other_version_ = 0;
   std::vector<std::string> damaged_;
 };

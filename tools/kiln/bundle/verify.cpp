@@ -1,4 +1,4 @@
-// kiln bundle verify: format, digests, every entry and the signature. Needs no cache.
+// kiln bundle verify: checks the format, the digests, every entry and the signature. Needs no cache.
 #include "tools/kiln/bundle/verify.hpp"
 
 #include <cstdint>

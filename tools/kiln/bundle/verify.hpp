@@ -1,4 +1,4 @@
-// kiln bundle verify: format, digests, every entry and the signature.
+// kiln bundle verify: checks the format, the digests, every entry and the signature.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -1,4 +1,4 @@
-// What a long command shows while it works: a bar on a terminal, one line per finished item elsewhere.
+// Progress of a long command: a bar on a terminal, one line per finished item elsewhere.
 #pragma once
 
 #include <condition_variable>

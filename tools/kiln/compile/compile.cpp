@@ -1,4 +1,4 @@
-// kiln compile: one specialisation through the one path, without a GPU.
+// kiln compile: gets one specialisation through the lookup path, without a GPU.
 #include "tools/kiln/compile/compile.hpp"
 
 #include <unistd.h>
@@ -87,7 +87,7 @@ void print_ask(const Ask& ask) {
   if (!ask.obtained.unpublishable.empty()) print_definition("not cached", ask.obtained.unpublishable, 13);
 }
 
-/// What the flags ask for that can never be: before anything is compiled.
+/// Refuses flags that can never work, before anything is compiled.
 void check(const Context& context, const Arguments& arguments) {
   for (const std::string& kind : arguments.emit) {
     if (kind != "cubin" && kind != "ptx" && kind != "sass") {
@@ -108,7 +108,7 @@ void check(const Context& context, const Arguments& arguments) {
 
 std::string ptx_of(runtime::Core& core, const source::Instantiation& unit) {
   std::string text = core.compile_alone(unit, true).ptx;
-  text.erase(text.find_last_not_of('\0') + 1);  // NVRTC counts the terminator
+  text.erase(text.find_last_not_of('\0') + 1);  // NVRTC's size includes the terminating NUL
   return text;
 }
 
@@ -154,7 +154,8 @@ int run(Context& context, Arguments arguments) {
   const runtime::TunedCall call = opened.resolve(values);
   const source::Instantiation unit = source::instantiate(opened.shared_origin(), call.resolved);
   const Json files = emit(context, arguments, unit, *asks.back().obtained.image);
-  context.service().core().path().flush();  // the record outlives the command, or a warning says why not
+  context.service().core().path().flush();  // wait until the record is stored, or a warning says why it is
+                                            // not
 
   const Ask& last = asks.back();
   const bool refused = arguments.strict && !last.broken.empty();

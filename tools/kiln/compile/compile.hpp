@@ -1,4 +1,4 @@
-// kiln compile: one specialisation through the one path, without a GPU.
+// kiln compile: gets one specialisation through the lookup path, without a GPU.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -1,4 +1,4 @@
-// SASS by NVIDIA's own tools, which kiln does not ship.
+// SASS text from NVIDIA's own tools, which kiln does not ship.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace kiln::cli {
 
-/// By nvdisasm or cuobjdump from PATH or the toolkit's bin directories. Throws Error(io) that says where to
-/// get one when there is none, or that it failed.
+/// Runs nvdisasm or cuobjdump from PATH or the toolkit's bin directories. Throws Error(io) when there is
+/// neither, saying where to get one, or when the tool failed.
 std::string disassemble(const std::string& cubin, const toolchain::Toolkit& toolkit,
                         const std::string& cuda_home);
 

@@ -1,4 +1,4 @@
-// The cache: where it is, what lies under it, and whether its locks and transactions work there.
+// Probes of the cache: its directory and filesystem, and whether its locks and transactions work there.
 #include "tools/kiln/doctor/cache.hpp"
 #include "tools/kiln/doctor/locks.hpp"
 
@@ -29,8 +29,8 @@ namespace {
 using Status = Finding::Status;
 namespace fs = std::filesystem;
 
-/// A directory inside a candidate for the cache, made for the probes and removed with everything that they
-/// made on the way.
+/// A directory for probes inside a candidate place for the cache. The destructor removes it, with every
+/// directory that was made for it.
 class Scratch {
  public:
   explicit Scratch(const std::string& place) {
@@ -59,7 +59,7 @@ class Scratch {
     std::error_code ignored;
     if (!made_.empty()) fs::remove_all(made_, ignored);
   }
-  fs::path made_;  // the topmost directory that was not there
+  fs::path made_;  // the topmost directory that did not exist before
   std::string path_;
 };
 
@@ -92,7 +92,7 @@ void probe_round_trip(const std::string& scratch, Findings& out) {
                      " (50 KB, synced, verified)"});
 }
 
-/// What lies in the store is what was written there. Empty when nothing can be read.
+/// Reads the store's entries and reports damage. Returns an empty list when nothing can be read.
 std::vector<StoredEntry> probe_entries(const runtime::Config& config, const std::string& directory,
                                        Findings& out) {
   std::vector<StoredEntry> entries;
@@ -133,7 +133,7 @@ void probe_clock(const std::vector<StoredEntry>& entries, Findings& out) {
     out.push_back({"clock", Status::ok, "no entry is from the future"});
 }
 
-/// The first candidate that can be used, as runtime::open_store chooses it.
+/// The first usable candidate, by the rules of runtime::open_store.
 std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& directory, Findings& out) {
   const auto candidates = runtime::store_candidates(config);
   const bool no_home = candidates.front().kind == runtime::Candidate::Kind::temporary;
@@ -167,7 +167,7 @@ std::unique_ptr<Scratch> choose(const runtime::Config& config, std::string& dire
   return nullptr;
 }
 
-/// Each layer with what it holds, or why it is left out.
+/// Reports each layer with its number of entries, or the reason why it is not used.
 void probe_layers(const runtime::Config& config, Findings& out) {
   for (const std::string& directory : base::split(config.get("cache_layers"), ':')) {
     try {
@@ -196,7 +196,7 @@ bool anything_cached(const runtime::Config& config) noexcept {
     try {
       const std::shared_ptr<cache::Store> store = open();
       return store && store->stats().entries > 0;
-    } catch (const std::exception&) {  // what cannot be read serves nothing; probe_cache says why
+    } catch (const std::exception&) {  // an unreadable store serves nothing; probe_cache reports why
       return false;
     }
   };

@@ -1,4 +1,4 @@
-// kiln doctor: does this machine have what kiln needs, and does it work?
+// kiln doctor: checks that this machine has what kiln needs, and that it works.
 #include "tools/kiln/doctor/doctor.hpp"
 #include "tools/kiln/cli/table.hpp"
 #include "tools/kiln/doctor/cache.hpp"
@@ -32,7 +32,7 @@ Style style_of(Status status) noexcept {
   return styles[static_cast<int>(status)];
 }
 
-/// "ok       nvrtc       text", text and fix wrapped under themselves.
+/// Prints "ok       nvrtc       text"; continuation lines of text and fix are indented to the text.
 void print_finding(const Finding& finding, const Terminal& terminal) {
   constexpr std::size_t status_columns = 9, name_columns = 12, indent = status_columns + name_columns;
   const std::size_t width = terminal.width > indent + 24 ? terminal.width - indent : terminal.width ? 24 : 0;
@@ -69,7 +69,7 @@ void print_settings(const runtime::Config& config, bool all) {
   }
 }
 
-/// A probe that throws is a finding of its own, and must not hide the others.
+/// A probe that throws becomes a finding itself and does not stop the other probes.
 template <class Probe>
 void guarded(const std::string& name, Findings& out, Probe&& probe) {
   try {
@@ -97,7 +97,7 @@ int examine(Context& context, bool verbose) {
     guarded("templates", findings, [&] { probe_templates(context, findings); });
     guarded("cache", findings, [&] { probe_cache(context, findings); });
     guarded("remote", findings, [&] { probe_remote(context, findings); });
-  } else {  // what needs none
+  } else {  // probes that need no service
     guarded("driver", findings, [&] { probe_driver(std::nullopt, findings); });
   }
   guarded("/dev/shm", findings, [&] { probe_flight(findings); });

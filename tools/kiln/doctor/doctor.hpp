@@ -1,4 +1,4 @@
-// kiln doctor: whether this machine has what kiln needs, and whether it works.
+// kiln doctor: checks that this machine has what kiln needs, and that it works.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

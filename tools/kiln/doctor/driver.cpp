@@ -1,4 +1,4 @@
-// The driver, the devices, and whether the first one takes an image.
+// Probes of the driver and the devices, and a load of an image on the first device.
 #include "tools/kiln/doctor/driver.hpp"
 #include "tools/kiln/doctor/empty_kernel.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 using Status = Finding::Status;
 using toolchain::Driver;
 
-/// A device's primary context, current in this thread while it lives.
+/// Retains a device's primary context and keeps it current in this thread while it lives.
 class PrimaryContext {
  public:
   PrimaryContext(const Driver& driver, int ordinal) : driver_(driver) {
@@ -65,7 +65,7 @@ void probe_load(const Driver& driver, const toolchain::DeviceFacts& device, cons
                    "look for Xid errors in the kernel's log, and reset or replace the device"});
 }
 
-/// Images of a newer major version do not load; of the same one they do.
+/// An image of a newer CUDA major version does not load; an image of the driver's own major version does.
 Finding driver_finding(int version, const std::optional<EmptyKernel>& kernel) {
   const int major = version / 1000;
   Finding out{"driver", Status::ok,

@@ -1,4 +1,4 @@
-// The driver, the devices, and whether the first one takes an image.
+// Probes of the driver and the devices, and a load of an image on the first device.
 #pragma once
 
 #include <optional>

@@ -1,11 +1,11 @@
-// An image for the driver's probe: a kernel that does nothing.
+// The image of an empty kernel, for the driver's probe.
 #pragma once
 
 #include <string>
 
 namespace kiln::cli {
 
-/// The image of the empty kernel, for the driver's probe.
+/// An empty kernel that was compiled.
 struct EmptyKernel {
   std::string image, lowered_name, arch;
   std::string compiler_version;  ///< "13.0"

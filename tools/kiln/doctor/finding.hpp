@@ -1,4 +1,4 @@
-// The probes of `kiln doctor`: each does what kiln itself does, and says what it found.
+// The findings of `kiln doctor`. Each probe does what kiln itself does, and reports the result.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct Finding {
   std::string name;
   Status status = Status::ok;
   std::string text;
-  std::string fix{};  ///< what to do; empty when nothing is to be done
+  std::string fix{};  ///< what to do; empty when there is nothing to do
 };
 using Findings = std::vector<Finding>;
 

@@ -1,5 +1,5 @@
-// The fleet's tier: its settings, and whether each server answers, is set up for it, and takes what is
-// written.
+// Probes of the fleet's tier: its settings, and whether each server answers, is configured for kiln and
+// accepts writes.
 #include "tools/kiln/doctor/fleet.hpp"
 
 #include <unistd.h>

@@ -1,4 +1,4 @@
-// The fleet's tier: its settings, and whether each server answers and is set up for it.
+// Probes of the fleet's tier: its settings, and whether each server answers and is configured for kiln.
 #pragma once
 
 #include "cache/fleet/tier.hpp"
@@ -6,11 +6,11 @@
 
 namespace kiln::cli {
 
-/// The fleet's tier, if one is configured.
+/// Probes the fleet's tier, when one is configured.
 void probe_remote(Context& context, Findings& out);
-/// Each server of a tier: whether it answers, and what ought to be set otherwise on it.
+/// Reports for each server of a tier whether it answers, and which of its settings should change.
 void probe_servers(fleet::Tier& tier, Findings& out);
-/// Without passwords.
+/// The setting's value with passwords removed.
 std::string shown_value(const runtime::Setting& setting);
 
 }  // namespace kiln::cli

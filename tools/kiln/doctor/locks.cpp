@@ -1,4 +1,4 @@
-// Two processes contend for the locks that keep a cache whole and make one compile per kernel.
+// Probes with two processes that contend for a lock: the store's gate, and the flight lock of a key.
 #include "tools/kiln/doctor/locks.hpp"
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ constexpr milliseconds kShort{50}, kLong{5000};
 
 constexpr std::string_view kSubject = "doctor's probe";
 
-/// What who compiles a key says of it can be read by the others.
+/// True when the board shows to others the compile that a flight's holder reports.
 bool shows_compile(cache::FlightFile& file) {
   const auto taken = file.take(Key{}, base::Deadline::after(kLong));
   if (!taken.flight) return false;
@@ -32,8 +32,8 @@ bool shows_compile(cache::FlightFile& file) {
   return std::any_of(board.begin(), board.end(), [](const auto& e) { return e.subject == kSubject; });
 }
 
-/// Takes a lock while another process holds it, and again when that one was killed. What went wrong, or
-/// nothing.
+/// Takes a lock while another process holds it, and again after that process was killed. Returns what went
+/// wrong, or an empty string.
 template <class Take>
 std::string contend(const std::string& what, const std::string& where, Take&& take) {
   ChildProcess holder({"/proc/self/exe", kLockHolderCommand, what, where});

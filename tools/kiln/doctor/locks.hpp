@@ -1,14 +1,14 @@
-// Two processes contend for the locks that keep a cache whole and make one compile per kernel.
+// Probes with two processes that contend for a lock: the store's gate, and the flight lock of a key.
 #pragma once
 
 #include "tools/kiln/doctor/finding.hpp"
 
 namespace kiln::cli {
 
-/// Two processes at the gate of a store that is made in `directory`: a put waits for the other's lock, and
-/// gets it when the other is killed.
+/// Two processes use the gate of a store made in `directory`. A put must wait for the other process's lock,
+/// and must get the lock when that process is killed.
 void probe_gate(const std::string& directory, Findings& out);
-/// The same for the flight lock of one key, in /dev/shm, and whether others see who holds it.
+/// Does this with the flight lock of one key in /dev/shm, and checks that others see its holder.
 void probe_flight(Findings& out);
 
 }  // namespace kiln::cli

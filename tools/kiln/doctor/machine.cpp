@@ -1,4 +1,4 @@
-// What the machine gives to compiles, and what the configuration says that nobody knows.
+// Probes of the machine's resources for compiles, and of settings that kiln does not know.
 #include "tools/kiln/doctor/machine.hpp"
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace {
 
 using Status = Finding::Status;
 
-/// A slim template's compile takes a tenth of it, one with vendor headers about this (docs/workers.md).
+/// Memory of a compile that includes vendor headers. A compile of a slim template takes a tenth
+/// (docs/workers.md).
 constexpr std::uint64_t kPerCompile = std::uint64_t{512} << 20;
 
 Finding machine_finding(runtime::Core& core) {

@@ -1,11 +1,11 @@
-// What the machine gives to compiles, and settings that nobody knows.
+// Probes of the machine's resources for compiles, and of settings that kiln does not know.
 #pragma once
 
 #include "tools/kiln/doctor/finding.hpp"
 
 namespace kiln::cli {
 
-/// Cores, memory, how many compiles at once; settings that nobody knows.
+/// Reports cores, memory, the number of parallel compiles, and unknown settings.
 void probe_machine(Context& context, Findings& out);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// The template path, and whether every manifest on it parses.
+// Probes of the template path: whether every manifest on it parses.
 #include "tools/kiln/doctor/templates.hpp"
 
 #include <sys/stat.h>
@@ -13,7 +13,7 @@ namespace kiln::cli {
 
 void probe_templates(Context& context, Findings& out) {
   using Status = Finding::Status;
-  // A catalog of its own: the service's holds the compile probe's template.
+  // Uses its own catalog, because the service's catalog holds the template of the compile probe.
   source::Catalog catalog = catalog_of(context.service().config().template_directories());
   for (const std::string& directory : catalog.directories()) {
     struct stat st {};

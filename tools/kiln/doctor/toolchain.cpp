@@ -1,4 +1,4 @@
-// What compiles and what loads.
+// Probes of the compiler and of the loader.
 #include "tools/kiln/doctor/toolchain.hpp"
 #include "tools/kiln/doctor/cache.hpp"
 #include "tools/kiln/doctor/driver.hpp"
@@ -71,7 +71,7 @@ void probe_libraries(const runtime::Config& config, const toolchain::Toolkit& to
   }
 }
 
-/// A request that no compiler can serve: any answer shows that the process starts, reads and writes.
+/// Sends a request that no compiler can serve. Any answer shows that the worker starts, reads and writes.
 void probe_worker(const runtime::Config& config, Findings& out) {
   const std::string executable = compile::find_worker_executable(config.get("worker"));
   if (executable.empty()) {

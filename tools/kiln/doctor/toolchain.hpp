@@ -1,11 +1,11 @@
-// What compiles and what loads.
+// Probes of the compiler and of the loader.
 #pragma once
 
 #include "tools/kiln/doctor/finding.hpp"
 
 namespace kiln::cli {
 
-/// Libraries, headers, worker, a compile, driver, GPU, loading the image.
+/// Probes libraries, headers, the worker, a compile, the driver, the GPU, and a load of the image.
 void probe_toolchain(Context& context, Findings& out);
 
 }  // namespace kiln::cli

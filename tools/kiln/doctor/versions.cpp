@@ -1,4 +1,4 @@
-// A toolkit is of one version: NVRTC, its builtins and the headers that sources include.
+// Checks that NVRTC, its builtins and the included headers are of one toolkit version.
 #include "tools/kiln/doctor/versions.hpp"
 #include "tools/kiln/doctor/empty_kernel.hpp"
 
@@ -14,12 +14,12 @@ namespace {
 
 using Status = Finding::Status;
 
-/// 13000 is "13.0".
+/// 13000 -> "13.0"
 std::string version_text(int number) {
   return std::to_string(number / 1000) + '.' + std::to_string(number % 1000 / 10);
 }
 
-/// The CUDA version that the first of the headers says, with the header's path.
+/// The CUDA version in the first header found, and that header's path.
 struct HeaderVersion {
   std::string version, path;
 };
@@ -39,7 +39,7 @@ std::optional<HeaderVersion> header_version(const toolchain::Toolkit& toolkit) {
   return std::nullopt;
 }
 
-/// "13.0" of ".../libnvrtc-builtins.so.13.0.88"; empty when the name does not say.
+/// ".../libnvrtc-builtins.so.13.0.88" -> "13.0"; empty when the name has no version.
 std::string builtins_version(const std::string& library) {
   std::error_code ignored;
   const std::string name = std::filesystem::canonical(library, ignored).filename();

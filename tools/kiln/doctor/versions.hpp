@@ -1,4 +1,4 @@
-// A toolkit is of one version: NVRTC, its builtins and the headers that sources include.
+// Checks that NVRTC, its builtins and the included headers are of one toolkit version.
 #pragma once
 
 #include "tools/kiln/doctor/empty_kernel.hpp"
@@ -6,7 +6,7 @@
 
 namespace kiln::cli {
 
-/// The parts of the toolkit against each other.
+/// Compares the versions of the toolkit's parts with each other.
 void probe_versions(const toolchain::Toolkit& toolkit, const EmptyKernel& kernel, Findings& out);
 
 }  // namespace kiln::cli

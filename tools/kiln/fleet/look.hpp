@@ -1,4 +1,4 @@
-// What one server of the fleet's tier says of itself: for `kiln remote status` and `kiln doctor`.
+// State of one server of the fleet's tier, for `kiln remote status` and `kiln doctor`.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace kiln::cli {
 
-/// One after the other.
+/// Queries the servers one after the other.
 std::vector<fleet::ServerLook> look_at_servers(fleet::Tier& tier);
 Json json_of(const fleet::ServerLook& look);
 

@@ -14,11 +14,12 @@ namespace kiln::cli {
 namespace {
 
 constexpr std::size_t kMostRow = 4096, kRowsAtOnce = 64;
-/// Of one run: twice what nodes leave on a server. Whoever writes more keeps no job from its plan.
+/// Limits of one run: twice the number of rows that nodes leave on a server. A client that writes more rows
+/// cannot keep a job from its plan.
 constexpr std::size_t kMostRead = 20'000;
 constexpr std::uint64_t kMostBytes = std::uint64_t{256} << 20;
 
-/// Throws Error for what is one specialisation on no machine.
+/// Throws Error for a row that is no single specialisation, on this or any machine.
 source::PlannedSpecialization parsed(const fleet::MissedRow& row) {
   const auto bad = [](const char* why) { throw Error(Errc::invalid_argument, why); };
   if (!row.text) bad("no row");
@@ -31,7 +32,7 @@ source::PlannedSpecialization parsed(const fleet::MissedRow& row) {
   return std::move(planned.front());
 }
 
-/// Throws Error for what means nothing here.
+/// Throws Error for a row that no template of this machine accepts.
 source::Resolved resolved(Context& context, const source::PlannedSpecialization& row) {
   const auto origin = context.service().catalog().open(row.template_name);
   std::vector<NamedValue> named;
@@ -62,7 +63,8 @@ void MissedRows::read(Context& context, std::string& text) {
   std::string last;
   for (std::size_t count = kRowsAtOnce; read_ < kMostRead && bytes_ < kMostBytes;) {
     const fleet::MissedPage page = tier_.backend().upkeep().missed(last, count);
-    // Too large together, for us or for what the server lets a client have: one by one, and more again later.
+    // The page is too large for us or for the server's client limit. Reads single rows, then doubles the
+    // count again.
     if ((page.fault == fleet::Fault::too_large || page.fault == fleet::Fault::closed) && count > 1) {
       count = 1;
       continue;
@@ -99,7 +101,7 @@ void MissedRows::forget(const PrewarmPlan& plan, const PrewarmResult& result) {
     if (const auto made = ids_.find(name_of(plan.tasks[i].resolved)); made != ids_.end())
       gone.insert(gone.end(), made->second.begin(), made->second.end());
   }
-  if (!gone.empty()) tier_.backend().upkeep().forget(gone);  // what stays is taken up by the next job
+  if (!gone.empty()) tier_.backend().upkeep().forget(gone);  // rows that stay are read by the next job
 }
 
 }  // namespace kiln::cli

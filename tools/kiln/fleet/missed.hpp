@@ -1,5 +1,5 @@
-// What nodes that only read asked the fleet's tier for in vain: rows of plans that anybody with the server's
-// password may write, so nothing of them is believed before it is checked.
+// Rows that read-only nodes reported for entries missing in the fleet's tier. Any client with the server's
+// password may write rows, so nothing in a row is trusted before it is checked.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,16 @@ namespace kiln::cli {
 
 class MissedRows {
  public:
-  /// Reads the reported rows, of many the first ones. A row counts when it is one specialisation that a
-  /// template of this machine has; others are left out with a warning, and so is what cannot be read.
+  /// Reads the reported rows, up to a limit. A row counts when it is one specialisation of a template on this
+  /// machine. Other rows are left out with a warning, and so are rows that cannot be read.
   MissedRows(Context& context, fleet::Tier& tier);
   bool found() const noexcept { return !ids_.empty(); }
-  /// What kept the rows from being read to their end.
+  /// The fault that stopped the reading early; none when all rows were read.
   const FirstFault& fault() const noexcept { return fault_; }
-  /// The trace of them, for make_plan.
+  /// Path of a trace file with these rows, for make_plan.
   std::string file() const { return directory_.path() + "/missed"; }
-  /// The run's results are in the tier: takes away the rows that were made, and what is no row to anybody.
-  /// What failed, was not started, or has no template here stays for the next job, or for another one.
+  /// Call when the run's results are in the tier. Removes the rows that were made, and rows that no machine
+  /// could use. Rows that failed, were not started or have no template here stay for another job.
   void forget(const PrewarmPlan& plan, const PrewarmResult& result);
 
  private:
@@ -35,11 +35,11 @@ class MissedRows {
 
   fleet::Tier& tier_;
   const base::TempDir directory_;
-  std::map<std::string, std::vector<std::string>> ids_;  ///< of the rows of each specialisation
-  std::vector<std::string> garbage_;                     ///< ids
+  std::map<std::string, std::vector<std::string>> ids_;  ///< row ids for each specialisation
+  std::vector<std::string> garbage_;                     ///< ids of rows that no machine can use
   std::uint64_t bytes_ = 0;
   std::size_t read_ = 0, left_out_ = 0;
-  std::string why_;  ///< the first was left out
+  std::string why_;  ///< why the first row was left out
   FirstFault fault_;
 };
 

@@ -1,4 +1,4 @@
-// kiln remote prune: what no node can use leaves the fleet's tier.
+// kiln remote prune: removes from the fleet's tier what no node can use.
 #include "tools/kiln/fleet/prune.hpp"
 
 #include <algorithm>
@@ -51,7 +51,7 @@ class Prune {
     for (const fleet::StoredValue* value : gone) note(server_->erase(*value));
   }
 
-  /// The count of what goes for the same reason; null when the value stays.
+  /// The counter of the reason for which the value is removed; null when the value stays.
   std::uint64_t* reason_to_go(const fleet::StoredValue& value) {
     if (choice_.all) return &out_.chosen;
     switch (value.kind) {
@@ -64,9 +64,9 @@ class Prune {
         if (!is_usable(value.key)) return &out_.unusable;
         ++out_.kept;
         return nullptr;
-      case Kind::lease:  // ends by itself
+      case Kind::lease:  // expires on the server
       case Kind::missed_rows:
-      case Kind::unknown:  // not ours to judge
+      case Kind::unknown:  // not written by kiln
         return nullptr;
     }
     return nullptr;
@@ -80,13 +80,13 @@ class Prune {
     const fleet::Value value = server_->entry(key);
     out_.fault.note(value);
     if (value.kind == fleet::Value::Kind::other) return false;
-    if (!value || value.kind == fleet::Value::Kind::absent) return true;  // gone, or nobody knows
+    if (!value || value.kind == fleet::Value::Kind::absent) return true;  // gone, or not known
     const auto opened =
         fleet::open_envelope(value.bytes, {key, {}, fleet::Asked::Text::prefix}, tier_.trusted());
     return std::holds_alternative<fleet::PublishedRecord>(opened);
   }
 
-  /// Rows whose entry is there and not to go are kept. False: there are no rows under that name.
+  /// Keeps rows whose entry exists and is not to be removed. Returns false when the name holds no rows.
   bool prune_rows(const Digest& specialisation) {
     const auto rows = server_->rows(specialisation);
     if (!rows) return false;

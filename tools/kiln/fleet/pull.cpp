@@ -1,4 +1,4 @@
-// kiln remote pull: entries of the fleet's tier into the cache or a layer, each verified and checked.
+// kiln remote pull: gets entries of the fleet's tier into the cache or a layer, and verifies each entry.
 #include "tools/kiln/fleet/pull.hpp"
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct PullArguments {
 struct Pulled {
   std::string directory;
   std::uint64_t wanted = 0, stored = 0, present = 0, rejected = 0, other_version = 0;
-  std::vector<std::string> missing;  ///< of a plan
+  std::vector<std::string> missing;  ///< labels of a plan's rows that the tier does not have
   std::map<std::string, std::uint64_t> rejections;
   FirstFault fault;
 };
@@ -135,7 +135,7 @@ class Pull {
     }
   }
 
-  /// Of a record that was checked.
+  /// REQUIRES: the record was checked.
   static std::string template_of(const cache::Record& record) {
     if (compile::is_choice(record.facts)) return compile::decode_choice(record.facts).template_name;
     const std::string unit = compile::decode_facts(record.facts).unit;

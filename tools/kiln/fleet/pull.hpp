@@ -1,4 +1,4 @@
-// kiln remote pull: entries of the tier into the cache or a layer.
+// kiln remote pull: gets entries of the tier into the cache or a layer.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -1,4 +1,4 @@
-// kiln remote push: entries of the cache and its layers into the fleet's tier.
+// kiln remote push: writes entries of the cache and its layers to the fleet's tier.
 #include "tools/kiln/fleet/push.hpp"
 
 #include "base/log.hpp"

@@ -1,4 +1,4 @@
-// kiln remote push: entries of the cache and its layers into the tier.
+// kiln remote push: writes entries of the cache and its layers to the tier.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

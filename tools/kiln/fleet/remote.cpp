@@ -1,4 +1,4 @@
-// kiln remote: the fleet's tier, a server of the Redis protocol that nodes share. Its subcommands.
+// kiln remote: the subcommands for the fleet's tier, a server of the Redis protocol that nodes share.
 #include "tools/kiln/fleet/remote.hpp"
 
 #include "tools/kiln/fleet/prune.hpp"

@@ -1,4 +1,4 @@
-// kiln remote status: do the fleet's servers answer, how fast, what do they hold, and may this node write.
+// kiln remote status: whether the servers answer, how fast, what they hold, and whether this node may write.
 #include "tools/kiln/fleet/status.hpp"
 
 #include <algorithm>

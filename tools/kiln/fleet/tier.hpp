@@ -1,5 +1,5 @@
-// The fleet's tier as commands see it: configured or an error. What they ask its servers is the seam's
-// (cache/fleet/upkeep.hpp).
+// The fleet's tier as commands use it: a configured tier, or an error. Requests to its servers go through
+// cache/fleet/upkeep.hpp.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,21 @@
 
 namespace kiln::cli {
 
-/// --strict of `kiln remote`'s subcommands.
+/// Adds --strict, an option of the `kiln remote` subcommands.
 void add_strict_option(Command sub, bool& strict);
 
-/// Throws Error(invalid_argument) when none is configured or it cannot be used.
+/// Throws Error(invalid_argument) when no tier is configured, or the tier cannot be used.
 std::shared_ptr<fleet::Tier> configured_tier(Context& context);
-/// The same, which must have a key to sign with.
+/// The configured tier. Throws Error(invalid_argument) also when there is no key to sign with.
 std::shared_ptr<fleet::Tier> writable_tier(Context& context);
 
-/// Keys of one question to a server: enough to hide the round trip, few enough that values fit.
+/// Keys in one request to a server: enough to hide the round trip, few enough that the values fit.
 inline constexpr std::size_t kKeysAtOnce = 16;
 
 /// The first fault that a command met.
 struct FirstFault {
   std::string text;   ///< empty: none
-  bool down = false;  ///< a server did not answer; otherwise it refused
+  bool down = false;  ///< true: a server did not answer; false: a server refused
 
   explicit operator bool() const noexcept { return !text.empty(); }
   void note(fleet::Fault fault, const std::string& detail);
@@ -34,7 +34,7 @@ struct FirstFault {
   Json json() const { return text.empty() ? Json(nullptr) : Json(text); }
 };
 
-/// Exit status of a command whose servers did not all answer: kRemoteDown when that was to be an error.
+/// Exit status of a command after a server did not answer: kRemoteDown when `strict`, else `otherwise`.
 int remote_down(bool strict, int otherwise);
 
 /// "id 4AB3F5B4E5CFA1E5"

@@ -16,7 +16,7 @@ namespace {
 
 constexpr auto kFlushPatience = std::chrono::seconds(60);
 
-/// Asked until a name is found, once for all.
+/// Waits until the server's name is resolved, once for all keys, and fetches again.
 fleet::Tier::Fetched patiently(fleet::Tier& tier, const fleet::Asked& asked,
                                std::span<const trust::PublicKey> believed) {
   tier.backend().upkeep().reach(asked.key.specialisation);
@@ -31,7 +31,7 @@ std::vector<fleet::Tier::Fetched> fetch(fleet::Tier& tier, const std::vector<fle
   return out;
 }
 
-/// Nothing for facts of another version.
+/// Returns nothing for facts of another version.
 std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
   try {
     if (compile::is_choice(record.facts)) {
@@ -44,7 +44,7 @@ std::optional<runtime::TierLabels> labels_of(const cache::Record& record) {
   }
 }
 
-/// False of those that are there and whose row is gone: the server evicts one without the other.
+/// False for an entry that is there without its row: the server may evict one of the two only.
 std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<cache::Record>& batch,
                              const std::vector<fleet::Tier::Fetched>& fetched,
                              std::span<const trust::PublicKey> believed) {
@@ -64,7 +64,8 @@ std::vector<bool> are_listed(fleet::Tier& tier, const std::vector<cache::Record>
 Pushed push_entries(fleet::Tier& tier, const std::vector<Key>& keys,
                     const std::function<cache::Peeked<cache::Record>(const Key&)>& record, bool quiet) {
   const auto start = base::Clock::now();
-  // Not all that are trusted: while a key is rotated, what only the old one signed is written again.
+  // Believes only this signer's own key. During a key rotation, entries that only the old key signed are
+  // written again.
   const std::span<const trust::PublicKey> own(&tier.signer()->public_key(), 1);
   Pushed out;
   out.entries = out.left = keys.size();

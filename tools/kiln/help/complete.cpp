@@ -17,12 +17,12 @@ struct Candidate {
   std::string word, text;
 };
 
-/// The words before the cursor, understood.
+/// The words before the cursor, parsed.
 struct Line {
   const CommandPage* page;
   std::vector<std::string> positionals;
   std::map<std::string, std::string> values;  ///< of options, by their last name
-  const CommandOption* pending = nullptr;     ///< its value is what is typed now
+  const CommandOption* pending = nullptr;     ///< the option whose value is being typed
 };
 
 const CommandOption* find_option(const CommandPage& page, const std::string& name) {
@@ -32,7 +32,7 @@ const CommandOption* find_option(const CommandPage& page, const std::string& nam
   return nullptr;
 }
 
-/// "T", "=" and "b" as "T=b": spaces around = are taken, and bash itself splits words there.
+/// Joins "T", "=" and "b" to "T=b": kiln accepts spaces around =, and bash itself splits words there.
 std::vector<std::string> joined(const std::vector<std::string>& words) {
   std::vector<std::string> out;
   bool open = false;
@@ -69,7 +69,7 @@ Line understand(const CommandPage& root, const std::vector<std::string>& words) 
   return line;
 }
 
-/// What completes a word of one kind.
+/// Collects candidates for words of one kind.
 class Completion {
  public:
   Completion(const CommandPage& root, const Line& line, Context& context)
@@ -83,7 +83,7 @@ class Completion {
       if (!option.positional && !line_.values.contains(option.names.back()))
         add(option.names.back(), option.text);
   }
-  /// By the name that the value has in --help.
+  /// Completes a value by its placeholder in --help.
   void values(const CommandOption& option, const std::string& typed) {
     const std::string& kind = option.value;
     if (kind == "NAME|FILE") return shell_offers = ":files", templates();
@@ -130,7 +130,7 @@ class Completion {
   void findings() {
     for (const std::string_view id : kLintIds) add(std::string(id), "");
   }
-  /// T= first, then the values of a parameter that has a list of them.
+  /// Offers "T=" first, then the values of a parameter that has a list of values.
   void parameters(const std::string& typed) {
     const auto chosen = line_.values.find("--template");
     const std::string name = chosen != line_.values.end() ? chosen->second
@@ -158,7 +158,7 @@ class Completion {
     for (const StoredEntry& entry : all)
       add(names.of(entry.key), entry.facts.specialization().to_string() + ' ' + entry.facts.arch);
   }
-  /// Offers the toolchains that made what is cached.
+  /// Offers the toolchains that made the cached entries.
   void toolchains() {
     std::map<std::string, std::string> versions;
     for (const StoredEntry& entry : entries())
@@ -177,7 +177,7 @@ int complete(const CommandPage& root, Context& context, const std::vector<std::s
     try {
   const std::vector<std::string> words = joined(given_words);
   const std::string typed = words.empty() ? std::string() : words.back();
-  // The shell replaces only what follows the last space of a joined word.
+  // The shell replaces only the text after the last space of a joined word.
   const std::size_t already = words.empty() ? 0 : typed.size() - given_words.back().size();
   const Line line = understand(root, words);
   const auto given = [&](const char* name, std::string& out) {
@@ -187,7 +187,7 @@ int complete(const CommandPage& root, Context& context, const std::vector<std::s
   given("--template-path", context.template_path);
   context.log_level = "off";
   Completion completion(root, line, context);
-  std::string before;  // of a word such as --arch=sm_9
+  std::string before;  // the beginning of a word such as --arch=sm_9
   if (line.pending) {
     completion.values(*line.pending, typed);
   } else if (const std::size_t equals = typed.find('='); typed.starts_with('-') && equals != typed.npos) {

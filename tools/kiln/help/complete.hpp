@@ -1,5 +1,5 @@
-// What may stand where the cursor is: the shells' completion asks this executable, so that a script made once
-// knows the templates, keys and flags of today.
+// Completion of the word at the cursor. The shell scripts ask this executable, so an old script still knows
+// today's templates, keys and flags.
 #pragma once
 
 #include <string>
@@ -12,10 +12,10 @@ namespace kiln::cli {
 
 inline constexpr const char* kCompleteCommand = "__complete";
 
-/// Words after `kiln`, the last one as far as it is typed. Prints to stdout
-///   :        or :files, :dirs when the shell shall offer these, too
-///   CANDIDATE<tab>what it is
-/// and returns kDone, whatever goes wrong: a shell has no place for an error.
+/// `words` are the words after `kiln`; the last one may be incomplete. Prints to stdout
+///   :        or :files, :dirs when the shell is to offer these, too
+///   CANDIDATE<tab>description
+/// Always returns kDone, because a shell cannot show an error here.
 int complete(const CommandPage& root, Context& context, const std::vector<std::string>& words) noexcept;
 
 /// The script for "bash", "zsh" or "fish"; null for another shell.

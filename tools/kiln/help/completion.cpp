@@ -1,4 +1,4 @@
-// kiln completion: for bash, zsh and fish.
+// kiln completion: the scripts for bash, zsh and fish.
 #include "tools/kiln/help/completion.hpp"
 
 #include "tools/kiln/cli/output.hpp"
@@ -7,7 +7,7 @@
 namespace kiln::cli {
 namespace {
 
-// Each asks `kiln __complete`. A candidate that ends with = gets no space behind it.
+// Each script asks `kiln __complete`. No space is added after a candidate that ends with =.
 constexpr const char* kBash = R"bash(# bash completion for kiln, made by 'kiln completion bash'
 _kiln() {
   # COMP_WORDS is split at = and :, the words of the line are not.

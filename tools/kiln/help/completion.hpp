@@ -1,4 +1,4 @@
-// kiln completion: for bash, zsh and fish.
+// kiln completion: the scripts for bash, zsh and fish.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

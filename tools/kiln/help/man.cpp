@@ -1,4 +1,4 @@
-// kiln man: man pages, from the same source as --help.
+// kiln man: man pages from the same source as --help.
 #include "tools/kiln/help/man.hpp"
 
 #include "base/text.hpp"
@@ -28,7 +28,7 @@ const CommandPage& find(const CommandPage& root, const std::vector<std::string>&
   return *page;
 }
 
-/// Into `directory`: KILN-COMMAND.1 for each.
+/// Writes KILN-COMMAND.1 into `directory` for the command and each of its subcommands.
 void write_all(const CommandPage& page, const CommandPage& root, const std::string& directory, Json& files) {
   const std::string path = directory + '/' + page.file_name() + ".1";
   write_output(path, man_page(page, root));

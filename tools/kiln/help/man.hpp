@@ -1,4 +1,4 @@
-// kiln man: man pages, from the same source as --help.
+// kiln man: man pages from the same source as --help.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

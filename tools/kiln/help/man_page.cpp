@@ -10,7 +10,7 @@
 namespace kiln::cli {
 namespace {
 
-/// Text as it stands: roff's own characters are escaped, and a minus stays one.
+/// Escapes roff's special characters. A minus is escaped, too, so that it is not printed as a hyphen.
 std::string escaped(std::string_view text) {
   std::string out;
   bool line_start = true;
@@ -54,7 +54,7 @@ std::string options(const CommandPage& page, const std::string& title, Which&& w
   return out.empty() ? out : section(title) + out;
 }
 
-/// Lines as they are in --help.
+/// Lines with the same breaks as in --help.
 std::string lines(const std::string& text) { return ".nf\n" + escaped(text) + "\n.fi\n"; }
 
 std::string subcommands(const CommandPage& page) {

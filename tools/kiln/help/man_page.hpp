@@ -1,4 +1,4 @@
-// A command's man page: roff of the man(7) macros.
+// A command's man page in roff, with the man(7) macros.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace kiln::cli {
 
-/// Section 1. Without a date, so that the same source makes the same bytes.
+/// A page of section 1. It has no date, so that the same source makes the same bytes.
 std::string man_page(const CommandPage& page, const CommandPage& root);
 
 }  // namespace kiln::cli

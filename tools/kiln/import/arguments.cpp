@@ -1,4 +1,4 @@
-// A kernel's arguments, as far as their declarations tell.
+// A kernel's arguments, as far as its declaration tells them.
 #include "tools/kiln/import/arguments.hpp"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class ArgumentDraft {
                          [&](const TemplateParameter& p) { return !p.name.empty() && t.is(p.name); });
     });
   }
-  /// "4", "-1", "1e-5f": of a number.
+  /// Takes a number as default: "4", "-1", "1e-5f".
   static void take_default(ImportArgument& out, const Tokens& fallback) {
     if (fallback.empty() || fallback.back().kind != Token::Kind::number || fallback.size() > 2) return;
     if (fallback.size() == 2 && !fallback[0].is("-")) return;

@@ -1,4 +1,4 @@
-// A kernel's arguments, as far as their declarations tell.
+// A kernel's arguments, as far as its declaration tells them.
 #pragma once
 
 #include "tools/kiln/import/draft.hpp"

@@ -1,4 +1,4 @@
-// Finding one's way between tokens: brackets, lists, and text made of them again.
+// Navigation between tokens: brackets, lists, and text made from tokens.
 #include "tools/kiln/import/brackets.hpp"
 
 #include "tools/kiln/import/tokens.hpp"
@@ -9,7 +9,7 @@ namespace {
 bool opens(const Token& t) { return t.is("(") || t.is("[") || t.is("{"); }
 bool closes(const Token& t) { return t.is(")") || t.is("]") || t.is("}"); }
 
-/// No blank between them: "a::b", "T<int>", "float*", "f(x)".
+/// True when no blank stands between them: "a::b", "T<int>", "float*", "f(x)".
 bool close_together(const Token& left, const Token& right) {
   const auto wordy = [](const Token& t) { return t.kind != Token::Kind::punctuation; };
   if (wordy(left) && wordy(right)) return false;
@@ -41,7 +41,7 @@ std::size_t behind_bracket(const Tokens& tokens, std::size_t open, std::size_t e
 }
 
 std::size_t behind_angle(const Tokens& tokens, std::size_t open, std::size_t end) {
-  constexpr std::size_t kLongest = 4096;  // tokens; text full of openings must not make this quadratic
+  constexpr std::size_t kLongest = 4096;  // tokens; keeps text full of open brackets from quadratic time
   std::size_t depth = 0;
   for (std::size_t i = open; i < end && i - open < kLongest;) {
     if (opens(tokens[i])) {

@@ -1,19 +1,20 @@
-// Finding one's way between tokens: brackets, lists, and text made of them again.
+// Navigation between tokens: brackets, lists, and text made from tokens.
 #pragma once
 
 #include "tools/kiln/import/tokens.hpp"
 
 namespace kiln::cli {
 
-/// Words apart, punctuation close: "const std::array<int, 4>*".
+/// Text of the tokens with blanks between words and none around punctuation: "const std::array<int, 4>*".
 std::string joined(const Tokens& tokens, std::size_t begin, std::size_t end);
 inline std::string joined(const Tokens& tokens) { return joined(tokens, 0, tokens.size()); }
-/// Behind the bracket that closes the one at `open` ('(', '[' or '{'); the end when nothing does.
+/// The index after the bracket that closes the one at `open` ('(', '[' or '{'); `end` when no bracket closes
+/// it.
 std::size_t behind_bracket(const Tokens& tokens, std::size_t open, std::size_t end);
-/// The same for the '<' of template parameters or arguments; brackets inside count. `end` when nothing closes
-/// it before a ';'.
+/// The index after the '>' that closes the '<' at `open`, where brackets nest. `end` when nothing closes it
+/// before a ';'.
 std::size_t behind_angle(const Tokens& tokens, std::size_t open, std::size_t end);
-/// Ranges between commas that lie in no bracket. Of nothing: none.
+/// Ranges between commas that lie in no bracket. An empty input has no ranges.
 struct TokenRange {
   std::size_t begin, end;
 };

@@ -13,7 +13,7 @@
 namespace kiln::cli {
 namespace {
 
-/// "128u" -> "128"; empty: no integer that expressions know.
+/// "128u" -> "128"; empty when it is no integer that expressions accept.
 std::string integer_text(const std::string& number) {
   std::string out = number;
   while (!out.empty() && std::string_view("uUlLzZ").find(out.back()) != std::string_view::npos)
@@ -27,7 +27,7 @@ std::string integer_text(const std::string& number) {
   return out;
 }
 
-/// What manifests will make of it.
+/// The text compiled as an expression of the manifest.
 std::optional<source::Expression> compiled(const std::string& text,
                                            const std::vector<ImportParameter>& known) {
   source::Symbols symbols;
@@ -52,7 +52,7 @@ std::string doubled_braces(const std::string& text) {
   return out;
 }
 
-/// The kernel's type with {P} for its parameters: what tells overloads apart.
+/// The kernel's type, with {P} for its parameters. It distinguishes overloads.
 std::string function_type(const ImportDraft& draft, const KernelDeclaration& kernel) {
   std::string out;
   for (const FunctionParameter& argument : kernel.arguments) {

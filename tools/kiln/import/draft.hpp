@@ -1,5 +1,5 @@
-// What a manifest will say of a kernel: parameters, arguments and launch, each with what its declaration does
-// not tell.
+// The draft of a kernel's manifest: parameters, arguments and launch. A `todo` marks what the declaration
+// leaves open.
 #pragma once
 
 #include <cstdint>
@@ -15,41 +15,41 @@ namespace kiln::cli {
 struct ImportParameter {
   enum class Kind { dtype, integer, boolean, enumeration, type };
   Kind kind = Kind::integer;
-  std::string name, declared;  ///< declared: as in the source
-  /// Name -> C++ text; of a dtype the names alone.
+  std::string name, declared;  ///< declared: the text in the source
+  /// Name -> C++ text; for a dtype only the name is used.
   std::vector<std::pair<std::string, std::string>> choices;
   std::int64_t least = 0, most = 65536;
-  std::string fallback;  ///< its default as TOML; empty: none
-  std::string value;     ///< what is compiled to prove it; empty: the default
+  std::string fallback;  ///< its default as TOML; empty: no default
+  std::string value;     ///< the value that proves the manifest; empty: the default
   std::string todo;
 };
 const char* name_of(ImportParameter::Kind kind) noexcept;
 
 struct ImportArgument {
   std::string name, type, declared;
-  bool writes = false;          ///< a pointer to what is not const
-  bool sized_by_image = false;  ///< a struct whose size the compiled image tells
-  bool is_enum = false;         ///< of the same source, passed as its number
-  std::string value;            ///< its default, where that is a number
+  bool writes = false;          ///< a pointer to non-const
+  bool sized_by_image = false;  ///< a struct whose size comes from the compiled image
+  bool is_enum = false;         ///< an enum of this source, passed as its number
+  std::string value;            ///< its default when that is a number
   std::string todo;
 };
 
-/// What NVRTC needs beside the source, as far as anything does.
+/// What NVRTC needs beside the source, at most.
 struct Measures {
-  /// nvcc, unmark_host: pre-included shims of that name; they need `shim`.
+  /// nvcc, unmark_host: pre-included shims with these names. Both need `shim`.
   bool shim = false, default_device = false, int128 = false, nvcc = false, unmark_host = false, cpp20 = false;
   friend bool operator==(const Measures&, const Measures&) = default;
 };
 
 struct ImportDraft {
-  std::string kernel;  ///< the declaration, for people
+  std::string kernel;  ///< the declaration, for messages
   int line = 0;
   std::string name, instantiate;
   std::vector<ImportParameter> parameters;
   std::vector<ImportArgument> arguments;
-  /// Of the source, in order: left to its own default.
+  /// Source parameters, in order, that keep the source's own default.
   std::vector<std::string> left_out;
-  std::vector<std::string> block, cluster;  ///< expressions; block empty: not known
+  std::vector<std::string> block, cluster;  ///< expressions; an empty block is not known
   bool dynamic_shared = false, grid_sync = false, dependent_launch = false;
   Measures measures;
   std::vector<std::string> include_dirs;
@@ -58,17 +58,19 @@ struct ImportDraft {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-/// `given` are the values of P=V. Throws Error(unknown_parameter | invalid_value) for one of them, and
-/// Error(source) with what cannot be imported: packs and template template parameters.
+/// Drafts a manifest. `given` holds the values of P=V. Throws Error(unknown_parameter | invalid_value) for a
+/// bad value. Throws Error(source) for kernels that cannot be imported: with packs or template template
+/// parameters.
 ImportDraft draft_of(const KernelDeclaration& kernel, const CudaSource& source, bool overloaded,
                      const Assignments& given);
 
-/// An identifier made of any text: "ns::Mode<4>" is "ns_Mode_4".
+/// Makes an identifier of any text: "ns::Mode<4>" -> "ns_Mode_4".
 std::string identifier_of(const std::string& text);
-/// As an expression of manifests, over the parameters that are there already; empty when it is none.
+/// The tokens as an expression of manifests over the parameters in `known`; empty when they are no such
+/// expression.
 std::string expression_of(const Tokens& tokens, const std::vector<ImportParameter>& known);
 
-/// Of such an expression that reads no parameter.
+/// The value of such an expression when it reads no parameter.
 std::optional<std::int64_t> constant_of(const std::string& text);
 
 }  // namespace kiln::cli

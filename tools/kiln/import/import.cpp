@@ -1,4 +1,4 @@
-// kiln import: a first manifest for a kernel that exists, compiled to prove it.
+// kiln import: writes a first manifest for an existing kernel, and compiles it as proof.
 #include "tools/kiln/import/import.hpp"
 
 #include <algorithm>
@@ -126,7 +126,8 @@ Assignments macros(const std::vector<std::string>& pieces) {
   return out;
 }
 
-/// What -D says holds for the source as well; a text with {P} is known to the manifest alone.
+/// Macros of -D hold for the source as well. A text with {P} is left out, because only the manifest can fill
+/// it.
 Macros known_in_source(const Macros& define) {
   Macros out;
   for (const auto& [name, text] : define)
@@ -134,7 +135,7 @@ Macros known_in_source(const Macros& define) {
   return out;
 }
 
-/// A kernel that is not found may be called so by a macro of an included header.
+/// Reads includes, too: a macro of an included header may give the kernel its name.
 CudaSource read_with_includes(const Arguments& arguments, const Macros& define,
                               std::vector<std::string>& elsewhere) {
   const ImportAsked& asked = arguments.asked;
@@ -149,7 +150,7 @@ CudaSource read_with_includes(const Arguments& arguments, const Macros& define,
   return out;
 }
 
-/// A template path may not hold two of one name.
+/// A template path must not have two templates of one name.
 void check_name(const Context& context, const ImportSite& site, const std::string& name) {
   source::Catalog catalog = catalog_of(context.config().template_directories());
   for (const std::string& directory : catalog.directories()) {

@@ -1,4 +1,4 @@
-// kiln import: a first manifest for a kernel that exists, compiled to prove it.
+// kiln import: writes a first manifest for an existing kernel, and compiles it as proof.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

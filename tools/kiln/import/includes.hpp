@@ -1,4 +1,4 @@
-// What the project's own headers declare that a kernel's signature may name.
+// Declarations in the project's own headers that a kernel's signature may use.
 #pragma once
 
 #include <string>
@@ -8,9 +8,10 @@
 
 namespace kiln::cli {
 
-/// Adds the enums, aliases, macros and includes of the headers that `source`, read from `file`, includes from
-/// its own directory or one of `directories`, and of theirs. What cannot be read is left out; a few hundred
-/// at most. Returns where kernels are that only they declare: "ns::kernel in other.cuh:12".
+/// Adds enums, aliases, macros and includes from the headers that `source` reaches. `source` was read from
+/// `file`; its headers are searched in its own directory and in `directories`, and their includes are
+/// followed. Unreadable files are left out, and at most a few hundred are read. Returns where headers declare
+/// `kernel`: "ns::kernel in other.cuh:12".
 std::vector<std::string> add_includes(CudaSource& source, const std::string& file,
                                       const std::vector<std::string>& directories, const std::string& kernel,
                                       const Macros& macros = {});

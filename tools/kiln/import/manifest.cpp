@@ -10,13 +10,14 @@ namespace {
 
 using Kind = ImportParameter::Kind;
 
-/// Text of a source file, which may have anything inside a literal: as the one line that a manifest wants.
+/// Quotes text of a source file as one TOML line, because a literal may contain line ends and control
+/// characters.
 std::string quoted(std::string text) {
   std::replace_if(text.begin(), text.end(), source::is_control, ' ');
   return source::toml_string(text);
 }
 
-/// Of a comment: one line of plain characters.
+/// Makes one line of printable ASCII for a comment, at most 400 characters.
 std::string plain(const std::string& text) {
   std::string out = text.substr(0, 400);
   for (char& c : out)
@@ -33,7 +34,7 @@ std::string list(const std::vector<std::string>& items) {
 class Page {
  public:
   void line(const std::string& text = {}) { out_.toml += text + '\n'; }
-  /// `todo` empty: a plain line.
+  /// A line with a TODO comment; an empty `todo` gives a plain line.
   void line(const std::string& text, const std::string& where, const std::string& todo) {
     if (todo.empty()) return line(text);
     out_.todo.push_back(where + ' ' + todo);
@@ -80,7 +81,7 @@ std::string choices_text(const ImportParameter& parameter) {
     return list(out);
   }
   for (const auto& [name, cpp] : parameter.choices) {
-    std::string text;  // braces of C++ are literal
+    std::string text;  // a brace of C++ is doubled to be literal
     for (const char c : cpp) text += (c == '{' || c == '}') ? std::string(2, c) : std::string(1, c);
     out.push_back(name + " = " + quoted(text));
   }
@@ -92,7 +93,7 @@ void write_parameter(Page& page, const ImportParameter& parameter) {
   page.line();
   page.line(where + "  # " + plain(parameter.declared));
   page.line(std::string("kind = \"") + name_of(parameter.kind) + '"');
-  // What it was compiled with, so that what asks for a value of it compiles.
+  // The value that was compiled, so that the manifest compiles with an allowed value.
   const std::string& proved = parameter.value.empty() ? parameter.fallback : parameter.value;
   const bool number = !proved.empty() && proved.find_first_not_of("-0123456789") == std::string::npos;
   if (parameter.kind == Kind::integer && number)

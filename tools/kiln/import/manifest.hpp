@@ -1,4 +1,4 @@
-// A draft as a manifest's text, with a "# TODO: ..." behind each line that the declaration left open.
+// A draft as a manifest's text. A "# TODO: ..." follows each line that the declaration leaves open.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct ImportText {
   std::vector<std::string> todo;
 };
 
-/// Of `preinclude`: none, or kiln's shims of those measures, in order.
+/// Entries of `preinclude` for these measures: kiln's shims in order, or none.
 std::vector<std::string> preincluded(const Measures& measures);
-/// The line that names them.
+/// The manifest line with these entries.
 std::string preinclude_text(const Measures& measures);
 
-/// `source`: relative to the manifest; `origin`: how the source is called in the head comment.
+/// `source` is relative to the manifest; `origin` names the source in the head comment.
 ImportText manifest_text(const ImportDraft& draft, const std::string& source, const std::string& origin);
 
 }  // namespace kiln::cli

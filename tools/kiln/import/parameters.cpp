@@ -1,4 +1,4 @@
-// Template parameters: from what a header says to a manifest's [param.*].
+// Template parameters, from their declarations to a manifest's [param.*].
 #include "tools/kiln/import/parameters.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
   return out;
 }
 
-/// "Params", "KernelTraits": of a type that is no element.
+/// "Params", "KernelTraits": names of types that are no element types.
 bool names_a_struct(const std::string& name) {
   for (const char* part : {"Param", "Arg", "Trait", "Config", "Policy", "Shape", "Problem", "Storage", "Func",
                            "Tensor", "Layout", "Variant", "Kernel", "Scheduler", "Epilogue", "Mainloop"})
@@ -68,7 +68,7 @@ class ParameterDraft {
     if (out.value.empty() && out.fallback.empty()) out.value = first_value();
     draft_.parameters.push_back(std::move(out));
   }
-  /// A default that manifests can say, a value that was given, or neither is needed.
+  /// True when a manifest can express the default, or a value was given, or there is no default.
   bool expressible(const TemplateParameter& in) const {
     if (in.fallback.empty() || !wanted(in.name).empty()) return true;
     if (in.name.empty()) return false;  // "typename = std::enable_if_t<...>"
@@ -200,14 +200,14 @@ class ParameterDraft {
     if (std::find(declared.values.begin(), declared.values.end(), name) != declared.values.end())
       out_->fallback = quoted(name);
   }
-  /// Of a type that this source does not declare, taken for an enum's.
+  /// A value whose type this source does not declare is taken for an enum.
   void other(const PlainType& type) {
     out_->kind = Kind::enumeration;
     if (wanted_.empty()) add_choice("value_0", "static_cast<" + type.text() + ">(0)");
     take_given();
     out_->todo = "the values of " + type.text() + ", which this source does not declare, as C++ text";
   }
-  /// The name of a choice, or C++ text.
+  /// Takes the given value, which is the name of a choice or C++ text.
   void take_given() {
     if (wanted_.empty()) return;
     const std::string last = wanted_.substr(wanted_.rfind(':') + 1);
@@ -264,7 +264,8 @@ void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const
     }
   }
   ParameterDraft parameters(draft, kernel, source, given);
-  // From the first default on that manifests cannot say, all are left to the source, if all have one.
+  // Trailing parameters with defaults keep the source's own defaults from the first one that a manifest
+  // cannot express.
   const auto& all = kernel.parameters;
   std::size_t needed = all.size();
   const auto is_given = [&](const TemplateParameter& p) {

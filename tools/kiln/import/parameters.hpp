@@ -1,11 +1,11 @@
-// Template parameters: from what a header says to a manifest's [param.*].
+// Template parameters, from their declarations to a manifest's [param.*].
 #pragma once
 
 #include "tools/kiln/import/draft.hpp"
 
 namespace kiln::cli {
 
-/// draft_of's two parts.
+/// The part of draft_of for template parameters.
 void draft_parameters(ImportDraft& draft, const KernelDeclaration& kernel, const CudaSource& source,
                       const Assignments& given);
 

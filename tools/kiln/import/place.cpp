@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Without symlinks as far as it exists: relative paths are made of it.
+/// The path without symlinks, as far as it exists. Relative paths are computed from it.
 fs::path real(const std::string& path) {
   std::error_code error;
   fs::path out = fs::weakly_canonical(fs::absolute(path, error), error);
@@ -41,7 +41,8 @@ void refuse_existing(const std::string& path, bool force) {
                               " is there already: --force overwrites it, -o and --name choose another");
 }
 
-/// The source as `directory` reaches it: by its name when it lies below, else by a file that includes it.
+/// How `directory` reaches the source: by a relative name when the source lies below, else by a file that
+/// includes it.
 void reach(ImportSite& site, const fs::path& file, const fs::path& directory, const std::string& name) {
   const std::string below = path_from(file, directory);
   if (!below.starts_with("..")) {
@@ -49,7 +50,9 @@ void reach(ImportSite& site, const fs::path& file, const fs::path& directory, co
     return;
   }
   site.place.source = name + ".cu";
-  if (file.filename() == site.place.source) site.place.source = name + ".import.cu";  // or it includes itself
+  if (file.filename() == site.place.source)
+    site.place.source = name + ".import.cu";  // else the file would
+                                              // include itself
   site.includer = (directory / site.place.source).string();
   site.place.text = "#include <" + file.filename().string() + ">\n";
   site.include_dirs.insert(site.include_dirs.begin(), path_from(file.parent_path(), directory));
@@ -80,7 +83,8 @@ std::string template_name(const ImportAsked& asked, const std::string& kernel) {
 ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   ImportSite out;
   const fs::path file = real(asked.file);
-  // A symlink at -o itself is not followed: it would lead into a directory that nobody named.
+  // A symlink at -o itself is not followed, because it would lead into a directory that the user did not
+  // name.
   const fs::path beside = fs::path(asked.output).parent_path();
   const fs::path directory =
       asked.output.empty() ? file.parent_path() : real(beside.empty() ? "." : beside.string());

@@ -1,4 +1,4 @@
-// Where an imported template lies: its manifest, and the source that it names.
+// Where an imported template lies: its manifest, and the source that the manifest names.
 #pragma once
 
 #include <string>
@@ -16,21 +16,20 @@ struct ImportAsked {
 
 struct ImportSite {
   ImportPlace place;
-  std::string manifest;  ///< of `place`
-  std::string includer;  ///< a file that includes the source, when that lies elsewhere; empty: none
-  std::vector<std::string> include_dirs;  ///< relative to `place`
+  std::string manifest;  ///< path of the manifest
+  std::string includer;  ///< path of a file to write that includes a source lying elsewhere; empty: none
+  std::vector<std::string> include_dirs;  ///< relative to the manifest's directory
 };
 
 /// The template's name from --name, the manifest's file name, or `kernel`. Throws Error(invalid_argument)
-/// when they cannot agree.
+/// when these contradict each other.
 std::string template_name(const ImportAsked& asked, const std::string& kernel);
-/// Throws Error(io) when something is there that would be overwritten and `force` is not set, or that is not
-/// a directory.
+/// Throws Error(io) when a file would be overwritten without `force`, or when the place is no directory.
 ImportSite site_of(const ImportAsked& asked, const std::string& name);
 
-/// What is written, at the end and whole: an interrupt before leaves nothing, one meanwhile waits. One that
-/// is there is overwritten by one that compiles alone; else the new one is NAME.toml.new beside it. Returns
-/// its path. Throws Error(io).
+/// Writes all files at the end of the import. An interrupt before this leaves no file, and one during it
+/// waits. An existing manifest is overwritten only by one that compiles; else the new one is NAME.toml.new
+/// beside it. Returns the path of the manifest. Throws Error(io).
 enum class Compiles { yes, not_yet };
 std::string write_import(const ImportSite& site, const std::string& manifest, Compiles compiles);
 

@@ -11,8 +11,8 @@
 namespace kiln::cli {
 namespace {
 
-/// What is tried, in order, each on top of what did no harm before. A launcher becomes device code with all
-/// that nvcc gives it, or gets worse.
+/// The measures that are tried, in this order. Each step adds to earlier measures that did no harm. A
+/// launcher needs all that nvcc provides to become device code, or it gets worse.
 constexpr Measures kSteps[] = {
     {.shim = true},
     {.default_device = true},
@@ -21,7 +21,7 @@ constexpr Measures kSteps[] = {
     {.shim = true, .default_device = true, .nvcc = true, .unmark_host = true},
     {.cpp20 = true},
     {.shim = true, .default_device = true, .int128 = true, .nvcc = true, .unmark_host = true, .cpp20 = true}};
-/// In which order each is done without; nvcc.h stays before unmark_host.h, and both lie among the shims.
+/// The order in which measures are removed again. nvcc.h stays before unmark_host.h, and both need the shims.
 constexpr bool Measures::*kMeasures[] = {&Measures::cpp20,  &Measures::unmark_host,    &Measures::nvcc,
                                          &Measures::int128, &Measures::default_device, &Measures::shim};
 
@@ -30,18 +30,19 @@ Measures both(Measures a, const Measures& b) {
   return a;
 }
 
-/// "error: ...", "error #20013-D: ...", "ptxas error   : ..."; not a line of source that speaks of errors.
+/// True for "error: ...", "error #20013-D: ...", "ptxas error   : ...", but not for source text that contains
+/// "error".
 bool says_error(const std::string& line) {
   const auto at = line.find("error");
   const auto behind = at == std::string::npos ? at : line.find_first_not_of(' ', at + 5);
   return behind != std::string::npos && (line[behind] == ':' || (line[behind] == '#' && behind > at + 5));
 }
 
-/// Lines of the compiler's log that say what is wrong, without the folder that it believes in.
+/// The error lines of the compiler's log, without the placeholder directory.
 std::vector<std::string> errors_in(const std::string& log) {
   std::vector<std::string> out;
   for (std::string line : base::split(log, '\n')) {
-    const bool excerpt = line.starts_with(' ');  // of the source, whose words are its own
+    const bool excerpt = line.starts_with(' ');  // an excerpt of the source
     if (excerpt || !says_error(line)) continue;
     constexpr std::string_view place = "/nonexistent/";
     if (line.starts_with(place)) line.erase(0, place.size());
@@ -63,7 +64,7 @@ class Trial {
   Trial(runtime::Core& core, const ImportPlace& place, base::Arch arch)
       : core_(core), place_(place), arch_(arch) {}
 
-  /// With `arguments` as declared, an image that takes others is no proof.
+  /// With Arguments::as_declared, an image with other arguments proves nothing.
   Proof operator()(const ImportDraft& draft, runtime::Arguments arguments = runtime::Arguments::any) {
     Proof out;
     try {
@@ -91,7 +92,7 @@ class Trial {
   }
 
  private:
-  /// As the catalog will read it, key and all, once it is written.
+  /// The template as the catalog will read it once it is written, so that its key is the same.
   std::shared_ptr<const source::Template> template_of(const std::string& text,
                                                       const std::string& name) const {
     auto out = std::make_shared<source::Template>();
@@ -108,7 +109,7 @@ class Trial {
   const base::Arch arch_;
 };
 
-/// A header that is not found ends a compile before the rest is read. Empty: it was not cut.
+/// The line that ended the compile early, such as a header that is not found; empty when there is none.
 std::string cut_at(const Proof& proof) {
   for (const std::string& line : proof.diagnostics)
     if (line.find("catastrophic") != std::string::npos ||
@@ -119,13 +120,14 @@ std::string cut_at(const Proof& proof) {
 
 enum class Progress { lost, none, gained };
 
-/// Of two that do not compile: `next` is tried with more measures than `best`.
+/// Compares two failed compiles; `next` used more measures than `best`.
 Progress progress(const Proof& next, const Measures& of_next, const Proof& best, const Measures& of_best) {
   if (next.code != Errc::compile_failed) return Progress::lost;
   const std::string cut = cut_at(next), before = cut_at(best);
   if (cut.empty() != before.empty()) return cut.empty() ? Progress::gained : Progress::lost;
   if (!cut.empty() && cut != before) {
-    // A header more is found; what is pre-included may lack one of its own.
+    // One more header was found. With new pre-includes, the missing header may be needed by a pre-included
+    // file only.
     const bool by_itself = preincluded(of_next) != preincluded(of_best);
     return by_itself ? Progress::lost : Progress::gained;
   }
@@ -133,7 +135,7 @@ Progress progress(const Proof& next, const Measures& of_next, const Proof& best,
   return now < then ? Progress::gained : now > then ? Progress::lost : Progress::none;
 }
 
-/// Without each that is not needed to get as far.
+/// Removes each measure without which the compile gets as far.
 void reduce(Trial& trial, ImportDraft& draft, Proof& proof) {
   for (const auto measure : kMeasures) {
     const bool wanted = measure == &Measures::nvcc && draft.measures.unmark_host;
@@ -150,8 +152,8 @@ void reduce(Trial& trial, ImportDraft& draft, Proof& proof) {
   }
 }
 
-/// More and more measures, until it compiles, without those that make it worse; then without each that is not
-/// needed. When none of it compiles: with the smallest set that gets farthest.
+/// Adds measures until the manifest compiles, and drops a measure that makes it worse. Then removes each
+/// measure that is not needed. When nothing compiles, keeps the smallest set that gets farthest.
 Proof escalate(Trial& trial, ImportDraft& draft) {
   Proof best = trial(draft);
   Measures of_best = draft.measures;
@@ -177,12 +179,12 @@ Proof escalate(Trial& trial, ImportDraft& draft) {
 Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, ImportDraft& draft) {
   Trial trial(core, place, arch);
   ImportDraft bare = draft;
-  bare.arguments.clear();  // their sizes are compared with the image's, which is yet to tell them
+  bare.arguments.clear();  // the image, which is not made yet, tells the arguments' sizes
   Proof out = escalate(trial, bare);
   draft.measures = bare.measures;
   if (!out.proved) return out;
   take_sizes(draft, out.image->facts);
-  // As it stays; a hit, unless the sizes are not what they seemed.
+  // Tries the final manifest. It is a cache hit, unless the sizes differ from the declared ones.
   return trial(draft, runtime::Arguments::as_declared);
 }
 

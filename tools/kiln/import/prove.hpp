@@ -1,5 +1,5 @@
-// A manifest compiled before it is written: with as few measures as it takes, and its arguments compared with
-// the image's.
+// Compiles a manifest before it is written. Finds the fewest measures it needs, and compares its arguments
+// with the image's.
 #pragma once
 
 #include <memory>
@@ -15,31 +15,31 @@
 
 namespace kiln::cli {
 
-/// Where the manifest lies, and what it says of its source.
+/// Where the manifest lies, and how it names its source.
 struct ImportPlace {
   std::string directory;  ///< absolute; the manifest is NAME.toml in it
-  std::string source;     ///< relative to it
-  std::string origin;     ///< how people call the source
-  std::string text;       ///< of a source that is not written yet; empty: it is a file
+  std::string source;     ///< relative to `directory`
+  std::string origin;     ///< name of the source in messages
+  std::string text;       ///< text of a source that is not written yet; empty: the source is a file
 };
 
 struct Proof {
   bool proved = false;
-  std::shared_ptr<const runtime::StoredImage> image;  ///< of the proof
-  /// Why it is not proved.
+  std::shared_ptr<const runtime::StoredImage> image;  ///< set when proved
+  /// Why the manifest is not proved.
   Errc code = Errc::ok;
   std::string message;
   std::vector<std::string> diagnostics;  ///< the compiler's first errors
-  std::vector<std::string> hints;        ///< what compile/advice/advice.hpp says of them
+  std::vector<std::string> hints;        ///< the advice of compile/advice/advice.hpp
 };
 
-/// Tries manifests that are in memory only; `draft` is what the last one says: the smallest that works, or
-/// the one that got farthest. Throws for a machine without a compiler.
+/// Tries manifests in memory only. `draft` becomes the last one tried: the smallest that works, or else the
+/// one that got farthest. Throws when the machine has no compiler.
 Proof prove(runtime::Core& core, const ImportPlace& place, base::Arch arch, ImportDraft& draft);
 
-/// "host_headers = \"shim\"": as the manifest says them.
+/// The manifest lines of the measures, such as "host_headers = \"shim\"".
 std::vector<std::string> texts_of(const Measures& measures);
-/// What may help against such errors, as sentences.
+/// Advice about the errors, as sentences.
 std::string advice_for(const Proof& proof);
 
 }  // namespace kiln::cli

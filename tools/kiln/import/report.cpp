@@ -50,7 +50,7 @@ std::string first_errors(const Proof& proof) {
   return base::join(first, "; ") + (more > 0 ? "; and " + counted(more, "more error") : "");
 }
 
-/// With a line for each hint of the compiler, as its own message has them.
+/// The message of a failed import, with a line for each hint.
 std::string failure(const Imported& in) {
   std::string out = "the manifest";
   if (in.written == in.site.manifest)

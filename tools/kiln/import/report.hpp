@@ -1,4 +1,4 @@
-// What `kiln import` says when it is done.
+// The final message of `kiln import`.
 #pragma once
 
 #include "base/arch.hpp"
@@ -13,10 +13,10 @@ struct Imported {
   const ImportSite& site;
   base::Arch arch;
   const ImportText& text;
-  std::string written;  ///< path of the manifest; empty: it goes to stdout
+  std::string written;  ///< path of the manifest; empty: it is printed on stdout
 };
 
-/// Returns the exit code: done, or partly when it does not compile yet.
+/// Returns the exit code: done, or partly when the manifest does not compile yet.
 int report_import(const Context& context, const Imported& imported);
 
 }  // namespace kiln::cli

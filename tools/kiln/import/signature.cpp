@@ -1,4 +1,4 @@
-// One declaration: from its tokens to parameters, arguments and bounds.
+// One declaration, from its tokens to parameters, arguments and bounds.
 #include "tools/kiln/import/signature.hpp"
 #include "tools/kiln/import/brackets.hpp"
 
@@ -33,7 +33,7 @@ std::vector<std::string> texts(const Tokens& tokens, std::size_t begin, std::siz
   return out;
 }
 
-/// The '=' of a default, outside brackets; `end` without one.
+/// The '=' of a default, outside brackets; `end` when there is none.
 std::size_t find_default(const Tokens& tokens, std::size_t begin, std::size_t end) {
   for (std::size_t i = begin; i < end;) {
     if (tokens[i].is("=")) return i;
@@ -60,7 +60,7 @@ TemplateParameter read_template_parameter(const Tokens& tokens, TokenRange at) {
     return out;
   }
   const bool introduces = words.front().is("typename") || words.front().is("class");
-  // "typename T", and not "typename Traits::value N"
+  // Accepts "typename T", but not "typename Traits::value N".
   if (introduces && words.size() <= (pack ? 3u : 2u)) {
     out.kind = pack ? TemplateParameter::Kind::pack : TemplateParameter::Kind::type;
     if (words.back().is_word() && words.size() > 1) out.name = words.back().text;
@@ -78,7 +78,7 @@ TemplateParameter read_template_parameter(const Tokens& tokens, TokenRange at) {
   return out;
 }
 
-/// "CUTLASS_GRID_CONSTANT": a macro by its looks.
+/// True for a word like "CUTLASS_GRID_CONSTANT", which looks like a macro.
 bool looks_like_macro(const std::string& word) {
   return word.size() > 3 && word.find('_') != std::string::npos &&
          std::none_of(word.begin(), word.end(), [](char c) { return c >= 'a' && c <= 'z'; });
@@ -129,7 +129,7 @@ class ParameterReader {
     }
     words_ = std::move(kept);
   }
-  /// Words of a macro's looks beside a type and a name.
+  /// Drops words that look like macros when a type and a name remain.
   void drop_macros() {
     const auto names = [&] {
       return std::count_if(words_.begin(), words_.end(),
@@ -142,7 +142,7 @@ class ParameterReader {
         ++i;
     }
   }
-  /// "float x[4]" is a pointer.
+  /// "float x[4]" declares a pointer.
   void take_array() {
     const auto open = std::find_if(words_.begin(), words_.end(), [](const Token& t) { return t.is("["); });
     if (open == words_.end()) return;
@@ -154,7 +154,7 @@ class ParameterReader {
     words_.insert(named ? words_.end() - 1 : words_.end(), star);
   }
   void take_name() {
-    // "void (*call)(int)": what is passed is a pointer.
+    // "void (*call)(int)" declares a pointer to a function.
     for (std::size_t i = 0; i + 2 < words_.size(); ++i) {
       if (!words_[i].is("(") || !(words_[i + 1].is("*") || words_[i + 1].is("&"))) continue;
       if (words_[i + 2].is_word()) out_.name = words_[i + 2].text;
@@ -171,11 +171,11 @@ class ParameterReader {
     if (before.is("::")) return;
     const bool only_const =
         std::all_of(words_.begin(), words_.end() - 1, [](const Token& t) { return t.is("const"); });
-    if (only_const) return;  // "const Params", without a name
+    if (only_const) return;  // "const Params" without a name
     out_.name = words_.back().text;
     words_.pop_back();
   }
-  /// "const" of a value, and of the pointer itself rather than of what it points to.
+  /// Drops "const" of a value or of the pointer itself, but not of the pointed-to type.
   void drop_own_qualifiers() {
     while (words_.size() > 1 && words_.back().is("const")) words_.pop_back();
     const bool pointer = std::any_of(words_.begin(), words_.end(), [](const Token& t) { return t.is("*"); });
@@ -188,11 +188,11 @@ class ParameterReader {
 };
 
 struct Header {
-  std::size_t open = 0, close = 0;  ///< of "<" and behind ">"; equal: none
+  std::size_t open = 0, close = 0;  ///< index of "<", and index after ">"; equal: no template header
   bool instantiation = false;
 };
 
-/// The last template header before `global`.
+/// Finds the last template header before `global`.
 Header find_header(const Tokens& tokens, std::size_t begin, std::size_t global) {
   Header out;
   for (std::size_t i = begin; i < global;) {
@@ -224,7 +224,7 @@ bool read_declaration(const Tokens& tokens, std::size_t begin, std::size_t end, 
   if (global == end) return false;
   const Header header = find_header(tokens, begin, global);
   if (header.instantiation) return false;
-  std::optional<std::size_t> name;  // of the last name before a parameter list that is no attribute's
+  std::optional<std::size_t> name;  // index of the last name before a parameter list that is no attribute's
   for (std::size_t i = header.close; i + 1 < end;) {
     const Token& t = tokens[i];
     if (t.is("requires") && i > global) break;
@@ -245,7 +245,7 @@ bool read_declaration(const Tokens& tokens, std::size_t begin, std::size_t end, 
   if (!name) return false;
   out.is_template = header.close > header.open;
   if (out.is_template) {
-    if (header.close == header.open + 2) return false;  // template <>: a specialisation of another one
+    if (header.close == header.open + 2) return false;  // "template <>" specialises another template
     for (const TokenRange& one : between_commas(tokens, header.open + 1, header.close - 1))
       out.parameters.push_back(read_template_parameter(tokens, one));
   }

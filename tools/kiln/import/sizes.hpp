@@ -1,4 +1,4 @@
-// What the compiled image knows better than the text of a declaration.
+// Corrects a draft by facts of the compiled image.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace kiln::cli {
 
-/// Sizes of structs, arguments that a macro hid, the block and cluster that the image demands.
+/// Takes from the image the sizes of structs, arguments that a macro hid, and the required block and cluster.
 void take_sizes(ImportDraft& draft, const compile::Facts& facts);
-/// Bytes of an argument of that type; 0 for "struct", whose size is the image's.
+/// Bytes of an argument of this type; 0 for "struct", whose size only the image has.
 std::uint32_t bytes_of(const std::string& type);
 
 }  // namespace kiln::cli

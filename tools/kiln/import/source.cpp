@@ -11,11 +11,11 @@ namespace kiln::cli {
 namespace {
 
 struct Scope {
-  std::vector<std::string> names;  ///< none: extern "C", anonymous or inline
+  std::vector<std::string> names;  ///< empty for extern "C", anonymous and inline namespaces
   bool anonymous = false;
 };
 
-/// Walks over what stands in namespaces, skipping what stands in anything else.
+/// Walks over declarations in namespaces, and skips other nested scopes.
 class Walk {
  public:
   Walk(const Tokens& tokens, CudaSource& out) : tokens_(tokens), out_(out) {}
@@ -44,7 +44,7 @@ class Walk {
   }
 
  private:
-  /// Position of the word in the present declaration, outside brackets and template parameters; or npos.
+  /// Index of the word in the current declaration, outside brackets and template parameters; or npos.
   std::size_t find(std::string_view word) const {
     for (std::size_t i = begin_; i < at_;) {
       if (tokens_[i].is(word)) return i;
@@ -148,7 +148,7 @@ class Walk {
   const Tokens& tokens_;
   CudaSource& out_;
   std::vector<Scope> scopes_;
-  std::size_t begin_ = 0, at_ = 0;  // of the present declaration; of the walk
+  std::size_t begin_ = 0, at_ = 0;  // start of the current declaration; current token
 };
 
 bool is_utf8(std::string_view text) {
@@ -164,7 +164,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// TOML and JSON hold UTF-8 only; other bytes of a source stand in comments as a rule.
+/// TOML and JSON hold only UTF-8. Other bytes of a source usually stand in comments, so each becomes "?".
 std::string ascii_of(std::string_view text) {
   std::string out(text);
   for (char& c : out)
@@ -172,7 +172,7 @@ std::string ascii_of(std::string_view text) {
   return out;
 }
 
-/// What a second declaration of the same kernel has in common with the first.
+/// Equal for two declarations of the same kernel.
 std::string signature(const KernelDeclaration& kernel) {
   std::string out = kernel.qualified() + '<';
   for (const TemplateParameter& p : kernel.parameters)
@@ -181,7 +181,7 @@ std::string signature(const KernelDeclaration& kernel) {
   return out;
 }
 
-/// The definition's line; defaults from wherever they are.
+/// Merges two declarations: the line comes from the definition, a default from either one.
 void merge(KernelDeclaration& into, const KernelDeclaration& other) {
   const bool takes_place = !into.defined && other.defined;
   KernelDeclaration merged = takes_place ? other : into;

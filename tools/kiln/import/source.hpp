@@ -1,5 +1,5 @@
-// The kernels that a CUDA source declares, read from its text alone. This is no C++ front end: what a macro
-// with parameters makes is not seen, and nothing is looked up in included files.
+// The kernels that a CUDA source declares, read from its text alone. It is no C++ front end: it does not
+// expand macros with parameters, and it reads no included files.
 #pragma once
 
 #include <map>
@@ -14,15 +14,15 @@ namespace kiln::cli {
 struct TemplateParameter {
   enum class Kind { type, value, pack, template_template };
   Kind kind = Kind::type;
-  std::string name;  ///< empty: it has none
-  Tokens type;       ///< of a value: "int", "ns::Mode", "auto"
-  Tokens fallback;   ///< its default; empty: none
+  std::string name;  ///< empty: it has no name
+  Tokens type;       ///< type of a value parameter: "int", "ns::Mode", "auto"
+  Tokens fallback;   ///< its default; empty: no default
   std::string declared;
 };
 
 struct FunctionParameter {
-  std::string name;  ///< empty: it has none
-  Tokens type;       ///< without qualifiers of the parameter itself, attributes and macros
+  std::string name;  ///< empty: it has no name
+  Tokens type;       ///< without the parameter's own qualifiers, attributes and macros
   Tokens fallback;
   bool grid_constant = false;
   bool pack = false;
@@ -30,15 +30,15 @@ struct FunctionParameter {
 };
 
 struct KernelDeclaration {
-  std::vector<std::string> scope;  ///< namespaces that its name is spelled with: no anonymous, no inline ones
+  std::vector<std::string> scope;  ///< namespaces in its qualified name, without anonymous and inline ones
   std::string name;
   int line = 0;
   bool is_template = false, defined = false;
   std::vector<TemplateParameter> parameters;
   std::vector<FunctionParameter> arguments;
-  /// Of __launch_bounds__ and __cluster_dims__, as they are written.
+  /// Arguments of __launch_bounds__ and __cluster_dims__ as written.
   std::vector<std::string> bounds, cluster;
-  /// What its body speaks of; false when it has none here.
+  /// Features that its body uses; false when this source has no body.
   bool dynamic_shared = false, grid_sync = false, dependent_launch = false;
 
   std::string qualified() const;  ///< "ns::inner::kernel"
@@ -51,18 +51,17 @@ struct EnumDeclaration {
 };
 
 struct CudaSource {
-  std::vector<KernelDeclaration> kernels;        ///< by line
-  std::map<std::string, EnumDeclaration> enums;  ///< by their bare names
-  std::map<std::string, Tokens> aliases;         ///< bare names; of types, without parameters
+  std::vector<KernelDeclaration> kernels;        ///< ascending by line
+  std::map<std::string, EnumDeclaration> enums;  ///< by their unqualified names
+  std::map<std::string, Tokens> aliases;         ///< types without template parameters, by unqualified name
   std::vector<std::string> includes;
-  Macros kernel_macros;  ///< those that say __global__
+  Macros kernel_macros;  ///< macros whose text contains __global__
 };
 
-/// Never throws for what the text holds.
-/// `macros` are defined, whatever it says of them.
+/// Never throws because of the text. `macros` stay defined whatever the text defines.
 CudaSource read_cuda(std::string_view text, const Macros& macros = {});
 
-/// Those that `wanted` names: "kernel", "inner::kernel", "::ns::inner::kernel".
+/// Kernels that `wanted` names: "kernel", "inner::kernel", "::ns::inner::kernel".
 std::vector<const KernelDeclaration*> kernels_named(const CudaSource& source, std::string_view wanted);
 
 }  // namespace kiln::cli

@@ -16,15 +16,15 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool starts_word(char c) { return (is_word(c) && !is_digit(c)) || static_cast<unsigned char>(c) >= 0x80; }
 bool continues_word(char c) { return is_word(c) || static_cast<unsigned char>(c) >= 0x80; }
 
-/// Of a directive's operand: without blanks around it.
+/// A directive's operand without the blanks around it.
 std::string_view bare(std::string_view text) {
   const auto begin = text.find_first_not_of(" \t\r\v\f");
   const auto end = text.find_last_not_of(" \t\r\v\f");
   return begin == std::string_view::npos ? std::string_view() : text.substr(begin, end + 1 - begin);
 }
 
-/// The longest body that is expanded. Bodies are expanded when they are defined, so macros of macros cannot
-/// grow beyond it.
+/// The longest macro body that is expanded, in tokens. Bodies are expanded when they are defined, so nested
+/// macros cannot exceed this limit.
 constexpr std::size_t kMostMacroTokens = 64;
 
 struct Expansions {
@@ -36,8 +36,8 @@ struct Expansions {
   }
 };
 
-/// A position in text whose continued lines were joined. Moves forwards only, and counts the lines of the text
-/// as it was before they were joined.
+/// A position in text whose continued lines were joined. It only moves forwards. It counts lines of the
+/// original text.
 class TextCursor {
  public:
   explicit TextCursor(std::string_view raw) {
@@ -55,13 +55,13 @@ class TextCursor {
   }
 
   bool at_end() const noexcept { return at_ >= text_.size(); }
-  /// '\0' after the end.
+  /// Returns '\0' after the end.
   char peek(std::size_t ahead = 0) const noexcept {
     return at_ + ahead < text_.size() ? text_[at_ + ahead] : '\0';
   }
   std::string_view rest() const noexcept { return std::string_view(text_).substr(at_); }
   int line() const noexcept { return line_; }  ///< from 1
-  /// Whether nothing of this line was read but blanks and comments: '#' begins a directive there.
+  /// True when only blanks and comments of this line were read. There '#' begins a directive.
   bool line_begins() const noexcept { return line_begins_; }
 
   void advance(std::size_t count = 1) noexcept {
@@ -74,25 +74,25 @@ class TextCursor {
 
  private:
   std::string text_;
-  std::vector<std::size_t> splices_;  // where in text_ a line was continued
+  std::vector<std::size_t> splices_;  // positions in text_ at which lines were joined
   std::size_t at_ = 0, next_splice_ = 0;
   int line_ = 1;
   bool line_begins_ = true;
 };
 
-/// The conditionals that are open at one point of a text. Conditions come without blanks around them.
+/// The open conditionals at one point of a text. Conditions are passed without surrounding blanks.
 class Conditionals {
  public:
-  /// How much of the text was kept.
+  /// How much of the text was kept so far.
   struct Kept {
     std::size_t tokens = 0, includes = 0;
   };
 
   explicit Conditionals(Branches branches) noexcept : branches_(branches) {}
 
-  /// Whether the text here is read.
+  /// True when text at this point is read.
   bool active() const noexcept { return active_; }
-  /// #if, #ifdef or #ifndef, after `kept`.
+  /// Handles #if, #ifdef or #ifndef, which stands after `kept`.
   void open(std::string_view keyword, std::string_view condition, Kept kept) {
     const std::string_view text = keyword == "if" ? condition : "?";
     const bool never = text == "0" || text == "false";
@@ -100,7 +100,7 @@ class Conditionals {
     open_.push_back({active_, settled, kept});
     active_ = active_ && !never;
   }
-  /// #else or one of #elif. When its branch is read in place of an earlier one: what was kept before both.
+  /// Handles #else or #elif. When this branch replaces an earlier one, returns what was kept before both.
   std::optional<Kept> turn(std::string_view keyword, std::string_view condition) {
     if (open_.empty()) return std::nullopt;
     Conditional& at = open_.back();
@@ -110,7 +110,7 @@ class Conditionals {
     at.settled = branches_ == Branches::first;
     return at.before;
   }
-  /// #endif.
+  /// Handles #endif.
   void close() {
     if (open_.empty()) return;
     active_ = open_.back().outer_active;
@@ -179,7 +179,7 @@ class Lexer {
     emit(Token::Kind::literal, std::move(text), line);
   }
   void raw_literal(int line) {
-    constexpr std::size_t kFurthest = 18;  // a delimiter has at most 16 characters
+    constexpr std::size_t kFurthest = 18;  // a raw string's delimiter has at most 16 characters
     const std::string_view rest = at_.rest();
     const std::size_t open = rest.find('(');
     if (open == std::string_view::npos || open > kFurthest) return literal();
@@ -215,7 +215,7 @@ class Lexer {
     const char last = number.empty() ? '\0' : number.back();
     return hex ? last == 'p' || last == 'P' : last == 'e' || last == 'E';
   }
-  /// '>' always stands alone: two of them close two lists.
+  /// '>' is always a token of its own, because ">>" may close two lists.
   void punctuation() {
     constexpr std::string_view several[] = {
         "<=>", "...", "::", "->", "<=", ">=", "<<", "==", "!=", "&&", "||"};
@@ -280,7 +280,7 @@ class Lexer {
     macros_.defined.erase(name);
     if (name.empty() || text.starts_with('(')) return;
     Lexer lexer(text, Branches::first, macros_);
-    lexer.at_.set_line_begins(false);  // no directive in a directive
+    lexer.at_.set_line_begins(false);  // a '#' in a macro's body begins no directive
     Tokens body = lexer.run().tokens;
     const auto global = [](const Token& t) { return t.is("__global__"); };
     if (body.size() <= kMostMacroTokens && std::any_of(body.begin(), body.end(), global))

@@ -1,5 +1,5 @@
-// CUDA C++ text as words and punctuation: without comments, directives and what lies in strings. No
-// preprocessor: of the branches of a conditional either the first or the last is read.
+// CUDA C++ text as words and punctuation, without comments, directives and the contents of strings. There is
+// no preprocessor: it reads either the first or the last branch of each conditional.
 #pragma once
 
 #include <string>
@@ -20,21 +20,22 @@ struct Token {
 };
 using Tokens = std::vector<Token>;
 
-/// Name -> text; without parameters.
+/// Name -> text of macros without parameters.
 using Macros = std::vector<std::pair<std::string, std::string>>;
 
 struct LexedSource {
   Tokens tokens;
-  /// "cuda_fp16.h": of the branches that were read.
+  /// Names such as "cuda_fp16.h", from the branches that were read.
   std::vector<std::string> includes;
-  Macros kernel_macros;  ///< those of the text that say __global__
+  Macros kernel_macros;  ///< macros of the text whose body contains __global__
 };
 
-/// Which branch of #if ... #else is read. `#if 0` and `#if 1` are understood in both.
+/// Which branch of #if ... #else is read. Both modes evaluate `#if 0` and `#if 1`.
 enum class Branches { first, last };
 
-/// Never throws for what the text holds. Two sorts of macros are expanded: `given`, whatever the text says of
-/// them, and those that it defines without parameters and with __global__ in a short body.
+/// Never throws because of the text. It expands two sorts of macros:
+/// - `given`, whatever the text defines;
+/// - macros that the text defines without parameters and with __global__ in a short body.
 LexedSource lex(std::string_view text, Branches branches, const Macros& given = {});
 
 }  // namespace kiln::cli

@@ -10,7 +10,7 @@ struct Known {
   std::string_view text;
   Dtype dtype;
 };
-/// The first of a dtype is how it is shown.
+/// The first name of a dtype is the one that is shown.
 constexpr Known kDtypes[] = {
     {"float", Dtype::f32},
     {"__half", Dtype::f16},
@@ -62,7 +62,7 @@ void drop_namespaces(Tokens& words) {
     words.erase(words.begin(), words.begin() + (words[0].is("::") ? 1 : 2));
 }
 
-/// "unsigned long long" whatever the order it was written in.
+/// Sorts the words to "unsigned long long", whatever their order was.
 void order_integer(Tokens& words) {
   const auto rank = [](const Token& t) {
     return t.is("unsigned") ? 0 : t.is("signed") ? 1 : t.is("int") ? 3 : 2;
@@ -113,7 +113,7 @@ std::optional<Dtype> dtype_of(const PlainType& type) {
   const std::string text = type.text();
   for (const Known& known : kDtypes)
     if (known.text == text) return known.dtype;
-  return dtype_from(text);  // as the slim headers and others call them
+  return dtype_from(text);  // the names in the slim headers and in other projects
 }
 
 std::optional<VectorElement> vector_element(const PlainType& type) {
