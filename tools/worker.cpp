@@ -1,4 +1,4 @@
-// kiln-worker: the process that runs NVRTC for a host. Started by kiln, not by hand.
+// kiln-worker: the process that runs NVRTC for a host process. kiln starts it; users do not.
 #include <sys/types.h>
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include "compile/backend/nvrtc/pinned_heap.hpp"
 #include "compile/worker/main.hpp"
 
-// Sanitizers have an mmap of their own: their builds do without precompiled headers.
+// A sanitizer has its own mmap, so sanitized builds have no precompiled headers.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 extern "C" [[gnu::visibility("default")]] void* mmap(void* at, std::size_t bytes, int protection, int flags,
                                                      int fd, off_t offset) noexcept {

@@ -1,12 +1,12 @@
 // A small decoder's element-wise kernels in a loop, as an engine runs them: norm with residual, rotation of
-// heads, gated activation, for two hidden sizes, three batch sizes and any number of steps; `get` is called
-// for every kernel of every layer of every step.
+// heads, gated activation. It runs two hidden sizes, three batch sizes and any number of steps. `get` is
+// called for every kernel of every layer of every step.
 //
-//   decoder_loop STEPS CACHE [--seal]      sealed from the warm-up on; what the loop itself did is printed.
-//                                          With --seal any open, exec, fork or socket in the loop kills.
+//   decoder_loop STEPS CACHE [--seal]      Runs sealed after the warm-up, and prints what the loop did.
+//                                          With --seal, any open, exec, fork or socket in the loop kills it.
 //
-// Exit status: 0 done, 1 an error, 2 the sealed loop did what it must not, 77 no GPU. KILN_RECORD, KILN_MODE
-// and the rest come from the environment, as in production.
+// Exit status: 0 done, 1 an error, 2 the sealed loop did something forbidden, 77 no GPU. KILN_RECORD,
+// KILN_MODE and other settings come from the environment, as in production.
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -104,7 +104,7 @@ class Decoder {
     }
   }
 
-  /// Of what all steps left behind.
+  /// A hash of the results of all steps.
   std::uint64_t state() const {
     driver_.synchronize(stream_);
     std::uint64_t hash = 14695981039346656037u;
@@ -131,7 +131,7 @@ class Decoder {
   std::vector<Layer> layers_;
 };
 
-/// From here on, opening a file, starting a process or a connection ends this one with SIGSYS.
+/// After this call, opening a file or starting a process or a connection kills this process with SIGSYS.
 bool forbid_opens() {
   constexpr std::uint32_t forbidden[] = {SYS_open,   SYS_openat, SYS_creat, SYS_execve,      SYS_execveat,
                                          SYS_socket, SYS_fork,   SYS_vfork, SYS_memfd_create};
@@ -182,7 +182,7 @@ int run(int steps, const char* cache, bool seal) {
                          in_loop(&kiln_stats::disk_hits) + in_loop(&kiln_stats::sealed_misses) ==
                      0;
   std::fflush(stdout);
-  if (seal) ::_exit(quiet ? 0 : 2);  // a driver that ends may open what it likes
+  if (seal) ::_exit(quiet ? 0 : 2);  // the driver may open files when it ends
   return quiet ? 0 : 2;
 }
 

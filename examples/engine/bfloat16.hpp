@@ -8,7 +8,7 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
-  /// Rounds to nearest, ties to even. No NaN.
+  /// Rounds to nearest, ties to even. REQUIRES: no NaN.
   explicit BFloat16(float value) {
     std::uint32_t u = 0;
     std::memcpy(&u, &value, sizeof u);

@@ -1,4 +1,4 @@
-// The few driver calls that an engine makes itself, found by dlopen: no CUDA toolkit is needed to build.
+// The few driver calls that an engine makes itself, loaded with dlopen: the build needs no CUDA toolkit.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,13 +13,13 @@
 
 class Driver {
  public:
-  /// The driver with a device, or none; `why` says why not.
+  /// The driver, when it has a device; else null, and `why` receives the reason.
   static const Driver* find(std::string& why) {
     static Driver driver;
     why = driver.why_;
     return driver.why_.empty() ? &driver : nullptr;
   }
-  /// The first device's primary context becomes this thread's current one.
+  /// Makes the first device's primary context current in this thread.
   void use_first_device() const {
     void* context = nullptr;
     check(retain_(&context, 0), "cuDevicePrimaryCtxRetain");
@@ -32,7 +32,7 @@ class Driver {
   }
   void synchronize(CUstream stream) const { check(stream_synchronize_(stream), "cuStreamSynchronize"); }
 
-  /// Device memory with the contents of `from`; never freed, the process is short.
+  /// Allocates device memory with the contents of `from`. Never frees it, because the process is short.
   template <class T>
   T* upload(const std::vector<T>& from) const {
     unsigned long long address = 0;
@@ -50,7 +50,7 @@ class Driver {
 
  private:
   Driver() {
-    const char* named = std::getenv("KILN_LIBCUDA");  // the same one as kiln's
+    const char* named = std::getenv("KILN_LIBCUDA");  // as kiln does
     void* library = dlopen(named && *named ? named : "libcuda.so.1", RTLD_NOW);
     if (!library) {
       why_ = dlerror();

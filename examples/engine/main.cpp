@@ -1,9 +1,9 @@
-// An engine in small: opens two templates of an installed kiln, launches a kernel of each on a stream of its
-// own with the arguments that an engine passes, and compares with the formula in double on the CPU. Without a
-// GPU it compiles both for sm_90a.
+// A small engine. It opens two templates of an installed kiln, and launches a kernel of each on its own
+// stream with an engine's arguments. It compares the results with the formula in double on the CPU. Without a
+// GPU it compiles both kernels for sm_90a.
 //
-//   engine [--require-gpu]     exit status: 0 done, 1 an error, 2 results differ, 77 no GPU (and one was
-//                              required)
+//   engine [--require-gpu]     exit status: 0 done, 1 an error, 2 results differ,
+//                              77 no GPU although one was required
 #include <cmath>
 #include <cstdio>
 #include <cstring>

@@ -1,4 +1,4 @@
-// kiln: the command. Here its subcommands are listed; their errors become exit codes.
+// kiln: the command. Lists its subcommands, and turns errors into exit codes.
 #include <fcntl.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -82,8 +82,8 @@ void add_commands(CLI::App& app, Context& context) {
   }
 }
 
-/// `kiln help bundle export` is `kiln bundle export --help`. What names no command is left to be parsed, and
-/// refused.
+/// `kiln help bundle export` becomes `kiln bundle export --help`. Words that name no command are kept, and
+/// the parser refuses them.
 std::vector<std::string> arguments_of(const CommandPage& root, int argc, char** argv) {
   std::vector<std::string> out(argv + std::min(argc, 1), argv + argc);
   if (out.empty() || out.front() != "help") return out;
@@ -109,10 +109,10 @@ int run(int argc, char** argv) {
   std::vector<std::string> arguments = arguments_of(describe(Command(app)), argc, argv);
   if (!arguments.empty() && arguments.front() == kCompleteCommand)
     return complete(describe(Command(app)), context, {arguments.begin() + 1, arguments.end()});
-  // The flag may stand behind one that is not understood.
+  // --json counts even when an argument before it is not understood.
   const bool json = std::find(arguments.begin(), arguments.end(), "--json") != arguments.end();
   try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes the arguments in reverse order
     app.parse(std::move(arguments));
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help and --version
@@ -142,9 +142,9 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace kiln::cli
 
-/// A closed standard descriptor would be given to the next file that is opened, and output would be written
-/// into it: into the store, once. Input and errors go to /dev/null; output is opened unwritable, so that
-/// writing results fails aloud.
+/// A closed standard descriptor's number would go to the next opened file, and output would be written into
+/// that file. This once damaged a store. Input and errors go to /dev/null. Output is opened read-only, so
+/// that writing results fails with an error.
 static void keep_standard_descriptors() {
   for (int fd = 0; fd <= 2; ++fd) {
     if (::fcntl(fd, F_GETFD) < 0)
@@ -154,16 +154,16 @@ static void keep_standard_descriptors() {
 
 int main(int argc, char** argv) try {
   keep_standard_descriptors();
-  std::signal(SIGXFSZ, SIG_IGN);  // past a file-size limit a write fails instead
+  std::signal(SIGXFSZ, SIG_IGN);  // a write past a file-size limit then fails instead
   kiln::cli::install_signal_handlers();
   if (argc == 4 && std::strcmp(argv[1], kiln::cli::kLockHolderCommand) == 0)
     return kiln::cli::hold_lock(argv[2], argv[3]);
   if (argc == 3 && std::strcmp(argv[1], kiln::cli::kStoreReaderCommand) == 0)
     return kiln::cli::read_store_for_parent(argv[2]);
   const int status = kiln::cli::run(argc, argv);
-  kiln::cli::end_if_pipe_closed();  // what the command made is destroyed, and has saved what it counted
+  kiln::cli::end_if_pipe_closed();  // everything is destroyed by now, and counters are saved
   return status;
-} catch (const std::exception& error) {  // out of memory, before there is a command
+} catch (const std::exception& error) {  // out of memory before a command runs
   std::fprintf(stderr, "kiln: error: %s\n", error.what());
   return kiln::cli::kFailed;
 }

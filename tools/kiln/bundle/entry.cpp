@@ -192,8 +192,8 @@ void check_image(const cache::Record& entry, const Facts& facts) {
   check_symbols(entry, cubin, facts);
 }
 
-/// Checks a tuned choice. Names and values must equal those of the key text, which lookups use: they are
-/// printed and become parameters of a compile. A manifest checks the chosen values later, on use.
+/// Checks a tuned choice. Names and values must equal the ones in the key text, which lookups use. They are
+/// printed and become parameters of a compile. The manifest checks the chosen values later, on use.
 compile::TunedChoice checked_choice(const cache::Record& entry) {
   const std::vector<KeyField> fields = compile::parse_key_text(entry.key_text);
   if (text_of(fields) != entry.key_text) refuse(entry, "its key text is damaged");

@@ -34,7 +34,7 @@ struct ImportArgument {
   std::string todo;
 };
 
-/// What NVRTC needs beside the source, at most.
+/// Options and shims that NVRTC needs beside the source.
 struct Measures {
   /// nvcc, unmark_host: pre-included shims with these names. Both need `shim`.
   bool shim = false, default_device = false, int128 = false, nvcc = false, unmark_host = false, cpp20 = false;

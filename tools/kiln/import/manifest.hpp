@@ -10,7 +10,7 @@ namespace kiln::cli {
 
 struct ImportText {
   std::string toml;
-  /// What is left to fill in: "[param.H] which values it shall take".
+  /// Open points to fill in: "[param.H] which values it shall take".
   std::vector<std::string> todo;
 };
 

@@ -1,4 +1,4 @@
-// kiln diff: what differs between two cached entries.
+// kiln diff: the differences between two cached entries.
 #include "tools/kiln/inspect/diff.hpp"
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct DiffArguments {
   std::string first, second;
 };
 
-/// One of the two: its head, and the key text that the image was made under.
+/// One of the two entries: its head, and the key text that its image was made under.
 struct Side {
   StoredEntry entry;
   std::string key_text;
@@ -30,7 +30,7 @@ Side read_side(const SearchedStores& searched, const std::string& name) {
   return {std::move(entry), std::move(text.key_text)};
 }
 
-/// What came out of the compiles, by name, unit and value.
+/// A result of both compiles, with a function that prints it.
 struct Figure {
   const char* name;
   double first, second;
@@ -63,7 +63,8 @@ std::string label_of(const Figure& figure) {
   return out == "cubin" ? "image" : out;
 }
 
-/// Names the key among all of a store: the toolchain's half is part of it even where the other differs.
+/// Names the key among all keys of a store. The name always has a toolchain half, even where that is not
+/// needed.
 std::string name_of(const KeyNames& names, const Key& key) {
   const std::string name = names.of(key);
   return name.find('-') == std::string::npos ? short_name(key) : name;

@@ -1,4 +1,4 @@
-// kiln diff: what differs between two cached entries.
+// kiln diff: the differences between two cached entries.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

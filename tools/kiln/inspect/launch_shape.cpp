@@ -12,7 +12,7 @@ namespace {
 using Threads = LaunchShape::Threads;
 using toolchain::Occupancy;
 
-/// An expression of the manifest with everything known that parameters and arch decide.
+/// Evaluates expressions of the manifest from the values that parameters, arch and exports decide.
 class KnownAtCompile {
  public:
   KnownAtCompile(const source::Manifest& manifest, const source::Resolved& resolved,
@@ -23,7 +23,7 @@ class KnownAtCompile {
     known_[static_cast<std::size_t>(layout.arch_slot())] = true;
     for (const compile::ExportFact& constant : exports) {
       const int slot = slot_index(manifest, constant.name);
-      if (slot < 0) continue;  // the manifest was edited since
+      if (slot < 0) continue;  // the manifest has changed since
       slots_[static_cast<std::size_t>(slot)] = constant.value;
       known_[static_cast<std::size_t>(slot)] = true;
     }
@@ -84,7 +84,7 @@ LaunchShape launch_shape(source::Catalog& catalog, const compile::Facts& facts) 
     out.threads = required[0] * std::max(required[1], 1u) * std::max(required[2], 1u);
   try {
     take_from_manifest(catalog, facts, out);
-  } catch (const Error&) {  // the template is gone, or says something else by now
+  } catch (const Error&) {  // the template is gone or no longer matches
   }
   if (out.from == Threads::unknown && facts.max_threads > 0)
     out.from = Threads::most, out.threads = facts.max_threads;
@@ -95,7 +95,7 @@ std::optional<Occupancy> occupancy_of(const compile::Facts& facts, const LaunchS
   try {
     return toolchain::occupancy(base::Arch::parse(facts.arch), facts.registers,
                                 facts.shared_bytes + shape.dynamic_shared.value_or(0), shape.threads);
-  } catch (const Error&) {  // an arch of another version of kiln
+  } catch (const Error&) {  // the arch of another version of kiln
     return std::nullopt;
   }
 }

@@ -35,7 +35,7 @@ void check_names(const std::vector<const StoredEntry*>& entries, const std::vect
   }
 }
 
-/// The greatest, newest or slowest first.
+/// Orders the largest, newest, most used or slowest entry first.
 bool before(const StoredEntry& a, const StoredEntry& b, Order order) {
   switch (order) {
     case Order::size:

@@ -1,4 +1,4 @@
-// Which entries `kiln ls` shows, and in which order.
+// The entries that `kiln ls` shows, and their order.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +16,9 @@ struct ListingRequest {
   std::vector<std::string> values;  ///< "H=4096"; all must hold
   enum class Order { by_template, size, age, uses, compile_time } order = Order::by_template;
   bool reverse = false;
-  std::size_t limit = 0;  ///< 0: none
+  std::size_t limit = 0;  ///< 0: no limit
 };
-/// Throws Error(invalid_argument) naming what there is.
+/// Throws Error(invalid_argument) with the known orders.
 ListingRequest::Order parse_order(const std::string& text);
 std::string_view name_of(ListingRequest::Order order) noexcept;
 
@@ -30,11 +30,11 @@ struct ListedSum {
 };
 
 struct Listing {
-  std::vector<const StoredEntry*> shown;  ///< point into what it was made of
-  ListedSum matching, all;                ///< matching: before the limit
+  std::vector<const StoredEntry*> shown;  ///< point into the list that `choose` received
+  ListedSum matching, all;                ///< matching: before the limit was applied
 };
-/// `entries` in the order of read_entries. Throws Error(unknown_parameter) for a parameter that no entry of
-/// the chosen template has.
+/// `entries` must be in the order of read_entries. Throws Error(unknown_parameter) for a parameter that no
+/// entry of the chosen template has.
 Listing choose(const std::vector<StoredEntry>& entries, const ListingRequest& request);
 
 }  // namespace kiln::cli

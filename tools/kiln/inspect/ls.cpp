@@ -1,4 +1,4 @@
-// kiln ls: what is cached.
+// kiln ls: lists the cached entries.
 #include "tools/kiln/inspect/ls.hpp"
 #include "tools/kiln/cli/table.hpp"
 
@@ -23,10 +23,10 @@ struct LsArguments {
   bool full = false;
 };
 
-/// A column of the table. The last to be `wanted` are the first to go on a narrow terminal.
+/// A column of the table. It is left out when the terminal is narrower than `least_width`.
 struct Column {
   Table::Column head;
-  std::size_t least_width;  ///< of the terminal
+  std::size_t least_width;  ///< of the terminal, in columns
   std::function<std::string(const StoredEntry&)> cell;
 };
 
@@ -40,7 +40,7 @@ std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelli
   const bool narrow = width > 0 && width < kArchColumns;
   const std::size_t unit = narrow ? kFewLetters : SIZE_MAX;
   const auto names = std::make_shared<KeyNames>(names_of(entries, narrow ? kFewDigits : kDigits));
-  // What is sorted by is always there.
+  // The column that the list is sorted by is always shown.
   const auto unless = [&](Order by, std::size_t least) { return order == by ? 0 : least; };
   std::vector<Column> all = {
       {{"KEY"}, 0, [=](const StoredEntry& e) { return names->of(e.key); }},
@@ -76,7 +76,7 @@ std::vector<Column> columns_for(std::size_t width, Order order, Spelling* spelli
   return all;
 }
 
-/// `entries`: all of the store, among which a key's name is to be unique.
+/// `entries` are all entries of the store; a shown key's name is unique among them.
 void print_table(const Listing& listing, const std::vector<StoredEntry>& entries,
                  const LsArguments& arguments, Spelling& spelling) {
   const auto columns = columns_for(standard_output().width, arguments.request.order,
@@ -93,7 +93,7 @@ void print_table(const Listing& listing, const std::vector<StoredEntry>& entries
   table.print();
 }
 
-/// "4 entries, 12 KiB, in DIR"; where not all are shown, of how many.
+/// "4 entries, 12 KiB, in DIR". When some are not shown, it says how many there are.
 std::string footer(const Listing& listing, const LsArguments& arguments, const std::string& directory) {
   const ListedSum &matching = listing.matching, &all = listing.all;
   const std::string& only = arguments.request.template_name;

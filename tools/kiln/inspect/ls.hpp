@@ -1,4 +1,4 @@
-// kiln ls: what is cached.
+// kiln ls: lists the cached entries.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

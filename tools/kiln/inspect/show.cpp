@@ -1,4 +1,4 @@
-// kiln show: one cached entry whole.
+// kiln show: everything about one cached entry.
 #include "tools/kiln/inspect/show.hpp"
 
 #include <unistd.h>
@@ -77,8 +77,8 @@ void print_entry(const StoredEntry& entry, const cache::Record& record, const La
   print_key_fields(record.key_text, full);
 }
 
-/// The tuned choice of that key, shown; false when the key is no choice's. An image whose key begins in the
-/// same way makes it ambiguous, which find_entry and the longer key settle.
+/// Shows the tuned choice that `name` matches; returns false when there is none. Throws when the name matches
+/// an image's key, too: a longer key tells the two apart.
 bool show_choice(const Context& context, const ShowArguments& arguments, const SearchedStores& searched,
                  const KeyName& name) {
   const std::vector<StoredChoice> found = read_choices(searched, name);
@@ -90,7 +90,7 @@ bool show_choice(const Context& context, const ShowArguments& arguments, const S
     find_entry(searched, name);
     throw Error(Errc::invalid_argument, "keys of an image and of a tuned choice begin with " + name.quoted());
   } catch (const Error& error) {
-    if (error.code() != Errc::io) throw;  // there is none
+    if (error.code() != Errc::io) throw;  // no image matches
   }
   if (arguments.sass || arguments.ptx || arguments.log || !arguments.image.empty())
     throw Error(Errc::invalid_argument, name.quoted() + " is a tuned choice, which has no image and no log");

@@ -1,4 +1,4 @@
-// kiln show: one cached entry whole.
+// kiln show: everything about one cached entry.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -11,7 +11,7 @@ namespace kiln::cli {
 std::string todays_ptx(runtime::Service& service, const Key& key, const compile::Facts& facts,
                        std::string_view key_text) {
   runtime::Core& core = service.core();
-  core.state().stores.use_places({});  // nothing is looked up or kept
+  core.state().stores.use_places({});  // nothing is looked up or stored
   const auto at = facts.unit.find('@');
   const auto origin = service.catalog().open(facts.unit.substr(0, at));
   std::vector<NamedValue> named;
@@ -29,7 +29,7 @@ std::string todays_ptx(runtime::Service& service, const Key& key, const compile:
                               " ('kiln compile --emit ptx' makes that of today)");
   }
   std::string text = core.compile_alone(unit, true).ptx;
-  text.erase(text.find_last_not_of('\0') + 1);  // NVRTC counts the terminator
+  text.erase(text.find_last_not_of('\0') + 1);  // NVRTC's size includes the terminating NUL
   return text;
 }
 

@@ -1,4 +1,4 @@
-// PTX of a cached entry. It is not stored: it is made again, from the sources as they are today.
+// PTX of a cached entry. PTX is not stored, so it is made again from today's sources.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace kiln::cli {
 
-/// Throws Error(io) that says what differs when today's sources would make another entry, and as compile.
+/// Throws Error(io), which names the differences, when today's sources give another entry. Throws as a
+/// compile does.
 std::string todays_ptx(runtime::Service& service, const Key& key, const compile::Facts& facts,
                        std::string_view key_text);
 

@@ -21,7 +21,8 @@ struct Choice {
   std::string place;
 };
 
-/// Nothing where a parameter has neither a row nor a default, unless it is `forced`.
+/// The specialisation to compile. Nothing when there is no row and a parameter has no default, unless
+/// `forced`.
 std::optional<Choice> choose(const Manifest& manifest, LintCompile mode, const ManifestLines& lines) {
   if (!manifest.prewarm.empty()) {
     const source::PrewarmRow& row = manifest.prewarm.front();
@@ -90,7 +91,7 @@ class CompileOne {
   void add(const char* id, Severity severity, std::string place, std::string text) {
     out_.findings.push_back({id, severity, origin_->manifest.name, std::move(place), std::move(text)});
   }
-  /// One line, the compiler's own where it said one.
+  /// One line. It adds the compiler's own first error when there is one.
   static std::string what_of(const Error& error) {
     const std::string message = error.what();
     const std::string head = message.substr(0, message.find('\n')), said = first_diagnostic(error);
@@ -99,7 +100,7 @@ class CompileOne {
 
   runtime::Obtained image_of(const source::Instantiation& unit) {
     runtime::ObtainOptions options;
-    options.arguments = runtime::Arguments::any;  // which is a finding
+    options.arguments = runtime::Arguments::any;  // wrong arguments are reported as a finding
     return context_.service().core().path().obtain(unit, options);
   }
 

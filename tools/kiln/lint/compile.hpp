@@ -1,4 +1,4 @@
-// One specialisation of a template, through the cache, and what it gives away.
+// Compiles one specialisation of a template through the cache, and reports problems in it.
 #pragma once
 
 #include "manifest/catalog.hpp"
@@ -8,8 +8,8 @@
 
 namespace kiln::cli {
 
-/// automatic: where the first [[prewarm]] row or the defaults say which; forced: the first allowed value of
-/// each parameter without a default, too.
+/// automatic: compiles when the first [[prewarm]] row or the defaults give all values. forced: also takes the
+/// first allowed value of each parameter without a default.
 enum class LintCompile { off, automatic, forced };
 
 struct CompileLint {
@@ -17,7 +17,7 @@ struct CompileLint {
   bool compiled = false;
 };
 
-/// The kernel, and the reference where there is one.
+/// Compiles the kernel, and the reference when the template has one.
 CompileLint lint_compile(Context& context, const std::shared_ptr<const source::Template>& origin,
                          const std::vector<std::string>& foreign, LintCompile mode,
                          const ManifestLines& lines);

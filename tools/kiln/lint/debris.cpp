@@ -29,7 +29,7 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// ".text.NAME", ".nv.constant0.NAME" and the like of an entry point.
+/// True for sections of an entry point, such as ".text.NAME" and ".nv.constant0.NAME".
 bool belongs(std::string_view section, const std::vector<std::string>& entries) {
   return std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
     return section.size() > entry.size() && section.ends_with(entry) &&
@@ -47,7 +47,7 @@ std::string origin_of_variable(const std::string& mangled) {
   text.erase(std::min(text.find_first_of("<("), text.size()));
   if (const std::size_t type = text.rfind(' '); type != std::string::npos) text.erase(0, type + 1);
   std::vector<std::string> parts = base::split(text, ':');
-  if (!parts.empty()) parts.pop_back();  // its own name, or that of a class template
+  if (!parts.empty()) parts.pop_back();  // removes its own name, or the name of a class template
   std::erase_if(parts, [](const std::string& part) { return part.starts_with('_'); });
   if (parts.empty()) return "the global namespace";
   if (parts.size() > 2) parts.resize(2);
@@ -62,7 +62,7 @@ Debris debris_of(std::string_view image, const std::vector<std::string>& entries
   std::uint64_t own = 0, largest = 0, names = 0;
   const toolchain::Elf elf(bytes);
   for (const toolchain::ElfSection& section : elf.sections()) {
-    const std::uint64_t size = section.bytes.size();  // none of what a launch zeroes
+    const std::uint64_t size = section.bytes.size();  // 0 for memory that a launch zeroes
     const std::string_view name = section.name;
     if (belongs(name, entries)) {
       own += size;

@@ -62,7 +62,9 @@ class FileLint {
                                 "': correct the name, relative to the manifest");
   }
   void header(const std::string& name, const std::string& what, std::string place) {
-    if (places_.toolkit.empty() || !places_.find(name).empty()) return;  // without a toolkit it may be its
+    if (places_.toolkit.empty() || !places_.find(name).empty())
+      return;  // without a toolkit, the header may
+               // belong to it
     add(std::move(place), what + ": '" + name +
                               "' is neither beside the manifest, nor in include_dirs, KILN_INCLUDE_PATH, "
                               "kiln's templates or the toolkit: correct the name, or add its directory to "

@@ -11,22 +11,22 @@
 
 namespace kiln::cli {
 
-/// Absolute, as a compile searches them.
+/// Absolute include directories in the order in which a compile searches them.
 struct HeaderPlaces {
   std::vector<std::string> project, toolkit;
-  /// Path of the header; empty: in none of them.
+  /// Path of the header; empty when no directory has it.
   std::string find(const std::string& name) const;
   std::string find_in_project(const std::string& name) const;
 };
-/// `toolkit` are its include directories.
+/// `toolkit` holds the toolkit's include directories.
 HeaderPlaces header_places(const source::Template& origin, const runtime::Config& config,
                            std::vector<std::string> toolkit);
 
 LintFindings lint_files(const source::Template& origin, const HeaderPlaces& places,
                         const ManifestLines& lines);
 
-/// Headers that the kernel's source and its project headers include and that are no project's:
-/// "<cub/cub.cuh>". In order, repeats removed; under any #if.
+/// Headers outside the project that the kernel's source and its project headers include, such as
+/// "<cub/cub.cuh>". In order, without repeats, and without evaluating any #if.
 std::vector<std::string> foreign_headers(const source::Template& origin, const HeaderPlaces& places);
 
 }  // namespace kiln::cli

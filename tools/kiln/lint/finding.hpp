@@ -1,4 +1,4 @@
-// What `kiln lint` says of a template.
+// The findings of `kiln lint` about a template.
 #pragma once
 
 #include <algorithm>
@@ -16,12 +16,12 @@ struct LintFinding {
   Severity severity = Severity::note;
   std::string template_name;
   std::string place;  ///< FILE:LINE, or FILE
-  std::string text;   ///< what it is, and what to do
+  std::string text;   ///< the problem, and what to do
 };
 using LintFindings = std::vector<LintFinding>;
 using Severity = LintFinding::Severity;
 
-/// Stable: scripts name them in --allow.
+/// Ids are stable, because scripts name them in --allow.
 inline constexpr std::array<std::string_view, 26> kLintIds = {
     "manifest",        "missing-file",    "unused-parameter",     "unused-derive", "unused-export",
     "unused-runtime",  "shape-in-define", "no-reference",         "no-tolerance",  "no-shape",

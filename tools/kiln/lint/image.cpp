@@ -19,7 +19,7 @@ std::string text_of(const Shape& shape) {
          std::to_string(std::max(shape[2], 1u));
 }
 
-/// Where parameters, arch and exports decide all of it.
+/// The shape when parameters, arch and exports decide all its dimensions, else nothing.
 std::optional<Shape> constant_shape(const source::Manifest& m, const source::Resolved& resolved,
                                     const compile::Facts& facts,
                                     const std::vector<source::Expression>& dimensions) {

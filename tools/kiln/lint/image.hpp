@@ -1,4 +1,4 @@
-// What a compile gave against what its manifest says.
+// Compares the result of a compile with its manifest.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace kiln::cli {
 
-/// `foreign` are the headers that the project does not own (foreign_headers).
+/// `foreign` are headers that the project does not own (foreign_headers).
 LintFindings lint_image(const source::Manifest& manifest, const source::Resolved& resolved,
                         const compile::Facts& facts, std::string_view image,
                         const std::vector<std::string>& foreign, const ManifestLines& lines);

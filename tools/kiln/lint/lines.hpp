@@ -1,4 +1,4 @@
-// Where the parts of a manifest stand.
+// Line numbers of the parts of a manifest.
 #pragma once
 
 #include <initializer_list>
@@ -8,15 +8,15 @@
 
 namespace kiln::cli {
 
-/// Where a manifest's parts stand.
+/// Finds the lines at which a manifest's parts stand.
 class ManifestLines {
  public:
   ManifestLines(const source::TomlValue& tree, std::string file) : tree_(tree), file_(std::move(file)) {}
-  /// "FILE:LINE" of the deepest of `path` that is there: {"param", "T"}.
+  /// "FILE:LINE" of the deepest part of `path` that exists, as in {"param", "T"}.
   std::string of(std::initializer_list<std::string_view> path) const;
-  /// Of the [[arg]] with that name, in a [[kernel]], too.
+  /// "FILE:LINE" of the [[arg]] with that name, also inside a [[kernel]].
   std::string argument(std::string_view name) const;
-  /// Of the [[kernel]] with that name; of the whole when there is none.
+  /// "FILE:LINE" of the [[kernel]] with that name, or of the whole manifest when there is none.
   std::string entry(std::string_view name) const;
 
  private:

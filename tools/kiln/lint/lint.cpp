@@ -1,4 +1,4 @@
-// kiln lint: what is wrong, unused or left out in manifests, and what one compile of each gives away.
+// kiln lint: reports wrong, unused and missing parts of manifests, and problems that a compile of each shows.
 #include "tools/kiln/lint/lint.hpp"
 #include "tools/kiln/cli/catalog.hpp"
 #include "tools/kiln/cli/table.hpp"
@@ -34,7 +34,8 @@ struct Linted {
 constexpr std::string_view kSeverities[] = {"note", "warning", "error"};
 std::string_view name_of(Severity severity) noexcept { return kSeverities[static_cast<int>(severity)]; }
 
-/// Whether a directory is a folder of one in the template path: its templates include from there.
+/// True when the directory is a family folder of a template path directory. Its templates include from that
+/// directory.
 bool is_family(const source::Catalog& usual, const std::string& directory) {
   std::error_code error;
   const auto parent = std::filesystem::weakly_canonical(directory, error).parent_path();
@@ -43,7 +44,7 @@ bool is_family(const source::Catalog& usual, const std::string& directory) {
   });
 }
 
-/// The catalog that a word names a template of: the path's, or that of the manifest's own directory.
+/// The catalogs in which words name templates: the template path's, or one for a manifest's own directory.
 class Chosen {
  public:
   explicit Chosen(Context& context) : context_(context) {}
@@ -78,7 +79,7 @@ class Chosen {
   std::vector<std::unique_ptr<source::Catalog>> beside_;
 };
 
-/// "FILE:LINE: text" of a manifest's error.
+/// A finding "FILE:LINE: text" from a manifest's error.
 LintFinding of_error(const std::string& name, const Error& error) {
   std::string text = error.what(), place;
   if (const std::size_t end = text.find(": "); end != std::string::npos && text.starts_with('/'))
@@ -89,7 +90,7 @@ LintFinding of_error(const std::string& name, const Error& error) {
 std::vector<std::string> toolkit_headers(Context& context) {
   try {
     return context.service().core().state().files.toolkit().include_dirs;
-  } catch (const Error&) {  // none here: what the toolkit would have is not looked for
+  } catch (const Error&) {  // without a toolkit, its headers are not looked for
     return {};
   }
 }

@@ -1,4 +1,4 @@
-// kiln lint: what is wrong, unused or left out in manifests.
+// kiln lint: reports wrong, unused and missing parts of manifests.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

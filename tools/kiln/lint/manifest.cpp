@@ -130,7 +130,8 @@ class Lint {
           "no summary, which 'kiln templates' lists: add one line to [template]");
   }
 
-  /// Candidates that no [[prewarm]] row could take, each time because they take less than the default.
+  /// Reports `tune` candidates that every [[prewarm]] row refuses because they accept fewer calls than the
+  /// default.
   void strict_candidates() {
     std::map<std::pair<std::string, std::string>, std::string> refused;  // parameter and value -> why
     std::set<std::pair<std::string, std::string>> taken;
@@ -147,7 +148,7 @@ class Lint {
           if (const auto equals = candidate.find('=');
               why.starts_with("stricter") && candidate.find(' ') == std::string::npos)
             refused.emplace(std::pair(candidate.substr(0, equals), candidate.substr(equals + 1)), why);
-      } catch (const Error&) {  // a row that its arch has no kernel for
+      } catch (const Error&) {  // the template does not support the row's arch
       }
     }
     for (const auto& [candidate, why] : refused)

@@ -1,4 +1,4 @@
-// What a manifest alone gives away: names that nothing uses, shapes in macros, and what is left out.
+// Problems that a manifest alone shows: unused names, shapes in macros, and missing parts.
 #pragma once
 
 #include "manifest/manifest.hpp"

@@ -7,7 +7,7 @@
 namespace kiln::cli {
 namespace {
 
-/// Empty for arguments, arch and the device's facts.
+/// Name of the value in a slot; empty for arguments, arch and the device's facts.
 std::string name_of_slot(const source::Manifest& m, int slot) {
   const source::SlotLayout& at = m.slots;
   const auto index = [&](int first) { return static_cast<std::size_t>(slot - first); };
@@ -29,7 +29,7 @@ void each_name(const std::string& text, Do&& act) {
 }  // namespace
 
 Uses::Uses(const source::Manifest& manifest) {
-  // Needs first: a mark follows them.
+  // Collects needs first, because `mark` follows them.
   const auto all = [&](auto&& act) {
     const auto with_entries = [&](const source::Manifest& one) {
       act(one);
@@ -112,7 +112,7 @@ void Uses::reads(const source::Manifest& m, const source::Expression& expression
 }
 
 void Uses::mark(const std::string& name, Reach reach) {
-  Reach& present = reach_[name];  // none
+  Reach& present = reach_[name];  // starts as Reach::none
   if (present >= reach) return;
   present = reach;
   const auto [first, last] = needs_.equal_range(name);

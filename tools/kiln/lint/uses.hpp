@@ -1,4 +1,4 @@
-// Which names of a manifest reach the kernel, and how.
+// Finds which names of a manifest reach the kernel, and how.
 #pragma once
 
 #include <map>
@@ -9,12 +9,14 @@
 
 namespace kiln::cli {
 
-/// none: nothing reads it. launch: only geometry, arguments, run-time values, requirements, defaults or cost
-/// do. code: it stands in a C++ text.
+/// How a name is used.
+/// none: nothing reads it.
+/// launch: only geometry, arguments, run-time values, requirements, defaults or cost read it.
+/// code: it stands in a C++ text.
 enum class Reach { none, launch, code };
 
-/// Parameters, derives, run-time values and exports by name; of the manifest with its entry points and the
-/// variants for an arch together.
+/// Uses of parameters, derives, run-time values and exports by name. The entry points of a manifest and its
+/// variants for archs are taken together.
 class Uses {
  public:
   explicit Uses(const source::Manifest& manifest);
@@ -33,7 +35,7 @@ class Uses {
   void mark(const std::string& name, Reach reach);
 
   std::map<std::string, Reach, std::less<>> reach_;
-  std::multimap<std::string, Need> needs_;  ///< what a name's own text or expression reads
+  std::multimap<std::string, Need> needs_;  ///< names that a name's own text or expression reads
 };
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln clear: an empty cache.
+// kiln clear: empties the cache.
 #include "tools/kiln/maintain/clear.hpp"
 
 #include <unistd.h>
@@ -20,12 +20,12 @@ std::string contents_of(const runtime::Config& config) {
   try {
     const cache::StoreStats stats = view_store(config).store->stats();
     return counted(stats.entries, "entry", "entries") + ", " + human_bytes(stats.file_bytes) + ',';
-  } catch (const Error&) {  // damaged; it goes all the same
+  } catch (const Error&) {  // a damaged store is cleared as well
     return "what is cached";
   }
 }
 
-/// On stderr: stdout is for results.
+/// Asks on stderr, because stdout is for results.
 bool ask(const std::string& what, const std::string& directory) {
   std::fprintf(stderr, "Remove %s from %s? [y/N] ", what.c_str(), directory.c_str());
   std::fflush(stderr);

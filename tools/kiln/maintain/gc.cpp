@@ -1,4 +1,4 @@
-// kiln gc: less on the disk. Entries over a limit, damage, free pages and a damaged file set aside all go.
+// kiln gc: reduces disk use. Removes entries over a limit, damage, free pages and a damaged file set aside.
 #include "tools/kiln/maintain/gc.hpp"
 
 #include <cstdint>
@@ -13,7 +13,7 @@ int gc(const Context& context, double wait_s) {
   const runtime::Config config = context.config();
   const StorePlace place = find_store(config);
   if (!place.there) return report_nothing_there(context, place);
-  // What the store itself keeps live; a size that is given is meant as it is.
+  // The store itself keeps nine tenths of the cap live. A size from the command line is used as given.
   const std::uint64_t bytes =
       context.max_size.empty() ? config.cache_max_bytes() / 10 * 9 : config.cache_max_bytes();
   const cache::Rewritten done = rewrite_store(

@@ -1,4 +1,4 @@
-// kiln gc: makes the cache take less on the disk.
+// kiln gc: reduces the disk space of the cache.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

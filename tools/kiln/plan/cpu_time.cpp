@@ -17,14 +17,14 @@ namespace {
 
 struct Process {
   long parent = 0;
-  double ticks = 0;  ///< its own and those of its children that have ended
+  double ticks = 0;  ///< its own ticks, and the ticks of its children that have ended
 };
 
 std::optional<Process> read_process(const std::string& directory) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen((directory + "/stat").c_str(), "re"),
                                                              &std::fclose);
   if (!file) return std::nullopt;
-  std::string text(1024, '\0');  // it may be gone by now: then this is a short read
+  std::string text(1024, '\0');  // a process that has ended meanwhile gives a short read
   text.resize(std::fread(text.data(), 1, text.size(), file.get()));
   const auto name_end = text.rfind(')');  // a name may contain anything
   if (name_end == std::string::npos) return std::nullopt;

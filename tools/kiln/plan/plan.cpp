@@ -21,7 +21,7 @@ namespace {
 
 using source::PlannedSpecialization;
 
-/// Templates of the plan: each is opened once, however many rows name it.
+/// The plan's templates. Each is opened once, however many rows name it.
 class Origins {
  public:
   explicit Origins(source::Catalog& catalog) : catalog_(catalog) {}
@@ -36,7 +36,7 @@ class Origins {
   std::map<std::string, std::shared_ptr<const source::Template>> known_;
 };
 
-/// A template's name where a plan's is expected is a mistake of its own; the name of a file comes first.
+/// Reads a plan file. When the file is missing and a template has that name, the error explains the mistake.
 std::string read_plan(const std::string& file, const source::Catalog& catalog) try {
   return read_plan_text(file);
 } catch (const Error&) {
@@ -60,7 +60,7 @@ std::vector<PlannedSpecialization> read_rows(source::Catalog& catalog, Origins& 
     try {
       append(source::parse_plan(text, file, &notes));
     } catch (const Error& error) {
-      // What a plan says is an argument of the command, unlike a template's manifest.
+      // A mistake in a plan is a wrong argument of the command; a mistake in a template's manifest is not.
       throw Error(error.code() == Errc::manifest ? Errc::invalid_argument : error.code(), error.what());
     }
   }
@@ -106,12 +106,14 @@ cache::Record record_of(const source::Manifest& manifest, const runtime::Recorde
     if (std::none_of(recorded.chosen.begin(), recorded.chosen.end(), same)) choice.fixed.push_back(p);
   }
   choice.chosen = recorded.chosen;
-  choice.kiln_version = kiln_version();  // never measured here: no timings, and no time
+  choice.kiln_version = kiln_version();  // not measured here, so it has no timings and no time
   return {made.key, compile::encode(choice), made.text, {}};
 }
 
-/// A row as it was recorded. The call that had left `tuned` open is to get these values on the device: where
-/// no choice says so, one is planned; where another one stays, what that gives is made as well.
+/// Makes the tasks of a recorded row. On the device, the call that left `tuned` open shall get the recorded
+/// values.
+/// - no stored choice says so: a choice with these values is planned;
+/// - a stored choice with other values stays: the kernel with those values is planned, too.
 std::vector<PlannedTask> recorded_tasks(Making& making, const PlannedSpecialization& row,
                                         const std::shared_ptr<const source::Template>& origin,
                                         const runtime::RecordedCall& recorded, source::Resolved resolved,
@@ -144,7 +146,7 @@ std::vector<PlannedTask> make_tasks(Making& making, const PlannedSpecialization&
   for (const Parameter& p : row.values) named.push_back({p.name, Value(p.value)});
   const std::vector<Value> values = source::positional(manifest, named);
   const PlanDevice& device = making.device;
-  std::string name;  // asked for only where it matters: it takes a driver
+  std::string name;  // found only when needed, because it takes a driver
   if (has_tune(manifest))
     name = device.this_gpu ? making.context.target_device(device.said, arch) : device.said;
   runtime::TunedCall call =
@@ -162,7 +164,7 @@ std::vector<PlannedTask> make_tasks(Making& making, const PlannedSpecialization&
   return out;
 }
 
-/// The key of the row that `error` is about.
+/// The key in the row that `error` is about.
 std::string key_of(const Error& error, Origins& origins, const PlannedSpecialization& row) {
   if (error.code() == Errc::unknown_template) return "template";
   if (error.code() == Errc::unsupported_arch) return "arch";
@@ -173,11 +175,12 @@ std::string key_of(const Error& error, Origins& origins, const PlannedSpecializa
     if (index < 0 || !source::parameter_value(manifest.parameters[static_cast<std::size_t>(index)], p.value))
       return p.name;
   }
-  return {};  // a parameter that was not given
+  return {};  // the error is about a parameter that was not given
 }
 
-/// Specialisations of one template together, since they share their headers; templates whose manifests allow
-/// them long compiles first, so that no long one is left for the end. Otherwise as the plan has them.
+/// Puts the specialisations of one template together, because they share headers. Templates whose manifests
+/// allow long compiles come first, so that no long compile is left for the end. Otherwise keeps the plan's
+/// order.
 void put_in_order(std::vector<PlannedTask>& tasks) {
   std::map<std::string, std::size_t> rank;
   for (const PlannedTask& task : tasks) rank.emplace(task.specialization().template_name, rank.size());
@@ -214,9 +217,9 @@ PrewarmPlan make_plan(Context& context, const std::vector<std::string>& files,
           }
         }
       } catch (const Error& error) {
-        // A template that an arch has no kernel for is a mistake in a row that names the arch, and none in a
-        // plan for several.
-        if (error.code() == Errc::manifest) throw;  // names its own file and line
+        // A template without a kernel for an arch is a mistake only in a row that names the arch. A plan for
+        // several archs skips it.
+        if (error.code() == Errc::manifest) throw;  // such an error names its own file and line
         if (error.code() != Errc::unsupported_arch || own_arch)
           throw Error(error.code(), row.row->where(key_of(error, origins, row)) + ": " + error.what());
         plan.skipped.push_back(row.template_name + ' ' + text_of(row.values) + ' ' + arch.name() + ": " +

@@ -25,7 +25,7 @@ double since(base::Clock::time_point start) {
 void run_task(runtime::Core& core, const PlannedTask& task, compile::Strictness strictness, TaskResult& out) {
   const auto start = base::Clock::now();
   runtime::ObtainOptions options;
-  options.when_full = runtime::WhenFull::wait;  // the records are what this is for
+  options.when_full = runtime::WhenFull::wait;  // the records are the purpose of the run
   options.urgency = compile::Urgency::ahead;    // an engine that waits for its kernel goes first
   try {
     const runtime::Obtained obtained =
@@ -112,7 +112,8 @@ PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const Pr
       said = true;
       shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
     });
-    // Nodes of one fleet begin with different rows of the same plan, or they would all wait for the same few.
+    // Nodes of one fleet begin with different rows of a plan. Otherwise all of them would wait for the same
+    // rows.
     const std::size_t first =
         core.config().has_remote() && core.config().remote_writes() && !plan.tasks.empty()
             ? std::random_device{}() % plan.tasks.size()

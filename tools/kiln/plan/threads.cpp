@@ -8,15 +8,16 @@
 namespace kiln::cli {
 namespace {
 
-/// Of the threads there may be, those that one thread of ours takes: itself, and its worker's process with
-/// two threads more; those that all compiles share (the watcher of workers, the publisher) fit into the rest.
+/// Of the threads that the system gives, one in this many works. A working thread also needs a worker process
+/// with two further threads. The rest leaves room for threads that all compiles share: the watcher of
+/// workers, the publisher.
 constexpr std::size_t kTakenByOne = 10;
 
 }  // namespace
 
 void run_in_threads(int wanted, const std::function<void()>& work,
                     const std::function<void(int, const std::string&)>& on_fewer) {
-  std::atomic<int> working{0};  // 0 until it is known how many there are
+  std::atomic<int> working{0};  // 0 until the number is known
   std::vector<std::jthread> threads;
   std::string why;
   try {

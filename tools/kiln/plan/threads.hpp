@@ -1,4 +1,4 @@
-// The threads that walk a plan.
+// The threads that run a plan.
 #pragma once
 
 #include <functional>
@@ -6,11 +6,13 @@
 
 namespace kiln::cli {
 
-/// Calls `work` in this thread and in `wanted - 1` more, all at once, and returns when every call has. Where
-/// the system gives fewer threads (a limit of processes), most of those that it gave are handed back first,
-/// since the compiles need processes and threads of their own; `on_fewer` is then called with how many work,
-/// at least 1, and why. What `work` throws in this thread is thrown when the others have returned; in another
-/// it must throw nothing.
+/// Calls `work` in this thread and in `wanted - 1` others at once, and returns when every call has returned.
+/// The system may give fewer threads (a limit of processes). Then most of them are given back first, because
+/// compiles need processes and threads of their own. `on_fewer` receives the number of working threads, at
+/// least 1, and the reason.
+///
+/// An exception of `work` in this thread is thrown after the others have returned. In other threads `work`
+/// must not throw.
 void run_in_threads(int wanted, const std::function<void()>& work,
                     const std::function<void(int, const std::string&)>& on_fewer);
 

@@ -1,4 +1,4 @@
-// --device NAME: whose tuned choices hold, for commands that need no GPU.
+// --device NAME: the device whose tuned choices apply, for commands that need no GPU.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace kiln::cli {
 class Command;
 
 void add_device_option(Command sub, std::string& name);
-/// A choice can matter: some parameter has candidates.
+/// True when some parameter has candidates, so that a choice can matter.
 bool has_tune(const source::Manifest& manifest) noexcept;
 
 }  // namespace kiln::cli

@@ -22,8 +22,8 @@ using State = TaskResult::State;
 constexpr const char* kFormat = "kiln.prewarm-run/1";
 constexpr double kLongest = 1e9;     // ms: eleven days
 constexpr double kLastTime = 1e14;   // ms since 1970
-constexpr std::size_t kText = 4096;  // bytes of a name
-constexpr int kDeepest = 3;          // the object, its tasks, a task
+constexpr std::size_t kText = 4096;  // longest text field, in bytes
+constexpr int kDeepest = 3;          // levels of the JSON: the object, its tasks, a task
 constexpr std::uint64_t kMost = 1'000'000'000;
 
 std::string file_of(const std::string& directory) { return directory + "/v1/prewarm.json"; }
@@ -45,7 +45,7 @@ Json task_json(const NotedTask& t) {
           {"ptxas_ms", rounded(t.ptxas_ms)}};
 }
 
-/// Fields of an object, each checked; throws Error(io) that names the field.
+/// Reads fields of an object and checks each; throws Error(io) that names the field.
 class Fields {
  public:
   explicit Fields(const Json& object) : object_(object) {
@@ -176,7 +176,7 @@ Note read_note(const std::string& directory) {
   if (!S_ISREG(st.st_mode)) return {{}, "it is no regular file"};
   const auto content = base::read_file(file, kNoteBytes);
   if (!content) return {{}, std::strerror(errno)};
-  // What lies too deep is dropped while it is read: it would take far more memory than the file.
+  // Deeper levels are dropped while parsing, because they would take far more memory than the file.
   const Json json = Json::parse(
       content->bytes, [](int depth, Json::parse_event_t, Json&) { return depth <= kDeepest; }, false);
   if (json.is_discarded()) return {{}, "it is no JSON"};

@@ -1,13 +1,13 @@
-// What the last prewarm of a store did and when: DIR/v1/prewarm.json, which `kiln report` draws. For people:
-// nothing else reads it, and a fault costs the picture only.
+// A note about the last prewarm of a store: DIR/v1/prewarm.json, which `kiln report` draws. It is for people
+// only: nothing else reads it, and a fault costs only the picture.
 //
 // The file, version 1, is one JSON object:
 //   format "kiln.prewarm-run/1", version (kiln's), started_ms (since 1970), wall_ms, cpu_ms (or null), jobs,
 //   total, from_disk, compiled, waited, failed, not_started, interrupted, left_out, and
-//   tasks: those that were started, by start, at most kNotedTasks, the last ones:
+//   tasks: the started tasks by start time; only the last kNotedTasks of them:
 //     template, params, arch, key ("" for a failure), outcome, lane, start_ms and total_ms (since
 //     started_ms), compile_ms, frontend_ms, nvvm_ms, ptxas_ms
-// Anything else is ignored with a reason, and replaced by the next run.
+// Any other content is ignored with a reason, and replaced by the next run.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline constexpr std::size_t kNoteBytes = std::size_t{16} << 20;
 
 struct NotedTask {
   std::string template_name, params, arch, key, outcome;
-  int lane = 0;  ///< the thread of the prewarm; it has one worker at work at a time
+  int lane = 0;  ///< the prewarm's thread; one worker works for it at a time
   double start_ms = 0, total_ms = 0;
   double compile_ms = 0, frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0;
 
@@ -41,18 +41,18 @@ struct NotedRun {
   std::vector<NotedTask> tasks;
 };
 
-/// All tasks that were started, by start.
+/// The run with all started tasks, by start time.
 NotedRun noted_run(const PrewarmPlan& plan, const PrewarmResult& result);
 
-/// Replaces the note, 0600. A run that found everything there leaves the one of the run that made it.
-/// Never fails: what cannot be written is a line of the debug log.
+/// Replaces the note (mode 0600). A run that found everything in the cache keeps the note of an earlier run.
+/// Never fails: a note that cannot be written is a line in the debug log.
 void write_note(const std::string& directory, NotedRun run) noexcept;
 
 struct Note {
   std::optional<NotedRun> run;
-  std::string problem;  ///< why there is one and it is ignored
+  std::string problem;  ///< why an existing note is ignored
 };
-/// The file is not trusted: no symlink is followed, every field is checked.
+/// Does not trust the file: it follows no symlink and checks every field.
 Note read_note(const std::string& directory);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln prewarm: compile all of a plan ahead of time. Each image is published at once, so an interrupted run
+// kiln prewarm: compiles a whole plan ahead of time. Each image is published at once, so an interrupted run
 // is resumed by starting it again.
 #include "tools/kiln/prewarm/prewarm.hpp"
 
@@ -63,21 +63,22 @@ int exit_of(const PrewarmResult& result, const PlanRoom& room) {
   return result.keep_going && result.succeeded() > result.uncached ? kPartly : kFailed;
 }
 
-/// DIR as the only store there is, and shared with everybody when the work in it has ended, however it did.
+/// Uses DIR as the only store. `share` makes DIR readable for everybody; it is called even after a failed
+/// run.
 class LayerUnderWork {
  public:
   LayerUnderWork(runtime::Core& core, const std::string& directory)
       : core_(core), store_(runtime::create_layer(directory)) {
     core.state().stores.use_only(store_);
   }
-  /// Choices of the configured places hold as well, and those that are used come along.
+  /// Also uses tuned choices of the configured places; choices that the plan takes are copied into the layer.
   void look_for_choices(const runtime::Config& config) {
     const runtime::Places places = view_places(config).places;
     std::vector<std::shared_ptr<cache::Store>> stores;
     for (const auto& store : {places.writable, places.readable})
       if (store) stores.push_back(store);
     for (auto& layer : runtime::open_layers(config)) stores.push_back(std::move(layer));
-    stores.push_back(store_);  // last: it may have what an earlier run put there
+    stores.push_back(store_);  // last, because an earlier run may have put choices there
     core_.choices().use_only(std::move(stores));
   }
   void share() const {
@@ -90,7 +91,7 @@ class LayerUnderWork {
   std::shared_ptr<cache::Store> store_;
 };
 
-/// What was recorded, in whatever is filled; a layer gets what was taken from elsewhere as well.
+/// Stores the recorded choices. A layer also gets the choices that were taken from other stores.
 void put_choices(runtime::Core& core, const PrewarmPlan& plan, bool is_layer) {
   const auto store = core.state().stores.writable();
   for (const PlannedChoice& choice : plan.choices) {
@@ -104,7 +105,8 @@ void put_choices(runtime::Core& core, const PrewarmPlan& plan, bool is_layer) {
   }
 }
 
-/// False, and said on stderr, when it cannot be written: the work is done and is reported all the same.
+/// Returns false, with a message on stderr, when the trace cannot be written. The run's results are reported
+/// anyway.
 bool wrote_trace(const std::string& path, const NotedRun& run) {
   if (path.empty()) return true;
   try {
@@ -116,9 +118,9 @@ bool wrote_trace(const std::string& path, const NotedRun& run) {
   }
 }
 
-/// Whatever served it: the tier is to have all of it.
+/// Pushes all results, whichever step served them, because the tier shall have all.
 Pushed push_results(runtime::Core& core, const PrewarmResult& result, bool quiet) {
-  const PoliteInterrupt interrupt;  // what is left is said
+  const PoliteInterrupt interrupt;  // the report says how many are left
   std::vector<Key> keys;
   for (const TaskResult& task : result.tasks)
     if (task.state == TaskResult::State::done && task.unpublishable.empty()) keys.push_back(task.key);
@@ -161,7 +163,7 @@ int prewarm(Context& context, const Arguments& arguments) {
   context.template_path = template_path_of(plans, context.template_path);
   runtime::Service& service = context.service();
   std::optional<MissedRows> missed;
-  if (arguments.remote && !arguments.check) writable_tier(context);  // said before hours of work
+  if (arguments.remote && !arguments.check) writable_tier(context);  // fails before hours of work
   if (arguments.missed) {
     missed.emplace(context, *configured_tier(context));
     if (missed->found() || plans.empty()) plans.push_back(missed->file());
@@ -177,7 +179,7 @@ int prewarm(Context& context, const Arguments& arguments) {
     else
       layer.emplace(service.core(), arguments.layer);
   }
-  // What this machine has must not matter for a layer that is made here, unless it was asked for.
+  // A layer must not depend on choices of this machine, unless --device asks for them.
   if (layer && !arguments.device.empty()) layer->look_for_choices(service.config());
   const PrewarmPlan plan = make_plan(context, plans, context.target_archs(),
                                      {arguments.device, arguments.layer.empty(), !arguments.layer.empty()});
@@ -198,7 +200,7 @@ int prewarm(Context& context, const Arguments& arguments) {
   const NotedRun run = noted_run(plan, result);
   put_choices(service.core(), plan, layer.has_value());
   if (layer)
-    layer->share();  // without a note: what goes into an image is the same whenever it was made
+    layer->share();  // without a note, so that an image's content does not depend on when it was made
   else if (store.writable())
     write_note(store.directory(), run);
   const bool traced = wrote_trace(arguments.trace, run);

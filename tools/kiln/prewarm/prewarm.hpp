@@ -1,4 +1,4 @@
-// kiln prewarm: compiles all of a plan ahead of time.
+// kiln prewarm: compiles a whole plan ahead of time.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -24,7 +24,7 @@ Json task_json(const PlannedTask& task) {
   return out;
 }
 
-/// Of compile_ms; all 0 when it was not compiled here.
+/// Parts of compile_ms; all are 0 when it was not compiled here.
 Json phases_json(const TaskResult& result) {
   return {{"frontend_ms", result.frontend_ms}, {"nvvm_ms", result.nvvm_ms}, {"ptxas_ms", result.ptxas_ms}};
 }
@@ -87,7 +87,7 @@ void print_skipped(const PrewarmPlan& plan) {
   for (const std::string& skipped : plan.skipped) print("skipped  " + skipped + '\n');
 }
 
-/// On stderr, whatever stdout looks like.
+/// Reports failures on stderr, whatever the format on stdout is.
 void report_failures(const PrewarmResult& result, const PlanRoom& room) {
   std::fflush(stdout);
   if (result.failed()) {
@@ -109,7 +109,7 @@ void report_failures(const PrewarmResult& result, const PlanRoom& room) {
   }
 }
 
-/// The first failure, as every command reports its own.
+/// The first failure, in the form of every command's error object.
 Json first_error(const PrewarmResult& result) {
   for (const TaskResult& t : result.tasks) {
     if (t.state == State::failed) return {{"code", t.error_code}, {"message", t.error}};
@@ -165,7 +165,7 @@ void report_prewarm(const Context& context, const PrewarmPlan& plan, const Prewa
   line += "; " + human_bytes(bytes) + " in " + human_ms(result.wall_ms);
   if (result.cpu_ms) line += " (CPU " + human_ms(*result.cpu_ms) + ')';
   if (plan.repeats) line += "; " + counted(plan.repeats, "repeat") + " left out";
-  // With a bar on this terminal, the failures stand right above.
+  // When stdout and stderr are one terminal with a bar, the failures are already printed above.
   const bool seen = terminal.interactive && standard_error().interactive;
   for (std::size_t i = 0; i < plan.tasks.size() && !seen; ++i) {
     if (result.tasks[i].state == State::failed) {

@@ -12,7 +12,7 @@ namespace kiln::cli {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kEntryOverhead = 16 << 10;  // facts and key text, where no entry is left that tells
+constexpr std::uint64_t kEntryOverhead = 16 << 10;  // facts and key text, when no entry is left to measure
 constexpr auto kPatience = std::chrono::seconds(10);
 
 struct Mean {
@@ -23,8 +23,8 @@ struct Mean {
 
 std::uint64_t live_limit(std::uint64_t cap_bytes) noexcept { return cap_bytes / 10 * 9; }
 
-/// A cap that holds so many bytes of entries: with a tenth of the file free, as the store keeps it, a
-/// sixteenth for the tree and the estimate's error, and in whole MiB.
+/// A cap in whole MiB that holds this many bytes of entries. The store keeps a tenth of the file free. A
+/// sixteenth is added for the tree and the estimate's error.
 std::uint64_t cap_for(std::uint64_t bytes) noexcept {
   const std::uint64_t with_slack = bytes + bytes / 16 + kMiB;
   return (with_slack / 9 * 10 + kMiB - 1) / kMiB * kMiB;
@@ -38,7 +38,7 @@ bool has(cache::Store& store, const Key& key) {
   return store.peek_text(key, base::Deadline::after(kPatience)).has_value();
 }
 
-/// What an entry takes beside its image.
+/// Mean size of an entry without its image.
 std::uint64_t mean_overhead(cache::Store& store) {
   Mean mean;
   store.list(
@@ -56,7 +56,7 @@ std::string name_of(const PlannedTask& task) {
   return task.specialization().to_string() + ' ' + task.resolved.arch.name();
 }
 
-/// Sizes that entries of a store have.
+/// Sizes of a store's entries.
 struct KnownSizes {
   std::map<std::string, std::uint64_t> own;
   std::map<std::string, Mean> of_template;
@@ -93,7 +93,7 @@ Estimate estimate(cache::Store& store, const std::set<std::string>& elsewhere, c
   return out;
 }
 
-/// What a store has that is only read is not stored again.
+/// Names of entries in stores that are only read; a prewarm does not store them again.
 std::set<std::string> names_read_only(runtime::Core& core) {
   std::set<std::string> out;
   for (const auto& store : core.state().stores.read_only())

@@ -11,9 +11,9 @@
 namespace kiln::cli {
 namespace {
 
-constexpr int kProcess = 1;  // all lanes are of one prewarm
+constexpr int kProcess = 1;  // all lanes belong to one prewarm
 
-/// Milliseconds as the format's microseconds, to the nanosecond.
+/// Converts milliseconds to the format's microseconds, rounded to a nanosecond.
 double us(double ms) { return std::round(ms * 1e6) / 1e3; }
 
 Json event(const std::string& name, const char* category, int lane, double start_ms, double length_ms) {
@@ -37,7 +37,7 @@ void add_task(Json& events, const NotedTask& task) {
   const std::pair<const char*, double> phases[] = {
       {"front end", task.frontend_ms}, {"NVVM", task.nvvm_ms}, {"ptxas", task.ptxas_ms}};
   for (const auto& [name, ms] : phases) {
-    const double length = std::min(ms, task.end_ms() - at);  // clocks differ by what a message takes
+    const double length = std::min(ms, task.end_ms() - at);  // clocks differ by the time of a message
     if (length <= 0) continue;
     events.push_back(event(name, "phase", task.lane, at, length));
     at += length;

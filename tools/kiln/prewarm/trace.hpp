@@ -1,4 +1,4 @@
-// A prewarm as a trace that chrome://tracing and Perfetto open.
+// A prewarm as a trace for chrome://tracing and Perfetto.
 #pragma once
 
 #include <string>
@@ -7,13 +7,13 @@
 
 namespace kiln::cli {
 
-/// Throws before anything is compiled where FILE cannot be written: Error(io), Error(invalid_argument) for
-/// "-", which is where the results go.
+/// Throws, before anything is compiled, when FILE cannot be written: Error(io), or Error(invalid_argument)
+/// for "-", because stdout is used for results.
 void check_trace_file(const std::string& path);
 
-/// In Chrome's trace-event format: one row per lane, a complete event per task (category "specialisation")
-/// with the phases of its compile inside (category "phase"). Only the lengths of phases are known: they are
-/// laid in their order against the end of the task.
+/// Writes Chrome's trace-event format. There is one row for each lane and one complete event for each task
+/// (category "specialisation"), with the phases of its compile inside (category "phase"). Only the lengths of
+/// phases are known, so they are placed in order up to the task's end.
 std::string trace_text(const NotedRun& run);
 
 }  // namespace kiln::cli

@@ -10,9 +10,9 @@
 namespace kiln::cli {
 namespace {
 
-constexpr std::size_t kRows = 30;           // of the tables of slowest and largest
-constexpr std::size_t kGroups = 300;        // drawn apart; the smaller ones are one
-constexpr std::size_t kLargestShown = 600;  // of all groups together
+constexpr std::size_t kRows = 30;           // rows in the tables of the slowest and the largest entries
+constexpr std::size_t kGroups = 300;        // groups drawn separately; smaller ones are merged
+constexpr std::size_t kLargestShown = 600;  // in all groups together
 constexpr int kBins = 36;
 
 bool timed(const StoredEntry& entry) { return entry.facts.compile_ms > 0; }
@@ -128,8 +128,8 @@ std::uint64_t sum_of(const Json& group) {
   return out;
 }
 
-/// Every ask that no ready kernel of its process answered was looked up once. One that another toolchain's
-/// record served had been a miss.
+/// A lookup counts for each request that no ready kernel of its process answered. A request that a record of
+/// another toolchain served was counted as a miss before.
 std::optional<double> hit_rate_of(const Json& lifetime) {
   const Json &hits = lifetime.at("hits"), &misses = lifetime.at("misses");
   const std::uint64_t foreign = hits.value("foreign_toolchain", std::uint64_t{0}), found = sum_of(hits);
@@ -152,7 +152,7 @@ void add_lifetime(ReportData& data) {
   data.hit_rate = hit_rate_of(data.lifetime);
   if (data.saved_counted) return;
   for (const StoredEntry& e : data.entries) {
-    const std::uint64_t hits = e.uses > 1 ? e.uses - 1 : 0;  // the first use was storing it
+    const std::uint64_t hits = e.uses > 1 ? e.uses - 1 : 0;  // the first use was the put
     data.saved_ms += static_cast<double>(hits) * e.facts.compile_ms;
   }
 }
@@ -227,7 +227,7 @@ std::unique_ptr<const ReportData> report_data(const runtime::Config& config) {
   const StorePlace place = find_store(config);
   data->directory = place.directory, data->there = place.there;
   data->store.cap_bytes = std::max(config.cache_max_bytes(), cache::kSmallestCap);
-  std::uint64_t choices = 0;  // tuned ones: no kernels
+  std::uint64_t choices = 0;  // tuned choices, which are no kernels
   if (place.there) {
     try {
       const StoreView view = view_store(config);

@@ -1,5 +1,5 @@
-// What the page of `kiln report` says, gathered from a store: entries with their groups and compile times,
-// the store's lifetime counters, the last prewarm.
+// The data of `kiln report`, gathered from a store: entries with their groups and compile times, the store's
+// lifetime counters, and the last prewarm.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace kiln::cli {
 
-/// One template for one arch.
+/// The entries of one template for one arch.
 struct ReportGroup {
   std::string unit, arch;
   std::uint64_t entries = 0, cubin_bytes = 0, stored_bytes = 0;
@@ -31,7 +31,7 @@ double ms_of(const compile::Facts& facts, Phase phase) noexcept;
 struct Spread {
   double median = 0, p95 = 0, most = 0, sum = 0;  ///< ms
 };
-/// Of none: zeros. Percentiles are values that occur (nearest rank).
+/// Spread of the values; zeros when there are none. Percentiles are values that occur (nearest rank).
 Spread spread_of(std::vector<double> values);
 
 struct TemplateTimes {
@@ -42,7 +42,7 @@ struct TemplateTimes {
 
 /// Counts of compile times in bins that are equal on a logarithmic scale.
 struct Histogram {
-  std::vector<double> edges;  ///< ms, one more than bins; empty: nothing is recorded
+  std::vector<double> edges;  ///< ms, one more than bins; empty: no time is recorded
   std::vector<std::uint64_t> bins[std::size(kPhases)];
   double medians[std::size(kPhases)] = {};
 };
@@ -50,8 +50,8 @@ struct Histogram {
 struct ReportData {
   std::int64_t made_s = 0;
   std::string directory;
-  bool there = false;      ///< there is a store
-  std::string unreadable;  ///< why the whole store cannot be read; it is damaged then
+  bool there = false;      ///< true when there is a store
+  std::string unreadable;  ///< why the store cannot be read at all; the store is then damaged
   cache::StoreStats store;
   std::vector<StoredEntry> entries;
   std::vector<std::string> damaged;  ///< keys
@@ -64,20 +64,20 @@ struct ReportData {
   Histogram histogram;
   std::vector<const StoredEntry*> slowest, largest;
   Json lifetime;                   ///< by runtime::lifetime_counters; groups are objects
-  std::optional<double> hit_rate;  ///< of asks that went beyond a process's ready kernels; none: nobody asked
+  std::optional<double> hit_rate;  ///< of lookups beyond a process's ready kernels; nothing: no lookups
   double saved_ms = 0;
-  bool saved_counted = false;  ///< by the store; else the least that its noted uses tell
+  bool saved_counted = false;  ///< counted by the store; else a lower bound from the noted uses
   Note prewarm;
-  /// By unit: the parameters in which its entries differ.
+  /// By unit: the parameters whose values differ among its entries.
   std::map<std::string, std::set<std::string>> varying;
 
-  /// "T=bf16 H=4096": those that tell the entry from others of its template; all, of the only one.
+  /// "T=bf16 H=4096": parameters that differ among the template's entries; all parameters of a single entry.
   std::string parameters_of(const StoredEntry& entry) const;
   bool any_damage() const noexcept { return !unreadable.empty() || !damaged.empty(); }
 };
 
-/// Throws Error(io) when the store cannot be read. Damage is part of what it returns.
-/// Entries are pointed into: neither copied nor moved apart from the whole.
+/// Throws Error(io) when the store cannot be read. Damage is part of the result. The result holds pointers
+/// into its own entries, so they are neither copied nor moved separately.
 std::unique_ptr<const ReportData> report_data(const runtime::Config& config);
 
 }  // namespace kiln::cli

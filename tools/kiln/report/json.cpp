@@ -1,4 +1,4 @@
-// The data that the page's charts are drawn from.
+// The data of the page's charts.
 #include "tools/kiln/report/json.hpp"
 #include "tools/kiln/report/tables.hpp"
 
@@ -45,7 +45,7 @@ Json histogram_json(const Histogram& histogram) {
   return out;
 }
 
-/// Bars are rows of numbers: there may be thousands.
+/// A bar is an array of numbers, because there may be thousands of bars.
 Json prewarm_json(const NotedRun& run) {
   const TimeLine line = time_line_of(run);
   std::map<std::string, std::size_t> templates;
@@ -111,7 +111,7 @@ Json report_json(const ReportData& data) {
 }
 
 std::string script_text(const Json& json) {
-  // What is not ASCII is escaped by dump, U+2028 and U+2029 with it.
+  // `dump` escapes all non-ASCII characters, U+2028 and U+2029 included.
   const std::string text = json.dump(-1, ' ', true, Json::error_handler_t::replace);
   std::string out;
   out.reserve(text.size() + text.size() / 16);

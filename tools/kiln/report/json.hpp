@@ -1,13 +1,13 @@
-// The data that the page's charts are drawn from.
+// The data of the page's charts.
 #pragma once
 
 #include "tools/kiln/report/data.hpp"
 
 namespace kiln::cli {
 
-/// What the page's charts are drawn from: "kiln.report-data/1".
+/// The data of the page's charts, with the schema "kiln.report-data/1".
 Json report_json(const ReportData& data);
-/// The same between <script> tags: nothing in it ends the element.
+/// The data as text for a <script> element. Nothing in it can end the element.
 std::string script_text(const Json& json);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// The page's account of what a store's users asked for and got.
+// The page's section about requests to the store and their results.
 #include "tools/kiln/report/lifetime.hpp"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr Section kSections[] = {
     {"puts", "Puts by outcome", "Outcome", "No put is counted yet."},
 };
 
-/// By "group.name"; a counter that is newer than this list has no meaning beside it.
+/// Meanings by "group.name". A counter that is newer than this list is shown without a meaning.
 const std::map<std::string, const char*>& meanings() {
   static const std::map<std::string, const char*> out{
       {"hits.memory", "images that the process still had"},

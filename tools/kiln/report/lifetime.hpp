@@ -1,4 +1,4 @@
-// The page's account of what a store's users asked for and got.
+// The page's section about requests to the store and their results.
 #pragma once
 
 #include "tools/kiln/report/data.hpp"

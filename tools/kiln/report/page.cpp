@@ -13,19 +13,19 @@
 namespace kiln::cli {
 namespace {
 
-/// "sha256-..." as a content security policy wants it.
+/// "sha256-..." in the form of a content security policy.
 std::string policy_hash(std::string_view hex) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const auto nibble = [&](std::size_t i) {
     return static_cast<unsigned>(i >= hex.size() ? 0 : hex[i] <= '9' ? hex[i] - '0' : hex[i] - 'a' + 10);
   };
   std::string out = "sha256-";
-  for (std::size_t i = 0; i < hex.size(); i += 6) {  // three bytes, four digits
+  for (std::size_t i = 0; i < hex.size(); i += 6) {  // three bytes give four digits
     unsigned bits = 0;
     for (std::size_t j = 0; j < 6; ++j) bits = bits << 4 | nibble(i + j);
     for (int shift = 18; shift >= 0; shift -= 6) out += kDigits[bits >> shift & 63];
   }
-  out.back() = '=';  // 32 bytes leave two in the last group
+  out.back() = '=';  // the last group of 32 bytes has only two bytes
   return out;
 }
 
@@ -60,7 +60,7 @@ Placeholders placeholders_of(const ReportData& data) {
 
 }  // namespace
 
-/// What fills a slot is never looked into again: a name may contain "{{".
+/// Inserted text is not searched again, because a name may contain "{{".
 std::string report_page(const ReportData& data) {
   const Placeholders placeholders = placeholders_of(data);
   std::string out;

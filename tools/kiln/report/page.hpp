@@ -1,4 +1,4 @@
-// The page of `kiln report`: its sources are tools/kiln/report/page.{html,css,js}, embedded by the build.
+// The page of `kiln report`. The build embeds its sources, tools/kiln/report/page.{html,css,js}.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 namespace kiln::cli {
 
 extern const std::string_view kPageHtml, kPageCss, kPageJs;
-/// SHA-256 of the bytes of the two above, in hexadecimal: what the page's policy lets run.
+/// SHA-256 of the style and of the script, in hexadecimal. The page's policy allows only these two.
 extern const std::string_view kPageCssSha256, kPageJsSha256;
 
-/// The whole page: one HTML file that asks for nothing else. Without scripts its tables remain.
+/// The whole page as one HTML file that loads nothing else. Its tables work without scripts.
 std::string report_page(const ReportData& data);
 
 }  // namespace kiln::cli

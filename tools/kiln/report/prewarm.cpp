@@ -1,4 +1,4 @@
-// The page's words about the last prewarm.
+// The page's text about the last prewarm.
 #include "tools/kiln/report/prewarm.hpp"
 #include "tools/kiln/report/tables.hpp"
 

@@ -1,11 +1,11 @@
-// The page's words about the last prewarm.
+// The page's text about the last prewarm.
 #pragma once
 
 #include "tools/kiln/report/data.hpp"
 
 namespace kiln::cli {
 
-/// Text: what run it was.
+/// A sentence that identifies the run.
 std::string prewarm_lead_html(const ReportData& data);
 std::string lanes_table_html(const ReportData& data);
 

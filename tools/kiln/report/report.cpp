@@ -1,4 +1,4 @@
-// kiln report: one HTML page about the cache.
+// kiln report: writes one HTML page about the cache.
 #include "tools/kiln/report/report.hpp"
 
 #include "tools/kiln/cli/context.hpp"

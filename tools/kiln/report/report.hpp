@@ -1,4 +1,4 @@
-// kiln report: one HTML page about the cache.
+// kiln report: writes one HTML page about the cache.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -7,7 +7,7 @@
 
 namespace kiln::cli {
 
-// The tables, in HTML.
+// The sections in HTML.
 std::string totals_html(const ReportData& data);
 std::string notes_html(const ReportData& data);
 std::string bytes_table_html(const ReportData& data);

@@ -9,27 +9,27 @@ namespace kiln::cli {
 namespace {
 
 constexpr std::size_t kParts = 160;
-constexpr double kGaps = 400;  // this part of the run, idle, is seen
+constexpr double kGaps = 400;  // an idle gap of 1/kGaps of the run is visible
 
-/// The length from which a task is drawn by itself.
+/// The shortest length at which a task has its own bar.
 double apart_from(const NotedRun& run) {
   if (run.tasks.size() <= kBarsApart) return 0;
   std::vector<double> lengths;
   for (const NotedTask& task : run.tasks) lengths.push_back(task.total_ms);
   const auto nth = lengths.begin() + kBarsApart;
   std::nth_element(lengths.begin(), nth, lengths.end(), std::greater<>());
-  return std::nextafter(*nth, 1e300);  // equals of that one are not drawn apart: the bound holds
+  return std::nextafter(*nth, 1e300);  // excludes tasks of equal length, so that at most kBarsApart remain
 }
 
-/// What may not be bridged by one bar.
+/// Limits within which one bar may join short tasks.
 struct Limits {
-  double apart = 0;        ///< ms: a task of this length has its own
-  double gap = 0;          ///< ms without a task
-  bool templates = false;  ///< another template
+  double apart = 0;        ///< ms: a task of this length or more has its own bar
+  double gap = 0;          ///< ms: longest idle gap inside a bar
+  bool templates = false;  ///< true: a bar has tasks of one template only
 };
 
 void add_bars(TimeLine& out, const std::vector<const NotedTask*>& lane, const Limits& limits) {
-  bool open = false;  // the last bar takes more
+  bool open = false;  // the last bar may take more tasks
   for (const NotedTask* task : lane) {
     const bool small = task->total_ms < limits.apart;
     if (open) {
@@ -49,8 +49,8 @@ void add_bars(TimeLine& out, const std::vector<const NotedTask*>& lane, const Li
 
 using Lanes = std::map<int, std::vector<const NotedTask*>>;
 
-/// A note may pause or change its template with every task: gaps are bridged, the shortest first, then
-/// templates, until the bars are few enough to draw.
+/// Joins tasks until the bars are few enough to draw. Each round bridges longer gaps, and the last round
+/// joins templates, too: a note may have a gap or another template at every task.
 void add_bars(TimeLine& out, const Lanes& lanes, double apart) {
   const double whole = out.last_ms - out.first_ms;
   for (double gap = whole / kGaps;; gap *= 4) {
@@ -82,7 +82,7 @@ void add_compiling(TimeLine& out, const NotedRun& run) {
 TimeLine time_line_of(const NotedRun& run) {
   TimeLine out;
   Lanes lanes;
-  for (int lane = 0; lane < run.jobs; ++lane) lanes[lane];  // one that had nothing to do is shown, too
+  for (int lane = 0; lane < run.jobs; ++lane) lanes[lane];  // an idle lane is shown, too
   out.first_ms = run.left_out && !run.tasks.empty() ? run.tasks.front().start_ms : 0;
   out.last_ms = run.wall_ms;
   for (const NotedTask& task : run.tasks) {

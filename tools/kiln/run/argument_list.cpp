@@ -13,8 +13,8 @@ ArgumentList& ArgumentList::number(double value) {
 void ArgumentList::launch(const runtime::LoadedKernel& kernel, toolchain::CUstream stream) const {
   std::vector<const void*> data;
   for (const std::uint64_t& bits : bits_) data.push_back(&bits);
-  // A new array of types each time would defeat the kernel's memory of what it has checked: prepare() alone
-  // is what is needed.
+  // Uses prepare() only. launch() remembers checked type arrays by address, and a new array at each call
+  // would defeat that.
   runtime::PreparedLaunch prepared;
   kernel.prepare(types_.data(), data.data(), types_.size(), prepared);
   kernel.launch_prepared(stream, prepared);

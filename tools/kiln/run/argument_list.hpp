@@ -1,4 +1,4 @@
-// The arguments of a launch whose types are known at run time only.
+// The arguments of a launch whose types are known only at run time.
 #pragma once
 
 #include <cstdint>

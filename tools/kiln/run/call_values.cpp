@@ -47,7 +47,7 @@ void CallValues::resolve_integer(const std::string& name, std::size_t slot, cons
     set_integer(slot, parse_number<std::int64_t>(name, found->second));
   } else if (!value.empty()) {
     for (const int read : value.reads()) {
-      if (!known_[static_cast<std::size_t>(read)]) return;  // needs one that comes later: the next pass
+      if (!known_[static_cast<std::size_t>(read)]) return;  // needs a later value: resolved in the next pass
     }
     set_integer(slot, value.evaluate(slots_));
   }
@@ -67,8 +67,8 @@ void CallValues::resolve_arguments(const GivenArguments& given) {
   }
   floats_.assign(arguments.size(), 0.0);
   const source::SlotLayout& layout = manifest_.slots;
-  // Defaults may use arguments that are declared later: each pass settles at least one, or nothing more can
-  // be settled.
+  // A default may use arguments that are declared later. Each pass settles at least one value, or no further
+  // value can be settled.
   for (std::size_t pass = 0; pass < scalars.size() + 1; ++pass) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const auto slot = static_cast<std::size_t>(layout.argument_slot(static_cast<int>(i)));
@@ -82,7 +82,7 @@ void CallValues::resolve_arguments(const GivenArguments& given) {
                 ", which only a program can make: launch it with Kernel::operator() of kiln/kernel.hpp");
       }
       if (a.type.kind == Kind::pointer) {
-        set_integer(slot, 0);  // until there is a buffer; only `require` and `align` read it
+        set_integer(slot, 0);  // until the buffer exists; only `require` and `align` read it
       } else if (a.type.is_float()) {
         const auto found = given.find(a.name);
         floats_[i] =

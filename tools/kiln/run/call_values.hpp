@@ -1,4 +1,4 @@
-// The values of a call of `kiln run`: of scalar arguments, of [runtime] and of [work_list.run].
+// The values of a call of `kiln run`: scalar arguments, [runtime] and [work_list.run].
 #pragma once
 
 #include <cstdint>
@@ -11,23 +11,26 @@
 
 namespace kiln::cli {
 
-/// What the caller of `kiln run` set, by argument or run-time value name.
+/// Values that the user of `kiln run` set, by argument or run-time value name.
 using GivenArguments = std::map<std::string, std::string, std::less<>>;
 
-/// Everything that expressions of one call read, and what the call passes by value.
+/// All values that expressions of one call read, and the scalar arguments of the call.
 class CallValues {
  public:
-  /// Resolves every value; `exports` are the image's, which shapes may read. Keeps the reference to
-  /// `manifest`. Throws Error (an unknown argument, a value that is no number, an argument without a value,
-  /// or one that only a program can make).
+  /// Resolves every value. `exports` are the image's exports, which shapes may read. Keeps a reference to
+  /// `manifest`.
+  /// Throws Error for
+  /// - an unknown argument;
+  /// - a value that is no number;
+  /// - an argument without a value, or one that only a program can make.
   CallValues(const source::Manifest& manifest, const source::Resolved& resolved,
              const toolchain::DeviceFacts& device, const GivenArguments& given,
              const std::vector<compile::ExportFact>& exports);
 
   const std::vector<std::int64_t>& slots() const noexcept { return slots_; }
-  /// Of an f32 or f64 argument.
+  /// Value of an f32 or f64 argument.
   double number_of(std::size_t argument) const { return floats_[argument]; }
-  /// {"rows", "64"}, {"eps", "1e-06"}, ...: the scalar arguments, then the run-time values.
+  /// {"rows", "64"}, {"eps", "1e-06"}, ...: scalar arguments first, then run-time values.
   std::vector<Parameter> texts() const;
 
  private:

@@ -93,7 +93,7 @@ void RunCase::fill(std::size_t argument, Buffer& buffer, std::uint64_t seed) {
     return fill_from_host(argument, buffer, seed);
   if (f.kind == FillKind::integer) {
     const std::int64_t low = f.low.evaluate(values_.slots()), high = f.high.evaluate(values_.slots());
-    constexpr std::int64_t exact = 1 << 24;  // of f32, which the kernel takes
+    constexpr std::int64_t exact = 1 << 24;  // largest exact integer of f32, which the kernel takes
     if (low > high || (holds_indices(dtype_of(argument)) && (low < -exact || high > exact)))
       return fill_from_host(argument, buffer, seed);
     a = static_cast<double>(low), b = static_cast<double>(high);
@@ -167,7 +167,7 @@ BufferSet RunCase::make_buffers(std::uint64_t seed) {
       const std::vector<std::int32_t> words = work_list_->make();
       upload(out[i], words.data(), words.size() * sizeof words[0], "the work list");
     }
-    if (is_of_work_list(i)) continue;  // a workspace stays poisoned
+    if (is_of_work_list(i)) continue;  // a workspace keeps its poison
     if (manifest().arguments[i].access != source::Access::write) fill(i, out[i], seed * 1000 + i);
   }
   gpu_.driver().check(gpu_.driver().cuCtxSynchronize(), "cuCtxSynchronize", "filling the inputs");

@@ -1,4 +1,4 @@
-// One specialisation on generated data: values of its arguments, and sets of buffers to launch it on.
+// One specialisation on generated data: the values of its arguments, and sets of buffers to launch it on.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@
 
 namespace kiln::cli {
 
-/// Buffers of one launch, by argument; null where the argument is no pointer or does not exist.
+/// Buffers of one launch, one for each argument; null when the argument is no pointer or does not exist.
 using BufferSet = std::vector<Buffer>;
 
 /// Makes the buffers of a call, fills them, and launches a kernel on them.
 class RunCase {
  public:
-  /// Resolves every argument's value and every buffer's size; `exports` are the image's. Throws Error as
-  /// CallValues does, and when a buffer would be empty or its size is unknown.
+  /// Resolves every argument's value and every buffer's size. `exports` are the image's exports. Throws Error
+  /// as CallValues does, and when a buffer would be empty or its size is unknown.
   RunCase(runtime::Service& service, PrimaryContext& gpu, runtime::KernelTemplate& opened,
           const source::Resolved& resolved, const GivenArguments& given,
           const std::vector<compile::ExportFact>& exports = {});
 
-  /// Fresh buffers: inputs filled as the manifest says from `seed`, outputs poisoned.
+  /// Makes new buffers. Inputs are filled from `seed` as the manifest says, and outputs are poisoned.
   BufferSet make_buffers(std::uint64_t seed);
-  /// Launches with the case's values; `addresses` has one entry per argument.
+  /// Launches with the case's values. `addresses` has one entry for each argument.
   void launch(const runtime::LoadedKernel& kernel, const std::vector<toolchain::CUdeviceptr>& addresses,
               toolchain::CUstream stream) const;
   static std::vector<toolchain::CUdeviceptr> addresses_of(const BufferSet& buffers);
@@ -42,16 +42,16 @@ class RunCase {
   Dtype dtype_of(std::size_t argument) const;
   std::uint64_t elements_of(std::size_t argument) const { return elements_[argument]; }
   bool is_written(std::size_t argument) const;
-  /// Bytes that one set takes.
+  /// Bytes of one set of buffers.
   std::uint64_t set_bytes() const noexcept;
 
-  /// A kernel of kiln's own (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
+  /// Opens one of kiln's own kernels (kiln_fill, kiln_widen, kiln_compare, kiln_stream).
   const runtime::LoadedKernel& own_kernel(const std::string& name, std::vector<Value> values) const;
   PrimaryContext& gpu() const noexcept { return gpu_; }
 
  private:
   void size_buffers();
-  /// Whether kiln itself makes the argument's data: a work list, or its workspace.
+  /// True when kiln itself makes the argument's data: a work list, or its workspace.
   bool is_of_work_list(std::size_t argument) const noexcept;
   [[noreturn]] void refuse_empty(const source::ArgumentSpec& argument, std::size_t dimension,
                                  std::int64_t extent) const;
@@ -65,9 +65,9 @@ class RunCase {
   runtime::KernelTemplate& opened_;
   const source::Resolved resolved_;
   const CallValues values_;
-  std::vector<std::uint64_t> elements_;  // by argument, 0: none
+  std::vector<std::uint64_t> elements_;  // by argument; 0: no buffer
   std::map<std::size_t, FillKernel> fill_kernels_;
-  std::optional<RunWorkList> work_list_;  ///< for the buffers that were made last
+  std::optional<RunWorkList> work_list_;  ///< for the latest buffers
 };
 
 }  // namespace kiln::cli

@@ -16,15 +16,15 @@ double tolerance_of(const source::Manifest& manifest, Dtype dtype) {
   for (const auto& [type, tolerance] : manifest.tolerance) {
     if (type == dtype) return tolerance;
   }
-  return 0;  // exact: integers, and dtypes that the manifest says nothing about
+  return 0;  // exact, for integers and for dtypes without a tolerance in the manifest
 }
 
 std::uint64_t cold_bytes(const RunCase& run) {
   return 4ull * static_cast<std::uint64_t>(run.gpu().facts().l2);
 }
 
-/// Distance between neighbours below the smallest normal number. Rounding to it is an error that no kernel
-/// can avoid: of uniformly distributed values, quantum / sqrt(12) in the root mean square.
+/// Distance between neighbours below the smallest normal number. No kernel can avoid the error of rounding to
+/// it: for uniformly distributed values its root mean square is quantum / sqrt(12).
 double subnormal_quantum(Dtype dtype) {
   switch (dtype) {
     case Dtype::f16:
@@ -34,7 +34,7 @@ double subnormal_quantum(Dtype dtype) {
     case Dtype::e5m2:
       return 0x1p-16;
     default:
-      return 0;  // f32, bf16, f64: far below anything that counts
+      return 0;  // f32, bf16, f64: too small to matter
   }
 }
 
@@ -49,7 +49,7 @@ std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& ke
   BufferSet buffers = run.make_buffers(seed);
   const auto& arguments = run.manifest().arguments;
 
-  // The reference writes doubles; what it also reads begins as the widened input.
+  // The reference writes doubles. An argument that it also reads starts as the widened input.
   BufferSet doubles(buffers.size());
   std::vector<CUdeviceptr> for_reference = RunCase::addresses_of(buffers);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -144,7 +144,7 @@ BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64
     };
   };
   run.launch(kernel, RunCase::addresses_of(sets[0]),
-             timer.stream());  // attributes that a launch sets once are set outside the capture
+             timer.stream());  // a launch sets some attributes once; that must happen outside the capture
   const double total = timer.median_us(record([&](const BufferSet& buffers, int) {
                                          run.launch(kernel, RunCase::addresses_of(buffers), timer.stream());
                                        }),

@@ -1,4 +1,4 @@
-// `kiln run --check` and `--bench`: against the template's reference, and against the stream floor.
+// `kiln run --check` compares with the template's reference; `--bench` compares with the stream floor.
 #pragma once
 
 #include <cstdint>
@@ -12,35 +12,37 @@ namespace kiln::cli {
 struct CheckedArgument {
   std::string name, dtype;
   double relative_rms = 0, max_abs = 0;
-  double tolerance = 0;  ///< of relative_rms: the manifest's, and what the dtype's subnormals cannot hold of
-                         ///< such small values
+  double tolerance = 0;  ///< of relative_rms: the manifest's, plus the rounding error of the dtype's
+                         ///< subnormals for very small values
   std::uint64_t elements = 0, mismatched_nonfinite = 0;
-  std::uint64_t differing = 0;  ///< elements that are not equal, by rounding or worse: of integers, the wrong
-                                ///< ones
+  std::uint64_t differing = 0;  ///< elements that are not equal, by rounding or worse; for integers these are
+                                ///< the wrong ones
   bool canaries = false, ok = false;
 };
 
-/// Launches kernel and reference once on the same inputs; one result per written argument. Throws Error.
+/// Launches kernel and reference once on the same inputs. Returns one result for each written argument.
+/// Throws Error.
 std::vector<CheckedArgument> check(RunCase& run, const runtime::LoadedKernel& kernel,
                                    const runtime::LoadedKernel& reference, std::uint64_t seed);
 
 struct BenchResult {
   double us = 0;         ///< median of one launch
-  double stream_us = 0;  ///< of a stream kernel with the same bytes in the same read : write mix
-  double read_bytes = 0, write_bytes = 0, flops = 0;  ///< of one launch, from [cost]
+  double stream_us = 0;  ///< time of a stream kernel that moves the same bytes in the same read : write mix
+  double read_bytes = 0, write_bytes = 0, flops = 0;  ///< for one launch, from [cost]
   int launches = 0, sets = 0, replays = 0;
   double terabytes_per_s() const { return (read_bytes + write_bytes) / us / 1e6; }
   double share() const { return stream_us / us; }
 };
 
-/// How a call is timed L2-cold: launches of one graph rotate over sets of buffers of at least 4 x L2 in all.
+/// How calls are timed with a cold L2: launches of one graph rotate over buffer sets of at least 4 x L2 in
+/// all.
 struct ColdLaunches {
   int sets = 2, launches = 20;
 };
 ColdLaunches cold_launches(const RunCase& run);
 
-/// L2-cold: rotates over buffer sets of at least 4 x L2 in all, as replays of a graph of at least 20
-/// launches. Throws Error, also when the manifest has no [cost].
+/// Times with a cold L2, as `cold_launches` says, by replays of a graph of at least 20 launches. Throws
+/// Error, also when the manifest has no [cost].
 BenchResult bench(RunCase& run, const runtime::LoadedKernel& kernel, std::uint64_t seed);
 
 }  // namespace kiln::cli

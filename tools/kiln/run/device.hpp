@@ -1,4 +1,4 @@
-// Device memory and timing for `kiln run`: owners of the driver's handles.
+// Owners of driver handles for `kiln run`: device memory and timing.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace kiln::cli {
 
-/// Initialises the driver and makes device `ordinal`'s primary context current; released on destruction.
+/// Initialises the driver and makes the primary context of device `ordinal` current. The destructor releases
+/// it.
 class PrimaryContext {
  public:
   /// Throws Error(no_driver | driver).
@@ -28,7 +29,7 @@ class PrimaryContext {
 class Buffer {
  public:
   Buffer() = default;
-  /// Every byte 0xff: NaN in all floating types. Throws Error(driver).
+  /// Allocates memory with every byte 0xff, which is NaN in all floating types. Throws Error(driver).
   Buffer(const toolchain::Driver& driver, std::uint64_t bytes);
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
@@ -39,11 +40,11 @@ class Buffer {
   toolchain::CUdeviceptr address() const noexcept { return base_ ? base_ + kCanary : 0; }
   std::uint64_t bytes() const noexcept { return bytes_; }
   void copy_from(const Buffer& other);
-  /// Both canaries as they were made: nothing was written outside.
+  /// True when both canaries are unchanged: nothing was written outside the buffer.
   bool intact() const;
 
  private:
-  static constexpr std::uint64_t kCanary = 4096;  // keeps the alignment that cuMemAlloc gives
+  static constexpr std::uint64_t kCanary = 4096;  // a multiple of the alignment that cuMemAlloc gives
   void swap(Buffer& other) noexcept {
     std::swap(driver_, other.driver_), std::swap(base_, other.base_), std::swap(bytes_, other.bytes_);
   }
@@ -52,7 +53,7 @@ class Buffer {
   std::uint64_t bytes_ = 0;
 };
 
-/// A stream and two events. Move-less owner.
+/// Owns a stream and two events. It cannot be moved.
 class Timer {
  public:
   explicit Timer(const toolchain::Driver& driver);
@@ -67,7 +68,7 @@ class Timer {
     capture(record);
     return replay(warmups, replays);
   }
-  /// The same in two steps, for timers that take turns.
+  /// Does so in two steps, for timers that take turns.
   template <class Record>
   void capture(Record&& record) {
     begin();

@@ -1,4 +1,4 @@
-// `fill = "ns::kernel<{T}>"`: a kernel of the user's source that makes an input of `kiln run`.
+// `fill = "ns::kernel<{T}>"`: a kernel in the user's source that makes an input of `kiln run`.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,16 @@
 
 namespace kiln::cli {
 
-/// A __global__ with the arguments (T* out, long long n, unsigned long long seed), of the reference's source
-/// or, without one, of the kernel's. Compiled for this process alone: the cache has no use for it.
+/// A __global__ function with the arguments (T* out, long long n, unsigned long long seed). It comes from the
+/// reference's source or, without a reference, the kernel's. It is compiled for this process only and not
+/// cached.
 class FillKernel {
  public:
-  /// `argument` names it in messages. Throws CompileError, and Error(manifest) when it takes other arguments.
+  /// `argument` is the argument's name for messages. Throws CompileError, and Error(manifest) when the kernel
+  /// takes other arguments.
   FillKernel(runtime::Service& service, PrimaryContext& gpu, const runtime::KernelTemplate& opened,
              const source::Resolved& resolved, const std::string& instantiate, const std::string& argument);
-  /// Over ceil(elements / 256) blocks of 256 threads.
+  /// Launches ceil(elements / 256) blocks of 256 threads.
   void launch(const Buffer& buffer, std::uint64_t elements, std::uint64_t seed) const;
 
  private:

@@ -36,7 +36,7 @@ std::uint64_t Draws::next() {
 }
 
 std::uint64_t Draws::below(std::uint64_t n) {
-  const std::uint64_t uneven = (0 - n) % n;  // so many of 2^64 would make the first values likelier
+  const std::uint64_t uneven = (0 - n) % n;  // this many of the 2^64 values would make low results likelier
   for (;;) {
     if (const std::uint64_t drawn = next(); drawn >= uneven) return drawn % n;
   }
@@ -58,7 +58,7 @@ std::vector<std::int64_t> random_offsets(std::uint64_t entries, std::int64_t tot
     out[i] = static_cast<std::int64_t>(draws.below(static_cast<std::uint64_t>(total) + 1));
   out.back() = total;
   std::sort(out.begin(), out.end());
-  // Lengths of zero are what kernels get wrong, and large totals would hardly give one.
+  // Adds empty runs, which kernels often get wrong. With a large total, random offsets would hardly give one.
   if (entries >= 5) {
     const std::uint64_t empty = 1 + draws.below(entries - 2);
     for (std::uint64_t i = 1; i + 1 < entries; ++i) {
@@ -74,7 +74,7 @@ std::vector<std::int64_t> random_integers(std::uint64_t n, std::int64_t low, std
   Draws draws(seed);
   std::vector<std::int64_t> out(n);
   for (std::int64_t& value : out) {
-    const std::uint64_t drawn = span == 0 ? draws.next() : draws.below(span);  // 0: all of 2^64
+    const std::uint64_t drawn = span == 0 ? draws.next() : draws.below(span);  // 0 stands for 2^64
     value = static_cast<std::int64_t>(static_cast<std::uint64_t>(low) + drawn);
   }
   return out;

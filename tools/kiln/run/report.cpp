@@ -26,7 +26,7 @@ bool is_ok(const SizeResult& result) {
   return std::all_of(result.check.begin(), result.check.end(), [](const auto& r) { return r.ok; });
 }
 
-/// Of an argument that is not as the reference says: in which ways.
+/// How an argument differs from the reference.
 std::string wrongs_of(const CheckedArgument& r) {
   std::string out;
   const auto add = [&](const std::string& text) { out += (out.empty() ? "" : "; ") + text; };
@@ -45,7 +45,7 @@ std::string wrongs_of(const CheckedArgument& r) {
   return out.empty() ? "not all of " + counted(r.elements, "element") + " were compared" : out;
 }
 
-/// "rows=64 columns=8", of the columns that tell the sizes apart.
+/// "rows=64 columns=8": the values that distinguish the sizes.
 std::string size_text(const SizeResult& result, const std::vector<std::size_t>& shown) {
   std::string out;
   for (const std::size_t i : shown)
@@ -53,7 +53,7 @@ std::string size_text(const SizeResult& result, const std::vector<std::size_t>& 
   return out;
 }
 
-/// Indices of the values that are columns: those that differ or were given, else the first there is.
+/// Indices of the values that get columns: values that vary or were given, else the first value.
 std::vector<std::size_t> columns_of_sizes(const std::vector<SizeResult>& results,
                                           const std::vector<std::string>& given) {
   std::vector<std::size_t> out;
@@ -78,7 +78,7 @@ void print_wrongs(const std::vector<SizeResult>& results, const std::vector<std:
   }
 }
 
-/// What the columns mean.
+/// Explains the columns.
 void print_legend(const SizeResult& result) {
   if (!result.check.empty()) {
     std::string allowed;

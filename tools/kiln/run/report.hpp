@@ -1,4 +1,4 @@
-// What `kiln run` found, as a table for people and as JSON.
+// Results of `kiln run`, as a table for people and as JSON.
 #pragma once
 
 #include <optional>
@@ -10,18 +10,18 @@
 
 namespace kiln::cli {
 
-/// One size: scalar arguments and run-time values as they were, and what was asked for.
+/// Results of one size, with the scalar arguments and run-time values that were used.
 struct SizeResult {
   std::vector<Parameter> values;
-  std::vector<CheckedArgument> check;  ///< empty: not asked for, or nothing to compare with
+  std::vector<CheckedArgument> check;  ///< empty: not requested, or there is no reference
   std::optional<BenchResult> bench;
 };
 
-/// A line for each size. Values that are the same for all and are not among `given` stand above the table.
-/// REQUIRES: one result at least, all of the same template.
+/// Prints a line for each size. Values that are equal for all sizes and not in `given` stand above the table.
+/// REQUIRES: at least one result, and all results are of one template.
 void print_sizes(const std::vector<SizeResult>& results, const std::vector<std::string>& given);
 
-/// The fields of one size: arguments and, where they were asked for, check and bench.
+/// The JSON fields of one size: arguments and, when requested, check and bench.
 Json json_of(const SizeResult& result);
 
 }  // namespace kiln::cli

@@ -1,5 +1,5 @@
-// kiln run: launch on generated data, compare with the reference, time against the
-// roofline; in one size or several.
+// kiln run: launches on generated data, compares with the reference, and times against the roofline, in one
+// size or several.
 #include "tools/kiln/run/run.hpp"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Assignments {
   std::vector<GivenList> arguments;
 };
 
-/// "T=bf16 H=4096 rows=1,64": the template's parameters, and the rest.
+/// Splits "T=bf16 H=4096 rows=1,64" into template parameters and the rest.
 Assignments split(const source::Manifest& manifest, const std::vector<std::string>& pieces) {
   Assignments out;
   for (const NamedValue& v : source::parse_assignments(pieces)) {
@@ -48,7 +48,7 @@ Assignments split(const source::Manifest& manifest, const std::vector<std::strin
   return out;
 }
 
-/// What is being done now, on a terminal; elsewhere nothing, the table follows soon enough.
+/// Shows the current step on a terminal. Elsewhere it prints nothing, because the table follows soon.
 class Steps {
  public:
   explicit Steps(std::size_t total) {
@@ -66,13 +66,13 @@ class Steps {
   std::string now_;
 };
 
-/// What ended a run before all of its sizes were through.
+/// The error that ended a run before its last size.
 struct Stop {
   Errc code;
   std::string message;
 };
 
-/// One specialisation in all the sizes that were asked for.
+/// One specialisation in all requested sizes.
 class Run {
  public:
   Run(Context& context, const RunFlags& flags)
@@ -117,15 +117,15 @@ class Run {
  private:
   bool checks() const { return flags_.check && manifest_.reference; }
 
-  /// Fills results_; an error after the first of them ends it, and is kept.
+  /// Fills results_. An error after the first result ends the run and is kept in stop_.
   void measure() {
     const std::vector<GivenArguments> sizes = sizes_of(given_.arguments);
     const int each = (checks() ? 1 : 0) + (flags_.bench ? 1 : 0);
     Steps steps(1 + sizes.size() * static_cast<std::size_t>(std::max(each, 1)));
-    // What needs no image is looked at before there is one.
+    // Errors that need no image are found before anything is compiled.
     std::vector<compile::ExportFact> exports;
     if (!manifest_.exports.empty()) exports = opened_.get(values_, {}).image().facts.exports;
-    std::deque<RunCase> cases;  // which do not move
+    std::deque<RunCase> cases;  // a deque, because its elements do not move
     for (const GivenArguments& size : sizes)
       cases.emplace_back(context_.service(), gpu_, opened_, resolved_, size, exports);
     steps.next("compiling " + resolved_.specialization.to_string());
@@ -174,7 +174,7 @@ class Run {
     return outcomes[static_cast<int>(kernel.outcome())];
   }
 
-  /// "from disk"
+  /// How the kernel was obtained, such as "from disk".
   static std::string origin_of(const runtime::LoadedKernel& kernel) {
     const std::string outcome = outcome_of(kernel);
     if (outcome == "compiled") return "compiled now";
@@ -197,7 +197,7 @@ class Run {
       json["sizes"].push_back(json_of(result));
       if (flags_.check && !manifest_.reference) json["sizes"].back()["check"] = nullptr;
     }
-    // One size is what the object itself says, as before there were lists.
+    // A single result is also copied into the object itself, as it was before lists of sizes existed.
     if (results_.size() == 1 && !stop_) json.update(json["sizes"].front());
     return json;
   }

@@ -1,4 +1,4 @@
-// kiln run: launch on generated data, compare with the reference, time against the roofline.
+// kiln run: launches on generated data, compares with the reference, and times against the roofline.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

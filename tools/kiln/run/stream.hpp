@@ -1,4 +1,4 @@
-// The floor of the roofline: a kernel that moves the same bytes and does nothing else.
+// The floor of the roofline: a kernel that only moves the same bytes.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace kiln::cli {
 
-/// Microseconds of one launch that reads and writes `of.read_bytes` and `of.write_bytes`, from buffers that
-/// are as cold (`cold` bytes or more in all): the faster of one and of two vectors per thread, since which
-/// one is depends on the mix. Throws Error.
+/// Microseconds of one launch that reads `of.read_bytes` and writes `of.write_bytes`. Its buffers are as cold
+/// as the measured kernel's: `cold` bytes or more in all. One and two vectors per thread are tried, because
+/// which is faster depends on the mix; the faster time is returned. Throws Error.
 double stream_us(RunCase& run, Timer& timer, const BenchResult& of, std::uint64_t cold);
 
 }  // namespace kiln::cli

@@ -11,7 +11,7 @@ namespace {
 
 using attention::kMost;
 
-/// A value of [work_list.run] by name, or `fallback` where the manifest leaves it out.
+/// A value of [work_list.run] by name, or `fallback` when the manifest leaves it out.
 std::int64_t run_value(const source::Manifest& manifest, std::span<const std::int64_t> slots,
                        std::string_view name, std::int64_t fallback) {
   const int slot = slot_index(manifest, name);
@@ -41,7 +41,7 @@ attention::Limits limits_of(const source::Manifest& manifest, std::span<const st
       .workers = slots[static_cast<std::size_t>(manifest.slots.argument_slot(manifest.work_list->workers))]};
 }
 
-/// `total` in so many runs: equal ones, but for a rest of 1, or random ones.
+/// Splits `total` into `count` runs: of equal lengths, which may differ by 1, or of random lengths.
 std::vector<std::int64_t> runs(std::int64_t count, std::int64_t total, bool equal, std::uint64_t seed) {
   std::vector<std::int64_t> out(static_cast<std::size_t>(count));
   const auto offsets = equal ? std::vector<std::int64_t>() : random_offsets(out.size() + 1, total, seed);
@@ -84,7 +84,7 @@ void RunWorkList::draw_lengths(std::uint64_t seed) {
     kv_len_ = runs(requests, kv_tokens, equal, seed);
   } else {
     qo_len_ = runs(requests, qo_tokens, equal, seed);
-    // The tokens of q are the last ones of kv, where there are as many.
+    // The q tokens are the last tokens of kv, when kv has at least as many.
     kv_len_ = runs(requests, kv_tokens >= qo_tokens ? kv_tokens - qo_tokens : kv_tokens, equal, seed + 1);
     for (std::size_t i = 0; kv_tokens >= qo_tokens && i < kv_len_.size(); ++i) kv_len_[i] += qo_len_[i];
   }
@@ -130,7 +130,7 @@ std::vector<std::int64_t> RunWorkList::array(std::string_view name) const {
   if (name == "kv_indptr") return {kv_indptr_.begin(), kv_indptr_.end()};
   if (name == "last_page_len") return {last_page_len_.begin(), last_page_len_.end()};
   if (name == "kv_len") return kv_len_;
-  std::vector<std::int64_t> out{0};  // mask_indptr: bytes, each request's bits from a whole one
+  std::vector<std::int64_t> out{0};  // mask_indptr: in bytes; the bits of each request start at a whole byte
   for (std::size_t i = 0; i < qo_len_.size(); ++i)
     out.push_back(out.back() + (qo_len_[i] * kv_len_[i] + 7) / 8);
   return out;

@@ -1,4 +1,4 @@
-// The batch that `kiln run` makes up by a manifest's [work_list.run], and the work list for it.
+// The batch that `kiln run` generates from a manifest's [work_list.run], and its work list.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,21 @@
 
 namespace kiln::cli {
 
-/// The lengths of one batch and the work list for them. Equal values and seeds give equal ones on every
+/// The lengths of one batch, and the work list for them. Equal values and seeds give equal results on every
 /// machine.
 class RunWorkList {
  public:
-  /// `slots`: every value that [work_list] and [work_list.run] read. Throws Error: the manifest has no
-  /// [work_list.run] (manifest), values that no batch can have (invalid_value), limits that no list can have
-  /// (invalid_argument).
+  /// `slots` holds every value that [work_list] and [work_list.run] read. Throws Error:
+  /// - manifest: the manifest has no [work_list.run];
+  /// - invalid_value: no batch can have these values;
+  /// - invalid_argument: no list can have these limits.
   RunWorkList(const source::Manifest& manifest, std::span<const std::int64_t> slots, std::uint64_t seed);
 
-  /// Elements of the argument that takes the list. They depend on the values, and not on the seed.
+  /// Number of elements of the argument that takes the list. It depends on the values, not on the seed.
   static std::uint64_t words(const source::Manifest& manifest, std::span<const std::int64_t> slots);
   /// The elements of the list.
   std::vector<std::int32_t> make() const;
-  /// What fill = "work_list(NAME)" names. REQUIRES: a name that the manifest's parser allows.
+  /// The array that fill = "work_list(NAME)" names. REQUIRES: a name that the manifest's parser allows.
   std::vector<std::int64_t> array(std::string_view name) const;
 
  private:

@@ -5,7 +5,7 @@
 namespace kiln::cli {
 namespace {
 
-/// Backslash and newline everywhere, quotes in label values.
+/// Escapes the characters in `what`: backslash and line end everywhere, and quotes in label values.
 std::string escaped(std::string_view text, std::string_view what) {
   std::string out;
   for (const char c : text) {

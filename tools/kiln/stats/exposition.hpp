@@ -1,4 +1,4 @@
-// The text exposition format of Prometheus, version 0.0.4.
+// The Prometheus text exposition format, version 0.0.4.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class Exposition {
   using Labels = std::vector<std::pair<std::string, std::string>>;
   enum class Type { counter, gauge };
 
-  /// `everywhere` stands in front of each sample's own labels.
+  /// The labels in `everywhere` come before the own labels of each sample.
   explicit Exposition(Labels everywhere = {}) : everywhere_(std::move(everywhere)) {}
-  /// All samples of a metric follow it.
+  /// Begins a metric. All its samples must follow before the next metric.
   void metric(std::string_view name, Type type, std::string_view help);
   void sample(const Labels& labels, std::uint64_t value);
   void sample(const Labels& labels, double value);

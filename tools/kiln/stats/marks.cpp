@@ -83,7 +83,7 @@ Mark set_mark(const std::string& directory, const std::string& name) {
   if (::lstat(place.c_str(), &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != ::geteuid())
     refuse(place, "not a directory of this user");
   const Mark mark{name, static_cast<std::int64_t>(std::time(nullptr)), read_lifetime(directory)};
-  // Under a name that is no mark's until it is whole: a killed writer leaves none.
+  // The draft has a name that no mark can have, so a killed writer leaves no broken mark.
   const std::string draft = place + "/." + name + '.' + std::to_string(::getpid());
   try {
     base::write_file(draft, encode(mark), 0600);

@@ -15,12 +15,13 @@ namespace {
 
 using Type = Exposition::Type;
 
-/// A counter of the store's tally as a metric; those of a group share one, told apart by a label.
+/// A counter of the store's tally as a metric. The counters of a group share one metric and differ in a
+/// label.
 struct Metric {
   const char* group;  ///< as in runtime::lifetime_counters
-  const char* name;   ///< likewise; null: the whole group
+  const char* name;   ///< as there; null: the whole group
   const char* metric;
-  const char* label;  ///< of a group
+  const char* label;  ///< label name that tells a group's counters apart
   const char* help;
   bool microseconds = false;
 };

@@ -5,7 +5,7 @@
 
 namespace kiln::cli {
 
-/// For `kiln stats --prometheus`; `labels` stand on every sample.
+/// The text of `kiln stats --prometheus`. Every sample carries `labels`.
 std::string exposition_of(const StatsReport& report,
                           const std::vector<std::pair<std::string, std::string>>& labels);
 

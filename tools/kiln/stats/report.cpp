@@ -32,7 +32,7 @@ StatsReport gather_stats(const runtime::Config& config) {
   out.lifetime = read_lifetime(out.view.directory);
   if (!out.view.store) return out;
   out.store = out.view.store->stats();
-  std::string unit, arch;  // their room is used again
+  std::string unit, arch;  // reused for every entry
   sum_entries(
       *out.view.store,
       [&](const SummedEntry& e) {

@@ -1,4 +1,4 @@
-// What kiln stats found, before it is shown.
+// The results of `kiln stats`, before they are shown.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace kiln::cli {
 
-/// Of some entries.
+/// Sums over a set of entries.
 struct StatsSum {
   std::uint64_t entries = 0, cubin_bytes = 0, stored_bytes = 0;
   double compile_ms = 0;
@@ -31,17 +31,19 @@ struct StatsReport {
   cache::StoreStats store;
   StatsSum all;
   std::map<std::string, std::map<std::string, StatsSum, ArchLess>> entries;  ///< by template, then by arch
-  std::uint64_t choices = 0;                                                 ///< tuned ones, no images
-  std::vector<std::uint64_t> lifetime;                                       ///< read_lifetime's
+  std::uint64_t choices = 0;                                                 ///< tuned choices, which have no
+                                                                             ///< images
+  std::vector<std::uint64_t> lifetime;                                       ///< as read_lifetime returns
+                                                                             ///< them
   std::vector<std::string> damaged;                                          ///< keys
 
   std::map<std::string, StatsSum> by_template() const;
   std::map<std::string, StatsSum, ArchLess> by_arch() const;
-  /// Neither entries nor anything that was ever counted.
+  /// True when there are no entries and nothing was ever counted.
   bool nothing() const;
 };
 
-/// One walk over the entries. Throws as view_store and read_entries.
+/// Walks over the entries once. Throws as view_store and read_entries do.
 StatsReport gather_stats(const runtime::Config& config);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln stats: how much is cached, what it saves, and what was counted over the store's life or since a mark.
+// kiln stats: what is cached, what it saves, and what was counted over the store's life or since a mark.
 #include "tools/kiln/stats/stats.hpp"
 #include "tools/kiln/cli/table.hpp"
 #include "tools/kiln/stats/metrics.hpp"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kIndent = 16;
 constexpr const char* kDefaultMark = "last";
-/// Of the metrics themselves; see exposition.cpp.
+/// Labels that the metrics themselves use; see metrics.cpp.
 constexpr std::string_view kOwnLabels[] = {"arch",   "directory", "for",      "kind",   "level",
                                            "reason", "result",    "template", "version"};
 
@@ -31,7 +31,7 @@ struct Arguments {
   Option mark_option, since_option, prometheus_option;
 };
 
-/// An option whose value may be left away.
+/// The value of an option whose value may be omitted.
 std::optional<std::string> given(Option option, const std::string& value, const char* without_value) {
   if (!option.given()) return std::nullopt;
   return value.empty() ? without_value : value;
@@ -128,7 +128,7 @@ int mark_now(const Context& context, const std::string& name) {
   return kDone;
 }
 
-/// "cluster=a" pieces.
+/// Parses "cluster=a" pieces.
 std::vector<std::pair<std::string, std::string>> labels_of(const std::vector<std::string>& pieces) {
   std::vector<std::pair<std::string, std::string>> out;
   for (const std::string& piece : pieces) {
@@ -165,7 +165,7 @@ int show_stats(const Context& context, const Arguments& arguments) {
     return expose(context, *file, arguments.labels);
   const auto mark_name = given(arguments.since_option, arguments.since, kDefaultMark);
   const runtime::Config config = context.config();
-  std::optional<Mark> mark;  // read first: an unknown one is an error whatever the store is like
+  std::optional<Mark> mark;  // read first: an unknown mark is an error whatever the store is like
   if (mark_name) mark = read_mark(find_store(config).directory, *mark_name);
   const StatsReport report = gather_stats(config);
   if (context.json) {

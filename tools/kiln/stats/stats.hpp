@@ -1,4 +1,4 @@
-// kiln stats: how much is cached, what it saves, and what was counted.
+// kiln stats: what is cached, what it saves, and what was counted.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

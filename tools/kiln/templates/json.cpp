@@ -62,7 +62,7 @@ Json spec_json(const source::WorkListSpec::Values& values) {
   return out;
 }
 
-/// The host plan that the kernel reads, or null.
+/// The work list that the kernel reads, or null.
 Json work_list_json(const Manifest& manifest) {
   if (!manifest.work_list) return nullptr;
   const source::WorkListSpec& list = *manifest.work_list;
@@ -81,7 +81,7 @@ Json work_list_json(const Manifest& manifest) {
   return out;
 }
 
-/// How one entry point is called.
+/// Adds how one entry point is called.
 void add_call(Json& out, const Manifest& manifest) {
   out["arguments"] = Json::array();
   for (const auto& a : manifest.arguments) out["arguments"].push_back(spec_json(a, manifest));

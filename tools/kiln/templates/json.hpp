@@ -6,9 +6,9 @@
 
 namespace kiln::cli {
 
-/// One element of the list.
+/// The template's element in the list of all templates.
 Json json_summary(const source::Template& origin);
-/// Everything.
+/// Everything about the template.
 Json json_of(const source::Template& origin);
 
 }  // namespace kiln::cli

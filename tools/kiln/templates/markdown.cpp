@@ -75,7 +75,7 @@ std::string derives(const Manifest& manifest) {
   return out.empty() ? "" : "\nDerived from them: " + base::join(out, "; ") + ".\n";
 }
 
-/// What `kiln run` passes when it is not told, and an optional argument that is left out gets.
+/// The value that `kiln run` passes when none is given, or that an omitted optional argument gets.
 std::string value_of(const ArgumentSpec& a) {
   if (a.float_value) return code(number(*a.float_value));
   if (!a.value.empty()) return code(a.value.text());
@@ -165,7 +165,7 @@ std::string limits(const source::Limits& l) {
   return out.empty() ? "" : "- Limits: at most " + base::join(out, ", ") + ".\n";
 }
 
-/// "T=bf16,f16 H=2048,4096", as the row says it.
+/// "T=bf16,f16 H=2048,4096" as in the row.
 std::string row_text(const source::PrewarmRow& row) {
   std::vector<std::string> out;
   for (const auto& [name, values] : row.values) out.push_back(name + '=' + base::join(values, ","));
@@ -189,7 +189,7 @@ std::string overrides(const Manifest& manifest) {
   return out;
 }
 
-/// A command that runs the first specialisation that ships.
+/// A command that runs the first shipped specialisation.
 std::string example(const Manifest& manifest) {
   const auto plan = source::shipped_plan(manifest);
   if (plan.empty() || !manifest.reference) return {};

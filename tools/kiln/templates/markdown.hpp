@@ -1,4 +1,4 @@
-// Templates as a page of Markdown: docs/templates.md is what this writes for the shipped ones.
+// Templates as a Markdown page. docs/templates.md is this page for the shipped templates.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace kiln::cli {
 
-/// A head, a table of contents and a section for each. The same for the same manifests, wherever they lie.
+/// A head, a table of contents and a section for each template. Does not depend on where the manifests lie.
 std::string markdown_page(const std::vector<std::shared_ptr<const source::Template>>& templates);
-/// One template under a heading of the second level.
+/// One template under a second-level heading.
 std::string markdown_section(const source::Template& origin);
 
 }  // namespace kiln::cli

@@ -31,7 +31,7 @@ std::size_t indent_of(const std::vector<std::string>& names) {
   return std::min<std::size_t>(widest, 18) + 4;
 }
 
-/// An item whose first line says what it is, and whose others explain it.
+/// An item: the first paragraph says what it is, and further paragraphs explain it.
 void print_item(const std::string& name, const std::vector<std::string>& paragraphs, std::size_t indent) {
   std::string label = name;
   for (const std::string& text : paragraphs) {
@@ -58,7 +58,7 @@ void print_parameters(const Manifest& manifest) {
   }
 }
 
-/// What `kiln run` passes when it is not told, and an optional argument that is left out gets.
+/// The value that `kiln run` passes when none is given.
 std::string given_text(const ArgumentSpec& a) {
   if (a.float_value) {
     char text[32];

@@ -8,12 +8,12 @@
 
 namespace kiln::cli {
 
-/// "T H [GEMMA VEC]": those in brackets have a default.
+/// "T H [GEMMA VEC]": parameters in brackets have a default.
 std::string short_parameters(const source::Manifest& manifest);
 /// "f32 f16 bf16", "1..65536", "false true"
 std::string allowed_values(const source::ParameterSpec& parameter);
-/// Of a parameter that has a default: its text, with false, true and names for what the manifest's reader
-/// made numbers.
+/// Text of a parameter's default. The manifest's reader made numbers of booleans and names; they are written
+/// as words again. REQUIRES: the parameter has a default.
 std::string default_text(const source::ParameterSpec& parameter);
 std::string_view to_string(source::ParameterKind kind) noexcept;
 /// "sm_80 and later", "sm_90a", "any"

@@ -1,4 +1,4 @@
-// kiln templates: what can be specialised.
+// kiln templates: lists the templates, or shows one.
 #include "tools/kiln/templates/templates.hpp"
 #include "tools/kiln/cli/table.hpp"
 #include "tools/kiln/templates/json.hpp"
@@ -54,7 +54,7 @@ int list(Context& context, bool all) {
       table.add({name, short_parameters(manifest), manifest.summary});
       if (context.json) out["templates"].push_back(json_summary(*found));
     } catch (const Error& error) {
-      // One broken manifest must not hide the others.
+      // A broken manifest must not hide the other templates.
       std::fprintf(stderr, "kiln: error: %s\n", error.what());
       out["broken"].push_back({{"name", name}, {"code", name_of(error.code())}, {"message", error.what()}});
     }
@@ -77,8 +77,8 @@ int list(Context& context, bool all) {
   return status;
 }
 
-/// Of the named template, or of all as a page. Unlike the list it stops at a manifest that is broken: a page
-/// that lacks one would pass for whole.
+/// Writes the named template, or all templates as a page. Stops at a broken manifest, unlike the list: a page
+/// without one template would look complete.
 int write_markdown(Context& context, const Arguments& arguments) {
   source::Catalog& catalog = context.service().catalog();
   if (!arguments.name.empty()) return print(markdown_section(*catalog.open(arguments.name))), kDone;

@@ -1,4 +1,4 @@
-// kiln templates: what can be specialised.
+// kiln templates: lists the templates, or shows one.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -44,7 +44,7 @@ std::string words_of(State state) {
   return out;
 }
 
-/// "3 compiling, 1 waiting": those that are not zero.
+/// "3 compiling, 1 waiting": the counts that are not zero.
 std::string counts(const TopSnapshot& snapshot) {
   std::string out;
   for (int i = 0; i <= static_cast<int>(State::writing); ++i) {
@@ -81,7 +81,7 @@ std::string time_of_day(std::int64_t unix_s) {
   return {text, std::strftime(text, sizeof text, "%H:%M:%S", &parts)};
 }
 
-/// Columns as wide as their cells but for the last, and that within the terminal.
+/// Appends lines with columns as wide as their cells. The last column is cut to the terminal's width.
 void append(std::vector<std::string>& out, const std::vector<Line>& lines, const Terminal& terminal) {
   std::vector<std::size_t> widths(lines.front().cells.size());
   for (const Line& line : lines)
@@ -116,7 +116,7 @@ std::vector<Line> lines_of(const std::vector<TopFinished>& flights) {
   return out;
 }
 
-/// At most `most` lines; the last then says how many are missing.
+/// Keeps at most `most` lines; the last one then gives the number of missing lines.
 void cut(std::vector<Line>& lines, std::size_t most) {
   if (lines.size() <= most) return;
   const std::size_t missing = lines.size() - most + 1;
@@ -137,13 +137,13 @@ std::vector<std::string> frame_of(const TopSnapshot& snapshot, const Terminal& t
   say(pool(snapshot));
   say(rates(snapshot));
   for (const std::string& unseen : snapshot.unseen) say("not seen: " + unseen, Style::yellow);
-  const auto room = [&] {  // for a section under its empty line
+  const auto room = [&] {  // lines that a section may use below an empty line
     return rows == 0 ? ~std::size_t{0} : rows > out.size() + 1 ? rows - out.size() - 1 : 0;
   };
   if (!snapshot.rows.empty() && room() >= 2) {
     out.emplace_back();
     std::vector<Line> lines = lines_of(snapshot.rows);
-    // What ended gets a few lines even when many wait.
+    // Finished compiles get a few lines even when many processes wait.
     const std::size_t reserved = snapshot.finished.empty() || rows == 0 ? 0 : kFewestRows;
     cut(lines, room() > reserved + 2 ? room() - reserved : room());
     append(out, lines, terminal);

@@ -5,7 +5,7 @@
 
 namespace kiln::cli {
 
-/// Lines cut to the terminal's width; at most `rows` of them, and then what is left out is counted. 0: all.
+/// Lines cut to the terminal's width. At most `rows` lines, with a count of missing ones; 0 means no limit.
 std::vector<std::string> frame_of(const TopSnapshot& snapshot, const Terminal& terminal, std::size_t rows);
 
 }  // namespace kiln::cli

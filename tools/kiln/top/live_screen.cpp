@@ -14,7 +14,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr const char* kEnter = "\033[?1049h\033[?25l";  // the alternate screen, no cursor
+constexpr const char* kEnter = "\033[?1049h\033[?25l";  // alternate screen, no cursor
 constexpr const char* kLeave = "\033[?25h\033[?1049l";
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
 
@@ -41,7 +41,7 @@ LiveScreen::~LiveScreen() {
 void LiveScreen::enter() {
   if (keys_) {
     termios raw = before_;
-    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // keys at once; Ctrl-C stays a signal
+    raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);  // keys arrive at once; Ctrl-C stays a signal
     ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
   }
   put(kEnter);
@@ -61,7 +61,7 @@ bool LiveScreen::draw(const std::vector<std::string>& lines) {
   std::string out = "\033[H";
   const std::size_t most = rows();
   for (std::size_t i = 0; i < lines.size() && i < most; ++i) {
-    if (i > 0) out += "\r\n";  // before, not behind: the last line must not scroll
+    if (i > 0) out += "\r\n";  // line ends come before lines, so that the last line does not scroll
     out += lines[i] + "\033[K";
   }
   return put((out + "\033[J").c_str());

@@ -1,4 +1,4 @@
-// A terminal as a screen that is redrawn, given back as it was however the command ends.
+// A terminal as a redrawn screen. The terminal is restored however the command ends.
 #pragma once
 
 #include <termios.h>
@@ -13,8 +13,8 @@
 
 namespace kiln::cli {
 
-/// One at a time. While it lives stdout shows its frames, keys are read from stdin when that is a terminal,
-/// and the signals that end, stop or resize come out of `wait`.
+/// Only one object may exist at a time. While it lives, stdout shows its frames, and keys are read from stdin
+/// when that is a terminal. `wait` reports the signals that end, stop or resize the command.
 class LiveScreen {
  public:
   /// REQUIRES: stdout is a terminal. Throws Error(io).
@@ -23,9 +23,9 @@ class LiveScreen {
   LiveScreen(const LiveScreen&) = delete;
   LiveScreen& operator=(const LiveScreen&) = delete;
 
-  /// As many of the lines as there are rows. False when the terminal is gone.
+  /// Draws as many of the lines as the screen has rows. Returns false when the terminal is gone.
   bool draw(const std::vector<std::string>& lines);
-  /// Lines that fit.
+  /// Number of lines that fit.
   static std::size_t rows();
 
   enum class Wake {
@@ -34,7 +34,7 @@ class LiveScreen {
     quit     ///< q, Ctrl-C or a signal: see `signal`
   };
   Wake wait(std::chrono::milliseconds most);
-  /// That ends the command; 0 for q.
+  /// The signal that ended the command; 0 for q.
   int signal() const noexcept { return signal_; }
 
  private:

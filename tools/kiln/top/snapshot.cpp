@@ -19,17 +19,17 @@ namespace {
 
 using State = TopRow::State;
 
-/// What was left behind longer ago says nothing any more (as cache::BoardEntry::endings_without_record).
+/// A compile that was left behind longer ago is not shown (as cache::BoardEntry::endings_without_record).
 constexpr double kLeftBehindFor = 15 * 60;
 constexpr std::size_t kFinishedShown = 20;
 constexpr const char* kUnseen = "not seen from here (another user's, or in a container)";
 
-/// In time namespaces the boot clock may differ: never below 0.
+/// Never below 0, because the boot clock may differ in a time namespace.
 double seconds_until_now(std::int64_t boot_ms) {
   return static_cast<double>(std::max<std::int64_t>(0, cache::boot_us() / 1000 - boot_ms)) / 1000;
 }
 
-/// "4711 (engine)" here, "node7/12(ns)" in another namespace.
+/// "4711 (engine)" in this namespace, "node7/12(ns)" in another one.
 std::string process_text(const cache::Asker& asker, const ProcessLook& look) {
   if (!asker.here()) return asker.host + '/' + std::to_string(asker.pid) + "(ns)";
   return std::to_string(asker.pid) + (look.name.empty() ? "" : " (" + look.name + ')');
@@ -81,7 +81,7 @@ class Rows {
       return;
     }
     State state = look.state == ProcessLook::State::stopped ? State::stopped : State::compiling;
-    // It is on the board from its flight's lock on, and may wait for its turn in the same moment.
+    // A compile is on the board as soon as its flight's lock is held. It may still wait for its compile slot.
     if (const auto turn = turns_.find(name_of_wait(entry, entry.subject));
         turn != turns_.end() && turn->second > 0) {
       --turn->second;
@@ -94,14 +94,14 @@ class Rows {
   void add(const cache::Waiter& waiter) {
     const ProcessLook look = look_at(waiter, waiter.started_ms);
     if (waiter.wait_for == cache::WaitFor::turn) {
-      // Those that are on the board are there; who compiles without a lock is only here.
+      // Waits of compiles on the board are already shown. Only a compile without a lock appears here.
       auto& unmatched = turns_[name_of_wait(waiter, waiter.subject)];
       if (unmatched == 0) return;
       --unmatched;
       return rows_.push_back(row_of(State::queued, waiter, look));
     }
     const bool fleet = waiter.wait_for == cache::WaitFor::remote;
-    if (fleet)  // it holds the key's lock meanwhile
+    if (fleet)  // while it waits it holds the key's lock
       std::erase_if(activity_.unnamed,
                     [at = cache::flight_offset(waiter.key)](const auto& held) { return held.offset == at; });
     TopRow row = row_of(fleet ? State::fleet : State::waiting, waiter, look);
@@ -122,7 +122,7 @@ class Rows {
     if (activity_.writing) {
       const std::string& file = activity_.data_file;
       const std::string holders = writers_at_gate(file);
-      // A put holds it for milliseconds: who is gone by now was none worth showing.
+      // A put holds the gate for milliseconds, so a holder that is gone already is not shown.
       if (holders.empty() && !cache::look_at_gate(file)) return;
       add_holder(State::writing, holders, "the store's gate, " + file);
     }
@@ -137,7 +137,7 @@ class Rows {
   }
 
   cache::Activity& activity_;
-  std::map<std::string, int> turns_;  // waits for a turn that no compile has claimed
+  std::map<std::string, int> turns_;  // waits for a compile slot that no compile has matched
   std::map<Key, std::string> subjects_;
   std::vector<TopRow> rows_;
 };
@@ -179,7 +179,7 @@ TopSnapshot TopSeries::take() {
   out.rows = Rows(activity).take();
   const std::int64_t now_ms = cache::boot_us() / 1000;
   for (const cache::BoardEntry& entry : activity.finished) {
-    if (entry.ended_ms > now_ms) continue;  // of another boot
+    if (entry.ended_ms > now_ms) continue;  // written before a reboot
     const double ago = static_cast<double>(now_ms - entry.ended_ms) / 1000;
     if (ago < 60) ++out.compiles_per_minute;
     if (out.finished.size() == kFinishedShown) continue;

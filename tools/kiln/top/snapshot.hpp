@@ -1,4 +1,4 @@
-// What kiln top shows of one moment.
+// The state that `kiln top` shows at one moment.
 #pragma once
 
 #include <cstdint>
@@ -15,23 +15,23 @@ namespace kiln::cli {
 struct TopRow {
   enum class State {
     compiling,
-    queued,       ///< on the board, and still waits for its turn
-    waiting,      ///< for another process's compile of the same key
-    fleet,        ///< for another node's compile of the same key
+    queued,       ///< on the board, and still waiting for its compile slot
+    waiting,      ///< waits for another process's compile of the same key
+    fleet,        ///< waits for another node's compile of the same key
     stopped,      ///< compiling, by a process that is stopped (SIGSTOP, a debugger)
     left_behind,  ///< its process was killed
-    holding,      ///< a key's lock, and says nothing on the board
-    writing       ///< the gate of writers
+    holding,      ///< holds a key's lock without an entry on the board
+    writing       ///< holds the gate of writers
   };
   State state = State::compiling;
-  std::optional<double> seconds;  ///< since when; nothing when nobody knows
-  std::int64_t since_s = 0;       ///< the same as unix time; 0: not known
+  std::optional<double> seconds;  ///< how long so far; nothing: not known
+  std::int64_t since_s = 0;       ///< start as unix time; 0: not known
   std::int32_t pid = 0;           ///< 0: not known, see `process`
   std::string host;
-  bool same_namespace = false;  ///< the pid is one of ours
+  bool same_namespace = false;  ///< the pid is of this namespace
   std::string process;          ///< "4711 (engine)", "node7/12(ns)", "a process that is not seen from here"
-  std::string subject;          ///< what is compiled, waited for or held
-  std::string key;              ///< hex; empty for what has none
+  std::string subject;          ///< the specialisation compiled or waited for, or the lock held
+  std::string key;              ///< hex; empty when the row has no key
 };
 std::string_view name_of(TopRow::State state) noexcept;
 
@@ -44,16 +44,16 @@ struct TopFinished {
 struct TopSnapshot {
   std::string directory;
   std::int64_t taken_s = 0;
-  std::vector<TopRow> rows;           ///< in the order of State, the longest first
-  std::vector<TopFinished> finished;  ///< the last first
+  std::vector<TopRow> rows;           ///< in the order of State, longest first
+  std::vector<TopFinished> finished;  ///< most recent first
   std::size_t slots_used = 0;
-  int slots = 1, express_slots = 1;  ///< that a process configured as this one may use
+  int slots = 1, express_slots = 1;  ///< limits for a process with this configuration
   bool caller_waits = false;
   int cores = 1;
   std::optional<double> load;             ///< of the host, over a minute
-  double compiles_per_minute = 0;         ///< those that ended within the last minute
+  double compiles_per_minute = 0;         ///< compiles that ended within the last minute
   std::optional<double> hits_per_minute;  ///< since the first snapshot of a series
-  std::vector<std::string> unseen;        ///< what could not be looked at, and why
+  std::vector<std::string> unseen;        ///< what could not be read, and why
 
   std::size_t count(TopRow::State state) const;
 };

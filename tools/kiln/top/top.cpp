@@ -1,4 +1,4 @@
-// kiln top: who compiles, waits or holds, live.
+// kiln top: shows live which processes compile, wait or hold locks.
 #include "tools/kiln/top/top.hpp"
 
 #include <csignal>
@@ -18,7 +18,7 @@ struct Arguments {
   Option interval;
 };
 
-/// 0, 130 after Ctrl-C; ended by a signal it ends by that signal, the terminal restored.
+/// Returns 0, or 130 after Ctrl-C. A signal that ends it is raised again after the terminal is restored.
 int watch(TopSeries& series, std::chrono::milliseconds interval) {
   int signal = 0;
   {

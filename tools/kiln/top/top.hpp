@@ -1,4 +1,4 @@
-// kiln top: who compiles, waits or holds a lock, live.
+// kiln top: shows live which processes compile, wait or hold locks.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -11,7 +11,8 @@
 namespace kiln::cli {
 namespace {
 
-constexpr int kRounds = 9, kWarmups = 1, kReplays = 3;  // replays of a round, of which the median counts
+constexpr int kRounds = 9, kWarmups = 1, kReplays = 3;  // kReplays: replays in a round, of which the median
+                                                        // counts
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -19,7 +20,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Bytes of each argument: calls of the same bytes share their buffers.
+/// Bytes of each argument. Calls with equal sizes share their buffers.
 std::vector<std::uint64_t> sizes_of(const RunCase& run) {
   std::vector<std::uint64_t> out;
   for (std::size_t i = 0; i < run.manifest().arguments.size(); ++i)
@@ -68,7 +69,7 @@ std::vector<double> time_in_turns(const std::vector<TimedKernel>& kernels, std::
     for (int i = static_cast<int>(own.size()); i < rotation.sets; ++i)
       own.push_back(run->make_buffers(seed + static_cast<std::uint64_t>(i)));
     Timer& timer = *timers.emplace_back(std::make_unique<Timer>(run->gpu().driver()));
-    // Attributes that a launch sets once are set outside the capture.
+    // A launch sets some attributes once; that must happen outside the capture.
     run->launch(*kernel, RunCase::addresses_of(own.front()), timer.stream());
     timer.capture([&, &run = run, &kernel = kernel] {
       for (int i = 0; i < rotation.launches; ++i)
@@ -80,7 +81,7 @@ std::vector<double> time_in_turns(const std::vector<TimedKernel>& kernels, std::
   for (int round = 0; round < kRounds; ++round)
     for (std::size_t i = 0; i < kernels.size(); ++i) {
       const std::size_t at =
-          (i + static_cast<std::size_t>(round)) % kernels.size();  // nobody is always first
+          (i + static_cast<std::size_t>(round)) % kernels.size();  // the order changes with each round
       times[at].push_back(timers[at]->replay(kWarmups, kReplays) / cold_launches(*kernels[at].run).launches);
     }
   std::vector<double> out;

@@ -1,4 +1,4 @@
-// How searches and choices of `kiln tune` are shown.
+// Output of `kiln tune`: searches and choices.
 #pragma once
 
 #include "tools/kiln/store/choices.hpp"
@@ -6,10 +6,10 @@
 
 namespace kiln::cli {
 
-/// A search, and what became of its choice.
+/// A search and the result of storing its choice.
 struct TunedRow {
   TuneResult result;
-  std::string arch, device, directory;  ///< directory: where the choice was stored; empty: it was not
+  std::string arch, device, directory;  ///< directory: where the choice was stored; empty: not stored
 };
 
 void print_row(const std::string& template_name, const TunedRow& row, bool dry);

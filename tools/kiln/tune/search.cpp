@@ -15,7 +15,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr double kLeastGain = 0.01;  // what is not better by more than that is not worth another kernel
+constexpr double kLeastGain = 0.01;  // a smaller gain is not worth another kernel
 
 std::vector<Value> values_of(const source::Manifest& manifest, const std::vector<Parameter>& given) {
   std::vector<NamedValue> named;
@@ -30,9 +30,9 @@ std::string text_of(const GivenArguments& arguments) {
   return out;
 }
 
-/// A candidate that is still in the search, with its kernel.
+/// A candidate that is still in the search, and its kernel.
 struct Runner {
-  std::size_t tried;  ///< its place in the result
+  std::size_t tried;  ///< its index in the result
   const source::Candidate* candidate;
   const runtime::LoadedKernel* kernel;
 };
@@ -64,7 +64,7 @@ class Search {
     return result_.interrupted || !result_.error.empty();
   }
 
-  /// All of them at once, through the cache.
+  /// Compiles all candidates at once, through the cache.
   void compile() {
     PrewarmPlan plan;
     for (const source::Candidate& candidate : candidates_.all) {
@@ -89,7 +89,7 @@ class Search {
     }
   }
 
-  /// The default is never dropped: what it says is what everybody gets without a choice.
+  /// Loads the kernels. The default is never dropped, because every caller without a choice gets it.
   void load() {
     for (std::size_t i = 0; i < candidates_.all.size(); ++i) {
       TriedCandidate& tried = result_.tried[i];
@@ -115,7 +115,7 @@ class Search {
     result_.checked = true;
   }
 
-  /// Checks and times all that are left at one size.
+  /// Checks and times all remaining candidates at one size.
   void measure(std::size_t size) {
     const GivenArguments& arguments = request_.sizes[size];
     std::vector<std::unique_ptr<RunCase>> calls;
@@ -130,7 +130,7 @@ class Search {
         calls.push_back(std::move(call));
         taken.push_back(runner);
       } catch (const Error& error) {
-        // A launch that its [[require]] refuses: it is no candidate for such calls.
+        // The candidate's [[require]] refuses this call, so the candidate is dropped.
         if (runner.tried == 0 || error.code() != Errc::requirement) throw;
         result_.tried[runner.tried].dropped = error.what();
         result_.tried[runner.tried].us.clear();
@@ -139,7 +139,7 @@ class Search {
     runners_ = std::move(taken);
     std::vector<TimedKernel> timed;
     for (std::size_t i = 0; i < calls.size(); ++i) timed.push_back({calls[i].get(), runners_[i].kernel});
-    timed.push_back(timed.front());  // the default again: how far two times of one kernel are apart
+    timed.push_back(timed.front());  // the default again: shows how far two times of one kernel differ
     std::vector<double> us = time_in_turns(timed, request_.seed);
     result_.noise = std::max(result_.noise, std::abs(std::log(us.front() / us.back())));
     us.front() = std::sqrt(us.front() * us.back());
@@ -181,7 +181,7 @@ class Search {
     }
   }
 
-  /// Geometric mean of times over the default's.
+  /// Geometric mean of the times divided by the default's times.
   static double ratio_of(const std::vector<double>& us, const std::vector<double>& defaults) {
     double sum = 0;
     for (std::size_t size = 0; size < us.size(); ++size) sum += std::log(us[size] / defaults[size]);
@@ -206,7 +206,8 @@ class Search {
     fill_choice();
   }
 
-  /// The best of many is the luckiest, too: it is timed against the default once more, and that counts.
+  /// The best of many candidates is partly lucky. It is timed against the default again, and only this result
+  /// counts.
   void run_off(std::size_t first) {
     const auto place = [](const std::vector<Runner>& all, std::size_t tried) {
       return *std::find_if(all.begin(), all.end(), [&](const Runner& r) { return r.tried == tried; });
@@ -255,7 +256,7 @@ class Search {
   TuneResult result_;
   std::vector<Runner> runners_;
   const runtime::LoadedKernel* reference_ = nullptr;
-  std::vector<WrittenBits> bits_;       // of the default, at the size that is measured
+  std::vector<WrittenBits> bits_;       // bits of the default at the current size
   std::vector<std::string> described_;  // by size
 };
 

@@ -1,4 +1,4 @@
-// One search of `kiln tune`: a call's candidates compiled, checked, timed, and the best of them.
+// One search of `kiln tune`: compiles, checks and times a call's candidates, and picks the best.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace kiln::cli {
 
-/// What is tuned: the values of a template's parameters, and the run-time sizes to time it at.
+/// The call to tune: parameter values, and the run-time sizes at which it is timed.
 struct TuneRequest {
   std::vector<Parameter> given;
   std::vector<GivenArguments> sizes;  ///< at least one
@@ -24,32 +24,34 @@ struct TriedCandidate {
   std::uint32_t registers = 0;
   std::uint64_t spill_bytes = 0;
   std::vector<double> us;  ///< by size; empty: not timed
-  double ratio = 0;        ///< geometric mean of the time over the default's
+  double ratio = 0;        ///< geometric mean of its times divided by the default's
   bool bits_equal = true;
-  std::string dropped;  ///< not empty: why it was not timed
+  std::string dropped;  ///< why it was not timed; empty: it was timed
 };
 
 struct TuneResult {
   std::vector<Parameter> fixed;
-  std::vector<std::string> sizes;     ///< "rows=64", as given; empty: the manifest's values
+  std::vector<std::string> sizes;     ///< "rows=64" as given; empty: the manifest's values
   std::vector<TriedCandidate> tried;  ///< the default first
-  std::vector<std::pair<std::string, std::string>> refused;  ///< by the manifest, and why
+  std::vector<std::pair<std::string, std::string>> refused;  ///< candidates that the manifest refuses, and
+                                                             ///< why
   std::size_t best = 0;
-  double noise = 0;      ///< of the default against itself, and what is asked for at least
-  bool checked = false;  ///< against the reference: there is one
-  std::string error;     ///< not empty: a candidate is wrong, and nothing may be stored
+  double noise = 0;      ///< relative difference of the default against itself, at least 1 %; a choice must
+                         ///< gain more
+  bool checked = false;  ///< compared with the reference, which exists
+  std::string error;     ///< why a candidate is wrong, so that nothing may be stored; empty: none is
   bool interrupted = false;
   compile::MadeChoiceKey key;
-  compile::TunedChoice choice;  ///< REQUIRES: neither error nor interrupted
+  compile::TunedChoice choice;  ///< REQUIRES: `error` is empty, and not interrupted
 };
 
-/// Whether a search has anything to choose.
+/// True when a search has candidates to choose from.
 bool tunes(const source::Manifest& manifest, const std::vector<Parameter>& given);
-/// The candidates alone, without a GPU.
+/// Lists the candidates without a GPU.
 TuneResult list_candidates(const source::Manifest& manifest, const TuneRequest& request, base::Arch arch);
 
-/// Compiles through the cache, with progress. Throws Error, CompileError when the default itself cannot be
-/// had.
+/// Compiles through the cache and shows progress. Throws Error, and CompileError when the default itself
+/// cannot be obtained.
 TuneResult search(Context& context, PrimaryContext& gpu, runtime::KernelTemplate& opened,
                   const TuneRequest& request);
 

@@ -1,4 +1,4 @@
-// kiln tune: which values of the parameters with `tune` candidates are best on this GPU, stored as a choice.
+// kiln tune: finds the best `tune` candidates of parameters on this GPU, and stores them as a choice.
 #include "tools/kiln/tune/tune.hpp"
 
 #include <cstdint>
@@ -23,7 +23,8 @@ struct TuneFlags {
   std::uint64_t seed = 1;
 };
 
-/// Every combination of lists by name, the last varying fastest; one empty one when there is none.
+/// Every combination of the named lists; the last list varies fastest. Without lists there is one empty
+/// combination.
 using Lists = std::vector<std::pair<std::string, std::vector<std::string>>>;
 std::vector<std::vector<Parameter>> product_of(const Lists& lists) {
   std::vector<std::vector<Parameter>> out(1);
@@ -39,7 +40,7 @@ std::vector<std::vector<Parameter>> product_of(const Lists& lists) {
   return out;
 }
 
-/// "T=bf16 H=2048,4096 rows=64,8192": two calls to tune, each timed at two sizes.
+/// "T=bf16 H=2048,4096 rows=64,8192" gives two calls to tune, each timed at two sizes.
 std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const TuneFlags& flags,
                                      base::Arch arch) {
   Lists parameters;
@@ -79,7 +80,7 @@ std::vector<TuneRequest> requests_of(const source::Manifest& manifest, const Tun
   return out;
 }
 
-/// Throws Error(io): the search is lost, and whoever asked for it must know.
+/// Throws Error(io), because the result of the search would otherwise be lost without a message.
 void store_choice(cache::Store* store, const TuneResult& result) {
   if (!store)
     throw Error(Errc::io, "no directory for the cache: the choice cannot be stored. Set KILN_CACHE_DIR");
@@ -105,7 +106,7 @@ int list(const Context& context, const TuneFlags& flags) {
   return kDone;
 }
 
-/// What ended a run of several calls before its last.
+/// The error that ended a run of several calls before its last one.
 struct Thrown {
   Errc code = Errc::ok;
   std::string message;
@@ -177,12 +178,13 @@ int tune(Context& context, const TuneFlags& flags) {
       }
     } catch (const Error& error) {
       if (rows.empty()) throw;
-      return report_rows(context, flags, rows, {error.code(), error.what()});  // what is stored is told
+      return report_rows(context, flags, rows, {error.code(), error.what()});  // reports the calls that are
+                                                                               // stored already
     }
     rows.push_back(std::move(row));
     if (!context.json) print_row(flags.name, rows.back(), false);
     if (rows.back().result.interrupted) break;
-    opened.release();  // nobody launches them any more
+    opened.release();  // these kernels are not launched again
   }
   return report_rows(context, flags, rows);
 }

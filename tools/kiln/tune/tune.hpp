@@ -1,4 +1,4 @@
-// kiln tune: which candidates of the tunable parameters are best on this GPU, stored as a choice.
+// kiln tune: finds the best `tune` candidates of parameters on this GPU, and stores them as a choice.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

@@ -22,7 +22,7 @@ void say(const Json& line) {
   std::fflush(stdout);
 }
 
-/// What the damaged entries are, as far as their heads can be read. `list` ends where the file is damaged.
+/// Adds names to the damaged entries whose heads can be read. `list` ends where the file is damaged.
 void name_entries(cache::Store& store, std::map<std::string, Json>& damaged) {
   try {
     store.list([&](const cache::Entry& entry) {
@@ -33,7 +33,7 @@ void name_entries(cache::Store& store, std::map<std::string, Json>& damaged) {
         found->second["template"] = facts.unit;
         found->second["params"] = json_of(facts.parameters);
         found->second["arch"] = facts.arch;
-      } catch (const base::Malformed&) {  // of another version of kiln
+      } catch (const base::Malformed&) {  // written by another version of kiln
       }
     });
   } catch (const Error&) {
@@ -46,7 +46,7 @@ void verify(const std::string& directory) {
   std::shared_ptr<cache::Store> store;
   try {
     store = cache::Store::open(options);
-  } catch (const cache::Damaged& damage) {  // not even a meta page
+  } catch (const cache::Damaged& damage) {  // the file has not even a valid meta page
     struct stat st {};
     ::stat((directory + "/v1/data.mdb").c_str(), &st);
     say({{"damaged", {{"key", ""}, {"what", damage.what()}}}});
@@ -54,7 +54,7 @@ void verify(const std::string& directory) {
   }
   try {
     say({{"total", store->stats().entries}});
-  } catch (const cache::Damaged&) {  // it is what will be found
+  } catch (const cache::Damaged&) {  // `verify` reports the damage below
   }
   const cache::Verified result = store->verify([](std::uint64_t done) { say({{"done", done}}); });
   std::map<std::string, Json> entries;
@@ -79,7 +79,7 @@ int read_store_for_parent(const char* directory) noexcept try {
     say({{"error", error.what()}});
   }
   return 0;
-} catch (...) {  // no memory to say it in
+} catch (...) {  // no memory to report the error
   return 1;
 }
 

@@ -1,4 +1,4 @@
-// kiln verify: reads every page and record of the cache, in a process of its own.
+// kiln verify: reads every page and record of the cache, in a separate process.
 #include "tools/kiln/verify/verify.hpp"
 
 #include <sys/stat.h>
@@ -26,14 +26,14 @@ struct Verdict {
   bool layer = false;
   std::uint64_t entries = 0, bytes = 0;
   Json damaged = Json::array();
-  std::string error;      ///< it cannot be read at all
-  std::string set_aside;  ///< the file beside it that an earlier publish found damaged
+  std::string error;      ///< the store cannot be read at all
+  std::string set_aside;  ///< file beside it that an earlier publish found damaged
 
   std::string file() const { return directory + "/v1/data.mdb"; }
   bool ok() const { return damaged.empty() && error.empty(); }
 };
 
-/// How a reader ended that did not come to its last line.
+/// How a reader ended that did not write its last line.
 std::string ending(int status) {
   if (status <= 128)
     return "the process that read it ended with status " + std::to_string(status) + " in the middle";
@@ -49,7 +49,7 @@ void read_in_child(Verdict& out, bool quiet) {
   std::string line;
   while (child.read_line(line)) {
     const Json said = Json::parse(line, nullptr, false);
-    if (!said.is_object()) continue;  // the half of one
+    if (!said.is_object()) continue;  // an incomplete line
     if (said.contains("total")) {
       const auto total = said["total"].get<std::uint64_t>();
       if (!quiet && !standard_error().interactive)

@@ -1,4 +1,4 @@
-// kiln verify: reads every page and record of the cache, in a process of its own.
+// kiln verify: reads every page and record of the cache, in a separate process.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"

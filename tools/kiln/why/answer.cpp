@@ -11,9 +11,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kPatience = std::chrono::seconds(10);  // for a store whose writer holds the gate
+constexpr auto kPatience = std::chrono::seconds(10);  // for a store whose gate a writer holds
 
-/// "13.0.88" from the file that libnvrtc.so.13 is a link to; nothing when its name says no more than that.
+/// "13.0.88" from the target of the link libnvrtc.so.13; empty when the target's name has no dotted version.
 std::string version_of_library(const std::string& path) {
   std::error_code ignored;
   const std::string file = fs::canonical(path, ignored).filename().string();

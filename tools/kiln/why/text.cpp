@@ -22,7 +22,7 @@ std::string ago(std::int64_t seconds) {
   return age < 0 ? "in the future (a clock was wrong)" : human_age(age) + " ago";
 }
 
-/// "compiled 3h ago". A bundle says no times: what has none came from one, and its age is that of the import.
+/// "compiled 3h ago". An entry without compile times came from a bundle, and its age counts from the import.
 std::string made(double compile_ms, std::int64_t created_s) {
   return (compile_ms > 0 ? "compiled " : "imported ") + ago(created_s);
 }
@@ -33,7 +33,7 @@ Sides sides_of(const WhyAnswer& a, const Near& near) {
   return {"in the cached entry", "here", near.facts.compiler_version, a.compiler_version, a.path.missing};
 }
 
-/// What one difference means to somebody who asks what has happened since `when`.
+/// One difference as a change since `when`.
 std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string& when) {
   const bool file = compile::is(d.field, Is::file);
   const bool source = compile::is(d.field, Is::source);
@@ -60,18 +60,18 @@ std::string since(const WhyAnswer& a, const KeyDifference& d, const std::string&
 
 std::string and_more(std::size_t count) { return count == 0 ? "" : "; " + counted(count, "more difference"); }
 
-/// Of a miss whose nearest entry was asked for in the same way: what happened since.
+/// A miss whose nearest entry has the same parameters and arch: says what changed since that entry was made.
 std::string stale(const WhyAnswer& a) {
   const Near& near = a.nearest.best.front();
   const std::string when =
       a.nearest_written.front() + " was " + made(near.facts.compile_ms, near.facts.created_s);
-  if (near.differences.empty())  // a host without a compiler has no toolchain to compare
+  if (near.differences.empty())  // without a compiler on this host, there is no toolchain to compare
     return when + " by another toolchain, whose record may not be served here (KILN_TOOLCHAIN" +
            (near.facts.project_header_through_toolkit ? ", or headers that only the toolkit includes)" : ")");
   return since(a, near.differences.front(), when) + and_more(near.differences.size() - 1);
 }
 
-/// Of one that nobody has asked for in this way: the nearest's parameters and arch.
+/// A miss without an entry for these parameters and arch: names the nearest entry's.
 std::string never_asked(const WhyAnswer& a) {
   const Near& near = a.nearest.best.front();
   std::string values, arch;
@@ -124,7 +124,8 @@ std::string miss_text(const WhyAnswer& a) {
          counted(a.nearest.entries, "entry", "entries") + " of other templates)";
 }
 
-/// What may keep a compile out of the cache, where only the compile shows it; empty: nothing.
+/// A reason that may keep the compiled kernel out of the cache, and that only the compile can confirm; empty:
+/// none.
 std::string perhaps_unpublishable(const WhyAnswer& a) {
   if (!a.path.computed_include || !a.path.unpublishable.empty()) return {};
   return "it has a computed include, and is cached only when the key covers the file that this "

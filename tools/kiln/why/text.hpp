@@ -1,4 +1,4 @@
-// How `kiln why` says what it found.
+// The output of `kiln why`.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace kiln::cli {
 
-/// One line for a tired person: "miss: kiln/dtype.cuh changed since rms_norm T=bf16 H=4096 was compiled 3h
+/// One line with the main reason: "miss: kiln/dtype.cuh changed since rms_norm T=bf16 H=4096 was compiled 3h
 /// ago".
 std::string headline(const WhyAnswer& answer);
 void print_answer(const WhyAnswer& answer);
 Json json_of(const WhyAnswer& answer);
-/// What was met that is damaged; empty: nothing.
+/// A description of damage that was found; empty: none.
 std::string damage_of(const WhyAnswer& answer);
 
 }  // namespace kiln::cli

@@ -1,4 +1,4 @@
-// kiln why: which step of the path would serve a specialisation now, and what keeps the earlier ones from it.
+// kiln why: which step of the lookup path would serve a specialisation now, and why no earlier step does.
 #include "tools/kiln/why/why.hpp"
 
 #include <ctime>

@@ -1,4 +1,4 @@
-// kiln why: which step of the path would serve a specialisation now, and why not an earlier one.
+// kiln why: which step of the lookup path would serve a specialisation now, and why no earlier step does.
 #pragma once
 
 #include "tools/kiln/cli/command.hpp"
