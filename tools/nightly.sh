@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The tests once more, with what is too slow or too dependent on an idle machine for .ci/run: every feature of the shipped templates
-# for the oldest arch, too, and limits of time that are strict. Arguments go to ctest.
-# First each file is compiled alone, without the headers that others include: so it names what it uses. Then the fuzz programs are built.
+# Runs the tests, and those that are too slow for .ci/run or need an idle machine: all features of the shipped
+# templates also for the oldest arch, and strict time limits. Arguments go to ctest.
+#
+# First each file is compiled alone, without precompiled headers, which shows that it includes what it uses.
+# Then the fuzz programs are built.
 set -e
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root"

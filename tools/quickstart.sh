@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# From a fresh clone to real kernels, compiled, cached and listed; on a GPU also launched, checked and timed.
-# Run it again: everything comes from disk.
+# Goes from a fresh clone to real kernels: compiles, caches and lists them. On a GPU it also launches, checks
+# and times them. A second run takes everything from disk.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$root" && mkdir -p build
 install_packages "${build_packages[@]}"

@@ -1,10 +1,12 @@
-# Sourced by quickstart.sh and test.sh: installs what is missing and finds a toolkit. Debian or Ubuntu, root or sudo.
+# Sourced by quickstart.sh and test.sh. Installs missing packages and finds a toolkit, on Debian or Ubuntu
+# with root or sudo.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '\n\033[1m==> %s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi; }
 
-# install_packages NAME...: only those that dpkg does not know; nothing to do costs no network.
+# install_packages NAME...: installs the packages that dpkg does not know. Uses no network when all are
+# installed.
 install_packages() {
   local missing=() name as_root=()
   for name in "$@"; do
@@ -23,13 +25,14 @@ install_packages() {
 build_packages=(g++ cmake ninja-build pkg-config liblmdb-dev libspdlog-dev libfmt-dev libxxhash-dev libcli11-dev
                 libtomlplusplus-dev nlohmann-json3-dev libsodium-dev libzstd-dev libhiredis-dev libssl-dev)
 
-# Finds NVRTC and the toolkit's headers where kiln itself looks first; else fetches the wheels into a private folder.
+# Finds NVRTC and the toolkit's headers in kiln's own first search places. Else it fetches wheels into build/.
 find_toolkit() {
   local place
   for place in "${KILN_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
     [ -n "$place" ] || continue
     local directory
-    for directory in lib64 lib 'lib/*-linux-gnu'; do  # not `ls | grep`: one that is missing fails the pipe
+    for directory in lib64 lib 'lib/*-linux-gnu'; do  # not `ls | grep`, whose pipe fails for a missing
+                                                      # directory
       compgen -G "$place/$directory/libnvrtc.so.*" > /dev/null && return 0
     done
   done
@@ -46,8 +49,9 @@ find_toolkit() {
   export KILN_CUDA_HOME
 }
 
-# Finds a Python for the package in python/ and its tests: $test_python, or one that it makes in build/.
-# TEST_TORCH=1: with torch, which is 3 GB; kiln.torch's tests are skipped without it. No Python costs those tests alone.
+# Sets $test_python to a Python for the package in python/ and its tests, or makes one in build/. TEST_TORCH=1
+# adds torch, which is 3 GB; without torch the tests of kiln.torch are skipped. Without Python only the
+# package's tests are skipped.
 find_python() {
   [ -z "${test_python:-}" ] || return 0
   test_python=$root/build/python-tools/bin/python

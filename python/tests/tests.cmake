@@ -1,4 +1,5 @@
-# The package's tests, by pytest: skipped (77) where the extension, pytest or torch is missing, and say which.
+# Runs the package's tests with pytest. When the extension, pytest or torch is missing, the tests are skipped
+# (77) and name it.
 find_program(KILN_PYTHON_EXECUTABLE NAMES python3 DOC "Python for the package kiln and its tests: with nanobind and pytest, and torch for kiln.torch's")
 if(NOT KILN_PYTHON_EXECUTABLE)
   message(STATUS "Python package: no tests, no python3 was found (KILN_PYTHON_EXECUTABLE)")
@@ -7,7 +8,8 @@ endif()
 foreach(part package launch torch_operators torch_shapes torch_compiled torch_registry torch_modes torch_attention readme)
   add_test(NAME python_${part} COMMAND ${KILN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set(environment PYTHONPATH=${PROJECT_BINARY_DIR}/python PYTHONDONTWRITEBYTECODE=1)
-  if(part MATCHES "torch_(operators|attention)")  # every shipped template, compiled once for both
+  if(part MATCHES "torch_(operators|attention)")  # every shipped template; both parts share the compiled
+                                                  # kernels
     list(APPEND environment KILN_TEST_CACHE_DIR=${PROJECT_BINARY_DIR}/python/test-cache)
   endif()
   if(TARGET kiln_fake_cuda)

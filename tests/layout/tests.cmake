@@ -1,6 +1,6 @@
 kiln_tests(layout_tests SOURCES layout/*.cpp)
 
-# The count of members in clang's AST: skipped (77) without the package python3-clang-14.
+# Counts members in clang's AST. Skipped (77) without the package python3-clang-14.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   add_test(NAME Layout.NoClassHasMoreThanThirtyMembers COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/members.py ${PROJECT_BINARY_DIR})

@@ -1,9 +1,9 @@
 kiln_tests(remote_tests SOURCES remote/fault_test.cpp remote/unreachable_test.cpp remote/partition_test.cpp LABEL fault
   USES kiln_cache PkgConfig::sodium)
-set(several client tls cluster acl backend seam)  # several processes
+set(several client tls cluster acl backend seam)  # each uses several processes
 list(TRANSFORM several REPLACE ".+" "remote/\\0_test.cpp")
 kiln_tests(remote_tests SOURCES ${several} LABEL process)
-# Each counts what its process does.
+# Each of these two counts events of its whole process.
 kiln_tests(remote_tier_test SOURCES remote/tier_test.cpp USES kiln_cache PkgConfig::sodium LABEL fault)
 kiln_tests(remote_envelope_test SOURCES remote/envelope_test.cpp USES kiln_cache PkgConfig::sodium)
 kiln_tests(remote_tests SOURCES remote/*.cpp)

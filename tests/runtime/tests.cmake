@@ -11,12 +11,13 @@ foreach(executable runtime_tests reference_gpu_test)
   add_dependencies(${executable} kiln-worker)
 endforeach()
 
-if(KILN_STATIC)  # the rest is of the shared library
+if(KILN_STATIC)  # the other tests need the shared library
   kiln_leave_out(runtime/*/*_test.cpp)
   return()
 endif()
 
-# The shared library, as users link it, over the fake driver. kiln_toolchain gives the tests the driver's table.
+# Tests of the shared library, linked as users link it, with the fake driver. kiln_toolchain provides the
+# driver's table.
 set(uses kiln kiln_fake_cuda kiln_toolchain kiln_cache kiln_compile kiln_source)
 set(of_fake_driver load capture concurrent load_fault remote_load)
 list(TRANSFORM of_fake_driver REPLACE ".+" "runtime/kernels/\\0_test.cpp")
@@ -24,7 +25,7 @@ kiln_tests(runtime_sm80_test SOURCES runtime/launch/geometry_sm80_test.cpp USES 
 kiln_tests(runtime_ready_test SOURCES runtime/kernels/ready_test.cpp USES ${uses} LABEL process)        # counts what operator new is asked for
 kiln_tests(runtime_fake_tests SOURCES ${of_fake_driver} runtime/launch/*_test.cpp runtime/state/sealed_test.cpp USES ${uses} LABEL process)
 
-# The same tests on the fake driver and on the real one.
+# Tests that run on both the fake driver and the real one.
 kiln_tests(runtime_driver_test SOURCES runtime/service/driver_test.cpp USES kiln kiln_toolchain LABEL gpu)
 kiln_test_again(runtime_driver_test PREFIX Fake. LABEL process TIMEOUT 300 ENVIRONMENT KILN_TEST_FAKE=1)
 kiln_tests(runtime_gpu_test SOURCES runtime/service/runtime_gpu_test.cpp USES kiln kiln_toolchain LABEL gpu)
@@ -33,7 +34,7 @@ foreach(executable runtime_sm80_test runtime_ready_test runtime_fake_tests runti
   add_dependencies(${executable} kiln-worker kiln_fake_cuda)
 endforeach()
 
-# The shared library over a driver that waits at gates.
+# Tests of the shared library with a driver that waits at gates.
 add_library(kiln_gated_cuda SHARED support/gated_driver/gated_driver.cpp)
 target_include_directories(kiln_gated_cuda PRIVATE ${PROJECT_SOURCE_DIR})
 target_compile_definitions(kiln_gated_cuda PRIVATE KILN_FAKE_CUDA="$<TARGET_FILE:kiln_fake_cuda>")

@@ -1,5 +1,5 @@
 include(${CMAKE_CURRENT_LIST_DIR}/../support/fake_driver/fake_driver.cmake)
-# Compared with the vendor's headers where there are some.
+# Compares with the vendor's headers when they are found.
 find_path(KILN_TEST_CUDA_INCLUDE cudaTypedefs.h HINTS $ENV{CUDA_HOME}/include /usr/local/cuda/include NO_DEFAULT_PATH)
 if(KILN_TEST_CUDA_INCLUDE)
   set_source_files_properties(toolchain/abi_test.cpp toolchain/occupancy_test.cpp PROPERTIES COMPILE_OPTIONS "-isystem;${KILN_TEST_CUDA_INCLUDE}")

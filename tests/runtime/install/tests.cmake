@@ -1,4 +1,4 @@
-# Record, prewarm, run sealed: on the fake driver here, on the real one with the label gpu.
+# Records, prewarms and runs sealed: on the fake driver here, and on the real one with the label gpu.
 add_executable(decoder_loop ${PROJECT_SOURCE_DIR}/examples/decoder/main.cpp)
 set_target_properties(decoder_loop PROPERTIES CXX_STANDARD 17)
 target_link_libraries(decoder_loop PRIVATE kiln dl)
@@ -11,19 +11,19 @@ add_test(NAME ExampleDecoder.RunsSealedFromARecordOnTheGpu COMMAND ${PROJECT_SOU
   $<TARGET_FILE:decoder_loop> $<TARGET_FILE:kiln-cli>)
 set_tests_properties(ExampleDecoder.RunsSealedFromARecordOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
 
-# From a record to a signed bundle to a sealed engine elsewhere, and `why` after an edit.
+# Goes from a record to a signed bundle to a sealed engine in another place, and runs `why` after an edit.
 add_test(NAME Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader COMMAND ${PROJECT_SOURCE_DIR}/tests/scenario/ship_test.sh
   ${PROJECT_BINARY_DIR} $<TARGET_FILE:kiln_fake_cuda>)
 set_tests_properties(Scenario.AShippedCacheServesAndWhyNamesTheEditedHeader PROPERTIES LABELS process TIMEOUT 300 SKIP_RETURN_CODE 77)
 
-# The example of an engine, in tree for the GPU machine; installed and moved by install_test.sh.
+# The example engine, built in the tree for the GPU machine. install_test.sh installs and moves it.
 add_executable(example_engine ${PROJECT_SOURCE_DIR}/examples/engine/main.cpp)
 set_target_properties(example_engine PROPERTIES CXX_STANDARD 17)
 target_link_libraries(example_engine PRIVATE kiln dl)
 add_dependencies(example_engine kiln-worker)
 add_test(NAME ExampleEngine.ComputesOnTheGpu COMMAND example_engine --require-gpu)
 set_tests_properties(ExampleEngine.ComputesOnTheGpu PROPERTIES LABELS gpu TIMEOUT 300 SKIP_RETURN_CODE 77)
-if(NOT KILN_SANITIZE)  # the installed example is built without
+if(NOT KILN_SANITIZE)  # the installed example is built without sanitizers
   add_library(kiln_host_kernels SHARED runtime/install/host_kernels.cpp)
   target_include_directories(kiln_host_kernels PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(kiln_host_kernels PRIVATE kiln_fake_cuda)

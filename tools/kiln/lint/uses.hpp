@@ -9,10 +9,10 @@
 
 namespace kiln::cli {
 
-/// How a name is used.
-/// none: nothing reads it.
-/// launch: only geometry, arguments, run-time values, requirements, defaults or cost read it.
-/// code: it stands in a C++ text.
+/// How a name is used:
+/// - none: nothing reads it.
+/// - launch: only geometry, arguments, run-time values, requirements, defaults or cost read it.
+/// - code: it stands in a C++ text.
 enum class Reach { none, launch, code };
 
 /// Uses of parameters, derives, run-time values and exports by name. The entry points of a manifest and its

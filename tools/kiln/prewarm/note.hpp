@@ -1,12 +1,14 @@
 // A note about the last prewarm of a store: DIR/v1/prewarm.json, which `kiln report` draws. It is for people
 // only: nothing else reads it, and a fault costs only the picture.
 //
-// The file, version 1, is one JSON object:
-//   format "kiln.prewarm-run/1", version (kiln's), started_ms (since 1970), wall_ms, cpu_ms (or null), jobs,
-//   total, from_disk, compiled, waited, failed, not_started, interrupted, left_out, and
-//   tasks: the started tasks by start time; only the last kNotedTasks of them:
-//     template, params, arch, key ("" for a failure), outcome, lane, start_ms and total_ms (since
-//     started_ms), compile_ms, frontend_ms, nvvm_ms, ptxas_ms
+// The file, version 1, is one JSON object with these fields:
+// - format ("kiln.prewarm-run/1"), version (kiln's), jobs
+// - started_ms (since 1970), wall_ms, cpu_ms (or null)
+// - total, from_disk, compiled, waited, failed, not_started, interrupted, left_out
+// - tasks: the started tasks by start time; only the last kNotedTasks of them. Each has
+//   - template, params, arch, key ("" for a failure), outcome, lane
+//   - start_ms and total_ms (since started_ms), compile_ms, frontend_ms, nvvm_ms, ptxas_ms
+//
 // Any other content is ignored with a reason, and replaced by the next run.
 #pragma once
 

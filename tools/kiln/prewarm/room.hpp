@@ -1,4 +1,4 @@
-// Whether the store of a prewarm has room for its plan: an estimate before the run, a check after it.
+// Room for a prewarm's plan in its store: an estimate before the run, a check after it.
 #pragma once
 
 #include <cstdint>

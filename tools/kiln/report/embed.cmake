@@ -1,5 +1,5 @@
-# Writes OUT, a C++ file with the bytes of page.html, page.css and page.js of FROM and the digests that the page's
-# policy names. Run by the build when one of them changes.
+# Writes the C++ file OUT with the bytes of page.html, page.css and page.js from FROM, and with the digests
+# that the page's policy names. The build runs it when one of them changes.
 function(piece name file)
   file(READ ${FROM}/${file} text)
   string(FIND "${text}" ")kiln_page\"" ends)

@@ -38,7 +38,7 @@ class CallValues {
   void resolve_arguments(const GivenArguments& given);
   void resolve_integer(const std::string& name, std::size_t slot, const source::Expression& value,
                        const GivenArguments& given);
-  /// The scalar values by name: arguments, run-time values, and those of [work_list.run].
+  /// The scalar values by name: arguments, run-time values, and values of [work_list.run].
   std::vector<std::pair<std::string, std::size_t>> named_slots() const;
 
   const source::Manifest& manifest_;
