@@ -5,8 +5,8 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 say() { printf '\n\033[1m==> %s\033[0m\n' "$*" | if [ -t 1 ]; then cat; else sed 's/\x1b\[[0-9;]*m//g'; fi; }
 
-# install_packages NAME...: installs the packages that dpkg does not know. Uses no network when all are
-# installed.
+# install_packages NAME...: installs the packages that dpkg does not know. Uses no network when
+# all are installed.
 install_packages() {
   local missing=() name as_root=()
   for name in "$@"; do
@@ -31,8 +31,7 @@ find_toolkit() {
   for place in "${KILN_CUDA_HOME:-}" "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr; do
     [ -n "$place" ] || continue
     local directory
-    for directory in lib64 lib 'lib/*-linux-gnu'; do  # not `ls | grep`, whose pipe fails for a missing
-                                                      # directory
+    for directory in lib64 lib 'lib/*-linux-gnu'; do  # `ls | grep` fails for a missing one
       compgen -G "$place/$directory/libnvrtc.so.*" > /dev/null && return 0
     done
   done

@@ -8,8 +8,7 @@ endif()
 foreach(part package launch torch_operators torch_shapes torch_compiled torch_registry torch_modes torch_attention readme)
   add_test(NAME python_${part} COMMAND ${KILN_PYTHON_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run.py ${CMAKE_CURRENT_LIST_DIR}/test_${part}.py)
   set(environment PYTHONPATH=${PROJECT_BINARY_DIR}/python PYTHONDONTWRITEBYTECODE=1)
-  if(part MATCHES "torch_(operators|attention)")  # every shipped template; both parts share the compiled
-                                                  # kernels
+  if(part MATCHES "torch_(operators|attention)")  # both compile every shipped template
     list(APPEND environment KILN_TEST_CACHE_DIR=${PROJECT_BINARY_DIR}/python/test-cache)
   endif()
   if(TARGET kiln_fake_cuda)

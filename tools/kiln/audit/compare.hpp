@@ -8,8 +8,8 @@
 
 namespace kiln::cli {
 
-/// Names a few fields in which two key texts differ, and the number of further ones: "source, include
-/// kiln/dtype.cuh".
+/// Names a few fields in which two key texts differ, and the number of further ones:
+/// "source, include kiln/dtype.cuh".
 std::string key_difference(std::string_view cached, std::string_view now);
 
 struct ImageDifference {

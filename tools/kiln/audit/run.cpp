@@ -22,8 +22,8 @@ std::string first_line(const std::exception& error) {
   return text.substr(0, text.find('\n'));
 }
 
-/// Instantiates the entry's unit and values from today's sources. Throws Error for values that no template
-/// takes.
+/// Instantiates the entry's unit and values from today's sources. Throws Error for values that
+/// no template takes.
 source::Instantiation instantiation_of(runtime::Service& service, const StoredEntry& entry) {
   const compile::Facts& facts = entry.facts;
   const auto origin = service.catalog().open(entry.template_name());

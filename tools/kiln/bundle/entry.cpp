@@ -57,8 +57,8 @@ std::string text_of(const std::vector<KeyField>& fields) {
   return out;
 }
 
-/// The value of the only field with this label. Null when there are none or several, or the field has several
-/// values.
+/// The value of the only field with this label. Null when there are none or several, or the field
+/// has several values.
 const std::string* only(const std::vector<KeyField>& fields, std::string_view label) {
   const KeyField* found = nullptr;
   for (const KeyField& field : fields) {

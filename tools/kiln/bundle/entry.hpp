@@ -20,8 +20,7 @@ std::optional<cache::Record> as_bundled(cache::Record record);
 struct CheckedEntry {
   bool other_version = false;  ///< another version of kiln wrote the key or facts; no other field is set
   compile::Facts facts;
-  std::optional<compile::TunedChoice> choice;  ///< set for a tuned choice, which has no image; `facts` is
-                                               ///< then unused
+  std::optional<compile::TunedChoice> choice;  ///< set for a tuned choice, which has no image and no `facts`
 
   /// "rms_norm T=bf16 H=4096 sm_90a". Printable whatever the bundle contains.
   std::string label() const;

@@ -96,9 +96,7 @@ Exported export_once(Context& context, const ExportArguments& arguments, const t
   write_entries(writer, selection, stores, out, context.json || arguments.file == "-");
   out.summary = writer.end();
   const bool may_leave_out = last && (arguments.selection.plans.empty() || arguments.keep_going);
-  if (!out.removed.empty() && !may_leave_out && file.is_file())
-    return out;  // a pipe has received the bytes
-                 // already
+  if (!out.removed.empty() && !may_leave_out && file.is_file()) return out;  // a pipe has the bytes
   file.commit();
   out.written = true;
   out.bytes = file.bytes();
@@ -114,8 +112,7 @@ Exported export_all(Context& context, const ExportArguments& arguments) {
   if (!arguments.signing.key.empty()) {
     if (to_stdout)
       throw Error(Errc::invalid_argument, "a signature lies beside its bundle; name a file instead of -");
-    key.emplace(read_secret_key(arguments.signing));  // asks for the password first, not after minutes of
-                                                      // work
+    key.emplace(read_secret_key(arguments.signing));  // asks for the password at once
   }
   BundleStores stores(context.config());
   std::set<Key> removed;

@@ -127,8 +127,7 @@ Imported import_all(const Context& context, const ImportArguments& arguments) {
   const PoliteInterrupt interrupt;
   std::unique_ptr<OpenBundle> bundle;
   try {
-    bundle = std::make_unique<OpenBundle>(arguments.bundle);  // a bad bundle is refused before anything is
-                                                              // created
+    bundle = std::make_unique<OpenBundle>(arguments.bundle);  // refuses a bad bundle before creating anything
     out.signature = bundle->signature();
     const Target target(context, arguments.layer);
     out.directory = target.store().directory();

@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t kMaxPassword = 1024;  // longest password that can be typed
 constexpr char kInterruptCharacter = 3;
 
-/// Turns off echo while it lives. Ctrl-C arrives as a character, so that a terminal is never left without
-/// echo.
+/// Turns off echo while it lives. Ctrl-C arrives as a character, so that a terminal is never
+/// left without echo.
 class SilentTerminal {
  public:
   explicit SilentTerminal(int fd) : fd_(fd) {

@@ -31,8 +31,7 @@ Selection of_plan(Context& context, const SelectionFlags& flags, BundleStores& s
                     "' ('kiln tune --list' shows what was)");
   Selection out;
   std::set<Key> keys;
-  std::set<std::pair<std::string, std::string>> exported;  // templates and archs whose tuned choices are
-                                                           // exported too
+  std::set<std::pair<std::string, std::string>> exported;  // their choices are exported, too
   for (const PlannedTask& task : plan.tasks) {
     if (PoliteInterrupt::requested()) throw Interrupted{};
     if (!flags.templates.empty() && !contains(flags.templates, task.specialization().template_name)) continue;

@@ -1,5 +1,5 @@
-// Selects entries for `kiln bundle export` and `kiln remote push`: by a plan, or from the store and its
-// layers.
+// Selects entries for `kiln bundle export` and `kiln remote push`: by a plan, or from the store
+// and its layers.
 #pragma once
 
 #include <set>

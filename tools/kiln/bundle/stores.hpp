@@ -1,5 +1,5 @@
-// The entries that can be exported: entries of the layers and of the stores that a compile asks, each key
-// once.
+// The entries that can be exported: entries of the layers and of the stores that a compile asks,
+// each key once.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 namespace kiln::cli {
 namespace {
 
-/// The description is empty because CLI11 would print it after the option's text, which already gives the
-/// range.
+/// The description is empty because CLI11 would print it after the option's text, which already
+/// gives the range.
 template <class T>
 Option ranged(CLI::Option* option, T least, T most) {
   return Option(option->check(CLI::Range(least, most).description("")));

@@ -47,8 +47,8 @@ class Option {
   CLI::Option* option_ = nullptr;
 };
 
-/// A handle of a command or a subcommand. The variables that its options are bound to must outlive the
-/// command.
+/// A handle of a command or a subcommand. The variables that its options are bound to must
+/// outlive the command.
 class Command {
  public:
   explicit Command(CLI::App& app) : app_(&app) {}

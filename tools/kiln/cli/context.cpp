@@ -27,8 +27,8 @@ std::optional<toolchain::DeviceFacts> first_gpu() {
   }
 }
 
-/// A bad flag value is reported under the flag's name; the configuration would report it under its setting's
-/// name.
+/// A bad flag value is reported under the flag's name; the configuration would report it under
+/// its setting's name.
 void check_size_flag(const char* flag, const std::string& value) {
   if (value.empty() || runtime::parse_size(value)) return;
   throw Error(Errc::invalid_argument, std::string(flag) + ": '" + value +
@@ -82,8 +82,7 @@ std::string Context::schema() const {
 }
 
 Options Context::options() const {
-  if (command != "doctor") check_template_path_flag(template_path);  // doctor reports on each directory
-                                                                     // itself
+  if (command != "doctor") check_template_path_flag(template_path);  // doctor reports on each of them
   check_size_flag("--max-size", max_size);
   check_size_flag("--memory", compile_memory);
   Options out;

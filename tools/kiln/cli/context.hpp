@@ -49,8 +49,8 @@ class Context {
   /// Both throw Error(invalid_argument) for a flag value that cannot be right.
   runtime::Config config() const;
   runtime::Service& service();
-  /// The first of --arch, KILN_ARCH or the configuration file, this machine's GPU, sm_90a. Throws
-  /// Error(unsupported_arch).
+  /// The first of --arch, KILN_ARCH or the configuration file, this machine's GPU,
+  /// sm_90a. Throws Error(unsupported_arch).
   base::Arch target_arch();
   /// The archs of a command whose --arch is a list, in that order and without repeats. Falls back as
   /// `target_arch` does.

@@ -118,8 +118,7 @@ std::string first_diagnostic(const std::exception& error) {
       break;
     }
   }
-  constexpr std::string_view place = "/nonexistent/";  // the directory that the compiler takes the source to
-                                                       // be in
+  constexpr std::string_view place = "/nonexistent/";  // where the compiler takes the source to be
   if (line.starts_with(place)) line.erase(0, place.size());
   return line;
 }

@@ -16,8 +16,8 @@ Exit exit_of(Errc code) noexcept;
 
 /// Prints "kiln: error: MESSAGE" and, with --json, the error object. Returns the exit code.
 Exit report(const Context& context, Errc code, const std::string& message);
-/// Reports damage that was found. Prints as `report` does; the code of the error object is "damaged". Returns
-/// kDamaged.
+/// Reports damage that was found. Prints as `report` does; the code of the error object is
+/// "damaged". Returns kDamaged.
 Exit report_damage(const Context& context, const std::string& message);
 /// Reports the exception in flight as `report` does. REQUIRES: called inside a catch block.
 Exit report_current(const Context& context);

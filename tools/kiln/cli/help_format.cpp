@@ -21,8 +21,8 @@ class HelpFormatter : public CLI::Formatter {
   }
 
  private:
-  /// Breaks long lines. A continuation line is indented to the description column, or to the start of its own
-  /// line.
+  /// Breaks long lines. A continuation line is indented to the description column, or to the start of
+  /// its own line.
   static std::string fitted(const std::string& text, std::size_t width) {
     std::string out;
     std::istringstream lines(text);

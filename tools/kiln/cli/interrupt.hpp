@@ -17,9 +17,9 @@ class PoliteInterrupt {
   static bool requested() noexcept;
 };
 
-/// From here on SIGPIPE counts as a first Ctrl-C, and only `end_if_pipe_closed` ends the process by it. A
-/// service saves its lifetime counters in its destructor, and a process that SIGPIPE kills at once would lose
-/// them.
+/// From here on SIGPIPE counts as a first Ctrl-C, and only `end_if_pipe_closed` ends the process by it.
+/// A service saves its lifetime counters in its destructor, and a process that SIGPIPE kills at once
+/// would lose them.
 void defer_closed_pipe() noexcept;
 /// True after a deferred SIGPIPE.
 bool pipe_closed() noexcept;

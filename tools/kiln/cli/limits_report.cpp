@@ -7,8 +7,9 @@ namespace kiln::cli {
 
 std::optional<std::vector<compile::BrokenLimit>> broken_today(source::Catalog& catalog,
                                                               const compile::Facts& facts) {
-  if (facts.unit.find('@') != std::string::npos) return std::vector<compile::BrokenLimit>();  // a reference
-                                                                                              // has no limits
+  if (facts.unit.find('@') != std::string::npos)
+    return std::vector<compile::BrokenLimit>();  // a reference
+                                                 // has no limits
   try {
     return compile::broken_limits(catalog.open(facts.unit)->manifest.limits, facts,
                                   compile::Strictness::declared);

@@ -15,8 +15,8 @@ namespace kiln::cli {
 /// The code of the JSON error object when --strict meets a broken limit.
 inline constexpr const char* kLimitsBroken = "limits_broken";
 
-/// Checks the facts against the template's manifest as it is today. Returns nothing when the template is
-/// gone.
+/// Checks the facts against the template's manifest as it is today. Returns nothing when the
+/// template is gone.
 std::optional<std::vector<compile::BrokenLimit>> broken_today(source::Catalog& catalog,
                                                               const compile::Facts& facts);
 

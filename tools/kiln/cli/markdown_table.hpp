@@ -7,8 +7,8 @@
 
 namespace kiln::cli {
 
-/// Escapes what Markdown would take for markup in a manifest's sentences. Text in `backticks` stays a code
-/// span.
+/// Escapes what Markdown would take for markup in a manifest's sentences. Text in `backticks` stays
+/// a code span.
 std::string prose(std::string_view text);
 /// A code span.
 std::string code(std::string_view text);

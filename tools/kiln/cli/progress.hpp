@@ -48,8 +48,8 @@ class Progress {
   std::condition_variable stop_;
   bool stopping_ = false, drawn_ = false;
   std::size_t done_ = 0, failed_ = 0;
-  /// Recent steps, for the rate. Old steps are dropped: cache hits at the start say little about later
-  /// compiles.
+  /// Recent steps, for the rate. Old steps are dropped: cache hits at the start say little
+  /// about later compiles.
   std::deque<std::pair<base::Clock::time_point, std::size_t>> steps_{{base::Clock::now(), 0}};
   std::list<std::pair<std::string, base::Clock::time_point>> running_;  // oldest first
   std::thread ticker_;

@@ -11,8 +11,8 @@ namespace kiln::cli {
 std::size_t columns_of(std::string_view text) noexcept;
 /// At most `width` columns of `text`; an ellipsis ends text that was cut.
 std::string clipped(std::string_view text, std::size_t width);
-/// Breaks `text` at spaces into lines of at most `width` columns. Longer words are cut. Width 0 gives one
-/// line.
+/// Breaks `text` at spaces into lines of at most `width` columns. Longer words are cut. Width 0
+/// gives one line.
 std::vector<std::string> wrapped(std::string_view text, std::size_t width);
 /// Rows under a header. Columns marked flexible are wrapped when the rows would not fit the terminal.
 class Table {

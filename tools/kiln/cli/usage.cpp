@@ -9,8 +9,8 @@
 namespace kiln::cli {
 namespace {
 
-/// Message for an unknown subcommand. It suggests the nearest known name, also for names that other tools use
-/// ("list").
+/// Message for an unknown subcommand. It suggests the nearest known name, also for names that other
+/// tools use ("list").
 std::string unknown_subcommand(const std::string& word, const CommandPage& page, bool of_kiln) {
   std::vector<std::string> known;
   for (const CommandPage& sub : page.subcommands) known.push_back(sub.word());

@@ -154,8 +154,7 @@ int run(Context& context, Arguments arguments) {
   const runtime::TunedCall call = opened.resolve(values);
   const source::Instantiation unit = source::instantiate(opened.shared_origin(), call.resolved);
   const Json files = emit(context, arguments, unit, *asks.back().obtained.image);
-  context.service().core().path().flush();  // wait until the record is stored, or a warning says why it is
-                                            // not
+  context.service().core().path().flush();  // waits until the record is stored, or warns
 
   const Ask& last = asks.back();
   const bool refused = arguments.strict && !last.broken.empty();

@@ -10,8 +10,7 @@
 namespace kiln::cli {
 
 struct PruneChoice {
-  std::string toolchain;  ///< also removes entries whose toolchain digest begins with this; empty: no such
-                          ///< entries
+  std::string toolchain;  ///< also removes entries whose toolchain digest begins with this
   bool all = false;       ///< removes everything that kiln wrote
   bool dry_run = false;   ///< counts, and removes nothing
 };

@@ -1,5 +1,5 @@
-// The fleet's tier as commands use it: a configured tier, or an error. Requests to its servers go through
-// cache/fleet/upkeep.hpp.
+// The fleet's tier as commands use it: a configured tier, or an error. Requests to its servers
+// go through cache/fleet/upkeep.hpp.
 #pragma once
 
 #include <memory>

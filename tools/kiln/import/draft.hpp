@@ -58,16 +58,16 @@ struct ImportDraft {
 
 using Assignments = std::vector<std::pair<std::string, std::string>>;
 
-/// Drafts a manifest. `given` holds the values of P=V. Throws Error(unknown_parameter | invalid_value) for a
-/// bad value. Throws Error(source) for kernels that cannot be imported: with packs or template template
-/// parameters.
+/// Drafts a manifest. `given` holds the values of P=V. Throws Error(unknown_parameter |
+/// invalid_value) for a bad value. Throws Error(source) for kernels that cannot be imported: with
+/// packs or template template parameters.
 ImportDraft draft_of(const KernelDeclaration& kernel, const CudaSource& source, bool overloaded,
                      const Assignments& given);
 
 /// Makes an identifier of any text: "ns::Mode<4>" -> "ns_Mode_4".
 std::string identifier_of(const std::string& text);
-/// The tokens as an expression of manifests over the parameters in `known`; empty when they are no such
-/// expression.
+/// The tokens as an expression of manifests over the parameters in `known`; empty when they are
+/// no such expression.
 std::string expression_of(const Tokens& tokens, const std::vector<ImportParameter>& known);
 
 /// The value of such an expression when it reads no parameter.

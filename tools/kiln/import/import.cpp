@@ -126,8 +126,8 @@ Assignments macros(const std::vector<std::string>& pieces) {
   return out;
 }
 
-/// Macros of -D hold for the source as well. A text with {P} is left out, because only the manifest can fill
-/// it.
+/// Macros of -D hold for the source as well. A text with {P} is left out, because only the manifest
+/// can fill it.
 Macros known_in_source(const Macros& define) {
   Macros out;
   for (const auto& [name, text] : define)

@@ -10,8 +10,8 @@ namespace {
 
 using Kind = ImportParameter::Kind;
 
-/// Quotes text of a source file as one TOML line, because a literal may contain line ends and control
-/// characters.
+/// Quotes text of a source file as one TOML line, because a literal may contain line ends
+/// and control characters.
 std::string quoted(std::string text) {
   std::replace_if(text.begin(), text.end(), source::is_control, ' ');
   return source::toml_string(text);

@@ -51,8 +51,7 @@ void reach(ImportSite& site, const fs::path& file, const fs::path& directory, co
   }
   site.place.source = name + ".cu";
   if (file.filename() == site.place.source)
-    site.place.source = name + ".import.cu";  // else the file would
-                                              // include itself
+    site.place.source = name + ".import.cu";  // avoids a file that includes itself
   site.includer = (directory / site.place.source).string();
   site.place.text = "#include <" + file.filename().string() + ">\n";
   site.include_dirs.insert(site.include_dirs.begin(), path_from(file.parent_path(), directory));
@@ -83,8 +82,8 @@ std::string template_name(const ImportAsked& asked, const std::string& kernel) {
 ImportSite site_of(const ImportAsked& asked, const std::string& name) {
   ImportSite out;
   const fs::path file = real(asked.file);
-  // A symlink at -o itself is not followed, because it would lead into a directory that the user did not
-  // name.
+  // A symlink at -o itself is not followed, because it would lead into a directory that the user
+  // did not name.
   const fs::path beside = fs::path(asked.output).parent_path();
   const fs::path directory =
       asked.output.empty() ? file.parent_path() : real(beside.empty() ? "." : beside.string());

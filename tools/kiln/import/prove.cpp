@@ -30,8 +30,8 @@ Measures both(Measures a, const Measures& b) {
   return a;
 }
 
-/// True for "error: ...", "error #20013-D: ...", "ptxas error   : ...", but not for source text that contains
-/// "error".
+/// True for "error: ...", "error #20013-D: ...", "ptxas error   : ...", but not for source text
+/// that contains "error".
 bool says_error(const std::string& line) {
   const auto at = line.find("error");
   const auto behind = at == std::string::npos ? at : line.find_first_not_of(' ', at + 5);

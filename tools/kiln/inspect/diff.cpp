@@ -63,8 +63,8 @@ std::string label_of(const Figure& figure) {
   return out == "cubin" ? "image" : out;
 }
 
-/// Names the key among all keys of a store. The name always has a toolchain half, even where that is not
-/// needed.
+/// Names the key among all keys of a store. The name always has a toolchain half, even where that
+/// is not needed.
 std::string name_of(const KeyNames& names, const Key& key) {
   const std::string name = names.of(key);
   return name.find('-') == std::string::npos ? short_name(key) : name;

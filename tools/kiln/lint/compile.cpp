@@ -21,8 +21,8 @@ struct Choice {
   std::string place;
 };
 
-/// The specialisation to compile. Nothing when there is no row and a parameter has no default, unless
-/// `forced`.
+/// The specialisation to compile. Nothing when there is no row and a parameter has no
+/// default, unless `forced`.
 std::optional<Choice> choose(const Manifest& manifest, LintCompile mode, const ManifestLines& lines) {
   if (!manifest.prewarm.empty()) {
     const source::PrewarmRow& row = manifest.prewarm.front();

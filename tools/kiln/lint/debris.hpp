@@ -12,10 +12,8 @@ namespace kiln::cli {
 struct Debris {
   std::uint64_t image_bytes = 0;
   std::uint64_t bytes = 0;  ///< bytes of the image outside its entry points' code, constants and notes
-  std::uint64_t variables = 0, variable_bytes = 0;             ///< of variables, with their names, symbols
-                                                               ///< and addresses
-  std::vector<std::pair<std::string, std::uint64_t>> origins;  ///< namespaces of the variables, largest
-                                                               ///< number first
+  std::uint64_t variables = 0, variable_bytes = 0;             ///< with names, symbols and addresses
+  std::vector<std::pair<std::string, std::uint64_t>> origins;  ///< namespaces of the variables, most first
   std::uint64_t strings = 0;                                   ///< number of strings of printf and assert
   std::uint64_t debug_bytes = 0;                               ///< .debug_* and line tables
   std::uint64_t functions = 0, function_bytes = 0;             ///< functions that were not inlined

@@ -34,8 +34,8 @@ struct Linted {
 constexpr std::string_view kSeverities[] = {"note", "warning", "error"};
 std::string_view name_of(Severity severity) noexcept { return kSeverities[static_cast<int>(severity)]; }
 
-/// True when the directory is a family folder of a template path directory. Its templates include from that
-/// directory.
+/// True when the directory is a family folder of a template path directory. Its templates include
+/// from that directory.
 bool is_family(const source::Catalog& usual, const std::string& directory) {
   std::error_code error;
   const auto parent = std::filesystem::weakly_canonical(directory, error).parent_path();

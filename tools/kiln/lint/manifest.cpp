@@ -130,8 +130,8 @@ class Lint {
           "no summary, which 'kiln templates' lists: add one line to [template]");
   }
 
-  /// Reports `tune` candidates that every [[prewarm]] row refuses because they accept fewer calls than the
-  /// default.
+  /// Reports `tune` candidates that every [[prewarm]] row refuses because they accept fewer calls
+  /// than the default.
   void strict_candidates() {
     std::map<std::pair<std::string, std::string>, std::string> refused;  // parameter and value -> why
     std::set<std::pair<std::string, std::string>> taken;

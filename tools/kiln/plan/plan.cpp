@@ -110,8 +110,8 @@ cache::Record record_of(const source::Manifest& manifest, const runtime::Recorde
   return {made.key, compile::encode(choice), made.text, {}};
 }
 
-/// Makes the tasks of a recorded row. On the device, the call that left `tuned` open shall get the recorded
-/// values.
+/// Makes the tasks of a recorded row. On the device, the call that left `tuned` open shall get
+/// the recorded values.
 /// - no stored choice says so: a choice with these values is planned;
 /// - a stored choice with other values stays: the kernel with those values is planned, too.
 std::vector<PlannedTask> recorded_tasks(Making& making, const PlannedSpecialization& row,
@@ -178,9 +178,9 @@ std::string key_of(const Error& error, Origins& origins, const PlannedSpecializa
   return {};  // the error is about a parameter that was not given
 }
 
-/// Puts the specialisations of one template together, because they share headers. Templates whose manifests
-/// allow long compiles come first, so that no long compile is left for the end. Otherwise keeps the plan's
-/// order.
+/// Puts the specialisations of one template together, because they share headers. Templates whose
+/// manifests allow long compiles come first, so that no long compile is left for the end. Otherwise keeps
+/// the plan's order.
 void put_in_order(std::vector<PlannedTask>& tasks) {
   std::map<std::string, std::size_t> rank;
   for (const PlannedTask& task : tasks) rank.emplace(task.specialization().template_name, rank.size());

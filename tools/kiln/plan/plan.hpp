@@ -45,9 +45,9 @@ struct PlanDevice {
   bool record_wins = false;  ///< a recorded choice replaces a stored one, as a layer needs
 };
 
-/// Resolves the rows of `files`, or without `files` the [[prewarm]] rows of every template that is not
-/// internal. A row is made for its own arch, else for each of `archs`. Throws Error before anything is
-/// compiled:
+/// Resolves the rows of `files`, or without `files` the [[prewarm]] rows of every template that is
+/// not internal. A row is made for its own arch, else for each of `archs`. Throws Error before
+/// anything is compiled:
 /// - `io` for an unreadable plan;
 /// - for a mistake in a plan "FILE:LINE: ...", with a code whose exit is kUsage: no TOML, an unknown
 ///   template or parameter, a wrong value, or too many rows.

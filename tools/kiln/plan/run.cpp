@@ -112,8 +112,8 @@ PrewarmResult run_prewarm(runtime::Core& core, const PrewarmPlan& plan, const Pr
       said = true;
       shown.remark("kiln: interrupted; finishing what is running (Ctrl-C again to leave it)");
     });
-    // Nodes of one fleet begin with different rows of a plan. Otherwise all of them would wait for the same
-    // rows.
+    // Nodes of one fleet begin with different rows of a plan. Otherwise all of them would wait for
+    // the same rows.
     const std::size_t first =
         core.config().has_remote() && core.config().remote_writes() && !plan.tasks.empty()
             ? std::random_device{}() % plan.tasks.size()

@@ -20,8 +20,7 @@ struct TaskResult {
   int lane = 0;         ///< index of the thread in the run
   double start_ms = 0;  ///< since the run's start
   double compile_ms = 0, total_ms = 0;
-  double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0;  ///< parts of compile_ms; 0 when it was not compiled
-                                                      ///< here
+  double frontend_ms = 0, nvvm_ms = 0, ptxas_ms = 0;  ///< parts of compile_ms; 0 when not compiled here
   std::string unpublishable;
   std::vector<compile::BrokenLimit> broken;   ///< broken limits, by the requested strictness
   std::string error_code, error, diagnostic;  ///< of a failure: code, whole message, first diagnostic

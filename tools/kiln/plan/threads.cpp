@@ -8,9 +8,9 @@
 namespace kiln::cli {
 namespace {
 
-/// One in this many threads that the system gives may work. A working thread also needs a worker process with
-/// two further threads. The rest leaves room for threads that all compiles share: the watcher of workers, the
-/// publisher.
+/// One in this many threads that the system gives may work. A working thread also needs a worker process
+/// with two further threads. The rest leaves room for threads that all compiles share: the watcher of
+/// workers, the publisher.
 constexpr std::size_t kTakenByOne = 10;
 
 }  // namespace

@@ -63,8 +63,8 @@ int exit_of(const PrewarmResult& result, const PlanRoom& room) {
   return result.keep_going && result.succeeded() > result.uncached ? kPartly : kFailed;
 }
 
-/// Uses DIR as the only store. `share` makes DIR readable for everybody; it is called even after a failed
-/// run.
+/// Uses DIR as the only store. `share` makes DIR readable for everybody; it is called even after
+/// a failed run.
 class LayerUnderWork {
  public:
   LayerUnderWork(runtime::Core& core, const std::string& directory)
@@ -105,8 +105,8 @@ void put_choices(runtime::Core& core, const PrewarmPlan& plan, bool is_layer) {
   }
 }
 
-/// Returns false, with a message on stderr, when the trace cannot be written. The run's results are reported
-/// anyway.
+/// Returns false, with a message on stderr, when the trace cannot be written. The run's results
+/// are reported anyway.
 bool wrote_trace(const std::string& path, const NotedRun& run) {
   if (path.empty()) return true;
   try {

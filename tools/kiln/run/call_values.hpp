@@ -17,8 +17,8 @@ using GivenArguments = std::map<std::string, std::string, std::less<>>;
 /// All values that expressions of one call read, and the scalar arguments of the call.
 class CallValues {
  public:
-  /// Resolves every value. `exports` are the image's exports, which shapes may read. Keeps a reference to
-  /// `manifest`.
+  /// Resolves every value. `exports` are the image's exports, which shapes may read. Keeps a
+  /// reference to `manifest`.
   /// Throws Error for
   /// - an unknown argument;
   /// - a value that is no number;

@@ -34,8 +34,8 @@ struct BenchResult {
   double share() const { return stream_us / us; }
 };
 
-/// How calls are timed with a cold L2: launches of one graph rotate over buffer sets of at least 4 x L2 in
-/// all.
+/// How calls are timed with a cold L2: launches of one graph rotate over buffer sets of at least 4 x
+/// L2 in all.
 struct ColdLaunches {
   int sets = 2, launches = 20;
 };

@@ -8,8 +8,8 @@
 
 namespace kiln::cli {
 
-/// Initialises the driver and makes the primary context of device `ordinal` current. The destructor releases
-/// it.
+/// Initialises the driver and makes the primary context of device `ordinal` current. The
+/// destructor releases it.
 class PrimaryContext {
  public:
   /// Throws Error(no_driver | driver).

@@ -11,9 +11,9 @@
 
 namespace kiln::cli {
 
-/// A __global__ function with the arguments (T* out, long long n, unsigned long long seed). It comes from the
-/// reference's source or, without a reference, the kernel's. It is compiled for this process only and not
-/// cached.
+/// A __global__ function with the arguments (T* out, long long n, unsigned long long seed). It comes
+/// from the reference's source or, without a reference, the kernel's. It is compiled for this process
+/// only and not cached.
 class FillKernel {
  public:
   /// `argument` is the argument's name for messages. Throws CompileError, and Error(manifest) when the kernel

@@ -1,5 +1,5 @@
-// Marks: stored copies of a store's lifetime counters, from which a later command computes what was counted
-// since.
+// Marks: stored copies of a store's lifetime counters, from which a later command computes what
+// was counted since.
 //
 // DIR/v1/marks/NAME (0600), version 1, text:
 //   kiln-mark 1
@@ -23,8 +23,8 @@ struct Mark {
 /// Throws Error(invalid_argument) unless `name` has 1 to 64 characters of [A-Za-z0-9._-] and does not begin
 /// with a dot.
 void check_mark_name(const std::string& name);
-/// Stores the current counters of the store in `directory`, and replaces a mark of this name. Throws
-/// Error(io).
+/// Stores the current counters of the store in `directory`, and replaces a mark of this
+/// name. Throws Error(io).
 Mark set_mark(const std::string& directory, const std::string& name);
 /// Throws Error(invalid_argument), which names the existing marks, and Error(io) for a mark that is damaged
 /// or cannot be read.

@@ -15,8 +15,8 @@ namespace {
 
 using Type = Exposition::Type;
 
-/// A counter of the store's tally as a metric. The counters of a group share one metric and differ in a
-/// label.
+/// A counter of the store's tally as a metric. The counters of a group share one metric and differ
+/// in a label.
 struct Metric {
   const char* group;  ///< as in runtime::lifetime_counters
   const char* name;   ///< as there; null: the whole group

@@ -155,8 +155,8 @@ SearchedStores searched_stores(const runtime::Config& config) {
 
 namespace {
 
-/// "2 keys begin with '7ca0':" and a line for each. `listed` holds all keys of the stores in the name's
-/// range.
+/// "2 keys begin with '7ca0':" and a line for each. `listed` holds all keys of the stores in
+/// the name's range.
 std::string ambiguous(const KeyName& name, const std::map<Key, FoundEntry>& found, const KeyNames& listed) {
   std::string out = counted(found.size(), "key") + " begin with " + name.quoted() + ':';
   constexpr std::size_t most = 10;

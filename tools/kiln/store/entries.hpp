@@ -24,8 +24,8 @@ struct StoredEntry {
   /// "rms_norm". A reference ("rms_norm@reference") belongs to its template.
   std::string template_name() const { return facts.unit.substr(0, facts.unit.find('@')); }
 };
-/// Reads all entries, sorted by template, arch and parameters (numbers by value). The compilers' logs are
-/// dropped.
+/// Reads all entries, sorted by template, arch and parameters (numbers by value). The compilers'
+/// logs are dropped.
 /// Three kinds of entries are left out:
 /// - entries whose facts another version of kiln wrote;
 /// - entries whose heads are damaged: `damaged` receives their keys;
@@ -57,7 +57,7 @@ std::optional<StoredEntry> entry_of(cache::Store& store, const Key& key);
 inline constexpr int kLooks = 3;  ///< attempts for an entry that is removed while it is read
 
 /// Finds the one entry that `name` matches, in the first of the stores that has it. Reads no other entry.
-/// Throws
+/// Throws:
 /// - Error(invalid_argument), which names the candidates, when several entries match;
 /// - Error(io) when none matches;
 /// - Damaged when the only match has a head that cannot be read.

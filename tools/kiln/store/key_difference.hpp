@@ -19,9 +19,9 @@ struct KeyDifference {
   std::string detail{};                   ///< for files: the file that includes it
 };
 
-/// Differences in the order of how much they explain: parameters and arch, then sources, headers, options,
-/// toolchain. Fields that only follow from others (the name expression) come last. Empty only for equal
-/// texts.
+/// Differences in the order of how much they explain: parameters and arch, then sources, headers,
+/// options, toolchain. Fields that only follow from others (the name expression) come last. Empty only
+/// for equal texts.
 std::vector<KeyDifference> key_differences(std::string_view one, std::string_view other);
 
 /// How far one entry is from another; the nearer one has the smaller distance.

@@ -30,9 +30,9 @@ class KeyName {
 /// Error(invalid_argument).
 void check_toolchain(const std::string& digits);
 
-/// The shortest names for the keys of a list. A name has `digits` digits of the specialisation half, or more
-/// where those are not unique. It adds digits of the toolchain half where several toolchains made the
-/// specialisation.
+/// The shortest names for the keys of a list. A name has `digits` digits of the specialisation half,
+/// or more where those are not unique. It adds digits of the toolchain half where several toolchains
+/// made the specialisation.
 class KeyNames {
  public:
   explicit KeyNames(std::vector<Key> all, std::size_t digits = 12);

@@ -18,8 +18,8 @@ struct Sides {
 bool is_missing(const KeyDifference& difference, const Sides& sides);
 /// "kiln/dtype.cuh has changed", "H is 4096 in the first and 8192 in the second"
 std::string sentence(const KeyDifference& difference, const Sides& sides);
-/// A sentence for each difference, without digests and whole build-ids. At most ten toolkit headers are
-/// named.
+/// A sentence for each difference, without digests and whole build-ids. At most ten toolkit
+/// headers are named.
 std::vector<std::string> sentences(const std::vector<KeyDifference>& differences, const Sides& sides);
 
 }  // namespace kiln::cli

@@ -12,8 +12,8 @@ namespace kiln::cli {
 /// Reads cache::kTallyValues numbers in the tally's order; zeros when nothing was counted in `directory`.
 std::vector<std::uint64_t> read_lifetime(const std::string& directory);
 
-/// Names the values by runtime::lifetime_counters. Groups (hits, misses, puts) are objects; times are in
-/// milliseconds.
+/// Names the values by runtime::lifetime_counters. Groups (hits, misses, puts) are objects; times
+/// are in milliseconds.
 Json lifetime_json(const std::vector<std::uint64_t>& values);
 
 /// Prints the result of `lifetime_json` under a heading.

@@ -18,8 +18,7 @@ struct Asked {
   std::string unit, arch;
   std::vector<Parameter> parameters;
   std::string toolchain;       ///< only entries whose toolchain digest begins with this
-  bool with_toolchain = true;  ///< false: this host has no compiler, so the toolchain half of the key is not
-                               ///< known
+  bool with_toolchain = true;  ///< false: there is no compiler here, so that half is not known
 };
 
 struct Near {

@@ -20,8 +20,8 @@ std::string Spelling::shortest(const std::string& template_name, const std::vect
       if (manifest.parameters[i].name != parameters[i].name) return text_of(parameters);
       if (manifest.parameters[i].default_value.empty()) values[i] = Value(parameters[i].value);
     }
-    // A given value can change the defaults of other parameters, so each round adds only the first value that
-    // differs.
+    // A given value can change the defaults of other parameters, so each round adds only the first
+    // value that differs.
     for (std::size_t round = 0; round <= parameters.size(); ++round) {
       const auto resolved =
           source::resolve(manifest, values, base::Arch::parse(arch)).specialization.parameters;

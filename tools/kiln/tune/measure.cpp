@@ -11,8 +11,7 @@
 namespace kiln::cli {
 namespace {
 
-constexpr int kRounds = 9, kWarmups = 1, kReplays = 3;  // kReplays: replays in a round, of which the median
-                                                        // counts
+constexpr int kRounds = 9, kWarmups = 1, kReplays = 3;  // the median of a round's replays counts
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

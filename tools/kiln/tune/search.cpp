@@ -206,8 +206,8 @@ class Search {
     fill_choice();
   }
 
-  /// The best of many candidates is partly lucky. It is timed against the default again, and only this result
-  /// counts.
+  /// The best of many candidates is partly lucky. It is timed against the default again, and only
+  /// this result counts.
   void run_off(std::size_t first) {
     const auto place = [](const std::vector<Runner>& all, std::size_t tried) {
       return *std::find_if(all.begin(), all.end(), [&](const Runner& r) { return r.tried == tried; });

@@ -26,18 +26,16 @@ struct TriedCandidate {
   std::vector<double> us;  ///< by size; empty: not timed
   double ratio = 0;        ///< geometric mean of its times divided by the default's
   bool bits_equal = true;
-  std::string dropped;  ///< why it was not timed; empty: it was timed
+  std::string dropped;  ///< why it left the search; empty: it did not
 };
 
 struct TuneResult {
   std::vector<Parameter> fixed;
   std::vector<std::string> sizes;     ///< "rows=64" as given; empty: the manifest's values
   std::vector<TriedCandidate> tried;  ///< the default first
-  std::vector<std::pair<std::string, std::string>> refused;  ///< candidates that the manifest refuses, and
-                                                             ///< why
+  std::vector<std::pair<std::string, std::string>> refused;  ///< by the manifest, with the reason
   std::size_t best = 0;
-  double noise = 0;      ///< relative difference of the default against itself, at least 1 %; a choice must
-                         ///< gain more
+  double noise = 0;      ///< the default against itself, at least 1 %; a choice must gain more
   bool checked = false;  ///< compared with the reference, which exists
   std::string error;     ///< why a candidate is wrong, so that nothing may be stored; empty: none is
   bool interrupted = false;

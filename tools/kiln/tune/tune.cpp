@@ -23,8 +23,8 @@ struct TuneFlags {
   std::uint64_t seed = 1;
 };
 
-/// Every combination of the named lists; the last list varies fastest. Without lists there is one empty
-/// combination.
+/// Every combination of the named lists; the last list varies fastest. Without lists there is
+/// one empty combination.
 using Lists = std::vector<std::pair<std::string, std::vector<std::string>>>;
 std::vector<std::vector<Parameter>> product_of(const Lists& lists) {
   std::vector<std::vector<Parameter>> out(1);
@@ -178,8 +178,7 @@ int tune(Context& context, const TuneFlags& flags) {
       }
     } catch (const Error& error) {
       if (rows.empty()) throw;
-      return report_rows(context, flags, rows, {error.code(), error.what()});  // reports the calls that are
-                                                                               // stored already
+      return report_rows(context, flags, rows, {error.code(), error.what()});  // reports stored choices
     }
     rows.push_back(std::move(row));
     if (!context.json) print_row(flags.name, rows.back(), false);

@@ -39,8 +39,7 @@ struct WhyAnswer {
   ProcessLook::State flight_state = ProcessLook::State::unknown;  ///< state of the compiling process
   Nearest nearest;                                                ///< for a miss: the nearest entries
   std::string toolchain;                                          ///< as requested
-  std::vector<std::string> nearest_written;                       ///< the nearest entries as a user would
-                                                                  ///< write them
+  std::vector<std::string> nearest_written;                       ///< as a user would write them
   std::string compiler_version;            ///< this host's, "13.0.88"; empty: not known
   std::vector<std::string> other_schemas;  ///< stores that this version cannot read
 };

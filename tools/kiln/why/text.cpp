@@ -124,8 +124,8 @@ std::string miss_text(const WhyAnswer& a) {
          counted(a.nearest.entries, "entry", "entries") + " of other templates)";
 }
 
-/// A reason that may keep the compiled kernel out of the cache, and that only the compile can confirm; empty:
-/// none.
+/// A reason that may keep the compiled kernel out of the cache, and that only the compile can
+/// confirm; empty: none.
 std::string perhaps_unpublishable(const WhyAnswer& a) {
   if (!a.path.computed_include || !a.path.unpublishable.empty()) return {};
   return "it has a computed include, and is cached only when the key covers the file that this "
