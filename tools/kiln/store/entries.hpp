@@ -54,13 +54,13 @@ std::optional<StoredEntry> entry_of(cache::Store& store, const Key& key);
 
 /// Throws for an entry that a listing showed and that could not be read: Damaged, else Error(io).
 [[noreturn]] void throw_unread(const Key& key, cache::Miss miss);
-inline constexpr int kLooks = 3;  ///< attempts for an entry that is removed while it is read
+inline constexpr int kLooks = 3;  ///< repeated searches for an entry that is removed while it is read
 
 /// Finds the one entry that `name` matches, in the first of the stores that has it. Reads no other entry.
 /// Throws:
 /// - Error(invalid_argument), which names the candidates, when several entries match;
-/// - Error(io) when none matches;
-/// - Damaged when the only match has a head that cannot be read.
+/// - Error(io) when none matches, and all heads in the name's range can be read;
+/// - Damaged when none matches, and a head in the name's range cannot be read.
 struct FoundEntry {
   StoredEntry entry;
   std::shared_ptr<cache::Store> store;
