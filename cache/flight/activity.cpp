@@ -18,7 +18,8 @@ namespace {
 
 constexpr int kMostSlots = 4096;
 
-/// A regular file of `owner`, to look at its locks; otherwise an invalid one, and `why` when there is one.
+/// Opens a regular file of `owner`, to inspect its locks. Otherwise returns an invalid descriptor; `why` then
+/// names the reason, and is empty for an absent file.
 base::Fd open_locks(const std::string& path, uid_t owner, std::string& why) {
   base::Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   struct stat st {};
@@ -80,7 +81,7 @@ class Look {
     if (entry.state != FlightState::compiling) return out_.finished.push_back(std::move(entry));
     const std::int64_t offset = flight_offset(entry.key);
     const bool held = RangeLock::excluded(fd, offset, RangeLock::Mode::exclusive);
-    // It may have ended between the two looks, and then says so.
+    // The flight may have ended between the two reads; its entry then says so.
     if (!held) {
       if (auto now = board.read(entry.key); now && now->state != FlightState::compiling)
         return out_.finished.push_back(std::move(*now));
@@ -93,7 +94,7 @@ class Look {
     if (seen_.insert(offset).second) out_.unnamed.push_back({file, offset});
   }
 
-  /// The same bytes are held there, too; by those of other containers there alone.
+  /// A flight locks the same byte in data.mdb. Flights of other containers may show up there alone.
   void look_at_data(const std::string& path) {
     std::string why;
     const base::Fd fd = open_locks(path, owner_, why);

@@ -1,5 +1,5 @@
-// The identity of a process for people: pid, PID namespace and host. A board outlives the process and is read
-// in other containers.
+// The identity of a process as people see it: pid, PID namespace and host. A board outlives the process, and
+// other containers read it.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ struct Asker {
   std::string host;
 
   static Asker self();
-  /// Whether its pid means this process's namespace on this boot of this host.
+  /// Returns whether the pid belongs to this process's PID namespace, as the namespace's inode number tells.
   bool here() const noexcept;
-  /// "pid 4711 on node7", and whether that is a pid of another namespace.
+  /// Returns "pid 4711 on node7", and says so when the pid belongs to another namespace.
   std::string who() const;
 };
 
-std::int64_t boot_us() noexcept;  ///< since the boot, sleep included
+std::int64_t boot_us() noexcept;  ///< microseconds since the boot, sleep included
 std::int64_t unix_ms() noexcept;
 
-/// At most so many bytes of a text go into a slot file.
+/// The most bytes of a host name or a subject that go into a slot; the rest is cut off.
 inline constexpr std::size_t kSlotTextLimit = 1024;
 void encode_key(base::Writer& out, const Key& key);
 /// Throws base::Malformed.

@@ -54,7 +54,7 @@ BoardEntry decode_entry(std::string_view body) {
 
 std::int64_t first_slot(const Key& key) {
   std::string bytes(raw(key.toolchain));
-  bytes.append(raw(key.specialisation));  // another order than the lock's: two keys seldom share both
+  bytes.append(raw(key.specialisation));  // not the lock's order: two keys seldom share slot and lock byte
   return static_cast<std::int64_t>(base::hash64(bytes) % kSlots);
 }
 
@@ -62,7 +62,7 @@ std::int64_t first_slot(const Key& key) {
 
 std::uint32_t BoardEntry::endings_without_record() const noexcept {
   const std::int64_t age = boot_ms() - std::max(started_ms, ended_ms);
-  return age < 0 || age > kMemoryMs ? 0 : without_record;  // below 0: of another boot
+  return age < 0 || age > kMemoryMs ? 0 : without_record;  // below 0: from another boot
 }
 
 double BoardEntry::seconds_since_start() const noexcept {
@@ -87,7 +87,7 @@ std::optional<BoardEntry> Board::find(int fd, const Key& key, std::int64_t& slot
   return std::nullopt;
 }
 
-/// The key's own slot, else an empty one, else the one whose flight is the longest past.
+/// Chooses the key's own slot, else an empty slot, else the slot with the oldest flight.
 std::int64_t Board::slot_for(int fd, const Key& key) {
   std::int64_t own = 0, best = first_slot(key);
   if (find(fd, key, own)) return own;
@@ -156,7 +156,7 @@ void Board::write(const BoardEntry& entry) noexcept try {
   const FdPool::Lease fd = file_.open(CellFile::Create::yes);
   if (!fd) return;
   const std::string body = encode(entry);
-  // Again elsewhere when another key's holder took the same slot in the same moment.
+  // When another key's holder took the same slot at the same moment, the entry is written again elsewhere.
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (!file_.write(fd.get(), slot_for(fd.get(), entry.key) * kSlotBytes, kBoardMagic, body)) return;
     std::int64_t slot = 0;

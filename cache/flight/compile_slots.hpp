@@ -1,11 +1,12 @@
 // The host's compile slots bound how many compiles run at once, over all processes that share a flight file.
 //
-// A slot is one byte of the flight file, after the bytes of the keys, and is held exclusively (OFD) while a
-// compile runs. A killed holder gives it back at once. Nobody waits for a slot while holding one; a flight
-// lock may be held. A process that may use N slots takes the highest free one, so that one with a smaller
-// quota finds its low ones free. Callers who wait for their kernel go before work ahead of need: they have
-// express slots of their own behind the N, and while one of them waits it holds a mark (shared), at which the
-// others stand back.
+// A slot is one byte of the flight file, after the bytes of the keys. Its holder keeps an exclusive OFD lock
+// on it while a compile runs; the kernel frees the slot of a killed holder at once. A compile never waits for
+// a slot while it holds another, but it may hold a flight lock. A process that may use N slots takes the
+// highest free one, so that a process with a smaller quota finds its low slots free.
+//
+// Callers that wait for their kernel go before work ahead of need. They have express slots of their own after
+// the N. While a caller waits for a slot it holds a mark (shared), and work ahead of need takes no slot.
 #pragma once
 
 #include <memory>
@@ -16,25 +17,27 @@ namespace kiln::cache {
 
 enum class SlotUse { caller, ahead };
 
-/// Held until destruction. A forked child's copy does nothing.
+/// A slot that is held until destruction. The copy in a forked child does nothing.
 class Slot {
  public:
   Slot(std::shared_ptr<FlightFile> file, FdPool::Lease fd, RangeLock lock)
       : file_(std::move(file)), fd_(std::move(fd)), lock_(std::move(lock)) {}
 
  private:
-  std::shared_ptr<FlightFile> file_;  // first: its pool goes last
-  FdPool::Lease fd_;                  // before its lock, which goes first
+  std::shared_ptr<FlightFile> file_;  // declared first: its pool is destroyed last
+  FdPool::Lease fd_;                  // declared before its lock, which is destroyed first
   RangeLock lock_;
 };
 
-/// One asker. Used by one thread at a time; its mark goes with it. Keeps the flight file alive.
+/// Tries to take a slot for one compile. Used by one thread at a time. Keeps the flight file alive, and drops
+/// its mark on destruction.
 class SlotAsker {
  public:
-  /// `count` slots, at least 1, and a quarter as many express ones.
+  /// `count` is the number of slots, at least 1. Callers may use a quarter as many express slots
+  /// (at least 1), too.
   SlotAsker(std::shared_ptr<FlightFile> file, SlotUse use, int count);
   ~SlotAsker();
-  /// Null: none is free now. Throws Error(io) when there is no usable file any more.
+  /// Returns null when no slot may be taken now. Throws Error(io) when no lock file is usable any more.
   std::shared_ptr<Slot> try_take();
 
  private:

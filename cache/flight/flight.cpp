@@ -80,7 +80,7 @@ std::string FlightFile::path() {
   return candidates_.empty() ? "" : candidates_.front()->path;
 }
 
-/// A pooled descriptor may be of a file that was replaced: those are given up.
+/// A pooled descriptor may belong to a file that was replaced; such a descriptor is discarded.
 FdPool::Lease FlightFile::lease() {
   std::string reasons;
   for (const auto& candidate : candidates_) {
@@ -149,8 +149,8 @@ FlightFile::Taken FlightFile::take_at(Candidate& candidate, const Key& key, Wait
                             ": is replaced again and again; does something clean the directory?");
 }
 
-/// Goes on without that half when the file cannot be opened for writing or has no such locks. False: the wait
-/// ended first.
+/// Locks the key's byte in data.mdb. The flight does without this lock when the file cannot be opened for
+/// writing or has no such locks. Returns false when the wait ended first.
 bool FlightFile::take_in_data_file(std::int64_t offset, Wait& wait, Flight& flight) {
   for (int attempt = 0; data_file_ && attempt < kReplacedLimit; ++attempt) {
     FdPool::Lease fd = data_file_->lease();
@@ -172,7 +172,7 @@ bool FlightFile::take_in_data_file(std::int64_t offset, Wait& wait, Flight& flig
       return true;
     }
     lock.release();
-    fd.discard();  // of a file that gc replaced: it must not keep the space
+    fd.discard();  // gc replaced its file; an open descriptor would keep the space
   }
   return true;
 }

@@ -1,12 +1,14 @@
 // The flight lock lets one process of this host compile a key at a time. It only saves work: correctness
 // never depends on it.
 //
-// The lock is a zero-length file in /dev/shm named by uid and store identity, or `flight.lock` beside the
-// store where /dev/shm cannot be used; never mapped, never unlinked by us: one byte per key (62 bits of it),
-// OFD, polled. Containers may share the store and not /dev/shm, so the same byte is then also taken in
-// data.mdb itself (the gate's bytes lie behind). Always in this order, within one deadline, and never while
-// waiting for another key. A killed holder frees both at once (the kernel does), a stopped one is passed by
-// at the deadline.
+// The lock file is an empty file in /dev/shm, named by uid and store identity. Where /dev/shm cannot be used,
+// it is `flight.lock` beside the store. kiln never maps it and never unlinks it. A key has one byte in it,
+// chosen by 62 bits of its hash, and an OFD lock on this byte is polled for.
+//
+// Containers may share the store and not /dev/shm. So a flight then also locks the same byte in data.mdb
+// itself; the bytes of the gate lie after the keys. The two locks are always taken in this order, within one
+// deadline, and never while waiting for another key. The kernel frees both locks of a killed holder at once.
+// A stopped holder is passed by at the deadline.
 #pragma once
 
 #include <atomic>
@@ -35,13 +37,13 @@ struct FlightPlaces {
   std::string shared_memory = "/dev/shm";
 };
 
-/// The lock file of one store. Shared by its flights, which may outlive whoever opened it. Thread-safe.
+/// The lock file of one store. Its flights share it, and may outlive the owner that opened it. Thread-safe.
 class FlightFile : public std::enable_shared_from_this<FlightFile> {
  public:
-  /// Creates `shared_memory`/kiln-<uid>-<store identity>.flight (0600), or `store_place`/flight.lock when
-  /// that cannot be: a directory that is absent or read-only, a file that is not a regular one of ours, a
-  /// symlink. What is not ours is left alone. Throws Error(io) when neither works: then everybody compiles
-  /// for himself.
+  /// Creates `shared_memory`/kiln-<uid>-<store identity>.flight (0600). Uses `store_place`/flight.lock
+  /// instead where the directory is absent or read-only, or where the file is a symlink or no regular file of
+  /// this user. Files of other users are left alone. Throws Error(io) when neither file works; every process
+  /// then compiles for itself.
   static std::shared_ptr<FlightFile> open(const FlightPlaces& places);
   ~FlightFile();
   FlightFile(const FlightFile&) = delete;
@@ -49,32 +51,36 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
 
   enum class End {
     taken,
-    timed_out,  ///< somebody still held it at the deadline
-    left,       ///< two holders ended without a record: waiting in a row would serve nobody
-    failed,     ///< the flight that was waited for failed, and `error` is what its holder said
+    timed_out,  ///< another holder still had the lock at the deadline
+    left,       ///< two holders in a row left no record: a queue of waiters would help nobody
+    failed,     ///< the flight that was waited for failed; `error` is its holder's message
     cancelled
   };
   struct Taken {
     End end = End::timed_out;
     std::shared_ptr<Flight> flight;  ///< not null when taken
-    bool waited = false;             ///< somebody else held it: look in the store again
+    bool waited = false;             ///< another holder had the lock: look in the store again
     std::string error;
   };
-  /// After locking, the file's inode is compared with the path's, and the lock is taken again when it was
-  /// replaced. A waiter says once, after 2 s, whom it waits for. `cancelled`, when given, ends the wait once
-  /// true; `on_wait` is called once when somebody else holds it. One who has waited for 20 ms is shown as
-  /// waiting, with `subject`, for people. Throws Error(io) when no lock file is usable any more.
+  /// Takes the lock of `key`, and waits for it until the deadline. After locking, the file's inode is
+  /// compared with the path's; the lock is taken again when the file was replaced.
+  ///  - `cancelled`, when given, ends the wait once it is true.
+  ///  - `on_wait` is called once when another holder has the lock.
+  ///  - After 20 ms the wait is shown to people, with `subject` (cache/flight/waiters.hpp).
+  ///  - After 2 s a warning says once which process is waited for.
+  /// Throws Error(io) when no lock file is usable any more.
   Taken take(const Key& key, base::Deadline deadline, const std::atomic<bool>* cancelled = nullptr,
              const std::function<void()>& on_wait = {}, std::string_view subject = {});
 
   /// The lock file that a flight would take now, or the first candidate when none is usable.
   std::string path();
-  /// A descriptor of the lock file in use, for other ranges of it. Throws Error(io) when none is usable.
+  /// A descriptor of the lock file in use, for locks on its other bytes. Throws Error(io)
+  /// when none is usable.
   FdPool::Lease lease();
-  /// The boards of all candidates together.
+  /// The entries on the boards of all candidates.
   std::vector<BoardEntry> board();
-  /// That this process waits for something else than a flight, until it is destroyed; null: cannot be shown.
-  /// The file outlives it.
+  /// Shows people that this process waits for something other than a flight, until the result is destroyed.
+  /// Returns null when that is not possible. REQUIRES: this FlightFile outlives the result.
   std::unique_ptr<ShownWaiter> show_waiting(WaitFor wait_for, std::string_view subject,
                                             const Key& key = {}) noexcept;
 
@@ -90,8 +96,8 @@ class FlightFile : public std::enable_shared_from_this<FlightFile> {
   std::string data_path_;
 };
 
-/// Held by who compiles a key, until the record is committed. One thread at a time. A forked child's copy
-/// does nothing.
+/// The lock on one key, held by a compile until its record is committed. Used by one thread at a time. The
+/// copy in a forked child does nothing.
 class Flight {
  public:
   explicit Flight(const Key& key) : key_(key), generation_(base::process_generation()) {}
@@ -99,14 +105,15 @@ class Flight {
   Flight(const Flight&) = delete;
   Flight& operator=(const Flight&) = delete;
 
-  /// On the board from now on. `subject` is for people.
+  /// Puts the flight on the board. `subject` is for people.
   void compiling(std::string_view subject) noexcept;
-  /// How it ended, once; a flight that ends without a word ended without a record.
+  /// These report how the flight ended; one of them is called, once. A flight without a report
+  /// ended without a record.
   void published() noexcept { ended(FlightState::published, {}); }
   void unpublished() noexcept { ended(FlightState::unpublished, {}); }
-  /// The source's own fault: every process that waited for this flight gets `error`.
+  /// The source itself is at fault: every process that waited for this flight gets `error`.
   void failed(std::string_view error) noexcept { ended(FlightState::failed, error); }
-  /// Whether data.mdb's byte is held too.
+  /// Returns whether the byte in data.mdb is held, too.
   bool holds_data_file() const noexcept { return static_cast<bool>(data_fd_); }
 
  private:
@@ -115,10 +122,10 @@ class Flight {
 
   const Key key_;
   const std::uint64_t generation_;
-  std::shared_ptr<FlightFile> file_;  // first: the pools go last
+  std::shared_ptr<FlightFile> file_;  // declared first: the pools are destroyed last
   Board* board_ = nullptr;
   std::optional<BoardEntry> entry_;
-  FdPool::Lease fd_;  // before its lock, which goes first
+  FdPool::Lease fd_;  // declared before its lock, which is destroyed first
   RangeLock lock_;
   FdPool::Lease data_fd_;
   RangeLock data_lock_;

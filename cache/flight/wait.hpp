@@ -1,5 +1,5 @@
-// One wait for a flight lock: it polls the lock, reads the board meanwhile, and shows itself as a waiter.
-// Private to flight.cpp.
+// One wait for a flight lock. It polls the lock, reads the board meanwhile, and shows itself to people as a
+// waiter. Private to flight.cpp.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,8 @@ struct FlightFile::Candidate {
   Waiters waiters;
 };
 
-/// One asker's wait for one key: what the board said when it began, and whether to go on.
+/// One caller's wait for one key. It remembers what the board said at its start, and decides
+/// whether to go on.
 class FlightFile::Wait {
  public:
   Wait(const Key& key, Candidate& candidate, base::Deadline deadline, const std::atomic<bool>* cancelled,
@@ -37,7 +38,7 @@ class FlightFile::Wait {
         on_wait_(on_wait),
         at_arrival_(candidate.board.read(key)) {}
 
-  /// Polls until the byte is locked; otherwise `end()` says why not.
+  /// Polls until the byte is locked. Returns false when the wait ended first; `end()` then says why.
   bool lock(int fd, std::int64_t offset, RangeLock& out) {
     base::poll_until(deadline_, [&] {
       auto got = RangeLock::acquire(fd, offset, RangeLock::Mode::exclusive,
@@ -53,7 +54,8 @@ class FlightFile::Wait {
     });
     return end_ == End::taken;
   }
-  /// Whether a flight that was on when this wait began, or a later one, failed with words for us.
+  /// Returns whether a flight failed with a message for this waiter. The flight must have been under way when
+  /// the wait began, or have begun later.
   bool failed() {
     auto now = candidate_.board.read(key_);
     return now && failed(*now);
@@ -64,10 +66,10 @@ class FlightFile::Wait {
   std::string error() { return std::move(error_); }
 
  private:
-  static constexpr auto kSilence = std::chrono::seconds(2);  // before a waiter says whom it waits for
-  static constexpr auto kShownAfter = std::chrono::milliseconds(20);  // before a waiter shows that it waits
+  static constexpr auto kSilence = std::chrono::seconds(2);           // before a warning names the holder
+  static constexpr auto kShownAfter = std::chrono::milliseconds(20);  // before people are shown the waiter
   static constexpr std::uint32_t kEndingsSeen =
-      2;  // so many holders without a record, and nobody waits any more
+      2;  // holders in a row without a record, after which nobody waits any more
 
   bool decided() {
     end_ = End::timed_out;

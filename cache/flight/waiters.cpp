@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint32_t kWaitersMagic = 0x4941574b;  // "KWAI"
 constexpr std::int64_t kCells = 256, kCellBytes = 4096;
-constexpr int kTries = 16;  // cells that are looked at for a free one
+constexpr int kTries = 16;  // cells in which a free one is looked for
 
 std::int64_t offset_of(std::int64_t cell) noexcept { return Board::kEnd + cell % kCells * kCellBytes; }
 
@@ -54,7 +54,7 @@ ShownWaiter::ShownWaiter(CellFile& file, FdPool::Lease fd, RangeLock lock, std::
       at_(at) {}
 
 ShownWaiter::~ShownWaiter() {
-  // Emptied first: the next who takes the cell holds it a moment before he has written.
+  // The cell is emptied first, because the next waiter locks it a moment before it writes.
   if (generation_ == base::process_generation()) file_.write(fd_.get(), at_, 0, {});
   lock_.release();
   fd_.discard();

@@ -11,8 +11,8 @@ namespace kiln::cache {
 namespace {
 
 constexpr std::string_view kRecordMagic = "kilnrec1";
-constexpr std::size_t kSizesEnd = 24;   // magic and the three sizes: what the head checksum starts with
-constexpr std::size_t kFixedSize = 40;  // with both checksums
+constexpr std::size_t kSizesEnd = 24;   // magic and the three sizes, which the head checksum covers first
+constexpr std::size_t kFixedSize = 40;  // these 24 bytes and both checksums
 
 struct Fixed {
   std::uint32_t facts, key_text;
