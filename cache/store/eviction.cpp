@@ -10,7 +10,8 @@
 namespace kiln::cache {
 namespace {
 
-// A transaction's list of freed pages must find a run of free pages itself: small ones do in any file.
+// LMDB needs a run of free pages for the list of pages that a transaction freed. A small transaction finds
+// such a run in any file.
 constexpr std::size_t kEvictedPerTransaction = 2048, kFewestPieces = 16;
 
 class Eviction {
@@ -33,14 +34,16 @@ class Eviction {
     return writing;
   }
 
-  /// One transaction; false when there is no more to do, or to be had.
+  /// Runs one transaction. Returns false when there is nothing more to delete, or nothing
+  /// more can be deleted.
   bool step() {
     auto writing = enter();
     if (!writing) return false;
     const PageFile pages = writing->pages();
     const std::uint64_t live = pages.snapshot().live_bytes();
     if (live <= options_.live_bytes || deadline_.passed()) return false;
-    // Once, unless somebody else wrote since: in a large store it takes longer than what follows.
+    // This check runs once, and again only after another process wrote. In a large store it takes
+    // longer than the deletion.
     if (pages.snapshot().transaction != checked_) PageCheck(pages).whole_tree();
     const RecentUses recent(file_, moment_of(pages));
     if (!surveyed_) entries_ = survey_by_use(pages, recent);
@@ -61,7 +64,7 @@ class Eviction {
     } catch (const LmdbError& error) {
       if (error.rc() != MDB_MAP_FULL || per_transaction_ <= kFewestPieces) throw;
       writing->abort();
-      per_transaction_ /= 4;  // and these again
+      per_transaction_ /= 4;  // the same entries again, in smaller transactions
       next_ = first;
       return true;
     }
@@ -69,7 +72,7 @@ class Eviction {
     return true;
   }
 
-  /// Appends the keys of an entry unless somebody used it meanwhile.
+  /// Appends the tree's keys of an entry, unless the entry was used meanwhile.
   bool choose(const PageFile& pages, const RecentUses& recent, const Surveyed& entry,
               std::vector<std::string>& victims) {
     TreeCursor cursor(pages);
@@ -82,7 +85,8 @@ class Eviction {
     return true;
   }
 
-  /// LMDB reuses what a transaction freed in the one after the next.
+  /// LMDB reuses the pages that a transaction freed in the second transaction after it. This small
+  /// transaction is the one between.
   void turn() {
     auto writing = enter();
     if (!writing) return;

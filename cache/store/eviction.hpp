@@ -1,5 +1,5 @@
-// Eviction makes room in a store that has reached its cap. There is no daemon: the writer who needs room
-// makes it.
+// Eviction makes room in a store that has reached its cap. There is no daemon: the writer that
+// needs room makes it.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace kiln::cache {
 
 struct EvictionOptions {
   std::uint64_t live_bytes = 0;  ///< evict until no more than this is live
-  std::uint64_t file_bytes = 0;  ///< the file must not grow beyond it meanwhile
+  std::uint64_t file_bytes = 0;  ///< the file must not grow beyond this meanwhile
 };
 
-/// Deletes the least recently used entries, in several transactions so that no writer waits long, and leaves
-/// their pages fit for the next transaction. Returns how many entries went; fewer than needed when the gate
-/// cannot be had until the deadline. Throws Damaged, LmdbError.
+/// Deletes the least recently used entries, in several transactions so that no writer waits long. The next
+/// transaction can reuse their pages. Returns how many entries were deleted. They are fewer than needed when
+/// the gate could not be entered before the deadline. Throws Damaged, LmdbError.
 std::uint64_t evict(StoreFile& file, const EvictionOptions& options, base::Deadline deadline);
 
 }  // namespace kiln::cache

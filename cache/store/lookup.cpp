@@ -13,8 +13,8 @@ using namespace std::chrono_literals;
 constexpr auto kBatchWait = 10s;  // for the gate, per batch of a listing
 constexpr std::size_t kBatchEntries = 256;
 
-/// What `read` returns, or a miss when it throws. It is asked once more before damage is believed: a meta
-/// page may have been read while a writer of another process wrote it.
+/// Returns what `read` returns, or a miss when it throws. Damage is believed only when a second read finds
+/// it, because a meta page may have been read while a writer of another process wrote it.
 template <class Result, class Read>
 Result believe_second(const Read& read) noexcept {
   for (const bool again : {true, false}) {
@@ -85,7 +85,7 @@ std::vector<Record> Lookup::find(const Digest& specialisation, base::Deadline de
     });
     for (const Key& key : keys)
       if (auto found = peek(key, deadline)) out.push_back(std::move(*found));
-  } catch (...) {  // what was found so far
+  } catch (...) {  // returns what was found so far
   }
   return out;
 }
@@ -146,7 +146,7 @@ Listed Lookup::list(const Key& first, const Key& last, const std::function<void(
   Listed out;
   for (std::optional<Key> from = first; from;) {
     Batch batch = read_batch(*from, last);
-    if (batch.unreadable > 0) batch = read_batch(*from, last);  // as believe_second
+    if (batch.unreadable > 0) batch = read_batch(*from, last);  // for the reason that believe_second gives
     for (const Entry& entry : batch.entries) each(entry);
     out.shown += batch.entries.size();
     out.unreadable += batch.unreadable;

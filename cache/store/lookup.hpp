@@ -20,27 +20,27 @@ namespace kiln::cache {
 /// Thread-safe.
 class Lookup {
  public:
-  /// `file` and `upkeep` outlive it.
+  /// `file` and `upkeep` must outlive this object.
   Lookup(StoreFile& file, Upkeep& upkeep) : file_(file), upkeep_(upkeep) {}
 
-  /// As Store's functions of the same names.
+  /// These work as the functions of the same names in Store.
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
   Peeked<Record> peek(const Key& key, base::Deadline deadline) noexcept;
   Peeked<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
   std::vector<Record> find(const Digest& specialisation, base::Deadline deadline) noexcept;
   Listed list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each);
-  /// The entries and the live bytes; the other numbers are left as they are.
+  /// Sets `entries` and `live_bytes` of `out`; the other numbers are left as they are.
   void count(StoreStats& out);
 
-  /// One record. With a key text it is a use of the entry, which the table of recent uses notes; without it
-  /// is a look. `due`, when given, receives whether the key's use would have to be written. Throws Damaged,
-  /// Error(io).
+  /// Reads one record. With a key text the read is a use of the entry, which the table of recent uses notes.
+  /// Without one it is an inspection. `due`, when given, receives whether the entry's use would have to be
+  /// written. Throws Damaged, Error(io).
   GetResult read(const Key& key, const std::string_view* key_text, base::Deadline deadline,
                  bool* due = nullptr);
 
  private:
   Peeked<RecordText> read_text(const Key& key, base::Deadline deadline);
-  /// Some entries of a listing, in one pass of the gate.
+  /// A part of a listing, read in one pass of the gate.
   struct Batch {
     std::vector<Entry> entries;
     std::uint64_t unreadable = 0;

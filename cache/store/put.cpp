@@ -27,13 +27,13 @@ constexpr std::uint64_t kPagesCheckedAtFirst = 1024;
 
 struct NoRoom {};
 
-/// Whether the record that is there makes this put one of nothing.
+/// Returns whether the record that is there leaves this put nothing to write.
 bool serves(const Record& there, const Record& record, Existing existing) noexcept {
   return there.key_text == record.key_text &&
          (existing == Existing::kept || (there.facts == record.facts && there.image == record.image));
 }
 
-/// How a put ends that could not enter its file.
+/// The result of a put that could not enter its file.
 Put put_without(Entered entered) noexcept {
   return entered == Entered::gate_timeout ? Put::gate_timeout : Put::failed;
 }
@@ -43,7 +43,7 @@ ino_t inode_of(const std::string& path) noexcept {
   return ::stat(path.c_str(), &st) == 0 ? st.st_ino : 0;
 }
 
-/// Of an entry that is published now.
+/// The first use of an entry, which is published now.
 Use fresh_use(std::int64_t tick) noexcept {
   const auto now = static_cast<std::uint64_t>(std::time(nullptr));
   return {tick, now, 1, now};
@@ -56,8 +56,8 @@ struct Encoded {
   std::string bytes;
 };
 
-/// Those that are not there, ordered by key. One that is there with other bytes is left to a single put,
-/// which replaces it, and so is a key that comes twice: nothing is returned.
+/// Returns the records that are not there, ordered by key. Returns nothing when single puts must do the work:
+/// a record is there with other bytes and must be replaced, is too large, or has a key that comes twice.
 std::optional<std::vector<Encoded>> missing_of(const PageFile& pages, const std::vector<Record>& records,
                                                std::vector<PutResult>& out) {
   std::vector<Encoded> missing;
@@ -99,8 +99,8 @@ PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existi
     const std::string_view key_text = record.key_text;
     if (const auto there = lookup_.read(record.key, &key_text, deadline);
         there.record && serves(*there.record, record, existing))
-      return {Put::present, {}};  // without keeping writers waiting
-  } catch (const Damaged&) {      // the writer finds it, too
+      return {Put::present, {}};  // found without making writers wait
+  } catch (const Damaged&) {      // the writer finds the damage, too
   }
 
   PutResult out;
@@ -124,7 +124,7 @@ PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existi
                                           room_deadline, entered, why);
         if (!made) return finish(put_without(entered), why);
         out.evicted += *made;
-        // Room that was made is not given up.
+        // Room that was made shall not be lost: the put gets its whole wait again.
         if (*made > 0 || inode_of(file_.file().path) != seen) deadline = base::Deadline::after(wait);
       }
       const PutResult written = write(record, encoded, existing, deadline);
@@ -136,7 +136,7 @@ PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existi
     } catch (const CommitFailed& failure) {
       damage = failure.what();
     } catch (const LmdbError& error) {
-      // What lies there for people to look at is the first to go.
+      // The damaged file that was kept for people to look at goes first.
       if (out_of_space(error.rc()) && ::unlink(damaged_name(file_.file().path).c_str()) == 0) continue;
       const char* remedy = error.rc() == ENOMEM  ? "; raise the address-space limit (ulimit -v)"
                            : error.rc() == EFBIG ? "; raise the file-size limit (ulimit -f)"
@@ -147,7 +147,7 @@ PutResult Puts::put(const Record& record, std::chrono::milliseconds wait, Existi
     }
     if (damage.empty()) continue;
     if (std::exchange(healed, true))
-      return finish(Put::failed, damage);  // a disk that fails again is not asked again
+      return finish(Put::failed, damage);  // a disk that fails twice is not tried again
     try {
       out.notice = file_.heal(damage, seen, base::Deadline::after(kHealWait));
     } catch (const LmdbError& error) {
@@ -188,7 +188,7 @@ bool Puts::is_first_check(const PageFile& pages) const noexcept {
   return !tree_checked_ && tree.branch_pages + tree.leaf_pages <= kPagesCheckedAtFirst;
 }
 
-/// Everything but the commit. No transaction was begun when readers stayed in the gate.
+/// Does everything but the commit. When readers stayed in the gate, no transaction was begun.
 void Puts::write_in(WriteTransaction& writing, const PageFile& pages, const Key& key,
                     std::string_view encoded, base::Deadline deadline) {
   const std::uint64_t pieces = encoded.size() / kPieceBytes + 1;
@@ -198,7 +198,8 @@ void Puts::write_in(WriteTransaction& writing, const PageFile& pages, const Key&
   PageCheck check_first(pages);
   std::vector<std::pair<std::uint64_t, std::uint64_t>> values;
   const std::vector<std::string> old = pieces_of(pages, key, &values);
-  // What lay damaged on the disk is found by the first put of a process; it takes milliseconds.
+  // The first put of a process checks the whole tree if it is small, to find damage that was there
+  // before. That takes milliseconds.
   if (old.empty() && !is_first_check(pages)) {
     for (std::size_t i = 0; i < pieces; ++i) check_first.insertion(piece_key(key, i));
   } else {

@@ -17,13 +17,13 @@ namespace kiln::cache {
 /// Thread-safe.
 class Puts {
  public:
-  /// Both outlive it.
+  /// `file` and `lookup` must outlive this object.
   Puts(WritableFile& file, Lookup& lookup) : file_(file), lookup_(lookup) {}
 
-  /// As Store::put, which catches what this throws.
+  /// Works as Store::put, which catches what this throws.
   PutResult put(const Record& record, std::chrono::milliseconds wait, Existing existing);
-  /// Writes those of `records` that are not there in one transaction, and fills `out`. Returns false when it
-  /// takes more than that (room, healing, patience), and nothing was written. Throws Error.
+  /// Writes the records that are not there in one transaction, and fills `out`. Returns false, and writes
+  /// nothing, when more is needed: room, healing, a longer wait. Throws Error.
   bool put_together(const std::vector<Record>& records, std::chrono::milliseconds wait,
                     std::vector<PutResult>& out);
 
@@ -35,7 +35,7 @@ class Puts {
 
   WritableFile& file_;
   Lookup& lookup_;
-  std::atomic<bool> tree_checked_{false};  // by a put of this process
+  std::atomic<bool> tree_checked_{false};  // a put of this process checked the whole tree
 };
 
 }  // namespace kiln::cache

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t kBuckets = 1 << 12, kUsesOfBucket = 8;
 constexpr std::size_t kTableBytes = kBuckets * kUsesOfBucket * sizeof(std::uint64_t);
-using Bucket = std::array<std::uint64_t, kUsesOfBucket>;  // of uses: the tag above, the transaction below
+using Bucket = std::array<std::uint64_t, kUsesOfBucket>;  // high half of a use: tag; low half: transaction
 
 struct Home {
   std::size_t bucket;
@@ -27,7 +27,8 @@ struct Home {
 
 std::uint32_t tag_of(std::uint64_t use) noexcept { return static_cast<std::uint32_t>(use >> 32); }
 
-/// How many transactions ago; many for one that is still to come, which another data file counted.
+/// The age of a use in transactions. A transaction that is still to come was counted by another data file,
+/// and gets a very high age.
 std::uint32_t age_of(std::uint64_t use, const Moment& now) noexcept {
   return static_cast<std::uint32_t>(now.transaction - use);
 }
@@ -42,7 +43,7 @@ Home home_of(ino_t data_file, const Key& key) noexcept {
   return {hash % kBuckets, tag_of(hash) | 1};
 }
 
-/// A process that writes behind RLIMIT_FSIZE is killed. Blocking the signal costs more than the write.
+/// A write beyond RLIMIT_FSIZE would kill the process, and blocking the signal costs more than the write.
 bool may_write_table() noexcept {
   struct rlimit limit {};
   return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= kTableBytes;
@@ -60,11 +61,11 @@ void forget_recent_uses(const StoreFile& file) noexcept try {
   const base::NoFileSizeSignal no_signal;
   const base::Fd fd(::open(file.recent_path.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return;
-  // Overwritten and never shorter: a reader must not take it for a table that is not there.
+  // The table is overwritten and never shortened, since a reader must not take it for an absent one.
   const auto zeros = std::make_unique<std::array<char, kTableBytes>>();
   if (::pwrite(fd.get(), zeros->data(), kTableBytes, 0) != static_cast<ssize_t>(kTableBytes))
     ::unlink(file.recent_path.c_str());
-} catch (...) {  // no memory: the old times stay, and decide only who is evicted first
+} catch (...) {  // no memory: the old times stay, and only change what is evicted first
 }
 
 Moment moment_of(const PageFile& pages) noexcept { return {pages.inode(), pages.snapshot().transaction}; }
@@ -88,7 +89,7 @@ bool note_recent_use(StoreFile& file, const Moment& moment, const Key& key) noex
   const std::uint64_t use = std::uint64_t{home.tag} << 32 | static_cast<std::uint32_t>(moment.transaction);
   const auto at = offset + static_cast<off_t>(chosen * sizeof use);
   const bool noted = bucket[chosen] == use || ::pwrite(fd.get(), &use, sizeof use, at) == sizeof use;
-  static_cast<void>(noted);  // a fault of the disk costs this time alone
+  static_cast<void>(noted);  // a disk fault loses this one use only
   return true;
 }
 

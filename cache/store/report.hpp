@@ -17,7 +17,7 @@ struct Verified {
 };
 
 struct Rewritten {
-  std::uint64_t kept = 0, dropped = 0;              ///< entries; dropped: over the limit
+  std::uint64_t kept = 0, dropped = 0;              ///< entries; the dropped ones were over the limit
   std::uint64_t damaged = 0;                        ///< entries and pages that could not be read
   std::uint64_t bytes_before = 0, bytes_after = 0;  ///< of the file
 };

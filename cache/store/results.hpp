@@ -1,4 +1,5 @@
-// What a store's operations return: what was read and why not, how a put ended, and what a listing shows.
+// The results of a store's operations: a record or why it was missed, the end of a put, and the
+// rows of a listing.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace kiln::cache {
 /// Why a get returned nothing.
 enum class Miss { absent, damaged, other_key_text, gate_timeout, unreadable };
 std::string_view to_string(Miss miss) noexcept;
-/// How a put ended; everything but stored and present is a skipped put, with `detail` saying why.
+/// How a put ended. All values but `stored` and `present` are skipped puts, with `detail` saying why.
 enum class Put { stored, present, read_only, gate_timeout, full, failed };
 std::string_view to_string(Put put) noexcept;
 
@@ -22,21 +23,21 @@ struct GetResult {
   std::optional<Record> record;
   Miss miss = Miss::absent;  ///< meaningless with a record
 };
-/// What was read, used as the optional that it is; or nothing, and why. An entry that was evicted, cleared or
-/// dropped by gc is absent; only `damaged` says that bytes are wrong.
+/// An optional of what was read; `miss` says why it is empty. An entry that was evicted, cleared or dropped
+/// by gc is absent. Only `damaged` says that bytes are wrong.
 template <class T>
 struct Peeked : std::optional<T> {
   Miss miss = Miss::absent;  ///< meaningless with a value
 };
-/// What a put does with an intact record of the same key and key text.
+/// How a put treats an intact record of the same key and key text.
 enum class Existing {
-  kept,     ///< an image is what its key says: there is nothing to write
-  replaced  ///< by another record; one that is the same is left alone
+  kept,     ///< for images: the key determines the bytes, so nothing is written
+  replaced  ///< by a record that differs; an equal one is left alone
 };
 struct PutResult {
   Put put = Put::failed;
   std::string detail;
-  std::string notice{};       ///< what people should know even when it was stored: the file was healed
+  std::string notice{};       ///< for people, even after success: the file was healed
   std::uint64_t evicted = 0;  ///< entries that made room for it
 };
 
@@ -45,14 +46,15 @@ struct Entry {
   Key key;
   std::string facts;
   std::uint64_t stored_bytes = 0, image_bytes = 0;
-  /// Seconds since 1970; 0: not known. Uses are written lazily: not more than an hour late, and at least.
+  /// The last use in seconds since 1970 (0: not known), and the number of uses. Uses are written lazily: the
+  /// time may be up to an hour old, and the number is a lower bound.
   std::uint64_t last_used_s = 0, uses = 0;
 };
 
-/// What a listing went over.
+/// How many entries a listing found.
 struct Listed {
   std::uint64_t shown = 0;
-  std::uint64_t unreadable = 0;  ///< damaged: entries whose head is not intact, or not there
+  std::uint64_t unreadable = 0;  ///< damaged entries: the head is not intact, or absent
 };
 
 /// A record without its image.

@@ -19,14 +19,14 @@ namespace {
 
 constexpr std::size_t kCopiedPerTransaction = 16384;
 
-/// Of the pieces alone: what a meta page counts may be what is damaged.
+/// Counts the bytes of the pieces alone, because the counts in the meta page may be what is damaged.
 std::uint64_t bytes_of(const std::vector<Surveyed>& entries, const PageFile& pages) {
   std::uint64_t out = 0;
   for (const Surveyed& entry : entries) out += std::uint64_t{entry.pieces} * pages.page_size();
   return out;
 }
 
-/// The entries over the limit, least recently used first.
+/// Returns the least recently used entries, which are over the limit.
 std::set<Key> over_limit(const PageFile& pages, const RecentUses& recent, std::uint64_t live_bytes) {
   std::set<Key> out;
   const auto entries = survey_by_use(pages, recent);
@@ -41,7 +41,7 @@ std::set<Key> over_limit(const PageFile& pages, const RecentUses& recent, std::u
   return out;
 }
 
-/// Takes the entries of a tree in its order and writes what is whole into the fresh file.
+/// Takes the entries of a tree in its order, and writes the whole records into the fresh file.
 class Copy {
  public:
   Copy(const PageFile& from, const RecentUses& recent, FreshFile& to, const std::set<Key>& leave_out,
@@ -65,7 +65,8 @@ class Copy {
       }
     }
   }
-  /// What the walk saw of records that did not come whole or in order: a reader may find them all the same.
+  /// Looks up the records that the walk saw, but not whole or not in order. A reader may find
+  /// them all the same.
   void finish() {
     TreeCursor uses(from_);
     for (const Key& key : seen_) {
@@ -99,7 +100,7 @@ class Copy {
     if (const auto piece = parse_piece_key(bytes)) {
       seen_.insert(piece->key);
       if (piece->index == 0) {
-        count_.damaged += encoded_.empty() ? 0 : 1;  // the one before has no end
+        count_.damaged += encoded_.empty() ? 0 : 1;  // the record before has no end
         encoded_.clear();
         key_ = piece->key, next_ = 0;
       }
@@ -111,7 +112,8 @@ class Copy {
         from_.append_bodies(value.overflow, 1, value.size, encoded_);
       const auto extent = extent_of(encoded_.view());
       if (extent && encoded_.size() < extent->total && extent->total <= kMaxRecordBytes) return;
-      if (extent && encoded_.size() > extent->total) encoded_.truncate(extent->total);  // filled up
+      if (extent && encoded_.size() > extent->total)
+        encoded_.truncate(extent->total);  // cuts off the padding
       if (extent && is_intact(encoded_.view()))
         keep();
       else
@@ -123,7 +125,7 @@ class Copy {
   }
 
   void keep() {
-    if (kept_.contains(key_)) {  // a damaged key looks like this one: that is it which a reader finds
+    if (kept_.contains(key_)) {  // a damaged key looks like this one; the record is what a reader finds
       ++count_.damaged;
       encoded_.clear();
       if (copy_record(from_, key_, encoded_) == Copied::complete && is_intact(encoded_.view()))
@@ -158,8 +160,8 @@ class Copy {
   std::set<Key> seen_, kept_;
 };
 
-/// Throws LmdbError(ENOSPC) when the copy would not fit: found out by filling the disk, everybody would
-/// suffer.
+/// Throws LmdbError(ENOSPC) when the copy would not fit. Finding that out by filling the disk
+/// would hurt every process.
 void check_room(const WriteTransaction& writing, const RewriteOptions& options) {
   struct statvfs fs {};
   if (options.live_bytes == 0 || ::fstatvfs(writing.fd(), &fs) != 0) return;
@@ -168,7 +170,7 @@ void check_room(const WriteTransaction& writing, const RewriteOptions& options) 
     const PageFile pages(writing.fd(), newest_snapshot(writing.fd()));
     live = bytes_of(survey(pages), pages);
   } catch (const Damaged&) {
-    return;  // the copy will tell
+    return;  // the copy finds it, too
   }
   if (std::min(live, options.live_bytes) > fs.f_bavail * fs.f_frsize) throw LmdbError("copying", ENOSPC);
 }
@@ -180,7 +182,7 @@ void copy_intact(const StoreFile& file, int fd, FreshFile& fresh, const RewriteO
   std::set<Key> leave_out;
   try {
     leave_out = over_limit(pages, recent, options.live_bytes);
-  } catch (const Damaged&) {  // the copy drops what is damaged; a later gc finds the limit kept
+  } catch (const Damaged&) {  // the copy drops what is damaged; a later gc keeps the limit
   }
   Copy copy(pages, recent, fresh, leave_out, count);
   walk_tree(pages, pages.snapshot().main,
@@ -208,11 +210,11 @@ Rewritten rewrite(StoreFile& file, WriteTransaction& writing, const RewriteOptio
     else
       for (const Surveyed& entry : survey(PageFile(writing.fd(), newest_snapshot(writing.fd()))))
         out.dropped += entry.pieces > 0 ? 1 : 0;
-  } catch (const LmdbError& error) {  // which reports short writes as EIO
+  } catch (const LmdbError& error) {  // LMDB reports short writes as EIO
     const int rc = error.rc() == EIO ? fresh.probe() : 0;
     if (out_of_space(rc)) throw LmdbError("copying", rc);
     throw;
-  } catch (const Damaged&) {  // not even a meta page: an empty file is all there is to have
+  } catch (const Damaged&) {  // not even a meta page is sane: the fresh file stays empty
     ++out.damaged;
   }
   if (options.set_aside && out.bytes_before > 0) {

@@ -55,7 +55,7 @@ std::shared_ptr<Store> Store::open(const StoreOptions& options) {
                       file.writable ? "choose a directory that this user may write with KILN_CACHE_DIR" : "");
   if (state_of(fd.get(), file.path) == FileState::foreign) throw_store_error(file.path, kForeignFile);
   enter_reader(fd.get(), base::Deadline::after(0s));  // throws where the filesystem has no locks
-  if (!file.writable) newest_snapshot(fd.get());      // nobody would heal it
+  if (!file.writable) newest_snapshot(fd.get());      // throws Damaged: nobody would heal the file
   if (::stat(file.place.c_str(), &st) != 0) throw_store_error(file.place, std::strerror(errno));
   impl->identity = std::to_string(st.st_dev) + "-" + std::to_string(st.st_ino);
   return std::shared_ptr<Store>(new Store(std::move(impl)));
@@ -100,7 +100,7 @@ std::vector<PutResult> Store::put_many(const std::vector<Record>& records) noexc
   bool together = false;
   try {
     together = records.size() > 1 && impl_->puts.put_together(records, put_wait(), out);
-  } catch (const std::exception&) {  // room to be made, damage, a disk that failed: each by itself says which
+  } catch (const std::exception&) {  // no room, damage, a disk that failed: the single puts say which
   }
   std::chrono::milliseconds wait = put_wait();
   for (std::size_t i = 0; i < records.size(); ++i) {
@@ -109,7 +109,7 @@ std::vector<PutResult> Store::put_many(const std::vector<Record>& records) noexc
       continue;
     }
     out[i] = put(records[i], wait);
-    // Those behind one that waited in vain must not wait as long in a row.
+    // The puts after one that timed out must not all wait as long.
     wait = out[i].put == Put::gate_timeout ? std::min(put_wait(), kWaitBehindOneInVain) : put_wait();
   }
   return out;

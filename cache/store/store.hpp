@@ -36,64 +36,67 @@ inline constexpr Key kLastKey = [] {
   for (auto& byte : key.toolchain.bytes) byte = 0xff;
   return key;
 }();
-/// For the gate, of a put behind one that did not land: those behind must not wait as long in a row.
+/// The wait for the gate of a put that follows one that timed out, so that a row of puts does not wait the
+/// whole time for each.
 inline constexpr std::chrono::milliseconds kWaitBehindOneInVain{50};
-inline constexpr std::uint64_t kNoCap = std::uint64_t{1} << 46;  ///< more than any file
+inline constexpr std::uint64_t kNoCap = std::uint64_t{1} << 46;  ///< larger than any file
 
 class Store {
  public:
-  /// Opens or creates. Throws Error(io) that names directory, reason and what to do; the caller decides what
-  /// a cache without a store means. A read-only store that has no file yet also throws. A file
-  /// without a valid meta page throws Damaged (cache/store/file/pages.hpp) when read-only; else damage is no
-  /// error: reads are misses, and the next put heals the file.
+  /// Opens or creates a store. Throws Error(io) that names directory, reason and what to do; the caller
+  /// decides what a cache without a store means. A read-only store also throws when it has no file yet. It
+  /// throws Damaged (cache/store/file/pages.hpp) when the file has no valid meta page. In a writable store
+  /// damage is no error: reads are misses, and the next put heals the file.
   static std::shared_ptr<Store> open(const StoreOptions& options);
-  /// Waits for what it knows of uses to be written, if that does not take long.
+  /// Writes the noted uses, and waits for this up to 200 ms.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
   /// The record of exactly this key whose key text is exactly `key_text`. Never throws; a fault is a miss.
   GetResult get(const Key& key, std::string_view key_text, base::Deadline deadline) noexcept;
-  /// Every intact record of a specialisation, whatever the toolchain.
+  /// Every intact record of a specialisation, whatever the toolchain. Never throws.
   std::vector<Record> find(const Digest& specialisation, base::Deadline deadline) noexcept;
-  /// One record by key alone (inspection, no use of it). Never throws; a fault is a miss.
+  /// One record by key alone, for inspection: this is no use of it. Never throws; a fault is a miss.
   Peeked<Record> peek(const Key& key, base::Deadline deadline) noexcept;
-  /// The same without reading the image. The facts are verified; the key text is not, as its checksum goes
-  /// over the image as well: whoever made the key can tell.
+  /// Works as `peek`, but does not read the image. The facts are verified. The key text is not, since its
+  /// checksum covers the image as well; a caller that can make the key verifies it.
   Peeked<RecordText> peek_text(const Key& key, base::Deadline deadline) noexcept;
-  /// One transaction, synced. Replaces a damaged record or one with another key text, makes room by eviction,
-  /// and heals a damaged file first: its intact records move to a fresh file, the old one is kept as
-  /// data.mdb.damaged until the next gc. Never throws.
+  /// Writes a record in one transaction, and syncs it. Replaces a damaged record, or one with another key
+  /// text. Makes room by eviction. Heals a damaged file first: its intact records move to a fresh file, and
+  /// the old file is kept as data.mdb.damaged until the next gc. Never throws.
   PutResult put(const Record& record) noexcept { return put(record, put_wait()); }
-  /// As `put`, with another wait for the gate, and for what is no image.
+  /// Works as the other `put`, with another wait for the gate. `Existing::replaced` is for records
+  /// that are no images.
   PutResult put(const Record& record, std::chrono::milliseconds wait,
                 Existing existing = Existing::kept) noexcept;
-  /// Many at once, in any order: in one transaction with one sync when nothing is in the way (room to be
-  /// made, damage, a key that comes twice), else one after the other; a result for each, in the order given.
-  /// Meant for records of some 16 MiB together: the gate is held while they are written. Never throws.
+  /// Puts many records, in any order. Returns a result for each, in the order given. They go into one
+  /// transaction with one sync when nothing is in the way: room to be made, damage, a key that comes twice.
+  /// Otherwise they are put one after the other. Meant for records of some 16 MiB together, since the gate is
+  /// held while they are written. Never throws.
   std::vector<PutResult> put_many(const std::vector<Record>& records) noexcept;
   std::chrono::milliseconds put_wait() const noexcept;
-  /// Calls `each` for every entry with an intact head, ordered by key, from a snapshot that is copied out in
-  /// batches (the gate is not held while `each` runs). Throws Error(io) when the store cannot be read,
-  /// Damaged (cache/store/file/pages.hpp) when its file is damaged.
+  /// Calls `each` for every entry with an intact head, ordered by key. The entries are copied out in batches,
+  /// each from a snapshot of its own; the gate is not held while `each` runs. Throws Error(io) when the store
+  /// cannot be read, Damaged (cache/store/file/pages.hpp) when its file is damaged.
   Listed list(const std::function<void(const Entry&)>& each) { return list({}, kLastKey, each); }
-  /// Of the keys from `first` to `last`, both included; the rest of the tree is not read.
+  /// Lists the keys from `first` to `last`, both included; the rest of the tree is not read.
   Listed list(const Key& first, const Key& last, const std::function<void(const Entry&)>& each);
   StoreStats stats();
-  /// Checks all pages and records beside live engines. Throws Error(io) when nothing can be read.
+  /// Checks all pages and records while engines use the store. Throws Error(io) when nothing can be read.
   Verified verify(const std::function<void(std::uint64_t)>& progress = {});
   /// Rewrites the file with at most `max_bytes` of entries, the most recently used ones, and without free
   /// pages, damage or leftovers of killed processes. Waits for other writers until the deadline. Throws
   /// Error(io).
   Rewritten gc(std::uint64_t max_bytes, base::Deadline deadline);
-  /// Replaces the file by an empty one. As gc.
+  /// Replaces the file by an empty one. Waits and throws as gc does.
   Rewritten clear(base::Deadline deadline);
   /// Writes the uses noted so far that the store does not know yet. Never throws.
   void write_uses(base::Deadline deadline) noexcept;
 
   const std::string& directory() const noexcept;
-  /// For lock names: equal in all processes that see the same store. That of DIR/v1, which stays when the
-  /// file in it is replaced (gc, clear).
+  /// A name for locks, equal in all processes that see the same store. It identifies DIR/v1, which stays when
+  /// gc or clear replaces the file in it.
   std::string identity() const;
   bool writable() const noexcept;
 

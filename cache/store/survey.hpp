@@ -17,10 +17,11 @@ struct Surveyed {
   std::uint32_t pieces = 0;  ///< 0: a use without a record
 };
 
-/// All entries, ordered by key; `tick` is what the tree says. Throws Damaged.
+/// All entries, ordered by key, and then the uses without a record; `tick` is what the
+/// tree says. Throws Damaged.
 std::vector<Surveyed> survey(const PageFile& file);
-/// All entries, least recently used first; `tick` is the later one of the tree's and the table's. Throws
-/// Damaged.
+/// All entries, least recently used first; `tick` is the later one of the tree's and
+/// the table's. Throws Damaged.
 std::vector<Surveyed> survey_by_use(const PageFile& file, const RecentUses& recent);
 
 }  // namespace kiln::cache

@@ -30,7 +30,7 @@ struct OnDisk {
 };
 static_assert(sizeof(OnDisk) == 528);
 
-/// Zeros for what is no tally. A FIFO or a device in its place would not answer pread.
+/// Reads the tally; a file that holds none gives zeros.
 OnDisk load(int fd) noexcept {
   OnDisk out;
   if (::pread(fd, &out, sizeof out, 0) != sizeof out || out.magic != kTallyMagic ||
@@ -39,12 +39,14 @@ OnDisk load(int fd) noexcept {
   return out;
 }
 
+/// A FIFO or a device in the file's place would not answer pread.
 bool is_regular(int fd) noexcept {
   struct stat st {};
   return ::fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/// A descriptor is used once: whoever cleans the directory may have replaced the file meanwhile.
+/// A descriptor that is used once, since a cleaner of the directory may have replaced the file
+/// by the next use.
 struct Once {
   FdPool::Lease lease;
   ~Once() { lease.discard(); }
@@ -79,7 +81,7 @@ std::vector<std::uint64_t> Tally::read() {
   try {
     const Once file{reading_.lease()};
     if (!file.lease || !is_regular(file.lease.get())) return out;
-    // Without the lock a read may meet half a write, which the checksum tells.
+    // Without the lock a read may meet half a write, which the checksum reveals.
     const auto lock =
         RangeLock::acquire(file.lease.get(), 0, RangeLock::Mode::shared, base::Deadline::after(kLockWait));
     const OnDisk now = load(file.lease.get());

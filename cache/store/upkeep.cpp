@@ -15,17 +15,17 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint64_t kStaleSeconds = 3600;  // a use is written when the store's is older
-constexpr auto kRefresh = 1h;                  // what a process holds is in use
+constexpr std::uint64_t kStaleSeconds = 3600;  // a use is written when the stored one is older
+constexpr auto kRefresh = 1h;                  // how often held entries are noted as used
 constexpr std::size_t kUsesPerTransaction = 1024;
 constexpr auto kUpkeepWait = 2s;    // for the gate
-constexpr auto kTableRecheck = 1s;  // somebody may have made the table of recent uses
-/// When the store is closed: of its thread for the gate, and of who closes it for the thread.
+constexpr auto kTableRecheck = 1s;  // another process may have made the table by then
+/// Waits when the store is closed: the thread's for the gate, and the closing caller's for the thread.
 constexpr auto kClosingGateWait = 150ms, kClosingWait = 200ms;
 
 template <class Duration>
 void wait_for(std::condition_variable& change, std::unique_lock<std::mutex>& lock, Duration patience) {
-#ifdef __SANITIZE_THREAD__  // gcc 12's does not know the call that waits on the monotonic clock
+#ifdef __SANITIZE_THREAD__  // TSan of gcc 12 does not know waits on the monotonic clock
   change.wait_until(lock, std::chrono::system_clock::now() + patience);
 #else
   change.wait_for(lock, patience);
@@ -76,7 +76,7 @@ void Upkeep::note_held() noexcept try {
 }
 
 void Upkeep::start() noexcept try {
-  if (!file_->writable) return;  // keeps no descriptor
+  if (!file_->writable) return;  // a read-only store keeps no descriptor
   Own& now = own_.get();
   if (now.running.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(now.mutex);
@@ -84,10 +84,10 @@ void Upkeep::start() noexcept try {
   now.thread = std::thread([self = shared_from_this(), &now] { self->run(now); });
   now.running = true;
   for (FdPool* pool : {&file_->readers, &file_->writers, &file_->recent}) pool->keep_idle();
-} catch (...) {  // no thread to be had: uses are not written
+} catch (...) {  // no thread could be started: uses are not written
 }
 
-/// One round in each interval, until the store is closed.
+/// Runs one round in each interval, until the store is closed.
 void Upkeep::run(Own& own) noexcept {
   ::pthread_setname_np(::pthread_self(), "kiln-store");
   std::unique_lock lock(own.mutex);
@@ -111,18 +111,19 @@ void Upkeep::run(Own& own) noexcept {
 void Upkeep::stop() noexcept try {
   Own& now = own_.get();
   const bool grown_old = base::Clock::now() - now.since >= std::chrono::seconds(kStaleSeconds);
-  if (grown_old && !now.uses.empty()) start();  // what was not due when it was noted may be by now
+  if (grown_old && !now.uses.empty()) start();  // a use that was not due when noted may be due by now
   std::unique_lock lock(now.mutex);
   now.stop = true;
   if (!now.thread.joinable()) return;
   now.changed.notify_all();
-  // A disk that hangs must not hang whoever closes the store: the thread owns what it needs.
+  // A disk that hangs must not hang the caller that closes the store. The thread can be left alone, as it
+  // owns what it needs.
   const auto deadline = base::Deadline::after(kClosingWait);
   while (!now.left && !deadline.passed()) wait_for(now.leaving, lock, deadline.left());
   const bool left = now.left;
   lock.unlock();
   if (left)
-    now.thread.join();  // what it holds goes before we return: descriptors, and the last of the uses
+    now.thread.join();  // its descriptors are closed, and the uses written, before we return
   else
     now.thread.detach();
 } catch (...) {
@@ -165,7 +166,7 @@ void Upkeep::write_uses(base::Deadline deadline) noexcept try {
     }
     writing->commit();
   }
-} catch (...) {  // full, damaged, no gate: uses only tell whom to evict first
+} catch (...) {  // full, damaged, no gate: uses only decide what is evicted first
 }
 
 }  // namespace kiln::cache

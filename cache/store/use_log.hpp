@@ -16,17 +16,18 @@ struct KeyHash {
   std::size_t operator()(const Key& key) const noexcept;
 };
 
-/// Thread-safe. Bounded: what does not fit is not remembered.
+/// Thread-safe. Bounded: keys that do not fit are not remembered.
 class UseLog {
  public:
-  /// True for the first use after the log was empty.
+  /// Notes a use. Returns true for the first use after the log was empty.
   bool note(const Key& key) noexcept;
   /// Every key that was ever noted.
   std::vector<Key> held() const;
-  /// Nothing was noted since it was last taken.
+  /// Returns whether nothing was noted since the last `take`.
   bool empty() const;
-  /// What was used and how often; the log is empty then. Once in `refresh` everything that was ever noted is
-  /// among it: a process that holds a kernel uses it without asking the store.
+  /// Returns the used keys with the number of their uses, and empties the log. Once in `refresh`
+  /// every key that was ever noted is among them, because a process that holds a kernel uses it
+  /// without asking the store.
   std::vector<std::pair<Key, std::uint64_t>> take(base::Clock::duration refresh);
 
  private:

@@ -31,7 +31,8 @@ std::optional<Reading> enter(StoreFile& file) {
   return out;
 }
 
-/// The leaf pages are walked even where branches are damaged: what is cut off shows up as missing pieces.
+/// Reports each damaged page. The walk goes on past damaged branches; what they cut off shows
+/// up as missing pieces.
 void report_pages(const PageFile& pages, const Damaged& first, Verified& out) {
   const std::size_t before = out.damaged.size();
   walk_tree(pages, pages.snapshot().main,
@@ -60,7 +61,7 @@ void verify_pages(StoreFile& file, Verified& out) {
   }
 }
 
-/// What is wrong with an entry; empty: nothing.
+/// Says what is wrong with an entry; an empty string means nothing.
 std::string damage_of(const PageFile& pages, const Key& key) try {
   Buffer encoded;
   const bool whole = copy_record(pages, key, encoded) == Copied::complete && is_intact(encoded.view());
@@ -86,8 +87,8 @@ void look_again(StoreFile& file, const Key& key, Verified& out) {
     out.damaged.push_back({key.hex(), what});
 }
 
-/// Goes over a few entries from `from`, which moves on and is nothing after the last one. Throws Damaged
-/// where the tree leads nowhere.
+/// Verifies the next entries at or after `from`, which moves on and is nothing after the last one. Throws
+/// Damaged where the tree leads nowhere.
 void verify_batch(StoreFile& file, std::optional<Key>& from, std::vector<Key>& suspects, Verified& out) {
   const auto reading = enter(file);
   RecordWalk walk(reading->pages());
@@ -107,7 +108,7 @@ Verified verify(StoreFile& file, const std::function<void(std::uint64_t)>& progr
   Verified out;
   try {
     verify_pages(file, out);
-  } catch (const Damaged& damage) {  // not even a meta page
+  } catch (const Damaged& damage) {  // not even a meta page is sane
     out.damaged.push_back({{}, damage.what()});
     return out;
   }

@@ -9,8 +9,8 @@
 
 namespace kiln::cache {
 
-/// Pages first, then every record, in batches beside live engines. `progress` gets the entries done.
-/// Throws Error(io) when the store cannot be read at all.
+/// Checks the pages first, then every record, in batches that let engines work meanwhile. `progress` receives
+/// the number of intact entries so far. Throws Error(io) when the store cannot be read at all.
 Verified verify(StoreFile& file, const std::function<void(std::uint64_t)>& progress);
 
 }  // namespace kiln::cache

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kHealPauses = 10;  // times what it took, after healing failed
+constexpr int kHealPauses = 10;  // pause after a failed healing, as a multiple of the time it took
 
 }  // namespace
 
@@ -53,7 +53,7 @@ std::optional<std::uint64_t> WritableFile::make_room(std::uint64_t live_bytes, b
   const std::uint64_t file_bytes = writing->file_bytes();
   const PageFile pages = writing->pages();
   if (file_bytes <= cap_bytes_ && pages.snapshot().live_bytes() <= live_bytes) return 0;
-  PageCheck(pages).whole_tree();  // what is damaged is healed, which keeps the damaged file
+  PageCheck(pages).whole_tree();  // damage is left to `heal`, which keeps the damaged file
   try {
     return rewrite(file_, *writing, {.live_bytes = live_bytes, .keep_aside = true}).dropped;
   } catch (const Damaged&) {
@@ -81,7 +81,7 @@ std::string WritableFile::heal(const std::string& why, ino_t seen, base::Deadlin
       done = rewrite(file_, *writing, {.live_bytes = live_limit(), .set_aside = true});
     } catch (const LmdbError& error) {
       if (!out_of_space(error.rc())) throw;
-      // No room for a copy beside it, and with it there would never be any.
+      // There is no room for a copy beside the damaged file, and there would never be any while it stays.
       done = rewrite(file_, *writing, {.live_bytes = 0});
       aside = "the damaged one was dropped, since there is no room for both";
     }

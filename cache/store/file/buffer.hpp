@@ -24,7 +24,7 @@ class Buffer {
     bytes_ = std::move(larger);
     capacity_ = bytes;
   }
-  /// Makes it `bytes` longer; the place of the new ones, which hold anything.
+  /// Makes the buffer `bytes` longer. Returns where the new bytes begin; they are not initialised.
   char* grow(std::size_t bytes) {
     if (size_ + bytes > capacity_) reserve(std::max(size_ + bytes, 2 * capacity_));
     size_ += bytes;

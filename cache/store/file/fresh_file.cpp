@@ -44,7 +44,8 @@ void create_directories(const std::string& path) {
   if (parent != path && parent != ".") create_directories(parent);
   if (::mkdir(path.c_str(), 0700) == 0) return;
   const int error = errno;
-  if (error == EEXIST && ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) return;  // another process's
+  if (error == EEXIST && ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode))
+    return;  // another process made it
   throw_store_error(path, std::string("cannot create the directory: ") + std::strerror(error),
                     kChooseAnother);
 }
@@ -61,7 +62,8 @@ FreshFile::FreshFile(const std::string& path, std::uint64_t map_bytes) : path_(p
   throw_store_error(path, mdb_strerror(rc));
 }
 
-/// Somebody who sweeps may find the file before it is locked, lock it and remove it: then there is no lock.
+/// A process that removes leftovers may find the file before it is locked, lock it and remove it.
+/// Then `lock_` stays empty.
 void FreshFile::create_locked() {
   name_ = path_ + kTemporary + "XXXXXX";
   fd_.emplace(::mkostemp(name_.data(), O_CLOEXEC));
@@ -99,8 +101,8 @@ bool FreshFile::link_to_path() {
   sync();
   bool placed = ::link(name_.c_str(), path_.c_str()) == 0;
   if (!placed && errno != EEXIST) {
-    // A filesystem without hard links. Two that rename at once are told apart by the inode check of every
-    // operation.
+    // This filesystem has no hard links. When two processes rename at once, the inode check of every
+    // operation tells their files apart.
     if (::access(path_.c_str(), F_OK) == 0) return false;
     if (::rename(name_.c_str(), path_.c_str()) != 0)
       throw_store_error(path_, std::strerror(errno), kChooseAnother);
@@ -135,12 +137,12 @@ void remove_leftovers(const std::string& path) noexcept try {
     const auto now = base::Deadline::after(base::Clock::duration::zero());
     if (RangeLock::acquire(fd.get(), kOwnerLives, RangeLock::Mode::exclusive, now)) ::unlink(name.c_str());
   }
-} catch (...) {  // no memory: another time
+} catch (...) {  // no memory: a later sweep removes them
 }
 
 void sync_directory_of(const std::string& path) {
   const base::Fd fd(::open(base::directory_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (fd) ::fsync(fd.get());  // best effort: without it a power loss may lose an empty file
+  if (fd) ::fsync(fd.get());  // best effort: without it a power loss may undo the rename
 }
 
 }  // namespace kiln::cache

@@ -22,12 +22,13 @@ inline constexpr const char* kReplacedAgain =
 /// Creates the missing directories of `path`, 0700. Throws Error(io).
 void create_directories(const std::string& path);
 
-/// Makes `path` a complete empty environment: built under a temporary name, synced, and linked into place, so
-/// that nobody ever sees half of one. Does nothing when somebody else was faster. Throws Error(io).
+/// Makes `path` a complete empty environment. It is built under a temporary name, synced, and
+/// linked into place, so that no process ever sees half of it. Does nothing when another process
+/// was faster. Throws Error(io).
 void create_data_file(const std::string& path);
 
-/// An environment under a temporary name beside `path`, to be filled and put in its place; removed on
-/// destruction unless it was. A lock on the temporary file says that its owner lives.
+/// An environment under a temporary name beside `path`, to be filled and put in its place. The destructor
+/// removes a file that was not put there. A lock on the temporary file says that its owner lives.
 class FreshFile {
  public:
   /// Complete and empty. Throws Error(io).
@@ -36,14 +37,14 @@ class FreshFile {
   FreshFile& operator=(const FreshFile&) = delete;
   ~FreshFile();
 
-  /// 0, or why the file cannot grow any more.
+  /// Tries to make the file longer. Returns 0, or the errno that says why it cannot grow.
   int probe() const noexcept;
-  /// To be filled, in unsynced transactions; closed by `replace`.
+  /// The environment, to be filled in unsynced transactions. `replace` and `link_to_path` close it.
   MDB_env* env() const noexcept { return env_; }
-  /// Syncs and links it to `path` if there is nothing; false when there is. Throws Error(io).
+  /// Syncs the file and links it to `path`. Returns false when `path` exists. Throws Error(io).
   bool link_to_path();
-  /// Syncs and renames it over `path`. REQUIRES: the gate's W of the file at `path` is held. Throws
-  /// Error(io).
+  /// Syncs the file and renames it over `path`. REQUIRES: the gate's W of the file at `path`
+  /// is held. Throws Error(io).
   void replace();
 
  private:
@@ -64,7 +65,7 @@ void remove_leftovers(const std::string& path) noexcept;
 /// Where a damaged file is set aside for people to look at; the next one replaces it.
 std::string damaged_name(const std::string& path);
 
-/// After a rename or link: makes it last. Best effort.
+/// Makes a rename or link of `path` survive a power loss, as far as possible. Reports no error.
 void sync_directory_of(const std::string& path);
 
 [[noreturn]] void throw_store_error(const std::string& path, const std::string& why,

@@ -64,7 +64,7 @@ PageCheck::PageCheck(const PageFile& file) : file_(file) {
               for (std::size_t i = 0; page.kind() == TreePage::Kind::leaf && i < page.count(); ++i)
                 check_free_pages_of(page, i);
             }});
-  // A page of the list's own tree that it calls free would be overwritten while it is read.
+  // A page of the list's own tree that the list calls free would be overwritten while it is read.
   walk_tree(file, file.snapshot().free, {[this](const TreePage& page, const KeyBounds&) {
               must_be_used(page.number());
               if (page.kind() != TreePage::Kind::leaf) return;
@@ -75,7 +75,7 @@ PageCheck::PageCheck(const PageFile& file) : file_(file) {
             }});
 }
 
-/// One entry: a count, then as many page numbers, descending.
+/// Checks one entry of the free list: a count, then that many page numbers in descending order.
 void PageCheck::check_free_pages_of(const TreePage& leaf, std::size_t index) {
   const TreePage::Value value = leaf.value(index);
   std::string bytes(value.bytes);
@@ -114,7 +114,7 @@ const TreePage& PageCheck::checked(std::uint64_t number, TreePage::Kind kind, co
     page = std::move(loaded);
   }
   if (page->kind() != kind) damaged(*page, "at the wrong depth of its tree");
-  // LMDB asserts it.
+  // LMDB asserts that a branch has at least two children.
   if (kind == TreePage::Kind::branch && page->count() < 2) damaged(*page, "a branch with one child");
   return *page;
 }

@@ -12,14 +12,15 @@
 
 namespace kiln::cache {
 
-/// Checks one snapshot, under the gate's W (nobody else changes the file). Everything throws Damaged.
+/// Checks one snapshot under the gate's W, so that nobody else changes the file. Everything throws Damaged.
 class PageCheck {
  public:
-  /// Checks the free list whole: LMDB may touch any of it, and what it says is free will be overwritten.
+  /// Checks the whole free list. LMDB may touch any part of it, and overwrites the pages that it names.
   explicit PageCheck(const PageFile& file);
-  /// The pages through which an insertion of `key` goes.
+  /// Checks the pages through which an insertion of `key` goes.
   void insertion(std::string_view key);
-  /// Every page of the tree, none of them twice and none free: for deletions, which also merge neighbours.
+  /// Checks every page of the tree, and that none is used twice or is free. Deletions need this, as they
+  /// also merge neighbouring pages.
   void whole_tree();
   /// Pages that a later transaction may reuse.
   std::uint64_t free_pages() const noexcept { return free_count_; }
@@ -36,9 +37,9 @@ class PageCheck {
 };
 
 /// Throws Damaged unless the page's entries fill it without gap or overlap, in strictly ascending order and
-/// within the bounds: what LMDB relies on when it searches and moves them.
+/// within the bounds. LMDB relies on this when it searches and moves entries.
 void check_strictly(const TreePage& page, const KeyBounds& bounds);
-/// The same for a page of the free list, whose keys are integers.
+/// Checks a page of the free list in the same way. Its keys are integers, and it has no bounds.
 void check_free_list_page(const TreePage& page);
 
 }  // namespace kiln::cache

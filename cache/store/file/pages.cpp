@@ -14,7 +14,7 @@
 namespace kiln::cache {
 namespace {
 
-// As they lie on disk on 64-bit little-endian machines (mdb.c: MDB_page, MDB_node, MDB_meta, MDB_db).
+// The structures on disk, on 64-bit little-endian machines (mdb.c: MDB_page, MDB_node, MDB_meta, MDB_db).
 struct PageHeader {
   std::uint64_t page;
   std::uint16_t pad, flags;
@@ -76,7 +76,8 @@ std::optional<Snapshot> snapshot_of(const DiskMeta& meta) noexcept {
   return Snapshot{size, meta.last_page, meta.transaction, *free, *main};
 }
 
-/// How much of a read was there. An error that passes is none: what was seen to be damaged is given up.
+/// Returns how many bytes were there. A failed read is tried three times: an error may pass, and records that
+/// are seen to be damaged are given up.
 std::size_t read_at(int fd, void* out, std::size_t size, std::uint64_t offset) {
   std::size_t got = 0;
   for (int failures = 0; got < size;) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kDigestBytes = 16;
 constexpr std::size_t kPieceKeyBytes = 1 + 2 * kDigestBytes + 2, kUseKeyBytes = 1 + 2 * kDigestBytes;
-constexpr std::uint64_t kReserveLimit = 8 << 20;  // a size is believed once the bytes are there
+constexpr std::uint64_t kReserveLimit = 8 << 20;  // a larger size is believed only once the bytes are there
 constexpr std::size_t kMaxPieces = std::size_t{1} << 16;
 constexpr std::size_t kUsualHead = 1536;
 
@@ -50,7 +50,7 @@ class ValueCopy {
       ++count_, bytes_ += value.size;
     }
   }
-  /// `out` has everything that was added.
+  /// Completes `out` with the values that are still to be read.
   void flush() {
     if (count_ > 0) file_.append_bodies(first_, count_, bytes_, out_);
     count_ = bytes_ = 0;
@@ -64,7 +64,8 @@ class ValueCopy {
   std::size_t count_ = 0, bytes_ = 0;
 };
 
-/// Appends the pieces after the one that the cursor stands on until `copy` has `size` bytes.
+/// Appends the pieces after the one that the cursor stands on until `copy` has `size` bytes. Returns false
+/// when a piece is missing.
 bool append_pieces(TreeCursor& cursor, const Key& key, std::uint64_t size, ValueCopy& copy) {
   std::string wanted = piece_key(key, 0);
   for (std::size_t index = 1; copy.size() < size && index < kMaxPieces; ++index) {
@@ -73,7 +74,7 @@ bool append_pieces(TreeCursor& cursor, const Key& key, std::uint64_t size, Value
     if (!cursor.next() || cursor.key() != wanted) return false;
     TreePage::Value value = cursor.value();
     if (value.size == 0) return false;
-    if (value.size > size - copy.size()) {  // filled up
+    if (value.size > size - copy.size()) {  // padding
       value.size = size - copy.size();
       value.bytes = value.bytes.substr(0, value.size);
     }
@@ -142,7 +143,7 @@ Copied copy_record(const PageFile& file, const Key& key, Buffer& out, Upto upto)
   const auto extent = extent_of(out.view());
   if (!extent || extent->total > kMaxRecordBytes) return Copied::damaged;
   const std::uint64_t size = upto == Upto::end ? extent->total : extent->key_text;
-  if (out.size() > size) out.truncate(size);  // filled up, or more than was asked for
+  if (out.size() > size) out.truncate(size);  // padding, or more than was asked for
   out.reserve(std::min(size, kReserveLimit));
   return append_pieces(cursor, key, size, copy) ? Copied::complete : Copied::damaged;
 }
@@ -196,7 +197,7 @@ int erase(MDB_txn* txn, MDB_dbi dbi, const std::vector<std::string>& keys) {
 bool RecordWalk::seek(const Key& from) { return find_first_piece(cursor_.seek(piece_key(from, 0)), from); }
 
 bool RecordWalk::next() {
-  // `head` may have passed the record's last piece, and with it the tree's.
+  // `head` may have passed the record's last piece, which may be the last one of the tree.
   return cursor_.stands() && find_first_piece(passed_ || cursor_.next(), key_);
 }
 
@@ -208,11 +209,11 @@ bool RecordWalk::find_first_piece(bool more, const Key& from) {
     if (key.substr(0, 1) > kFirstPieceKey) return false;
     const auto name = parse_piece_key(key);
     if (!name) continue;
-    if (name->index != 0) {  // of the record before, or without a first one: damage, and no record
+    if (name->index != 0) {  // of the record before, or of one without a first piece: damage
       if (name->key != key_ && name->key != beheaded) ++beheaded_, beheaded = name->key;
       continue;
     }
-    if (name->key < from) throw Damaged("keys out of order");  // and a walk without end
+    if (name->key < from) throw Damaged("keys out of order");  // the walk would never end
     key_ = name->key;
     return true;
   }
@@ -221,7 +222,8 @@ bool RecordWalk::find_first_piece(bool more, const Key& from) {
 
 std::string RecordWalk::head(std::uint64_t& record_size) {
   Buffer out;
-  // Most heads are much shorter than a piece: a listing of many is half as dear when it copies no more.
+  // Most heads are much shorter than a piece. Copying no more than they need halves the cost
+  // of listing many records.
   if (const auto value = cursor_.value(); value.overflow != kNoPage && value.size > kUsualHead) {
     file_.append_bodies(value.overflow, 1, kUsualHead, out);
     const auto extent = extent_of(out.view());

@@ -19,16 +19,16 @@ struct StoreFile {
   const std::string directory, place, path;  ///< DIR, DIR/v1, DIR/v1/data.mdb
   const std::string recent_path;             ///< DIR/v1/recent (cache/store/recent_uses.hpp)
   const bool writable;
-  FdPool readers, writers, recent;  ///< keep no descriptor until somebody keeps the store up
+  FdPool readers, writers, recent;  ///< keep no idle descriptor until the upkeep's thread runs
 };
 
 enum class FileState {
   current,
-  replaced,  ///< the path leads to another file by now (gc, clear)
-  foreign    ///< not a regular file that belongs to us or root and that nobody else may write
+  replaced,  ///< the path leads to another file by now (after gc or clear)
+  foreign    ///< not a regular file of this user or root, or others may write it
 };
-/// What the descriptor's file is to the path. What lies in a store ends up on the GPU: whatever was checked
-/// when the directory was chosen, the file itself decides.
+/// Compares the descriptor's file with the file at `path`. The images in a store end up on the GPU, so the
+/// file itself is checked, even though the directory was checked when it was chosen.
 FileState state_of(int fd, const std::string& path) noexcept;
 inline constexpr const char* kForeignFile =
     "not a regular file that belongs to this user or root, and that nobody else may write";
@@ -39,8 +39,8 @@ enum class Entered { yes, absent, gate_timeout, failed };
 /// A reader inside the gate: until it is destroyed no page of its snapshot is reused.
 class Reading {
  public:
-  /// Throws Damaged when the file has no valid meta page, Error(io) when the filesystem has no locks. `why`
-  /// receives what people should know when it did not enter.
+  /// Enters the gate as a reader. `why` receives what people should know when that failed. Throws Damaged
+  /// when the file has no valid meta page, Error(io) when the filesystem has no locks.
   static Entered enter(StoreFile& file, base::Deadline deadline, std::optional<Reading>& out,
                        std::string& why);
   const PageFile& pages() const noexcept { return pages_; }
@@ -57,9 +57,9 @@ class Reading {
 /// Throws what Reading::enter and `body` throw.
 Entered read_pages(StoreFile& file, base::Deadline deadline, std::string& why,
                    const std::function<void(const PageFile&)>& body);
-/// As read_pages, but throws Error(io) as well when the gate could not be entered. A `body` that throws
-/// Damaged runs once more, since a meta page may have been read while a writer of another process wrote it:
-/// `body` begins by forgetting what it had found.
+/// Works as read_pages, but throws Error(io) when the gate could not be entered. A `body` that throws Damaged
+/// runs once more, since a meta page may have been read while a writer of another process wrote it. REQUIRES:
+/// `body` begins by forgetting what an earlier run found.
 void read_pages_or_throw(StoreFile& file, base::Deadline deadline,
                          const std::function<void(const PageFile&)>& body);
 

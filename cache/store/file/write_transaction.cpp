@@ -35,14 +35,15 @@ void check(const char* what, int rc) {
     case MDB_CURSOR_FULL:
     case MDB_PAGE_FULL:
     case MDB_BAD_VALSIZE:
-    case MDB_NOTFOUND:  // of what was just read there
+    case MDB_NOTFOUND:  // an entry that was just read there
       throw Damaged(std::string(what) + ": " + mdb_strerror(rc));
     default:
       throw LmdbError(what, rc);
   }
 }
 
-/// LMDB calls abort() when this returns. What it has by then is in no known state: it is left where it lies.
+/// LMDB calls abort() when this returns, so it throws. The state of LMDB's objects is unknown by
+/// then: they are leaked.
 void WriteTransaction::on_assertion(MDB_env* env, const char* what) {
   auto* writing = static_cast<WriteTransaction*>(mdb_env_get_userctx(env));
   writing->env_ = nullptr;
@@ -110,7 +111,7 @@ bool is_distrusted(int fd) noexcept {
   return ::fstat(fd, &st) == 0 && (st.st_mode & S_ISVTX) != 0;
 }
 
-/// LMDB reports those as EIO: on a full filesystem, or at the limit of a file's size.
+/// LMDB reports a short write as EIO. It happens on a full filesystem, or at the limit of a file's size.
 bool WriteTransaction::is_short_write(int rc) const noexcept {
   struct statvfs fs {};
   struct rlimit limit {};
@@ -136,7 +137,8 @@ bool WriteTransaction::begin(std::uint64_t map_bytes, base::Deadline deadline) {
   check("mdb_env_set_mapsize", mdb_env_set_mapsize(env_, bytes / page * page));
   mdb_env_set_userctx(env_, this);
   mdb_env_set_assert(env_, on_assertion);
-  // By the descriptor that holds W: the path may lead elsewhere by now, and LMDB creates what is not there.
+  // LMDB is opened by the descriptor that holds W: the path may lead elsewhere by now, and LMDB creates a
+  // file that is absent.
   const std::string by_descriptor = "/proc/self/fd/" + std::to_string(fd_.get());
   const char* path = ::access(by_descriptor.c_str(), F_OK) == 0 ? by_descriptor.c_str() : file_->path.c_str();
   check("mdb_env_open",
@@ -175,7 +177,7 @@ void WriteTransaction::commit() {
     throw CommitFailed("commit", rc);
   }
   check("commit", rc);
-  // Counts of pages that were damaged in the old meta page make a new one that no reader takes.
+  // Damaged counts of pages in the old meta page make a new meta page that no reader takes.
   if (newest_snapshot(fd_.get()).transaction != expected) throw Damaged("the commit's meta page is not sane");
 }
 

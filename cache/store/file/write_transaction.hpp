@@ -1,8 +1,7 @@
-// A write transaction: one LMDB transaction by a writer inside the gate, in the one order that is safe.
+// A write transaction is one LMDB transaction by a writer inside the gate, in the one order that is safe.
 //
-// LMDB is opened for one transaction and closed with it: no environment outlives a put, so none is inherited
-// by a fork, none survives a failed commit, none keeps a replaced file's space, and none maps more than it is
-// about to need.
+// LMDB is opened for one transaction and closed with it, so no environment outlives a put. None is inherited
+// by a fork, survives a failed commit, keeps a replaced file's space, or maps more than it is about to need.
 #pragma once
 
 #include <lmdb.h>
@@ -27,19 +26,20 @@ class LmdbError : public Error {
  private:
   int rc_;
 };
-/// A commit that the disk refused otherwise than for room: the file is distrusted.
+/// A commit that the disk refused for a reason other than room. The file is distrusted from then on.
 struct CommitFailed : LmdbError {
   using LmdbError::LmdbError;
 };
-/// Whether a code of LMDB or errno says that there is no room.
+/// Returns whether a code of LMDB or errno says that there is no room.
 bool out_of_space(int rc) noexcept;
-/// Throws unless `rc` is 0: Damaged for what LMDB says of its pages, else LmdbError.
+/// Throws unless `rc` is 0: Damaged for codes by which LMDB complains of its pages, else LmdbError.
 void check(const char* what, int rc);
 
 /// Holds the gate's W from `enter` to destruction. Used by one thread.
 class WriteTransaction {
  public:
-  /// With W held on the file that the path names. Throws Error(io) when the filesystem has no locks.
+  /// Enters the gate and holds W on the file that the path names. `why` receives what people should know when
+  /// that failed. Throws Error(io) when the filesystem has no locks.
   static Entered enter(StoreFile& file, base::Deadline deadline, std::optional<WriteTransaction>& out,
                        std::string& why);
   WriteTransaction(WriteTransaction&& other) noexcept;
@@ -47,26 +47,26 @@ class WriteTransaction {
   ~WriteTransaction();
 
   int fd() const noexcept { return fd_.get(); }
-  /// No put goes on in this file, of whatever process, until it was rewritten: a commit failed, and the next
-  /// might report success for what is not on the disk. Kept in the file's mode (the sticky bit), since the
-  /// disk may not take more.
+  /// Stops the puts of all processes into this file until it is rewritten. A commit failed, and the next one
+  /// might report success for data that is not on the disk. The mark is kept in the file's mode (the sticky
+  /// bit), since the disk may take nothing more.
   void distrust() noexcept;
-  /// The state that the transaction starts from. Throws Damaged unless LMDB would open the file, all of it is
-  /// there and it is trusted.
+  /// The state that the transaction starts from. Throws Damaged unless both meta pages are sane, the file is
+  /// complete, and it is trusted.
   PageFile pages() const;
   std::uint64_t file_bytes() const;
 
-  /// Opens LMDB on at most `map_bytes` (or the file's size, if that is more), drains the readers and begins.
-  /// False when readers did not leave in time. What is to be touched must have been checked
-  /// (cache/store/file/page_check.hpp). Throws LmdbError, and Damaged where LMDB finds what the check did
-  /// not.
+  /// Opens LMDB with a map of `map_bytes` (or the file's size, if that is more), drains the readers and
+  /// begins. Returns false when readers did not leave in time. REQUIRES: the pages that will be touched
+  /// were checked (cache/store/file/page_check.hpp). Throws LmdbError, and Damaged where LMDB finds what
+  /// the check did not.
   bool begin(std::uint64_t map_bytes, base::Deadline deadline);
   MDB_txn* txn() const noexcept { return txn_; }
   MDB_dbi dbi() const noexcept { return dbi_; }
-  /// Counts the store's transactions: the ticks of Use.
+  /// The number of this transaction, which is the tick of its uses.
   std::int64_t tick() const noexcept;
-  /// Synced, and what readers see, when it returns; the transaction and LMDB are closed either way. Throws
-  /// LmdbError, Damaged.
+  /// Commits and syncs. Readers see the changes when it returns; the transaction and LMDB are closed either
+  /// way. Throws LmdbError, Damaged.
   void commit();
   /// Drops the transaction; `begin` may be called again.
   void abort() noexcept;
@@ -85,7 +85,7 @@ class WriteTransaction {
   MDB_env* env_ = nullptr;
   MDB_txn* txn_ = nullptr;
   MDB_dbi dbi_ = 0;
-  std::uint64_t growth_ = 0;  // what the transaction may add to the file
+  std::uint64_t growth_ = 0;  // bytes that the transaction may add to the file
 };
 bool is_distrusted(int fd) noexcept;
 
