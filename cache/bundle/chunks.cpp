@@ -7,7 +7,7 @@
 namespace kiln::bundle {
 namespace {
 
-/// The next piece; shorter only at the end.
+/// Reads the next piece, which is shorter only at the end.
 std::string next_piece(const base::Read& in) {
   std::string out(kPieceBytes, '\0');
   std::size_t size = 0;

@@ -11,7 +11,7 @@
 
 namespace kiln::bundle {
 
-/// What the first pass saw: the digest that a signature covers, and one of each piece.
+/// The result of the first pass: the digest that a signature covers, and a digest of each piece.
 struct FirstPass {
   Bytes<64> digest;  ///< BLAKE2b-512 of the whole
   std::vector<Bytes<32>> pieces;
@@ -19,11 +19,11 @@ struct FirstPass {
 };
 inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-/// Reads all of it, at most `max_bytes`. Throws Error(io).
+/// Reads the whole file. Throws Error(io) when it has more than `max_bytes`.
 FirstPass first_pass(const base::Read& in, std::uint64_t max_bytes);
 
-/// The same bytes once more: a piece is handed out only when it is what the first pass saw. Throws Refused
-/// when the file is another one by now.
+/// Reads the file once more. A piece is handed out only when it is the one that the first pass saw. Throws
+/// Refused when the file has changed.
 class SecondPass {
  public:
   SecondPass(base::Read in, FirstPass seen) : in_(std::move(in)), seen_(std::move(seen)) {}

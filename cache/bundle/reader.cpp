@@ -8,10 +8,10 @@
 namespace kiln::bundle {
 namespace {
 
-/// A size that an entry states is believed by so much at a time.
+/// Memory is taken in steps of this many bytes, since an entry may state a size that it does not have.
 constexpr std::size_t kStep = std::size_t{1} << 20;
 
-/// Reads and checks the header, so that the frame follows.
+/// Reads and checks the header. The frame follows in the returned reader.
 base::Read behind_header(base::Read in) {
   char header[kHeaderBytes];
   std::size_t size = 0;

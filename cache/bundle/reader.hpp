@@ -1,4 +1,4 @@
-// The bundle reader gives one entry after the other. It believes nothing before it is verified, and needs
+// The bundle reader gives one entry after the other. It uses nothing before it is verified, and needs
 // memory for one entry.
 #pragma once
 
@@ -15,10 +15,11 @@ namespace kiln::bundle {
 class ContentReader {
  public:
   ContentReader(base::Read in, const Limits& limits) : in_(std::move(in)), limits_(limits) {}
-  /// The next entry, whose digest was verified; nothing at the end, which was then verified, too: count,
-  /// digest, nothing after it. Throws Refused. Entries that came before a refusal are what was written.
+  /// Returns the next entry, whose digest was verified. Returns nothing at the end, after verifying the
+  /// number of entries, the digest, and that nothing follows. Throws Refused. The entries before a refusal
+  /// are what was written.
   std::optional<cache::Record> next();
-  /// Of what was read so far; whole after the end.
+  /// Counts what was read so far; the digest is there after the end.
   const Summary& summary() const noexcept { return summary_; }
 
  private:
@@ -26,7 +27,7 @@ class ContentReader {
   std::string take_string(std::uint64_t size, std::uint64_t limit, const char* what);
   template <class T>
   T number();
-  /// The digest of what was read so far. Throws Refused when the content states another one.
+  /// Returns the digest of what was read so far. Throws Refused when the content states another one.
   ContentDigest take_digest(const std::string& of);
   void read_end();
 
@@ -38,7 +39,7 @@ class ContentReader {
   Summary summary_;
 };
 
-/// The file.
+/// Reads a bundle's file: the header, then the content of the frame.
 class Reader {
  public:
   /// Reads the header. Throws Refused; Error(io) for a version that this kiln does not know.
@@ -47,7 +48,7 @@ class Reader {
   const Summary& summary() const noexcept { return content_.summary(); }
 
  private:
-  /// As base::Read. A bad frame is a refusal.
+  /// Works as base::Read. A bad frame is a refusal.
   std::size_t decompressed(char* out, std::size_t size);
   compression::Decompressor decompressor_;
   ContentReader content_;

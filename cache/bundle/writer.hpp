@@ -16,7 +16,7 @@ class Writer {
   /// Throws Error(invalid_argument) unless the keys ascend strictly and the entry is within the limits of a
   /// reader.
   void add(const cache::Record& record);
-  /// The end mark. Once, and nothing after it.
+  /// Writes the end mark. REQUIRES: it is called once, after the last entry.
   Summary end();
 
  private:

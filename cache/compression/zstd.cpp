@@ -9,11 +9,11 @@
 namespace kiln::compression {
 namespace {
 
-/// Of a stream. A bundle's bytes are reproducible, and another value gives other bytes.
+/// Parameters of a stream. A bundle's bytes are reproducible, and other values give other bytes.
 constexpr int kStreamLevel = 10, kWindowLog = 24;
 /// zstd sees the content in pieces of this size, however it was written.
 constexpr std::size_t kFeedBytes = std::size_t{1} << 17;
-/// Of a frame: level 3 of an image costs as much as its way over the network saves.
+/// The level of a frame. Level 3 takes about as much time for an image as it saves on the network.
 constexpr int kFrameLevel = 3;
 /// The first bytes of a frame. libzstd's own functions also take skippable frames, which hold nothing.
 constexpr std::string_view kFrameMagic{"\x28\xb5\x2f\xfd", 4};
@@ -77,7 +77,7 @@ void Compressor::write(std::string_view bytes) {
 }
 
 void Compressor::end() {
-  compress(false);  // so that the end has no input: no shortcut for small contents is taken
+  compress(false);  // so that the end has no input, and zstd takes no shortcut for small contents
   compress(true);
 }
 

@@ -17,7 +17,7 @@ namespace kiln::compression {
 /// The largest window, as a power of two, that a Decompressor allocates.
 inline constexpr int kWindowLogMax = 27;
 
-/// Compressed bytes that are no whole frame. The message says what is wrong with them.
+/// Compressed bytes that are not one whole frame. The message says what is wrong with them.
 struct BadFrame : Error {
   explicit BadFrame(const std::string& message) : Error(Errc::io, message) {}
 };

@@ -20,7 +20,7 @@ bool read_exactly(int fd, char* to, std::size_t size, std::int64_t at) noexcept 
   return ::pread(fd, to, size, at) == static_cast<ssize_t>(size);
 }
 
-/// Writing beyond the file-size limit would be SIGXFSZ, which ends a process by default.
+/// Writing beyond the file-size limit would raise SIGXFSZ, which ends a process by default.
 bool within_file_size_limit(std::int64_t end) noexcept {
   rlimit limit{};
   return ::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||

@@ -21,18 +21,19 @@ class CellFile {
  public:
   static constexpr std::size_t kHeadBytes = 20;
 
-  /// To read and write. `salt` goes into every checksum.
+  /// Opens the file for reading and writing. `salt` goes into every checksum.
   CellFile(std::string path, std::uint64_t salt);
-  /// To look only, at a file of this user.
+  /// Opens the file for reading only, provided that `owner` owns it.
   CellFile(std::string path, std::uint64_t salt, uid_t owner);
 
   enum class Create { no, yes };
-  /// A descriptor of the regular file of its owner that the path names now; an invalid one when there is
-  /// none.
+  /// Returns a descriptor of the file that the path names now. It is invalid unless that is a regular
+  /// file of the owner.
   FdPool::Lease open(Create create);
-  /// Nothing for an empty, torn or foreign cell.
+  /// Reads the body of the cell at offset `at`. Returns nothing for an empty, torn or foreign cell, or a body
+  /// of more than `limit` bytes.
   std::optional<std::string> read(int fd, std::int64_t at, std::uint32_t magic, std::size_t limit) const;
-  /// False when it could not be written: a full disk, a limit.
+  /// Writes the cell at offset `at`. Returns false when that failed, on a full disk or at a limit.
   bool write(int fd, std::int64_t at, std::uint32_t magic, std::string_view body) const noexcept;
 
   const std::string& path() const noexcept { return path_; }

@@ -54,7 +54,7 @@ void FdPool::take_back(base::Fd fd) noexcept {
       idle.fds.push_back(std::move(fd));
       return;
     }
-  } catch (...) {  // no memory to remember it
+  } catch (...) {  // no memory to keep it
   }
   close_ours(std::move(fd));
 }
@@ -62,7 +62,7 @@ void FdPool::take_back(base::Fd fd) noexcept {
 FdPool::Lease::~Lease() {
   if (!fd_) return;
   if (generation_ != base::process_generation())
-    fd_.release();  // the parent's: closed here at the fork, the number may be somebody else's by now
+    fd_.release();  // the parent's: it was closed at the fork, and its number may be in other use
   else
     pool_->take_back(std::move(fd_));
 }

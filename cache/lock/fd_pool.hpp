@@ -1,5 +1,5 @@
-// A pool of descriptors of one file. Each operation uses one of its own, because OFD locks belong to the open
-// file description.
+// A pool of descriptors of one file. Each operation uses a descriptor of its own, because OFD locks belong to
+// the open file description.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@ namespace kiln::cache {
 class FdPool {
  public:
   enum class Keep { idle, none_yet };
-  /// Keeps a few descriptors open that nobody uses, for the next operation; `none_yet`: from keep_idle() on.
+  /// Keeps a few unused descriptors open for the next operations. With `none_yet` it
+  /// keeps none until keep_idle().
   FdPool(std::string path, int open_flags, Keep keep = Keep::idle)
       : path_(std::move(path)), flags_(open_flags), keep_(keep) {}
   class Lease;  ///< must not outlive the pool
-  /// An invalid lease when the file cannot be opened (errno says why).
+  /// Returns an invalid lease when the file cannot be opened; errno says why.
   Lease lease();
-  /// For `none_yet`; in this process, not in a forked child. A descriptor of a replaced file keeps its space:
-  /// whoever calls this also calls drop_idle() from time to time.
+  /// Ends `none_yet` in this process; a forked child is not affected. A descriptor of a replaced file keeps
+  /// its space, so the caller must also call drop_idle() from time to time.
   void keep_idle() noexcept;
-  /// Closes those that nobody uses.
+  /// Closes the unused descriptors.
   void drop_idle() noexcept;
 
  private:
@@ -54,7 +55,7 @@ class FdPool::Lease {
   ~Lease();
   int get() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
-  /// Closes it instead of giving it back: it is of a file that the path no longer names.
+  /// Closes the descriptor instead of giving it back. Its file is no longer the one that the path names.
   void discard() noexcept;
 
  private:

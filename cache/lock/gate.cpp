@@ -15,7 +15,7 @@ constexpr auto kTurnstileHeld = 20ms, kTurnstilePeriod = 100ms;
 }  // namespace
 
 std::optional<RangeLock> enter_reader(int fd, base::Deadline deadline) {
-  // A writer that was stopped while it held T does not stop readers: T is only fair, R is what protects.
+  // A writer that was stopped while it held T does not stop readers: T is only for fairness, and R protects.
   base::poll_until(earlier(deadline, base::Deadline::after(kTurnstilePeriod)),
                    [fd] { return !RangeLock::excluded(fd, kTurnstile, RangeLock::Mode::shared); });
   return RangeLock::acquire(fd, kReaders, RangeLock::Mode::shared, deadline);

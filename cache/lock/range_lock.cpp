@@ -39,7 +39,7 @@ bool set_lock(int fd, std::int64_t offset, short type) {
   return true;
 }
 
-/// Locks are looked for piece by piece: the kernel names any that is in the way, not the first.
+/// The range is searched piece by piece, because the kernel names any lock that is in the way, not the first.
 void find_locks(int fd, std::int64_t begin, std::int64_t end, std::vector<std::int64_t>& out) {
   while (begin < end) {
     struct flock range {};
@@ -85,7 +85,7 @@ void RangeLock::release() noexcept {
   if (fd < 0 || generation_ != base::process_generation()) return;
   try {
     set_lock(fd, offset_, F_UNLCK);
-  } catch (...) {  // unlocking what is locked cannot fail; the descriptor's close would unlock it too
+  } catch (...) {  // unlocking a held lock cannot fail; closing the descriptor would unlock it, too
   }
 }
 

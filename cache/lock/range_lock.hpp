@@ -1,5 +1,5 @@
-// A lock on one byte of a file, by an open file description (OFD), and a look at which bytes others have
-// locked.
+// A lock on one byte of a file that belongs to an open file description (OFD), and a query for the bytes
+// that others have locked.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace kiln::cache {
 
-/// An OFD lock on a byte range of a leased descriptor, released on destruction. Polled (OFD waits cannot be
-/// bounded).
+/// An OFD lock on one byte of a leased descriptor's file, released on destruction. It is polled for, since
+/// OFD waits cannot be bounded.
 class RangeLock {
  public:
   enum class Mode { shared, exclusive };
@@ -20,11 +20,11 @@ class RangeLock {
   RangeLock(RangeLock&& other) noexcept;
   RangeLock& operator=(RangeLock&& other) noexcept;
   ~RangeLock() { release(); }
-  /// Nothing when the deadline passed first. Throws Error(io) when the filesystem has no such locks (EINVAL,
-  /// ENOLCK).
+  /// Returns nothing when the deadline passed first. Throws Error(io) when the filesystem has no
+  /// such locks (EINVAL, ENOLCK).
   static std::optional<RangeLock> acquire(int fd, std::int64_t offset, Mode mode, base::Deadline deadline);
   void release() noexcept;
-  /// Whether another open file description holds what excludes a lock of this mode.
+  /// Returns whether a lock of another open file description excludes a lock of this mode.
   static bool excluded(int fd, std::int64_t offset, Mode mode) noexcept;
 
  private:
@@ -35,7 +35,7 @@ class RangeLock {
   std::uint64_t generation_ = 0;
 };
 
-/// Where locks are held within [begin, end) of a file by other open file descriptions, in order.
+/// The offsets in [begin, end) that other open file descriptions have locked, in ascending order.
 std::vector<std::int64_t> locks_held(int fd, std::int64_t begin, std::int64_t end);
 
 }  // namespace kiln::cache

@@ -19,7 +19,7 @@
 namespace kiln::cache {
 namespace {
 
-constexpr int kLinkLimit = 40;  // as the kernel's
+constexpr int kLinkLimit = 40;  // the kernel's own limit
 constexpr mode_t kOthersMayWrite = 022;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
@@ -39,13 +39,13 @@ std::string link_target(const std::string& path) {
   return std::string(target, static_cast<std::size_t>(size));
 }
 
-/// Its pieces, the last one first.
+/// Appends the pieces of `path`, the last one first.
 void push_reversed(std::vector<std::string>& onto, const std::string& path) {
   std::vector<std::string> pieces = base::split(path, '/');
   onto.insert(onto.end(), std::make_move_iterator(pieces.rbegin()), std::make_move_iterator(pieces.rend()));
 }
 
-/// Owned by root or this user, and nobody else may write it.
+/// Throws unless `path` is owned by root or this user and nobody else may write it.
 void check_trusted(const std::string& path, mode_t kind) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0) refuse(path, std::strerror(errno));
@@ -57,7 +57,7 @@ void check_trusted(const std::string& path, mode_t kind) {
     refuse(path, "others may write it (mode " + mode_text(st.st_mode) + "); chmod go-w it");
 }
 
-/// Creates `path` and what is missing above it with exactly `mode`, whatever the umask.
+/// Creates `path` and its missing parents with exactly `mode`, whatever the umask.
 void make_directories(const std::string& path, mode_t mode) {
   struct stat st {};
   if (path.empty() || (::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode))) return;
@@ -68,7 +68,8 @@ void make_directories(const std::string& path, mode_t mode) {
     return;
   }
   const int error = errno;
-  if (error == EEXIST && ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode)) return;  // another process's
+  if (error == EEXIST && ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode))
+    return;  // another process made it
   refuse(path, std::string("cannot create the directory: ") + std::strerror(error));
 }
 

@@ -16,7 +16,7 @@ struct Known {
   const char* name;
   Kind kind;
 };
-/// By statfs(2)'s magic numbers: of linux/magic.h, and of modules out of tree.
+/// The filesystems by their magic number in statfs(2), from linux/magic.h and from modules out of tree.
 constexpr Known kKnown[] = {
     {0xEF53, "ext4", Kind::local},           {0x58465342, "xfs", Kind::local},
     {0x9123683E, "btrfs", Kind::local},      {0x794C7630, "overlayfs", Kind::local},

@@ -1,5 +1,4 @@
-// The kind of filesystem that lies under a directory: its name, and whether it is on the network or in
-// memory.
+// The kind of filesystem under a directory: its name, and whether it is on the network or in memory.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ struct Filesystem {
   bool volatile_ = false;  ///< in memory only
   std::uint64_t free_bytes = 0;
 };
-/// Of `directory`, or of the nearest one above it that exists.
+/// Looks at the filesystem of `directory`, or of the nearest directory above it that exists.
 Filesystem filesystem_of(const std::string& directory);
 
 }  // namespace kiln::cache

@@ -8,7 +8,7 @@
 namespace kiln::trust {
 
 std::string to_base64(std::string_view bytes);
-/// Exactly `size` bytes, canonically spelled, or nothing.
+/// Decodes exactly `size` bytes. Returns nothing unless `text` spells them canonically.
 std::optional<std::string> from_base64(std::string_view text, std::size_t size);
 
 }  // namespace kiln::trust

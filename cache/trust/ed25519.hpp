@@ -14,8 +14,8 @@ inline constexpr std::size_t kSecretBytes = 64, kPublicBytes = 32;
 
 /// A new secret key. The caller wipes it. REQUIRES: need_sodium() has returned.
 std::string generate();
-/// Whether the public half is the one of the seed. Signing with a key whose halves disagree would give the
-/// seed away. REQUIRES: `secret` has kSecretBytes.
+/// Returns whether the public half belongs to the seed. Signing with a key whose halves disagree would give
+/// the seed away. REQUIRES: `secret` has kSecretBytes.
 bool halves_agree(std::string_view secret) noexcept;
 /// REQUIRES: `secret` has kSecretBytes.
 Bytes<kPublicBytes> public_half(std::string_view secret) noexcept;

@@ -8,12 +8,12 @@
 
 namespace kiln::trust {
 
-/// The key of a file; warns once when others can read or write it. `shown` names the file in an error: who
-/// sets the secret itself where its file is wanted shall not read it in a log. Throws Error: io, or as
-/// SecretKey::parse.
+/// Reads a key from a file. Warns once when others can read or write the file. `shown` names the file in an
+/// error instead of `path`: a user may have set the secret itself where its file is wanted, and a log must
+/// not show it. Throws Error(io), and what SecretKey::parse throws.
 SecretKey read_secret_key(const std::string& path, const std::string& shown,
                           const std::function<Secret()>& password);
-/// A password: the first line of a file of at most 1 KiB. Throws Error(io).
+/// Reads a password: the first line of a file of at most 1 KiB. Throws Error(io).
 Secret read_password(const std::string& path, const std::string& shown);
 
 }  // namespace kiln::trust

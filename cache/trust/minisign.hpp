@@ -1,12 +1,14 @@
-// Signatures in minisign's format, so that its own tool verifies ours and we verify its.
+// Signatures in minisign's format, so that minisign verifies ours and we verify minisign's.
 //
 // Signature file (FILE.minisig):
-//   untrusted comment: ...
-//   base64 of "ED", 8 key id, 64 signature of the file's BLAKE2b-512
-//   trusted comment: ...
-//   base64 of the 64 bytes of the global signature: of the 64 bytes above and the trusted comment
-// minisign's former kind signs the file itself ("Ed"). It is refused: the file would have to be held in
-// memory whole.
+//
+//     untrusted comment: ...
+//     base64 of "ED", 8 key id, 64 signature of the file's BLAKE2b-512
+//     trusted comment: ...
+//     base64 of the 64 bytes of the global signature: of the 64 bytes above and the trusted comment
+//
+// minisign's former kind ("Ed") signs the file itself. It is refused, since the whole file would have to
+// be held in memory.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +39,8 @@ struct Signature {
 Signature parse_signature(std::string_view text);
 /// Throws BadSignature unless `key` made it for a file of this digest, trusted comment included.
 void verify(const Signature& signature, const PublicKey& key, const FileDigest& digest);
-/// Printable on a terminal: control characters and what is no UTF-8 are replaced, and it is cut to `limit`.
+/// Makes a text fit for a terminal: all but printable ASCII is replaced, and the text is
+/// cut to `limit` bytes.
 std::string printable(std::string_view text, std::size_t limit = 512);
 
 }  // namespace kiln::trust

@@ -18,14 +18,14 @@ struct PublicKey {
   Bytes<32> key;
   /// "RWQf6LRC..."
   std::string text() const;
-  /// As minisign's file.
+  /// The text of minisign's file for the key.
   std::string file() const;
-  /// As minisign prints it: the number that its comments name.
+  /// The key id as minisign prints it, and as its comments name it.
   std::string id_text() const;
 };
-/// The one line, or the file's two. Throws Error(invalid_argument).
+/// Reads the key's one line, or the two lines of its file. Throws Error(invalid_argument).
 PublicKey parse_public_key(std::string_view text);
-/// The key alone, in its one line.
+/// Returns whether `text` looks like the one line of a key.
 bool looks_like_public_key(std::string_view text) noexcept;
 
 /// "4AB3F5B4E5CFA1E5": a key id as minisign prints it.

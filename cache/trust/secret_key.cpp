@@ -22,7 +22,7 @@ constexpr std::string_view kKind = "Ed", kScrypt = "Sc", kChecksum = "B2", kNone
 constexpr std::size_t kSalt = 32, kKey = ed25519::kSecretBytes, kSealed = 8 + kKey + 32;
 constexpr std::size_t kFileBytes = 2 + 2 + 2 + kSalt + 8 + 8 + kSealed;
 static_assert(kSalt == crypto_pwhash_scryptsalsa208sha256_SALTBYTES);
-/// What minisign asks for at most; a file that states more would take the machine's memory.
+/// The most that minisign asks for. A file that states more would take the machine's memory.
 constexpr std::uint64_t kMostOperations = crypto_pwhash_scryptsalsa208sha256_OPSLIMIT_SENSITIVE,
                         kMostMemory = crypto_pwhash_scryptsalsa208sha256_MEMLIMIT_SENSITIVE;
 
@@ -40,7 +40,7 @@ Bytes<32> checksum(std::string_view id, std::string_view key) {
   return hash.digest<32>();
 }
 
-/// What the sealed part is XORed with.
+/// Returns the bytes with which the sealed part is XORed.
 Secret pad_of(const Secret& password, std::string_view salt, std::uint64_t operations, std::uint64_t memory) {
   if (operations > kMostOperations || memory > kMostMemory)
     no_key("its password asks for " + std::to_string(operations) + " operations and " +
@@ -92,7 +92,7 @@ SecretKey SecretKey::parse(std::string_view text, const std::function<Secret()>&
   const auto operations = in.number<std::uint64_t>(), memory = in.number<std::uint64_t>();
   std::string opened(in.take(kSealed));
   if (kdf == kScrypt) {
-    // The limits first: a password typed for nothing is one that was shown for nothing.
+    // The limits are checked first, so that nobody types a password for a key that is refused.
     if (operations > kMostOperations || memory > kMostMemory) pad_of(Secret(), salt, operations, memory);
     const Secret pad = pad_of(password(), salt, operations, memory);
     for (std::size_t i = 0; i < kSealed; ++i) opened[i] = static_cast<char>(opened[i] ^ pad.bytes()[i]);

@@ -1,5 +1,4 @@
-// An Ed25519 key that signs what this node sends to the fleet. Where keys are read from is the caller's
-// matter.
+// An Ed25519 key that signs what this node sends to the fleet. The caller decides where a key is read from.
 #pragma once
 
 #include <array>
@@ -10,7 +9,7 @@
 
 namespace kiln::trust {
 
-/// Immutable after construction, and zeroed at its end.
+/// Immutable after construction. Its secret is zeroed on destruction.
 class SigningKey {
  public:
   static constexpr std::size_t kSecretBytes = ed25519::kSecretBytes;
@@ -20,7 +19,6 @@ class SigningKey {
   SigningKey(const Bytes<8>& id, std::string_view secret);
   SigningKey(SigningKey&& other) noexcept;
   SigningKey& operator=(SigningKey&& other) noexcept;
-  /// Zeroes the secret.
   ~SigningKey();
 
   const PublicKey& public_key() const noexcept { return public_; }
