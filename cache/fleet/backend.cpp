@@ -5,7 +5,7 @@
 namespace kiln::fleet {
 namespace {
 
-/// Of a backend whose servers no command can look after.
+/// The upkeep of a backend whose servers no command can look after.
 class NoUpkeep : public Upkeep {
  public:
   std::vector<std::unique_ptr<ServerUpkeep>> servers() override { return {}; }

@@ -1,13 +1,13 @@
 // The seam of remote tiers: what the Tier asks of the servers behind a URL, and nothing else of them.
 //
-// A backend moves bytes. What the bytes mean, whom to believe, who compiles and how long to wait is the
-// Tier's matter (cache/fleet/tier.hpp), and every backend gets it for nothing. cache/fleet/redis/ is one
-// backend. Another one is a class derived from Backend and a row in cache/fleet/tier_url.cpp.
+// A backend moves bytes. The Tier (cache/fleet/tier.hpp) decides what the bytes mean, whom to believe, who
+// compiles and how long to wait, for every backend alike. cache/fleet/redis/ is one backend. Another one is a
+// class derived from Backend and a row in cache/fleet/tier_url.cpp.
 //
-// The verbs: get (many entries), put, list (toolchains of a specialisation), lease (claim, renew and release,
-// and the look of those who wait), report (a missed row), health. A fault of a server is an answer and never
-// an exception, and costs no more time than BackendOptions and the deadline say. Only a lack of memory is
-// thrown. What commands ask of each server is in cache/fleet/upkeep.hpp.
+// The verbs: get (many entries), put, list (toolchains of a specialisation), lease (claim, renew, release,
+// and the looks of waiters), report (a missed row), health. A fault of a server is an answer and never an
+// exception, and costs no more time than BackendOptions and the deadline say. Only a lack of memory is
+// thrown. Commands ask more of each server (cache/fleet/upkeep.hpp).
 #pragma once
 
 #include <cstddef>
@@ -43,12 +43,12 @@ struct Outcome {
   explicit operator bool() const noexcept { return fault == Fault::none; }
 };
 
-/// What lies under an entry's name. With a fault nothing is known of it.
+/// The value under an entry's name. With a fault nothing is known of it.
 struct Value : Outcome {
   enum class Kind : std::uint8_t {
     absent,
     bytes,
-    other  ///< something is there, and it is no value of ours
+    other  ///< something is there that is no value of kiln's
   };
   Kind kind = Kind::absent;
   std::string bytes{};  ///< unverified
@@ -63,10 +63,10 @@ struct Rows : Outcome {
 /// The answers to a round of lease requests, one for each in its order.
 struct LeaseAnswers {
   std::vector<LeaseAnswer> answers;
-  Fault fault = Fault::none;  ///< of the last request that had one
+  Fault fault = Fault::none;  ///< the last request's that had one
 };
 
-/// Thread-safe. A forked child begins anew, without connections and counts.
+/// Thread-safe. A forked child starts without connections and counts.
 class Backend {
  public:
   using Each = std::function<void(std::size_t index, Value value)>;
@@ -76,8 +76,8 @@ class Backend {
   /// Gets many entries in few round trips. Calls `each` once for every key, in order, and holds no more
   /// values at once than the servers may send at once.
   virtual void get(std::span<const Key> keys, base::Deadline deadline, const Each& each) = 0;
-  /// Writes an entry's row and then its envelope, in this order: a row without an entry is a look for
-  /// nothing, and an entry without its row stays hidden from hosts of other toolchains.
+  /// Writes an entry's row and then its envelope, in this order. A row without an entry costs a look for
+  /// nothing, but an entry without its row stays hidden from hosts of other toolchains.
   virtual Outcome put(const Key& key, std::string row, std::string envelope, base::Deadline deadline) = 0;
   /// Lists the toolchains of many specialisations: one answer for each, in order. Fewer when memory ran out.
   virtual std::vector<Rows> list(std::span<const Digest> specialisations, base::Deadline deadline) = 0;
@@ -89,10 +89,10 @@ class Backend {
   /// Tells the prewarm job of rows that this node missed: one answer for each, in order. Fewer when memory
   /// ran out.
   virtual std::vector<Outcome> report(std::span<const std::string> rows, base::Deadline deadline) = 0;
-  /// The state of every server. Asks nobody.
+  /// The state of every server, without asking any of them.
   virtual std::vector<ServerStatus> health() const = 0;
-  /// For commands that look after the servers (cache/fleet/upkeep.hpp). Belongs to the backend. One that has
-  /// no servers to look after need not override it: then commands find none.
+  /// For commands that look after the servers (cache/fleet/upkeep.hpp). The result belongs to the backend. A
+  /// backend without servers to look after need not override this; commands then find no servers.
   virtual Upkeep& upkeep() noexcept;
 };
 

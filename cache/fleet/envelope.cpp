@@ -26,8 +26,8 @@ struct ParsedEnvelope {
   Bytes<64> signature;
 };
 
-/// Every length against its limit and the bytes that are there. An envelope of another schema is read no
-/// further than its number.
+/// Checks every length against its limit and the bytes that are there. An envelope of another schema is read
+/// no further than the schema's number.
 std::optional<ParsedEnvelope> parse_envelope(std::string_view bytes) try {
   base::Reader in(bytes);
   ParsedEnvelope out;

@@ -1,4 +1,4 @@
-// The classes of what can go wrong with a server. Each is counted apart.
+// The classes of what can go wrong with a server. Each class is counted apart.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ enum class Fault : std::uint8_t {
   auth,          ///< user or password refused, or none given where one is wanted
   timeout,       ///< connected, and not answered in time
   closed,        ///< the server ended the connection in the middle of an exchange
-  protocol,      ///< an answer that is none
+  protocol,      ///< an answer that breaks the protocol
   too_large,     ///< an answer beyond the command's limit, or a command beyond what a server takes
   breaker_open,  ///< not tried: the server failed too often just now
   refused,       ///< the server answered with an error, whose text is the answer's detail
@@ -37,8 +37,9 @@ inline std::string text_of(Fault fault, const std::string& detail) {
   return name_of(fault) + (detail.empty() ? "" : ": " + detail);
 }
 
-/// The server itself failed, so that its breaker counts it. One that refuses lives. An answer that is too
-/// large says neither: somebody's value may be, or a liar announces it, and must not be forgiven for it.
+/// Returns whether the server itself failed, so that its breaker counts the fault. A server that refuses
+/// is alive. An answer that is too large proves neither: it may be somebody's value, or a lie that must
+/// not clear the count.
 constexpr bool is_failure_of_server(Fault fault) noexcept {
   switch (fault) {
     case Fault::connect:

@@ -15,12 +15,12 @@ using State = LeaseAnswer::State;
 using Why = LeaseDecision::Why;
 
 constexpr std::size_t kMostWho = 64;
-/// So that no sum of times can wrap.
+/// The limit keeps sums of times from wrapping.
 constexpr Span kMostBudget = std::chrono::hours(24);
 /// A release is tried this often; after that the lease ends by itself.
 constexpr int kPartingTries = 3;
 
-/// What a person's terminal and a log line can bear.
+/// Makes a text that a terminal and a log line can bear.
 std::string plain(std::string text) {
   if (text.size() > kMostWho) text.resize(kMostWho);
   for (char& c : text) {
@@ -58,7 +58,7 @@ void Leases::want(const Key& key, Time now, Start start) {
   waits_.emplace(key, std::move(wait));
 }
 
-/// max(50 ms, 25 % of the time waited), jittered, and not past the budget's end.
+/// Looks again after max(50 ms, 25 % of the time waited), jittered, and not past the budget's end.
 void Leases::rest(Wait& wait, Time now) {
   const double fraction = static_cast<double>(tokens_.random() >> 11) * 0x1p-53;  // [0, 1)
   const double factor = 1 + policy_.jitter * (2 * fraction - 1);
@@ -69,7 +69,7 @@ void Leases::rest(Wait& wait, Time now) {
   wait.next = std::min(now + wait.pause, std::max(now, wait.since + policy_.budget));
 }
 
-/// Or not, when that has been in vain for long.
+/// Waits, unless too many budgets were waited for nothing before.
 void Leases::wait_for_another(const Key& key, Wait& wait, Time now) {
   if (now < vain_.no_waits_until) return decide(key, Why::hopeless, now);
   wait.waited = true;
@@ -104,11 +104,12 @@ void Leases::decide(const Key& key, Why why, Time now) {
       break;
     case Why::budget:
       ++counts_.budget;
-      // Keys that were waited for together are one: their holder may have been busy with all of them.
+      // Keys that were waited for together count once, since their holder may have been busy
+      // with all of them.
       if (!wait.waited || wait.since < vain_.last) break;
       vain_.last = now;
       if (++vain_.budgets < policy_.budgets) break;
-      --vain_.budgets;  // afterwards one more is enough
+      --vain_.budgets;  // after the ten minutes one more is enough
       vain_.no_waits_until = now + policy_.without_waits;
       break;
     case Why::convoy:
@@ -153,7 +154,7 @@ void Leases::abandon(Time now) {
 std::vector<LeaseRequest> Leases::due(Time now) {
   std::vector<Key> late;
   for (const auto& [key, wait] : waits_)
-    // A look has been answered before the budget counts: with none at all one still asks once.
+    // The budget counts only after a first answer, so that even a budget of zero asks once.
     if (!wait.in_flight && wait.ever_answered && wait.kind == Kind::look &&
         now >= wait.since + policy_.budget)
       late.push_back(key);
@@ -169,7 +170,8 @@ std::vector<LeaseRequest> Leases::due(Time now) {
     wait.in_flight = true;
     out.push_back({wait.kind, key, wait.kind == Kind::look ? std::string() : wait.token});
   }
-  // All keys in one MGET: who would look soon looks along, and from then on they come together.
+  // All keys go in one MGET: a key that is due soon is looked up now, and from then on the
+  // keys are due together.
   if (looking) {
     for (auto& [key, wait] : waits_) {
       if (wait.in_flight || wait.kind != Kind::look || wait.next - now > wait.pause / 2) continue;
@@ -216,8 +218,8 @@ void Leases::answered_wait(Wait& wait, const LeaseRequest& request, const LeaseA
     return decide(key, Why::refused, now);
   }
   if (answer.state != State::answered) {
-    // A server that is new to us and says nothing is not waited for; one that goes away in mid-wait is, a
-    // little, or one lost packet would make every waiter of the fleet compile.
+    // A server that has never answered is not waited for. A server that goes away during a wait is waited for
+    // a little, or one lost packet would make every waiter of the fleet compile.
     if (request.kind != Kind::look) ++wait.acquires_unanswered;
     if (!wait.ever_answered || ++wait.unanswered >= policy_.unanswered ||
         wait.acquires_unanswered >= policy_.unanswered)
@@ -261,10 +263,10 @@ void Leases::answered_held(Held& held, const LeaseRequest& request, const LeaseA
     held.kind = Kind::renew;
     held.next = now + policy_.renew_every;
   } else if (answer.state == State::answered && request.kind == Kind::renew) {
-    held.kind = Kind::regain;  // gone, by a failover or for want of renewal: nobody may have it yet
+    held.kind = Kind::regain;  // gone, by a failover or a late renewal: perhaps nobody has it yet
     held.next = now;
   } else if (answer.state == State::refused) {
-    // Full, loading, or a master no more: it passes, and meanwhile the lease may go on by itself.
+    // The server is full, loading, or no longer a master. That passes, and meanwhile the lease may go on.
     held.refused = true;
     held.next = now + policy_.renew_every / 3;
   } else {

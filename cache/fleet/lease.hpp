@@ -2,26 +2,31 @@
 // wait for what the lease's holder publishes.
 //
 // The protocol, for one key:
-//   look      MGET entry lease      an entry that verifies is served; no entry and no lease: acquire;
-//                                   somebody's lease: look again after max(50 ms, 25 % of the time waited)
-//   acquire   SET lease token NX PX 10 s, then GET entry in the same pipeline, so that what a holder
-//   published
-//             before it released is seen; still none: compile
-//   renew     every 3 s, by a compare in Lua; a lease that was lost is asked for once more
-//   release   by a compare in Lua, after the entry was put or given up
-// A plain PEXPIRE, SET XX or DEL that arrives late would extend, overwrite or end another's lease: none is
+//
+//     look      MGET entry lease      an entry that verifies is served; no entry and no lease: acquire;
+//                                     another's lease: look again after max(50 ms, 25 % of the time waited)
+//     acquire   SET lease token NX PX 10 s, then GET entry in the same pipeline, so that an entry is seen
+//               that a holder published before it released; still no entry: compile
+//     renew     every 3 s, by a compare in Lua; a lease that was lost is asked for once more
+//     release   by a compare in Lua, after the entry was put or given up
+//
+// A plain PEXPIRE, SET XX or DEL that arrives late would extend, overwrite or end another's lease, so none is
 // ever sent. An acquire whose answer was lost is found again by its token.
 //
-// Who has waited past the budget, was not answered three times in a row (or at the very first ask; a server
-// in a failover answers looks and no acquire), was refused, or has seen two leases end without an entry,
-// compiles without a lease. Whose waiting was in vain for three budgets, one after the other, waits for
-// nobody for ten minutes. So every key is decided, whatever the server does, and one that shows leases for
-// ever costs three budgets and not one for each key. Nothing here is needed for correctness: each fault costs
-// at most a further compile.
+// A node compiles without a lease when it
+// - has waited past the budget,
+// - was not answered at the very first request, or three times in a row (acquires are counted apart, since a
+//   server in a failover answers looks and no acquire),
+// - was refused, or
+// - has seen two leases end without an entry.
 //
-// No I/O, no clock and no thread: the tier's thread asks `due`, sends it
-// (cache/fleet/redis/lease_commands.hpp) and gives the answers back. tests/remote/lease_simulation drives
-// this very code in virtual time.
+// A node that has waited for three whole budgets in a row without an entry waits for nobody for ten minutes.
+// So every key is decided, whatever the server does. A server that shows leases for ever costs three budgets,
+// not one for each key. Nothing here is needed for correctness: each fault costs at most a further compile.
+//
+// There is no I/O, no clock and no thread here. The tier's thread asks `due` what to send, sends it
+// (cache/fleet/redis/lease_commands.hpp) and gives the answers back. tests/remote/simulation.hpp drives this
+// very code in virtual time.
 #pragma once
 
 #include <cstdint>
@@ -45,9 +50,9 @@ struct LeasePolicy {
   double poll_share = 0.25;  ///< of the time waited so far
   double jitter = 0.2;       ///< of a pause, up and down
   Span budget = std::chrono::seconds(60);
-  int unanswered = 3;          ///< in a row
+  int unanswered = 3;          ///< requests in a row
   int ends_without_entry = 2;  ///< leases seen to end
-  int budgets = 3;             ///< in a row, none of them served
+  int budgets = 3;             ///< budgets in a row in which nothing was served
   Span without_waits = std::chrono::minutes(10);
   bool may_write = true;  ///< false: look once, and compile what is not there
 };
@@ -56,19 +61,19 @@ struct LeaseRequest {
   enum class Kind : std::uint8_t { look, acquire, resume, renew, regain, release };
   Kind kind = Kind::look;
   Key key;
-  std::string token;  ///< empty of a look
+  std::string token;  ///< empty for a look
 };
 
 struct LeaseAnswer {
-  /// `unanswered`: nobody knows whether the server did it. `refused`: it said that it did not.
+  /// `unanswered`: it is not known whether the server did it. `refused`: the server said that it did not.
   enum class State : std::uint8_t { answered, unanswered, refused } state = State::unanswered;
   std::optional<std::string>
-      entry;             ///< of look, acquire, resume: the value under the entry's name, unverified
-  std::string holder;    ///< of look: whose lease it is, unverified; empty: nobody's
-  bool granted = false;  ///< of the others: the lease is ours (release: was)
+      entry;             ///< for look, acquire, resume: the value under the entry's name, unverified
+  std::string holder;    ///< for look: the token of the lease, unverified; empty when there is none
+  bool granted = false;  ///< for the others: the lease is ours (release: was ours)
 };
 
-/// What became of a key that was wanted.
+/// The decision on a wanted key.
 struct LeaseDecision {
   enum class Why : std::uint8_t {
     served,      ///< an entry was accepted; all others mean: compile
@@ -78,7 +83,7 @@ struct LeaseDecision {
     refused,     ///< the server takes no lease from us
     budget,      ///< waited long enough
     convoy,      ///< holders end without an entry: waiting for the next one would not end
-    hopeless,    ///< another has it, and whole budgets were waited for others in vain
+    hopeless,    ///< another node has it, and whole budgets were waited for nothing before
   };
   Key key;
   Why why = Why::served;
@@ -96,32 +101,34 @@ struct LeaseCounts {
 /// All keys that this process waits for or compiles under a lease. Not thread-safe.
 class Leases {
  public:
-  /// True when this value of the server's is an entry of the key: verified, and kept by the callee.
+  /// Returns true when the server's value is a verified entry of the key; the callee then keeps it.
   using Accept = std::function<bool(const Key&, const std::string&)>;
   enum class Start : std::uint8_t { look, acquire };
 
   /// `who` names this process to people. `random` gives 64 bits that differ from process to process.
   Leases(LeasePolicy policy, std::string who, std::function<std::uint64_t()> random, Accept accept);
 
-  /// The key is asked for from now on; `acquire`: the caller has just looked, and it is not there.
-  /// Nothing happens when it is wanted or held already.
+  /// Asks for the key from now on. `acquire` means that the caller has just looked, and found nothing.
+  /// Nothing happens when the key is wanted or held already.
   void want(const Key& key, Time now, Start start = Start::look);
-  /// The compile that a decision asked for has ended, with its entry put before this or not at all.
+  /// Says that the compile that a decision asked for has ended. Its entry was put before this call,
+  /// or not at all.
   void done(const Key& key, Time now);
-  /// Nobody wants it any more.
+  /// Says that nobody wants the key any more.
   void forget(const Key& key, Time now);
-  /// Everything is given back as well as it can be: the process is about to leave.
+  /// Gives everything back as well as possible, because the process is about to end.
   void abandon(Time now);
 
-  /// What is to be sent now. Each is answered exactly once, by the next call of `answered` for it.
+  /// Returns the requests that are to be sent now. Each is answered exactly once, by the next call
+  /// of `answered` for it.
   std::vector<LeaseRequest> due(Time now);
   void answered(const LeaseRequest& request, LeaseAnswer answer, Time now);
   /// Decisions since the last call.
   std::vector<LeaseDecision> take_decisions();
-  /// When `due` has something to say; nothing: not before an answer or a want.
+  /// The time at which `due` has something to send. Nothing: not before an answer or a want.
   std::optional<Time> next() const;
 
-  /// It is wanted, and was seen to be another's.
+  /// Returns whether the key is wanted, and another node was seen to have its lease.
   bool waits_for_another(const Key& key) const {
     const auto found = waits_.find(key);
     return found != waits_.end() && found->second.waited;
@@ -135,12 +142,12 @@ class Leases {
     Time since, next;
     LeaseRequest::Kind kind = LeaseRequest::Kind::look;
     Span pause{};
-    std::string token, holder;  // ours, once asked for; the last other one seen
+    std::string token, holder;  // our token, once used; the last other one seen
     bool in_flight = false, ever_answered = false, waited = false, may_be_ours = false;
     int unanswered = 0, ended = 0;
-    int acquires_unanswered = 0;  // though looks may be answered
+    int acquires_unanswered = 0;  // in a row, though looks may be answered
 
-    /// Another's lease was seen: the one that was seen before has ended.
+    /// Notes whose lease a look has shown. Another lease that was seen before has ended.
     void see_holder(const std::string& now);
   };
   struct Held {
@@ -148,7 +155,7 @@ class Leases {
     Time next;
     LeaseRequest::Kind kind = LeaseRequest::Kind::renew;
     bool in_flight = false, lost = false;
-    bool refused = false;  // when it was last asked for
+    bool refused = false;  // by the last answer
   };
   struct Parting {
     Key key;
@@ -158,7 +165,8 @@ class Leases {
     bool in_flight = false;
   };
 
-  /// Names of leases that differ from process to process: random bits, and who asks.
+  /// Makes the tokens of leases: random bits, which differ from process to process, and the
+  /// name of this process.
   struct Tokens {
     std::string who;
     std::function<std::uint64_t()> random;

@@ -12,7 +12,7 @@
 namespace kiln::fleet {
 namespace {
 
-/// Of a round that does nothing but give leases back, when the process is about to leave.
+/// The time of a round that only gives leases back, when the process is about to end.
 constexpr auto kParting = std::chrono::milliseconds(300);
 
 }  // namespace
@@ -21,7 +21,7 @@ constexpr auto kParting = std::chrono::milliseconds(300);
 class LeaseThread::Held : public HeldLease {
  public:
   Held(std::shared_ptr<LeaseThread> thread, const Key& key) : thread_(std::move(thread)), key_(key) {}
-  /// From now on there is one.
+  /// From now on there is a lease to give back.
   void begin(bool has_permit) noexcept { begun_ = true, has_permit_ = has_permit; }
   ~Held() override {
     if (!begun_ || generation_ != base::process_generation()) return;
@@ -44,7 +44,7 @@ LeaseThread::LeaseThread(std::shared_ptr<const TierContext> context) : context_(
   policy_.budget = context_->options.budget;
 }
 
-/// REQUIRES: the mutex. False: no thread to be had.
+/// Starts the thread unless it runs; false when that failed. REQUIRES: the mutex is held.
 bool LeaseThread::start(Own& own) {
   if (!own.leases) {
     own.leases = std::make_unique<Leases>(
@@ -63,7 +63,7 @@ bool LeaseThread::start(Own& own) {
   return true;
 }
 
-/// On the leases' thread, under their mutex.
+/// Called on the leases' thread, with their mutex held.
 bool LeaseThread::accept(Own& own, const Key& key, const std::string& value) {
   const auto found = own.asking.find(key);
   if (found == own.asking.end()) return false;
@@ -80,10 +80,12 @@ bool LeaseThread::accept(Own& own, const Key& key, const std::string& value) {
   return false;
 }
 
-/// What is not asked for in a hurry takes a lease only while this process compiles less than it can: others
-/// of the fleet shall take theirs. It looks again then, as others may have.
+/// A request that is not in a hurry takes a lease only while this process compiles less than it can,
+/// so that other nodes take some leases, too. After such a wait it looks again, as another node may
+/// have compiled the key.
 ///
-/// Memory may end anywhere in it: then nobody finds `asking` any more, and no lease is kept that nobody has.
+/// Memory may run out anywhere in this function. Then nobody finds `asking` any more, and no lease is kept
+/// that no caller has.
 Tier::Reply LeaseThread::lease(const Tier::Ask& ask, bool rejected, Fault& fault) {
   Own& own = own_.get();
   Tier::Reply out;
@@ -94,7 +96,8 @@ Tier::Reply LeaseThread::lease(const Tier::Ask& ask, bool rejected, Fault& fault
   std::set<Key> name{ask.key};
   std::unique_lock lock(own.mutex);
   const auto over = [&] { return own.stopped || asking.let_go || (ask.cancelled && *ask.cancelled); };
-  // Asked for twice, by two services of one tier or while its entry is still on its way: for oneself.
+  // The key is asked for twice, by two services of one tier or while its entry is still on its way. This
+  // caller compiles it for itself.
   if (own.asking.contains(ask.key) || own.held.contains(ask.key)) return out;
   const bool at_once = ask.in_a_hurry || own.permits < ask.most_leases;
   struct Entered {
@@ -155,7 +158,7 @@ void LeaseThread::end(const Key& key) noexcept try {
   own.held.erase(key);
   if (own.leases) own.leases->done(key, base::Clock::now());
   own.work.notify_one();
-} catch (...) {  // it ends by itself
+} catch (...) {  // the lease ends by itself
 }
 
 void LeaseThread::give_permit_back() noexcept {
@@ -169,7 +172,7 @@ void LeaseThread::settle(Own& own) {
   bool news = false;
   for (const LeaseDecision& decision : own.leases->take_decisions()) {
     const auto found = own.asking.find(decision.key);
-    if (found == own.asking.end()) {  // it left meanwhile
+    if (found == own.asking.end()) {  // the caller left meanwhile
       own.leases->done(decision.key, base::Clock::now());
       continue;
     }
@@ -197,7 +200,7 @@ void LeaseThread::run(Own& own) noexcept {
       if (due.empty()) {
         settle(own);
         const auto next = own.leases->next();
-        // A lease that cannot be given back, since the server is left alone, ends by itself.
+        // A lease that cannot be given back, because the breaker is open, ends by itself.
         const bool in_vain = own.last_fault == Fault::breaker_open && own.held.empty();
         if (own.closing && (!next || in_vain)) break;
         if (next)
@@ -214,7 +217,7 @@ void LeaseThread::run(Own& own) noexcept {
       for (std::size_t i = 0; i < due.size(); ++i)
         own.leases->answered(due[i], std::move(answered.answers[i]), base::Clock::now());
       settle(own);
-    } catch (...) {  // no memory: all are let go, what is held ends by itself, and who asks next begins anew
+    } catch (...) {  // no memory: all waits end, held leases end by themselves, the next caller starts again
       if (!lock.owns_lock()) lock.lock();
       for (auto& [key, asking] : own.asking) asking->let_go = true;
       own.leases.reset();

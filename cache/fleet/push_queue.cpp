@@ -12,7 +12,7 @@ namespace kiln::fleet {
 namespace {
 
 constexpr auto kPushPatience = std::chrono::seconds(10);
-/// Missed rows of one process, bytes of one, and how many go in one round.
+/// Limits: missed rows of one process, bytes of a row, and rows in one round.
 constexpr std::size_t kMostReported = 10'000, kMostRowText = 4096, kRowsAtOnce = 64;
 constexpr auto kReportPatience = std::chrono::seconds(10);
 constexpr auto kReportPause = std::chrono::seconds(3);
@@ -62,9 +62,9 @@ void PushQueue::start(Own& own) {
   own.running = true;
 }
 
-/// The row before the entry that it names: a row too many is a look in vain, an entry without its row is
-/// hidden from slim hosts for good, as nobody writes again what is there. The lease, which is in `push`, ends
-/// after both.
+/// Writes the row before the entry that it names. A row without an entry costs a look for nothing. An entry
+/// without its row would be hidden from slim hosts for good, as nobody writes again what is there. The lease
+/// in `push` ends after both.
 void PushQueue::write(Push& push) noexcept try {
   const auto deadline = base::Deadline::after(kPushPatience);
   const PublishedRecord& entry = push.entry;
@@ -159,7 +159,7 @@ void PushQueue::report_missing(std::string row) noexcept try {
     start(own);
     own.rows.push_back(*kept);
   } catch (...) {
-    own.reported.erase(kept);  // no thread, no memory: the next miss of it says so again
+    own.reported.erase(kept);  // no thread, no memory: the next miss of the row reports it again
     return;
   }
   ++own.rows_untried;
@@ -179,7 +179,7 @@ void PushQueue::write_rows(Own& own, std::unique_lock<std::mutex>& lock) noexcep
       const std::vector<Outcome> outcomes =
           context_->backend->report(some, base::Deadline::after(kReportPatience));
       for (const Outcome& outcome : outcomes) {
-        works = outcome || outcome.fault == Fault::refused;  // what is refused once is refused for ever
+        works = outcome || outcome.fault == Fault::refused;  // a row that is refused once is refused for ever
         if (!works) break;
         if (outcome)
           ++context_->counts->remote_reported;

@@ -8,17 +8,17 @@
 
 namespace kiln::fleet {
 
-/// In the order in which they are looked for.
+/// The reasons, in the order in which they are checked.
 enum class Rejection : std::uint8_t {
   too_long,        ///< longer than any value of its kind
-  malformed,       ///< no such grammar: magic, lengths, text, something behind its end
-  other_schema,    ///< another version's
+  malformed,       ///< not of the grammar: magic, lengths, text, bytes after the end
+  other_schema,    ///< of another version
   other_key,       ///< it is another key's value, such as an older toolchain's under the new one's name
   other_key_text,  ///< the digests agree and the texts do not
   unsigned_,       ///< signed by nobody
-  unknown_key,     ///< signed by somebody whom this node was not told to trust
-  bad_signature,   ///< not signed by whom it names, or changed since
-  bad_digest,      ///< the payload is another one than was signed for
+  unknown_key,     ///< signed by a key that this node was not told to trust
+  bad_signature,   ///< not signed by the key that it names, or changed since
+  bad_digest,      ///< the payload is not the one that was signed
   bad_payload,     ///< signed, and yet no frame of the announced size
 };
 inline constexpr std::size_t kRejections = static_cast<std::size_t>(Rejection::bad_payload) + 1;

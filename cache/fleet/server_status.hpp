@@ -14,13 +14,13 @@ namespace kiln::fleet {
 struct ServerStatus {
   std::string name;  ///< "host:port", or a Unix socket's path
   Breaker::State breaker = Breaker::State::closed;
-  std::chrono::milliseconds opens_in{0};  ///< until an open breaker lets somebody through
+  std::chrono::milliseconds opens_in{0};  ///< until an open breaker lets a request through
   std::uint64_t times_opened = 0;
-  std::array<std::uint64_t, kFaults> faults{};                 ///< answers by fault; [none]: those that came
-  std::uint64_t commands = 0, exchanges = 0, connections = 0;  ///< the last: made so far
+  std::array<std::uint64_t, kFaults> faults{};  ///< answers by fault; [none]: answers without one
+  std::uint64_t commands = 0, exchanges = 0, connections = 0;  ///< connections: made so far
   std::uint64_t bytes_in = 0, bytes_out = 0;
   int open_connections = 0;
-  /// Of the last 1,024 exchanges that were answered; without connecting.
+  /// Round trips of the last 1,024 answered exchanges, without the time to connect.
   std::chrono::microseconds round_trip_p50{0}, round_trip_p99{0};
   std::string last_error;  ///< "timeout: not answered within 150 ms"
 

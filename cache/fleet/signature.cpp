@@ -17,7 +17,7 @@ std::optional<Rejection> check_signature(std::string_view message, const Bytes<8
   }
   bool known = false;
   for (const trust::PublicKey& key : keys) {
-    if (!(key.id == id)) continue;  // ids are nobody's secret, and two keys may have the same
+    if (!(key.id == id)) continue;  // ids are no secret, and two keys may have the same id
     known = true;
     if (trust::ed25519::is_signed_by(signature, message, key.key)) return std::nullopt;
   }

@@ -1,4 +1,4 @@
-// Whether what a server gave was signed by a key that this node trusts.
+// Checks that a server's value was signed by a key that this node trusts.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 
 namespace kiln::fleet {
 
-/// Returns nothing when `signature` is the one of a key in `keys` with this id over `message`, and otherwise
+/// Returns nothing when a key in `keys` with this id made `signature` over `message`. Otherwise returns
 /// unsigned_, unknown_key or bad_signature. An id of zeros means "unsigned" and belongs to no key. The answer
 /// is also bad_signature when libsodium cannot start. Thread-safe.
 std::optional<Rejection> check_signature(std::string_view message, const Bytes<8>& id,

@@ -10,7 +10,7 @@ namespace kiln::fleet {
 
 namespace {
 
-/// Rows of other toolchains whose entries are fetched for nothing before it is a miss.
+/// Entries of other toolchains that are fetched for nothing before `find` misses.
 constexpr int kMostTried = 4;
 
 Tier::Fetched read(Value value, const Asked& asked, std::span<const trust::PublicKey> believed) {
@@ -111,7 +111,7 @@ std::vector<bool> Tier::are_listed(const std::vector<Key>& keys, base::Deadline 
   return out;
 }
 
-/// The first look is the asking thread's own, so that a hit costs one round trip and no thread.
+/// The asking thread itself makes the first look, so that a hit costs one round trip and no other thread.
 Tier::Reply Tier::ask(const Ask& ask) noexcept try {
   const TierContext& context = *parts_->context;
   Counts& counts = *context.counts;
@@ -130,8 +130,8 @@ Tier::Reply Tier::ask(const Ask& ask) noexcept try {
   context.warn(first.fault, " gives nothing to this node: ", first.detail);
   out.absent = first.fault == Fault::none;
   Fault fault = first.fault;
-  // What was rejected is replaced by whoever compiles it next.
-  // A server that has just failed is not asked for more: that would be paid for twice.
+  // A rejected entry is replaced by the node that compiles the key next. A server that has just failed is not
+  // asked for a lease: its timeouts would be paid for twice.
   if (writes() && ask.may_compile && fault == Fault::none)
     out = parts_->leases->lease(ask, first.rejection.has_value(), fault);
   if (!out.entry && !first.rejection) count_miss(counts, fault);

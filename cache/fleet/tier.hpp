@@ -21,99 +21,103 @@
 
 namespace kiln::fleet {
 
-/// The right to compile a key for the fleet. Renewed until it is destroyed, which gives it back; a killed
-/// process's ends by itself. A forked child's copy does nothing.
+/// The right to compile a key for the fleet. It is renewed until its destruction, which gives it back. The
+/// lease of a killed process ends by itself. The copy in a forked child does nothing.
 class HeldLease {
  public:
   virtual ~HeldLease() = default;
-  /// The compile is over, and the rest is the server's matter: others of this process may take theirs.
+  /// Says that the compile is over and only the server has to take the entry. Other compiles of this process
+  /// may then take leases.
   virtual void compiled() noexcept = 0;
 };
 
 class Tier {
  public:
-  /// On the backend that the options' URL names. Touches no network and starts no thread.
+  /// Uses the backend that the options' URL names. Touches no network and starts no thread.
   Tier(TierOptions options, std::shared_ptr<Counts> counts);
-  /// On a backend of the caller's. Of the options' URL only the name for people is used.
+  /// Uses the caller's backend. Only the name for people is taken from the options' URL.
   Tier(TierOptions options, std::shared_ptr<Backend> backend, std::shared_ptr<Counts> counts);
-  /// Waits a while for what is to be written.
+  /// Waits for queued entries to be written, as long as the options' `patience` says.
   ~Tier();
   Tier(const Tier&) = delete;
   Tier& operator=(const Tier&) = delete;
 
-  /// Whether what is compiled here goes to the fleet.
+  /// Returns whether this node sends what it compiles to the fleet.
   bool writes() const noexcept;
-  /// Whether it can be written at all, by a command that was told to.
+  /// Returns whether entries can be written at all, by a command that was told to.
   bool can_write() const noexcept;
   const TierUrl& url() const noexcept;
 
   struct Ask {
     Key key;
     std::string_view key_text;
-    /// May the entry serve? One that may not counts as damaged. Called on whichever thread, the asking one
-    /// waiting; must not throw but for memory. Null: yes.
+    /// Returns whether the entry may serve. An entry that may not counts as damaged. Called on any thread,
+    /// while the asking one waits; must not throw but for memory. Null accepts every entry.
     std::function<bool(const PublishedRecord&)> acceptable;
-    bool may_compile = true;  ///< take a lease, or wait for who has it, when there is no entry
-    bool in_a_hurry = true;   ///< somebody waits; others stand back while this process holds `most_leases`
+    bool may_compile = true;  ///< without an entry: take a lease, or wait for its holder
+    bool in_a_hurry = true;   ///< a caller waits; other work stands back at `most_leases`
     int most_leases = 1;
-    const std::atomic<bool>* cancelled = nullptr;  ///< ends a wait once true, at the next stop()
+    const std::atomic<bool>* cancelled = nullptr;  ///< once true, ends a wait at the next stop()
     std::function<void()> on_wait;  ///< called once, on the asking thread, when another node compiles it
   };
   struct Reply {
     std::optional<PublishedRecord> entry;
-    std::shared_ptr<HeldLease> lease;  ///< with no entry: compile for the fleet; null: for oneself
+    std::shared_ptr<HeldLease> lease;  ///< without an entry: compile for the fleet; null: for oneself
     bool absent = false;               ///< the server said that it has none
     bool waited = false;
   };
   /// Thread-safe, as everything here. Never throws.
   Reply ask(const Ask& ask) noexcept;
 
-  /// What became of one key.
+  /// The result for one key.
   struct Fetched {
     std::optional<PublishedRecord> entry;
-    Fault fault = Fault::none;           ///< of the server; `detail` for people
-    std::optional<Rejection> rejection;  ///< there, and not believed
+    Fault fault = Fault::none;           ///< the server's fault; `detail` is for people
+    std::optional<Rejection> rejection;  ///< the entry was there and not believed
     std::string detail;
   };
-  /// Many in few round trips; for commands. Counted by nobody. `believed`: the keys whose entries count.
+  /// Fetches many entries in few round trips, for commands. Nothing is counted. Only entries that a key in
+  /// `believed` signed are accepted.
   std::vector<Fetched> fetch(const std::vector<Asked>& asked, base::Deadline deadline,
                              std::span<const trust::PublicKey> believed) noexcept;
   std::vector<Fetched> fetch(const std::vector<Asked>& asked, base::Deadline deadline) noexcept {
     return fetch(asked, deadline, trusted());
   }
-  /// Of entries that are there: whether a row that one of `believed` signed tells it to hosts of other
-  /// toolchains. True when the server does not say. For commands.
+  /// Returns for each existing entry whether hosts of other toolchains can learn of it from a row that one of
+  /// `believed` signed. True when the server does not say. For commands.
   std::vector<bool> are_listed(const std::vector<Key>& keys, base::Deadline deadline,
                                std::span<const trust::PublicKey> believed) noexcept;
   struct Find {
     Digest specialisation;
-    std::string_view text;  ///< its section, with which the entry's key text begins
+    std::string_view text;  ///< the specialisation's section, with which the entry's key text begins
     std::function<bool(const Key&)> wanted;
     std::function<bool(const PublishedRecord&)> acceptable;
   };
-  /// Of another toolchain: the first that is wanted and acceptable among those whose signed rows say that
-  /// they serve others, newest NVRTC first, then youngest.
+  /// Returns an entry of another toolchain: the first that is wanted and acceptable. It tries the entries
+  /// whose signed rows say that they serve others, newest NVRTC first, then youngest.
   std::optional<PublishedRecord> find(const Find& find) noexcept;
 
-  /// What a signed row tells hosts of other toolchains about an entry.
+  /// The facts that a signed row tells hosts of other toolchains about an entry.
   struct About {
     std::int64_t created_s = 0;
     bool serves_others = false;
     std::string compiler_version;
   };
-  /// What happens when the queue is full.
+  /// The behaviour when the queue is full.
   enum class Full { drop, wait };
-  /// On its way to the server; the lease is held until it is there or dropped. False: dropped.
+  /// Queues an entry for the server. The lease is held until the entry is written or dropped. Returns false
+  /// when the entry was dropped at once.
   bool publish(PublishedRecord entry, About about, std::shared_ptr<HeldLease> lease, Full full) noexcept;
-  /// Tells the prewarm job of a row that nobody had. Each row once in a process; dropped when the queue is
-  /// full.
+  /// Tells the prewarm job of a row that nobody had, once in a process for each row. The row is dropped when
+  /// the queue is full.
   void report_missing(std::string row) noexcept;
-  /// Until everything that was handed over is there or dropped. False when the deadline passed first.
+  /// Waits until everything that was queued is written or dropped. Returns false when
+  /// the deadline passed first.
   bool flush(base::Deadline deadline) noexcept;
-  /// Ends waits for other nodes; from now on nobody waits.
+  /// Ends waits for other nodes. From now on no caller waits.
   void stop() noexcept;
 
-  /// What was written, and what kept something from being written last.
+  /// The number of written entries, and the last fault that kept an entry from being written.
   struct Totals {
     std::uint64_t puts = 0;
     Fault last_fault = Fault::none;

@@ -1,4 +1,4 @@
-// What the parts of a tier share: its options, its backend, its counts, and how it warns.
+// The common state of a tier's parts: its options, its backend, its counts, and how it warns.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ namespace kiln::fleet {
 struct TierOptions {
   TierUrl url;
   bool fleet = false;                                       ///< nodes write; false: they only read
-  std::vector<trust::PublicKey> trusted;                    ///< beside the signer's own
+  std::vector<trust::PublicKey> trusted;                    ///< beside the signer's own key
   std::shared_ptr<const trust::SigningKey> signer;          ///< null: nothing can be written
   base::Clock::duration budget = std::chrono::seconds(60);  ///< for another node's compile
   std::string who;                                          ///< "node7:4711", for people who look at a lease
-  std::size_t queue_entries = 64, queue_bytes = std::size_t{64} << 20;  ///< of what waits to be written
-  base::Clock::duration patience = std::chrono::seconds(2);             ///< of the destructor
+  std::size_t queue_entries = 64, queue_bytes = std::size_t{64} << 20;  ///< limits of the queue of writes
+  base::Clock::duration patience = std::chrono::seconds(2);             ///< how long the destructor waits
   Timeouts timeouts = {};
   BreakerPolicy breaker = {};
 };
@@ -31,7 +31,7 @@ struct TierContext {
   TierContext(TierOptions given, std::shared_ptr<Backend> behind, std::shared_ptr<Counts> counted);
 
   /// Warns once for each kind of fault that no waiting mends: "the fleet's tier at URL gives nothing to this
-  /// node: DETAIL", where `does` is the middle.
+  /// node: DETAIL". `does` is the text between URL and DETAIL.
   void warn(Fault fault, const char* does, const std::string& detail) const;
 
   const TierOptions options;  ///< with the signer's key among the trusted ones

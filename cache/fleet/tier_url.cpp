@@ -12,8 +12,8 @@ struct Scheme {
 
 TierUrl parse_redis(std::string_view text) { return Url::parse(text); }
 
-/// Every backend, the first row that fits. A text that is nobody's goes to the last row, whose error names
-/// the schemes.
+/// One row for each backend; the first row that fits is taken. A text of no known scheme goes to the last
+/// row, whose error names the schemes.
 constexpr Scheme kSchemes[] = {{"", parse_redis}};
 
 }  // namespace

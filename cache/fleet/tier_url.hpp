@@ -23,7 +23,7 @@ class TierUrl {
 
   /// For people, without user and password: "rediss://host:port,host:port/2".
   const std::string& safe() const noexcept { return safe_; }
-  /// Touches neither the network nor a file. REQUIRES: the URL is not a default one.
+  /// Makes the backend. Touches neither the network nor a file. REQUIRES: the URL is not a default one.
   std::shared_ptr<Backend> open(const BackendOptions& options) const { return open_(options); }
 
  private:

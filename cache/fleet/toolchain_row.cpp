@@ -51,7 +51,7 @@ std::optional<ParsedRow> parse_row(std::string_view bytes) try {
   return std::nullopt;
 }
 
-/// "13.0" as {13, 0}; what is none, as the oldest.
+/// Reads "13.0" as {13, 0}. A text that is no version counts as the oldest.
 std::pair<int, int> version_of(std::string_view text) noexcept {
   std::pair<int, int> out{};
   const char* end = text.data() + text.size();

@@ -5,9 +5,9 @@
 // Every backend answers these questions in its own way, and no command knows how.
 //
 // The verbs of one server: look, walk, entry, has_entry, rows, erase_rows, erase, reach. The verbs of the
-// tier: servers, reach, missed, forget. Bytes that come from a server are not verified: what they mean and
-// whether to believe them is the command's matter. A command is more patient than a node: it waits until the
-// name of a server has been resolved. A fault of a server is an answer and never an exception.
+// tier: servers, reach, missed, forget. Bytes that come from a server are not verified: the command decides
+// what they mean and whether to believe them. A command is more patient than a node: it waits until the name
+// of a server has been resolved. A fault of a server is an answer and never an exception.
 #pragma once
 
 #include <cstddef>
@@ -23,14 +23,14 @@
 
 namespace kiln::fleet {
 
-/// What one server says of itself. With a fault it did not answer, and only its name is known.
+/// A server's description of itself. With a fault it did not answer, and only its name is known.
 struct ServerLook : Outcome {
   std::string name{};               ///< "host:port", or a Unix socket's path
   double round_trip_ms = 0;         ///< the shortest of a few
-  std::string version{}, policy{};  ///< empty: the server does not say. The policy is of a full server
+  std::string version{}, policy{};  ///< empty: the server does not say; policy: of a full server
   std::optional<std::uint64_t> keys{}, used_bytes{}, max_bytes{}, evicted{}, clients{};
   std::optional<std::uint64_t> missing{};  ///< rows that nodes reported
-  std::optional<bool> persists{};          ///< it writes to a disk
+  std::optional<bool> persists{};          ///< the server writes to a disk
   std::vector<std::string> advice{};       ///< settings of the server that ought to differ, a sentence each
 };
 
@@ -82,12 +82,12 @@ class ServerUpkeep {
 /// A row that a node reported (Backend::report). Anybody who may write to the server may have written it.
 struct MissedRow {
   std::string id{};                   ///< the server's name for it
-  std::optional<std::string> text{};  ///< nothing: it is not of the form in which nodes report
-  std::uint64_t bytes = 0;            ///< that the server sent for it
+  std::optional<std::string> text{};  ///< nothing: not of the form in which nodes report
+  std::uint64_t bytes = 0;            ///< sent by the server for the row
 };
 
-/// The next reported rows, oldest first. None, and no fault: there are no more. Rows that came before a fault
-/// are in the page.
+/// The next reported rows, oldest first. A page without rows and without a fault is the end. Rows that came
+/// before a fault are in the page.
 struct MissedPage : Outcome {
   std::vector<MissedRow> rows{};
 };
@@ -103,7 +103,7 @@ class Upkeep {
   virtual Outcome reach(const Digest& specialisation) = 0;
   /// Reads up to `most` reported rows, beginning after the row whose id is `after`; empty: with the first row.
   virtual MissedPage missed(const std::string& after, std::size_t most) = 0;
-  /// What the operator can do to remove all reported rows: the beginning of a sentence that ends in "removes
+  /// Says how the operator can remove all reported rows: the beginning of a sentence that ends in "removes
   /// them". Empty when there is nothing to say.
   virtual std::string missed_removal() const = 0;
   /// Takes reported rows away. Rows that are already gone are no fault.

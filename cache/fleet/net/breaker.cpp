@@ -10,7 +10,7 @@ bool Breaker::allow(Time now) noexcept {
 }
 
 void Breaker::succeeded() noexcept {
-  // Also of one who was let through before it opened: the server answers.
+  // The request may have been let through before the breaker opened: the server answers all the same.
   state_ = State::closed;
   failures_ = 0;
 }
@@ -21,7 +21,7 @@ void Breaker::failed(Time now) noexcept {
 }
 
 void Breaker::abandoned() noexcept {
-  if (state_ == State::probing) state_ = State::open;  // the next asker is the probe
+  if (state_ == State::probing) state_ = State::open;  // the next request is the probe
 }
 
 void Breaker::open(Time now) noexcept {

@@ -9,13 +9,13 @@
 namespace kiln::fleet {
 
 struct BreakerPolicy {
-  int failures = 3;  ///< in a row, which open it
+  int failures = 3;  ///< failures in a row that open the breaker
   base::Clock::duration pause = std::chrono::seconds(30);
   double jitter = 0.2;  ///< of the pause, up and down, so that a fleet does not come back at once
 };
 
-/// Closed: everybody may ask. Open: nobody until the pause is over. Then one asker is let through, and its
-/// fortune decides. Not thread-safe; the owner gives the time.
+/// Closed: every request may go. Open: none may, until the pause is over. Then one request is let through as
+/// a probe, and its result decides. Not thread-safe; the owner gives the time.
 class Breaker {
  public:
   enum class State : std::uint8_t { closed, open, probing };
@@ -24,15 +24,16 @@ class Breaker {
   /// `seed` should differ from process to process.
   Breaker(BreakerPolicy policy, std::uint64_t seed) noexcept : policy_(policy), random_(seed) {}
 
-  /// Who is let through reports how it went by exactly one of the three calls below.
+  /// Returns whether a request may go. A request that is let through reports its result by exactly one of
+  /// the three calls below.
   bool allow(Time now) noexcept;
   void succeeded() noexcept;
   void failed(Time now) noexcept;
-  /// Neither: the server was not really asked.
+  /// Neither success nor failure: the server was not really asked.
   void abandoned() noexcept;
 
   State state() const noexcept { return state_; }
-  /// When an open one lets somebody through.
+  /// The time at which an open breaker lets a request through.
   Time opens_until() const noexcept { return until_; }
   std::uint64_t times_opened() const noexcept { return opened_; }
 

@@ -6,8 +6,8 @@
 namespace kiln::fleet {
 namespace {
 constexpr std::size_t kStep = 32 << 10;  // bytes encrypted or decrypted at a time
-/// Pieces in a row of which TLS makes nothing (session tickets, HelloRequests). Then the caller looks at his
-/// clock: all that came is in TLS, so what is more makes the socket readable.
+/// Pieces in a row of which TLS makes nothing (session tickets, HelloRequests). After this many the caller
+/// looks at its clock: all that came is in TLS by then, so further bytes make the socket readable.
 constexpr int kVain = 16;
 }  // namespace
 
@@ -31,8 +31,8 @@ Io Channel::receive() {
   return io;
 }
 
-/// Sends what TLS has to say and reads what there is. A server that closes may have said why: what came is
-/// read even when nothing can be sent any more.
+/// Sends what TLS has to say and reads what there is. A server that closes may have said why, so its bytes
+/// are read even when nothing can be sent any more.
 Io Channel::exchange_secrets() {
   tls_->take(secret_);
   const Io out = flush();
@@ -52,7 +52,7 @@ Io Channel::handshake() {
       if (const Io in = exchange_secrets(); in != Io::done) return in;
       continue;
     }
-    tls_->take(secret_);  // the last words: of a failure, the alert that says why
+    tls_->take(secret_);  // the last bytes; after a failure, the alert that says why
     const Io out = flush();
     return io == Io::done && (out == Io::closed || out == Io::failed) ? out : io;
   }

@@ -16,19 +16,19 @@ class Channel {
  public:
   Socket& socket() noexcept { return socket_; }
   const Socket& socket() const noexcept { return socket_; }
-  /// Before the first handshake(), write() and read().
+  /// Puts TLS around the socket. REQUIRES: no handshake(), write() or read() came before.
   void secure(std::unique_ptr<TlsSession> session) noexcept { tls_ = std::move(session); }
   bool is_secured() const noexcept { return tls_ != nullptr; }
 
   Io handshake();
-  /// `moved` bytes were taken, when done. They have gone out when unsent() is false.
+  /// When done, `moved` bytes were taken. They have gone out when unsent() is false.
   Io write(std::string_view bytes, std::size_t& moved);
   Io read(char* into, std::size_t size, std::size_t& moved);
   Io flush();
   bool unsent() const noexcept { return sent_ < secret_.size(); }
-  /// Between exchanges: the server neither went nor said anything.
+  /// Returns whether the server has neither closed the connection nor said anything between exchanges.
   bool quiet();
-  /// What failed, for people. `tls`: TLS did.
+  /// The reason of the last failure, for people. `tls` receives whether TLS failed.
   std::string why(bool& tls) const;
 
  private:

@@ -36,7 +36,7 @@ Io Dialer::next(Socket& socket, Time now) {
   return io;
 }
 
-/// How trying an address went: `failed` asks for the next one.
+/// Judges how trying an address went; `failed` asks for the next address.
 Io Dialer::taken(Socket& socket, Io io) {
   retry_ = false;
   if (io == Io::done || io == Io::again) return io;

@@ -71,8 +71,8 @@ constinit Forever g_loaded;
 const OpenSsl* open_openssl(std::string& why) {
   const Loaded& loaded = g_loaded.value.get([] {
     Loaded made = load();
-    // No cleanup by exit(): a thread of ours may be in the middle of a session then. OpenSSL heeds the first
-    // call in a process, so an engine that uses it has its own way.
+    // exit() must not clean up, since a thread of ours may be in the middle of a session then. OpenSSL heeds
+    // the first call in a process, so an engine that uses OpenSSL keeps its own way.
     if (made.error.empty() && made.table.OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr) != 1)
       made.error = "OpenSSL cannot start";
     return made;

@@ -1,5 +1,5 @@
-// OpenSSL 3 by dlopen, so that only who uses rediss:// pays for it. In a static build the same table is
-// filled from the linked archives.
+// OpenSSL 3 by dlopen, so that only processes that use rediss:// pay for it. In a static build the same table
+// is filled from the linked archives.
 #pragma once
 
 #include <openssl/err.h>
@@ -93,7 +93,8 @@ struct OpenSsl {
   decltype(&::X509_verify_cert_error_string) X509_verify_cert_error_string;
 };
 
-/// Loads OpenSSL once, for the life of the process. Null when there is none: `why` then says the reason.
+/// Loads OpenSSL once, for the life of the process. Returns null when there is none; `why`
+/// then says the reason.
 const OpenSsl* open_openssl(std::string& why);
 
 }  // namespace kiln::fleet

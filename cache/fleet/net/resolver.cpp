@@ -64,7 +64,7 @@ Resolver::Shared::Shared() : state(std::make_shared<State>()) {}
 
 Resolver::Resolver(Lookup lookup) : lookup_(lookup ? std::move(lookup) : ask_system) {}
 
-/// With the state's mutex held.
+/// REQUIRES: the state's mutex is held.
 void Resolver::start(const std::shared_ptr<State>& state, const Lookup& lookup, const std::string& host,
                      std::uint16_t port) {
   CachedName& entry = state->names[{host, port}];
@@ -73,7 +73,7 @@ void Resolver::start(const std::shared_ptr<State>& state, const Lookup& lookup, 
   const auto answer = [state, host, port](std::vector<Address> addresses) {
     const std::lock_guard lock(state->mutex);
     CachedName& asked = state->names[{host, port}];
-    // A DNS server that went away takes no address from us.
+    // A DNS server that went away must not take a known address from us.
     if (!addresses.empty() || !asked.answered) asked.addresses = std::move(addresses);
     asked.asking = asked.doubted = false;
     asked.answered = true;
@@ -94,7 +94,7 @@ void Resolver::start(const std::shared_ptr<State>& state, const Lookup& lookup, 
       } catch (...) {  // a mutex that fails: nobody is told
       }
     }).detach();
-  } catch (const std::exception&) {  // no thread to be had: as if nobody had answered
+  } catch (const std::exception&) {  // no thread could be started: as if there were no answer
     entry.asking = false;
     entry.answered = true;
     entry.answered_at = base::Clock::now();
@@ -106,7 +106,7 @@ std::vector<Address> Resolver::addresses(const std::string& host, std::uint16_t 
   if (const auto address = Address::numeric(host, port)) return {*address};
   const std::shared_ptr<State> state = shared_.get().state;
   std::unique_lock lock(state->mutex);
-  CachedName& entry = state->names[{host, port}];  // a map's nodes stay
+  CachedName& entry = state->names[{host, port}];  // a map's nodes do not move
   if (entry.wants_asking(base::Clock::now())) start(state, lookup_, host, port);
   if (entry.addresses.empty())
     state->answer.wait_until(lock, std::min(entry.asked_at + patience, deadline.at()),

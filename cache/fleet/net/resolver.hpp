@@ -13,32 +13,32 @@
 
 namespace kiln::fleet {
 
-/// Thread-safe. A thread for each name that is being asked about, which owns what it needs: the resolver may
-/// be destroyed, and the process may end, while one hangs. A forked child asks again.
+/// Thread-safe. Each name that is being resolved has a thread, which owns what it needs. The resolver may be
+/// destroyed, and the process may end, while such a thread hangs. A forked child asks again.
 class Resolver {
  public:
-  /// None: no such name, or no answer. Called on a thread of its own.
+  /// Returns no address when there is no such name, or no answer. Called on a thread of its own.
   using Lookup = std::function<std::vector<Address>(const std::string& host, std::uint16_t port)>;
   using Time = base::Clock::time_point;
 
-  /// Empty: getaddrinfo.
+  /// An empty `lookup` means getaddrinfo.
   explicit Resolver(Lookup lookup = {});
 
-  /// What is known about a name, which numeric addresses need not be asked for; empty: nothing. An answer is
-  /// used for 30 s, and longer while the next one is being fetched. Waits for a first one at most until
+  /// Returns the known addresses of a name, or none. A numeric address is not looked up. An answer is used
+  /// for 30 s, and longer while the next one is being fetched. Waits for a first answer at most until
   /// `patience` after it was asked for, and not past `deadline`.
   std::vector<Address> addresses(const std::string& host, std::uint16_t port, base::Clock::duration patience,
                                  base::Deadline deadline);
-  /// Begins to ask, when nothing is known.
+  /// Begins to ask for the name, when no recent answer is known.
   void ask(const std::string& host, std::uint16_t port);
-  /// Nobody answered there: the name may have moved.
+  /// Says that no server answered at the known addresses: the name may have moved.
   void doubt(const std::string& host, std::uint16_t port);
 
  private:
   struct State;
   struct Shared {
     Shared();
-    std::shared_ptr<State> state;  // the asking threads' as well
+    std::shared_ptr<State> state;  // shared with the threads that ask
   };
   static void start(const std::shared_ptr<State>& state, const Lookup& lookup, const std::string& host,
                     std::uint16_t port);

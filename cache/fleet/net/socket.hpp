@@ -36,7 +36,7 @@ class Socket {
   Io connect(const Address& address) noexcept;
   /// After the wait: `done`, or `failed`.
   Io connected() noexcept;
-  /// `moved` bytes were taken or came, when done.
+  /// When done, `moved` bytes were sent or received.
   Io send(std::string_view bytes, std::size_t& moved) noexcept;
   Io receive(char* into, std::size_t size, std::size_t& moved) noexcept;
   int fd() const noexcept { return fd_ ? fd_->get() : -1; }

@@ -96,7 +96,7 @@ std::unique_ptr<TlsSession> TlsSession::make(std::shared_ptr<const TlsContext> c
     set = ssl.SSL_set1_host(raw, name.c_str()) == 1 &&
           ssl.SSL_ctrl(raw, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, name.data()) == 1;
   }
-  // Without the name, a certificate of anybody's would do.
+  // Without the name, anybody's certificate would do.
   return set ? std::move(session) : nullptr;
 }
 

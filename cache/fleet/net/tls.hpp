@@ -1,4 +1,4 @@
-// TLS between two heaps of bytes: no socket, so no SIGPIPE and no blocking. OpenSSL 3 behind it.
+// TLS between two buffers of bytes, by OpenSSL 3. It has no socket, so it raises no SIGPIPE and never blocks.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,18 @@ namespace kiln::fleet {
 
 struct OpenSsl;
 
-/// Files of PEM; empty: the system's authorities, no client certificate. `ca` may be a directory of hashes.
+/// PEM files. Empty names mean the system's authorities, and no client certificate. `ca` may be
+/// a directory of hashes.
 struct TlsFiles {
   std::string ca, cert, key;
 };
 
-/// Certificates and what is accepted: TLS 1.2 or later, a server's certificate that an authority of ours has
-/// signed. Thread-safe once made.
+/// The certificates, and what is accepted: TLS 1.2 or later, and a server's certificate that one of our
+/// authorities has signed. Thread-safe once made.
 class TlsContext {
  public:
-  /// Opens OpenSSL and reads the files. Null, and `why`, when there is none or a file is not usable.
+  /// Opens OpenSSL and reads the files. Returns null when there is no OpenSSL or a file is not usable;
+  /// `why` then says so.
   static std::shared_ptr<const TlsContext> make(const TlsFiles& files, std::string& why);
   TlsContext(const TlsContext&) = delete;
   TlsContext& operator=(const TlsContext&) = delete;
@@ -38,10 +40,11 @@ class TlsContext {
   ssl_ctx_st* const context_;
 };
 
-/// One connection's. Not thread-safe.
+/// The TLS session of one connection. Not thread-safe.
 class TlsSession {
  public:
-  /// The server must show a certificate of `host`, a name or an IP address. Null without memory.
+  /// The server must show a certificate of `host`, a name or an IP address. Returns null when the
+  /// session cannot be made.
   static std::unique_ptr<TlsSession> make(std::shared_ptr<const TlsContext> context, const std::string& host);
   TlsSession(const TlsSession&) = delete;
   TlsSession& operator=(const TlsSession&) = delete;
@@ -52,11 +55,11 @@ class TlsSession {
   Io write(std::string_view plain, std::size_t& moved);
   Io read(char* into, std::size_t size, std::size_t& moved);
 
-  /// Bytes from the network.
+  /// Takes bytes that came from the network.
   void give(std::string_view secret);
-  /// Bytes for the network, appended.
+  /// Appends the bytes that must go to the network.
   void take(std::string& secret);
-  /// What failed, for people: "certificate has expired".
+  /// The reason of the last failure, for people: "certificate has expired".
   const std::string& why() const noexcept { return why_; }
 
  private:
@@ -66,7 +69,7 @@ class TlsSession {
 
   const std::shared_ptr<const TlsContext> context_;
   ssl_st* const session_;
-  bio_st *in_ = nullptr, *out_ = nullptr;  // the session's
+  bio_st *in_ = nullptr, *out_ = nullptr;  // owned by the session
   std::string why_;
 };
 

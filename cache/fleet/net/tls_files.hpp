@@ -14,9 +14,10 @@ namespace kiln::fleet {
 class TlsFilesInUse {
  public:
   explicit TlsFilesInUse(TlsFiles files) : files_(std::move(files)) {}
-  /// Null, and `why`: no OpenSSL, or a file that is not usable.
+  /// Returns null when there is no OpenSSL or a file is not usable; `why` then says so.
   std::shared_ptr<const TlsContext> context(std::string& why);
-  /// A handshake failed: certificates are replaced while programs run.
+  /// Makes the next call read the files again. Called when a handshake failed, since certificates are
+  /// replaced while programs run.
   void forget();
 
  private:

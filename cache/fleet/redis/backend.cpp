@@ -14,14 +14,14 @@ namespace kiln::fleet {
 namespace {
 
 constexpr std::uint64_t kRowsReply = 2 * kMostRows * (kMostRow + 128), kSmallReply = 4096;
-/// Entries in one round trip of commands that fetch many: 64 MiB at most, since a server that has made more
-/// than its client-output-buffer-limit (docs/fleet/redis.conf: 128 MB) ends the connection.
+/// Entries in one round trip of commands that fetch many: 64 MiB at most. A server ends a connection for
+/// which it has made more than its client-output-buffer-limit (docs/fleet/redis.conf: 128 MB).
 constexpr std::size_t kFetchedAtOnce = 4;
-/// Keys in one MGET of those who wait, and bytes of its answer: mostly nil, and a few entries that have just
-/// been published.
+/// Keys in one MGET of waiters, and bytes of its answer. Most values are nil; a few are entries that
+/// have just been published.
 constexpr std::size_t kLooksAtOnce = 64;
 constexpr std::uint64_t kLookReply = 2 * kMostEnvelope;
-/// Entries of the stream of missed rows; the oldest go first.
+/// Rows in the stream of missed rows; the oldest go first.
 constexpr const char* kStreamLength = "10000";
 
 Command report_of(const std::string& row) {

@@ -32,7 +32,7 @@ Client::Client(const ClientOptions& options) : impl_(std::make_unique<Impl>()) {
   const Url& url = options.url;
   auto common = std::make_shared<Common>();
   common->login = {url.user, url.password, url.authenticate, url.database};
-  // What a caller means by "for ever", without an overflow.
+  // A longer timeout is cut to this one, so that no sum of times overflows.
   constexpr base::Clock::duration kLongest = std::chrono::hours(1);
   common->timeouts = {std::min(options.timeouts.connect, kLongest), std::min(options.timeouts.read, kLongest),
                       std::max<std::uint64_t>(1, options.timeouts.bytes_per_second)};

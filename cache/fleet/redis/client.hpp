@@ -1,8 +1,8 @@
-// The client makes the fleet's servers one: each command goes to the server that its tag decides, and its
-// answer or a fault comes back.
+// The client makes one server of the fleet's servers: each command goes to the server that its tag decides,
+// and its answer or a fault comes back.
 //
-// Nothing of a server becomes an exception, and none costs more than its timeouts: connect (100 ms) and read
-// (150 ms + size / 100 MB/s) for one exchange, after three failures nothing for 30 s.
+// No fault of a server becomes an exception. No exchange takes longer than its timeouts: connect (100 ms) and
+// read (150 ms + size / 100 MB/s). After three failures a server is not asked for 30 s.
 #pragma once
 
 #include <cstdint>
@@ -26,35 +26,37 @@ struct ClientOptions {
   Timeouts timeouts = {};
   BreakerPolicy breaker = {};
   int connections = 4;  ///< at most, to each server
-  /// A connection that nobody used for longer is closed rather than used: balancers and address translators
-  /// on the way forget it in silence, after minutes.
+  /// A connection that was idle for longer is closed and not used. Balancers and address translators on the
+  /// way forget such a connection in silence, after minutes.
   base::Clock::duration idle = std::chrono::minutes(1);
-  /// For tests: instead of getaddrinfo, and instead of the steady clock for breakers.
+  /// For tests: replacements of getaddrinfo, and of the breakers' steady clock.
   Resolver::Lookup lookup = {};
   std::function<base::Clock::time_point()> now = {};
 };
 
-/// Thread-safe. A forked child begins anew, with no connections and no counts. Threads of its own: one for
-/// each name while it is being resolved.
+/// Thread-safe. A forked child starts with no connections and no counts. Each name has a thread while
+/// it is being resolved.
 class Client {
  public:
-  /// Does not touch the network, nor any file.
+  /// Touches neither the network nor a file.
   explicit Client(const ClientOptions& options);
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
   ~Client();
 
-  /// An answer to each command, in order. Commands of one server go in one exchange, servers are asked at
-  /// once. Until `deadline`, and not longer than the timeouts. Empty when there is no memory for the answers.
+  /// Returns an answer to each command, in order. Commands for one server go in one exchange, and all servers
+  /// are asked at once. Ends by `deadline`, and no later than the timeouts allow. Returns no answers when
+  /// there is no memory for them.
   std::vector<Answer> call(const std::vector<Command>& commands, base::Deadline deadline) noexcept;
-  /// Of one command.
+  /// Returns the answer to one command.
   Answer call(const Command& command, base::Deadline deadline) noexcept;
 
-  /// Keys (in a cluster: whose hash tag is the command's tag; a key without braces is its own) whose tags
-  /// have equal locations may stand in one command (MGET): the server, or a cluster's slot.
+  /// Keys whose tags have equal locations may stand in one command (MGET). A location is a server, or a
+  /// cluster's hash slot. In a cluster the keys' hash tag must be the command's tag; a key without braces
+  /// is its own tag.
   std::uint32_t location(std::string_view tag) const noexcept;
 
-  /// Of every server of the URL, in its order, then of those that a cluster named.
+  /// The status of every server of the URL, in its order, then of the nodes that a cluster named.
   std::vector<ServerStatus> status() const;
 
  private:

@@ -48,8 +48,8 @@ bool Cluster::learn_from(State& state, Server& server, Answer& answer, base::Dea
   return true;
 }
 
-/// Whoever finds the map stale learns it, the others go on with what there is. Without one each learns.
-/// `answers` get the fault when nobody can tell.
+/// Learns which node has which slot. One call learns a stale map again, and other calls go on with the old
+/// map. While there is no map, each call learns. `answers` get the fault when no server can tell.
 void Cluster::learn(State& state, std::vector<Answer>& answers, base::Deadline deadline) {
   std::vector<Server*> teachers = seeds_;
   {
@@ -98,7 +98,7 @@ void Cluster::call(const std::vector<Command>& commands, std::vector<Answer>& an
     std::vector<Errand> again;
     const std::lock_guard lock(state.mutex);
     for (Errand& errand : errands) {
-      if (is_failure_of_server(errand.answer->fault)) state.stale = true;  // another may have taken over
+      if (is_failure_of_server(errand.answer->fault)) state.stale = true;  // another node may have taken over
       if (errand.answer->fault != Fault::refused) continue;
       const auto to = redirection(errand.answer->detail);
       if (!to) continue;

@@ -15,23 +15,23 @@
 
 namespace kiln::fleet {
 
-/// Thread-safe. A forked child learns the slots anew.
+/// Thread-safe. A forked child learns the slots again.
 class Cluster {
  public:
-  /// `seeds` are asked who has what; they outlive this.
+  /// `seeds` are asked which node has which slot. They must outlive this object.
   Cluster(std::vector<Server*> seeds, std::shared_ptr<const Common> common)
       : seeds_(std::move(seeds)), common_(std::move(common)) {}
 
   /// `answers` has one element for each command. Redirections are followed three times at most, all within
   /// `deadline`. Throws std::bad_alloc.
   void call(const std::vector<Command>& commands, std::vector<Answer>& answers, base::Deadline deadline);
-  /// Of nodes that are no seeds.
+  /// The nodes that are no seeds.
   std::vector<Server*> nodes() const;
 
  private:
   struct State {
     std::mutex mutex;                                      // guards what follows
-    std::map<std::string, std::unique_ptr<Server>> nodes;  // which stay
+    std::map<std::string, std::unique_ptr<Server>> nodes;  // never removed
     std::array<Server*, kHashSlots> owners{};              // null: not known
     bool known = false, stale = false, learning = false;
     base::Clock::time_point learnt_at{};

@@ -12,7 +12,8 @@ bool number(std::string_view text, Number& out, Number most) {
   return error == std::errc() && end == text.data() + text.size() && out <= most;
 }
 
-/// Names and addresses that a node may announce; "?" and nothing: not known to the cluster itself.
+/// Accepts a name or address that a node may announce. "?" and an empty text mean that the cluster itself
+/// does not know it.
 bool announced(std::string_view text, std::string& host) {
   const auto in_host = [](char c) {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '.' ||

@@ -7,10 +7,11 @@
 
 namespace kiln::fleet {
 
-/// More than any entry needs; a server that takes longer ones would be sent none by us.
+/// More than any entry needs. Longer commands are not sent, even to a server that would take them.
 inline constexpr std::size_t kLargestCommand = std::size_t{64} << 20;
 
-/// False, and nothing is appended, beyond kLargestCommand or without a word. Throws std::bad_alloc.
+/// Appends a command. Returns false, and appends nothing, for more than kLargestCommand bytes or
+/// no word. Throws std::bad_alloc.
 bool append_command(std::string& out, const std::vector<std::string>& words);
 
 }  // namespace kiln::fleet

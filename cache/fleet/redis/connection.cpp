@@ -17,8 +17,8 @@ std::string milliseconds(base::Clock::duration time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(time).count()) + " ms";
 }
 
-/// "WRONGPASS": what is known of an error's first word, and no more of it. Servers repeat what they do not
-/// understand, and that was a password.
+/// Returns an error's first word when it is a known one ("WRONGPASS"), and nothing more of the text. Servers
+/// repeat what they do not understand, which may be a password.
 std::string error_code(const std::string& text) {
   for (const char* code : {"WRONGPASS", "NOAUTH", "NOPERM", "LOADING", "ERR"})
     if (text.starts_with(code)) return code;
@@ -31,7 +31,7 @@ Connection::Connection(std::vector<Address> addresses, std::unique_ptr<TlsSessio
                        const Timeouts& timeouts)
     : dialer_(std::move(addresses)), login_(login), timeouts_(timeouts), tls_(std::move(tls)) {}
 
-/// How dialing went so far.
+/// Acts on how dialing went so far.
 void Connection::dialed(Io io, Time now) {
   if (io == Io::done) return secured(now);
   if (io == Io::again) return;
@@ -93,7 +93,7 @@ void Connection::greeted(Time now) {
 void Connection::begin(Batch batch, Time now) {
   if (state_ == State::broken) return;
   batch_ = std::move(batch);
-  if (state_ == State::fresh) {  // greeted() comes back here
+  if (state_ == State::fresh) {  // greeted() calls begin() again
     times_.began = now;
     times_.connect_until = now + timeouts_.connect;
     state_ = State::connecting;
@@ -113,7 +113,7 @@ void Connection::step(Time now, Time caller) {
     secured(now);
   }
   if (state_ == State::greeting || state_ == State::exchanging) exchange(now);
-  if (finished() || now < until()) return;  // who ran out of time meanwhile is seen by the next step
+  if (finished() || now < until()) return;  // the next step sees a time that ran out meanwhile
   if (state_ == State::connecting)
     give_up(Fault::connect, "not connected within " + milliseconds(timeouts_.connect));
   else if (state_ == State::exchanging)
@@ -162,7 +162,7 @@ Connection::Want Connection::want() const noexcept {
 
 void Connection::give_up(Fault fault, std::string detail) noexcept {
   if (state_ == State::broken) return;
-  if (state_ == State::greeting) exchange_.replies().clear();  // not the batch's
+  if (state_ == State::greeting) exchange_.replies().clear();  // the login's, not the batch's
   state_ = State::broken;
   failure_.fault = fault;
   failure_.detail = std::move(detail);

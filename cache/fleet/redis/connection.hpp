@@ -1,8 +1,8 @@
-// One connection to one server: connects, secures, says who it is, then exchanges batches of commands for
-// their replies.
+// One connection to one server. It connects, secures itself, logs in, and then exchanges batches of
+// commands for their replies.
 //
-// A state machine that never waits: drive() polls for several at once. Any fault is its end: the answer to a
-// command that was given up would be taken for the next one's.
+// It is a state machine that never waits: drive() polls for several connections at once. Any fault ends the
+// connection, since a late answer to a command that was given up would be taken for the next command's.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 
 namespace kiln::fleet {
 
-/// Who we are, the same for all servers.
+/// The login, equal for all servers.
 struct Login {
   std::string user, password;
   bool authenticate = false;
@@ -30,7 +30,7 @@ struct Login {
 /// Commands of one exchange, as bytes.
 struct Batch {
   std::string bytes;
-  std::vector<std::uint64_t> limits;  ///< of the replies, in order
+  std::vector<std::uint64_t> limits;  ///< bytes of each reply, in order
 };
 
 /// Not thread-safe.
@@ -42,32 +42,32 @@ class Connection {
   Connection(std::vector<Address> addresses, std::unique_ptr<TlsSession> tls, const Login& login,
              const Timeouts& timeouts);
 
-  /// One at a time. The first begins to connect, which has its own time.
+  /// Begins a batch; one at a time. The first batch begins to connect, which has a time of its own.
   void begin(Batch batch, Time now);
-  /// As far as it goes without waiting, and not past `caller` or its own time, however fast the server
-  /// speaks. Throws std::bad_alloc; then the connection is of no use.
+  /// Goes on as far as possible without waiting. It stops at `caller` or at its own time, however fast the
+  /// server speaks. Throws std::bad_alloc; then the connection is of no use.
   void step(Time now, Time caller = Time::max());
   /// The batch is answered, or a fault ended it.
   bool finished() const noexcept { return state_ == State::ready || state_ == State::broken; }
   struct Want {
     int fd;
-    short events;  ///< of poll; none: only time brings it further
+    short events;  ///< for poll; 0: only time brings it further
     Time until;
   };
   Want want() const noexcept;
   void give_up(Fault fault, std::string detail) noexcept;
-  /// The caller has no more time.
+  /// Gives up, because the caller has no more time.
   void cut_short(Time now);
 
-  /// What ended the connection; Fault::none while nothing did.
+  /// The fault that ended the connection; Fault::none while nothing did.
   const Failure& failure() const noexcept { return failure_; }
-  /// The fault speaks against the server, which had at least half of its time.
+  /// Returns whether the fault counts against the server, which must have had at least half of its time.
   bool server_failed() const noexcept { return is_failure_of_server(failure_.fault) && !hurried_; }
   /// The batch's replies, and the bytes of the whole connection.
   Exchange& traffic() noexcept { return exchange_; }
-  /// Ready, and the server has neither closed it nor said anything unasked.
+  /// Returns whether the connection is ready, and the server has neither closed it nor said anything unasked.
   bool usable_again();
-  /// Of the last batch, once all its answers have come.
+  /// The round trip of the last batch, once all its answers have come.
   base::Clock::duration round_trip() const noexcept { return times_.answered - times_.asked; }
 
  private:
@@ -80,7 +80,7 @@ class Connection {
   base::Clock::duration allowance() const noexcept;
   Time until() const noexcept;
 
-  /// When what began, and until when it may take.
+  /// When each phase began, and until when it may take.
   struct Times {
     Time began{}, connect_until{}, asked{}, answered{};
     Time caller_until = Time::max();
@@ -99,7 +99,7 @@ class Connection {
   bool hurried_ = false;
 };
 
-/// Until all have finished. At `caller`'s deadline those that have not are given up.
+/// Drives all connections until they have finished. At `caller`'s deadline the unfinished ones are given up.
 void drive(std::span<Connection* const> connections, base::Deadline caller);
 
 }  // namespace kiln::fleet

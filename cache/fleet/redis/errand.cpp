@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::uint64_t kAskingLimit = 1024;
 
-/// One server's share.
+/// The errands for one server.
 struct Round {
   std::vector<Errand*> errands;
   Server::Visit visit;
@@ -21,7 +21,7 @@ void fail(Answer& answer, Fault fault, const std::string& detail) {
   answer.detail = detail;
 }
 
-/// Servers' words go into logs.
+/// Makes a server's text fit for logs.
 std::string printable(std::string text) {
   for (char& c : text)
     if (c < ' ' || c > '~') c = '?';
@@ -37,7 +37,7 @@ void fill(Answer& answer, Reply reply) {
   fail(answer, locked_out ? Fault::auth : Fault::refused, printable(std::move(reply.text)));
 }
 
-/// Errands whose command a server can be sent; the others are answered.
+/// Makes a batch of the commands that can be sent. The other errands are answered and removed.
 Batch batch_of(std::vector<Errand*>& errands) {
   Batch batch;
   std::erase_if(errands, [&](Errand* errand) {
@@ -65,7 +65,7 @@ void take_answers(Round& round) {
     detail = connection->failure().detail;
   }
   for (Errand* errand : round.errands) {
-    if (errand->asking) ++next;  // its own answer
+    if (errand->asking) ++next;  // ASKING has an answer of its own
     if (connection && next < connection->traffic().replies().size()) {
       fill(*errand->answer, std::move(connection->traffic().replies()[next++]));
       continue;
@@ -86,7 +86,8 @@ void run(std::vector<Errand> errands, base::Deadline deadline) {
       fail(*errand.answer, Fault::timeout, "the caller's deadline had passed");
     return;
   }
-  // In one order in every thread: who waits for a connection holds none of a later server.
+  // All threads visit the servers in one order, so that a thread that waits for a connection holds none
+  // of a later server.
   std::stable_sort(errands.begin(), errands.end(),
                    [](const Errand& a, const Errand& b) { return std::less<>()(a.server, b.server); });
   for (const Errand& errand : errands)
@@ -104,7 +105,7 @@ void run(std::vector<Errand> errands, base::Deadline deadline) {
     batches.push_back(std::move(batch));
   }
   std::vector<Connection*> connections;
-  const auto now = base::Clock::now();  // nobody's time begins while we wait for another's name
+  const auto now = base::Clock::now();  // no server's time begins while another's name is resolved
   for (std::size_t i = 0; i < rounds.size(); ++i) {
     Connection* const connection = rounds[i].visit.connection();
     if (!connection) continue;

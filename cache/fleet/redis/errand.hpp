@@ -16,7 +16,7 @@ struct Errand {
   bool asking = false;  ///< a cluster's node wants ASKING before it
 };
 
-/// Fills every answer. Throws std::bad_alloc; what was open is closed then.
+/// Fills every answer. Throws std::bad_alloc; the connections in use are closed then.
 void run(std::vector<Errand> errands, base::Deadline deadline);
 
 }  // namespace kiln::fleet

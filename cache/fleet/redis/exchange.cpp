@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kReadStep = 32 << 10;
 constexpr std::size_t kLongestDetail = 400;
-/// A connection that read more than this gives the parser's buffer back: it may be idle for ever.
+/// A connection that read more than this gives the parser's buffer back, because it may be idle for ever.
 constexpr std::uint64_t kKeptBuffer = 1 << 20;
 
 }  // namespace
@@ -58,7 +58,7 @@ bool Exchange::send_some(const std::function<bool()>& in_time) {
     std::size_t moved = 0;
     const Io io = channel_.write(std::string_view(out_).substr(sent_), moved);
     if (io == Io::again) return true;
-    // A server that closes may have said why: what came in is read first.
+    // A server that closes may have said why, so its bytes are read first.
     if (io == Io::closed) {
       while (receive_some() && in_time()) {
       }
@@ -82,7 +82,7 @@ bool Exchange::send_some(const std::function<bool()>& in_time) {
   return true;
 }
 
-/// Whether there may be more.
+/// Returns whether there may be more to read.
 bool Exchange::receive_some() {
   if (replies_.size() >= expected_) return false;
   char buffer[kReadStep];

@@ -1,5 +1,5 @@
-// An exchange sends the bytes of several commands over a channel and takes their replies as they come. It
-// knows no time.
+// An exchange sends the bytes of several commands over a channel and takes their replies as they come.
+// It has no clock.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,25 @@
 
 namespace kiln::fleet {
 
-/// What ended a connection.
+/// The fault that ended a connection.
 struct Failure {
   Fault fault = Fault::none;
   std::string detail;  ///< for people
 };
-/// Why an operation on the channel failed, while `doing` this.
+/// Says why an operation on the channel failed, while `doing` this.
 Failure failure_of(const Channel& channel, Io io, const char* doing);
 
-/// One after the other on one connection; a fault is the end of all. Not thread-safe.
+/// The exchanges on one connection, one after the other; a fault ends them all. Not thread-safe.
 class Exchange {
  public:
-  /// `channel` outlives it.
+  /// `channel` must outlive this object.
   explicit Exchange(Channel& channel) : channel_(channel) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   /// One reply is expected for each of `limits`, which bound their bytes.
   void begin(std::string bytes, std::span<const std::uint64_t> limits);
-  /// Goes on as far as it goes without waiting, and while `in_time()` says so. Returns what ended the
+  /// Goes on as far as possible without waiting, while `in_time()` is true. Returns what ended the
   /// connection, if something did. Throws std::bad_alloc; then the connection is of no use.
   std::optional<Failure> proceed(const std::function<bool()>& in_time);
   /// All replies have come.
@@ -47,13 +47,13 @@ class Exchange {
   /// Forgets the bytes and the replies.
   void clear();
 
-  /// As far as they came, in order.
+  /// The replies that have come so far, in order.
   std::vector<Reply>& replies() noexcept { return replies_; }
   /// Bytes that are sent, and bytes that the replies' lengths have promised so far.
   std::uint64_t load() const noexcept { return out_.size() + bound_.announced() - announced_before_; }
   /// No reply is expected or half read.
   bool idle() const noexcept { return bound_.idle(); }
-  /// Of all exchanges on this connection.
+  /// Bytes of all exchanges on this connection.
   std::uint64_t bytes_in() const noexcept { return bytes_in_; }
   std::uint64_t bytes_out() const noexcept { return bytes_out_; }
 

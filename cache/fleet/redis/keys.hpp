@@ -1,14 +1,16 @@
 // The names under which the fleet's values lie in a server of the Redis protocol, version 1.
 //
-//   kiln:1:{SPEC}:e:TOOL   an entry: one envelope (cache/fleet/envelope.hpp)
-//   kiln:1:{SPEC}:t        hash TOOL -> signed row: which toolchains have it (cache/fleet/toolchain_row.hpp)
-//   kiln:1:{SPEC}:l:TOOL   a lease: the token of who compiles it now (cache/fleet/lease.hpp)
-//   kiln:1:missing         stream: plan rows that read-only nodes missed; nobody's word, and bounded
+//     kiln:1:{SPEC}:e:TOOL   an entry: one envelope (cache/fleet/envelope.hpp)
+//     kiln:1:{SPEC}:t        hash TOOL -> signed row of that toolchain (cache/fleet/toolchain_row.hpp)
+//     kiln:1:{SPEC}:l:TOOL   a lease: the token of its holder (cache/fleet/lease.hpp)
+//     kiln:1:missing         stream: plan rows that read-only nodes missed; not verified, and bounded
 //
-// SPEC and TOOL are 32 hex digits each. The braces are a hash tag: all of one specialisation is in one slot
-// of a Redis Cluster, and on one of several servers. The stream's name is its own tag: it lies on one of them
-// whole, for a row is told once by each process. The ACL in docs/fleet/users.acl knows these patterns.
-// Another version of these names or of the envelope's schema takes another number: neither sees the other's.
+//
+// SPEC and TOOL are 32 hex digits each. The braces are a hash tag: all values of one specialisation are in
+// one slot of a Redis Cluster, and on one of several servers. The stream's name is its own tag, so the whole
+// stream lies on one server; each process reports a row once. The ACL in docs/fleet/users.acl knows these
+// patterns. Another version of these names or of the envelope's schema takes another number, so that neither
+// sees the other's values.
 #pragma once
 
 #include <optional>
@@ -21,7 +23,7 @@ namespace kiln::fleet {
 
 inline constexpr std::string_view kKeyPrefix = "kiln:1:", kMissingKey = "kiln:1:missing";
 
-/// What decides the server.
+/// The tag, which decides the server.
 inline std::string tag_of(const Digest& specialisation) { return specialisation.hex(); }
 
 inline std::string rows_key(const Digest& specialisation) {
@@ -39,7 +41,7 @@ struct ValueName {
   char kind;  ///< e, t, l
   Key key;
 };
-/// Nothing for what is none.
+/// Returns nothing for any other name.
 inline std::optional<ValueName> parse_name(std::string_view name) {
   constexpr std::size_t kHex = 32;
   if (!name.starts_with(kKeyPrefix)) return std::nullopt;

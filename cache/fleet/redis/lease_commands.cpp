@@ -7,7 +7,7 @@
 namespace kiln::fleet {
 namespace {
 
-/// Of a status, an integer or a token's length.
+/// Bytes of an answer: a status, an integer, or a text of a token's length.
 constexpr std::uint64_t kLeaseReply = 1024;
 
 std::string milliseconds_of(Span span) {
@@ -58,7 +58,8 @@ LeaseRound::LeaseRound(std::vector<LeaseRequest> requests, const LeasePolicy& po
     }
     where_[i].command = commands_.size();
     commands_.push_back({words_of(request, policy), tag, kLeaseReply});
-    // Behind it, never before: what was published before the lease became free is there by now.
+    // The GET comes after the claim, never before: an entry that was published before the lease became free
+    // is there by now.
     if (also_looks(request.kind)) commands_.push_back({{"GET", entry_key(request.key)}, tag, reply_limit});
   }
 }
@@ -92,7 +93,7 @@ std::vector<LeaseAnswer> LeaseRound::read(std::vector<Answer> answers) const {
     if (requests_[i].kind == LeaseRequest::Kind::look) {
       if (first.reply.kind != Reply::Kind::array ||
           first.reply.elements.size() < where.element + values_of_look_) {
-        answer.state = LeaseAnswer::State::unanswered;  // an MGET's answer it is not
+        answer.state = LeaseAnswer::State::unanswered;  // not an MGET's answer
         continue;
       }
       take_entry(first.reply.elements[where.element]);

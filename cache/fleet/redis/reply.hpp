@@ -12,7 +12,7 @@ namespace kiln::fleet {
 struct Command {
   std::vector<std::string> words;  ///< name and arguments; bytes, not text
   std::string tag;  ///< decides the server: the specialisation in hex, or empty for the first server
-  /// Bytes of the answer on the wire, everything inside counted. A longer one is not read.
+  /// The most bytes of the answer on the wire, everything inside counted. A longer answer is not read.
   std::uint64_t reply_limit = 1 << 16;
 };
 
@@ -31,7 +31,7 @@ struct Answer {
   explicit operator bool() const noexcept { return fault == Fault::none; }
 };
 
-/// Somebody keeps a value of another Redis type under this name.
+/// Returns whether a value of another Redis type lies under the name.
 inline bool is_of_wrong_type(Fault fault, const std::string& detail) {
   return fault == Fault::refused && detail.starts_with("WRONGTYPE");
 }

@@ -19,23 +19,23 @@ class ReplyBound {
   enum class Verdict : std::uint8_t { fine, too_large, malformed };
   struct Seen {
     Verdict verdict = Verdict::fine;
-    /// Of the bytes shown, those that a parser may have: all when fine, else up to the last whole reply.
+    /// How many of the bytes a parser may have: all when fine, else up to the last whole reply.
     std::size_t usable = 0;
   };
 
-  /// What an element of an array is charged with beside its bytes: it takes memory before it has come.
+  /// The charge for an element of an array beside its bytes: it takes memory before it has come.
   static constexpr std::uint64_t kElementCharge = 64;
   static constexpr int kDeepest = 7;
-  /// Bytes of a status or an error, whatever the reply's limit: hiredis begins a line anew with every piece
-  /// of it, so that one of 16 MiB took it 4 s.
+  /// The most bytes of a status or an error, whatever the reply's limit. hiredis begins a line again with
+  /// every piece of it, so that a line of 16 MiB took 4 s.
   static constexpr std::uint64_t kLongestLine = 64 << 10;
 
   /// One more reply is expected, of at most `limit` bytes, elements charged.
   void expect(std::uint64_t limit) { limits_.push_back(limit); }
-  /// Bytes in the order they came. Those of a reply that nobody expects are malformed. After a verdict that
-  /// is not fine the connection is of no use any more.
+  /// Takes bytes in the order they came. Bytes of a reply that nobody expects are malformed. After a verdict
+  /// that is not fine the connection is of no use any more.
   Seen see(std::string_view bytes) noexcept;
-  /// Bytes of values that lengths have promised so far, come or not.
+  /// Bytes of values that lengths have promised so far, whether they have come or not.
   std::uint64_t announced() const noexcept { return announced_; }
   /// No reply is expected or half read.
   bool idle() const noexcept { return limits_.empty(); }

@@ -13,7 +13,7 @@ Reply* target(const redisReadTask* task) noexcept {
   return &static_cast<Reply*>(task->parent->obj)->elements[static_cast<std::size_t>(task->idx)];
 }
 
-/// Through C: nothing may be thrown. Null tells hiredis that there is no memory.
+/// Called through C, so nothing may be thrown. Null tells hiredis that there is no memory.
 template <class Fill>
 void* made(const redisReadTask* task, Fill&& fill) noexcept {
   Reply* reply = target(task);
@@ -67,7 +67,7 @@ ReplyReader::ReplyReader() : reader_(::redisReaderCreateWithFunctions(&g_functio
 }
 
 void ReplyReader::feed(std::string_view bytes) {
-  // Fails for lack of memory only, which next() would repeat.
+  // It fails only for lack of memory, which next() would repeat.
   if (::redisReaderFeed(reader_.get(), bytes.data(), bytes.size()) != REDIS_OK) throw std::bad_alloc();
 }
 

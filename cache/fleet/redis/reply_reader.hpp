@@ -1,4 +1,4 @@
-// hiredis's parser, making our replies.
+// hiredis's parser, which makes our replies.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,8 @@ class ReplyReader {
  public:
   ReplyReader();
   void feed(std::string_view bytes);
-  /// The next whole reply. False in `fine` when the bytes are none; the reader is of no use then.
+  /// Returns the next whole reply. `fine` receives false when the bytes are no reply; the reader is
+  /// of no use then.
   std::optional<Reply> next(bool& fine);
 
  private:

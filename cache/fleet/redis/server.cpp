@@ -48,7 +48,7 @@ void Server::expect_visit() {
   if (endpoint_.path.empty()) common_->resolver->ask(endpoint_.host, endpoint_.port);
 }
 
-/// REQUIRES: the mutex.
+/// REQUIRES: the mutex is held.
 void Server::close_idle(State& state) const noexcept {
   const auto now = base::Clock::now();
   const auto young = std::find_if(state.idle.begin(), state.idle.end(),
@@ -141,7 +141,7 @@ void Server::cancel(Visit& visit) noexcept {
 
 void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
   State& state = state_.get();
-  std::vector<Idle> closing;  // outside the lock
+  std::vector<Idle> closing;  // destroyed after the lock
   const std::lock_guard lock(state.mutex);
   ServerStatus& counts = state.counts;
   const Answer* worst = nullptr;
@@ -183,7 +183,7 @@ void Server::leave(Visit visit, const std::vector<const Answer*>& answers) {
     visit.asked_breaker_ = false;
   }
   if (failed || demoted) {
-    // What the others are connected to may be as dead.
+    // The idle connections may lead to the same dead server.
     closing = std::move(state.idle);
     state.idle.clear();
     state.open -= static_cast<int>(closing.size());

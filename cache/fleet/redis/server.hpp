@@ -17,19 +17,19 @@
 
 namespace kiln::fleet {
 
-/// What all servers of a client share.
+/// The common state of all servers of a client.
 struct Common {
   Login login;
   Timeouts timeouts;
   BreakerPolicy breaker;
   int connections = 4;  ///< at most, to each server
   base::Clock::duration idle = std::chrono::minutes(1);
-  std::function<base::Clock::time_point()> now;  ///< of breakers
+  std::function<base::Clock::time_point()> now;  ///< the breakers' clock
   std::unique_ptr<Resolver> resolver;
   std::unique_ptr<TlsFilesInUse> tls;  ///< null: plain
 };
 
-/// Thread-safe. A forked child begins anew: no connections, a closed breaker, no counts.
+/// Thread-safe. A forked child starts with no connections, a closed breaker and no counts.
 class Server {
  public:
   Server(Endpoint endpoint, std::shared_ptr<const Common> common);
@@ -41,7 +41,7 @@ class Server {
     Visit(Visit&& other) noexcept;
     Visit& operator=(Visit&&) = delete;
     ~Visit();
-    /// Null: not let in, and `fault` says why.
+    /// Null when the visit was not let in; `fault` then says why.
     Connection* connection() const noexcept { return connection_.get(); }
     Fault fault = Fault::none;
     std::string detail;
@@ -59,10 +59,10 @@ class Server {
   const Endpoint& endpoint() const noexcept { return endpoint_; }
   /// Begins to resolve the name.
   void expect_visit();
-  /// A connection for one exchange, ready or connecting. Waits while all are in use, at most as long as an
-  /// exchange may take.
+  /// Returns a connection for one exchange, ready or connecting. Waits while all connections are in use, at
+  /// most as long as an exchange may take.
   Visit enter(base::Deadline caller);
-  /// After drive(): counts, keeps or closes the connection.
+  /// Counts an exchange after drive(), and keeps or closes its connection.
   void leave(Visit visit, const std::vector<const Answer*>& answers);
 
   ServerStatus status() const;

@@ -150,7 +150,7 @@ class Parser {
   std::size_t number_;
 };
 
-/// `into` becomes `value`, unless another server had said otherwise.
+/// Sets `into` to `value`. Throws when another server had said otherwise.
 void agree(std::optional<std::string>& into, const std::optional<std::string>& value, const char* what) {
   if (!value) return;
   if (into && *into != *value)
@@ -168,7 +168,7 @@ Url Url::parse(std::string_view text) {
   for (std::size_t number = 1;; ++number) {
     const auto comma = std::min(text.find(','), text.size());
     Piece piece = Parser(text.substr(0, comma), number).parse(all.scheme);
-    // Of "redis://me:12,34@host" a server "me:12" must not be told "34", and no status may show it.
+    // In "redis://me:12,34@host" a server "me:12" must not be told "34", and no status may show it.
     if (!piece.scheme && (before_had_password_option || (piece.names_user && !all.user)))
       throw Error(Errc::invalid_argument,
                   "remote URL: what stands before server " + std::to_string(number) +

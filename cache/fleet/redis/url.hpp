@@ -1,18 +1,18 @@
-// Where the fleet's servers are, and how one enters: the text of KILN_REMOTE.
+// The text of KILN_REMOTE: where the fleet's servers are, and how a client logs in.
 //
-//   url    = server *("," server)
-//   server = [scheme "://"] [[user] [":" password] "@"] host [":" port] ["/" database] ["?" options]
-//          | "redis+unix://" path ["?" options]
-//   scheme = "redis" | "rediss" (TLS)                        the first server's; later ones may leave it out
-//   host   = name | IPv4 | "[" IPv6 "]"                      port 6379 unless given
-//   options = name "=" value *("&" name "=" value)           ca, cert, key (files of PEM; ca also a
-//   directory),
-//                                                            cluster = true | false, db (Unix sockets),
-//                                                            user, password (Unix sockets)
+//     url     = server *("," server)
+//     server  = [scheme "://"] [[user] [":" password] "@"] host [":" port] ["/" database] ["?" options]
+//             | "redis+unix://" path ["?" options]
+//     scheme  = "redis" | "rediss" (TLS)                 the first server's; later ones may leave it out
+//     host    = name | IPv4 | "[" IPv6 "]"               port 6379 unless given
+//     options = name "=" value *("&" name "=" value)     ca, cert, key (files of PEM; ca also a directory),
+//                                                        cluster = true | false, db (Unix sockets),
+//                                                        user, password (Unix sockets)
 //
-// User, password, path and values are percent-decoded ("%2C" is a comma). What is not an address holds for
-// all servers, wherever it stands; two servers that differ in it are an error. User and password stand with
-// the first server, and after ?password= a further server begins with its scheme: otherwise it may be the
+//
+// User, password, path and values are percent-decoded ("%2C" is a comma). Everything but the address holds
+// for all servers, wherever it stands; two servers that differ in it are an error. User and password stand
+// with the first server. After ?password= a further server begins with its scheme: otherwise it may be the
 // rest of a password whose comma was not encoded.
 #pragma once
 
@@ -40,12 +40,12 @@ struct Url {
   bool tls = false, cluster = false;
   std::string ca, cert, key;
 
-  /// Throws Error(invalid_argument) that says what is wrong and with which server, and never repeats the
-  /// text, which may hold a password in any place when it is written wrongly.
+  /// Throws Error(invalid_argument) that says what is wrong, and with which server. The error never repeats
+  /// the text: a URL that is written wrongly may hold a password in any place.
   static Url parse(std::string_view text);
   /// "rediss://host:port,host:port/2": for people, without user and password.
   std::string safe() const;
-  /// The URL as a tier's, which opens a RedisBackend (cache/fleet/redis/backend.hpp). Defined there.
+  /// Makes a tier's URL, which opens a RedisBackend (cache/fleet/redis/backend.hpp). Defined there.
   operator TierUrl() const;
 };
 

@@ -15,7 +15,7 @@ inline constexpr std::uint64_t kEntryReply = kMostEnvelope + 64;
 
 inline Outcome outcome_of(Answer answer) { return {answer.fault, std::move(answer.detail)}; }
 
-/// Of a GET.
+/// The value in the answer to a GET.
 inline Value value_of(Answer answer) {
   Value out;
   if (is_of_wrong_type(answer.fault, answer.detail)) {  // a SET replaces it
@@ -30,7 +30,7 @@ inline Value value_of(Answer answer) {
   return out;
 }
 
-/// Of an HGETALL.
+/// The rows in the answer to an HGETALL.
 inline Rows rows_of(Answer answer) {
   Rows out;
   out.fault = answer.fault;

@@ -7,7 +7,7 @@
 namespace kiln::fleet {
 namespace {
 
-/// The value of "name:value\r\n" in what INFO says.
+/// The value of "name:value\r\n" in an answer to INFO.
 std::string info_field(const std::string& info, const std::string& name) {
   std::size_t at = info.starts_with(name + ':') ? 0 : info.find('\n' + name + ':');
   if (at == std::string::npos) return {};

@@ -1,4 +1,4 @@
-// What a server of the Redis protocol says of itself: its answer to INFO.
+// The answer to INFO, by which a server of the Redis protocol describes itself.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What commands ask of one server that speaks the Redis protocol (cache/fleet/upkeep.hpp), as its commands.
+// Looks after one server (cache/fleet/upkeep.hpp), by commands of the Redis protocol.
 #pragma once
 
 #include "cache/fleet/redis/client.hpp"
@@ -12,7 +12,7 @@ Answer ask_patiently(Client& client, const Command& command);
 /// Thread-safe.
 class RedisServerUpkeep : public ServerUpkeep {
  public:
-  /// Of the only server of the options' URL.
+  /// Looks after the only server of the options' URL.
   explicit RedisServerUpkeep(const ClientOptions& options);
 
   Outcome reach() override;

@@ -38,7 +38,7 @@ MissedRow missed_row(Reply& entry) {
 
 }  // namespace
 
-/// A cluster tells of its nodes when it is asked for slots that another has.
+/// A cluster names a node when another node is asked for one of its slots.
 std::vector<Endpoint> RedisUpkeep::nodes_of_cluster() {
   for (int tag = 0; tag < kProbedTags; ++tag)
     ask_patiently(

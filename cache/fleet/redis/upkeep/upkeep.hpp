@@ -1,7 +1,7 @@
-// What commands ask of servers that speak the Redis protocol (cache/fleet/upkeep.hpp), as commands of it.
+// Looks after the servers of a tier (cache/fleet/upkeep.hpp), by commands of the Redis protocol.
 //
-// Each server is asked on connections of its own, behind a breaker of its own: a command also looks at a server
-// that the backend has given up for now.
+// Each server is asked on connections of its own, behind a breaker of its own, so that a command also looks
+// at a server that the backend has given up for now.
 #pragma once
 
 #include "cache/fleet/redis/client.hpp"
@@ -12,7 +12,7 @@ namespace kiln::fleet {
 /// Thread-safe.
 class RedisUpkeep : public Upkeep {
  public:
-  /// `client` is the one that the backend has made with `options`, and outlives this.
+  /// `client` is the one that the backend has made with `options`. It must outlive this object.
   RedisUpkeep(const ClientOptions& options, Client& client) : options_(options), client_(client) {}
 
   /// The servers of the URL, or the nodes that a cluster names.
