@@ -4,7 +4,7 @@
 // lock and data cannot be separated: turnstile T, readers R, writer W.
 // - A reader waits while T is held, and locks R shared. It reads and copies out, then it unlocks R.
 // - A writer holds W exclusive for the whole transaction and its sync. It holds T and then R exclusive only
-// for the instant of mdb_txn_begin.
+//   for the instant of mdb_txn_begin.
 //
 // Readers look at T and never lock it. Where many cores read all the time, some reader would always hold it,
 // and no writer would ever get it.

@@ -1,9 +1,9 @@
 // The entries of the tree: each record is a run of pieces, and has one entry more that says when it was used.
 //
 // - Piece: key 'r', specialisation digest, toolchain digest, u16 big-endian index. Its value is 4,080 bytes
-// of the encoded record. The last piece may be shorter, and is padded with zeros up to 2,048 bytes.
+//   of the encoded record. The last piece may be shorter, and is padded with zeros up to 2,048 bytes.
 // - Use: key 'u', both digests. Its value is Use, in 32 bytes. It is written in one
-// transaction with its record.
+//   transaction with its record.
 //
 // A page of 4,096 bytes has a header of 16, so each piece is one overflow page. Every freed page then
 // fits the next piece; whole values would fragment the file to almost twice its live bytes. Deleting a
