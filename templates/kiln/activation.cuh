@@ -1,7 +1,7 @@
 // Activations of gated feed-forward layers, and the de-interleaving of their inputs.
 //
 // The relative error against a computation in double is about 2^-20 for |x| < 8. It grows with |x| where a
-// result is close to 0, for two reasons; the absolute error is below 2^-24 there.
+// result is close to 0; the absolute error there is below 2^-24. There are two reasons:
 // - The argument of 2^x is rounded. The error of silu is 2^-18 at -87; below -87.3 the result is 0.
 // - 1 + erf cancels, for gelu below -3.
 #pragma once
@@ -17,10 +17,10 @@ enum class Act {
   swigluoai,  // gpt-oss: g = min(x, limit); g * sigmoid(alpha * g), times clamp(up, -limit, limit) + 1
 };
 
-// Where gate and up lie in a row of 2 * D elements; interleaved rows have the gate in the even elements.
+// The order of gate and up in a row of 2 * D elements. Interleaved rows have the gate in the even elements.
 enum class Order { gate_first, up_first, interleaved };
 
-// Returns the factor of the result that is made of the gate x. NaN stays NaN.
+// Returns the factor of the result that depends on the gate x. NaN stays NaN.
 // Only swigluoai uses alpha and limit.
 template <Act ACT>
 __device__ __forceinline__ float activate(float x, float alpha, float limit) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ float activate(float x, float alpha, float limit) {
   }
 }
 
-// Returns the factor of the result that is made of up. Only swigluoai uses limit.
+// Returns the factor of the result that depends on `up`. Only swigluoai uses limit.
 template <Act ACT>
 __device__ __forceinline__ float gated(float up, float limit) {
   if constexpr (ACT == Act::swigluoai) {
@@ -47,7 +47,8 @@ __device__ __forceinline__ float gated(float up, float limit) {
   }
 }
 
-// Separates 2N neighbouring elements, which lie in low and then high, into the even ones and the odd ones.
+// Separates 2N neighbouring elements into the even ones and the odd ones. The first N are in `low`, the
+// others in `high`.
 template <typename T, int N>
 __device__ __forceinline__ void deinterleave(const Vec<T, N>& low, const Vec<T, N>& high, float (&even)[N],
                                              float (&odd)[N]) {

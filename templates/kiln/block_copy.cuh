@@ -5,8 +5,8 @@
 
 namespace kiln {
 
-// Returns x as a value of which the compiler knows nothing. Whatever is derived from the result is therefore
-// computed after this call, and occupies no registers before it.
+// Returns x as a value about which the compiler knows nothing. Every value derived from the result is
+// therefore computed after this call, and occupies no registers before it.
 __device__ __forceinline__ i32 fresh(i32 x) {
   asm volatile("" : "+r"(x));
   return x;

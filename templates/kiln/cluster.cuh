@@ -1,6 +1,7 @@
 // Thread block clusters: a barrier over the cluster, and stores into another block's shared memory.
 //
-// All of it needs sm_90 or newer. Below sm_90 a template keeps its cluster size at 1, and calls nothing here.
+// Everything in this header needs sm_90 or newer. Below sm_90 a template keeps its cluster size at 1, and
+// calls nothing of it.
 #pragma once
 #include "kiln/mbarrier.cuh"
 
@@ -27,13 +28,13 @@ __device__ __forceinline__ void cluster_wait() {
 }
 
 // Arrives as cluster_arrive() does, but does not wait for earlier writes, and so publishes no data. It only
-// publishes the initialisation of barriers (mbarrier.cuh) for which barriers_ready() was called before.
+// publishes the initialisation of barriers (mbarrier.cuh), if barriers_ready() was called before.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
-// Stores v in the shared memory of block `rank`, at the place that `local` has in this block. The other block
-// may read it after the next barrier of the cluster.
+// Stores v in the shared memory of block `rank`, at the offset that `local` has in this block. The other
+// block may read v after the next barrier of the cluster.
 __device__ __forceinline__ void cluster_store(float* local, u32 rank, float v) {
   asm volatile(
       "{\n\t"
@@ -48,11 +49,12 @@ __device__ __forceinline__ void cluster_store(i32* local, u32 rank, i32 v) {
   cluster_store(reinterpret_cast<float*>(local), rank, __int_as_float(v));
 }
 
-// Stores two floats in the shared memory of block `rank`, at the place that `local` has in this block, and
-// counts 8 bytes at that block's barrier, at the place of `told`. A thread of block `rank` that has waited
-// for its barrier sees the floats, so a barrier of the cluster, with its fence, is not needed.
+// Stores two floats in the shared memory of block `rank`, at the offset that `local` has in this block. It
+// then counts 8 bytes at that block's barrier, at the offset of `told`. A thread of block `rank` that has
+// waited for its barrier sees the floats. A barrier of the cluster, with its fence, is therefore not needed.
 // REQUIRES:
-// - The launch has a cluster size. Without one the instruction is illegal, even towards the block itself.
+// - The launch has a cluster size. Without a cluster size the instruction is illegal, even towards the block
+//   itself.
 // - `local` is aligned to 8 bytes.
 // - The barrier of block `rank` is ready, and that block ends only after its wait for the barrier.
 __device__ __forceinline__ void cluster_send(void* local, u32 rank, f32 first, f32 second, Barrier& told) {

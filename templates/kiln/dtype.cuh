@@ -61,8 +61,8 @@ __device__ __forceinline__ double to_double(T v) {
 
 // ---- From float. ------------------------------------------------------------------------------------------
 
-// These four convert two values at once, and return `low` in the lower half of the result. Two single
-// conversions would need a third instruction to join their results.
+// These four functions convert two values at once, and return `low` in the lower half of the result. Two
+// single conversions would need a third instruction to join their results.
 __device__ __forceinline__ u32 f16x2_bits(float low, float high) {
   u32 pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));

@@ -1,4 +1,4 @@
-// Declarations, for clang and clangd alone, of what nvcc and NVRTC have built in.
+// Declarations of what nvcc and NVRTC have built in. They are for clang and clangd alone.
 //
 // With them an editor reads the templates without a CUDA toolkit, and without a clang that knows the newest
 // archs. templates/.clangd includes this file before each file; no kernel includes it.

@@ -26,7 +26,7 @@ __host__ __device__ constexpr u8 from_float_bits(u32 bits) {
     if (code > LARGEST) code = LARGEST;
   } else {
     const int shift =
-        24 - BIAS - MANTISSA - exponent;  // bits from binary32's last place up to that of a subnormal code
+        24 - BIAS - MANTISSA - exponent;  // from binary32's last bit to a subnormal code's last bit
     if (shift <= 24) {
       const u32 significand = (magnitude & 0x7fffffu) | 0x800000u;
       code = (significand + (1u << (shift - 1)) - 1u + ((significand >> shift) & 1u)) >> shift;
@@ -40,8 +40,8 @@ __host__ __device__ constexpr u8 e5m2_from_float_bits(u32 bits) {
   return from_float_bits<2, 15, 0x7bu>(bits);
 }
 
-// These return binary16 patterns. An e5m2 code is the upper byte of its pattern. The pattern of an e4m3 code
-// has a value 2^8 too small, because its exponent of bias 7 is read as one of bias 15; NaN stays NaN.
+// These functions return binary16 patterns. An e5m2 code is the upper byte of its pattern. The pattern of an
+// e4m3 code has a value 2^8 too small, because its exponent of bias 7 is read with bias 15. NaN stays NaN.
 __host__ __device__ constexpr u16 e5m2_to_half_bits(u8 bits) { return static_cast<u16>(bits << 8); }
 __host__ __device__ constexpr u16 e4m3_to_half_bits_over_256(u8 bits) {
   return (bits & 0x7f) == 0x7f ? 0x7fff : static_cast<u16>(((bits & 0x80) << 8) | ((bits & 0x7f) << 7));

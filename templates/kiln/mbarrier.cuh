@@ -1,19 +1,20 @@
 // Barriers in shared memory that count arrivals and bytes (mbarrier).
 //
-// An asynchronous store completes on such a barrier; or some warps of a block wait for it while other warps
-// go on. Below sm_90 a barrier counts arrivals only.
+// A barrier has two uses: an asynchronous store completes on it, or some warps of a block wait for it while
+// other warps go on. Below sm_90 a barrier counts arrivals only.
 #pragma once
 #include "kiln/shared.cuh"
 
 namespace kiln {
 
 // A phase of the barrier ends when all its arrivals, and all bytes that they announced, have come. The next
-// phase begins at once. A thread that waits names the phase by its parity: 0 for the first, then 1, then 0.
+// phase begins at once. A thread that waits names the phase by its parity: 0 for the first phase, then 1,
+// then 0.
 struct __align__(8) Barrier {
   u64 state;
 
   // Begins the first phase; each phase has `arrivals` arrivals. One thread calls it. The other threads of the
-  // block may use the barrier after __syncthreads(). For the use by other blocks see barriers_ready().
+  // block may use the barrier after __syncthreads(). Other blocks may use it after barriers_ready().
   __device__ __forceinline__ void init(u32 arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals)
                  : "memory");
@@ -30,8 +31,9 @@ struct __align__(8) Barrier {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
   }
 
-  // Waits until the phase of this parity has ended. Two kinds of writes are then visible: the writes that
-  // threads of this block made before they arrived, and the announced bytes, from whichever block they came.
+  // Waits until the phase of this parity has ended. Two kinds of writes are then visible:
+  // - the writes that threads of this block made before they arrived;
+  // - the announced bytes, from whichever block they came.
   // The wait acquires at block scope, because an acquire at cluster scope would also empty the L1.
   __device__ __forceinline__ void wait(u32 parity) {
     u32 done;
@@ -54,8 +56,8 @@ struct __align__(8) Barrier {
 };
 
 // Publishes the initialisation of barriers to the cluster (sm_90 and newer). The thread that initialised them
-// calls it. Other blocks may use the barriers after the next barrier of the cluster, for whose arrival
-// cluster_arrive_relaxed() suffices.
+// calls it. Other blocks may use the barriers after the next barrier of the cluster; cluster_arrive_relaxed()
+// suffices for the arrival there.
 __device__ __forceinline__ void barriers_ready() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }

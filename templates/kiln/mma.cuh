@@ -1,11 +1,15 @@
 // Matrix products of a warp on tensor cores (mma.sync, sm_80 and newer), and loads of operands (ldmatrix).
 //
 // A product is D[16][8] += A[16][16] B[16][8]. Let g = lane / 4 and t = lane % 4. A register of A has the
-// element below and its right neighbour; a register of B has the element below and the next one along k.
-//   A [row][k]       a[0] (g, 2t)   a[1] (g + 8, 2t)      a[2] (g, 2t + 8)   a[3] (g + 8, 2t + 8)
-//   B [k][column]    b0 (2t, g)     b1 (2t + 8, g)
-//   D [row][column]  d[0] (g, 2t)   d[1] (g, 2t + 1)      d[2] (g + 8, 2t)   d[3] (g + 8, 2t + 1)
-// D is held as A is, once two neighbours are packed into a register: pack() makes an operand of a result.
+// element listed below and its right neighbour. A register of B has the element listed below and the next
+// element along k.
+//
+//     A [row][k]       a[0] (g, 2t)   a[1] (g + 8, 2t)      a[2] (g, 2t + 8)   a[3] (g + 8, 2t + 8)
+//     B [k][column]    b0 (2t, g)     b1 (2t + 8, g)
+//     D [row][column]  d[0] (g, 2t)   d[1] (g, 2t + 1)      d[2] (g + 8, 2t)   d[3] (g + 8, 2t + 1)
+//
+// D has the layout of A once two neighbours are packed into a register. pack() therefore turns a result into
+// an operand.
 #pragma once
 #include "kiln/dtype.cuh"
 
@@ -41,11 +45,11 @@ __device__ __forceinline__ u32 pack(f32 low, f32 high) {
   }
 }
 
-// Both load four matrices of 8 x 8 elements of 2 bytes from shared memory. All lanes of a warp call them.
-// - Lane l gives the address (of shared_address()) of row l % 8 of matrix l / 8, which is 16 aligned bytes.
-// - Each lane receives in r[i] its elements of matrix i: (g, 2t) and (g, 2t + 1), or, for
-//   load_matrices_transposed(), (2t, g) and (2t + 1, g).
-// The loads are volatile, so that they are not moved before a barrier that precedes them.
+// Both functions load four matrices of 8 x 8 elements of 2 bytes from shared memory. All lanes call them.
+// - Lane l gives the address (of shared_address()) of row l % 8 of matrix l / 8. A row is 16 aligned bytes.
+// - load_matrices() gives each lane in r[i] the elements (g, 2t) and (g, 2t + 1) of matrix i.
+// - load_matrices_transposed() gives each lane (2t, g) and (2t + 1, g).
+// The loads are volatile, so that the compiler does not move them before a barrier that precedes them.
 __device__ __forceinline__ void load_matrices(u32 (&r)[4], u32 address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -1,7 +1,7 @@
 // Scales of fp8 quantisation, and the division by them.
 //
-// A code is x / scale, rounded and saturated. A scale is given, or it is max(amax, eps) / largest<OUT>, where
-// amax is the largest magnitude among the elements that share the scale.
+// A code is x / scale, rounded and saturated. The caller gives the scale, or it is max(amax, eps) /
+// largest<OUT>. Here amax is the largest magnitude among the elements that share the scale.
 #pragma once
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
@@ -10,8 +10,8 @@
 
 namespace kiln {
 
-// What a scale is made from.
-// - fixed: nothing; the caller gives it.
+// The source of a scale:
+// - fixed: the caller gives the scale.
 // - tensor: the partial maxima of the whole matrix, which an earlier kernel has found.
 // - row: the elements of a row.
 // - group: a group of neighbours in a row.
@@ -49,9 +49,9 @@ __device__ __forceinline__ float amax_of(const Vec<T, N>& v) {
 }
 
 // Returns the largest v of the THREADS threads of a row, with the parameters and rules of row_reduce().
-// REQUIRES: v >= 0. The bits of such floats are ordered as the floats are, so one integer instruction reduces
-// a warp. That instruction needs all lanes. It is volatile, so that the compiler does not move it into a
-// branch in which a single thread uses the result.
+// REQUIRES: v >= 0. The bit patterns of such floats have the order of their values, so one integer
+// instruction reduces a warp. That instruction needs all lanes. It is volatile, so that the compiler does not
+// move it into a branch in which a single thread uses the result.
 template <int THREADS>
 __device__ __forceinline__ float row_amax(float v, float* shared, int thread) {
   if constexpr (THREADS < 32) {
@@ -79,15 +79,15 @@ __device__ __forceinline__ float divide(float x, float y, float reciprocal) {
   return fmaf(-fmaf(q, y, -x), reciprocal, q);
 }
 
-// Returns x / y as divide() does, for any x. The result is infinite if x is, or if the quotient is too large;
-// it is NaN if x is.
+// Returns x / y as divide() does, for any x. The result is infinite if x is infinite or the quotient is too
+// large. It is NaN if x is NaN.
 __device__ __forceinline__ float divide_any(float x, float y, float reciprocal) {
   const float q = x * reciprocal;
   return fabsf(q) < infinity() ? divide(x, y, reciprocal) : q;
 }
 
 // Returns the scale for magnitudes up to amax; with POW2 it is rounded up to a power of two. An infinite amax
-// counts as the largest float, so that the scale is finite. An eps below 2^-100 (also 0) counts as 2^-100, so
+// counts as the largest float, so that the scale is finite. An eps below 2^-100, also 0, counts as 2^-100, so
 // that the scale is normal.
 template <typename OUT, bool POW2>
 __device__ __forceinline__ float scale_of(float amax, float eps) {
@@ -104,15 +104,15 @@ __device__ __forceinline__ float scale_of(float amax, float eps) {
 // An array of scales in global memory, one for each group of each row.
 // - SCALE = f32: each scale is a float. Strides count floats.
 // - SCALE = u8: each scale is a power of two, stored as its biased exponent (UE8M0). A 32-bit word has the
-//   exponents of four groups, the first in its lowest byte. Strides count words; stride_group leads from a
-//   word of a row to the row's next word.
+//   exponents of four groups, the first in its lowest byte. Strides count words; stride_group is the distance
+//   from a word of a row to the next word of the row.
 template <typename SCALE>
 struct Scales {
   SCALE* base;
   i64 stride_row, stride_group;
 
-  // Stores the scale of group `group` of GROUPS in a row. The call for the last group also clears those bytes
-  // of its word that belong to no group.
+  // Stores the scale of group `group` of the GROUPS groups of a row. The call for the last group also clears
+  // those bytes of its word that belong to no group.
   template <int GROUPS>
   __device__ __forceinline__ void store(i64 row, int group, float scale) const {
     if constexpr (same<SCALE, f32>) {

@@ -1,7 +1,7 @@
 // Reductions over the threads that share a row: a part of a warp, a whole warp, or a block.
 //
 // The order of the additions depends on the number of threads alone, so a result is the same in every run.
-// Every thread receives the result, bit for bit the same, because op(a, b) rounds as op(b, a) does.
+// Every thread receives the same bits, because op(a, b) rounds as op(b, a) does.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/types.cuh"
@@ -25,11 +25,11 @@ struct MaxSum {
   float sum;
 };
 
-// Returns what to subtract from values whose maximum is `max`. It is `max` itself, or 0 if that is -infinity,
-// because -infinity minus itself would be NaN.
+// Returns the number to subtract from values whose maximum is `max`. It is `max`, or 0 if `max` is -infinity,
+// because -infinity minus -infinity would be NaN.
 __device__ __forceinline__ float finite_shift(float max) { return max == -infinity() ? 0.0f : max; }
 
-// The operator that merges MaxSum pairs. It has no operator(), but an overload of warp_reduce().
+// The operator that merges MaxSum pairs. It has no operator(); warp_reduce() has an overload for it.
 struct MergeMaxSum {
   float scale;  // log2(e) / temperature, > 0
   // Returns v.sum relative to `max` instead of v.max. REQUIRES: max >= v.max.

@@ -14,15 +14,15 @@ struct Swizzled {
   static_assert(BYTES % 128 == 0, "rows of whole 128 bytes");
   static constexpr int PITCH = BYTES, CHUNKS = BYTES / 16;
 
-  // Returns the bytes from the begin of the tile to a chunk of a row. The tile is aligned to 1024 bytes.
+  // Returns the bytes from the start of the tile to a chunk of a row. The tile is aligned to 1024 bytes.
   __device__ static constexpr u32 offset(int row, int chunk) {
     return row * BYTES + ((chunk ^ (row & 7)) * 16);
   }
 
-  // Returns the offset of the chunk that lies `chunks` chunks after the chunk at `offset` in the same row. An
-  // address in shared memory may stand for the offset; the result is then an address. REQUIRES: `chunks` is a
-  // constant, and has no bit in common with the number of the chunk at `offset`. The three low bits of that
-  // number are therefore changed by an XOR, and the others by an addition.
+  // Returns the offset of the chunk that lies `chunks` chunks after the chunk at `offset` in the same row.
+  // `offset` may be an address in shared memory instead; the result is then an address. REQUIRES: `chunks` is
+  // a constant, and has no bit in common with the number of the chunk at `offset`. An XOR therefore changes
+  // the three low bits of that number, and an addition changes the other bits.
   __device__ static constexpr u32 further(u32 offset, int chunks) {
     return (offset ^ ((chunks & 7) * 16)) + (chunks & ~7) * 16;
   }

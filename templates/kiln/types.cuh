@@ -29,13 +29,13 @@ __host__ __device__ constexpr int next_pow2(int n) {
 }
 
 // Returns the second argument of __launch_bounds__ (blocks per SM) for blocks of `threads` threads: as many
-// blocks as have 1024 threads together. That limits a thread of a small block to 64 registers. With fewer
+// blocks as have 1024 threads together. A thread of a small block then has at most 64 registers. With fewer
 // resident threads, a streaming kernel has too few bytes in flight to cover the latency of device memory.
 __host__ __device__ constexpr int resident_blocks(int threads) {
   return threads >= 1024 ? 1 : 1024 / threads;
 }
 
-// Whether A and B are the same type.
+// True if A and B are the same type.
 template <typename A, typename B>
 inline constexpr bool same = false;
 template <typename A>

@@ -91,8 +91,8 @@ __device__ __forceinline__ void widen(const Vec<T, N>& v, float (&out)[N]) {
   }
 }
 
-// Call this between two uses of a vector. The compiler then derives values of the first use, such as the
-// widened elements, again for the second use, instead of holding them in registers in between.
+// Call this between two uses of a vector. For the second use, the compiler then computes derived values
+// again, such as the widened elements. It would otherwise hold them in registers between the two uses.
 template <typename T, int N>
 __device__ __forceinline__ void keep_packed(Vec<T, N>& v) {
 #pragma unroll
