@@ -1,8 +1,8 @@
-// This is <math.h> for NVRTC, where the functions are built in, but not the macros. CCCL's <cuda/std/cmath>,
-// if it is included later, redefines INFINITY and NAN to the same values: a compiler warning, no error.
+// This is <math.h> for NVRTC, where the functions are built in, but not the macros. A later include of CCCL's
+// <cuda/std/cmath> redefines INFINITY and NAN to the same values. This is a compiler warning, not an error.
 #pragma once
 
-#ifndef INFINITY  // if CUB or <cuda/std/cmath> comes first, it defines these and the macros of fpclassify
+#ifndef INFINITY  // an earlier CUB or <cuda/std/cmath> defines these and the macros of fpclassify
 #define INFINITY __builtin_bit_cast(float, 0x7f800000u)
 #endif
 #ifndef NAN
@@ -15,7 +15,7 @@
 #define HUGE_VALF INFINITY
 #endif
 
-// These are no macros, because CUTLASS has an enum with the same names in a namespace of its own.
+// These are not macros, because CUTLASS has an enum with the same names in a namespace of its own.
 #ifndef FP_NAN
 enum { FP_NAN, FP_INFINITE, FP_ZERO, FP_SUBNORMAL, FP_NORMAL };
 #endif

@@ -1,7 +1,8 @@
-// A file for a manifest's `preinclude`, if a source contains the host code of its kernels too. It has what
-// nvcc gives every source without an #include, and it declares the runtime's host calls. Launchers then
-// compile (as device code, with default_device), and are dropped, because no kernel calls them. A launcher
-// that is instantiated explicitly is not dropped: it brings every kernel that it launches into the image.
+// Name this file in a manifest's `preinclude` if a source also contains the host code of its kernels. The
+// file has what nvcc gives every source without an #include, and it declares the runtime's host calls.
+// Launchers then compile (as device code, with default_device), and are dropped, because no kernel calls
+// them. A launcher that is instantiated explicitly is not dropped: it brings every kernel that it launches
+// into the image.
 #pragma once
 #define __CUDA_INCLUDE_COMPILER_INTERNAL_HEADERS__
 #include <cuda_device_runtime_api.h>
@@ -14,8 +15,8 @@
 #include <algorithm>
 #include <utility>
 
-// Host calls that the device runtime does not declare. They are declared, never defined: a call that is not
-// dropped fails to link.
+// Host calls that the device runtime does not declare. They are declared and never defined. A call that is
+// not dropped fails to link.
 #define KILN_HOST_CALL(name) \
   template <class... Args>   \
   __host__ __device__ cudaError_t name(Args&&...);

@@ -1,6 +1,8 @@
 // tuple_size and tuple_element, which structured bindings look up in namespace std. CCCL declares them there
-// too, and both declarations must match, whichever comes first. Before version 3.2 of CCCL they have a
-// parameter pack, and from 3.2 on one type parameter; from 3.5 on CCCL defines them completely.
+// too. Both declarations must match, whichever comes first.
+// - Before version 3.2 of CCCL they have a parameter pack.
+// - From 3.2 on they have one type parameter.
+// - From 3.5 on CCCL defines them completely.
 #pragma once
 #include <cstddef>
 
@@ -30,8 +32,8 @@ template <size_t i, class...>
 struct tuple_element;
 #endif
 
-// This alias exists only for a T with a tuple_size: a structured binding asks for the size of const structs
-// that have none, too.
+// This alias exists only for a T with a tuple_size. A structured binding also asks for the size of const
+// structs that have no tuple_size.
 template <class T, size_t = tuple_size<T>::value>
 using kiln_sized = T;
 template <class T>

@@ -1,4 +1,4 @@
-// Traits that make a type from a type: they change references, const, pointers and arrays, or decay it.
+// Traits that make a type from a type: they change references, const, pointers and arrays, or decay the type.
 #pragma once
 #include "type_relations.h"
 
@@ -11,8 +11,8 @@ struct type_identity {
 template <class T>
 using type_identity_t = T;
 
-// Defines the trait NAME, whose type is the T in PATTERN for a type that matches it, and the type itself
-// otherwise; and its alias.
+// Defines the trait NAME and its alias. For a type that matches PATTERN, the trait gives the T in PATTERN.
+// For any other type, it gives the type itself.
 #define KILN_STRIP(name, parameters, pattern) \
   template <class T>                          \
   struct name {                               \

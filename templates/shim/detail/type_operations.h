@@ -1,4 +1,4 @@
-// Traits that tell whether a type can be constructed, assigned, destroyed or called, and those that give the
+// Traits that tell whether a type can be constructed, assigned, destroyed or called. Further traits give the
 // types that arithmetic and storage need.
 #pragma once
 #include "type_kinds.h"
