@@ -1,7 +1,7 @@
-// This kernel appends rows of k and v to the pages of a cache, optionally quantised to fp8.
+// Appends rows of k and v to the pages of a cache, optionally quantised to fp8.
 //
-// A team of D / VEC threads (LANES in the manifest) shares a head, and takes k and v of UNROLL heads of
-// one token. It looks up the token's page once, while the loads of k and v are under way.
+// A team of D / VEC threads (LANES in the manifest) shares a head, and takes k and v of UNROLL heads of one
+// token. It looks up the token's page once, while the loads of k and v are under way.
 #include "attention/paged.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"

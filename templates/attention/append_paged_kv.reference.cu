@@ -1,6 +1,5 @@
-// Naive reference that append_paged_kv is checked against: it scatters k and v to
-// the pages of a cache in double. The grid has one block, of any size, per token.
-// Values saturate as fp8 does, but are not rounded to fp8.
+// Naive reference for append_paged_kv: it scatters k and v to the pages of a cache in double. The grid has
+// one block, of any size, per token. Values saturate as fp8 does, but are not rounded to fp8.
 #include "attention/paged_reference.cuh"
 #include "kiln/dtype.cuh"
 

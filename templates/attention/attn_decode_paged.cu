@@ -1,12 +1,14 @@
-// This kernel computes attention of one token of each request, or of a few,
-// to the paged keys and values up to that token.
+// Computes attention of one token of each request, or of a few tokens, to the paged keys and values up to
+// that token.
 //
-// The work list gives each block items: a kv head of a request's token, with all of its
-// kv tokens or a part of them. The warps of a block take turns at an item's kv tokens.
-// Each warp has its own ring of copies, which runs ahead into the next items, since memory is the limit.
-// For the same reason no warp waits for the others at the end of an item: one warp joins what all have seen.
-// The q heads that share a kv head are the columns of both products. Parts of a token meet in the
-// workspace, and the block that comes last merges them.
+// The work list gives each block items. An item is a kv head of a request's token, with all of its kv tokens
+// or a part of them. The q heads that share a kv head are the columns of both products. The speed of memory
+// is the limit, so no warp waits if it can copy:
+// - The warps of a block take turns at an item's kv tokens.
+// - Each warp has its own ring of copies, which runs ahead into the next items.
+// - No warp waits for the others at the end of an item. One warp joins the results of all warps.
+//
+// Parts of a token meet in the workspace. The block that writes the last part merges all parts.
 #include "attention/decode/join.cuh"
 #include "attention/decode/pace.cuh"
 #include "attention/decode/paged_ring.cuh"
@@ -17,7 +19,7 @@
 
 namespace kiln {
 
-// DecodeShared is the dynamic shared memory of a block of attn_decode_paged.
+// The dynamic shared memory of a block of attn_decode_paged.
 template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES, int WARPS, int BUFFERS>
 struct DecodeShared {
   using Ring = PagedRing<T, KV, D, DV, GROUP, ROWS, STAGES, WARPS>;
@@ -44,9 +46,10 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   using Rows = DecodeRows<T, KV, D, DV, GROUP, ROWS, SOFT_CAP, ALIBI>;
   constexpr int THREADS = 32 * WARPS;
   constexpr i32 TURN = Ring::TURN;
-  // From this number of a block's kv tokens on (about 45 us on an H200) the next launch must wait for this
-  // one's end. A launch that comes earlier takes the SMs as they become free. Which SMs it leaves out is then
-  // chance, and costs it 2 % (decode after decode; see `workers` in the manifest).
+  // A block with at least this number of kv tokens (about 45 us on an H200) makes the next launch wait
+  // for this launch's end. A launch that is let in earlier takes the SMs as they become free. The SMs
+  // that it leaves out are then left to chance, and it loses 2 % (decode after decode; see `workers` in
+  // the manifest).
   constexpr i32 LONG = (3 << 19) / (BLOCKS * (D + DV) * static_cast<int>(sizeof(KV)));
   extern __shared__ __align__(128) u8 dynamic_shared[];
   Shared& shared = *reinterpret_cast<Shared*>(dynamic_shared);
@@ -65,7 +68,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
                              {stride_k_page, stride_k_slot, stride_k_head},
                              {stride_v_page, stride_v_slot, stride_v_head}};
   const PackedQueries<T> all_queries{q, stride_q, stride_q_head};
-  // The prefetch comes first, since the work list lies in device memory, which is far away.
+  // The prefetch comes first, because the work list lies in device memory, which is far away.
   work.prefetch(blockIdx.x);
   pdl_wait();
   const i32 items_begin = work.begin(blockIdx.x), items_end = work.end(blockIdx.x);
@@ -78,7 +81,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   if (items_begin == items_end) return pdl_launch_dependents();
   const Vec<i32, 4> third = items.ask(work, items_begin, items_end);
   ring.begin(item, items_begin);
-  // With `enough`, the copies begin before the items after the first one are there.
+  // With `enough`, the copies begin before the items after the first item have been loaded.
   const bool enough = ring.fill_needs_only(item);
   const auto keep = [&] {
     items.keep(third, item, items_begin, items_end);
@@ -92,7 +95,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   DecodePace<PACE> pace(shared.meeting, work);
   int stage = 0;
 
-  i32 tokens = 0;  // kv tokens of the items so far, at most LONG
+  i32 tokens = 0;  // kv tokens of the items so far, counted up to LONG
 #pragma unroll 1
   for (i32 i = items_begin;; item = items(++i, work)) {
     const DecodeRange range(item, GROUP, window_left);
@@ -123,27 +126,27 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
       stage = stage + 1 == STAGES ? 0 : stage + 1;
       pace.step(work);
     }
-    // Then only other warps have tokens of the item's last turn.
+    // If this holds, only other warps have tokens in the item's last turn.
     if (at - warp * ROWS < range.end) pace.step(work);
 
-    // The item is loaded again, rather than held in registers through the steps.
+    // The item is loaded again. Holding it through the steps would take registers.
     if (!Ring::ROOMY) item = items(i, work);
     const i32 nth = i - items.begin;
     const bool last = i + 1 == items.end;
     tokens = min(tokens + max(range.end - range.begin, 0), LONG);
     if (last && tokens < LONG) pdl_launch_dependents();
-    // A token's first part is the last item of its block, and the other parts are the first items of theirs.
-    // So the first part tends to come last, and only its block looks whether the others are there.
-    // Any other part may come last, too, but looking takes a while.
+    // A token's first part is the last item of its block, and the other parts are the first items of their
+    // blocks. The first part therefore tends to be written last. Only its block looks whether the others are
+    // there. Any other part may be the last, too, but looking takes a while.
     const bool settles =
         last && thread == 0 && !item.whole() && item.part == 0 && work.others_are_there(item);
     join.put(rows, typename Ring::Values{}, nth, warp, lane);
     if (last && thread == 0) shared.last = settles;
-    // One warp joins an item, except the block's last item, which all warps join together.
-    // - Where there is room, the warp joins after its part of the next item,
-    //   since the others wait for that part, too.
-    // - A part of a token, which can be the block's first item, is joined at once: what comes with it
-    //   takes a while, and would be left for the end.
+    // One warp joins an item. The block's last item is an exception: all warps join it together.
+    // - If there are two buffers, the warp first does its part of the next item. The join of that item waits
+    //   for this part, too.
+    // - A part of a token, which can be the block's first item, is joined at once. Its join takes a while,
+    //   because it also counts and perhaps merges parts. It would otherwise be left for the end.
     const bool at_once = !last && !item.whole();
     const i32 due = nth - (at_once ? 0 : BUFFERS - 1);
     const bool mine = due >= 0 && due % WARPS == warp && !(last && due == nth) &&

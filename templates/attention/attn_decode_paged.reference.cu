@@ -1,7 +1,6 @@
-// Naive reference that attn_decode_paged is checked against: it attends to a paged cache in double.
-// A block computes one q head of one token at a time.
-// REQUIRES: blocks of at least DV and at most 1024 threads.
-// It reads the requests of the work list, not the items. It finds pages and logits with code of its own.
+// Naive reference for attn_decode_paged: it attends to a paged cache in double. A block computes one q head
+// of one token at a time. The reference reads the requests of the work list, not the items. It finds pages
+// and logits with code of its own. REQUIRES: blocks have at least DV and at most 1024 threads.
 #include "attention/work_list.cuh"
 #include "kiln/dtype.cuh"
 
@@ -47,7 +46,7 @@ __global__ void attn_decode_paged(f64* o, const T* q, const KV* k_cache, const K
       __syncthreads();
       for (int j = 0; j < threads; ++j) largest = fmax(largest, partial[j]);
 
-      f64 sum = 0, mean = 0;  // `mean` is that of element `thread` of v
+      f64 sum = 0, mean = 0;  // `mean` belongs to element `thread` of v
       for (i64 begin = first; begin <= own; begin += threads) {
         __syncthreads();
         if (begin + thread <= own) logit[thread] = exp(logit_of(begin + thread) - largest);

@@ -1,8 +1,8 @@
-// This kernel merges attention states: each is the attention over a part of the keys and values,
-// and the result is the attention over all parts.
+// Merges attention states. Each state is the attention over a part of the keys and values. The result is the
+// attention over all parts.
 //
-// The vectors of all heads form one flat sequence. Each thread merges one vector of
-// all states, and loads BATCH states at once.
+// The vectors of all heads form one flat sequence. Each thread merges one vector of all states, and loads
+// BATCH states at once.
 #include "attention/state.cuh"
 #include "kiln/pdl.cuh"
 
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
                i64 stride_s_state, i64 stride_s_head, f32* s_out, i64 stride_s_out, i64 stride_s_out_head,
                const T* v_b, const f32* s_b) {
   constexpr int CHUNKS = D / VEC;
-  // BATCH does not depend on VEC, so that the order of the sums does not either.
+  // BATCH does not depend on VEC, so the order of the sums does not depend on VEC either.
   constexpr int BATCH = PAIR ? 2 : 4;
   const i64 chunk = static_cast<i64>(blockIdx.x) * THREADS + threadIdx.x, row = chunk / CHUNKS;
   const int column = static_cast<int>(chunk % CHUNKS) * VEC;

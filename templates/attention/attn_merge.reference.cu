@@ -1,5 +1,5 @@
-// Naive reference that attn_merge is checked against: it merges attention states in double.
-// The grid has one block, of any size, per token.
+// Naive reference for attn_merge: it merges attention states in double. The grid has one block, of any size,
+// per token.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

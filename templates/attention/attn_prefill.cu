@@ -1,12 +1,11 @@
-// This kernel computes attention of a ragged batch: o = softmax(q k^T) v, where
-// a token sees only tokens of its own request.
+// Computes attention of a ragged batch: o = softmax(q k^T) v. A token sees only tokens of its own request.
 //
 // The q heads that share a kv head are packed as rows. The grid never changes: each block works through its
-// items of the work list. An item is a run of tiles of TILE_ROWS packed rows, or a part of one tile.
-// k and v come in kv blocks of TILE_KV tokens by cp.async, while the kv blocks before them are multiplied.
-// A warp keeps its rows' sums of v in registers, and the weights stay in registers from one product to
-// the next. Causal and window masks are applied only to the kv blocks that they cut, a custom mask to all
-// of them. The block that finishes the last part of a tile merges all parts.
+// items of the work list. An item is a run of tiles of TILE_ROWS packed rows, or a part of one tile. cp.async
+// copies k and v in kv blocks of TILE_KV tokens, while the block multiplies the kv blocks before them. A warp
+// keeps its rows' sums of v in registers, and the weights stay in registers from one product to the next.
+// Causal and window masks are applied only to the kv blocks that they cut. A custom mask is applied to all kv
+// blocks. The block that finishes the last part of a tile merges all parts.
 #include "attention/logits.cuh"
 #include "attention/tile.cuh"
 #include "attention/work_list.cuh"
@@ -33,24 +32,24 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
   const LogitTransform<SOFT_CAP, ALIBI> transform(softmax_scale(sm_scale, D), soft_cap);
   const AttentionPlan work{plan, workers};
 
-  // Where two blocks fit on an SM and there are fewer tiles than SMs, each tile should have an SM for itself.
-  // The first workers have these tiles, and are blocks from FRONT eighths of the grid on.
-  // The first blocks of a grid that fills the GPU would share SMs with other blocks of its first half
-  // (H200: blocks 0 to 7 with blocks 80 to 87).
+  // If two blocks fit on an SM and there are fewer tiles than SMs, each tile should have an SM for itself.
+  // The first workers have these tiles. They are the blocks from FRONT eighths of the grid on. The first
+  // blocks of a grid that fills the GPU would share SMs with other blocks of the grid's first half (H200:
+  // blocks 0 to 7 with blocks 80 to 87).
   const i32 front = workers * FRONT / 8, block = blockIdx.x,
             worker = block >= front ? block - front : block + workers - front;
-  // The prefetch comes first, since the work list lies in device memory, which is far away.
+  // The prefetch comes first, because the work list lies in device memory, which is far away.
   work.prefetch(worker);
   pdl_wait();
   {
-    // None of these loads waits for another one.
+    // None of these loads waits for another of them.
     const i32 begin = work.begin(worker), end = work.end(worker), busy = work.busy();
     const AttentionItem first = work.first_item(worker);
     work.require(attention_made_for(TILE_ROWS, TILE_KV, GROUP, CAUSAL && !MASK, true), kv_heads, window_left);
-    // The next launch is let in before this one's end, which saves 0.8 us, except where its
-    // blocks would come two to an SM. That happens where this launch leaves room on most SMs,
-    // but too few free SMs for the next launch's first workers. One prompt of 512 tokens without causality
-    // after another took 22 instead of 18 us then.
+    // The next launch is let in before this launch's end, which saves 0.8 us. It is not let in if two of its
+    // blocks would then share an SM. That happens if this launch leaves room on most SMs, but too few free
+    // SMs for the next launch's first workers. For prompts of 512 tokens without causality, one after
+    // another, a launch then took 22 instead of 18 us.
     const bool lets_in = BLOCKS == 1 || 8 * busy <= 3 * workers || 2 * busy > workers;
     if (threadIdx.x == 0) tiles.begin(work, begin, end, first, lets_in);
   }
@@ -86,7 +85,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
         if constexpr (STAGES == 2) {
           const u32 other = 2 * blocks + Tile::K_BYTES + Tile::V_BYTES - k_block;
           tile.multiply(s, shared_address(q_rows), k_block);
-          // The copies come after the products, which begin earlier that way.
+          // The copies come after the products, because the products then begin earlier.
           if (left > 0) {
             next_k(other, left);
             next_v(other + Tile::K_BYTES, left);
@@ -160,7 +159,7 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS)
     if (item.whole()) {
       tile.stage(q_rows, emit_lse);
     } else {
-      // Without fresh(), values made of `workers` would be held in registers through the products.
+      // Without fresh(), values derived from `workers` would stay in registers through the products.
       const AttentionPlan own{plan, fresh(workers)};
       const typename Tile::Slots slots{workspace, own.workers};
       tile.save(slots, item.slot());

@@ -1,7 +1,6 @@
-// Naive reference that attn_prefill is checked against: it computes
-// one q head of one token at a time in double.
-// Any number of blocks, of at least DV / 4 threads each, share the work. It reads the
-// lengths of the work list, and none of its items.
+// Naive reference for attn_prefill: it computes one q head of one token at a time in double. Any number of
+// blocks share the work; each has at least DV / 4 threads. The reference reads the lengths of the work list,
+// and none of its items.
 #include "attention/work_list.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"

@@ -1,15 +1,14 @@
-// This header distributes the heads of q, k and v among the threads of a launch. Team says which heads of
-// which token a team of threads has, and HeadLayout which elements of a head each thread has.
+// Distributes the heads of q, k and v among the threads of a launch. Team gives a team of threads some heads
+// of a token. HeadLayout gives each thread its elements of a head.
 #pragma once
 #include "attention/rotary.cuh"
 
 namespace kiln {
 
-// A team has one to EACH heads of one token: of q, of k or, WITH_V, of v. The TEAMS teams of a block
-// follow each other, first over a token's heads, then over the tokens. Where the grid is large enough,
-// each team has a single head: few tokens want more threads, not more work for each thread.
-// REQUIRES: threadIdx.y is the team's place in its block, and the grid has at
-// least the blocks that teams of EACH heads need.
+// A team has one to EACH heads of one token: heads of q, of k or, with WITH_V, of v. The TEAMS teams of a
+// block follow each other, first over a token's heads, then over the tokens. If the grid is large enough,
+// each team has a single head: few tokens need more threads, not more work for each thread. REQUIRES:
+// threadIdx.y is the team's place in its block, and the grid has enough blocks for teams of EACH heads.
 template <int EACH, int TEAMS, bool WITH_V>
 struct Team {
   u32 first_token;  // first token of the block
@@ -37,10 +36,10 @@ struct Team {
   }
 };
 
-// HeadLayout says which elements of a head each of its LANES threads has: two vectors of VEC elements.
-// The first TURNING lanes have VEC whole pairs each. The other lanes have elements that are not rotated,
-// and the last of them may lack its second vector. Pairs are (i, i + ROTARY / 2),
-// or with INTERLEAVE neighbours (2i, 2i + 1).
+// The elements of a head that each of its LANES threads has: two vectors of VEC elements. The first TURNING
+// lanes have VEC whole pairs each. The other lanes have elements that are not rotated, and the last of these
+// lanes may lack its second vector. A pair is (i, i + ROTARY / 2), or, with INTERLEAVE, two neighbours (2i,
+// 2i + 1).
 template <int D, int ROTARY, bool INTERLEAVE, int VEC>
 struct HeadLayout {
   static constexpr int PAIRS = ROTARY / 2;
@@ -51,8 +50,8 @@ struct HeadLayout {
   static constexpr bool WITHIN = INTERLEAVE && VEC > 1;   // pairs lie within a vector
   static_assert(PAIRS % VEC == 0 && D % VEC == 0 && ROTARY <= D, "VEC divides ROTARY / 2 and D");
 
-  // turns() says whether the lane has pairs; first() and second()
-  // are the elements at which its vectors begin.
+  // turns() says whether the lane has pairs. first() and second() are the elements at which its
+  // vectors begin.
   __device__ static constexpr bool turns(int lane) { return STILL == 0 || lane < TURNING; }
   __device__ static constexpr int first(int lane) {
     return turns(lane) ? (SINGLE ? 2 * lane : lane * VEC) : ROTARY + (lane - TURNING) * VEC;
@@ -70,8 +69,8 @@ struct HeadLayout {
     return (j < VEC / 2 ? 0 : PAIRS / 2 - VEC / 2) + lane * (VEC / 2) + j;
   }
 
-  // Loads the cosines, or the sines, of a turning lane's pairs from `of_all`, which
-  // has one element per pair. REQUIRES: as load.
+  // Loads the cosines, or the sines, of a turning lane's pairs from `of_all`, which has one element per pair.
+  // REQUIRES: the alignment that load() needs.
   template <typename TABLE>
   __device__ static __forceinline__ void load_pairs(const TABLE* of_all, int lane, f32 (&out)[VEC]) {
     constexpr int RUN = WITHIN ? VEC / 2 : VEC;  // pairs that are neighbours in `of_all`

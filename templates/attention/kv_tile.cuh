@@ -1,13 +1,14 @@
-// This header makes rows of k or v in shared memory the left operand of a warp's products. Scores are K Q^T
-// and outputs are V^T P^T, so that the q heads that share a kv head are the columns (8 of an mma). All 16
-// rows of an mma are tokens or elements. fp8 becomes f16 on its way into the registers, which is exact.
+// Loads rows of k or v from shared memory as the left operand of a warp's products. The products are the
+// scores K Q^T and the outputs V^T P^T. The q heads that share a kv head are therefore the columns (8 of an
+// mma), and all 16 rows of an mma are tokens or elements. fp8 becomes f16 on its way into the registers,
+// which is exact.
 #pragma once
 #include "kiln/mma.cuh"
 #include "kiln/swizzle.cuh"
 
 namespace kiln {
 
-// ProductType is the type in which products of q (of T) with a cache of KV are computed.
+// The type in which products of q (of T) with a cache of KV are computed.
 template <typename T, typename KV>
 struct ProductType {
   using Type = T;
@@ -17,9 +18,9 @@ struct ProductType<T, e4m3> {
   using Type = f16;
 };
 
-// Returns two e4m3, from the lower or the upper half of `codes`, as f16 that are
-// E4M3_UNIT times too small. The first value is in the lower half of the result.
-// Below sm_89 integers make the values, and NaN becomes 480.
+// Returns two e4m3 from the lower or the upper half of `codes`, as f16 that are E4M3_UNIT times too small.
+// The first value is in the lower half of the result. Below sm_89 integer instructions make the values, and
+// NaN becomes 480.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 890
 inline constexpr f32 E4M3_UNIT = 256.0f;
 template <bool UPPER>
@@ -37,13 +38,13 @@ __device__ __forceinline__ u32 half_pair(u32 codes) {
 }
 #endif
 
-// Returns the factor that products with elements of the tile must be multiplied by.
+// Returns the factor by which products with elements of the tile must be multiplied.
 template <typename KV>
 __device__ __forceinline__ constexpr f32 product_unit() {
   return sizeof(KV) == 1 ? E4M3_UNIT : 1.0f;
 }
 
-// KvTile is a tile of rows of D elements of KV in shared memory.
+// A tile of rows of D elements of KV in shared memory.
 template <typename KV, int D>
 struct KvTile {
   static constexpr bool BYTE = sizeof(KV) == 1;
@@ -51,27 +52,27 @@ struct KvTile {
   static constexpr int STEP = 2 * static_cast<int>(sizeof(KV));  // chunks that 32 elements take
   static_assert(D % 64 == 0, "whole rows of 64 bytes");
 
-  // Returns how many bytes lie from the tile's start to a chunk of 16 bytes; chunks lie as in Swizzled.
-  // Rows that are no multiple of 128 bytes are swizzled by pairs.
+  // Returns the bytes from the tile's start to a chunk of 16 bytes. Chunks lie as in Swizzled. Rows whose
+  // size is not a multiple of 128 bytes are swizzled by pairs.
   static constexpr int MASK = BYTES % 128 == 0 ? 7 : 3;
   __device__ static constexpr u32 offset(int row, int chunk) {
     return row * BYTES + ((chunk ^ (MASK == 7 ? row & 7 : row >> 1 & 3)) * 16);
   }
-  // Returns the offset of the chunk `chunks` further on in the row.
-  // REQUIRES: `chunks` is even, and `offset` is that of chunk 0 or 1.
+  // Returns the offset of the chunk that lies `chunks` chunks after `offset` in the row.
+  // REQUIRES: `chunks` is even, and `offset` is the offset of chunk 0 or 1.
   __device__ static constexpr u32 further(u32 offset, int chunks) {
     return (offset ^ ((chunks & MASK) * 16)) + (chunks & ~MASK) * 16;
   }
 
-  // Each returns a lane's place in 16 rows at element 0: key_place() for keys(), value_place() for values().
+  // Both return a lane's place in 16 rows at element 0: key_place() for keys(), value_place() for values().
   __device__ static __forceinline__ u32 key_place(int lane) { return offset(lane % 16, lane / 16); }
   __device__ static __forceinline__ u32 value_place(int lane) {
     return BYTE ? key_place(lane) : offset(lane % 8 + lane / 16 * 8, lane / 8 % 2);
   }
 
   // Loads the elements [32 n, 32 n + 32) of 16 rows as two operands [row][element]. `place` is the tile's
-  // shared address plus key_place(). With fp8 the 16 elements of an operand have an order of their own,
-  // which DecodeQueries::take() gives the queries, too.
+  // shared address plus key_place(). With fp8 the 16 elements of an operand have an order of their own.
+  // DecodeQueries::take() gives the queries the same order.
   __device__ static __forceinline__ void keys(u32 (&a)[2][4], u32 place, int n) {
     if constexpr (BYTE) {
       u32 codes[4];
@@ -87,8 +88,8 @@ struct KvTile {
     }
   }
 
-  // Loads the same elements as two operands [element][row]. `place` is the tile's shared address
-  // plus value_place(). value_element() says which element an operand's row has.
+  // Loads the elements [32 n, 32 n + 32) of 16 rows as two operands [element][row]. `place` is the tile's
+  // shared address plus value_place(). value_element() says which element a row of an operand has.
   __device__ static __forceinline__ void values(u32 (&a)[2][4], u32 place, int n) {
     if constexpr (BYTE) {
       u32 codes[4];  // pairs of neighbouring elements of two rows each
@@ -107,14 +108,14 @@ struct KvTile {
       load_matrices_transposed(a[1], further(place, n * STEP + 2));
     }
   }
-  // Returns the element of v that row `row` (0 to 15) of the m-th operand [element][row] has.
+  // Returns the element of v that is in row `row` (0 to 15) of the m-th operand [element][row].
   __device__ static constexpr int value_element(int m, int row) {
     return 16 * m + (BYTE ? row % 8 * 2 + row / 8 : row);
   }
 };
 
 // Transposes a matrix of 8 x 8 elements of 2 bytes, with a row in four lanes. An accumulator becomes the
-// right operand of the next product that way.
+// right operand of the next product in this way.
 __device__ __forceinline__ u32 transpose_matrix(u32 matrix) {
   u32 out;
   asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(out) : "r"(matrix));

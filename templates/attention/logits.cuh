@@ -1,5 +1,4 @@
-// This header makes logits of products of q and k, in FlashInfer's order:
-// scale, ALiBi, soft cap, and then the masks.
+// Turns products of q and k into logits, in FlashInfer's order: scale, ALiBi, soft cap, and then the masks.
 #pragma once
 #include "attention/visible.cuh"
 #include "kiln/math.cuh"
@@ -12,9 +11,9 @@ __device__ __forceinline__ f32 softmax_scale(f32 sm_scale, int d) {
   return sm_scale == 0.0f ? rsqrtf(static_cast<f32>(d)) : sm_scale;
 }
 
-// LogitTransform makes base-2 logits of products: x = sm_scale * product + slope * distance,
-// then cap * tanh(x / cap), times log2(e). Without soft cap and ALiBi the product stays as it
-// is, and the softmax multiplies it by scale().
+// Makes base-2 logits of products. x = sm_scale * product + slope * distance becomes cap * tanh(x / cap), and
+// this is multiplied by log2(e). Without soft cap and ALiBi the product stays as it is, and the softmax
+// multiplies it by scale().
 template <bool SOFT_CAP, bool ALIBI>
 struct LogitTransform {
   static constexpr bool IDENTITY = !SOFT_CAP && !ALIBI;
@@ -34,21 +33,21 @@ struct LogitTransform {
     if constexpr (IDENTITY) return product;
     const f32 x = ALIBI ? product * factor + bias : product * factor;
     if constexpr (!SOFT_CAP) return x;
-    // tanh(y) = 1 - 2 / (e^2y + 1). tanh.approx is good to 2^-11
-    // only, which a cap of 50 makes 2 % of a weight.
+    // tanh(y) = 1 - 2 / (e^2y + 1). tanh.approx is good to 2^-11 only, which a cap of 50 turns into 2 % of
+    // a weight.
     return cap - 2.0f * cap * reciprocal_approx(exp2_approx(x) + 1.0f);
   }
 };
 
-// A custom mask has the bits [qo_len][kv_len] of each request, bit 0 of a byte first;
-// a request begins at a byte. The mask is read in aligned words of 4 bytes that hold bits of the request.
-// The first word may begin before the request, and the last word may end after it.
+// A custom mask. Each request has the bits [qo_len][kv_len], bit 0 of a byte first, and begins at a byte. The
+// mask is read in aligned words of 4 bytes that hold bits of the request. The first word may begin before the
+// request, and the last word may end after it.
 struct MaskBits {
   const u8* request;  // the request's first byte
   i32 kv_len;
 
-  // Returns the mask of query token `qo`: bit i is that of kv token kv + i, for the next TOKENS tokens
-  // below kv_len. The other bits are undefined.
+  // Returns the mask of query token `qo` for the TOKENS tokens from `kv` on. Bit i belongs to kv token kv +
+  // i; bits from kv_len on are undefined.
   template <int TOKENS>
   __device__ __forceinline__ u64 window(i32 qo, i32 kv) const {
     static_assert(TOKENS <= 64, "64 bits");

@@ -1,8 +1,9 @@
-// This header says where a token's row lies in the paged key-value cache, and stores elements there.
+// Finds a token's row in the paged key-value cache, and stores elements there.
 //
-// A cache has pages of page_size tokens. Neighbouring pages, tokens of a page and heads lie stride_page,
-// stride_slot and stride_head elements apart, and the elements of a head follow each other.
-// NHD and HND are two orders of the same strides, and one tensor [pages, 2, ...] is two pointers.
+// A cache has pages of page_size tokens. stride_page, stride_slot and stride_head are the distances, in
+// elements, between neighbouring pages, tokens of a page and heads. The elements of a head are
+// contiguous. NHD and HND are two orders of the same strides. For one tensor [pages, 2, ...] the caller
+// passes two pointers.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/vector.cuh"
@@ -19,8 +20,8 @@ enum class Paging {
   page_table,
 };
 
-// Loads an index in program order, as load does. An index that an earlier kernel may have
-// written is thus not read ahead of pdl_wait().
+// Loads an index in program order, as load() does. An index that an earlier kernel may have written is
+// therefore not read before pdl_wait().
 template <typename I>
 __device__ __forceinline__ i64 load_index(const I* p) {
   static_assert(same<I, i32> || same<I, i64>, "an index has 4 or 8 bytes");
@@ -32,7 +33,7 @@ __device__ __forceinline__ i64 load_index(const I* p) {
   }
 }
 
-// Pages finds the place of a token in a cache, in either kind of paging.
+// Finds the place of a token in a cache, in either kind of paging.
 template <typename I>
 struct Pages {
   const I* slot_mapping;   // [tokens]
@@ -48,10 +49,10 @@ struct Pages {
     return load_index((PAGING == Paging::slot_mapping ? slot_mapping : batch_indices) + token);
   }
 
-  // Returns how many elements lie from the start of a cache to head 0 of the token, or -1 where
-  // the token is not stored. `key` is what key() returned. `position` is the token's position in
-  // its request, and is used with page_table only.
-  // REQUIRES: slots and positions below 2^31, since a division of 64 bits takes four times as long.
+  // Returns the number of elements from the start of a cache to head 0 of the token, or -1 if the token is
+  // not stored. `key` is the result of key(). `position` is the token's position in its request; only
+  // page_table uses it.
+  // REQUIRES: slots and positions are below 2^31, because a division of 64 bits takes four times as long.
   template <Paging PAGING>
   __device__ __forceinline__ i64 place(i64 key, i64 position) const {
     if (key < 0) return -1;
@@ -64,7 +65,7 @@ struct Pages {
   }
 };
 
-// Returns the dequantisation scale of a tensor (stride 0) or of a head (stride 1). It is 1 where `scale` is
+// Returns the dequantisation scale of a tensor (stride 0) or of a head (stride 1). It is 1 if `scale` is
 // null, and for element types that are not fp8.
 template <typename KV>
 __device__ __forceinline__ f32 load_scale(const f32* scale, i64 stride, int head) {
@@ -75,8 +76,9 @@ __device__ __forceinline__ f32 load_scale(const f32* scale, i64 stride, int head
   }
 }
 
-// Stores N elements at p. `values` are what `bits` hold, or what `bits` were rounded from.
-// With KV = T the bits are stored. fp8 multiplies the values by the scale's reciprocal, and rounds them once.
+// Stores N elements at p. `values` are the values that `bits` hold, or the values before they were rounded to
+// `bits`. With KV = T the bits are stored. With fp8 the values are multiplied by the scale's reciprocal, and
+// rounded once.
 template <typename KV, typename T, int N>
 __device__ __forceinline__ void store_cached(KV* p, const Vec<T, N>& bits, const f32 (&values)[N],
                                              f32 scale) {

@@ -1,5 +1,5 @@
-// This header finds and converts elements of the paged cache for references. It is naive, computes in 64
-// bits, and shares nothing with attention/paged.cuh but names.
+// Finds and converts elements of the paged cache, for references. The code is naive, computes in 64 bits, and
+// shares only names with attention/paged.cuh.
 #pragma once
 #include "attention/paged.cuh"
 
@@ -24,8 +24,8 @@ __device__ Place find_place(i64 token, i64 position, i64 page_size, const I* slo
                              position % page_size};
 }
 
-// Returns x as the cache holds it, but not rounded. scale[at] is the scale of x; a null `scale` means 1.
-// An fp8 T is copied, whether there is a scale or not.
+// Returns x as the cache holds it, but not rounded. scale[at] is the scale of x; a null `scale` means 1. If T
+// is fp8, x is copied, whether there is a scale or not.
 template <typename T, typename KV>
 __device__ f64 cached(f64 x, const f32* scale, i64 at) {
   if (same<T, KV> || !is_fp8<KV>) return x;

@@ -1,11 +1,13 @@
-// This kernel applies rotary position embedding to q and k in one launch,
-// and optionally appends k and v to the paged cache.
+// Applies rotary position embedding to q and k in one launch, and optionally appends k and v to the
+// paged cache.
 //
-// A token has q_heads + kv_heads heads to rotate, and with a cache kv_heads heads of v to copy.
-// A team of LANES threads shares a head, and takes up to UNROLL heads of one token. Where a table
-// has the angles, a thread loads the angles of its own pairs. Otherwise the block computes them:
-// its TEAMS have neighbouring tokens, and cos and sin of these tokens are made once, into shared memory.
-// Meanwhile the loads of the heads into registers are under way.
+// A token has q_heads + kv_heads heads to rotate. With a cache it also has kv_heads heads of v to copy. A
+// team of LANES threads shares a head, and takes up to UNROLL heads of one token.
+//
+// The angles come from a table, or the block computes them:
+// - With a table, a thread loads the angles of its own pairs.
+// - Otherwise the TEAMS of a block have neighbouring tokens. The block computes cos and sin of these tokens
+//   once, into shared memory, while the loads of the heads into registers are under way.
 #include "attention/heads.cuh"
 #include "attention/paged.cuh"
 #include "attention/rotary.cuh"
@@ -16,7 +18,7 @@
 namespace kiln {
 
 // Returns the second argument of __launch_bounds__. With four heads per thread, three quarters of the threads
-// have enough loads in flight, and need the registers. The conversion to fp8 needs registers, too.
+// have enough loads in flight, and they need the registers. The conversion to fp8 also needs registers.
 __host__ __device__ constexpr int rope_blocks(int threads, int unroll, bool converts) {
   const int whole = (threads + 31) / 32 * 32, quarters = 4 - (unroll > 2) - converts;
   return larger(1, resident_blocks(whole) * quarters / 4);
@@ -57,13 +59,13 @@ __global__ void __launch_bounds__(LANES* TEAMS,
   if (!MADE && team.heads <= 0) return;
   pdl_wait();
   const bool turns = Layout::turns(lane) && !team.is_v && team.heads > 0;
-  // With MADE, the thread makes the angles of its pair for the
-  // tokens nth, nth + STEP and so on below `angles`.
+  // With MADE, the thread makes the angles of its pair for the tokens nth, nth + STEP and so on
+  // below `angles`.
   const int angles = nth < STEP ? team.count : 0;
   i64 position = 0;
   if (MADE ? nth < angles : turns) position = load_index(positions + (MADE ? team.first_token + nth : token));
-  // With a table, this call is a fence for the compiler, too: the loads from the position to the
-  // table are the longest chain, and begin first.
+  // With a table, this call is also a fence for the compiler. The loads from the position to the table are
+  // the longest chain, and so begin first.
   if (!MADE) pdl_launch_dependents();
   const Pages<I> pages{slot_mapping, kv_indices,  kv_indptr,  batch_indices,
                        page_size,    stride_page, stride_slot};
@@ -103,8 +105,7 @@ __global__ void __launch_bounds__(LANES* TEAMS,
     Layout::load_pairs(row, lane, cos);
     Layout::load_pairs(row + PAIRS, lane, sin);
   }
-  // The place is that of the token in the cache. Its loads and its
-  // division run beside the loads of the table.
+  // The token's place in the cache. Its loads and its division run beside the loads of the table.
   i64 place = -1;
   if constexpr (CACHED) {
     if (stored) place = pages.template place<PAGING>(key, cache_position);

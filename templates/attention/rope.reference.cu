@@ -1,6 +1,5 @@
-// Naive reference that rope is checked against: it computes rotary position embedding in double.
-// The grid has one block, of any size, per token. Results are not rounded to the output's
-// dtype, but saturate as fp8 does in the cache.
+// Naive reference for rope: it computes rotary position embedding in double. The grid has one block, of any
+// size, per token. Results are not rounded to the output's dtype, but saturate in the cache as fp8 does.
 #include "attention/paged_reference.cuh"
 #include "attention/rotary.cuh"
 #include "kiln/dtype.cuh"

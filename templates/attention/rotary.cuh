@@ -1,5 +1,4 @@
-// Rotary position embedding (Su et al.: RoFormer, 2021): this header
-// computes the angles of pairs, and rotates pairs.
+// Rotary position embedding (Su et al.: RoFormer, 2021): the angles of pairs, and the rotation of pairs.
 #pragma once
 #include "kiln/vector.cuh"
 
@@ -8,18 +7,20 @@ namespace kiln {
 enum class Angles {
   table,    // cos and sin of each position come from a table that the engine has made
   theta,    // the angle is position * rope_theta^(-2 pair / ROTARY) / rope_scale
-  llama31,  // as theta, but short wavelengths are not divided by rope_scale, and middle ones in part
+  llama31,  // as theta, but rope_scale does not divide short wavelengths, and divides middle ones in part
 };
 
-// Parameters of angles that are computed. Angles::theta uses only the first two.
+// Parameters for angles that are computed. Angles::theta uses only the first two.
 struct Rope {
   f32 theta, scale, low_freq_factor, high_freq_factor, old_context_length;
 };
 
-// Returns how far a pair turns per position, in units of 2^-64 of a turn. A position times this,
-// modulo 2^64, is the angle without its whole turns: range reduction is one exact multiplication.
-// The frequency is a double: at 10^6 radians a float is off by 0.06. The function reads no
-// memory, so that it may run before pdl_wait().
+// Returns the angle by which a pair turns per position, in units of 2^-64 of a turn. This angle times a
+// position, modulo 2^64, is the rotation without its whole turns. One exact multiplication therefore does the
+// range reduction.
+//
+// The frequency is a double: at 10^6 radians a float is off by 0.06. The function reads no memory, so that it
+// may run before pdl_wait().
 template <int ROTARY, Angles ANGLES>
 __device__ __forceinline__ u64 turn_per_position(int pair, const Rope& rope) {
   constexpr f64 PER_RADIAN = 0.15915494309189533577;  // 1 / (2 pi)
@@ -39,7 +40,7 @@ struct Direction {
 };
 
 // Returns cos and sin of a pair's angle at `position`. The absolute error is 2^-22 at positions below 2^20.
-// Beyond that, the error of the frequency adds to it: 2^-20 at 2^31.
+// At larger positions the error of the frequency is added: 2^-20 at 2^31.
 __device__ __forceinline__ Direction direction(i64 position, u64 turn_per_position) {
   const u64 turns = static_cast<u64>(position) * turn_per_position;
   Direction d;

@@ -1,4 +1,5 @@
-// This header merges attention states, each of which is the attention over a part of the keys and values.
+// Merges attention states, each of which is the attention over a part of the keys and values.
+//
 // A state is the mean of the values, weighted by softmax, and lse, the base-2 logarithm of the sum of the
 // exponentials. Two states merge into the state of both parts. A state that saw nothing has lse = -infinity.
 #pragma once
@@ -8,13 +9,13 @@
 
 namespace kiln {
 
-// AttentionState accumulates N elements of the states that have been merged so far.
+// Accumulates N elements of the states that have been merged so far.
 template <int N>
 struct AttentionState {
   f32 largest = -infinity(), sum = 0.0f, weighted[N] = {};
 
-  // Merges COUNT states in their order. The lse of state i is shift_of[i] + log2(count[i]).
-  // The mean of a state that saw nothing (its shift is -infinity) is not used: it may be NaN.
+  // Merges COUNT states in their order. The lse of state i is shift_of[i] + log2(count[i]). A state that saw
+  // nothing has the shift -infinity. Its mean is not used, because it may be NaN.
   template <int COUNT, typename T>
   __device__ __forceinline__ void take(const f32 (&shift_of)[COUNT], const f32 (&count)[COUNT],
                                        const Vec<T, N> (&mean)[COUNT]) {
@@ -38,7 +39,7 @@ struct AttentionState {
     }
   }
 
-  // Merges COUNT states in their order, given by their lse.
+  // Merges COUNT states in their order, each given by its lse and its mean.
   template <int COUNT, typename T>
   __device__ __forceinline__ void take(const f32 (&lse)[COUNT], const Vec<T, N> (&mean)[COUNT]) {
     f32 ones[COUNT];
@@ -47,7 +48,7 @@ struct AttentionState {
     take(lse, ones, mean);
   }
 
-  // mean() and lse() return the merged state. Where nothing was seen, they are 0 and -infinity.
+  // mean() and lse() return the merged state. If nothing was seen, they are 0 and -infinity.
   __device__ __forceinline__ void mean(f32 (&out)[N]) const {
     const f32 factor = sum == 0.0f ? 0.0f : reciprocal_approx(sum);
 #pragma unroll

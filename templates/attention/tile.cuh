@@ -1,9 +1,9 @@
-// This header computes a tile of attention in the registers of a block, where each warp has rows of its own.
-// The block multiplies TILE_ROWS rows of q with kv blocks of TILE_KV tokens.
+// Computes a tile of attention in the registers of a block, where each warp has rows of its own. The block
+// multiplies TILE_ROWS rows of q with kv blocks of TILE_KV tokens.
 //
-// Shared memory holds q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV],
-// all swizzled. A warp copies, multiplies and later overwrites only its own rows of
-// q, so that they need no barrier of the block.
+// Shared memory holds q [TILE_ROWS][D], then STAGES times k [TILE_KV][D] and v [TILE_KV][DV], all swizzled. A
+// warp copies, multiplies and later overwrites only its own rows of q, so that these rows need no barrier of
+// the block.
 #pragma once
 #include "attention/online_softmax.cuh"
 #include "attention/work_list.cuh"
@@ -28,12 +28,12 @@ struct PackedRow {
   __device__ __forceinline__ explicit PackedRow(u32 row) : token(row / GROUP), head(row % GROUP) {}
 };
 
-// AttentionTile is a warp's part of a tile. All lanes of the warp call its functions together.
+// A warp's part of a tile. All lanes of the warp call its functions together.
 template <typename T, int D, int DV, int TILE_ROWS, int TILE_KV, int WARPS>
 struct AttentionTile {
   static constexpr int THREADS = 32 * WARPS;
   static constexpr int WARP_ROWS = TILE_ROWS / WARPS;
-  // The numbers of a warp's products are M along rows, N along kv tokens and NV along columns of v.
+  // A warp has M products along rows, N along kv tokens and NV along columns of v.
   static constexpr int M = WARP_ROWS / MMA_M, N = TILE_KV / MMA_N, NV = DV / MMA_N;
   static_assert(D % 64 == 0 && DV % 64 == 0 && DV <= D && TILE_KV % 16 == 0 && WARP_ROWS % 16 == 0,
                 "whole products, rows of whole 128 bytes");
@@ -42,7 +42,8 @@ struct AttentionTile {
   using RowOfV = Swizzled<2 * DV>;
   static constexpr int Q_BYTES = TILE_ROWS * 2 * D, K_BYTES = TILE_KV * 2 * D, V_BYTES = TILE_KV * 2 * DV;
 
-  // A thread has elements [h][..] of rows g and g + 8 of each product, as mma() lays them out.
+  // A thread has elements of rows g and g + 8 of each product, as mma() lays them out. These are its rows h =
+  // 0 and 1.
   f32 o[M][NV][4];       // weighted sums of v, relative to the rows' shifts
   SoftmaxRow row[M][2];  // until finish(), `sum` counts the thread's own columns only
 
@@ -59,10 +60,10 @@ struct AttentionTile {
   __device__ static __forceinline__ u32 row_of(int m, int h) {
     return m * MMA_M + h * 8 + threadIdx.x % 32 / 4;
   }
-  // Returns the first of the thread's columns. The other columns are 1, 8, 9, 16 and so on further.
+  // Returns the first of the thread's columns. Its other columns lie 1, 8, 9, 16 and so on after the first.
   __device__ static __forceinline__ u32 column() { return threadIdx.x % 4 * 2; }
 
-  // Calls f(r, each) for each of the thread's rows r of the warp. In it, each(g) replaces each logit x of the
+  // Calls f(r, each) for each of the thread's rows r of the warp. In f, each(g) replaces each logit x of the
   // row by g(x, column). `column` is a constant, which counts from column().
   template <typename F>
   __device__ static __forceinline__ void for_rows(f32 (&s)[M][N][4], const F& f) {
@@ -82,9 +83,9 @@ struct AttentionTile {
     }
   }
 
-  // Begins to copy the warp's rows of q to the shared address `shared`. `q` is the first row of the
-  // request and kv head, which has `rows` packed rows; a row is a token and a head of the group.
-  // The warp's rows begin at `first_row`; the ones from `rows` on become zeros. Strides count elements.
+  // Begins to copy the warp's rows of q to the shared address `shared`. `q` is the first row of the request
+  // and kv head, which has `rows` packed rows. The warp's rows begin at `first_row`; rows from `rows` on
+  // become zeros. Strides count elements.
   template <int GROUP>
   __device__ static __forceinline__ void copy_rows(u32 shared, const T* q, i64 stride, i64 stride_head,
                                                    i32 first_row, i32 rows) {
@@ -104,7 +105,8 @@ struct AttentionTile {
   template <int GROUP>
   __device__ static __forceinline__ void store_rows(T* o, i64 stride, i64 stride_head, const u8* staging,
                                                     i32 first_row, i32 rows) {
-    // Without fresh(), what copy_rows() makes of the thread's index would be held in registers until here.
+    // Without fresh(), values that copy_rows() derives from the thread's index would stay in registers
+    // until here.
     const u32 thread = fresh(threadIdx.x);
     const int line = thread % 32 / 8, chunk = thread % 8;
 #pragma unroll 2
@@ -147,8 +149,8 @@ struct AttentionTile {
     }
   }
 
-  // Raises the rows' shifts to their largest logits, and rescales the warp's sums, once a row has outgrown
-  // its shift. After a tile's first kv blocks that is rare. A logit is s * scale.
+  // Raises the rows' shifts to their largest logits, and rescales the warp's sums, if a row has outgrown its
+  // shift. This is rare after a tile's first kv blocks. A logit is s * scale.
   __device__ __forceinline__ void rescale(const f32 (&s)[M][N][4], f32 scale) {
     f32 largest[M][2];
     bool outgrown = false;
@@ -176,8 +178,8 @@ struct AttentionTile {
     }
   }
 
-  // Computes o += 2^(s * scale - shift) v in steps of 16 tokens. `v` is the shared address of the kv
-  // block's values. The exponentials of a step are made beside the products of the step before.
+  // Computes o += 2^(s * scale - shift) v in steps of 16 tokens. `v` is the shared address of the kv block's
+  // values. The exponentials of a step are computed beside the products of the step before.
   __device__ __forceinline__ void accumulate(const f32 (&s)[M][N][4], f32 scale, u32 v) {
     const int lane = threadIdx.x % 32;
     const u32 v_lane = v + RowOfV::offset(lane % 16, lane / 16);
@@ -208,7 +210,7 @@ struct AttentionTile {
     }
   }
 
-  // Makes each `sum` that of its whole row. Call it after the last kv block.
+  // Turns each `sum` into the sum of its whole row. Call it after the last kv block.
   __device__ __forceinline__ void finish() {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
@@ -217,9 +219,9 @@ struct AttentionTile {
     }
   }
 
-  // Writes the warp's means to shared memory, so that whole chunks of 16 bytes leave it from there.
-  // They become rows of RowOfV at `staging`, which is the place of the warp's rows of q:
-  // these are no longer needed. One thread calls emit(r, lse) for each row.
+  // Writes the warp's means to shared memory, so that they can leave it in whole chunks of 16 bytes. They
+  // become rows of RowOfV at `staging`. This is the place of the warp's rows of q, which are no longer
+  // needed. One thread calls emit(r, lse) for each row.
   template <typename Emit>
   __device__ __forceinline__ void stage(u8* staging, const Emit& emit) const {
 #pragma unroll
@@ -247,13 +249,13 @@ struct AttentionTile {
   }
 
   // ---- parts of a tile ------------------------------------------------------------------------------------
-  // An element of a part lies in the workspace where its thread finds it again, not by row and column.
-  // Sums and shifts are kept apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
+  // An element of a part lies in the workspace at its thread's own place, not by row and column. Sums and
+  // shifts are kept apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
 
-  // A slot has sums of v, then the sums of the rows; the shifts lie elsewhere.
+  // A slot has the sums of v, then the sums of the rows. The shifts lie elsewhere.
   using Slots = AttentionSlots<TILE_ROWS, DV + 1>;
 
-  // Returns how far the thread's elements of product (m, n) lie from its first element.
+  // Returns the distance from the thread's first element to its elements of product (m, n).
   __device__ static constexpr int place(int m, int n) { return (m * NV + n) * THREADS * 4; }
   __device__ static __forceinline__ int sum_at(int m, int h) { return TILE_ROWS * DV + own_row(m, h); }
   __device__ static __forceinline__ int own_row(int m, int h) {

@@ -1,12 +1,11 @@
-// This header says which kv tokens causal and window leave to a row of attention.
+// The kv tokens that causal and window masks leave to a row of attention.
 #pragma once
 #include "kiln/types.cuh"
 
 namespace kiln {
 
 // The kv tokens that a row may see are [first, last]; both bounds may be negative. Both masks are aligned at
-// the right end: the last query token sees the last kv token.
-// REQUIRES: fewer than 2^30 tokens.
+// the right end: the last query token sees the last kv token. REQUIRES: fewer than 2^30 tokens.
 struct Visible {
   i32 first, last;
 
@@ -17,8 +16,8 @@ struct Visible {
   }
 };
 
-// Returns what query token `qo` of a request sees. REQUIRES: 0 <= qo < qo_len. The window reaches window_left
-// tokens to the left of the row's own token; a negative window_left means no window.
+// Returns the kv tokens that query token `qo` of a request sees. The window reaches window_left tokens to the
+// left of the row's own token; a negative window_left means no window. REQUIRES: 0 <= qo < qo_len.
 template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ Visible visible(i32 qo, i32 qo_len, i32 kv_len, i32 window_left) {
   const i32 own = qo + kv_len - qo_len;

@@ -1,4 +1,5 @@
-// Steps from tile to tile inside an item of an attention work list. Tests compile this text for the host, too.
+// Steps from tile to tile inside an item of an attention work list. Tests compile this header for the
+// host, too.
 #pragma once
 #include "attention/visible.cuh"
 #include "attention/words.h"
@@ -6,8 +7,8 @@
 
 namespace kiln {
 
-// Turns the item into the next of its tiles. The caller counts them: item.tiles() - 1 steps are allowed.
-// tile_rows, tile_kv, group, CAUSAL and WINDOW are those of the manifest's [work_list].
+// Turns the item into the next of its tiles. The caller may take item.tiles() - 1 steps, and counts them. The
+// other parameters have the values of the manifest's [work_list].
 template <bool CAUSAL, bool WINDOW>
 __device__ __forceinline__ void go_to_next_tile(AttentionItem& item, i32 tile_rows, i32 tile_kv, i32 group,
                                                 i32 window_left) {

@@ -1,18 +1,18 @@
-// The words of an attention work list. This header is compiled by the host, which writes the list, and by the
-// device, which reads it. A list is an array of 4-byte words:
+// The words of an attention work list. Two sides compile this header: the host writes the list, and the
+// device reads it. A list is an array of 4-byte words:
 //
 //   AttentionHeader    at 0. Launches change only its ticks.
 //   table              at HEADER: where the items of each worker begin, and where the last worker's end.
 //                      workers + 1 words, padded to whole 16 bytes.
 //   counters           as many words as the table. Counter i counts the parts that have arrived of the tile
 //                      whose first slot is 2 i or 2 i + 1. All are 0 before and after a launch.
-//   first items        one AttentionItem for each worker, a copy of its first item, so that a block loads the
+//   first items        one AttentionItem for each worker, a copy of its first item. A block thus loads the
 //                      item beside the table and not after it. Undefined for a worker without items.
 //   items              AttentionItem, in the order of the workers.
 //   requests           AttentionRequest, at header.requests_at.
 //
-// Where the parts before the requests begin depends on the number of workers alone, and the header says where
-// the requests begin. So a captured graph finds the next list in the same buffer.
+// The first five parts begin at offsets that depend on the number of workers alone. The header says where the
+// requests begin. A captured graph therefore finds the next list in the same buffer.
 #pragma once
 
 #ifdef __CUDACC__
@@ -24,7 +24,7 @@
 namespace kiln {
 
 struct AttentionHeader {
-  int made_for;     // what the kernel fixes, in a word: attention_made_for()
+  int made_for;     // attention_made_for() of the kernel
   int workers;      // blocks of the grid; the last of them may have no items
   int kv_heads;     // kv heads of every request
   int window_left;  // -1: no window
@@ -45,30 +45,34 @@ struct AttentionRequest {
   int kv_len;            // its kv tokens
 };
 
-// A tile, a part of a tile, or several whole tiles of one request and kv head that follow each other.
+// A tile, a part of a tile, or several consecutive whole tiles of one request and kv head.
 //
 // A tile has the packed rows [first_row, min(first_row + TILE_ROWS, qo_len * GROUP)) and the kv tokens
-// [kv_begin, kv_end) of its request. kv_begin is a multiple of TILE_KV. So is kv_end, unless it is one past
-// the last token that a row of the tile sees. Every kv token that causal and window leave to a row of the
-// tile is in the range; a custom mask removes none. A whole tile may have no kv tokens (kv_begin == kv_end):
-// the kernel writes 0 and -infinity. A part always has some.
+// [kv_begin, kv_end) of its request.
+// - kv_begin is a multiple of TILE_KV. So is kv_end, unless it is one past the last token that a row of the
+//   tile sees.
+// - Every kv token that causal and window leave to a row of the tile is in the range. A custom mask removes
+//   no token from it.
+// - A whole tile may have no kv tokens (kv_begin == kv_end): the kernel writes 0 and -infinity. A part always
+//   has kv tokens.
 struct AttentionItem {
   int request, kv_head, first_row;
   int qo_begin, qo_len;  // as in AttentionRequest
   int kv_len, kv_base;   // as in AttentionRequest
-  int kv_begin, kv_end;  // of the first tile, where there are several
-  int first_slot;        // of a split tile: the slot of its part 0. Otherwise minus the number of tiles
-  int part, parts;       // which part of how many. parts == 1: the tile is whole
+  int kv_begin, kv_end;  // of the first tile, if the item has several
+  int first_slot;        // split tile: the slot of its part 0; otherwise minus the number of tiles
+  int part, parts;       // number of this part, and of all parts; parts == 1: the tile is whole
 
   KILN_HOST_DEVICE constexpr bool whole() const { return parts == 1; }
   KILN_HOST_DEVICE constexpr int slot() const { return first_slot + part; }
   KILN_HOST_DEVICE constexpr int tiles() const { return whole() ? -first_slot : 1; }
 };
 
-// Where the parts of a list begin: in words (N is a signed integer that holds the result), and as places in a
-// list. A kernel takes the places. With offsets of 32 bits in between, the widest decode kernel would spill.
+// The offsets of the parts of a list. table(), counters_at() and first_items_at() count words; N is a signed
+// integer that holds the result. counters() and first_items() return pointers into a list. Kernels use the
+// pointers: with 32-bit offsets in between, the widest decode kernel would spill registers.
 struct AttentionWords {
-  enum : int { HEADER = 16, ITEM = 12, REQUEST = 4 };  // words of each; an enum takes no memory in an image
+  enum : int { HEADER = 16, ITEM = 12, REQUEST = 4 };  // sizes in words; an enum takes no memory in an image
 
   template <typename N>
   KILN_HOST_DEVICE static constexpr N table(N workers) {
@@ -96,7 +100,7 @@ static_assert(sizeof(AttentionHeader) == 4 * AttentionWords::HEADER, "a header i
 static_assert(sizeof(AttentionItem) == 4 * AttentionWords::ITEM, "an item is whole words");
 static_assert(sizeof(AttentionRequest) == 4 * AttentionWords::REQUEST, "a request is whole words");
 
-// What a kernel fixes, mixed into one word. A list is for the kernels that have the same word.
+// Mixes the properties that a kernel fixes into one word. A list suits only kernels that have its word.
 KILN_HOST_DEVICE constexpr unsigned attention_made_for(unsigned tile_rows, unsigned tile_kv, unsigned group,
                                                        bool causal, bool tiles_together = false) {
   const unsigned word = (((tile_rows * 65599 + tile_kv) * 65599 + group) * 2 + (causal ? 1 : 0)) ^ 0x4b415450;

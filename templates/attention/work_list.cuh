@@ -1,19 +1,21 @@
-// A kernel's view of an attention work list: what each block of a fixed grid has to do, whatever the lengths of
-// the batch are. kiln_kernel_attention_plan() writes the list on the host; attention/words.h has its words.
+// A kernel's view of an attention work list. The list says what each block of a fixed grid has to do,
+// whatever the lengths of the batch are. kiln_kernel_attention_plan() writes the list on the host.
+// attention/words.h describes its words.
 //
-// Rows are packed: row r of a request and kv head is its query token r / GROUP and its q head
-// kv_head * GROUP + r % GROUP. A tile is TILE_ROWS packed rows with the kv tokens that the masks leave to them.
-// The host lines up all tiles by request, kv head and row, and cuts that line into about equal shares. A worker
-// is a block of the grid, and has one share: whole tiles, and at most one part of a tile at either end.
+// Rows are packed: row r of a request and kv head is query token r / GROUP and q head kv_head * GROUP + r %
+// GROUP. A tile is TILE_ROWS packed rows with the kv tokens that the masks leave to them. The host orders all
+// tiles by request, kv head and row, and cuts this sequence into about equal shares. A worker is a block of
+// the grid, and has one share: whole tiles, and at most one part of a tile at either end.
 //
-// heads_together: h workers that follow each other are a team. The host then cuts a line in which a tile
-// stands for h heads, and each worker of a team has the team's rows and the kv tokens of its own head.
-// tiles_together: whole tiles of one request and kv head that follow each other are one item, which
-// AttentionTiles takes apart.
+// Two options of a manifest change the list:
+// - heads_together: h consecutive workers are a team. The host then cuts a sequence in which a tile stands
+//   for h heads. Each worker of a team has the team's rows, and the kv tokens of its own head.
+// - tiles_together: consecutive whole tiles of one request and kv head are one item. AttentionTiles takes the
+//   item apart.
 //
-// A block writes the result of a whole tile at once, and that of a part to a slot of the workspace. The worker
-// that is the last of a tile merges the parts in their order, so two runs give the same bits. It needs no slot
-// for its own part where it knows in time that it is the last.
+// A block writes the result of a whole tile at once, and the result of a part to a slot of the workspace. The
+// worker that writes the last part of a tile merges the parts in their order, so two runs give the same bits.
+// That worker needs no slot for its own part if it knows in time that its part is the last.
 #pragma once
 #include "attention/words.cuh"
 #include "kiln/vector.cuh"
@@ -26,28 +28,29 @@ struct AttentionPlan {
 
   static constexpr int HEADER = AttentionWords::HEADER, ITEM = AttentionWords::ITEM;
 
-  // Words of the table, and of the counters.
+  // The number of words of the table, and also of the counters.
   __device__ __forceinline__ i32 table() const { return AttentionWords::table(workers); }
 
-  // Traps when the list was made for other tiles, heads or masks, since results would be those of other lengths
-  // or missing. A trap ends the launch with an error, and the context is lost. It costs one load of 16 bytes,
-  // beside the loads of begin(). Call it after pdl_wait().
+  // Traps if the list was made for other tiles, heads, masks or numbers of workers. Results would otherwise
+  // be wrong or missing. A trap ends the launch with an error, and the context is lost. The check costs one
+  // load of 16 bytes, which runs beside the loads of begin(). Call it after pdl_wait().
   __device__ __forceinline__ void require(u32 made_for, i32 kv_heads, i32 window_left) const {
     const Vec<i32, 4> v = load<4>(words);
     const u32 differs = (v.word[0] ^ made_for) | (v.word[1] ^ workers) | (v.word[2] ^ kv_heads) |
                         (v.word[3] ^ max(window_left, -1));
-    if (differs != 0) asm volatile("trap;");  // one branch: every operand but the loaded one is there before
+    if (differs != 0) asm volatile("trap;");  // one branch; only `v` has to be loaded
   }
 
   // Starts to bring into the L2 what begin() and first_item() read for a worker. This is allowed before
-  // pdl_wait(), since all stores of the launch before go through the L2, too.
+  // pdl_wait(), because the stores of the previous launch go through the L2, too.
   __device__ __forceinline__ void prefetch(u32 worker) const {
     if (threadIdx.x >= 3) return;
     const i32 first_item = 2 * table() + ITEM * worker + 8 * (threadIdx.x - 1);  // two sectors of 32 bytes
     asm volatile("prefetch.global.L2 [%0];" ::"l"(words + HEADER + (threadIdx.x == 0 ? worker : first_item)));
   }
 
-  // The items of a worker are [begin, end). The loads are ordered ones (vector.cuh): call after pdl_wait().
+  // The items of a worker are [begin, end). The loads keep program order (vector.cuh). Call both
+  // after pdl_wait().
   __device__ __forceinline__ i32 begin(i32 worker) const {
     return static_cast<i32>(load<1>(words + HEADER + worker).word[0]);
   }
@@ -61,15 +64,15 @@ struct AttentionPlan {
     const auto at = [&](int word) { return static_cast<i32>(v.word[word]); };
     return {at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7), at(8), at(9), at(10), at(11)};
   }
-  // The same item as item(begin(worker)), but its load does not have to wait for that of begin(). It may be
-  // loaded before the caller knows whether the worker has items; without items the result is undefined.
+  // Returns item(begin(worker)), but the load does not have to wait for the load of begin(). A caller may
+  // load the item before it knows whether the worker has items; without items the result is undefined.
   __device__ __forceinline__ AttentionItem first_item(i32 worker) const {
     return item_of(load<ITEM>(first_items() + static_cast<i64>(worker) * ITEM));
   }
 
   __device__ __forceinline__ i32 busy() const { return static_cast<i32>(load<1>(&header()->busy).word[0]); }
-  // Ticks count within a launch. A launch begins at the number that the launch before left.
-  // tick() counts one more, and returns the number with it.
+  // A launch counts its ticks from the number that the previous launch left.
+  // tick() counts one more, and returns the new number.
   __device__ __forceinline__ u32 tick() const {
     u32 before;
     asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(&header()->ticks));
@@ -81,7 +84,7 @@ struct AttentionPlan {
     return out;
   }
 
-  // The two below are for references, which read requests and no items.
+  // requests() and request() are for references, which read requests and no items.
   __device__ __forceinline__ i32 requests() const {
     return static_cast<i32>(load<1>(&header()->requests).word[0]);
   }
@@ -92,16 +95,17 @@ struct AttentionPlan {
             static_cast<i32>(v.word[3])};
   }
 
-  // Says that the block has written the slot of its part. Returns true in the block that is the last of the
-  // tile: that block sees all slots of the tile, and merges them. All threads call it, and it has two barriers.
-  // `last` is one word of shared memory, written after the first barrier.
+  // Counts the block's part as written, after the block has stored it in its slot. Returns true in the
+  // block that writes the last part of the tile. That block sees all slots of the tile, and merges them.
+  // All threads call it, and it has two barriers. `last` is one word of shared memory, written after the
+  // first barrier.
   __device__ __forceinline__ bool arrive(const AttentionItem& item, i32* last) const {
     __syncthreads();
     if (threadIdx.x + threadIdx.y + threadIdx.z == 0) *last = count(item);
     __syncthreads();
     return *last != 0;
   }
-  // arrive() for a part that one warp has written alone. All lanes call it.
+  // Does what arrive() does, for a part that one warp has written alone. All lanes call it.
   __device__ __forceinline__ bool arrive_warp(const AttentionItem& item) const {
     __syncwarp();
     int last = 0;
@@ -109,9 +113,9 @@ struct AttentionPlan {
     __syncwarp();  // makes what lane 0 acquired visible to all lanes: a shuffle orders no memory
     return __shfl_sync(0xffffffffu, last, 0) != 0;
   }
-  // Whether all other parts of the item's tile have been written. If so, this block merges them: it calls
-  // settle() and not arrive(), and does not have to write its own part. One thread calls it; after the next
-  // barrier the whole block sees the slots of the other parts.
+  // Returns whether all other parts of the item's tile have been written. If so, this block merges them: it
+  // calls settle() and not arrive(), and does not have to write its own part. One thread calls it; after the
+  // next barrier the whole block sees the slots of the other parts.
   __device__ __forceinline__ bool others_are_there(const AttentionItem& item) const {
     i32 arrived;
     asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(arrived) : "l"(counter(item)) : "memory");
@@ -129,9 +133,9 @@ struct AttentionPlan {
   __device__ __forceinline__ i32* counter(const AttentionItem& item) const {
     return AttentionWords::counters(words, workers) + item.first_slot / 2;
   }
-  // Counts one more part as written. Returns whether it was the last of its tile.
+  // Counts one more part as written. Returns whether it was the last part of its tile.
   __device__ __forceinline__ bool count(const AttentionItem& item) const {
-    i32 before;  // the atomic releases what this block has stored, and acquires what the others have
+    i32 before;  // the atomic releases this block's stores, and acquires the stores of the others
     asm volatile("atom.add.acq_rel.gpu.global.s32 %0, [%1], 1;"
                  : "=r"(before)
                  : "l"(counter(item))
@@ -142,8 +146,8 @@ struct AttentionPlan {
   }
 };
 
-// The tiles and parts of tiles of a block, one after the other, for a kernel whose work list has tiles_together.
-// It lies in shared memory: that saves the registers which would hold it while a tile is computed.
+// Goes through the tiles and parts of tiles of a block, for a kernel whose work list has tiles_together. The
+// object lies in shared memory. This saves the registers that would hold it while a tile is computed.
 template <int TILE_ROWS, int TILE_KV, int GROUP, bool CAUSAL, bool WINDOW>
 struct AttentionTiles {
   AttentionItem now;  // the current tile, or part of a tile
@@ -164,7 +168,8 @@ struct AttentionTiles {
     lets_in = lets_next_in;
     items = plan.words_of(0);
   }
-  // Goes to the next tile, which exists if any(). One thread calls it, between two barriers of the block.
+  // Goes to the next tile; any() then says whether that tile exists. One thread calls it, between two
+  // barriers of the block.
   __device__ __forceinline__ void next(const AttentionPlan& plan, i32 window_left) {
     if (left > 0) {
       go_to_next_tile<CAUSAL, WINDOW>(now, TILE_ROWS, TILE_KV, GROUP, window_left);
@@ -177,13 +182,14 @@ struct AttentionTiles {
     }
   }
   __device__ __forceinline__ bool any() const { return item < end; }
-  // Whether the next launch may begin after the products of `now`: that is the last tile of the block.
+  // Returns whether the next launch may begin after the products of `now`. `now` must be the block's last
+  // tile, and begin() must have allowed it.
   __device__ __forceinline__ bool let_next_in() const { return lets_in && item + 1 == end && left == 0; }
 };
 
-// Partial results in the workspace: rows [2 * workers][ROWS][WIDTH], and then a shift of each row,
-// [2 * workers][ROWS], to base 2. All are f32. A kernel decides what a row holds; attn_decode_paged keeps the
-// shift inside the row, and has none after the rows.
+// Partial results in the workspace, all f32. First come the rows [2 * workers][ROWS][WIDTH]. A shift to base
+// 2 of each row follows: [2 * workers][ROWS]. A kernel decides what a row holds. attn_decode_paged keeps the
+// shift inside the row, and has no shifts after the rows.
 template <int ROWS, int WIDTH>
 struct AttentionSlots {
   f32* workspace;

@@ -1,30 +1,29 @@
-// This header keeps the items of a block in shared memory. A load from the work list would take longer than
-// a step when a warp goes on to its next item.
+// Keeps the items of a block in shared memory. When a warp goes on to its next item, a load from the work
+// list would take longer than a step.
 #pragma once
 #include "attention/work_list.cuh"
 #include "kiln/shared.cuh"
 
 namespace kiln {
 
-// DecodeItems keeps the first KEPT items. A thread loads a third of an item, except of the first item,
-// which is known. Items after the kept ones are loaded when they are needed.
+// Keeps the first KEPT items. The caller has the first item. For the others, each thread loads a third of an
+// item. Items after the kept ones are loaded when they are needed.
 template <int THREADS>
 struct DecodeItems {
   static constexpr int THIRDS = AttentionPlan::ITEM / 4, KEPT = THREADS / THIRDS < 32 ? THREADS / THIRDS : 32;
   alignas(16) i32 words[KEPT * AttentionPlan::ITEM];
   i32 begin, end;
 
-  // Begins to load the kept items after the first one, and returns the thread's third
-  // of an item. All threads of the block call it.
-  // The block has the items [first, last) of the work list.
+  // Begins to load the kept items after the first item, and returns the thread's third of an item. All
+  // threads of the block call it. The block has the items [first, last) of the work list.
   __device__ __forceinline__ Vec<i32, 4> ask(const AttentionPlan& plan, i32 first, i32 last) const {
     const int thread = threadIdx.x;
     Vec<i32, 4> third;
     if (behind_first(first, last)) third = load<4>(plan.words_of(first) + thread * 4);
     return third;
   }
-  // Writes the first item, what ask() has loaded, `begin` and `end`. All threads call it.
-  // A barrier of the block must follow before any thread reads them.
+  // Writes the first item, the thirds that ask() has loaded, `begin` and `end`. All threads call it. A
+  // barrier of the block must follow before any thread reads them.
   __device__ __forceinline__ void keep(const Vec<i32, 4>& third, const AttentionItem& first_item, i32 first,
                                        i32 last) {
     const int thread = threadIdx.x;

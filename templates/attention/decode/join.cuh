@@ -1,4 +1,4 @@
-// This header joins what the warps of a block have seen of an item, and merges the parts of a token.
+// Joins the results of a block's warps for an item, and merges the parts of a token.
 #pragma once
 #include "attention/decode/rows.cuh"
 #include "attention/state.cuh"
@@ -8,16 +8,17 @@
 
 namespace kiln {
 
-// DecodeJoin joins the warps' results of an item in shared memory. The warps go on to the next items while
-// one warp joins. The nth item has the place that item nth - BUFFERS had before it.
+// Joins the warps' results of an item in shared memory. While one warp joins, the other warps go on to the
+// next items. The nth item takes the place of item nth - BUFFERS.
 template <int DV, int GROUP, int WARPS, int BUFFERS>
 struct DecodeJoin {
   static_assert(BUFFERS == 1 || BUFFERS == 2, "who joins is at most an item behind");
   static constexpr int COLUMNS = static_cast<int>(ceil_div(GROUP, 8)) * 8,
-                       STRIDE = DV + 4;  // with the 4, columns 2t and 2t + 2 are 8 banks apart
+                       STRIDE = DV + 4;  // the 4 keeps columns 2t and 2t + 2 apart by 8 banks
   struct Place {
-    // Each item is a phase of both barriers. `all` waits for all warps to put
-    // their results, `joined` for these to be joined.
+    // Each item is a phase of both barriers:
+    // - `all` ends when all warps have put their results.
+    // - `joined` ends when one warp has joined the results.
     Barrier all, joined;
     alignas(16) f32 shift[COLUMNS][WARPS], sum[COLUMNS][WARPS];  // shift: base 2
     alignas(16) f32 output[WARPS][GROUP][STRIDE];
@@ -25,18 +26,19 @@ struct DecodeJoin {
   Place places[BUFFERS];
 
   // Initialises the barriers. One thread calls it, and a barrier of the block must follow.
-  // All lanes arrive, each for what it has written itself. One arrival of a warp after __syncwarp() would be
-  // enough, but racecheck does not see through that.
+  // All lanes arrive, each for its own writes. One arrival of a warp after __syncwarp() would be enough, but
+  // racecheck cannot see this.
   __device__ __forceinline__ void init() {
     for (Place& place : places) place.all.init(32 * WARPS), place.joined.init(32);
   }
 
-  // Waits until all warps have put what they have seen of the nth item.
+  // Waits until all warps have put their results of the nth item.
   __device__ __forceinline__ void wait(i32 nth) { places[nth % BUFFERS].all.wait(nth / BUFFERS & 1); }
   // Frees the nth item's place. All lanes of the warp that has joined the item call it.
   __device__ __forceinline__ void release(i32 nth) { places[nth % BUFFERS].joined.arrive(); }
 
-  // Puts what a warp has seen of the block's nth item, once the place is free. All lanes of the warp call it.
+  // Puts a warp's results of the block's nth item, once the item's place is free. All lanes of the warp
+  // call it.
   template <typename Rows, typename Tile>
   __device__ __forceinline__ void put(Rows& rows, Tile, i32 nth, int warp, int lane) {
     Place& to = places[nth % BUFFERS];
@@ -61,8 +63,8 @@ struct DecodeJoin {
     to.all.arrive();
   }
 
-  // Joined is what all warps have seen of an item. It can be read from
-  // wait() or a barrier of the block until release().
+  // The joined results of all warps for an item. They can be read after wait() or a barrier of the block,
+  // until release().
   struct Joined {
     const Place& from;
 
@@ -97,7 +99,7 @@ struct DecodeJoin {
           f32 own[4];
           widen(load_shared<4>(&from.output[w][column][element]), own);
 #pragma unroll
-          for (int i = 0; i < 4; ++i) v[i] = fmaf(own[i], share, v[i]);  // a warp that saw nothing has zeros
+          for (int i = 0; i < 4; ++i) v[i] = fmaf(own[i], share, v[i]);  // a warp without tokens has zeros
         }
       }
     };
@@ -113,8 +115,8 @@ struct DecodeJoin {
   }
 };
 
-// DecodeParts are the parts of tokens in the workspace. A row of a slot is a mean, then its shift and
-// its sum. They are kept apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
+// The parts of tokens in the workspace. A row of a slot is a mean, then its shift and its sum. Shift and sum
+// are kept apart: next to a shift of -2e5 the logarithm of a sum has no digits left.
 template <int DV, int GROUP>
 struct DecodeParts {
   static constexpr int ROW = DV + 4;
@@ -127,9 +129,9 @@ struct DecodeParts {
     store(row(slot, column) + DV, narrow<f32>(both));
   }
 
-  // Merges all parts of the item's tile in their order, by `members` threads, of which this
-  // is number `member`. It calls write(row, column, four elements) and write_lse(row, lse).
-  // The item's own part comes from the join, with the same bits that its slot has where another block merges.
+  // Merges all parts of the item's tile in their order. `members` threads take part, and this thread is
+  // number `member`. merge() calls write(row, column, four elements) and write_lse(row, lse). The item's own
+  // part comes from the join. It has the same bits as in its slot, from which another block would merge it.
   // REQUIRES: the other parts' slots are visible, as they are after AttentionPlan::arrive().
   template <typename Joined, typename Write, typename WriteLse>
   __device__ __forceinline__ void merge(const AttentionItem& item, const Joined& joined, f32 v_scale,

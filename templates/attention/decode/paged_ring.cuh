@@ -1,5 +1,5 @@
-// This header copies keys and values out of the pages of a cache into a warp's own ring of stages while the
-// warp computes. No warp waits for another one, and the copies run ahead into the next items.
+// Copies keys and values from the pages of a cache into a warp's own ring of stages, while the warp computes.
+// No warp waits for another warp, and the copies run ahead into the next items.
 #pragma once
 #include "attention/decode/items.cuh"
 #include "attention/kv_tile.cuh"
@@ -9,7 +9,7 @@
 
 namespace kiln {
 
-// The strides of k or v in elements lead to the next page, to the next token of a page and to the next head.
+// The strides of k or v in elements: to the next page, to the next token of a page and to the next head.
 struct PageStrides {
   i64 page, slot, head;
 };
@@ -22,20 +22,20 @@ struct PagedCache {
   PageStrides k_stride, v_stride;
 };
 
-// A DecodeRange is the kv tokens [begin, end) of an item that its query token sees.
+// The kv tokens [begin, end) of an item that its query token sees.
 struct DecodeRange {
   i32 begin, end;
 
   __device__ __forceinline__ DecodeRange(const AttentionItem& item, int group, i32 window_left) {
     // The last query token sees the last kv token.
     const i32 own = item.kv_len - item.qo_len + item.first_row / group;
-    // The min() keeps the difference in 32 bits: `own` may be far below 0, and window_left 2^31 - 1.
+    // min() keeps the difference within 32 bits: `own` may be far below 0, and window_left may be 2^31 - 1.
     begin = max(item.kv_begin, window_left >= 0 ? own - min(window_left, item.kv_len) : 0);
     end = item.kv_end;
   }
 };
 
-// PackedQueries finds the queries of an item. The q heads of a kv head follow each other.
+// Finds the queries of an item. The q heads of a kv head follow each other.
 template <typename T>
 struct PackedQueries {
   const T* begin;
@@ -49,8 +49,8 @@ struct PackedQueries {
   }
 };
 
-// A step is ROWS kv tokens of an item, and the warps of a block take turns at
-// the steps. All lanes of the warp call each function.
+// A warp's ring. A step is ROWS kv tokens of an item, and the warps of a block take turns at the steps. All
+// lanes of the warp call each function.
 template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, int STAGES, int WARPS>
 struct PagedRing {
   using Keys = KvTile<KV, D>;
@@ -60,20 +60,21 @@ struct PagedRing {
   struct Place {
     i64 k, v;
   };
-  // Values that a batch or an item needs once are in shared memory as
-  // well, since registers are scarce (D = 256).
+  // The values that a batch or an item needs only once are also in shared memory, because registers are
+  // scarce (D = 256).
   struct Shared {
     alignas(128) u8 keys[STAGES][ROWS * Keys::BYTES];
     u8 values[STAGES][ROWS * Values::BYTES];
     alignas(16) T queries[STAGES][GROUP * D];  // queries of the item that begins with the stage's step
     Place places[32];                          // places of the tokens of `now`
     const T *now_queries, *next_queries;       // queries of the items that begin with `now` and with `next`
-    i32 batch_pages, batch_entries;            // pages and entries that a batch goes on by
+    i32 batch_pages, batch_entries;            // pages and entries from a batch to the next
     i32 head;                                  // kv head of `next`
   };
 
-  // The pages of BATCH steps are looked up at once, one lane for each token. The next batch's pages are on
-  // their way while a batch is copied: after the copies of all SMs that takes longer than a step.
+  // The pages of BATCH steps are looked up at once, one lane for each token. While a batch is copied, the
+  // lookups of the next batch are under way. They queue after the copies of all SMs, and take longer than
+  // a step.
   static constexpr int BATCH = 32 / ROWS;
   struct Batch {
     i32 at = 0, end = 0;  // kv tokens of the item; the batch's next step begins at `at`
@@ -91,8 +92,8 @@ struct PagedRing {
   static constexpr bool ROOMY = D + DV <= 256;  // registers are left, and steps are short
   i32 item = 0;                                 // the first item that has not begun
   Batch now, next;
-  // For this lane's token of `next`, `table` is its page's place in the indices, `entry`
-  // its place in the page, and `number` the page.
+  // These belong to this lane's token of `next`: `table` is its page's index in the cache's `indices`,
+  // `entry` its position in the page, and `number` the page.
   i32 table = 0, entry = 0, number;
   int step = BATCH;  // number of the next step of `now`
 
@@ -112,16 +113,16 @@ struct PagedRing {
       shared.batch_entries = BATCH * TURN % cache.page_size;
   }
 
-  // Begins the block's first item, number `first_number` of the work list, and looks up its pages.
-  // The item is a parameter, since `items` need not be there yet.
+  // Begins the block's first item, number `first_number` of the work list, and looks up its pages. The item
+  // is a parameter, because `items` need not be loaded yet.
   __device__ __forceinline__ void begin(const AttentionItem& first, i32 first_number) {
     item = first_number + 1;
     enter(first);
     look_up();
     note(first);
   }
-  // Returns whether fill() needs no item after the first one, so that `items` need not be there
-  // for it either. All warps get the same answer.
+  // Returns whether fill() needs no item after the first item. If so, fill() may be called before `items` is
+  // loaded. All warps get the same answer.
   __device__ __forceinline__ bool fill_needs_only(const AttentionItem& first) const {
     constexpr int BATCHES = 1 + STAGES / BATCH;  // batches that fill() begins
     const DecodeRange range(first, GROUP, window_left);
@@ -138,9 +139,9 @@ struct PagedRing {
     }
   }
 
-  // copy_keys() begins to copy the next step's keys, and copy_values() then its values.
-  // Each makes a group of copies, which is empty after the last item.
-  // REQUIRES: all lanes have read what the stage held before.
+  // copy_keys() begins to copy the next step's keys. copy_values() then begins to copy that step's values.
+  // Each call makes a group of copies, which is empty after the last item. REQUIRES: all lanes have read the
+  // stage's previous contents.
   __device__ __forceinline__ void copy_keys(int stage) {
     copy<Keys>(shared.keys[stage], cache.k, cache.k_stride.slot, [&](const Place& place) { return place.k; });
     if (now.begins) copy_queries(stage);
@@ -151,7 +152,7 @@ struct PagedRing {
                  [&](const Place& place) { return place.v; });
     copy_async_commit();
     now.at += TURN;
-    // The next batch begins here, since all copies that there is room for are under way.
+    // The next batch begins here, because all copies that there is room for are under way.
     if (++step == BATCH || now.at >= now.end) next_batch();
   }
 
@@ -174,8 +175,8 @@ struct PagedRing {
     entry = token - nth * cache.page_size;
     return next.at < next.end;
   }
-  // Notes the head and the queries of the item that `next` begins with.
-  // The next __syncwarp() shows them to all lanes.
+  // Notes the head and the queries of the item with which `next` begins. The next __syncwarp() shows them to
+  // all lanes.
   __device__ __forceinline__ void note(const AttentionItem& of) const {
     if (lane == 0) shared.head = of.kv_head, shared.next_queries = q.of(of, GROUP);
   }
@@ -203,8 +204,8 @@ struct PagedRing {
     if (next.at + lane / ROWS * TURN + lane % ROWS < next.end)
       number = static_cast<i32>(load<1>(cache.indices + table).word[0]);
   }
-  // Makes the next batch `now`, with the places of its tokens for
-  // all lanes, and goes on to the batch after it.
+  // Makes the next batch `now`, writes the places of its tokens for all lanes, and goes on to the batch
+  // after it.
   __device__ __forceinline__ void next_batch() {
     __syncwarp();  // the head has been written, and all lanes have read the old places
     const auto offset = [&](const PageStrides& s) {
@@ -225,7 +226,7 @@ struct PagedRing {
   }
 
   // Begins to copy the step's rows of k or v to a stage. `slot` is the stride from a token of a page to the
-  // next one. `offset` takes the part of a Place that counts from `base`.
+  // next token. `offset` returns the part of a Place that counts from `base`.
   template <typename Tile, typename Offset>
   __device__ __forceinline__ void copy(u8* stage, const KV* base, i64 slot, Offset offset) const {
     constexpr int EACH = 16 / static_cast<int>(sizeof(KV));  // elements of a chunk
@@ -233,7 +234,7 @@ struct PagedRing {
     const Place* const places = shared.places + step * ROWS;
     const i32 rows = now.end - now.at;  // rows of the step that exist; the others become zeros
     if (32 % Tile::CHUNKS == 0 && (now.at | cache.page_size) % 16 == 0 && rows > 0) {
-      // Each 16 tokens follow each other in a page, so that one address serves all of them.
+      // Each run of 16 tokens is contiguous in a page, so one address serves the whole run.
       constexpr int AT_ONCE = static_cast<int>(ceil_div(32, Tile::CHUNKS));
       const int first = lane / Tile::CHUNKS, chunk = lane % Tile::CHUNKS;
 #pragma unroll
@@ -244,7 +245,7 @@ struct PagedRing {
           copy_async_or_zero(to + Tile::offset(row + first, chunk), from, row + first < rows);
       }
     } else if (rows > 0) {
-      // Unrolled whole, the loop would need 30 registers for addresses.
+      // Fully unrolled, the loop would need 30 registers for addresses.
       constexpr int SOME = ROOMY ? 4 : 2;
 #pragma unroll SOME
       for (int i = 0; i < ROWS * Tile::CHUNKS / 32; ++i) {

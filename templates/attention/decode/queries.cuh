@@ -1,4 +1,4 @@
-// This header makes the queries of an item the right operand of a warp's products.
+// Prepares the queries of an item as the right operand of a warp's products.
 #pragma once
 #include "attention/kv_tile.cuh"
 #include "kiln/reduce.cuh"
@@ -6,16 +6,16 @@
 
 namespace kiln {
 
-// A q head is a column of the products, with these facts.
+// The properties of a q head, which is a column of the products.
 struct DecodeColumn {
   f32 factor;  // factor of the head's queries, where fp8 keys need one
   f32 slope;   // ALiBi's slope times the logits' unit
   i32 token;   // query token of the request, for ALiBi
 };
 
-// The queries of a warp's item are rows of shared memory, one for each column;
-// columns from GROUP on are zeros. For fp8 keys a row is in KvTile's order. A bf16 row is then divided by a
-// power of two, its factor, so that f16 holds it.
+// The queries of a warp's item, as rows of shared memory, one for each column. Columns from GROUP on are
+// zeros. With fp8 keys a row has KvTile's order. A bf16 row is then also divided by a power of two, its
+// factor, so that f16 can hold it.
 template <typename T, typename KV, int D, int GROUP>
 struct DecodeQueries {
   using C = typename ProductType<T, KV>::Type;
@@ -32,8 +32,8 @@ struct DecodeQueries {
     if (lane < COLUMNS) column[lane] = {};
   }
 
-  // Takes the item's q heads, which follow each other at `q` in shared memory.
-  // All lanes call it, and see the result after __syncwarp().
+  // Takes the item's q heads, which follow each other at `q` in shared memory. All lanes call it, and see the
+  // result after __syncwarp().
   __device__ __forceinline__ void take(const T* q, int lane) {
     constexpr int LANES = D / 8, AT_ONCE = 32 / LANES;
 #pragma unroll
@@ -56,8 +56,8 @@ struct DecodeQueries {
       }
       if (!exists) continue;
       if constexpr (KvTile<KV, D>::BYTE) {
-        // A lane has four neighbouring elements of k. The first two belong to the first
-        // chunk of 16 bytes, the others to the second.
+        // In the product, a lane has four neighbouring elements of k. The first two belong to the first chunk
+        // of 16 bytes, the other two to the second chunk.
         const int chunk = part / 2 * 2, half = part % 2 * 8;
         *reinterpret_cast<uint2*>(rows + Tile::offset(row, chunk) + half) = {bits.x, bits.z};
         *reinterpret_cast<uint2*>(rows + Tile::offset(row, chunk + 1) + half) = {bits.y, bits.w};
@@ -67,8 +67,8 @@ struct DecodeQueries {
     }
   }
 
-  // Takes the slopes of the item's q heads from global memory, times
-  // `unit`, and their query token. All lanes call it.
+  // Takes the slopes of the item's q heads from global memory, times `unit`, and the heads' query token. All
+  // lanes call it.
   __device__ __forceinline__ void take_slopes(const f32* slopes, f32 unit, i32 token, int lane) {
     if (lane < COLUMNS)
       column[lane].slope = lane < GROUP ? load_one(slopes + lane) * unit : 0.0f, column[lane].token = token;
@@ -78,8 +78,8 @@ struct DecodeQueries {
   __device__ __forceinline__ u32 place(int lane) const {
     return shared_address(rows) + Tile::offset(lane % 8, lane / 8);
   }
-  // Loads elements [32 n, 32 n + 32) of 8 columns as two operands [element][column].
-  // `place` is what place() returned, and `columns` is the number of the 8 columns.
+  // Loads elements [32 n, 32 n + 32) of 8 columns as two operands [element][column]. `place` is the result of
+  // place(), and `columns` is the number of the group of 8 columns.
   __device__ static __forceinline__ void operands(u32 (&b)[4], u32 place, int columns, int n) {
     load_matrices(b, Tile::further(place + columns * 8 * 2 * D, 4 * n));
   }

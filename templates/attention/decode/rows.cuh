@@ -1,6 +1,6 @@
-// This header computes attention of one query token in a warp: the q heads of a kv head are columns,
-// kv tokens are rows. With t = lane % 4, a lane has columns 2t and 2t + 1 of each 8, the same ones of scores
-// and outputs. With g = lane / 4, it has rows g and g + 8 of each 16.
+// Computes attention of one query token in a warp. The q heads of a kv head are columns, and kv tokens are
+// rows. With t = lane % 4, a lane has columns 2t and 2t + 1 of each 8, both of scores and of outputs. With g
+// = lane / 4, it has rows g and g + 8 of each 16.
 #pragma once
 #include "attention/decode/queries.cuh"
 #include "attention/kv_tile.cuh"
@@ -9,8 +9,7 @@
 
 namespace kiln {
 
-// DecodeRows is the softmax and the output of a warp's steps,
-// of ROWS tokens each. All lanes call its functions.
+// The softmax and the output of a warp's steps, of ROWS tokens each. All lanes call its functions.
 template <typename T, typename KV, int D, int DV, int GROUP, int ROWS, bool SOFT_CAP, bool ALIBI>
 struct DecodeRows {
   using C = typename ProductType<T, KV>::Type;
@@ -35,17 +34,17 @@ struct DecodeRows {
     }
   }
 
-  // Returns the factor that makes a base-2 logit of a score in the lane's column 8 n + p.
+  // Returns the factor that turns a score in the lane's column 8 n + p into a base-2 logit.
   __device__ __forceinline__ f32 scale(int n, int p) const {
     if constexpr (SCALED && Logits::IDENTITY) return logits.scale() * column[8 * n + p].factor;
     return logits.scale();
   }
 
-  // Computes the scores of a step. `keys` and `queries` are shared addresses: the lane's
-  // key_place() in the tile, and its queries' place().
+  // Computes the scores of a step. Both parameters are shared addresses: `keys` is the lane's key_place() in
+  // the tile, and `queries` is the place() of its queries.
   template <typename Queries>
   __device__ __forceinline__ void multiply_keys(u32 keys, u32 queries) {
-    constexpr int CHAINS = M * N == 1 ? 2 : 1;  // chains of products: each waits for the one before it
+    constexpr int CHAINS = M * N == 1 ? 2 : 1;  // independent chains of dependent products
     f32 odd[CHAINS == 2 ? M : 1][CHAINS == 2 ? N : 1][4] = {};
 #pragma unroll
     for (int m = 0; m < M; ++m) {
@@ -125,8 +124,8 @@ struct DecodeRows {
     });
   }
 
-  // Adds the step's weighted values to the output. `values` is a shared
-  // address: the lane's value_place() in the tile.
+  // Adds the step's weighted values to the output. `values` is the shared address of the lane's value_place()
+  // in the tile.
   __device__ __forceinline__ void multiply_values(u32 values) {
 #pragma unroll
     for (int m = 0; m < M; ++m) {
