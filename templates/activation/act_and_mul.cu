@@ -1,8 +1,8 @@
 // Gated activation of rows: y = act(gate) * up, optionally quantised to fp8.
 //
 // Gate and up are the halves of a row of x, or its even and odd elements. The vectors of all rows form one
-// flat sequence, and each block takes THREADS * UNROLL neighbours of it. Every thread therefore has work for
-// any D, and has 2 * UNROLL loads in flight.
+// flat sequence, and each block takes THREADS * UNROLL neighbouring vectors. Every thread therefore has work
+// for any D, and has 2 * UNROLL loads in flight.
 #include "kiln/activation.cuh"
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
@@ -20,8 +20,8 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
   constexpr int CHUNKS = D / VEC;
   const i64 first = static_cast<i64>(blockIdx.x) * (THREADS * UNROLL);
   const i64 first_row = first / CHUNKS;
-  const u32 offset =
-      static_cast<u32>(first - first_row * CHUNKS) + threadIdx.x;  // below 2^31, so 32 bits suffice below
+  // Below 2^31, so that 32 bits suffice in row() and column().
+  const u32 offset = static_cast<u32>(first - first_row * CHUNKS) + threadIdx.x;
   const i64 end = static_cast<i64>(rows) * CHUNKS;
 
   const auto active = [&](int i) { return first + threadIdx.x + i * THREADS < end; };

@@ -1,7 +1,7 @@
-// The reference that act_and_mul is checked against: a naive gated activation in double.
+// Naive reference for act_and_mul: a gated activation in double.
 //
-// A block takes one row; a thread takes an element, or a group when scales are made. Results are not rounded
-// to the output's dtype; the rounding of ROUND_GATE and fp8 saturation are kept.
+// A block takes one row. A thread takes an element, or a group if scales are made. Results are not rounded to
+// the output's dtype; the rounding of ROUND_GATE and fp8 saturation are kept.
 #include "kiln/activation.cuh"
 #include "kiln/dtype.cuh"
 

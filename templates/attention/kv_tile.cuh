@@ -98,8 +98,8 @@ struct KvTile {
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int rows = 0; rows < 2; ++rows) {
-          const u32 sorted = __byte_perm(codes[2 * i + rows], 0,
-                                         0x3120);  // the even elements of two rows, then the odd ones
+          // The even elements of two rows, then the odd elements.
+          const u32 sorted = __byte_perm(codes[2 * i + rows], 0, 0x3120);
           a[i][2 * rows] = half_pair<false>(sorted), a[i][2 * rows + 1] = half_pair<true>(sorted);
         }
       }

@@ -29,8 +29,8 @@ __device__ __forceinline__ float activate(float x, float alpha, float limit) {
   } else if constexpr (ACT == Act::gelu) {
     return 0.5f * x * (1.0f + erff(x * SQRT_HALF));
   } else if constexpr (ACT == Act::gelu_tanh) {
-    return x *
-           sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x));  // (1 + tanh(u)) / 2 = sigmoid(2u)
+    // (1 + tanh(u)) / 2 = sigmoid(2u)
+    return x * sigmoid(1.5957691216057308f * fmaf(0.044715f * x * x, x, x));
   } else {
     const float g = x > limit ? limit : x;
     return g * sigmoid(alpha * g);

@@ -25,8 +25,8 @@ __host__ __device__ constexpr u8 from_float_bits(u32 bits) {
     code = (rebased + (1u << (SHIFT - 1)) - 1u + ((rebased >> SHIFT) & 1u)) >> SHIFT;
     if (code > LARGEST) code = LARGEST;
   } else {
-    const int shift =
-        24 - BIAS - MANTISSA - exponent;  // from binary32's last bit to a subnormal code's last bit
+    // The distance from binary32's last bit to the last bit of a subnormal code.
+    const int shift = 24 - BIAS - MANTISSA - exponent;
     if (shift <= 24) {
       const u32 significand = (magnitude & 0x7fffffu) | 0x800000u;
       code = (significand + (1u << (shift - 1)) - 1u + ((significand >> shift) & 1u)) >> shift;

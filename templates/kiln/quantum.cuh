@@ -93,8 +93,8 @@ template <typename OUT, bool POW2>
 __device__ __forceinline__ float scale_of(float amax, float eps) {
   const float a = fminf(fmaxf(amax, fmaxf(eps, 0x1p-100f)), 3.40282347e38f);
   if constexpr (POW2) {
-    constexpr u32 EXPONENT =
-        same<OUT, e4m3> ? 8 : 15;  // largest<OUT> = 1.75 * 2^EXPONENT, so a significand above 1.75 carries
+    // largest<OUT> = 1.75 * 2^EXPONENT, so a significand above 1.75 carries into the exponent.
+    constexpr u32 EXPONENT = same<OUT, e4m3> ? 8 : 15;
     return __uint_as_float(((__float_as_uint(a) + 0x1fffffu) & 0x7f800000u) - (EXPONENT << 23));
   } else {
     return divide(a, largest<OUT>, 1.0f / largest<OUT>);

@@ -1,13 +1,12 @@
-// Sorts the (token, slot) pairs of a mixture of experts by expert.
-// Each expert's run is padded to whole blocks of a grouped GEMM.
-// It is a stable counting sort in one launch, by the blocks of one cluster.
+// Sorts the (token, slot) pairs of a mixture of experts by expert. Each expert's run is padded to whole
+// blocks of a grouped GEMM. The kernel is a stable counting sort in one launch, by the blocks of one cluster.
 //
 // Every warp has a slice of the flattened ids:
-// 1. The warp counts the ids of its slice per expert.
-// 2. The counts become the warp's own first places, through three sums:
-//    over the warps before it, over the blocks before its own, and over the padded experts before.
-// 3. The warp walks its slice again, in order, and hands out its places.
-// So a place depends on the ids alone: neither on which warp is faster nor on the number of warps.
+//1. The warp counts the ids of its slice per expert.
+//2. The counts become the warp's own first places, through three sums:
+//   over the warps before it, over the blocks before its own, and over the padded experts before.
+//3. The warp walks its slice again, in order, and hands out its places.
+// A place therefore depends on the ids alone, and not on the speed or the number of warps.
 #include "kiln/cluster.cuh"
 #include "kiln/copy_async.cuh"
 #include "kiln/pdl.cuh"
@@ -25,21 +24,20 @@ __global__ void __launch_bounds__(THREADS, 1)
               const ID* topk_ids, i32 tokens, i32 k, i64 stride_ids, i32 capacity, const i32* expert_map) {
   constexpr int WARPS = THREADS / 32;
   constexpr int AHEAD = 8;  // ids of a lane that are loaded together and kept
-  constexpr int PARTS =
-      smaller(32, THREADS / next_pow2(E));      // neighbouring threads that share an expert's sums
+  // PARTS neighbouring threads share an expert's sums.
+  constexpr int PARTS = smaller(32, THREADS / next_pow2(E));
   constexpr int PITCH = E | 1;                  // odd: the parts of an expert are in different banks
   extern __shared__ __align__(8) i32 shared[];  // [WARPS][AHEAD][32] of ID: ids, one column per lane
-  i32* const counts =
-      shared +
-      THREADS * AHEAD * (sizeof(ID) / 4);  // [WARPS][PITCH]: ids of a warp; later its next place after base[]
+  // [WARPS][PITCH]: the number of ids of a warp; later the warp's next place after base[].
+  i32* const counts = shared + THREADS * AHEAD * (sizeof(ID) / 4);
   i32* const totals = counts + WARPS * PITCH;  // [CLUSTER][E]: ids of a block
   i32* const base = totals + CLUSTER * E;      // [E]: first place of this block's ids
   i32* const used_places = base + E;           // [1]
   i32* const partial = used_places + 1;        // [32]
 
-  // The warp's number is read through a shuffle, so that the compiler knows it to be the same in all lanes.
-  // The bounds of the warp's loops are then known to be the same, too.
-  // Otherwise each ballot in them comes with code for lanes that arrive apart, a quarter of the kernel.
+  // The warp's number is read through a shuffle, so that the compiler knows that all lanes have the same
+  // number. The bounds of the warp's loops are then known to be the same, too. Otherwise each ballot in them
+  // comes with code for lanes that arrive apart, a quarter of the kernel.
   const int thread = threadIdx.x, lane = thread % 32, warp = __shfl_sync(0xffffffffu, thread / 32, 0);
   const int expert = thread / PARTS, part = thread % PARTS;
   const int blocks = CLUSTER > 1 ? gridDim.x : 1, rank = CLUSTER > 1 ? blockIdx.x : 0;
@@ -47,8 +45,8 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int all_threads = blocks * THREADS;  // a power of two
   const i32 n = tokens * k, slice = 32 * larger(1, (n + all_threads - 1) >> (31 - __clz(all_threads)));
   const i32 begin = smaller(n, (rank * WARPS + warp) * slice), end = smaller(n, begin + slice);
-  const int with_ids = __popc(__ballot_sync(
-      0xffffffffu, lane < WARPS && (rank * WARPS + lane) * slice < n));  // warps of this block that have ids
+  // The number of this block's warps that have ids.
+  const int with_ids = __popc(__ballot_sync(0xffffffffu, lane < WARPS && (rank * WARPS + lane) * slice < n));
   ID* const ids = reinterpret_cast<ID*>(shared) + warp * AHEAD * 32 + lane;
   i32* const own = counts + warp * PITCH;
 
@@ -120,8 +118,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     at = first;
     __syncthreads();
 
-    // Sums run over the warps of this block, then over the blocks, then over the experts.
-    // PARTS threads share an expert.
+    // The sums run over the warps of this block, then over the blocks, then over the experts. PARTS threads
+    // share an expert.
     const int rows = (with_ids + PARTS - 1) / PARTS, top = part * rows,
               bottom = expert < E ? smaller(with_ids, top + rows) : top;
     i32 count = 0;

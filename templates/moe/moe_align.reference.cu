@@ -1,5 +1,5 @@
-// The naive alignment by one block, against which moe_align is checked.
-// Each thread takes whole experts and walks all ids for each of them.
+// Naive reference for moe_align: the alignment by one block. Each thread takes whole experts and walks all
+// ids for each of them.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

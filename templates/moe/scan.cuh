@@ -1,14 +1,14 @@
-// Computes prefix sums of integers over the lanes of a warp or the threads of a block.
+// Prefix sums of integers over the lanes of a warp or the threads of a block.
 #pragma once
 #include "kiln/types.cuh"
 
 namespace kiln {
 
-// Returns the sum of v over the lanes up to this one, inclusive, in aligned groups of LANES lanes.
-// REQUIRES: LANES is a power of two up to 32; all 32 lanes of the warp call it.
+// Returns the sum of v over the lanes up to this lane, inclusive, in aligned groups of LANES lanes. REQUIRES:
+// LANES is a power of two up to 32; all 32 lanes of the warp call it.
 template <int LANES>
 __device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
-  const int lane = threadIdx.x % LANES;  // threadIdx.x alone numbers the lanes
+  const int lane = threadIdx.x % LANES;  // blocks have one dimension
 #pragma unroll
   for (int lanes = 1; lanes < LANES; lanes *= 2) {
     const i32 lower = __shfl_up_sync(0xffffffffu, v, lanes, LANES);
@@ -17,9 +17,9 @@ __device__ __forceinline__ i32 warp_inclusive_sum(i32 v) {
   return v;
 }
 
-// Returns the sum of v over the threads before this one in a one-dimensional block of THREADS threads.
-// REQUIRES: all threads of the block call it; shared has 32 elements.
-// It has one barrier, so `shared` may be used again only after another barrier.
+// Returns the sum of v over the threads before this thread in a one-dimensional block of THREADS threads.
+// REQUIRES: all threads of the block call it; `shared` has 32 elements. It has one barrier, so `shared` may
+// be used again only after another barrier.
 template <int THREADS>
 __device__ __forceinline__ i32 block_exclusive_sum(i32 v, i32* shared) {
   static_assert(THREADS % 32 == 0 && THREADS <= 1024, "a block has whole warps");

@@ -1,14 +1,15 @@
 // Chooses the largest of the values that lie in the registers of a team of lanes.
-// It has keys that order floats, a network that sorts the keys of a thread, and the largest key of a team.
-// Nothing is rounded and ties keep their identity, so a choice is exact.
+//
+// The header has keys that order floats, a network that sorts the keys of a thread, and the largest key of a
+// team. Nothing is rounded and ties keep their identity, so a choice is exact.
 #pragma once
 #include "kiln/math.cuh"
 #include "kiln/types.cuh"
 
 namespace kiln {
 
-// Returns the key of v. Keys, as unsigned numbers, compare as their floats do: NaN as -infinity, -0 as +0.
-// No key is 0, so 0 may stand for "no value".
+// Returns the key of v. Keys, as unsigned numbers, have the order of their floats. NaN counts as -infinity,
+// and -0 as +0. No key is 0, so 0 may stand for "no value".
 __device__ __forceinline__ u32 ordered_key(float v) {
   const u32 bits = __float_as_uint(fmaxf(v, -infinity()) + 0.0f);
   return bits ^ (static_cast<u32>(static_cast<i32>(bits) >> 31) | 0x80000000u);
@@ -18,10 +19,10 @@ __device__ __forceinline__ float key_value(u32 key) {
   return __uint_as_float(key ^ (key >> 31 ? 0x80000000u : 0xffffffffu));
 }
 
-// SortingNetwork has the comparators of Batcher's odd-even merge sort for N keys: 19 for 8 keys, 63 for 16.
-// Source: Knuth, The Art of Computer Programming 3, 5.2.2, algorithm M.
-// They are the comparators for next_pow2(N) keys without the ones that touch a place from N on.
-// The compiler's front end computes them; loops that find them would take the optimiser longer to unroll.
+// The comparators of Batcher's odd-even merge sort for N keys: 19 for 8 keys, 63 for 16. Source: Knuth, The
+// Art of Computer Programming 3, 5.2.2, algorithm M. They are the comparators for next_pow2(N) keys without
+// those comparators that touch a place from N on. The compiler's front end computes them; loops that find
+// them would take the optimiser longer to unroll.
 template <int N>
 struct SortingNetwork {
   int count = 0;
@@ -67,8 +68,8 @@ __device__ __forceinline__ u32 team_max(u32 key) {
 }
 
 // Returns the mask of the lanes of the warp that have this lane's value, or 0 if that value is negative.
-// REQUIRES: value < COUNT; all 32 lanes of the warp call it.
-// A ballot of each bit takes a fraction of match.any's time where values differ.
+// REQUIRES: value < COUNT; all 32 lanes of the warp call it. If values differ, a ballot of each bit takes a
+// fraction of the time of match.any.
 template <int COUNT>
 __device__ __forceinline__ u32 lanes_with_same(i32 value) {
   u32 lanes = __ballot_sync(0xffffffffu, value >= 0);

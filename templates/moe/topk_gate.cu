@@ -1,9 +1,10 @@
-// Finds for each token the K experts with the largest scores, and their weights: a mixture of experts' gate.
+// Finds for each token the K experts with the largest scores, and their weights: the gate of a mixture
+// of experts.
 //
-// A team of LANES lanes has a token. Each lane holds PER neighbouring experts of one group as ordered keys.
-// It sorts its keys once; the largest key that is not yet picked is the lane's head. A pick has three steps:
+// A team of LANES lanes has a token. Each lane holds PER neighbouring experts of one group as ordered keys,
+// and sorts its keys once. The largest key that is not yet picked is the lane's head. A pick has three steps:
 // - The team finds its largest head.
-// - The lowest lane with that head has the pick, so ties take the lower id.
+// - The lowest lane with that head has the pick, so that the lower id wins a tie.
 // - That lane moves on to its next key.
 // At the end the experts of all picked keys are looked up at once.
 #include "kiln/dtype.cuh"
@@ -17,15 +18,15 @@ namespace kiln {
 
 enum class Score { softmax, sigmoid };
 
-// Returns the places for experts in a lane, where `lanes` lanes share `size` experts in whole vectors.
+// Returns the number of places for experts in a lane. `lanes` lanes share `size` experts in whole vectors.
 __host__ __device__ constexpr int experts_of_lane(int size, int lanes, int vec) {
   return vec * static_cast<int>(ceil_div(size, lanes * vec));
 }
 
-// Returns the second argument of __launch_bounds__. Registers bound the warps of an SM.
-// An SM holds 32 warps of 64 registers a thread.
-// It holds 16 warps where a lane has more than 16 experts (`per`), or 16 experts and `more`.
-// `more` says that a bias waits for the sum of a softmax, or does not exist for all places.
+// Returns the second argument of __launch_bounds__. The registers limit the warps of an SM:
+// - An SM holds 32 warps of 64 registers a thread.
+// - It holds 16 warps if a lane has more than 16 experts (`per`), or 16 experts and `more`.
+// `more` says that a bias waits for the sum of a softmax, or that some places of a lane have no bias.
 __host__ __device__ constexpr int gate_blocks(int threads, int per, bool more) {
   return resident_blocks(per + more > 16 ? 2 * threads : threads);
 }
@@ -44,22 +45,21 @@ __global__ void __launch_bounds__(
   constexpr int PER = experts_of_lane(SIZE, LANES_OF, VEC);
   constexpr int WIDE = next_pow2(PER);
   constexpr bool FULL = PER * LANES == E;  // no lane has a place without an expert
-  constexpr bool SUM_ALL =
-      SCORE == Score::softmax && (BIAS || !RENORM);  // otherwise the scores of the chosen experts suffice
+  // Without SUM_ALL, the scores of the chosen experts suffice.
+  constexpr bool SUM_ALL = SCORE == Score::softmax && (BIAS || !RENORM);
   constexpr u32 TEAM = LANES == 32 ? 0xffffffffu : (1u << (LANES % 32)) - 1;
   struct Pick {
     u32 key, lane;
   };
-  __shared__ u32 keys[WARPS][WIDE][32],
-      queue[WARPS][WIDE][32];  // keys of each lane: in the order of ids, and sorted
+  // The keys of each lane: `keys` in the order of ids, `queue` sorted.
+  __shared__ u32 keys[WARPS][WIDE][32], queue[WARPS][WIDE][32];
   __shared__ Pick picks[WARPS][32];
 
   const int warp = threadIdx.y, lane = threadIdx.x, member = LANES == 32 ? lane : lane % LANES,
             team = LANES == 32 ? 0 : lane - member;
   const i64 own_token = (static_cast<i64>(blockIdx.x) * WARPS + warp) * (32 / LANES) + lane / LANES;
-  const i64 token = own_token < tokens
-                        ? own_token
-                        : tokens - 1;  // a team without a token reads the last token and stores nothing
+  // A team without a token reads the last token, and stores nothing.
+  const i64 token = own_token < tokens ? own_token : tokens - 1;
   const T* row = logits + token * stride_logits;
   const auto first_expert = [&](int of) { return of / LANES_OF * SIZE + of % LANES_OF * PER; };
   const int group = member / LANES_OF, first = first_expert(member);
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(
 #pragma unroll
     for (int other = 1; other < next_pow2(GROUPS); ++other) {
       const u32 theirs = __shfl_xor_sync(0xffffffffu, best, other * LANES_OF);
-      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // the other group is lower: it wins a tie
+      const u32 lower = (group & (1 << (31 - __clz(other)))) != 0;  // the lower group wins a tie
       better += theirs + lower > best;
     }
     if (better >= TOPK_GROUPS) head = 0;
@@ -136,9 +136,9 @@ __global__ void __launch_bounds__(
   }
   __syncwarp();
 
-  // Member i looks up pick i among the keys of the lane that had it.
-  // Equal keys of a lane were picked one after the other.
-  // So the pick's distance from the first pick of that run says which of the equal keys it is.
+  // Member i looks up pick i among the keys of the lane that had it. Equal keys of a lane were picked one
+  // after the other. The pick's distance from the first pick of such a run tells which of the equal keys
+  // it is.
   const int own = team + (member < K ? member : 0);
   const Pick pick = picks[warp][own], previous = picks[warp][own > team ? own - 1 : own];
   const u32 runs =

@@ -1,7 +1,6 @@
-// The naive gate, one block per token, against which topk_gate is checked. Scores are in double.
-// The values compared for choosing are f32, as the contract says.
-// In double, neighbours closer than 2^-24 would change places.
-// Softmax with bias compares doubles all the same, because its f32 sum depends on the order of additions.
+// Naive reference for topk_gate, with one block per token. Scores are in double. The values compared for
+// choosing are f32, as the contract says: in double, neighbours closer than 2^-24 would change places.
+// Softmax with bias still compares doubles, because its f32 sum depends on the order of additions.
 #include "kiln/dtype.cuh"
 #include "kiln/math.cuh"
 

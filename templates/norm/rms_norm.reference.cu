@@ -1,4 +1,4 @@
-// The reference that rms_norm is checked against: a naive RMS normalisation in double.
+// Naive reference for rms_norm: an RMS normalisation in double.
 //
 // A block of any size takes one row. Results are not rounded to the output's dtype; fp8 saturation is kept.
 #include "kiln/dtype.cuh"

@@ -2,7 +2,8 @@
 //
 // THREADS threads of each of CLUSTER blocks share a row, and hold it packed in registers, so that it is read
 // once. A vocabulary of 128256 floats is more than one SM holds. The blocks of a cluster hold it together,
-// while other blocks on their SMs load rows. A row too long for that, or of run-time length, is read again.
+// while other blocks on their SMs load rows. A row that is too long for the cluster, or has a run-time
+// length, is read again.
 //
 // Each thread reduces its own part of the row to a pair (max, sum), and the pairs of all threads are merged.
 // In a cluster, each warp sends its pair to all blocks.
@@ -45,9 +46,8 @@ __global__ void __launch_bounds__(THREADS* ROWS, resident_blocks(THREADS* ROWS))
   // A thread that holds more than this spills at 64 registers.
   constexpr bool HELD = H > 0 && MINE * Values::REGISTERS <= (CLUSTER > 1 ? 36 : 40) &&
                         (sizeof(T) == 4 || MINE <= 16 || VEC == 1);
-  constexpr int BATCH =
-      HELD ? MINE
-           : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
+  // The loads of BATCH chunks are in flight together.
+  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));
   constexpr int PAIRS = CLUSTER > 1 ? TEAM / 32 : reduce_slots(THREADS);
   __shared__ __align__(8) MaxSum pairs[PAIRS];
   __shared__ Barrier told;  // in a cluster, its first phase ends when all pairs are here

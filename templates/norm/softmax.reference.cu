@@ -1,4 +1,4 @@
-// The reference that softmax is checked against: a naive softmax in double.
+// Naive reference for softmax: a softmax in double.
 //
 // A block of any size takes one row. Results are not rounded to the output's dtype.
 #include "kiln/dtype.cuh"

@@ -18,8 +18,8 @@ __global__ void __launch_bounds__(256) compare(f64* result, const T* x, const f6
   const i64 step = static_cast<i64>(gridDim.x) * blockDim.x;
   for (i64 i = static_cast<i64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
     const f64 got = to_double(x[i]), want = reference[i], error = got - want;
-    const bool finite =
-        (error - error) == 0.0;  // then both are finite: a NaN or an infinity in either makes the error one
+    // If the error is finite, so are both values: a NaN or an infinity in either makes the error non-finite.
+    const bool finite = (error - error) == 0.0;
     const bool equal = got == want || (got != got && want != want);
     if (finite) {
       found[0] += error * error;
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(256) compare(f64* result, const T* x, const f6
   f64 total = 0;
   for (int warp = 0; warp < 8; ++warp) total = merge(k, total, partial[warp][k]);
   if (k == 2) {
-    // Doubles that are not negative are ordered as their bits are.
+    // Doubles that are not negative have the order of their bit patterns.
     atomicMax(reinterpret_cast<u64*>(result + k), static_cast<u64>(__double_as_longlong(total)));
   } else {
     atomicAdd(result + k, total);

@@ -23,7 +23,7 @@ __device__ T draw(u64 bits, f32 a, f32 b) {
   return from_float<T>(a);
 }
 
-// DIST says what a and b are:
+// DIST gives a and b their meaning:
 // - normal has the mean a and the standard deviation b.
 // - uniform is between a and b.
 // - integer is from a to b, inclusive.

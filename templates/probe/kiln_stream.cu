@@ -1,15 +1,15 @@
-// Reads and writes given numbers of bytes in 16-byte accesses, and does nothing else.
-// Its time is the floor against which a memory-bound kernel is measured.
+// Reads and writes given numbers of bytes in 16-byte accesses, and does nothing else. Its time is the floor
+// against which a memory-bound kernel is measured.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/vector.cuh"
 
 namespace kiln {
 
-// Returns the index of block b's first vector, where all blocks together read or write v vectors.
-// `largest` is the larger of the numbers of reads and writes: each block has up to SPAN of these vectors.
-// The vectors of the smaller number are spread evenly.
-// So the mix is the same at any time, and no block has more than SPAN reads or SPAN writes.
+// Returns the index of block b's first vector, if all blocks together read or write v vectors. `largest` is
+// the larger of the numbers of reads and writes: each block has up to SPAN of these vectors. The vectors of
+// the smaller number are spread evenly. The mix is therefore the same at any time, and no block has more than
+// SPAN reads or SPAN writes.
 template <u32 SPAN>
 __device__ __forceinline__ u32 first_vector(u32 v, u32 largest, u32 b) {
   if (v == largest) return min(v, b * SPAN);

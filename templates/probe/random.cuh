@@ -1,5 +1,5 @@
-// Makes counter-based random numbers: the value at (seed, index) depends on nothing else.
-// So any launch geometry gives the same data.
+// Counter-based random numbers: the value at (seed, index) depends on nothing else. Any launch geometry
+// therefore gives the same data.
 #pragma once
 #include "kiln/types.cuh"
 

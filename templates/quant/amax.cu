@@ -1,8 +1,8 @@
-// Finds the largest magnitude of each of `parts` parts of a matrix.
-// Part p has the rows p, p + parts, p + 2 parts, ...
+// Finds the largest magnitude of each of `parts` parts of a matrix. Part p has the rows p, p + parts, p + 2
+// parts and so on.
 //
-// One block finds the maximum of one part, so no output is zeroed first and the blocks' order has no effect.
-// A kernel that needs the maximum of the whole matrix reads the maxima of all parts.
+// One block finds the maximum of one part. No output has to be zeroed first, and the order of the blocks has
+// no effect. A kernel that needs the maximum of the whole matrix reads the maxima of all parts.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/quantum.cuh"
@@ -19,8 +19,8 @@ __global__ void __launch_bounds__(THREADS, resident_blocks(THREADS))
   __shared__ f32 partial[reduce_slots(THREADS)];
 
   const i32 part = blockIdx.x;
-  const i64 end = part < rows ? ceil_div(rows - part, parts) * CHUNKS
-                              : 0;  // chunks of this part, one row after the other
+  // The number of chunks of this part, counted one row after the other.
+  const i64 end = part < rows ? ceil_div(rows - part, parts) * CHUNKS : 0;
   f32 found = 0.0f;
   pdl_wait();
 #pragma unroll 1

@@ -1,4 +1,4 @@
-// The naive largest magnitudes, one block of 256 threads per part, against which amax is checked.
+// Naive reference for amax: the largest magnitudes, with one block of 256 threads per part.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

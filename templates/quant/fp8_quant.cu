@@ -1,11 +1,10 @@
-// Quantises rows to fp8: y = saturate(x / scale).
-// There is one scale for all rows, one for each row, or one for each group of neighbours in a row.
+// Quantises rows to fp8: y = saturate(x / scale). There is one scale for all rows, one for each row, or one
+// for each group of neighbours in a row.
 //
-// A row is cut into spans. A span is the elements that share a scale.
-// Where all elements share one, a span is a few vectors for each of THREADS threads.
-// THREADS threads share a span, and a block has SPANS spans.
-// They hold the span packed in registers until its largest magnitude is known, so that it is read once.
-// A row that is too long for the registers is read again, from L2 when it is still there.
+// A row is cut into spans. A span is the elements that share a scale. If all elements share one scale, a span
+// is a few vectors for each of THREADS threads. THREADS threads share a span, and a block has SPANS spans.
+// They hold the span packed in registers until its largest magnitude is known, so that it is read once. A row
+// that is too long for the registers is read again, from L2 if it is still there.
 #include "kiln/dtype.cuh"
 #include "kiln/pdl.cuh"
 #include "kiln/quantum.cuh"
@@ -21,16 +20,15 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
               SCALE* out_scale, i64 stride_out_scale, i64 stride_out_group, f32 eps, const f32* amax,
               i32 parts) {
   using Values = Vec<T, VEC>;
-  constexpr bool OF_X =
-      SCALING == Scaling::row || SCALING == Scaling::group;  // scales are made from the span itself
+  // With OF_X, scales are made from the span itself.
+  constexpr bool OF_X = SCALING == Scaling::row || SCALING == Scaling::group;
   constexpr int PER_ROW = H / SPAN;
   constexpr int CHUNKS = SPAN / VEC;
   constexpr int MINE = static_cast<int>(ceil_div(CHUNKS, THREADS));  // chunks of a span per thread
   constexpr bool HELD = MINE * Values::REGISTERS <= 32;              // more registers spill at 1024 threads
-  constexpr int BATCH =
-      HELD ? MINE
-           : larger(1, smaller(8, 16 / Values::REGISTERS));  // chunks whose loads are in flight together
-  constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;     // threads that find a maximum together
+  // The loads of BATCH chunks are in flight together.
+  constexpr int BATCH = HELD ? MINE : larger(1, smaller(8, 16 / Values::REGISTERS));
+  constexpr int TEAM = OF_X ? THREADS : THREADS * SPANS;  // threads that find a maximum together
   __shared__ f32 partial[reduce_slots(TEAM)];
 
   const int thread = threadIdx.x, member = OF_X ? thread : threadIdx.y * THREADS + thread;
@@ -38,12 +36,11 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
   const i64 first =
       static_cast<i64>(SCALING == Scaling::tensor ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * SPANS;
   const i64 first_row = first / PER_ROW;
-  const u32 span =
-      static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;  // counted from first_row's first span
+  // `span` counts from the first span of first_row.
+  const u32 span = static_cast<u32>(first - first_row * PER_ROW) + threadIdx.y;
   const i64 own_row = first_row + span / PER_ROW;
-  const i64 row = own_row < rows
-                      ? own_row
-                      : rows - 1;  // a thread without a span reads a span of the last row, and stores nothing
+  // A thread without a span reads a span of the last row, and stores nothing.
+  const i64 row = own_row < rows ? own_row : rows - 1;
   const int column = static_cast<int>(span % PER_ROW) * SPAN;
   const T* x_span = x + row * stride_x + column;
   OUT* out_span = out + row * stride_out + column;
@@ -79,7 +76,7 @@ __global__ void __launch_bounds__(THREADS* SPANS, resident_blocks(THREADS* SPANS
       }
     }
   }
-  bool finite = false;  // no x is infinite, and so no quotient is
+  bool finite = false;  // no x is infinite, and so no quotient is infinite
   if constexpr (SCALING != Scaling::fixed) {
     found = row_amax<TEAM>(found, partial, member);
     finite = OF_X && found < infinity();

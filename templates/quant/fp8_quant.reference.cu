@@ -1,6 +1,5 @@
-// The naive fp8 quantisation in double, against which fp8_quant is checked.
-// A block of any size has a row, and a thread has a group.
-// Results are not rounded to fp8, but they saturate. With POW2 scales are rounded to powers of two.
+// Naive reference for fp8_quant: fp8 quantisation in double. A block of any size has a row, and a thread has
+// a group. Results are not rounded to fp8, but they saturate. With POW2 scales are rounded to powers of two.
 #include "kiln/dtype.cuh"
 #include "kiln/quantum.cuh"
 

@@ -1,13 +1,13 @@
-// Runs the delta rule as a recurrence over time, for prefill and decode.
-// It is DeltaNet without a gate, Gated DeltaNet with one per head, and Kimi Delta Attention with one per key.
+// Runs the delta rule as a recurrence over time, for prefill and decode. GATE chooses among three models:
+// DeltaNet without a gate, Gated DeltaNet with a gate per head, and Kimi Delta Attention with a gate per key.
 //
-// The columns of a state are independent: v_j, its beta and o_j belong to column j alone.
-// So each warp keeps some columns of one head in its registers (StateTile), from the first step to the last.
-// Another warp makes inputs ready ahead of the steps (DeltaSteps, StepMakers).
+// The columns of a state are independent: v_j, its beta and o_j belong to column j alone. Each warp therefore
+// keeps some columns of one head in its registers (StateTile), from the first step to the last. Another warp
+// makes inputs ready ahead of the steps (DeltaSteps, StepMakers).
 //
 // A step is three passes over the columns:
 // - S^T k is computed and summed over lanes.
-// - The output S^T q of the step *before* reads the same state, and takes the time until the sums arrive.
+// - The output S^T q of the previous step reads the same state, and fills the time until the sums arrive.
 // - The state is updated.
 //
 // With one token there is one step, and the kernel streams the state.
@@ -20,11 +20,11 @@
 namespace kiln {
 
 // Returns the number of warps that an SM is to hold. More warps have more bytes of states in flight (decode).
-// Still more warps would leave too few registers: the steps would spill.
+// Still more warps would leave too few registers, and the steps would spill.
 template <typename TILE, int LANES, int COLS, Gate GATE>
 __host__ __device__ constexpr int warps_of_an_sm() {
-  constexpr int held =
-      TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));  // of a thread: state, k, q and decay
+  // Registers of a thread for the state, k, q and the decay of each key.
+  constexpr int held = TILE::ROWS * (COLS + (GATE == Gate::key ? 3 : 2));
   return held <= 64 && GATE != Gate::key                                     ? 16
          : held <= 96 || (held <= 128 && LANES <= 8 && __CUDA_ARCH__ >= 900) ? 12
                                                                              : 8;
@@ -72,8 +72,8 @@ __global__ void __launch_bounds__(
   f32 k_row[ROWS], decay[ROWS], q_row[ROWS] = {};  // k and decay of the step to come, q of the step before
   f32 k_s[COLS] = {};                              // k^T S of the step to come, over this lane's rows
   f32 o[COLS] = {};                                // q^T S of the step two before, over this lane's rows
-  const auto begin_step = [&](const typename Steps::Ready& ready, int step,
-                              int row) {  // reads the four rows from `row` on, and adds to k_s
+  // Reads the four rows from `row` on, and adds to k_s.
+  const auto begin_step = [&](const typename Steps::Ready& ready, int step, int row) {
     Tile::read_four(ready.k[step], row, k_row + row);
     if constexpr (GATE == Gate::key) Tile::read_four(ready.decay[step], row, decay + row);
 #pragma unroll

@@ -1,5 +1,5 @@
-// The naive delta rule in double, step by step, against which delta_recurrent is checked.
-// A block has a value head of a sequence, and a thread has a column of its state.
+// Naive reference for delta_recurrent: the delta rule in double, step by step. A block has a value head of a
+// sequence, and a thread has a column of its state.
 #include "kiln/dtype.cuh"
 #include "recurrent/delta_steps.cuh"
 

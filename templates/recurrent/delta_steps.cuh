@@ -1,8 +1,8 @@
 // DeltaSteps brings the inputs of the delta rule's time steps to the threads of a thread block.
 //
-// STEPS tokens at a time are copied to shared memory unchanged, one such block of steps ahead.
-// One warp then makes them ready there: it widens, normalises and exponentiates them.
-// That happens once for all columns of the state that the warps of the thread block hold.
+// STEPS tokens at a time, a block of steps, are copied to shared memory unchanged. This happens one block of
+// steps ahead. One warp then makes the inputs ready there: it widens, normalises and exponentiates them. The
+// warp does so once for all columns of the state that the thread block holds.
 #pragma once
 #include "kiln/copy_async.cuh"
 #include "kiln/math.cuh"
@@ -10,23 +10,23 @@
 
 namespace kiln {
 
-// Selects what multiplies the state before each step: nothing, exp(g) of the head, or exp(g) of each row.
-// A gate of each row (key) is Kimi Delta Attention.
+// The factor of the state before each step: none, exp(g) of the head, or exp(g) of each row (key). A gate of
+// each row is Kimi Delta Attention.
 enum class Gate { none, head, key };
-// Says what the input g is: the log decay itself, or a value from which it is computed.
+// The meaning of the input g: the log decay itself, or a value from which it is computed.
 enum class GateInput {
   log_decay,  // g itself
   softplus,   // -exp(a_log) * softplus(g + dt_bias)
   bounded,    // lower_bound * sigmoid(exp(a_log) * (g + dt_bias))
 };
-// Selects how strongly a step writes: 1, one beta per head, or one beta per head and column of the state.
+// The strength with which a step writes: 1, one beta per head, or one beta per head and column of the state.
 enum class Beta { none, head, value };
-// Says which function of the input beta is the strength.
+// The function of the input beta that gives the strength.
 enum class BetaInput { plain, sigmoid, twice_sigmoid };
 
-// Returns the decay for g, to which the caller has added dt_bias. REQUIRES: rate = exp(a_log).
-// expf and log1pf are the accurate functions, because n steps raise the error of a decay to the power n.
-// The sigmoid of a bounded gate is approximate (kiln/math.cuh).
+// Returns the decay for g, to which the caller has added dt_bias. REQUIRES: rate = exp(a_log). expf and
+// log1pf are the accurate functions, because n steps multiply the relative error of a decay by n. The sigmoid
+// of a bounded gate is approximate (kiln/math.cuh).
 template <GateInput INPUT>
 __device__ __forceinline__ f32 decay_of(f32 g, f32 rate, f32 lower_bound) {
   if constexpr (INPUT == GateInput::softplus) g = -rate * (g > 20.0f ? g : log1pf(expf(g)));
@@ -53,8 +53,8 @@ __device__ __forceinline__ f32 float_of(Vec<T, 1> one) {
   return v[0];
 }
 
-// Begins to copy `count` rows to shared memory; the calling warp takes part as a whole.
-// Rows of `from` are `stride` elements apart. Only the first `valid` elements of a row exist and are copied.
+// Begins to copy `count` rows to shared memory; all lanes of the calling warp take part. Rows of `from` are
+// `stride` elements apart. Only the first `valid` elements of a row exist and are copied.
 template <int VEC, typename T, int STEPS, int LENGTH>
 __device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from, i64 stride, int count,
                                            int valid) {
@@ -71,8 +71,8 @@ __device__ __forceinline__ void copy_steps(T (&to)[STEPS][LENGTH], const T* from
   }
 }
 
-// Makes q and k of `count` steps ready as f32: normalised with L2NORM, q times scale, 0 from K to PADDED.
-// One half of the warp has q and the other half has k.
+// Makes q and k of `count` steps ready as f32. L2NORM normalises both, q is multiplied by scale, and elements
+// from K to PADDED are 0. One half of the warp has q and the other half has k.
 template <bool L2NORM, typename T, int STEPS, int K, int PADDED>
 __device__ __forceinline__ void widen_steps(f32 (&ready_q)[STEPS][PADDED], f32 (&ready_k)[STEPS][PADDED],
                                             const T (&q)[STEPS][K], const T (&k)[STEPS][K], f32 scale,
@@ -120,9 +120,9 @@ __device__ __forceinline__ void decay_steps(f32 (&decay)[STEPS][PADDED], const G
 
 // The arrays in global memory. REQUIRES: value_heads is a multiple of heads.
 // - q and k are [tokens, heads, K], v is [tokens, value_heads, V]; strides are elements from token to token.
-// - g is [tokens, value_heads], with Gate::key [tokens, value_heads, K], without gaps.
-// - beta is [tokens, value_heads], with Beta::value [tokens, value_heads, V], without gaps.
-// - a_log is [value_heads], dt_bias is [value_heads], with Gate::key [value_heads, K]. Null counts as 0.
+// - g is [tokens, value_heads], or with Gate::key [tokens, value_heads, K], without gaps.
+// - beta is [tokens, value_heads], or with Beta::value [tokens, value_heads, V], without gaps.
+// - a_log is [value_heads]. dt_bias is [value_heads], or with Gate::key [value_heads, K]. Null counts as 0.
 // An array that GATE, BETA and GATE_INPUT do not use may be null.
 template <typename T, typename G, typename B>
 struct DeltaInputs {
@@ -162,13 +162,13 @@ class DeltaSteps {
   };
   struct Storage {
     Raw raw[2];        // the block of steps being made ready, and the next block
-    Values values[3];  // these two blocks, and the one whose steps are under way
+    Values values[3];  // these two blocks, and the block whose steps are under way
     Ready ready[2];
   };
 
-  // The steps are of value_head, for the tokens before `end`; begin() says which token is the first.
-  // The thread block holds `columns` columns of the state, from first_column on; none is copied from V on.
-  // REQUIRES: pdl_wait() came before, since this reads a_log and dt_bias.
+  // The steps belong to value_head and the tokens before `end`; begin() gets the first token. The thread
+  // block holds `columns` columns of the state, from first_column on; columns from V on are not copied.
+  // REQUIRES: pdl_wait() was called before, because the constructor reads a_log and dt_bias.
   __device__ __forceinline__ DeltaSteps(Storage& storage, const DeltaInputs<T, G, B>& in, i32 value_head,
                                         int end, int first_column, int columns)
       : storage_(storage),
@@ -249,9 +249,9 @@ class DeltaSteps {
   const DeltaInputs<T, G, B> in_;
   const i32 value_head_;
   const int end_, first_column_, values_;
-  f32 rate_ = 1.0f, bias_ = 0.0f;  // of the gate
-  // Lane i has g and beta of step i of the block that was fetched last.
-  // They are kept unconverted, because a conversion to float would wait for their loads.
+  f32 rate_ = 1.0f, bias_ = 0.0f;  // rate and bias of the gate
+  // Lane i has g and beta of step i of the last block that was fetched. They are kept unconverted, because a
+  // conversion to float would wait for their loads.
   Vec<G, 1> next_g_;
   Vec<B, 1> next_beta_;
 };

@@ -1,14 +1,14 @@
 // HeadTeam shares out the heads of tokens, [tokens, heads, D], among the threads of a grid.
 //
-// A team of LANES neighbouring threads has one head of TOKENS neighbouring tokens.
-// So the weights of the head are read once for these tokens. Each lane has every LANES-th vector of the head.
+// A team of LANES neighbouring threads has one head of TOKENS neighbouring tokens. The weights of the head
+// are therefore read once for these tokens. Each lane has every LANES-th vector of the head.
 #pragma once
 #include "kiln/vector.cuh"
 
 namespace kiln {
 
-// REQUIRES: a block has one dimension of THREADS threads, and the grid has fewer than 2^32 teams.
-// A thread without a team has tokens = 0, and takes part in reductions all the same.
+// REQUIRES: a block has one dimension of THREADS threads, and the grid has fewer than 2^32 teams. A thread
+// without a team has tokens = 0, and still takes part in reductions.
 template <int D, int VEC, int LANES, int TOKENS, int THREADS>
 struct HeadTeam {
   static constexpr int MINE = static_cast<int>(ceil_div(D / VEC, LANES));  // vectors of a head per lane
@@ -26,8 +26,8 @@ struct HeadTeam {
     first = token * stride + static_cast<i64>(head) * D;
     tokens = left < 0 ? 0 : left < TOKENS ? static_cast<int>(left) : TOKENS;
   }
+  // Returns the index, within the head, of the first element of this lane's vector i.
   __device__ static __forceinline__ int at(int i) {
-    // Returns the index, within the head, of the first element of this lane's vector i.
     return (static_cast<int>(threadIdx.x) % LANES + i * LANES) * VEC;
   }
   __device__ static __forceinline__ bool has(int i) { return (i + 1) * LANES * VEC <= D || at(i) < D; }

@@ -1,5 +1,5 @@
-// The naive key preparation of RWKV7 in double, against which rwkv7_kprep is checked.
-// A block has a token and a thread has a head. Results are not rounded to the output's dtype.
+// Naive reference for rwkv7_kprep: the key preparation of RWKV7 in double. A block has a token, and a thread
+// has a head. Results are not rounded to the output's dtype.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

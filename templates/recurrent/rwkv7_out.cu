@@ -6,8 +6,8 @@
 
 namespace kiln {
 
-// Returns the second argument of __launch_bounds__. A thread's vectors of the five arrays take `registers`.
-// With more than 24 of them half as many blocks stay resident.
+// Returns the second argument of __launch_bounds__. A thread's vectors of the five arrays take `registers`
+// registers. With more than 24, half as many blocks stay resident.
 __host__ __device__ constexpr int out_blocks(int threads, int registers) {
   return registers > 24 ? larger(1, resident_blocks(threads) / 2) : resident_blocks(threads);
 }

@@ -1,5 +1,5 @@
-// The naive output of RWKV7's time mix in double, against which rwkv7_out is checked.
-// A block has a token and a thread has a head. Results are not rounded to the output's dtype.
+// Naive reference for rwkv7_out: the output of RWKV7's time mix in double. A block has a token, and a thread
+// has a head. Results are not rounded to the output's dtype.
 #include "kiln/dtype.cuh"
 
 namespace kiln {

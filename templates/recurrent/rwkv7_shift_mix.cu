@@ -1,9 +1,9 @@
-// Computes token shift and its mixes, RWKV7's first step: d = prev - x, out_i = x + d * mu_i.
-// prev is the token before x; the first token of a sequence takes it from the cache.
+// Computes token shift and its mixes, RWKV7's first step: d = prev - x, out_i = x + d * mu_i. prev is the
+// token before x; for the first token of a sequence prev comes from the cache.
 //
-// TOKENS neighbouring tokens are a group. The vectors of all groups and columns form one flat sequence.
-// Each thread has one vector of a group: it reads each x once for all outputs.
-// Only the token before the group is read a second time.
+// TOKENS neighbouring tokens are a group. The vectors of all groups and columns form one flat sequence. Each
+// thread has one vector of a group: it reads each x once for all outputs. Only the token before the group is
+// read a second time.
 #include "kiln/pdl.cuh"
 #include "recurrent/sequences.cuh"
 
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
   const u32 group = static_cast<u32>(block_group) + offset / CHUNKS;
   const int column = static_cast<int>(offset % CHUNKS) * VEC;
   const u32 some = static_cast<u32>((length + TOKENS - 1) / TOKENS),
-            groups = VARLEN || some > 0 ? some : 1;  // groups of a sequence, with VARLEN of all tokens
+            groups = VARLEN || some > 0 ? some : 1;  // groups of a sequence; with VARLEN of all tokens
 
   pdl_launch_dependents_of_few<64>();
   pdl_wait();
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(THREADS, shift_blocks(THREADS, TOKENS))
   }
   i32 n = VARLEN ? 0 : group / groups;
   if (n >= sequences) return;
-  const i64 sequence_begin = n * length;  // with VARLEN: of all sequences, which is 0
+  const i64 sequence_begin = n * length;  // with VARLEN, all sequences count as one
   const i64 first = sequence_begin + static_cast<i64>(group - n * groups) * TOKENS,
             left = sequence_begin + length - first;
   const int count = left < TOKENS ? static_cast<int>(left) : TOKENS;

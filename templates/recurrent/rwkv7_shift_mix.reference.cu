@@ -1,6 +1,5 @@
-// The naive token shift and its mixes in double, against which rwkv7_shift_mix is checked.
-// A block has a token; one more block for each sequence hands the cache on.
-// Results are not rounded to the output's dtype.
+// Naive reference for rwkv7_shift_mix: token shift and its mixes in double. A block has a token; one more
+// block for each sequence hands the cache on. Results are not rounded to the output's dtype.
 #include "recurrent/sequences.cuh"
 
 namespace kiln {

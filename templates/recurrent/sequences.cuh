@@ -1,11 +1,11 @@
-// Finds the tokens of a sequence, and the sequence of a token.
-// All sequences have one length, or cu_seqlens says where each sequence begins, and where the last one ends.
+// Finds the tokens of a sequence, and the sequence of a token. Either all sequences have one length, or
+// cu_seqlens says where each sequence begins, and where the last sequence ends.
 #pragma once
 #include "kiln/vector.cuh"
 
 namespace kiln {
 
-// Loads one element, in order like load().
+// Loads one element in program order, as load() does.
 __device__ __forceinline__ i64 load_one(const i64* p) {
   const Vec<i64, 1> v = load<1>(p);
   return static_cast<i64>(static_cast<u64>(v.word[1]) << 32 | v.word[0]);

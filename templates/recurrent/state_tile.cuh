@@ -1,9 +1,9 @@
-// StateTile holds columns of a K x V state in the registers of a warp.
-// It has the reductions over K that a recurrent step needs.
+// StateTile holds columns of a K x V state in the registers of a warp. It has the reductions over K that a
+// recurrent step needs.
 //
 // LANES lanes share COLS neighbouring columns. Of every LANES * 4 rows each lane has four neighbouring rows.
-// Lanes with the same rows are neighbours in the warp.
-// So they read a vector over K in shared memory without bank conflicts, and once for all of them.
+// Lanes with the same rows are neighbours in the warp. They therefore read a vector over K in shared memory
+// without bank conflicts, and in one access for all of them.
 #pragma once
 #include "kiln/reduce.cuh"
 #include "kiln/vector.cuh"
@@ -22,14 +22,10 @@ struct StateTile {
 
   f32 s[ROWS][COLS];
 
-  __device__ static __forceinline__ int rank() {
-    // Returns this lane's number among the lanes with the same columns.
-    return static_cast<int>(threadIdx.x) / APART;
-  }
-  __device__ static __forceinline__ int column() {
-    // Returns this lane's first column, counted from the warp's first column.
-    return static_cast<int>(threadIdx.x) % APART * COLS;
-  }
+  // Returns this lane's number among the lanes with the same columns.
+  __device__ static __forceinline__ int rank() { return static_cast<int>(threadIdx.x) / APART; }
+  // Returns this lane's first column, counted from the warp's first column.
+  __device__ static __forceinline__ int column() { return static_cast<int>(threadIdx.x) % APART * COLS; }
   // Returns the row of the state that s[i] holds.
   __device__ static __forceinline__ int row(int i) { return (i / 4 * LANES + rank()) * 4 + i % 4; }
 
@@ -59,13 +55,13 @@ struct StateTile {
     const float4 v = reinterpret_cast<const float4*>(shared)[first / 4 * LANES + rank()];
     out[0] = v.x, out[1] = v.y, out[2] = v.z, out[3] = v.w;
   }
-  // Reads a vector over K at all of this lane's rows. REQUIRES: as read_four.
+  // Reads a vector over K at all of this lane's rows. REQUIRES: `shared` is as in read_four().
   __device__ static __forceinline__ void read(const f32* shared, f32 (&out)[ROWS]) {
 #pragma unroll
     for (int i = 0; i < ROWS; i += 4) read_four(shared, i, out + i);
   }
 
-  // Computes x^T S over this lane's rows alone; sum() or sum_of_one() adds the lanes.
+  // Computes x^T S over this lane's rows alone. sum() or sum_of_one() adds the results of the lanes.
   __device__ __forceinline__ void dot(const f32 (&x)[ROWS], f32 (&out)[COLS]) const {
 #pragma unroll
     for (int j = 0; j < COLS; ++j) {
@@ -84,16 +80,16 @@ struct StateTile {
     }
   }
 
-  // Computes the sums of sum() in fewer instructions.
-  // Each lane receives the sum of one column, the column that summed_column() returns.
+  // Computes the same sums as sum() in fewer instructions. Each lane receives the sum of only one
+  // column: summed_column().
   __device__ static __forceinline__ f32 sum_of_one(const f32 (&v)[COLS]) {
     f32 part[COLS];
 #pragma unroll
     for (int j = 0; j < COLS; ++j) part[j] = v[j];
     int lanes = APART;
 #pragma unroll
-    for (int half = COLS / 2; half > 0;
-         half /= 2, lanes *= 2) {  // keep one half of the columns, give the other half away
+    for (int half = COLS / 2; half > 0; half /= 2, lanes *= 2) {
+      // Each lane keeps one half of the columns, and gives the other half away.
       const bool upper = threadIdx.x & lanes;
 #pragma unroll
       for (int j = 0; j < half; ++j) {
@@ -112,10 +108,8 @@ struct StateTile {
     for (int half = COLS / 2; half > 0; half /= 2, lanes *= 2) of += threadIdx.x & lanes ? half : 0;
     return column() + of;
   }
-  __device__ static __forceinline__ bool owns_sum() {
-    // Returns true in the first of the lanes that receive the same sum.
-    return rank() < COLS;
-  }
+  // Returns true in the first of the lanes that receive the same sum.
+  __device__ static __forceinline__ bool owns_sum() { return rank() < COLS; }
 };
 
 }  // namespace kiln

@@ -1,4 +1,5 @@
-// sum_beside computes two sums over the lanes of a StateTile together, beside work that waits for neither.
+// sum_beside() computes two sums over the lanes of a StateTile together, beside work that waits for
+// neither sum.
 #pragma once
 #include "recurrent/state_tile.cuh"
 
@@ -10,14 +11,14 @@ inline constexpr int sum_rounds = 1 + sum_rounds<LANES / 2>;
 template <>
 inline constexpr int sum_rounds<1> = 0;
 
-// Does TILE::sum(all) and own[0] = TILE::sum_of_one(own); the other elements of own are overwritten.
-// Each of the sum_rounds<LANES> rounds calls meanwhile(round) after its shuffles are issued.
-// That work fills the time until they arrive; the compiler does not move independent work there by itself.
-// REQUIRES: all lanes of the warp call it; callers leave ROUND at 0.
+// Does TILE::sum(all) and own[0] = TILE::sum_of_one(own); the other elements of `own` are overwritten. Each
+// of the sum_rounds<LANES> rounds calls meanwhile(round) after its shuffles are issued. That work fills the
+// time until the shuffles arrive; the compiler does not move independent work there by itself. REQUIRES: all
+// lanes of the warp call it; callers leave ROUND at 0.
 template <typename TILE, int ROUND = 0, int COLS, typename Meanwhile>
 __device__ __forceinline__ void sum_beside(f32 (&all)[COLS], f32 (&own)[COLS], Meanwhile meanwhile) {
-  constexpr int DISTANCE = TILE::APART << ROUND,
-                HALF = COLS >> (ROUND + 1);  // at 0, own has one column already
+  // If HALF is 0, `own` already has one column.
+  constexpr int DISTANCE = TILE::APART << ROUND, HALF = COLS >> (ROUND + 1);
   if constexpr (DISTANCE < 32) {
     const bool upper = threadIdx.x & DISTANCE;
     f32 other[COLS], other_own[larger(HALF, 1)];

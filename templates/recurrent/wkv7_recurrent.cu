@@ -1,14 +1,14 @@
-// Runs RWKV7's recurrence over the tokens of each sequence, for each head's K x V state S:
-// S = diag(exp w) S + b (a^T S) + k v^T, then o = scale * S^T r.
+// Runs RWKV7's recurrence over the tokens of each sequence, for each head's K x V state S: S = diag(exp w) S
+// + b (a^T S) + k v^T, then o = scale * S^T r.
 //
-// A step needs the state of the step before it, so speed depends on what runs beside the step:
+// A step needs the state of the step before it, so speed depends on the work that runs beside the step:
 // - Each warp keeps some columns of the state in registers (StateTile).
 // - Few sequences are spread over more and smaller blocks (blockDim.y).
 // - Another warp makes inputs ready ahead of the steps (Wkv7Steps, StepMakers).
 //
 // A step is two passes over the state:
-// - The first applies the decay and adds k v^T, while lanes sum a^T S and the o of the step before.
-// - The second adds b (a^T S), and begins r^T S and the next step's a^T S.
+// - The first pass applies the decay and adds k v^T, while lanes sum a^T S and the o of the previous step.
+// - The second pass adds b (a^T S), and begins r^T S and the next step's a^T S.
 #include "kiln/pdl.cuh"
 #include "recurrent/state_tile.cuh"
 #include "recurrent/step_makers.cuh"
@@ -18,19 +18,19 @@
 namespace kiln {
 
 // Returns the number of warps that an SM is to hold. More warps have more bytes of states in flight (decode).
-// Still more warps would leave too few registers: the steps would spill.
+// Still more warps would leave too few registers, and the steps would spill.
 template <typename TILE, int K, int LANES, int COLS>
 __host__ __device__ constexpr int warps_of_an_sm() {
   constexpr int held = TILE::ROWS * (COLS + 2);  // registers of a thread for the state and two vectors over K
-  // The same steps take more registers with more than 8 lanes, and below sm_90.
-  // From sm_100 on they also do where the state has rows that pad K.
+  // A step takes more registers with more than 8 lanes, and below sm_90. From sm_100 on it also takes more if
+  // the state has rows that pad K.
   constexpr bool frugal = LANES <= 8 && (__CUDA_ARCH__ >= 1000 ? TILE::PADDED == K : __CUDA_ARCH__ >= 900);
   return held <= 64 || (frugal && held <= 96) ? 16 : frugal && held <= 128 ? 12 : 8;
 }
 
-// REQUIRES: blockDim = (32, warps), gridDim.x = sequences * heads * ceil(V / columns of a block).
-// 1 to WARPS warps have columns; one more makes inputs ready if there are more tokens than sequences.
-// b is read with Wkv7Form::a_b alone, and kk with kk_a alone; the other one may be null.
+// REQUIRES: blockDim = (32, warps), gridDim.x = sequences * heads * ceil(V / columns of a block). 1 to WARPS
+// warps have columns. One more warp makes inputs ready if there are more tokens than sequences. Only
+// Wkv7Form::a_b reads b, and only kk_a reads kk; the array that is not read may be null.
 template <typename T, int K, int V, Wkv7Form FORM, typename W, bool VARLEN, int LANES, int COLS, int STEPS,
           int WARPS>
 __global__ void __launch_bounds__(
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(
   f32 w_row[ROWS], k_row[ROWS], v_row[COLS];  // inputs of the step to come
   f32 a_s[COLS];                              // a^T S of the step to come, over this lane's rows
   f32 o_part[COLS] = {};                      // r^T S of the step before, over this lane's rows
-  bool stores = false;                        // there is an o of a step before for this lane to store
+  bool stores = false;                        // this lane has an o of the previous step to store
 #pragma unroll 1
   for (int chunk = 0; chunk < steps.chunks(); ++chunk) {
     if (makers.makes) steps.make(chunk);

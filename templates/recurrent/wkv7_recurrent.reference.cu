@@ -1,5 +1,5 @@
-// The naive recurrence of RWKV7 in double, against which wkv7_recurrent is checked.
-// A block has a head of a sequence, and a thread has a column of its state.
+// Naive reference for wkv7_recurrent: the recurrence of RWKV7 in double. A block has a head of a sequence,
+// and a thread has a column of its state.
 #include "recurrent/wkv7_steps.cuh"
 
 namespace kiln {

@@ -1,8 +1,8 @@
 // Wkv7Steps brings the inputs of RWKV7's recurrence to the threads of a block.
 //
-// STEPS tokens at a time, a chunk, are copied to shared memory unchanged, two chunks ahead.
-// One warp then makes floats of them there, once for all warps.
-// It also computes what depends on the token alone: exp(w), scale * r and kk * a.
+// STEPS tokens at a time, a chunk, are copied to shared memory unchanged, two chunks ahead. One warp then
+// converts them to floats there, once for all warps. It also computes the values that depend on the token
+// alone: exp(w), scale * r and kk * a.
 #pragma once
 #include "kiln/copy_async.cuh"
 #include "kiln/math.cuh"
@@ -16,10 +16,10 @@ enum class Wkv7Form {
 };
 
 // The arrays in global memory, without gaps: v is [tokens, heads, V], the others are [tokens, heads, K].
-// REQUIRES: each is aligned to the bytes of gcd(K or V, 8) elements, or to 16.
+// REQUIRES: each is aligned to the bytes of gcd(K or V, 8) elements, or to 16 bytes.
 template <typename T, typename W>
 struct Wkv7Inputs {
-  const T *r, *k, *a, *b;  // with Wkv7Form::kk_a, a is kk and b is a
+  const T *r, *k, *a, *b;  // with Wkv7Form::kk_a, `a` holds kk and `b` holds a
   const W* w;
   const T* v;
 };
@@ -30,7 +30,7 @@ template <typename T, typename W, int K, int V, Wkv7Form FORM, typename TILE, in
 class Wkv7Steps {
  public:
   static constexpr int AHEAD = 2;  // chunks whose copies are under way
-  // The inputs of one token. With kk_a, a and b both have the opposite sign, which leaves b (a^T S) as it is.
+  // The inputs of one token. With kk_a, a and b both have the opposite sign; this does not change b (a^T S).
   struct Step {
     f32 rkab[4][TILE::PADDED], w[TILE::PADDED], v[COLUMNS];  // r is multiplied by scale; w is exp(w)
     __device__ __forceinline__ const f32* r() const { return rkab[0]; }
