@@ -1,5 +1,6 @@
 // docs/templates.md is what the manifests say, and `kiln templates --markdown` says it in Markdown.
 #include "docs/run_commands.hpp"
+#include "support/nightly.hpp"
 
 namespace kiln::test {
 namespace {
@@ -24,6 +25,7 @@ TEST_F(TemplatesPage, HasASectionForEachTemplateThatIsNotInternal) {
 }
 
 TEST_F(TemplatesPage, HasACommandForEachThatRunsAsItStands) {
+  KILN_NIGHTLY_ONLY();
   // On the fake driver, which computes nothing: that there is data for every argument, a launch and a cost.
   const auto commands = run_commands(read_source("docs/templates.md"));
   const auto listed = kiln({"templates", "--json"}, {{"KILN_TEMPLATE_PATH", ""}}).json();

@@ -21,7 +21,7 @@ kiln_tests(fault_store_tests SOURCES fault/store/cap_test.cpp fault/store/recent
 kiln_tests(fault_store_tests SOURCES fault/store/*.cpp LABEL fault)
 
 # Damaged stores heal once, and only what is damaged. Clocks that jump.
-kiln_tests(fault_damage_tests SOURCES fault/damage/*.cpp USES kiln_shifted_clock kiln_fault kiln_cache PkgConfig::lmdb LABEL fault)
+kiln_tests(fault_damage_tests SOURCES fault/damage/*.cpp USES kiln_shifted_clock kiln_fault kiln_cache PkgConfig::lmdb LABEL fault IN_MEMORY)
 
 # One compile for many callers, when the process that holds the flight dies.
 kiln_tests(fault_runtime_tests SOURCES fault/flight/path_test.cpp fault/flight/long_writer_test.cpp USES kiln_runtime LABEL fault)

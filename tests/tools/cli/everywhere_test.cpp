@@ -24,7 +24,7 @@ struct Row {
 
 const Row kRows[] = {
     {"Templates", {"templates"}, 0, 0},
-    {"Lint", {"lint"}, 0, 0},
+    {"Lint", {"lint", "scale"}, 0, 0},
     {"CompileHit", {"compile", "scale", "N=1"}, 0, 0},
     {"Import", {"import", "SOURCE", "scale", "--print"}, 0, 0},
     {"PrewarmCheck", {"prewarm", "PLAN", "--check"}, 3, 0},

@@ -13,6 +13,7 @@
 #include "instantiate/instantiate.hpp"
 #include "library/work_lists.hpp"
 #include "manifest/parameter_value.hpp"
+#include "support/nightly.hpp"
 #include "toolchain/cubin.hpp"
 
 namespace kiln::source {
@@ -120,6 +121,7 @@ class OtherCompiler : public ::testing::TestWithParam<std::string> {
 
 using Clang = OtherCompiler;
 TEST_P(Clang, ReadsItByTheFlagsOfClangd) {
+  KILN_NIGHTLY_ONLY();
   const std::string clang = program({"clang++", "clang++-14"});
   if (clang.empty()) GTEST_SKIP() << "no clang++ on this machine (package clang)";
   const Ran r = run(kTemplates, clang + clangd_flags() + " -Wall -Werror -fsyntax-only " + unit());
@@ -152,6 +154,7 @@ std::string underlined(const std::string& said) {
 
 class Clangd : public ::testing::TestWithParam<std::string> {};
 TEST_P(Clangd, UnderlinesNothingIn) {
+  KILN_NIGHTLY_ONLY();
   const std::string clangd = program({"clangd", "clangd-14"});
   if (clangd.empty()) GTEST_SKIP() << "no clangd on this machine (package clangd)";
   const Ran r = run("/", clangd + " --clang-tidy=false --check=" + kTemplates + '/' + GetParam());
@@ -177,6 +180,7 @@ TEST(ClangdConfiguration, IsReadBesideCopiedTemplatesAndLetsErrorsBeSeen) {
 
 using Nvcc = OtherCompiler;
 TEST_P(Nvcc, CompilesIt) {
+  KILN_NIGHTLY_ONLY();
   const std::string nvcc = program({"nvcc"});
   if (nvcc.empty()) GTEST_SKIP() << "no nvcc on this machine";
   const std::string out = scratch_.path() + "/unit.cubin";

@@ -1,4 +1,5 @@
 // kiln lint as a process: exit codes, missing files, and findings that need a compile.
+#include "support/nightly.hpp"
 #include "tools/kiln_process.hpp"
 
 namespace kiln::test {
@@ -307,11 +308,12 @@ TEST_F(LintCompiles, TakesFirstValuesWhereNothingSaysWhich) {
 }
 
 TEST_F(LintCompiles, FindsNoErrorAndNoWarningInWhatIsShipped) {
-  const Finished r =
-      kiln({"lint", "--compile", "--json"}, {{"KILN_TEMPLATE_PATH", KILN_SOURCE_DIR "/templates"}});
+  // By day ShippedTemplates compiles them all.
+  const Finished r = kiln({"lint", nightly() ? "--compile" : "--no-compile", "--json"},
+                          {{"KILN_TEMPLATE_PATH", KILN_SOURCE_DIR "/templates"}});
   EXPECT_EQ(r.status, 0) << r.out << r.err;
   const auto said = r.json();
-  EXPECT_EQ(said["compiled"], said["templates"]) << said;
+  EXPECT_EQ(said["compiled"], nightly() ? said["templates"] : nlohmann::json(0)) << said;
   EXPECT_GE(said["templates"], 7);
 }
 

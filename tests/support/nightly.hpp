@@ -1,0 +1,17 @@
+// Tests that try every case at night (tools/nightly.sh) and a part of the cases in CI, which has ten minutes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace kiln {
+
+/// Whether this is the nightly run: KILN_NIGHTLY is set.
+inline bool nightly() { return std::getenv("KILN_NIGHTLY") != nullptr; }
+
+}  // namespace kiln
+
+/// Skips the rest of this test unless this is the nightly run.
+#define KILN_NIGHTLY_ONLY() \
+  if (!::kiln::nightly()) GTEST_SKIP() << "runs at night: tools/nightly.sh, or KILN_NIGHTLY=1"
