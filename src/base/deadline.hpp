@@ -1,4 +1,4 @@
-// A point in time that bounds a wait, and the polling that the lock waits of this project share.
+// A point in time that bounds a wait, and the polling loop that kiln's waits for locks share.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ class Deadline {
   }
   bool passed() const noexcept { return at_ != Clock::time_point::max() && Clock::now() >= at_; }
   Clock::time_point at() const noexcept { return at_; }
-  /// Zero once passed.
+  /// Zero once the deadline has passed.
   Clock::duration left() const noexcept {
     return at_ == Clock::time_point::max() ? Clock::duration::max()
                                            : std::max(Clock::duration::zero(), at_ - Clock::now());
@@ -30,8 +30,8 @@ class Deadline {
   Clock::time_point at_;
 };
 
-/// Calls `attempt` until it is true or the deadline has passed, sleeping 50 us at first, growing to 1 ms.
-/// Returns what the last attempt returned.
+/// Calls `attempt` until it returns true or the deadline has passed. The pause between two calls is 50 us at
+/// first and doubles up to 1 ms. Returns what the last call returned.
 template <class Attempt>
 bool poll_until(Deadline deadline, Attempt&& attempt) {
   auto pause = std::chrono::microseconds(50);

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Of a regular file; nothing for anything else, with errno set.
+/// The stamp of a regular file. Anything else gives nothing, with errno set.
 std::optional<FileStamp> stamp_of(int directory, const char* path, int flags) noexcept {
   struct statx st;
   if (::statx(directory, path, flags,
@@ -67,8 +67,8 @@ std::optional<FileContent> read_file(const std::string& path, std::size_t limit)
     const ssize_t n = ::read(fd.get(), out.bytes.data() + done, out.bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return std::nullopt;
-    if (n == 0)
-      break;  // shrank while being read: the stamp no longer fits, and whoever compares it will notice
+    // The file shrank while it was read: a later comparison with its stamp finds the difference.
+    if (n == 0) break;
     done += static_cast<std::size_t>(n);
   }
   out.bytes.resize(done);
@@ -143,8 +143,8 @@ std::string own_object_directory() {
     if (!error && real.is_absolute() && fs::is_regular_file(real, error)) return real.parent_path().string();
   }
   std::error_code error;
-  const auto exe =
-      fs::read_symlink("/proc/self/exe", error);  // a main program's dli_fname may be a bare name
+  // The `dli_fname` of a main program may be a name without a directory.
+  const auto exe = fs::read_symlink("/proc/self/exe", error);
   return error ? std::string(".") : exe.parent_path().string();
 }
 

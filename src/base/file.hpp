@@ -1,4 +1,4 @@
-// Whole-file reading and the identity of a file's content as the kernel tells it.
+// Reading of whole files, and the identity of a file's content as the kernel tells it.
 #pragma once
 
 #include <sys/stat.h>
@@ -10,20 +10,21 @@
 
 namespace kiln::base {
 
-/// Equal stamps of a file older than `settled`'s margin mean equal content, within one boot of one machine.
-/// The mount is part of it: two images with clamped times gave equal devices, inodes and times for different
-/// content.
+/// The identity of a file's content. Within one boot of one machine, equal stamps mean equal content once the
+/// stamp is settled(). The mount is part of a stamp: two images with clamped times had equal devices, inodes
+/// and times, but different content.
 struct FileStamp {
   std::uint64_t device = 0, inode = 0, size = 0, mount = 0;
   std::int64_t modified_ns = 0, changed_ns = 0;  ///< mtime, ctime
   friend bool operator==(const FileStamp&, const FileStamp&) = default;
 
-  /// Of a regular file, following symlinks; nothing when there is none.
+  /// The stamp of a regular file; symlinks are followed. Nothing, with `errno` set, when
+  /// there is no such file.
   static std::optional<FileStamp> of(const std::string& path) noexcept;
-  /// The same of a path that is relative to an open directory; `errno` says why there is none (EISDIR for a
-  /// directory, EINVAL for what else is no regular file).
+  /// The stamp of `path`, which is relative to the open directory `directory`. Nothing when there is no such
+  /// regular file, and `errno` says why: EISDIR for a directory, EINVAL for any other kind of file.
   static std::optional<FileStamp> of(int directory, const char* path) noexcept;
-  /// Older than 2 s: a write after the stamp was taken would have changed it.
+  /// True when both times are more than 2 s old: a write after the stamp was taken would change it.
   bool settled() const noexcept;
 };
 
@@ -32,19 +33,19 @@ struct FileContent {
   std::string bytes;
 };
 
-/// A regular file of at most `limit` bytes. Never blocks on a FIFO or device. On failure: nothing, and
-/// `errno` says why.
+/// Reads a regular file of at most `limit` bytes. Never blocks on a FIFO or device. Returns nothing on
+/// failure, and `errno` says why.
 std::optional<FileContent> read_file(const std::string& path, std::size_t limit = std::size_t{1} << 30);
 
-/// A file of /proc, of a cgroup or the like, whose size is not known before it is read. Empty when it cannot
-/// be.
+/// Reads a file whose size is not known before it is read, such as one of /proc or of a cgroup. Returns ""
+/// when it cannot be read.
 std::string read_proc(const std::string& path);
 
-/// Writes to a temporary name beside `path` and renames. Throws Error(io).
+/// Writes to a temporary name beside `path`, then renames it to `path`. Throws Error(io).
 void write_file(const std::string& path, std::string_view bytes, unsigned mode = 0644);
 
-/// A directory of our own (0700) under $TMPDIR, /tmp, /var/tmp or /dev/shm, removed with its symlinks and
-/// files on destruction.
+/// A private directory (mode 0700) under $TMPDIR, /tmp, /var/tmp or /dev/shm. The destructor removes it with
+/// its content, and does not follow symlinks.
 class TempDir {
  public:
   /// Throws Error(io).
@@ -58,14 +59,15 @@ class TempDir {
   std::string path_;
 };
 
-/// Lexically: "a/./b/../c" -> "a/c"; a leading ".." stays.
+/// Normalises the text alone: "a/./b/../c" becomes "a/c". A leading ".." stays.
 std::string normalized(std::string_view path);
-/// Below the current directory, unless `path` is absolute already; "." and ".." stay. Nothing when `path` is
-/// empty or the current directory is not known: `errno` says why.
+/// `path` as an absolute path: a relative one is put below the current directory. "." and ".." stay. Nothing
+/// when `path` is empty or the current directory is not known: `errno` says why.
 std::optional<std::string> absolute(const std::string& path);
-/// Everything before the last '/', or ".".
+/// Everything before the last '/'. "." when `path` has no '/', and "/" when its only '/'
+/// is the first character.
 std::string directory_of(std::string_view path);
-/// Directory of the object (library or executable) that contains this code.
+/// The directory of the library or executable that contains this code.
 std::string own_object_directory();
 
 }  // namespace kiln::base

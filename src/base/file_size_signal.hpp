@@ -1,12 +1,13 @@
-// SIGXFSZ kills a process that writes behind RLIMIT_FSIZE. Whoever writes files of a cache wants EFBIG
-// instead, and may not touch the host's signal handlers.
+// SIGXFSZ kills a process that writes past RLIMIT_FSIZE. Code that writes cache files wants the error EFBIG
+// instead, and must leave the host program's signal handlers alone.
 #pragma once
 
 #include <csignal>
 
 namespace kiln::base {
 
-/// While it lives, this thread's writes behind the limit fail with EFBIG. Belongs to the thread that made it.
+/// While an object lives, writes of its thread past the limit fail with EFBIG. The thread that
+/// made it must destroy it.
 class NoFileSizeSignal {
  public:
   NoFileSizeSignal() noexcept;

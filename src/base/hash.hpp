@@ -1,4 +1,4 @@
-// XXH3-128 digests. Fields are labelled and length-prefixed by the key maker (compile/key), not here.
+// XXH3-128 digests. The key maker (compile/key) puts labels and lengths before fields; this file does not.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ inline Digest digest_of(std::span<const std::byte> bytes) noexcept {
   return digest_of(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
-/// XXH3-64, for checksums, tables and lock ranges.
+/// XXH3-64, for checksums, hash tables and lock ranges.
 std::uint64_t hash64(std::string_view bytes) noexcept;
 
 }  // namespace kiln::base

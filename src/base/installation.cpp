@@ -5,7 +5,7 @@
 
 #include "base/file.hpp"
 
-/// Defined by a program that was built with KILN_INSTALL_PREFIX, by way of kiln.h; null elsewhere.
+/// Defined, through kiln.h, by a program that was built with KILN_INSTALL_PREFIX; null in other programs.
 extern "C" const char kiln_install_prefix[] __attribute__((weak));
 
 namespace kiln::base {

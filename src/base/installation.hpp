@@ -10,14 +10,14 @@ namespace kiln::base {
 struct Installed {
   std::string below;       ///< its path below kiln's prefix: "libexec/kiln/kiln-worker"
   std::string configured;  ///< its absolute path below the prefix that this build was configured with
-  std::string beside;      ///< its name where it may lie beside the library or the program; empty: it may not
+  std::string beside;      ///< its name when it may lie beside the library or the program; empty: it may not
 };
 
-/// Where it may lie, in the order of the search, each candidate once:
+/// Paths where the file may lie, in the order of the search and without repeats:
 ///   1. the directory of the library or program that contains this code, and the two directories above it
 ///   2. the directory of the running program, and the two directories above it
 ///   3. the prefix that the program was built with (kiln_install_prefix in kiln.h)
-///   4. the candidate that this build was configured with
+///   4. the path that this build was configured with
 std::vector<std::string> candidates_of(const Installed& installed);
 
 }  // namespace kiln::base

@@ -1,4 +1,4 @@
-// A value made at its first use, which a fork in the middle of the making does not lock.
+// A value that is made at its first use. A fork while it is being made does not block the child.
 #pragma once
 
 #include <atomic>
@@ -10,14 +10,14 @@
 
 namespace kiln::base {
 
-/// Thread-safe; once made, a read costs one load. Immutable from then on, but for what T itself allows.
+/// Thread-safe. Once the value is made, a read costs one load. The value never changes, except for
+/// what T itself allows.
 ///
-/// A forked child uses what its parent had finished, so T must bear that, or hold what does (PerProcess,
-/// generations). What another thread of the parent was only making at the fork is not there in the child,
-/// which makes its own under a mutex of its own (std::call_once would wait there for ever).
+/// A forked child uses a value that its parent had finished. So T must work in a child, or have members that
+/// do (PerProcess, generations). A value that another thread was still making at the fork is missing in the
+/// child. The child makes its own value under its own mutex; std::call_once would wait for ever there.
 ///
-/// Destroyed by the process that made it: a child that never made its own leaks its copy, since what the
-/// parent made is the parent's to end.
+/// Only the process that made the value destroys it. A child leaks the copy that it inherited.
 template <class T>
 class Lazy {
  public:
@@ -29,23 +29,24 @@ class Lazy {
     if (node && node->generation == process_generation()) delete node;
   }
 
-  /// `make()` gives a T. One caller makes, the others wait for it. Nothing is kept when it throws: the next
-  /// caller tries again. It must not ask for this same value.
+  /// `make()` returns a T. One caller makes the value, and the others wait for it. When `make()` throws,
+  /// nothing is kept and the next caller tries again. `make()` must not ask for this same value.
   template <class Make>
   const T& get(Make&& make) {
     if (const T* there = made()) return *there;
     const std::lock_guard lock(making_.get());
-    if (const T* there = made()) return *there;  // by whom we have waited for
+    if (const T* there = made()) return *there;  // another thread made it while this one waited
     return publish(new Node{process_generation(), std::forward<Make>(make)()});
   }
-  /// As if `value` had been made. False, and nothing changes, when something was made before.
+  /// Stores `value` as if it had been made. Returns false, and changes nothing, when
+  /// there is a value already.
   bool set(T value) {
     const std::lock_guard lock(making_.get());
     if (made()) return false;
     publish(new Node{process_generation(), std::move(value)});
     return true;
   }
-  /// Null: not made yet.
+  /// Null when the value is not made yet.
   const T* made() const noexcept {
     const Node* node = node_.load(std::memory_order_acquire);
     return node ? &node->value : nullptr;

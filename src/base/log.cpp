@@ -22,18 +22,18 @@ using Sink = std::function<void(Level, std::string_view)>;
 constexpr std::string_view kNames[] = {"trace", "debug", "info", "warning", "error", "off"};
 
 constinit std::atomic<Level> g_level{Level::warning};
-std::atomic<bool> g_level_was_set{false};  // by the program, which environment and files do not overrule
+std::atomic<bool> g_level_was_set{false};  // by the program: environment and files do not overrule it
 
-/// One sink while it is set and while calls of it run.
+/// A sink, from the call that set it until the last call of it has ended.
 struct Route {
   explicit Route(Sink s) : sink(std::move(s)) {}
   const Sink sink;
   int running = 0;  // guarded by Log::mutex
 };
 
-/// Lines on stderr through spdlog. The logger is not registered: that registry belongs to the embedding
-/// program. No lock of spdlog's is used, which a fork would leave locked: its console mutex, the one of its
-/// error handler.
+/// Lines on stderr through spdlog. The logger is not registered, because spdlog's registry belongs to the
+/// embedding program. Two locks of spdlog are avoided, since a fork could leave them locked: its console
+/// mutex and the mutex of its error handler.
 class Stderr {
  public:
   Stderr() : logger_("kiln", std::make_shared<spdlog::sinks::stderr_color_sink_st>(colour())) {
@@ -57,8 +57,8 @@ class Stderr {
 };
 
 struct Log {
-  std::mutex mutex;              // guards what follows; never held while a sink runs
-  std::shared_ptr<Route> route;  // null: stderr
+  std::mutex mutex;              // guards the members below; never held while a sink runs
+  std::shared_ptr<Route> route;  // null: lines go to stderr
   std::condition_variable left;
   std::set<std::string, std::less<>> said;
   Stderr standard_error;
@@ -66,10 +66,10 @@ struct Log {
 
 constinit ProcessWide<Log> g_log;
 
-/// The sink that this thread is in.
+/// The sink that this thread is calling; null outside of one.
 thread_local const Route* t_inside = nullptr;
 
-/// A call of a sink, counted from its choice to its end.
+/// A call of a sink, counted from the moment when the sink is chosen until the call ends.
 class Call {
  public:
   /// REQUIRES: the log's mutex is held.
@@ -79,8 +79,9 @@ class Call {
   }
   ~Call() {
     t_inside = nullptr;
-    if (generation_ != process_generation()) return;  // forked in there: these are the parent's
-    std::shared_ptr<Route> last;                      // a function's end must not come under the mutex
+    // Forked inside the sink: mutex and counter are the parent's.
+    if (generation_ != process_generation()) return;
+    std::shared_ptr<Route> last;  // the sink is destroyed after the mutex is released
     {
       const std::lock_guard lock(log_.mutex);
       --route_->running;
@@ -107,7 +108,8 @@ void set_route(Sink sink, std::optional<Level> level) {
   std::unique_lock lock(log.mutex);
   route.swap(log.route);
   if (level) g_level = *level;
-  // No two can wait for each other: who waits here from within a sink took out a later one than his own.
+  // Two threads cannot wait for each other here. A thread that waits inside a sink removed a sink that was
+  // set later than its own.
   if (route) log.left.wait(lock, [&] { return route->running == (t_inside == route.get() ? 1 : 0); });
 }
 
@@ -118,7 +120,7 @@ void set_log(LogFunction sink, void* user, Level level) {
   if (!sink) return set_route({}, level);
   set_route(
       [sink, user](Level of, std::string_view message) {
-        const std::string line(message);  // ends with a zero
+        const std::string line(message);  // a sink gets a zero after the text
         sink(static_cast<int>(of), line.c_str(), line.size(), user);
       },
       level);
@@ -138,7 +140,7 @@ void set_log_sink(Sink sink) {
 void set_log_level(Level level) noexcept { g_level = level; }
 
 bool set_log_level(std::string_view name) noexcept {
-  if (name == "warn") name = "warning";  // as KILN_MODE spells it
+  if (name == "warn") name = "warning";  // the spelling that KILN_MODE uses
   for (int i = 0; i < 6; ++i) {
     if (kNames[i] == name) {
       if (!g_level_was_set) g_level = static_cast<Level>(i);
@@ -156,7 +158,7 @@ void log(Level level, std::string_view message) noexcept try {
   std::optional<Call> call;
   if (!t_inside) {
     const std::lock_guard lock(log.mutex);
-    if (!log_enabled(level)) return;  // the level came with another sink
+    if (!log_enabled(level)) return;  // the level may have changed together with the sink
     if (log.route) call.emplace(log, log.route);
   }
   if (call)

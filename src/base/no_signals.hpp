@@ -1,4 +1,4 @@
-// Threads of ours in somebody else's process take none of its signals.
+// Keeps the signals of an embedding program away from kiln's threads.
 #pragma once
 
 #include <pthread.h>
@@ -6,9 +6,9 @@
 
 namespace kiln::base {
 
-/// While it lives, the calling thread and those it starts block every signal but those of its own faults:
-/// the engine's signals are handled on the engine's threads, and a write past the file-size limit fails with
-/// EFBIG instead of ending the process.
+/// While an object lives, the calling thread and the threads that it starts block every signal, except
+/// SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT. The engine's signals are thus handled on the engine's
+/// threads. A write past the file-size limit fails with EFBIG instead of ending the process.
 class NoSignals {
  public:
   NoSignals() noexcept {

@@ -4,7 +4,7 @@
 
 #ifdef KILN_NVTX
 #define NVTX_AS_SYSTEM_HEADER
-#define NVTX_SUPPORT_STATIC_INJECTION_LIBRARY 0  // a weak symbol that engines would see
+#define NVTX_SUPPORT_STATIC_INJECTION_LIBRARY 0  // it is a weak symbol that engines would see
 #include <nvtx3/nvToolsExt.h>
 #endif
 
@@ -14,9 +14,9 @@ namespace kiln::base {
 
 namespace {
 
-// Written by who asks the tool, before it listens.
+// The thread that asks the tool writes both, before `tool_` becomes `listens`.
 constinit nvtxDomainHandle_t g_domain = nullptr;
-constinit std::uint64_t g_asked_by = 0;  // the process
+constinit std::uint64_t g_asked_by = 0;  // the process generation
 
 }  // namespace
 
@@ -24,8 +24,9 @@ constinit std::atomic<NvtxRange::Tool> NvtxRange::tool_{Tool::not_asked};
 
 bool NvtxRange::is_built() noexcept { return true; }
 
-/// The first range of the process loads the tool. Nobody waits for that, ranges meanwhile are empty: in a
-/// child that was forked in its middle it never ends (NVTX itself would spin).
+/// The first range of the process loads the tool. Other threads do not wait for that: their ranges
+/// are empty meanwhile. A child forked in the middle of the loading makes no ranges at all; NVTX
+/// itself would spin there.
 bool NvtxRange::ask() noexcept {
   Tool before = Tool::not_asked;
   if (!tool_.compare_exchange_strong(before, Tool::being_asked, std::memory_order_acquire))

@@ -1,7 +1,8 @@
 // Ranges that NVIDIA's tools show (Nsight Systems, Nsight Compute): NVTX, in the domain "kiln".
 //
-// Built without the nvtx3 headers all ranges are empty; CMake says which. A forked child makes none when its
-// parent did: what the tool holds for it may be locked, or the parent's.
+// In a build without the nvtx3 headers all ranges are empty; CMake reports which kind of build it
+// is. A forked child makes no ranges when its parent made some: the tool's state may be locked, or
+// belong to the parent.
 #pragma once
 
 #include <atomic>
@@ -11,11 +12,12 @@
 
 namespace kiln::base {
 
-/// From its construction to its destruction, both in one thread. Not for the path of a ready hit: without a
-/// tool it costs a load and a branch, with one the tool's call.
+/// A range from construction to destruction, which must be in one thread. Do not use it on the path of a
+/// ready hit. It costs a load and a branch without a tool, and the tool's call with one.
 class NvtxRange {
  public:
-  /// `name()` gives the text, "kiln compile rms_norm T=bf16 H=4096"; it is only called when a tool listens.
+  /// `name()` returns the text, such as "kiln compile rms_norm T=bf16 H=4096". It is only
+  /// called when a tool listens.
   template <class Name>
   requires std::is_invocable_r_v<std::string, const Name&>
   explicit NvtxRange(const Name& name) noexcept {
@@ -31,7 +33,7 @@ class NvtxRange {
   NvtxRange(const NvtxRange&) = delete;
   NvtxRange& operator=(const NvtxRange&) = delete;
 
-  /// Whether this build has the headers.
+  /// True when this build has the nvtx3 headers.
   static bool is_built() noexcept;
 
  private:
@@ -47,7 +49,7 @@ class NvtxRange {
   void pop() noexcept;
 
   static std::atomic<Tool> tool_;
-  std::uint64_t generation_ = 0;  ///< of the process that has pushed it; 0: nobody has
+  std::uint64_t generation_ = 0;  ///< process that pushed the range; 0: no range was pushed
 };
 
 }  // namespace kiln::base

@@ -7,15 +7,15 @@
 namespace kiln::base {
 namespace {
 
-using Generation =
-    std::atomic<std::uint64_t>;  // pid in the upper half, a count in the lower; 0: not known yet
+// The pid in the upper half, a count in the lower; 0: not known yet.
+using Generation = std::atomic<std::uint64_t>;
 
 constinit std::atomic<Generation*> page{nullptr};
-constinit Generation unwiped_page{0};  // where the kernel cannot wipe on fork: the pid decides
+constinit Generation unwiped_page{0};  // for kernels that cannot wipe a page at a fork: the pid decides
 constinit std::atomic<std::uint32_t> count{0};
 
-constexpr int kTableSize =
-    1 << 16;  // descriptors beyond stay open in a child: O_CLOEXEC still closes them at exec
+// A child keeps descriptors from this number on; O_CLOEXEC still closes them at exec.
+constexpr int kTableSize = 1 << 16;
 constinit std::atomic<bool> ours[kTableSize] = {};
 constinit std::atomic<int> highest{-1};
 

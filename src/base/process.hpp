@@ -1,9 +1,9 @@
-// Which process this is: what a forked child must not use of what it inherited, and how it finds out.
+// The identity of this process, by which a forked child finds out what it must not use.
 //
-// A child's copy of a mutex may be held by a thread that the child does not have, and its copies of
-// descriptors keep the parent's OFD locks alive after the parent's death. So: objects carry the generation of
-// the process that made them, the child makes fresh ones and leaks the old, and the descriptors are closed in
-// the child right at the fork.
+// A child's copy of a mutex may be held by a thread that the child does not have. A child's copies of
+// descriptors keep the parent's OFD locks alive after the parent's death. So objects carry the generation of
+// the process that made them; the child makes fresh objects and leaks the old ones. The child closes the
+// descriptors right at the fork.
 #pragma once
 
 #include <atomic>
@@ -13,20 +13,21 @@
 
 namespace kiln::base {
 
-/// Never 0; differs from that of every ancestor process. Costs a memory load: the kernel wipes the page it
-/// lies in at a fork, so that PID namespaces (parent and child both 1) and raw clone() are seen too.
+/// A number that is never 0 and that differs from the number of every ancestor process. Costs a memory load:
+/// the kernel wipes the page of the number at a fork. So raw clone() and PID namespaces, where parent and
+/// child may both have pid 1, are noticed too.
 std::uint64_t process_generation() noexcept;
-/// A word that holds process_generation() in this process, and another value in its children: for a path on
-/// which the call is too dear. (Where the kernel cannot wipe a page at a fork, a child has to call
-/// process_generation() once before the word differs.)
+/// A word that holds process_generation() in this process, and another value in its children. It is for paths
+/// on which the call costs too much. Where the kernel cannot wipe a page at a fork, the word differs only
+/// after the child has called process_generation() once.
 const std::atomic<std::uint64_t>& process_word() noexcept;
 
-/// A descriptor that a forked child shall close at once.
+/// Registers a descriptor that a forked child closes at once.
 void close_at_fork(int fd) noexcept;
-/// Before this process closes it.
+/// Takes the registration back. Call it before this process closes the descriptor.
 void forget_at_fork(int fd) noexcept;
 
-/// Owns a descriptor that a forked child shall not keep.
+/// Owns a descriptor that a forked child must not keep.
 class ClosedAtFork {
  public:
   explicit ClosedAtFork(int fd) noexcept : fd_(fd) {
@@ -39,16 +40,17 @@ class ClosedAtFork {
   ClosedAtFork& operator=(const ClosedAtFork&) = delete;
   int get() const noexcept { return fd_.get(); }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
-  /// To an owner that forgets it; a child closes it as before.
+  /// Gives the descriptor to an owner that calls forget_at_fork(). Until then a child still closes it.
   Fd release() noexcept { return std::move(fd_); }
 
  private:
   Fd fd_;
 };
 
-/// A value that a child does not inherit, for variables at namespace scope (constinit): its first use in a
-/// process makes a fresh one, a child leaks the parent's, and nothing runs at load time or at exit, when
-/// other objects' destructors may still use it. Thread-safe. T{} must not throw but for memory.
+/// A value that a child does not inherit, for variables at namespace scope (constinit). The first use
+/// in a process makes a fresh value, and a child leaks the parent's. Nothing runs at load time.
+/// Nothing runs at exit, when destructors of other objects may still use the value. Thread-safe. T{}
+/// may throw std::bad_alloc only.
 template <class T>
 class ProcessWide {
  public:
@@ -74,7 +76,7 @@ class ProcessWide {
   std::atomic<Node*> node_{nullptr};
 };
 
-/// The same as a member: destroyed with its owner in the process that made it.
+/// A ProcessWide for use as a member. It is destroyed with its owner, in the process that made the value.
 template <class T>
 class PerProcess : public ProcessWide<T> {
  public:

@@ -6,7 +6,8 @@
 
 namespace kiln::base {
 
-/// In single quotes, control characters escaped, cut after `limit` bytes.
+/// `text` in single quotes, with control characters escaped; "..." follows when it has
+/// more than `limit` bytes.
 std::string quote(std::string_view text, std::size_t limit = 120);
 
 }  // namespace kiln::base

@@ -9,7 +9,7 @@ namespace kiln::base {
 
 /// Fills at most `size` bytes and returns how many; 0 only at the end. Throws Error.
 using Read = std::function<std::size_t(char* out, std::size_t size)>;
-/// Takes all of them. Throws Error.
+/// Takes all bytes of the view. Throws Error.
 using Write = std::function<void(std::string_view)>;
 
 }  // namespace kiln::base

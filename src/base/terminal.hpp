@@ -1,11 +1,12 @@
-// What a terminal behind a file descriptor can show.
+// The abilities of the terminal at a file descriptor.
 #pragma once
 
 namespace kiln::base {
 
-/// A terminal that understands escape codes: TERM is set, and is not "dumb".
+/// True for a terminal that understands escape codes: TERM is set, and is not "dumb".
 bool understands_escapes(int fd) noexcept;
-/// Such a terminal, and the user did not refuse colours: NO_COLOR is unset or empty (https://no-color.org).
+/// True for such a terminal when the user did not refuse colours: NO_COLOR is unset or empty
+/// (https://no-color.org).
 bool shows_colours(int fd) noexcept;
 
 }  // namespace kiln::base

@@ -43,9 +43,8 @@ static std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates) {
   const std::string* best = nullptr;
-  std::size_t best_distance =
-      word.size() < 2 ? 1
-                      : std::max<std::size_t>(1, word.size() / 3) + 1;  // of one letter everything is near
+  // Every one-letter name is near a word of one letter, so such a word gets no suggestion.
+  std::size_t best_distance = word.size() < 2 ? 1 : std::max<std::size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best_distance) best = &candidate, best_distance = distance;

@@ -11,7 +11,8 @@
 
 namespace kiln::base {
 
-/// Thrown by Reader when the bytes end early or a length is out of bounds. Damage, to whoever reads a file.
+/// Thrown by Reader when the bytes end early or a length is out of bounds. A reader of
+/// files treats it as damage.
 struct Malformed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -26,7 +27,7 @@ class Writer {
     out_.append(raw, sizeof value);
     return *this;
   }
-  /// u32 length, then the bytes.
+  /// A length of 32 bits, then the bytes.
   Writer& bytes(std::string_view value) {
     if (value.size() > 0xffffffffu) throw Malformed("field of more than 4 GiB");
     number(static_cast<std::uint32_t>(value.size()));
