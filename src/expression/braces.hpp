@@ -1,4 +1,4 @@
-// "{NAME}" in name expressions and messages; "{{" and "}}" are literal braces.
+// Text with names in braces: "{NAME}" in name expressions and messages. "{{" and "}}" are literal braces.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Braces {
     bool is_name = false;
   };
   std::vector<Piece> pieces;
-  std::string problem;  ///< not empty: the text is malformed, and why
+  std::string problem;  ///< why the text is malformed; empty when it is not
 };
 
 Braces split_braces(std::string_view text);

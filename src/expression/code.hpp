@@ -8,12 +8,12 @@ namespace kiln::source {
 
 /// A stack machine: operands are popped, the result is pushed.
 enum class Op : std::uint8_t {
-  push,          ///< operand
-  load,          ///< slot `operand`
-  jump,          ///< to instruction `operand`
-  jump_if_zero,  ///< pops
-  and_then,      ///< zero on top: stays as the result, jump; else pops
-  or_else,       ///< nonzero on top: becomes 1, jump; else pops
+  push,          ///< pushes `operand`
+  load,          ///< pushes slot `operand`
+  jump,          ///< goes to instruction `operand`
+  jump_if_zero,  ///< pops; goes to instruction `operand` when the value was 0
+  and_then,      ///< zero on top: jumps and keeps it as the result; otherwise pops
+  or_else,       ///< nonzero on top: jumps with 1 as the result; otherwise pops
   clamp,
   negate,
   complement,
@@ -21,9 +21,9 @@ enum class Op : std::uint8_t {
   to_bool,
   next_pow2,
   log2,
-  size_of,    ///< of a dtype ordinal
-  alignment,  ///< largest power of two that divides, at most 4096
-  multiply,   ///< the first of the binary operators: all that follow are
+  size_of,    ///< bytes of a dtype, which is given by its ordinal
+  alignment,  ///< largest power of two, at most 4096, that divides the value
+  multiply,   ///< the first binary operator: all that follow are binary
   divide,
   remainder,
   add,
@@ -44,11 +44,12 @@ enum class Op : std::uint8_t {
   ceil_div,
   round_up,
   gcd,
-  ceil_shift,  ///< ceil_div by two to the power of the right operand, 1..62; made by folding
+  ceil_shift,  ///< ceil_div by two to the power of the right operand (1..62); only folding makes it
 };
 inline constexpr Op kFirstBinary = Op::multiply;
 
-/// Where the right operand of a binary operator comes from. Compiling gives `stack` only.
+/// Where the right operand of a binary operator comes from. The compiler emits `stack` only;
+/// folding emits the rest.
 enum class From : std::uint8_t {
   stack,
   immediate,  ///< `operand` itself
@@ -61,7 +62,7 @@ struct Function {
   int arguments;  ///< -1: two or more, folded from the left
 };
 
-/// sizeof, align and stride take names, not values, and are no part of this table.
+/// sizeof, align and stride take names, not values, so they are not in this table.
 inline constexpr Function kFunctions[] = {
     {"min", Op::minimum, -1},        {"max", Op::maximum, -1},      {"clamp", Op::clamp, 3},
     {"ceil_div", Op::ceil_div, 2},   {"round_up", Op::round_up, 2}, {"gcd", Op::gcd, 2},

@@ -33,7 +33,7 @@ constexpr BinaryOperator kBinary[] = {
     {"/", 10, Op::divide},     {"%", 10, Op::remainder},
 };
 
-/// What stands at the beginning of a text, or null.
+/// The binary operator at the beginning of `text`, or null.
 const BinaryOperator* operator_at(std::string_view text) noexcept {
   if (text.empty() || std::string_view("|&=!<>^+-*/%").find(text[0]) == std::string_view::npos)
     return nullptr;
@@ -43,9 +43,9 @@ const BinaryOperator* operator_at(std::string_view text) noexcept {
   return found == std::end(kBinary) ? nullptr : found;
 }
 
-/// Of the parser, so that no text overflows its stack.
+/// Limits the recursion of the parser, so that no text overflows its stack.
 constexpr int kMaxNesting = 200;
-/// stride() expands: bounds what a chain of expansions may grow to.
+/// stride() is expanded in place, so a chain of expansions could grow without limit.
 constexpr std::size_t kMaxInstructions = 4096;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Position in an expression's text: tokens in, complaints with columns out. Private to the folder.
+// Position in an expression's text. It gives tokens, and error messages with a column. Private to the folder.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,10 @@ namespace kiln::source {
 
 class ExpressionCursor {
  public:
-  /// Borrows both. `where` begins every complaint.
+  /// Keeps views of both texts. `where` begins every error message.
   ExpressionCursor(std::string_view text, std::string_view where) noexcept : text_(text), where_(where) {}
 
-  /// Each skips blanks first.
-  /// The next character; 0 at the end.
+  /// The next character after blanks; 0 at the end. All the functions below skip blanks first, too.
   char peek() noexcept {
     skip_blanks();
     return at_ < text_.size() ? text_[at_] : '\0';
@@ -25,9 +24,9 @@ class ExpressionCursor {
   std::string_view rest() noexcept;
   bool take(std::string_view token) noexcept;
   void expect(std::string_view token);
-  /// A literal of at most 63 bits. REQUIRES: at_digit().
+  /// Reads a literal of at most 63 bits. REQUIRES: at_digit().
   std::int64_t literal();
-  /// "H", "dev.sms"; empty when none begins here.
+  /// Reads a name such as "H" or "dev.sms"; empty when no name begins here.
   std::string_view name() noexcept;
 
   [[noreturn]] void fail(const std::string& message);

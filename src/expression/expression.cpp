@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
 constexpr std::uint64_t kMaxAlignment = 4096;
 
-/// What arithmetic cannot do; caught in evaluate(), which knows the text.
+/// Arithmetic that has no result. evaluate() catches it, because it knows the expression's text.
 struct Fault {
   const char* what;
 };
@@ -68,7 +68,7 @@ std::int64_t size_of_ordinal(std::int64_t a) {
   return static_cast<std::int64_t>(size_of(static_cast<Dtype>(a)));
 }
 std::int64_t alignment(std::int64_t a) {
-  const std::uint64_t bits = static_cast<std::uint64_t>(a) | kMaxAlignment;  // null: aligned to all
+  const std::uint64_t bits = static_cast<std::uint64_t>(a) | kMaxAlignment;  // null has every alignment
   return static_cast<std::int64_t>(bits & -bits);
 }
 

@@ -1,4 +1,4 @@
-// Integer expressions of the manifest: compiled once, evaluated without allocation.
+// Integer expressions of the manifest. They are compiled once, and evaluated without allocation.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +12,37 @@
 
 namespace kiln::source {
 
-/// What expressions know of a floating-point argument: rounded away from zero, so that comparisons with 0 are
-/// those of the number itself. NaN and what no integer holds: the farthest integer, NaN the lowest.
+/// The integer that stands for a floating-point argument in expressions. It is rounded away from zero, so
+/// that a comparison with 0 gives the number's own result. A number that is out of range becomes the nearest
+/// integer. NaN becomes the lowest integer.
 std::int64_t away_from_zero(double number) noexcept;
 
-/// 64-bit signed, C precedence, short-circuit; functions and rules in docs/writing-templates.md. Immutable,
-/// thread-safe.
+/// An expression over 64-bit signed integers, with C's precedence and short-circuit evaluation. Functions and
+/// rules are in docs/writing-templates.md. Immutable, thread-safe.
 class Expression {
  public:
   Expression() = default;
-  /// Throws Error(manifest) naming `where`, the text, the column and what was expected (an unknown name lists
-  /// what is known).
+  /// Throws Error(manifest) that names `where`, the text, the column and what was expected. For an unknown
+  /// name it lists the known names.
   static Expression compile(std::string_view text, const Symbols& symbols, std::string_view where);
   static Expression constant(std::int64_t value);
 
-  /// Throws Error(requirement) "overflow", "division by zero" with the expression's text.
+  /// Throws Error(requirement) with the expression's text when the arithmetic fails, such as "overflow" or
+  /// "division by zero". `slots` must reach up to the highest slot of reads(); otherwise Error(internal).
   std::int64_t evaluate(std::span<const std::int64_t> slots) const;
-  /// Slots that it reads, ascending, each once.
+  /// The slots that the expression reads, in ascending order without repeats.
   const std::vector<int>& reads() const noexcept { return reads_; }
   const std::string& text() const noexcept { return text_; }
   bool empty() const noexcept { return code_.empty(); }
 
-  /// The same expression for callers whose slots agree with `slots` wherever `known` is true (as long as
-  /// `slots`): what follows from those is worked out once, and the rest takes fewer instructions. Values,
-  /// faults and text are those of the original; reads() no longer has the known slots.
+  /// A shorter form of this expression, for calls whose slots equal `slots` wherever `known` is true. `known`
+  /// and `slots` have the same length. Work that depends on known slots alone is done here, once. Values,
+  /// faults and text stay as they were; reads() no longer has the known slots.
   Expression folded(std::span<const std::int64_t> slots, const std::vector<bool>& known) const;
-  /// Whether both do the same with the same slots, as far as their instructions tell.
+  /// True when both have the same instructions. Two expressions that always give the same
+  /// values may still differ.
   bool same_code(const Expression& other) const noexcept;
-  /// Its value when that is the same for all slots, and nothing has to be evaluated.
+  /// The expression's value when it is a single constant, so that nothing has to be evaluated.
   std::optional<std::int64_t> constant_value() const noexcept;
 
  private:
@@ -52,19 +55,20 @@ class Expression {
   friend class ExpressionFolder;
   std::int64_t run(std::span<const std::int64_t> slots) const;
   [[noreturn]] void refuse(std::size_t slots) const;
-  /// Of what `code_` reads, in any order.
+  /// Takes the slots that `code_` reads, in any order and with repeats.
   void set_reads(std::vector<int> slots);
 
   std::string text_;
   std::vector<Instruction> code_;
   std::vector<int> reads_;
-  std::size_t slots_needed_ = SIZE_MAX;  ///< that evaluate() must be given; an empty expression has no value
-  int depth_ = 0;                        ///< stack needed; compile refuses more than kMaxDepth
+  /// Slots that evaluate() needs; an empty expression refuses any number of them.
+  std::size_t slots_needed_ = SIZE_MAX;
+  int depth_ = 0;  ///< stack entries needed; compile() refuses more than kMaxDepth
   static constexpr int kMaxDepth = 64;
 };
 
-/// Names with a meaning of their own in expressions, which nothing in a manifest may be called: functions,
-/// dtypes, "arch", ...
+/// True for names that expressions already give a meaning, such as functions, dtypes and "arch". Nothing in a
+/// manifest may have such a name.
 bool is_reserved_name(std::string_view name) noexcept;
 
 }  // namespace kiln::source

@@ -1,8 +1,9 @@
-// Partial evaluation: what is known before the first launch is not worked out at each.
+// Partial evaluation: work that depends only on values known before the first launch is not
+// repeated at each launch.
 //
-// Instructions are taken in order, with a stack of what each would leave: a constant, or the code that
-// computes it. Only constants without a fault are folded, so that a division by zero still fails where and
-// when it is evaluated. Jumps lead forward and nest (compile.cpp emits no others), which is why
+// Instructions are taken in order. A stack holds what each of them would leave: a constant, or the code
+// that computes the value. Only constants without a fault are folded, so a division by zero still fails
+// where and when it is evaluated. Jumps lead forward and nest, because compile.cpp emits no others; so
 // branches fold by recursion.
 #include <bit>
 #include <cstdint>
@@ -22,7 +23,7 @@ bool gives_boolean(Op op) {
 
 std::size_t operands_of(Op op) { return op >= kFirstBinary ? 2 : op == Op::clamp ? 3 : 1; }
 
-/// x op n is x.
+/// True when `x op n` is x.
 bool leaves_as_is(Op op, std::int64_t n) {
   switch (op) {
     case Op::multiply:
@@ -58,8 +59,8 @@ class ExpressionFolder {
  private:
   /// A value on the stack of the evaluation.
   struct Operand {
-    std::size_t start;                  ///< its instructions are out_[start] on
-    std::optional<std::int64_t> value;  ///< when it is the same for all slots
+    std::size_t start;                  ///< index in out_ of its first instruction
+    std::optional<std::int64_t> value;  ///< its value, when no slot can change it
     bool boolean;                       ///< 0 or 1
   };
 
@@ -85,7 +86,7 @@ class ExpressionFolder {
     }
   }
 
-  /// condition, jump_if_zero OTHERWISE, then, jump END, OTHERWISE: otherwise, END:
+  /// The instructions are: condition, jump_if_zero OTHERWISE, then, jump END, OTHERWISE: otherwise, END:
   std::size_t choice(std::size_t then, std::size_t otherwise) {
     const auto end = static_cast<std::size_t>(in_[otherwise - 1].operand);
     const Operand condition = operands_.back();
@@ -107,7 +108,7 @@ class ExpressionFolder {
     return end;
   }
 
-  /// left, and_then END, right, to_bool, END:
+  /// The instructions are: left, and_then END, right, to_bool, END:
   std::size_t short_circuit(Op op, std::size_t right, std::size_t end) {
     const bool is_and = op == Op::and_then;
     const Operand left = operands_.back();
@@ -152,7 +153,7 @@ class ExpressionFolder {
       drop();
       return;
     } else {
-      const std::int64_t right = out_.back().operand;  // of the one push or load
+      const std::int64_t right = out_.back().operand;  // the operand of the push or load
       out_.pop_back();
       last.value ? emit_immediate(op, right) : emit(op, right, From::slot);
     }
@@ -177,7 +178,7 @@ class ExpressionFolder {
     emit(op, n, From::immediate);
   }
 
-  /// Nothing when an operand is unknown or the operation faults.
+  /// The result for constant operands. Nothing when an operand is not constant or the operation faults.
   static std::optional<std::int64_t> computed(Op op, const std::vector<Operand>& operands) {
     Expression expression;
     for (const Operand& operand : operands) {
@@ -213,7 +214,7 @@ class ExpressionFolder {
     operands_.pop_back();
     return last;
   }
-  /// The last operand and its code.
+  /// Removes the last operand and its code.
   void drop() { out_.resize(pop().start); }
 
   const std::vector<Instruction>& in_;

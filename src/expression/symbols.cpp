@@ -3,7 +3,8 @@
 namespace kiln::source {
 namespace {
 
-/// The first layer's value for `name`, from `top` down to where the name may not be used.
+/// The value for `name` in the first layer that has it, from `top` down. The search ends at a layer where the
+/// name may not be used.
 template <class Value>
 const Value* find_in_layers(const Symbols& top, Symbols::Map<Value> Symbols::*map, std::string_view name) {
   for (const Symbols* layer = &top; layer; layer = layer->below) {
@@ -57,7 +58,7 @@ std::optional<std::string> Symbols::why_unavailable(std::string_view name) const
       return found->second;
     if (!layer->later) continue;
     if (layer->later->slot(name)) return "it is known only when the kernel is launched";
-    // The later layer stands on this one; only its own names are asked for.
+    // The later layer stands on this one, so only its own map is searched.
     if (const auto found = layer->later->unavailable.find(name); found != layer->later->unavailable.end())
       return found->second;
   }

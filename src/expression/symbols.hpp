@@ -1,4 +1,4 @@
-// What names mean while an expression is compiled.
+// The meaning of names while an expression is compiled.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,27 @@
 
 namespace kiln::source {
 
-/// Names in layers: a name that this layer does not declare means what the layer below says. A context that
-/// knows a few names more than another one is a layer of those few names.
+/// Names in layers: a name that this layer does not declare has the meaning that the layer below gives it. A
+/// context that knows a few more names than another context is a layer of those few names.
 struct Symbols {
   template <class Value>
   using Map = std::map<std::string, Value, std::less<>>;
 
   Map<int> slots;                               ///< index into the values given to Expression::evaluate()
-  Map<std::int64_t> constants;                  ///< dtype names, "ACT.silu"
+  Map<std::int64_t> constants;                  ///< value of a dtype name, or of a name such as "ACT.silu"
   Map<std::vector<std::string>> strides;        ///< argument -> stride expressions, for stride(x, i)
   std::set<std::string, std::less<>> dtypes;    ///< names of slots and constants that sizeof() takes
   std::set<std::string, std::less<>> pointers;  ///< slots that align() takes
-  /// Names that exist but may not be used here -> why. They hide what the layer below says.
+  /// Names that exist but may not be used here, each with the reason. They hide the same
+  /// names of the layers below.
   Map<std::string> unavailable;
-  /// Null or borrowed, as `later` is.
+  /// The layer below, or null. Borrowed.
   const Symbols* below = nullptr;
-  /// A context whose further names may not be used here, because it exists only when the kernel is launched.
+  /// A context whose further names may not be used here, because it exists only when the kernel is
+  /// launched. Borrowed, or null.
   const Symbols* later = nullptr;
 
-  /// Each is null, false or nothing for a name without that meaning.
+  /// Each of these functions returns null, false or nothing for a name without that meaning.
   const int* slot(std::string_view name) const noexcept;
   const std::int64_t* constant(std::string_view name) const noexcept;
   const std::vector<std::string>* strides_of(std::string_view name) const noexcept;

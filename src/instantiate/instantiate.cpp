@@ -22,11 +22,11 @@ std::vector<std::string> compile_options(const CompileSpec& compile) {
   return out;
 }
 
-/// Texts of values that name each other twice double from one to the next.
+/// Limits a text because values that name each other twice double its length with each step.
 constexpr std::size_t kMaxText = 64 << 10;
 
-/// C++ texts of one manifest with the values of one specialisation. A value's own text may name others; the
-/// parser has seen that they do not need each other.
+/// C++ texts of one manifest, filled with the values of one specialisation. A value's own text may name other
+/// parameters; the parser has checked that there is no cycle.
 class Speller {
  public:
   Speller(const Manifest& manifest, const std::vector<std::int64_t>& slots)
@@ -58,7 +58,7 @@ class Speller {
   const std::vector<std::int64_t>& slots_;
 };
 
-/// The headers that the chosen values' spellings need, each once.
+/// Adds the headers that the chosen values' C++ texts need, each once.
 void add_headers_of_values(const Manifest& manifest, const std::vector<std::int64_t>& slots,
                            std::vector<std::string>& preinclude) {
   const auto add = [&](const std::string& header) {
@@ -115,8 +115,8 @@ std::string export_symbol(std::size_t i) { return "kiln_export_" + std::to_strin
 
 std::string Instantiation::epilogue() const {
   if (exports.empty()) return {};
-  // A template's argument must be an integer constant that fits; initialising would only warn of a fraction.
-  // No name that a macro of the source might have.
+  // The value passes through a template argument, which must be an integer constant that fits: an initialiser
+  // would only warn of a fraction. The names are unlikely to be macros of the source.
   std::string out =
       "\n#line 1 \"[export]\"\ntemplate <long long kiln_given> struct kiln_exported { static constexpr long "
       "long kiln_constant = kiln_given; };\n";

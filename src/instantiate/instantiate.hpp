@@ -1,4 +1,4 @@
-// From a template and a caller's values to what the compiler is asked for.
+// From a template and a caller's values to the request that the compiler gets.
 #pragma once
 
 #include <memory>
@@ -22,38 +22,42 @@ struct NamedText {
   std::string name, cpp;
 };
 
-/// The translation unit's recipe, before the include closure is known.
+/// Everything that a translation unit is made of, before the include closure is known.
 struct Instantiation {
   std::shared_ptr<const Template> origin;
   Which which = Which::kernel;
   Resolved resolved;
-  std::string unit;  ///< "rms_norm" or "rms_norm@reference": the template name in key and program name
-  std::string name_expression;                       ///< of the entry point that comes first
+  /// "rms_norm" or "rms_norm@reference": the name in the key and in the compiler's program name.
+  std::string unit;
+  std::string name_expression;                       ///< C++ name of the first entry point
   std::vector<NamedText> entries, globals, exports;  ///< further entry points, [[global]], [export]
-  /// The manifest's for this arch, its texts filled in; preinclude has the headers that values need, too.
+  /// The manifest's [compile] for this arch, with its texts filled in. `preinclude` also has the headers
+  /// that the values need.
   CompileSpec compile;
-  /// That in order: -std=..., -DNDEBUG, -default-device, --minimal, -D..., options, --pre-include=...
+  /// Compiler options made of `compile`, in this order: -std=..., -DNDEBUG, -default-device, --minimal,
+  /// -D..., its own options, --pre-include=...
   std::vector<std::string> options;
-  std::string source_name;  ///< as the manifest has it, relative to the template's directory
-  /// Bytes of the template's source file, with #include lines for `preinclude` never added to it.
+  std::string source_name;  ///< as in the manifest, relative to the template's directory
+  /// Bytes of the template's source file. The headers of `preinclude` are never added to
+  /// it as #include lines.
   std::string source;
 
   const Manifest& manifest() const noexcept { return variant_for(origin->manifest, resolved.arch); }
-  /// What is compiled behind `source`: a variable of the image for each export.
+  /// C++ text that is compiled after `source`. It defines a variable of the image for each export.
   std::string epilogue() const;
-  /// C++ names that the compiler is asked for: entry points in order, then globals.
+  /// C++ names whose lowered names the compiler must give: entry points in order, then globals.
   std::vector<std::string> name_expressions() const;
 };
 
-/// The variable that holds export number `i`, as the image's symbol table names it.
+/// Name of the variable that holds export number `i`, as in the image's symbol table.
 std::string export_symbol(std::size_t i);
 
-/// Reads the source. Throws as resolve, and Error(source) when the file is missing or has no such entry point
-/// to read.
+/// Reads the template's source. Throws Error(source) when the source cannot be read, when there is no
+/// [reference], or when a filled-in text is too long.
 Instantiation instantiate(std::shared_ptr<const Template> origin, Resolved resolved,
                           Which which = Which::kernel);
 
-/// The same source and options, asked for one other entry point alone: `text` is C++ with {P}.
+/// `unit` with one other entry point as its only one; source and options stay. `text` is a C++ name with {P}.
 Instantiation with_entry_point(Instantiation unit, const std::string& text);
 
 }  // namespace kiln::source

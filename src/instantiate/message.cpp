@@ -8,7 +8,7 @@
 namespace kiln::source {
 namespace {
 
-/// Null: the slot is no argument's.
+/// Null when `i` is not the index of an argument.
 const ArgumentType* argument_type(const Manifest& manifest, std::size_t i) {
   return i < manifest.arguments.size() ? &manifest.arguments[i].type : nullptr;
 }
@@ -37,7 +37,8 @@ std::string render_message(const Manifest& manifest, std::string_view message,
     const std::int64_t value = slots[static_cast<std::size_t>(slot)];
     if (slot < manifest.slots.parameters)
       return parameter_text(manifest.parameters[static_cast<std::size_t>(slot)], value);
-    const auto i = static_cast<std::size_t>(slot - manifest.slots.argument_slot(0));  // huge before them
+    // A derive's slot lies before the arguments: it wraps to a huge index.
+    const auto i = static_cast<std::size_t>(slot - manifest.slots.argument_slot(0));
     const ArgumentType* type = argument_type(manifest, i);
     if (type && type->is_float() && i < floats.size()) return decimal(floats[i]);
     return type && type->kind == ArgumentType::Kind::pointer ? hexadecimal(value) : std::to_string(value);

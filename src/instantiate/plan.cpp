@@ -14,8 +14,8 @@
 namespace kiln::source {
 namespace {
 
-/// Appends every combination of the row's values and archs, the last list varying fastest, without what is
-/// there already.
+/// Appends every combination of the row's values and archs, where the last list varies fastest. Combinations
+/// that are already there are left out.
 class Product {
  public:
   void add(const std::string& name, const PrewarmRow& row, const std::shared_ptr<const PlanRow>& origin,

@@ -1,4 +1,4 @@
-// Plans: the [[prewarm]] tables of manifests and plan files, multiplied out.
+// Plans: the [[prewarm]] tables of manifests and plan files, expanded to single specialisations.
 #pragma once
 
 #include <cstddef>
@@ -13,35 +13,36 @@
 
 namespace kiln::source {
 
-/// Where a row stands, for messages about what it asks for.
+/// Where a row was written, for messages about the specialisations that it asks for.
 struct PlanRow {
   std::string file;
   int line = 0;
   std::vector<std::pair<std::string, int>> keys;  ///< the line of each key; empty for a manifest's rows
 
-  /// "plan.toml:7: [[prewarm]] H"; of the row itself when it has no such key.
+  /// "plan.toml:7: [[prewarm]] H". Without such a key, the text names the line of the row itself.
   std::string where(std::string_view key = {}) const;
 };
 
-/// One member of a row's product.
+/// One combination of a row's values and archs.
 struct PlannedSpecialization {
   std::string template_name;
-  std::vector<Parameter> values;     ///< by name, as text; those not named take their defaults
+  std::vector<Parameter> values;     ///< by name, as text; other parameters take their defaults
   std::string arch;                  ///< "sm_90a"; empty: the caller's default
-  std::vector<std::string> tuned{};  ///< of `values`: those that the call which was recorded had left open
+  std::vector<std::string> tuned{};  ///< names among `values` that the recorded call had left open
   std::shared_ptr<const PlanRow> row;
 };
 
-/// What became of the rest of a plan's text.
+/// The parts of a plan that were left out.
 struct PlanNotes {
-  std::size_t repeats = 0;           ///< asked for again, and left out
-  std::vector<std::string> ignored;  ///< "FILE:LINE: ..." of a record's rows that were never finished
+  std::size_t repeats = 0;  ///< specialisations that an earlier row, or the same row, had already asked for
+  std::vector<std::string> ignored;  ///< "FILE:LINE: ..." for each row of a record that was never finished
 };
 
-/// The cross product of the manifest's [[prewarm]] rows, in order, repeats removed.
+/// Every combination of values and archs of each [[prewarm]] row of the manifest, in order and without
+/// repeats. Throws Error(manifest) for more than kMaxPlanned.
 std::vector<PlannedSpecialization> shipped_plan(const Manifest& manifest, PlanNotes* notes = nullptr);
-/// That of a plan file's or a record's tables (instantiate/trace_text.hpp). Throws Error(manifest)
-/// "FILE:LINE: ...", also for more than kMaxPlanned together.
+/// Every combination of the [[prewarm]] rows of a plan file or a record (instantiate/trace_text.hpp). Throws
+/// Error(manifest) "FILE:LINE: ...", also for more than kMaxPlanned together.
 std::vector<PlannedSpecialization> parse_plan(std::string_view toml, const std::string& file,
                                               PlanNotes* notes = nullptr);
 

@@ -64,7 +64,7 @@ void check_arch(const Manifest& manifest, base::Arch arch) {
                                           arch.name() + "; it runs on: " + base::join(names, " "));
 }
 
-/// Arithmetic that fails in a default or derive, with the names that the expression alone does not know.
+/// Adds template and `what` to the error of arithmetic that fails: the expression does not know them.
 std::int64_t evaluate(const Manifest& manifest, const Expression& expression,
                       std::span<const std::int64_t> slots, const std::string& what) {
   try {

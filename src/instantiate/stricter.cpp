@@ -9,10 +9,11 @@
 namespace kiln::source {
 namespace {
 
-// Launches that are tried where nothing can be shown: 0.1 ms of the first get of a kernel with a choice.
+// Random launches that are tried when the rules above decide nothing. They take 0.1 ms of the first get of a
+// kernel with a choice.
 constexpr int kTries = 512;
 
-/// An expression for one specialisation of the two: only what a launch says is open in it.
+/// An expression folded for one specialisation: only values of a launch are still open.
 struct Folded {
   std::vector<std::int64_t> slots;
   Expression expression;
@@ -24,7 +25,7 @@ struct Folded {
     known[static_cast<std::size_t>(manifest.slots.arch_slot())] = true;
     expression = of.folded(slots, known);
   }
-  /// Of a launch; nothing where its arithmetic fails.
+  /// The expression's value for a launch; nothing when its arithmetic fails.
   std::optional<std::int64_t> at(const std::vector<std::int64_t>& launch) const try {
     return expression.evaluate(launch);
   } catch (const Error&) {
@@ -32,7 +33,7 @@ struct Folded {
   }
 };
 
-/// Sizes, counts, strides and addresses as launches have them.
+/// A random number of the kind that launches have as sizes, counts, strides and addresses.
 std::int64_t some_number(std::mt19937_64& random) {
   const std::uint64_t bits = random() % 33;
   const auto power = static_cast<std::int64_t>(std::uint64_t{1} << bits);
@@ -48,16 +49,16 @@ std::int64_t some_number(std::mt19937_64& random) {
   }
 }
 
-/// What is compared: a [[require]], or what a pointer is aligned to.
+/// The kind of rule that is compared: a [[require]], or the alignment of a pointer.
 enum class Rule { require, align };
 
 bool takes_less(Rule rule, std::optional<std::int64_t> plain, std::optional<std::int64_t> candidate) {
-  if (!plain) return false;  // no launch by default, either
+  if (!plain) return false;  // the default does not accept this launch either
   if (rule == Rule::require) return *plain != 0 && candidate.value_or(0) == 0;
   return !candidate || *candidate <= 0 || *plain % *candidate != 0;
 }
 
-/// Whether every number that `of` reads of the parameters divides the default's.
+/// True when every parameter or derive that `of` reads has a value that divides the default's value.
 bool divides(const Manifest& manifest, const Expression& of, const Folded& plain, const Folded& candidate) {
   return std::all_of(of.reads().begin(), of.reads().end(), [&](int slot) {
     if (slot >= manifest.slots.argument_slot(0)) return true;

@@ -1,4 +1,4 @@
-// Whether a candidate of `tune` takes every launch that the default takes.
+// Checks that a candidate of `tune` accepts every launch that the default accepts.
 #pragma once
 
 #include <string>
@@ -7,11 +7,14 @@
 
 namespace kiln::source {
 
-/// Why launches that the manifest takes when the call is `plain` may be refused when it is `candidate`, of
-/// the same call: a pointer must be aligned to more, or a [[require]] of the launch holds for less, or cannot
-/// be shown not to. Empty: it takes them all. Shown is what does not depend on the difference; what does,
-/// where every number that differs divides the default's (vectors of half the width) and no launch that is
-/// tried says otherwise.
+/// Why the manifest may refuse launches with `candidate` that it accepts with `plain`. Both resolve the same
+/// call. Empty when `candidate` accepts them all. The reason is a pointer that must be aligned to more, or a
+/// launch's [[require]] that holds for fewer values.
+///
+/// A rule is accepted when both calls fold it to the same code, or when it is always true. Two constants are
+/// compared. In every other case two conditions must hold:
+/// - Each number that differs divides the default's number, as with vectors of half the width.
+/// - None of the launches that are tried finds the candidate stricter.
 std::string stricter(const Manifest& manifest, const Resolved& plain, const Resolved& candidate);
 
 }  // namespace kiln::source

@@ -14,20 +14,20 @@ bool has_control_characters(std::string_view line) noexcept {
                      [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\t'; });
 }
 
-/// A piece of a record: a finished row, or whatever else lies between two of them.
+/// A piece of a record: a finished row, or the text between two finished rows.
 struct Piece {
   std::size_t begin = 0, end = 0;
   bool finished = false;
 };
 
-/// Calls `each` with the pieces in order; together they are the text.
+/// Calls `each` with the pieces in order. Together they are the whole text.
 template <class Each>
 void each_piece(std::string_view text, Each&& each) {
-  std::size_t start = 0;  // of the piece
+  std::size_t start = 0;  // start of the current piece
   bool in_row = false, sound = true;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t newline = text.find('\n', at);
-    if (newline == std::string_view::npos) break;  // a line without its end is not finished, either
+    if (newline == std::string_view::npos) break;  // a line without a newline is not finished either
     std::string_view line = text.substr(at, newline - at);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (line == kBegin) {

@@ -6,11 +6,12 @@
 //   arch = "sm_90a"
 //   T = "bf16"
 //   ...
-//   tuned = ["VEC", "THREADS"]   the call had left these open: a choice or their defaults gave their values
+//   tuned = ["VEC", "THREADS"]   left open by the call: a tuned choice or defaults gave their values
 //   # end
 //
-// Version 1. A row goes from a line [[prewarm]] to the line "# end"; without that line it was never finished
-// (its writer was killed, the power or the disk's room went away) and does not count. Everything else is a
+// Version 1. A row goes from a line [[prewarm]] to the line "# end". A row without "# end" was never
+// finished, because its writer was killed, the power failed or the disk was full; it does not count.
+// Everything else is a comment or damage.
 // comment or damage.
 #pragma once
 
@@ -25,22 +26,24 @@
 
 namespace kiln::source {
 
-/// What a record begins with; and a beginning that it can do without, for people.
+/// The first line of a record, and the explanation for people that follows it. The
+/// explanation may be missing.
 extern const std::string_view kTraceHeader, kTracePreamble;
 
-/// Also of one whose first line has not reached the disk whole (zeros follow).
+/// True for a record, even when its first line is not wholly on the disk and zeros follow.
 bool is_trace(std::string_view text) noexcept;
 
-/// One finished row, with its end.
+/// One finished row, including its "# end" line.
 std::string trace_row(const Specialization& specialization, const base::Arch& arch);
-/// Of a call: with what was left open in it.
+/// The row of a resolved call. Parameters that the call left open are listed as `tuned`, or left out when
+/// the call is undecided.
 std::string trace_row(const Resolved& resolved);
 
-/// Calls `each` with every finished row's text. Returns where the text after the last one begins.
+/// Calls `each` with the text of every finished row. Returns the offset after the last finished row.
 std::size_t each_finished_row(std::string_view text, const std::function<void(std::string_view)>& each);
 
-/// The text with everything that is no finished row or comment blanked out, lines kept. Adds to `ignored`
-/// "FILE:LINE: ..." for each such piece.
+/// The text with everything blanked out that is neither a finished row nor a comment; line numbers stay. Adds
+/// "FILE:LINE: ..." to `ignored` for each blanked piece.
 std::string finished_rows(std::string_view text, const std::string& file, std::vector<std::string>& ignored);
 
 }  // namespace kiln::source

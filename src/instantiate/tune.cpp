@@ -11,7 +11,7 @@
 namespace kiln::source {
 namespace {
 
-/// What each of the free parameters is tried with: nothing is its default.
+/// Texts to try for each free parameter; nullopt stands for its default.
 using Texts = std::vector<std::vector<std::optional<std::string>>>;
 
 Texts texts_of(const Manifest& manifest, const std::vector<std::size_t>& free) {
