@@ -29,8 +29,8 @@ bool in_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// "k.cu(3): error #20-D: text", "k.cu(3): catastrophic error: text", "error: text", and ptxas' "... error :
-/// text" and "... fatal   : text".
+/// Recognises "k.cu(3): error #20-D: text", "k.cu(3): catastrophic error: text", "error: text", and ptxas'
+/// "... error : text" and "... fatal   : text".
 std::optional<Diagnostic> read_error(std::string_view line) {
   if (line.empty() || line.front() == ' ') return std::nullopt;  // an echo of the source
   Diagnostic out;
@@ -81,7 +81,7 @@ std::string Diagnostic::location() const {
   std::string_view shown = file;
   const std::string_view program = kProgramDirectory;
   if (shown.starts_with(program)) shown.remove_prefix(program.size());
-  // ".k0/norm.cuh": a search directory, as the compiler is given it
+  // A search directory, such as ".k0/norm.cuh", under the name that the compiler gets.
   if (shown.starts_with(".k") || shown.starts_with(".t"))
     shown.remove_prefix(std::min(shown.find('/'), shown.size() - 1) + 1);
   if (shown.empty()) return {};

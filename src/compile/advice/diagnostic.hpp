@@ -9,11 +9,11 @@ namespace kiln::compile {
 
 /// Views into the log.
 struct Diagnostic {
-  std::string_view file;     ///< as the compiler spells it; empty for ptxas and for what has no place
+  std::string_view file;     ///< as the compiler spells it; empty for ptxas and for errors without a place
   std::string_view line;     ///< its number, as text
-  std::string_view message;  ///< what stands after "error: "
-  std::string_view source;   ///< the line of source that it shows; may be empty
-  std::string_view word;     ///< the identifier in the source at which the error points; may be empty
+  std::string_view message;  ///< the text after "error: "
+  std::string_view source;   ///< the source line that the log shows; may be empty
+  std::string_view word;     ///< the identifier at which the error points; may be empty
 
   /// "line 3 of norm.cuh", without the directories that only the compiler sees; "" when there is no place.
   std::string location() const;

@@ -1,4 +1,4 @@
-// Advice about C++ text of the manifest: instantiate and [export].
+// Advice about C++ texts of the manifest: `instantiate` and [export].
 #pragma once
 
 #include <span>
@@ -7,7 +7,6 @@
 
 namespace kiln::compile {
 
-/// instantiate and [export].
 std::span<const AdviceRule> expression_rules();
 
 }  // namespace kiln::compile

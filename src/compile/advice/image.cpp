@@ -17,7 +17,7 @@ std::string in_cpp(std::string_view symbol) {
   return status == 0 && text ? text.get() : std::string(symbol);
 }
 
-/// "(0x13880 bytes, 0xc000 max)" -> "80000 bytes, and 49152"
+/// Turns "(0x13880 bytes, 0xc000 max)" into "80000 bytes, and 49152".
 std::string amounts_of(std::string_view message) {
   const auto number = [](std::optional<std::string_view> hex) -> std::string {
     std::uint64_t value = 0;

@@ -1,4 +1,4 @@
-// Advice about what ptxas refuses: an arch without the instruction, and resources that no SM has.
+// Advice about errors of ptxas: an arch without the instruction, and resources that no SM has.
 #pragma once
 
 #include <span>
@@ -7,7 +7,6 @@
 
 namespace kiln::compile {
 
-/// Errors of ptxas.
 std::span<const AdviceRule> image_rules();
 
 }  // namespace kiln::compile

@@ -18,7 +18,7 @@ std::optional<std::string> host_call_in(const Diagnostic& error) {
 
 bool is_of_toolkit(const Diagnostic& error) { return error.file.starts_with(".t"); }
 
-/// Something else is wrong on the same line: what else is said there follows from it.
+/// True when the log has a more basic error for the same line, from which this error follows.
 bool follows_from_another(const Diagnostic& error, const AdviceCase& in) {
   return std::any_of(in.errors.begin(), in.errors.end(), [&](const Diagnostic& other) {
     return other.line == error.line && other.file == error.file &&
@@ -27,7 +27,8 @@ bool follows_from_another(const Diagnostic& error, const AdviceCase& in) {
   });
 }
 
-/// For what a launcher beside its kernels is made of: it is compiled as device code, and dropped.
+/// Advice for a source that has a launcher beside its kernels. The options compile the launcher as device
+/// code, which is then dropped.
 std::string or_as_device_code(const AdviceCase& in) {
   if (in.has_option("--pre-include=nvcc.h") && in.has_option("--pre-include=unmark_host.h")) return {};
   return "; or, for a launcher beside its kernels, preinclude = [\"nvcc.h\", \"unmark_host.h\"] with "
@@ -37,7 +38,7 @@ std::string or_as_device_code(const AdviceCase& in) {
 std::optional<std::string> host_call(const Diagnostic& error, const AdviceCase& in) {
   const auto name = host_call_in(error);
   if (!name) return std::nullopt;
-  // A type that --minimal takes away is no host code.
+  // A type that --minimal takes away is not host code.
   if (in.has_option("--minimal") &&
       (name->ends_with("_t") || name->starts_with("cudaSuccess") || name->starts_with("cudaError")))
     return std::nullopt;
@@ -115,7 +116,8 @@ std::optional<std::string> wide_integer(const Diagnostic& error, const AdviceCas
 }
 
 std::optional<std::string> type_information(const Diagnostic& error, const AdviceCase&) {
-  // NVRTC tells what is broken on stderr only; of what users write, dynamic_cast is known to cause it.
+  // NVRTC says on stderr only what is broken. Of the code that users write, dynamic_cast
+  // is known to cause it.
   if (holds(error.message, "Broken module found"))
     return "this is what NVRTC says of dynamic_cast, among others: device code has no run-time type "
            "information; make the choice at compile time (templates, std::is_same)";

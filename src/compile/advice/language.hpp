@@ -1,4 +1,4 @@
-// Advice about what the compiler of device code does not take: host code, launches, exceptions, ...
+// Advice about code that device code cannot have: host code, launches, exceptions, ...
 #pragma once
 
 #include <span>
@@ -7,7 +7,6 @@
 
 namespace kiln::compile {
 
-/// Host code, launches, exceptions, ...: what device code does not have.
 std::span<const AdviceRule> language_rules();
 
 }  // namespace kiln::compile

@@ -164,7 +164,7 @@ std::optional<std::string_view> header_of(const Declared (&table)[N], std::strin
   return found->header;
 }
 
-/// uint32_t, int_fast8_t, uintptr_t, INT64_MAX, ...
+/// True for uint32_t, int_fast8_t, uintptr_t, INT64_MAX, ...
 bool is_fixed_width(std::string_view name) {
   if (name == "uintptr_t" || name == "intptr_t") return true;
   if (name.starts_with("u") || name.starts_with("U")) name.remove_prefix(1);
@@ -197,7 +197,7 @@ std::string stand_in(std::string_view header) {
 }
 
 std::optional<std::string> missing_header(const Diagnostic& error, const AdviceCase& in) {
-  // "could not ..." where there is no search directory
+  // The message begins with "could not ..." when there is no search directory.
   const auto header = between(error.message, "not open source file \"", "\"");
   if (!header) return std::nullopt;
   const std::string name = named(*header, error);
@@ -223,7 +223,8 @@ std::optional<std::string> missing_header(const Diagnostic& error, const AdviceC
          stand_in(*header);
 }
 
-/// Before host calls: with --minimal types and functions are gone that device code may use.
+/// This rule runs before the rule of host calls: --minimal removes types and functions
+/// that device code may use.
 std::optional<std::string> left_out_by_minimal(const Diagnostic& error, const AdviceCase& in) {
   const auto name = undefined_name(error);
   if (!name || !in.has_option("--minimal")) return std::nullopt;

@@ -1,4 +1,4 @@
-// Advice about headers that are missing and names that no included header declares.
+// Advice about missing headers, and about names that no included header declares.
 #pragma once
 
 #include <span>
@@ -7,7 +7,6 @@
 
 namespace kiln::compile {
 
-/// Missing headers, and names whose header is not included.
 std::span<const AdviceRule> name_rules();
 
 }  // namespace kiln::compile

@@ -1,5 +1,5 @@
-// The seam behind which a compiler of CUDA C++ stands: what compiles, and what reads the log of it. NVRTC
-// (nvrtc/) is the one that there is.
+// The interface between kiln and a compiler of CUDA C++: compiling, and reading the log of a compile. NVRTC
+// (nvrtc/) is the only implementation.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,14 @@
 
 namespace kiln::compile {
 
-/// Whose working directory may be changed. Only the worker's own: a host's other threads must not notice.
+/// Whose working directory a compile may change. `of_process` is for the worker only: other threads of a
+/// host must not notice.
 enum class WorkingDirectory { of_process, of_thread };
 
 struct PtxasReport {
   std::uint32_t spill_store_bytes = 0, spill_load_bytes = 0;
-  std::vector<std::string> performance_warnings;  ///< C75xx lines: success, and a kernel many times slower
+  /// C75xx lines: the compile succeeded, but the kernel may be many times slower.
+  std::vector<std::string> performance_warnings;
 };
 
 /// Stateless. Thread-safe.
@@ -26,18 +28,18 @@ class Backend {
 
   /// Opens the compiler's libraries ahead of the first request. Throws Error(no_compiler).
   virtual void open(const toolchain::CompilerLibraries& libraries) const = 0;
-  /// One compile. Blocks, on a thread of its own with a stack that deep nesting does not overflow. Never
-  /// throws: faults are in the status.
+  /// Does one compile. Blocks while a thread with a large stack compiles, so that deep nesting does not
+  /// overflow the stack. Never throws: faults are in the status.
   virtual WorkerResponse run(const WorkerRequest& request, WorkingDirectory whose) const noexcept = 0;
 
-  // What is read in the log of a compile, also by a host that has no compiler.
+  // The functions below read the log of a compile. A host without a compiler may call them, too.
 
-  /// Of one kernel of a successful compile.
+  /// The assembler's report about one kernel of a successful compile.
   virtual PtxasReport ptxas_report(std::string_view log, std::string_view lowered_name) const = 0;
-  /// The log without the assembler's info lines: what a person wants to see.
+  /// The log without the assembler's info lines, as people want to see it.
   virtual std::string diagnostics(std::string_view log) const = 0;
-  /// The compiler refuses to say which headers it read, since there is too much to say; the process that was
-  /// told so must not compile again.
+  /// True when the compiler failed because the trace of the headers that it read was too large. The process
+  /// that gave this response must not compile again.
   virtual bool refuses_trace(const WorkerResponse& response) const noexcept = 0;
 };
 

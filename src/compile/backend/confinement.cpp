@@ -23,7 +23,7 @@ namespace {
 
 using Access = std::uint64_t;
 
-// Of later kernels than the headers that this is built with.
+// These rights belong to newer kernels than the headers of this build.
 constexpr Access kTruncate = 1u << 14, kIoctlDevice = 1u << 15;
 
 constexpr Access kReadFile = LANDLOCK_ACCESS_FS_READ_FILE;
@@ -46,14 +46,14 @@ Access known_to_kernel() noexcept {
 class Ruleset {
  public:
   explicit Ruleset(Access handled) noexcept : handled_(handled) {
-    // The structure's first version: later fields (network, signals) are not handled.
+    // This is the structure's first version: later fields (network, signals) are not handled.
     const struct { Access filesystem; } attribute{handled};
     fd_ = base::Fd(static_cast<int>(::syscall(SYS_landlock_create_ruleset, &attribute, sizeof attribute, 0)));
   }
   explicit operator bool() const noexcept { return static_cast<bool>(fd_); }
 
-  /// A file, or a directory with all below it, symlinks in `path` followed. Nothing there, or out of reach:
-  /// nothing to allow.
+  /// Allows a file, or a directory with everything below it; symlinks in `path` are followed. Returns true
+  /// for a path that does not exist or cannot be reached, because there is nothing to allow.
   bool allow(const std::string& path, Access access) noexcept {
     const base::Fd beneath(::open(path.c_str(), O_PATH | O_CLOEXEC));
     struct stat st;
@@ -64,7 +64,7 @@ class Ruleset {
     return ::syscall(SYS_landlock_add_rule, fd_.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0) == 0;
   }
   bool enforce() noexcept {
-    // Both concern this thread alone. Without the first an unprivileged thread may not restrict itself.
+    // Both calls concern this thread alone. An unprivileged thread may not restrict itself without the first.
     return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
            ::syscall(SYS_landlock_restrict_self, fd_.get(), 0) == 0;
   }
@@ -74,7 +74,7 @@ class Ruleset {
   base::Fd fd_;
 };
 
-/// Where a dlopen in mid-compile may find a library, and what the C library reads of its own accord.
+/// Paths where a dlopen during the compile may find a library, and files that the C library reads by itself.
 std::vector<std::string> system_paths(const WorkerRequest& request) {
   std::vector<std::string> out{base::directory_of(request.compiler.library),
                                base::directory_of(request.compiler.builtins),
@@ -114,10 +114,11 @@ bool confine_compile(const WorkerRequest& request, const std::string& private_di
   for (const std::string& path : readable) complete = rules.allow(path, kRead) && complete;
   for (const std::string& path : writable) complete = rules.allow(path, kRead | kWrite) && complete;
   complete = rules.allow(private_directory, kRead | kWrite) && complete;
-  // To remove the private directory when the compile is over (the C++ library tries it as a file first).
+  // Allows to remove the private directory after the compile. The C++ library first tries
+  // to remove it as a file.
   const std::string parent = base::directory_of(private_directory);
   complete = rules.allow(parent, LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE) && complete;
-  // A rule that could not be made would fail a compile that is right.
+  // With a rule missing, a correct compile would fail: then nothing is enforced.
   return complete && rules.enforce();
 } catch (const std::bad_alloc&) {
   return false;

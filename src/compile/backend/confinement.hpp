@@ -1,5 +1,5 @@
-// A compile reads its search directories and nothing else, whatever its source says: the scan of its text
-// refuses what it can see, the kernel (Landlock) the rest, as a name that macros put together.
+// Limits a compile to its search directories, whatever its source says. The scan of the source refuses what
+// it can see. The kernel (Landlock) refuses the rest, such as a file name that macros put together.
 #pragma once
 
 #include <string>
@@ -10,18 +10,22 @@
 
 namespace kiln::compile {
 
-/// From now on the calling thread, and threads that it starts, open only: the request's search directories
-/// and `linked` and `readable` (reading), the compiler's and the system's library directories (reading),
-/// `private_directory` and `writable` (reading and writing). What is open already stays so. There is no way
-/// back: the thread must end with its compile. False when the kernel has no Landlock (before 5.13), or it or
-/// a sandbox refuses it: the thread is then as free as before.
+/// Limits which files the calling thread, and threads that it starts later, may open:
+/// - for reading: the request's search directories, its `linked` paths, `readable`, and the library
+///   directories of the compiler and the system
+/// - for reading and writing: `private_directory` and `writable`
+///
+/// Files that are already open stay open. The limit cannot be lifted, so the thread must end with its
+/// compile. Returns false when the kernel has no Landlock (before 5.13), or when the kernel or a sandbox
+/// refuses it. The thread then has no limits.
 bool confine_compile(const WorkerRequest& request, const std::string& private_directory,
                      const std::vector<std::string>& writable = {},
                      const std::vector<std::string>& readable = {}) noexcept;
 
-/// What lies outside the search directories and yet belongs to them, because a symlink in one leads there:
-/// the file that was scanned, or, in the toolkit (a computed include reaches files that no scan saw), the
-/// directory that the same name is relative to. Symlink farms (Bazel, Nix, Spack) are built of such links.
+/// Paths outside the search directories that belong to them because a symlink leads there. For a project
+/// file this is the file that was scanned. For a toolkit file it is the directory that the file's relative
+/// name starts from, because a computed include may reach files that no scan saw. Bazel, Nix and Spack
+/// build such symlink farms.
 std::vector<std::string> linked_from(const source::Closure& closure);
 
 }  // namespace kiln::compile

@@ -50,7 +50,8 @@ WorkerRequest make_request(const CompileJob& job, const toolchain::Toolkit& tool
   return request;
 }
 
-/// One per line, as the compiler gets them; its include directories are the private folder's and say nothing.
+/// The compiler's options, one per line. The include directories are left out: they belong to the private
+/// folder and say nothing.
 std::string options_of(const CompileJob& job) {
   std::string out = "--gpu-architecture=" + job.unit.resolved.arch.name();
   for (const auto* list : {&job.unit.options, &kiln_options()}) {
@@ -73,7 +74,8 @@ AdviceSubject advised(const CompileJob& job) {
 
 std::string hint_line(const std::string& hint) { return hint.empty() ? hint : "\nhint: " + hint; }
 
-/// The compiler reads the source as UNIT.cu, which is no file that people have.
+/// Puts the name of the source file into the log. The compiler reads the source as UNIT.cu, which is no
+/// file that people have.
 std::string with_source_name(const CompileJob& job, std::string log) {
   const std::string known = job.unit.unit + ".cu(", own = job.unit.source_name + '(';
   if (job.unit.source_name.empty() || known == own) return log;
@@ -105,7 +107,8 @@ void check_answer(const CompileJob& job, const WorkerProcess::Answer& answer, do
       fail(job, Errc::compile_timeout,
            "killed at its deadline of " + seconds_text(limit_s) + " s (KILN_COMPILE_DEADLINE)", {});
     case Fate::died:
-      // By its limit of CPU time or from outside; other signals come of what it compiled.
+      // The worker was killed by its limit of CPU time or from outside. Other signals come from the
+      // code that it compiled.
       if (answer.signal == SIGKILL || answer.signal == SIGXCPU)
         fail<LocalFault>(job, Errc::compile_crashed, "the compile worker died: " + answer.how, {});
       fail(
@@ -162,7 +165,7 @@ EntryFacts entry_facts(const CompileJob& job, const WorkerResponse& r, const too
   out.spill_store_bytes = report.spill_store_bytes;
   out.spill_load_bytes = report.spill_load_bytes;
   if (out.spill_bytes() == 0) {
-    out.spill_store_bytes = kernel->spill_store_bytes;  // a compiler whose log says nothing
+    out.spill_store_bytes = kernel->spill_store_bytes;  // for a compiler whose log does not report spills
     out.spill_load_bytes = kernel->spill_load_bytes;
   }
   out.performance_warnings = std::move(report.performance_warnings);
@@ -185,7 +188,8 @@ Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
   auto lowered = r.lowered_names.begin();
   Facts facts;
   static_cast<EntryFacts&>(facts) =
-      entry_facts(job, r, cubin, {{}, unit.name_expression}, *lowered++);  // its [[kernel]] name is in no key
+      // The manifest's name of this entry point is in no key.
+      entry_facts(job, r, cubin, {{}, unit.name_expression}, *lowered++);
   for (const source::NamedText& entry : unit.entries)
     facts.entries.push_back(entry_facts(job, r, cubin, entry, *lowered++));
   for (const source::NamedText& global : unit.globals) {
@@ -219,7 +223,7 @@ Facts gather_facts(const CompileJob& job, const WorkerProcess::Answer& answer) {
   return facts;
 }
 
-/// Invariants 1 and 2 of DESIGN 4, checked after the compile.
+/// Checks invariants 1 and 2 of DESIGN 4 after the compile.
 std::string unpublishable_afterwards(const CompileJob& job, const WorkerResponse& r) {
   if (const auto changed = job.closure.changed())
     return "'" + *changed + "' changed while it was being compiled";
@@ -269,7 +273,7 @@ Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, Worke
                     ". Install the CUDA toolkit or the nvidia-cuda-nvrtc wheel, or set KILN_CUDA_HOME");
   }
   const base::NvtxRange range([&] { return "kiln compile " + job.unit.resolved.specialization.to_string(); });
-  // A header's proof and its use, or a compile that is done again without one, share one limit of time.
+  // The proof and use of a header, and a compile that is repeated without one, share one time limit.
   Demand rest = demand;
   const Ask ask = [&](const WorkerRequest& request) {
     WorkerProcess::Answer answer = pool.run(request, rest);

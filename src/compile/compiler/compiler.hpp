@@ -1,5 +1,5 @@
-// Step 5 of the path: an instantiation with its closure and key in, an image with its facts out, or a
-// CompileError.
+// Step 5 of the path: from an instantiation with its closure and key to an image with its
+// facts, or a CompileError.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,14 @@ struct CompileJob {
   const source::Closure& closure;
   const MadeKey& key;
   bool want_ptx = false;
-  /// Scans again, and says whether the closure is still the same: for what `closure.changed()` cannot see, a
-  /// file that appeared. Asked once, when a precompiled header was made; without it, none is.
+  /// Scans again and returns true when the closure is still the same. A file that appeared is a change
+  /// that `closure.changed()` cannot see. Called once, when a precompiled header was made. Without this
+  /// function no header is made.
   std::function<bool()> same_closure{};
 };
 
-/// Of this machine, this process or this moment: says nothing about the source, nor to other processes.
+/// A fault of this machine, this process or this moment. It says nothing about the source, and other
+/// processes are not told.
 class LocalFault : public CompileError {
  public:
   using CompileError::CompileError;
@@ -33,18 +35,19 @@ class LocalFault : public CompileError {
 struct Compiled {
   Facts facts;
   std::string image, ptx;
-  /// Not empty: serve it, do not publish it, and this is why (DESIGN 4: what the key cannot see, it refuses).
+  /// Why the image must not be published, although it may be served; empty when it may be published. DESIGN
+  /// 4: the key refuses inputs that it cannot see.
   std::string unpublishable;
-  std::uint64_t peak_memory = 0;  ///< bytes resident at the most in the worker; 0: not known
+  std::uint64_t peak_memory = 0;  ///< highest resident memory of the worker, in bytes; 0: not known
 };
 
-/// With `headers`, templates with heavy headers use precompiled ones: the result is the same. Throws
+/// With `headers`, templates that include many headers use precompiled ones; the result is equal. Throws
 /// CompileError (failed, timed out, crashed or without memory), Error(no_compiler | unsupported_arch |
 /// internal), and Error(deadline) when the pool was stopped.
 Compiled compile(const CompileJob& job, const toolchain::Toolkit& toolkit, WorkerPool& pool,
                  const Demand& demand, PrecompiledHeaders* headers = nullptr);
 
-/// Why this unit can never be published, known before compiling; empty when it can.
+/// Why this unit can never be published, as far as that is known before compiling; empty when it can be.
 std::string unpublishable_beforehand(const source::Closure& closure, const toolchain::Toolkit& toolkit);
 
 }  // namespace kiln::compile

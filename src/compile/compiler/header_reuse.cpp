@@ -21,7 +21,8 @@ bool succeeded(const Answer& answer) {
   return answer.fate == Fate::answered && answer.response.status == Status::ok;
 }
 
-/// One compile's way through a name's states. What is not settled at its end is `off`: an exception, a kill.
+/// The way of one compile through the states of a header's name. When it ends unsettled, by an exception or a
+/// kill, the header is `off`.
 class HeaderCompile {
  public:
   HeaderCompile(const WorkerRequest& request, const HeaderUnit& unit, PrecompiledHeaders& headers,
@@ -58,7 +59,8 @@ class HeaderCompile {
     headers_.off(name_, why);
   }
 
-  /// The header may be what was too much; the deadline and the end of the service are not its fault.
+  /// Compiles without the header when the header may have caused the failure. A deadline and the end of the
+  /// service have other causes.
   Answer without_after(Answer failed) {
     const bool headers_fault = failed.fate == Fate::died || failed.fate == Fate::out_of_memory;
     return headers_fault ? ask_(request_) : std::move(failed);
@@ -92,13 +94,14 @@ class HeaderCompile {
     const auto stamp =
         made->file ? base::FileStamp::of("/proc/self/fd/" + std::to_string(made->file.get())) : std::nullopt;
     if (!stamp || stamp->size == 0) return off("its file cannot be opened");
-    // A proof repeats all but the front end: where that is most of a compile, there is little to gain.
+    // A proof repeats everything but the front end, so there is little to gain when that
+    // is most of a compile.
     if (r.frontend_ms < headers_.settings().min_front_end * r.total_ms)
       return off("the front end is a small part of its compile");
     if (r.image.find(r.private_directory) != std::string::npos)
       return off("its image names the directory that it was compiled in");
-    // Only now, after all was read: what the compiler read is what was hashed. Where no include is computed,
-    // the scan has found all of them, as it has for what is published.
+    // This check comes after everything was read, so that the compiler read what was hashed. Where no include
+    // is computed, the scan has found all files; publishing relies on that, too.
     if (request_.trace_headers && r.headers_read.empty()) return off("the compiler did not say what it read");
     if (const auto read = read_but_not_hashed(unit_.closure, r.headers_read))
       return off("the compiler read '" + *read + "', which its name does not cover");
@@ -112,7 +115,8 @@ class HeaderCompile {
     headers_.created(name_, std::move(made));
   }
 
-  /// The creator's compile once more, from the header. True: it gave the same, and this compile may use it.
+  /// Repeats the creator's compile with the header. True when the result is equal, so that this
+  /// compile may use the header.
   bool prove(PrecompiledHeaders::Turn& turn) {
     settled_ = false;
     const HeaderProof& proof = turn.header->proof;
@@ -132,7 +136,8 @@ class HeaderCompile {
                            " gave another image than the headers themselves");
       return false;
     }
-    if (backend().diagnostics(r.log) != proof.diagnostics) {  // warnings of the headers: a use has none
+    // Warnings about the headers: a use does not show them.
+    if (backend().diagnostics(r.log) != proof.diagnostics) {
       off("it hides diagnostics of its headers");
       return false;
     }
@@ -150,7 +155,7 @@ class HeaderCompile {
     WorkerResponse& r = answer.response;
     if (r.header.end == End::used) {
       headers_.count_use();
-      // What came with the header, before what was read besides.
+      // Headers that the precompiled header contains come first, then headers that were read besides.
       r.headers_read.insert(r.headers_read.begin(), turn.header->headers_read.begin(),
                             turn.header->headers_read.end());
     } else if (r.header.end == End::not_here) {
@@ -181,21 +186,22 @@ Answer ask_without_trace(WorkerRequest request, const Ask& ask) {
   request.trace_headers = false;
   Answer answer = ask(request);
   if (answer.fate == Fate::died && answer.signal == 0)
-    answer = ask(request);  // the one that had refused left
+    answer = ask(request);  // the worker that refused has left
   if (answer.fate != Fate::answered || answer.response.status != Status::ok) return answer;
   request.trace_headers = request.only_headers = true;
   request.name_expressions.clear();
   const Answer read = ask(request);
   if (read.fate == Fate::answered) answer.response.headers_read = read.response.headers_read;
-  return answer;  // without headers, it is not published
+  return answer;  // without a list of headers it is not published
 }
 
 std::optional<Digest> header_name(const WorkerRequest& request, const source::Closure& closure,
                                   const toolchain::Toolkit& toolkit, const HeaderSettings& settings) {
   if (!settings.enabled || closure.files.size() < settings.min_files) return std::nullopt;
-  if (!request.replace.empty()) return std::nullopt;  // whether a header keeps those of memory is not known
+  // It is not known whether a precompiled header keeps headers in memory.
+  if (!request.replace.empty()) return std::nullopt;
   if (toolkit.compiler_build_id.empty() || toolkit.builtins_build_id.empty()) return std::nullopt;
-  // A memo's digests are no digests of content; dates and computed probes are in no digest at all.
+  // Digests from a memo are not digests of the content. Dates and computed probes are in no digest at all.
   if (closure.memoised || !closure.date_time.empty() || !closure.computed_probes.empty()) return std::nullopt;
   base::Writer text;
   const auto put = [](base::Writer& w, const std::string& value) { w.bytes(value); };

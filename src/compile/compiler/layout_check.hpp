@@ -1,4 +1,4 @@
-// A manifest's arguments against those that the image was compiled with.
+// Compares a manifest's arguments with the arguments that the image was compiled with.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace kiln::compile {
 
-/// Throws Error(manifest) that names `what`, the argument and both sizes, when count or sizes differ. A
-/// struct without a size has whatever the image says.
+/// Throws Error(manifest) when the number of arguments or a size differs. The message names `what`, the
+/// argument and both sizes. A struct without a declared size takes its size from the image.
 void check_layout(const source::Manifest& manifest, const EntryFacts& facts, const std::string& what);
 
-/// Of every entry point of `unit`; those that declare no arguments are launched raw, and are not looked at.
+/// Checks every entry point of `unit` that declares arguments. An entry point without declared
+/// arguments is launched raw.
 void check_layouts(const source::Instantiation& unit, const Facts& facts);
 
 }  // namespace kiln::compile

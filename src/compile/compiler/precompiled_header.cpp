@@ -11,7 +11,8 @@
 namespace kiln::compile {
 namespace {
 
-constexpr std::size_t kMaxNames = 4096;  ///< notes of names that were asked for; beyond, all are forgotten
+/// Names that were noted without a header; at this number all notes are forgotten.
+constexpr std::size_t kMaxNames = 4096;
 constexpr unsigned kMaxAttempts = 3;
 constexpr std::chrono::seconds kIdle = std::chrono::minutes(10);
 
@@ -82,11 +83,12 @@ void PrecompiledHeaders::make_room(State& state, const Digest& keep) {
       if (!each->second.header || each->first == keep) continue;
       if (oldest == state.tracked.end() || each->second.last_use < oldest->second.last_use) oldest = each;
     }
-    if (oldest == state.tracked.end()) oldest = state.tracked.find(keep);  // larger than all that is allowed
+    // It alone is larger than the limit.
+    if (oldest == state.tracked.end()) oldest = state.tracked.find(keep);
     Tracked& tracked = oldest->second;
     drop(state, tracked);
     ++state.counts.evicted;
-    // One that went before it paid would only be made and dropped again, in turn with others.
+    // A header that is dropped before it has paid off would be created and dropped again and again.
     const bool paid = tracked.uses >= 4;
     tracked = {};
     if (!paid) tracked.phase = Phase::off;

@@ -1,15 +1,17 @@
-// Precompiled headers of one host process: which there are, who makes one, and what was proven of it.
+// Precompiled headers of one host process: which exist, which compile creates one, and
+// whether they are proven.
 //
-// NVRTC never notices that a header has changed since; so a precompiled header is found by a digest of all
-// that went into it, contents included, and is never looked up in any other way. Its file is a worker's work,
-// taken away and unlinked by the host before anybody else sees it: workers reach it as /proc/<host>/fd/<n>,
-// no name can be given to another file, and however the host dies nothing is left behind.
+// NVRTC does not notice when a header has changed since. So a precompiled header is found only by a digest of
+// everything that went into it, contents included.
+//
+// A worker makes the file. The host opens and unlinks it before any other process uses it. Workers open it as
+// /proc/<host>/fd/<n>, so its name can never lead to another file, and nothing is left when the host dies.
 //
 //   absent -> seen -> creating -> unproven -> proving -> proven
 //                        |           ^-----------|          every fault on the way: off, for this process
 //
-// The first asker of a name only leaves a note: its compile is not made longer for followers that may never
-// come. Nobody waits for another: whoever finds `creating` or `proving` compiles without.
+// The first compile of a name is only noted: it does not take longer for compiles that may never come. No
+// compile waits for another: one that finds `creating` or `proving` goes on without a header.
 #pragma once
 
 #include <sys/types.h>
@@ -33,32 +35,40 @@ namespace kiln::compile {
 
 struct HeaderSettings {
   bool enabled = true;
-  /// Headers of the closure from which on one is made. Measured with NVRTC 13.0 (compile with over without):
-  /// cuda_bf16.h (18 files) 0.7, mma.h 0.5, both 10 to 20 ms saved; cuda/std/type_traits (211) 0.1, CUB (622)
-  /// 0.2, 400 to 800 ms saved. Creating costs 0.3 to 0.5 of a compile, proving 0.2.
+  /// Smallest number of headers in a closure that gets a precompiled header. Measured with NVRTC 13.0:
+  ///
+  /// headers                   files  time with / without   saved
+  /// cuda_bf16.h                  18  0.7                   10 to 20 ms
+  /// mma.h                            0.5                   10 to 20 ms
+  /// cuda/std/type_traits        211  0.1                   400 to 800 ms
+  /// CUB                         622  0.2                   400 to 800 ms
+  ///
+  /// Creating costs 0.3 to 0.5 of a compile, proving 0.2.
   std::size_t min_files = 64;
-  /// Of its creator's compile time. A proof repeats the rest, so where that is most of it, little is gained.
+  /// Smallest share of the front end in the creator's compile time. A proof repeats the other phases, so
+  /// little is gained where they take most of the time.
   double min_front_end = 0.5;
-  /// Which asker of a name creates it, from 1. The second: an engine that needs one kernel pays nothing.
+  /// Number, from 1, of the compile of a name that creates the header. With 2, an engine that needs
+  /// one kernel pays nothing.
   unsigned created_by = 2;
-  /// Address space in each worker that uses one; memory as far as it is used. CUB's block primitives need 140
-  /// to 190 MB. What does not fit is compiled without.
+  /// Bytes of address space in each worker that uses a header; memory is taken only as far as it is used.
+  /// CUB's block primitives need 140 to 190 MB. A header that does not fit is not used.
   std::uint64_t heap_bytes = std::uint64_t{512} << 20;
-  /// Beyond, the least recently used go.
+  /// Limits of all headers together: the least recently used are dropped first.
   std::uint64_t max_bytes = std::uint64_t{1} << 30;
   std::size_t max_count = 8;
-  /// For tests: a worker has just created this file.
+  /// For tests: called when a worker has just created this file.
   std::function<void(const std::string& file)> on_created{};
 };
 
-/// What the first use in another process is compared with.
+/// The creator's results, with which the first use in another process is compared.
 struct HeaderProof {
   WorkerRequest request;  ///< the creator's, without its header order
   std::string image, diagnostics;
   std::vector<std::string> lowered_names;
 };
 
-/// An unlinked file, and its creator's list of the files in it: a use lists none.
+/// An unlinked file, and its creator's list of the headers in it: a compile that uses the file lists none.
 struct PrecompiledHeader {
   base::Fd file;
   base::FileStamp stamp;
@@ -67,13 +77,13 @@ struct PrecompiledHeader {
   HeaderProof proof;
 
   ~PrecompiledHeader();
-  /// How a worker of this process opens it.
+  /// The path by which a worker of this process opens the file.
   std::string path() const;
-  /// As it was when it was taken over.
+  /// True when the file is as it was when the host took it.
   bool intact() const noexcept;
 };
 
-/// Thread-safe. A forked child starts with none of its parent's.
+/// Thread-safe. A forked child starts without the headers of its parent.
 class PrecompiledHeaders {
  public:
   explicit PrecompiledHeaders(HeaderSettings settings = {}) : settings_(std::move(settings)) {}
@@ -86,21 +96,24 @@ class PrecompiledHeaders {
   struct Turn {
     Step step = Step::without;
     std::shared_ptr<const PrecompiledHeader> header;  ///< to prove or to use
-    pid_t only_in = 0;                                ///< the only worker it was proven in; 0: all
+    pid_t only_in = 0;  ///< the only worker that the header is proven in; 0: all
   };
-  /// What the compile that asks is to do; it counts as so many askers. `create` and `prove` are given to one
-  /// at a time, who must answer with one of the following.
+  /// Returns what the calling compile has to do, and counts it as `askers` compiles. `create` and `prove` are
+  /// given to one compile at a time, which must then report its result with one of the functions below.
   Turn take(const Digest& name, unsigned askers = 1);
   void created(const Digest& name, std::shared_ptr<const PrecompiledHeader> header);
-  /// In a worker `pid` that gave the same as the compile without. Another than the creator stands for all.
+  /// Worker `pid` gave the same result as the compile without the header. A worker other than the creator
+  /// proves the header for all workers.
   void proven(const Digest& name, const Turn& turn, pid_t pid);
-  /// Neither good nor bad (the source did not compile): the next asker tries again, a few times.
+  /// The source did not compile, so the header is neither good nor bad. The next compile
+  /// tries again, a few times.
   void undecided(const Digest& name);
-  /// A use was sent to a worker it was not proven in: the next asker proves it again.
+  /// A use was sent to a worker in which the header is not proven. The next compile proves it again.
   void unproven(const Digest& name);
-  /// Not for this name any more. Says so in the log, at level info.
+  /// Stops the use of this name's header, and logs it at level info.
   void off(const Digest& name, const std::string& why);
-  /// Not in this process any more: a header gave another image than the headers. Warns once.
+  /// Stops all use of headers in this process: a header gave another image than the headers
+  /// themselves. Warns once.
   void off_for_all(const std::string& why);
   void count_use();
 
@@ -109,8 +122,8 @@ class PrecompiledHeaders {
     std::uint64_t held = 0, held_bytes = 0;  ///< now
   };
   Counts counts() const;
-  /// Gives back what nobody has used for `idle`. take() does so for ten minutes; the pipeline for all when
-  /// the last worker leaves.
+  /// Drops headers that were not used for `idle`. take() does this with ten minutes. The pipeline drops all
+  /// headers when the last worker leaves.
   void drop_idle(std::chrono::seconds idle);
 
  private:

@@ -1,4 +1,4 @@
-// What sums over many entries need of their facts, without decoding the rest.
+// The few facts that sums over many entries need, without decoding the rest.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct FactsSummary : FactsIdentity {
   double compile_ms = 0;
   std::int64_t created_s = 0;
 };
-/// Into `out`, whose room is used again. Throws base::Malformed.
+/// Decodes into `out`, whose memory is reused. Throws base::Malformed.
 void decode_summary(std::string_view bytes, FactsSummary& out);
 
 }  // namespace kiln::compile

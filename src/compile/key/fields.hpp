@@ -1,5 +1,5 @@
-// The fields of a key text: the one table of their labels, and of what people are told about each. The key
-// maker writes by it; show, why, diff and bundle read by it.
+// The fields of a key text: one table of their labels and of the words for people. The key maker writes by
+// this table; show, why, diff and bundle read by it.
 #pragma once
 
 #include <algorithm>
@@ -10,10 +10,11 @@
 
 namespace kiln::compile {
 
-/// The version of the grammar of key texts. 2: templates lie in families, and their parameters changed.
+/// The version of the grammar of key texts. Version 2: templates lie in families, and
+/// their parameters changed.
 inline constexpr std::string_view kKeySchema = "2";
 
-/// In the order in which a key text has them; `tune` and `device` are in the keys of tuned choices alone.
+/// In the order of a key text. Only keys of tuned choices have `tune` and `device`.
 enum class FieldId : std::uint8_t {
   version,
   unit,
@@ -39,28 +40,29 @@ enum class FieldId : std::uint8_t {
 };
 
 struct FieldKind {
-  /// What its values are, which decides how two of them are compared and how a difference is said.
+  /// The kind of a field's values. It decides how two values are compared and how a difference is described.
   enum class Is : std::uint8_t {
     value,      ///< one text: "arch is sm_80 here and sm_90a there"
     named,      ///< a name and a text: "the entry point reduce is ..."
-    parameter,  ///< a name and a text, and the name says it all: "H is 4096 here and 8192 there"
+    parameter,  ///< a name and a text, where the name alone is clear: "H is 4096 here and 8192 there"
     source,     ///< a digest
-    file,       ///< a name and a digest, or for an include also who includes it and how
+    file,       ///< a name and a digest; an include also has its includer and its spelling
     option,     ///< an option of the compiler, with its value
     library,    ///< a build id
     format,     ///< the version of a grammar of kiln's own
-    section,    ///< begins a section, and says nothing
+    section,    ///< begins a section, has no value of its own
   };
   FieldId id;
   std::string_view label;    ///< as the key text has it
-  std::string_view subject;  ///< what a sentence about it begins with
+  std::string_view subject;  ///< the beginning of a sentence about the field
   Is is;
-  /// The lower, the more it explains: differences are told in this order. None is told twice.
+  /// Order in which differences are told: fields with a low rank explain more. No two
+  /// fields have the same rank.
   int rank;
-  /// What a difference of it adds to how far a request is from an entry. 0: it is part of what an image is
-  /// made of, and nobody asks for it.
+  /// The amount that a difference in this field adds to the distance between a request and an entry. 0:
+  /// nobody asks for this field, it is part of what an image is made of.
   int asked = 0;
-  bool derived = false;  ///< follows from parameters, as a rule
+  bool derived = false;  ///< usually follows from the parameters
 };
 
 inline constexpr FieldKind kFields[] = {
@@ -106,13 +108,13 @@ static_assert(
 
 constexpr const FieldKind& field(FieldId id) noexcept { return kFields[static_cast<std::size_t>(id)]; }
 constexpr std::string_view label_of(FieldId id) noexcept { return field(id).label; }
-/// Null for a label of another version of kiln.
+/// The field with this label; null for a label of another version of kiln.
 constexpr const FieldKind* field_of(std::string_view label) noexcept {
   const auto* found = std::find_if(std::begin(kFields), std::end(kFields),
                                    [&](const FieldKind& kind) { return kind.label == label; });
   return found == std::end(kFields) ? nullptr : found;
 }
-/// Whether a label is that of a field of this kind.
+/// True for the label of a field of this kind.
 constexpr bool is(std::string_view label, FieldKind::Is what) noexcept {
   const FieldKind* kind = field_of(label);
   return kind && kind->is == what;

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::string_view kToolchainLine = "toolchain 1:1\n";
 
-/// The key text of CUB's 622 headers is made at every start: no field makes a string of its own.
+/// Appends in place, because the key text of CUB's 622 headers is made at every start: no field
+/// makes its own string.
 void value(std::string& out, std::string_view value) {
   char size[24] = " ";
   const auto end = std::to_chars(size + 1, size + sizeof size, value.size()).ptr;
@@ -39,13 +40,13 @@ Key key_of(std::string_view text, std::size_t toolchain_at) noexcept {
   return {base::digest_of(text.substr(0, toolchain_at)), base::digest_of(text.substr(toolchain_at))};
 }
 
-/// --no-cache: NVRTC's own cache touches the driver and falsifies everything. -v and --time only write to the
-/// log.
+/// --no-cache: NVRTC's own cache touches the driver and falsifies results. -v and --time
+/// only write to the log.
 struct Options {
   const std::vector<std::string> all{"--no-cache", "--modify-stack-limit=false", "--ptxas-options=-v",
                                      "--time=-"};
 };
-// No static of the function: a child forked in the middle of its making would wait for ever.
+// This is not a static of the function: a child that is forked while the static is made would wait for ever.
 constinit base::ProcessWide<Options> g_options;
 
 }  // namespace
@@ -119,8 +120,8 @@ std::vector<KeyField> parse_key_text(std::string_view text) {
 }
 
 std::size_t toolchain_section(std::string_view text) noexcept {
-  // A value cannot imitate the line: it follows a newline that ends a field, and every value's length is
-  // known, so the fields before it are walked rather than searched.
+  // A value cannot imitate the line, because the line follows a newline that ends a field. The length of
+  // every value is known, so the fields are walked, not searched.
   std::size_t at = 0;
   while (at < text.size() && text.substr(at, kToolchainLine.size()) != kToolchainLine) {
     std::size_t here = text.find_first_of(" \n", at);

@@ -7,7 +7,7 @@
 namespace kiln::compile {
 namespace {
 
-/// "12", "61.3"
+/// "12", "61.3".
 std::string measured_text(double number) {
   char text[32];
   std::snprintf(text, sizeof text, "%.10g", number);
@@ -19,7 +19,8 @@ std::string measured_text(double number) {
 std::vector<std::string> performance_warnings_of(const Facts& facts) {
   std::vector<std::string> out = facts.performance_warnings;
   for (const EntryFacts& entry : facts.entries) {
-    for (const std::string& line : entry.performance_warnings)  // one that names no function is in each
+    // A warning that names no function is in each entry.
+    for (const std::string& line : entry.performance_warnings)
       if (std::find(out.begin(), out.end(), line) == out.end()) out.push_back(line);
   }
   return out;

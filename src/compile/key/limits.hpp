@@ -1,4 +1,4 @@
-// A manifest's [limits] beside what a compile came to.
+// A manifest's [limits], compared with the results of a compile.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct BrokenLimit {
 
 enum class Strictness {
   declared,  ///< what [limits] says
-  strict     ///< and no performance warning unless it says how many
+  strict     ///< as `declared`; also no performance warning at all, unless [limits] gives a number
 };
 
-/// Of all entry points, each line once.
+/// The performance warnings of all entry points, each line once.
 std::vector<std::string> performance_warnings_of(const Facts& facts);
 
-/// In the order of [limits]'s documentation; empty when all hold. Spills are those of the entry point that
-/// has most.
+/// The limits that do not hold, in the order of [limits]'s documentation. For spills, the entry point
+/// with the most counts.
 std::vector<BrokenLimit> broken_limits(const source::Limits& limits, const Facts& facts,
                                        Strictness strictness);
 

@@ -1,24 +1,27 @@
-// A tuned choice: which values of the parameters that a manifest leaves to `tune` are best on a device. Kept
-// in stores, layers and bundles as records beside the images.
+// A tuned choice: the values that are best on a device, for the parameters that a manifest leaves to `tune`.
+// Stores, layers and bundles keep it as a record beside the images.
 //
 // Key text, schema 1, lines as in compile/key/key.hpp:
-//   kiln-key 8:choice/1
-//   ...                                     the specialisation section of the call without a choice, without
-//                                           its kiln-key line: source, closure, arch, parameters, options
-//   tune 7:THREADS 2:64 3:128               each free parameter with its candidates
-//   device 11:NVIDIA H200                   the second section: what cuDeviceGetName says
-// So an edit of the source, of a header, of a default or of the candidates makes another key; and the choices
-// for all devices are found by the first half.
+//
+//     kiln-key 8:choice/1
+//     ...                                     the specialisation section of the call without a choice, but
+//                                             not its kiln-key line: source, closure, arch, parameters, options
+//     tune 7:THREADS 2:64 3:128               each free parameter with its candidates
+//     device 11:NVIDIA H200                   the second section: the name from cuDeviceGetName
+//
+// So a changed source, header, default or candidate list gives another key. The first half of a key finds the
+// choices for all devices.
 //
 // The record's facts (base/wire.hpp), version 1; its image is empty:
-//   u32 kChoiceMark, u32 1                  no facts of an image begin so: older versions of kiln see an
-//                                           entry of another version
-//   template, arch, device
-//   list of (name, value)                   the parameters that were not free
-//   list of (name, value)                   what was chosen
-//   list of (arguments, f64 us, f64 us)     each call that was timed, with the choice and with the default
-//   u32 candidates                          that were timed, the default too
-//   version of kiln, i64 seconds since 1970 (0 in a bundle)
+//
+//     u32 kChoiceMark, u32 1                  no facts of an image begin so: older versions of kiln take it
+//                                             for facts of another version
+//     template, arch, device
+//     list of (name, value)                   the parameters that were not free
+//     list of (name, value)                   the chosen values
+//     list of (arguments, f64 us, f64 us)     each timed call: time with the choice, time with the default
+//     u32 candidates                          number of timed candidates, with the default
+//     version of kiln, i64 seconds since 1970 (0 in a bundle)
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,7 @@ namespace kiln::compile {
 
 struct TunedChoice {
   struct Timing {
-    std::string arguments;  ///< "rows=64 stride_x=4096": of the call
+    std::string arguments;  ///< arguments of the timed call: "rows=64 stride_x=4096"
     double us = 0, default_us = 0;
   };
   std::string template_name, arch, device;
@@ -55,16 +58,16 @@ struct MadeChoiceKey {
   std::string text;
 };
 
-/// `made` is the key of the call without a choice (its toolchain half does not matter); `candidates` are the
-/// free parameters' names and the texts of their `tune`.
+/// `made` is the key of the call without a choice; its toolchain half does not matter. `candidates` are the
+/// names of the free parameters, each with the texts of its `tune`.
 MadeChoiceKey make_choice_key(const MadeKey& made,
                               const std::vector<std::pair<std::string, std::vector<std::string>>>& candidates,
                               std::string_view device);
 
-/// Whether a key text is that of a choice, of whatever version; and of this one.
+/// True for the key text of a choice: of any version, or of this version only.
 bool is_choice_text(std::string_view key_text) noexcept;
 bool is_choice_of_this_version(std::string_view key_text) noexcept;
-/// The key of such a text.
+/// The key of a choice, from its key text.
 Key choice_key_of_text(std::string_view text);
 
 bool is_choice(std::string_view facts) noexcept;

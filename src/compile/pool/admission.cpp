@@ -9,19 +9,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr base::Clock::duration kFirstPoll = 200us, kLastPoll = 5ms;  // of the host's slots
+// Pauses between two looks at the host's slots.
+constexpr base::Clock::duration kFirstPoll = 200us, kLastPoll = 5ms;
 constexpr auto kMemoryPoll = 20ms;
 constexpr auto kShownAfter = 20ms;
 constexpr auto kMemoryRead = 50ms;  // reading a cgroup's statistics can take the kernel a millisecond
-/// Free memory below this, and the kernel soon chooses whom to kill.
+/// With less free memory than this the kernel soon chooses a process to kill.
 constexpr std::uint64_t kDanger = std::uint64_t{256} << 20;
 
-/// For a slot, before going on without: a stopped process keeps its own.
+/// Time to wait for a slot before going on without one: a stopped process keeps its slot.
 base::Clock::duration patience(Urgency urgency) { return urgency == Urgency::caller ? 10s : 60s; }
 
 }  // namespace
 
-/// In the queue until it goes, however that is.
+/// A place in the queue until destruction, also when an exception is thrown.
 class Admission::Waiting {
  public:
   Waiting(Admission& owner, const Demand& demand) : owner_(owner), lock(owner.mutex_) {
@@ -30,7 +31,7 @@ class Admission::Waiting {
   ~Waiting() {
     owner_.waiting_.erase(at_);
     lock.unlock();
-    owner_.changed_.notify_all();  // another one is first now
+    owner_.changed_.notify_all();  // another compile is now the first
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;
@@ -41,11 +42,11 @@ class Admission::Waiting {
   std::list<Waiter>::iterator at_;
 
  public:
-  std::unique_lock<std::mutex> lock;  ///< held but for waits
+  std::unique_lock<std::mutex> lock;  ///< held except while waiting
 };
 
 Admission::Pass::~Pass() {
-  slot_.reset();  // first: who is woken looks for one
+  slot_.reset();  // first, because a compile that is woken looks for a slot
   {
     const std::lock_guard lock(owner_.mutex_);
     for (auto at = owner_.running_.begin(); at != owner_.running_.end(); ++at) {
@@ -65,7 +66,7 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
   std::optional<base::Clock::time_point> wants_slot_since, waits_since;
   std::shared_ptr<void> shown;
   while (!closed_ && !demand.give_up.passed()) {
-    base::Clock::duration pause = 1h;  // until something changes
+    base::Clock::duration pause = 1h;  // until a notification
     if (me.is_first() && worker_free(limits, demand.now())) {
       pause = kMemoryPoll;
       if (running_.empty() || fits(limits, demand)) {
@@ -98,7 +99,7 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
       const auto waited = base::Clock::now() - *waits_since;
       if (waited >= kShownAfter) {
         shown = limits.slots->show_waiting(demand);
-        if (!shown) shown = std::make_shared<char>();  // cannot be: not asked again
+        if (!shown) shown = std::make_shared<char>();  // cannot be shown: do not try again
       } else {
         pause = std::min<base::Clock::duration>(pause, kShownAfter - waited);
       }
@@ -111,7 +112,7 @@ std::unique_ptr<Admission::Pass> Admission::enter(const Limits& limits, const De
 const Admission::Waiter* Admission::first() const {
   const Waiter* best = nullptr;
   for (const Waiter& w : waiting_) {
-    if (!best || w.demand.now() < best->demand.now()) best = &w;  // in order of arrival
+    if (!best || w.demand.now() < best->demand.now()) best = &w;  // the list is in order of arrival
   }
   return best;
 }
@@ -124,7 +125,7 @@ bool Admission::worker_free(const Limits& limits, Urgency urgency) const {
   return callers < limits.jobs && running < most_at_once(limits.jobs);
 }
 
-/// What runs may still grow to what was reserved for it.
+/// Running compiles may still grow to the memory that was reserved for them.
 bool Admission::fits(const Limits& limits, const Demand& demand) {
   const std::uint64_t wanted = expected_locked(demand);
   std::uint64_t reserved = 0, growth = 0;
@@ -170,7 +171,7 @@ std::uint64_t Admission::expected(const Demand& demand) {
 
 void Admission::reconsider() noexcept {
   {
-    const std::lock_guard lock(mutex_);  // nobody is between his look and his wait
+    const std::lock_guard lock(mutex_);  // no thread is between its check and its wait
   }
   changed_.notify_all();
 }

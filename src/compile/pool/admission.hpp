@@ -1,5 +1,5 @@
-// Which compile may start: the most urgent one that waits, once this process has a worker for it, the host a
-// slot and the machine the memory.
+// Decides which compile may start: the most urgent one, when this process has a free worker, the host a free
+// slot and the machine enough memory.
 #pragma once
 
 #include <algorithm>
@@ -19,37 +19,39 @@
 
 namespace kiln::compile {
 
-/// Leave to compile among all processes of the host. Nothing is held while waiting for it.
+/// The host's compile slots: permissions to compile, shared by all processes of the host. A
+/// waiting compile holds none.
 class HostSlots {
  public:
   virtual ~HostSlots() = default;
   class Asker {
    public:
     virtual ~Asker() = default;
-    /// Held until destruction; null: none is free now.
+    /// Takes a slot, which is held until the result is destroyed; null when no slot is free now.
     virtual std::shared_ptr<void> try_take() = 0;
   };
-  /// Thread-safe; the asker is one thread's at a time.
+  /// Thread-safe. One thread at a time may use the result.
   virtual std::unique_ptr<Asker> ask(Urgency urgency) = 0;
-  /// To people who look, until destruction: one has waited for his turn for a while. May be null.
+  /// Shows people that a compile has waited for its turn for a while, until the result is
+  /// destroyed. May be null.
   virtual std::shared_ptr<void> show_waiting(const Demand&) noexcept { return nullptr; }
 };
 
 class Admission {
  public:
   struct Limits {
-    int jobs = 1;              ///< callers at once; `ahead` ones leave them a quarter more
-    std::uint64_t memory = 0;  ///< bytes, of all at once; 0: what the machine has
+    int jobs = 1;              ///< compiles at once; see most_at_once()
+    std::uint64_t memory = 0;  ///< bytes, of all compiles together; 0: what the machine has
     HostSlots* slots = nullptr;
     std::string machine_root{};  ///< see Machine
   };
-  /// Held while a compile runs.
+  /// A permission to compile, held while the compile runs.
   class Pass {
    public:
     ~Pass();
     Pass(const Pass&) = delete;
     Pass& operator=(const Pass&) = delete;
-    /// What it was found to take by now: others wait when it is more than was guessed.
+    /// Reports the compile's resident memory. Others wait when it is larger than the reservation.
     void grew_to(std::uint64_t bytes) noexcept { resident_ = bytes; }
     std::uint64_t resident() const noexcept { return resident_; }
 
@@ -62,29 +64,32 @@ class Admission {
     const std::uint64_t reserved_;
     std::atomic<std::uint64_t> resident_{0};
     std::shared_ptr<void> slot_;
-    std::list<const Pass*> node_;  // one node, lent to the owner's list: nothing to allocate under its mutex
+    // One node, lent to the owner's list, so that nothing is allocated under the owner's mutex.
+    std::list<const Pass*> node_;
   };
 
-  /// Waits for its turn. Null: `give_up` passed or the admission was closed. With nothing running the memory
-  /// is not asked about: what cannot fit fails by itself, and says so. Slots may be held by processes that
-  /// are stopped: after 10 s a caller goes on without one, after a minute everybody. Throws what the slots
-  /// throw.
+  /// Waits until the compile may start. Null when `give_up` passed or the admission was closed. When nothing
+  /// runs, memory is not checked: a compile that cannot fit fails by itself, with a message. Stopped
+  /// processes may hold slots, so a caller goes on without a slot after 10 s, and work ahead of need after a
+  /// minute. Throws what the slots throw.
   std::unique_ptr<Pass> enter(const Limits& limits, const Demand& demand);
-  /// Someone's urgency was raised, or memory came back.
+  /// Makes waiting compiles look again: an urgency was raised, or memory came back.
   void reconsider() noexcept;
-  /// Nobody enters any more; who waits leaves.
+  /// No compile may start any more, and waiting calls return null.
   void close() noexcept;
   bool closed() const noexcept { return closed_; }
-  /// That a compile of this subject took so much at its peak.
+  /// Records that a compile of `subject` took `peak` bytes at most.
   void learn(const std::string& subject, std::uint64_t peak);
-  /// Of a demand: learnt, else as it says.
+  /// Memory that a compile may take, in bytes: the peak of earlier compiles of the subject, or the demand's
+  /// own guess when there were none. Never less than `at_least`.
   std::uint64_t expected(const Demand& demand);
-  /// Memory is as good as gone: `resident` bytes are our workers'. Thread-safe.
+  /// True when memory is nearly exhausted. `resident` is the memory of all our workers,
+  /// in bytes. Thread-safe.
   bool in_danger(const Limits& limits, std::uint64_t resident);
   const Machine& machine(const Limits& limits);
 
-  /// Of a process with so many jobs: work ahead of need never takes what a caller could use, so there is a
-  /// quarter more for callers.
+  /// Most compiles at once in a process with this many jobs: callers may use a quarter more than work ahead
+  /// of need, which therefore never takes all that callers can use.
   static int most_at_once(int jobs) noexcept { return jobs + std::max(1, jobs / 4); }
   int running() const;
   int waiting() const;
@@ -99,14 +104,14 @@ class Admission {
   bool fits(const Limits& limits, const Demand& demand);
   std::uint64_t expected_locked(const Demand& demand) const;
 
-  mutable std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::list<Waiter> waiting_;
   std::list<const Pass*> running_;
   std::map<std::string, std::uint64_t> learnt_;
   std::once_flag machine_once_;
   std::optional<Machine> machine_;
-  std::uint64_t available_ = 0;  // of a while ago
+  std::uint64_t available_ = 0;  // as it was at available_at_
   base::Clock::time_point available_at_{};
   std::atomic<bool> closed_{false};
 };

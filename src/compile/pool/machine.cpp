@@ -25,7 +25,7 @@ std::optional<std::uint64_t> number(std::string_view text) {
   return error == std::errc{} && end != text.data() ? std::optional(value) : std::nullopt;
 }
 
-/// The number behind `name` at the beginning of a line: "MemAvailable:   123 kB", "oom_kill 3".
+/// The number after `name` at the beginning of a line: "MemAvailable:   123 kB", "oom_kill 3".
 std::optional<std::uint64_t> field(std::string_view text, std::string_view name) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
@@ -36,8 +36,8 @@ std::optional<std::uint64_t> field(std::string_view text, std::string_view name)
   return std::nullopt;
 }
 
-/// In our affinity mask; all that are online where it cannot be read. The kernel gives the mask only into
-/// room for every CPU that it was built for or could have: more than cpu_set_t's 1024 on some.
+/// Number of CPUs in our affinity mask; all online CPUs when the mask cannot be read. The kernel needs room
+/// for every CPU that it was built for or could have, which may be more than cpu_set_t's 1024.
 int cores_of_affinity() {
   constexpr std::size_t kMostSets = 1024;  // a million CPUs
   for (std::size_t sets = 1; sets <= kMostSets; sets *= 2) {
@@ -54,7 +54,7 @@ int cores_of_affinity() {
 Machine::Machine(const std::string& root)
     : root_(root), cpu_(groups_of("cpu")), memory_(groups_of("memory")) {}
 
-/// v1 where the controller has a hierarchy of its own, else the unified one.
+/// Uses v1 where the controller has its own hierarchy, otherwise the unified one.
 Machine::Groups Machine::groups_of(const std::string& controller) const {
   std::string v1_path, v2_path;
   bool has_v1 = false, has_v2 = false;
@@ -83,9 +83,9 @@ Machine::Groups Machine::groups_of(const std::string& controller) const {
     if (!v1 && !v2) continue;
     const std::string &part = words[3], &point = words[4];
     std::string path = v2 ? v2_path : v1_path;
-    // What is mounted may be our own group already (a container without a namespace of its own for cgroups).
+    // The mount may already be our own group, in a container without its own cgroup namespace.
     if (part != "/" && path.starts_with(part)) path.erase(0, part.size());
-    if (path.find("..") != std::string::npos) path.clear();  // outside of what this namespace shows
+    if (path.find("..") != std::string::npos) path.clear();  // the group lies outside of this namespace
     const std::string top = root_ + point;
     std::string at = top + (path == "/" ? "" : path);
     if (::access(at.c_str(), F_OK) != 0) at = top;

@@ -20,8 +20,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr base::Clock::duration kWatchBusy = 100ms, kWatchIdle = 1s;
-/// Of address space beside what may be resident: the compile thread's stack, and what NVRTC maps and does not
-/// touch.
+/// Address space in addition to memory that may be resident: the compile thread's stack, and memory that
+/// NVRTC maps but does not touch.
 constexpr std::uint64_t kUntouched = std::uint64_t{4} << 30;
 
 WorkerProcess::Answer refused(WorkerProcess::Answer::Fate fate, const char* why) {
@@ -46,21 +46,21 @@ struct WorkerPool::State {
   std::once_flag cores_once;
   int cores = 0;
 
-  std::mutex mutex;        // guards what follows
-  std::vector<Idle> idle;  // the last used last
-  std::list<Busy> busy;    // the youngest last
+  std::mutex mutex;        // guards the members below
+  std::vector<Idle> idle;  // the most recently used is last
+  std::list<Busy> busy;    // the youngest is last
   bool stopping = false, warming = false;
   View counts;
   bool watching = false;
   std::condition_variable wake_watcher;
   std::thread watcher;
-  /// What the kernel had killed for want of memory, at the watcher's last look and at the one before: a
-  /// worker that dies between two looks is compared with the older.
+  /// Kills by the kernel because memory ran out, at the watcher's last look and at the look before. A worker
+  /// that dies between two looks is compared with the older number.
   std::atomic<std::uint64_t> kills_before{0};
   std::uint64_t kills_now = 0;
 };
 
-/// A worker at work, where the watcher sees it.
+/// A worker that compiles, registered so that the watcher sees it.
 class WorkerPool::Working {
  public:
   Working(State& state, WorkerProcess& worker, Admission::Pass& pass) : state_(state) {
@@ -135,7 +135,7 @@ WorkerSettings WorkerPool::settings_for(const toolchain::CompilerLibraries& comp
   return out;
 }
 
-/// Null: no worker executable is to be found.
+/// Null when there is no worker executable.
 std::unique_ptr<WorkerProcess> WorkerPool::take(const WorkerRequest& request) {
   State& state = state_.get();
   {
@@ -143,7 +143,8 @@ std::unique_ptr<WorkerProcess> WorkerPool::take(const WorkerRequest& request) {
     while (!state.idle.empty()) {
       auto worker = std::move(state.idle.back().worker);
       state.idle.pop_back();
-      if (worker->alive()) return worker;  // else killed while idle: says nothing about this request
+      // Otherwise it was killed while idle, which says nothing about this request.
+      if (worker->alive()) return worker;
     }
   }
   const WorkerSettings settings = settings_for(request.compiler);
@@ -159,13 +160,13 @@ void WorkerPool::give(std::unique_ptr<WorkerProcess> worker) noexcept {
   State& state = state_.get();
   const int most = Admission::most_at_once(jobs());
   const std::lock_guard lock(state.mutex);
-  // More than can be used at once come from askers that were served by one started meanwhile.
+  // There may be more workers than can be used at once: one was started just before another became idle.
   if (state.stopping || worker->was_killed() ||
       static_cast<int>(state.idle.size() + state.busy.size()) >= most)
     return;
   try {
     state.idle.push_back({std::move(worker), base::Clock::now()});
-  } catch (...) {  // no memory for the list: that worker goes
+  } catch (...) {  // no memory for the list: the worker is dropped
   }
 }
 
@@ -184,7 +185,7 @@ void WorkerPool::warm(const toolchain::CompilerLibraries& compiler) noexcept {
       spawned = true;
       ensure_watched(state);
     }
-  } catch (...) {  // run() will say it
+  } catch (...) {  // run() reports it
   }
   const std::lock_guard lock(state.mutex);
   state.counts.spawned += spawned;
@@ -209,7 +210,7 @@ WorkerProcess::Answer WorkerPool::run(const WorkerRequest& request, const Demand
       answer.how += " by the kernel: memory ran out";
     }
     if (answer.fate != Fate::out_of_memory) return answer;
-    // It did not have the machine for itself: once more, with room for twice of what it had.
+    // Other compiles took memory at the same time. The second try reserves twice as much as this compile had.
     if (retried || state.admission.running() <= 1) return answer;
     again.at_least = 2 * std::max(pass->resident(), state.admission.expected(demand));
   }
@@ -240,11 +241,12 @@ WorkerProcess::Answer WorkerPool::run_once(const WorkerRequest& request, const D
   return answer;
 }
 
-/// A thread of ours while there are workers. Without one, they stay until the pool goes.
+/// Starts a watcher thread while there are workers. When that fails, workers stay until
+/// the pool is destroyed.
 void WorkerPool::ensure_watched(State& state) {
   const std::lock_guard lock(state.mutex);
   if (state.watching || state.stopping) return;
-  if (state.watcher.joinable()) state.watcher.join();  // it has left, or is about to
+  if (state.watcher.joinable()) state.watcher.join();  // the former watcher has ended, or is about to end
   try {
     state.kills_before = state.kills_now = state.admission.machine(limits()).memory_kills();
     const base::NoSignals inherited_by_the_thread;
@@ -254,14 +256,14 @@ void WorkerPool::ensure_watched(State& state) {
   }
 }
 
-/// Sends idle workers away, reaps those that died, and keeps those at work from taking all memory.
+/// Ends idle workers, reaps dead ones, and keeps busy ones from taking all memory.
 void WorkerPool::watch(State& state) noexcept {
   ::pthread_setname_np(::pthread_self(), "kiln-workers");
   std::unique_lock lock(state.mutex);
   while (!state.stopping && !(state.idle.empty() && state.busy.empty())) {
     state.wake_watcher.wait_for(lock, state.busy.empty() ? std::min(kWatchIdle, settings_.idle) : kWatchBusy);
     const auto now = base::Clock::now();
-    std::vector<State::Idle> gone;  // their destructors wait for the kernel: not under the mutex
+    std::vector<State::Idle> gone;  // their destructors wait for the kernel, so they run without the mutex
     const auto leaves = [&](const State::Idle& i) {
       return now - i.since >= settings_.idle || !i.worker->alive();
     };
@@ -289,8 +291,9 @@ void WorkerPool::watch(State& state) noexcept {
   if (empty && settings_.on_empty) settings_.on_empty();
 }
 
-/// REQUIRES: the mutex is held. Measures what is at work; when memory is as good as gone: true, for the idle
-/// ones to go, or else the youngest at work is killed, which loses the least.
+/// Measures the memory of the workers. When memory is nearly exhausted, returns true to make the idle
+/// workers end. Without idle workers the youngest busy worker is killed, because it loses the least work.
+/// REQUIRES: the mutex is held.
 bool WorkerPool::free_memory(State& state) noexcept try {
   state.kills_before = std::exchange(state.kills_now, state.admission.machine(limits()).memory_kills());
   std::uint64_t resident = 0;

@@ -1,4 +1,4 @@
-// Warm workers: spawned on the first miss, one request at a time each, gone when idle.
+// Warm workers: started at the first miss, used for one request at a time, ended when idle.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ namespace kiln::compile {
 
 struct PoolSettings {
   std::string executable{};    ///< as find_worker_executable takes it
-  int jobs = 0;                ///< compiles at once; 0: as many as the machine has cores for us
-  std::uint64_t memory = 0;    ///< bytes of all workers together; 0: what the machine has
+  int jobs = 0;                ///< compiles at once; 0: one for each core that we may use
+  std::uint64_t memory = 0;    ///< bytes, of all workers together; 0: what the machine has
   HostSlots* slots = nullptr;  ///< must outlive the pool
   double cpu_seconds = 0;      ///< see WorkerSettings
-  base::Clock::duration idle = std::chrono::seconds(60);  ///< after which an unused worker leaves
-  std::function<void()> on_empty{};  ///< the last idle worker has left; on a thread of the pool
+  base::Clock::duration idle = std::chrono::seconds(60);  ///< time until an unused worker is ended
+  std::function<void()> on_empty{};  ///< called on a thread of the pool when the last idle worker has left
   std::string machine_root{};        ///< see Machine
 };
 
@@ -28,27 +28,27 @@ class WorkerPool {
  public:
   /// Starts nothing and reads nothing.
   explicit WorkerPool(PoolSettings settings);
-  /// Ends what runs, and every worker.
+  /// Kills what runs, and every worker.
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
-  /// Waits for its turn, then for a worker's answer. A worker that was killed for want of memory while others
-  /// ran is tried once more, with room for what it took. Without a worker executable it compiles in this
-  /// process, with one warning, and the limit of time cannot be kept. Throws Error(no_compiler) when a worker
-  /// cannot be started.
+  /// Waits until the compile may start, then for a worker's answer. A worker that was killed because memory
+  /// ran out while others ran is tried once more, with more memory reserved. Without a worker executable the
+  /// compile runs in this process, with one warning and without its time limit. Throws Error(no_compiler)
+  /// when a worker cannot be started.
   WorkerProcess::Answer run(const WorkerRequest& request, const Demand& demand);
-  /// A demand's urgency was raised.
+  /// Call this when the urgency of a waiting demand was raised.
   void reconsider() noexcept;
-  /// Starts a worker that opens the compiler, ahead of the first request, unless there is one. Takes the
-  /// caller what posix_spawn takes (0.4 ms); faults wait for run().
+  /// Starts a worker that opens the compiler ahead of the first request, unless there is a worker. Takes as
+  /// long as posix_spawn (0.4 ms). Faults are reported by run().
   void warm(const toolchain::CompilerLibraries& compiler) noexcept;
-  /// Kills what runs; `run` answers `cancelled` from now on.
+  /// Kills what runs. From then on run() answers `cancelled`.
   void stop() noexcept;
 
-  /// Compiles at once.
+  /// Most compiles at once.
   int jobs() { return settings_.jobs > 0 ? settings_.jobs : cores(); }
-  /// That the machine lets this process use.
+  /// Cores that the machine lets this process use.
   int cores();
 
   struct View {

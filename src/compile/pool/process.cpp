@@ -29,8 +29,8 @@ extern char** environ;
 namespace kiln::compile {
 namespace {
 
-/// What a compiler needs from its host's environment; the rest (LD_PRELOAD of a profiler, CUDA_*, ...) is not
-/// its business.
+/// The environment variables that a compiler needs. Others do not concern it, such as LD_PRELOAD of
+/// a profiler or CUDA_*.
 std::vector<std::string> worker_environment(const std::string& directory) {
   std::vector<std::string> out{"LC_ALL=C", "TMPDIR=" + directory};
   for (const char* name : {"PATH", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS"}) {
@@ -52,18 +52,18 @@ struct SpawnSetup {
   }
 };
 
-/// From when a worker's socket has closed until it must have exited.
+/// Time that a worker has to exit after its socket was closed.
 constexpr int kLastWordsMs = 1000;
-constexpr int kSpawnRetries = 50;  // 20 ms each
+constexpr int kSpawnRetries = 50;  // with 20 ms between two tries
 
-/// The most that a process has had resident since this was made, as the kernel counts it.
+/// The highest resident memory of a process since this object was made, as the kernel counts it.
 class PeakMemory {
  public:
   explicit PeakMemory(pid_t pid) : directory_("/proc/" + std::to_string(pid)) {
     const base::Fd reset(::open((directory_ + "/clear_refs").c_str(), O_WRONLY | O_CLOEXEC));
     counts_ = reset && ::write(reset.get(), "5", 1) == 1;
   }
-  /// 0 where the kernel does not tell.
+  /// 0 where the kernel does not report it.
   std::uint64_t bytes() const {
     const auto status = counts_ ? base::read_proc(directory_ + "/status") : std::string();
     const auto at = status.find("VmHWM:");
@@ -85,19 +85,20 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
   };
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) fail("socketpair", errno);
-  // A forked child that held them would keep a worker of a dead host waiting, or hide a worker's end.
+  // A forked child that held the sockets would keep a worker of a dead host waiting, or
+  // hide the end of a worker.
   base::ClosedAtFork host_end(pair[0]);
   const base::ClosedAtFork first_end(pair[1]);
-  // It must not lie where the other actions put something, nor already where it is to be: dup2 onto itself
-  // would keep close-on-exec.
+  // The worker's end must not be a descriptor that the other actions overwrite. Nor may it already be
+  // kWorkerSocket, because dup2 onto itself would keep close-on-exec.
   const base::ClosedAtFork second_end(
       pair[1] <= kWorkerSocket ? ::fcntl(pair[1], F_DUPFD_CLOEXEC, kWorkerSocket + 1) : -1);
   const int worker_end = second_end ? second_end.get() : pair[1];
 
   SpawnSetup setup;
   posix_spawn_file_actions_addopen(&setup.actions, 0, "/dev/null", O_RDONLY, 0);
-  // What it prints goes where the host's errors go. In a host without standard error that descriptor is some
-  // file of somebody's, closed at exec: then nowhere.
+  // The worker's output goes to the host's standard error. When descriptor 2 is closed, or is a file with
+  // close-on-exec, the host has no standard error, and the output is dropped.
   const int flags = ::fcntl(2, F_GETFD);
   if (flags >= 0 && (flags & FD_CLOEXEC) == 0) {
     posix_spawn_file_actions_adddup2(&setup.actions, 2, 1);
@@ -137,7 +138,7 @@ std::unique_ptr<WorkerProcess> WorkerProcess::spawn(const WorkerSettings& settin
                          pointers(arguments).data(), pointers(environment).data());
   };
   int error = start();
-  // At a limit of threads, those that have just ended still count for a while.
+  // At a limit of threads, threads that have just ended still count for a while.
   for (int i = 0; error == EAGAIN && i < kSpawnRetries; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     error = start();
@@ -156,7 +157,7 @@ WorkerProcess::WorkerProcess(pid_t pid, base::Fd socket, std::unique_ptr<base::T
 }
 
 WorkerProcess::~WorkerProcess() {
-  if (generation_ != base::process_generation()) {  // the parent's, all of it
+  if (generation_ != base::process_generation()) {  // everything belongs to the parent
     static_cast<void>(socket_.release());
     static_cast<void>(pidfd_.release());
     static_cast<void>(directory_.release());
@@ -171,10 +172,11 @@ WorkerProcess::~WorkerProcess() {
 }
 
 void WorkerProcess::send_kill() noexcept {
-  // By pidfd where there is one: a host that ignores SIGCHLD reaps by itself, and the pid may be another's.
+  // The pidfd is safer than the pid: a host that ignores SIGCHLD reaps by itself, and the pid may then
+  // belong to another process.
   const bool there = pidfd_ ? ::syscall(SYS_pidfd_send_signal, pidfd_.get(), SIGKILL, nullptr, 0) == 0
                             : ::kill(pid_, SIGKILL) == 0;
-  if (there) ::kill(-pid_, SIGKILL);  // its group: whatever it has started
+  if (there) ::kill(-pid_, SIGKILL);  // its process group, with everything that it started
 }
 
 void WorkerProcess::kill(Reason reason) noexcept {
@@ -183,7 +185,7 @@ void WorkerProcess::kill(Reason reason) noexcept {
   send_kill();
 }
 
-/// REQUIRES: it is dead or dying.
+/// REQUIRES: the worker is dead or dying.
 std::string WorkerProcess::reap(int* signal) noexcept {
   siginfo_t info{};
   int got;
@@ -192,7 +194,8 @@ std::string WorkerProcess::reap(int* signal) noexcept {
                  : ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED);
   while (got < 0 && errno == EINTR);
   reaped_ = true;
-  if (got < 0) return "reaped by the host program";  // ECHILD: one that ignores SIGCHLD or waits for anybody
+  // ECHILD: the host ignores SIGCHLD, or waits for any child.
+  if (got < 0) return "reaped by the host program";
   if (info.si_code == CLD_EXITED) {
     return "exited with status " + std::to_string(info.si_status) +
            (info.si_status == kNotStartedByHost ? ": it is not of this version of kiln" : "");
@@ -206,7 +209,8 @@ std::string WorkerProcess::reap(int* signal) noexcept {
 }
 
 bool WorkerProcess::alive() const noexcept {
-  pollfd fds[] = {{socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}};  // -1 is passed over
+  // Poll() ignores a descriptor of -1.
+  pollfd fds[] = {{socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}};
   return reason_ == Reason::none && ::poll(fds, 2, 0) == 0;
 }
 
@@ -238,7 +242,8 @@ WorkerProcess::Answer WorkerProcess::ask(const WorkerRequest& request, base::Dea
       received = Transfer::malformed;
     }
   }
-  // A closed socket means that it is gone or going: wait for its own status, but not for ever.
+  // A closed socket means that the worker has ended or is about to. Its exit status is
+  // awaited, but not for ever.
   if (received == Transfer::deadline) kill(Reason::deadline);
   if (received == Transfer::malformed) kill(Reason::malformed);
   if (received == Transfer::closed && pidfd_) {

@@ -15,7 +15,7 @@
 namespace kiln::compile {
 namespace {
 
-constexpr std::time_t kYoung = 60;  // seconds: its worker may be about to lock it
+constexpr std::time_t kYoung = 60;  // seconds: a worker may be about to lock a directory of this age
 
 base::Fd open_directory(const std::string& path) {
   return base::Fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
@@ -29,7 +29,7 @@ void hold_directory(const std::string& directory) noexcept {
 }
 
 void sweep_leftovers(const std::string& directory) noexcept try {
-  static constinit std::atomic<bool> begun{false};  // nobody need wait for it, a forked child least of all
+  static constinit std::atomic<bool> begun{false};  // nobody waits for the sweep, least of all a forked child
   if (begun.exchange(true)) return;
   namespace fs = std::filesystem;
   std::error_code error;

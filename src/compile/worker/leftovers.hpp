@@ -5,12 +5,13 @@
 
 namespace kiln::compile {
 
-inline constexpr const char* kWorkerDirectory = "kiln-worker-";  ///< what their names begin with
+inline constexpr const char* kWorkerDirectory = "kiln-worker-";  ///< beginning of a worker directory's name
 
-/// Locked until this process ends: it is in use.
+/// Locks the directory until this process ends, to show that it is in use.
 void hold_directory(const std::string& directory) noexcept;
 
-/// Removes those beside `directory` that are ours, older than a minute and held by nobody. Once in a process.
+/// Removes directories beside `directory` that belong to us, are older than a minute and are not locked.
+/// Runs once in a process.
 void sweep_leftovers(const std::string& directory) noexcept;
 
 }  // namespace kiln::compile

@@ -25,12 +25,13 @@
 namespace kiln::compile {
 namespace {
 
-/// The host was killed: nobody else removes the directory that it made for us.
+/// Ends the worker after the host was killed: no other process removes the directory that the
+/// host made for the worker.
 [[noreturn]] void leave() {
   if (const char* directory = std::getenv("TMPDIR"); directory && std::strstr(directory, "/kiln-worker-")) {
     std::error_code ignored;
     std::filesystem::remove_all(directory, ignored);
-    std::filesystem::remove_all(directory, ignored);  // what a compile in flight made meanwhile
+    std::filesystem::remove_all(directory, ignored);  // files that a running compile made meanwhile
   }
   ::_exit(0);
 }
@@ -39,7 +40,7 @@ void leave_with_host(int host_pid) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, host_pid, 0));
   if (fd < 0) {
     if (errno == ESRCH) leave();
-    return;  // a kernel or sandbox without pidfd: end of file on the socket is what is left
+    return;  // no pidfd in this kernel or sandbox: only end of file on the socket is left
   }
   std::thread([fd] {
     pollfd poll_fd{fd, POLLIN, 0};
@@ -49,8 +50,8 @@ void leave_with_host(int host_pid) {
   }).detach();
 }
 
-/// A compile allocates and frees tens of megabytes: keep them from one compile to the next instead of asking
-/// the kernel for zeroed pages again (7 to 15 % of a compile's CPU time).
+/// A compile allocates and frees tens of megabytes. Keeping them saves asking the kernel for zeroed pages
+/// again (7 to 15 % of a compile's CPU time).
 void keep_memory() {
   ::mallopt(M_ARENA_MAX, 1);
   ::mallopt(M_MMAP_THRESHOLD, 32 << 20);
@@ -58,21 +59,21 @@ void keep_memory() {
   ::mallopt(M_TOP_PAD, 16 << 20);
 }
 
-/// Address space for good, CPU time for each compile anew.
+/// Limits address space once, and CPU time for each compile.
 class Limits {
  public:
   Limits(rlim_t address_space, rlim_t cpu_seconds) : cpu_seconds_(cpu_seconds) {
     lower(RLIMIT_CORE, 0);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers reserve terabytes
     if (address_space) lower(RLIMIT_AS, address_space);
 #else
     static_cast<void>(address_space);
 #endif
-    // Of all there is, the kernel shall kill this one first when memory runs out: the host asks again.
+    // When memory runs out, the kernel should kill this process first: the host tries again.
     if (const base::Fd score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)); score)
       static_cast<void>(!::write(score.get(), "1000", 4));
   }
-  /// A backstop: the host kills at the deadline, unless it was stopped itself.
+  /// Sets a limit for the case that the host is stopped. Otherwise the host kills at the deadline.
   void before_compile() const {
     rusage used{};
     if (cpu_seconds_ == 0 || ::getrusage(RUSAGE_SELF, &used) != 0) return;
@@ -81,7 +82,7 @@ class Limits {
   }
 
  private:
-  /// The soft limit; what the host's own limits forbid is left.
+  /// Sets the soft limit, as far as the host's own limits allow.
   static void lower(__rlimit_resource what, rlim_t to) {
     rlimit limit{};
     if (::getrlimit(what, &limit) != 0) return;
@@ -106,7 +107,7 @@ int worker_main(int argc, char** argv) {
   if (*argv[4]) {
     try {
       backend().open({argv[4], argv[5]});
-    } catch (const std::exception&) {  // said again, and better, in the answer to the first request
+    } catch (const std::exception&) {  // the answer to the first request says it again, and better
     }
   }
   std::string bytes;
@@ -121,7 +122,7 @@ int worker_main(int argc, char** argv) {
     if (send_frame(kWorkerSocket, encode(response), base::Deadline::never()) != Transfer::ok) break;
     if (backend().refuses_trace(response)) break;  // the next compile in this process would crash
   }
-  leave();  // the socket of a killed host may close before its pidfd tells
+  leave();  // the socket of a killed host may close before its pidfd reports the end
 }
 
 }  // namespace kiln::compile

@@ -6,11 +6,14 @@ namespace kiln::compile {
 inline constexpr int kWorkerSocket = 3;
 inline constexpr int kNotStartedByHost = 2;  ///< exit status
 
-/// Answers requests on `kWorkerSocket` until the host closes it or dies. Arguments, as WorkerProcess::spawn
-/// gives them: the host's pid, RLIMIT_AS in bytes and CPU seconds per compile (0: none), libnvrtc and its
-/// builtins (to be opened at once; empty: with the first request). The host is watched by pidfd: a forked
-/// child of it may hold the socket open for ever, and PDEATHSIG would follow the thread that spawned us.
-/// Returns the exit status.
+/// Answers requests on `kWorkerSocket` until the host closes it or dies. Returns the exit status.
+/// WorkerProcess::spawn gives these arguments:
+/// - the host's pid
+/// - RLIMIT_AS in bytes and CPU seconds per compile; 0: no limit
+/// - libnvrtc and its builtins, to be opened at once; empty: opened with the first request
+///
+/// The host is watched by pidfd. A forked child of the host may hold the socket open for ever, and PDEATHSIG
+/// would follow the thread that spawned the worker.
 int worker_main(int argc, char** argv);
 
 }  // namespace kiln::compile

@@ -57,7 +57,7 @@ struct Connection {
   int fd, peer;
   base::Deadline deadline;
 
-  /// Until the socket is ready for `what`.
+  /// Waits until the socket is ready for `what`.
   Transfer wait_for(short what) const {
     for (;;) {
       pollfd fds[] = {{fd, what, 0}, {peer, POLLIN, 0}};
@@ -66,7 +66,7 @@ struct Connection {
       if (ready == 0 && deadline.passed()) return Transfer::deadline;
       if (ready <= 0) continue;
       if (fds[0].revents) return Transfer::ok;
-      // It has ended; what it wrote before that may have come after the socket was looked at.
+      // The peer has ended. Its last bytes may have arrived after the socket was polled.
       return ::poll(fds, 1, 0) == 1 ? Transfer::ok : Transfer::closed;
     }
   }
@@ -193,7 +193,7 @@ Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline, int 
   if (const auto finish = base::Deadline::after(kFinish); deadline.at() < finish.at())
     connection.deadline = finish;
   bytes.clear();
-  // Grown as bytes arrive: a length that lies costs no more memory than what was really sent.
+  // Memory grows as bytes arrive, so that a false length costs no more memory than the bytes that were sent.
   constexpr std::size_t step = std::size_t{1} << 20;
   while (bytes.size() < header.size) {
     const std::size_t have = bytes.size(), want = std::min<std::size_t>(step, header.size - have);

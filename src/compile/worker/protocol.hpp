@@ -1,6 +1,5 @@
-// What goes over the socket between a compile worker and its host: one request, one response,
-// length-prefixed, versioned, every length bounded. Both ends come from one build; a version that differs is
-// refused, never guessed at.
+// The protocol between a compile worker and its host: one request, one response. Both are length-prefixed and
+// versioned, and every length has a limit. Both ends come from one build, so another version is refused.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +16,15 @@ inline constexpr std::size_t kMaxFrame = std::size_t{1} << 30;
 
 std::string encode(const WorkerRequest& request);
 std::string encode(const WorkerResponse& response);
-/// Throw base::Malformed.
+/// Both throw base::Malformed.
 WorkerRequest decode_request(std::string_view bytes);
 WorkerResponse decode_response(std::string_view bytes);
 
-/// Frame: magic "kiln", u32 version, u64 length, bytes. A peer that does not read or write costs no more than
-/// the deadline; once it has begun to answer it has a second more, for a receiver that was stopped meanwhile.
-/// `peer`: the other side's pidfd. Its end counts as end of file, which does not come while somebody else,
-/// such as a child forked at the wrong moment, has the socket; -1: end of file must do.
+/// Result of sending or receiving one frame: magic "kiln", u32 version, u64 length, bytes. The wait for a
+/// peer that does not read or write ends at the deadline. Once the peer has begun to answer, a receiver waits
+/// at least one second more, in case it was stopped itself. `peer` is the pidfd of the other side, or -1. Its
+/// end counts as end of file, which a socket does not report while another process holds it, such as a child
+/// forked at the wrong moment.
 enum class Transfer { ok, closed, deadline, malformed };
 Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline, int peer = -1);
 Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline, int peer = -1);

@@ -47,9 +47,8 @@ void take_phase_times(WorkerResponse& response) {
     response.ptxas_ms += value_of("PTX Translation, ");
   });
   response.log.erase(at);
-  const auto is_end = [](char c) {
-    return c == '\n' || c == '\0';
-  };  // NVRTC ends what stands before with a zero
+  // NVRTC ends the text before the table with a zero.
+  const auto is_end = [](char c) { return c == '\n' || c == '\0'; };
   while (!response.log.empty() && is_end(response.log.back())) response.log.pop_back();
 }
 
@@ -76,7 +75,7 @@ void take_header_message(HeaderOutcome& header, std::string& log, std::string_vi
 }
 
 bool says_out_of_memory(std::string_view log, std::string_view result) noexcept {
-  // In the compilers' own words, not in a source line that the log echoes.
+  // The texts are the compilers' own. They cannot match a source line that the log echoes.
   for (const std::string_view sign : {"catastrophic error: out of memory", "Loop in catastrophic"}) {
     if (log.find(sign) != std::string_view::npos) return true;
   }
@@ -106,7 +105,8 @@ std::vector<std::string> traced_headers(std::string_view json) {
       if (json[i] == '\\' && i + 1 < json.size()) ++i;
       name += json[i];
     }
-    // The second are the #line of Instantiation::epilogue: a file's name begins with its root's.
+    // Names with "[export]" are the #line texts of Instantiation::epilogue. The name of a file begins with
+    // the name of its root.
     if (name != "__nv_nvrtc_builtin_header.h" && !name.starts_with("[export]"))
       out.push_back(std::move(name));
   }
@@ -125,7 +125,7 @@ PtxasReport read_ptxas_report(std::string_view log, std::string_view lowered_nam
       mine = false;
     }
     if (line.find("(C75") == std::string_view::npos) return;
-    // Most name the function; one that names another says nothing about this one.
+    // Most warnings name the function. A warning that names another function says nothing about this one.
     const bool names_one = line.find("function '") != std::string_view::npos;
     if (!names_one || line.find('\'' + std::string(lowered_name) + '\'') != std::string_view::npos)
       report.performance_warnings.emplace_back(line);

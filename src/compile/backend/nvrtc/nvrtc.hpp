@@ -1,4 +1,4 @@
-// NVRTC as a compiler of kiln.
+// NVRTC as a Backend.
 #pragma once
 
 #include "compile/backend/backend.hpp"

@@ -10,13 +10,13 @@
 namespace kiln::compile {
 namespace {
 
-// Read by mmap calls of static initialisers: no constructor may be needed.
+// The mmap calls of static initialisers read these variables, so they must not need a constructor.
 constinit std::atomic<std::size_t> awaited{0};  ///< 0: no call is awaited
 constinit std::atomic<bool> pinned{false};
 constinit std::atomic<std::size_t> reserved{0};
 
 void* system_mmap(void* at, std::size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
-  // -1 (MAP_FAILED) with errno set, as of mmap itself.
+  // Returns -1 (MAP_FAILED) and sets errno, as mmap does.
   return reinterpret_cast<void*>(::syscall(SYS_mmap, at, bytes, protection, flags, fd, offset));
 }
 
@@ -25,9 +25,10 @@ bool in_heap(const void* at, std::size_t bytes) noexcept {
   return pinned && from >= kPinnedHeapAt && bytes <= reserved && from - kPinnedHeapAt <= reserved - bytes;
 }
 
-/// NVRTC empties its heap by mapping it anew, and fills it by mapping a header's file in pieces of 64 KiB. Of
-/// CUB's 43,000 pages a use writes to half, each a fault and a copy; huge pages that are read into need 100
-/// faults, and the compile 0.7 of the time. Null: to be mapped as NVRTC says.
+/// NVRTC empties its heap by mapping it again, and fills it by mapping a header's file in pieces of 64 KiB. A
+/// compile with CUB's header writes to half of its 43,000 pages, with a fault and a copy for each. Reading
+/// into huge pages takes 100 faults, and the compile takes 0.7 of the time. Null: the caller maps as NVRTC
+/// asked.
 void* map_in_heap(void* at, std::size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
   if ((flags & MAP_ANONYMOUS) != 0) {
     void* got = system_mmap(at, bytes, protection, flags, fd, offset);
@@ -71,7 +72,7 @@ bool reserve_pinned_heap(std::size_t bytes) noexcept {
   void* got = system_mmap(wanted, bytes, PROT_NONE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (got == MAP_FAILED) return false;
-  if (got != wanted) {  // Linux before 4.17 takes the address as a wish
+  if (got != wanted) {  // Linux before 4.17 treats the address as a hint only
     ::munmap(got, bytes);
     return false;
   }

@@ -37,7 +37,8 @@ void link_into(const std::string& directory, const std::string& name, const std:
   }
 }
 
-/// The header trace goes to a memory file: NVRTC aborts on an unwritable path, and crashes on a full disk.
+/// The header trace goes to a memory file, because NVRTC aborts on an unwritable path and
+/// crashes on a full disk.
 struct HeaderTrace {
   base::Fd memory;
   HeaderTrace(const std::string& directory) : memory(::memfd_create("kiln-trace", MFD_CLOEXEC)) {
@@ -56,8 +57,8 @@ struct HeaderTrace {
   }
 };
 
-/// Options that this NVRTC knows: --no-cache and the seed exist since 12.9, --time and the stack limit since
-/// 12.x's early days.
+/// The options that this NVRTC knows. --no-cache and the seed exist since 12.9, --time and the stack limit
+/// since early versions of 12.
 std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& request,
                                      const std::string& prefix, bool trace) {
   std::vector<std::string> out{"--gpu-architecture=" + request.arch};
@@ -75,7 +76,7 @@ std::vector<std::string> options_for(const Nvrtc& nvrtc, const WorkerRequest& re
   return out;
 }
 
-/// Whether this process can do what `order` says at all; if not, the outcome says why.
+/// True when this process can do what `order` says. Otherwise the outcome says why it cannot.
 bool ready_for_header(const Nvrtc& nvrtc, const HeaderOrder& order, HeaderOutcome& outcome) {
   outcome.end = HeaderOutcome::End::refused;
   if (order.only_in != 0 && order.only_in != ::getpid()) {
@@ -91,15 +92,15 @@ bool ready_for_header(const Nvrtc& nvrtc, const HeaderOrder& order, HeaderOutcom
   return false;
 }
 
-/// The heap is allocated at the first compile that asks for one.
+/// Sets the heap's size, because NVRTC allocates the heap at the first compile that asks for one.
 void set_heap(const Nvrtc& nvrtc, std::uint64_t bytes) {
   static std::uint64_t set = 0;  // a worker compiles one at a time
   if (set != bytes) nvrtc.check(nvrtc.SetPCHHeapSize(bytes), "nvrtcSetPCHHeapSize");
   set = bytes;
 }
 
-/// The precompiled header of a request as this thread reaches it, once confined. The host's descriptor is
-/// opened before that: a confined thread may not look into another process.
+/// A request's precompiled header, as this thread reaches it once it is confined. The host's descriptor is
+/// opened before that, because a confined thread may not look into another process.
 struct HeaderFile {
   HeaderOrder::Step step;
   base::Fd used;
@@ -109,7 +110,8 @@ struct HeaderFile {
   HeaderFile(const WorkerRequest& request, WorkingDirectory whose)
       : step(whose == WorkingDirectory::of_process ? request.header.step : HeaderOrder::Step::none) {
     if (step == HeaderOrder::Step::none) return;
-    // The worker's own directory, with which all goes: created ones lie there, and users want to write there.
+    // The worker's own directory, which is removed with the worker. Created headers lie there, and a compile
+    // that uses a header wants to write there.
     const char* directory = std::getenv("TMPDIR");
     writable.emplace_back(directory ? directory : "/tmp");
     path = writable.front() + "/header.pch";
@@ -131,7 +133,7 @@ bool translate_with_header(const Nvrtc& nvrtc, const WorkerRequest& request, con
   if (create) ::unlink(file.path.c_str());
   options.push_back((create ? "--create-pch=" : "--use-pch=") + file.path);
   const bool ok = translate(nvrtc, request, options, response);
-  // What was said is the proof: NVRTC goes on without a header that it cannot use, and warns in the log.
+  // The outcome is the proof: NVRTC goes on without a header that it cannot use, and only warns in the log.
   const bool done = outcome.end == (create ? HeaderOutcome::End::created : HeaderOutcome::End::used);
   if (ok && done && heap_is_pinned()) return true;
   if (create) ::unlink(outcome.file.c_str());
@@ -144,7 +146,7 @@ bool translate_with_header(const Nvrtc& nvrtc, const WorkerRequest& request, con
 
 std::vector<std::string> headers_in(const HeaderTrace& trace, const WorkerRequest& request) {
   std::vector<std::string> out = trace.headers();
-  // Those of memory only lead to others, which are listed as well.
+  // Headers in memory only lead to others, which are listed as well.
   std::erase_if(out, [&](const std::string& read) {
     return std::any_of(request.replace.begin(), request.replace.end(),
                        [&](const auto& replaced) { return replaced.first == read; });
@@ -152,7 +154,7 @@ std::vector<std::string> headers_in(const HeaderTrace& trace, const WorkerReques
   return out;
 }
 
-/// `prefix` is empty when `directory` is the working directory, else the directory with a slash.
+/// `prefix` is empty when `directory` is the working directory. Otherwise it is the directory with a slash.
 void compile_in(const std::string& directory, const std::string& prefix, const WorkerRequest& request,
                 WorkingDirectory whose, WorkerResponse& response) {
   const Nvrtc& nvrtc = Nvrtc::load(request.compiler.library, request.compiler.builtins);
@@ -170,8 +172,8 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   }
   for (const auto& [name, path] : request.roots) link_into(directory, name, path);
   std::unique_ptr<HeaderTrace> trace;
-  // With a header as without: NVRTC wants its creator's options, and a trace makes its PTX vary from run to
-  // run.
+  // The request alone decides, also when a header is used. NVRTC requires the options of the header's creator,
+  // and a trace makes its PTX vary between runs.
   if (request.trace_headers) trace = std::make_unique<HeaderTrace>(directory);
   const std::vector<std::string> options = options_for(nvrtc, request, prefix, trace != nullptr);
 
@@ -191,7 +193,7 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   if (request.only_headers) {
     try {
       translate(nvrtc, request, options, response);
-    } catch (const Error&) {  // there is no image to ask for
+    } catch (const Error&) {  // only headers were wanted: there is no image to read
     }
     response.status = Status::ok;
   } else if (!done) {
@@ -200,8 +202,8 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   if (trace && response.status == Status::ok) response.headers_read = headers_in(*trace, request);
 }
 
-/// How many compile here. A child that was forked meanwhile has it from its parent for ever, as it has the
-/// lock that NVRTC compiles under.
+/// Number of compiles in this process. A child that is forked during a compile inherits the number for ever,
+/// as it inherits the lock that NVRTC compiles under.
 constinit std::atomic<int> g_compiling{0};
 struct Inherited {
   const bool locked = g_compiling != 0;

@@ -11,7 +11,8 @@ namespace {
 using toolchain::Nvrtc;
 using Status = WorkerResponse::Status;
 
-/// Of an image: the host holds several copies of one, and the store refuses larger ones anyway.
+/// Largest image that is taken: the host holds several copies of one, and the store
+/// refuses larger ones anyway.
 constexpr std::size_t kMaxImage = std::size_t{256} << 20;
 
 struct Program {
@@ -32,8 +33,7 @@ std::string fetch(const Nvrtc& nvrtc, toolchain::nvrtcProgram program,
   return out;
 }
 
-/// Without the terminating zeros that NVRTC counts, and without the directory that the program name pretends
-/// to lie in.
+/// Removes the terminating zeros that NVRTC counts, and the directory that programs seem to lie in.
 std::string text(std::string bytes) {
   while (!bytes.empty() && bytes.back() == '\0') bytes.pop_back();
   constexpr std::string_view pretended = kProgramDirectory;
@@ -46,7 +46,7 @@ std::string text(std::string bytes) {
   }
 }
 
-/// True when the image, or the PTX that is asked for, is too large to be taken; the response then says so.
+/// True when the image or the requested PTX is too large to be taken; the response then says so.
 bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const WorkerRequest& request,
                  WorkerResponse& response) {
   std::size_t image = 0, ptx = 0;
@@ -67,8 +67,8 @@ bool refuse_size(const Nvrtc& nvrtc, toolchain::nvrtcProgram program, const Work
 bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vector<std::string>& options,
                WorkerResponse& response) {
   Program program{nvrtc};
-  // A header in memory is found by its exact spelling, before all files, also beside the includer. That it
-  // only leads to another keeps that one an ordinary file of the closure.
+  // The compiler finds a header in memory by its exact spelling, before any file, even a file beside the
+  // includer. The header only includes its replacement, which thus stays an ordinary file of the closure.
   std::vector<std::string> texts;
   std::vector<const char*> contents, names;
   for (const auto& [name, file] : request.replace) texts.push_back("#include <" + file + ">\n");
@@ -93,7 +93,7 @@ bool translate(const Nvrtc& nvrtc, const WorkerRequest& request, const std::vect
 
   response.log =
       fetch(nvrtc, program.handle, nvrtc.GetProgramLogSize, nvrtc.GetProgramLog, "nvrtcGetProgramLog");
-  // Zeros stand between what each phase wrote: a reader of C strings would miss ptxas' errors.
+  // Zeros separate the texts of the phases. A reader of C strings would miss ptxas' errors.
   std::erase(response.log, '\0');
   shorten(response.log);
   take_header_message(response.header, response.log, request.program_name);

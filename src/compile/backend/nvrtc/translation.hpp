@@ -1,4 +1,4 @@
-// One run of NVRTC: a program in, and what it gave out.
+// One run of NVRTC: from a program to its results.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace kiln::compile {
 
-/// Fills in status, log, times, names, image and PTX; what was said of a precompiled header goes into
-/// `response.header`. False when the compile failed, or its image is too large to be taken. Throws
-/// Error(internal) for a call that cannot fail.
+/// Fills in status, log, times, names, image and PTX. Messages about a precompiled header go into
+/// `response.header`. False when the compile failed or its image is too large. Throws Error(internal) when a
+/// call fails that cannot fail.
 bool translate(const toolchain::Nvrtc& nvrtc, const WorkerRequest& request,
                const std::vector<std::string>& options, WorkerResponse& response);
 
