@@ -22,8 +22,8 @@ class ClosureScan {
     for (const std::string& name : extra) scan.directives.push_back({name, true, false});
     macros_.add(scan);
     visit(scan, kNoFile);
-    // The project first, so that a file counts as reached through the toolkit only when nothing else reaches
-    // it.
+    // Project files are followed first. So a file counts as reached through the toolkit only when no
+    // project file leads to it.
     follow([](const ClosureFile& file) { return !file.toolkit; });
     for (const Unresolved& include : unresolved_) {
       const std::string spelling = spelling_of(include.directive);
@@ -43,10 +43,10 @@ class ClosureScan {
   struct Unresolved {
     IncludeDirective directive;
     std::size_t includer;
-    std::set<std::string> tried;  ///< names that macros made of it, and that exist
+    std::set<std::string> tried;  ///< existing names that macros made of it
   };
 
-  /// Visits every file that `wanted` takes, and what it includes, until nothing new comes.
+  /// Visits every file that `wanted` accepts, and the files that it includes, until no new file appears.
   template <class Wanted>
   void follow(Wanted&& wanted) {
     std::size_t known = 0;
@@ -68,7 +68,7 @@ class ClosureScan {
     if (scan.date_time) out_.date_time.push_back(who);
     if (scan.computed_probe && search_.in_project()) out_.computed_probes.push_back(who);
     operands_.insert(scan.operands.begin(), scan.operands.end());
-    // What the toolkit defines is its own business, as what it includes.
+    // Absolute names that toolkit files define or include are not our concern.
     if (search_.in_project()) {
       for (const auto& [macro, spelling] : scan.absolutes) absolutes_.push_back({macro, spelling, includer});
     }
@@ -85,7 +85,7 @@ class ClosureScan {
     }
   }
 
-  /// False when `include` names no file. `written` is what the includer says.
+  /// False when `include` names no file. `written` is the directive as the includer has it.
   bool follow_edge(const IncludeDirective& include, std::size_t includer, const IncludeDirective& written) {
     const auto& found = search_.find(include, includer);
     for (const std::size_t file : found) {
@@ -96,7 +96,8 @@ class ClosureScan {
     return !found.empty();
   }
 
-  /// A project file's macro for an absolute name, where some file (the toolkit's, too) includes that macro.
+  /// Refuses a project file's macro for an absolute name when some file includes that macro. The file may
+  /// belong to the toolkit.
   void refuse_absolute_operands() {
     if (absolutes_.empty()) return;
     std::set<std::string> named = operands_;
@@ -114,8 +115,8 @@ class ClosureScan {
     }
   }
 
-  /// Where includes are computed, names that exist nowhere may be put together from macros: follows what they
-  /// may become.
+  /// Names that exist nowhere may be made of macros, but only where includes are computed. This function
+  /// follows the names that they may become.
   void put_together() {
     if (!out_.computed && !out_.toolkit_computed) return;
     for (; macros_of_ < search_.files().size(); ++macros_of_) macros_.add(search_.scan(macros_of_));
@@ -147,7 +148,8 @@ class ClosureScan {
 
 std::optional<std::string> Closure::changed() const {
   for (const ClosureFile& file : files) {
-    // Another stamp is a change even when the content is equal again: it may have been another in between.
+    // A new stamp is a change even when the content is equal again, because it may have been
+    // different in between.
     if (base::FileStamp::of(file.path) != file.stamp) return file.path;
     if (file.settled) continue;
     const auto content = base::read_file(file.path);

@@ -1,5 +1,5 @@
-// The include closure of a translation unit: every file that may reach the compiler, hashed, under names that
-// do not depend on where it lies.
+// The include closure of a translation unit: every file that may reach the compiler, with its digest. The
+// names of the files do not depend on where they lie.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,19 @@
 
 namespace kiln::source {
 
-/// Absolute directories. A directory that is also a toolkit one (same device and inode) counts as toolkit;
-/// repeats and directories that do not exist are dropped.
+/// Absolute directories. A directory in both lists (same device and inode) counts as toolkit. Repeated and
+/// missing directories are ignored.
 struct SearchPath {
   /// The template's own directory first, then [compile] include_dirs, then the configured ones.
   std::vector<std::string> project;
   std::vector<std::string> toolkit;  ///< searched last
-  /// [compile] replace: an include of that name, wherever it stands, is one of <file>.
+  /// From [compile] replace: every include of the first name becomes an include of <file>.
   std::vector<std::pair<std::string, std::string>> replace{};
 };
 
-/// A search directory under the name that the compiler sees: ".k0" (project) or ".t0" (toolkit). Numbered by
-/// first use in the scan, so that neither prefix nor order nor unrelated directories reach the image through
-/// __FILE__.
+/// A search directory with the name that the compiler sees: ".k0" (project) or ".t0" (toolkit). Names are
+/// numbered by first use in the scan. So neither prefix, nor order, nor unrelated directories reach the
+/// image through __FILE__.
 struct Root {
   std::string name, path;
   bool toolkit = false;
@@ -33,12 +33,12 @@ struct Root {
 
 struct ClosureFile {
   std::string path;      ///< absolute
-  std::string symbolic;  ///< ".k0/kiln/dtype.cuh": how the compiler spells it
+  std::string symbolic;  ///< the compiler's spelling: ".k0/kiln/dtype.cuh"
   Digest digest;
   base::FileStamp stamp;
   bool toolkit = false;      ///< lies in a toolkit directory
   bool via_toolkit = false;  ///< reached only through toolkit files
-  /// The stamp was older than 2 s when the file was hashed: an equal one proves equal content.
+  /// The stamp was older than 2 s when the file was hashed, so an equal stamp proves equal content.
   bool settled = false;
 };
 
@@ -50,32 +50,36 @@ struct ProjectEdge {
 };
 
 struct Closure {
-  /// In search order; only those used, or all when `computed` or `toolkit_computed`.
+  /// Search directories in search order: those in use, or all of them when `computed` or `toolkit_computed`.
   std::vector<Root> roots;
-  std::vector<ClosureFile> files;    ///< in scan order, the source itself not included
+  std::vector<ClosureFile> files;    ///< in scan order, without the source itself
   std::vector<ProjectEdge> edges;    ///< in scan order
-  std::vector<std::string> missing;  ///< spellings in project files that were found nowhere
-  /// A project file has a computed include: what is read must be compared after the compile.
+  std::vector<std::string> missing;  ///< spellings in project files for which no file was found
+  /// A project file has a computed include: the files that the compiler read must be
+  /// compared after the compile.
   bool computed = false;
-  /// A toolkit file has one. Its target is in `files` where a #define of some scanned file spells it out; a
-  /// name put together from pieces (Thrust's `<__THRUST_HOST_SYSTEM_ROOT/...>`) is seen only by comparing.
+  /// A toolkit file has a computed include. Its target is in `files` when a #define of a scanned file
+  /// spells it out. A name made of pieces (Thrust's `<__THRUST_HOST_SYSTEM_ROOT/...>`) is only found by
+  /// comparing after the compile.
   bool toolkit_computed = false;
-  /// Project files (symbolic; "" is the source) that ask __has_include for what no scan of text can see.
+  /// Project files (symbolic names; "" is the source) that ask __has_include for a name that no
+  /// scan of the text can see.
   std::vector<std::string> computed_probes;
-  /// Some toolkit header's digest, or all of the scan, was taken from a memo.
+  /// The digest of some toolkit header, or the whole scan, was taken from a memo.
   bool memoised = false;
-  /// Files (symbolic; "" is the source) that mention __DATE__ and the like.
+  /// Files (symbolic names; "" is the source) that mention __DATE__, __TIME__ or __TIMESTAMP__.
   std::vector<std::string> date_time;
 
-  /// Path of the first file whose content is no longer what was hashed: stamps are compared, and files whose
-  /// stamp differs or was younger than 2 s are hashed again. Nothing when all are as they were.
+  /// Path of the first file that has changed since it was hashed; nothing when there is none. A file with
+  /// another stamp counts as changed. A file whose stamp was younger than 2 s is also hashed again.
   std::optional<std::string> changed() const;
 };
 
-/// `extra` are spellings that count as quoted includes of the source ([compile] extra_includes, preinclude).
-/// Quoted names are searched in the includer's directory first (the source itself has none), then as
-/// bracketed ones: project, toolkit. Trust::memo may answer with the trace of another process's scan. Throws
-/// Error(source): an absolute include, one that leaves its search directory through "..", an unreadable file.
+/// Scans a source. `extra` are spellings that count as quoted includes of the source ([compile]
+/// extra_includes, preinclude). A quoted name is searched in the includer's directory first, except for the
+/// source, which has none. Then it is searched like a bracketed name: project, toolkit. With Trust::memo the
+/// trace of another process's scan may give the result. Throws Error(source) for an absolute include, for an
+/// include that leaves its search directory through "..", and for an unreadable file.
 Closure scan_closure(std::string_view source, const std::vector<std::string>& extra, const SearchPath& search,
                      ScanCache& cache, Trust trust = Trust::content);
 

@@ -48,7 +48,7 @@ class Scanner : SplicedText {
     const auto same = [&](const IncludeDirective& d) {
       return d.quoted == quoted && d.next == next && d.name == name_;
     };
-    constexpr std::size_t kFew = 48;  // below, comparing is faster than hashing
+    constexpr std::size_t kFew = 48;  // with fewer directives, comparing is faster than hashing
     if (out_.directives.size() < kFew) {
       if (std::any_of(out_.directives.begin(), out_.directives.end(), same)) return;
     } else {
@@ -62,14 +62,14 @@ class Scanner : SplicedText {
     }
     out_.directives.push_back({name_, quoted, next});
   }
-  /// A delimited name at i, if there is one.
+  /// Adds the delimited name at i, if there is one.
   bool target(std::size_t i, bool next) {
     if (at(i) == '<' && name(i + 1, '>', false, name_)) return add(false, next), true;
     if (at(i) == '"' && name(i + 1, '"', false, name_)) return add(true, next), true;
     return false;
   }
 
-  /// `hash` is where the '#' (in whatever form) begins, `i` what follows it.
+  /// Reads a directive. `hash` is the position of '#' in any of its forms; `i` is the position after it.
   void directive(std::size_t hash, std::size_t i) {
     if (!may_be_first_on_line(hash)) return;
     i = skip_blanks(i);
@@ -103,7 +103,7 @@ class Scanner : SplicedText {
     if (at(i + 2) == '/') splice(i);
   }
 
-  /// The macro at i, if there is one, names a header.
+  /// Records the macro at i, if there is one: it names a header.
   void operand(std::size_t i) {
     std::string found(word(i));
     auto& known = out_.operands;
@@ -111,7 +111,7 @@ class Scanner : SplicedText {
       known.push_back(std::move(found));
   }
 
-  /// `i` is past the "define". True for a function-like macro.
+  /// Reads a definition from `i`, which is past the "define". True for a function-like macro.
   bool definition(std::size_t i) {
     i = skip_blanks(i);
     const std::size_t start = i;
@@ -134,9 +134,8 @@ class Scanner : SplicedText {
     return false;
   }
 
-  /// A directive's '#' is the first token of its line: before it stand only blanks and comments that end in
-  /// "*/" (which a splice may divide). So examples in "// ..." and " * ..." comments do not count; what is
-  /// not sure, does.
+  /// True when only blanks, and comments that end in "*/", stand before '#' on its line. A splice may divide
+  /// such a comment. Examples in "// ..." and " * ..." comments thus do not count. Doubtful cases count.
   bool may_be_first_on_line(std::size_t hash) const {
     while (hash > 0 && is_blank(text_[hash - 1])) --hash;
     if (hash == 0) return true;
@@ -145,8 +144,8 @@ class Scanner : SplicedText {
     return before == '\n' || before == '\0' || static_cast<unsigned char>(before) >= 0x80;
   }
 
-  /// Header-like strings from i to the end of the logical line, comments included. What was looked at once is
-  /// not again: the strings that begin there do not depend on where the search began.
+  /// Adds header-like strings from i to the end of the logical line, comments included. Text that was
+  /// searched once is not searched again: the strings in it do not depend on where the search began.
   void strings(std::size_t i) {
     if (i < strings_until_) return;
     std::size_t comment_until = 0;
@@ -174,36 +173,36 @@ class Scanner : SplicedText {
     strings_until_ = i;
   }
 
-  /// The definition that is being read spells the absolute name_.
+  /// Records that the definition being read spells the absolute name_.
   void absolute(bool quoted) {
     if (!macro_.empty()) out_.absolutes.emplace_back(macro_, quoted ? '"' + name_ + '"' : '<' + name_ + '>');
   }
 
-  /// The argument of a macro whose name contains "include"; `i` is where its "clu" begins.
+  /// Reads the argument of a macro whose name contains "include"; `i` is the position of "clu" in the name.
   void macro(std::size_t i) {
     if (i < 2 || lower(text_.substr(i - 2, 7)) != "include") return;
     argument(i + 5);
   }
-  /// `i` is in the macro's name, past the "include".
+  /// Reads the argument of a macro. `i` is in the macro's name, past the "include".
   void argument(std::size_t i) {
-    if (i < argument_until_) return;  // the same word
+    if (i < argument_until_) return;  // this word was read before
     word(i);
     argument_until_ = i;
     const std::size_t end = i;
     i = skip_blanks(i);
     if (at(i) != '(') return;
     i = skip_blanks(i + 1);
-    // What looks like a literal in a macro's body may be the macro's parameter.
+    // A literal in a macro's body may in fact be the macro's parameter.
     if ((!target(i, false) || end < function_until_) && is_probe(end)) {
       out_.computed_probe = true;
       operand(i);
     }
-    // A wrapper's argument is tokens, of which blanks and comments at the end are none.
+    // A wrapper's argument consists of tokens, so blanks and comments at its end do not count.
     if (at(i) == '<' && name(i + 1, '>', true, name_)) add(false, false);
   }
 
-  /// The word that ends at `end` asks whether a header exists; one that is being defined ("#define
-  /// __has_include(x) 0") does not.
+  /// True when the word that ends at `end` asks if a header exists. A word that is being defined does not
+  /// ask: "#define __has_include(x) 0".
   bool is_probe(std::size_t end) const {
     std::size_t begin = end;
     while (begin > 0 && is_word(text_[begin - 1])) --begin;
@@ -218,7 +217,7 @@ class Scanner : SplicedText {
     }
   }
 
-  /// A word may go on over a splice: looks at what the two sides spell together.
+  /// A word may continue after a splice: looks at the word that both sides spell together.
   void splice(std::size_t i) {
     if (i == 0 || !is_word(text_[i - 1])) return;
     std::size_t right = skip_splices(i);
@@ -244,7 +243,7 @@ class Scanner : SplicedText {
   std::string_view text_;
   ScanResult out_;
   std::string name_;
-  std::string macro_;  ///< whose definition is being read
+  std::string macro_;  ///< name of the macro whose definition is being read
   std::unordered_set<std::string> seen_;
   std::size_t strings_until_ = 0, argument_until_ = 0;
   std::size_t function_until_ = 0;  ///< end of the last function-like macro's definition

@@ -1,4 +1,5 @@
-// Textual scan of one file for everything it might include: a superset of what the preprocessor takes.
+// Textual scan of one file for everything that it might include. The result has at least the includes that
+// the preprocessor takes.
 #pragma once
 
 #include <string>
@@ -16,20 +17,21 @@ struct IncludeDirective {
 };
 
 struct ScanResult {
-  /// In order of appearance, repeats removed: #include, #include_next, #import, #embed and their digraph,
-  /// trigraph and line-spliced forms, wherever a directive can stand (#if 0 and block comments too, but not
-  /// behind
-  /// "//" or other text of the same line); arguments of __has_include and of any macro whose name contains
-  /// "include" in any case, anywhere; and header-like strings in #define, #if and #elif lines (what a
-  /// computed include may expand to, and what a wrapped __has_include may ask for), absolute ones excepted:
-  /// most are no header's (see absolutes).
+  /// Names that the file may include, in order of appearance and without repeats:
+  /// - Operands of #include, #include_next, #import and #embed, also in digraph, trigraph and
+  ///   line-spliced form. Directives in #if 0 and in block comments count. Directives after "//" or other
+  ///   text of the line do not.
+  /// - Arguments of __has_include, and of any macro whose name contains "include" in any case, anywhere.
+  /// - Header-like strings in #define, #if and #elif lines. A computed include may expand to them, or a
+  ///   wrapped __has_include may ask for them. Absolute names are left out, because most are not
+  ///   headers (see `absolutes`).
   std::vector<IncludeDirective> directives;
-  /// Object-like macros that stand for one word or path, in order: what a header-like string may be put
-  /// together from (Thrust: <__THRUST_HOST_SYSTEM_ROOT/detail/execution_policy.h>).
+  /// Object-like macros that stand for one word or path, in order. A header-like string may be made of them
+  /// (Thrust: <__THRUST_HOST_SYSTEM_ROOT/detail/execution_policy.h>).
   std::vector<std::pair<std::string, std::string>> definitions;
-  /// First words of computed includes and probes (#include F, __has_include(F)): macros.
+  /// Macros that are the first word of a computed include or probe: #include F, __has_include(F).
   std::vector<std::string> operands;
-  /// Macros whose definition spells an absolute header name, and that spelling: "\"/dev/zero\"".
+  /// Macros whose definition spells an absolute header name, each with that spelling: "\"/dev/zero\"".
   std::vector<std::pair<std::string, std::string>> absolutes;
   bool computed = false;        ///< has #include MACRO
   bool computed_probe = false;  ///< has __has_include with anything but a literal

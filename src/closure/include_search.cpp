@@ -37,8 +37,8 @@ std::string spelling_of(const IncludeDirective& include) {
 IncludeSearch::IncludeSearch(const SearchPath& search, ScanCache& cache, Trust trust)
     : replace_(search.replace), directories_(search), cache_(cache), trust_(trust) {}
 
-/// What [compile] replace makes of it; null: nothing. The compiler takes a header in memory for an
-/// #include_next, too.
+/// The directive that [compile] replace makes of `include`; null when it makes none. The compiler takes a
+/// header in memory for an #include_next, too.
 const IncludeDirective* IncludeSearch::replacement(const IncludeDirective& include) {
   for (const auto& [name, file] : replace_) {
     if (name != include.name) continue;
@@ -80,7 +80,7 @@ const std::vector<std::size_t>& IncludeSearch::find(const IncludeDirective& writ
   return found_;
 }
 
-/// The file of that name in that directory, added when it is new; kNoFile when there is none.
+/// The file of that name in that directory; kNoFile when there is none. A new file is added.
 std::size_t IncludeSearch::look(std::size_t directory, const std::string& spelling, std::size_t includer) {
   SearchDirectory& in = directories_.at(directory);
   std::string relative = normal(spelling);
@@ -111,14 +111,15 @@ std::optional<ScanCache::Scanned> IncludeSearch::read(const std::string& path, c
                                                       std::size_t includer) const {
   try {
     return cache_.look(path, in.toolkit, trust_);
-  } catch (const Error& error) {  // it knows the file, not who wants it
+  } catch (const Error& error) {  // the error names the file, but not its includer
     throw Error(error.code(), name_of(includer) + " includes " + base::quote(spelling) + ": " + error.what() +
                                   "; put a readable file there, or another directory before it");
   }
 }
 
-/// What a name with ".." is relative to the directory; empty when there is no such file. Throws when a
-/// project file leaves the directory that way: the compiler would follow, to where the key has no name for.
+/// The path, relative to the directory, of a name with ".."; empty when there is no such file.
+/// Throws when a project file leaves the directory that way: the compiler would follow, but the key
+/// has no name for that place.
 std::string IncludeSearch::through_dots(const SearchDirectory& in, const std::string& spelling,
                                         std::string relative, std::size_t includer) const {
   const std::string root = in.path + '/';
@@ -132,7 +133,7 @@ std::string IncludeSearch::through_dots(const SearchDirectory& in, const std::st
                                   "; add " + base::quote(base::directory_of(target), 4096) +
                                   " to include_dirs and include the file from there");
   }
-  // Behind a symlinked directory ".." leads elsewhere than the text says.
+  // After a symlinked directory, ".." leads to another place than the text says.
   return same_file(root + spelling, root + relative) ? relative : spelling;
 }
 

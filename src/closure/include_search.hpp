@@ -1,4 +1,4 @@
-// The files of one closure: found along the search path, named after its directories.
+// Finds the files of one closure along the search path, and names them after its directories.
 #pragma once
 
 #include <memory>
@@ -21,15 +21,15 @@ class IncludeSearch {
  public:
   IncludeSearch(const SearchPath& search, ScanCache& cache, Trust trust);
 
-  /// Files that the directive names: one, or none, or for #include_next every one that some directory has.
-  /// New ones are added to files(). `includer` is kNoFile for the template's source. The result is valid
-  /// until the next call. Throws Error(source) as scan_closure does.
+  /// The files that the directive names: one file or none; for #include_next, the file of every directory
+  /// that has one. New files are added to files(). `includer` is kNoFile for the template's source. The
+  /// result is valid until the next call. Throws Error(source) as scan_closure does.
   const std::vector<std::size_t>& find(const IncludeDirective& include, std::size_t includer);
   /// Files added from now on are reached only through the toolkit, and may leave their search directory.
   void leave_project() noexcept { in_project_ = false; }
   bool in_project() const noexcept { return in_project_; }
 
-  /// A digest was taken from the memo.
+  /// True when a digest was taken from the memo.
   bool memoised() const noexcept { return memoised_; }
 
   std::vector<ClosureFile>& files() noexcept { return files_; }
@@ -37,14 +37,14 @@ class IncludeSearch {
   const std::vector<std::pair<std::string, std::string>>& replacements() const noexcept { return replace_; }
   const std::vector<SearchDirectory>& directories() const noexcept { return directories_.list(); }
   Questions& questions() noexcept { return questions_; }
-  /// A file as the scan would see it now. Throws Error(source) as find() does.
+  /// Reads a file as the scan would see it now. Throws Error(source) as find() does.
   std::optional<ScanCache::Scanned> read_again(std::size_t directory, const std::string& relative) const {
     const SearchDirectory& in = directories()[directory];
     return read(in.path + '/' + relative, in, relative, kNoFile);
   }
-  /// Directories in search order: those used, or all, numbering the rest.
+  /// Directories in search order: only used ones, or all, which numbers the others, too.
   std::vector<Root> roots(bool all) { return directories_.roots(all); }
-  /// For messages: the file's symbolic name, or "the template's source".
+  /// The file's symbolic name for messages, or "the template's source".
   std::string name_of(std::size_t file) const;
 
  private:
@@ -66,14 +66,14 @@ class IncludeSearch {
   Trust trust_;
   std::vector<ClosureFile> files_;
   std::vector<Origin> origins_;                           ///< of each file
-  std::unordered_map<std::string, std::size_t> by_name_;  ///< what a search through all directories found
+  std::unordered_map<std::string, std::size_t> by_name_;  ///< results of searches through all directories
   Questions questions_;
-  std::vector<std::size_t> found_;  ///< of the last find()
-  IncludeDirective replaced_;       ///< of the last replacement()
+  std::vector<std::size_t> found_;  ///< result of the last find()
+  IncludeDirective replaced_;       ///< result of the last replacement()
   bool in_project_ = true, memoised_ = false;
 };
 
-/// As written: "\"x.h\"" or "<x.h>".
+/// The name as written: "\"x.h\"" or "<x.h>".
 std::string spelling_of(const IncludeDirective& include);
 
 }  // namespace kiln::source

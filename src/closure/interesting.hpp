@@ -1,5 +1,5 @@
-// Finds the few places of a source text that an include scan must look at. Portable vector code: 16 bytes at
-// a time.
+// Finds the few places of a source text that an include scan must look at. Portable vector
+// code, 16 bytes at a time.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace kiln::source {
 
-/// Calls `visit(position)`, ascending, for every position where one of these begins (and for some others):
+/// Calls `visit(position)`, in ascending order, for every position where one of these
+/// begins, and for some others:
 ///   '#'   "%:" "%\" "%?" "??"  (digraph, trigraph and spliced forms of '#', trigraph splices)
 ///   '\' before a line end (splices)   "clu" in any case ("include")   "__D" "__T" (__DATE__, __TIME__)
 template <class Visit>

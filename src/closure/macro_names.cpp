@@ -6,8 +6,8 @@ namespace kiln::source {
 namespace {
 
 constexpr std::size_t kMaxNames = 256;
-constexpr int kMaxDepth = 8;     // of macros that name macros
-constexpr int kMaxSteps = 4096;  // of one expansion, so that no set of definitions makes it endless
+constexpr int kMaxDepth = 8;     // depth of macros that name macros
+constexpr int kMaxSteps = 4096;  // steps of one expansion, so that no set of definitions makes it endless
 
 bool is_identifier_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';

@@ -1,4 +1,4 @@
-// Header names that are put together from macros: every name that the definitions of the scanned files allow.
+// Header names that are made of macros: every name that the definitions of the scanned files allow.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace kiln::source {
 class HeaderMacros {
  public:
   void add(const ScanResult& scan);
-  /// What `name` may become when the words in it are macros; not the name itself. At most 256 names.
+  /// The names that `name` may become when the words in it are macros, without `name` itself. At most 256.
   std::vector<std::string> expand(const std::string& name) const;
 
  private:

@@ -8,7 +8,7 @@ namespace kiln::source {
 
 std::string boot_id() {
   const base::Fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  char id[36];  // without the newline behind it
+  char id[36];  // without the newline at its end
   return fd && ::read(fd.get(), id, sizeof id) == sizeof id ? std::string(id, sizeof id) : std::string();
 }
 

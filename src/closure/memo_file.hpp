@@ -1,4 +1,4 @@
-// What the files have in common that processes of one user leave each other for the time of one boot.
+// Common parts of the memo files that processes of one user leave for each other until the next boot.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace kiln::source {
 
-/// Empty when the kernel does not tell: then nothing is remembered.
+/// The kernel's boot id. Empty when the kernel has none: then nothing is remembered.
 std::string boot_id();
 
-/// For reading, when it is a regular file that belongs to this user, that nobody else may touch and that no
-/// symlink leads to; invalid otherwise.
+/// Opens a memo for reading. Invalid unless it is a regular file of this user that nobody else may
+/// access, and not a symlink.
 base::Fd open_memo(const std::string& file) noexcept;
 
 }  // namespace kiln::source

@@ -9,13 +9,13 @@
 
 namespace kiln::source {
 
-/// One question, to one search directory.
+/// One question to one search directory.
 struct Asked {
   enum class What : std::uint8_t { folder, file };
   What what = What::file;
   std::size_t directory = 0;
   std::string name;    ///< relative
-  bool there = false;  ///< the answer; files that are there come in the order of the closure's files
+  bool there = false;  ///< the answer; files that exist come in the order of the closure's files
 };
 
 /// The questions of one scan, kept so that another process can ask them again.

@@ -25,7 +25,8 @@ constexpr std::size_t kMaxFile = std::size_t{64} << 20;
 }  // namespace
 
 struct ScanCache::Impl {
-  /// A forked child starts anew: its copy of the mutex may be held by a thread that it does not have.
+  /// A forked child starts with an empty state, because its copy of the mutex may be held by a thread
+  /// that it does not have.
   struct State {
     std::mutex mutex;
     std::unordered_map<std::string, Scanned> files;  // hashed by this process
@@ -83,7 +84,8 @@ std::optional<ScanCache::Scanned> ScanCache::look(const std::string& path, bool 
     if (error == ENOENT || error == ENOTDIR) return std::nullopt;
     if (error == EFBIG) refuse(path, "is larger than 64 MB");
     struct stat st;
-    // Not there, or behind a directory that cannot be searched: the compiler does not find it either.
+    // The file does not exist, or lies below a directory that cannot be searched: the compiler
+    // does not find it either.
     if (::stat(path.c_str(), &st) != 0 || S_ISDIR(st.st_mode)) return std::nullopt;
     if (!S_ISREG(st.st_mode)) refuse(path, "is not a regular file");
     refuse(path, std::string("cannot be read: ") + std::strerror(error));

@@ -1,4 +1,4 @@
-// What is remembered of files that were scanned for includes: within a process, and across processes.
+// Remembers files that were scanned for includes, within a process and across processes.
 #pragma once
 
 #include <memory>
@@ -11,16 +11,16 @@
 
 namespace kiln::source {
 
-/// Whether a remembered digest of a toolkit header may stand for its content. A memo may only decide a hit:
-/// before a compile, content is read again, so that a wrong memo never reaches a record.
+/// Says if a remembered digest of a toolkit header may stand for its content. A memo may only decide a hit.
+/// Before a compile the content is read again, so a wrong memo never reaches a record.
 enum class Trust { memo, content };
 
-/// Remembers stamp, digest and scan of files: within a process for all settled files, across processes
-/// (closure/scan_memo.hpp) for settled toolkit headers; and the traces of whole scans (closure/trace.hpp), in
-/// a file of the same name and ".closures". Thread-safe.
+/// Remembers stamp, digest and scan of files. Within a process this covers all settled files; across
+/// processes (closure/scan_memo.hpp), settled toolkit headers. Traces of whole scans (closure/trace.hpp) are
+/// kept in a second file, whose name ends in ".closures". Thread-safe.
 class ScanCache {
  public:
-  /// Empty: nothing is remembered across processes.
+  /// With an empty name, nothing is remembered across processes.
   explicit ScanCache(std::string memo_file = {});
   ~ScanCache();
   struct Scanned {
@@ -30,15 +30,15 @@ class ScanCache {
     bool settled = false;
     bool memoised = false;  ///< digest and scan come from another process
   };
-  /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists and cannot
+  /// Nothing when the file does not exist or is a directory. Throws Error(source) when it exists but cannot
   /// be read, is a FIFO or device, or is larger than 64 MB.
   std::optional<Scanned> look(const std::string& path, bool toolkit = false, Trust trust = Trust::content);
   bool remembers() const noexcept;
-  /// Of a scan of that key; null when there is none.
+  /// The trace of a scan with this key; null when there is none.
   std::shared_ptr<const std::string> trace(const Digest& key);
   void keep_trace(const Digest& key, std::string trace);
-  /// Writes what was learnt about toolkit headers since the last time. A fault is ignored: the next process
-  /// scans again.
+  /// Writes what was learnt about toolkit headers since the last call. A fault is ignored: the
+  /// next process scans again.
   void save() noexcept;
 
  private:

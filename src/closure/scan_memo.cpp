@@ -9,7 +9,7 @@
 namespace kiln::source {
 namespace {
 
-// Another digit whenever scan_includes finds something else in the same bytes.
+// The digit changes whenever scan_includes finds other things in the same bytes.
 constexpr std::string_view kScansMagic = "kilnmem5";
 constexpr std::size_t kMaxScanBytes = std::size_t{16} << 20;
 

@@ -1,9 +1,9 @@
-// What processes of one user and one boot remember about toolkit headers: stamp, digest and scan of each, in
-// one file.
+// Toolkit headers that processes of one user remember until the next boot: stamp, digest and scan
+// of each, in one file.
 //
-// Memo v5, little-endian: 8 "kilnmem5", u64 XXH3-64 of what follows; boot id, then the entries: path, and a
-// blob of stamp, digest and scan. The file is ours, 0600 and regular, or it is ignored; so is one of another
-// boot, another version of the scanner, or damaged.
+// Memo v5, little-endian: 8 "kilnmem5", u64 XXH3-64 of the rest; boot id, then the entries. An entry is a
+// path, and a blob of stamp, digest and scan. The file is ignored unless it is regular, ours and 0600. It is
+// also ignored when it is damaged, or comes from another boot or another version of the scanner.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace kiln::source {
 /// Not thread-safe: ScanCache guards it.
 class ScanMemo {
  public:
-  /// Read on first use. Empty: remembers nothing.
+  /// The file is read at the first use. With an empty name, nothing is remembered.
   explicit ScanMemo(std::string file) : file_(std::move(file)) {}
 
   std::optional<ScanCache::Scanned> find(const std::string& path);
@@ -30,9 +30,9 @@ class ScanMemo {
   void load();
   std::string file_;
   bool loaded_ = false, changed_ = false;
-  std::string bytes_;  ///< of the file
+  std::string bytes_;  ///< content of the file
   std::unordered_map<std::string_view, std::string_view>
-      stored_;  ///< path -> blob, in bytes_: decoded when asked for
+      stored_;  ///< path -> blob; both are views of bytes_, decoded when needed
   std::unordered_map<std::string, ScanCache::Scanned> added_;
 };
 

@@ -17,17 +17,17 @@ SearchDirectories::SearchDirectories(const SearchPath& search) {
     });
     if (!known) list_.push_back({path, toolkit, st.st_dev, st.st_ino, {}, {}, {}});
   };
-  for (const std::string& path : search.toolkit)
-    add(path, true);  // first: a project directory that is one of them is dropped
+  // The toolkit is first: a project directory that is also a toolkit directory is dropped.
+  for (const std::string& path : search.toolkit) add(path, true);
   const auto toolkit = static_cast<std::ptrdiff_t>(list_.size());
   for (const std::string& path : search.project) add(path, false);
   std::rotate(list_.begin(), list_.begin() + toolkit, list_.end());
 }
 
-/// Of a toolkit's directory only the first folder is looked at: CUB's closure asks for 2,000 names that begin
-/// with a folder which most directories lack. Project headers include each other by names such as
-/// "kiln/types.cuh", which are looked for beside the includer first: there, the whole folder ("kiln/kiln") is
-/// what is missing.
+/// For a toolkit directory, only the first folder of a name is checked. CUB's closure asks for 2,000 names
+/// that begin with a folder which most directories lack. For a project directory the whole folder is checked.
+/// Project headers include each other by names such as "kiln/types.cuh", which are searched beside the
+/// includer first. There the folder "kiln/kiln" is missing.
 bool SearchDirectories::may_hold(std::size_t directory, const std::string& relative, Questions& questions) {
   SearchDirectory& in = list_[directory];
   const auto slash = in.toolkit ? relative.find('/') : relative.rfind('/');

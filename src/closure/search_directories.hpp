@@ -1,4 +1,4 @@
-// The directories that includes are looked for in, and their symbolic names.
+// The directories in which includes are searched, and their symbolic names.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@ struct SearchDirectory {
   std::string path;
   bool toolkit = false;
   std::uint64_t device = 0, inode = 0;
-  std::string name;                                    ///< empty until used
+  std::string name;                                    ///< empty until the directory is used
   std::unordered_map<std::string, std::size_t> known;  ///< relative name -> file, or kNoFile
-  std::unordered_map<std::string, bool> folders;       ///< first folder of a relative name -> is there
+  std::unordered_map<std::string, bool> folders;       ///< folder of a relative name -> exists
 };
 
-/// The directories of a search path that exist, each once, project before toolkit.
+/// The existing directories of a search path without repeats, project before toolkit.
 class SearchDirectories {
  public:
   explicit SearchDirectories(const SearchPath& search);
@@ -29,11 +29,12 @@ class SearchDirectories {
   /// In search order.
   const std::vector<SearchDirectory>& list() const noexcept { return list_; }
   SearchDirectory& at(std::size_t directory) { return list_[directory]; }
-  /// False when the folder of the name does not exist. Notes the question when it was asked.
+  /// False when the folder of the name does not exist. Notes the question when the file system was asked.
   bool may_hold(std::size_t directory, const std::string& relative, Questions& questions);
-  /// Its symbolic name: ".k0", ".k1", ... for the project's and ".t0", ... for the toolkit's, by first use.
+  /// The directory's symbolic name: ".k0", ".k1", ... for the project and ".t0", ... for the
+  /// toolkit, by first use.
   const std::string& name_of(std::size_t directory);
-  /// Directories in search order: those used, or all, numbering the rest.
+  /// Directories in search order: only used ones, or all, which numbers the others, too.
   std::vector<Root> roots(bool all);
 
  private:

@@ -1,5 +1,5 @@
-// Source text as the preprocessor sees it before it has tokens: splices, trigraphs and comments are
-// transparent.
+// Source text as the preprocessor sees it before it makes tokens: splices, trigraphs and
+// comments are transparent.
 #pragma once
 
 #include <array>
@@ -8,16 +8,16 @@
 
 namespace kiln::source {
 
-/// Longest name of a header, and longest word, that is kept.
+/// Longest header name, and longest word, that is kept.
 inline constexpr std::size_t kMaxName = 1024;
 
 constexpr bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '$';
 }
-/// A carriage return alone is a blank to NVRTC.
+/// NVRTC treats a carriage return without a line feed as a blank.
 constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\r'; }
 
-/// What a name in a #define line may consist of to be taken for a header's.
+/// The characters of a name in a #define line that is taken for a header's name.
 inline constexpr std::array<bool, 256> kHeaderCharacter = [] {
   std::array<bool, 256> out{};
   for (int c = 0; c < 256; ++c) out[static_cast<std::size_t>(c)] = c >= 0x80 || is_word(static_cast<char>(c));
@@ -25,7 +25,7 @@ inline constexpr std::array<bool, 256> kHeaderCharacter = [] {
   return out;
 }();
 
-/// Positions are those of the raw text; past the end every character is '\0'.
+/// Positions count in the raw text. Every character past the end is '\0'.
 class SplicedText {
  public:
   explicit SplicedText(std::string_view text) noexcept : text_(text) {}
@@ -57,7 +57,7 @@ class SplicedText {
     }
     return i;
   }
-  /// Past blanks, comments and splices; not past the end of the line.
+  /// Skips blanks, comments and splices, but not the end of the line.
   std::size_t skip_blanks(std::size_t i) {
     for (;;) {
       i = skip_splices(i);
@@ -70,8 +70,8 @@ class SplicedText {
       }
     }
   }
-  /// Past the "*/" that ends the comment whose inside begins at i; the end of the text when nothing does. The
-  /// last answer is kept: a text full of comment openings must not make this quadratic.
+  /// The position after the "*/" of the comment whose text begins at i; the end of the text when there is no
+  /// "*/". The last answer is kept, so that a text full of "/*" is not scanned in quadratic time.
   std::size_t comment_end(std::size_t i) {
     if (i >= comment_from_ && i + 2 <= comment_end_) return comment_end_;
     comment_from_ = i;
@@ -92,8 +92,8 @@ class SplicedText {
     }
     return word_;
   }
-  /// The text from i to `close` on the same line, without splices, into `out`; false when there is none of a
-  /// sane length, or when it must be header-like and is not.
+  /// Copies the text from i to `close` on the same line, without splices, into `out`. False when it is empty,
+  /// too long or without `close`, or when it must be header-like and is not.
   bool name(std::size_t i, char close, bool header_like, std::string& out) {
     out.clear();
     while (i < text_.size() && out.size() <= kMaxName) {

@@ -14,11 +14,11 @@
 namespace kiln::source {
 namespace {
 
-// Another one whenever a scan asks or concludes differently: with scan_memo.cpp's, and for closure.cpp,
-// macro_names.cpp, include_search.cpp and search_directories.cpp.
+// Changes whenever a scan asks or concludes something else: together with the magic in scan_memo.cpp, and
+// after such changes in closure.cpp, macro_names.cpp, include_search.cpp and search_directories.cpp.
 constexpr std::string_view kRules = "scan 5, search 1";
 
-constexpr std::size_t kFileBytes = 100;  ///< that a file takes in a trace, about
+constexpr std::size_t kFileBytes = 100;  ///< bytes that a file takes in a trace, roughly
 
 void write(base::Writer& out, const Digest& digest) {
   out.str().append(reinterpret_cast<const char*>(digest.bytes.data()), digest.bytes.size());
@@ -54,7 +54,7 @@ std::vector<std::string> read_texts(base::Reader& in) {
   return out;
 }
 
-/// The search directories as descriptors: a name below one is found without walking to it again.
+/// The search directories as descriptors, so that the kernel does not walk their paths again for each name.
 class OpenedDirectories {
  public:
   explicit OpenedDirectories(const IncludeSearch& search)
@@ -79,7 +79,7 @@ class OpenedDirectories {
 
 bool is_absent(int error) { return error == ENOENT || error == ENOTDIR || error == EISDIR; }
 
-/// A name of a trace: ended by a zero, so that it can be asked for where it lies.
+/// A name in a trace. It ends with a zero, so that it can be passed to the system without a copy.
 std::string_view read_name(base::Reader& in) {
   const std::string_view out = in.bytes();
   if (out.size() < 2 || out.back() != '\0') throw base::Malformed("name");
@@ -114,7 +114,7 @@ bool ask_again(base::Reader& in, IncludeSearch& search, Closure& out,
       same = !base::FileStamp::of(at, name.data()) && is_absent(errno);
     } else if (in_directory.toolkit) {
       same = base::FileStamp::of(at, name.data()) == file.stamp;
-      file.toolkit = file.settled = true;  // only settled ones are in a trace
+      file.toolkit = file.settled = true;  // only settled files are in a trace
     } else {
       const auto scanned = search.read_again(directory, std::string(name));
       same = scanned && scanned->digest == file.digest;
@@ -132,7 +132,7 @@ bool ask_again(base::Reader& in, IncludeSearch& search, Closure& out,
 Digest trace_key(std::string_view source, const std::vector<std::string>& extra,
                  const IncludeSearch& search) {
   base::Writer out;
-  const Digest text = base::digest_of(source);  // a source of megabytes is not copied
+  const Digest text = base::digest_of(source);  // hashed first, so that a source of megabytes is not copied
   out.bytes(kRules).bytes({reinterpret_cast<const char*>(text.bytes.data()), text.bytes.size()});
   write(out, extra);
   out.list(search.directories(), [](base::Writer& w, const SearchDirectory& d) {
@@ -176,7 +176,7 @@ std::optional<Closure> replay(std::string_view trace, IncludeSearch& search) try
   base::Reader in(trace);
   Closure out;
   out.files.reserve(trace.size() / kFileBytes);
-  std::vector<std::pair<std::size_t, std::string_view>> found;  // of each file: where, and its relative name
+  std::vector<std::pair<std::size_t, std::string_view>> found;  // for each file: directory and relative name
   if (!ask_again(in, search, out, found)) return std::nullopt;
 
   const std::vector<std::string> names = read_texts(in);

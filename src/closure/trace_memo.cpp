@@ -31,7 +31,7 @@ std::string read_at(int fd, std::uint64_t offset, std::size_t size) {
   return out;
 }
 
-/// Of a file of this boot; none of any other.
+/// The index of a file of this boot; empty for any other file.
 std::vector<IndexRow> read_index(int fd) try {
   std::vector<IndexRow> out;
   const std::string head = read_at(fd, 0, kHead);
@@ -90,7 +90,7 @@ void ClosureMemo::save() noexcept try {
   const std::string boot = boot_id();
   if (boot.empty()) return;
   std::vector<Kept> all = known_;
-  if (const base::Fd fd = open_memo(file_)) {  // what other processes learnt meanwhile
+  if (const base::Fd fd = open_memo(file_)) {  // traces that other processes saved meanwhile
     for (const IndexRow& row : read_index(fd.get())) {
       const bool ours = std::any_of(all.begin(), all.end(), [&](const Kept& k) { return k.key == row.key; });
       if (ours || all.size() >= kMaxTraces) continue;

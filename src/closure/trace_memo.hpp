@@ -1,10 +1,10 @@
-// Traces of scans (closure/trace.hpp) that processes of one user and one boot leave each other, in one file
-// of which a process reads the index and the one trace that it needs.
+// Traces of scans (closure/trace.hpp) that processes of one user leave for each other until the next boot.
+// They are in one file. A process reads the index, and only the trace that it needs.
 //
 // Memo v1, little-endian: 8 "kilncls1", u64 XXH3-64 of the rest of the first 4,096 bytes; boot id, then the
-// entries, newest first: key, u64 offset, u64 size, u64 XXH3-64 of the trace; zeros up to 4,096; the traces.
-// The file is ours, 0600 and regular, or it is ignored; so is one of another boot or damaged. At most 64
-// traces and 16 MiB: the oldest go.
+// entries, newest first; zeros up to 4,096; the traces. An entry is: key, u64 offset, u64 size, u64 XXH3-64
+// of the trace. The file is ignored unless it is regular, ours and 0600, and when it is damaged or comes from
+// another boot. It has at most 64 traces and 16 MiB: the oldest are dropped.
 #pragma once
 
 #include <memory>
@@ -18,10 +18,10 @@ namespace kiln::source {
 /// Not thread-safe: ScanCache guards it.
 class ClosureMemo {
  public:
-  /// Empty: remembers nothing.
+  /// With an empty name, nothing is remembered.
   explicit ClosureMemo(std::string file) : file_(std::move(file)) {}
 
-  /// Read from the file at the first time; null when there is none.
+  /// The trace of this key; null when there is none. The file is read at the first call.
   std::shared_ptr<const std::string> find(const Digest& key);
   void add(const Digest& key, std::string trace);
   /// Writes the file when something was added. A fault is ignored.

@@ -28,15 +28,15 @@ bool may_be_file_name(std::string_view name) {
          name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
 }
 
-/// What a directory of the template path holds, without names that begin with a dot.
+/// The entries of a directory of the template path, without names that begin with a dot.
 struct Listing {
   bool complete = false;              ///< false: the directory cannot be read, or not to its end
-  std::vector<std::string> families;  ///< sorted: folders, and what may be one
-  std::vector<std::string> others;    ///< what may be a file; a link is in both
+  std::vector<std::string> families;  ///< sorted: folders, and entries that may be folders
+  std::vector<std::string> others;    ///< entries that may be files; a link is in both lists
 };
 
-/// The kernel is asked directly, as the first kernel of every process waits for this: std::filesystem makes
-/// three calls more.
+/// Uses the system call directly, because the first kernel of every process waits for this: std::filesystem
+/// makes three more calls.
 Listing list(const std::string& directory) {
   Listing out;
   const base::Fd fd(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -103,7 +103,7 @@ struct Catalog::Loaded {
   std::shared_ptr<const Template> parsed;
 };
 
-/// What one making of a template gave, in the list that a forked child inherits.
+/// One parsed template in the list that a forked child inherits.
 struct Catalog::Parsed {
   std::string name;
   std::shared_ptr<const Loaded> loaded;
@@ -138,11 +138,11 @@ Catalog::Catalog(std::vector<std::string> directories, std::string advice, WorkL
 }
 
 Catalog::~Catalog() {
-  // In a child, too: its copies are whole, and nothing in them is more than memory.
+  // Runs in a child, too: the child's copies are complete, and consist of memory only.
   for (const Parsed* next = parsed_; next;) delete std::exchange(next, next->older);
 }
 
-/// With what a forked child inherits.
+/// Locks the index. The first call in a process adds the templates that a forked child inherited.
 std::unique_lock<std::mutex> Catalog::lock(Index& index) const {
   std::unique_lock lock(index.mutex);
   if (!index.begun)
@@ -157,7 +157,7 @@ void Catalog::keep(Index& index, const std::string& name, std::shared_ptr<const 
   parsed_ = parsed.release();
 }
 
-/// The manifest of a template, as a file.
+/// The manifest file of a template.
 struct Catalog::File {
   std::string path, root;
   base::FileStamp stamp;
@@ -190,7 +190,7 @@ std::shared_ptr<const Template> Catalog::open(std::string_view name) {
       throw Error(Errc::manifest, "two templates are called " + base::quote(name) + ": " +
                                       base::quote(path, 4096) + " and " + base::quote(file.path, 4096));
     }
-    if (stamp) continue;  // one directory by two names
+    if (stamp) continue;  // one directory under two names
     stamp = file.stamp, path = std::move(file.path), root = std::move(file.root);
   }
   const auto known = index.loaded.find(name);

@@ -15,7 +15,7 @@
 
 namespace kiln::source {
 
-/// Text that is read again at every instantiation when it lies in a file, so that an edit is noticed.
+/// A source text. When it lies in a file, every instantiation reads it again, so that an edit is noticed.
 struct SourceText {
   std::string name;  ///< as in the manifest
   std::string path;  ///< absolute; empty for memory
@@ -27,53 +27,55 @@ struct SourceText {
 /// A parsed manifest and where its sources are. Immutable.
 struct Template {
   Manifest manifest;
-  /// The directory of the catalog that it was found in, which its includes are searched in first. Absolute;
-  /// empty for memory.
+  /// The catalog's directory in which the template was found. Its includes are searched there first.
+  /// Absolute; empty for memory.
   std::string root;
-  /// That of the manifest, to which its `source` and `include_dirs` are relative: the root, or a folder of
-  /// it.
+  /// The manifest's directory: the root, or a folder in it. The manifest's `source` and
+  /// `include_dirs` are relative to it.
   std::string directory;
-  std::string text;          ///< the manifest's, of a template from memory
+  std::string text;          ///< the manifest's text, for a template from memory
   Digest digest;             ///< of the manifest's text
   WorkListKinds work_lists;  ///< the kinds that the manifest was read with
   SourceText kernel;
   SourceText reference;  ///< name empty when there is none
-  /// The source that the manifest names so: the kernel's, the reference's, or that of another arch.
+  /// The source with this name in the manifest: the kernel's, the reference's, or the source of another arch.
   SourceText text_of(const std::string& source) const;
 };
 
 struct MemoryTemplate {
-  std::string manifest, source, reference;  ///< texts; the manifest's `source` names are only names
+  std::string manifest, source, reference;  ///< texts; the manifest's `source` entries are only names
 };
 
-/// Thread-safe. A forked child has what was there at the fork, templates from memory and parsed ones alike.
+/// Thread-safe. A forked child inherits the templates of the fork's moment, both from memory
+/// and parsed from files.
 class Catalog {
  public:
-  /// Directories in order; those that do not exist are ignored. NAME.toml in one of them, or in a folder of
-  /// one (a family), holds the template NAME: another name inside is an error, and so are two files for one
-  /// name. Where it lies is no part of a key. `advice` ends the error about a template that is in none of
-  /// them. A manifest may name the kinds of `work_lists` and no others.
+  /// `directories` are searched in order; missing ones are ignored. NAME.toml in a directory, or in a folder
+  /// of it (a family), holds the template NAME. It is an error when the manifest has another name, or when
+  /// two files have the same name. The place of a template is not part of a key. `advice` ends the error
+  /// about a template that no directory has. A manifest may name only the kinds in `work_lists`.
   explicit Catalog(std::vector<std::string> directories, std::string advice = {},
                    WorkListKinds work_lists = {});
   ~Catalog();
   Catalog(const Catalog&) = delete;
   Catalog& operator=(const Catalog&) = delete;
 
-  /// Parsed anew when the manifest file's stamp changed. Throws Error(unknown_template) naming what there is,
-  /// or Error(manifest).
+  /// Parses the manifest again when its file's stamp changed. Throws Error(unknown_template) that names the
+  /// known templates, or Error(manifest).
   std::shared_ptr<const Template> open(std::string_view name);
-  /// Throws Error(manifest), also when the name is taken.
+  /// Throws Error(manifest), also when the name is already used.
   std::shared_ptr<const Template> add(const MemoryTemplate& in);
-  /// Names, sorted; memory templates included. Does not parse.
+  /// Sorted names, including templates from memory. Does not parse.
   std::vector<std::string> names() const;
   const std::vector<std::string>& directories() const noexcept { return directories_; }
 
  private:
   struct Loaded;
   struct Parsed;
-  /// Of one process: a child's copy of the mutex may be held by a thread that it does not have.
+  /// The index of one process: a child's copy of the mutex may be held by a thread that
+  /// the child does not have.
   struct Index {
-    std::mutex mutex;  // guards what follows
+    std::mutex mutex;  // guards the members below
     bool begun = false;
     std::map<std::string, std::shared_ptr<const Loaded>, std::less<>> loaded;
   };
@@ -86,8 +88,9 @@ class Catalog {
   std::vector<std::string> directories_;
   const std::string advice_;
   const WorkListKinds work_lists_;
-  /// All that was ever parsed, the newest first: what a forked child inherits. Grown by one pointer under the
-  /// index's mutex, and never shortened: an edited template is held by who has opened it anyway.
+  /// Every template that was parsed, newest first: a forked child inherits this list. It grows by one pointer
+  /// under the index's mutex and is never shortened. That costs little, because users of an edited template
+  /// keep it alive anyway.
   std::atomic<const Parsed*> parsed_{nullptr};
   mutable base::PerProcess<Index> index_;
 };

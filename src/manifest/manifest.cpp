@@ -6,7 +6,7 @@
 namespace kiln::source {
 namespace {
 
-/// Position of the element of that name, or -1.
+/// Index of the element of that name, or -1.
 template <class Range>
 int index_of(const Range& items, std::string_view name) noexcept {
   const auto found =

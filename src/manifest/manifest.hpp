@@ -23,28 +23,28 @@ enum class Access { read, write, readwrite };
 struct ParameterSpec {
   struct Choice {
     std::string name;      ///< "silu", "bf16", "4096"
-    std::int64_t value{};  ///< dtype ordinal, integer, ordinal of an enum or type (order of declaration)
-    std::string cpp;       ///< how C++ spells it, with {P} of others; literal braces doubled
-    std::string include;   ///< header that this spelling needs; empty: none
+    std::int64_t value{};  ///< dtype ordinal, integer, or declaration order of an enum or type
+    std::string cpp;       ///< the C++ text, with {P} for other parameters; literal braces are doubled
+    std::string include;   ///< header that this C++ text needs; empty: none
   };
   std::string name, doc;
   ParameterKind kind = ParameterKind::integer;
   std::vector<Choice> choices;        ///< empty for a range or an unbounded int, and for bool
-  std::vector<std::string> includes;  ///< headers that every value's spelling needs
+  std::vector<std::string> includes;  ///< headers that every value's C++ text needs
   std::optional<std::pair<std::int64_t, std::int64_t>> range;  ///< inclusive
-  Expression default_value;                                    ///< empty: must be given
+  Expression default_value;                                    ///< empty: the caller must give a value
   std::vector<std::int64_t> tune;
 };
 
-/// dtype is set for pointers to elements (or the parameter that names it), size for structs.
+/// Pointers to elements have `dtype`, or the parameter that names it. Structs have `struct_bytes`.
 struct ArgumentType {
   enum class Kind { pointer, i32, i64, u32, u64, f32, f64, structure, tensormap };
-  /// What a u64 stands for: cudaTextureObject_t and cudaSurfaceObject_t are handles of that width.
+  /// The meaning of a u64: cudaTextureObject_t and cudaSurfaceObject_t are handles of that width.
   enum class Handle { none, texture, surface };
   Kind kind = Kind::pointer;
   std::optional<Dtype> dtype;      ///< ptr<f32>
-  int dtype_parameter = -1;        ///< ptr<T>: index of T; neither: ptr<void>
-  std::uint32_t struct_bytes = 0;  ///< 0: a struct of whatever size the image says
+  int dtype_parameter = -1;        ///< ptr<T>: index of T; -1 without a dtype: ptr<void>
+  std::uint32_t struct_bytes = 0;  ///< 0: a struct of the size that the image says
   Handle handle = Handle::none;
   bool is_float() const noexcept { return kind == Kind::f32 || kind == Kind::f64; }
   /// Bytes that the kernel argument takes: 8 for pointers, 128 for tensor maps, 0 when only the image knows.
@@ -59,14 +59,14 @@ struct ArgumentSpec {
     double a = 0, b = 1;        ///< normal: mean, sd; uniform: lo, hi; constant: value
     Expression low{}, high{};   ///< integer: inclusive; offsets: `high` is the last entry
     std::string instantiate{};  ///< kernel: its C++ text with {P}
-    std::string lengths{};      ///< lengths: which array of the batch that the work list is for
+    std::string lengths{};      ///< lengths: array of the batch that the work list is for
   };
   std::string name, doc;
   ArgumentType type;
   Access access = Access::read;
-  std::vector<Expression> shape, stride;  ///< elements; stride empty: contiguous
-  Expression align;                       ///< bytes; empty: that of the element
-  Expression value;                       ///< integers; empty: none
+  std::vector<Expression> shape, stride;  ///< in elements; empty `stride`: contiguous
+  Expression align;                       ///< bytes; empty: the element's alignment
+  Expression value;                       ///< of an integer; empty: none
   std::optional<double> float_value;      ///< for f32, f64
   bool optional = false;
   Expression exists;  ///< empty: always
@@ -75,7 +75,7 @@ struct ArgumentSpec {
 
 struct RuntimeValueSpec {
   std::string name, doc;
-  Expression value;  ///< empty: `kiln run` must be told
+  Expression value;  ///< empty: `kiln run` must be given a value
 };
 
 struct LaunchSpec {
@@ -84,7 +84,7 @@ struct LaunchSpec {
   bool pdl = false, cooperative = false;
 };
 
-/// Source plus name expression plus geometry: the kernel itself, or its reference.
+/// Source, name expression and geometry of the kernel or of its reference.
 struct EntryPoint {
   std::string source;       ///< relative to the manifest
   std::string instantiate;  ///< with {P}
@@ -98,7 +98,7 @@ struct Requirement {
 };
 
 struct PrewarmRow {
-  /// Parameter -> texts, in the row's order.
+  /// Each parameter with its texts, in the row's order.
   std::vector<std::pair<std::string, std::vector<std::string>>> values;
   std::vector<std::string> archs;  ///< empty: the caller's default
   int line = 0;
@@ -110,7 +110,7 @@ struct CompileSpec {
   std::string std = "c++17";
   std::vector<std::string> options, preinclude, include_dirs, extra_includes;
   std::vector<std::pair<std::string, std::string>> define;   ///< texts with {P}
-  std::vector<std::pair<std::string, std::string>> replace;  ///< a header's name in #include -> file
+  std::vector<std::pair<std::string, std::string>> replace;  ///< header name in #include -> file
   HostHeaders host_headers = HostHeaders::none;
   bool default_device = false, minimal = false, ndebug = true;
 };
@@ -129,9 +129,9 @@ struct Limits {
   std::optional<std::int64_t> max_spill_bytes, performance_warnings, compile_seconds, compile_memory;
 };
 
-/// Where each name lives in the values that expressions read.
+/// The index of each name in the values that expressions read.
 struct SlotLayout {
-  /// Counts, laid out in this order from slot 0.
+  /// Numbers of names. They are laid out in this order from slot 0.
   int parameters = 0, derives = 0, arguments = 0, runtime = 0, run = 0, exports = 0;
   int derive_slot(int i) const noexcept { return parameters + i; }
   int argument_slot(int i) const noexcept { return parameters + derives + i; }
@@ -149,10 +149,11 @@ struct SlotLayout {
 struct Manifest {
   std::string file;  ///< for messages: a path, or "<memory>"
   std::string name, summary, formula;
-  std::string entry;     ///< name of its entry point, where [[kernel]] gives one
+  std::string entry;     ///< name of the first entry point, when [[kernel]] gives one
   std::string fallback;  ///< a generic template with the same arguments; empty: none
   bool internal = false;
-  bool tune_changes_bits = false;  ///< candidates of `tune` may give other bits than the defaults
+  /// Candidates of `tune` may give results with other bits than the defaults.
+  bool tune_changes_bits = false;
   EntryPoint kernel;
   std::optional<EntryPoint> reference;
   std::optional<base::Arch> arch_min;
@@ -160,51 +161,53 @@ struct Manifest {
   std::vector<std::pair<Dtype, double>> tolerance;
   CompileSpec compile;
   std::vector<ParameterSpec> parameters;
-  /// In an order in which each needs only earlier ones.
+  /// In an order in which each derive needs only earlier ones.
   std::vector<std::pair<std::string, Expression>> derives;
   std::vector<Requirement> requirements;
   std::vector<ArgumentSpec> arguments;
   std::vector<RuntimeValueSpec> runtime;
   std::optional<WorkListSpec> work_list;
-  /// Values that `kiln run` alone has, for what it makes: declared by [work_list.run].
+  /// Values that only `kiln run` has, for the work list that it makes. [work_list.run] declares them.
   std::vector<RuntimeValueSpec> run_values;
   Expression cost_read, cost_write, cost_flops;  ///< empty when the manifest has none
   Limits limits;
   std::vector<PrewarmRow> prewarm;
   SlotLayout slots;
-  /// Slots of parameters and derives, in an order in which each default and derive needs only earlier ones.
+  /// Slots of parameters and derives, in an order in which each default and each derive
+  /// needs only earlier ones.
   std::vector<int> resolve_order;
-  /// Slots of arguments and run-time values that have a `value` expression, likewise.
+  /// Slots of arguments and run-time values with a `value` expression, in an order in which each
+  /// needs only earlier ones.
   std::vector<int> value_order;
   std::vector<GlobalSpec> globals;
   std::vector<ExportSpec> exports;
-  /// Further entry points of the same image: this manifest with another entry, and its own instantiate,
-  /// arguments, run-time values, requirements and launch. They have no entry points of their own.
+  /// Further entry points of the same image. Each is a copy of this manifest with its own name, instantiate,
+  /// arguments, run-time values, requirements and launch. These copies have no `entries`.
   std::vector<std::shared_ptr<const Manifest>> entries;
-  /// [arch.*]: the manifest as it is for one arch. They have no variants of their own.
+  /// [arch.*]: the manifest for one arch. These manifests have no `variants`.
   std::vector<std::pair<base::Arch, std::shared_ptr<const Manifest>>> variants;
 };
 
-/// Throws Error(manifest) "FILE:LINE: ..." for everything docs/writing-templates.md forbids: TOML syntax,
-/// unknown table or key, wrong type, bad name, unknown name in an expression, cyclic derive or default, an
-/// option that is not whitelisted, ...
+/// Reads a manifest. Throws Error(manifest) "FILE:LINE: ..." for everything that docs/writing-templates.md
+/// forbids: TOML syntax, unknown table or key, wrong type, bad name, unknown name in an expression, cyclic
+/// derive or default, an option that is not whitelisted, ...
 Manifest parse_manifest(std::string_view toml, const std::string& file, WorkListKinds work_lists = {});
 
 /// Limits that a caller's request must respect.
 inline constexpr int kMaxParameters = 32, kMaxArguments = 64;
 
-/// The manifest itself, or its variant for `arch`. Parameters are the same; slots may differ.
+/// The manifest's variant for `arch`, or the manifest itself. Parameters are equal; slots may differ.
 const Manifest& variant_for(const Manifest& manifest, base::Arch arch) noexcept;
-/// The entry point of that name, the manifest's own included; null when there is none.
+/// The entry point of that name, which may be the manifest's own; null when there is none.
 const Manifest* entry_named(const Manifest& manifest, std::string_view name) noexcept;
 
 int parameter_index(const Manifest& manifest, std::string_view name) noexcept;  ///< -1 when absent
 int argument_index(const Manifest& manifest, std::string_view name) noexcept;   ///< -1 when absent
-/// Of anything that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
+/// Slot of any name that expressions can read: "H", "rows", "arch", "dev.sms"; -1 when absent.
 int slot_index(const Manifest& manifest, std::string_view name) noexcept;
 std::vector<std::string> parameter_names(const Manifest& manifest);
 
-/// Whether [template] arch allows `arch`.
+/// True when [template] arch allows `arch`.
 bool supports(const Manifest& manifest, base::Arch arch) noexcept;
 
 }  // namespace kiln::source

@@ -1,4 +1,4 @@
-// Values of one parameter: what is allowed, and how each is written.
+// Values of one parameter: the allowed values and their texts.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace kiln::source {
 std::optional<std::int64_t> parameter_value(const ParameterSpec& spec, std::string_view text);
 bool parameter_allows(const ParameterSpec& spec, std::int64_t value);
 
-/// Of an allowed value. Canonical text, as in Specialization; and C++ text, as in the name expression.
+/// Texts of an allowed value: canonical, as in Specialization; and C++, as in the name expression.
 std::string parameter_text(const ParameterSpec& spec, std::int64_t value);
 std::string parameter_cpp(const ParameterSpec& spec, std::int64_t value);
 /// `value` in decimal, as a C++ expression.

@@ -1,5 +1,5 @@
-// Kinds of work lists: what a manifest's [work_list] may say, as data. The rooms that plan for a kind declare
-// it (src/attention), and the library hands all of them to whoever reads manifests.
+// Kinds of work lists, as data: what a manifest's [work_list] may say. The rooms that plan for a kind declare
+// it (src/attention). The library passes all kinds to the readers of manifests.
 #pragma once
 
 #include <cstdint>
@@ -14,23 +14,23 @@
 
 namespace kiln::source {
 
-/// Names are literals: a kind lives as long as the process.
+/// Names must be literals, because a kind lives as long as the process.
 struct WorkListKind {
   struct Key {
     std::string_view name;
-    std::optional<std::int64_t> value{};  ///< when the manifest does not say; nothing: the manifest must
-    bool may_be_left_out = false;         ///< a run value that does not exist unless the manifest gives it
+    std::optional<std::int64_t> value{};  ///< default; nothing: the manifest must give a value
+    bool may_be_left_out = false;         ///< for a run value: it exists only when the manifest gives it
     std::string_view doc{};
   };
   std::string_view name;
-  std::span<const Key> kernel;      ///< what the kernel fixes, known before any call
-  std::span<const Key> run;         ///< [work_list.run]: what is made of the values of a call
+  std::span<const Key> kernel;      ///< properties that the kernel fixes, known before any call
+  std::span<const Key> run;         ///< [work_list.run]: properties that are made of the values of a call
   std::span<const Key> run_values;  ///< [work_list.run]: values that `kiln run` takes under these names
   std::span<const std::string_view> arrays;  ///< arrays of the batch, for fill = "work_list(ARRAY)"
 };
 using WorkListKinds = std::span<const WorkListKind>;
 
-/// [work_list]: what the host shares out among the blocks of a launch, in a buffer that the kernel reads.
+/// [work_list]: how the host divides work among the blocks of a launch, in a buffer that the kernel reads.
 struct WorkListSpec {
   using Values = std::vector<std::pair<std::string, Expression>>;
   std::string kind;      ///< the name of a WorkListKind
@@ -40,7 +40,7 @@ struct WorkListSpec {
   Values kernel;         ///< all `kernel` keys of the kind, in its order
   bool has_run = false;  ///< there is a [work_list.run]: `kiln run` can make a list
   Values run;            ///< all `run` keys of the kind, in its order
-  /// A value of `kernel` or `run`. REQUIRES: the kind has that key.
+  /// An expression of `kernel` or `run`. REQUIRES: the kind has that key.
   const Expression& of(std::string_view key) const;
 };
 

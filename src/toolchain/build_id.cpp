@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMaxHeaders = 4096, kMaxNoteBytes = 64 << 10, kMaxIdBytes = 64;
 
-/// An open file. Its first bytes are read once: mostly the headers and the note lie in them.
+/// An open file. Its first bytes are read once, because they usually contain the headers and the note.
 class Image {
  public:
   explicit Image(int fd) : fd_(fd), known_(read_some(0, head_, sizeof head_)) {}
@@ -28,7 +28,7 @@ class Image {
   }
 
  private:
-  /// How many bytes were read: fewer than `size` at the file's end, and after an error.
+  /// Number of bytes that were read: fewer than `size` at the file's end or after an error.
   std::size_t read_some(std::uint64_t offset, void* out, std::size_t size) const noexcept {
     std::size_t done = 0;
     while (done < size) {
@@ -43,7 +43,7 @@ class Image {
 
   const int fd_;
   char head_[2048];
-  const std::size_t known_;  // declared after what it fills
+  const std::size_t known_;  // declared after `head_`, which its initialiser fills
 };
 
 std::string hex(std::string_view bytes) {
@@ -56,7 +56,7 @@ std::string hex(std::string_view bytes) {
   return out;
 }
 
-/// Elf64_Nhdr, name and descriptor, both padded to `align`, until the notes end.
+/// Reads notes until their end: an Elf64_Nhdr, then name and descriptor, both padded to `align`.
 std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
   const auto padded = [align](std::size_t n) { return (n + align - 1) / align * align; };
   for (Elf64_Nhdr note; notes.size() >= sizeof note;) {
@@ -73,7 +73,7 @@ std::optional<std::string> id_in(std::string_view notes, std::size_t align) {
   return std::nullopt;
 }
 
-/// The id among the notes of one kind of table: segments or sections.
+/// The id in the notes of one kind of table: segments or sections.
 template <class Header, class Range>
 std::optional<std::string> id_through(const Image& image, std::uint64_t table, std::size_t count,
                                       std::size_t header_size, Range&& note_range) {
@@ -102,7 +102,7 @@ std::optional<std::string> build_id_of(const std::string& path) {
 }
 
 std::optional<std::string> build_id_of(const base::Fd& file) {
-  // A directory or a pipe needs no question of its own: pread fails.
+  // A directory or a pipe needs no check: pread fails.
   const Image image(file.get());
   Elf64_Ehdr header;
   if (!image.read(0, &header, sizeof header) || std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 ||
@@ -115,8 +115,7 @@ std::optional<std::string> build_id_of(const base::Fd& file) {
           })) {
     return id;
   }
-  // patchelf moves the note's section and leaves the segment behind: so it is in the pip wheels of CUDA 12's
-  // libnvrtc.
+  // patchelf moves the note's section, but not its segment. The pip wheels of CUDA 12's libnvrtc are so.
   return id_through<
       Elf64_Shdr>(image, header.e_shoff, header.e_shnum, header.e_shentsize, [](const auto& section) {
     return NoteRange{section.sh_type == SHT_NOTE, section.sh_offset, section.sh_size, section.sh_addralign};

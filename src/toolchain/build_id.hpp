@@ -8,11 +8,11 @@
 
 namespace kiln::toolchain {
 
-/// The GNU build-id of a shared library as hex, read from its notes without loading the library and without
-/// reading more than headers and notes. Nothing when there is no such file or note: then the library has no
-/// identity, and a key that depends on it must not be used.
+/// The GNU build-id of a shared library as hex. The library is not loaded, and only its headers and notes are
+/// read. Nothing when there is no such file or note: then the library has no identity, and a key that depends
+/// on it must not be used.
 std::optional<std::string> build_id_of(const std::string& path);
-/// The same of an open file.
+/// The build-id of an open file.
 std::optional<std::string> build_id_of(const base::Fd& file);
 
 }  // namespace kiln::toolchain

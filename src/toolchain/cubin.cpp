@@ -1,5 +1,5 @@
-// The attributes' numbers and layouts are not documented; they were read off cubins of NVRTC 12.0 to 13.0
-// (sm_52 to sm_121) and agree with what cuobjdump --dump-elf and --dump-resource-usage print.
+// Numbers and layouts of the attributes are not documented. They were found in cubins of NVRTC 12.0 to 13.0
+// (sm_52 to sm_121), and agree with cuobjdump --dump-elf and --dump-resource-usage.
 #include "toolchain/cubin.hpp"
 
 #include <elf.h>
@@ -16,8 +16,8 @@ namespace kiln::toolchain {
 namespace {
 
 constexpr std::uint8_t kStoCudaEntry = 0x10;  // st_other of a __global__ function
-/// From sm_90 on every block's shared memory begins with this much for the system: part of the section's
-/// size, but not of what cuFuncGetAttribute and ptxas -v call static shared memory.
+/// From sm_90 on, each block's shared memory begins with this many bytes for the system. The section's size
+/// includes them. The static shared memory of cuFuncGetAttribute and ptxas -v does not.
 constexpr std::uint64_t kReservedSharedBytes = 1024;
 
 enum Attribute : std::uint8_t {
@@ -44,9 +44,9 @@ T at(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-/// Calls each(attribute, payload) for every record of a .nv.info section that carries a sized payload.
-/// Grammar: format:8 attribute:8, then 16 bits of value (formats 1 to 3), or a 16-bit size and as many bytes
-/// (format 4).
+/// Calls each(attribute, payload) for every record of a .nv.info section that has a sized payload. A record
+/// is format:8, attribute:8, then 16 bits. The 16 bits are a value (formats 1 to 3), or the size of the
+/// payload that follows (format 4).
 template <class Each>
 void for_each_attribute(std::span<const std::byte> info, Each&& each) {
   while (!info.empty()) {
@@ -65,8 +65,9 @@ std::array<std::uint32_t, 3> triple(std::span<const std::byte> payload) {
   return {at<std::uint32_t>(payload, 0), at<std::uint32_t>(payload, 4), at<std::uint32_t>(payload, 8)};
 }
 
-/// Adds the bytes that one spilling instruction moves. SASS since sm_70: 128 bits, the opcode in bits 0-11
-/// (store or load, local or, with shared-memory spilling, shared), the operand's width in bits 73-75.
+/// Adds the bytes that one spilling instruction moves. An instruction of SASS since sm_70 has 128 bits.
+/// Bits 0-11 are the opcode: store or load, local or, with shared-memory spilling, shared. Bits 73-75
+/// are the operand's width.
 void count_spill(CubinKernel& kernel, std::span<const std::byte> text, std::uint32_t offset) {
   static constexpr std::uint32_t kWidths[] = {1, 1, 2, 2, 4, 8, 16, 0};
   if (offset > text.size() || text.size() - offset < 16) damaged("a spill outside the code");
@@ -106,7 +107,7 @@ void read_kernel_attributes(CubinKernel& kernel, std::span<const std::byte> info
         break;
     }
   });
-  auto& arguments = kernel.arguments;  // written last to first
+  auto& arguments = kernel.arguments;  // the cubin lists them from last to first
   std::sort(arguments.begin(), arguments.end(),
             [](const auto& a, const auto& b) { return a.ordinal < b.ordinal; });
   for (std::size_t i = 0; i < arguments.size(); ++i)
@@ -123,12 +124,13 @@ CubinVariable variable_of(const Elf& elf, const Elf64_Sym& symbol, std::string_v
   CubinVariable out{std::string(name), symbol.st_size, std::nullopt};
   if (symbol.st_size != sizeof(std::int64_t) || symbol.st_shndx >= elf.sections().size()) return out;
   const ElfSection& section = elf.sections()[symbol.st_shndx];
-  // Without bytes of its own the section is zero.
+  // A section without bytes is zero.
   out.value = section.bytes.empty() ? 0 : at<std::int64_t>(section.bytes, symbol.st_value);
   return out;
 }
 
-/// The flags' low byte up to ELF ABI 7 (toolkit 12, archs before sm_100), the second byte from ABI 8 on.
+/// The arch is in the flags' low byte up to ELF ABI 7 (toolkit 12, archs before sm_100), and in the
+/// second byte from ABI 8 on.
 int sm_of(const Elf& elf) {
   const int sm = elf.abi_version() >= 8 ? elf.flags() >> 8 & 0xff : elf.flags() & 0xff;
   if (sm < 50) damaged("no architecture in its flags");

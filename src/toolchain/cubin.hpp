@@ -1,4 +1,4 @@
-// What a cubin says about its kernels, without a driver.
+// Facts about kernels, read from a cubin without a driver.
 #pragma once
 
 #include <array>
@@ -12,8 +12,8 @@
 
 namespace kiln::toolchain {
 
-/// One kernel argument. Offsets shift between archs (64-aligned arguments follow the constant bank): compare
-/// ordinal and size.
+/// One kernel argument. Compare ordinal and size only: offsets differ between archs, because 64-aligned
+/// arguments follow the constant bank.
 struct CubinArgument {
   std::uint16_t ordinal = 0;
   std::uint32_t offset = 0, size = 0;  ///< bytes
@@ -27,8 +27,8 @@ struct CubinKernel {
   std::uint32_t shared_bytes = 0;  ///< static shared memory, without the system's 1 KiB of sm_90 and later
   std::uint32_t max_threads = 0;   ///< per block, from __launch_bounds__; 0 when not bounded
   std::array<std::uint32_t, 3> required_block{}, cluster{};  ///< REQNTID, CTA_PER_CLUSTER; zeros when absent
-  /// What ptxas -v reports, from the cubin itself; 0 in images of toolkits before 12.8 (which do not say) and
-  /// below sm_70.
+  /// The numbers of ptxas -v, read from the cubin itself. 0 in images below sm_70 and of toolkits before
+  /// 12.8, which do not record spills.
   std::uint32_t spill_store_bytes = 0, spill_load_bytes = 0;
 };
 
@@ -36,7 +36,7 @@ struct CubinKernel {
 struct CubinVariable {
   std::string name;  ///< lowered (mangled)
   std::uint64_t bytes = 0;
-  std::optional<std::int64_t> value;  ///< what eight bytes are initialised with; nothing for other sizes
+  std::optional<std::int64_t> value;  ///< initial value of a variable of eight bytes; nothing for other sizes
 };
 
 struct CubinFacts {

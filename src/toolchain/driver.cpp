@@ -32,8 +32,8 @@ static_assert(std::size(kFunctions) * sizeof(void*) == sizeof(DriverFunctions),
               "an entry of driver.hpp is not listed");
 
 using GetProcAddress = CUresult (*)(const char*, void**, int version, std::uint64_t flags, int* status);
-constexpr std::uint64_t kLegacyStream =
-    1;  // CU_GET_PROC_ADDRESS_LEGACY_STREAM: stream 0 is the legacy default stream
+// CU_GET_PROC_ADDRESS_LEGACY_STREAM: stream 0 is the legacy default stream.
+constexpr std::uint64_t kLegacyStream = 1;
 
 struct Loaded {
   Driver driver{};
@@ -50,7 +50,7 @@ struct Loaded {
   }
 
  private:
-  /// What is wrong, or "".
+  /// Returns the error, or "".
   std::string load() {
     const char* named = std::getenv("KILN_LIBCUDA");
     const std::string path = named && *named ? named : "libcuda.so.1";
@@ -93,15 +93,14 @@ const Loaded& loaded() noexcept {
   return g_loaded.value.get([] { return Loaded(); });
 }
 
-/// The process in which a call that needs cuInit succeeded first; 0: none did.
+/// The process in which a call that needs cuInit first succeeded; 0: there was none.
 constinit std::atomic<std::uint64_t> initialized_in{0};
 
 constexpr const char* kForked =
     "CUDA cannot be used in a child process forked after cuInit: fork before it, or start the child with "
     "posix_spawn or exec";
 
-/// What a caller can do about an error that the driver explains in a few words only; "" when nothing is
-/// known.
+/// Advice about an error that the driver explains in only a few words; "" when there is none.
 const char* advice(CUresult result) {
   switch (result) {
     case CUDA_ERROR_NOT_INITIALIZED:

@@ -1,4 +1,5 @@
-// libcuda by dlopen: a typed function table, entry points through cuGetProcAddress with explicit versions.
+// libcuda by dlopen: a typed function table. Entry points come through cuGetProcAddress
+// with explicit versions.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +8,7 @@
 
 #include "base/arch.hpp"
 
-// The handle types of cuda.h, compatible with it (declared, not included: kiln builds without a toolkit).
+// The handle types of cuda.h. They are declared here, not included, because kiln builds without a toolkit.
 struct CUctx_st;
 struct CUmod_st;
 struct CUfunc_st;
@@ -32,7 +33,7 @@ using CUevent = CUevent_st*;
 using CUgraph = CUgraph_st*;
 using CUgraphExec = CUgraphExec_st*;
 
-/// Values of cuda.h that kiln uses, under their names there.
+/// Values of cuda.h that kiln uses, under their names in cuda.h.
 enum : int {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
@@ -62,7 +63,8 @@ enum : int {
   CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
 };
 
-/// CUlaunchAttribute and CUlaunchConfig, laid out as in cuda.h (tests/toolchain compares where there is one).
+/// CUlaunchAttribute and CUlaunchConfig, laid out as in cuda.h. tests/toolchain compares them
+/// where there is a cuda.h.
 struct LaunchAttribute {
   int id = 0;
   char pad[4] = {};
@@ -81,8 +83,8 @@ struct LaunchConfig {
   unsigned attribute_count = 0;
 };
 
-/// The functions of libcuda that kiln calls, typed as the versions in driver_entries.hpp have them. One of
-/// them that is optional there may be null.
+/// The functions of libcuda that kiln calls, typed for the versions in driver_entries.hpp. A function that is
+/// OPTIONAL there may be null.
 struct DriverFunctions {
   CUresult (*cuInit)(unsigned);
   CUresult (*cuDriverGetVersion)(int*);
@@ -139,40 +141,41 @@ struct DriverFunctions {
   CUresult (*cuMemsetD8)(CUdeviceptr, unsigned char, size_t);
 };
 
-/// The libcuda of this process: its functions, what its errors mean, and whether a fork has made it unusable.
+/// The libcuda of this process: its functions, the texts of its errors, and whether a fork
+/// has made it unusable.
 struct Driver : DriverFunctions {
-  /// Loads libcuda once (KILN_LIBCUDA, else libcuda.so.1). Null when there is none or it is too old (12.0 is
-  /// the oldest); `load_error()` says why. Calls nothing in the driver but cuGetProcAddress and
-  /// cuDriverGetVersion: no cuInit.
+  /// Loads libcuda once (KILN_LIBCUDA, else libcuda.so.1). Null when there is none or it is older than 12.0;
+  /// load_error() says why. Calls only cuGetProcAddress and cuDriverGetVersion, not cuInit.
   static const Driver* get() noexcept;
   static const std::string& load_error() noexcept;
 
-  /// "CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid", and for errors of contexts and
-  /// processes what the caller can do about them.
+  /// "CUDA_ERROR_INVALID_IMAGE (200): device kernel image is invalid". Errors of contexts and processes also
+  /// say what the caller can do about them.
   std::string describe(CUresult result) const;
   /// Throws Error(driver) "cuX while `doing`: CUDA_ERROR_... (n): ...".
   void check(CUresult result, const char* call, const std::string& doing = {}) const;
 
-  /// Remembers that a call succeeded that needs cuInit: in children forked from here on the driver is dead.
+  /// Remembers that a call succeeded that needs cuInit: the driver is unusable in children that
+  /// are forked from now on.
   static void saw_initialized() noexcept;
-  /// In a child forked after cuInit every call of the driver returns CUDA_ERROR_NOT_INITIALIZED, also cuInit
-  /// itself, for the rest of the child's life. Known here without a call, when kiln saw the driver
-  /// initialised in a parent; for a parent that never showed kiln its driver only describe() can tell. Two
-  /// loads and a compare.
+  /// True in a child that was forked after cuInit. There every driver call returns
+  /// CUDA_ERROR_NOT_INITIALIZED for the rest of the child's life, even cuInit. This function makes no call:
+  /// it needs kiln to have seen the driver initialised in a parent. For other parents only describe() can
+  /// tell. Costs two loads and a compare.
   static bool forked_after_init() noexcept;
-  /// Throws Error(driver) that names `doing`, CUDA_ERROR_NOT_INITIALIZED and what to do instead, when
-  /// forked_after_init().
+  /// Throws Error(driver) when forked_after_init(). The message names `doing`, CUDA_ERROR_NOT_INITIALIZED
+  /// and what to do instead.
   static void refuse_in_forked_child(const std::string& doing);
 };
 
-/// What kiln asks about a device.
+/// The properties of a device that kiln uses.
 struct DeviceFacts {
   int ordinal = 0;
   std::string name;
   base::Arch arch;
-  int sms = 0, smem_optin = 0, l2 = 0;  ///< count, bytes, bytes
+  int sms = 0, smem_optin = 0, l2 = 0;  ///< multiprocessors; bytes; bytes
 };
-/// Needs cuInit to have been called, and remembers that it was. Throws Error(driver).
+/// Requires that cuInit was called, and remembers that. Throws Error(driver).
 DeviceFacts device_facts(const Driver& driver, int ordinal);
 
 }  // namespace kiln::toolchain

@@ -1,10 +1,11 @@
-// The driver's entry points that kiln uses, with the CUDA version that introduced the ABI declared in
-// driver.hpp (from the toolkit's cudaTypedefs.h; tests/toolchain compares). The version is a maximum as well:
-// asked for 13000, the driver hands out a cuCtxSynchronize and a cuCtxGetDevice that take a context.
+// The driver's entry points that kiln uses, each with the CUDA version that introduced the ABI declared
+// in driver.hpp. The versions are from the toolkit's cudaTypedefs.h; tests/toolchain compares them. A
+// version is also a maximum: asked for 13000, the driver returns a cuCtxSynchronize and a
+// cuCtxGetDevice that take a context.
 #pragma once
 
-/// REQUIRED(name, version) for what every driver since 12.0 has, OPTIONAL(name, version) for what may stay
-/// null.
+/// REQUIRED(name, version) for functions that every driver since 12.0 has. OPTIONAL(name, version) for
+/// functions that may stay null.
 #define KILN_DRIVER_FUNCTIONS(REQUIRED, OPTIONAL)             \
   REQUIRED(cuInit, 2000)                                      \
   REQUIRED(cuDriverGetVersion, 2020)                          \

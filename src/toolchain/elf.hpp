@@ -1,5 +1,5 @@
-// A bounded reader of little-endian ELF64 files: what build-ids and cubins need. Damage is an Error, never a
-// crash.
+// A bounded reader of little-endian ELF64 files, as far as build-ids and cubins need it. A damaged file gives
+// an Error, never a crash.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,8 @@ struct ElfSection {
 
 class Elf {
  public:
-  /// A view of `file`, which must outlive it. Throws Error(io) when this is no ELF64 or a table is out of
-  /// bounds.
+  /// Makes a view of `file`, which must outlive this object. Throws Error(io) when `file` is not an ELF64
+  /// file or a table is out of bounds.
   explicit Elf(std::span<const std::byte> file);
 
   std::uint16_t machine() const noexcept { return machine_; }

@@ -17,7 +17,7 @@ std::string environment(const char* name) {
   return value ? value : "";
 }
 
-/// Without a slash at its end.
+/// The absolute, normalised path without a slash at its end.
 std::string normal_directory(const std::string& path) {
   std::string out = base::normalized(base::absolute(path).value_or(path));
   while (out.size() > 1 && out.back() == '/') out.pop_back();
@@ -30,7 +30,7 @@ class Search {
 
   bool done() const { return out_.has_compiler() && !out_.include_dirs.empty(); }
 
-  /// `origin` says in `tried` why this place was looked at.
+  /// Searches one root. `origin` says in `tried` why this place was searched.
   void root(const std::string& path, const char* origin) {
     if (path.empty() || done()) return;
     const std::string root = normal_directory(path);
@@ -39,7 +39,7 @@ class Search {
     take_headers(root);
   }
 
-  /// A directory of the loader's path: libraries in it, headers beside it.
+  /// Searches a directory of the loader's path: libraries in it, headers beside it.
   void library_directory(const std::string& path, const char* origin) {
     if (path.empty() || done()) return;
     const std::string directory = normal_directory(path);
@@ -58,7 +58,8 @@ class Search {
     return true;
   }
 
-  /// No directory behind the one with the compiler is asked for: a call each, in every first get of a process.
+  /// Directories after the one with the compiler are not probed: each would cost a call in the first
+  /// get of every process.
   bool take_compiler_below(const std::string& root) {
     for (const std::vector<std::string>& directories : library_dirs(root)) {
       bool any = false;
@@ -88,7 +89,7 @@ class Search {
     if (out_.include_dirs.empty()) out_.include_dirs = header_dirs(root);
   }
 
-  /// The compiler's own headers, even when an earlier place had some.
+  /// Takes the compiler's own headers, even when an earlier place had headers.
   void take_headers_with(const std::string& root) {
     if (auto own = header_dirs(root); !own.empty()) out_.include_dirs = std::move(own);
   }
@@ -128,7 +129,7 @@ Toolkit locate_toolkit(const ToolkitSearch& options) {
   try {
     Search search(out);
     search_all(options, search);
-  } catch (const std::exception&) {  // out of memory: what was found so far
+  } catch (const std::exception&) {  // out of memory: keeps what was found so far
   }
   return out;
 }

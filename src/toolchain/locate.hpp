@@ -1,4 +1,4 @@
-// Where NVRTC, its builtins and the toolkit's headers are, and who they are, without loading any of them.
+// Finds NVRTC, its builtins and the toolkit's headers, and their identity, without loading any of them.
 #pragma once
 
 #include <optional>
@@ -7,30 +7,30 @@
 
 namespace kiln::toolchain {
 
-/// The files of a compiler.
+/// Paths of a compiler's libraries.
 struct CompilerLibraries {
   std::string library;   ///< absolute path of libnvrtc.so.N; empty when none was found
-  std::string builtins;  ///< absolute path of the libnvrtc-builtins beside it; empty when none
+  std::string builtins;  ///< absolute path of the libnvrtc-builtins beside it; empty when there is none
 };
 
 struct Toolkit {
   CompilerLibraries compiler;
   std::string compiler_build_id, builtins_build_id;  ///< hex
   std::vector<std::string> include_dirs;  ///< toolkit header directories, absolute, in search order
-  std::vector<std::string> tried;         ///< every place that was looked at, for the error text
+  std::vector<std::string> tried;         ///< every place that was searched, for the error text
 
   bool has_compiler() const noexcept { return !compiler.library.empty() && !compiler.builtins.empty(); }
 };
 
 struct ToolkitSearch {
-  std::string cuda_home;        ///< KILN_CUDA_HOME or Options; when set, nothing else is searched
+  std::string cuda_home;        ///< KILN_CUDA_HOME or Options; when it is set, no other place is searched
   bool use_environment = true;  ///< CUDA_HOME, CUDA_PATH, LD_LIBRARY_PATH and the python environment
 };
 
-/// Order (DESIGN 9): cuda_home, CUDA_HOME, CUDA_PATH, the loader's path, /usr/local/cuda, the pip packages'
-/// directories. The first place with a complete NVRTC (library, builtins) is the compiler; headers come from
-/// the same root when it has them, else from the first place that does. Never throws; what is missing is
-/// empty.
+/// Search order (DESIGN 9): cuda_home, CUDA_HOME, CUDA_PATH, the loader's path, /usr/local/cuda, the
+/// directories of pip packages. The first place with a complete NVRTC (library and builtins) gives the
+/// compiler. Headers come from the same root when it has them, else from the first place that has some. Never
+/// throws: parts that were not found are empty.
 Toolkit locate_toolkit(const ToolkitSearch& search);
 
 }  // namespace kiln::toolchain

@@ -38,8 +38,8 @@ void bind(Function*& target, const SharedLibrary& library, const std::string& pa
 }
 
 std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::string& builtins_path) {
-  // libnvrtc opens "libnvrtc-builtins.so.<version>" by soname when it first compiles. The loader answers with
-  // a library of that soname which is already there, RTLD_LOCAL or not, wherever its file lies.
+  // libnvrtc opens "libnvrtc-builtins.so.<version>" by soname when it first compiles. The loader then returns
+  // an open library of that soname, RTLD_LOCAL or not, wherever its file lies.
   open_or_throw(builtins_path);
   const SharedLibrary library = open_or_throw(nvrtc_path);
   auto out = std::make_unique<Nvrtc>();
@@ -74,7 +74,8 @@ std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::stri
   return out;
 }
 
-/// A child forked while another thread was loading has nothing of it; the loader gives it the same library.
+/// A child that is forked while another thread loads starts without these objects. The loader
+/// gives it the same library.
 struct Libraries {
   std::mutex mutex;  // guards what follows
   std::map<std::string, std::unique_ptr<Nvrtc>> by_path;

@@ -11,8 +11,8 @@ namespace kiln::toolchain {
 using nvrtcProgram = struct _nvrtcProgram*;
 using nvrtcResult = int;  ///< 0 is NVRTC_SUCCESS
 
-/// Declared here rather than included: kiln builds without a toolkit. tests/toolchain compares with nvrtc.h
-/// where there is one.
+/// Declared here, not included, because kiln builds without a toolkit. tests/toolchain compares with
+/// nvrtc.h where there is one.
 struct Nvrtc {
   const char* (*GetErrorString)(nvrtcResult);
   nvrtcResult (*Version)(int* major, int* minor);
@@ -30,20 +30,21 @@ struct Nvrtc {
   nvrtcResult (*GetProgramLog)(nvrtcProgram, char*);
   nvrtcResult (*AddNameExpression)(nvrtcProgram, const char*);
   nvrtcResult (*GetLoweredName)(nvrtcProgram, const char*, const char**);
-  /// Null before 12.8.
+  /// These two are null before 12.8.
   nvrtcResult (*SetPCHHeapSize)(size_t) = nullptr;
   nvrtcResult (*GetPCHCreateStatus)(nvrtcProgram) = nullptr;
 
   int major = 0, minor = 0;
   std::vector<int> archs;  ///< supported, ascending: 75 80 ... 121
 
-  /// Loads the builtins by absolute path first (libnvrtc would dlopen them by soname), then the library.
-  /// Throws Error(no_compiler) that names path and reason. The result lives as long as the process.
+  /// Loads the builtins by absolute path, because libnvrtc would dlopen them by soname; then loads the
+  /// library. Throws Error(no_compiler) that names path and reason. The result lives as long as the process.
   static const Nvrtc& load(const std::string& nvrtc_path, const std::string& builtins_path);
   bool at_least(int want_major, int want_minor) const noexcept {
     return major > want_major || (major == want_major && minor >= want_minor);
   }
-  /// 12.8 and 12.9 have them too, and crashed other projects; what was tried here is 13.0.
+  /// True from 13.0 on, the oldest version tried here. 12.8 and 12.9 have the functions, too, but
+  /// crashed other projects.
   bool has_precompiled_headers() const noexcept {
     return at_least(13, 0) && SetPCHHeapSize && GetPCHCreateStatus;
   }

@@ -8,18 +8,18 @@ namespace {
 
 constexpr std::uint32_t KiB = 1024;
 constexpr int kWarp = 32, kPartitions = 4;
-constexpr std::uint32_t kRegisters = 64 * KiB;   // of an SM, and the most of a block
-constexpr std::uint32_t kRegisterGranule = 256;  // a warp's are rounded up to it
-constexpr std::uint32_t kMostThreads = 1024;     // of a block
+constexpr std::uint32_t kRegisters = 64 * KiB;   // registers of an SM, and most registers of a block
+constexpr std::uint32_t kRegisterGranule = 256;  // a warp's registers are rounded up to a multiple of this
+constexpr std::uint32_t kMostThreads = 1024;     // most threads of a block
 
 struct Row {
   int arch;
   SmLimits limits;
 };
 
-/// CUDA C++ Programming Guide 13.0, "Compute Capabilities", the tables of technical specifications and of
-/// shared memory capacity; blocks as in the toolkit's cuda_occupancy.h. From 8.0 on the system keeps 1 KiB
-/// of shared memory in each block.
+/// Source: CUDA C++ Programming Guide 13.0, "Compute Capabilities", the tables of technical specifications
+/// and of shared memory capacity. Blocks are as in the toolkit's cuda_occupancy.h. From 8.0 on, the system
+/// keeps 1 KiB of shared memory in each block.
 constexpr Row kTable[] = {
     {75, {32, 16, 64 * KiB, 64 * KiB, 0}},      {80, {64, 32, 164 * KiB, 163 * KiB, KiB}},
     {86, {48, 16, 100 * KiB, 99 * KiB, KiB}},   {87, {48, 16, 164 * KiB, 163 * KiB, KiB}},
@@ -58,7 +58,8 @@ std::optional<Occupancy> occupancy(base::Arch arch, std::uint32_t registers, std
   consider(static_cast<std::uint64_t>(sm->blocks), Occupancy::Limit::blocks);
   if (registers > 0) {
     const std::uint64_t warp = rounded_up(std::uint64_t{registers} * kWarp, kRegisterGranule);
-    // Each quarter of the SM has its own; a block that would not fit were it spread evenly is refused.
+    // Each quarter of the SM has its own registers. A block is refused when its warps would not fit if
+    // they were spread evenly.
     const std::uint64_t even = rounded_up(static_cast<std::uint64_t>(warps), kPartitions) * warp;
     const std::uint64_t in_all = kRegisters / kPartitions / warp * kPartitions;
     consider(even > kRegisters ? 0 : in_all / static_cast<std::uint64_t>(warps), Occupancy::Limit::registers);

@@ -1,4 +1,5 @@
-// How many blocks of a kernel an SM holds at once, from what the compiler says of it: no driver asked.
+// The number of blocks of a kernel that an SM can hold at once, computed from the compiler's
+// facts without a driver.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +9,28 @@
 
 namespace kiln::toolchain {
 
-/// Of one SM.
+/// Limits of one SM.
 struct SmLimits {
   int warps = 0, blocks = 0;
-  std::uint32_t shared_bytes = 0;     ///< of all blocks together, what the system reserves in each included
-  std::uint32_t shared_opt_in = 0;    ///< most that one block may have
-  std::uint32_t shared_reserved = 0;  ///< by the system, in each block
+  std::uint32_t shared_bytes = 0;     ///< bytes of all blocks together, including shared_reserved of each
+  std::uint32_t shared_opt_in = 0;    ///< largest size in bytes that one block may have
+  std::uint32_t shared_reserved = 0;  ///< bytes that the system takes in each block
 };
 /// Nothing for an arch that the table does not know.
 std::optional<SmLimits> sm_limits(base::Arch arch) noexcept;
 
 struct Occupancy {
   enum class Limit { warps, blocks, registers, shared };
-  int blocks = 0;  ///< that fit on one SM; 0: none can be launched
-  int warps = 0;   ///< of those blocks
+  int blocks = 0;  ///< blocks that fit on one SM; 0: none can be launched
+  int warps = 0;   ///< warps of those blocks
   int most_warps = 0;
-  Limit limit = Limit::warps;  ///< what allows no more; of several, the first in the order above
+  Limit limit = Limit::warps;  ///< the resource that allows no more; of several, the first in the order above
   double fraction() const noexcept { return static_cast<double>(warps) / most_warps; }
 };
 
-/// Of blocks of `threads` threads with `registers` for each and `shared_bytes` of static and dynamic memory
-/// together, where the SM gives as much to shared memory as it can. Nothing for an unknown arch and for
-/// 0 threads.
+/// The occupancy of a kernel. `registers` is for one thread; `shared_bytes` is static and dynamic shared
+/// memory of one block. It is assumed that the SM gives as much memory as it can to shared memory. Nothing
+/// for an unknown arch or 0 threads.
 std::optional<Occupancy> occupancy(base::Arch arch, std::uint32_t registers, std::uint64_t shared_bytes,
                                    std::uint32_t threads) noexcept;
 

@@ -1,4 +1,4 @@
-// dlopen for libraries that stay for the life of the process (libcuda, libnvrtc).
+// dlopen for libraries that stay loaded until the process ends (libcuda, libnvrtc).
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@ namespace kiln::toolchain {
 class SharedLibrary {
  public:
   SharedLibrary() = default;
-  /// RTLD_NOW | RTLD_LOCAL. On failure the object is false and `why` holds the loader's words.
+  /// Opens with RTLD_NOW | RTLD_LOCAL. On failure the object is false and `why` has the loader's message.
   static SharedLibrary open(const std::string& path, std::string& why);
   explicit operator bool() const noexcept { return handle_ != nullptr; }
-  /// Null when absent.
+  /// Null when there is no such symbol.
   void* symbol(const char* name) const noexcept;
 
  private:

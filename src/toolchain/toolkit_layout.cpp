@@ -15,7 +15,7 @@
 namespace kiln::toolchain {
 namespace {
 
-// Majors are probed from the newest that may exist; minors only where a libnvrtc was found.
+// Majors are probed from the newest that may exist. Minors are probed only where a libnvrtc was found.
 constexpr int kNewestMajor = 16, kOldestMajor = 12, kNewestMinor = 9;
 
 #if defined(__aarch64__)
@@ -26,7 +26,7 @@ constexpr const char* kTargets[] = {"targets/x86_64-linux"};
 const char* const kTriplet = "x86_64-linux-gnu";
 #endif
 
-/// Where an open file lies, as the kernel knows it; "" where that is no path to the same file.
+/// The path of an open file, as the kernel knows it; "" when no path leads to that file.
 std::string path_of(const base::Fd& file) {
   std::string out(PATH_MAX, '\0');
   const ssize_t size =
@@ -35,8 +35,8 @@ std::string path_of(const base::Fd& file) {
   return out.ends_with(" (deleted)") ? "" : out;
 }
 
-/// Nothing when there is no such file that can be read. The kernel resolves the path with one call; realpath
-/// needs one for each component, before and after each link.
+/// Nothing when there is no readable file. One call makes the kernel resolve the path; realpath needs a call
+/// for each component, before and after each link.
 LibraryFile resolved(const std::string& path) {
   LibraryFile out{{}, base::Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))};
   if (!out.file) return out;
@@ -44,11 +44,12 @@ LibraryFile resolved(const std::string& path) {
   if (!out.path.empty()) return out;
   const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
   if (!real) return {};
-  // What was opened has another name by now, or none: the path and the file must be of one library.
+  // The opened file was renamed or removed. The result must have the path and the content of one library, so
+  // the resolved path is opened.
   return {real.get(), base::Fd(::open(real.get(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY))};
 }
 
-/// "13.0.88" of ".../libnvrtc.so.13.0.88".
+/// Returns "13.0.88" for ".../libnvrtc.so.13.0.88".
 std::string version_in(const std::string& path) {
   const auto so = path.rfind(".so.");
   return so == std::string::npos ? "" : path.substr(so + 4);
@@ -56,8 +57,8 @@ std::string version_in(const std::string& path) {
 
 LibraryFile builtins_in(const std::string& directory, int major, const std::string& exact) {
   const std::string stem = directory + "/libnvrtc-builtins.so.";
-  // A directory may hold 13.0's and 13.1's: the full version in the library's own name decides, else the
-  // newest.
+  // A directory may hold the builtins of 13.0 and of 13.1. The full version in the library's own name
+  // decides, else the newest are taken.
   for (std::string version = exact; version.find('.') != std::string::npos; version.erase(version.rfind('.')))
     if (auto found = resolved(stem + version); !found.path.empty()) return found;
   for (int minor = kNewestMinor; minor >= 0; --minor)
@@ -67,7 +68,7 @@ LibraryFile builtins_in(const std::string& directory, int major, const std::stri
   return {};
 }
 
-/// Number after the last "python3.", for the order of versions; "python3" itself is oldest.
+/// Number after the last "python3.", by which versions are sorted. "python3" itself is the oldest.
 int python_minor(const std::string& name) { return name.size() > 8 ? std::atoi(name.c_str() + 8) : -1; }
 
 }  // namespace
@@ -112,7 +113,7 @@ std::vector<std::string> header_dirs(const std::string& root) {
     if (auto out = with_cccl(root + '/' + target + "/include"); !out.empty()) return out;
   for (int major = kNewestMajor; major > 12; --major)
     if (auto out = with_cccl(root + "/cu" + std::to_string(major) + "/include"); !out.empty()) return out;
-  // CUDA 12's wheels are siblings; `root` is their parent or one of them.
+  // The wheels of CUDA 12 are siblings; `root` is their parent or one of the wheels.
   for (const std::string& parent : {root, root + "/.."}) {
     auto out = with_cccl(parent + "/cuda_runtime/include");
     const std::string cccl = parent + "/cuda_cccl/include";
@@ -124,7 +125,7 @@ std::vector<std::string> header_dirs(const std::string& root) {
 
 std::string root_of_library_dir(const std::string& directory) {
   const std::string parent = base::directory_of(directory);
-  // Debian's own packages: libraries in /usr/lib/<triplet>, headers in /usr/include.
+  // Debian's own packages have libraries in /usr/lib/<triplet> and headers in /usr/include.
   return directory.ends_with(std::string("/lib/") + kTriplet) ? base::directory_of(parent) : parent;
 }
 

@@ -1,5 +1,5 @@
-// How a CUDA toolkit, a pip wheel and a conda environment lie on disk. Probes by name: no directory that may
-// hold thousands of files is listed.
+// The places of files in a CUDA toolkit, a pip wheel and a conda environment. Files are probed by name, so no
+// directory is listed that may hold thousands of files.
 #pragma once
 
 #include <array>
@@ -10,36 +10,38 @@
 
 namespace kiln::toolchain {
 
-/// A library that was found, still open; its path is symlink-resolved, and empty when there is none.
+/// A library that was found and is still open. Symlinks in its path are resolved; the path is empty
+/// when there is no library.
 struct LibraryFile {
   std::string path;
   base::Fd file;
 };
 
-/// A compiler in one directory; without `builtins` when the directory has none that fit.
+/// A compiler in one directory; without `builtins` when no matching ones are there.
 struct CompilerFiles {
   LibraryFile nvrtc, builtins;
 };
 
-/// The newest libnvrtc.so.N of `directory` with its builtins. libnvrtc.alt (the Windows data model) does not
-/// count.
+/// The newest libnvrtc.so.N of `directory` with its builtins. Ignores libnvrtc.alt, which has
+/// the Windows data model.
 CompilerFiles compiler_in(const std::string& directory);
 
-/// Names of directories below `root` that may hold the libraries: a toolkit's and a prefix's (conda); then, for a
-/// root that has none of those, a wheel's (nvidia/cu13, nvidia/cuda_nvrtc). `root` itself may also be the
-/// `nvidia` directory of a site-packages.
+/// Names of directories below `root` that may hold the libraries. The first list is for a toolkit and a
+/// prefix (conda). The second is for a root without any of those: a wheel (nvidia/cu13, nvidia/cuda_nvrtc),
+/// or the `nvidia` directory of a site-packages.
 std::array<std::vector<std::string>, 2> library_dirs(const std::string& root);
 
 bool exists(const std::string& path) noexcept;
 
-/// The toolkit headers that belong to `root`, in search order (CUDA 13 keeps CCCL's in include/cccl); empty
-/// when it has none.
+/// The toolkit headers that belong to `root`, in search order; empty when there are none. CUDA 13 has CCCL's
+/// headers in include/cccl.
 std::vector<std::string> header_dirs(const std::string& root);
 
 /// The root that a library directory belongs to: /opt/cuda for /opt/cuda/lib64.
 std::string root_of_library_dir(const std::string& directory);
 
-/// <prefix>/lib/python3*/{site,dist}-packages/nvidia, newest python first. Lists <prefix>/lib once.
+/// The directories <prefix>/lib/python3*/{site,dist}-packages/nvidia, newest python first.
+/// Lists <prefix>/lib once.
 std::vector<std::string> wheel_roots(const std::string& prefix);
 
 /// "x86_64-linux-gnu".

@@ -209,7 +209,7 @@ std::string WorkerProcess::reap(int* signal) noexcept {
 }
 
 bool WorkerProcess::alive() const noexcept {
-  // Poll() ignores a descriptor of -1.
+  // A descriptor of -1 is ignored.
   pollfd fds[] = {{socket_.get(), POLLIN, 0}, {pidfd_.get(), POLLIN, 0}};
   return reason_ == Reason::none && ::poll(fds, 2, 0) == 0;
 }

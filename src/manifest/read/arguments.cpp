@@ -63,7 +63,7 @@ void read_argument(const Draft& draft, ArgumentSpec& out, const TableReader& rea
     reader.fail("optional", "an optional number needs a value, which an omitted one gets");
 }
 
-/// `value` expressions may read other arguments: finds the order in which they can be worked out.
+/// Finds an order in which `value` expressions can be computed, because they may read other arguments.
 void order_values(Draft& draft, const TableReader& root) {
   Manifest& out = draft.out;
   const int first = out.slots.argument_slot(0);

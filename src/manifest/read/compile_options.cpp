@@ -35,8 +35,8 @@ bool is_ptxas(std::string_view value) {
 }
 
 struct Allowed {
-  std::string_view name;            ///< without leading dashes; one or two are accepted
-  bool (*value)(std::string_view);  ///< null: takes none
+  std::string_view name;            ///< without leading dashes; one or two dashes are accepted
+  bool (*value)(std::string_view);  ///< null: the option takes no value
 };
 constexpr Allowed kAllowed[] = {
     {"use_fast_math", nullptr},
@@ -59,7 +59,7 @@ constexpr std::string_view kAllowedText =
 struct Refused {
   std::string_view prefix, reason;
 };
-/// Longer prefixes first.
+/// Longer prefixes come first.
 constexpr Refused kRefused[] = {
     {"-include-path", "directories are named in include_dirs"},
     {"-include", "a header that comes first is named in preinclude"},
@@ -89,7 +89,7 @@ constexpr Refused kRefused[] = {
 
 void check_option(const TableReader& reader, const std::string& option) {
   std::string_view body = option;
-  if (body.starts_with("--")) body.remove_prefix(1);  // one dash left
+  if (body.starts_with("--")) body.remove_prefix(1);  // one dash is left
   for (const Allowed& allowed : kAllowed) {
     if (!body.starts_with('-') || !body.substr(1).starts_with(allowed.name)) continue;
     const std::string_view rest = body.substr(1 + allowed.name.size());
@@ -162,7 +162,7 @@ void read_compile(Draft& draft, const TableReader& root) {
       const std::string stub = headers.need_line(name);
       check_header(headers, name, stub);
       if (stub == name) headers.fail(name, "would be replaced by itself");
-      // The compiler would go on to that one's replacement.
+      // The compiler would go on and replace the stub, too.
       if (replace->find(stub))
         headers.fail(name,
                      "is replaced by " + base::quote(stub) + ", which is replaced itself; name the last one");

@@ -1,4 +1,4 @@
-// [compile], and the names of files.
+// [compile], and the checks of file names.
 #pragma once
 
 #include "manifest/read/draft.hpp"
@@ -7,9 +7,9 @@
 namespace kiln::source {
 
 void read_compile(Draft& draft, const TableReader& root);
-/// Fails for what cannot stand between the quotes or brackets of an include, and for absolute names.
+/// Fails for a name that cannot stand between the quotes or brackets of an include, and for an absolute name.
 void check_header(const TableReader& reader, std::string_view key, const std::string& name);
-/// "a.b" of a file name that stays inside the manifest's directory; fails otherwise.
+/// The file name under `key`; fails unless it stays inside the manifest's directory.
 std::string inner_path(const TableReader& reader, std::string_view key);
 
 }  // namespace kiln::source

@@ -30,7 +30,7 @@ std::optional<double> number_from(const std::string& text) {
   return out;
 }
 
-/// Pieces between the commas outside of parentheses: "0, min(a, b)" has two.
+/// Splits at the commas outside of parentheses: "0, min(a, b)" has two pieces.
 std::vector<std::string> arguments_of(std::string_view text) {
   std::vector<std::string> out;
   std::size_t begin = 0;
@@ -127,7 +127,8 @@ class FillReader {
       fail(": the lengths are " + base::join(known, " "));
     return indices({.kind = Fill::Kind::lengths, .lengths = pieces_[0]});
   }
-  /// Of a pointer to a parameter's dtype, which is known when it runs, `kiln run` checks the same.
+  /// The dtype of a pointer to a parameter's dtype is only known when it runs: `kiln run`
+  /// makes this check then.
   Fill indices(Fill out) const {
     const auto dtype = argument_.type.dtype;
     if (!dtype || *dtype == Dtype::i32 || *dtype == Dtype::u32 || *dtype == Dtype::i64 ||

@@ -1,4 +1,4 @@
-// [[arg]] fill: what `kiln run` puts into an input.
+// [[arg]] fill: the values that `kiln run` puts into an input.
 #pragma once
 
 #include "manifest/read/draft.hpp"
@@ -6,7 +6,7 @@
 
 namespace kiln::source {
 
-/// `fill` of an [[arg]] that has one.
+/// Reads `fill`. REQUIRES: the [[arg]] has one.
 ArgumentSpec::Fill read_fill(const Draft& draft, const ArgumentSpec& argument, const TableReader& reader);
 
 }  // namespace kiln::source

@@ -1,4 +1,5 @@
-// [[global]] and [export]: what the caller may ask of the image. And the C++ texts of values and defines.
+// [[global]] and [export], which callers may ask of the image; also checks of C++ texts
+// of values and defines.
 #pragma once
 
 #include "manifest/read/draft.hpp"
@@ -7,7 +8,7 @@
 namespace kiln::source {
 
 void read_globals(Draft& draft, const TableReader& root);
-/// Names of [export]; their texts are read when the parameters are known.
+/// Declares the names of [export]. Their texts are read when the parameters are known.
 void declare_exports(Draft& draft, const TableReader& root);
 void read_exports(Draft& draft, const TableReader& root);
 /// Checks the {P} of every value's C++ text and of every define.

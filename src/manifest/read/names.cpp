@@ -13,7 +13,7 @@ namespace kiln::source {
 namespace {
 
 constexpr int kMaxDerives = 128, kMaxRuntime = 64, kMaxExports = 64;
-constexpr std::uint32_t kMaxStructBytes = 32764;  // of all arguments together, from CUDA 12.1 on
+constexpr std::uint32_t kMaxStructBytes = 32764;  // limit of all arguments together, from CUDA 12.1 on
 
 int count_in(const TableReader& root, std::string_view key, int most) {
   const TomlValue* found = root.find(key);
@@ -89,7 +89,7 @@ ArgumentType argument_type(const Draft& draft, const TableReader& reader) {
           "tensormap texture surface");
 }
 
-/// The declared strides, or those of a contiguous array of the declared shape.
+/// The declared strides, or the strides of a contiguous array of the declared shape.
 std::vector<std::string> stride_texts(const TableReader& reader) {
   std::vector<std::string> strides = reader.expression_texts("stride");
   const std::vector<std::string> shape = reader.expression_texts("shape");

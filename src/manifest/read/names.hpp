@@ -1,4 +1,4 @@
-// What expressions know: every name with its slot.
+// The names that expressions may use, each with its slot.
 #pragma once
 
 #include "manifest/read/draft.hpp"
@@ -6,9 +6,9 @@
 
 namespace kiln::source {
 
-/// Counts every name, so that slots are known before the first expression is compiled.
+/// Counts every name, so that all slots are known before the first expression is compiled.
 void lay_out_slots(Draft& draft, const TableReader& root);
-/// Names and types of [[arg]], names of [runtime] and [derive]: what the Symbols need.
+/// Reads names and types of [[arg]], and names of [runtime] and [derive], for the Symbols.
 void declare_arguments(Draft& draft, const TableReader& root);
 void make_symbols(Draft& draft, const TableReader& root);
 

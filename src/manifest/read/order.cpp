@@ -5,7 +5,7 @@
 namespace kiln::source {
 namespace {
 
-/// Depth-first; recursion is as deep as the longest chain, and manifests have at most a few hundred names.
+/// Depth-first search. It recurses as deep as the longest chain; manifests have at most a few hundred names.
 struct Visit {
   const std::vector<std::vector<int>>& needs;
   const std::function<void(const std::vector<int>&)>& report;

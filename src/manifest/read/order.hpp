@@ -1,4 +1,4 @@
-// An order in which each thing comes after what it needs.
+// Topological order.
 #pragma once
 
 #include <functional>
@@ -6,8 +6,9 @@
 
 namespace kiln::source {
 
-/// Indices in an order in which each comes after what it needs, earlier ones first among the free. When that
-/// is impossible, calls `cycle` with the indices of one, first and last equal.
+/// Indices in an order in which each comes after the ones that it needs. Where the order is free, lower
+/// indices come first. When there is a cycle, calls `cycle` with its indices, the first repeated at the
+/// end; `cycle` must throw.
 std::vector<int> topological_order(const std::vector<std::vector<int>>& needs,
                                    const std::function<void(const std::vector<int>&)>& cycle);
 

@@ -79,7 +79,7 @@ void read_integer_values(ParameterSpec& spec, const TableReader& reader) {
   }
 }
 
-/// C++ text, or { cpp = "...", include = "x.h" }.
+/// Reads C++ text, or { cpp = "...", include = "x.h" }.
 Choice spelled(const TableReader& reader, const std::string& name, const TomlValue& value) {
   Choice out{name, 0, "", ""};
   if (value.kind == Kind::table) {
@@ -96,7 +96,7 @@ Choice spelled(const TableReader& reader, const std::string& name, const TomlVal
   return out;
 }
 
-/// Of an enum or a type.
+/// Reads the values of an enum or a type.
 void read_named_values(ParameterSpec& spec, const TableReader& reader) {
   const TomlValue& values = reader.need("values");
   const auto add = [&](Choice choice) {
@@ -117,7 +117,7 @@ void read_named_values(ParameterSpec& spec, const TableReader& reader) {
   }
 }
 
-/// A literal of the parameter's kind; nothing when it is none or not allowed.
+/// A literal of the parameter's kind; nothing for any other value, and for a value that is not allowed.
 std::optional<std::int64_t> literal(const ParameterSpec& spec, const TomlValue& value) {
   switch (value.kind) {
     case Kind::integer:
@@ -233,8 +233,8 @@ void read_defaults(Draft& draft, const TableReader& root) {
   auto& out = draft.out;
   const std::size_t parameters = out.parameters.size(), total = parameters + out.derives.size();
 
-  // First with derives in the order of the text, to learn who needs whom; then with their final slots, where
-  // they are others.
+  // The first pass compiles with the derives in the order of the text, to find what each needs. The second
+  // pass uses their final slots, where those differ.
   const auto compile_all = [&] {
     for (std::size_t i = 0; i < parameters; ++i) {
       const TableReader reader(param->members[i].second, "[param." + out.parameters[i].name + ']',

@@ -1,4 +1,4 @@
-// [param.*]: kinds, values and how C++ spells them; then defaults and [derive].
+// [param.*]: kinds, values and their C++ texts; then defaults and [derive].
 #pragma once
 
 #include "manifest/read/draft.hpp"
@@ -6,9 +6,9 @@
 
 namespace kiln::source {
 
-/// All of [param.*] but the defaults.
+/// Reads [param.*] without the defaults.
 void read_parameters(Draft& draft, const TableReader& root);
-/// Defaults and derives: compiled, ordered, checked where they are constant.
+/// Compiles and orders defaults and derives, and checks constant ones.
 void read_defaults(Draft& draft, const TableReader& root);
 
 }  // namespace kiln::source

@@ -164,7 +164,7 @@ Manifest parse_all_entries(TomlValue tree, const std::string& file, WorkListKind
   return out;
 }
 
-/// There is nothing to run on any other arch, whatever [template] arch allows.
+/// Allows only the archs of variants, because there is nothing to run on any other arch.
 void run_on_variants_alone(Manifest& out, const TableReader& root) {
   std::vector<base::Arch> archs;
   for (const auto& [arch, variant] : out.variants) archs.push_back(arch);
@@ -173,7 +173,7 @@ void run_on_variants_alone(Manifest& out, const TableReader& root) {
     root.fail("template", "arch allows " + arch.name() + ", for which there is no source: neither of " +
                               "[template] nor of an [arch." + arch.name() + ']');
   }
-  out.arch_min.reset();  // every override was held against it
+  out.arch_min.reset();  // every override was checked against it
   out.arch_only = std::move(archs);
 }
 
@@ -189,7 +189,8 @@ Manifest parse_manifest(std::string_view toml, const std::string& file, WorkList
   if (format.kind != TomlValue::Kind::integer) root.fail_wanted("format", format, "an integer");
   if (format.integer != 1)
     root.fail("format", std::to_string(format.integer) + " is unknown; this version of kiln reads format 1");
-  ArchTrees trees = split_archs(root.has("arch") ? tree : std::move(tree), file);  // `root` is for overrides
+  // Without [arch.*] the tree is moved, because `root` is then no longer needed.
+  ArchTrees trees = split_archs(root.has("arch") ? tree : std::move(tree), file);
   Manifest out = parse_all_entries(std::move(trees.base), file, work_lists);
   for (auto& [arch, variant] : trees.variants) {
     if (!supports(out, arch)) {

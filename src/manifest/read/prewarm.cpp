@@ -14,7 +14,7 @@ void read_prewarm(Draft& draft, const TableReader& root) {
     PrewarmRow out;
     out.line = table->line;
     for (const auto& [name, value] : table->members) {
-      if (name == "arch") {  // reserved: no parameter is called so
+      if (name == "arch") {  // reserved: no parameter has this name
         out.archs = prewarm_archs(row);
         continue;
       }

@@ -12,11 +12,11 @@ namespace kiln::source {
 namespace {
 using Kind = TomlValue::Kind;
 
-/// Any value that is no [[prewarm]] value says what would be.
+/// The end of the error about a value that no [[prewarm]] key takes.
 constexpr const char* kWanted =
     "a string, an integer, true, false, { from, to, step | times }, or a list of these";
 
-/// The texts so far, and the limit that keeps a slip of the pen from filling the memory.
+/// The texts so far, with a limit, so that a typing error does not fill the memory.
 class Texts {
  public:
   Texts(const TableReader& row, std::string_view key) : row_(row), key_(key) {}
@@ -53,7 +53,7 @@ class Texts {
     return value.integer;
   }
 
-  /// from, from + step, ... or from, from * times, ..., as long as they are at most `to`.
+  /// Adds from, from + step, ... or from, from * times, ..., up to `to`.
   void add_range(const TomlValue& value) {
     const TableReader range(value, row_.title() + ' ' + std::string(key_), row_.file(),
                             {"from", "to", "step", "times"});
@@ -74,7 +74,7 @@ class Texts {
                         std::to_string(kMaxPlanned) + " specialisations");
       }
       room_for(steps + 1);
-      // Unsigned: the distance from one end of the integers to the other does not fit the signed ones.
+      // Unsigned, because the distance between the two ends of the integers does not fit a signed number.
       for (std::uint64_t i = 0; i <= steps; ++i) {
         const std::uint64_t at = static_cast<std::uint64_t>(from) + i * static_cast<std::uint64_t>(step);
         out_.push_back(std::to_string(static_cast<std::int64_t>(at)));

@@ -33,12 +33,13 @@ TomlValue& member(TomlValue& table, const std::string& key, int line) {
   return table.members.emplace_back(key, std::move(fresh)).second;
 }
 
-/// Every key of `over` in the place of, or beside, those of `table`.
+/// Puts every key of `over` into `table`, and replaces keys that are already there.
 void merge(TomlValue& table, const TomlValue& over) {
   for (const auto& [key, value] : over.members) put(table, key, value);
 }
 
-/// The [runtime] and [[require]] of the whole manifest hold for the main entry point beside its own.
+/// Adds to a table or array that is already there. The main entry point has the manifest's [runtime] and
+/// [[require]] and its own.
 void add(TomlValue& table, const std::string& key, const TomlValue& value) {
   TomlValue* present = nullptr;
   for (auto& [name, there] : table.members) {
@@ -52,7 +53,7 @@ void add(TomlValue& table, const std::string& key, const TomlValue& value) {
     put(table, key, value);
 }
 
-/// [arch.sm_90a] over the rest.
+/// The tree with [arch.sm_90a] put over the rest.
 TomlValue overridden(const TomlValue& tree, const TableReader& over) {
   TomlValue out = tree;
   remove(out, "arch");
@@ -159,8 +160,8 @@ std::vector<std::pair<std::string, TomlValue>> split_entries(TomlValue tree, con
     reader.need("launch");
     TomlValue own = rest;
     put(member(own, "template", kernel->line), "instantiate", reader.need("instantiate"));
-    // What belongs to the main entry point: [runtime], [[require]] and the like are its own, but for the
-    // first of a manifest without the shorthand, which is the main one.
+    // The manifest's [runtime], [[require]] and so on belong to the main entry point. That is the first
+    // [[kernel]] when [template] has no `instantiate`.
     if (!out.empty()) {
       for (const char* key : {"arg", "launch", "runtime", "require", "work_list", "plan", "reference", "cost",
                               "global", "prewarm"})

@@ -37,7 +37,7 @@ Expression value_of(const TableReader& reader, const Key& key, const Symbols& sy
   return reader.has(key.name) ? reader.expression(key.name, symbols) : Expression::constant(*key.value);
 }
 
-/// Whether an expression is known for a kernel on a device, before any call; `also` may be read, too.
+/// True when the expression is known for a kernel on a device before any call. It may also read slot `also`.
 bool known_before_calls(const SlotLayout& slots, const Expression& expression, int also = -1) {
   return std::all_of(expression.reads().begin(), expression.reads().end(), [&](int slot) {
     return slot < slots.argument_slot(0) || slot >= slots.export_slot(0) || slot == also;
@@ -83,7 +83,8 @@ class WorkListReader {
                           "; known: " + base::join(known, " "));
   }
 
-  /// What kiln makes is made for every call, and in one way.
+  /// Checks the argument for a list that kiln makes: kiln makes a list for every call,
+  /// and in only one layout.
   void check_made(std::string_view key, const ArgumentSpec& a) const {
     if (a.type.kind != ArgumentType::Kind::pointer)
       reader_.fail(key, base::quote(a.name) + " must be a pointer");
@@ -134,7 +135,7 @@ class WorkListReader {
   const WorkListKind& kind_;
 };
 
-/// The run values that are declared, in the kind's order.
+/// The declared run values, in the kind's order.
 std::vector<const Key*> declared(const WorkListTable& list) {
   std::vector<const Key*> out;
   if (!list.run()) return out;

@@ -1,4 +1,4 @@
-// Reads [work_list], or [plan], which is its old name. Which keys a table has is data: a WorkListKind.
+// Reads [work_list], or [plan], its old name. A WorkListKind says which keys the table has.
 #pragma once
 
 #include "manifest/read/draft.hpp"
@@ -6,13 +6,13 @@
 
 namespace kiln::source {
 
-/// Finds the table and its kind among `kinds`, before anything else of it is read.
+/// Finds the table and its kind among `kinds`, before its other keys are read.
 void find_work_list(Draft& draft, const TableReader& root, WorkListKinds kinds);
-/// How many values [work_list.run] declares.
+/// Number of values that [work_list.run] declares.
 int count_run_values(const Draft& draft);
-/// Checks the keys, and takes the names of the run values.
+/// Checks the keys and declares the names of the run values.
 void declare_work_list(Draft& draft, const TableReader& root);
-/// Reads the rest, once expressions may name arguments and those have been read.
+/// Reads the other keys, once the arguments are read and expressions may name them.
 void read_work_list(Draft& draft, const TableReader& root);
 
 }  // namespace kiln::source

@@ -10,9 +10,9 @@ namespace {
 using Kind = TomlValue::Kind;
 
 constexpr int kMaxDepth = 16;
-/// Members that most tables have at most: growing one step by step would move each value several times.
+/// Most tables have at most this many members. Growing step by step would move each value several times.
 constexpr std::size_t kFew = 8;
-/// Within them no number of digits overflows 64 bits.
+/// Numbers of this many digits cannot overflow 64 bits.
 constexpr std::size_t kMaxInteger = 18, kMaxNumber = 40;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -21,7 +21,8 @@ bool is_key(char c) {
 }
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 bool is_plain(char c) { return c >= ' ' && c <= '~'; }
-/// By character: whether it stands for itself in a string. A table, because strings are most of a manifest.
+/// By character: true when it stands for itself in a string. This is a table, because strings
+/// are most of a manifest.
 constexpr auto kText = [] {
   std::array<bool, 256> out{};
   for (int c = ' '; c <= '~'; ++c) out[static_cast<std::size_t>(c)] = c != '"' && c != '\\';
@@ -36,7 +37,7 @@ TomlValue* member(TomlValue& table, std::string_view key) {
   return nullptr;
 }
 
-/// Every function returns false where the text leaves what is read here.
+/// Every function returns false for text that this reader does not handle.
 class QuickToml {
  public:
   explicit QuickToml(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -78,7 +79,7 @@ class QuickToml {
     return take('\n');
   }
 
-  /// [a.b] or [[a.b]]. A table that is already there is left to toml++, which knows when that is an error.
+  /// [a.b] or [[a.b]]. A table that already exists is left to toml++, which knows when that is an error.
   bool header() {
     take('[');
     const bool is_item = take('[');
@@ -103,7 +104,8 @@ class QuickToml {
     return out;
   }
 
-  /// Lines are told apart by headers and pairs: only what a header made may be made larger by another.
+  /// True for a value that a header made: only such a value may be extended by another header. Headers and
+  /// pairs are told apart by their lines.
   bool is_of_header(const TomlValue& value) const {
     return std::binary_search(header_lines_.begin(), header_lines_.end(), value.line);
   }
@@ -162,7 +164,7 @@ class QuickToml {
     }
   }
 
-  /// Blanks, comments and line ends between the items of an array.
+  /// Skips blanks, comments and line ends between the items of an array.
   bool gap() {
     run(is_blank);
     while (next_is('#') || next_is('\r') || next_is('\n')) {
@@ -198,7 +200,7 @@ class QuickToml {
     return static_cast<std::size_t>(other - text.begin());
   }
 
-  /// 12, -3, 0.5, 4e-6: decimal, without signs, separators and zeros that need rules.
+  /// Reads 12, -3, 0.5, 4e-6: decimal numbers without signs, separators and zeros that need rules.
   static bool number(std::string_view word, TomlValue& out) {
     std::string_view rest = word;
     if (rest.starts_with('-')) rest.remove_prefix(1);
@@ -215,7 +217,7 @@ class QuickToml {
     return rest.empty() && read(word, out.real);
   }
 
-  /// Takes `mark` characters and the digits after them, of which there must be one.
+  /// Takes `mark` characters and the digits after them. False when there is no digit.
   static bool skip(std::string_view& rest, std::size_t mark) {
     rest.remove_prefix(mark);
     const std::size_t count = digits(rest);
@@ -233,7 +235,7 @@ class QuickToml {
   const char* const end_;
   int line_ = 1;
   TomlValue root_;
-  TomlValue* table_ = &root_;      ///< of the last header
+  TomlValue* table_ = &root_;      ///< table of the last header
   std::vector<int> header_lines_;  ///< ascending
 };
 

@@ -102,7 +102,7 @@ static std::string expression_text(const TableReader& reader, std::string_view k
   return value.string;
 }
 
-/// An expression that is right never asks where it stands.
+/// Builds the text of the place only for an expression with an error.
 static Expression compile(const TableReader& reader, std::string_view key, std::string_view text,
                           const Symbols& symbols) {
   try {

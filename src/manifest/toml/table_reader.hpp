@@ -1,4 +1,4 @@
-// One TOML table read with types: every complaint names file, line, table and key.
+// Reads one TOML table with types. Every error names file, line, table and key.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace kiln::source {
 
-/// Borrows the table and the file's name.
+/// Keeps references to the table and the file's name.
 class TableReader {
  public:
-  /// Throws Error(manifest) when `table` is no table, or has a key that is not known.
+  /// Throws Error(manifest) when `table` is not a table, or has an unknown key.
   TableReader(const TomlValue& table, std::string title, const std::string& file,
               std::initializer_list<std::string_view> known);
-  /// Any key, for tables whose keys are names.
+  /// Accepts any key, for tables whose keys are names.
   TableReader(const TomlValue& table, std::string title, const std::string& file);
 
-  /// Throws Error(manifest) for a key that is none of these.
+  /// Throws Error(manifest) for a key that is not in `known`.
   void check_keys(const std::vector<std::string>& known) const;
 
   const TomlValue& table() const noexcept { return table_; }
@@ -31,25 +31,25 @@ class TableReader {
   const TomlValue* find(std::string_view key) const noexcept { return table_.find(key); }
   bool has(std::string_view key) const noexcept { return find(key) != nullptr; }
 
-  /// Each throws when the key is missing.
+  /// These two throw when the key is missing.
   const TomlValue& need(std::string_view key) const;
   std::string need_line(std::string_view key) const;
 
-  /// Each returns nothing (or the fallback) when the key is missing.
+  /// The functions below return nothing, the fallback or an empty list when the key is missing.
   std::optional<std::string> text(std::string_view key) const;
   std::string text_or(std::string_view key, std::string fallback) const;
   bool boolean_or(std::string_view key, bool fallback) const;
   std::optional<std::int64_t> count(std::string_view key) const;  ///< an integer >= 0
-  /// Array of strings, each without control characters.
+  /// An array of strings without control characters.
   std::vector<std::string> lines(std::string_view key) const;
   /// A string or integer as an expression; empty when the key is missing.
   Expression expression(std::string_view key, const Symbols& symbols) const;
-  /// Array of them. An empty array is an error.
+  /// An array of expressions. An empty array is an error.
   std::vector<Expression> expressions(std::string_view key, const Symbols& symbols, std::size_t most) const;
-  /// The texts of such an array.
+  /// The texts of an array of expressions.
   std::vector<std::string> expression_texts(std::string_view key) const;
 
-  /// Elements of an array of tables; empty when the key is missing.
+  /// The elements of an array of tables; empty when the key is missing.
   std::vector<const TomlValue*> tables(std::string_view key) const;
 
   /// "FILE:LINE: [param.T] values".
@@ -66,7 +66,7 @@ class TableReader {
   const std::string& file_;
 };
 
-/// Text without control characters, for everything that ends in an option, a file name or C++ text.
+/// True for a text without control characters. Options, file names and C++ text must be such texts.
 bool is_one_line(std::string_view text) noexcept;
 
 }  // namespace kiln::source

@@ -5,14 +5,14 @@
 #include "kiln/error.hpp"
 #include "manifest/toml/quick.hpp"
 
-// Compiled in: one parser less to find at run time, and its symbols stay hidden.
+// Compiled in: there is one library less to find at run time, and its symbols stay hidden.
 #undef TOML_HEADER_ONLY
 #undef TOML_SHARED_LIB
 #define TOML_HEADER_ONLY 1
 #define TOML_ENABLE_FORMATTERS 0
 #define TOML_ENABLE_UNRELEASED_FEATURES 0
 #define TOML_ASSERT(condition) \
-  static_cast<void>(0)  // malformed input trips them; the errors that follow are proper
+  static_cast<void>(0)  // malformed input trips assertions; the errors that follow are proper
 #include <toml++/toml.h>
 
 namespace kiln::source {

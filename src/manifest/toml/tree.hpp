@@ -1,4 +1,5 @@
-// TOML text as a plain tree in the order of the text, with lines. Keeps the parser's header in one file.
+// TOML text as a plain tree in the order of the text, with line numbers. Keeps the
+// parser's header in one file.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,8 @@ struct TomlValue {
   std::int64_t integer = 0;
   double real = 0;
   bool boolean = false;
-  std::vector<TomlValue> items;                            ///< of an array
-  std::vector<std::pair<std::string, TomlValue>> members;  ///< of a table, as declared
+  std::vector<TomlValue> items;                            ///< items of an array
+  std::vector<std::pair<std::string, TomlValue>> members;  ///< members of a table, as declared
 
   /// Null when there is no such member.
   const TomlValue* find(std::string_view key) const noexcept;
@@ -27,7 +28,7 @@ struct TomlValue {
   const char* kind_name() const noexcept;
 };
 
-/// Throws Error(manifest) "FILE:LINE: ..." for what is no TOML.
+/// Throws Error(manifest) "FILE:LINE: ..." for text that is not TOML.
 TomlValue parse_toml(std::string_view text, const std::string& file);
 
 }  // namespace kiln::source
