@@ -62,7 +62,7 @@ class Reader {
     return take(size);
   }
   std::string string(std::size_t limit = 0xffffffffu) { return std::string(bytes(limit)); }
-  /// Calls `each` as often as the list says, but never more often than bytes are left.
+  /// Calls `each` once for each item. Throws Malformed when the count exceeds the number of bytes left.
   template <class Each>
   void list(Each&& each) {
     const auto count = number<std::uint32_t>();

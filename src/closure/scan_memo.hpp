@@ -31,8 +31,8 @@ class ScanMemo {
   std::string file_;
   bool loaded_ = false, changed_ = false;
   std::string bytes_;  ///< content of the file
-  std::unordered_map<std::string_view, std::string_view>
-      stored_;  ///< path -> blob; both are views of bytes_, decoded when needed
+  /// Path -> blob, as views of bytes_. A blob is decoded when it is needed.
+  std::unordered_map<std::string_view, std::string_view> stored_;
   std::unordered_map<std::string, ScanCache::Scanned> added_;
 };
 

@@ -149,7 +149,7 @@ struct SlotLayout {
 struct Manifest {
   std::string file;  ///< for messages: a path, or "<memory>"
   std::string name, summary, formula;
-  std::string entry;     ///< name of the first entry point, when [[kernel]] gives one
+  std::string entry;     ///< name of its entry point, when [[kernel]] gives one
   std::string fallback;  ///< a generic template with the same arguments; empty: none
   bool internal = false;
   /// Candidates of `tune` may give results with other bits than the defaults.

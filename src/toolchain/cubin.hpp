@@ -47,7 +47,7 @@ struct CubinFacts {
   const CubinVariable* variable(std::string_view lowered_name) const noexcept;
 };
 
-/// Throws Error(io) when `image` is no CUDA ELF or is damaged.
+/// Throws Error(io) when `image` is not a CUDA ELF file or is damaged.
 CubinFacts read_cubin(std::span<const std::byte> image);
 
 }  // namespace kiln::toolchain

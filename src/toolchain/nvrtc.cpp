@@ -77,7 +77,7 @@ std::unique_ptr<Nvrtc> open_nvrtc(const std::string& nvrtc_path, const std::stri
 /// A child that is forked while another thread loads starts without these objects. The loader
 /// gives it the same library.
 struct Libraries {
-  std::mutex mutex;  // guards what follows
+  std::mutex mutex;  // guards by_path
   std::map<std::string, std::unique_ptr<Nvrtc>> by_path;
 };
 // Never destroyed: a compile may still run on another thread while the process exits.

@@ -43,8 +43,8 @@ struct Nvrtc {
   bool at_least(int want_major, int want_minor) const noexcept {
     return major > want_major || (major == want_major && minor >= want_minor);
   }
-  /// True from 13.0 on, the oldest version tried here. 12.8 and 12.9 have the functions, too, but
-  /// crashed other projects.
+  /// True from 13.0 on, the version that was tried here. 12.8 and 12.9 have the functions, too, but crashed
+  /// other projects.
   bool has_precompiled_headers() const noexcept {
     return at_least(13, 0) && SetPCHHeapSize && GetPCHCreateStatus;
   }

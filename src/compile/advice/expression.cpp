@@ -24,7 +24,7 @@ std::string asked_for(const Diagnostic& error, const AdviceCase& in) {
 
 std::optional<std::string> name_expression(const Diagnostic& error, const AdviceCase& in) {
   if (!error.file.starts_with(kNameMap)) return std::nullopt;
-  // A source with errors of its own has no kernel either.
+  // A name expression also fails when the source itself has errors.
   if (std::any_of(in.errors.begin(), in.errors.end(),
                   [](const Diagnostic& other) { return !other.file.starts_with(kNameMap); }))
     return std::nullopt;

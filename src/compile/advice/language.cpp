@@ -66,7 +66,7 @@ std::optional<std::string> host_function(const Diagnostic& error, const AdviceCa
     return who + " is host code, and NVRTC compiles device code only: move the program into another file";
   if (plain && std::any_of(in.errors.begin(), in.errors.end(),
                            [](const Diagnostic& other) { return host_call_in(other).has_value(); }))
-    return std::nullopt;  // host_call has said so
+    return std::nullopt;  // the rule host_call reports it
   if (marked)
     return who +
            " is marked __host__: NVRTC compiles device code only; mark it __host__ __device__, move it "

@@ -130,7 +130,7 @@ std::vector<std::string> linked_from(const source::Closure& closure) {
   const auto inside = [&](const std::string& path) {
     return std::any_of(roots.begin(), roots.end(), [&](const auto& root) { return path.starts_with(root); });
   };
-  std::unordered_map<std::string, std::string> directories;  // as named -> real
+  std::unordered_map<std::string, std::string> directories;  // path as named -> real path
   std::set<std::string> out;
   for (const source::ClosureFile& file : closure.files) {
     const std::string directory = base::directory_of(file.path);

@@ -19,7 +19,7 @@ using Ask = std::function<WorkerProcess::Answer(const WorkerRequest&)>;
 struct HeaderUnit {
   const source::Closure& closure;
   const toolchain::Toolkit& toolkit;
-  const std::function<bool()>& same_closure;  ///< CompileJob's
+  const std::function<bool()>& same_closure;  ///< see CompileJob
   bool more_to_come = false;  ///< a plan is being compiled: its first compile may create the header
 };
 

@@ -47,7 +47,7 @@ MadeChoiceKey make_choice_key(const MadeKey& made,
   MadeChoiceKey out;
   out.text = kFirstLine;
   std::string_view rest = made.specialisation_text();
-  rest.remove_prefix(rest.find('\n') + 1);  // its kiln-key line
+  rest.remove_prefix(rest.find('\n') + 1);  // removes its kiln-key line
   out.text += rest;
   for (const auto& [name, texts] : candidates) {
     out.text += label_of(FieldId::tune);

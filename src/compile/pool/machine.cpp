@@ -101,8 +101,8 @@ int Machine::cores() const {
   for (const std::string& directory : cpu_.directories) {
     std::optional<std::uint64_t> quota, period;
     if (cpu_.unified) {
-      const auto words =
-          base::split(base::read_proc(directory + "/cpu.max"), ' ');  // "max 100000" or "150000 100000"
+      // "max 100000" or "150000 100000"
+      const auto words = base::split(base::read_proc(directory + "/cpu.max"), ' ');
       if (words.size() == 2) quota = number(words[0]), period = number(words[1]);
     } else {
       quota = number(base::read_proc(directory + "/cpu.cfs_quota_us"));  // -1: none

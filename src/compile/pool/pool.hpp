@@ -13,7 +13,7 @@
 namespace kiln::compile {
 
 struct PoolSettings {
-  std::string executable{};    ///< as find_worker_executable takes it
+  std::string executable{};    ///< see find_worker_executable
   int jobs = 0;                ///< compiles at once; 0: one for each core that we may use
   std::uint64_t memory = 0;    ///< bytes, of all workers together; 0: what the machine has
   HostSlots* slots = nullptr;  ///< must outlive the pool

@@ -72,8 +72,8 @@ class WorkerProcess {
   base::Fd pidfd_;  ///< empty where the kernel or a sandbox has no pidfd; the pid is used then
   bool reaped_ = false;
   std::atomic<Reason> reason_{Reason::none};
-  std::unique_ptr<base::TempDir>
-      directory_;  ///< the worker's TMPDIR: what a killed worker leaves goes with it
+  /// The worker's TMPDIR. It is removed with the files that a killed worker leaves.
+  std::unique_ptr<base::TempDir> directory_;
 };
 
 /// Paths where the worker of an installed kiln may lie, in the order of the search.

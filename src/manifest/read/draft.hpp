@@ -29,7 +29,7 @@ struct Draft {
   // Names that expressions may use. `launch` and the members after it are layers on each other
   // (make_symbols). They point to each other, so a draft must not move.
   Symbols resolve;    ///< parameters, derives, arch: defaults and derives
-  Symbols launch;     ///< and arguments, run-time values, exports, dev.*: everything else
+  Symbols launch;     ///< `resolve` and arguments, run-time values, exports, dev.*: everything else
   Symbols require;    ///< `launch` and floating-point arguments: [[require]]
   Symbols geometry;   ///< `launch` and occupancy: [launch]
   Symbols run;        ///< `launch` and values that only `kiln run` knows: shapes, fills, [cost]

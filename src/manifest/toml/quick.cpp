@@ -200,7 +200,7 @@ class QuickToml {
     return static_cast<std::size_t>(other - text.begin());
   }
 
-  /// Reads 12, -3, 0.5, 4e-6: decimal numbers without signs, separators and zeros that need rules.
+  /// Reads 12, -3, 0.5, 4e-6: decimal numbers without separators, leading '+' or leading zeros.
   static bool number(std::string_view word, TomlValue& out) {
     std::string_view rest = word;
     if (rest.starts_with('-')) rest.remove_prefix(1);

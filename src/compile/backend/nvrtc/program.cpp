@@ -172,8 +172,8 @@ void compile_in(const std::string& directory, const std::string& prefix, const W
   }
   for (const auto& [name, path] : request.roots) link_into(directory, name, path);
   std::unique_ptr<HeaderTrace> trace;
-  // The request alone decides, also when a header is used. NVRTC requires the options of the header's creator,
-  // and a trace makes its PTX vary between runs.
+  // The request alone decides, also when a header is used. NVRTC requires the options of the header's
+  // creator, and a trace makes its PTX vary between runs.
   if (request.trace_headers) trace = std::make_unique<HeaderTrace>(directory);
   const std::vector<std::string> options = options_for(nvrtc, request, prefix, trace != nullptr);
 
