@@ -2,9 +2,9 @@
 // They are in one file. A process reads the index, and only the trace that it needs.
 //
 // Memo v1, little-endian: 8 "kilncls1", u64 XXH3-64 of the rest of the first 4,096 bytes; boot id, then the
-// entries, newest first; zeros up to 4,096; the traces. An entry is: key, u64 offset, u64 size, u64 XXH3-64
-// of the trace. The file is ignored unless it is regular, ours and 0600. It is also ignored when it is damaged
-// or comes from another boot. It has at most 64 traces and 16 MiB: the oldest are dropped.
+// entries, newest first. Zeros follow up to 4,096, then the traces. An entry is: key, u64 offset, u64 size,
+// u64 XXH3-64 of the trace. The file is ignored unless it is regular, ours and 0600. It is also ignored when
+// it is damaged or comes from another boot. It has at most 64 traces and 16 MiB: the oldest are dropped.
 #pragma once
 
 #include <memory>

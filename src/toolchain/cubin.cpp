@@ -129,8 +129,8 @@ CubinVariable variable_of(const Elf& elf, const Elf64_Sym& symbol, std::string_v
   return out;
 }
 
-/// The arch is in the flags' low byte up to ELF ABI 7 (toolkit 12, archs before sm_100), and in the
-/// second byte from ABI 8 on.
+/// The arch. Up to ELF ABI 7 (toolkit 12, archs before sm_100) the low byte of the flags has it, from ABI
+/// 8 on the second byte.
 int sm_of(const Elf& elf) {
   const int sm = elf.abi_version() >= 8 ? elf.flags() >> 8 & 0xff : elf.flags() & 0xff;
   if (sm < 50) damaged("no architecture in its flags");

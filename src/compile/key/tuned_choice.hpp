@@ -4,8 +4,8 @@
 // Key text, schema 1, lines as in compile/key/key.hpp:
 //
 //     kiln-key 8:choice/1
-//     ...                                     the specialisation section of the call without a choice: source,
-//                                             closure, arch, parameters, options; not its kiln-key line
+//     ...                                     the specialisation section of the call without a choice:
+//                                             source, closure, arch, parameters, options; no kiln-key line
 //     tune 7:THREADS 2:64 3:128               each free parameter with its candidates
 //     device 11:NVIDIA H200                   the second section: the name from cuDeviceGetName
 //

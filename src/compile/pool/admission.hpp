@@ -1,5 +1,5 @@
-// Decides which compile may start: the most urgent one, when this process has a free worker, the host a free
-// slot and the machine enough memory.
+// Decides which compile may start. The most urgent compile starts when this process has a free worker, the
+// host a free slot and the machine enough memory.
 #pragma once
 
 #include <algorithm>
@@ -88,7 +88,7 @@ class Admission {
   bool in_danger(const Limits& limits, std::uint64_t resident);
   const Machine& machine(const Limits& limits);
 
-  /// Most compiles at once in a process with this many jobs: callers may use a quarter more than work ahead
+  /// Most compiles at once in a process with this many jobs. Callers may use a quarter more than work ahead
   /// of need, which therefore never takes all that callers can use.
   static int most_at_once(int jobs) noexcept { return jobs + std::max(1, jobs / 4); }
   int running() const;

@@ -1,5 +1,5 @@
-// The part of this machine that we may use: cores by affinity and CPU quota, memory by what is free and by
-// the limit of every cgroup above us (v1 and v2).
+// The part of this machine that we may use. Cores are limited by affinity and CPU quota; memory by what is
+// free and by the limit of every cgroup above us (v1 and v2).
 #pragma once
 
 #include <cstdint>

@@ -22,9 +22,9 @@ WorkerResponse decode_response(std::string_view bytes);
 
 /// Result of sending or receiving one frame: magic "kiln", u32 version, u64 length, bytes. The wait for a
 /// peer that does not read or write ends at the deadline. Once the peer has begun to answer, a receiver waits
-/// at least one second more, in case it was stopped itself. `peer` is the pidfd of the other side, or -1. Its
-/// end counts as end of file, which a socket does not report while another process holds it, such as a child
-/// forked at the wrong moment.
+/// at least one second more, in case it was stopped itself. `peer` is the pidfd of the other side, or -1. The
+/// end of that process counts as end of file. A socket does not report it while another process holds the
+/// socket, such as a child forked at the wrong moment.
 enum class Transfer { ok, closed, deadline, malformed };
 Transfer send_frame(int fd, std::string_view bytes, base::Deadline deadline, int peer = -1);
 Transfer receive_frame(int fd, std::string& bytes, base::Deadline deadline, int peer = -1);
