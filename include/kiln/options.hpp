@@ -36,7 +36,7 @@ struct Options {
   /// What it throws is swallowed.
   std::function<void(const Event&)> on_event;
   Adopt adopt = Adopt::when_asked;
-  /// The fleet's tier (docs/fleet.md): servers, locked or fleet, trusted public keys, the secret key that
+  /// The fleet's tier (docs/guide/fleet.md): servers, locked or fleet, trusted public keys, the secret key that
   /// signs, how long a compile of another node is waited for, never or ask.
   std::string remote, remote_mode, remote_key, remote_sign;
   double remote_budget_s = 0;

@@ -13,7 +13,7 @@ struct Manifest;
 
 namespace kiln::attention {
 
-/// Its keys: docs/writing-templates.md explains them.
+/// Its keys: docs/guide/write-a-template.md explains them.
 extern const source::WorkListKind kWorkList;
 
 /// The manifest's list of this kind. Throws Error(invalid_argument) when the manifest has none.

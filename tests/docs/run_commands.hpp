@@ -1,4 +1,4 @@
-// The commands that docs/templates.md gives for trying the templates.
+// The commands that docs/reference/templates.md gives for trying the templates.
 #pragma once
 
 #include "base/text.hpp"

@@ -1,4 +1,4 @@
-// What docs/templates.md tells a newcomer to run, on a GPU: every shipped template is what its reference
+// What docs/reference/templates.md tells a newcomer to run, on a GPU: every shipped template is what its reference
 // says.
 #include "docs/run_commands.hpp"
 #include "tools/on_gpu.hpp"
@@ -9,7 +9,7 @@ namespace {
 class TemplatesPageOnGpu : public OnGpu<KilnCompiler> {};
 
 TEST_F(TemplatesPageOnGpu, EachCommandChecksAndTimes) {
-  const auto commands = run_commands(read_source("docs/templates.md"));
+  const auto commands = run_commands(read_source("docs/reference/templates.md"));
   EXPECT_FALSE(commands.empty());
   for (const Arguments& words : commands) {
     const Finished done = kiln(words, {{"KILN_TEMPLATE_PATH", ""}, {"KILN_LIBCUDA", "libcuda.so.1"}});

@@ -1,4 +1,4 @@
-// The worked example of docs/writing-templates.md, as the page prints it.
+// The worked example of docs/guide/write-a-template.md, as the page prints it.
 #pragma once
 
 #include "docs/page.hpp"
@@ -13,7 +13,7 @@ struct WorkedExample {
 
 /// What the page says before its grammar.
 inline WorkedExample worked_example() {
-  const std::string page = read_source("docs/writing-templates.md");
+  const std::string page = read_source("docs/guide/write-a-template.md");
   const std::string steps = page.substr(0, page.find("\n## The manifest\n"));
   const auto cpp = blocks(steps, "cpp"), toml = blocks(steps, "toml");
   WorkedExample out;

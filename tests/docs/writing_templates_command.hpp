@@ -1,4 +1,4 @@
-// The worked example of docs/writing-templates.md where a newcomer would put it, and the page's commands.
+// The worked example of docs/guide/write-a-template.md where a newcomer would put it, and the page's commands.
 #pragma once
 
 #include "base/text.hpp"

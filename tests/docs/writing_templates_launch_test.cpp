@@ -1,4 +1,4 @@
-// The worked example of docs/writing-templates.md through the public API, over the fake driver.
+// The worked example of docs/guide/write-a-template.md through the public API, over the fake driver.
 #include "docs/writing_templates.hpp"
 #include "runtime/fake_runtime.hpp"
 

@@ -1,4 +1,4 @@
-// The worked example of docs/writing-templates.md: what the page prints is clean, compiles everywhere, and
+// The worked example of docs/guide/write-a-template.md: what the page prints is clean, compiles everywhere, and
 // its commands do what they are said to.
 #include "docs/writing_templates_command.hpp"
 

@@ -1,4 +1,4 @@
-# The fault matrix of docs/reliability.md. Each test prints its row as a line "FIGURES ...".
+# The fault matrix of docs/internals/faults.md. Each test prints its row as a line "FIGURES ...".
 # soak.cmake runs the same tests for longer.
 include(${CMAKE_CURRENT_LIST_DIR}/../support/fault/fault.cmake)
 

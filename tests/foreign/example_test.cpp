@@ -1,4 +1,4 @@
-// The worked example of docs/foreign-kernels.md (tests/fixtures/foreign/example). Its files are
+// The worked example of docs/guide/bring-a-kernel.md (tests/fixtures/foreign/example). Its files are
 // equal to those on the page, and they compile.
 #include "docs/page.hpp"
 #include "tools/kiln_process.hpp"
@@ -10,7 +10,7 @@ using nlohmann::json;
 std::string example(const std::string& file) { return read_source("tests/fixtures/foreign/example/" + file); }
 
 TEST(ForeignExamplePage, ItsFilesAreThoseThatThePagePrints) {
-  const std::string page = read_source("docs/foreign-kernels.md");
+  const std::string page = read_source("docs/guide/bring-a-kernel.md");
   const auto cpp = blocks(page, "cpp"), toml = blocks(page, "toml");
   ASSERT_GE(cpp.size(), 2u);
   ASSERT_EQ(toml.size(), 3u);

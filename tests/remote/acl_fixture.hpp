@@ -37,7 +37,7 @@ inline std::string small(std::string text) {
   return text;
 }
 
-/// A server as docs/fleet.md sets it up, on a Unix socket.
+/// A server as docs/guide/fleet.md sets it up, on a Unix socket.
 class Acl : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
 // What docs/fleet/users.acl and redis.conf say, asked of a real server: each command that a user needs works,
-// and every other command that the server knows is refused. docs/fleet.md repeats the sentences of this file.
+// and every other command that the server knows is refused. docs/guide/fleet.md repeats the sentences of this file.
 #include <gtest/gtest.h>
 
 #include "cache/fleet/redis/lease_commands.hpp"

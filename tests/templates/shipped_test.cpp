@@ -158,7 +158,7 @@ TEST_F(ShippedTemplates, SomeOfEachCompileForTheArchsBetween) {
 }
 
 // Heads of 256 elements of e4m3 and more than 11 of q leave no register; before sm_90 they spill up to 56
-// bytes (docs/attention.md).
+// bytes (docs/guide/attention.md).
 TEST_F(ShippedTemplates, TheWidestDecodeDoesNotSpillFromSm90On) {
   write("widest.toml", R"(
 [[prewarm]]

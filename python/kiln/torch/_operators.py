@@ -1,6 +1,6 @@
 """The shipped templates as operators: schema by annotations, shapes and launch by one body each (see _registry).
 
-Bodies read as docs/templates.md does: parameters in the order of the template's `parameters`, then arguments in the manifest's order. A tuple
+Bodies read as docs/reference/templates.md does: parameters in the order of the template's `parameters`, then arguments in the manifest's order. A tuple
 that ends early, and None in it, leaves parameters to their defaults.
 """
 

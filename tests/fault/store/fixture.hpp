@@ -20,7 +20,7 @@ using kiln::testing::kSanitized;
 
 using fault::Shared;
 
-/// Prints a row of the matrix in docs/reliability.md.
+/// Prints a row of the matrix in docs/internals/faults.md.
 inline void report(const std::string& fault,
                    std::initializer_list<std::pair<const char*, std::uint64_t>> figures) {
   std::printf("FIGURES %s:", fault.c_str());

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""page.py KILN [PAGE]: runs the commands in docs/cli.md and puts their output in its place.
+"""page.py KILN [PAGE]: runs the commands in docs/reference/command.md and puts their output in its place.
 
 A block of the page that begins with ```console is replaced. bash runs each line "$ COMMAND" in order, in one scratch
 directory with a cache of a few hundred kernels. The command's output follows the line, and its exit status when that is
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(Threads) scale_rows(T* out, const T* in, float
 
 def main():
     kiln = pathlib.Path(sys.argv[1]).resolve()
-    page = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parents[2] / "docs/cli.md")
+    page = pathlib.Path(sys.argv[2] if len(sys.argv) > 2 else pathlib.Path(__file__).parents[3] / "docs/reference/command.md")
     home = pathlib.Path("/tmp/kiln-demo")
     shutil.rmtree(home, ignore_errors=True)
     # A separate installation, because the page edits a header.

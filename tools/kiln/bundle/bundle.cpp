@@ -20,7 +20,7 @@ void add_bundle(Command app, Context& context) {
   add_bundle_keygen(bundle, context);
   bundle.footer(
       "A bundle holds entries of a cache without paths, times or names of machines: the same entries\n"
-      "give the same bytes. Recipes are in docs/deploying.md; 'kiln bundle COMMAND --help' explains one.");
+      "give the same bytes. Recipes are in docs/guide/ship.md; 'kiln bundle COMMAND --help' explains one.");
 }
 
 }  // namespace kiln::cli

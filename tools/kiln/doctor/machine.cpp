@@ -14,7 +14,7 @@ namespace {
 using Status = Finding::Status;
 
 /// Memory of a compile that includes vendor headers. A compile of a slim template takes
-/// a tenth (docs/workers.md).
+/// a tenth (docs/internals/workers.md).
 constexpr std::uint64_t kPerCompile = std::uint64_t{512} << 20;
 
 Finding machine_finding(runtime::Core& core) {

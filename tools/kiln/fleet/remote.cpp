@@ -18,7 +18,7 @@ void add_remote(Command app, Context& context) {
   add_remote_prune(remote, context);
   remote.footer(
       "KILN_REMOTE names the servers, KILN_REMOTE_KEY the public keys whose entries are used, and\n"
-      "KILN_REMOTE_SIGN the secret key for what is written. docs/fleet.md sets all of it up.");
+      "KILN_REMOTE_SIGN the secret key for what is written. docs/guide/fleet.md sets all of it up.");
 }
 
 }  // namespace kiln::cli

@@ -28,7 +28,7 @@ std::string number(double value) {
 
 constexpr const char* kHead = R"(# The shipped templates
 
-Generated from the manifests by `kiln templates --markdown > docs/templates.md`: what is wrong here is to be mended there.
+Generated from the manifests by `kiln templates --markdown > docs/reference/templates.md`: what is wrong here is to be mended there.
 `kiln templates NAME` shows the same in a terminal. How to write one, and what the words mean: [writing-templates.md](writing-templates.md).
 
 A parameter is compiled in; an argument is given with each launch. `value` is what `kiln run` passes where it is not told otherwise, and what an

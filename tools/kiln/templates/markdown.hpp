@@ -1,4 +1,4 @@
-// Templates as a Markdown page. docs/templates.md is this page for the shipped templates.
+// Templates as a Markdown page. docs/reference/templates.md is this page for the shipped templates.
 #pragma once
 
 #include <memory>
