@@ -12,7 +12,7 @@ using namespace kiln::runtime::c_api;
 
 namespace {
 
-/// A kernel whose manifest has a work list of this kind.
+/// A kernel whose manifest has a work list of kind "attention".
 struct Planned {
   const LoadedKernel& kernel;
   const source::WorkListSpec& list = attention::work_list_of(kernel.manifest());
@@ -20,7 +20,7 @@ struct Planned {
   attention::KernelShape shape = attention::shape_of(facts.kernel);
 };
 
-/// Runs body(Planned). The message of an error begins with the kernel.
+/// Runs body(Planned). The message of an error begins with the kernel's specialisation.
 template <class Body>
 kiln_status guarded_for(const kiln_kernel* kernel, Body&& body) noexcept {
   return guarded([&] {

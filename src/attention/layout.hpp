@@ -1,5 +1,5 @@
-// Where things are in a work list, for the host that writes it. The words themselves are declared in
-// templates/attention/words.h, which the device compiles, too.
+// The positions of the parts of a work list, for the host that writes it. The words themselves are declared
+// in templates/attention/words.h, which the device compiles, too.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace kiln::attention {
 using Header = AttentionHeader;
 using Item = AttentionItem;
 
-/// What words and packed rows can count.
+/// The largest i32: words, tiles, page sizes and packed rows go up to it.
 inline constexpr std::int64_t kMost = 0x7fffffff;
 /// The most tokens of a request, of q and of kv each: kernels add two such numbers in 32 bits.
 inline constexpr std::int64_t kMostTokens = (1 << 30) - 1;
-/// REQUIRES: the value fits, as every checked one does.
+/// REQUIRES: the value fits 32 bits, as every checked value does.
 constexpr std::int32_t narrow(std::int64_t v) { return static_cast<std::int32_t>(v); }
 
 inline constexpr std::int64_t kHeaderWords = AttentionWords::HEADER, kItemWords = AttentionWords::ITEM,
                               kRequestWords = AttentionWords::REQUEST;
 
-/// Words of the table of where each worker's items begin, and of the counters.
+/// Words of the table of each worker's first item. The counters take as many.
 constexpr std::int64_t table_words(std::int64_t workers) { return AttentionWords::table(workers); }
 constexpr std::int64_t workers_at() { return kHeaderWords; }
 constexpr std::int64_t counters_at(std::int64_t workers) { return AttentionWords::counters_at(workers); }
@@ -32,7 +32,7 @@ constexpr std::int64_t items_at(std::int64_t workers) {
   return first_items_at(workers) + workers * kItemWords;
 }
 
-/// What a kernel fixes, in a word. REQUIRES: a shape that was checked.
+/// The part of a kernel's shape that a work list must match, mixed into one word. REQUIRES: a checked shape.
 constexpr std::int32_t made_for(std::int64_t tile_rows, std::int64_t tile_kv, std::int64_t group, bool causal,
                                 bool tiles_together = false) {
   return static_cast<std::int32_t>(

@@ -13,14 +13,14 @@ Line::Line(const KernelShape& shape, const Load& load, std::int64_t most)
       most_(share_ + 2 * shape.tile_cost + shape.min_kv_blocks - 1),
       alone_(load.tiles > 0 && load.tiles <= most && load.longest <= most_ + shape.tile_cost) {
   if (alone_)
-    shares_ = load.tiles, next_share_ = 1;  // no tile has room
+    shares_ = load.tiles, next_share_ = 1;  // room() stays 0, so every tile goes through next()
   else
     next_cut();
   cuts_.reserve(static_cast<std::size_t>(shares_));
 }
 
-/// An even cut is at total * share / shares, rounded down: without a division, and where the product would
-/// not fit.
+/// The even cut of a share is at total * share / shares, rounded down. It is summed up, because a division is
+/// slow and the product may not fit 64 bits.
 void Line::next_cut() {
   if (++next_share_ >= shares_) {
     cut_ = total_;
@@ -40,8 +40,8 @@ std::span<const Cut> Line::next(std::int64_t kv_blocks) {
     if (next_share_ < shares_) cuts_.push_back({next_share_++, kv_blocks});
     return cuts_;
   }
-  // Cuts are at least min_kv_blocks apart, or there would be fewer shares: only the first and the last can
-  // leave slivers, which go to the other side.
+  // Cuts are at least min_kv_blocks apart, because the number of shares is limited so. Only the first and the
+  // last cut of a tile can leave a sliver. The sliver goes to the other side of the cut.
   for (; cut_ < position_ && next_share_ < shares_; next_cut()) {
     std::int64_t at = cut_ - begin - shape_.tile_cost;
     if (at < shape_.min_kv_blocks)
@@ -49,7 +49,7 @@ std::span<const Cut> Line::next(std::int64_t kv_blocks) {
     else if (kv_blocks - at < shape_.min_kv_blocks || position_ - begun_ <= most_)
       at = kv_blocks;
     begun_ = at < kv_blocks ? begin + at : position_;
-    if (begun_ == total_) break;  // behind the last tile
+    if (begun_ == total_) break;  // after the last tile
     cuts_.push_back({next_share_, at});
   }
   return cuts_;

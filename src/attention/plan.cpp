@@ -17,15 +17,16 @@
 namespace kiln::attention {
 namespace {
 
-/// The tiles of all requests, of one kv head.
+/// The tiles that all requests have for one kv head.
 struct Batch {
   const Slope slope;
   std::vector<Tiles> tiles;  ///< [requests]
-  std::int64_t cost = 0;     ///< of all
-  std::int64_t count = 0;    ///< of all: how many
+  std::int64_t cost = 0;     ///< cost of all tiles
+  std::int64_t count = 0;    ///< number of all tiles
 
   Batch(const KernelShape& shape, std::int64_t window_left, const std::vector<Request>& requests)
-      : slope(shape, std::ranges::any_of(requests, [&](const Request& r) {  // of one tile, nothing is summed
+      : slope(shape,
+              std::ranges::any_of(requests, [&](const Request& r) {  // requests of one tile need no sums
                 return r.qo_len * shape.group > shape.tile_rows;
               })) {
     tiles.reserve(requests.size());
@@ -34,20 +35,22 @@ struct Batch {
       cost += of.cost(), count += of.count();
     }
   }
-  /// What a tile takes at most.
+  /// The largest cost of a tile.
   std::int64_t longest() const {
     std::int64_t out = 0;
     for (const Tiles& of : tiles)
       for (std::int64_t i = 0; i < of.count(); ++i) out = std::max(out, of.cost(i + 1) - of.cost(i));
     return out;
   }
-  Batch(const Batch&) = delete;  // the tiles have the slope's place
+  Batch(const Batch&) = delete;  // the tiles keep the slope's address
 };
 
-/// Walks along the line of a request's tiles. As it is cut, calls columns(head, many) for so many heads
-/// behind each other that have all their tiles in one item; whole(head, tile, many, range) for an item of so
-/// many whole tiles of a head, of which the first has that range; split(head, tile, range, kv_blocks, cuts)
-/// for a tile with cuts. `head` counts groups of heads, one for each worker of a team.
+/// Walks along a request's tiles on the line, and makes one of three calls for each stretch of them:
+/// - columns(head, many): each of the next `many` heads has all its tiles in one item.
+/// - whole(head, tile, many, range): one item has `many` whole tiles of a head. `range` belongs to the first
+///   of them.
+/// - split(head, tile, range, kv_blocks, cuts): this tile does not fit before the next cut.
+/// `head` counts groups of heads, with one head for each worker of a team.
 template <class Columns, class Whole, class Split>
 void walk(const KernelShape& shape, Line& line, const Tiles& tiles, std::int64_t heads,
           const Columns& columns, const Whole& whole, const Split& split) {
@@ -99,7 +102,7 @@ std::vector<std::int64_t> count_items(const KernelShape& shape, Line line, const
   return out;
 }
 
-/// Gives the teams their items: those of the line's tiles, each for the first of its `team` heads.
+/// Gives the teams the items of the line. Each item names the first of its `team` heads.
 void hand_out(const KernelShape& shape, const std::vector<Request>& requests, const Batch& batch,
               std::int64_t head_groups, std::int64_t team, Line& line, Teams& teams) {
   for (std::size_t i = 0; i < requests.size(); ++i) {

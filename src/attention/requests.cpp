@@ -38,7 +38,7 @@ void check_batch(const KernelShape& shape, const Limits& limits, const Lengths& 
     fail("last_page_len is null, and so is kv_len: paged kv needs one of them");
 }
 
-/// The begin of entry i and how much it has.
+/// Where entry i of an indptr array begins, and its length.
 struct Run {
   std::int32_t begin;
   std::int64_t length;

@@ -1,4 +1,4 @@
-// The lengths of a batch, checked, as what a work list needs of each request.
+// Checks the lengths of a batch, and turns them into what a work list needs of each request.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace kiln::attention {
 
-/// Throws Error(invalid_argument): names the array, the entry and what was allowed.
+/// Throws an Error(invalid_argument) that names the array, the entry and the allowed values.
 std::vector<Request> checked_requests(const KernelShape& shape, const Limits& limits, const Lengths& lengths);
 
 }  // namespace kiln::attention

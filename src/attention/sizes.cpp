@@ -27,13 +27,13 @@ std::int64_t work_list_words(const KernelShape& shape, const Limits& limits) {
   check("max_requests", limits.max_requests, 1, kMost);
   check("kv_heads", limits.kv_heads, 1, 65536);
   check("workers", limits.workers, 1, kMaxWorkers);
-  // Packed rows are numbered by i32, also the last one of a tile that is not full.
+  // Packed rows are numbered by i32, and so is the last row of a tile that is not full.
   check("max_tokens", limits.max_tokens, 1, (kMost - shape.tile_rows) / shape.group);
   const std::int64_t with_tokens = std::min(limits.max_requests, limits.max_tokens);
   const std::int64_t tiles = limits.max_tokens * shape.group / shape.tile_rows + with_tokens;
   std::int64_t items = tiles * limits.kv_heads + limits.workers;  // below 2^49
-  // A cut inside a tile leaves two parts of it, and whole tiles on both sides; one between tiles leaves the
-  // tile before it or behind it alone.
+  // A cut adds at most three items to a run of whole tiles. A cut inside a tile leaves two parts of it, and
+  // whole tiles on both sides. A cut between two tiles makes the tile before or after it an item of its own.
   if (shape.tiles_together) items = std::min(items, with_tokens * limits.kv_heads + 3 * limits.workers);
   const std::int64_t words =
       items_at(limits.workers) + items * kItemWords + limits.max_requests * kRequestWords;
@@ -44,7 +44,7 @@ std::int64_t work_list_words(const KernelShape& shape, const Limits& limits) {
                                             what + "; at most 2^31 - 1");
   };
   if (words > kMost) refuse("plans of " + std::to_string(words) + " words");
-  // Of tiles, so that the line of them, of up to 2^30 + 2^16 each, has a length.
+  // A tile takes up to 2^30 + 2^16 of the line, so this limit keeps the length of the line within 64 bits.
   if (tiles * limits.kv_heads > kMost) refuse(std::to_string(tiles * limits.kv_heads) + " tiles");
   return words;
 }

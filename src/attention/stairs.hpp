@@ -1,5 +1,5 @@
-// Sums of what rises by the same from tile to tile, in whole kv blocks: so many tiles at once, whatever their
-// number.
+// Sums over tiles whose kv blocks rise evenly from tile to tile, rounded down to whole blocks. A sum needs no
+// loop over the tiles.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace kiln::attention {
 
-/// The sum of floor((a * i + b) / m) over i = 0 .. n - 1, as Euclid's algorithm goes: by swapping what is
-/// counted with what it is counted in. REQUIRES: m > 0, and the sum fits.
+/// The sum of floor((a * i + b) / m) over i = 0 .. n - 1. It follows Euclid's algorithm: each step swaps a
+/// and m. REQUIRES: m > 0, and the sum fits.
 constexpr std::uint64_t floor_sum(std::uint64_t n, std::uint64_t m, std::uint64_t a, std::uint64_t b) {
   for (std::uint64_t out = 0;;) {
     if (a >= m) out += n * (n - 1) / 2 * (a / m), a %= m;
@@ -26,10 +26,12 @@ constexpr std::uint64_t floor_sum(std::uint64_t n, std::uint64_t m, std::uint64_
   }
 }
 
-/// How kv blocks go on from tile to tile: `rise` of them in `run` tiles, which have no common divisor.
+/// How kv blocks rise from tile to tile: by `rise` blocks in `run` tiles. rise and run have no common
+/// divisor.
 class Slope {
  public:
-  /// `sums`: many will be asked for, and a table is made for them. Without it they are the same, and slower.
+  /// `sums`: many sums will follow, so a table is made for them. Without the table the sums are the same, but
+  /// slower.
   Slope(const KernelShape& shape, bool sums)
       : rows(std::gcd(shape.tile_rows, shape.group * shape.tile_kv)),
         rise(shape.tile_rows / rows),
@@ -51,36 +53,39 @@ class Slope {
       return static_cast<std::int64_t>(
           floor_sum(static_cast<std::uint64_t>(n), static_cast<std::uint64_t>(run),
                     static_cast<std::uint64_t>(rise), static_cast<std::uint64_t>(rest)));
-    // Some i leaves this rest, too, and is so many blocks up: the sum goes on from there.
+    // rise * start leaves the same rest, `up` blocks higher. So the sum is taken from `start` on, less `up`
+    // for each tile.
     const auto start = static_cast<std::size_t>(starts_[static_cast<std::size_t>(rest)]);
     const std::int64_t up = sums_[start + 1] - sums_[start];
     return sum_to(static_cast<std::int64_t>(start) + n) - sums_[start] - n * up;
   }
 
-  const std::int64_t rows;  ///< packed rows of a kv block of both
+  const std::int64_t rows;  ///< the unit: packed rows that divide both a tile and a kv block
   const std::int64_t rise, run;
 
  private:
-  /// Of floor(rise * i / run) over i = 0 .. n - 1: whole runs, and the begin of one more. REQUIRES: n < 2^32.
+  /// The sum of floor(rise * i / run) over i = 0 .. n - 1: whole runs, and the begin of one more. REQUIRES: n
+  /// < 2^32.
   std::int64_t sum_to(std::int64_t n) const {
-    // A division would take longer than all else of a sum.
+    // A division would take longer than the rest of the sum.
     auto runs =
-        static_cast<std::int64_t>((static_cast<std::uint64_t>(n) * one_of_run_) >> 32);  // or one less
+        static_cast<std::int64_t>((static_cast<std::uint64_t>(n) * one_of_run_) >> 32);  // may be 1 too small
     runs += n - runs * run >= run;
     const std::int64_t rest = n - runs * run;
     return rise * run * (runs * (runs - 1) / 2) + runs * (sums_.back() + rise * rest) +
            sums_[static_cast<std::size_t>(rest)];
   }
 
-  static constexpr std::int64_t kMostInTable = 256;  ///< what takes no longer to make than a few floor_sum
+  static constexpr std::int64_t kMostInTable =
+      256;  ///< such a table takes no longer to make than a few floor_sum
 
-  const std::uint64_t one_of_run_;    ///< in 1 / 2^32
+  const std::uint64_t one_of_run_;    ///< 1 / run, in units of 2^-32
   std::vector<std::int64_t> starts_;  ///< [run]: the i for which rise * i leaves this rest
-  std::vector<std::int64_t> sums_;    ///< [run + 1]: of floor(rise * i / run) for the first so many i
+  std::vector<std::int64_t> sums_;    ///< [run + 1]: the sum of floor(rise * i / run) over the first i
 };
 
-/// floor((tokens + (row + i * tile_rows) / group) / tile_kv) of the tiles i = 0 .. tiles - 1, where it is
-/// between `least` and `most`, and these where it is not.
+/// For the tiles i = 0 .. tiles - 1: floor((tokens + (row + i * tile_rows) / group) / tile_kv), limited to
+/// `least` .. `most`.
 class Stairs {
  public:
   Stairs() = default;
@@ -88,7 +93,8 @@ class Stairs {
   Stairs(const KernelShape& shape, const Slope& slope, std::int64_t tokens, std::int64_t row,
          std::int64_t least, std::int64_t most, std::int64_t tiles)
       : slope_(&slope), least_(least), most_(most) {
-    // Blocks before the first tile, and what is left of a block, in the slope's rows.
+    // first_ counts the blocks before the first tile. rest_ is what is left of a block, in units of
+    // slope.rows.
     first_ = tokens / shape.tile_kv;
     if (tokens < first_ * shape.tile_kv) --first_;
     rest_ = ((tokens - first_ * shape.tile_kv) * shape.group + row) / slope.rows;
@@ -101,10 +107,10 @@ class Stairs {
     first_ += rest_ / slope.run, rest_ %= slope.run;
   }
 
-  /// The tiles before the first that is above the least.
+  /// The number of tiles before the first one that reaches `least` without the limit.
   std::int64_t from() const { return from_; }
 
-  /// Of the first n tiles.
+  /// The sum over the first n tiles.
   std::int64_t sum(std::int64_t n) const {
     const std::int64_t before = std::min(n, from_), on = std::min(n, until_) - before;
     std::int64_t out = before * least_ + (n - before - on) * most_;
@@ -112,8 +118,8 @@ class Stairs {
     return out;
   }
 
-  /// About how many of the first tiles come to `cost`, with `each` more for each: what the stairs are without
-  /// their steps. A guess, which exact sums check: no work list depends on how it is rounded.
+  /// About how many of the first tiles come to `cost`, where each tile takes `each` more. The guess takes the
+  /// stairs as a straight slope. Exact sums check it, so no work list depends on its rounding.
   std::int64_t reach(std::int64_t cost, std::int64_t each) const {
     const std::int64_t rest = cost - from_ * (each + least_);
     if (rest <= 0) return cost / (each + least_);
@@ -127,8 +133,8 @@ class Stairs {
  private:
   const Slope* slope_ = nullptr;
   std::int64_t least_ = 0, most_ = 0;
-  std::int64_t from_ = 0, until_ = 0;  ///< the tiles that are neither at the least nor at the most
-  std::int64_t first_ = 0, rest_ = 0;  ///< blocks of tile from_, and what is left, in the slope's rows
+  std::int64_t from_ = 0, until_ = 0;  ///< tiles in [from_, until_) are at neither limit
+  std::int64_t first_ = 0, rest_ = 0;  ///< blocks of tile from_, and the rest in units of slope.rows
 };
 
 }  // namespace kiln::attention

@@ -25,7 +25,7 @@ Teams::Teams(const KernelShape& shape, const Limits& limits, std::int64_t size,
 }
 
 void Teams::begin(std::int64_t team) {
-  next_ += (size_ - 1) * count_;  // behind what the team before has
+  next_ += (size_ - 1) * count_;  // after the items of the team before
   team_ = team, begins_ = idle_ = true;
   if (size_ > 1) count_ = counts_[static_cast<std::size_t>(team)];
   for (std::int64_t j = 0; j < size_; ++j) begins_at_[team * size_ + j] = narrow(next_ + j * count_);

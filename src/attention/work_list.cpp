@@ -11,7 +11,7 @@ namespace {
 
 using Key = source::WorkListKind::Key;
 
-/// In the order of KernelShape's members.
+/// The keys are in the order of KernelShape's members.
 constexpr Key kKernel[] = {{.name = "tile_rows"},
                            {.name = "tile_kv"},
                            {.name = "group"},

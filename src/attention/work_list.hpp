@@ -13,12 +13,12 @@ struct Manifest;
 
 namespace kiln::attention {
 
-/// Its keys: docs/guide/write-a-template.md explains them.
+/// The kind "attention". docs/writing-templates.md explains its keys.
 extern const source::WorkListKind kWorkList;
 
 /// The manifest's list of this kind. Throws Error(invalid_argument) when the manifest has none.
 const source::WorkListSpec& work_list_of(const source::Manifest& manifest);
-/// What the kernel fixes. `values`: one for each of kWorkList.kernel, in its order.
+/// The shape that the kernel fixes. `values` has one value for each key of kWorkList.kernel, in that order.
 KernelShape shape_of(std::span<const std::int64_t> values);
 
 }  // namespace kiln::attention

@@ -1,4 +1,5 @@
-// The library's entry: creates the service, with everything that stands above the runtime handed down to it.
+// The library's entry. It creates the service, and hands down the work lists, which the runtime does not
+// know.
 #include "library/work_lists.hpp"
 #include "runtime/abi/common.hpp"
 #include "runtime/abi/options.hpp"

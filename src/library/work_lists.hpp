@@ -5,8 +5,8 @@
 
 namespace kiln::library {
 
-/// What a manifest's [work_list] may name as its kind. An operator with a planner adds its kind here, and
-/// nothing below knows of it.
+/// The kinds that a manifest's [work_list] may name. An operator with a planner adds its kind here; the rooms
+/// below know none of them.
 source::WorkListKinds work_lists() noexcept;
 
 }  // namespace kiln::library
