@@ -77,7 +77,7 @@ std::string environment_name(std::string_view name) {
   return out;
 }
 
-/// What Options set for a name, as text; empty: nothing.
+/// The text of a setting in Options. Empty: Options do not set it.
 std::string option_value(const Options& options, const Known& known) {
   if (known.option) return options.*known.option;
   const std::string_view name = known.name;
@@ -99,7 +99,7 @@ std::string config_path() {
   return {};
 }
 
-/// One sentence for each KILN_* that is none of `names`.
+/// A warning for each KILN_* variable that is not in `names`.
 std::vector<std::string> unknown_environment(const std::vector<std::string>& names) {
   std::vector<std::string> out;
   for (char** variable = environ; variable && *variable; ++variable) {
@@ -154,7 +154,7 @@ std::vector<std::string> template_candidates() {
       {.below = "share/kiln/templates", .configured = KILN_INSTALL_DATADIR "/kiln/templates", .beside = {}});
 }
 
-/// kiln's own headers, which templates include, are in no other directory of templates.
+/// True for the directory that holds kiln's own headers. No other directory of templates has them.
 bool holds_own_headers(const std::string& directory) {
   std::error_code error;
   return fs::is_directory(directory + "/kiln", error) && fs::is_directory(directory + "/shim", error);
@@ -310,9 +310,8 @@ std::vector<std::string> Config::include_directories() const {
   std::vector<std::string> out;
   for (const std::string& directory : base::split(get("include_path"), ':')) {
     std::error_code ignored;
-    out.push_back(fs::absolute(directory, ignored)
-                      .lexically_normal()
-                      .string());  // the compiler has another working directory
+    // Absolute, because the compiler has another working directory.
+    out.push_back(fs::absolute(directory, ignored).lexically_normal().string());
   }
   return out;
 }

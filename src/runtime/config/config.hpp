@@ -1,5 +1,5 @@
-// Where a service's settings come from: code or flag, then KILN_*, then the configuration file, then the
-// default.
+// A service's settings. The first source that sets a value decides: code or flag, KILN_*, the configuration
+// file, the default.
 #pragma once
 
 #include <cstdint>
@@ -22,40 +22,41 @@ struct Setting {
 class Config {
  public:
   /// Warns about KILN_* variables and configuration keys that this version does not know. Throws
-  /// Error(invalid_argument) for a value that cannot be right (mode, jobs, compile_deadline,
-  /// cache_max_size, compile_memory, remote_*), naming its origin.
+  /// Error(invalid_argument) for a wrong value of mode, jobs, compile_deadline, cache_max_size,
+  /// compile_memory, toolchain or remote_*; the message names the value's origin. Throws
+  /// Error(unsupported_arch) for a wrong arch.
   static Config resolve(const Options& options);
 
-  /// Throws Error(internal) for a name that is no setting's.
+  /// Throws Error(internal) for an unknown name.
   const Setting& setting(std::string_view name) const;
   const std::string& get(std::string_view name) const { return setting(name).value; }
   const std::vector<Setting>& settings() const noexcept { return settings_; }
-  /// What was warned about: KILN_* and keys of the configuration file that this version does not know.
+  /// The warnings of resolve(): KILN_* and keys of the configuration file that this version does not know.
   const std::vector<std::string>& unknown() const noexcept { return unknown_; }
   bool hermetic() const noexcept { return hermetic_; }
 
   Mode mode() const;
-  /// Whether anybody said which mode: code, environment or file.
+  /// True when code, environment or file set the mode.
   bool mode_is_set() const;
-  int jobs() const;  ///< 0: as many as the machine has cores for us
+  int jobs() const;  ///< 0: one for each core that this process may use
   double compile_deadline_s() const;
-  /// What the writable store may take on disk.
+  /// Bytes that the writable store may take on disk.
   std::uint64_t cache_max_bytes() const;
-  /// What all compiles of this process may take together; 0: decide from the machine.
+  /// Bytes that all compiles of this process may take together; 0: decide from the machine.
   std::uint64_t compile_memory_bytes() const;
   bool has_remote() const { return !get("remote").empty(); }
-  /// remote_mode = fleet.
+  /// True for remote_mode = fleet.
   bool remote_writes() const;
   double remote_budget_s() const;
   bool remote_when_sealed() const;
 
   /// Options, environment and file each add directories, in this order; the installed directory comes last.
   const std::vector<std::string>& template_directories() const noexcept { return template_directories_; }
-  /// The installed templates: also where "kiln/*.cuh" is found. A directory of `template_path` that holds
-  /// kiln's own headers stands for them. Empty when there is none.
+  /// The directory of the installed templates, which also has "kiln/*.cuh". A directory of `template_path`
+  /// that holds kiln's own headers takes its place. Empty when there is none.
   const std::string& installed_templates() const noexcept { return installed_templates_; }
-  /// For an error about a template or header that was not found: where kiln's own were looked for when they
-  /// were not found either, and what to set.
+  /// Text for an error about a template or header that was not found. It says what to set, and where kiln's
+  /// own templates were looked for if they are missing, too.
   std::string about_templates() const;
   std::vector<std::string> include_directories() const;
 
@@ -67,7 +68,8 @@ class Config {
   bool hermetic_ = false;
 };
 
-/// "5G", "1.5 GiB", "1000000": powers of 1024. Nothing when it is no size.
+/// A size in bytes from "5G", "1.5 GiB" or "1000000"; units are powers of 1024. Nothing when the text is no
+/// size.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 
 }  // namespace kiln::runtime

@@ -1,7 +1,7 @@
 #include "runtime/config/file.hpp"
 
 #define TOML_ASSERT(condition) \
-  static_cast<void>(0)  // malformed input trips them; the errors that follow are proper
+  static_cast<void>(0)  // malformed input trips the assertions; parse errors report it properly
 #include <toml++/toml.h>
 
 #include <cstdint>

@@ -25,13 +25,14 @@ void Background::run(Work work, Task task) {
     if (limit_ == 0) limit_ = std::clamp(ahead_limit_(), 1, kMostThreads / 2);
     auto& queue = work == Work::ahead ? state.ahead : state.urgent;
     const auto at = queue.insert(work == Work::load ? queue.begin() : queue.end(), std::move(task));
-    const auto free = static_cast<std::size_t>(state.threads - state.busy);  // also those just starting
+    const auto free =
+        static_cast<std::size_t>(state.threads - state.busy);  // includes threads that are starting
     if (runnable(state) > free && (state.threads < kMostThreads || work == Work::load)) {
       try {
         const base::NoSignals inherited_by_the_thread;
         std::thread([this, &state] { serve(state); }).detach();
         ++state.threads;
-      } catch (const std::exception&) {  // no thread to be had: those that are there will come to it
+      } catch (const std::exception&) {  // no thread could be started: an existing thread will do it
         nobody = state.threads == 0;
         if (nobody) {
           task = std::move(*at);
@@ -41,7 +42,7 @@ void Background::run(Work work, Task task) {
     }
     state.work.notify_one();
   }
-  // Not in the caller's thread, which may be capturing, in a hurry, or in no context.
+  // The work is not done in the caller's thread, which may be capturing, in a hurry, or in no context.
   if (nobody) task("no thread could be started");
 }
 
@@ -66,13 +67,13 @@ void Background::serve(State& state) noexcept {
     const char* const why_not = state.stopping ? kLeaving : nullptr;
     lock.unlock();
     task(why_not);
-    task = nullptr;  // what it holds goes before we lock
+    task = nullptr;  // what it holds is released before the lock is taken
     lock.lock();
     --state.busy, state.busy_ahead -= ahead;
     if (ahead) state.work.notify_one();
   }
   --state.threads;
-  state.left.notify_all();  // under the lock: the state may be gone right after it
+  state.left.notify_all();  // under the lock: right after it, stop() may destroy the state
 }
 
 void Background::stop() noexcept {

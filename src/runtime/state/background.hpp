@@ -1,4 +1,4 @@
-// Threads for what no caller's thread does: get_async, prefetch, prepare, loads with a deadline.
+// Threads for work that no caller's thread does: get_async, prefetch, prepare, loads with a deadline.
 #pragma once
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 
 namespace kiln::runtime {
 
-/// Threads come on demand and leave after a second without work. Work ahead of need takes at most
-/// `ahead_limit` of them, so that callers' work always finds one. Thread-safe; a forked child starts with
-/// none, and its parent's work stays the parent's.
+/// Threads start on demand, and end after a second without work. Work ahead of need takes at most
+/// `ahead_limit` of them, so that callers' work always finds a thread. Thread-safe. A forked child starts
+/// with no threads and no work; the parent's work stays with the parent.
 class Background {
  public:
-  /// A load is for a caller who waits with a deadline: it goes first, and finds a thread also when all are
-  /// taken by work that waits for compiles.
+  /// A load is for a caller that waits with a deadline, so it goes first. It may start a thread beyond the
+  /// usual limit, because all threads may be waiting for compiles.
   enum class Work { load, caller, ahead };
-  /// Called once: with null to do it, otherwise with the reason why it will not be done. Must not throw.
+  /// Called once: with null to do the work, or with the reason why the work will not be done. Must not throw.
   using Task = std::function<void(const char* why_not)>;
 
   explicit Background(std::function<int()> ahead_limit) : ahead_limit_(std::move(ahead_limit)) {}
@@ -29,7 +29,7 @@ class Background {
   Background& operator=(const Background&) = delete;
 
   void run(Work work, Task task);
-  /// Cancels what has not begun and waits for the rest. Nothing is run afterwards.
+  /// Cancels tasks that have not begun, and waits for the rest. No task does its work afterwards.
   void stop() noexcept;
 
  private:
@@ -50,7 +50,7 @@ class Background {
 
   static constexpr int kMostThreads = 256;
   const std::function<int()> ahead_limit_;
-  int limit_ = 0;  // ahead_limit_'s answer, once it was needed; guarded by the state's mutex
+  int limit_ = 0;  // result of ahead_limit_; 0: not asked yet. Guarded by the state's mutex
   base::PerProcess<State> state_;
 };
 

@@ -1,4 +1,4 @@
-// Whether this thread has said that it captures (kiln_capture_begin).
+// The mark by which a thread says that it captures a stream (kiln_capture_begin).
 #pragma once
 
 namespace kiln::runtime {

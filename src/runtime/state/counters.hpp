@@ -19,10 +19,10 @@ struct Counters : fleet::Counts {
   Count skipped_read_only{}, skipped_gate_timeout{}, skipped_full{}, skipped_failed{}, skipped_queue_full{};
   Count convoy_left{}, flight_timeouts{}, evictions{}, layer_hits{}, fallbacks{}, adopted{};
   Count compile_us{};
-  Count saved_us{};  ///< of compiles that a store's record or somebody else's flight made unnecessary
+  Count saved_us{};  ///< time of compiles that a stored record or another flight made unnecessary
 };
 
-/// Counts a kernel that took so long to compile and was served without compiling.
+/// Counts the compile time of a kernel that was served without compiling.
 inline void count_saved(Counters& counters, double compile_ms) noexcept {
   constexpr double kLongest = 1e12;  // a record may say anything
   if (compile_ms > 0 && compile_ms < kLongest)

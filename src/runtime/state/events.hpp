@@ -1,4 +1,4 @@
-// What an engine asked to be told; see kiln_event in kiln.h.
+// The events that an engine asked for; see kiln_event in kiln.h.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace kiln::runtime {
 
-/// Cheap to copy. Thread-safe as far as the callback is.
+/// Cheap to copy. Thread-safe if the callback is.
 class Events {
  public:
   struct Fields {
@@ -25,9 +25,9 @@ class Events {
   Events() = default;
   Events(kiln_event_callback callback, void* user) noexcept : callback_(callback), user_(user) {}
 
-  /// Nobody listens: what an event would say need not be put together.
+  /// False when nobody listens: the text of an event is then not needed.
   explicit operator bool() const noexcept { return callback_ != nullptr; }
-  /// REQUIRES: no lock is held that a call of kiln could want.
+  /// REQUIRES: the caller holds no lock that a call of kiln may take, because the callback may call kiln.
   void tell(int32_t kind, const std::string& specialization, const std::string& arch,
             const Fields& fields) const noexcept {
     if (!callback_) return;
@@ -42,7 +42,7 @@ class Events {
   void* user_ = nullptr;
 };
 
-/// For a thread that may outlive who listens. Thread-safe.
+/// Events for a thread that may outlive the listener. Thread-safe.
 class LastingEvents {
  public:
   explicit LastingEvents(Events events) : events_(events) {}
@@ -51,14 +51,14 @@ class LastingEvents {
     const std::lock_guard lock(mutex_.get());
     events_.tell(args...);
   }
-  /// Nobody is told any more when this returns.
+  /// The listener is told nothing after this returns.
   void end() noexcept {
     const std::lock_guard lock(mutex_.get());
     events_ = {};
   }
 
  private:
-  base::PerProcess<std::mutex> mutex_;  // a forked child ends it, too
+  base::PerProcess<std::mutex> mutex_;  // a forked child calls end(), too
   Events events_;
 };
 

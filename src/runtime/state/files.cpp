@@ -12,7 +12,8 @@
 namespace kiln::runtime {
 namespace {
 
-/// A template that includes "kiln/vector.cuh" does not compile without kiln's own headers.
+/// Warns of missing headers of kiln. A template that includes "kiln/vector.cuh" does not compile without
+/// them.
 void warn_of_own_headers(const source::Closure& closure, const Config& config) {
   if (!config.installed_templates().empty()) return;
   for (const std::string& spelling : closure.missing) {
@@ -43,7 +44,7 @@ const toolchain::Toolkit& Files::toolkit() {
   });
 }
 
-/// kiln's own stand-ins for host headers.
+/// The directory of kiln's own stand-ins for host headers.
 std::string Files::shims() const {
   const std::string directory = config_.installed_templates() + "/shim";
   std::error_code error;
@@ -61,8 +62,8 @@ source::SearchPath Files::search_path(const source::Instantiation& unit) {
   const source::Template& origin = *unit.origin;
   source::SearchPath out;
   if (!origin.directory.empty()) {
-    const std::string beside =
-        base::directory_of(unit.source_name);  // the compiler does not know where it lies
+    // The compiler does not know where the source lies.
+    const std::string beside = base::directory_of(unit.source_name);
     if (beside != ".") out.project.push_back(origin.directory + '/' + beside);
     out.project.push_back(origin.root);
   }

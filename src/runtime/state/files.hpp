@@ -13,12 +13,13 @@
 namespace kiln::runtime {
 
 struct KeyedFiles {
-  Digest source;  ///< of the template's own text, which is no file of the closure
+  Digest source;  ///< digest of the template's own text, which is no file of the closure
   source::Closure closure;
   compile::MadeKey made;
 };
 
-/// The memo of toolkit headers of this user: in memory, gone with the boot whose inodes and mounts it names.
+/// The path of this user's memo of toolkit headers. It lies in memory and is gone after a boot, because it
+/// names inodes and mounts.
 std::string default_memo_file();
 
 /// Thread-safe.
@@ -27,10 +28,10 @@ class Files {
   /// `memo_file` remembers toolkit headers (closure/scan_memo.hpp).
   Files(const Config& config, const std::string& memo_file) : config_(config), scans_(memo_file) {}
 
-  /// Searched for at the first call.
+  /// The toolkit, which is searched for at the first call.
   const toolchain::Toolkit& toolkit();
-  /// Scans the include closure and makes the key. With Trust::memo, what other processes remember of the
-  /// toolkit's headers is believed: that may decide a hit, never what is compiled. Throws Error(source).
+  /// Scans the include closure and makes the key. With Trust::memo, the memo of other processes about toolkit
+  /// headers is believed. A memo may decide a hit, but never what is compiled. Throws Error(source).
   KeyedFiles read(const source::Instantiation& unit, source::Trust trust);
 
  private:

@@ -1,4 +1,4 @@
-// A service's counters added to those of its store, which outlive processes: what `kiln stats` shows.
+// Adds a service's counters to the counters of its store, which outlive processes. `kiln stats` shows them.
 #pragma once
 
 #include <array>
@@ -18,28 +18,28 @@
 namespace kiln::runtime {
 
 struct LifetimeCounter {
-  const char* group;  ///< "hits"; "" for those that stand alone
+  const char* group;  ///< "hits"; "" for a counter that stands alone
   const char* name;   ///< "disk"
   Counters::Count Counters::*count;
 };
-/// All of Counters but device_bytes. The index is the place in the store's tally: append-only.
+/// All of Counters but device_bytes. An index is a place in the store's tally, so the list is append-only.
 std::span<const LifetimeCounter> lifetime_counters() noexcept;
 
-/// Adds what the counters gained since the last time. Thread-safe. A forked child adds nothing: what its
-/// parent has not saved yet would count twice.
+/// Adds to the store what the counters gained since the last save. Thread-safe. A forked child adds nothing:
+/// counts that its parent has not saved yet would count twice.
 class Lifetime {
  public:
   explicit Lifetime(const Counters& counters) : counters_(counters) {}
   Lifetime(const Lifetime&) = delete;
   Lifetime& operator=(const Lifetime&) = delete;
   ~Lifetime() { save(); }
-  /// `directory` is the store's.
+  /// Counts in the store in `directory` from now on.
   void count_in(const std::string& directory);
-  /// Who never opens a store, as layers serve it, is asked where to count when there is something to save: a
-  /// store's directory, or nothing.
+  /// Sets a function that returns a store's directory, or nothing. It is called when there are counts to save
+  /// and no store was opened, because layers served everything.
   void ask_where(std::function<std::string()> where) { where_ = std::move(where); }
   void save() noexcept;
-  /// At most once a minute; otherwise the cost of reading a clock.
+  /// Saves at most once a minute. Other calls cost the reading of a clock.
   void save_sometimes() noexcept;
 
  private:
@@ -47,7 +47,7 @@ class Lifetime {
   bool ours() const noexcept { return generation_ == base::process_generation(); }
   const std::uint64_t generation_ = base::process_generation();
   std::atomic<base::Clock::time_point> due_{base::Clock::now() + kPeriod};
-  std::mutex mutex_;  // guards what follows; touched by `ours` only
+  std::mutex mutex_;  // guards what follows; only a process that is ours() locks it
   std::function<std::string()> where_;
   std::unique_ptr<cache::Tally> tally_;
   std::array<std::uint64_t, cache::kTallyValues> saved_{};

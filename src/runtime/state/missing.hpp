@@ -1,4 +1,4 @@
-// What was asked for and refused because it was not there: a plan of what to prewarm.
+// The kernels that were refused because they were not ready, as a plan for prewarming.
 #pragma once
 
 #include <mutex>
@@ -14,7 +14,7 @@ namespace kiln::runtime {
 /// Thread-safe. A forked child starts with none.
 class Missing {
  public:
-  /// The row when it was not known yet, else "".
+  /// Adds a row to the plan and returns it. Returns "" when the row is known already, or the plan is full.
   std::string add(const source::Resolved& resolved) {
     std::string row = source::trace_row(resolved);
     State& state = state_.get();
@@ -23,7 +23,7 @@ class Missing {
     state.text += row;
     return row;
   }
-  /// As a plan, in the order of the first asking; "" when nothing was missed.
+  /// The plan, in the order of the first requests; "" when nothing was missed.
   std::string plan() {
     State& state = state_.get();
     const std::lock_guard lock(state.mutex);

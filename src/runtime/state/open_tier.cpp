@@ -14,7 +14,7 @@
 namespace kiln::runtime {
 namespace {
 
-/// Who puts a secret key where a public one is wanted shall not read it in a log.
+/// Quotes a path for a message. A user may give a secret key by mistake, which must not appear in a log.
 std::string shown(const std::string& path) {
   constexpr std::size_t kLongPath = 128;  // a secret key is longer
   return path.size() <= kLongPath && path.find('\n') == std::string::npos

@@ -10,11 +10,12 @@
 
 namespace kiln::runtime {
 
-/// Null when none is configured; also when it cannot be used as it is (no public key to trust, a key file
-/// that cannot be read): one warning says what to do. Touches no network. Throws for lack of memory only.
+/// Opens the tier. Null when none is configured. Null, too, with one warning that says what to do, when the
+/// configuration cannot be used (no public key to trust, a key file that cannot be read). Touches no network.
+/// Throws only for lack of memory.
 std::shared_ptr<fleet::Tier> open_tier(const Config& config, std::shared_ptr<fleet::Counts> counts);
 
-/// What an entry and its row say beside the record.
+/// The labels that an entry and its row have beside the record.
 struct TierLabels {
   std::string arch, toolchain;
   fleet::Tier::About about;

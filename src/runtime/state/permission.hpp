@@ -1,4 +1,4 @@
-// What one call may do beyond looking into memory: the one place where mode, seal and call meet.
+// The steps beyond memory that one call may take. Only here do mode, seal and call meet.
 #pragma once
 
 #include <atomic>
@@ -8,14 +8,14 @@
 
 namespace kiln::runtime {
 
-/// What a call asks for itself.
+/// The wishes of one call.
 struct Asked {
   bool may_compile = true;  ///< false: the caller takes what is stored and nothing else
   bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it back
 };
 
-/// Which steps of the path a call may take. It holds for the moment in which it was computed: work that
-/// starts later asks again.
+/// The steps of the path that a call may take. A permission holds for the moment in which it was computed;
+/// work that starts later asks again.
 struct Permission {
   bool disk = true;      ///< step 2: the stores are read
   bool tier = true;      ///< step 4: the fleet's tier is asked, which waits for the network
@@ -30,11 +30,11 @@ class Seal {
   explicit Seal(const Config& config);
 
   Permission permission(const Asked& asked) const noexcept;
-  /// A service that was told mode jit or warn keeps it.
+  /// Seals the service. A mode jit or warn that was set stays.
   void close() noexcept { closed_ = true; }
-  /// The mode that holds now: a seal, of this service or of the process, makes a mode that nobody set sealed.
+  /// The mode that holds now. A seal of this service or of the process makes an unset mode sealed.
   Mode mode() const noexcept;
-  /// Whether the service or the process was sealed, whatever the mode makes of it.
+  /// True when the service or the process was sealed, whatever mode holds.
   bool is_closed() const noexcept;
 
  private:

@@ -33,7 +33,7 @@ cache::StoreOptions options_of(const std::string& directory, cache::Access acces
 /// Throws Error(io).
 std::shared_ptr<cache::Store> open_writable(const Candidate& candidate, std::uint64_t cap_bytes) {
   const std::string directory = directory_of(candidate);
-  // What the user named may be a symlink of his; what we name may not.
+  // A directory that the user named may be a symlink. A directory that kiln named may not.
   const bool named_by_user = directory == candidate.directory && candidate.kind != Kind::temporary;
   cache::make_own(directory, named_by_user ? cache::FinalLink::followed : cache::FinalLink::refused);
   cache::refuse_network(directory);
@@ -48,7 +48,7 @@ std::shared_ptr<cache::Store> open_writable(const Candidate& candidate, std::uin
   return cache::Store::open(options);
 }
 
-/// The store of a place that could not be opened for writing because it may not be written, or null.
+/// Opens the store of a place for reading when it may not be written; else null.
 std::shared_ptr<cache::Store> open_unwritable(const Candidate& candidate) {
   if (!only_readable(candidate)) return nullptr;
   try {
@@ -146,7 +146,7 @@ std::string existing_store(const Config& config) {
       struct stat st {};
       if (::stat(file.c_str(), &st) == 0 && st.st_uid == ::geteuid() && ::access(file.c_str(), W_OK) == 0)
         return directory;
-    } catch (const Error&) {  // it can have none
+    } catch (const Error&) {  // no store can be there
     }
   }
   return {};
@@ -157,7 +157,7 @@ bool nothing_cached(const Config& config) noexcept try {
   for (const Candidate& candidate : store_candidates(config)) {
     try {
       return ::access((directory_of(candidate) + "/v1/data.mdb").c_str(), F_OK) != 0;
-    } catch (const Error&) {  // it can have none
+    } catch (const Error&) {  // no store can be there
     }
   }
   return true;
@@ -170,12 +170,12 @@ bool any_store(const Config& config) noexcept try {
     if (only_readable(candidate)) return true;
     try {
       if (::access((directory_of(candidate) + "/v1/data.mdb").c_str(), F_OK) == 0) return true;
-    } catch (const Error&) {  // it can have none
+    } catch (const Error&) {  // no store can be there
     }
   }
   return false;
 } catch (...) {
-  return true;  // opening it will say what is wrong
+  return true;  // opening the store will say what is wrong
 }
 
 std::vector<std::shared_ptr<cache::Store>> open_layers(const Config& config) {

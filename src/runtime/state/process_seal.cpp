@@ -9,7 +9,7 @@
 #include <cstring>
 
 extern "C" {
-/// Written by other copies as well: the note's layout is its contract.
+/// Other copies write this flag, too. The layout of the note is the contract between copies.
 __attribute__((visibility("hidden"), used)) std::int32_t kiln_process_sealed_flag = 0;
 }
 
@@ -33,7 +33,7 @@ namespace {
 constexpr std::uint32_t kNoteType = 0x5ea1;
 constexpr std::int32_t kVersion = 1;
 
-/// The flag of the copy that a note describes, or null when the note is another's.
+/// The flag of the copy that a note describes; null when the note is not kiln's.
 std::int32_t* flag_of(const ElfW(Nhdr) & note, const char* name, const char* descriptor) noexcept {
   if (note.n_type != kNoteType || note.n_namesz != 5 || note.n_descsz < 8 ||
       std::memcmp(name, "kiln", 5) != 0)
@@ -52,7 +52,7 @@ void each_copy(Each&& each) noexcept {
         for (int i = 0; i < object->dlpi_phnum; ++i) {
           const auto& header = object->dlpi_phdr[i];
           if (header.p_type != PT_NOTE) continue;
-          // Notes of 8-byte alignment (GNU properties) are padded to that.
+          // Notes with 8-byte alignment (GNU properties) are padded to 8 bytes.
           const std::uintptr_t align = header.p_align >= 8 ? 8 : 4;
           const auto padded = [&](std::uintptr_t n) { return (n + align - 1) / align * align; };
           const bool mapped =

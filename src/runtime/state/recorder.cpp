@@ -21,9 +21,9 @@ namespace kiln::runtime {
 namespace {
 
 constexpr auto kPatience = std::chrono::milliseconds(200);
-constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // what `kiln prewarm` reads
+constexpr std::int64_t kMaxBytes = std::int64_t{64} << 20;  // `kiln prewarm` reads no more
 constexpr std::size_t kMaxPending = 10'000;
-constexpr std::int64_t kLockOffset = std::int64_t{1} << 62;  // behind every byte that will ever be written
+constexpr std::int64_t kLockOffset = std::int64_t{1} << 62;  // after every byte that will ever be written
 
 std::string normal_file(const std::string& file) {
   const auto path = base::absolute(file);
@@ -38,7 +38,7 @@ struct stat stat_of(int fd) {
   return st;
 }
 
-/// Whether `file` still names what was opened: somebody may have moved the record away.
+/// True while `file` names the file that was opened: somebody may have moved the trace away.
 bool still_there(const std::string& file, const struct stat& opened) noexcept {
   struct stat st {};
   return ::stat(file.c_str(), &st) == 0 && st.st_dev == opened.st_dev && st.st_ino == opened.st_ino;
@@ -59,7 +59,7 @@ std::string read_range(int fd, std::int64_t from, std::int64_t to) {
   return out;
 }
 
-/// All of `text`, or none of it.
+/// Writes all of `text`, or none of it.
 void write_whole(int fd, std::string_view text) {
   const base::NoFileSizeSignal no_signal;
   const off_t before = ::lseek(fd, 0, SEEK_END);
@@ -68,12 +68,13 @@ void write_whole(int fd, std::string_view text) {
   while (n < 0 && errno == EINTR);
   if (n == static_cast<ssize_t>(text.size())) return;
   const int error = n < 0 ? errno : ENOSPC;
-  if (n > 0 && before >= 0) static_cast<void>(::ftruncate(fd, before) == 0);  // if not, the row has no end
+  if (n > 0 && before >= 0)
+    static_cast<void>(::ftruncate(fd, before) == 0);  // if that fails, the row lacks its end mark
   errno = error;
   fail("write");
 }
 
-/// A tail that no editor leaves behind: without its newline, or with zeros.
+/// True for a tail that no editor leaves: without its newline, or with zeros.
 bool is_torn(std::string_view tail) noexcept {
   return !tail.empty() && (tail.back() != '\n' || tail.find('\0') != std::string_view::npos);
 }
@@ -123,10 +124,10 @@ void Recorder::warn(const char* what) const noexcept try {
 } catch (...) {  // out of memory
 }
 
-/// Writes what is pending. What stays pending is tried again with the next row.
+/// Writes the pending rows. Rows that stay pending are tried again with the next row.
 void Recorder::drain(State& state) {
   for (int attempt = 0; attempt < 3; ++attempt) {
-    // A child forked meanwhile must not keep it: it would keep the lock, too.
+    // A child that is forked meanwhile must not keep the descriptor, because the descriptor keeps the lock.
     const base::ClosedAtFork fd(
         ::open(file_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644));
     if (!fd) fail("open");
@@ -158,7 +159,7 @@ void Recorder::drain(State& state) {
   throw Error(Errc::io, "is being replaced all the time");
 }
 
-/// Reads what others have appended and heals a torn end. False: not a record. Under the lock.
+/// Reads what others have appended, and removes a torn end. False when the file is no trace. Under the lock.
 bool Recorder::catch_up(State& state, int fd) {
   const struct stat st = stat_of(fd);
   std::int64_t size = st.st_size;
@@ -173,8 +174,8 @@ bool Recorder::catch_up(State& state, int fd) {
     if (text.starts_with(source::kTraceHeader))
       sound = source::kTraceHeader.size();
     else if (source::is_trace(text))
-      sound = 0;  // its first line is lost, and written again unless finished rows follow
-    else if (!source::kTraceHeader.starts_with(text))  // it may have been torn before its first line's end
+      sound = 0;  // the first line is lost; it is written again unless finished rows follow
+    else if (!source::kTraceHeader.starts_with(text))  // the file may have been torn inside its first line
       return false;
   }
   const std::size_t rows_end = source::each_finished_row(
@@ -201,7 +202,7 @@ bool Recorder::append(State& state, int fd, const Row& row) {
   return true;
 }
 
-/// Whether the row means what the record means by the template's name. Under the lock.
+/// True when the row and the trace mean the same template by its name. Under the lock.
 bool Recorder::is_ours(State& state, const Row& row) {
   if (row.dump.manifest.empty()) return true;
   const auto known = state.dumped.find(row.template_name);

@@ -1,4 +1,4 @@
-// What the refusal of a kernel that is not ready tells its caller to do.
+// The advice in a message that refuses a kernel which is not ready.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace kiln::runtime {
 
-/// "; a plan for `kiln prewarm` that makes it ready:" and that plan: the end of every such message, before
-/// the seal and after it.
+/// The end of every such message, before the seal and after it: "; a plan for `kiln prewarm` that makes it
+/// ready:", and the plan.
 inline std::string remedy(const source::Resolved& resolved) {
   return "; a plan for `kiln prewarm` that makes it ready:\n" + source::trace_row(resolved);
 }

@@ -1,4 +1,4 @@
-// What a service keeps for all its calls, whatever step of the path they take.
+// The state that a service keeps for all its calls, in all steps of the path.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace kiln::runtime {
 
 /// Every member is thread-safe.
 struct ServiceState {
-  /// `memo_file`: as Files. Keeps the reference to `settings`.
+  /// `settings` must outlive the state. `memo_file`: see Files.
   ServiceState(const Config& settings, const std::string& memo_file, Events listener)
       : config(settings),
         events(listener),

@@ -11,31 +11,31 @@
 
 namespace kiln::runtime {
 
-/// Thread-safe. A forked child keeps what was opened: stores and flight files know whose they are.
+/// Thread-safe. A forked child keeps what was opened; stores and flight files know which process opened them.
 class Stores {
  public:
-  /// `on_opened` is told the directory of the writable store when it has been opened by `places`.
+  /// `on_opened` is called with the directory of the writable store when `places` has opened it.
   Stores(const Config& config, std::function<void(const std::string& directory)> on_opened)
       : config_(config), on_opened_(std::move(on_opened)) {}
 
   const Places& places();
-  /// Whether `places` was asked before. Opens nothing.
+  /// True when places() was called before. Opens nothing.
   bool places_are_known() const noexcept { return places_.made() != nullptr; }
-  /// Null when no place for one was found.
+  /// The writable store; null when no place for it was found.
   std::shared_ptr<cache::Store> writable() { return places().writable; }
   /// The read-only stores that are asked before the writable one, in order.
   const std::vector<std::shared_ptr<cache::Store>>& layers();
-  /// Those that are only read: the layers, then a store that is read in the writable one's place.
+  /// The stores that are only read: the layers, then a store that is read in place of the writable one.
   std::vector<std::shared_ptr<cache::Store>> read_only();
-  /// All that a lookup asks, in its order: the read-only ones, then the writable one.
+  /// All stores that a lookup asks, in its order: the read-only stores, then the writable store.
   std::vector<std::shared_ptr<cache::Store>> asked();
   /// The host's flight file beside the writable store; null without a store that this process may write.
   std::shared_ptr<cache::FlightFile> flight_file();
 
-  /// `store` and nothing else: no layers, no step down, nobody is told of it. REQUIRES: nothing was asked for
-  /// yet, as use_places.
+  /// Uses `store` and nothing else: no layers, no step down, no call of `on_opened`. REQUIRES: no store was
+  /// asked for yet.
   void use_only(std::shared_ptr<cache::Store> store);
-  /// `places` (none: {}) beside the configured layers.
+  /// Uses `places` ({} for none) beside the configured layers. REQUIRES: no store was asked for yet.
   void use_places(Places places);
 
  private:

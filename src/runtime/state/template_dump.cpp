@@ -13,8 +13,8 @@
 namespace kiln::runtime {
 namespace {
 
-/// `manifest` with `to` in the place of `from`, which the source in `table` is called. The names of sources
-/// from memory are only names: two templates may share one. `table` may be of a text with other names: a
+/// Returns `manifest` with the source's name in `table` changed from `from` to `to`. Sources from memory have
+/// no file, so two templates may use one name. `table` may come from a text before earlier changes, because a
 /// change leaves the lines where they are.
 std::string with_source(std::string manifest, const source::TomlValue* table, const std::string& from,
                         const std::string& to) {
@@ -47,7 +47,7 @@ bool dump_template(const std::string& directory, const std::string& name, const 
   std::string manifest = with_source(in.manifest, tree.find("template"), before.kernel.source, source);
   if (before.reference)
     manifest = with_source(manifest, tree.find("reference"), before.reference->source, reference);
-  if (const source::TomlValue* archs = tree.find("arch")) {  // of which each has the template's source
+  if (const source::TomlValue* archs = tree.find("arch")) {  // each arch may name the template's source
     for (const auto& [arch, over] : archs->members)
       manifest = with_source(manifest, &over, before.kernel.source, source);
   }
@@ -71,7 +71,7 @@ bool dump_template(const std::string& directory, const std::string& name, const 
     throw Error(Errc::io, "cannot create '" + directory + "': " + std::strerror(errno));
   base::write_file(base + ".cu", in.source);
   if (before.reference) base::write_file(base + ".reference.cu", in.reference);
-  base::write_file(base + ".toml", manifest);  // last: what is there with a manifest is whole
+  base::write_file(base + ".toml", manifest);  // last: a template with a manifest is whole
   return true;
 }
 

@@ -9,9 +9,9 @@
 namespace kiln::runtime {
 namespace {
 
-/// As for images: a stopped writer of another process must not stop this one.
+/// The longest wait for a read, as for images: a stopped writer of another process must not stop this one.
 constexpr base::Clock::duration kReadPatience = std::chrono::seconds(5);
-/// After that, or after a read error: calls that nobody has decided would each wait again.
+/// The pause after such a wait or a read error. Without it, each undecided call would wait again.
 constexpr base::Clock::duration kRest = std::chrono::seconds(1);
 
 }  // namespace
@@ -28,8 +28,8 @@ compile::MadeChoiceKey Choices::key_of(const source::Instantiation& unit,
   return compile::make_choice_key(files.made, candidates, device);
 }
 
-/// The machine's own store first: what was tuned here is meant to beat what was shipped. It is not opened
-/// where there is none, since a process that a layer serves whole needs none.
+/// The machine's own store comes first: a choice that was tuned here is meant to beat a shipped one. It is
+/// not opened when it does not exist, because a process that layers serve completely needs none.
 std::vector<std::shared_ptr<cache::Store>> Choices::stores() {
   if (const auto* said = only_.made()) return *said;
   std::vector<std::shared_ptr<cache::Store>> out;

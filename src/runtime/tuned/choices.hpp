@@ -1,4 +1,4 @@
-// Tuned choices beside the images: under which key one is kept, and which store has it.
+// Tuned choices, which are stored beside the images: the key of each, and the store that has it.
 #pragma once
 
 #include <atomic>
@@ -25,31 +25,32 @@ class Choices {
   };
   struct Answer {
     std::optional<Found> found;
-    bool sure = true;  ///< false: a store could not be read in time, and may have one
+    bool sure = true;  ///< false: a store could not be read in time, and may have a choice
   };
 
   Choices(const Config& config, Stores& stores) : config_(config), stores_(stores) {}
 
-  /// Where the choice among the `free` parameters' candidates is kept for a device; `unit` is of the call
-  /// without a choice, and `files` are its files.
+  /// The key of the choice among the `free` parameters' candidates on a device. `unit` is the call without a
+  /// choice, and `files` are its files.
   static compile::MadeChoiceKey key_of(const source::Instantiation& unit,
                                        const std::vector<std::size_t>& free, const std::string& device,
                                        const KeyedFiles& files);
-  /// The same of the files as they are now. Throws as Files::read.
+  /// As above, from the files as they are now. Throws as Files::read.
   static compile::MadeChoiceKey key_of(const source::Instantiation& unit,
                                        const std::vector<std::size_t>& free, const std::string& device,
                                        Files& files) {
     return key_of(unit, free, device, files.read(unit, source::Trust::memo));
   }
-  /// In the writable store, in what else is read in its place, in the layers. A damaged choice is none.
+  /// Looks in the writable store, the store that is read in its place, and the layers. A damaged choice
+  /// counts as absent.
   Answer find(const compile::MadeChoiceKey& made, base::Deadline deadline);
-  /// False for a second after a store could not be read: nobody need wait for the next look to fail.
+  /// False for a second after a store could not be read, so that callers do not wait for the next failure.
   bool may_ask() const noexcept { return base::Clock::now().time_since_epoch().count() >= rest_until_; }
-  /// The record of a choice by its key alone, for copying it. It is no use of the choice.
+  /// The record of a choice by its key alone, for copying. This does not count as a use of the choice.
   std::optional<cache::Record> record(const Key& key);
-  /// Choices are looked for in these alone, in order. REQUIRES: none was asked for yet.
+  /// Looks for choices in `stores` alone, in order. REQUIRES: no choice was asked for yet.
   void use_only(std::vector<std::shared_ptr<cache::Store>> stores) { only_.set(std::move(stores)); }
-  /// The first place that a writable store may have was looked at, and has one.
+  /// Notes that the first place for a writable store was looked at, and has a store.
   void note_that_a_store_is_there() noexcept { store_was_there_ = true; }
 
  private:

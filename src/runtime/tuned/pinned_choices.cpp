@@ -16,7 +16,7 @@ struct Node {
 };
 
 constexpr std::size_t kBuckets = 1024;
-// Never freed: an answer holds as long as the process does, whatever service asked for it.
+// Never freed: an answer holds until the process ends, whichever service asked for it.
 constinit std::array<std::atomic<const Node*>, kBuckets> g_buckets{};
 
 std::atomic<const Node*>& bucket_of(const std::string& call) noexcept {

@@ -1,8 +1,9 @@
-// Tuned choices as this process has resolved them: the first answer for a call holds until the process ends,
-// also the answer that there is none, so that no choice stored meanwhile changes what runs (DESIGN 7).
+// Tuned choices as this process has resolved them. The first answer for a call holds until the process ends,
+// even the answer that there is no choice. So no choice that is stored meanwhile changes what runs (DESIGN
+// 7).
 //
-// A list per bucket that only grows, by one pointer and without a lock: a forked child has what its parent
-// had resolved, and nothing that a thread which it does not have could hold.
+// Each bucket is a list that only grows, by one pointer and without a lock. So a forked child has what its
+// parent had resolved, and no lock that a missing thread could hold.
 #pragma once
 
 #include <optional>
@@ -19,9 +20,11 @@ struct PinnedChoice {
   std::optional<Key> key;         ///< of the record that it came from
 };
 
-/// Thread-safe. `call` names template, manifest, arch, device and what was given. Null: not resolved yet.
+/// The pinned choice of a call; null when the call is not resolved yet. `call` names template, manifest,
+/// arch, device and the given values. Thread-safe.
 const PinnedChoice* pinned_choice(const std::string& call) noexcept;
-/// What holds from now on: `choice`, or what another thread has pinned meanwhile.
+/// Pins `choice`, unless another thread has pinned one meanwhile. Returns the choice that holds from now on.
+/// Thread-safe.
 const PinnedChoice& pin_choice(const std::string& call, PinnedChoice choice);
 
 }  // namespace kiln::runtime

@@ -11,8 +11,8 @@
 namespace kiln::runtime {
 namespace {
 
-/// What the answer is pinned under: names no file's content, so that an edit under a running process changes
-/// nothing, either.
+/// The name under which the answer is pinned. It names no source file's content, so that an edit under a
+/// running process changes nothing, either.
 std::string call_name(const source::Template& origin, const source::Resolved& plain,
                       const std::vector<std::size_t>& free, const std::string& device) {
   std::string out = plain.specialization.to_string();
@@ -30,7 +30,8 @@ std::string value_in(const source::Resolved& resolved, const std::string& name) 
   return {};
 }
 
-/// What a row must say was tuned: the free parameters, and those whose defaults follow them.
+/// The parameters that a trace row must name as tuned: the free ones, and parameters whose defaults follow
+/// them.
 std::vector<std::string> open_in(const source::Manifest& manifest, std::span<const Value> values,
                                  const std::vector<std::size_t>& free, const source::Resolved& plain,
                                  const source::Resolved& resolved) {
@@ -44,7 +45,7 @@ std::vector<std::string> open_in(const source::Manifest& manifest, std::span<con
   return out;
 }
 
-/// All that a call leaves to its defaults.
+/// All parameters that a call leaves to their defaults.
 std::vector<std::string> not_given(const source::Manifest& manifest, std::span<const Value> values) {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < manifest.parameters.size(); ++i)
@@ -53,7 +54,7 @@ std::vector<std::string> not_given(const source::Manifest& manifest, std::span<c
   return out;
 }
 
-/// Why a choice cannot be taken; empty: it can.
+/// The reason why a choice cannot be taken; empty when it can.
 std::string objection(const source::Manifest& manifest, std::span<const Value> values,
                       const source::Resolved& plain, const std::vector<Parameter>& chosen) {
   const auto given = source::with_choice(variant_for(manifest, plain.arch), values, chosen);
@@ -66,7 +67,8 @@ std::string objection(const source::Manifest& manifest, std::span<const Value> v
   }
 }
 
-/// Nothing: a store could not be asked. `read` becomes the files of the call without a choice.
+/// The choice for a call. Nothing when a store could not be asked. `read` becomes the files of the call
+/// without a choice.
 std::optional<PinnedChoice> look_for(Files& files, Choices& choices,
                                      const std::shared_ptr<const source::Template>& origin,
                                      std::span<const Value> values, const source::Resolved& plain,
@@ -84,7 +86,7 @@ std::optional<PinnedChoice> look_for(Files& files, Choices& choices,
       "choice " + answer.found->key.hex(),
       "the tuned choice for " + choice.label() + " is not used: " + why + "; tune it again with 'kiln tune'");
   return PinnedChoice{};
-} catch (const std::exception& error) {  // whoever goes on to compile is told what is wrong with the source
+} catch (const std::exception& error) {  // a later compile reports what is wrong with the source
   base::debug("no tuned choice was looked for: " + std::string(error.what()));
   return std::nullopt;
 }

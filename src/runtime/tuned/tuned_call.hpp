@@ -1,5 +1,5 @@
-// From a caller's values to a specialisation, where a stored choice takes the place of the manifest's
-// defaults of parameters with `tune`.
+// Resolves a caller's values to a specialisation. A stored choice replaces the manifest's defaults of
+// parameters with `tune`.
 #pragma once
 
 #include <memory>
@@ -17,10 +17,10 @@ namespace kiln::runtime {
 
 struct TunedCall {
   source::Resolved resolved;
-  std::vector<Parameter> tuned;  ///< those of `resolved` that a choice gave
-  std::optional<Key> choice;     ///< its record's key
-  /// Not empty: what is `resolved` by default, with nothing that makes the process stay with it, is pinned
-  /// under.
+  std::vector<Parameter> tuned;  ///< the parameters of `resolved` that a choice gave
+  std::optional<Key> choice;     ///< key of the choice's record
+  /// Not empty: `resolved` has the defaults, but no answer is pinned for this call yet. This is the name
+  /// under which an answer will be pinned.
   std::string undecided;
   /// The files of `resolved`, if this call has read them and found no choice; else null.
   std::shared_ptr<const KeyedFiles> files;
@@ -28,29 +28,31 @@ struct TunedCall {
 
 enum class Disk { asked, left_alone };
 
-/// source::resolve for the device of that name (empty: none is known, and nothing is tuned). Once per process
-/// and call, whatever is stored later and whichever service asks: see pinned_choices.hpp. With
-/// Disk::left_alone only what was resolved before is known, and nothing becomes so. A choice that is damaged,
-/// that the manifest does not allow, or with which it allows less at a launch than by default (one warning),
-/// is none. Where a store could not be asked, the defaults are for this answer alone. Throws as
-/// source::resolve.
+/// source::resolve, with tuned choices for the device `device`. An empty name means that no device is known,
+/// and nothing is tuned.
+/// A call is resolved once per process, whatever is stored later and whichever service asks
+/// (pinned_choices.hpp). With Disk::left_alone only earlier answers are used, and none is pinned.
+/// A damaged choice counts as absent. So does, with one warning, a choice that the manifest does not allow,
+/// or that allows less at a launch than the defaults.
+/// When a store could not be asked, the defaults hold for this answer alone. Throws as source::resolve.
 TunedCall resolve_tuned(Files& files, Choices& choices, const std::shared_ptr<const source::Template>& origin,
                         std::span<const Value> values, base::Arch arch, const std::string& device,
                         source::Archs archs = source::Archs::supported, Disk disk = Disk::asked,
                         base::Deadline deadline = base::Deadline::never());
 
-/// A call as it was recorded: `values` of which `tuned` had been left open.
+/// A recorded call, in which the parameters `tuned` had been left open.
 struct RecordedCall {
-  std::vector<Value> call;        ///< the values with these left open; views into the recorded ones
+  std::vector<Value> call;        ///< the values with `tuned` left open; views into the recorded values
   source::Resolved plain;         ///< the call without a choice
-  std::vector<std::size_t> free;  ///< its parameters with candidates
-  std::vector<Parameter> chosen;  ///< what they were
+  std::vector<std::size_t> free;  ///< open parameters with candidates
+  std::vector<Parameter> chosen;  ///< the recorded values of `free`
 };
-/// Nothing when the manifest is another now: where the call leaves other parameters open, or with these
-/// values is not what was recorded. Throws as source::resolve.
+/// Nothing when nothing was tuned, or when the manifest has changed: the call leaves other parameters open,
+/// or these values no longer give what was recorded. Throws as source::resolve.
 std::optional<RecordedCall> recorded_call(const source::Template& origin, std::span<const Value> values,
                                           const std::vector<std::string>& tuned, base::Arch arch);
-/// From now on the call is resolved as it was recorded, if nobody has resolved it before. Whether it is.
+/// Pins the call as it was recorded, unless it was resolved before. True when the call is now resolved as
+/// recorded.
 bool pin_recorded(const source::Template& origin, const RecordedCall& recorded, const std::string& device);
 
 }  // namespace kiln::runtime
