@@ -1,4 +1,4 @@
-// What the functions of the C ABI share: errors kept per thread, structs of any caller's size.
+// Helpers of the functions of the C ABI: errors kept per thread, structs of any caller's size.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ namespace kiln::runtime::c_api {
 /// Keeps the current exception as this thread's last error, and returns its status.
 kiln_status keep_current_exception() noexcept;
 
-/// Runs a function's body: no exception passes.
+/// Runs a function's body. No exception leaves it.
 template <class Body>
 kiln_status guarded(Body&& body) noexcept {
   try {
@@ -43,7 +43,7 @@ inline void require(bool condition, const char* what) {
   if (!condition) throw Error(Errc::invalid_argument, what);
 }
 
-/// A caller's struct of an older or newer size, in ours: what it lacks is zero.
+/// Copies a caller's struct of an older or newer size into ours. Fields that it lacks are zero.
 template <class T>
 T sized(const T* in) {
   T out{};
@@ -55,7 +55,7 @@ T sized(const T* in) {
   return out;
 }
 
-/// Before anything is made for it.
+/// Checks an output struct before anything is made for it.
 template <class T>
 void require_sized(const T* out, std::size_t least = sizeof(std::size_t)) {
   require(out && out->struct_size >= least, "struct_size is not set, or out is null");
@@ -71,18 +71,18 @@ void fill_sized(T* out, T value) {
 
 inline std::string text(const char* s) { return s ? s : ""; }
 
-/// A point in time `seconds` from now; what is negative has passed, what is longer than any deadline is none.
+/// A deadline `seconds` from now. Negative seconds have passed already; more than 1e9 s are no deadline.
 inline base::Deadline deadline_after(double seconds) {
   require(!std::isnan(seconds), "a number of seconds is NaN");
   if (seconds > 1e9) return base::Deadline::never();
   return base::Deadline::after(std::chrono::duration_cast<base::Clock::duration>(
       std::chrono::duration<double>(std::max(seconds, 0.0))));
 }
-/// "0: none".
+/// A deadline where 0 seconds means none.
 inline base::Deadline deadline_in(double seconds) {
   return seconds == 0 ? base::Deadline::never() : deadline_after(seconds);
 }
-/// "negative: without limit".
+/// A wait where negative seconds mean no limit.
 inline base::Deadline wait_of(double seconds) {
   return seconds < 0 ? base::Deadline::never() : deadline_after(seconds);
 }

@@ -40,7 +40,7 @@ std::vector<Value> values_of(const KernelTemplate& t, const char* const* names, 
   return names ? source::positional(t.origin().manifest, named) : in_order;
 }
 
-/// Who makes it is a thread of the parent's.
+/// Throws in a forked child, because a thread of the parent makes the kernel.
 void refuse_in_child(const kiln_future& future) {
   if (future.generation != base::process_generation())
     throw Error(Errc::not_ready, "the kernel is made by the process that this one was forked from");
@@ -55,7 +55,8 @@ GetRequest request_of(const kiln_get* get) {
   return out;
 }
 
-/// What a plain hit does not need: a function of its own, so that a hit saves no registers for it.
+/// The work that a plain hit does not need. It is a function of its own, so that a hit saves no registers for
+/// it.
 template <auto find, auto get>
 [[gnu::noinline]] kiln_status slowly(kiln_template* t, const char* const* names, const kiln_value* values,
                                      std::size_t count, const kiln_get* options, const kiln_kernel** out) {

@@ -9,7 +9,7 @@
 namespace kiln::runtime {
 namespace {
 
-/// CPU seconds beyond the deadline after which a worker ends by itself, when its host was stopped.
+/// CPU seconds beyond the deadline after which a worker ends by itself, because its host process was stopped.
 constexpr double kCpuGrace = 30;
 
 /// A kernel that breaks its manifest's [limits] is served, with a warning; a reference has no limits.
@@ -24,7 +24,7 @@ void report_limits(const source::Instantiation& unit, const compile::Compiled& c
 
 ImageCompiler::ImageCompiler(ServiceState& state)
     : state_(state),
-      // A compile of a probe opens no store for the sake of its slots.
+      // A compile that needs no store does not open one for the sake of slots.
       slots_([&state] { return state.stores.places_are_known() ? state.stores.flight_file() : nullptr; },
              [this] { return std::max(workers_.jobs(), workers_.cores()); }),
       workers_({.executable = state.config.get("worker"),

@@ -16,13 +16,13 @@ class ImageCompiler {
  public:
   explicit ImageCompiler(ServiceState& state);
 
-  /// A worker opens the compiler in the background, since it will be needed soon.
+  /// Lets a worker open the compiler in the background, because it will be needed soon.
   void warm_up();
-  /// Throws CompileError and Error. `record` becomes what is published. Files that changed while they were
-  /// compiled make the image unpublishable.
+  /// Compiles in a worker. `record` becomes the record to publish. Files that changed while they were
+  /// compiled make the image unpublishable. Throws CompileError and Error.
   Obtained compile(const Unit& unit, cache::Record& record, const std::atomic<compile::Urgency>& urgency);
-  /// Without store, flight or memory; for --emit ptx, kiln audit and benches. Throws Error(not_ready) without
-  /// the permission to compile.
+  /// Compiles without store, flight or memory; for --emit ptx, kiln audit and benches. Throws
+  /// Error(not_ready) without the permission to compile.
   compile::Compiled compile_alone(const source::Instantiation& unit, const Permission& permission,
                                   bool want_ptx, compile::Urgency urgency = compile::Urgency::caller);
   compile::WorkerPool& workers() noexcept { return workers_; }
@@ -33,7 +33,7 @@ class ImageCompiler {
 
   ServiceState& state_;
   HostSlots slots_;
-  compile::PrecompiledHeaders headers_;  // before the pool, which drops them
+  compile::PrecompiledHeaders headers_;  // declared before the pool, which drops them
   compile::WorkerPool workers_;
 };
 

@@ -12,13 +12,13 @@ Core::Core(const Options& options, const std::string& memo_file, Events events)
       choices_(config_, state_.stores),
       path_(state_),
       misses_(state_, recorder_, path_, background_),
-      // Two load while the others compile.
+      // Two threads load while the others compile.
       background_([this] { return path_.compiler().workers().jobs() + 2; }) {
-  if (!permission().compile) path_.fleet().tier();  // opened now: what is missed later touches no file
+  if (!permission().compile) path_.fleet().tier();  // opened now, so that a later miss touches no file
 }
 
 void Core::stop() noexcept {
-  path_.end_compiles();  // which the work behind callers' backs may be waiting for
+  path_.end_compiles();  // the work behind callers' backs may be waiting for them
   background_.stop();
 }
 
@@ -26,7 +26,7 @@ void Core::expect_misses() {
   if (config_.has_remote()) return;
   if (nothing_cached(config_))
     path_.compiler().warm_up();
-  else if (config_.get("cache_layers").empty())  // else nobody looked
+  else if (config_.get("cache_layers").empty())  // with layers, nothing_cached() did not look
     choices_.note_that_a_store_is_there();
 }
 

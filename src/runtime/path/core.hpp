@@ -1,5 +1,5 @@
-// What stands below the kernels of one service: its settings, the path, the seal, and the work that runs
-// behind callers' backs.
+// The parts below the kernels of one service: its settings, the path, the seal, and the work that runs behind
+// callers' backs.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace kiln::runtime {
 
-/// Thread-safe. Everything above (kernels, scopes, the service) knows the core; the core knows none of it.
+/// Thread-safe. Everything above (kernels, scopes, the service) knows the core; the core knows nothing of it.
 class Core {
  public:
   Core(const Options& options, const std::string& memo_file, Events events);
@@ -20,8 +20,8 @@ class Core {
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  /// Ends the compiles that it started; waits for them and for the work behind callers' backs. Nothing is
-  /// compiled or run afterwards.
+  /// Ends the compiles that this service started, and waits for them and for the work behind callers' backs.
+  /// Nothing is compiled or run afterwards.
   void stop() noexcept;
 
   const Config& config() const noexcept { return config_; }
@@ -32,23 +32,23 @@ class Core {
   Background& background() noexcept { return background_; }
   bool adopts_automatically() const noexcept { return adopt_ == Adopt::automatically; }
 
-  /// What a call may do now. Work that starts later asks again.
+  /// The permission of a call at this moment. Work that starts later asks again.
   Permission permission(const Asked& asked = {}) const noexcept { return misses_.permission(asked); }
-  /// The seal, and what it makes of kernels that are not ready.
+  /// The seal, and the handling of kernels that are not ready.
   Misses& misses() noexcept { return misses_; }
-  /// Writes down what was asked for and was not ready (KILN_RECORD).
+  /// Records a kernel that was asked for and not ready (KILN_RECORD).
   void record(const source::Template& origin, const source::Resolved& resolved) noexcept {
     recorder_.record(origin, resolved);
   }
-  /// Path::obtain; what it may not compile is noted as missing.
+  /// Path::obtain. A kernel that may not be compiled is noted as missing.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
   /// ImageCompiler::compile_alone, as far as a call may compile now.
   compile::Compiled compile_alone(const source::Instantiation& unit, bool want_ptx,
                                   compile::Urgency urgency = compile::Urgency::caller) {
     return path_.compiler().compile_alone(unit, permission(), want_ptx, urgency);
   }
-  /// A worker opens the compiler in the background when this process will soon need it: nothing was ever
-  /// cached where it looks.
+  /// Lets a worker open the compiler in the background when this process will soon need it, because nothing
+  /// was ever cached where it looks.
   void expect_misses();
 
  private:
@@ -58,7 +58,7 @@ class Core {
   ServiceState state_;
   Choices choices_;
   Path path_;
-  Misses misses_;  // outlives what runs in the background, which notes misses
+  Misses misses_;  // outlives the background work, which notes misses
   Background background_;
 };
 

@@ -6,8 +6,8 @@
 namespace kiln::runtime {
 namespace {
 
-/// A read that cannot pass the gate for so long is a miss: a stopped writer of another process must not stop
-/// this one.
+/// A read that waits this long at the gate is a miss: a stopped writer of another process must not stop this
+/// one.
 constexpr auto kReadPatience = std::chrono::seconds(5);
 
 base::Deadline patience_of(const ObtainOptions& options) {
@@ -72,7 +72,7 @@ std::optional<Obtained> DiskLookup::find(const Unit& unit, const ObtainOptions& 
 std::optional<Obtained> DiskLookup::find_own(const Unit& unit, const ObtainOptions& options,
                                              Counted counted) {
   const base::Deadline patience = patience_of(options);
-  // One miss has one reason: the first that is more than absence, whichever place it comes from.
+  // One miss has one reason: the first one that is more than absence, from whichever store.
   cache::Miss reason = cache::Miss::absent, miss = cache::Miss::absent;
   const auto from_layer = [&](cache::Store& layer) {
     auto found = read(layer, unit, patience, miss);

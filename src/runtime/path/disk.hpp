@@ -7,7 +7,7 @@
 
 namespace kiln::runtime {
 
-/// Whether a look into the stores is a hit or a miss of somebody.
+/// yes: the lookup counts as a hit or a miss. no: it changes no counter.
 enum class Counted { yes, no };
 
 /// Thread-safe.
@@ -15,8 +15,8 @@ class DiskLookup {
  public:
   DiskLookup(ServiceState& state, ForeignRecords& foreign) : state_(state), foreign_(foreign) {}
 
-  /// The record of exactly this key, else another toolchain's where the call takes one. A store that cannot
-  /// be read in time is a miss.
+  /// The record of exactly this key, else another toolchain's record where the call takes one. A store that
+  /// cannot be read in time is a miss.
   std::optional<Obtained> find(const Unit& unit, const ObtainOptions& options, Counted counted);
 
  private:

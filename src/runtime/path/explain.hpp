@@ -1,4 +1,4 @@
-// What steps 1 and 2 of the path have for an instantiation, and what kept them from having more.
+// The result of steps 1 and 2 of the path for an instantiation, and the reasons for what is missing.
 #pragma once
 
 #include <optional>
@@ -11,19 +11,20 @@
 namespace kiln::runtime {
 
 struct Explanation {
-  /// A place that has something under this key and cannot serve it.
+  /// A store that could not be read, or whose record under this key cannot be served.
   struct Fault {
     std::string directory;
     cache::Miss miss;
   };
   compile::MadeKey made;
-  std::optional<Obtained> found;  ///< its key is another one when it is another toolchain's record
+  std::optional<Obtained> found;  ///< another toolchain's record has another key
   std::string directory;          ///< of the store that has it; empty: memory
   std::vector<Fault> faults;
-  std::string unpublishable;  ///< not empty: no compile of it is ever cached, and why
-  /// Spellings in project files that are found nowhere now, as source::Closure.
+  std::string unpublishable;  ///< not empty: the reason why no compile of it is ever cached
+  /// Include spellings in project files for which no file was found (source::Closure).
   std::vector<std::string> missing;
-  /// A project file has a computed include: a compile is cached only if the key covers what it read.
+  /// True when a project file has a computed include. A compile is then cached only if the key covers what it
+  /// read.
   bool computed_include = false;
 };
 

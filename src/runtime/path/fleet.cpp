@@ -11,8 +11,8 @@
 namespace kiln::runtime {
 namespace {
 
-/// The record's facts as those of an image that has no bytes yet; null when they are damaged or of another
-/// version of kiln.
+/// An image with the record's facts and no bytes yet. Null when the facts are damaged or of another version
+/// of kiln.
 std::shared_ptr<StoredImage> image_of(const cache::Record& record) {
   try {
     auto image = std::make_shared<StoredImage>();
@@ -69,7 +69,7 @@ FleetLookup::Answer FleetLookup::ask(const Unit& unit, const ObtainOptions& opti
   const auto tier = this->tier();
   if (!tier) return out;
   const bool own = state_.files.toolkit().has_compiler() && !options.rejected.contains(unit.made.key);
-  // What no record is ever made of, no other node has either, and nobody shall wait for it.
+  // A unit that can never be published has no record on any node, so no call waits for one.
   const bool unpublishable =
       own && !compile::unpublishable_beforehand(unit.closure, state_.files.toolkit()).empty();
   bool absent = true;
@@ -90,7 +90,7 @@ FleetLookup::Answer FleetLookup::ask(const Unit& unit, const ObtainOptions& opti
   return out;
 }
 
-/// The record of exactly this key, or a lease to make it; `absent`: the tier said that it has none.
+/// The record of exactly this key, or a lease to make it. `absent`: the tier said that it has no such record.
 std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& unit, const Flight& flight,
                                               int most_leases, Answer& out, bool& absent) {
   const source::Instantiation& instantiation = unit.instantiation;
@@ -125,8 +125,8 @@ std::optional<Obtained> FleetLookup::find_own(fleet::Tier& tier, const Unit& uni
   return Obtained{std::move(image), Outcome::remote, {}};
 }
 
-/// DESIGN 4, over the rows that say which toolchains have this specialisation. Only the key text's first
-/// section was known before: the key is made again from the whole of it.
+/// Applies the rule of DESIGN 4 to the rows that name this specialisation's toolchains. Only the first
+/// section of the key text was known before, so the key is made again from the whole text.
 std::optional<Obtained> FleetLookup::find_foreign(fleet::Tier& tier, const Unit& unit,
                                                   const ObtainOptions& options, cache::Record& record) {
   std::shared_ptr<const StoredImage> image;

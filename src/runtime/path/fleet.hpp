@@ -1,5 +1,5 @@
-// Step 4 of the path: the fleet's tier, asked behind the host's lock and so by one process of a host, and the
-// way of what is compiled here into it.
+// Step 4 of the path: the fleet's tier. It is asked under the host's lock, so by one process of a host.
+// Records that are compiled here go to it from here, too.
 #pragma once
 
 #include <atomic>
@@ -19,31 +19,32 @@ class FleetLookup {
  public:
   struct Answer {
     std::optional<Obtained> found;
-    cache::Record record;                     ///< of what was found
-    std::shared_ptr<fleet::HeldLease> lease;  ///< of a compile for the fleet
+    cache::Record record;                     ///< record of what was found
+    std::shared_ptr<fleet::HeldLease> lease;  ///< lease of a compile for the fleet
   };
 
   FleetLookup(ServiceState& state, ForeignRecords& foreign) : state_(state), foreign_(foreign) {}
 
-  /// Null when none is configured, or it cannot be used (which is warned of once). Touches no network.
+  /// The tier. Null when none is configured, or when it cannot be used (one warning). Touches no network.
   std::shared_ptr<fleet::Tier> tier();
   bool is_open() const noexcept { return tier_.made() != nullptr; }
-  /// What the tier has is believed as a record of the disk is: it is signed, its key text is the one that was
-  /// asked for, and its facts can be read. Otherwise, and when the server fails, it is a miss. A service that
+  /// Asks the tier. An entry is believed as a record on disk is: it is signed, has the key text that was
+  /// asked for, and its facts can be read. Any other entry, or a failing server, is a miss. A service that
   /// can compile takes at most `most_leases` leases at once.
   Answer ask(const Unit& unit, const ObtainOptions& options, const Flight& flight, int most_leases);
-  /// Takes a compiled record on to the tier; empty when it does not go there. The lease goes with it, and
-  /// ends when the fleet has the record or never will.
+  /// A function that takes a compiled record on to the tier; empty when the record does not go there. The
+  /// lease goes with the record. It ends when the fleet has the record or never will.
   Publication::Afterwards afterwards(std::shared_ptr<fleet::HeldLease> lease, const Obtained& obtained,
                                      const ObtainOptions& options);
-  /// A plan row that was not there, for the job that fills the tier. Waits for nothing. A node that has a key
-  /// to sign with sends nothing: it is that job, or its fleet compiles.
+  /// Sends the plan row of a missing kernel to the job that fills the tier. Waits for nothing. A node with a
+  /// signing key sends nothing: it is that job, or its fleet compiles.
   void report_missing(std::string row);
-  /// False when the deadline passed before all records that were handed over are there or were dropped.
+  /// Waits until all records that were handed over are in the tier or were dropped. False when the deadline
+  /// passed first.
   bool flush(base::Deadline deadline);
-  /// Ends what waits for the network or for another node. Nothing is asked afterwards.
+  /// Ends waits for the network and for other nodes. Nothing is asked afterwards.
   void stop() noexcept;
-  /// Of the tier, if somebody asked for it.
+  /// Adds the figures of the tier, if it was opened.
   void read(kiln_stats& out);
 
  private:

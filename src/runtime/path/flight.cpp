@@ -10,7 +10,7 @@
 namespace kiln::runtime {
 namespace {
 
-/// Whether it ended with the tier, which had nothing.
+/// True when the flight ended at the tier, which had no record.
 bool ended_without_compiling(const std::shared_future<Obtained>& result) try {
   result.get();
   return false;
@@ -29,8 +29,8 @@ bool wait(const std::shared_future<Obtained>& result, base::Deadline deadline) {
 
 }  // namespace
 
-/// What a flight that ended between the caller's look into memory and now has left there; else nothing, and
-/// a seat.
+/// Takes a seat in the flight of this key, which is made if there is none. Returns an image and no seat when
+/// a flight left one in memory after the caller's look into it.
 std::optional<Obtained> Flights::take_seat(const Unit& unit, const ObtainOptions& options, Seat& seat) {
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);
@@ -60,11 +60,11 @@ void Flights::start(std::shared_ptr<Flight> flight, const Work& work) {
   try {
     const base::NoSignals inherited_by_the_thread;
     std::thread([run] {
-      ::pthread_setname_np(::pthread_self(), "kiln-flight");  // not its starter's
+      ::pthread_setname_np(::pthread_self(), "kiln-flight");  // or it would keep its starter's name
       run();
     }).detach();
   } catch (const std::exception&) {
-    run();  // no thread to be had: in this one
+    run();  // no thread could be started: run in this one
   }
 }
 
@@ -97,8 +97,8 @@ Obtained Flights::fly(const Unit& unit, const ObtainOptions& options, const Work
 }
 
 void Flights::land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept {
-  // What cannot be published is not kept either: the key does not cover it, so the next call must compile
-  // again.
+  // An image that cannot be published is not kept, either: the key does not cover it, so the next call must
+  // compile again.
   if (obtained.unpublishable.empty()) memory_.keep(obtained.image);
   memory_.end_rest(unit.made.key);
   erase(unit.made.key);
@@ -117,7 +117,7 @@ void Flights::erase(const Key& key) noexcept {
   state.flights.erase(key);
 }
 
-/// Last in a flight's thread: the owner may be gone the moment that `wait_for_all` sees zero.
+/// This is the last call in a flight's thread: the owner may be gone as soon as `wait_for_all` sees zero.
 void Flights::ended() noexcept {
   State& state = state_.get();
   const std::lock_guard lock(state.mutex);

@@ -1,4 +1,5 @@
-// Step 3 of the path inside this process: one flight for each key, whose result everybody who asks waits for.
+// Step 3 of the path inside this process: one flight for each key. All callers with that key wait for its
+// result.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@
 
 namespace kiln::runtime {
 
-/// Steps 2 to 6 of one key on a thread of their own.
+/// Steps 2 to 6 for one key, on a thread of its own.
 struct Flight {
   Flight(compile::Urgency how_urgent, bool compiles) : urgency(how_urgent), may_compile(compiles) {}
   std::atomic<compile::Urgency> urgency;
@@ -29,16 +30,16 @@ class Flights {
   /// Ends the flight by `land` or `crash`.
   using Work = std::function<void(Flight&)>;
 
-  /// `on_hurry` is called when a flight that nobody waited for has got a waiter.
+  /// `on_hurry` is called when a caller joins a flight that was started ahead of need.
   Flights(ServiceState& state, ImageMemory& memory, std::function<void()> on_hurry)
       : memory_(memory), counters_(state.counters), events_(state.events), on_hurry_(std::move(on_hurry)) {}
 
-  /// Joins the flight of this key or starts one, whose thread does `work`. So each waiter keeps its own
-  /// deadline, and publishing happens after everybody has been answered. Throws what the flight ended with.
+  /// Joins the flight of this key, or starts one, whose thread does `work`. So each waiter keeps its own
+  /// deadline. Throws the error that the flight ended with.
   Obtained fly(const Unit& unit, const ObtainOptions& options, const Work& work);
   void land(const Unit& unit, Flight& flight, const Obtained& obtained) noexcept;
   void crash(const Unit& unit, Flight& flight, std::exception_ptr error, Lasting lasts) noexcept;
-  /// Waits until no flight is under way. The owner calls it before anything that `work` uses is gone.
+  /// Waits until no flight is under way. The owner calls it before anything that `work` uses is destroyed.
   void wait_for_all();
 
  private:

@@ -20,8 +20,8 @@ std::vector<cache::BoardEntry> HostLock::board() {
   return file ? file->board() : std::vector<cache::BoardEntry>();
 }
 
-/// `theirs` is what the holder's compile failed with. An error that does not hold for us is waited for no
-/// more: the next wait finds it there already.
+/// `theirs` becomes the error of the holder's compile. An error that does not hold for this process only
+/// repeats the wait: a new wait ignores errors that were on the board before it.
 cache::FlightFile::Taken HostLock::wait_for(cache::FlightFile& file, const Unit& unit,
                                             std::exception_ptr& theirs) {
   const auto patience = seconds(state_.config.compile_deadline_s()) + kFlightGrace;

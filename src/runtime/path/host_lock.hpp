@@ -1,4 +1,4 @@
-// Step 3 of the path between processes: the host's lock on a key, so that one of them compiles it.
+// Step 3 of the path between processes: the host's lock on a key, so that one process compiles it.
 #pragma once
 
 #include <atomic>
@@ -13,13 +13,14 @@ namespace kiln::runtime {
 /// Thread-safe.
 class HostLock {
  public:
-  /// `leaving` ends waits for other processes.
+  /// Once `leaving` is true, waits for other processes end.
   HostLock(ServiceState& state, const std::atomic<bool>& leaving) : state_(state), leaving_(leaving) {}
 
-  /// Null: compile without it, since there is none or it could not be had in time. Throws what the holder's
-  /// compile failed with, when this call waited for it.
+  /// Takes the lock. Null: compile without it, because there is no flight file or the lock could not be had
+  /// in time. Throws the error of the holder's compile when this call waited for it, and Error(deadline) when
+  /// `leaving` ended the wait.
   std::shared_ptr<cache::Flight> take(const Unit& unit);
-  /// Who compiles what on this host; empty without a flight file.
+  /// The board of this host: which process compiles what. Empty without a flight file.
   std::vector<cache::BoardEntry> board();
 
  private:

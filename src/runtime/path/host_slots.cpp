@@ -35,7 +35,7 @@ std::unique_ptr<compile::HostSlots::Asker> HostSlots::ask(compile::Urgency urgen
 
 std::shared_ptr<void> HostSlots::show_waiting(const compile::Demand& demand) noexcept try {
   struct Shown {
-    std::shared_ptr<cache::FlightFile> file;  // first: goes last
+    std::shared_ptr<cache::FlightFile> file;  // first, so destroyed last
     std::unique_ptr<cache::ShownWaiter> waiter;
   };
   auto out = std::make_shared<Shown>(Shown{file_(), nullptr});

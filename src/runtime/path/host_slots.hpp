@@ -1,4 +1,4 @@
-// The host's compile slots (cache/slots) as the worker pool sees them.
+// The host's compile slots (cache/flight/compile_slots.hpp) as the worker pool sees them.
 #pragma once
 
 #include <functional>
@@ -9,10 +9,11 @@
 
 namespace kiln::runtime {
 
-/// Without a flight file, or when it fails, everybody may compile at once: the lock only saves work.
+/// Without a flight file, or when it fails, every process may compile at once: the lock only saves work.
 class HostSlots final : public compile::HostSlots {
  public:
-  /// `file` may return null; `count` is how many slots this process may use. Both are called on first use.
+  /// `file` may return null. `count` returns how many slots this process may use. Both are called at each
+  /// use, and not before.
   HostSlots(std::function<std::shared_ptr<cache::FlightFile>()> file, std::function<int()> count)
       : file_(std::move(file)), count_(std::move(count)) {}
   std::unique_ptr<Asker> ask(compile::Urgency urgency) override;

@@ -1,4 +1,4 @@
-// An image with what is known about it, and how a call came by it.
+// An image with its facts, and the way by which a call got it.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct StoredImage {
 struct Obtained {
   std::shared_ptr<const StoredImage> image;
   Outcome outcome = Outcome::memory;
-  std::string unpublishable;  ///< not empty: served but not published, and why
+  std::string unpublishable;  ///< not empty: the reason why it was served but not published
 };
 
 }  // namespace kiln::runtime

@@ -1,4 +1,4 @@
-// Step 1 of the path for images: those of this process, and what compiles of it failed with.
+// Step 1 of the path for images: the images of this process, and the errors of its compiles.
 #pragma once
 
 #include <deque>
@@ -14,11 +14,11 @@
 
 namespace kiln::runtime {
 
-/// How long a compile's error is remembered.
+/// The time for which a compile's error is remembered.
 enum class Lasting { no, pause, until_changed };
-/// An error of the source itself lasts until its key changes, if nothing is at play that the key does not
-/// cover and that may be mended without another key. An error of the machine is not run into again for a
-/// while.
+/// An error of the source lasts until its key changes. It does not last when something that the key does not
+/// cover (computed includes, files that changed meanwhile) may mend it. An error of the machine lasts for a
+/// pause.
 Lasting lasting(const source::Closure& closure, const std::exception_ptr& error) noexcept;
 
 /// Thread-safe. A forked child starts with nothing: it has none of the threads that may hold the mutex.
@@ -26,20 +26,20 @@ class ImageMemory {
  public:
   explicit ImageMemory(Counters& counters) : counters_(counters) {}
 
-  /// Null when it is not there. Counts nothing.
+  /// The image, or null. Counts nothing.
   std::shared_ptr<const StoredImage> find(const Key& key);
-  /// A counted hit, unless `options` reject the image. Throws what a compile of this key failed with, as long
-  /// as that is remembered.
+  /// The image as a counted hit, unless `options` reject it. Throws the error of a failed compile of this key
+  /// while it is remembered.
   std::optional<Obtained> ask(const Key& key, const ObtainOptions& options);
   /// Images are kept for other contexts and for stores that cannot be written; the oldest go first.
   void keep(const std::shared_ptr<const StoredImage>& image);
   void keep_failure(const Key& key, const std::exception_ptr& error, Lasting lasts);
-  /// The next failure of this key rests as shortly as a first one.
+  /// Ends the doubling of this key's pauses: the next one is as short as the first.
   void end_rest(const Key& key);
   void throw_failure(const Key& key);
 
  private:
-  /// After a fault of the machine rather than of the source.
+  /// The pause after a fault of the machine rather than of the source.
   struct Rest {
     std::exception_ptr error;
     base::Clock::time_point until;

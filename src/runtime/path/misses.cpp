@@ -41,7 +41,7 @@ void Misses::note(const source::Resolved& resolved) {
   std::string row = missing_.add(resolved);
   if (row.empty() || !state_.config.has_remote()) return;
   if (path_.fleet().is_open()) return path_.fleet().report_missing(std::move(row));
-  // It reads files, which a sealed service and a capture do not.
+  // Opening the tier reads files, which a sealed service and a capture must not do.
   background_.run(Background::Work::ahead, [this, row = std::move(row)](const char* why_not) {
     if (!why_not) path_.fleet().report_missing(row);
   });

@@ -1,5 +1,5 @@
-// What becomes of a kernel that is not ready: the seal says whether its caller is refused, and the plan of
-// missing kernels says what was.
+// The handling of a kernel that is not ready. The seal says whether its caller is refused, and the plan of
+// missing kernels lists the refused ones.
 #pragma once
 
 #include <string>
@@ -17,18 +17,20 @@ class Misses {
  public:
   Misses(ServiceState& state, Recorder& recorder, Path& path, Background& background);
 
-  /// What a call may do now. Work that starts later asks again.
+  /// The permission of a call at this moment. Work that starts later asks again.
   Permission permission(const Asked& asked) const noexcept { return seal_.permission(asked); }
-  /// A service that was told mode jit or warn keeps it, and says once that the seal changes nothing.
+  /// Seals the service. A mode jit or warn that was set stays, and one warning says that the seal changes
+  /// nothing.
   void seal();
 
-  /// Tells of a miss after the seal. True when it must be refused. Touches no file.
+  /// Reports a miss after the seal. True when the caller must be refused. Touches no file.
   bool refuses(const source::Template& origin, const source::Resolved& resolved);
-  /// Throws Error(not_ready) with the plan row when it must be refused.
+  /// Throws Error(not_ready) with the plan row when the caller must be refused.
   void refuse_when_sealed(const source::Template& origin, const source::Resolved& resolved);
-  /// Adds a kernel to the plan, and tells the job that fills the fleet's tier of it. Nobody waits for that.
+  /// Adds a kernel to the plan, and reports it to the job that fills the fleet's tier. The call does not wait
+  /// for that.
   void note(const source::Resolved& resolved);
-  /// What was refused, as a plan.
+  /// The refused kernels, as a plan.
   std::string plan() { return missing_.plan(); }
 
  private:

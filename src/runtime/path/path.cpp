@@ -8,7 +8,7 @@
 namespace kiln::runtime {
 namespace {
 
-/// A fault of this process's own, which says nothing to the others that waited for the compile.
+/// True for a fault of this process alone. It says nothing to other processes that waited for the compile.
 bool is_local(const std::exception_ptr& error) noexcept try {
   std::rethrow_exception(error);
 } catch (const compile::LocalFault&) {
@@ -42,7 +42,7 @@ Path::~Path() {
   flights_.wait_for_all();
 }
 
-/// The manifest's arguments are in no key: they are compared whatever step served the image.
+/// No key has the manifest's arguments, so they are compared whichever step served the image.
 Obtained Path::obtain(const source::Instantiation& instantiation, const ObtainOptions& options) {
   Obtained out = obtain_image(instantiation, options);
   if (options.arguments == Arguments::as_declared) compile::check_layouts(instantiation, out.image->facts);
@@ -60,8 +60,8 @@ Obtained Path::obtain_image(const source::Instantiation& instantiation, const Ob
     if (state_.config.mode() == Mode::sealed) ++state_.counters.sealed_misses;
     refuse(instantiation);
   }
-  if (!state_.config.has_remote()) compiler_.warm_up();  // of a fleet, mostly another node compiles
-  if (unit->closure.memoised) {  // a memo may decide a hit; what is compiled is hashed again
+  if (!state_.config.has_remote()) compiler_.warm_up();  // in a fleet, mostly another node compiles
+  if (unit->closure.memoised) {  // a memo may decide a hit; before a compile the files are hashed again
     const Key by_memo = unit->made.key;
     unit = std::make_shared<const Unit>(
         Unit{state_.files.read(instantiation, source::Trust::content), instantiation});
@@ -87,7 +87,7 @@ Obtained Path::fly(const std::shared_ptr<const Unit>& unit, const ObtainOptions&
 }
 
 /// The flight's part of the path. The host's lock goes with the record to the publisher, which holds it until
-/// the commit; in every other case it is back before this returns.
+/// the commit. In every other case the lock is released before this returns.
 void Path::take_off(const Unit& unit, const ObtainOptions& options, Flight& flight) noexcept {
   std::shared_ptr<cache::Flight> host;
   try {
@@ -120,7 +120,7 @@ Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, 
   }
   FleetLookup::Answer fleet = fleet_.ask(unit, options, flight, std::max(compiler_.workers().jobs(), 1));
   if (fleet.found) {
-    // A fresh node fetches faster than its disk syncs: work that nobody waits for waits for the disk.
+    // A fresh node fetches faster than its disk syncs, so work ahead of need waits for the disk.
     const WhenFull when_full = flight.urgency == compile::Urgency::ahead ? WhenFull::wait : options.when_full;
     publish(unit, std::move(fleet.record), {}, std::move(host), when_full, {});
     return std::move(*fleet.found);
@@ -130,7 +130,7 @@ Obtained Path::obtain_in_flight(const Unit& unit, const ObtainOptions& options, 
   if (host) host->compiling(hint(unit.instantiation));
   cache::Record record;
   Obtained obtained = compiler_.compile(unit, record, flight.urgency);
-  // Before the callers are answered, so that their flush() knows of it.
+  // This comes before the callers are answered, so that their flush() knows of it.
   auto afterwards = fleet_.afterwards(std::move(fleet.lease), obtained, options);
   publish(unit, std::move(record), obtained.unpublishable, std::move(host), options.when_full,
           std::move(afterwards));
@@ -154,7 +154,7 @@ void Path::publish(const Unit& unit, cache::Record record, const std::string& un
     afterwards(std::move(record));
   }
 } catch (...) {
-  ++state_.counters.skipped_failed;  // out of memory on the way to the queue: the kernel is served
+  ++state_.counters.skipped_failed;  // no memory for the queue: the kernel is served all the same
 }
 
 bool Path::flush(base::Deadline deadline) { return publisher_.flush(deadline) && fleet_.flush(deadline); }

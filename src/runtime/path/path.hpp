@@ -1,4 +1,4 @@
-// Steps 1 to 6 of the one path: an image for an instantiation, from memory, the stores, somebody else's
+// Steps 1 to 6 of the one path: an image for an instantiation, from memory, the stores, another caller's
 // flight, the fleet's tier or the compiler.
 #pragma once
 
@@ -23,30 +23,33 @@ class Path {
  public:
   /// `state` must outlive it.
   explicit Path(ServiceState& state);
-  /// Ends the compiles that it started, then waits at most 2 s for what is not published yet. A forked child
-  /// waits for its own only.
+  /// Ends the compiles that it started, then waits at most 2 s for records that are not published yet. A
+  /// forked child waits only for its own.
   ~Path();
 
-  /// One compile per key, however many threads and processes ask. Throws CompileError and Error, also
-  /// Error(manifest) when the image takes other arguments than the manifest declares. A source that was
-  /// refused is remembered under its key, so that asking again costs nothing and says the same until a file
-  /// changes. A compile that was killed, timed out or ran out of memory is not tried again before a pause
-  /// (1 s, doubling up to 5 min); until then its error is said again.
+  /// Makes one compile per key, however many threads and processes ask.
+  /// Throws CompileError and Error, also Error(manifest) when the image takes other arguments than the
+  /// manifest declares.
+  /// The error of a refused source is remembered under its key. It is thrown again at no cost until a file
+  /// changes.
+  /// A compile that was killed, timed out or ran out of memory is tried again only after a pause (1 s,
+  /// doubling up to 5 min). Until then its error is thrown again.
   Obtained obtain(const source::Instantiation& unit, const ObtainOptions& options);
-  /// The same from memory and disk only; nothing when it is not there.
+  /// As obtain, but from memory and disk only; nothing when the image is in neither.
   std::optional<Obtained> there(const source::Instantiation& unit, const ObtainOptions& options);
-  /// Memory and disk, counted by nobody: what obtain would find. For prewarm --check.
+  /// Where obtain would find the image in memory or on disk. Changes no counter. For prewarm --check.
   std::optional<Outcome> look(const source::Instantiation& unit);
-  /// The same with its reasons, by the rules of `options`. Compiles nothing and takes no part in a flight;
-  /// works without a compiler as far as `obtain` does.
+  /// As look, with the reasons, and by the rules of `options`. Compiles nothing and takes no part in a
+  /// flight. Works without a compiler as far as `obtain` does.
   Explanation explain(const source::Instantiation& unit, const ObtainOptions& options);
-  /// What it would be looked for under; from the files as they are now.
+  /// The key that obtain would look for, from the files as they are now.
   compile::MadeKey key_of(const source::Instantiation& unit);
 
-  /// Compiles under way end, and none begins any more. In a forked child: its own.
+  /// Ends the compiles under way, and lets none begin. In a forked child: only the child's own.
   void end_compiles() noexcept;
-  /// Waits until what `obtain` has answered so far is in the store, and in the fleet's tier where that is
-  /// written, or was skipped and counted (callers are answered before). False when the deadline passed first.
+  /// Waits for the records of all that `obtain` has returned so far, because callers are answered before. A
+  /// record is then in the store (and in the fleet's tier where kiln writes to it), or was skipped and
+  /// counted. False when the deadline passed first.
   bool flush(base::Deadline deadline = base::Deadline::never());
 
   HostLock& host_lock() noexcept { return host_lock_; }
@@ -71,7 +74,7 @@ class Path {
   DiskLookup disk_;
   HostLock host_lock_;
   FleetLookup fleet_;
-  OwnedEvents events_;  // ends after the publisher, whose thread may go on after it
+  OwnedEvents events_;  // destroyed after the publisher, whose thread may still run
   Publisher publisher_;
   ImageCompiler compiler_;
   Flights flights_;

@@ -35,20 +35,22 @@ void warn_skipped(const std::string& topic, const Publication& p, const std::str
 } catch (...) {  // no memory for a warning
 }
 
-/// The board is told before the lock goes.
+/// Tells the board how the flight ended, and then releases the lock.
 void settle(Publication& p, bool in_store) noexcept {
   if (p.flight && in_store) p.flight->published();
   if (p.flight && !in_store) p.flight->unpublished();
   p.flight.reset();
 }
 
-/// Of a flight's askers in other processes, while puts do not land.
+/// A record that has waited longer than this for its put gives up its flight's lock, so that waiting
+/// processes go on.
 constexpr auto kFlightPatience = std::chrono::seconds(2);
 
-/// What waits goes into few transactions: a fresh node fetches faster than a disk syncs. Of one of them.
+/// The size of one transaction. Waiting records go into few transactions, because a fresh node fetches faster
+/// than a disk syncs.
 constexpr std::size_t kBatchBytes = std::size_t{16} << 20;
 
-/// Tells of it and counts it. Whether it landed.
+/// Reports and counts a put that has ended. True when the record is in the store.
 bool ended(Publication& p, Counters& counters, const cache::PutResult& result) noexcept {
   const bool in_store = result.put == cache::Put::stored || result.put == cache::Put::present;
   counters.evictions += result.evicted;
@@ -60,7 +62,7 @@ bool ended(Publication& p, Counters& counters, const cache::PutResult& result) n
   else if (!result.notice.empty())
     base::warn(result.notice);
   settle(p, in_store);
-  // Last: whoever sees the count may look for the record and for the lock.
+  // Counted last: a reader of the count may look for the record and for the lock.
   if (in_store)
     ++(result.put == cache::Put::stored ? counters.puts : counters.puts_present);
   else
@@ -69,14 +71,14 @@ bool ended(Publication& p, Counters& counters, const cache::PutResult& result) n
   return in_store;
 }
 
-/// Whether it landed.
+/// Puts one record. True when it landed.
 bool put(Publication& p, Counters& counters, bool last_landed) noexcept {
   if (p.flight && base::Clock::now() - p.handed_over > kFlightPatience) settle(p, false);
   return ended(p, counters,
                p.store->put(p.record, last_landed ? p.store->put_wait() : cache::kWaitBehindOneInVain));
 }
 
-/// Of one store. Whether the last one landed.
+/// Puts records of one store together. True when the last one landed.
 bool put_together(std::vector<Publication>& all, Counters& counters) noexcept try {
   std::vector<cache::Record> records;
   records.reserve(all.size());
@@ -90,27 +92,27 @@ bool put_together(std::vector<Publication>& all, Counters& counters) noexcept tr
     landed = ended(all[i], counters, results[i]);
   }
   return landed;
-} catch (...) {  // no memory: none of it is stored, nor are others told so
+} catch (...) {  // no memory: nothing is stored, and other processes are not told that it is
   counters.skipped_failed += all.size();
   return false;
 }
 
 }  // namespace
 
-/// Owned by the publisher and by its thread: it outlives the former when a put hangs.
+/// Owned by the publisher and by its thread. The queue outlives the publisher when a put hangs.
 struct Publisher::Queue {
   std::mutex mutex;
   std::condition_variable work, progress;
   std::deque<Publication> waiting;
-  std::size_t entries = 0, bytes = 0;          // with the one being put
-  std::uint64_t handed_over = 0, settled = 0;  // in order: one thread
+  std::size_t entries = 0, bytes = 0;          // including records that are being put
+  std::uint64_t handed_over = 0, settled = 0;  // counted in order, by one thread
   bool closing = false;
   std::thread thread;
 
   bool has_room(std::size_t size, const Limits& limits) const {
     return entries == 0 || (entries < limits.entries && bytes + size <= limits.bytes);
   }
-  /// A wait of `progress`; false when the deadline passed first.
+  /// Waits on `progress`; false when the deadline passed first.
   template <class Ready>
   bool wait(std::unique_lock<std::mutex>& lock, base::Deadline deadline, Ready&& ready) {
     if (deadline.at() != base::Clock::time_point::max())
@@ -129,7 +131,7 @@ void Publisher::Queue::run(Counters& counters) {
     if (waiting.empty()) return;
     std::vector<Publication> next;
     std::size_t size = 0;
-    // While puts do not land, one by one, so that those behind wait less.
+    // While puts do not land, records go one by one, so that later ones wait less.
     while (!waiting.empty() && (next.empty() || (landed && waiting.front().store == next.front().store &&
                                                  size + waiting.front().record.size() <= kBatchBytes))) {
       size += waiting.front().record.size();
@@ -184,7 +186,7 @@ void Publisher::hand_over(Publication publication, WhenFull when_full) noexcept 
     try {
       const base::NoSignals inherited_by_the_thread;
       queue->thread = std::thread([queue, counters = counters_] { queue->run(*counters); });
-    } catch (const std::system_error&) {  // no thread to be had: in this one
+    } catch (const std::system_error&) {  // no thread could be started: put in this one
       lock.unlock();
       put(publication, *counters_, true);
       return;
@@ -193,7 +195,7 @@ void Publisher::hand_over(Publication publication, WhenFull when_full) noexcept 
   queue->waiting.push_back(std::move(publication));
   ++queue->entries, queue->bytes += size, ++queue->handed_over;
   queue->work.notify_one();
-} catch (...) {  // no memory for the queue; the flight ends without a record
+} catch (...) {  // no memory for the queue: the flight ends without a record
   ++counters_->skipped_failed;
 }
 

@@ -24,17 +24,18 @@ struct Publication {
   std::string subject;                      ///< for people
   std::shared_ptr<cache::Store> store;      ///< not null
   std::shared_ptr<cache::Flight> flight;    ///< null: compiled without the host's lock
-  std::shared_ptr<LastingEvents> events{};  ///< told of what it evicts; null: nobody
-  /// Given the record after its put, whether that landed or not, on the publisher's thread: the way on to the
-  /// fleet's tier. Must not throw; dropped uncalled when memory is short.
+  std::shared_ptr<LastingEvents> events{};  ///< told of evictions; null: nobody is told
+  /// Called with the record after its put, whether or not the put landed. Takes the record on to the fleet's
+  /// tier. Runs on the publisher's thread, or on the caller's where the record is not queued. Must not throw.
+  /// It is dropped uncalled when memory is short.
   Afterwards afterwards{};
   base::Clock::time_point handed_over = base::Clock::now();
 };
 
-/// What happens to a record when the queue is full.
+/// The handling of a record when the queue is full.
 enum class WhenFull {
   skip,  ///< it is not stored; counted, and warned once
-  wait   ///< its compiler waits for room: for commands, whose purpose is the record
+  wait   ///< the caller waits for room: for commands, whose purpose is the record
 };
 
 /// Thread-safe. Its thread starts with the first record. A forked child has an empty queue of its own.
@@ -46,8 +47,8 @@ class Publisher {
   };
   explicit Publisher(std::shared_ptr<Counters> counters) : Publisher(std::move(counters), Limits()) {}
   Publisher(std::shared_ptr<Counters> counters, Limits limits);
-  /// Waits for the queue, but no longer than `limits.patience`: what is left then is still put, by a thread
-  /// that needs nothing of this object, if the process lives long enough.
+  /// Waits for the queue, but no longer than `limits.patience`. Records that are left then are still put if
+  /// the process lives long enough, by a thread that needs nothing of this object.
   ~Publisher();
   Publisher(const Publisher&) = delete;
   Publisher& operator=(const Publisher&) = delete;

@@ -1,4 +1,4 @@
-// What goes down the path: an instantiation with its files and key, and what its caller asks for.
+// The input of the path: an instantiation with its files and key, and the options of its caller.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@
 
 namespace kiln::runtime {
 
-/// Whether an image is given out that takes other arguments than its manifest declares.
+/// as_declared: an image that takes other arguments than its manifest declares is refused. any: it is given
+/// out.
 enum class Arguments { as_declared, any };
 
 struct ObtainOptions {
@@ -45,8 +46,8 @@ inline void tell(const Events& events, std::int32_t kind, const source::Instanti
   if (events) events.tell(kind, unit.resolved.specialization.to_string(), unit.resolved.arch.name(), fields);
 }
 
-/// For a unit that is stored nowhere and that the caller or the mode does not let be compiled. A plan makes
-/// kernels only, so a reference is refused without one.
+/// Refuses a unit that is stored nowhere and that the caller or the mode does not let be compiled. A plan
+/// makes kernels only, so a reference is refused without one.
 [[noreturn]] inline void refuse(const source::Instantiation& unit) {
   throw Error(Errc::not_ready,
               hint(unit) + " is not in the cache, and may not be compiled (mode sealed, or so asked)" +

@@ -16,7 +16,7 @@ std::vector<Value> positional_of(const KernelTemplate& opened, const std::vector
   return source::positional(opened.origin().manifest, named);
 }
 
-/// Whether the call that a row was recorded from is from now on what it was there.
+/// Pins the call that a row was recorded from. True when it is resolved from now on as it was recorded.
 bool pinned_as_recorded(const KernelTemplate& opened, const source::PlannedSpecialization& planned) {
   const std::string& device = opened.target().device.name;
   if (planned.tuned.empty() || device.empty()) return false;
@@ -57,8 +57,8 @@ std::shared_ptr<Preparation> Preparation::begin(Scopes& all, Scope& scope, const
       });
     }
     std::string name = resolved.specialization.to_string();
-    // What is tuned is resolved with the row, off the caller's way: the same values left to be chosen are
-    // another row than the same values given.
+    // Tuned parameters are resolved when the row is made, off the caller's way. So a row that leaves values
+    // to tuning differs from a row that gives the same values.
     const auto free =
         source::free_to_tune(variant_for(opened->origin().manifest, arch), positional_of(*opened, values));
     const bool tunes = !free.empty() && !at.device.name.empty();

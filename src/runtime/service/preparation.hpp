@@ -1,4 +1,4 @@
-// A plan made ready in bulk, behind the caller's back: the one explicit way past the seal.
+// Makes a whole plan ready, behind the caller's back. This is the one explicit way past the seal.
 #pragma once
 
 #include <condition_variable>
@@ -28,14 +28,14 @@ struct PrepareRequest {
 /// Thread-safe. Its work keeps it alive.
 class Preparation : public std::enable_shared_from_this<Preparation> {
  public:
-  /// Throws Error for what is wrong with the plan, its templates or its values.
-  /// `all` are the scopes of the service that was asked; `scope` must be one of them.
+  /// Begins the work. `all` are the scopes of the service that was asked, and `scope` must be one of them.
+  /// Throws Error when the plan, its templates or its values are wrong.
   static std::shared_ptr<Preparation> begin(Scopes& all, Scope& scope, const PrepareRequest& request);
 
-  /// False when `deadline` passed before all was done. Throws the first failure once all is done.
+  /// False when `deadline` passed before all rows were done. Throws the first failure once all are done.
   bool wait(base::Deadline deadline);
   kiln_progress progress();
-  /// What has not begun is not begun, and on_progress is not called any more.
+  /// Rows that have not begun are not made, and on_progress is not called any more.
   void cancel() noexcept;
 
  private:
@@ -46,7 +46,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
     std::uint64_t epoch;  ///< of `opened`, when the row was read
   };
   explicit Preparation(const PrepareRequest& request) : request_(request) {}
-  /// Its work and its locks are the parent's.
+  /// Throws in a forked child, where work and locks are still the parent's.
   void refuse_in_child() const;
   void make(const Row& row, const char* why_not) noexcept;
   void ended(std::uint64_t kiln_progress::*count, std::exception_ptr error = nullptr);
@@ -58,7 +58,7 @@ class Preparation : public std::enable_shared_from_this<Preparation> {
   kiln_progress progress_{sizeof(kiln_progress), 0, 0, 0, 0, 0, 0, 0, 0};
   std::exception_ptr first_;
   bool cancelled_ = false;
-  std::recursive_mutex telling_;  // one on_progress at a time; it may cancel
+  std::recursive_mutex telling_;  // one on_progress at a time; on_progress itself may cancel
 };
 
 }  // namespace kiln::runtime

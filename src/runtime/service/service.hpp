@@ -12,22 +12,22 @@ namespace kiln::runtime {
 /// Thread-safe.
 class Service {
  public:
-  /// `work_lists`: the kinds that manifests may name. The library's entry gives those of all operators.
+  /// `work_lists`: the kinds that manifests may name. The library's entry gives the kinds of all operators.
   explicit Service(const Options& options, const std::string& memo_file = default_memo_file(),
                    Events events = {}, source::WorkListKinds work_lists = {});
-  /// Ends the compiles that it started; waits for them and for the work behind callers' backs.
+  /// Ends the compiles that it started, and waits for them and for the work behind callers' backs.
   ~Service() { core_.stop(); }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  /// In the service's own scope.
+  /// Opens a template in the service's own scope.
   KernelTemplate& open(const std::string& name, int device, const std::string& arch) {
     return own_.open(name, device, arch);
   }
   std::shared_ptr<const source::Template> add(const source::MemoryTemplate& in) { return catalog_.add(in); }
   void seal() { core_.misses().seal(); }
   std::uint64_t adopt();
-  /// Over what is loaded in all scopes.
+  /// A digest of all that is loaded in all scopes.
   Digest fingerprint();
 
   Core& core() noexcept { return core_; }
@@ -42,7 +42,7 @@ class Service {
   Core core_;
   source::Catalog catalog_;
   Scopes scopes_;
-  Scope own_;  // goes first: kernels are unloaded while everything is there
+  Scope own_;  // destroyed first: kernels are unloaded while all else is there
 };
 
 }  // namespace kiln::runtime
