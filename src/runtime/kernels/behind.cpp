@@ -31,7 +31,7 @@ KernelFuture BehindMaker::begin(Wanted wanted, const GetRequest& request, const 
   return result;
 }
 
-/// What `get` does after it has checked.
+/// Does what `get` does after its checks.
 const LoadedKernel& BehindMaker::decide_and_make(const Wanted& undecided, const GetRequest& request,
                                                  const KeepAlive& keep) {
   const Wanted wanted = maker_.calls().decided(undecided, request);
@@ -88,7 +88,7 @@ void BehindMaker::make_here(const Wanted& undecided, const GetRequest& request, 
   }
 }
 
-/// A call that runs its fallback meanwhile is told what it has become.
+/// Tells the decided choice to the calls that run their fallback meanwhile.
 void BehindMaker::tell_pending(const Wanted& undecided, const Wanted& decided, const GetRequest& request) {
   KernelTables::State& state = tables_.state.get();
   const std::lock_guard lock(state.mutex);

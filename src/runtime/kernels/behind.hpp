@@ -1,4 +1,4 @@
-// What is made behind callers' backs: get_async, prefetch, the specialised kernels of fallbacks.
+// Makes kernels behind callers' backs: for get_async and prefetch, and the specialised kernels of fallbacks.
 #pragma once
 
 #include "runtime/kernels/maker.hpp"
@@ -12,10 +12,11 @@ class BehindMaker {
   BehindMaker(KernelMaker& maker, const Target& target, KernelTables& tables)
       : maker_(maker), target_(target), tables_(tables) {}
 
-  /// Makes what is wanted on a thread of kiln's own. Where it is undecided, the stores are asked there.
+  /// Makes the wanted kernel on a thread of kiln's own. When its tuned choice is undecided, that thread asks
+  /// the stores.
   KernelFuture begin(Wanted wanted, const GetRequest& request, const KeepAlive& keep);
-  /// Makes it ahead of need, one at a time for each specialisation. Its failure is remembered by the path,
-  /// and told as an event.
+  /// Makes a kernel ahead of need, once at a time for each specialisation. The path remembers a failure, and
+  /// an event reports it.
   void make(const Wanted& wanted, const KeepAlive& keep);
 
  private:

@@ -7,7 +7,7 @@
 namespace kiln::runtime {
 namespace {
 
-/// "(out: ptr<T>, rows: i32)", for comparing by eye what was compared.
+/// "(out: ptr<T>, rows: i32)", by which a user can compare two manifests.
 std::string signature(const source::Manifest& m) {
   std::string out;
   for (const source::ArgumentSpec& a : m.arguments)
@@ -27,8 +27,7 @@ bool same_arguments(const source::Manifest& a, const source::Manifest& b) {
                     [](const auto& x, const auto& y) { return x.name == y.name; });
 }
 
-/// The first thing that a caller may ask of a kernel of `specialised` and not of one of `generic`; "" when
-/// there is none.
+/// The first thing that a kernel of `specialised` has and a kernel of `generic` lacks; "" when there is none.
 std::string lacks(const source::Manifest& generic, const source::Manifest& specialised) {
   const auto has = [](const auto& items, const std::string& name) {
     return std::any_of(items.begin(), items.end(), [&](const auto& item) { return item.name == name; });
@@ -86,7 +85,8 @@ std::vector<Value> values_for_fallback(const source::Manifest& specialised, cons
 const LoadedKernel& FallbackChoices::choose(const Wanted& wanted, const LoadedKernel& kernel,
                                             bool is_fallback) {
   KernelTables::State& state = tables_.state.get();
-  // Others may say outright what an undecided call is by default: it stands for what was said alone.
+  // An undecided call is entered only under the values that were given. Another call may give its default
+  // values explicitly, and no choice changes that call.
   const bool open = !wanted.undecided.empty() && core_.permission().disk;
   std::vector<std::string> adopted;
   const LoadedKernel* chosen = nullptr;

@@ -7,7 +7,7 @@
 namespace kiln::runtime {
 namespace {
 
-/// Every launch has room for so many: those of the further entry points as well.
+/// Throws when an entry point has more slots than a launch has room for.
 void check_slots(const source::Manifest& manifest) {
   if (manifest.slots.total() > kMaxSlots) {
     throw Error(Errc::manifest,
@@ -54,7 +54,8 @@ const LoadedKernel& KernelTemplate::get(std::span<const Value> values, const Get
 KernelFuture KernelTemplate::get_async(std::span<const Value> values, const GetRequest& request) {
   maker_.check_usable();
   Wanted wanted = maker_.calls().want(values, request, Disk::left_alone);
-  if (wanted.undecided.empty() || !maker_.core().permission().disk) {  // else the stores are asked behind
+  if (wanted.undecided.empty() ||
+      !maker_.core().permission().disk) {  // otherwise kiln's own thread asks the stores
     if (const LoadedKernel* found = maker_.ready(wanted, request.which)) {
       std::promise<const LoadedKernel*> promise;
       promise.set_value(found);
@@ -70,7 +71,7 @@ std::optional<Outcome> KernelTemplate::get_on_own_thread(std::span<const Value> 
   const Wanted wanted = maker_.calls().want(values, request);
   KernelTables::State& state = tables_.state.get();
   {
-    const std::lock_guard lock(state.mutex);  // nobody keeps a release away from this thread
+    const std::lock_guard lock(state.mutex);  // a release may come while this thread runs
     if (tables_.of(request.which).find(wanted.exact)) return std::nullopt;
   }
   maker_.admit(wanted, request);
@@ -121,7 +122,7 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
   const LoadedKernel* const settled = open ? nullptr : tables_.chosen.find(wanted.exact);
   if (settled && !wanted.undecided.empty()) pin_choice(wanted.undecided, {});
   if (settled) return fallbacks_.choose(wanted, *settled, false);
-  if (!source::supports(origin_->manifest, target_.arch))  // for such archs the generic one is there for good
+  if (!source::supports(origin_->manifest, target_.arch))  // for such archs the generic kernel stays for good
     return fallbacks_.choose(wanted, generic_kernel(wanted), false);
   const LoadedKernel* const there = open ? nullptr : maker_.ready(wanted, source::Which::kernel);
   if (there) return fallbacks_.choose(wanted, *there, false);
@@ -140,8 +141,8 @@ const LoadedKernel& KernelTemplate::get_or_fallback(std::span<const Value> value
   return fallbacks_.choose(wanted, kernel, true);
 }
 
-/// What is not ready yet may have failed for a reason that has passed: it is asked for again. The path
-/// remembers what need not be tried.
+/// Asks again for the kernels that are not ready: the reason of an earlier failure may have passed. The path
+/// remembers failures that need no new try.
 std::uint64_t KernelTemplate::adopt() {
   std::vector<Wanted> waiting;
   const std::vector<std::string> names = fallbacks_.adopt(waiting);

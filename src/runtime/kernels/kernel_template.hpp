@@ -14,31 +14,35 @@ namespace kiln::runtime {
 
 struct KernelTemplateProbe;
 
-/// Thread-safe. Owned by a Scope; work behind callers' backs keeps it alive until it has ended.
+/// Thread-safe. A Scope owns it, and work behind callers' backs keeps it alive until the work has ended.
 class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
  public:
   KernelTemplate(Core& core, std::shared_ptr<const source::Template> origin, Target target);
   ~KernelTemplate();
 
-  /// Step 1 of the path: the ready kernel or null. No lock, no allocation, no call of system or driver.
+  /// Step 1 of the path: the ready kernel or null. Takes no lock, allocates nothing, calls neither system nor
+  /// driver.
   const LoadedKernel* find(const char* const* names, const kiln_value* values,
                            std::size_t count) const noexcept {
     return packing_.find(tables_.ready, names, values, count);
   }
-  /// The same for up to four numbers of the parameters' own kinds, null for everything else; no call at all.
+  /// As find, for up to four numbers of the parameters' own kinds; null for everything else. Calls nothing at
+  /// all.
   [[gnu::always_inline]] const LoadedKernel* find_plain(const char* const* names, const kiln_value* values,
                                                         std::size_t count) const noexcept {
     return packing_.find_plain(tables_.ready, names, values, count);
   }
-  /// Throws CompileError and Error.
+  /// The kernel for `values`, which is made if it is not ready. Throws CompileError and Error.
   const LoadedKernel& get(std::span<const Value> values, const GetRequest& request);
-  /// On a thread of the service's; throws at once what get would throw before it looks for the image.
+  /// As get, on a thread of the service. Errors that get throws before it looks for the image are thrown at
+  /// once.
   KernelFuture get_async(std::span<const Value> values, const GetRequest& request);
-  /// get, on a thread of kiln's own, with the template's context. How the kernel came, nothing when it was
-  /// ready: the kernel itself may go with a release as soon as this has returned.
+  /// Runs get on the current thread, which is kiln's own, in the template's context. Returns how the kernel
+  /// came, or nothing when it was ready. It returns no kernel, because a release may unload the kernel at
+  /// once.
   std::optional<Outcome> get_on_own_thread(std::span<const Value> values, GetRequest request);
   void prefetch(std::span<const Value> values);
-  /// The image only.
+  /// Obtains only the image.
   Obtained compile(std::span<const Value> values, const GetRequest& request = {});
 
   /// The kernel that get_or_fallback has settled on, or null.
@@ -52,24 +56,23 @@ class KernelTemplate : public std::enable_shared_from_this<KernelTemplate> {
     return packing_.find_plain(tables_.chosen, names, values, count);
   }
   const LoadedKernel& get_or_fallback(std::span<const Value> values, const GetRequest& request);
-  /// Specialised kernels that are ready take the place of their fallbacks. How many did.
+  /// Puts specialised kernels that are ready in the place of their fallbacks. Returns their number.
   std::uint64_t adopt();
-  /// Throws Error(manifest) when `generic` takes other arguments, or parameters that cannot be told it.
-  /// Called before anybody has the template, or by one thread at a time with the same generic template.
+  /// Throws Error(manifest) as check_fallback. REQUIRES: nobody has the template yet, or calls come from one
+  /// thread at a time with the same generic template.
   void set_fallback(std::shared_ptr<KernelTemplate> generic);
-  /// REQUIRES: as set_fallback, or that open() has returned the template.
+  /// REQUIRES: as set_fallback, or open() has returned the template.
   bool has_fallback() const noexcept { return !generic_.expired(); }
 
-  /// Forgets and unloads what is loaded, and drops what is being made behind callers' backs. REQUIRES: no
-  /// reader.
+  /// Unloads what is loaded, and drops what is being made behind callers' backs. REQUIRES: no reader.
   void release();
-  /// Counts releases.
+  /// The number of releases so far.
   std::uint64_t epoch() { return maker_.epoch(); }
   /// Adds a line for each kernel that is loaded (specialisation, arch, digests of manifest and image), and
   /// for each specialisation that runs its fallback.
   void describe_loaded(std::set<std::string>& out);
 
-  /// What `get` would ask for: the specialisation, and which of its values were tuned. Throws as get does.
+  /// The specialisation that `get` would ask for, and the values of it that were tuned. Throws as get does.
   TunedCall resolve(std::span<const Value> values, const GetRequest& request = {},
                     source::Archs archs = source::Archs::supported) const {
     return maker_.calls().resolve(values, request, archs, Disk::asked);

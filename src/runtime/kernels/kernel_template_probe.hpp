@@ -1,4 +1,4 @@
-// For benches: many ready entries without as many compiles.
+// For benches: enters many ready kernels without as many compiles.
 #pragma once
 
 #include "runtime/kernels/kernel_template.hpp"

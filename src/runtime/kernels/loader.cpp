@@ -28,8 +28,8 @@ ObtainOptions KernelLoader::options_of(const GetRequest& request) const noexcept
   return out;
 }
 
-/// The load of this kernel that is under way, or a new one, which is then `first`. Null when the kernel is
-/// `there` already.
+/// The load of this kernel that is under way, or a new one; `first` says that it is new. Null when the kernel
+/// is loaded already; `there` is then that kernel.
 std::shared_ptr<Loading> KernelLoader::loading_of(const Wanted& wanted, const GetRequest& request,
                                                   bool& first, const LoadedKernel*& there) {
   KernelTables::State& state = tables_.state.get();
@@ -57,7 +57,8 @@ const LoadedKernel& KernelLoader::load_once(const Wanted& wanted, source::Instan
   if (there) return *there;
   const bool patient = request.deadline.at() == base::Clock::time_point::max();
   if (patient) {
-    // Also one that a hasty caller has queued: kiln's threads may all be here, and none left for the queue.
+    // This also does a load that a caller with a deadline has queued: all of kiln's threads may be waiting
+    // here, and none may be left for the queue.
     if (!loading->begun.exchange(true)) load_and_land(wanted, unit, std::move(obtained), request, *loading);
   } else if (first) {
     load_behind(wanted, std::move(unit), std::move(obtained), request, loading, keep);
@@ -137,8 +138,8 @@ void KernelLoader::give_up(Loading& loading, std::exception_ptr error) noexcept 
   loading.promise.set_exception(std::move(error));
 }
 
-/// The driver decides whether a record of another toolchain will do: what it refuses is rejected and the path
-/// is walked again.
+/// The driver decides whether a record of another toolchain can be loaded. A record that it refuses is
+/// rejected, and the path is walked again.
 std::unique_ptr<LoadedKernel> KernelLoader::load(const source::Instantiation& unit, Obtained obtained,
                                                  ObtainOptions options) {
   const Driver& driver = *target_.driver;

@@ -1,4 +1,4 @@
-// Step 7 of the path: one load of a kernel per context, whoever waits for it.
+// Step 7 of the path: one load of a kernel per context, however many callers wait for it.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ class KernelLoader {
                KernelTables& tables, FallbackChoices& fallbacks)
       : core_(core), origin_(origin), target_(target), tables_(tables), fallbacks_(fallbacks) {}
 
-  /// The kernel of `obtained`, or what another call has loaded meanwhile. A caller with a deadline does not
-  /// call the driver itself: a kernel that never ends can hold a load up for as long as it runs. `keep` is
-  /// held by the work that goes on. Throws Error.
+  /// The kernel of `obtained`, or the kernel that another call has loaded meanwhile. A caller with a deadline
+  /// does not call the driver itself, because a running kernel can hold up a load until it ends. Work that
+  /// goes on after the call holds `keep`. Throws Error.
   const LoadedKernel& load_once(const Wanted& wanted, source::Instantiation unit, Obtained obtained,
                                 const GetRequest& request, const KeepAlive& keep);
-  /// What the path is asked for on behalf of a request, by the permission of this moment.
+  /// The options with which a request goes down the path, with the permission of this moment.
   ObtainOptions options_of(const GetRequest& request) const noexcept;
 
  private:

@@ -11,7 +11,8 @@ using namespace toolchain;
 
 namespace {
 
-/// How long a load, or a store with a tuned choice, may take before the generic kernel is the quicker answer.
+/// The time that a load, or a store with a tuned choice, may take. After it the generic kernel is the quicker
+/// answer.
 constexpr auto kLoadPatience = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -54,11 +55,12 @@ void KernelMaker::refuse_in_capture(const Wanted& wanted) const {
 
 void KernelMaker::admit(const Wanted& wanted, const GetRequest& request) {
   if (!request.past_seal)
-    core_.misses().refuse_when_sealed(*origin_, wanted.resolved);  // which touches no file
+    core_.misses().refuse_when_sealed(*origin_, wanted.resolved);  // this touches no file
   if (request.which == source::Which::kernel) core_.record(*origin_, wanted.resolved);
 }
 
-/// What a sealed service serves by default is what the process stays with.
+/// A sealed service serves the defaults of an undecided call. They are pinned, so that the process stays with
+/// them.
 const LoadedKernel* KernelMaker::ready(const Wanted& wanted, source::Which which) {
   const LoadedKernel* found = tables_.of(which).find(wanted.exact);
   if (!found) return nullptr;
@@ -117,8 +119,8 @@ Wanted KernelMaker::want_soon(std::span<const Value> values, const GetRequest& r
   GetRequest quick = request;
   quick.deadline = earlier(request.deadline, base::Deadline::after(kLoadPatience));
   Wanted asked = calls_.decided(wanted, quick);
-  asked.given = wanted.given;  // no hit of the ready table: adopted when it is made
-  asked.files.reset();         // it may be made later, of what the files are then
+  asked.given = wanted.given;  // for the table of chosen kernels, where adoption replaces it
+  asked.files.reset();         // the kernel may be made later, from the files of then
   return asked;
 }
 
@@ -128,7 +130,7 @@ std::uint64_t KernelMaker::epoch() {
   return state.epoch;
 }
 
-/// A kernel that nobody is there for any more is neither compiled nor loaded.
+/// Throws when the scope was released: such a kernel is neither compiled nor loaded.
 void KernelMaker::check_kept(const Wanted& wanted, const GetRequest& request) {
   if (request.epoch && *request.epoch != epoch())
     throw Error(Errc::not_ready, wanted.name() + " was not made: its scope was released meanwhile");
@@ -147,7 +149,7 @@ void KernelMaker::check_current_context(const Wanted& wanted) const {
     throw Error(Errc::no_driver, doing + ": template '" + origin_->manifest.name +
                                      "' was opened in another context; make that one current in this thread");
   }
-  target_.check_context(doing);  // to other threads than its destroyer's it stays current
+  target_.check_context(doing);  // a destroyed context stays current in other threads
 }
 
 }  // namespace kiln::runtime

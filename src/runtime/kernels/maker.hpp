@@ -1,4 +1,4 @@
-// How a kernel that is not ready comes to be: past the seal and the capture, along the path, into the loader.
+// Makes a kernel that is not ready: past the checks of seal and capture, along the path, into the loader.
 #pragma once
 
 #include <cstdint>
@@ -20,31 +20,34 @@ class KernelMaker {
 
   /// Throws when the template has no device, or this process was forked from the one that opened it.
   void check_usable() const;
-  /// Whether a miss must be refused because of a capture. Asks the driver only when a stream was given.
+  /// True when a miss must be refused because of a capture. Asks the driver only when a stream was given.
   bool captures(const GetRequest& request) const;
   [[noreturn]] void refuse_in_capture(const Wanted& wanted) const;
-  /// Throws when the seal is in the way; records what is admitted.
+  /// Throws when the seal refuses the kernel; records a kernel that is admitted.
   void admit(const Wanted& wanted, const GetRequest& request);
 
-  /// The kernel by its resolved parameters, or null. The caller's own spelling of them is remembered.
+  /// The ready kernel with the resolved parameters, or null. Remembers the caller's own spelling of them.
   const LoadedKernel* ready(const Wanted& wanted, source::Which which);
-  /// The same for threads of kiln's own, away from which nobody keeps a release.
+  /// As ready, for kiln's own threads, which look under the mutex: a release may come at any time there.
   const LoadedKernel* ready_behind(const Wanted& wanted, source::Which which);
 
-  /// Throws CompileError and Error. REQUIRES: admitted. `keep` is held by the work that goes on.
+  /// Obtains the image and loads the kernel. Work that goes on after the call holds `keep`. Throws
+  /// CompileError and Error. REQUIRES: the request was admitted.
   const LoadedKernel& make(const Wanted& wanted, const GetRequest& request, const KeepAlive& keep);
-  /// From disk or memory, if that neither compiles nor takes longer than a load does; else null. Whatever is
-  /// wrong with it, there is the generic kernel.
+  /// Makes the kernel from memory or disk if that needs no compile and takes no longer than a load does; else
+  /// null. Errors are only logged, because the generic kernel serves.
   const LoadedKernel* make_at_once(const Wanted& wanted, const GetRequest& request, const KeepAlive& keep);
-  /// The image only. Throws as make.
+  /// Obtains only the image. Throws as make.
   Obtained obtain(const Wanted& wanted, const GetRequest& request);
-  /// What is wanted, undecided where no store may be asked (a capture) or none answers in time: then the
-  /// generic kernel serves, and what it is to become is decided behind the caller's back.
+  /// Resolves a call without a long wait. Its tuned choice stays undecided where no store may be asked (a
+  /// capture) or none answers in time. The generic kernel then serves, and the choice is decided behind the
+  /// caller's back.
   Wanted want_soon(std::span<const Value> values, const GetRequest& request) const;
 
-  /// Counts releases.
+  /// The number of releases so far.
   std::uint64_t epoch();
-  /// Throws when a request of kiln's own threads has come to its turn after the seal: it is a miss.
+  /// Throws when a request on kiln's own threads has come to its turn after the seal, because it is then a
+  /// miss.
   void check_unsealed(const Wanted& wanted, const GetRequest& request);
 
  private:

@@ -16,7 +16,7 @@ std::int64_t number_kind(source::ParameterKind kind) noexcept {
     case source::ParameterKind::dtype:
       return KILN_VALUE_DTYPE;
     default:
-      return INT64_MAX;  // no kind of a value: an enum's values are named
+      return INT64_MAX;  // no value has this kind: an enum's values are named
   }
 }
 

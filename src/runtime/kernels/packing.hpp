@@ -1,5 +1,5 @@
-// A caller's values as the words that the ready tables are keyed by. No lock, no allocation, no call of
-// system or driver.
+// Packs a caller's values into the words that are the keys of the ready tables. Takes no lock, allocates
+// nothing, calls neither system nor driver.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,10 @@ class ParameterPacking {
  public:
   explicit ParameterPacking(const source::Manifest& manifest);
 
-  /// The manifest's parameters.
+  /// The number of the manifest's parameters.
   std::uint32_t count() const noexcept { return parameters_; }
-  /// The kernel of up to four numbers of the parameters' own kinds; null for everything else. No call at all.
+  /// The kernel for up to four numbers of the parameters' own kinds; null for everything else. Calls nothing
+  /// at all.
   [[gnu::always_inline]] const LoadedKernel* find_plain(const ReadyTable& table, const char* const* names,
                                                         const kiln_value* values,
                                                         std::size_t count) const noexcept {
@@ -29,7 +30,7 @@ class ParameterPacking {
     };
     return packed.set_plain(static_cast<std::uint32_t>(count), plain) ? table.find_few(packed) : nullptr;
   }
-  /// The same for values of any kind, in order or by name.
+  /// The kernel for values of any kind, in order or by name; null when there is none.
   const LoadedKernel* find(const ReadyTable& table, const char* const* names, const kiln_value* values,
                            std::size_t count) const noexcept;
   /// False when the values must be resolved to be understood.
@@ -43,7 +44,8 @@ class ParameterPacking {
 
   const source::Manifest& manifest_;
   const std::uint32_t parameters_;
-  std::int64_t kinds_[source::kMaxParameters] = {};  ///< KILN_VALUE_* of numbers; what else needs a look
+  std::int64_t kinds_[source::kMaxParameters] =
+      {};  ///< KILN_VALUE_* of number parameters; other kinds go through pack_one
 };
 
 }  // namespace kiln::runtime

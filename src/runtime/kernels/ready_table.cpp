@@ -45,7 +45,8 @@ const LoadedKernel* ReadyTable::insert(const PackedParameters& p, const LoadedKe
     more_.emplace_back(new std::int32_t[p.size()]);
     std::memcpy(more_.back().get(), p.words(), p.size() * sizeof(std::int32_t));
   }
-  // A small table is kept emptier: what a hit costs there is the wrong guess at a bucket that is taken.
+  // A small table is kept emptier, because a hit there costs most where the branch predictor guesses wrong at
+  // a taken bucket.
   const auto most = [](std::uint64_t size) { return size <= 1024 ? size / 4 : size / 2; };
   if (buckets_.empty() || used_ + 1 > most(buckets_.back()->mask + 1)) grow();
   Bucket& bucket = free_bucket(*buckets_.back(), hash);
@@ -75,7 +76,7 @@ void ReadyTable::grow() {
       if (!kernel) continue;
       Bucket& to = free_bucket(*larger, hash_of(from.words(), from.size()));
       to.shape = from.shape, to.check = from.check;
-      std::memcpy(to.few, from.few, sizeof to.few);  // or `more`
+      std::memcpy(to.few, from.few, sizeof to.few);  // this copies `more`, too
       to.kernel.store(kernel, std::memory_order_relaxed);
     }
   }

@@ -16,17 +16,17 @@ namespace kiln::runtime {
 
 class LoadedKernel;
 
-/// Parameters by position, as numbers; what a hit is found by. Those that were not given are unset, and left
-/// out at the end. A word of 32 bits each, so that a table's bucket stays small; two each when one of them
-/// does not fit.
+/// The key by which a hit is found: parameters by position, as numbers. Parameters that were not given are
+/// unset, and are left out at the end. Each takes one word of 32 bits, so that a table's bucket stays small.
+/// When one value does not fit, each takes two words.
 class PackedParameters {
  public:
   static constexpr std::int64_t kUnset = INT64_MIN;
 
   /// REQUIRES: count <= kMaxParameters.
   void set(const std::int64_t* values, std::uint32_t count) noexcept;
-  /// The same for what needs no care: nothing unset, and each fits a word. `each(i, fits)` gives value i.
-  /// False, and nothing is set, when one did not fit or `each` said so.
+  /// Sets values of which none is unset and each fits one word. `each(i, fits)` returns value i. Returns
+  /// false when a value does not fit or `each` clears `fits`; the object must then be set again.
   template <class Each>
   [[gnu::always_inline]] bool set_plain(std::uint32_t count, Each&& each) noexcept {
     for (std::uint32_t i = 0; i < count; ++i) {
@@ -46,16 +46,16 @@ class PackedParameters {
 
  private:
   static constexpr std::uint32_t kWide = 1u << 31;   ///< two words each
-  static constexpr std::uint32_t kHoles = 1u << 30;  ///< INT32_MIN is an unset one
+  static constexpr std::uint32_t kHoles = 1u << 30;  ///< a word of INT32_MIN is an unset parameter
 
   std::uint32_t shape_ = 0;
   std::int32_t words_[2 * source::kMaxParameters];
 };
 
-/// Open addressing over buckets that hold the parameters themselves, two to a cache line: a hit is one line
-/// of a big table. A reader follows one atomic pointer to the current buckets, and a bucket's kernel is
-/// published last. Growing publishes a larger copy; the smaller ones stay until the table is cleared, so that
-/// no reader ever holds freed memory. Writers are serialised by the caller.
+/// Open addressing over buckets that hold the parameters themselves. Two buckets share a cache line, so a hit
+/// touches one line of a big table. A reader follows one atomic pointer to the current buckets, and a
+/// bucket's kernel is published last. Growing publishes a larger copy. The smaller ones stay until the table
+/// is cleared, so that no reader ever holds freed memory. The caller serialises writers.
 class ReadyTable {
  public:
   ReadyTable() = default;
@@ -64,7 +64,8 @@ class ReadyTable {
 
   /// Wait-free, as find_few.
   const LoadedKernel* find(const PackedParameters& p) const noexcept;
-  /// For at most kFew words, null for more: inline, and neither hash nor comparison looks at a length.
+  /// As find, for at most kFew words; null for more. It is inline, and neither hash nor comparison looks at a
+  /// length.
   static constexpr std::uint32_t kFew = 4;
   [[gnu::always_inline]] const LoadedKernel* find_few(const PackedParameters& p) const noexcept {
     const Buckets* const in = current_.load(std::memory_order_acquire);
@@ -85,9 +86,9 @@ class ReadyTable {
     }
   }
 
-  /// The kernel that is in the table afterwards: an earlier one wins. REQUIRES: no other writer.
+  /// Returns the kernel that is in the table afterwards: an earlier one wins. REQUIRES: no other writer.
   const LoadedKernel* insert(const PackedParameters& parameters, const LoadedKernel* kernel);
-  /// Puts another kernel in the place of one that is there. REQUIRES: no other writer.
+  /// Replaces the kernel of an entry that is there. REQUIRES: no other writer.
   void replace(const PackedParameters& parameters, const LoadedKernel* kernel) noexcept;
   /// REQUIRES: no reader and no other writer.
   void clear() noexcept;
@@ -99,7 +100,7 @@ class ReadyTable {
     std::uint32_t check = 0;  ///< the hash's upper half
     union {
       std::int32_t few[kFew];
-      const std::int32_t* more;  ///< of more than kFew words
+      const std::int32_t* more;  ///< words of a key that has more than kFew
     };
     Bucket() noexcept : few{} {}
     std::uint32_t size() const noexcept { return PackedParameters::size_of(shape); }

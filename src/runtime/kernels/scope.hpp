@@ -18,7 +18,7 @@ namespace kiln::runtime {
 
 class Scope;
 
-/// What the scopes of one service share. Thread-safe. A forked child starts without scopes.
+/// The state that the scopes of one service share. Thread-safe. A forked child starts without scopes.
 class Scopes {
  public:
   /// Both must outlive it.
@@ -28,15 +28,15 @@ class Scopes {
 
   Core& core() const noexcept { return core_; }
   source::Catalog& catalog() const noexcept { return catalog_; }
-  /// What a template for this device will run on. Throws Error.
+  /// The target of a template that is opened for this device. Throws Error.
   Target bind(int device, const std::string& arch) const {
     return runtime::bind(core_.config(), device, arch, tuned_for_);
   }
-  /// Templates that are opened without a device take the choices that were tuned on the one of this name.
-  /// REQUIRES: none was opened yet.
+  /// Templates that are opened without a device take the choices that were tuned on the device of this name.
+  /// REQUIRES: no template was opened yet.
   void tune_for(std::string device_name) { tuned_for_ = std::move(device_name); }
-  /// Of all scopes, `own` first, which a forked child has without having entered it. They stay while they are
-  /// looked at, and no lock is held: events may come of it.
+  /// The templates of all scopes, `own` first. A forked child has `own` without having entered it. The result
+  /// keeps the templates alive, so the caller holds no lock while it uses them and may cause events.
   std::vector<std::shared_ptr<KernelTemplate>> templates(Scope& own);
 
  private:
@@ -54,7 +54,7 @@ class Scopes {
   base::PerProcess<State> state_;
 };
 
-/// Thread-safe but for release and destruction. A forked child opens anew.
+/// Thread-safe except for release and destruction. A forked child opens its templates again.
 class Scope {
  public:
   explicit Scope(Scopes& all);
@@ -62,15 +62,15 @@ class Scope {
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
-  /// KILN_DEVICE_CURRENT, KILN_DEVICE_NONE or an ordinal; the same template for the same context every time,
-  /// until its manifest changes: then a new one, and the old one's kernels stay.
+  /// `device`: KILN_DEVICE_CURRENT, KILN_DEVICE_NONE or an ordinal. Returns the same template for the same
+  /// context until its manifest changes. Then it returns a new template, and the kernels of the old one stay.
   KernelTemplate& open(const std::string& name, int device, const std::string& arch);
   KernelTemplate& open(const std::string& name, const Target& target);
   /// Unloads the kernels; templates stay open. REQUIRES: no reader.
   void release();
   /// The scopes of the same service.
   const Scopes& siblings() const noexcept { return all_; }
-  /// All that were ever opened.
+  /// All templates that were ever opened in this scope.
   std::vector<std::shared_ptr<KernelTemplate>> templates();
 
  private:
@@ -81,7 +81,8 @@ class Scope {
     std::map<std::tuple<std::string, toolchain::CUcontext, std::uint64_t, int>,
              std::shared_ptr<KernelTemplate>>
         opened;
-    std::vector<std::shared_ptr<KernelTemplate>> templates;  ///< all that were ever opened
+    std::vector<std::shared_ptr<KernelTemplate>>
+        templates;  ///< in the order of opening; none is ever removed
   };
   Scopes& all_;
   base::PerProcess<State> state_;

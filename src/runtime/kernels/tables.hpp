@@ -1,5 +1,5 @@
-// What one template has loaded and is loading: plain data that the loader, the fallback and the work behind
-// callers' backs share.
+// The kernels that one template has loaded and is loading: plain data that the loader, the fallback and the
+// work behind callers' backs share.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ struct Loading {
 /// A call that runs its fallback until its specialised kernel is there and adopted.
 struct PendingFallback {
   Wanted wanted;
-  std::vector<PackedParameters> keys;  ///< under which the fallback was returned
+  std::vector<PackedParameters> keys;  ///< keys under which the fallback was returned
 };
 
 struct KernelTables {

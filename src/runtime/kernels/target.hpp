@@ -1,4 +1,4 @@
-// What a template's kernels are for: a device and the context that they are loaded in.
+// The target of a template's kernels: a device, and the context that they are loaded in.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kiln::runtime {
 
-/// Without a driver: compile only.
+/// driver == nullptr: the template only compiles.
 struct Target {
   const toolchain::Driver* driver = nullptr;
   toolchain::CUcontext context = nullptr;
@@ -18,21 +18,20 @@ struct Target {
   toolchain::DeviceFacts device;
   base::Arch arch;
 
-  /// Throws Error(driver) when the context was destroyed. A driver takes such a handle in cuCtxSetCurrent and
-  /// crashes later (580); asked for its id it says so.
+  /// Throws Error(driver) when the context was destroyed. Driver 580 takes such a handle in cuCtxSetCurrent
+  /// and crashes later, but cuCtxGetId reports it.
   void check_context(const std::string& doing) const;
 };
 
-/// KILN_DEVICE_NONE, KILN_DEVICE_CURRENT or the ordinal of the current context's device. An `arch` that is
-/// not the device's needs KILN_DEVICE_NONE. Without a device, the target is named `tuned_for`: it takes the
-/// choices that were tuned on the device of that name. Throws Error.
+/// `device`: KILN_DEVICE_NONE, KILN_DEVICE_CURRENT or the ordinal of the current context's device. Another
+/// arch than the device's needs KILN_DEVICE_NONE. A target without a device has the device name `tuned_for`:
+/// it takes the choices that were tuned on that device. Throws Error.
 Target bind(const Config& config, int device, const std::string& arch, const std::string& tuned_for);
 
 /// The arch for work without a device: `arch`, else the configured one, else sm_90a.
 base::Arch default_arch(const Config& config, const std::string& arch);
 
-/// Makes the target's context current, and restores the previous one at the end: a task may run in a caller's
-/// thread, when there is no other to be had or when the service goes.
+/// Makes the target's context current, and restores the previous one on destruction.
 class CurrentContext {
  public:
   CurrentContext(const Target& target, const std::string& doing);

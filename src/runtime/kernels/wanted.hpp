@@ -1,4 +1,4 @@
-// From a caller's values to what is wanted: a specialisation, tuned where a choice is stored.
+// Resolves a caller's values to a wanted kernel: a specialisation, tuned where a choice is stored.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,23 @@ struct GetRequest {
   std::optional<toolchain::CUstream> stream;
   source::Which which = source::Which::kernel;
   compile::Urgency urgency = compile::Urgency::caller;
-  bool may_compile = true;  ///< false: memory and disk only, whatever the mode; past the seal the tier, too
-  bool past_seal = false;   ///< the explicit exception (prepare): neither mode nor seal holds it
-  bool own_thread = false;  ///< on one of kiln's threads, which may be held up in the driver
-  /// KernelTemplate::epoch() when it was asked for: a release since then drops it. None: the present one.
+  bool may_compile = true;  ///< false: memory and disk only, whatever the mode; with past_seal also the tier
+  bool past_seal = false;  ///< the explicit exception (prepare): neither mode nor seal holds the request back
+  bool own_thread = false;  ///< on one of kiln's threads, where a seal may come before its turn
+  /// KernelTemplate::epoch() when the request was made: a release since then drops the request. None: the
+  /// present epoch.
   std::optional<std::uint64_t> epoch{};
 
   Asked asked() const noexcept { return {may_compile, past_seal}; }
 };
 
-/// What a caller wants, checked.
+/// The kernel that a caller wants, with checked values.
 struct Wanted {
   source::Resolved resolved;
   PackedParameters exact;                 ///< every parameter, resolved
-  std::optional<PackedParameters> given;  ///< as the caller said it, when that can be packed
-  std::string undecided;  ///< as TunedCall's: `resolved` and `exact` are what a choice may change
-  std::shared_ptr<const KeyedFiles> files;  ///< as TunedCall's, of the kernel
+  std::optional<PackedParameters> given;  ///< values as the caller gave them, when they can be packed
+  std::string undecided;  ///< as in TunedCall: a choice may still change `resolved` and `exact`
+  std::shared_ptr<const KeyedFiles> files;  ///< as in TunedCall; null for a reference
   std::string name() const { return resolved.specialization.to_string(); }
   bool is_of(const Wanted& call) const {
     return name() == call.name() && undecided.empty() == call.undecided.empty();
@@ -49,12 +50,14 @@ class CallResolver {
                const ParameterPacking& packing)
       : core_(core), origin_(origin), target_(target), packing_(packing) {}
 
-  /// A sealed service reads no disk: what was resolved before the seal holds. Throws as source::resolve.
+  /// A sealed service reads no disk, so only choices that were resolved before the seal hold. Throws as
+  /// source::resolve.
   TunedCall resolve(std::span<const Value> values, const GetRequest& request, source::Archs archs,
                     Disk disk) const;
   Wanted want(std::span<const Value> values, const GetRequest& request, Disk disk = Disk::asked,
               source::Archs archs = source::Archs::supported) const;
-  /// Asks the stores for what is undecided; it stays so where they do not answer, for this once.
+  /// Asks the stores for an undecided choice. When they do not answer, the choice stays undecided for this
+  /// call.
   Wanted decided(Wanted wanted, const GetRequest& request) const;
 
  private:

@@ -1,4 +1,4 @@
-// What the parts of a loaded kernel have in common.
+// The description that the parts of a loaded kernel share.
 #pragma once
 
 #include <array>
@@ -11,20 +11,21 @@
 
 namespace kiln::runtime {
 
-/// Of an entry point's parameters, derives, arguments, run-time values and exports; checked when a template
-/// is opened.
+/// The most parameters, derives, arguments, run-time values and exports that an entry point may have
+/// together. Checked when a template is opened.
 inline constexpr int kMaxSlots = 256;
 
-/// A launch whose arguments are converted and checked and whose geometry is known. Large, and written only
-/// where a launch needs it.
+/// A launch whose arguments are converted and checked, and whose geometry is known. It is large, and is
+/// written only where a launch needs it.
 struct PreparedLaunch {
-  std::array<std::uint64_t, source::kMaxArguments> storage;  ///< of arguments that were converted
+  std::array<std::uint64_t, source::kMaxArguments>
+      storage;  ///< values of arguments that were converted or computed
   std::array<void*, source::kMaxArguments> parameters;
-  std::array<std::int64_t, kMaxSlots> slots;  ///< those that the recipe's expressions read
+  std::array<std::int64_t, kMaxSlots> slots;  ///< set only where the recipe's expressions read them
   Geometry config;
 };
 
-/// One entry point of one image on one device. Immutable; what it refers to outlives it.
+/// One entry point of one image on one device. Immutable. Whatever it refers to must outlive it.
 struct KernelDescription {
   const source::Manifest& manifest;  ///< of this entry point, on this arch
   const source::LaunchSpec& spec;

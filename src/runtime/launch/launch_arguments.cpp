@@ -50,7 +50,7 @@ std::int64_t read_integer(kiln_arg_type type, const void* data) {
   }
 }
 
-/// Whether an argument's bytes are what the kernel takes.
+/// True when an argument's bytes are already what the kernel takes.
 bool is_as_declared(Kind want, kiln_arg_type have) {
   switch (want) {
     case Kind::i32:
@@ -75,7 +75,7 @@ double read_float(Kind kind, const void* data) {
   return std::memcpy(&narrow, data, sizeof narrow), static_cast<double>(narrow);
 }
 
-/// As expressions know it.
+/// An argument of a declared kind, as expressions know it.
 std::int64_t read_declared(Kind kind, const void* data) {
   switch (kind) {
     case Kind::i32:
@@ -92,12 +92,12 @@ std::int64_t read_declared(Kind kind, const void* data) {
 
 }  // namespace
 
-/// A list that fitted.
+/// A list of types that passed the check.
 struct LaunchArguments::CheckedTypes {
   std::vector<kiln_arg_type> types;
   std::uint64_t conversions;  ///< bit i: argument i is converted
 
-  /// By content, so that a caller may keep its lists where it likes.
+  /// Compares contents, so that a caller may keep its lists where it likes.
   bool is(const kiln_arg_type* other, std::size_t count) const noexcept {
     if (count != types.size()) return false;
     for (std::size_t i = 0; i < count; ++i)
@@ -110,7 +110,7 @@ LaunchArguments::~LaunchArguments() {
   for (const auto& list : checked_) delete list.load(std::memory_order_relaxed);
 }
 
-/// What the caller has to give: the declared size, or of a struct without one what the image says.
+/// The bytes that the caller has to give: the declared size, or the image's size of a struct without one.
 std::uint32_t LaunchArguments::argument_bytes(std::size_t i) const noexcept {
   const std::uint32_t declared = kernel_.manifest.arguments[i].type.size();
   return declared != 0 ? declared : kernel_.facts.arguments[i].size;
@@ -121,7 +121,8 @@ void LaunchArguments::check_count(std::size_t count) const {
   std::size_t required = arguments.size();
   while (required > 0 && arguments[required - 1].optional) --required;
   const std::size_t runtime = kernel_.manifest.runtime.size();
-  if (runtime > 0) required = arguments.size();  // what follows the arguments needs all of them in place
+  if (runtime > 0)
+    required = arguments.size();  // run-time values follow the arguments, so all arguments must be there
   if (count >= required + runtime && count <= arguments.size() + runtime) return;
   std::string names;
   for (const ArgumentSpec& a : arguments)
@@ -159,7 +160,7 @@ std::uint64_t LaunchArguments::checked_conversions(const kiln_arg_type* types, s
   return conversions;
 }
 
-/// Which arguments of such a list are converted.
+/// Checks a list of types. Bit i of the result: argument i is converted.
 inline std::uint64_t LaunchArguments::check_types(const kiln_arg_type* types, std::size_t count) const {
   for (const auto& known : checked_) {
     const CheckedTypes* list = known.load(std::memory_order_acquire);
@@ -170,8 +171,8 @@ inline std::uint64_t LaunchArguments::check_types(const kiln_arg_type* types, st
 }
 
 std::uint64_t LaunchArguments::check_new_types(const kiln_arg_type* types, std::size_t count) const {
-  compile::check_layout(kernel_.manifest, kernel_.facts,
-                        kernel_.name);  // one without declared arguments was not looked at before
+  // A kernel without declared arguments was not checked before.
+  compile::check_layout(kernel_.manifest, kernel_.facts, kernel_.name);
   check_count(count);
   const std::uint64_t conversions = checked_conversions(types, count);
   auto made = std::make_unique<const CheckedTypes>(CheckedTypes{{types, types + count}, conversions});
@@ -181,7 +182,7 @@ std::uint64_t LaunchArguments::check_new_types(const kiln_arg_type* types, std::
       made.release();
       break;
     }
-    if (present->is(types, count)) break;  // by another thread, just now
+    if (present->is(types, count)) break;  // another thread has just added it
   }
   return conversions;
 }
@@ -202,12 +203,12 @@ void LaunchArguments::fail_to_fit(std::size_t i, double value) const {
                                            "' = " + std::to_string(value) + " does not fit f32");
 }
 
-/// Throws when it does not fit `kind`, the declared type of argument or run-time value `i`.
+/// Reads an integer. Throws when it does not fit `kind`, the declared type of argument or run-time value `i`.
 inline std::int64_t LaunchArguments::integer_of(std::size_t i, Kind kind, kiln_arg_type type,
                                                 const void* data) const {
   const std::int64_t value = read_integer(type, data);
-  const bool huge =
-      type.kind == KILN_ARG_UNSIGNED && value < 0;  // of 64 bits: narrower ones have a sign to spare
+  // Only unsigned integers of 64 bits can be huge: narrower ones fit the signed range.
+  const bool huge = type.kind == KILN_ARG_UNSIGNED && value < 0;
   if (!fits(kind, value, huge)) [[unlikely]]
     fail_to_fit(i, type, value);
   return value;
@@ -274,7 +275,7 @@ void LaunchArguments::check_alignment(const LaunchRecipe::Alignment& alignment, 
                                       " bytes (" + alignment.bytes.text() + ")");
 }
 
-/// The message may name what no expression reads.
+/// Reads all arguments again, because the message may name some that no expression reads.
 void LaunchArguments::fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const {
   const source::SlotLayout& layout = kernel_.manifest.slots;
   std::vector<std::int64_t> slots = kernel_.recipe.slots;

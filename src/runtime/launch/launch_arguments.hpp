@@ -1,6 +1,6 @@
-// A launch's arguments: checked against manifest and recorded layout, converted where their types are not the
-// declared ones, and given to the expressions. What needs no conversion is not copied: the driver reads it
-// from where the caller has it.
+// The arguments of a launch. They are checked against manifest and recorded layout, converted where their
+// types are not the declared ones, and given to the expressions. An argument that needs no conversion is not
+// copied: the driver reads it from the caller's memory.
 #pragma once
 
 #include <array>
@@ -45,7 +45,7 @@ class LaunchArguments {
   [[noreturn]] void fail_requirement(const source::Requirement& broken, const PreparedLaunch& out) const;
 
   const KernelDescription& kernel_;
-  /// Lists of types that fitted; beyond these a list is checked at every launch.
+  /// Lists of types that passed the check. Further lists are checked at every launch.
   mutable std::array<std::atomic<const CheckedTypes*>, 8> checked_{};
 };
 

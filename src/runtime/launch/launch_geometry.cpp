@@ -10,7 +10,7 @@ using namespace toolchain;
 
 namespace {
 
-/// Dynamic shared memory that every kernel may have without being asked for.
+/// Bytes of shared memory, static and dynamic together, that every kernel may have without an attribute.
 constexpr std::int64_t kFreeSharedBytes = 48 << 10;
 /// Blocks of a cluster that every device of 9.0 or newer has room for.
 constexpr unsigned kPortableCluster = 8;
@@ -70,7 +70,7 @@ void LaunchGeometry::set(PreparedLaunch& out) const {
   if (c.cluster_blocks() > kPortableCluster) allow_large_cluster();
 }
 
-/// The source's __block_size__, reqntid or __launch_bounds__ against what [launch] makes of it.
+/// Checks the block of [launch] against the source's __block_size__, reqntid or __launch_bounds__.
 void LaunchGeometry::check_block(const Geometry& config) const {
   const auto& required = kernel_.facts.required_block;
   const std::array<std::uint32_t, 3> block{config.block_x, config.block_y, config.block_z};
@@ -87,7 +87,8 @@ void LaunchGeometry::check_block(const Geometry& config) const {
   }
 }
 
-/// Against the source's __cluster_dims__. Without a cluster in [launch] they hold by themselves.
+/// Checks the cluster of [launch] against the source's __cluster_dims__. Without a cluster in [launch],
+/// __cluster_dims__ holds by itself.
 void LaunchGeometry::check_cluster(const Geometry& config) const {
   const auto& compiled = kernel_.facts.cluster;
   const std::array<std::uint32_t, 3> cluster{config.cluster_x, config.cluster_y, config.cluster_z};
@@ -118,8 +119,8 @@ std::int64_t LaunchGeometry::occupancy(const Geometry& config) const {
 }
 
 void LaunchGeometry::allow_shared_memory(std::int64_t bytes) const {
-  const std::lock_guard lock(
-      allowing_);  // the attribute is set, not raised: a smaller one must not come after a larger
+  // The attribute is set, not raised: a smaller value must not come after a larger one.
+  const std::lock_guard lock(allowing_);
   if (bytes <= shared_allowed_.load(std::memory_order_relaxed)) return;
   const RelaxedCapture relaxed(driver_);
   driver_.check(driver_.cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
@@ -154,7 +155,7 @@ void LaunchGeometry::submit(CUstream stream, PreparedLaunch& prepared) const {
   submit(config, prepared.parameters.data());
 }
 
-/// For `kiln tune`, too, such a candidate cannot be launched.
+/// Throws Error(requirement). By this code `kiln tune` knows that a candidate cannot be launched.
 void LaunchGeometry::refuse_cluster(const toolchain::LaunchConfig& config) const {
   std::array<std::uint32_t, 3> cluster = kernel_.facts.cluster;
   for (unsigned i = 0; i < config.attribute_count; ++i) {

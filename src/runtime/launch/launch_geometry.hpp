@@ -1,4 +1,4 @@
-// A launch's grid, block, cluster and shared memory: worked out, held against the image, allowed by the
+// The grid, block, cluster and shared memory of a launch: computed, checked against the image, allowed by the
 // driver.
 #pragma once
 
@@ -13,17 +13,17 @@ namespace kiln::runtime {
 /// Thread-safe.
 class LaunchGeometry {
  public:
-  /// Throws Error(requirement) when the manifest's launch can never be that of the image.
+  /// Throws Error(requirement) when the manifest's launch can never fit the image.
   LaunchGeometry(const KernelDescription& kernel, const toolchain::Driver& driver,
                  toolchain::CUfunction function);
 
   /// Fills the configuration from the slots. Throws Error(requirement).
   void set(PreparedLaunch& out) const;
-  /// Lets the function have so much dynamic shared memory and clusters of so many blocks.
+  /// Lets the function have this many bytes of dynamic shared memory, and clusters of this many blocks.
   void allow(std::int64_t shared_bytes, unsigned cluster_blocks) const;
   /// Calls the driver. Throws Error.
   void submit(const toolchain::LaunchConfig& config, void** parameters) const;
-  /// The same for a launch that `set` has filled; one without blocks is nothing to do.
+  /// Launches what `set` has filled. A grid without blocks is valid, and launches nothing.
   void submit(toolchain::CUstream stream, PreparedLaunch& prepared) const;
 
  private:
@@ -39,8 +39,10 @@ class LaunchGeometry {
   const KernelDescription& kernel_;
   const toolchain::Driver& driver_;
   const toolchain::CUfunction function_;
-  mutable std::atomic<std::int64_t> occupancy_{-1};  ///< when it is the same for all launches
-  mutable std::mutex allowing_;  ///< guards raising what follows and the driver's attribute together
+  mutable std::atomic<std::int64_t> occupancy_{
+      -1};  ///< kept when all launches have one value; -1: not known yet
+  mutable std::mutex
+      allowing_;  ///< guards raising the two values below together with the driver's attributes
   mutable std::atomic<std::int64_t> shared_allowed_;
   mutable std::atomic<bool> large_cluster_allowed_{false};
 };

@@ -12,7 +12,7 @@ using source::Expression;
 
 namespace {
 
-/// A float that was left out, as the kernel takes it.
+/// The bits that the kernel gets for a float argument that was left out.
 template <class Float>
 std::uint64_t bits_of(double value) {
   const auto narrowed = static_cast<Float>(value);
@@ -111,7 +111,7 @@ void LaunchRecipe::take_geometry(const source::SlotLayout& layout, const source:
       smem = {};
     }
   }
-  known_[at(layout.occupancy_slot())] = false;  // it follows from the two above, for which it is 0
+  known_[at(layout.occupancy_slot())] = false;  // occupancy follows from block and smem, which read it as 0
   grid = varying(spec.grid, "grid", {&Geometry::grid_x, &Geometry::grid_y, &Geometry::grid_z},
                  {INT32_MAX, 65535, 65535});
   cluster = varying(spec.cluster, "cluster",
@@ -119,13 +119,14 @@ void LaunchRecipe::take_geometry(const source::SlotLayout& layout, const source:
   extras.pdl = spec.pdl && slots[at(layout.arch_slot())] >= 90;
   extras.cooperative = spec.cooperative;
   Extras all = extras;
-  if (cluster.empty() && config.cluster_blocks() > 1)  // 1 is none: archs before 9.0 know no attribute for it
+  if (cluster.empty() &&
+      config.cluster_blocks() > 1)  // size 1 is no cluster: archs before 9.0 know no attribute for it
     all.cluster = {config.cluster_x, config.cluster_y, config.cluster_z};
   all.attach(attributes_, config);
 }
 
-/// The dimensions that depend on the call; the others are set. One that can never be right stays, and is
-/// refused at the launch.
+/// Returns the dimensions that depend on the call, and sets the others in `config`. A dimension that can
+/// never be right stays, and is refused at the launch.
 std::vector<LaunchRecipe::Dimension> LaunchRecipe::varying(const std::vector<Expression>& from,
                                                            const char* name, const Fields& into,
                                                            const Limits& most) {

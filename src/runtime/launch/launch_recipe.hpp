@@ -1,4 +1,5 @@
-// What all launches of a kernel have in common, worked out when it is loaded; a launch does only the rest.
+// The part that all launches of a kernel share. It is computed when the kernel is loaded; a launch does only
+// the rest.
 #pragma once
 
 #include <array>
@@ -10,7 +11,7 @@
 
 namespace kiln::runtime {
 
-/// What goes with a launch as attributes. cluster[0] = 0: none.
+/// The attributes of a launch. cluster[0] = 0: no cluster.
 struct Extras {
   std::array<unsigned, 3> cluster{};
   bool pdl = false, cooperative = false;
@@ -23,16 +24,17 @@ struct Geometry : toolchain::LaunchConfig {
   unsigned cluster_blocks() const noexcept { return cluster_x * cluster_y * cluster_z; }
 };
 
-/// The manifest's expressions with a kernel's parameters and device folded in. What came out the same for
-/// every launch is in `config`, and requirements that can no longer break are gone; what would fail at every
+/// The manifest's expressions with a kernel's parameters and device folded in. Values that are equal for all
+/// launches are in `config`. Requirements that can no longer break are gone. A check that would fail at every
 /// launch stays, and fails there with its text. Immutable, thread-safe.
 struct LaunchRecipe {
   using Kind = source::ArgumentType::Kind;
 
-  /// Whether the image has the manifest's exports: a reference's has not, and what reads them is not checked.
+  /// known: the image has the manifest's exports. not_there: the image is a reference's, which has none, and
+  /// checks that read exports are left out.
   enum class Exports { known, not_there };
 
-  /// `slots`: parameters, derives, exports, arch and device; the rest zero.
+  /// `slots`: values of parameters, derives, exports, arch and device; all others are zero.
   LaunchRecipe(const source::Manifest& manifest, const source::LaunchSpec& spec,
                std::vector<std::int64_t> slots, std::int64_t static_shared_bytes,
                Exports exports = Exports::known);
@@ -68,11 +70,11 @@ struct LaunchRecipe {
 
   const std::vector<std::int64_t> slots;
   std::vector<Read> reads;
-  std::vector<std::uint64_t> defaults;  ///< for each argument what the kernel gets when it is omitted
-  std::vector<Computed> computed;       ///< instead of the default; each needs only earlier ones
+  std::vector<std::uint64_t> defaults;  ///< for each argument, what the kernel gets when it is omitted
+  std::vector<Computed> computed;       ///< computed instead of the default; each reads only earlier ones
   std::vector<Alignment> alignments;
   std::vector<Requirement> requirements;
-  std::vector<Dimension> block, grid, cluster;  ///< what `config` does not have yet
+  std::vector<Dimension> block, grid, cluster;  ///< dimensions that are not in `config`
   source::Expression smem;                      ///< empty: `config` has it
   bool wants_occupancy = false;
   Geometry config;  ///< with attributes, unless `cluster` is still to come
@@ -91,11 +93,11 @@ struct LaunchRecipe {
                                  const Fields& into, const Limits& most);
   source::Expression folded(const source::Expression& expression) const;
 
-  std::vector<bool> known_;  ///< which slots are the same for all launches
+  std::vector<bool> known_;  ///< slots whose values are equal for all launches
   std::array<toolchain::LaunchAttribute, 3> attributes_;
 };
 
-/// Whether an argument declared as an integer of `kind` can hold `value`; `huge`: value is an unsigned one
+/// True when an argument declared as an integer of `kind` can hold `value`. `huge`: the value is unsigned and
 /// beyond the signed range.
 inline bool fits(source::ArgumentType::Kind kind, std::int64_t value, bool huge = false) noexcept {
   using Kind = source::ArgumentType::Kind;

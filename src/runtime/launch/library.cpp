@@ -67,7 +67,7 @@ Library& Library::operator=(Library&& other) noexcept {
 
 Library::~Library() {
   if (library_ && process_ == base::process_generation())
-    driver_->cuLibraryUnload(library_);  // any error: the driver or the context went first
+    driver_->cuLibraryUnload(library_);  // errors are ignored: the driver or the context went first
 }
 
 }  // namespace kiln::runtime

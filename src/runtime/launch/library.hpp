@@ -11,13 +11,13 @@
 
 namespace kiln::runtime {
 
-/// What is wanted of an image, by lowered names. One kernel at least.
+/// The lowered names that are wanted of an image, with at least one kernel.
 struct WantedOfLibrary {
   std::vector<std::string> kernels, globals;
 };
 
-/// Unloads on destruction; tolerates a driver or context that is already gone, and leaves a forked child's
-/// copy alone: what it names is the parent's.
+/// Unloads on destruction, and tolerates a driver or context that is already gone. A copy in a forked child
+/// unloads nothing, because its handles are the parent's.
 class Library {
  public:
   /// Where a variable lies in the context that it was loaded in.
@@ -27,9 +27,10 @@ class Library {
   };
 
   /// Loads in relaxed capture mode and makes the functions resident, so that the first launch loads nothing.
-  /// Nothing when the driver refuses the image for its content ("invalid image", "no binary"): the caller may
-  /// try another record; `refusal` says why. Throws Error(driver) for every other failure, and in a child
-  /// forked after cuInit without asking the driver; nothing stays loaded then.
+  /// Returns nothing when the driver refuses the image for its content ("invalid image", "no binary").
+  /// `refusal` then says why, and the caller may try another record.
+  /// Throws Error(driver) for every other failure, and in a child forked after cuInit without asking the
+  /// driver. Nothing stays loaded then.
   static std::optional<Library> load(const toolchain::Driver& driver, const std::string& image,
                                      const WantedOfLibrary& wanted, const std::string& doing,
                                      std::string& refusal);
@@ -37,9 +38,9 @@ class Library {
   Library& operator=(Library&& other) noexcept;
   ~Library();
 
-  /// Of wanted.kernels[i].
+  /// The function of wanted.kernels[i].
   toolchain::CUfunction function(std::size_t i = 0) const noexcept { return functions_[i]; }
-  /// Of wanted.globals, in order.
+  /// The variables of wanted.globals, in order.
   const std::vector<Global>& globals() const noexcept { return globals_; }
 
  private:
@@ -52,7 +53,7 @@ class Library {
   std::vector<Global> globals_;
 };
 
-/// While it lives, this thread's driver calls do not invalidate a stream capture of another one.
+/// While it lives, this thread's driver calls do not invalidate a stream capture of another thread.
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const toolchain::Driver& driver) noexcept
@@ -66,7 +67,7 @@ class RelaxedCapture {
  private:
   const toolchain::Driver& driver_;
   int mode_ = toolchain::CU_STREAM_CAPTURE_MODE_RELAXED;
-  const bool exchanged_;  ///< else mode_ is not the thread's, and must not become it
+  const bool exchanged_;  ///< false: mode_ is not the thread's mode, and must not become it
 };
 
 }  // namespace kiln::runtime

@@ -44,7 +44,7 @@ std::vector<std::int64_t> known_slots(const source::Manifest& manifest, const so
   return out;
 }
 
-/// Entry point number `entry` of an image. REQUIRES: all but `device` outlive it.
+/// Describes entry point number `entry` of an image. REQUIRES: all arguments but `device` outlive the result.
 KernelDescription describe(const source::Manifest& manifest, source::Which which,
                            const source::Resolved& resolved, const StoredImage& image, std::size_t entry,
                            const DeviceFacts& device) {

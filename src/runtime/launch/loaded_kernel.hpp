@@ -20,19 +20,18 @@ namespace kiln::runtime {
 
 class LoadedKernel {
  public:
-  /// Entry point number `entry` of what was loaded: 0 is the one that comes first, and owns the others, to
-  /// which it is `first`.
-  /// Throws Error(requirement) when the manifest's launch can never be that of the image.
+  /// Entry point number `entry` of a loaded image. Entry point 0 owns the others, which get it as `first`.
+  /// Throws Error(requirement) when the manifest's launch can never fit the image.
   LoadedKernel(const toolchain::Driver& driver, const toolchain::DeviceFacts& device,
                std::shared_ptr<const source::Template> origin, source::Which which, source::Resolved resolved,
                Obtained obtained, std::shared_ptr<const Library> library, std::size_t entry = 0,
                const LoadedKernel* first = nullptr);
 
-  /// Throws Error: arguments (invalid_argument), [[require]] and alignment (requirement), the driver's
-  /// refusal and a child forked after cuInit (driver). Thread-safe, as is all of it.
+  /// Throws Error: invalid_argument for the arguments, requirement for [[require]] and alignment, driver for
+  /// the driver's refusal and in a child forked after cuInit. Thread-safe, as all of this class is.
   void launch(toolchain::CUstream stream, const kiln_arg_type* types, const void* const* data,
               std::size_t count) const;
-  /// The same up to the driver call.
+  /// Does what `launch` does before the driver call.
   void prepare(const kiln_arg_type* types, const void* const* data, std::size_t count,
                PreparedLaunch& out) const;
   void launch_prepared(toolchain::CUstream stream, PreparedLaunch& prepared) const {
@@ -41,21 +40,23 @@ class LoadedKernel {
   void launch_raw(const kiln_launch_config& config, void** parameters) const;
 
   toolchain::CUfunction function() const noexcept { return function_; }
-  /// The entry point of that name in the same image. Throws Error(invalid_argument) naming those there are.
+  /// The entry point of that name in the same image. Throws an Error(invalid_argument) that names the
+  /// existing ones.
   const LoadedKernel& entry(std::string_view name) const;
-  /// A [[global]]'s place in this context. Throws Error(invalid_argument), likewise.
+  /// The place of a [[global]] in this context. Throws as entry().
   Library::Global global(std::string_view name) const;
-  /// An [export]'s value. Throws Error(invalid_argument), likewise.
+  /// The value of an [export]. Throws as entry().
   std::int64_t constant(std::string_view name) const;
   const StoredImage& image() const noexcept { return *obtained_.image; }
   const std::shared_ptr<const StoredImage>& shared_image() const noexcept { return obtained_.image; }
   Outcome outcome() const noexcept { return obtained_.outcome; }
   const source::Resolved& resolved() const noexcept { return resolved_; }
-  /// Of this entry point, on this arch.
+  /// The manifest of this entry point, on this arch.
   const source::Manifest& manifest() const noexcept { return kernel_.manifest; }
-  /// Values of the manifest's parameters, derives, exports, arch and device; those of calls are 0.
+  /// Values of the manifest's parameters, derives, exports, arch and device; slots that depend on a call are
+  /// 0.
   const std::vector<std::int64_t>& fixed_slots() const noexcept { return kernel_.recipe.slots; }
-  /// What the kernel's work lists have in common. REQUIRES: the manifest has a [work_list].
+  /// The values that all work lists of the kernel share. REQUIRES: the manifest has a [work_list].
   const WorkListFacts& work_list() const;
   const compile::EntryFacts& facts() const noexcept { return kernel_.facts; }
   const std::string& specialization() const noexcept { return kernel_.name; }
@@ -71,8 +72,9 @@ class LoadedKernel {
   const LaunchGeometry geometry_;
   const ProcessGuard process_;
   mutable base::Lazy<WorkListFacts> work_list_;
-  const LoadedKernel* const first_;                           ///< null: this is the first
-  std::vector<std::unique_ptr<const LoadedKernel>> entries_;  ///< of the first: the others
+  const LoadedKernel* const first_;  ///< null: this is entry point 0
+  std::vector<std::unique_ptr<const LoadedKernel>>
+      entries_;  ///< the other entry points; only entry point 0 has them
 };
 
 }  // namespace kiln::runtime

@@ -1,4 +1,4 @@
-// A fork after cuInit takes the driver away: what was loaded belongs to the process that loaded it.
+// A forked child cannot use the driver after cuInit: a loaded kernel belongs to the process that loaded it.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@ namespace kiln::runtime {
 
 class ProcessGuard {
  public:
-  /// Throws in another process than the one that made the guard. One memory load otherwise.
+  /// Throws in any process but the one that made the guard. Otherwise it costs one memory load.
   void check(const std::string& name) const {
     if (word_.load(std::memory_order_relaxed) != process_) [[unlikely]]
       fail(name);

@@ -9,10 +9,11 @@
 
 namespace kiln::runtime {
 
-/// What all work lists of a kernel have in common. Evaluated once, and read by the planner of its kind.
+/// The values that all work lists of a kernel share. They are evaluated once, and the planner of their kind
+/// reads them.
 struct WorkListFacts {
   std::vector<std::int64_t> kernel;  ///< a value for each `kernel` key of the kind, in its order
-  std::int64_t workers = 0;          ///< blocks of the grid, where a caller leaves them to the manifest
+  std::int64_t workers = 0;          ///< blocks of the grid; a caller may ask for another number
 };
 
 /// `slots`: values of parameters, derives, exports, arch and device at least.
